@@ -1,0 +1,28 @@
+# Two commands for a fresh machine with Python 3.11 and make: `make run`, `make test`.
+PYTHON ?= python3
+BIN = .venv/bin
+
+.PHONY: run test lint bench clean
+
+run: .venv/ready
+	$(BIN)/troth run
+
+test: lint
+	$(BIN)/pytest
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/ready
+	$(BIN)/python benchmarks/engine.py
+
+# Built once; again only when what it is built from changes.
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf .venv build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""Messages → one update (`[aggregator]`)."""

@@ -1,0 +1,219 @@
+"""The library's front: run, resume, cost and aggregate, by experiment."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from troth import config, folder, lookup, rules, runs
+from troth.build import build
+from troth.loading import Run
+from troth.runs import Watch
+from troth.sections import Experiment
+from troth.types import Broadcast, Messages, Refusal
+
+Given = str | Path | Mapping[str, Any] | None
+"""A TOML file, its content as a dictionary, or None for the quickstart."""
+
+
+class Cost(NamedTuple):
+    """What a run would take."""
+
+    label: str
+    experiment: Experiment
+    client_steps: int
+    memory: int  # bytes: data, personal state, and the rows that step together
+
+
+class Planned(NamedTuple):
+    """One run of a grid."""
+
+    changed: dict[str, Any]  # dotted key → value
+    label: str
+    experiment: Experiment
+
+
+def run(
+    experiment: Given = None,
+    *,
+    settings: Sequence[str] = (),
+    out: str | Path | None = None,
+    device: str | None = None,
+    data_dir: str | None = None,
+    watch: Watch | None = None,
+) -> list[Run]:
+    """Train an experiment, every run of its grid.
+
+    Args:
+        experiment: a TOML file, a dictionary of its sections, or None: the quickstart.
+        settings: changes such as "train.rounds=50".
+        out: the folder to write, which must not exist; by default a new one in `runs/`.
+        device: auto, cpu, cuda, cuda:N or mps.
+        data_dir: where data sets are looked for first.
+        watch: called after every round.
+
+    Returns:
+        The runs, in the order of the grid.
+    """
+    tree = _tree(experiment, settings)
+    planned = plan(tree, device)
+    root = Path(out) if out is not None else _fresh(experiment)
+    folder.check_free(root)
+    if "grid" not in tree:
+        runs.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
+        return [Run(root)]
+    for one in planned:  # all are checked before any is trained
+        build_check(one.experiment, data_dir)
+    folder.create(root)
+    facts = {"device": device, "data_dir": data_dir}
+    tree["resolved"] = {k: v for k, v in facts.items() if v is not None}
+    folder.write(root / folder.GRID, config.dumps(tree))
+    for one in planned:
+        runs.train(one.experiment, root / one.label, watch=watch, data_dir=data_dir)
+    return [Run(root / one.label) for one in planned]
+
+
+def build_check(experiment: Experiment, data_dir: str | None) -> None:
+    """Refuse now what a later run of the grid would be refused for."""
+    build(experiment, data_dir=data_dir, plan=runs.UNMEASURED)
+
+
+def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
+    """Go on with a run, or with every unfinished run of a grid."""
+    root = Path(path)
+    if not (root / folder.GRID).exists():
+        runs.resume(root, watch=watch)
+        return [Run(root)]
+    tree = config.read(root / folder.GRID)
+    facts = tree.pop("resolved", {})
+    planned = plan(tree, facts.get("device"))
+    for one in planned:
+        place = root / one.label
+        if (place / folder.EXPERIMENT).exists():
+            runs.resume(place, watch=watch)
+        else:
+            data_dir = facts.get("data_dir")
+            runs.train(one.experiment, place, watch=watch, data_dir=data_dir)
+    return [Run(root / one.label) for one in planned]
+
+
+def finished(path: str | Path) -> bool:
+    """Whether a run, or every run of a grid, went to its end."""
+    root = Path(path)
+    if not (root / folder.GRID).exists():
+        return Run(root).finished
+    tree = config.read(root / folder.GRID)
+    tree.pop("resolved", None)
+    return all((root / one.label / folder.SUMMARY).exists() for one in plan(tree, None))
+
+
+def plan(tree: dict[str, Any], device: str | None) -> list[Planned]:
+    """The runs that a tree of sections comes to, each one checked."""
+    found = []
+    for changed, one in config.expand(tree):
+        experiment = config.from_dict(one)
+        if device is not None:
+            engine = dataclasses.replace(experiment.engine, device=device)
+            experiment = dataclasses.replace(experiment, engine=engine)
+        label = config.label(changed)
+        experiment = dataclasses.replace(experiment, name=experiment.name or label)
+        found.append(Planned(changed, label, experiment))
+    return found
+
+
+def cost(
+    experiment: Given = None,
+    *,
+    settings: Sequence[str] = (),
+    device: str | None = None,
+    data_dir: str | None = None,
+) -> list[Cost]:
+    """What the runs would take; nothing is trained or written."""
+    costs = []
+    for one in plan(_tree(experiment, settings), device):
+        built = build(one.experiment, data_dir=data_dir, plan=runs.UNMEASURED)
+        engine = built.federation.engine
+        n, d = built.federation.population.n, engine.task.d
+        size = engine.feed.dtype.itemsize
+        cohort = one.experiment.train.cohort or n
+        rows = size * (n * engine.packing.width + cohort * (4 * d))
+        x = built.data.x
+        memory = rows + x.numel() * x.element_size()
+        costs.append(Cost(one.label, one.experiment, int(built.client_steps), memory))
+    return costs
+
+
+def aggregate(
+    name: str,
+    updates: Tensor,
+    *,
+    loss: Tensor | None = None,
+    size: Tensor | None = None,
+    **options: Any,
+) -> Tensor:
+    """Apply an aggregation rule to a matrix of updates.
+
+    Args:
+        name: of the rule, such as "median" (`troth list aggregator`).
+        updates: [n, d], a row a client.
+        loss: [n] what the clients report, for rules that read it.
+        size: [n] how many examples each has, for rules that read it.
+        **options: of the rule.
+    """
+    if updates.dim() != 2 or updates.shape[0] == 0:
+        raise Refusal(
+            f"updates of shape {list(updates.shape)} are no matrix [n, d] with n ≥ 1"
+        )
+    n, device = updates.shape[0], updates.device
+    rule = rules.lift("aggregator", name, lookup.check("aggregator", name, options))
+    if "loss" in rule.asks and loss is None:
+        raise Refusal(f"aggregator '{name}' reads the clients' losses; give loss=")
+    reported = updates.new_full((n,), torch.nan) if loss is None else loss
+    counts = torch.ones(n, dtype=torch.long, device=device) if size is None else size
+    client = torch.arange(n, device=device)
+    empty = updates.new_zeros
+    messages = Messages(updates, empty(n, 0), reported, counts, client)
+    step, _ = rule(
+        rules.no_memory(device),
+        broadcast=Broadcast(empty(updates.shape[1]), empty(0), updates.new_ones(())),
+        messages=messages,
+        loss=reported,
+        key=torch.zeros((), dtype=torch.long, device=device),
+        round_=0,
+    )
+    assert isinstance(step, Tensor)
+    return step
+
+
+def quickstart() -> str:
+    """The experiment that `troth run` trains without a file."""
+    return resources.files("troth").joinpath("quickstart.toml").read_text("utf-8")
+
+
+def _tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
+    if experiment is None:
+        tree = config.parse(quickstart(), "the quickstart")
+    elif isinstance(experiment, Mapping):
+        tree = dict(experiment)
+    else:
+        tree = config.read(experiment)
+    return config.override(tree, list(settings))
+
+
+def _fresh(experiment: Given) -> Path:
+    """A new folder in `runs/`, named after the experiment and the moment."""
+    named = isinstance(experiment, str | Path)
+    stem = Path(experiment).stem if named else "run" if experiment else "quickstart"  # type: ignore[arg-type]
+    moment = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path, count = Path("runs") / f"{stem}-{moment}", 1
+    while path.exists():
+        count += 1
+        path = Path("runs") / f"{stem}-{moment}-{count}"
+    return path

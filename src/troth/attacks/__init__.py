@@ -1,0 +1,1 @@
+"""What hostile clients do to their messages (`[attack]`)."""

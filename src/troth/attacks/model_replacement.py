@@ -1,0 +1,38 @@
+"""Scaled updates: the model replacement A3 of the Ditto paper.
+
+@inproceedings{bagdasaryan2020backdoor,
+  title={How To Backdoor Federated Learning},
+  author={Bagdasaryan, Eugene and Veit, Andreas and Hua, Yiqing and Estrin, Deborah and
+    Shmatikov, Vitaly},
+  booktitle={AISTATS}, year={2020}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.types import Messages, Refusal
+
+
+def model_replacement(
+    messages: Messages, hostile: Tensor, *, factor: float = 0.0
+) -> Messages:
+    """Hostile updates times the number of clients in the round, so one outvotes all.
+
+    As in the authors' code it acts on top of whatever the corruption made of the
+    client's data (random labels by default).
+
+    Threat model: knows how many clients take part; controls its own message.
+
+    Args:
+        messages: of the round.
+        hostile: which rows the adversary controls.
+        factor: what to multiply by; 0 means the number of messages, 1 is no attack.
+    """
+    if factor < 0:
+        raise Refusal(
+            f"model_replacement's factor = {factor} is negative; use sign_flip for that"
+        )
+    times = factor or float(messages.update.shape[0])
+    scale = 1 + (times - 1) * hostile.to(messages.update.dtype)
+    return messages._replace(update=messages.update * scale[:, None])

@@ -1,0 +1,168 @@
+"""How fast the engine steps clients on this machine, against a plain loop.
+
+The loop is what a careful user would write: an eager `nn.Module` a client, data on the
+device, `torch.optim.SGD(foreach=True)`, gradients set to None, the same precision. It
+even gets its batches as ready slices, while the engine draws and gathers its own.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from troth import clients, config, lookup, plans, tasks
+from troth.engine import Engine, Plan
+from troth.feed import Feed
+from troth.population import Population
+from troth.types import Broadcast, Data, Split
+
+_BATCH, _EXAMPLES, _REPEATS = 16, 64, 5
+
+
+class Case(NamedTuple):
+    """A model to measure, and how many steps make one measurement."""
+
+    label: str
+    name: str
+    options: dict[str, Any]
+    steps: int
+
+
+CASES = (
+    Case("linear 784→10", "linear", {}, 50),
+    Case("MLP-128", "mlp", {"widths": [128]}, 30),
+    Case("CNN(8,16,64)", "cnn", {"channels": [8, 16], "widths": [64]}, 8),
+    Case("CNN(32,64,1024)", "cnn", {"channels": [32, 64], "widths": [1024]}, 4),
+)
+
+
+def measure(
+    quick: bool = False, device: str = "auto", n: int = 0, cases: tuple[Case, ...] = CASES
+) -> list[dict[str, Any]]:
+    """A row a model: microseconds a client-step of the loop and of the engine.
+
+    Args:
+        quick: the two small models only, and no compiler.
+        device: where; `auto` takes the fastest there is.
+        n: clients in a round; 0: 10 on a CPU, 100 on a GPU.
+        cases: the models.
+    """
+    from troth.build import device as place
+
+    where = place(device)
+    n = n or (10 if where.type == "cpu" else 100)
+    return [_measure(case, where, n, quick) for case in cases[: 2 if quick else None]]
+
+
+def _measure(case: Case, where: torch.device, n: int, quick: bool) -> dict[str, Any]:
+    net = _network(case, where)
+    data = _data(where, n)
+    engine, broadcast, rows, ids = _engine(net, data, where, n, case.steps, quick)
+    loop, sync = _loop(net, data, n, case.steps), _sync(where)
+
+    def ours() -> None:
+        engine.run("local", broadcast, rows, ids, 0)
+
+    times: dict[str, list[float]] = {"loop": [], "engine": []}
+    for _ in range(_REPEATS):  # by turns, so that a busy moment hits both
+        for name, work in (("loop", loop), ("engine", ours)):
+            times[name].append(_seconds(work, sync) / (n * case.steps) * 1e6)
+    loop_us, engine_us = (statistics.median(t) for t in times.values())
+    return {
+        "model": case.label,
+        "clients": n,
+        "device": str(where),
+        "loop_us": loop_us,
+        "engine_us": engine_us,
+        "ratio": loop_us / engine_us,
+        "plan": engine.plan._asdict(),
+        "loop_all_us": times["loop"],
+        "engine_all_us": times["engine"],
+    }
+
+
+def _network(case: Case, where: torch.device) -> nn.Module:
+    model: nn.Module = lookup.call(
+        lookup.find("model", case.name), case.options, shape=(1, 28, 28), classes=10
+    )
+    return model.to(where)
+
+
+def _data(where: torch.device, n: int) -> Data:
+    draw = torch.Generator().manual_seed(0)
+    slots = n * _EXAMPLES
+    x = torch.rand(slots, 1, 28, 28, generator=draw).to(where)
+    y = torch.randint(0, 10, (slots,), generator=draw).to(where)
+    size = torch.full((n,), _EXAMPLES, device=where)
+    start = torch.arange(n, device=where) * _EXAMPLES
+    split = Split(torch.arange(slots, device=where), y, start, size)
+    return Data(x, split, split, split)
+
+
+def _engine(
+    net: nn.Module, data: Data, where: torch.device, n: int, steps: int, quick: bool
+) -> tuple[Engine, Broadcast, Tensor, np.ndarray]:
+    """The engine with the plan that it chooses for a long run."""
+    train = {"steps": steps, "batch": _BATCH, "lr": 0.05}
+    experiment = config.from_dict({"train": train})
+    feed = Feed(data, _BATCH, False, 0, torch.float32)
+    w0 = tasks.flatten(net)
+    engine = Engine(
+        tasks.Objective(net, 10),
+        clients.maker(experiment),
+        feed,
+        w0,
+        "float32",
+        Plan("loop", 1),
+    )
+    broadcast = Broadcast(w0, w0.new_zeros(0), w0.new_ones(()))
+    population = Population(n, engine.start(w0), where)
+    ids = np.arange(n)
+    work = 1.0 if quick else 1e9
+    engine.use(plans.choose(engine, broadcast, population, ids, work))
+    rows = population.read(ids)
+    engine.run("local", broadcast, rows, ids, 0)  # traces and compiles
+    return engine, broadcast, rows, ids
+
+
+def _loop(net: nn.Module, data: Data, n: int, steps: int) -> Callable[[], None]:
+    """One client after another, each with its own module and optimiser."""
+    import copy
+
+    modules = [copy.deepcopy(net) for _ in range(n)]
+    optimizers = [
+        torch.optim.SGD(m.parameters(), lr=0.05, foreach=True) for m in modules
+    ]
+    batches = _EXAMPLES // _BATCH
+
+    def work() -> None:
+        for k in range(n):
+            for t in range(steps):
+                first = k * _EXAMPLES + (t % batches) * _BATCH
+                x = data.x[first : first + _BATCH]
+                y = data.train.y[first : first + _BATCH]
+                optimizers[k].zero_grad(set_to_none=True)
+                cross_entropy(modules[k](x), y).backward()
+                optimizers[k].step()
+
+    work()
+    return work
+
+
+def _sync(where: torch.device) -> Callable[[], None]:
+    return torch.cuda.synchronize if where.type == "cuda" else lambda: None
+
+
+def _seconds(work: Callable[[], None], sync: Callable[[], None]) -> float:
+    sync()
+    began = time.perf_counter()
+    work()
+    sync()
+    return time.perf_counter() - began

@@ -1,0 +1,76 @@
+"""A solver and a personalizer side by side: one client that serves both models."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth.types import (
+    Anchor,
+    Batch,
+    Broadcast,
+    Budget,
+    Carry,
+    Client,
+    Personal,
+    Phase,
+    Reply,
+    Solver,
+)
+
+
+def beside(
+    solver: Solver, personal: Personal, budgets: tuple[Budget, Budget]
+) -> Client:
+    """Ditto's modularity (E.1): any solver for w, and v beside it on the same batches.
+
+    In every step the personal model moves first, towards a w_k that the solver has
+    not yet moved in this step (as the authors' code does).
+
+    Args:
+        solver: for the shared model.
+        personal: for the client's own.
+        budgets: how long (solver, personalizer) work in a round.
+    """
+
+    def init(w0: Tensor) -> Carry:
+        return solver.init(w0), personal.init(w0)
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        return solver.begin(broadcast, state[0]), state[1]
+
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+        shared, own = carry
+        anchor = Anchor(broadcast.w, shared[0])
+        own_next = personal.step(own, anchor, batch, valid, broadcast.scale)
+        shared_next = solver.step(broadcast, shared, batch)
+        if not personal.idle and budgets[0] != budgets[1]:
+            shared_next = _while(budgets[0], batch, shared_next, shared)
+            own_next = _while(budgets[1], batch, own_next, own)
+        return shared_next, own_next
+
+    def end(
+        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
+    ) -> tuple[Reply, Carry]:
+        reply, kept = solver.end(broadcast, carry[0], state[0])
+        return reply, (kept, carry[1])
+
+    def model(w: Tensor, state: Carry) -> Tensor:
+        return personal.model(w, state[1])
+
+    used = budgets[:1] if personal.idle else budgets
+    local = Phase(begin, step, end, used, personal.valid)
+    return Client(init, local, personal.finish, model, solver.extra)
+
+
+def steps_of(budget: Budget, per_epoch: Tensor) -> Tensor:
+    """How many steps a budget comes to where so many make an epoch."""
+    if budget.steps:
+        return torch.full_like(per_epoch, budget.steps)
+    return budget.epochs * per_epoch
+
+
+def _while(budget: Budget, batch: Batch, new: Carry, old: Carry) -> Carry:
+    """`new` while the budget lasts, `old` after."""
+    active = batch.t < steps_of(budget, batch.per_epoch)
+    return tuple(torch.where(active, a, b) for a, b in zip(new, old, strict=True))

@@ -1,0 +1,278 @@
+"""The experiment: TOML ⇄ typed objects; an unknown key is an error.
+
+A section of the file is a field of `Experiment`. Sections that name a member of a
+folder are `Part`s: a name and the member's own options; some take further keys, which
+are fields of their own. `from_dict` checks all that can be checked without data and
+fills in every default, so that what a run writes down is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import typing
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any
+
+from troth import lookup
+from troth.grid import differences, expand, label, override
+from troth.sections import (
+    Adversary,
+    Checkpoint,
+    Engine,
+    Evaluate,
+    Experiment,
+    ModelPart,
+    Output,
+    Part,
+    PartitionPart,
+    PersonalizerPart,
+    Train,
+)
+from troth.toml import dumps, parse, read
+from troth.types import Refusal
+
+__all__ = [
+    "Adversary",
+    "Checkpoint",
+    "Engine",
+    "Evaluate",
+    "Experiment",
+    "ModelPart",
+    "Output",
+    "Part",
+    "PartitionPart",
+    "PersonalizerPart",
+    "Train",
+    "citations",
+    "differences",
+    "dumps",
+    "expand",
+    "fingerprint",
+    "from_dict",
+    "label",
+    "override",
+    "parse",
+    "parts",
+    "read",
+    "to_dict",
+]
+
+_ASIDE = ("resolved", "engine", "checkpoint", "output", "name")  # no number changes
+_MAY_BE_NONE = ("corruption", "attack")  # "none" is the name of no member there
+
+
+def from_dict(tree: dict[str, Any]) -> Experiment:
+    """The experiment that a file's tables describe, complete and checked.
+
+    Args:
+        tree: sections; one that is missing has its defaults, `None` is missing.
+
+    Raises:
+        Refusal: an unknown section, key, name or option, a wrong type, or a value
+            out of range.
+    """
+    tree = _given(lookup.typed("the experiment", tree, dict))
+    if "grid" in tree:
+        raise Refusal(
+            "a [grid] stands for several experiments; expand it into single ones, "
+            "or leave it out"
+        )
+    corruption = _table("corruption", tree.get("corruption", "auto"))
+    if corruption.get("name", "auto") == "auto":
+        adversary = _section(Adversary, "adversary", tree.get("adversary", {}))
+        chosen = Experiment(adversary=adversary).corruption.name
+        tree["corruption"] = {**corruption, "name": chosen}
+    experiment: Experiment = _section(Experiment, "", tree)
+    return experiment
+
+
+def _given(value: Any) -> Any:
+    """A copy without the `None`s: TOML has none, and they mean « left out »."""
+    if isinstance(value, dict):
+        return {k: _given(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list | tuple):
+        return [_given(v) for v in value]
+    return value
+
+
+def _section(cls: Any, where: str, value: Any) -> Any:
+    """A table as an object of `cls`."""
+    table = lookup.typed(where, value, dict)
+    _known(where, table, [f.name for f in fields(cls)])
+    return cls(**_values(fields(cls), cls, where, table))
+
+
+def _known(where: str, table: dict[str, Any], allowed: list[str]) -> None:
+    for key in table:
+        if key not in allowed:
+            place = f"[{where}] has no key" if where else "an experiment has no section"
+            raise Refusal(
+                f"{place} '{key}'{lookup.nearest(str(key), allowed)}; "
+                f"there are: {', '.join(allowed)}"
+            )
+
+
+def _values(
+    wanted: Iterable[Field[Any]], cls: Any, where: str, table: dict[str, Any]
+) -> dict[str, Any]:
+    """Field → value, for the fields that a table gives and for all parts."""
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for f in wanted:
+        inner, hint = f"{where}.{f.name}".lstrip("."), hints[f.name]
+        kinds = [k for k in (hint, *typing.get_args(hint)) if _is_part(k)]
+        if hint == list[Part]:
+            values[f.name] = _list(f.name, table.get(f.name, []))
+        elif kinds:
+            default = _default(f)
+            if f.name in table or default:
+                given = table.get(f.name, {})
+                values[f.name] = _part(f.name, inner, given, kinds[0], default)
+        elif is_dataclass(hint):
+            values[f.name] = _section(hint, inner, table.get(f.name, {}))
+        elif f.name in table:
+            plain = dict if typing.get_origin(hint) is dict else hint
+            values[f.name] = lookup.typed(inner, table[f.name], plain)
+    return values
+
+
+def _is_part(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Part)
+
+
+def _default(f: Field[Any]) -> dict[str, Any]:
+    """The part that a field holds when nothing is said; empty where it has none."""
+    if f.default_factory is MISSING:
+        return {}
+    part = f.default_factory()
+    return {"name": part.name, **part.options}
+
+
+def _table(where: str, value: Any) -> dict[str, Any]:
+    """A section that may be written as a bare name."""
+    value = lookup.typed(where, value, str | dict)
+    return {"name": value} if isinstance(value, str) else dict(value)
+
+
+def _list(kind: str, value: Any) -> list[Part]:
+    """An array of tables; a single one, or a name, is a list of one."""
+    items = value if isinstance(value, list) else [value]
+    return [_part(kind, f"{kind}[{i}]", v, Part, {}) for i, v in enumerate(items)]
+
+
+def _part(
+    kind: str, where: str, value: Any, cls: type[Part], default: dict[str, Any]
+) -> Part:
+    """A named member with its options filled in and its section's own keys."""
+    table = _table(where, value)
+    if "name" not in table:
+        table = {**default, **table}
+    if "name" not in table:
+        raise Refusal(
+            f"{where} does not say which {kind}; set its name to one of: "
+            f"{', '.join(lookup.names(kind))}"
+        )
+    name = lookup.typed(f"{where}.name", table.pop("name"), str)
+    own = [f for f in fields(cls) if f.name not in ("name", "options")]
+    common = _values(own, cls, where, table)
+    keys = [f.name for f in own]
+    rest = {k: v for k, v in table.items() if k not in keys}
+    return cls(name, _options(kind, name, rest, keys), **common)
+
+
+def _options(
+    kind: str, name: str, given: dict[str, Any], common: list[str]
+) -> dict[str, Any]:
+    """A member's options, complete and typed; a default counts as if it were given."""
+    if kind in _MAY_BE_NONE and name == "none":
+        for key in given:
+            raise Refusal(
+                f"{kind} 'none' has no option '{key}'; set {kind}.name to the "
+                f"{kind} that it belongs to: {', '.join(lookup.names(kind))}"
+            )
+        return {}
+    known = lookup.options(_find(kind, name))
+    for key in given:
+        hint = lookup.nearest(str(key), common)
+        if key not in known and hint and not lookup.nearest(str(key), known):
+            raise Refusal(
+                f"[{kind}] has no key '{key}'{hint}; beside the options of '{name}' "
+                f"it takes: {', '.join(common)}"
+            )
+    full = lookup.check(kind, name, given)
+    there = {k: v for k, v in full.items() if v is not None}
+    return {**full, **lookup.check(kind, name, there)}
+
+
+def _find(kind: str, name: str) -> Any:
+    try:
+        function = lookup.find(kind, name)
+    except Refusal as refusal:
+        hint = "; 'none' leaves it out" if kind in _MAY_BE_NONE else ""
+        raise Refusal(f"{refusal}{hint}") from None
+    except TypeError:  # a relative name, such as ".module:function"
+        function = None
+    if not callable(function):
+        raise Refusal(
+            f"{kind} '{name}' is not a function; one of your own is named "
+            "package.module:function"
+        )
+    return function
+
+
+def to_dict(experiment: Experiment) -> dict[str, Any]:
+    """An experiment as plain tables, in a fixed order: `from_dict` gives it back."""
+    tree: dict[str, Any] = _plain(experiment)
+    if not experiment.resolved:
+        del tree["resolved"]
+    return tree
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Part):
+        own = {f.name: getattr(value, f.name) for f in fields(value)}
+        options = own.pop("options")
+        return _plain({**own, **options})
+    if is_dataclass(value):
+        return _plain({f.name: getattr(value, f.name) for f in fields(value)})
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value
+
+
+def fingerprint(experiment: Experiment) -> str:
+    """Twelve hex digits of all that decides the numbers of a run.
+
+    Its name, how the engine works, checkpoints and output do not enter.
+    """
+    tree = {k: v for k, v in to_dict(experiment).items() if k not in _ASIDE}
+    text = json.dumps(tree, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def parts(owner: Any) -> Iterator[tuple[str, Part]]:
+    """(kind, part) of every member that an experiment names, in order."""
+    for f in fields(owner):
+        value = getattr(owner, f.name)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, Part) and not (
+                f.name in _MAY_BE_NONE and item.name == "none"
+            ):
+                yield f.name, item
+            if is_dataclass(item):
+                yield from parts(item)
+
+
+def citations(experiment: Experiment) -> list[str]:
+    """The BibTeX entries of all parts that an experiment names, each once."""
+    entries: dict[str, str] = {}
+    for kind, part in parts(experiment):
+        for entry in lookup.about(kind, part.name).citations:
+            found = re.match(r"@\w+\{\s*([^,\s]+)", entry)
+            entries.setdefault(found.group(1) if found else entry, entry)
+    return list(entries.values())

@@ -1,0 +1,1 @@
+"""What a hostile client does to its own data, before training (`[corruption]`)."""

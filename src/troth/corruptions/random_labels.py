@@ -1,0 +1,32 @@
+"""Labels drawn at random: the label poisoning A1 of the Ditto paper.
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth import seeding
+from troth.types import Refusal
+
+
+def random_labels(
+    x: Tensor, y: Tensor, classes: int, key: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Every training label is drawn uniformly from all classes, once (attack A1).
+
+    The true label may come up (as in the authors' code). Test data stay clean.
+    Threat model: the client controls its own training data and nothing else.
+    """
+    if classes == 0:
+        raise Refusal(
+            "random_labels needs classes, and this data set is a regression; "
+            "set corruption.name to another one, or to 'none'"
+        )
+    random = seeding.bits(key, y.shape[0])
+    return x, seeding.below(random, torch.tensor(classes)).to(y.dtype)

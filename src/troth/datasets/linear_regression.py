@@ -1,0 +1,130 @@
+"""Federated linear regression: the model on which Ditto's theorems are proved.
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from troth import seeding
+from troth.types import TEST, TRAIN, Arrays, Refusal
+
+
+def linear_regression(
+    seed: int,
+    *,
+    clients: int = 10,
+    examples: int = 100,
+    dim: int = 5,
+    sigma: float = 1.0,
+    tau: float = 0.5,
+    orthogonal: bool = False,
+    test: float = 0.2,
+    hostile: int = 0,
+    tau_a: float = 5.0,
+) -> Arrays:
+    """Made data: y = X w_k + z, each client's own w_k about a common θ (Ditto, B.2).
+
+    w_k = θ + ζ_k with ζ_k ~ N(0, τ² I) (Eq. 10), y = X w_k + z with z ~ N(0, σ² I)
+    (Eq. 11); a hostile client's ζ_k ~ N(0, τ_a² I) (Definition 3). float64. `owner` is
+    k (partition `natural`); `split` marks the last examples of each client as test.
+    The data of client k do not depend on how many other clients there are.
+
+    Args:
+        seed: the experiment's seed.
+        clients: K.
+        examples: of a client, those for testing included.
+        dim: the length of w.
+        sigma: noise of an observation; 0 is none.
+        tau: how far clients differ; 0 makes all tasks the same.
+        orthogonal: training inputs with X_kᵀX_k = n I, n training examples a client,
+            as Theorems 1 and 3 assume (β = n); else, and for testing, N(0, I). Holds
+            for the split marked here: use `partition.parts = "given"`.
+        test: share of a client's examples that are marked as test.
+        hostile: how many clients, the last ones, are hostile; 0 is none.
+        tau_a: how far hostile clients stray; more than tau.
+
+    Departs: the prior of θ is improper in the paper; here θ ~ N(0, I).
+    """
+    checked(clients, examples, sigma, test)
+    w = truth(seed, clients=clients, dim=dim, tau=tau, hostile=hostile, tau_a=tau_a)
+    split = marks(examples, test)
+    n = int((split == TRAIN).sum())
+    if orthogonal and n < dim:
+        raise Refusal(
+            f"data.orthogonal needs at least data.dim = {dim} training examples a "
+            f"client and there are {n}: raise data.examples or lower data.dim"
+        )
+    x, y = np.empty((clients, examples, dim)), np.empty((clients, examples))
+    for k in range(clients):
+        random = seeding.generator(seed, "linear_regression", k)
+        x[k] = random.standard_normal((examples, dim))
+        if orthogonal:
+            x[k, :n] = math.sqrt(n) * np.linalg.qr(x[k, :n])[0]
+        y[k] = x[k] @ w[k] + sigma * random.standard_normal(examples)
+    owner = np.repeat(np.arange(clients), examples)
+    split = np.tile(split, clients)
+    return Arrays(x.reshape(-1, dim), y.ravel(), 0, owner=owner, split=split)
+
+
+def truth(
+    seed: int,
+    *,
+    clients: int = 10,
+    dim: int = 5,
+    tau: float = 0.5,
+    hostile: int = 0,
+    tau_a: float = 5.0,
+) -> np.ndarray:
+    """The w_k behind the data of the same seed and options: [clients, dim]."""
+    if dim < 1:
+        raise Refusal(f"data.dim = {dim} must be at least 1")
+    theta = seeding.generator(seed, "linear_regression.theta").standard_normal(dim)
+    spread = spreads(clients, tau, hostile, tau_a)
+    zeta = [
+        seeding.generator(seed, "linear_regression.w", k).standard_normal(dim)
+        for k in range(clients)
+    ]
+    return np.asarray(theta + spread[:, None] * np.array(zeta))
+
+
+def spreads(clients: int, tau: float, hostile: int, tau_a: float) -> np.ndarray:
+    """τ of every client, τ_a for the last `hostile` of them (Definition 3)."""
+    if not (tau >= 0 and math.isfinite(tau)):
+        raise Refusal(f"data.tau = {tau} must be a number of at least 0")
+    if not 0 <= hostile < max(clients, 1):
+        raise Refusal(
+            f"data.hostile = {hostile} must be 0 to {clients - 1}, for at least one of "
+            f"data.clients = {clients} is benign"
+        )
+    if hostile and not (tau < tau_a < math.inf):
+        raise Refusal(
+            f"data.tau_a = {tau_a} must be more than data.tau = {tau}, for hostile "
+            "clients stray further than benign ones"
+        )
+    return np.where(np.arange(clients) < clients - hostile, tau, tau_a)
+
+
+def checked(clients: int, examples: int, sigma: float, test: float) -> None:
+    """Refuse sizes and noise that make no data."""
+    if clients < 1 or examples < 1:
+        raise Refusal(
+            f"data.clients = {clients} and data.examples = {examples} must both be at "
+            "least 1"
+        )
+    if not (sigma >= 0 and math.isfinite(sigma)):
+        raise Refusal(f"data.sigma = {sigma} must be a number of at least 0")
+    if not 0 <= test < 1:
+        raise Refusal(f"data.test = {test} must be a share: at least 0 and less than 1")
+
+
+def marks(examples: int, test: float) -> np.ndarray:
+    """TRAIN, then TEST for the last examples; at least one is TRAIN."""
+    count = min(round(test * examples), examples - 1)
+    return np.repeat(np.array([TRAIN, TEST], np.int8), [examples - count, count])

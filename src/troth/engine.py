@@ -1,0 +1,295 @@
+"""Clients through a phase: together in chunks, lifted, or apart, on threads.
+
+`vmap` steps a chunk of clients as one matrix, `compiled` does so through a compiler.
+Where computing outweighs the costs of calling, clients step apart, each thread with a
+module whose parameters are views of the client's row (`threads`). `loop` is the plain
+specification that the others are tested against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth import memory, tasks, trees
+from troth.beside import steps_of
+from troth.feed import Feed
+from troth.lifted import Lifted
+from troth.types import Batch, Broadcast, Client, Messages, Phase, Reply, Task
+
+
+class Plan(NamedTuple):
+    """How clients step: chosen by measuring, recorded, and reused by a resumed run."""
+
+    how: str  # loop, vmap, compiled or threads
+    chunk: int  # clients that step together
+    workers: int = 1  # threads that step clients apart
+
+    @property
+    def apart(self) -> bool:
+        """Whether clients step one by one."""
+        return self.how in ("loop", "threads")
+
+
+class Engine:
+    """Steps any number of clients through a phase, by a plan."""
+
+    def __init__(
+        self,
+        objective: tasks.Objective,
+        make_client: Callable[[Task], Client],
+        feed: Feed,
+        w0: Tensor,
+        precision: str,
+        plan: Plan,
+    ) -> None:
+        memory.keep()
+        self.objective, self._make, self._precision = objective, make_client, precision
+        self.feed, self.device = feed, w0.device
+        self.task = tasks.functional(objective, precision)
+        self.client = make_client(self.task)
+        self.packing = trees.Packing(self.client.init(w0))
+        self.use(plan)
+
+    def use(self, plan: Plan) -> None:
+        """Go by this plan from now on."""
+        self.plan = plan
+        self._lifted: dict[str, Lifted] = {}
+        self._clients, self._tasks = [self.client], [self.task]
+        if plan.how == "threads":
+            self._tasks = [
+                tasks.in_place(self.objective, self._precision)
+                for _ in range(plan.workers)
+            ]
+            self._clients = [self._make(task) for task in self._tasks]
+
+    def start(self, w0: Tensor) -> Tensor:
+        """The row of a client that was never asked."""
+        return self.packing.pack(self.client.init(w0), 1)[0].to(w0.device, w0.dtype)
+
+    @torch.no_grad()
+    def run(
+        self,
+        name: str,
+        broadcast: Broadcast,
+        rows: Tensor,
+        ids: np.ndarray,
+        round_: int,
+        limit: int = 0,
+    ) -> tuple[Messages, Tensor]:
+        """Take clients through a phase; memory that runs out halves the chunk.
+
+        Args:
+            name: `local` or `finish`.
+            broadcast: what the server sent.
+            rows: [c, width] their states.
+            ids: [c] who they are.
+            round_: it keys their batches.
+            limit: at most so many steps (for measuring).
+        """
+        while True:
+            try:
+                out = self._run(name, broadcast, rows, ids, round_, limit)
+                break
+            except RuntimeError as error:
+                if not memory.exhausted(error) or self.plan.chunk == 1:
+                    raise
+                self.use(self.plan._replace(chunk=(self.plan.chunk + 1) // 2))
+        reply, rows = out
+        clients = torch.from_numpy(ids).to(self.device)
+        size = self.feed.data.train.size[clients]
+        loss = torch.full((len(ids),), torch.nan, device=self.device)
+        return Messages(reply.update, reply.extra, loss, size, clients), rows
+
+    def _run(
+        self,
+        name: str,
+        broadcast: Broadcast,
+        rows: Tensor,
+        ids: np.ndarray,
+        round_: int,
+        limit: int,
+    ) -> tuple[Reply, Tensor]:
+        phase = getattr(self.client, name)
+        per_epoch = self.feed.per_epoch[torch.from_numpy(ids)]
+        counts = torch.stack([steps_of(b, per_epoch) for b in phase.budgets]).amax(0)
+        if limit:
+            counts = counts.clamp(max=limit)
+        if self.plan.apart:
+            return self._apart(name, broadcast, rows, ids, round_, counts)
+        out = []
+        for first in range(0, len(ids), self.plan.chunk):
+            part = np.arange(first, first + min(self.plan.chunk, len(ids)))
+            part = part.clip(max=len(ids) - 1)  # a short last chunk is padded
+            keep = min(len(part), len(ids) - first)
+            reply, made = self._together(
+                name, phase, broadcast, rows[part], ids[part], round_, counts[part]
+            )
+            out.append((Reply(*(f[:keep] for f in reply)), made[:keep]))
+        replies = [reply for reply, _ in out]
+        whole = Reply(*(_join(f) for f in zip(*replies, strict=True)))
+        return whole, _join([made for _, made in out])
+
+    def _together(
+        self,
+        name: str,
+        phase: Phase,
+        broadcast: Broadcast,
+        rows: Tensor,
+        ids: np.ndarray,
+        round_: int,
+        counts: Tensor,
+    ) -> tuple[Reply, Tensor]:
+        """One chunk, lifted."""
+        n = len(ids)
+        index = torch.arange(n, device=self.device)
+        state, valid = self.packing.unpack(rows), self._valid(phase, ids)
+        carry = self._lift(f"{name}.begin")(index, broadcast, state)
+        ahead = int(counts.min())
+        for t, batch in self._batches(ids, round_, int(counts.max())):
+            if t < ahead:
+                carry = self._lift(f"{name}.step")(broadcast, carry, batch, valid)
+            else:
+                active = (counts > t).to(self.device)
+                carry = self._lift(f"{name}.last")(
+                    broadcast, carry, batch, valid, active
+                )
+        reply, state = self._lift(f"{name}.end")(index, broadcast, carry, state, valid)
+        if self.device.type == "cuda":  # a captured graph owns what it returned
+            reply = Reply(*(f.clone() for f in reply))
+        return reply, self.packing.pack(state, n).clone()
+
+    def _batches(
+        self, ids: np.ndarray, round_: int, steps: int
+    ) -> Iterator[tuple[int, Batch]]:
+        """Every step's batch, [clients, batch, …], gathered some steps at a time."""
+        slots, weight = self.feed.draw(ids, steps, round_)
+        weight = weight.to(self.device)
+        per_epoch = self.feed.per_epoch[torch.from_numpy(ids)].to(self.device)
+        count = torch.arange(steps, device=self.device)
+        some = self.feed.block(len(ids))
+        for first in range(0, steps, some):
+            x, y = self.feed.gather(slots[first : first + some], self.feed.data.train)
+            for t in range(first, min(steps, first + some)):
+                k = t - first
+                yield t, Batch(x[k], y[k], weight[t], count[t], per_epoch)
+
+    def _valid(self, phase: Phase, ids: np.ndarray) -> Batch:
+        if not phase.valid:
+            return self.feed.nothing(len(ids))
+        return self.feed.whole(ids, self.feed.data.valid)
+
+    def _lift(self, name: str) -> Lifted:
+        """A function of the client by name, lifted once."""
+        if name not in self._lifted:
+            self._lifted[name] = Lifted(*self._function(name), self.plan.how)
+        return self._lifted[name]
+
+    def _function(self, name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if name == "predict":
+            return self.task.predict, (0, 0)
+        if name == "model":
+            return lambda i, w, state: self.client.model(w, state), (0, None, 0)
+        which, _, part = name.partition(".")
+        phase: Phase = getattr(self.client, which)
+        batch = Batch(0, 0, 0, None, 0)  # type: ignore[arg-type]
+
+        def last(broadcast: Broadcast, carry: Any, *rest: Any) -> Any:
+            new = trees.leaves(phase.step(broadcast, carry, *rest[:-1]))
+            old = trees.leaves(carry)
+            kept = [torch.where(rest[-1], a, b) for a, b in zip(new, old, strict=True)]
+            return trees.like(carry, kept)
+
+        found: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+            "begin": (lambda i, b, s: phase.begin(b, s), (0, None, 0)),
+            "step": (phase.step, (None, 0, batch, batch)),
+            "last": (last, (None, 0, batch, batch, 0)),
+            "end": (lambda i, *rest: phase.end(*rest), (0, None, 0, 0, batch)),
+        }
+        return found[part]
+
+    def _apart(
+        self,
+        name: str,
+        broadcast: Broadcast,
+        rows: Tensor,
+        ids: np.ndarray,
+        round_: int,
+        counts: Tensor,
+    ) -> tuple[Reply, Tensor]:
+        """Clients one by one, on as many threads as the plan says."""
+
+        def one(worker: int, k: int) -> tuple[Reply, Tensor]:
+            phase: Phase = getattr(self._clients[worker], name)
+            mine = ids[k : k + 1]
+            state = _first(self.packing.unpack(rows[k : k + 1]))
+            valid = _first(self._valid(phase, mine))
+            carry = phase.begin(broadcast, state)
+            for _, batch in self._batches(mine, round_, int(counts[k])):
+                carry = phase.step(broadcast, carry, _first(batch), valid)
+            reply, state = phase.end(broadcast, carry, state, valid)
+            return reply, self.packing.pack(state, 1)[0]
+
+        out = self._spread(one, len(ids))
+        replies = [reply for reply, _ in out]
+        whole = Reply(*(torch.stack(f) for f in zip(*replies, strict=True)))
+        return whole, torch.stack([row for _, row in out])
+
+    def _spread(self, one: Callable[[int, int], Any], n: int) -> list[Any]:
+        """`one(worker, k)` for k < n, over the plan's threads."""
+        workers = len(self._clients)
+        if workers == 1:
+            return [one(0, k) for k in range(n)]
+
+        def share(worker: int) -> list[Any]:
+            with torch.no_grad():
+                return [one(worker, k) for k in range(worker, n, workers)]
+
+        with _one_thread_each(), ThreadPoolExecutor(workers) as pool:
+            shares = list(pool.map(share, range(workers)))
+        return [shares[k % workers][k // workers] for k in range(n)]
+
+    @torch.no_grad()
+    def models(self, w: Tensor, rows: Tensor) -> Tensor:
+        """What clients predict with: [c, d]."""
+        if self.packing.width == 0:
+            return w.expand(len(rows), -1)
+        index = torch.arange(len(rows), device=self.device)
+        return self._lift("model").once(index, w, self.packing.unpack(rows))  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def predict(self, models: Tensor, x: Tensor) -> Tensor:
+        """Outputs of every client's model on its own examples: [c, b, k]."""
+        if not self.plan.apart:
+            return self._lift("predict").once(models, x)  # type: ignore[no-any-return]
+        out = self._spread(
+            lambda worker, k: self._tasks[worker].predict(models[k], x[k]), len(models)
+        )
+        return torch.stack(out)
+
+
+def _join(parts: Any) -> Tensor:
+    parts = list(parts)
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _first(tree: Any) -> Any:
+    """A chunk of one without its client axis (`t` has none)."""
+    flat = [leaf[0] if leaf.dim() else leaf for leaf in trees.leaves(tree)]
+    return trees.like(tree, flat)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

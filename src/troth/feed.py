@@ -1,0 +1,88 @@
+"""Which examples each client sees in each step, and their gathering on the device."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth import seeding
+from troth.types import Batch, Data, Split
+
+_BYTES = 2**26  # gathered at once
+
+
+class Feed:
+    """Batches of many clients, keyed (seed, round, client, epoch).
+
+    An epoch of a client is a fresh random order of its examples, cut into batches;
+    the last is short (padded with weight 0), or left out with `drop_last`. A client
+    with fewer examples than a batch sees all of them in every step.
+
+    Departs: the authors' generators carry one order on over the rounds; here every
+    round starts a new one, so that a round depends on its number alone.
+    """
+
+    def __init__(
+        self, data: Data, batch: int, drop_last: bool, seed: int, dtype: torch.dtype
+    ) -> None:
+        self.data, self.seed, self.dtype = data, seed, dtype
+        self.sizes = data.train.size.cpu()
+        self.starts = data.train.start.cpu()
+        self.batch = batch or max(1, int(self.sizes.max()))
+        whole = self.sizes // self.batch
+        rest = (self.sizes % self.batch > 0) & (not drop_last)
+        self.per_epoch = torch.clamp(whole + rest.long(), min=1)
+
+    def draw(self, ids: np.ndarray, steps: int, round_: int) -> tuple[Tensor, Tensor]:
+        """Slots and weights of every step: two [steps, clients, batch], on the host."""
+        clients = torch.from_numpy(ids)
+        size, per_epoch = self.sizes[clients], self.per_epoch[clients]
+        t = torch.arange(steps)[:, None]
+        epoch = t // per_epoch
+        position = ((t % per_epoch) * self.batch)[..., None] + torch.arange(self.batch)
+        inside = position < size[:, None]
+        order = position.remainder(size.clamp(min=1)[:, None])
+        if bool((size > self.batch).any()):
+            key = seeding.keys(self.seed, "batch", round_, clients)
+            key = seeding.fold(key, epoch)[..., None]
+            shuffled = seeding.permute(key, order, size.clamp(min=1)[:, None])
+            order = torch.where(size[:, None] > self.batch, shuffled, order)
+        weight = inside / inside.sum(-1, keepdim=True).clamp(min=1)
+        return self.starts[clients][:, None] + order, weight.to(self.dtype)
+
+    def block(self, clients: int) -> int:
+        """How many steps of so many clients are gathered at once."""
+        example = self.data.x[:1]
+        one = example.numel() * example.element_size()
+        return max(1, _BYTES // max(1, clients * self.batch * one))
+
+    def gather(self, slots: Tensor, split: Split) -> tuple[Tensor, Tensor]:
+        """Inputs and labels at some slots of a split, any shape of slots."""
+        device = self.data.x.device
+        flat = slots.reshape(-1).to(device)
+        x = self.data.x[split.row[flat]]
+        return x.reshape(*slots.shape, *x.shape[1:]), split.y[flat].reshape(slots.shape)
+
+    def whole(self, ids: np.ndarray, split: Split) -> Batch:
+        """A whole split of each client as one padded batch, [clients, longest, …]."""
+        clients = torch.from_numpy(ids)
+        size, start = split.size.cpu()[clients], split.start.cpu()[clients]
+        position = torch.arange(max(1, int(size.max())))
+        inside = position < size[:, None]
+        slots = torch.where(inside, start[:, None] + position, torch.tensor(0))
+        weight = inside / size.clamp(min=1)[:, None]
+        if split.row.numel() == 0:
+            return self.nothing(len(ids))
+        x, y = self.gather(slots, split)
+        zero = torch.zeros((), dtype=torch.long)
+        return Batch(x, y, weight.to(x.device, self.dtype), zero, zero.expand(len(ids)))
+
+    def nothing(self, clients: int) -> Batch:
+        """An empty batch each: what a phase gets that looks at no validation data."""
+        x = self.data.x
+        y = self.data.train.y
+        empty = x.new_zeros(clients, 0, *x.shape[1:])
+        zero = torch.zeros((), dtype=torch.long, device=x.device)
+        weight = torch.zeros(clients, 0, dtype=self.dtype, device=x.device)
+        return Batch(empty, y.new_zeros(clients, 0), weight, zero, zero.expand(clients))

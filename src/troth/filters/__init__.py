@@ -1,0 +1,1 @@
+"""Messages → messages, before they are aggregated (`[[filter]]`)."""

@@ -1,0 +1,249 @@
+"""Changes to an experiment's tables: `--set`, `[grid]`, and what differs between two.
+
+Everything here works on plain dicts, before they are checked by `troth.config`.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import math
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+from troth import toml
+from troth.types import Refusal
+
+MOST = 10_000
+"""Runs that one grid may make."""
+
+_LONGEST = 100  # characters of a label
+
+
+def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
+    """A copy of `tree` with every `section.key=value` carried out, in order.
+
+    Args:
+        tree: the experiment as read; left as it is.
+        assignments: a value is read as TOML (`0.1`, `true`, `[1, 2]`, `"text"`), and
+            as a text where it is none; `section=name` replaces a whole section.
+
+    Raises:
+        Refusal: not of that form, or into something that is not a section.
+    """
+    tree = copy.deepcopy(tree)
+    for assignment in assignments:
+        dotted, equals, value = assignment.partition("=")
+        path = _path(dotted)
+        if not equals or not path or not _sound(assignment):
+            raise Refusal(
+                f"--set {assignment!r} is not of the form section.key=value; "
+                "write for example train.rounds=100"
+            )
+        assign(tree, path, _value(value.strip()))
+    return tree
+
+
+def assign(tree: dict[str, Any], path: list[str], value: Any) -> None:
+    """Set one value in place; a section that was a bare name becomes a table."""
+    for i, part in enumerate(path[:-1]):
+        inner = tree.setdefault(part, {})
+        if isinstance(inner, str):
+            inner = tree[part] = {"name": inner}
+        if not isinstance(inner, dict):
+            here = ".".join(path[: i + 1])
+            raise Refusal(
+                f"{'.'.join(path)} cannot be set: {here} = {inner!r} is not a table; "
+                f"set {here} as a whole"
+            )
+        tree = inner
+    tree[path[-1]] = copy.deepcopy(value)
+
+
+def _sound(text: str) -> bool:
+    """Whether a text is Unicode: a shell may hand over any bytes."""
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def _path(dotted: str) -> list[str]:
+    """A dotted key, parts quoted or not → its parts; empty where it is none."""
+    try:
+        tree: Any = {} if {"\n", "="} & {*dotted} else tomllib.loads(f"{dotted} = 0")
+    except (ValueError, RecursionError):
+        return []
+    path = []
+    while isinstance(tree, dict) and tree:
+        part, tree = next(iter(tree.items()))
+        path.append(part)
+    return path
+
+
+def _value(text: str) -> Any:
+    """A value as TOML has it, else the text itself."""
+    try:
+        tree = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return tree["value"] if len(tree) == 1 else text
+
+
+def expand(tree: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every combination of a `[grid]`, the last key varying fastest.
+
+    Args:
+        tree: the experiment as read. The keys of its grid are dotted
+            ("personalizer.lam"), whole sections ("personalizer") or plain ("seed"),
+            and each holds a list. Whole sections are set before single keys.
+
+    Returns:
+        (what was changed: dotted key → value, the experiment without a grid), a pair
+        a run; one pair, with nothing changed, where there is no grid.
+
+    Raises:
+        Refusal: a grid that is not such a table, or names a key or a value twice.
+    """
+    base = {k: v for k, v in tree.items() if k != "grid"}
+    grid = tree.get("grid", {})
+    if not isinstance(grid, dict):
+        raise Refusal(
+            f"grid = {grid!r} is not a table; write [grid] and under it keys with "
+            "lists, such as seed = [0, 1, 2]"
+        )
+    axes = _axes(grid)
+    runs = math.prod(len(values) for _, values in axes.values())
+    if runs > MOST:
+        raise Refusal(
+            f"the grid makes {runs} runs; at most {MOST} are allowed: "
+            "shorten its lists or split it into several files"
+        )
+    combinations = itertools.product(*(values for _, values in axes.values()))
+    return [_run(base, axes, combination) for combination in combinations]
+
+
+Axes = dict[str, tuple[list[str], list[Any]]]
+
+
+def _axes(grid: dict[str, Any]) -> Axes:
+    """Dotted key → its path and its values, checked."""
+    axes: Axes = {}
+    for path, values in _leaves(grid, []):
+        dotted = ".".join(path)
+        if dotted in axes:
+            raise Refusal(f"grid names '{dotted}' twice; keep one of the two")
+        if not isinstance(values, list) or not values:
+            raise Refusal(
+                f"grid.{dotted} = {values!r} is not a list with values in it; write "
+                "the values to try, such as [0, 1, 2]"
+            )
+        for i, value in enumerate(values):
+            if any(_same(value, other) for other in values[:i]):
+                raise Refusal(
+                    f"grid.{dotted} names {value!r} twice; every combination is run "
+                    "once, so keep one of the two"
+                )
+        axes[dotted] = path, values
+    return axes
+
+
+def _leaves(table: dict[str, Any], above: list[str]) -> Iterator[tuple[list[str], Any]]:
+    """All lists of a grid: `"a.b" = […]` and `a.b = […]` are the same."""
+    for name, value in table.items():
+        path = _path(name)
+        if not path:
+            raise Refusal(
+                f"grid has the key '{name}', which is no dotted key; write "
+                '"section.key", a whole section or seed'
+            )
+        if isinstance(value, dict):
+            yield from _leaves(value, above + path)
+        else:
+            yield above + path, value
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, bool) != isinstance(other, bool):
+        return False
+    return bool(one == other) or _words(one) == _words(other)
+
+
+def _run(
+    base: dict[str, Any], axes: Axes, combination: tuple[Any, ...]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    tree = copy.deepcopy(base)
+    chosen = list(zip(axes.values(), combination, strict=True))
+    for (path, _), value in sorted(chosen, key=lambda c: len(c[0][0])):
+        assign(tree, path, value)
+    return dict(zip(axes, copy.deepcopy(combination), strict=True)), tree
+
+
+def label(changed: dict[str, Any]) -> str:
+    """A short name for a run of a grid, fit for a folder: "lam=0.1,seed=2".
+
+    Other changes have other labels: where characters had to be replaced or left out,
+    a few digits of a hash follow.
+    """
+    short = {key: _short(key) for key in changed}
+    names = list(short.values())
+    exact = ",".join(
+        f"{short[k] if names.count(short[k]) == 1 else k}={_words(v)}"
+        for k, v in changed.items()
+    )
+    clean = re.sub(r"[^A-Za-z0-9._=,+-]", "-", exact)[:_LONGEST]
+    if clean == exact:
+        return exact
+    return f"{clean}~{hashlib.sha256(exact.encode()).hexdigest()[:6]}"
+
+
+def _short(dotted: str) -> str:
+    """The last part of a key; a section's `name` is called as the section is."""
+    *above, last = dotted.split(".")
+    return above[-1] if above and last == "name" else last
+
+
+def _words(value: Any) -> str:
+    """A value in a label: `ditto`, `0.1`, `ditto+lam=0.1`, `0.8+0.1+0.1`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        name = [_words(value["name"])] if "name" in value else []
+        rest = (f"{k}={_words(v)}" for k, v in value.items() if k != "name")
+        return "+".join([*name, *rest])
+    if isinstance(value, list | tuple):
+        return "+".join(_words(v) for v in value)
+    plain = not isinstance(value, str) or re.fullmatch(r"[A-Za-z0-9._-]+", value)
+    return str(value) if plain else repr(value)
+
+
+def differences(
+    one: dict[str, Any], other: dict[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Dotted key → both values, wherever two resolved experiments differ.
+
+    What only one of them has is `None` in the other. `[resolved]`, what a run wrote
+    about itself, is no part of the experiment and left out.
+    """
+    a, b = dict(_flat(one, "")), dict(_flat(other, ""))
+    return {
+        k: (a.get(k), b.get(k))
+        for k in [*a, *(k for k in b if k not in a)]
+        if _differ(a.get(k), b.get(k))
+    }
+
+
+def _differ(one: Any, other: Any) -> bool:
+    both_nan = one != one and other != other
+    return bool(one != other) and not both_nan
+
+
+def _flat(tree: dict[str, Any], above: str) -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        dotted = f"{above}.{toml.key(name)}" if above else toml.key(name)
+        if dotted == "resolved":
+            continue
+        if isinstance(value, dict) and value:
+            yield from _flat(value, dotted)
+        else:
+            yield dotted, value

@@ -1,0 +1,77 @@
+"""What a run writes while it goes on: its rounds, and checkpoints of all it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from troth import folder
+from troth.federation import Federation
+from troth.types import Record
+
+
+class Journal:
+    """The rounds on disk, and how often each client was asked and dropped."""
+
+    def __init__(self, path: Path, federation: Federation) -> None:
+        self.path, self._federation = path, federation
+        n = federation.population.n
+        self.asked, self.dropped = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        self._file = (path / folder.ROUNDS).open("ab")
+
+    def write(self, record: Record, evaluated: dict[str, Any] | None) -> None:
+        """One round. No times are written: the same run gives the same bytes."""
+        self.asked[record.cohort] += 1
+        for clients in record.dropped.values():
+            self.dropped[clients] += 1
+        line = {
+            "round": record.round,
+            "cohort": record.cohort.tolist(),
+            "dropped": dict(record.dropped),
+            "moved": record.moved,
+        }
+        if evaluated is not None:
+            line["evaluation"] = evaluated
+        self._file.write((json.dumps(folder.plain(line)) + "\n").encode())
+
+    def checkpoint(self) -> None:
+        """Everything needed to go on, bit for bit as if never stopped."""
+        self._file.flush()
+        f = self._federation
+        tensors = {f"population.{k}": v for k, v in f.population.dump().items()}
+        tensors |= {f"memory.{k}": v for k, v in f.memories.items()}
+        tensors |= {"w": f.broadcast.w, "extra": f.broadcast.extra}
+        tensors["asked"] = torch.from_numpy(self.asked)
+        tensors["dropped"] = torch.from_numpy(self.dropped)
+        path = self.path / folder.CHECKPOINT
+        folder.save(path, tensors, round=f.round, rounds=self._file.tell())
+
+    def restore(self) -> None:
+        """Go back to the last checkpoint; without one, to the beginning."""
+        path, f = self.path / folder.CHECKPOINT, self._federation
+        if not path.exists():
+            self._file.truncate(0)
+            return
+        tensors, facts = folder.load(path)
+        device = f.broadcast.w.device
+        part = {
+            k.removeprefix("population."): v
+            for k, v in tensors.items()
+            if k.startswith("population.")
+        }
+        f.population.load(part)
+        f.memories = {k: tensors[f"memory.{k}"].to(device) for k in f.memories}
+        w, extra = tensors["w"].to(device), tensors["extra"].to(device)
+        f.broadcast = f.broadcast._replace(w=w, extra=extra)
+        f.round = facts["round"]
+        self.asked, self.dropped = tensors["asked"].numpy(), tensors["dropped"].numpy()
+        self._file.truncate(facts["rounds"])
+        self._file.seek(0, 2)
+
+    def close(self) -> None:
+        """Nothing more will be written."""
+        self._file.close()

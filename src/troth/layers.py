@@ -1,0 +1,110 @@
+"""Layers that models share, and the normalisation that stands before every model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from troth.types import Refusal
+
+_CHUNK = 1 << 21  # numbers converted to float64 at a time: 16 MB
+
+
+class Normalise(nn.Module):
+    """(x − mean)·(1/std) in the precision of its buffers; the first layer of a network.
+
+    Bytes and floats go in; mean and std are buffers, so that they travel with the model
+    but are neither trained nor averaged.
+    """
+
+    mean: Tensor
+    inverse: Tensor
+
+    def __init__(
+        self, mean: float | np.ndarray | Tensor, std: float | np.ndarray | Tensor
+    ) -> None:
+        super().__init__()
+        shift = torch.as_tensor(mean, dtype=torch.float64)
+        spread = torch.as_tensor(std, dtype=torch.float64)
+        if not bool((spread > 0).all() and spread.isfinite().all()):
+            raise Refusal(
+                "a standard deviation to divide by must be a positive number, and "
+                f"{float(spread.min())} is among these; leave out constant features"
+            )
+        kind = torch.get_default_dtype()
+        self.register_buffer("mean", shift.to(kind))
+        self.register_buffer("inverse", spread.reciprocal().to(kind))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b, ...] of any type → the same shape, normalised."""
+        return (x.to(self.mean.dtype) - self.mean) * self.inverse
+
+
+def normalise(
+    kind: Literal["unit", "pixel", "none"], x_train: np.ndarray, scale: float
+) -> Normalise:
+    """The first layer for a data set.
+
+    Args:
+        kind: unit = x/scale; pixel = (x − mean)/(std + 0.001) for each feature over the
+            training rows, on the scale 0–255, as Ditto's code prepares Fashion MNIST
+            (on another scale s, 0.001·s/255); none = only the cast.
+        x_train: [m, ...] training rows, bytes or floats; only pixel reads them.
+        scale: the value of x that stands for 1.
+    """
+    if not 0 < scale < math.inf:
+        raise Refusal(f"the scale of the data is {scale}; it must be a positive number")
+    if kind == "none":
+        return Normalise(0.0, 1.0)
+    if kind == "unit":
+        return Normalise(0.0, scale)
+    if kind == "pixel":
+        mean, std = _moments(x_train)
+        return Normalise(mean, std + 0.001 * scale / 255)
+    raise Refusal(f"normalise = {kind!r} is not one of 'unit', 'pixel', 'none'")
+
+
+def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each feature, in float64, two passes."""
+    if len(x) == 0:
+        raise Refusal("normalise = 'pixel' needs training rows, and there are 0")
+    total = np.zeros(x.shape[1:])
+    for rows in _chunks(x):
+        total += rows.sum(axis=0)
+    mean = total / len(x)
+    if not np.isfinite(mean).all():
+        raise Refusal(
+            f"normalise = 'pixel' needs finite features, and {(~np.isfinite(mean)).sum()} of "
+            f"{mean.size} hold NaN or infinity; clean the data or take 'unit'"
+        )
+    squares = np.zeros(x.shape[1:])
+    for rows in _chunks(x):
+        squares += np.square(rows - mean).sum(axis=0)
+    return mean, np.sqrt(squares / len(x))
+
+
+def _chunks(x: np.ndarray) -> Iterator[np.ndarray]:
+    rows = max(1, _CHUNK // max(1, math.prod(x.shape[1:])))
+    for start in range(0, len(x), rows):
+        yield x[start : start + rows].astype(np.float64)
+
+
+def dense(inputs: int, widths: list[int], outputs: int) -> list[nn.Module]:
+    """Fully connected layers with ReLU between them."""
+    positive("model.widths", widths)
+    parts: list[nn.Module] = []
+    for a, b in pairwise([inputs, *widths, outputs]):
+        parts += [nn.Linear(a, b), nn.ReLU()]
+    return parts[:-1]
+
+
+def positive(option: str, values: list[int]) -> None:
+    """Refuse widths below 1."""
+    if any(value < 1 for value in values):
+        raise Refusal(f"{option} = {values} must hold whole numbers of at least 1")

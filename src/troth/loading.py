@@ -1,0 +1,145 @@
+"""Open a run again: its tables, and its models as ordinary modules."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from troth import config, folder, tasks
+from troth.build import network
+from troth.sections import Experiment
+from troth.types import Refusal
+
+
+def read_experiment(path: Path) -> Experiment:
+    """The resolved experiment of a run's folder."""
+    file = path / folder.EXPERIMENT
+    if not file.exists():
+        raise Refusal(
+            f"{path} is not the folder of a run (it has no {folder.EXPERIMENT}); "
+            "give the folder that troth run wrote"
+        )
+    return config.from_dict(config.read(file))
+
+
+class Run:
+    """A run, finished or not, from its folder."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.experiment = read_experiment(self.path)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it went to its end."""
+        return (self.path / folder.SUMMARY).exists()
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Means, spreads and tails over benign clients, and what the run cost."""
+        found: dict[str, Any] = json.loads(self._file(folder.SUMMARY).read_text())
+        return found
+
+    @cached_property
+    def clients(self) -> dict[str, np.ndarray]:
+        """`clients.csv` as columns; a client without a value has NaN."""
+        return folder.read_csv(self._file(folder.CLIENTS))
+
+    @cached_property
+    def rounds(self) -> list[dict[str, Any]]:
+        """Every round: who was asked, who was dropped, what an evaluation found."""
+        return folder.read_rounds(self.path / folder.ROUNDS)
+
+    def shared(self) -> nn.Module:
+        """The shared model, ready to predict; it takes inputs as the data had them."""
+        e, facts = self.experiment, self.experiment.resolved
+        shape = tuple(facts["shape"])
+        rows = np.zeros((1, *shape), dtype=np.float32)
+        net = network(e, shape, facts["classes"], rows, facts["scale"])
+        tensors, _ = folder.load(self._file(folder.SHARED))
+        state = net.state_dict()
+        for name, value in tensors.items():  # statistics may have any shape
+            if name not in dict(net.named_parameters()):
+                _place(net, name, value)
+        net = net.to(next(iter(tensors.values())).dtype)
+        net.load_state_dict({name: tensors[name] for name in state})
+        return net.eval()
+
+    def model(self, client: int) -> nn.Module:
+        """What this client predicts with: its own model, or the shared one."""
+        n = self.experiment.resolved["clients"]
+        if not 0 <= client < n:
+            raise Refusal(
+                f"there is no client {client}; this run has {n}, 0 to {n - 1}"
+            )
+        net = self.shared()
+        if (self.path / folder.PERSONAL).exists():
+            tasks.assign(net, self._row(client))
+        elif self.experiment.personalizer.name != "none":
+            raise Refusal(
+                f"{self.path} holds no personal models; "
+                "run the experiment with output.personal = true"
+            )
+        return net
+
+    def _row(self, client: int) -> Tensor:
+        clients, parameters = self._personal
+        found = (clients == client).nonzero().flatten()
+        if len(found) == 0:  # never asked: it still has the first model
+            found = (clients == -1).nonzero().flatten()
+        return parameters[int(found[0])]
+
+    @cached_property
+    def _personal(self) -> tuple[Tensor, Tensor]:
+        tensors, _ = folder.load(self._file(folder.PERSONAL))
+        return tensors["client"], tensors["parameters"]
+
+    def _file(self, name: str) -> Path:
+        file = self.path / name
+        if not file.exists():
+            raise Refusal(
+                f"{self.path} is not finished (it has no {name}); "
+                f"go on with it by: troth resume {self.path}"
+            )
+        return file
+
+    def predict(self, client: int, x: np.ndarray) -> np.ndarray:
+        """Labels (or values, for a regression) that this client's model gives.
+
+        Args:
+            client: its number.
+            x: [m, ...] inputs as the data set had them.
+        """
+        shape = tuple(self.experiment.resolved["shape"])
+        if x.shape[1:] != shape:
+            raise Refusal(
+                f"inputs of shape {list(x.shape[1:])} do not fit this model, "
+                f"which takes {list(shape)}"
+            )
+        net, found = self.model(client), []
+        with torch.no_grad():
+            for first in range(0, len(x), 1024):
+                found.append(net(torch.from_numpy(x[first : first + 1024])))
+        outputs = torch.cat(found)
+        if self.experiment.resolved["classes"] == 0:
+            return outputs[:, 0].numpy()
+        if outputs.shape[1] == 1:
+            return (outputs[:, 0] > 0).long().numpy()
+        return outputs.argmax(dim=1).numpy()
+
+
+def _place(net: nn.Module, name: str, value: Tensor) -> None:
+    """Put a buffer where it belongs, whatever shape it had."""
+    path, _, last = name.rpartition(".")
+    setattr(net.get_submodule(path), last, value)
+
+
+def load(path: str | Path) -> Run:
+    """Open the folder of a run."""
+    return Run(path)

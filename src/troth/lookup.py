@@ -1,0 +1,216 @@
+"""Name → function, by file name: `aggregators/krum.py` holds `krum`.
+
+A member is a plain function. Its keyword-only parameters are its options in the TOML;
+its other parameters are asked for by name and given by whoever calls it. Members of
+other packages are named `package.module:function`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import pkgutil
+import re
+import types as pytypes
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from troth.types import Options, Refusal
+
+FOLDERS = {
+    "data": "datasets",
+    "partition": "partitions",
+    "corruption": "corruptions",
+    "model": "models",
+    "optimizer": "optimizers",
+    "schedule": "schedules",
+    "regularizer": "regularizers",
+    "solver": "solvers",
+    "personalizer": "personalizers",
+    "attack": "attacks",
+    "filter": "filters",
+    "aggregator": "aggregators",
+    "server": "servers",
+    "metric": "metrics",
+}
+"""Section of the TOML → folder."""
+
+
+class About(NamedTuple):
+    """What `troth list` and `troth cite` say of a member."""
+
+    name: str
+    summary: str
+    options: dict[str, Any]  # option → default (inspect.Parameter.empty: required)
+    citations: list[str]  # BibTeX
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """A hint for a misspelt name: « (did you mean «x»?)», or nothing."""
+    close = difflib.get_close_matches(word, list(words), n=1, cutoff=0.6)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def names(kind: str) -> list[str]:
+    """All members of a kind, sorted; found by looking, never listed by hand."""
+    package = importlib.import_module(f"troth.{FOLDERS[kind]}")
+    found = (m.name for m in pkgutil.iter_modules(package.__path__))
+    return sorted(n for n in found if not n.startswith("_"))
+
+
+def find(kind: str, name: str) -> Callable[..., Any]:
+    """The function behind a name.
+
+    Raises:
+        Refusal: no such member; says which exist and which is nearest.
+    """
+    if ":" in name:
+        return _third_party(kind, name)
+    if name not in names(kind):
+        raise Refusal(
+            f"there is no {kind} '{name}'{nearest(name, names(kind))}; "
+            f"there are: {', '.join(names(kind))}; "
+            "one of your own is named package.module:function"
+        )
+    module = importlib.import_module(f"troth.{FOLDERS[kind]}.{name}")
+    return typing.cast(Callable[..., Any], getattr(module, name))
+
+
+def _third_party(kind: str, name: str) -> Callable[..., Any]:
+    path, _, attribute = name.partition(":")
+    try:
+        return typing.cast(
+            Callable[..., Any], getattr(importlib.import_module(path), attribute)
+        )
+    except (ImportError, AttributeError, ValueError) as error:
+        raise Refusal(
+            f"{kind} '{name}' cannot be imported ({error}); "
+            "it is written package.module:function and must be on the Python path"
+        ) from None
+
+
+def options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The keyword-only parameters of a member: its options."""
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def asks(function: Callable[..., Any]) -> set[str]:
+    """The names of everything else it takes: what its caller must give."""
+    parameters = inspect.signature(function).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return {p.name for p in parameters if p.kind in kinds}
+
+
+def check(kind: str, name: str, given: Options) -> dict[str, Any]:
+    """The options of a member with its defaults filled in.
+
+    Raises:
+        Refusal: an option it does not have, of the wrong type, or missing.
+    """
+    function = find(kind, name)
+    known = options(function)
+    for key in given:
+        if key not in known:
+            has = f"its options are: {', '.join(known)}" if known else "it has none"
+            raise Refusal(
+                f"{kind} '{name}' has no option '{key}'{nearest(key, known)}; {has}"
+            )
+    hints = typing.get_type_hints(inspect.unwrap(function))
+    full: dict[str, Any] = {}
+    for key, parameter in known.items():
+        if key in given:
+            full[key] = typed(f"{kind}.{key}", given[key], hints.get(key, Any))
+        elif parameter.default is parameter.empty:
+            raise Refusal(
+                f"{kind} '{name}' needs the option '{key}': set {kind}.{key} = …"
+            )
+        else:
+            full[key] = parameter.default
+    return full
+
+
+def call(function: Callable[..., Any], given: Options, **available: Any) -> Any:
+    """Call a member with its options and with whatever else it asks for by name."""
+    wanted = asks(function)
+    return function(**{k: v for k, v in available.items() if k in wanted}, **given)
+
+
+def typed(where: str, value: Any, hint: Any) -> Any:
+    """`value` as the type that `hint` asks for, or a refusal that names both."""
+    if hint is Any:
+        return value
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, pytypes.UnionType):
+        return _one_of(where, value, hint, arguments)
+    if origin is typing.Literal:
+        if value in arguments and not isinstance(value, bool):
+            return value
+        allowed = ", ".join(repr(a) for a in arguments)
+        raise Refusal(f"{where} = {value!r} is not one of {allowed}")
+    if origin in (list, tuple) and isinstance(value, list | tuple):
+        inner = arguments[0] if arguments else Any
+        items = [typed(f"{where}[{i}]", v, inner) for i, v in enumerate(value)]
+        return tuple(items) if origin is tuple else items
+    if hint is float and type(value) is int:
+        return float(value)
+    expected = origin or hint
+    if isinstance(value, expected) and (expected is bool or type(value) is not bool):
+        return value
+    raise Refusal(f"{where} = {value!r} is a {_kind(value)}; it must be {_word(hint)}")
+
+
+def _one_of(where: str, value: Any, hint: Any, arguments: tuple[Any, ...]) -> Any:
+    if value is None and type(None) in arguments:
+        return None
+    for argument in sorted(arguments, key=lambda a: a is float):  # int before float
+        try:
+            return typed(where, value, argument)
+        except Refusal:
+            continue
+    raise Refusal(f"{where} = {value!r} is a {_kind(value)}; it must be {_word(hint)}")
+
+
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    dict: "a table",
+    list: "a list",
+}
+
+
+def _kind(value: Any) -> str:
+    return _WORDS.get(type(value), type(value).__name__).removeprefix("a ")
+
+
+def _word(hint: Any) -> str:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, pytypes.UnionType):
+        return " or ".join(_word(a) for a in arguments if a is not type(None))
+    if origin is typing.Literal:
+        return " or ".join(repr(a) for a in arguments)
+    if origin in (list, tuple):
+        return f"a list (each {_word(arguments[0])})" if arguments else "a list"
+    return _WORDS.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def about(kind: str, name: str) -> About:
+    """Summary, options and references of a member, from its own docstrings."""
+    function = find(kind, name)
+    doc = inspect.getdoc(function) or ""
+    module = inspect.getdoc(inspect.getmodule(function)) or ""
+    return About(
+        name,
+        doc.strip().split("\n")[0],
+        {k: p.default for k, p in options(function).items()},
+        citations(module),
+    )
+
+
+def citations(text: str) -> list[str]:
+    """The BibTeX entries that stand in a docstring."""
+    return [m.group(0) for m in re.finditer(r"^@\w+\{.*?\}\}$", text, re.M | re.S)]

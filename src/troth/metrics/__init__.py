@@ -1,0 +1,29 @@
+"""Per-client vector → number: how well, and how evenly, the clients are served.
+
+A member asks for any of these by name:
+
+    values: [n] one number a client, NaN where it has none.
+    size: [n] how many examples stand behind each.
+    higher_is_better: True for an accuracy, False for a loss or an error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.types import Refusal
+
+
+def defined(values: np.ndarray) -> np.ndarray:
+    """The values in float64, without the NaN of clients that have none.
+
+    Raises:
+        Refusal: not a vector.
+    """
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.ndim != 1:
+        raise Refusal(
+            f"a metric takes one number a client, a vector; this has shape "
+            f"{vector.shape}"
+        )
+    return vector[~np.isnan(vector)]

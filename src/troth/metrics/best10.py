@@ -1,0 +1,30 @@
+"""Average over the best-served tenth of the clients.
+
+@inproceedings{li2020fair,
+  title={Fair Resource Allocation in Federated Learning},
+  author={Li, Tian and Sanjabi, Maziar and Beirami, Ahmad and Smith, Virginia},
+  booktitle={International Conference on Learning Representations},
+  year={2020}}
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.metrics.worst10 import worst10
+
+
+def best10(values: np.ndarray, higher_is_better: bool = True) -> float:
+    """Average over the ⌈n/10⌉ clients that are served best.
+
+    «Best 10 %» in Table 1 of q-FFL: the worst tenth, judged the other way round.
+
+    Args:
+        values: One number a client; NaN are left out before the tenth is taken.
+        higher_is_better: Whether the highest (an accuracy) or the lowest (a loss, an
+            error) values are the best.
+
+    Returns:
+        The average; nan without a value.
+    """
+    return worst10(values, not higher_is_better)

@@ -1,0 +1,33 @@
+"""The distribution over clients in eleven numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.metrics import defined
+
+
+def deciles(values: np.ndarray) -> list[float]:
+    """Quantiles 0, 1/10, … 1 over clients: from the lowest value to the highest.
+
+    Between two clients the quantile is linear: with x sorted from x_0, quantile q lies
+    at position q(n−1), as in `numpy.quantile`.
+
+    Departs: positions are counted in whole tenths, so that a decile that falls on a
+    client is exactly that client's value, and an infinite neighbour does not spoil it.
+
+    Args:
+        values: One number a client; NaN are left out.
+
+    Returns:
+        Eleven numbers that do not decrease; all nan without a value.
+    """
+    x = np.sort(defined(values))
+    if not x.size:
+        return [float("nan")] * 11
+    position = np.arange(11) * (x.size - 1)
+    low, part = position // 10, position % 10 / 10
+    a, b = x[low], x[np.minimum(low + 1, x.size - 1)]
+    with np.errstate(invalid="ignore"):
+        between = (1 - part) * a + part * b
+    return [float(v) for v in np.where((part == 0) | (a == b), a, between)]

@@ -1,0 +1,39 @@
+"""Jain's index of fairness.
+
+@techreport{jain1984quantitative,
+  title={A Quantitative Measure of Fairness and Discrimination for Resource Allocation
+    in Shared Computer Systems},
+  author={Jain, Rajendra K. and Chiu, Dah-Ming W. and Hawe, William R.},
+  institution={Digital Equipment Corporation},
+  number={DEC-TR-301},
+  year={1984}}
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.metrics import defined
+
+
+def jain(values: np.ndarray) -> float:
+    """Jain's index: (Σ_k x_k)² / (n Σ_k x_k²).
+
+    For values ≥ 0 it lies between 1/n, where one client has everything, and 1, where
+    all have the same; it does not change with the unit of the values.
+
+    Args:
+        values: One number a client; NaN are left out.
+
+    Returns:
+        The index, 1 when all values are 0; nan without a value or when one is infinite.
+    """
+    x = defined(values)
+    if not x.size:
+        return float("nan")
+    largest = np.abs(x).max()
+    if largest == 0:
+        return 1.0
+    with np.errstate(invalid="ignore"):
+        x = x / largest  # or tiny values would square to 0
+        return float(x.sum() ** 2 / (x.size * (x @ x)))

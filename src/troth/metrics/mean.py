@@ -1,0 +1,31 @@
+"""Average over clients.
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={International Conference on Machine Learning},
+  year={2021}}
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.metrics import defined
+
+
+def mean(values: np.ndarray) -> float:
+    """Average over clients, each counted once: Σ_k x_k / n.
+
+    Over benign clients this is *robustness* (Ditto, Definition 1): the model with the
+    higher mean test performance after an attack is the more robust one.
+
+    Args:
+        values: One number a client; NaN are left out.
+
+    Returns:
+        The average; nan without a value, infinite when one of them is.
+    """
+    x = defined(values)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(x.mean()) if x.size else float("nan")

@@ -1,0 +1,34 @@
+"""Standard deviation over clients.
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={International Conference on Machine Learning},
+  year={2021}}
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.metrics import defined
+
+
+def std(values: np.ndarray) -> float:
+    """Spread over clients: √(Σ_k (x_k − mean)² / n), the population's.
+
+    Over benign clients this is *fairness* (Ditto, Definition 2): of two models the one
+    with the smaller spread of test losses is the fairer. The paper's tables show the
+    spread of accuracies. The clients are the whole network and not a sample of one, so
+    the sum is divided by n, as by the authors' np.var.
+
+    Args:
+        values: One number a client; NaN are left out.
+
+    Returns:
+        The spread, 0 when all clients are served alike; nan without a value or when
+        one of them is infinite.
+    """
+    x = defined(values)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(x.std(ddof=0)) if x.size else float("nan")

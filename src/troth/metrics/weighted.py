@@ -1,0 +1,36 @@
+"""Average over examples."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.metrics import defined
+from troth.types import Refusal
+
+
+def weighted(values: np.ndarray, size: np.ndarray) -> float:
+    """Average over examples: Σ_k m_k x_k / Σ_k m_k, for m_k examples of client k.
+
+    With the sizes of the test sets, the accuracy on all test examples pooled.
+
+    Args:
+        values: One number a client; NaN are left out, with their size.
+        size: How many examples stand behind each; a client with 0 does not count.
+
+    Returns:
+        The average; nan without an example.
+
+    Raises:
+        Refusal: sizes that are negative, not finite or not one a client.
+    """
+    size = np.asarray(size, dtype=np.float64)
+    if size.shape != np.shape(values) or not (np.isfinite(size) & (size >= 0)).all():
+        raise Refusal(
+            "the metric 'weighted' needs one size ≥ 0 a client, beside "
+            f"{np.size(values)} values"
+        )
+    x = defined(values)
+    m = defined(np.where(np.isnan(values), np.nan, size))
+    x, m = x[m > 0], m[m > 0]  # so that 0 examples of an infinite loss are nothing
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(m @ x / m.sum()) if m.size else float("nan")

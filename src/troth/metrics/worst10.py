@@ -1,0 +1,35 @@
+"""Average over the worst-served tenth of the clients.
+
+@inproceedings{li2020fair,
+  title={Fair Resource Allocation in Federated Learning},
+  author={Li, Tian and Sanjabi, Maziar and Beirami, Ahmad and Smith, Virginia},
+  booktitle={International Conference on Learning Representations},
+  year={2020}}
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.metrics import defined
+
+
+def worst10(values: np.ndarray, higher_is_better: bool = True) -> float:
+    """Average over the ⌈n/10⌉ clients that are served worst.
+
+    «Worst 10 %» in Table 1 of q-FFL.
+
+    Args:
+        values: One number a client; NaN are left out before the tenth is taken.
+        higher_is_better: Whether the lowest (an accuracy) or the highest (a loss, an
+            error) values are the worst.
+
+    Returns:
+        The average; nan without a value.
+    """
+    x = np.sort(defined(values))
+    if not x.size:
+        return float("nan")
+    tenth = -(-x.size // 10)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float((x[:tenth] if higher_is_better else x[-tenth:]).mean())

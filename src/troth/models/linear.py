@@ -1,0 +1,28 @@
+"""Linear and logistic regression."""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+
+def linear(
+    shape: tuple[int, ...], classes: int, *, bias: bool = True, zero: bool = False
+) -> nn.Module:
+    """One linear layer: logistic regression, or linear regression.
+
+    f(x) = W·x + b on the flattened example, with one output a class (one output for
+    regression).
+
+    Args:
+        shape: of one example; it is flattened.
+        classes: how many; 0 is regression.
+        bias: whether there is a b.
+        zero: start from W = 0 and b = 0 instead of torch's uniform ±1/√inputs.
+    """
+    layer = nn.Linear(math.prod(shape), max(classes, 1), bias=bias)
+    if zero:
+        for parameter in layer.parameters():
+            nn.init.zeros_(parameter)
+    return nn.Sequential(nn.Flatten(), layer)

@@ -1,0 +1,64 @@
+"""The linear support vector machine, as Ditto trains it on Vehicle.
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from troth.types import Refusal
+
+
+class SVM(nn.Module):
+    """f(x) = W·x + b, with its hinge loss and its penalty."""
+
+    def __init__(self, inputs: int, l2: float) -> None:
+        super().__init__()
+        self.l2 = l2
+        self.plane = nn.Linear(inputs, 1)
+        for parameter in self.plane.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f, [b, 1]; positive means class 1."""
+        return torch.nn.functional.linear(
+            x.flatten(1), self.plane.weight, self.plane.bias
+        )
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """max(0, 1 − s·f) with s = 2y − 1, one value an example."""
+        return torch.relu(1 - (2 * y - 1) * outputs.squeeze(-1))
+
+    def penalty(self) -> Tensor:
+        """l2·‖W‖²; b is free."""
+        return self.l2 * self.plane.weight.square().sum()
+
+
+def svm(shape: tuple[int, ...], classes: int, *, l2: float = 0.01) -> nn.Module:
+    """A linear support vector machine for two classes.
+
+    Minimises mean max(0, 1 − s·f(x)) + l2·‖W‖², f(x) = W·x + b, s = ±1, from W = 0 and
+    b = 0; predicts the sign of its one output (Li et al. 2021, Vehicle).
+
+    Args:
+        shape: of one example; it is flattened.
+        classes: must be 2.
+        l2: weight of the penalty; 0 leaves the hinge alone, which no longer has one
+            minimum; large values drive W to 0.
+    """
+    if classes != 2:
+        what = f"{classes} classes" if classes else "numbers to regress on"
+        raise Refusal(
+            f"model 'svm' separates 2 classes, and this data has {what}; "
+            "take another model, such as linear"
+        )
+    if not 0 <= l2 < math.inf:
+        raise Refusal(f"model.l2 = {l2} must be a finite number of at least 0")
+    return SVM(math.prod(shape), l2)

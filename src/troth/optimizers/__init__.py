@@ -1,0 +1,1 @@
+"""How a parameter vector follows a gradient (`train.optimizer`)."""

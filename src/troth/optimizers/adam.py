@@ -1,0 +1,42 @@
+"""Adam.
+
+@inproceedings{kingma2015adam,
+  title={Adam: A Method for Stochastic Optimization},
+  author={Kingma, Diederik P. and Ba, Jimmy},
+  booktitle={ICLR}, year={2015}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth.types import Carry, Optimizer, Refusal
+
+
+def adam(*, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> Optimizer:
+    """Adam (Algorithm 1): steps scaled by running moments, with bias correction.
+
+    Args:
+        beta1: memory of the gradient; 0 forgets at once.
+        beta2: memory of its square.
+        eps: keeps the division finite.
+    """
+    if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and eps > 0):
+        raise Refusal(
+            f"adam's beta1 = {beta1} and beta2 = {beta2} must lie in [0, 1), "
+            f"and eps = {eps} must be positive"
+        )
+
+    def init(v: Tensor) -> Carry:
+        return torch.zeros_like(v), torch.zeros_like(v), v.new_zeros(1)
+
+    def step(v: Tensor, g: Tensor, moments: Carry, lr: Tensor) -> tuple[Tensor, Carry]:
+        mean, square, count = moments
+        count = count + 1
+        mean = beta1 * mean + (1 - beta1) * g
+        square = beta2 * square + (1 - beta2) * g * g
+        size = torch.sqrt(square / (1 - beta2**count)) + eps
+        return v - lr * (mean / (1 - beta1**count)) / size, (mean, square, count)
+
+    return Optimizer(init, step, limit=float("inf"))

@@ -1,0 +1,30 @@
+"""Gradient descent with Polyak's heavy ball.
+
+@article{polyak1964some,
+  title={Some methods of speeding up the convergence of iteration methods},
+  author={Polyak, Boris T.},
+  journal={USSR Computational Mathematics and Mathematical Physics}, year={1964}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth.types import Carry, Optimizer, Refusal
+
+
+def momentum(*, beta: float = 0.9) -> Optimizer:
+    """Heavy ball: m ← β·m + g, v ← v − lr·m (as torch.optim.SGD with momentum).
+
+    Args:
+        beta: how much of the last direction is kept; 0 is plain `sgd`.
+    """
+    if not 0 <= beta < 1:
+        raise Refusal(f"momentum's beta = {beta} must lie in [0, 1)")
+
+    def step(v: Tensor, g: Tensor, moments: Carry, lr: Tensor) -> tuple[Tensor, Carry]:
+        m = beta * moments[0] + g
+        return torch.addcmul(v, m, -lr), (m,)
+
+    return Optimizer(lambda v: (torch.zeros_like(v),), step, limit=2 * (1 + beta))

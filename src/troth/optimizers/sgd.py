@@ -1,0 +1,17 @@
+"""Plain stochastic gradient descent."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth.types import Carry, Optimizer
+
+
+def sgd() -> Optimizer:
+    """Plain gradient steps: v ← v − lr·g."""
+
+    def step(v: Tensor, g: Tensor, moments: Carry, lr: Tensor) -> tuple[Tensor, Carry]:
+        return torch.addcmul(v, g, -lr), moments
+
+    return Optimizer(lambda v: (), step, limit=2.0)

@@ -1,0 +1,1 @@
+"""How data are dealt to clients: arrays in, one list of row numbers a client out."""

@@ -1,0 +1,37 @@
+r"""Random equal shares.
+
+@inproceedings{mcmahan2017fedavg,
+  title={Communication-Efficient Learning of Deep Networks from Decentralized Data},
+  author={McMahan, Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and
+          Ag{\"u}era y Arcas, Blaise},
+  booktitle={AISTATS}, year={2017}}
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth import seeding
+from troth.types import Arrays, Refusal
+
+
+def iid(arrays: Arrays, seed: int, *, clients: int) -> list[np.ndarray]:
+    """Random equal shares: every client's data are alike (McMahan et al., section 3).
+
+    The examples are shuffled and cut into shares whose sizes differ by at most 1.
+
+    Args:
+        arrays: the data.
+        seed: the experiment's seed.
+        clients: how many shares; 1 is central training.
+
+    Raises:
+        Refusal: more clients than examples, or none.
+    """
+    m = len(arrays.y)
+    if not 1 <= clients <= m:
+        raise Refusal(
+            f"partition.clients = {clients} must be 1 to {m}, the number of examples"
+        )
+    order = seeding.generator(seed, "partition").permutation(m)
+    return [np.sort(share) for share in np.array_split(order, clients)]

@@ -1,0 +1,1 @@
+"""How one client gets its own model (`[personalizer]`)."""

@@ -1,0 +1,112 @@
+"""Measure, and choose how many clients step together and how."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from troth import memory
+from troth.engine import Engine, Plan
+from troth.population import Population
+from troth.types import Broadcast
+
+_WORTH_COMPILING = 90.0  # seconds of training below which no compiler is tried
+_BETTER = 0.9  # a later candidate must need at most this share of the time
+_STEPS = 3
+
+
+def choose(
+    engine: Engine,
+    broadcast: Broadcast,
+    population: Population,
+    cohort: np.ndarray,
+    client_steps: float,
+    how: str = "auto",
+    chunk: int = 0,
+    workers: int = 0,
+) -> Plan:
+    """The fastest plan on this machine, for this model and cohort.
+
+    What is given is kept; what is not is measured on the first cohort, whose work is
+    thrown away. A compiler is tried only where the run is long enough to pay for it.
+
+    Args:
+        engine: ready to step.
+        broadcast: the first.
+        population: gives the first states.
+        cohort: whom to measure on.
+        client_steps: how many the whole run will take.
+        how: `auto`, or one of loop, vmap, compiled, threads.
+        chunk: 0, or how many step together.
+        workers: 0, or how many threads.
+    """
+    best, best_time = None, float("inf")
+    given = how != "auto" and (chunk > 0 or how in ("loop", "threads"))
+    for plan in _candidates(engine, len(cohort), how, chunk, workers):
+        if given:
+            return plan
+        seconds = _time(engine, plan, broadcast, population, cohort)
+        if seconds < best_time * (1.0 if best is None else _BETTER):
+            best, best_time = plan, seconds
+    assert best is not None
+    left = best_time * client_steps
+    if how == "auto" and not best.apart and left > _WORTH_COMPILING:
+        plan = best._replace(how="compiled")
+        if _time(engine, plan, broadcast, population, cohort) < best_time * _BETTER:
+            best = plan
+    return best
+
+
+def _candidates(
+    engine: Engine, n: int, how: str, chunk: int, workers: int
+) -> Iterator[Plan]:
+    """Lifted, all together first and then in smaller chunks; then apart."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    fits = _fits(engine, n)
+    sizes = [chunk] if chunk else sorted({-(-fits // k) for k in (1, 2, 4)})[::-1]
+    if how in ("auto", "vmap", "compiled"):
+        for size in sizes:
+            yield Plan("vmap" if how == "auto" else how, min(size, n))
+    if how == "loop":
+        yield Plan("loop", 1)
+    if how == "threads" or (how == "auto" and engine.device.type == "cpu"):
+        yield Plan("threads", 1, max(1, min(workers or cores, n)))
+
+
+def _fits(engine: Engine, n: int) -> int:
+    """How many clients' working rows fit into half of what is free."""
+    rows = 8 * engine.task.d + 2 * engine.packing.width
+    one = rows * engine.feed.dtype.itemsize + 1
+    return int(max(1, min(n, memory.free(engine.device) // 2 // one)))
+
+
+def _time(
+    engine: Engine,
+    plan: Plan,
+    broadcast: Broadcast,
+    population: Population,
+    cohort: np.ndarray,
+) -> float:
+    """Seconds a client-step; infinite where the plan does not run here."""
+    engine.use(plan)
+    rows = population.read(cohort)
+
+    def once() -> float:
+        began = time.perf_counter()
+        engine.run("local", broadcast, rows, cohort, 0, limit=_STEPS)
+        if engine.device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+    try:
+        once()
+        took = sorted(once() for _ in range(3))[1]
+    except Exception:  # no compiler here, or one that fails: not a candidate
+        if plan.how != "compiled":
+            raise
+        return float("inf")
+    return took / (_STEPS * len(cohort))

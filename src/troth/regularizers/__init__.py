@@ -1,0 +1,1 @@
+"""Distance of a personal model from a shared one (`[regularizer]`)."""

@@ -1,0 +1,25 @@
+"""Half the squared Euclidean distance.
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.types import Batch, Regularizer
+
+
+def l2sq() -> Regularizer:
+    """½‖v − w‖², the pull of Ditto (its objective, and Eq. 2); gradient v − w."""
+
+    def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        return 0.5 * (v - w).square().sum()
+
+    def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        return v - w
+
+    return Regularizer(value, grad)

@@ -1,0 +1,171 @@
+"""Train an experiment into a folder, go on with one, and open one again."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import platform
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from troth import config, folder, results
+from troth.build import Built, build
+from troth.engine import Plan
+from troth.journal import Journal
+from troth.loading import Run, read_experiment
+from troth.sections import Experiment
+
+
+class Progress(NamedTuple):
+    """What a watcher is told after every round."""
+
+    label: str
+    done: int
+    total: int
+    evaluation: dict[str, Any] | None  # of this round, if there was one
+
+
+Watch = Callable[[Progress], None]
+UNMEASURED = Plan("loop", 1)
+"""For looking at what an experiment comes to, without training it."""
+
+
+class Interrupted(Exception):
+    """Stopped by the user; everything is saved."""
+
+
+def train(
+    experiment: Experiment,
+    path: Path,
+    *,
+    watch: Watch | None = None,
+    data_dir: str | None = None,
+) -> dict[str, Any]:
+    """Train from the beginning; nothing is written unless everything is in order.
+
+    Args:
+        experiment: checked.
+        path: a folder that does not exist yet.
+        watch: told after every round.
+        data_dir: where data sets are looked for first.
+
+    Returns:
+        What `summary.json` holds.
+    """
+    folder.check_free(path)
+    built = build(experiment, data_dir=data_dir)
+    folder.create(path)
+    resolved = dataclasses.replace(experiment, resolved=_resolved(built, data_dir))
+    folder.write(path / folder.EXPERIMENT, config.dumps(config.to_dict(resolved)))
+    return _go(built, path, watch or (lambda p: None))
+
+
+def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
+    """Go on from the last checkpoint; without one, start over.
+
+    A finished run is left as it is.
+    """
+    experiment = read_experiment(path)
+    if (path / folder.SUMMARY).exists():
+        return Run(path).summary
+    facts = experiment.resolved
+    plan = Plan(*(facts["plan"][key] for key in Plan._fields))
+    engine = dataclasses.replace(experiment.engine, device=facts["device"])
+    experiment = dataclasses.replace(experiment, engine=engine)
+    built = build(experiment, data_dir=facts.get("data_dir"), plan=plan)
+    return _go(built, path, watch or (lambda p: None))
+
+
+def _resolved(built: Built, data_dir: str | None) -> dict[str, Any]:
+    """What a run writes about itself beside the experiment."""
+    plan = built.federation.engine.plan._asdict()
+    found = {"plan": plan, **built.facts, "fingerprint": _fingerprint(built)}
+    if data_dir:
+        found["data_dir"] = data_dir
+    versions = {"python": platform.python_version()}
+    for package in ("troth", "torch", "numpy", "scipy", "scikit-learn"):
+        versions[package] = importlib.metadata.version(package)
+    return {**found, "threads": torch.get_num_threads(), "versions": versions} | _git()
+
+
+def _fingerprint(built: Built) -> str:
+    return config.fingerprint(built.experiment)
+
+
+def _git() -> dict[str, str]:
+    """The revision of the source, where it lies in a git checkout."""
+    try:
+        out = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"git": out.stdout.strip()}
+
+
+def _go(built: Built, path: Path, watch: Watch) -> dict[str, Any]:
+    """From wherever the folder's checkpoint stands to the last file."""
+    f, e, began = built.federation, built.experiment, time.monotonic()
+    journal = Journal(path, f)
+    journal.restore()
+    due, saved = _due(e), time.monotonic()
+    tables: results.Tables | None = None
+    with _stoppable() as stopped:
+        for record in f.train():
+            last = f.round == f.rounds
+            tables = results.evaluate(built) if due(f.round) or last else None
+            found = results.summaries(built, tables) if tables else None
+            journal.write(record, found)
+            watch(Progress(e.name, f.round, f.rounds, found))
+            every, now = e.checkpoint.every, time.monotonic()
+            timely = (
+                f.round % every == 0 if every else now - saved > e.checkpoint.seconds
+            )
+            if e.output.checkpoint and not last and (timely or stopped()):
+                journal.checkpoint()
+                saved = time.monotonic()
+            if stopped() and not last:
+                journal.close()
+                raise Interrupted(path)
+    for _ in f.finish(f.engine.plan.chunk):
+        tables = None
+    journal.close()
+    return results.write(built, path, journal, tables or results.evaluate(built), began)
+
+
+def _due(e: Experiment) -> Callable[[int], bool]:
+    every = e.evaluate.every or max(1, e.train.rounds // 20)
+    return lambda done: done % every == 0
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C asks for a stop after the round; a second one stops at once."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)

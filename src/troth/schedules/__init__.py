@@ -1,0 +1,1 @@
+"""What becomes of the learning rate over the rounds (`train.schedule`)."""

@@ -1,0 +1,26 @@
+"""Cosine annealing.
+
+@inproceedings{loshchilov2017sgdr,
+  title={SGDR: Stochastic Gradient Descent with Warm Restarts},
+  author={Loshchilov, Ilya and Hutter, Frank},
+  booktitle={ICLR}, year={2017}}
+"""
+
+from __future__ import annotations
+
+import math
+
+from troth.types import Refusal
+
+
+def cosine(round_: int, rounds: int, *, floor: float = 0.0) -> float:
+    """Half a cosine from 1 in the first round towards `floor` after the last.
+
+    Args:
+        round_: the round, from 0.
+        rounds: how many there are.
+        floor: the share of the learning rate that is left at the end; 1 is `constant`.
+    """
+    if not 0 <= floor <= 1:
+        raise Refusal(f"cosine's floor = {floor} must lie in [0, 1]")
+    return floor + (1 - floor) * (1 + math.cos(math.pi * round_ / rounds)) / 2

@@ -1,0 +1,23 @@
+"""A staircase."""
+
+from __future__ import annotations
+
+from troth.types import Refusal
+
+
+def steps(round_: int, *, every: int, factor: float = 0.5) -> float:
+    """Multiplied by `factor` after every so many rounds.
+
+    The Ditto authors' StackOverflow code halves every 200 rounds.
+
+    Args:
+        round_: the round, from 0.
+        every: rounds between two changes.
+        factor: what each change multiplies by; 1 is `constant`.
+    """
+    if every < 1 or factor <= 0:
+        raise Refusal(
+            f"the schedule's every = {every} must be at least 1 "
+            f"and its factor = {factor} positive"
+        )
+    return float(factor ** (round_ // every))

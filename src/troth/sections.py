@@ -1,0 +1,259 @@
+"""The sections of an experiment as typed values; each refuses what is out of range.
+
+Types are checked by `troth.config`, which reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from troth.types import Refusal
+
+
+def _in_range(
+    owner: Any, section: str, lowest: dict[str, int], share: str = ""
+) -> None:
+    """Refuse numbers below their lowest value, NaN, infinity, and shares from 1 on."""
+    for key, low in lowest.items():
+        value = getattr(owner, key)
+        if value is None or low <= value < (1 if key == share else math.inf):
+            continue
+        bounds = f"at least {low} and below 1" if key == share else f"at least {low}"
+        finite = " and finite" if value == math.inf and key != share else ""
+        raise Refusal(
+            f"{section}.{key} = {value} is out of range; it must be {bounds}{finite}"
+        )
+
+
+def _alone(section: str, **values: Any) -> None:
+    """Refuse two keys of which at most one may be set."""
+    given = [key for key, value in values.items() if value is not None]
+    if len(given) > 1:
+        both = " and ".join(f"{section}.{key} = {values[key]}" for key in given)
+        raise Refusal(
+            f"{both} exclude each other; keep one of {', '.join(given)} "
+            "and leave the others out"
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """A named member of a folder, with its options."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PartitionPart(Part):
+    """Who holds what, and how each client divides it."""
+
+    split: list[float] | Literal["given"] = field(  # train, valid, test; as published
+        default_factory=lambda: [0.72, 0.08, 0.2]
+    )
+    valid: float = 0.0  # with "given": share of training set aside for validation
+    min_examples: int = 0  # clients with fewer are left out
+
+    def __post_init__(self) -> None:
+        _in_range(self, "partition", {"min_examples": 0, "valid": 0}, "valid")
+        if self.split == "given":
+            return
+        shares = self.split if len(self.split) == 3 else [-1.0]
+        whole = math.isclose(sum(shares), 1, abs_tol=1e-6)
+        if not (whole and min(shares) >= 0 and shares[0] > 0 and shares[2] > 0):
+            raise Refusal(
+                f"partition.split = {self.split!r} is not a division; give three "
+                "shares that sum to 1, of train, valid (may be 0) and test, such as "
+                "[0.72, 0.08, 0.2], or 'given'"
+            )
+        if self.valid:
+            raise Refusal(
+                f"partition.valid = {self.valid} goes only with partition.split = "
+                f"'given'; with shares the second is validation, now {shares[1]}"
+            )
+
+
+@dataclass(frozen=True)
+class ModelPart(Part):
+    """What is trained."""
+
+    normalise: Literal["unit", "pixel", "none"] = "unit"
+
+
+@dataclass(frozen=True)
+class PersonalizerPart(Part):
+    """How a client gets its own model; what is not set is as in `[train]`."""
+
+    lr: float | None = None
+    steps: int = 0
+    epochs: int = 0
+    optimizer: Part | None = None
+
+    def __post_init__(self) -> None:
+        _in_range(self, "personalizer", {"lr": 0, "steps": 0, "epochs": 0})
+        _alone("personalizer", steps=self.steps or None, epochs=self.epochs or None)
+
+
+@dataclass(frozen=True)
+class Train:
+    """How the shared model is trained; an epoch a round unless something is set."""
+
+    rounds: int = 100
+    cohort: int = 0  # clients asked in a round; 0: all
+    sampling: Literal["uniform", "size"] = "uniform"
+    steps: int = 0
+    epochs: int = 0
+    batch: int = 32  # 0: all of a client's data
+    drop_last: bool = False
+    lr: float = 0.1
+    optimizer: Part = field(default_factory=lambda: Part("sgd"))
+    weight_decay: float = 0.0
+    schedule: Part = field(default_factory=lambda: Part("constant"))
+    precision: Literal["float32", "float64", "bfloat16"] = "float32"
+
+    def __post_init__(self) -> None:
+        zero = ("cohort", "steps", "epochs", "batch", "lr", "weight_decay")
+        _in_range(self, "train", {"rounds": 1, **dict.fromkeys(zero, 0)})
+        _alone("train", steps=self.steps or None, epochs=self.epochs or None)
+        if not self.steps and not self.epochs:
+            object.__setattr__(self, "epochs", 1)
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """When, and on whom."""
+
+    every: int = 0  # rounds; 0: about twenty times in the run
+    clients: int = 0  # 0: all, else a fixed sample of that many
+
+    def __post_init__(self) -> None:
+        _in_range(self, "evaluate", {"every": 0, "clients": 0})
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Which clients are hostile: a share, a number or a list; at most one of them."""
+
+    fraction: float = 0.0  # rounded up
+    count: int | None = None
+    clients: list[int] | None = None
+
+    def __post_init__(self) -> None:
+        _in_range(self, "adversary", {"fraction": 0, "count": 0}, "fraction")
+        share = self.fraction or None
+        _alone("adversary", fraction=share, count=self.count, clients=self.clients)
+        ids = self.clients or []
+        if len({*ids}) < len(ids) or min(ids, default=0) < 0:
+            raise Refusal(
+                f"adversary.clients = {ids!r} does not name clients; give each number "
+                "once, the first client being 0"
+            )
+
+    def present(self) -> bool:
+        """Whether there is any hostile client."""
+        return bool(self.fraction or self.count or self.clients)
+
+    def number(self, n: int) -> int:
+        """How many of n clients are hostile.
+
+        Raises:
+            Refusal: no benign client remains, or one of the clients does not exist.
+        """
+        ids = self.clients or []
+        if max(ids, default=-1) >= n:
+            raise Refusal(
+                f"adversary.clients names client {max(ids)}, and there are {n}; "
+                f"the first is 0 and the last {n - 1}"
+            )
+        share = max(math.ceil(self.fraction * n - 1e-9), 0)
+        hostile = self.count or len(ids) or share
+        if hostile and hostile >= n:
+            raise Refusal(
+                f"the adversary has {hostile} of {n} clients; at least one must stay "
+                "benign: lower adversary.fraction, .count or .clients"
+            )
+        return hostile
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How the work is done; none of it changes what is computed."""
+
+    how: Literal["auto", "loop", "vmap", "compiled", "threads"] = "auto"
+    chunk: int = 0  # clients that step together; 0: measured
+    workers: int = 0
+    store: Literal["auto", "device", "host"] = "auto"
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        _in_range(self, "engine", {"chunk": 0, "workers": 0})
+        kind, colon, index = self.device.partition(":")
+        allowed = ("cuda",) if colon else ("auto", "cpu", "cuda", "mps")
+        if kind not in allowed or (colon and not index.isdecimal()):
+            raise Refusal(
+                f"engine.device = {self.device!r} is not a device; "
+                "it must be auto, cpu, cuda, cuda:N (such as cuda:0) or mps"
+            )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """How often a run is saved."""
+
+    every: int = 0  # rounds; 0: by time
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        _in_range(self, "checkpoint", {"every": 0, "seconds": 0})
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a run leaves in its folder beside the tables."""
+
+    personal: bool = True
+    checkpoint: bool = True
+
+
+def _part(name: str, **options: Any) -> Any:
+    return field(default_factory=lambda: Part(name, options))
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A whole experiment; made by `from_dict`, it is complete and checked."""
+
+    seed: int = 0
+    name: str = ""
+    data: Part = _part("digits")
+    partition: PartitionPart = field(
+        default_factory=lambda: PartitionPart("iid", {"clients": 10})
+    )
+    model: ModelPart = field(default_factory=lambda: ModelPart("linear"))
+    train: Train = field(default_factory=Train)
+    evaluate: Evaluate = field(default_factory=Evaluate)
+    solver: Part = _part("fedavg")
+    personalizer: PersonalizerPart = field(
+        default_factory=lambda: PersonalizerPart("none")
+    )
+    regularizer: Part = _part("l2sq")
+    adversary: Adversary = field(default_factory=Adversary)
+    corruption: Part = _part("auto")  # random_labels where there is an adversary
+    attack: Part = _part("none")
+    filter: list[Part] = field(default_factory=list)
+    aggregator: Part = _part("mean")
+    server: Part = _part("sgd")
+    engine: Engine = field(default_factory=Engine)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    output: Output = field(default_factory=Output)
+    resolved: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise Refusal(f"seed = {self.seed} is out of range; it must be at least 0")
+        if self.corruption.name == "auto":
+            chosen = "random_labels" if self.adversary.present() else "none"
+            part = Part(chosen, self.corruption.options)
+            object.__setattr__(self, "corruption", part)

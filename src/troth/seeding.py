@@ -1,0 +1,151 @@
+"""The only source of randomness: draws keyed (seed, purpose, round, client).
+
+Nothing is stored and nothing advances: a draw is a pure function of its key, so that
+a client alone, a chunk, a whole cohort, a resumed run and another device all see the
+same numbers. The generator is SplitMix64 used as a counter (each key opens its own
+sequence), in wrapping 64-bit integer arithmetic, which every device does exactly.
+
+@inproceedings{steele2014splitmix,
+  title={Fast Splittable Pseudorandom Number Generators},
+  author={Steele, Guy L. and Lea, Doug and Flood, Christine H.},
+  booktitle={OOPSLA}, year={2014}}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # as signed 64-bit
+_MIX1 = 0xBF58476D1CE4E5B9 - (1 << 64)
+_MIX2 = 0x94D049BB133111EB - (1 << 64)
+_FEISTEL_ROUNDS = 6
+
+
+def _mix(z: Tensor) -> Tensor:
+    """SplitMix64's finaliser; torch shifts arithmetically, hence the masks."""
+    z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1
+    z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
+    return z ^ ((z >> 31) & 0x1FFFFFFFF)
+
+
+@lru_cache(maxsize=256)
+def _opening(seed: int, purpose: str, round_: int) -> int:
+    """Where the stream of a round begins: a signed 64-bit number."""
+    text = f"{seed}/{purpose}/{round_}".encode()
+    return int.from_bytes(
+        hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True
+    )
+
+
+def keys(seed: int, purpose: str, round_: int, clients: Tensor) -> Tensor:
+    """One 64-bit key a client.
+
+    Args:
+        seed: the experiment's seed.
+        purpose: what the draws are for; other purposes are other streams.
+        round_: the round, or any other count (an epoch, a tile).
+        clients: ids, int64, any shape; the keys have the same shape and device.
+    """
+    return _mix((clients + 1) * _GAMMA + _opening(seed, purpose, round_))
+
+
+def fold(key: Tensor, count: Tensor) -> Tensor:
+    """A key for every (key, count): how one more index enters a key."""
+    return _mix(key + (count + 1) * _MIX2)
+
+
+def bits(key: Tensor, count: int) -> Tensor:
+    """64 random bits each: [..., count] for keys [...]."""
+    counter = torch.arange(1, count + 1, device=key.device) * _GAMMA
+    return _mix(key.unsqueeze(-1) + counter)
+
+
+def below(random: Tensor, limit: Tensor) -> Tensor:
+    """Integers 0 … limit−1 from random bits (limit < 2³¹; bias below limit/2³²)."""
+    return (((random >> 32) & 0xFFFFFFFF) * limit) >> 32
+
+
+def uniform(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Uniform on (0, 1), never 0 or 1: [..., count]."""
+    random = bits(key, count)
+    if dtype == torch.float64:
+        return (((random >> 12) & 0xFFFFFFFFFFFFF).to(dtype) + 0.5) * 2.0**-52
+    return ((((random >> 41) & 0x7FFFFF).float() + 0.5) * 2.0**-23).to(dtype)
+
+
+def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standard normal by Box and Muller: [..., count]."""
+    half = (count + 1) // 2
+    u = uniform(key, 2 * half, dtype)
+    radius = torch.sqrt(-2 * torch.log(u[..., :half]))
+    angle = (2 * math.pi) * u[..., half:]
+    pair = torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], dim=-1)
+    return pair[..., :count]
+
+
+def permute(key: Tensor, position: Tensor, size: Tensor) -> Tensor:
+    """Where a random permutation of 0 … size−1 sends each position.
+
+    Only the positions asked for are computed, so a batch of 16 from a client with a
+    million examples costs 16 evaluations and no sort. A Feistel network with additions
+    modulo a and b permutes a·b ≥ size values (a·b − size < a); what falls outside is
+    sent through again until it falls inside (cycle walking), which keeps it a
+    permutation of 0 … size−1.
+
+    Args:
+        key: int64 keys, broadcastable with position.
+        position: int64; a position at or beyond size is taken modulo size.
+        size: int64 ≥ 1, broadcastable with position.
+    """
+    a = torch.sqrt(size.double()).ceil().long()
+    b = -(-size // a)
+    rounds = [fold(key, torch.tensor(i)) for i in range(_FEISTEL_ROUNDS)]
+    out = _feistel(rounds, position % size, a, b)
+    outside = (out >= size).nonzero(as_tuple=True)
+    if outside[0].numel():
+        whole = [t.expand_as(out)[outside] for t in (size, a, b, *rounds)]
+        out[outside] = _walk(out[outside], whole)
+    return out
+
+
+def _walk(value: Tensor, whole: list[Tensor]) -> Tensor:
+    """Send values through again until each is below its size."""
+    pending = torch.arange(value.numel())
+    while pending.numel():
+        size, a, b, *rounds = (t[pending] for t in whole)
+        value[pending] = _feistel(rounds, value[pending], a, b)
+        pending = pending[value[pending] >= size]
+    return value
+
+
+def _feistel(rounds: list[Tensor], value: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """One pass over Z_a × Z_b: each half is moved by a keyed hash of the other."""
+    left = torch.div(value, b, rounding_mode="floor")
+    right = value - left * b
+    for i, key in enumerate(rounds):
+        half, other, limit = (left, right, a) if i % 2 == 0 else (right, left, b)
+        h = (other ^ key) * _MIX1
+        h ^= (h >> 32) & 0xFFFFFFFF
+        h *= _MIX2
+        moved = below(h, limit).add_(half)
+        moved -= limit * (moved >= limit)
+        left, right = (moved, right) if i % 2 == 0 else (left, moved)
+    return left * b + right
+
+
+def choose(seed: int, purpose: str, round_: int, n: int, count: int) -> np.ndarray:
+    """`count` of n clients, uniformly, without replacement; cost grows with count."""
+    key = keys(seed, purpose, round_, torch.tensor(0))
+    positions = torch.arange(count)
+    return permute(key, positions, torch.tensor(n)).numpy()
+
+
+def generator(seed: int, purpose: str, count: int = 0) -> np.random.Generator:
+    """A numpy generator for work done once, at the start (data made, data dealt)."""
+    return np.random.default_rng([_opening(seed, purpose, count) & (2**64 - 1)])

@@ -1,0 +1,1 @@
+"""Update → next shared model (`[server]`)."""

@@ -1,0 +1,20 @@
+"""The server's plain step."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.types import Broadcast, Refusal
+
+
+def sgd(broadcast: Broadcast, step: Tensor, *, lr: float = 1.0) -> Tensor:
+    """A plain step: w ← w + lr·step (Ditto's Algorithm 2, line 8, has lr = 1).
+
+    Args:
+        broadcast: what the round began with.
+        step: the aggregated update.
+        lr: how much of the step is taken; 1 all of it, 0 none.
+    """
+    if lr < 0:
+        raise Refusal(f"the server's lr = {lr} is negative; it must be at least 0")
+    return broadcast.w.add(step, alpha=lr)

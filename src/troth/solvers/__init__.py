@@ -1,0 +1,1 @@
+"""What one client does for the shared model (`[solver]`)."""

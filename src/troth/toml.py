@@ -1,0 +1,169 @@
+"""TOML text ⇄ plain dicts: reading with refusals that say where, and writing.
+
+Python reads TOML by itself but does not write it; `dumps` does, so that
+`tomllib.loads(dumps(tree)) == tree`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from troth.lookup import nearest
+from troth.types import Refusal
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises:
+        Refusal: no such file, a folder, unreadable, not UTF-8, or not TOML.
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        beside = [p.name for p in path.parent.glob("*.toml")]
+        raise Refusal(
+            f"there is no file '{path}'{nearest(path.name, beside)}; "
+            "give the path of an experiment in TOML"
+        ) from None
+    except IsADirectoryError:
+        raise Refusal(
+            f"'{path}' is a folder; give the path of an experiment in TOML, "
+            f"such as '{path / 'experiment.toml'}'"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise Refusal(
+            f"'{path}' is not text in UTF-8 (byte {error.start} is no part of it); "
+            "give a TOML file, saved as UTF-8"
+        ) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        raise Refusal(
+            f"the file {str(path)!r} cannot be read ({reason}); "
+            "give the path of a TOML file that you may read"
+        ) from None
+    return parse(text, str(path))
+
+
+def parse(text: str, where: str) -> dict[str, Any]:
+    """The tables of a TOML text.
+
+    Args:
+        text: the text.
+        where: what a refusal calls it, such as the name of its file.
+
+    Raises:
+        Refusal: a syntax error; names line and column.
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        reason, place = "brackets are nested too deeply", ""
+    except ValueError as error:
+        reason, place = _place(str(error), text)
+    raise Refusal(
+        f"{where}{place} is not valid TOML: {reason}; correct it there "
+        '(a text needs "quotes", a section is [name], a value is key = value)'
+    )
+
+
+def _place(message: str, text: str) -> tuple[str, str]:
+    """The message of tomllib → what is wrong, and where."""
+    reason, _, at = message.partition(" (at ")
+    found = re.match(r"line (\d+), column (\d+)", at)
+    if found:
+        line, column = found.groups()
+    elif at:  # at the end of the document
+        line = str(text.count("\n") + 1)
+        column = str(len(text) - (text.rfind("\n") + 1) + 1)
+    else:
+        return reason, ""
+    return reason[:1].lower() + reason[1:], f", line {line}, column {column}"
+
+
+def dumps(tree: dict[str, Any]) -> str:
+    """A dict as TOML text; `None` values of tables are left out.
+
+    Raises:
+        Refusal: a value that TOML cannot hold.
+    """
+    return "\n".join(_lines(tree, "", "")).removeprefix("\n") + "\n" if tree else ""
+
+
+def _lines(table: dict[str, Any], path: str, header: str) -> Iterator[str]:
+    """The lines of a table: its own values first, then the tables in it."""
+    given = {k: v for k, v in table.items() if v is not None}
+    nested = {k: v for k, v in given.items() if isinstance(v, dict) or _tables(v)}
+    own = [f"{key(k)} = {_inline(v)}" for k, v in given.items() if k not in nested]
+    if header and (own or not nested or header.startswith("[[")):
+        yield ""
+        yield header
+    yield from own
+    for k, value in nested.items():
+        inner = f"{path}.{key(k)}" if path else key(k)
+        if isinstance(value, dict):
+            yield from _lines(value, inner, f"[{inner}]")
+        else:
+            for item in value:
+                yield from _lines(item, inner, f"[[{inner}]]")
+
+
+def _tables(value: Any) -> bool:
+    """Whether a value is an array of tables."""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(isinstance(item, dict) for item in value)
+
+
+def key(name: Any) -> str:
+    """A key as TOML writes it: quoted where it is not letters, digits, - and _."""
+    if not isinstance(name, str):
+        raise Refusal(f"the key {name!r} cannot be written as TOML: a key is a text")
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def _inline(value: Any) -> str:
+    """A value on one line."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return int.__repr__(value)
+        case float():
+            return float.__repr__(value)
+        case str():
+            return _text(value)
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case list() | tuple():
+            return "[" + ", ".join(_inline(item) for item in value) + "]"
+        case dict():
+            pairs = ((k, v) for k, v in value.items() if v is not None)
+            return "{" + ", ".join(f"{key(k)} = {_inline(v)}" for k, v in pairs) + "}"
+    raise Refusal(
+        f"{value!r} cannot be written as TOML: it holds texts, numbers, true, false, "
+        "dates, lists and tables"
+    )
+
+
+def _text(value: str) -> str:
+    """A string in quotes, everything unprintable escaped."""
+    if any("\ud800" <= c <= "\udfff" for c in value):
+        raise Refusal(f"the text {value!r} cannot be written: it is not valid Unicode")
+    return '"' + "".join(_escaped(c) for c in value) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character < " " or "\x7f" <= character <= "\x9f":
+        return f"\\u{ord(character):04x}"
+    return character

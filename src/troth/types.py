@@ -1,0 +1,197 @@
+"""Values that cross borders between the folders; no logic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+Carry = tuple[Any, ...]
+"""What a client carries from step to step, or keeps from round to round: tensors, or
+tuples of such. The engine stores it as one flat row a client."""
+
+
+class Refusal(ValueError):
+    """Bad input: one sentence that names the value, what is allowed and the remedy."""
+
+
+class Arrays(NamedTuple):
+    """A data set as it comes from its source, before it is dealt to clients."""
+
+    x: np.ndarray  # [m, ...] uint8 or float32; images are [m, channels, height, width]
+    y: np.ndarray  # [m] int64 labels 0 … classes-1, or float32 targets
+    classes: int  # 0: regression
+    scale: float = 1.0  # the value of x that stands for 1 (255 for bytes)
+    owner: np.ndarray | None = None  # [m] int64: whose example it is by nature
+    group: np.ndarray | None = None  # [m] int64: what an audit may split by
+    split: np.ndarray | None = None  # [m] int8: TRAIN, VALID or TEST, as published
+
+
+TRAIN, VALID, TEST = 0, 1, 2
+
+
+class Shards(NamedTuple):
+    """Which examples each client trains, validates and tests on: a list a client."""
+
+    train: list[np.ndarray]
+    valid: list[np.ndarray]
+    test: list[np.ndarray]
+
+
+class Split(NamedTuple):
+    """One split of every client, ragged: client k has slots start[k] … + size[k]."""
+
+    row: Tensor  # [slots] int64: the slot's row in `Data.x`
+    y: Tensor  # [slots]: its label as this client holds it (poisoned ones included)
+    start: Tensor  # [n] int64
+    size: Tensor  # [n] int64
+
+
+class Data(NamedTuple):
+    """Everything the clients hold, on the device; bytes stay bytes until used."""
+
+    x: Tensor  # [rows, ...]
+    train: Split
+    valid: Split
+    test: Split
+
+
+class Batch(NamedTuple):
+    """What one client sees in one step; short batches are padded with weight 0."""
+
+    x: Tensor  # [b, ...] in the precision of the model
+    y: Tensor  # [b]
+    weight: Tensor  # [b] sums to 1 (all 0 where the client has no example)
+    t: Tensor  # [] which step of the round
+    per_epoch: Tensor  # [] how many steps of the client make an epoch
+
+
+class Task(NamedTuple):
+    """What one client optimises: plain functions of a flat parameter vector."""
+
+    d: int
+    classes: int  # 0: regression
+    loss: Callable[[Tensor, Batch], Tensor]
+    grad: Callable[[Tensor, Batch], Tensor]
+    predict: Callable[[Tensor, Tensor], Tensor]  # parameters, x → outputs
+
+
+class Broadcast(NamedTuple):
+    """What the server sends."""
+
+    w: Tensor  # [d] the shared model
+    extra: Tensor  # [e] zero-width unless a solver needs it (SCAFFOLD's c)
+    scale: Tensor  # [] what the schedule makes of every learning rate this round
+
+
+class Reply(NamedTuple):
+    """What one client sends back."""
+
+    update: Tensor  # [d] always a displacement: what it would add to w
+    extra: Tensor  # [e]
+
+
+class Messages(NamedTuple):
+    """All that a server sees of its clients; an adversary may falsify any of it."""
+
+    update: Tensor  # [n, d]
+    extra: Tensor  # [n, e] aggregated by the same rule, apart
+    loss: Tensor  # [n] of w on the client's training data; NaN unless a rule asks
+    size: Tensor  # [n] examples
+    client: Tensor  # [n] ids
+
+
+class Optimizer(NamedTuple):
+    """How a vector follows a gradient."""
+
+    init: Callable[[Tensor], Carry]  # v → its moments (none for plain sgd)
+    step: Callable[[Tensor, Tensor, Carry, Tensor], tuple[Tensor, Carry]]  # v g m lr
+    limit: float  # explicit steps on curvature L are stable while lr·L < limit
+
+
+class Descent(NamedTuple):
+    """An optimiser with its learning rate, as solvers and personalizers use it."""
+
+    lr: float
+    limit: float  # lr times curvature must stay below
+    init: Callable[[Tensor], Carry]
+    step: Callable[[Tensor, Tensor, Carry, Tensor], tuple[Tensor, Carry]]  # v g m scale
+
+
+class Regularizer(NamedTuple):
+    """Distance of a personal model v from a shared one w, and its gradient in v."""
+
+    value: Callable[[Tensor, Tensor, Batch], Tensor]
+    grad: Callable[[Tensor, Tensor, Batch], Tensor]
+
+
+class Budget(NamedTuple):
+    """How long a client works in a phase: exactly one of the two is positive."""
+
+    steps: int = 0
+    epochs: int = 0
+
+
+class Phase(NamedTuple):
+    """Work of one client, a step a batch; the engine owns the loop and the lifting."""
+
+    begin: Callable[[Broadcast, Carry], Carry]  # state → carry
+    step: Callable[[Broadcast, Carry, Batch, Batch], Carry]  # …, batch, validation
+    end: Callable[[Broadcast, Carry, Carry, Batch], tuple[Reply, Carry]]
+    budgets: tuple[Budget, ...]  # the engine runs the longest
+    valid: bool = False  # whether it looks at validation data
+
+
+class Solver(NamedTuple):
+    """What one client does for the shared model; carry[0] is its moving copy of w."""
+
+    init: Callable[[Tensor], Carry]  # w0 → what it keeps between rounds
+    begin: Callable[[Broadcast, Carry], Carry]
+    step: Callable[[Broadcast, Carry, Batch], Carry]
+    end: Callable[[Broadcast, Carry, Carry], tuple[Reply, Carry]]
+    extra: int = 0  # width of what travels beside w
+
+
+class Anchor(NamedTuple):
+    """What a personal step may lean on."""
+
+    w: Tensor  # [d] the shared model of this round, fixed
+    moving: Tensor  # [d] the client's own copy of it, as its solver has moved it
+
+
+class Personal(NamedTuple):
+    """How a client gets its own model, beside any solver."""
+
+    init: Callable[[Tensor], Carry]  # from the *first* shared model
+    step: Callable[[Carry, Anchor, Batch, Batch, Tensor], Carry]  # …, valid, scale
+    model: Callable[[Tensor, Carry], Tensor]  # w, state → parameters
+    finish: Phase | None = None
+    valid: bool = False
+    idle: bool = False  # its step does nothing
+
+
+class Client(NamedTuple):
+    """One client, flat vectors, no client axis; the engine lifts it over the rows."""
+
+    init: Callable[[Tensor], Carry]
+    local: Phase
+    finish: Phase | None
+    model: Callable[[Tensor, Carry], Tensor]
+    extra: int = 0
+    shares_personal: bool = False  # its reply reveals its personal model
+
+
+class Record(NamedTuple):
+    """One finished round."""
+
+    round: int
+    broadcast: Broadcast  # what the next round starts from
+    cohort: np.ndarray  # ids asked
+    messages: Messages  # what reached the aggregator
+    dropped: Mapping[str, list[int]]  # filter → ids it removed
+    moved: float  # ‖w⁺ − w‖
+
+
+Options = Mapping[str, Any]

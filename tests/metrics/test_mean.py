@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import numpy as np
+
+from troth.metrics.mean import mean
+
+
+def test_by_hand() -> None:
+    assert mean(np.array([1.0, 2.0, 6.0])) == 3.0
+
+
+def test_sums_in_double_precision() -> None:
+    tenths = np.full(1_000_000, 0.1, dtype=np.float32)
+    assert abs(mean(tenths) - float(np.float32(0.1))) < 1e-12
+
+
+def test_infinite_values_need_no_warning() -> None:
+    assert mean(np.array([1.0, np.inf])) == np.inf
+    assert np.isnan(mean(np.array([-np.inf, np.inf])))

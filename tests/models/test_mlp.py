@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from troth import lookup
+from troth.models.linear import linear
+from troth.models.mlp import mlp
+from troth.types import Refusal
+
+
+def test_layers_and_their_sizes() -> None:
+    net = mlp((1, 4, 4), 3, widths=[5, 2])
+    shapes = [tuple(p.shape) for p in net.parameters()]
+    assert shapes == [(5, 16), (5,), (2, 5), (2,), (3, 2), (3,)]
+    assert [type(m) for m in net] == [
+        nn.Flatten,
+        *(nn.Linear, nn.ReLU) * 2,
+        nn.Linear,
+    ]
+    assert net(torch.randn(6, 1, 4, 4)).shape == (6, 3)
+
+
+def test_without_widths_it_is_linear() -> None:
+    torch.manual_seed(0)
+    a = mlp((7,), 3, widths=[])
+    torch.manual_seed(0)
+    b = linear((7,), 3)
+    x = torch.randn(2, 7)
+    assert torch.equal(a(x), b(x))
+
+
+def test_regression_has_one_output() -> None:
+    assert mlp((7,), 0)(torch.randn(2, 7)).shape == (2, 1)
+
+
+def test_refuses_widths_below_one() -> None:
+    with pytest.raises(Refusal, match=r"model\.widths = \[3, 0\]"):
+        mlp((7,), 3, widths=[3, 0])
+
+
+def test_options() -> None:
+    assert lookup.check("model", "mlp", {}) == {"widths": [128]}

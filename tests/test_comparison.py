@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from troth.comparison import Pair, by_seed, interval, paired, pairs
+from troth.types import Refusal
+
+Settings = dict[str, Any]
+
+
+def test_interval_by_hand() -> None:
+    # s² = 1, n = 3, t_{0.975, 2} = 4.302653
+    mean, half = interval([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    assert half == pytest.approx(4.302652729911275 / np.sqrt(3))
+
+
+def test_interval_of_little() -> None:
+    assert interval([0.5])[0] == 0.5
+    assert np.isnan(interval([0.5])[1])
+    assert np.isnan(interval([])).all()
+    assert np.isnan(interval([1.0, np.nan])).all()
+    assert interval([1.0, np.inf])[0] == np.inf
+    assert interval([2.0, 2.0]) == (2.0, 0.0)
+
+
+def test_interval_covers_the_truth() -> None:
+    # 2000 intervals of 5 seeds: within 5 standard deviations of 95 %, P(fail) < 1e-6
+    draws = np.random.default_rng(0).normal(size=(2000, 5))
+    hits = sum(abs(mean) <= half for mean, half in map(interval, draws))
+    assert abs(hits / 2000 - 0.95) < 5 * np.sqrt(0.95 * 0.05 / 2000)
+
+
+def test_paired_by_hand() -> None:
+    # all five signs alike: 2 of the 2⁵ sign patterns are as extreme
+    got = paired(np.zeros(5), np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert got.mean_difference == 3.0
+    assert got.p_value == pytest.approx(2 / 32)
+    assert (got.better, got.worse, got.equal, got.n) == (5, 0, 0, 5)
+    assert (got.low + got.high) / 2 == pytest.approx(3.0)
+    half = 2.7764451051977987 * np.sqrt(2.5 / 5)
+    assert got.high - 3 == pytest.approx(half)
+
+
+def test_paired_as_scipy_has_it() -> None:
+    draw = np.random.default_rng(4)
+    a, b = draw.random(300), draw.random(300)
+    got = paired(a, b)
+    assert got.p_value == pytest.approx(stats.wilcoxon(b, a).pvalue)
+    expected = stats.ttest_rel(b, a).confidence_interval(0.95)
+    assert (got.low, got.high) == pytest.approx((expected.low, expected.high))
+    swapped = paired(b, a)
+    assert swapped.p_value == pytest.approx(got.p_value)
+    assert swapped.mean_difference == pytest.approx(-got.mean_difference)
+    assert (swapped.better, swapped.worse) == (got.worse, got.better)
+
+
+def test_lower_may_be_better() -> None:
+    got = paired(np.array([1.0, 1.0, 1.0]), np.array([0.5, 2.0, 0.0]), False)
+    assert (got.better, got.worse) == (2, 1)
+
+
+def test_no_difference_at_all() -> None:
+    got = paired(np.ones(20), np.ones(20))
+    assert got == (0.0, 0.0, 0.0, 1.0, 0, 0, 20, 20)
+
+
+def test_clients_with_one_value_only_are_left_out() -> None:
+    a = np.array([0.0, np.nan, 0.0, 1.0])
+    b = np.array([1.0, 5.0, np.nan, 1.0])
+    got = paired(a, b)
+    assert (got.better, got.worse, got.equal, got.n) == (1, 0, 1, 2)
+
+
+@pytest.mark.parametrize("missing", [0, 2])
+def test_nothing_to_compare(missing: int) -> None:
+    got = paired(np.full(missing, np.nan), np.zeros(missing))
+    assert np.isnan(got[:4]).all()
+    assert got[4:] == (0, 0, 0, 0)
+
+
+def test_one_client_shows_nothing() -> None:
+    got = paired(np.array([0.25]), np.array([0.5]))
+    assert got.mean_difference == 0.25
+    assert np.isnan([got.low, got.high]).all()
+    assert got.p_value == 1.0
+
+
+def test_rounding_does_not_break_ties() -> None:
+    # 0.3 − 0.2 and 0.2 − 0.1 differ in the last bit; they are the same tenth
+    a = np.array([0.2, 0.1, 0.3, 0.5, 0.1, 0.7, 0.0])
+    b = np.array([0.3, 0.2, 0.4, 0.4, 0.3, 0.9, 0.1])
+    tenths = np.array([1, 1, 1, -1, 2, 2, 1])
+    assert paired(a, b).p_value == pytest.approx(stats.wilcoxon(tenths).pvalue)
+
+
+def test_infinite_losses_can_be_ranked() -> None:
+    a = np.array([1.0, 1.0, np.inf, 2.0, 3.0])
+    b = np.array([np.inf, 2.0, np.inf, 4.0, 6.0])
+    got = paired(a, b, higher_is_better=False)
+    assert (got.better, got.worse, got.equal) == (0, 4, 1)
+    assert got.p_value == pytest.approx(2 / 16)
+    assert got.mean_difference == np.inf
+
+
+def test_refuses_other_clients() -> None:
+    with pytest.raises(Refusal, match="same clients"):
+        paired(np.zeros(3), np.zeros(4))
+
+
+def run(seed: int, accuracy: Any = 0.0, **settings: Any) -> tuple[Settings, Settings]:
+    dotted = {k.replace("__", "."): v for k, v in settings.items()}
+    summary = {"personal": {"accuracy_mean": accuracy, "accuracy_deciles": [0, 1]}}
+    return {"seed": seed, "train.lr": 0.1, **dotted}, summary
+
+
+def test_seeds_are_gathered_by_hand() -> None:
+    runs = [
+        run(0, 1.0, personalizer__lam=0.1),
+        run(0, 5.0, personalizer__lam=1.0),
+        run(1, 2.0, personalizer__lam=0.1),
+        run(2, 3.0, personalizer__lam=0.1),
+    ]
+    first, second = by_seed(runs)
+    assert first.settings == {"train.lr": 0.1, "personalizer.lam": 0.1}
+    assert first.seeds == [0, 1, 2]
+    assert first.runs == [0, 2, 3]
+    assert first.numbers == {"personal.accuracy_mean": interval([1.0, 2.0, 3.0])}
+    assert second.seeds == [0]
+    assert second.numbers["personal.accuracy_mean"][0] == 5.0
+    assert by_seed([]) == []
+
+
+def test_a_run_given_twice_counts_once() -> None:
+    runs = [run(0, 1.0), run(0, 1.0), run(1, 3.0)]
+    (group,) = by_seed(runs)
+    assert group.runs == [0, 2]
+    assert group.numbers["personal.accuracy_mean"] == interval([1.0, 3.0])
+
+
+def test_only_numbers_that_all_have() -> None:
+    summaries: list[Settings] = [
+        {"a": 1, "b": 2.0, "text": "x", "flag": True, "c": 1.0},
+        {"a": 3, "b": None, "text": "y", "flag": True},
+    ]
+    (group,) = by_seed([({"seed": i}, s) for i, s in enumerate(summaries)])
+    assert group.numbers.keys() == {"a", "b"}
+    assert group.numbers["a"] == interval([1, 3])
+    assert np.isnan(group.numbers["b"]).all()
+
+
+def test_pairs_by_hand() -> None:
+    grid = [run(s, personalizer__lam=lam) for lam in (0.1, 1.0, 2.0) for s in (0, 1)]
+    lam = "personalizer.lam"
+    assert pairs(grid) == [
+        Pair(lam, 0, 2),
+        Pair(lam, 1, 3),
+        Pair(lam, 0, 4),
+        Pair(lam, 1, 5),
+    ]
+
+
+def test_two_differences_are_no_pair() -> None:
+    runs = [run(0, model__name="cnn", a=[1]), run(0, model__name="linear", a=[2])]
+    assert pairs(runs) == []
+    crossed = [*runs, run(0, model__name="cnn", a=[2])]
+    assert pairs(crossed) == [Pair("a", 0, 2), Pair("model.name", 1, 2)]
+
+
+def test_seeds_and_repeated_runs_are_no_pair() -> None:
+    assert pairs([run(0), run(1), run(0)]) == []
+    assert pairs([]) == []
+    lam = [run(0, lam=1.0), run(0, lam=2.0), run(0, lam=1.0)]
+    assert pairs(lam) == [Pair("lam", 0, 1)]
+
+
+def test_options_go_with_the_name_of_their_part() -> None:
+    ditto = {"personalizer__name": "ditto", "personalizer__lam": 1.0}
+    local = {"personalizer__name": "local"}
+    name = "personalizer.name"
+    assert pairs([run(0, **ditto), run(0, **local)]) == [Pair(name, 0, 1)]
+    # an option that both have and set differently is a second difference
+    own = [run(0, **ditto, personalizer__lr=1), run(0, **local, personalizer__lr=2)]
+    assert pairs(own) == []
+    # and so is anything of another part
+    assert pairs([run(0, **ditto), run(0, **local, model__name="cnn")]) == []
+    assert pairs([run(0, **ditto), run(1, **local)]) == []
+    # a part that only one of them has
+    attack = {"attack__name": "scale", "attack__by": 2}
+    assert pairs([run(0), run(0, **attack)]) == [Pair("attack.name", 0, 1)]

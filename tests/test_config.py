@@ -1,0 +1,562 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import tomllib
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from troth import config, lookup
+from troth.config import Adversary, Experiment, Part, Train, from_dict, to_dict
+from troth.types import Refusal
+
+WHOLE = """
+seed = 0
+[data]
+name = "npz"
+path = "x.npz"
+[partition]
+name = "classes"
+clients = 500
+per_client = 5
+[model]
+name = "cnn"
+[train]
+rounds = 5000
+cohort = 10
+steps = 2
+batch = 16
+lr = 0.05
+[evaluate]
+every = 100
+[personalizer]
+name = "ditto"
+lam = 1
+[adversary]
+fraction = 0.2              # rounded up; or count = 100
+[attack]
+name = "model_replacement"
+[aggregator]
+name = "mean"
+"""
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A package of somebody else, with members of every shape."""
+    module = types.ModuleType("other")
+    module.__doc__ = "Theirs.\n\n@misc{theirs,\n  title={T}, year={2024}}\n"
+    text = (
+        "def part(x, *, a: float = 1, b: int | None = None,"
+        " c: tuple[int, ...] = (1, 2), d: list[str] = []): 'A part.'\n"
+        "def needy(*, must: int): 'Needs.'\n"
+    )
+    exec(text, module.__dict__)
+    monkeypatch.setitem(sys.modules, "other", module)
+    return module
+
+
+def back(experiment: Experiment) -> Experiment:
+    return from_dict(tomllib.loads(config.dumps(to_dict(experiment))))
+
+
+def test_the_whole_file_of_the_design() -> None:
+    e = from_dict(config.parse(WHOLE, "here"))
+    assert e.train.rounds == 5000 and e.train.steps == 2 and e.train.epochs == 0
+    assert e.partition.options["per_client"] == 5
+    assert e.partition.split == [0.72, 0.08, 0.2]
+    assert e.personalizer.name == "ditto" and e.personalizer.options == {"lam": 1.0}
+    assert type(e.personalizer.options["lam"]) is float
+    assert e.corruption.name == "random_labels"
+    assert e.attack.name == "model_replacement"
+    assert back(e) == from_dict(to_dict(e)) == e
+
+
+def test_defaults_are_filled_in() -> None:
+    e = from_dict({})
+    assert (e.seed, e.name, e.data, e.filter) == (0, "", Part("digits"), [])
+    assert e.partition.name == "iid" and e.partition.options == {"clients": 10}
+    assert e.model.name == "linear" and e.model.normalise == "unit"
+    assert e.solver.name == "fedavg" and e.aggregator.name == "mean"
+    assert e.server == Part("sgd", {"lr": 1.0})
+    assert e.personalizer.name == e.corruption.name == e.attack.name == "none"
+    assert e.train.epochs == 1 and e.train.optimizer == Part("sgd")
+    assert back(e) == from_dict(to_dict(e)) == e
+    assert from_dict(to_dict(Experiment())) == e
+
+
+def test_to_dict_is_complete_ordered_and_plain() -> None:
+    tree = to_dict(from_dict({"personalizer": "ditto"}))
+    names = [f.name for f in dataclasses.fields(Experiment)]
+    assert list(tree) == names[:-1]  # nothing resolved yet
+    assert list(tree["train"]) == [f.name for f in dataclasses.fields(Train)]
+    assert tree["train"]["schedule"] == {"name": "constant"}
+    assert tree["personalizer"] == {
+        "name": "ditto",
+        "steps": 0,
+        "epochs": 0,
+        "lam": 1.0,
+    }
+    assert tree["adversary"] == {"fraction": 0.0}
+    assert tree["output"] == {"personal": True, "checkpoint": True}
+
+
+def test_shorthands() -> None:
+    e = from_dict(
+        {
+            "personalizer": {"name": "ditto", "optimizer": "adam", "lr": 1, "steps": 3},
+            "train": {
+                "optimizer": "momentum",
+                "schedule": {"name": "steps", "every": 5},
+            },
+            "filter": "drop_invalid",
+            "aggregator": "median",
+            "partition": {"valid": 0.1, "split": "given"},  # iid, as without a name
+            "model": {"normalise": "none"},
+            "data": None,
+        }
+    )
+    assert e.personalizer.optimizer is not None
+    assert e.personalizer.optimizer.options["beta1"] == 0.9
+    assert e.train.optimizer == Part("momentum", {"beta": 0.9})
+    assert e.train.schedule == Part("steps", {"every": 5, "factor": 0.5})
+    assert e.filter == from_dict({"filter": [{"name": "drop_invalid"}]}).filter
+    assert e.filter == from_dict({"filter": {"name": "drop_invalid"}}).filter
+    assert e.partition.name == "iid" and e.partition.options == {"clients": 10}
+    assert e.partition.valid == 0.1 and e.model.name == "linear"
+    assert back(e) == e
+
+
+def test_corruption_follows_the_adversary() -> None:
+    for adversary in ({"fraction": 0.1}, {"count": 2}, {"clients": [0, 3]}):
+        e = from_dict({"adversary": adversary})
+        assert e.corruption.name == "random_labels"
+        assert back(e) == e
+        clean = from_dict({"adversary": adversary, "corruption": "none"})
+        assert clean.corruption == Part("none") and back(clean) == clean
+    assert from_dict({"adversary": {"count": 0}}).corruption.name == "none"
+    assert from_dict({"corruption": {"name": "auto"}}).corruption.name == "none"
+    assert Experiment(adversary=Adversary(0.2)).corruption.name == "random_labels"
+
+
+def test_third_party_parts(other: types.ModuleType) -> None:
+    e = from_dict(
+        {"solver": {"name": "other:part", "d": ["x"]}, "attack": "other:part"}
+    )
+    expected = {"a": 1.0, "b": None, "c": (1, 2), "d": ["x"]}
+    assert e.solver == Part("other:part", expected)
+    assert type(e.solver.options["a"]) is float  # a default is typed as if given
+    assert back(e) == from_dict(to_dict(e)) == e
+    assert config.fingerprint(back(e)) == config.fingerprint(e)
+    assert "@misc{theirs,\n  title={T}, year={2024}}" in config.citations(e)
+
+
+def test_what_a_run_writes_about_itself_is_accepted() -> None:
+    e = from_dict({"resolved": {"chunk": 8, "versions": {"torch": "2.11"}}})
+    assert e == from_dict({}) and e.resolved["chunk"] == 8
+    assert to_dict(e)["resolved"] == {"chunk": 8, "versions": {"torch": "2.11"}}
+
+
+def test_the_tree_is_left_alone() -> None:
+    tree: dict[str, Any] = {"filter": ["drop_invalid"], "partition": {"clients": 3}}
+    e = from_dict(tree)
+    to_dict(e)["partition"]["split"].append(0.0)
+    assert tree == {"filter": ["drop_invalid"], "partition": {"clients": 3}}
+    assert e.partition.split == [0.72, 0.08, 0.2]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"agregator": "mean"},
+        "an experiment has no section 'agregator' (did you mean 'a",
+    ),
+    ({"grid": {"seed": [0]}}, "a [grid] stands for several experiments; expand it"),
+    (
+        {"train": {"round": 3}},
+        "[train] has no key 'round' (did you mean 'rounds'?); th",
+    ),
+    ({"train": 3}, "train = 3 is a whole number; it must be a table"),
+    ({"solver": 3}, "solver = 3 is a whole number; it must be a text or a table"),
+    (
+        {"solver": "fedavk"},
+        "there is no solver 'fedavk' (did you mean 'fedavg'?); ther",
+    ),
+    ({"solver": {"name": 3}}, "solver.name = 3 is a whole number; it must be a text"),
+    ({"solver": "no.such:thing"}, "solver 'no.such:thing' cannot be imported (No modu"),
+    ({"train": {"optimizer": "adm"}}, "there is no optimizer 'adm' (did you mean 'ada"),
+    ({"train": {"optimizer": 1}}, "train.optimizer = 1 is a whole number; it must be "),
+    ({"train": {"schedule": "steps"}}, "schedule 'steps' needs the option 'every': se"),
+    (
+        {"personalizer": {"name": "ditto", "lamb": 1}},
+        "personalizer 'ditto' has no opti",
+    ),
+    ({"personalizer": {"name": "ditto", "lam": "x"}}, "personalizer.lam = 'x' is a te"),
+    (
+        {"personalizer": {"name": "ditto", "step": 1}},
+        "[personalizer] has no key 'step'",
+    ),
+    (
+        {"personalizer": {"lam": 1}},
+        "personalizer 'none' has no option 'lam'; it has no",
+    ),
+    (
+        {"personalizer": {"optimizer": {"beta": 1}}},
+        "personalizer.optimizer does not sa",
+    ),
+    ({"filter": [{}]}, "filter[0] does not say which filter; set its name to one of: "),
+    ({"filter": ["drop_invalid", 2]}, "filter[1] = 2 is a whole number; it must be a "),
+    ({"attack": "of"}, "there is no attack 'of'; there are: "),
+    (
+        {"attack": {"factor": 2}},
+        "attack 'none' has no option 'factor'; set attack.name",
+    ),
+    (
+        {"corruption": {"p": 2}},
+        "corruption 'none' has no option 'p'; set corruption.na",
+    ),
+    ({"seed": 1.5}, "seed = 1.5 is a number; it must be a whole number"),
+    ({"seed": -1}, "seed = -1 is out of range; it must be at least 0"),
+    ({"name": 3}, "name = 3 is a whole number; it must be a text"),
+    (
+        {"train": {"rounds": 0}},
+        "train.rounds = 0 is out of range; it must be at least 1",
+    ),
+    ({"train": {"rounds": True}}, "train.rounds = True is a "),
+    (
+        {"train": {"cohort": -1}},
+        "train.cohort = -1 is out of range; it must be at leas",
+    ),
+    (
+        {"train": {"steps": -1}},
+        "train.steps = -1 is out of range; it must be at least 0",
+    ),
+    (
+        {"train": {"epochs": -1}},
+        "train.epochs = -1 is out of range; it must be at leas",
+    ),
+    (
+        {"train": {"batch": -1}},
+        "train.batch = -1 is out of range; it must be at least 0",
+    ),
+    ({"train": {"lr": -0.1}}, "train.lr = -0.1 is out of range; it must be at least 0"),
+    (
+        {"train": {"lr": math.nan}},
+        "train.lr = nan is out of range; it must be at least",
+    ),
+    (
+        {"train": {"lr": math.inf}},
+        "train.lr = inf is out of range; it must be at least 0 a",
+    ),
+    (
+        {"train": {"weight_decay": -1}},
+        "train.weight_decay = -1.0 is out of range; it m",
+    ),
+    (
+        {"train": {"steps": 1, "epochs": 1}},
+        "train.steps = 1 and train.epochs = 1 exclu",
+    ),
+    (
+        {"train": {"sampling": "x"}},
+        "train.sampling = 'x' is not one of 'uniform', 'siz",
+    ),
+    (
+        {"train": {"precision": "half"}},
+        "train.precision = 'half' is not one of 'float3",
+    ),
+    (
+        {"evaluate": {"every": -1}},
+        "evaluate.every = -1 is out of range; it must be at ",
+    ),
+    (
+        {"evaluate": {"clients": -1}},
+        "evaluate.clients = -1 is out of range; it must be",
+    ),
+    (
+        {"personalizer": {"lr": -1}},
+        "personalizer.lr = -1.0 is out of range; it must be",
+    ),
+    (
+        {"personalizer": {"steps": 1, "epochs": 1}},
+        "personalizer.steps = 1 and personal",
+    ),
+    (
+        {"partition": {"split": [0.5, 0.5]}},
+        "partition.split = [0.5, 0.5] is not a divi",
+    ),
+    (
+        {"partition": {"split": [1, 0, 0]}},
+        "partition.split = [1.0, 0.0, 0.0] is not a ",
+    ),
+    (
+        {"partition": {"split": [0, 0.5, 0.5]}},
+        "partition.split = [0.0, 0.5, 0.5] is no",
+    ),
+    (
+        {"partition": {"split": [1.5, -1, 0.5]}},
+        "partition.split = [1.5, -1.0, 0.5] is n",
+    ),
+    (
+        {"partition": {"split": "all"}},
+        "partition.split = 'all' is a text; it must be a",
+    ),
+    (
+        {"partition": {"valid": 0.1}},
+        "partition.valid = 0.1 goes only with partition.sp",
+    ),
+    (
+        {"partition": {"valid": 1}},
+        "partition.valid = 1.0 is out of range; it must be at ",
+    ),
+    (
+        {"partition": {"min_examples": -1}},
+        "partition.min_examples = -1 is out of range",
+    ),
+    (
+        {"model": {"normalise": "z"}},
+        "model.normalise = 'z' is not one of 'unit', 'pixe",
+    ),
+    (
+        {"adversary": {"fraction": 1}},
+        "adversary.fraction = 1.0 is out of range; it mus",
+    ),
+    (
+        {"adversary": {"fraction": -0.1}},
+        "adversary.fraction = -0.1 is out of range; it",
+    ),
+    (
+        {"adversary": {"fraction": math.inf}},
+        "adversary.fraction = inf is out of range;",
+    ),
+    (
+        {"adversary": {"count": -1}},
+        "adversary.count = -1 is out of range; it must be a",
+    ),
+    (
+        {"adversary": {"fraction": 0.1, "count": 1}},
+        "adversary.fraction = 0.1 and adver",
+    ),
+    (
+        {"adversary": {"count": 1, "clients": [1]}},
+        "adversary.count = 1 and adversary.c",
+    ),
+    (
+        {"adversary": {"clients": [1, 1]}},
+        "adversary.clients = [1, 1] does not name cli",
+    ),
+    (
+        {"adversary": {"clients": [-1]}},
+        "adversary.clients = [-1] does not name clients",
+    ),
+    (
+        {"engine": {"how": "fast"}},
+        "engine.how = 'fast' is not one of 'auto', 'loop', '",
+    ),
+    (
+        {"engine": {"chunk": -1}},
+        "engine.chunk = -1 is out of range; it must be at leas",
+    ),
+    (
+        {"engine": {"device": "gpu"}},
+        "engine.device = 'gpu' is not a device; it must be",
+    ),
+    (
+        {"engine": {"device": "cuda:"}},
+        "engine.device = 'cuda:' is not a device; it mus",
+    ),
+    (
+        {"engine": {"device": "cpu:1"}},
+        "engine.device = 'cpu:1' is not a device; it mus",
+    ),
+    (
+        {"checkpoint": {"seconds": -1}},
+        "checkpoint.seconds = -1.0 is out of range; it m",
+    ),
+    (
+        {"output": {"personal": "yes"}},
+        "output.personal = 'yes' is a text; it must be t",
+    ),
+    ({"resolved": 3}, "resolved = 3 is a whole number; it must be a table"),
+    ({"solver": "math:pi"}, "solver 'math:pi' is not a function; one of your own is n"),
+    ({"solver": ".x:y"}, "solver '.x:y' is not a function; one of your own is named"),
+    (3, "the experiment = 3 is a whole number; it must be a table"),  # type: ignore
+]
+
+
+@pytest.mark.parametrize(("tree", "start"), REFUSED)
+def test_refusals(tree: dict[str, Any], start: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        from_dict(tree)
+    sentence = str(refusal.value)
+    assert sentence.startswith(start)
+    assert "\n" not in sentence
+
+
+def test_refusals_say_what_is_allowed() -> None:
+    cases: dict[str, tuple[dict[str, Any], str]] = {
+        "attack": ({"attack": "of"}, "model_replacement.*'none' leaves it out"),
+        "step": (
+            {"personalizer": {"step": 1}},
+            "mean 'steps'.*it takes: lr, steps, ep",
+        ),
+        "lamb": ({"personalizer": {"name": "ditto", "lamb": 1}}, "did you mean 'lam'"),
+        "name": ({"filter": [{}]}, "one of: .*drop_invalid"),
+        "device": ({"engine": {"device": "gpu"}}, "auto, cpu, cuda, cuda:N .* or mps"),
+        "budget": (
+            {"train": {"steps": 1, "epochs": 1}},
+            "keep one of steps, epochs and",
+        ),
+    }
+    for tree, sentence in cases.values():
+        with pytest.raises(Refusal, match=sentence):
+            from_dict(tree)
+
+
+def test_required_options_are_asked_for(other: types.ModuleType) -> None:
+    with pytest.raises(Refusal, match="'other:needy' needs the option 'must': set "):
+        from_dict({"solver": "other:needy"})
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:3", "mps"])
+def test_devices(device: str) -> None:
+    assert from_dict({"engine": {"device": device}}).engine.device == device
+
+
+def test_number_of_hostile_clients() -> None:
+    assert Adversary().number(10) == 0
+    assert Adversary(0.2).number(500) == 100
+    assert Adversary(0.21).number(10) == 3
+    assert Adversary(0.1).number(30) == 3  # 0.1 · 30 = 3.0000000000000004
+    assert Adversary(count=4).number(5) == 4
+    assert Adversary(clients=[0, 4]).number(5) == 2
+    assert not Adversary(count=0).present() and Adversary(0.1).present()
+
+
+@pytest.mark.parametrize("n", [1, 7, 10, 100, 515])
+def test_a_share_is_rounded_up_without_noise(n: int) -> None:
+    for k in range(n):
+        assert Adversary(k / n).number(n) == k
+
+
+def test_somebody_must_stay_benign() -> None:
+    for adversary in (Adversary(0.95), Adversary(count=10), Adversary(count=99)):
+        with pytest.raises(Refusal, match=r"of 10 clients; at least one must stay ben"):
+            adversary.number(10)
+    with pytest.raises(
+        Refusal, match="names client 9, and there are 5; the first is 0"
+    ):
+        Adversary(clients=[9, 2]).number(5)
+
+
+def test_fingerprint_tells_what_decides_the_numbers() -> None:
+    base = config.fingerprint(from_dict({}))
+    assert len(base) == 12 and int(base, 16) >= 0
+    for same in (
+        {"name": "other"},
+        {"engine": {"how": "loop", "chunk": 4}},
+        {"checkpoint": {"every": 5}},
+        {"output": {"personal": False}},
+        {"resolved": {"x": 1}},
+        {"train": {"lr": 0.1, "epochs": 1}},
+        {"corruption": "none"},
+    ):
+        assert config.fingerprint(from_dict(same)) == base
+    for another in (
+        {"seed": 1},
+        {"train": {"lr": 0.2}},
+        {"personalizer": "local"},
+        {"adversary": {"count": 1}},
+        {"train": {"precision": "float64"}},
+    ):
+        assert config.fingerprint(from_dict(another)) != base
+
+
+def test_citations_each_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {
+        "fedavg": ["@a{x,\n year={1}}"],
+        "mean": ["@a{x, year={1}}", "@b{y, z={1}}"],
+    }
+
+    def about(kind: str, name: str) -> lookup.About:
+        seen.append((kind, name))
+        return lookup.About(name, "", {}, entries.get(name, []))
+
+    seen: list[tuple[str, str]] = []
+    monkeypatch.setattr(lookup, "about", about)
+    e = from_dict({"filter": "drop_invalid", "personalizer": {"optimizer": "adam"}})
+    assert config.citations(e) == ["@a{x,\n year={1}}", "@b{y, z={1}}"]
+    assert ("filter", "drop_invalid") in seen and ("optimizer", "adam") in seen
+    assert not {("attack", "none"), ("corruption", "none")} & {*seen}
+
+
+def test_citations_of_real_members() -> None:
+    text = "\n".join(config.citations(from_dict({"personalizer": "ditto"})))
+    assert "Ditto" in text and text.count("@") >= 2
+
+
+def test_a_file_changed_and_expanded(tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_text(WHOLE + '[grid]\n"personalizer.lam" = [0.1, 2]\nseed = [0, 1]\n')
+    tree = config.override(config.read(path), ["train.rounds=7", "model=mlp"])
+    runs = [(config.label(c), from_dict(t)) for c, t in config.expand(tree)]
+    assert [name for name, _ in runs] == [
+        "lam=0.1,seed=0",
+        "lam=0.1,seed=1",
+        "lam=2,seed=0",
+        "lam=2,seed=1",
+    ]
+    assert all(e.train.rounds == 7 and e.model.name == "mlp" for _, e in runs)
+    assert config.differences(to_dict(runs[0][1]), to_dict(runs[3][1])) == {
+        "seed": (0, 1),
+        "personalizer.lam": (0.1, 2.0),
+    }
+
+
+def test_an_unknown_grid_key_is_refused_on_checking() -> None:
+    [(_, tree)] = config.expand({"grid": {"train.rouns": [1]}})
+    with pytest.raises(Refusal, match="has no key 'rouns' .did you mean 'rounds'"):
+        from_dict(tree)
+
+
+@settings(deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "seed": st.integers(0, 2**64),
+            "name": st.text(st.characters(exclude_categories=["Cs"])),
+            "aggregator": st.sampled_from(["mean", "median"]),
+            "attack": st.sampled_from(["none", "model_replacement"]),
+            "filter": st.lists(st.just("drop_invalid"), max_size=2),
+            "train": st.fixed_dictionaries(
+                {"lr": st.floats(0, 1e300), "optimizer": st.just("adam")},
+                optional={"steps": st.integers(0, 99), "drop_last": st.booleans()},
+            ),
+            "adversary": st.one_of(
+                st.fixed_dictionaries({"fraction": st.floats(0, 0.999)}),
+                st.fixed_dictionaries(
+                    {"clients": st.sets(st.integers(0, 9)).map(list)}
+                ),
+            ),
+        },
+    )
+)
+def test_round_trip(tree: dict[str, Any]) -> None:
+    e = from_dict(tree)
+    assert back(e) == from_dict(to_dict(e)) == e
+    assert to_dict(back(e)) == to_dict(e)
+    assert config.fingerprint(back(e)) == config.fingerprint(e)
+
+
+@pytest.mark.parametrize("kind", ["partition", "model", "personalizer"])
+def test_no_option_hides_behind_a_key_of_its_section(kind: str) -> None:
+    field = {f.name: f for f in dataclasses.fields(Experiment)}[kind]
+    assert field.default_factory is not dataclasses.MISSING
+    common = {f.name for f in dataclasses.fields(field.default_factory())}
+    for name in lookup.names(kind):
+        assert not common & {*lookup.options(lookup.find(kind, name))}

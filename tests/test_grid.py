@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import copy
+import math
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from troth import grid
+from troth.types import Refusal
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("seed=3", {"seed": 3}),
+        ("train.lr = 0.5", {"train": {"rounds": 9, "lr": 0.5}}),
+        ("train.rounds=1e2", {"train": {"rounds": 100.0}}),
+        (
+            "train.optimizer.beta=0.5",
+            {"train": {"rounds": 9, "optimizer": {"beta": 0.5}}},
+        ),
+        ("output.personal=false", {"output": {"personal": False}}),
+        ("name=a b", {"name": "a b"}),
+        ('name="3"', {"name": "3"}),
+        ("name=", {"name": ""}),
+        ("name=a=b", {"name": "a=b"}),
+        ("name=1\nseed = 2", {"name": "1\nseed = 2"}),
+        ("personalizer=local", {"personalizer": "local"}),
+        ('data={name="npz",path="x"}', {"data": {"name": "npz", "path": "x"}}),
+        ("personalizer.lam=2.0", {"personalizer": {"name": "ditto", "lam": 2.0}}),
+        ("partition.split=[0.5,0,0.5]", {"partition": {"split": [0.5, 0, 0.5]}}),
+        ('grid."train.lr"=[1, 2]', {"grid": {"train.lr": [1, 2]}}),
+    ],
+)
+def test_override(assignment: str, expected: dict[str, Any]) -> None:
+    tree = {"train": {"rounds": 9}, "personalizer": "ditto"}
+    before = copy.deepcopy(tree)
+    assert grid.override(tree, [assignment]) == {**tree, **expected}
+    assert tree == before
+
+
+def test_overrides_are_carried_out_in_order() -> None:
+    both = ["personalizer=local", "personalizer.lr=1", "personalizer.lr=2"]
+    expected = {"personalizer": {"name": "local", "lr": 2}}
+    assert grid.override({"personalizer": {"lam": 1}}, both) == expected
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "seed",
+        "=3",
+        ".a=3",
+        "a.=3",
+        "a..b=3",
+        "a b=3",
+        "[a]=3",
+        "#a=3",
+        "a\nb=3",
+        "",
+        "a=\udcff",
+    ],
+)
+def test_malformed_assignments_are_refused(assignment: str) -> None:
+    with pytest.raises(Refusal, match="is not of the form section.key=value; write"):
+        grid.override({}, [assignment])
+
+
+def test_setting_into_what_is_no_section_is_refused() -> None:
+    tree = {"seed": 0, "filter": [{"name": "clip"}], "train": {"lr": 0.1}}
+    cases = {
+        "seed.x=1": "seed.x cannot be set: seed = 0 is not a table; set seed as",
+        "filter.norm=1": "filter.norm cannot be set: filter = .* is not a table",
+        "train.lr.x.y=1": "train.lr.x.y cannot be set: train.lr = 0.1 is not a table",
+    }
+    for assignment, sentence in cases.items():
+        with pytest.raises(Refusal, match=sentence):
+            grid.override(tree, [assignment])
+
+
+def test_every_combination_the_last_key_fastest() -> None:
+    tree = {
+        "seed": 7,
+        "personalizer": "ditto",
+        "grid": {"personalizer.lam": [0.1, 1.0], "seed": [0, 1]},
+    }
+    before = copy.deepcopy(tree)
+    runs = grid.expand(tree)
+    assert tree == before
+    assert [changed for changed, _ in runs] == [
+        {"personalizer.lam": 0.1, "seed": 0},
+        {"personalizer.lam": 0.1, "seed": 1},
+        {"personalizer.lam": 1.0, "seed": 0},
+        {"personalizer.lam": 1.0, "seed": 1},
+    ]
+    assert runs[1][1] == {"seed": 1, "personalizer": {"name": "ditto", "lam": 0.1}}
+    runs[0][1]["personalizer"]["lam"] = 9  # the runs share nothing
+    assert runs[1][1]["personalizer"]["lam"] == 0.1
+
+
+def test_without_a_grid_there_is_one_run() -> None:
+    assert grid.expand({"seed": 1}) == [({}, {"seed": 1})]
+    assert grid.expand({"seed": 1, "grid": {}}) == [({}, {"seed": 1})]
+
+
+def test_whole_sections_are_set_before_single_keys() -> None:
+    tables = ["local", {"name": "ditto", "lam": 2.0}]
+    runs = grid.expand({"grid": {"personalizer.lr": [0.1], "personalizer": tables}})
+    assert [tree for _, tree in runs] == [
+        {"personalizer": {"name": "local", "lr": 0.1}},
+        {"personalizer": {"name": "ditto", "lam": 2.0, "lr": 0.1}},
+    ]
+
+
+def test_dotted_keys_need_no_quotes() -> None:
+    nested = grid.expand({"grid": {"personalizer": {"lam": [1.0]}, "seed": [0]}})
+    assert nested == grid.expand({"grid": {"personalizer.lam": [1.0], "seed": [0]}})
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        (3, "grid = 3 is not a table; write .grid. and under it keys with lists"),
+        (
+            {"seed": 3},
+            "grid.seed = 3 is not a list with values in it; write the values",
+        ),
+        ({"seed": []}, r"grid.seed = \[\] is not a list with values in it"),
+        ({"seed": "all"}, "grid.seed = 'all' is not a list with values"),
+        ({"seed": [0, 1, 0]}, "grid.seed names 0 twice; every combination is run once"),
+        ({"a.lam": [1, 1.0]}, "grid.a.lam names 1.0 twice"),
+        ({"a": ["1", 1]}, "grid.a names 1 twice"),
+        ({"a": [math.nan, math.nan]}, "grid.a names nan twice"),
+        ({"a": [{"name": "b"}, {"name": "b"}]}, "grid.a names .'name': 'b'. twice"),
+        ({"a.b": [1], "a": {"b": [2]}}, "grid names 'a.b' twice; keep one of the two"),
+        ({"a..b": [1]}, "grid has the key 'a..b', which is no dotted key; write"),
+        ({"a=b": [1]}, "grid has the key 'a=b', which is no dotted key; write"),
+        (
+            {"a": [*range(200)], "b": [*range(200)]},
+            "the grid makes 40000 runs; at most 10000 are allowed: shorten its lists",
+        ),
+    ],
+)
+def test_bad_grids_are_refused(table: Any, sentence: str) -> None:
+    with pytest.raises(Refusal, match=sentence):
+        grid.expand({"grid": table})
+
+
+def test_a_flag_is_not_a_number() -> None:
+    assert len(grid.expand({"grid": {"a": [True, 1]}})) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, ""),
+        ({"personalizer.lam": 0.1, "seed": 2}, "lam=0.1,seed=2"),
+        ({"personalizer": "ditto"}, "personalizer=ditto"),
+        ({"personalizer.name": "ditto"}, "personalizer=ditto"),
+        ({"personalizer": {"name": "ditto", "lam": 0.1}}, "personalizer=ditto+lam=0.1"),
+        ({"train.lr": 1, "personalizer.lr": 2}, "train.lr=1,personalizer.lr=2"),
+        ({"partition.split": [0.8, 0.1, 0.1]}, "split=0.8+0.1+0.1"),
+        ({"output.personal": True}, "personal=true"),
+        ({"train.lr": 1e-05}, "lr=1e-05"),
+    ],
+)
+def test_label(changed: dict[str, Any], expected: str) -> None:
+    assert grid.label(changed) == expected
+
+
+def test_labels_that_lose_something_end_in_a_hash() -> None:
+    one, two = grid.label({"solver": "a.b:c"}), grid.label({"solver": "a.b/c"})
+    assert re.fullmatch(r"solver=-a.b-c-~[0-9a-f]{6}", one)
+    assert one != two
+
+
+VALUES = st.text(max_size=150) | st.integers() | st.floats(allow_nan=False)
+
+
+@settings(deadline=None)
+@given(st.lists(VALUES, min_size=1, max_size=4))
+def test_labels_are_fit_for_folders_and_tell_runs_apart(values: list[Any]) -> None:
+    try:
+        runs = grid.expand({"grid": {"data.path": values, "seed": [0, 1]}})
+    except Refusal:
+        return
+    labels = [grid.label(changed) for changed, _ in runs]
+    assert len({*labels}) == len(labels)
+    assert all(re.fullmatch(r"[A-Za-z0-9._=,+~-]{1,110}", x) for x in labels)
+
+
+def test_differences() -> None:
+    one = {"seed": 0, "train": {"lr": 0.1, "x": math.nan}, "p": {"lam": 1.0}, "f": []}
+    two = {
+        "seed": 0,
+        "train": {"lr": 0.2, "x": math.nan},
+        "p": {},
+        "f": [{"name": "a"}],
+    }
+    two["resolved"], two["a.b"] = {"torch": "2.11"}, 1
+    assert grid.differences(one, two) == {
+        "train.lr": (0.1, 0.2),
+        "p.lam": (1.0, None),
+        "f": ([], [{"name": "a"}]),
+        "p": (None, {}),
+        '"a.b"': (None, 1),
+    }
+    assert grid.differences(one, one) == {}

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from torch import Tensor
+
+from troth.scores import score
+from troth.types import Refusal
+
+Ragged = tuple[np.ndarray, np.ndarray]
+
+
+def layout(draw: np.random.Generator, n: int, gap: int = 0) -> tuple[Ragged, int]:
+    """Clients of 0 to 40 slots, in any order, with unused slots between them."""
+    size = draw.integers(0, 41, n)
+    size[draw.integers(0, n, max(n // 5, 1))] = 0
+    start = np.empty(n, dtype=np.int64)
+    at = 0
+    for k in draw.permutation(n):
+        start[k] = at
+        at += size[k] + gap
+    return (start, size), at + 1
+
+
+def plainly(
+    outputs: Tensor, y: Tensor, loss: Tensor, ragged: Ragged, classes: int
+) -> dict[str, list[float]]:
+    """The same, client by client, with sklearn; for finite outputs."""
+    columns = ("accuracy", "loss", "balanced_accuracy", "auroc")
+    table: dict[str, list[float]] = {c: [] for c in columns}
+    for first, many in zip(*ragged, strict=True):
+        if many == 0:
+            for column in table.values():
+                column.append(np.nan)
+            continue
+        mine = slice(first, first + many)
+        o, label = outputs[mine].double().numpy(), y[mine].numpy()
+        margin = o[:, 0] if o.shape[1] == 1 else o[:, 1] - o[:, 0]
+        guess = (margin > 0) * 1 if o.shape[1] == 1 else o.argmax(1)
+        table["accuracy"].append((guess == label).mean())
+        table["loss"].append(loss[mine].double().mean().item())
+        # sklearn warns of a guess that is no label; the mean recall is over labels
+        recall = [(guess[label == c] == c).mean() for c in np.unique(label)]
+        table["balanced_accuracy"].append(np.mean(recall))
+        if set(guess) <= set(label):
+            sk = balanced_accuracy_score(label, guess) if len(recall) > 1 else recall[0]
+            assert table["balanced_accuracy"][-1] == pytest.approx(sk)
+        two = classes == 2 and len(recall) == 2
+        table["auroc"].append(roc_auc_score(label, margin) if two else np.nan)
+    if classes != 2:
+        del table["auroc"]
+    return table
+
+
+@pytest.mark.parametrize(("classes", "k"), [(2, 1), (2, 2), (3, 3), (10, 10)])
+@pytest.mark.parametrize("gap", [0, 3])
+def test_as_a_plain_loop_and_sklearn(classes: int, k: int, gap: int) -> None:
+    draw = np.random.default_rng(classes + k + gap)
+    ragged, slots = layout(draw, 120, gap)
+    # quarters: many ties
+    outputs = torch.tensor(draw.integers(-6, 7, (slots, k)) / 4, dtype=torch.float32)
+    y = torch.tensor(draw.integers(0, classes, slots))
+    loss = torch.tensor(draw.random(slots), dtype=torch.float32)
+    ours = score(outputs, y, loss, *ragged, classes)
+    theirs = plainly(outputs, y, loss, ragged, classes)
+    assert ours.keys() == theirs.keys()
+    for column, expected in theirs.items():
+        assert ours[column].dtype == np.float64
+        np.testing.assert_allclose(ours[column], expected, rtol=1e-12, err_msg=column)
+
+
+def test_regression_as_a_plain_loop() -> None:
+    draw = np.random.default_rng(0)
+    ragged, slots = layout(draw, 50, 2)
+    outputs = torch.tensor(draw.normal(size=(slots, 1)))
+    y, loss = torch.tensor(draw.normal(size=slots)), torch.tensor(draw.random(slots))
+    ours = score(outputs, y, loss, *ragged, 0)
+    assert ours.keys() == {"error", "loss"}
+    for k, (first, many) in enumerate(zip(*ragged, strict=True)):
+        mine = slice(first, first + many)
+        expected = ((outputs[mine, 0] - y[mine]) ** 2).mean().item()
+        np.testing.assert_allclose(ours["error"][k], expected)
+        np.testing.assert_allclose(ours["loss"][k], loss[mine].mean().item())
+
+
+def test_by_hand() -> None:
+    # client 0: margins 2, -1 | 1, labels 1 0 | 1 right right right
+    # client 1: margins 0 (class 0), 3, 3, labels 1 1 0: one of three right
+    margin = torch.tensor([[2.0], [-1.0], [1.0], [0.0], [3.0], [3.0]])
+    y = torch.tensor([1, 0, 1, 1, 1, 0])
+    loss = torch.arange(6.0)
+    got = score(margin, y, loss, np.array([0, 3]), np.array([3, 3]), 2)
+    np.testing.assert_allclose(got["accuracy"], [1, 1 / 3])
+    np.testing.assert_allclose(got["loss"], [1, 4])
+    np.testing.assert_allclose(got["balanced_accuracy"], [1, 1 / 4])
+    # positives 0 and 3 against the negative 3: lost, and half a win
+    np.testing.assert_allclose(got["auroc"], [1, 1 / 4])
+
+
+def test_two_columns_are_their_difference() -> None:
+    draw = np.random.default_rng(3)
+    columns = torch.tensor(draw.normal(size=(60, 2)))
+    y, loss = torch.tensor(draw.integers(0, 2, 60)), torch.zeros(60)
+    start, size = np.arange(0, 60, 20), np.full(3, 20)
+    one = score(columns[:, 1:] - columns[:, :1], y, loss, start, size, 2)
+    two = score(columns, y, loss, start, size, 2)
+    for column in one:
+        np.testing.assert_array_equal(one[column], two[column])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("k", [1, 2])
+def test_outputs_that_are_not_finite_are_wrong(bad: float, k: int) -> None:
+    outputs = torch.full((4, k), bad)
+    y, loss = torch.tensor([0, 1, 0, 1]), torch.full((4,), bad)
+    got = score(outputs, y, loss, np.array([0]), np.array([4]), 2)
+    for column in ("accuracy", "balanced_accuracy", "auroc"):
+        assert got[column] == 0
+    np.testing.assert_array_equal(got["loss"], [bad])
+
+
+def test_one_bad_output_misses_one_example() -> None:
+    outputs = torch.tensor([[1.0, 0.0], [0.0, 1.0], [np.nan, 1.0]])
+    y = torch.tensor([0, 1, 1])
+    got = score(outputs, y, torch.zeros(3), np.array([0]), np.array([3]), 2)
+    assert got["accuracy"][0] == pytest.approx(2 / 3)
+    assert got["auroc"][0] == 0.5  # it loses to the negative, the other wins
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
+def test_a_diverged_regression_has_infinite_error(bad: float) -> None:
+    outputs = torch.tensor([[bad], [0.0]], dtype=torch.float64)
+    loss = torch.tensor([np.nan, 0.0])
+    got = score(outputs, torch.zeros(2), loss, np.array([0]), np.array([2]), 0)
+    assert got["error"][0] == np.inf
+    assert np.isnan(got["loss"][0])
+
+
+def test_bfloat16_and_gradients_are_read() -> None:
+    outputs = torch.ones(2, 2, dtype=torch.bfloat16, requires_grad=True)
+    loss = outputs.sum(1)
+    got = score(outputs, torch.zeros(2), loss, np.array([0]), np.array([2]), 2)
+    assert got["accuracy"] == 1.0  # equal outputs: the first class
+    assert got["loss"] == 2.0
+
+
+@pytest.mark.parametrize("classes", [0, 2])
+def test_no_clients_and_no_slots(classes: int) -> None:
+    none = np.array([], dtype=np.int64)
+    nothing = torch.zeros(0, 1), torch.zeros(0), torch.zeros(0)
+    for values in score(*nothing, none, none, classes).values():
+        assert values.shape == (0,)
+    for values in score(*nothing, np.zeros(2), np.zeros(2), classes).values():
+        assert np.isnan(values).all()
+        assert values.shape == (2,)
+
+
+def test_ranks_stay_exact_among_many_clients() -> None:
+    n = 10_000
+    outputs = torch.tensor([[0.0], [0.0], [1.0]]).repeat(n, 1)
+    y = torch.tensor([0, 1, 1]).repeat(n)
+    start, size = 3 * np.arange(n), np.full(n, 3)
+    got = score(outputs, y, torch.zeros(3 * n), start, size, 2)
+    np.testing.assert_array_equal(got["auroc"], np.full(n, 0.75))
+
+
+@pytest.mark.parametrize(
+    ("shape", "classes"),
+    [((4, 1), 3), ((4, 3), 2), ((4, 2), 0), ((4,), 2), ((5, 2), 2)],
+)
+def test_refuses_shapes_that_do_not_fit(shape: tuple[int, ...], classes: int) -> None:
+    with pytest.raises(Refusal, match="fit"):
+        score(
+            torch.zeros(shape),
+            torch.zeros(4),
+            torch.zeros(4),
+            np.array([0]),
+            np.array([4]),
+            classes,
+        )
+
+
+@pytest.mark.parametrize(
+    ("start", "size"), [([0], [5]), ([-1], [2]), ([0], [-1]), ([0, 1], [2])]
+)
+def test_refuses_slots_that_do_not_exist(start: list[int], size: list[int]) -> None:
+    four = torch.zeros(4, 1), torch.zeros(4), torch.zeros(4)
+    with pytest.raises(Refusal, match="slots among the 4"):
+        score(*four, np.array(start), np.array(size), 2)
+
+
+def test_refuses_labels_that_do_not_exist() -> None:
+    y = torch.tensor([0, 1, 2, 3])
+    args = torch.zeros(4, 3), y, torch.zeros(4)
+    with pytest.raises(Refusal, match="0 … 2"):
+        score(*args, np.array([0]), np.array([4]), 3)
+    score(*args, np.array([0]), np.array([3]), 3)  # nobody's label does no harm
