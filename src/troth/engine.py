@@ -54,6 +54,9 @@ class Engine:
         self.feed, self.device = feed, w0.device
         self.task = tasks.functional(objective, precision)
         self.client = make_client(self.task)
+        together = self.device.type == "cuda"
+        self._together_task = tasks.functional(objective, precision, together)
+        self._together_client = make_client(self._together_task)
         self.packing = trees.Packing(self.client.init(w0))
         self.use(plan)
 
@@ -123,15 +126,18 @@ class Engine:
             counts = counts.clamp(max=limit)
         if self.plan.apart:
             return self._apart(name, broadcast, rows, ids, round_, counts)
-        out = []
-        for first in range(0, len(ids), self.plan.chunk):
-            part = np.arange(first, first + min(self.plan.chunk, len(ids)))
+        chunk = min(self.plan.chunk, len(ids))
+
+        def some(worker: int, k: int) -> tuple[Reply, Tensor]:
+            part = np.arange(k * chunk, (k + 1) * chunk)
+            keep = min(chunk, len(ids) - k * chunk)
             part = part.clip(max=len(ids) - 1)  # a short last chunk is padded
-            keep = min(len(part), len(ids) - first)
             reply, made = self._together(
                 name, phase, broadcast, rows[part], ids[part], round_, counts[part]
             )
-            out.append((Reply(*(f[:keep] for f in reply)), made[:keep]))
+            return Reply(*(f[:keep] for f in reply)), made[:keep]
+
+        out = self._spread(some, -(-len(ids) // chunk))
         replies = [reply for reply, _ in out]
         whole = Reply(*(_join(f) for f in zip(*replies, strict=True)))
         return whole, _join([made for _, made in out])
@@ -151,6 +157,7 @@ class Engine:
         index = torch.arange(n, device=self.device)
         state, valid = self.packing.unpack(rows), self._valid(phase, ids)
         carry = self._lift(f"{name}.begin")(index, broadcast, state)
+        carry = trees.like(carry, [leaf.contiguous() for leaf in trees.leaves(carry)])
         ahead = int(counts.min())
         for t, batch in self._batches(ids, round_, int(counts.max())):
             if t < ahead:
@@ -193,11 +200,11 @@ class Engine:
 
     def _function(self, name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         if name == "predict":
-            return self.task.predict, (0, 0)
+            return self._together_task.predict, (0, 0)
         if name == "model":
             return lambda i, w, state: self.client.model(w, state), (0, None, 0)
         which, _, part = name.partition(".")
-        phase: Phase = getattr(self.client, which)
+        phase: Phase = getattr(self._together_client, which)
         batch = Batch(0, 0, 0, None, 0)  # type: ignore[arg-type]
 
         def last(broadcast: Broadcast, carry: Any, *rest: Any) -> Any:
@@ -243,7 +250,7 @@ class Engine:
 
     def _spread(self, one: Callable[[int, int], Any], n: int) -> list[Any]:
         """`one(worker, k)` for k < n, over the plan's threads."""
-        workers = len(self._clients)
+        workers = min(self.plan.workers, n)
         if workers == 1:
             return [one(0, k) for k in range(n)]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from troth import seeding
 from troth.types import Batch, Data, Split
 
-_BYTES = 2**26  # gathered at once
+_BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once: few launches, or in cache
 
 
 class Feed:
@@ -54,8 +54,8 @@ class Feed:
     def block(self, clients: int) -> int:
         """How many steps of so many clients are gathered at once."""
         example = self.data.x[:1]
-        one = example.numel() * example.element_size()
-        return max(1, _BYTES // max(1, clients * self.batch * one))
+        one = example.numel() * example.element_size() * clients * self.batch
+        return max(1, _BYTES.get(example.device.type, 2**26) // max(1, one))
 
     def gather(self, slots: Tensor, split: Split) -> tuple[Tensor, Tensor]:
         """Inputs and labels at some slots of a split, any shape of slots."""

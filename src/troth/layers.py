@@ -78,10 +78,11 @@ def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for rows in _chunks(x):
         total += rows.sum(axis=0)
     mean = total / len(x)
-    if not np.isfinite(mean).all():
+    bad = mean.size - np.isfinite(mean).sum()
+    if bad:
         raise Refusal(
-            f"normalise = 'pixel' needs finite features, and {(~np.isfinite(mean)).sum()} of "
-            f"{mean.size} hold NaN or infinity; clean the data or take 'unit'"
+            f"normalise = 'pixel' needs finite features, and {bad} of {mean.size} hold "
+            "NaN or infinity; clean the data or take 'unit'"
         )
     squares = np.zeros(x.shape[1:])
     for rows in _chunks(x):

@@ -8,6 +8,7 @@ trace can be compiled, and on CUDA it is captured as a graph.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from troth import trees
 
+_TRACING = threading.Lock()  # a thread at a time
 
 class Lifted:
     """A one-client function over a chunk, replayed from a trace a shape."""
@@ -33,7 +35,9 @@ class Lifted:
         flat = trees.leaves(arguments)
         key = tuple((t.shape, t.dtype) for t in flat)
         if key not in self._traces:
-            self._traces[key] = self._trace(arguments, flat)
+            with _TRACING:
+                if key not in self._traces:
+                    self._traces[key] = self._trace(arguments, flat)
         replay, example = self._traces[key]
         return trees.like(example, replay(*flat))
 
@@ -51,14 +55,49 @@ class Lifted:
             made.append(out)
             return trees.leaves(out)
 
-        graph: Callable[..., Any] = make_fx(plain)(*flat)
+        graph: Any = make_fx(plain)(*flat)
         empty = torch.empty(0)
         example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
         if self._how == "compiled":
-            graph = torch.compile(graph, dynamic=False)
+            graph = torch._inductor.compile(graph, flat)
         if flat[0].is_cuda:
+            if self._how != "compiled":
+                _update_in_place(graph)
             graph = _captured(graph, flat)
         return graph, example
+
+
+def _update_in_place(graph: torch.fx.GraphModule) -> None:
+    """Let v ← v − lr·g happen in v's own memory: no gathered g, no copy of v.
+
+    Only for graphs whose inputs are their own (`_captured`), and only where the update
+    is the last use of v.
+    """
+    outputs = graph.graph.output_node().args[0]
+    aten, order = torch.ops.aten, {n: i for i, n in enumerate(graph.graph.nodes)}
+    for node in [n for n in outputs if n.target is aten.addcmul.default]:
+        v, g, rate = node.args
+        if v.op != "placeholder" or outputs.count(node) > 1:
+            continue
+        if any(order[user] > order[node] for user in v.users):
+            continue
+        pieces = [g]
+        if g.target is aten.cat.default and len(g.users) == 1 and g.args[1:] == (1,):
+            pieces = g.args[0]
+        with graph.graph.inserting_before(node):
+            first = 0
+            for piece in pieces:
+                last = first + piece.meta["val"].shape[1]
+                part = graph.graph.call_function(
+                    aten.slice.Tensor, (v, 1, first, last)
+                )
+                graph.graph.call_function(aten.addcmul_.default, (part, piece, rate))
+                first = last
+        node.replace_all_uses_with(v)
+        graph.graph.erase_node(node)
+        if len(pieces) > 1:
+            graph.graph.erase_node(g)
+    graph.recompile()
 
 
 def _captured(graph: Callable[..., Any], flat: list[Tensor]) -> Callable[..., Any]:
@@ -76,7 +115,8 @@ def _captured(graph: Callable[..., Any], flat: list[Tensor]) -> Callable[..., An
 
     def replay(*tensors: Tensor) -> Any:
         for ours, given in zip(held, tensors, strict=True):
-            ours.copy_(given)
+            if ours is not given:
+                ours.copy_(given)
         recorded.replay()
         return out
 

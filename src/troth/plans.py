@@ -69,8 +69,11 @@ def _candidates(
     fits = _fits(engine, n)
     sizes = [chunk] if chunk else sorted({-(-fits // k) for k in (1, 2, 4)})[::-1]
     if how in ("auto", "vmap", "compiled"):
+        lifted = "vmap" if how == "auto" else how
         for size in sizes:
-            yield Plan("vmap" if how == "auto" else how, min(size, n))
+            yield Plan(lifted, min(size, n), max(1, workers))
+        if not workers and engine.device.type == "cpu" and n >= cores > 1:
+            yield Plan(lifted, chunk or min(fits, -(-n // cores)), cores)
     if how == "loop":
         yield Plan("loop", 1)
     if how == "threads" or (how == "auto" and engine.device.type == "cpu"):

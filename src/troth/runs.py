@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+import troth
 from troth import config, folder, results
 from troth.build import Built, build
 from troth.engine import Plan
@@ -92,7 +93,8 @@ def _resolved(built: Built, data_dir: str | None) -> dict[str, Any]:
     if data_dir:
         found["data_dir"] = data_dir
     versions = {"python": platform.python_version()}
-    for package in ("troth", "torch", "numpy", "scipy", "scikit-learn"):
+    versions["troth"] = troth.__version__
+    for package in ("torch", "numpy", "scipy", "scikit-learn"):
         versions[package] = importlib.metadata.version(package)
     return {**found, "threads": torch.get_num_threads(), "versions": versions} | _git()
 

@@ -7,6 +7,7 @@ traced; `in_place` serves one client at a time without copying its parameters.
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from troth.convolution import Together
 from troth.types import Batch, Refusal, Task
 
 
@@ -150,7 +152,9 @@ def assign(module: nn.Module, v: Tensor) -> None:
             found[name].copy_(value)
 
 
-def functional(objective: Objective, precision: str = "float32") -> Task:
+def functional(
+    objective: Objective, precision: str = "float32", together: bool = False
+) -> Task:
     """Pure functions of a flat vector, for vmap, compilation and tracing.
 
     While one of them runs, the objective's module holds its tensors: two threads must
@@ -162,7 +166,9 @@ def functional(objective: Objective, precision: str = "float32") -> Task:
         precision: bfloat16 computes the network in bfloat16 and everything else
             (outputs, loss, penalty, gradient) in the type of the vector; float32 and
             float64 compute all in the type of the vector.
+        together: convolutions as matrix products, for clients lifted on a GPU.
     """
+    convolving = Together if together else nullcontext
     whole = _at(objective, precision)
     net = whole.net
     place = layout(net)
@@ -174,10 +180,12 @@ def functional(objective: Objective, precision: str = "float32") -> Task:
     def loss(v: Tensor, batch: Batch) -> Tensor:
         given = {f"net.{name}": value for name, value in tensors(v).items()}
         arguments = (batch.x, batch.y, batch.weight)
-        return cast(Tensor, functional_call(whole, given, arguments))
+        with convolving():
+            return cast(Tensor, functional_call(whole, given, arguments))
 
     def predict(v: Tensor, x: Tensor) -> Tensor:
-        return cast(Tensor, functional_call(net, tensors(v), (x,)))
+        with convolving():
+            return cast(Tensor, functional_call(net, tensors(v), (x,)))
 
     return Task(place.d, whole.classes, loss, torch.func.grad(loss), predict)
 

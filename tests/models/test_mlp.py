@@ -14,7 +14,7 @@ def test_layers_and_their_sizes() -> None:
     net = mlp((1, 4, 4), 3, widths=[5, 2])
     shapes = [tuple(p.shape) for p in net.parameters()]
     assert shapes == [(5, 16), (5,), (2, 5), (2,), (3, 2), (3,)]
-    assert [type(m) for m in net] == [
+    assert [type(m) for m in net.children()] == [
         nn.Flatten,
         *(nn.Linear, nn.ReLU) * 2,
         nn.Linear,

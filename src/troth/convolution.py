@@ -1,0 +1,117 @@
+"""Convolutions of many clients at once, as one batched matrix product.
+
+Lifted over clients, a convolution becomes one with a group a client, which cuDNN runs
+one group after another. Here the windows of all clients are laid out as matrices and
+multiplied together (im2col), forwards, for the weights and for the inputs; on an H200
+that is what makes a hundred clients with a CNN of their own step as one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.overrides import TorchFunctionMode
+
+
+class Together(TorchFunctionMode):
+    """Inside, plain 2-d convolutions (stride 1, one group) are matrix products."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Replace `conv2d` where it is of the plain kind; leave all else alone."""
+        kwargs = kwargs or {}
+        if func is not torch.conv2d or kwargs or len(args) < 5:
+            return func(*args, **kwargs)
+        x, w, bias, stride, padding, *rest = args
+        plain = all(s == 1 for s in (*stride, *(rest[0] if rest else ())))
+        if not plain or rest[1:] not in ([], [1]) or isinstance(padding, str):
+            return func(*args, **kwargs)
+        out, _ = _Convolve.apply(x, w, padding[0], padding[1])
+        return out if bias is None else out + bias.reshape(-1, 1, 1)
+
+
+class _Convolve(torch.autograd.Function):
+    """x [b, c, h, w], weight [o, c, p, q] → out [b, o, h', w'], and its windows."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, above: int, left: int) -> tuple[Tensor, Tensor]:
+        """Windows times weights; the result is channels-last."""
+        columns, shape = _windows(x, w.shape[2:], above, left)
+        flat = w.permute(2, 3, 1, 0).reshape(-1, w.shape[0])
+        out = _product(columns, flat).reshape(*shape, -1).permute(0, 3, 1, 2)
+        return out, columns
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep what the gradients need."""
+        x, w, above, left = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(w, output[1])
+        ctx.padding = above, left
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:
+        """The weights' gradient, and the inputs' where it is asked for."""
+        w, columns = ctx.saved_tensors
+        o, c, p, q = w.shape
+        flat = g.permute(0, 2, 3, 1).reshape(-1, o)
+        by_window = _product(flat.transpose(0, 1), columns)
+        for_w = by_window.reshape(o, p, q, c).permute(0, 3, 1, 2)
+        if not ctx.needs_input_grad[0]:
+            return None, for_w, None, None
+        above, left = ctx.padding  # a convolution of g with the weights turned round
+        turned, shape = _windows(g, (p, q), p - 1 - above, q - 1 - left)
+        back = w.flip(2, 3).permute(2, 3, 0, 1).reshape(-1, c)
+        for_x = _product(turned, back).reshape(*shape, c).permute(0, 3, 1, 2)
+        return for_x, for_w, None, None
+
+
+def _windows(
+    x: Tensor, kernel: Any, above: int, left: int
+) -> tuple[Tensor, tuple[int, int, int]]:
+    """Every window of [b, c, h, w] as a row: [b·h'·w', p·q·c], and (b, h', w')."""
+    padded = pad(x.permute(0, 2, 3, 1), (0, 0, left, left, above, above))
+    views = padded.unfold(1, kernel[0], 1).unfold(2, kernel[1], 1)  # b h w c p q
+    b, h, w = views.shape[:3]
+    return views.permute(0, 1, 2, 4, 5, 3).reshape(b * h * w, -1), (b, h, w)
+
+
+def _multiply(a: Tensor, b: Tensor) -> Tensor:
+    """[n, i, k] × [n, k, j] in the precision that convolutions are allowed."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32
+    try:
+        return torch.bmm(a, b)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+_LIBRARY = torch.library.Library("troth", "DEF")
+_LIBRARY.define("product(Tensor a, Tensor b) -> Tensor")
+_LIBRARY.impl("product", _multiply, "CompositeExplicitAutograd")
+
+
+def _rows_of_one(a: Tensor, dim: int | None, n: int) -> Tensor:
+    return a.expand(n, *a.shape) if dim is None else a.movedim(dim, 0)
+
+
+def _lifted(info: Any, dims: Any, a: Tensor, b: Tensor) -> tuple[Tensor, int]:
+    """Over clients: their matrices side by side in one product."""
+    n = info.batch_size
+    a, b = _rows_of_one(a, dims[0], n), _rows_of_one(b, dims[1], n)
+    out = torch.ops.troth.product(a.flatten(0, 1), b.flatten(0, 1))
+    return out.unflatten(0, (n, -1)), 0
+
+
+torch.library.register_vmap("troth::product", _lifted, lib=_LIBRARY)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    out: Tensor = torch.ops.troth.product(a[None], b[None])
+    return out[0]

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.functional import cross_entropy
+
+from troth import lookup, tasks
+from troth.layers import Normalise
+from troth.models.linear import linear
+from troth.models.mlp import mlp
+from troth.models.svm import SVM, svm
+from troth.types import Batch, Refusal, Task
+
+F64 = torch.float64
+OPTIONS: dict[str, dict[str, Any]] = {  # smaller than the defaults
+    "cnn": {"channels": [3, 5], "widths": [7], "kernel": 3},
+    "mlp": {"widths": [6, 5]},
+}
+SHAPES = [(1, 8, 8), (3, 5, 9), (2, 11, 4)]
+MODELS = lookup.names("model")
+
+
+def problem(
+    name: str, seed: int, classes: int, dtype: torch.dtype = F64
+) -> tuple[tasks.Objective, Batch]:
+    """A model behind its normalisation and a batch of bytes, some of weight 0."""
+    torch.manual_seed(seed)
+    shape = SHAPES[seed % len(SHAPES)]
+    model = lookup.find("model", name)(shape, classes, **OPTIONS.get(name, {}))
+    net = nn.Sequential(Normalise(100.0, 50.0), model)
+    for p in net.parameters():  # no start at zero
+        p.data.add_(0.1 * torch.randn_like(p))
+    return tasks.Objective(net.to(dtype), classes), draw(shape, classes, dtype)
+
+
+def draw(shape: tuple[int, ...], classes: int, dtype: torch.dtype = F64) -> Batch:
+    x = torch.randint(0, 256, (6, *shape), dtype=torch.uint8)
+    y = torch.randint(0, classes, (6,)) if classes else torch.randn(6, dtype=dtype)
+    weight = torch.rand(6, dtype=dtype) * torch.tensor([1, 1, 0, 1, 0, 1])
+    return Batch(x, y, weight / weight.sum(), torch.tensor(0), torch.tensor(6))
+
+
+def kinds(name: str) -> list[int]:
+    return [2] if name == "svm" else [2, 5, 0]
+
+
+def stack(batches: list[Batch]) -> Batch:
+    return Batch(*(torch.stack(f) for f in zip(*batches, strict=True)))
+
+
+def assert_close(a: Tensor, b: Tensor, atol: float = 1e-12) -> None:
+    assert a.dtype == b.dtype and a.shape == b.shape
+    assert (a - b).abs().max() <= atol
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", MODELS)
+def test_three_ways_to_the_same_gradient(name: str, seed: int) -> None:
+    for classes in kinds(name):
+        objective, batch = problem(name, seed, classes)
+        v = tasks.flatten(objective)
+        loss = objective(batch.x, batch.y, batch.weight)
+        plain = torch.autograd.grad(loss, list(objective.parameters()))
+        expected = torch.cat([g.reshape(-1) for g in plain])
+        for task in (tasks.functional(objective), tasks.in_place(objective)):
+            assert (task.d, task.classes) == (len(v), classes)
+            assert_close(task.loss(v, batch), loss.detach())
+            assert_close(task.grad(v, batch), expected)
+            assert_close(task.predict(v, batch.x), objective.net(batch.x).detach())
+        assert torch.equal(tasks.flatten(objective), v)  # left untouched
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_lifted_is_a_loop(name: str) -> None:
+    classes = kinds(name)[0]
+    objective, batch = problem(name, 1, classes)
+    task, own = tasks.functional(objective), tasks.in_place(objective)
+    v = tasks.flatten(objective) + 0.1 * torch.randn(4, task.d, dtype=F64)
+    batches = [draw(tuple(batch.x.shape[1:]), classes) for _ in v]
+    lifted = torch.func.vmap(task.grad)(v, stack(batches))
+    outputs = torch.func.vmap(task.predict)(v, stack(batches).x)
+    for k, b in enumerate(batches):
+        assert_close(lifted[k], task.grad(v[k], b))
+        assert_close(lifted[k], own.grad(v[k], b))
+        assert_close(outputs[k], own.predict(v[k], b.x))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_lifted_can_be_traced(name: str, precision: str) -> None:
+    objective, batch = problem(name, 0, 2, torch.float32)
+    task = tasks.functional(objective, precision)
+    v, batches = tasks.flatten(objective).repeat(3, 1), stack([batch] * 3)
+    step = torch.func.vmap(task.grad)
+    traced = make_fx(step)(v, batches)
+    assert_close(traced(2 * v, batches), step(2 * v, batches), 1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_bfloat16_is_close_and_comes_back_as_it_went(name: str) -> None:
+    objective, batch = problem(name, 0, 2, torch.float32)
+    v = tasks.flatten(objective)
+    exact = tasks.functional(objective)
+    pure = tasks.functional(objective, "bfloat16")
+    own = tasks.in_place(objective, "bfloat16")
+    g = exact.grad(v, batch)
+    for task in (pure, own):
+        low = task.grad(v, batch)
+        assert low.dtype == torch.float32
+        assert 0 < (low - g).norm() < 0.05 * g.norm()
+        assert task.predict(v, batch.x).dtype == torch.float32
+        assert torch.allclose(task.loss(v, batch), exact.loss(v, batch), rtol=0.05)
+    assert_close(pure.grad(v, batch), own.grad(v, batch), 0.02 * float(g.norm()))
+    whole = torch.func.vmap(pure.grad)(v.repeat(2, 1), stack([batch] * 2))
+    assert_close(whole[1], pure.grad(v, batch), 0.02 * float(g.norm()))
+
+
+def test_bfloat16_keeps_the_penalty_exact() -> None:
+    objective = tasks.Objective(svm((3,), 2, l2=1.0), 2)
+    v = torch.tensor([1.001, 0.0, 0.0, 0.0])
+    none = Batch(
+        torch.ones(2, 3), torch.ones(2).long(), torch.zeros(2), *[torch.ones(())] * 2
+    )
+    for task in (
+        tasks.functional(objective, "bfloat16"),
+        tasks.in_place(objective, "bfloat16"),
+    ):
+        assert task.grad(v, none)[0] == 2 * v[0]
+
+
+def test_svm_by_hand() -> None:
+    objective = tasks.Objective(
+        nn.Sequential(Normalise(1.0, 2.0), svm((2,), 2, l2=0.1)), 2
+    )
+    x = torch.tensor([[3.0, 1.0], [1.0, 5.0], [5.0, 1.0]])  # → (1, 0), (0, 2), (2, 0)
+    y, weight = torch.tensor([1, 0, 1]), torch.tensor([0.5, 0.25, 0.25])
+    batch = Batch(x, y, weight, torch.tensor(0), torch.tensor(3))
+    v = torch.tensor([1.0, 0.5, -0.5])  # W, b; f = 0.5, 0.5, 1.5; s = 1, -1, 1
+    # hinge 0.5, 1.5, 0; penalty 0.1·1.25; ∂W = ½·(−1, 0) + ¼·(0, 2) + 0.2·W
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        assert task.loss(v, batch).item() == pytest.approx(0.25 + 0.375 + 0.125)
+        g = task.grad(v, batch)
+        assert torch.allclose(g, torch.tensor([-0.5 + 0.2, 0.5 + 0.1, -0.5 + 0.25]))
+
+
+def test_losses_by_hand() -> None:
+    outputs = torch.tensor([[1.0], [3.0]])
+    half = tasks.Objective(linear((2,), 0), 0).per_example(
+        outputs, torch.tensor([0.0, 1.0])
+    )
+    assert half.tolist() == [0.5, 2.0]
+    scores, y = torch.randn(4, 3), torch.tensor([0, 2, 1, 1])
+    found = tasks.Objective(linear((2,), 3), 3).per_example(scores, y)
+    assert torch.equal(found, cross_entropy(scores, y, reduction="none"))
+
+
+def test_no_examples_no_gradient_but_the_penalty() -> None:
+    for name in MODELS:
+        objective, batch = problem(name, 0, 2)
+        batch = batch._replace(weight=torch.zeros_like(batch.weight))
+        v = tasks.flatten(objective)
+        g = tasks.functional(objective).grad(v, batch)
+        model = objective.net[1]  # type: ignore[index]
+        expected = torch.zeros_like(v)
+        if isinstance(model, SVM):
+            expected[:-1] = 2 * model.l2 * v[:-1]
+        assert_close(g, expected)
+        assert_close(tasks.in_place(objective).grad(v, batch), expected)
+
+
+class Odd(nn.Module):
+    """Frozen, unused and tied parameters, a penalty, and a loss that is no method."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(4, 4).requires_grad_(False)
+        self.unused = nn.Parameter(torch.ones(2))
+        self.a = nn.Linear(4, 4)
+        self.b = nn.Linear(4, 4)
+        self.b.weight = self.a.weight
+        self.loss = nn.CrossEntropyLoss()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(torch.relu(self.a(self.frozen(x))))  # type: ignore[no-any-return]
+
+    def penalty(self) -> Tensor:
+        return self.a.weight.square().sum()
+
+
+def test_frozen_unused_and_tied_parameters() -> None:
+    torch.manual_seed(0)
+    objective = tasks.Objective(Odd().double(), 4)
+    place = tasks.layout(objective.net)
+    assert place.names == ("unused", "a.weight", "a.bias", "b.bias")
+    assert place.d == 2 + 16 + 4 + 4
+    x, y = torch.randn(3, 4, dtype=F64), torch.tensor([0, 3, 1])
+    weight = torch.full((3,), 1 / 3, dtype=F64)
+    batch = Batch(x, y, weight, torch.tensor(0), torch.tensor(3))
+    v = tasks.flatten(objective)
+    g = tasks.functional(objective).grad(v, batch)
+    assert not g[:2].any() and g[2:].all()
+    assert_close(tasks.in_place(objective).grad(v, batch), g)
+
+
+def test_flat_and_back() -> None:
+    net = mlp((3,), 2, widths=[4])
+    v = tasks.flatten(net)
+    place = tasks.layout(net)
+    assert place.d == len(v) == 3 * 4 + 4 + 4 * 2 + 2
+    for name, value in tasks.unflatten(place, v).items():
+        assert torch.equal(value, net.get_parameter(name))
+    other = mlp((3,), 2, widths=[4])
+    tasks.assign(other, v)
+    assert torch.equal(tasks.flatten(other), v)
+    v.zero_()  # a copy, not a view
+    assert tasks.flatten(other).any() and tasks.flatten(net).any()
+
+
+def test_the_gradient_of_a_vector_is_made_once() -> None:
+    """Trap 4: slices would each make a full-size gradient."""
+    objective, batch = problem("mlp", 0, 2)
+    v = tasks.flatten(objective)
+    graph = make_fx(tasks.functional(objective).grad)(v, batch)
+    names = [str(node.target) for node in graph.graph.nodes]
+    assert sum("split" in n for n in names) == 1
+    assert sum("cat" in n for n in names) == 1
+    assert not any("slice_backward" in n for n in names)
+
+
+def test_another_precision_than_the_module() -> None:
+    objective, batch = problem("cnn", 0, 2, torch.float32)
+    v = tasks.flatten(objective).double()
+    b = batch._replace(weight=batch.weight.double())
+    g = tasks.functional(objective).grad(v, b)
+    own = tasks.in_place(objective)
+    assert_close(own.grad(v, b), g)
+    assert own.grad(v.float(), batch).dtype == torch.float32
+    assert_close(own.grad(v, b), g)
+
+
+def test_in_place_reads_the_row_and_owns_its_gradient() -> None:
+    objective, batch = problem("linear", 0, 2)
+    own = tasks.in_place(objective)
+    rows = torch.stack([tasks.flatten(objective)] * 2)
+    rows[1] *= 2
+    before = rows.clone()
+    first = own.grad(rows[0], batch)
+    kept = first.clone()
+    second = own.grad(rows[1], batch)
+    assert second.data_ptr() == first.data_ptr()  # as documented
+    assert not torch.equal(second, kept)
+    assert torch.equal(rows, before)
+    with torch.no_grad():
+        assert torch.equal(own.grad(rows[0], batch), kept)
+
+
+def test_in_place_from_several_threads() -> None:
+    objective, batch = problem("cnn", 0, 5)
+    v = tasks.flatten(objective)
+    expected = [tasks.functional(objective).grad(v * s, batch) for s in range(1, 5)]
+
+    def work(scale: int, task: Task) -> Tensor:
+        for _ in range(20):
+            out = task.grad(v * scale, batch)
+        return out
+
+    owned = [tasks.in_place(objective) for _ in expected]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(work, range(1, 5), owned))
+    for a, b in zip(found, expected, strict=True):
+        assert_close(a, b)
+
+
+def test_an_objective_can_be_copied() -> None:
+    objective, batch = problem("svm", 0, 2)
+    other = copy.deepcopy(objective)
+    a = objective(batch.x, batch.y, batch.weight)
+    assert torch.equal(a, other(batch.x, batch.y, batch.weight))
+
+
+def test_refusals() -> None:
+    net = linear((3,), 2)
+    with pytest.raises(Refusal, match=r"\[7\] does not fit .* 8 parameters"):
+        tasks.assign(net, torch.zeros(7))
+    with pytest.raises(Refusal, match="ReLU has 0 trainable"):
+        tasks.flatten(nn.ReLU())
+    for form in (tasks.functional, tasks.in_place):
+        with pytest.raises(Refusal, match="'float16' is not one of"):
+            form(tasks.Objective(net, 2), "float16")
+
+    class Mean(nn.Linear):
+        def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+            return cross_entropy(outputs, y)
+
+    objective = tasks.Objective(Mean(3, 2), 2)
+    with pytest.raises(Refusal, match="one value an example"):
+        objective(torch.ones(4, 3), torch.ones(4).long(), torch.ones(4))
