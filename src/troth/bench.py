@@ -44,7 +44,10 @@ CASES = (
 
 
 def measure(
-    quick: bool = False, device: str = "auto", n: int = 0, cases: tuple[Case, ...] = CASES
+    quick: bool = False,
+    device: str = "auto",
+    n: int = 0,
+    cases: tuple[Case, ...] = CASES,
 ) -> list[dict[str, Any]]:
     """A row a model: microseconds a client-step of the loop and of the engine.
 

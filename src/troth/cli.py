@@ -260,9 +260,10 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
     from troth.types import Refusal
 
     try:
-        content = np.load(file)
-        one = isinstance(content, np.ndarray)
-        arrays = {"x": content} if one else {k: content[k] for k in content}
+        with file.open("rb") as stream:
+            content = np.load(stream)
+            single = isinstance(content, np.ndarray)
+            arrays = {"x": content} if single else dict(content)
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
         raise Refusal(
             f"{file} cannot be read ({error}); give an .npz file written by "
@@ -288,13 +289,12 @@ def _score(found: np.ndarray, y: np.ndarray | None, classes: int) -> dict[str, A
     return {head: float((found == y).mean() if classes else ((found - y) ** 2).mean())}
 
 
-@app.command()
-def bench(
+@app.command(name="bench")
+def measure(
     quick: Annotated[bool, Flag("--quick", help="Only the small models.")] = False,
     as_json: Json = False,
 ) -> None:
     """Measure the engine here, against a plain loop over the clients."""
-    from troth import bench as measuring
-    from troth import display
+    from troth import bench, display
 
-    display.speeds(measuring.measure(quick), as_json)
+    display.speeds(bench.measure(quick), as_json)

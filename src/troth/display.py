@@ -8,6 +8,7 @@ import math
 import re
 import shlex
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -23,6 +24,7 @@ from troth.api import Cost
 from troth.loading import Run
 
 _EVERY, _EVALUATED = 5.0, 1.0  # seconds between plain lines; between evaluated ones
+_MARKS, _APART = 20, 0.5  # how many points a rate is taken over; seconds between them
 _KEPT = 8  # bars of runs that stay on the screen
 _MOST = 20  # pairs of runs that are printed
 _COLUMNS = {
@@ -104,7 +106,9 @@ class Watcher(AbstractContextManager["Watcher"]):
     def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
         self.last: runs.Progress | None = None
         self._name, self._intro, self._quiet = name, intro, quiet
-        self._began, self._first, self._printed, self._found = 0.0, 0, -math.inf, ""
+        self._printed, self._found = -math.inf, ""
+        self._marks: deque[tuple[float, int]] = deque()  # when how many were done
+        self._began = 0.0
         terminal = not quiet and console().is_terminal
         self._bars = _bars() if terminal else None
         self._tasks: list[TaskID] = []
@@ -131,8 +135,11 @@ class Watcher(AbstractContextManager["Watcher"]):
         if last is None:
             (self._bars or console()).print(self._intro, soft_wrap=True)
         fresh = last is None or last.label != p.label or last.done >= p.done
+        now = time.monotonic()
         if fresh:
-            self._began, self._first, self._found = time.monotonic(), p.done, ""
+            self._began, self._found, self._marks = now, "", deque(maxlen=_MARKS)
+        if not self._marks or now - self._marks[-1][0] >= _APART:
+            self._marks.append((now, p.done))
         if p.evaluation is not None:
             head = heading(p.evaluation)
             means = {k: p.evaluation[k][f"{head}_mean"] for k in ("personal", "shared")}
@@ -144,13 +151,13 @@ class Watcher(AbstractContextManager["Watcher"]):
             self._line(p, label)
 
     def _pace(self, p: runs.Progress) -> str:
-        """« 31 rounds/s, 5 s left »; after a single round nothing is known."""
-        took, done = time.monotonic() - self._began, p.done - self._first
-        if not done or not took:
+        """« 31 rounds/s, 5 s left », of late; after a single round nothing is known."""
+        now, (when, before) = time.monotonic(), self._marks[0]
+        if p.done == before or now <= when:
             return ""
         if p.done == p.total:
-            return duration(took)
-        rate = done / took
+            return duration(now - self._began)
+        rate = (p.done - before) / (now - when)
         whole = 0 if rate > 9 or rate < 0.1 else 1
         speed = f"{rate:.{whole}f} rounds/s"
         if rate < 0.5:
@@ -327,9 +334,7 @@ def _settings(run: Run) -> dict[str, Any]:
     """Dotted key → value, of all that decides the numbers of a run."""
     aside = ("name", "engine.", "checkpoint.", "output.")
     flat = config.differences(config.to_dict(run.experiment), {})
-    return {
-        k: v for k, (v, _) in flat.items() if k != "name" and not k.startswith(aside)
-    }
+    return {k: v for k, (v, _) in flat.items() if not k.startswith(aside)}
 
 
 def words(found: Sequence[Run], labels: Sequence[str]) -> str:

@@ -168,9 +168,8 @@ class Engine:
                     broadcast, carry, batch, valid, active
                 )
         reply, state = self._lift(f"{name}.end")(index, broadcast, carry, state, valid)
-        if self.device.type == "cuda":  # a captured graph owns what it returned
-            reply = Reply(*(f.clone() for f in reply))
-        return reply, self.packing.pack(state, n).clone()
+        reply, state = _kept(reply), _kept(state)
+        return reply, self.packing.pack(state, n)
 
     def _batches(
         self, ids: np.ndarray, round_: int, steps: int
@@ -284,6 +283,12 @@ class Engine:
 def _join(parts: Any) -> Tensor:
     parts = list(parts)
     return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _kept(tree: Any) -> Any:
+    """Copies of what lies in memory that a captured graph will use again."""
+    flat = [t.clone() if hasattr(t, "is_reused") else t for t in trees.leaves(tree)]
+    return trees.like(tree, flat)
 
 
 def _first(tree: Any) -> Any:

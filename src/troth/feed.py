@@ -37,19 +37,27 @@ class Feed:
     def draw(self, ids: np.ndarray, steps: int, round_: int) -> tuple[Tensor, Tensor]:
         """Slots and weights of every step: two [steps, clients, batch], on the host."""
         clients = torch.from_numpy(ids)
-        size, per_epoch = self.sizes[clients], self.per_epoch[clients]
+        each = (steps, len(ids))
+        size = self.sizes[clients].expand(each).contiguous()
+        per_epoch = self.per_epoch[clients].expand(each).contiguous()
         t = torch.arange(steps)[:, None]
-        epoch = t // per_epoch
-        position = ((t % per_epoch) * self.batch)[..., None] + torch.arange(self.batch)
-        inside = position < size[:, None]
-        order = position.remainder(size.clamp(min=1)[:, None])
+        first = (t % per_epoch) * self.batch
+        position = (
+            first + torch.arange(self.batch)[:, None, None]
+        )  # batch steps clients
+        inside = position < size
+        order = position % size.clamp(min=1)
         if bool((size > self.batch).any()):
             key = seeding.keys(self.seed, "batch", round_, clients)
-            key = seeding.fold(key, epoch)[..., None]
-            shuffled = seeding.permute(key, order, size.clamp(min=1)[:, None])
-            order = torch.where(size[:, None] > self.batch, shuffled, order)
-        weight = inside / inside.sum(-1, keepdim=True).clamp(min=1)
-        return self.starts[clients][:, None] + order, weight.to(self.dtype)
+            key = seeding.fold(key, t // per_epoch)
+            shuffled = seeding.permute(key, order, size.clamp(min=1))
+            order = torch.where(size > self.batch, shuffled, order)
+        weight = inside / inside.sum(0).clamp(min=1)
+        slots = order + self.starts[clients]
+        return (
+            slots.permute(1, 2, 0).contiguous(),
+            weight.permute(1, 2, 0).contiguous().to(self.dtype),
+        )
 
     def block(self, clients: int) -> int:
         """How many steps of so many clients are gathered at once."""
@@ -83,6 +91,6 @@ class Feed:
         x = self.data.x
         y = self.data.train.y
         empty = x.new_zeros(clients, 0, *x.shape[1:])
-        zero = torch.zeros((), dtype=torch.long, device=x.device)
+        zero = torch.zeros(clients, dtype=torch.long, device=x.device)
         weight = torch.zeros(clients, 0, dtype=self.dtype, device=x.device)
-        return Batch(empty, y.new_zeros(clients, 0), weight, zero, zero.expand(clients))
+        return Batch(empty, y.new_zeros(clients, 0), weight, zero[0], zero)

@@ -9,6 +9,7 @@ trace can be compiled, and on CUDA it is captured as a graph.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from troth import trees
 
 _TRACING = threading.Lock()  # a thread at a time
 
+
 class Lifted:
     """A one-client function over a chunk, replayed from a trace a shape."""
 
@@ -32,8 +34,8 @@ class Lifted:
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it; tensors of a new shape are traced first."""
-        flat = trees.leaves(arguments)
-        key = tuple((t.shape, t.dtype) for t in flat)
+        flat = [t.contiguous() for t in trees.leaves(arguments)]
+        key = tuple([t.shape for t in flat])
         if key not in self._traces:
             with _TRACING:
                 if key not in self._traces:
@@ -58,20 +60,26 @@ class Lifted:
         graph: Any = make_fx(plain)(*flat)
         empty = torch.empty(0)
         example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
-        if self._how == "compiled":
+        compiled, cuda = self._how == "compiled", flat[0].is_cuda
+        if cuda:
+            _update_in_place(graph, in_pieces=not compiled)
+        if compiled:
             graph = torch._inductor.compile(graph, flat)
-        if flat[0].is_cuda:
-            if self._how != "compiled":
-                _update_in_place(graph)
+        if cuda:
             graph = _captured(graph, flat)
         return graph, example
 
 
-def _update_in_place(graph: torch.fx.GraphModule) -> None:
+def _update_in_place(graph: torch.fx.GraphModule, in_pieces: bool) -> None:
     """Let v ← v − lr·g happen in v's own memory: no gathered g, no copy of v.
 
     Only for graphs whose inputs are their own (`_captured`), and only where the update
     is the last use of v.
+
+    Args:
+        graph: a trace; it is changed.
+        in_pieces: update parameter by parameter, which saves gathering g; a compiler
+            fuses the gathering and does better with the whole.
     """
     outputs = graph.graph.output_node().args[0]
     aten, order = torch.ops.aten, {n: i for i, n in enumerate(graph.graph.nodes)}
@@ -81,43 +89,65 @@ def _update_in_place(graph: torch.fx.GraphModule) -> None:
             continue
         if any(order[user] > order[node] for user in v.users):
             continue
-        pieces = [g]
-        if g.target is aten.cat.default and len(g.users) == 1 and g.args[1:] == (1,):
-            pieces = g.args[0]
+        gathered = g.target is aten.cat.default and g.args[1:] == (1,)
+        apart = in_pieces and gathered and len(g.users) == 1
+        pieces = g.args[0] if apart else [g]
         with graph.graph.inserting_before(node):
             first = 0
             for piece in pieces:
                 last = first + piece.meta["val"].shape[1]
-                part = graph.graph.call_function(
-                    aten.slice.Tensor, (v, 1, first, last)
-                )
+                part = graph.graph.call_function(aten.slice.Tensor, (v, 1, first, last))
                 graph.graph.call_function(aten.addcmul_.default, (part, piece, rate))
                 first = last
         node.replace_all_uses_with(v)
         graph.graph.erase_node(node)
-        if len(pieces) > 1:
+        if apart:
             graph.graph.erase_node(g)
     graph.recompile()
 
 
-def _captured(graph: Callable[..., Any], flat: list[Tensor]) -> Callable[..., Any]:
-    """The graph as one CUDA launch; what it returns is valid until the next call."""
+def _captured(
+    graph: Callable[..., Any], flat: list[Tensor], record: Any = None
+) -> Callable[..., Any]:
+    """The graph with memory of its own, so that it can be replayed in one launch.
+
+    What it returns lies in that memory and is valid until the next call.
+
+    Args:
+        graph: the trace.
+        flat: inputs of the shapes it takes.
+        record: (graph, inputs) → (outputs, replay); by default a CUDA graph.
+    """
     held = [t.clone() for t in flat]
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    seen: list[Any] = [None] * len(held)  # what each input was copied from
+    out, again = (record or _cuda_graph)(graph, held)
+    for tensor in out:
+        tensor.is_reused = True
+
+    def replay(*tensors: Tensor) -> Any:
+        for i, given in enumerate(tensors):
+            if given is seen[i] or given.data_ptr() == held[i].data_ptr():
+                continue
+            held[i].copy_(given)  # the same object may hold other numbers next time
+            seen[i] = None if hasattr(given, "is_reused") else given
+        again()
+        return out
+
+    return replay
+
+
+def _cuda_graph(
+    graph: Callable[..., Any], held: list[Tensor]
+) -> tuple[list[Tensor], Callable[[], None]]:
+    """Record the graph on a stream of its own, after two runs to warm up."""
+    stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(2):
             graph(*held)
     torch.cuda.current_stream().wait_stream(stream)
     recorded = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(recorded):
+    with torch.cuda.graph(recorded), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # begin and end may have nothing to do
         out = graph(*held)
-
-    def replay(*tensors: Tensor) -> Any:
-        for ours, given in zip(held, tensors, strict=True):
-            if ours is not given:
-                ours.copy_(given)
-        recorded.replay()
-        return out
-
-    return replay
+    return list(out), recorded.replay

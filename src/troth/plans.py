@@ -15,7 +15,7 @@ from troth.population import Population
 from troth.types import Broadcast
 
 _WORTH_COMPILING = 90.0  # seconds of training below which no compiler is tried
-_BETTER = 0.9  # a later candidate must need at most this share of the time
+_BETTER = 0.95  # a later candidate must need at most this share of the time
 _STEPS = 3
 
 

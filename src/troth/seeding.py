@@ -90,7 +90,7 @@ def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tenso
 
 
 def permute(key: Tensor, position: Tensor, size: Tensor) -> Tensor:
-    """Where a random permutation of 0 … size−1 sends each position.
+    """Where a random permutation of 0 … size−1 sends each position (on the host).
 
     Only the positions asked for are computed, so a batch of 16 from a client with a
     million examples costs 16 evaluations and no sort. A Feistel network with additions
@@ -101,42 +101,54 @@ def permute(key: Tensor, position: Tensor, size: Tensor) -> Tensor:
     Args:
         key: int64 keys, broadcastable with position.
         position: int64; a position at or beyond size is taken modulo size.
-        size: int64 ≥ 1, broadcastable with position.
+        size: int64, 1 … 2³¹, broadcastable with position.
     """
-    a = torch.sqrt(size.double()).ceil().long()
-    b = -(-size // a)
-    rounds = [fold(key, torch.tensor(i)) for i in range(_FEISTEL_ROUNDS)]
-    out = _feistel(rounds, position % size, a, b)
-    outside = (out >= size).nonzero(as_tuple=True)
-    if outside[0].numel():
-        whole = [t.expand_as(out)[outside] for t in (size, a, b, *rounds)]
+    counts = torch.arange(_FEISTEL_ROUNDS).reshape(-1, *[1] * key.dim())
+    rounds = list(fold(key, counts).numpy().astype(np.uint32))
+    m = size.numpy().astype(np.uint32)
+    a = np.ceil(np.sqrt(m.astype(np.float64))).astype(np.uint32)
+    b = (m + a - np.uint32(1)) // a
+    out = _feistel(rounds, position.numpy().astype(np.uint32) % m, a, b)
+    outside = np.nonzero(out >= m)
+    if len(outside[0]):
+        whole = [np.broadcast_to(t, out.shape)[outside] for t in (m, a, b, *rounds)]
         out[outside] = _walk(out[outside], whole)
-    return out
+    return torch.from_numpy(out.astype(np.int64))
 
 
-def _walk(value: Tensor, whole: list[Tensor]) -> Tensor:
+def _walk(value: np.ndarray, whole: list[np.ndarray]) -> np.ndarray:
     """Send values through again until each is below its size."""
-    pending = torch.arange(value.numel())
-    while pending.numel():
+    pending = np.arange(len(value))
+    while len(pending):
         size, a, b, *rounds = (t[pending] for t in whole)
-        value[pending] = _feistel(rounds, value[pending], a, b)
-        pending = pending[value[pending] >= size]
+        value[pending] = moved = _feistel(rounds, value[pending], a, b)
+        pending = pending[moved >= size]
     return value
 
 
-def _feistel(rounds: list[Tensor], value: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """One pass over Z_a × Z_b: each half is moved by a keyed hash of the other."""
-    left = torch.div(value, b, rounding_mode="floor")
+def _feistel(
+    rounds: list[np.ndarray], value: np.ndarray, a: np.ndarray, b: np.ndarray
+) -> np.ndarray:
+    """One pass over Z_a × Z_b: each half is moved by a keyed hash of the other.
+
+    All in 32 bits, which numpy wraps; a and b are below 2¹⁶, so the top half of the
+    hash times either is exact.
+    """
+    left = value // b
     right = value - left * b
     for i, key in enumerate(rounds):
         half, other, limit = (left, right, a) if i % 2 == 0 else (right, left, b)
-        h = (other ^ key) * _MIX1
-        h ^= (h >> 32) & 0xFFFFFFFF
-        h *= _MIX2
-        moved = below(h, limit).add_(half)
-        moved -= limit * (moved >= limit)
-        left, right = (moved, right) if i % 2 == 0 else (left, moved)
-    return left * b + right
+        h = (other ^ key) * np.uint32(0x7FEB352D)
+        h ^= h >> np.uint32(15)
+        h *= np.uint32(0x846CA68B)
+        h >>= np.uint32(16)
+        h *= limit
+        h >>= np.uint32(16)
+        h += half
+        h -= limit * (h >= limit)
+        left, right = (h, right) if i % 2 == 0 else (left, h)
+    moved: np.ndarray = left * b + right
+    return moved
 
 
 def choose(seed: int, purpose: str, round_: int, n: int, count: int) -> np.ndarray:
