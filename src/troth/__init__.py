@@ -3,9 +3,39 @@
 Every client gets its own model, and a word on how far to trust it.
 """
 
-from troth.api import aggregate, cost, resume, run
-from troth.loading import Run, load
-from troth.types import Refusal
+from __future__ import annotations
 
-__all__ = ["Refusal", "Run", "aggregate", "cost", "load", "resume", "run"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+__all__ = ["Refusal", "Run", "aggregate", "cost", "load", "resume", "run"]
+
+if TYPE_CHECKING:
+    from troth.api import aggregate, cost, resume, run
+    from troth.loading import Run, load
+    from troth.types import Refusal
+else:
+    _HOMES = {
+        "Refusal": "types",
+        "Run": "loading",
+        "aggregate": "api",
+        "cost": "api",
+        "load": "loading",
+        "resume": "api",
+        "run": "api",
+    }
+
+    def __getattr__(name: str) -> Any:
+        """A name from the module that defines it, when it is first asked for.
+
+        So `import troth` and `troth --help` do not wait for torch.
+        """
+        if name not in _HOMES:
+            raise AttributeError(f"module 'troth' has no attribute '{name}'")
+        found = getattr(importlib.import_module(f"troth.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from troth import config, folder, lookup, rules, runs
 from troth.build import build
-from troth.loading import Run
+from troth.engine import Plan
+from troth.loading import Run, read_experiment
 from troth.runs import Watch
 from troth.sections import Experiment
 from troth.types import Broadcast, Messages, Refusal
@@ -62,22 +63,44 @@ def run(
     Returns:
         The runs, in the order of the grid.
     """
-    tree = _tree(experiment, settings)
-    planned = plan(tree, device)
-    root = Path(out) if out is not None else _fresh(experiment)
+    sections = tree(experiment, settings)
+    planned = plan(sections, device)
+    root = Path(out) if out is not None else fresh(experiment)
     folder.check_free(root)
-    if "grid" not in tree:
+    if "grid" not in sections:
         runs.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
         return [Run(root)]
     for one in planned:  # all are checked before any is trained
         build_check(one.experiment, data_dir)
-    folder.create(root)
     facts = {"device": device, "data_dir": data_dir}
-    tree["resolved"] = {k: v for k, v in facts.items() if v is not None}
-    folder.write(root / folder.GRID, config.dumps(tree))
+    sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
+    folder.create(root, folder.GRID, config.dumps(sections))
+    return _each(planned, root, data_dir, watch)
+
+
+def _each(
+    planned: list[Planned], root: Path, data_dir: str | None, watch: Watch | None
+) -> list[Run]:
+    """Train or go on with every run of a grid; like runs share what was measured."""
+    plans: dict[str, Plan] = {}
     for one in planned:
-        runs.train(one.experiment, root / one.label, watch=watch, data_dir=data_dir)
+        place, work = root / one.label, _work(one.experiment)
+        if (place / folder.EXPERIMENT).exists():
+            runs.resume(place, watch=watch)
+        else:
+            known = plans.get(work)
+            runs.train(
+                one.experiment, place, watch=watch, data_dir=data_dir, plan=known
+            )
+        plans[work] = runs.plan_of(read_experiment(place))
     return [Run(root / one.label) for one in planned]
+
+
+def _work(experiment: Experiment) -> str:
+    """What decides how fast clients step."""
+    e = experiment
+    parts = (e.data, e.partition, e.model, e.train, e.personalizer.name, e.engine)
+    return repr(parts)
 
 
 def build_check(experiment: Experiment, data_dir: str | None) -> None:
@@ -91,17 +114,10 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
     if not (root / folder.GRID).exists():
         runs.resume(root, watch=watch)
         return [Run(root)]
-    tree = config.read(root / folder.GRID)
-    facts = tree.pop("resolved", {})
-    planned = plan(tree, facts.get("device"))
-    for one in planned:
-        place = root / one.label
-        if (place / folder.EXPERIMENT).exists():
-            runs.resume(place, watch=watch)
-        else:
-            data_dir = facts.get("data_dir")
-            runs.train(one.experiment, place, watch=watch, data_dir=data_dir)
-    return [Run(root / one.label) for one in planned]
+    sections = config.read(root / folder.GRID)
+    facts = sections.pop("resolved", {})
+    planned = plan(sections, facts.get("device"))
+    return _each(planned, root, facts.get("data_dir"), watch)
 
 
 def finished(path: str | Path) -> bool:
@@ -109,21 +125,23 @@ def finished(path: str | Path) -> bool:
     root = Path(path)
     if not (root / folder.GRID).exists():
         return Run(root).finished
-    tree = config.read(root / folder.GRID)
-    tree.pop("resolved", None)
-    return all((root / one.label / folder.SUMMARY).exists() for one in plan(tree, None))
+    sections = config.read(root / folder.GRID)
+    sections.pop("resolved", None)
+    planned = plan(sections, None)
+    return all((root / one.label / folder.SUMMARY).exists() for one in planned)
 
 
-def plan(tree: dict[str, Any], device: str | None) -> list[Planned]:
-    """The runs that a tree of sections comes to, each one checked."""
+def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:
+    """The runs that the sections of a file come to, each one checked."""
     found = []
-    for changed, one in config.expand(tree):
+    for changed, one in config.expand(sections):
         experiment = config.from_dict(one)
         if device is not None:
             engine = dataclasses.replace(experiment.engine, device=device)
             experiment = dataclasses.replace(experiment, engine=engine)
         label = config.label(changed)
-        experiment = dataclasses.replace(experiment, name=experiment.name or label)
+        name = ",".join(part for part in (experiment.name, label) if part)
+        experiment = dataclasses.replace(experiment, name=name)
         found.append(Planned(changed, label, experiment))
     return found
 
@@ -137,7 +155,7 @@ def cost(
 ) -> list[Cost]:
     """What the runs would take; nothing is trained or written."""
     costs = []
-    for one in plan(_tree(experiment, settings), device):
+    for one in plan(tree(experiment, settings), device):
         built = build(one.experiment, data_dir=data_dir, plan=runs.UNMEASURED)
         engine = built.federation.engine
         n, d = built.federation.population.n, engine.task.d
@@ -197,17 +215,18 @@ def quickstart() -> str:
     return resources.files("troth").joinpath("quickstart.toml").read_text("utf-8")
 
 
-def _tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
+def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
+    """The sections of an experiment as plain tables, changed by settings."""
     if experiment is None:
-        tree = config.parse(quickstart(), "the quickstart")
+        sections = config.parse(quickstart(), "the quickstart")
     elif isinstance(experiment, Mapping):
-        tree = dict(experiment)
+        sections = dict(experiment)
     else:
-        tree = config.read(experiment)
-    return config.override(tree, list(settings))
+        sections = config.read(experiment)
+    return config.override(sections, list(settings))
 
 
-def _fresh(experiment: Given) -> Path:
+def fresh(experiment: Given) -> Path:
     """A new folder in `runs/`, named after the experiment and the moment."""
     named = isinstance(experiment, str | Path)
     stem = Path(experiment).stem if named else "run" if experiment else "quickstart"  # type: ignore[arg-type]

@@ -152,7 +152,7 @@ def _loop(net: nn.Module, data: Data, n: int, steps: int) -> Callable[[], None]:
                 x = data.x[first : first + _BATCH]
                 y = data.train.y[first : first + _BATCH]
                 optimizers[k].zero_grad(set_to_none=True)
-                cross_entropy(modules[k](x), y).backward()
+                cross_entropy(modules[k](x), y).backward()  # type: ignore[no-untyped-call]
                 optimizers[k].step()
 
     work()

@@ -130,7 +130,19 @@ def build(
 
 
 def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
-    """The data, and who holds what."""
+    """The data, and who holds what; the last one is kept for the next run of a grid."""
+    key = repr((e.data, e.partition, e.seed, data_dir))
+    if e.data.name == "npz" or key not in _DEALT:  # a user's file may have changed
+        _DEALT.clear()
+        _DEALT[key] = _deal(e, data_dir)
+    arrays, shards, facts = _DEALT[key]
+    return arrays, shards, dict(facts)
+
+
+_DEALT: dict[str, tuple[Arrays, Shards, dict[str, Any]]] = {}
+
+
+def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
     find = lookup.find("data", e.data.name)
     arrays = lookup.call(find, e.data.options, seed=e.seed, data_dir=data_dir)
     partition = lookup.find("partition", e.partition.name)

@@ -112,7 +112,7 @@ def run(
     from troth import api, display, folder
 
     name = experiment.stem if experiment else "quickstart"
-    root = out or api._fresh(experiment)
+    root = out or api.fresh(experiment)
     given: dict[str, Any] = {"settings": settings or [], "device": device}
     given["data_dir"] = None if data_dir is None else str(data_dir.absolute())
     if dry_run:
@@ -140,11 +140,11 @@ def _watched(
     train: Callable[..., list[Run]], root: Path, name: str, quiet: bool
 ) -> list[Run]:
     """Train with progress; Ctrl-C says what is saved and how to go on."""
-    from troth import display, folder, runs
+    from troth import folder, progress, runs
 
     again = f"go on with: troth resume {shlex.quote(str(root))}"
     intro = f"Writing to {root}. Ctrl-C saves and stops; then {again}"
-    watch = display.Watcher(name, intro, quiet)
+    watch = progress.Watcher(name, intro, quiet)
     try:
         with watch:
             return train(watch=watch)
@@ -167,16 +167,16 @@ def _show(
     in_words: bool = False,
 ) -> None:
     """What came out: tables for people, one object for programs."""
-    from troth import display
+    from troth import display, outcome
 
     single = found[0].path == root
     labels = [(r.experiment.name or name) if single else r.path.name for r in found]
-    compared = display.compare(found, labels)
+    compared = outcome.compare(found, labels)
     if not (as_json and quiet):
         display.outcome(found, labels, compared, in_words)
         display.onward(found, root)
     if as_json:
-        display.print_json({"runs": display.entries(found), "comparisons": compared})
+        display.print_json({"runs": outcome.entries(found), "comparisons": compared})
 
 
 @app.command(name="list")
@@ -207,7 +207,7 @@ def cite(
 
     if of is not None and of.is_dir():
         of /= folder.GRID if (of / folder.GRID).exists() else folder.EXPERIMENT
-    planned = api.plan(api._tree(of, []), None)
+    planned = api.plan(api.tree(of, []), None)
     used = [config.citations(one.experiment) for one in planned]
     entries = list(dict.fromkeys(entry for each in used for entry in each))
     if as_json:
@@ -256,7 +256,7 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
     import numpy as np
 
-    from troth.datasets.npz import _inputs
+    from troth.datasets.npz import inputs
     from troth.types import Refusal
 
     try:
@@ -271,7 +271,7 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
         ) from None
     if not isinstance(arrays.get("x"), np.ndarray):
         raise Refusal(f"{file} has no array x; write it with np.savez(path, x=…)")
-    x, y = _inputs(str(file), arrays["x"]), arrays.get("y")
+    x, y = inputs(str(file), arrays["x"]), arrays.get("y")
     if y is not None and np.shape(y) != (len(x),):
         raise Refusal(
             f"{file}: y has shape {np.shape(y)} but x holds {len(x)} examples"

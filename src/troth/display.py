@@ -1,4 +1,4 @@
-"""What people and programs see of runs: progress, tables, comparisons, JSON."""
+"""What people and programs see of runs: words, tables, JSON."""
 
 from __future__ import annotations
 
@@ -7,25 +7,18 @@ import json
 import math
 import re
 import shlex
-import time
-from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
 from rich import box, filesize
 from rich.console import Console, Group
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
-from rich.table import Column, Table
+from rich.table import Table
 
-from troth import comparison, config, folder, lookup, runs
+from troth import config, folder, lookup
 from troth.api import Cost
 from troth.loading import Run
 
-_EVERY, _EVALUATED = 5.0, 1.0  # seconds between plain lines; between evaluated ones
-_MARKS, _APART = 20, 0.5  # how many points a rate is taken over; seconds between them
-_KEPT = 8  # bars of runs that stay on the screen
 _MOST = 20  # pairs of runs that are printed
 _COLUMNS = {
     "mean": ("personal", "mean"),
@@ -84,131 +77,6 @@ def signed(value: float | None, head: str) -> str:
     """A difference, with its sign."""
     plus = "+" if value is not None and value >= 0 else ""
     return (plus + number(value, head)).replace("-", "−")
-
-
-def duration(seconds: float) -> str:
-    """`5 s`, `3 min 20 s` or `2 h 10 min`."""
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-class Watcher(AbstractContextManager["Watcher"]):
-    """Told after every round: bars on a terminal, lines in a log.
-
-    Args:
-        name: of a run that has none of its own.
-        intro: said when the first round is done, for then nothing is refused any more.
-        quiet: say nothing.
-    """
-
-    def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
-        self.last: runs.Progress | None = None
-        self._name, self._intro, self._quiet = name, intro, quiet
-        self._printed, self._found = -math.inf, ""
-        self._marks: deque[tuple[float, int]] = deque()  # when how many were done
-        self._began = 0.0
-        terminal = not quiet and console().is_terminal
-        self._bars = _bars() if terminal else None
-        self._tasks: list[TaskID] = []
-        self._pulse: TaskID | None = None
-
-    def __enter__(self) -> Watcher:
-        if self._bars:
-            self._bars.start()
-            self._wait("preparing")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Leave the bars of what was trained; where nothing was, no trace."""
-        if self._bars:
-            self._wait("")
-            self._bars.live.transient = not self._tasks
-            self._bars.stop()
-
-    def __call__(self, p: runs.Progress) -> None:
-        """Show a round."""
-        last, self.last = self.last, p
-        if self._quiet:
-            return
-        if last is None:
-            (self._bars or console()).print(self._intro, soft_wrap=True)
-        fresh = last is None or last.label != p.label or last.done >= p.done
-        now = time.monotonic()
-        if fresh:
-            self._began, self._found, self._marks = now, "", deque(maxlen=_MARKS)
-        if not self._marks or now - self._marks[-1][0] >= _APART:
-            self._marks.append((now, p.done))
-        if p.evaluation is not None:
-            head = heading(p.evaluation)
-            means = {k: p.evaluation[k][f"{head}_mean"] for k in ("personal", "shared")}
-            self._found = " ".join(f"{k} {number(v, head)}" for k, v in means.items())
-        label = short(p.label) if p.label else self._name
-        if self._bars:
-            self._bar(p, label, fresh)
-        else:
-            self._line(p, label)
-
-    def _pace(self, p: runs.Progress) -> str:
-        """« 31 rounds/s, 5 s left », of late; after a single round nothing is known."""
-        now, (when, before) = time.monotonic(), self._marks[0]
-        if p.done == before or now <= when:
-            return ""
-        if p.done == p.total:
-            return duration(now - self._began)
-        rate = (p.done - before) / (now - when)
-        whole = 0 if rate > 9 or rate < 0.1 else 1
-        speed = f"{rate:.{whole}f} rounds/s"
-        if rate < 0.5:
-            speed = f"{1 / rate:.{whole}f} s a round"
-        return f"{speed}, {duration((p.total - p.done) / rate)} left"
-
-    def _line(self, p: runs.Progress, label: str) -> None:
-        """A line, at evaluations and where these are rare."""
-        now = time.monotonic()
-        wait = _EVERY if p.evaluation is None else _EVALUATED
-        if now - self._printed >= wait or p.done == p.total:
-            parts = f"{label}: round {p.done}/{p.total}", self._pace(p), self._found
-            say(", ".join(part for part in parts if part))
-            self._printed = now
-
-    def _bar(self, p: runs.Progress, label: str, fresh: bool) -> None:
-        """Move the bar of this run; make one where it is new."""
-        assert self._bars is not None
-        facts: dict[str, Any] = {"count": f"{p.done}/{p.total}", "found": self._found}
-        facts["pace"], over = self._pace(p), p.done == p.total
-        if fresh:
-            self._wait("")
-            self._tasks.append(self._bars.add_task(label, total=p.total, **facts))
-            for old in self._tasks[:-_KEPT]:
-                self._bars.update(old, visible=False)
-        self._bars.update(self._tasks[-1], completed=p.done, **facts)
-        if over:
-            self._wait("working")
-
-    def _wait(self, word: str) -> None:
-        """A bar below the others that only says that work goes on; "" takes it away."""
-        assert self._bars is not None
-        if self._pulse is not None:
-            self._bars.remove_task(self._pulse)
-        facts: dict[str, Any] = {"count": "", "pace": "", "found": ""}
-        add = self._bars.add_task
-        self._pulse = add(word, total=None, **facts) if word else None
-
-
-def _bars() -> Progress:
-    label = Column(no_wrap=True, overflow="ellipsis")
-    return Progress(
-        TextColumn("{task.description}", table_column=label, markup=False),
-        BarColumn(None, table_column=Column(ratio=1, min_width=6)),
-        *(
-            TextColumn(f"{{task.fields[{field}]}}", table_column=Column(no_wrap=True))
-            for field in ("count", "pace", "found")
-        ),
-        console=console(),
-        expand=True,
-    )
 
 
 def table(
@@ -276,67 +144,6 @@ def paired(pair: Mapping[str, Any]) -> str:
     )
 
 
-def compare(found: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
-    """Runs over their seeds, and pairs of runs client by client."""
-    told = [(_settings(run), run.summary) for run in found]
-    several = [group for group in comparison.by_seed(told) if len(group.runs) > 1]
-    alike = [  # in other data or parts of them client k is somebody else
-        pair
-        for pair in comparison.pairs(told)
-        if not pair.setting.startswith(("data.", "partition."))
-    ]
-    return [
-        *(_over_seeds(group, found, labels) for group in several),
-        *(_by_client(pair, found, labels) for pair in alike),
-    ]
-
-
-def _over_seeds(
-    group: comparison.Group, found: Sequence[Run], labels: Sequence[str]
-) -> dict[str, Any]:
-    first = group.runs[0]
-    parts = [p for p in labels[first].split(",") if not p.startswith("seed=")]
-    numbers = {k: {"mean": m, "half_width": h} for k, (m, h) in group.numbers.items()}
-    return {
-        "kind": "seeds",
-        "label": ",".join(parts) or "all",
-        "metric": heading(found[first].summary),
-        "runs": [identity(found[i]) for i in group.runs],
-        "seeds": group.seeds,
-        "numbers": numbers,
-    }
-
-
-def _by_client(
-    pair: comparison.Pair, found: Sequence[Run], labels: Sequence[str]
-) -> dict[str, Any]:
-    a, b = found[pair.first], found[pair.second]
-    metric = heading(a.summary)
-    who = (a.clients["malicious"] == 0) & (b.clients["malicious"] == 0)
-    one, two = (run.clients[metric][who] for run in (a, b))
-    return {
-        "kind": "paired",
-        "label": difference(labels[pair.first], labels[pair.second]),
-        "metric": metric,
-        "setting": pair.setting,
-        "first": identity(a),
-        "second": identity(b),
-        **comparison.paired(one, two, metric == "accuracy")._asdict(),
-    }
-
-
-def identity(run: Run) -> str:
-    """The same for runs that must give the same numbers."""
-    return str(run.experiment.resolved["fingerprint"])
-
-
-def _settings(run: Run) -> dict[str, Any]:
-    """Dotted key → value, of all that decides the numbers of a run."""
-    aside = ("name", "engine.", "checkpoint.", "output.")
-    flat = config.differences(config.to_dict(run.experiment), {})
-    return {k: v for k, (v, _) in flat.items() if not k.startswith(aside)}
-
-
 def words(found: Sequence[Run], labels: Sequence[str]) -> str:
     """What the numbers of the quickstart say."""
     first, head = found[0].summary["shared"], heading(found[0].summary)
@@ -398,19 +205,6 @@ def onward(found: Sequence[Run], root: Path) -> None:
         f"Next:  troth predict {last} --client {client} --data FILE.npz\n"
         f"       troth cite {whole}"
     )
-
-
-def entries(found: Sequence[Run]) -> list[dict[str, Any]]:
-    """The runs, for `--json`."""
-    return [
-        {
-            "id": identity(run),
-            "folder": str(run.path),
-            "experiment": config.to_dict(run.experiment),
-            "summary": run.summary,
-        }
-        for run in found
-    ]
 
 
 def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:

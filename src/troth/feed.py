@@ -28,35 +28,37 @@ class Feed:
     ) -> None:
         self.data, self.seed, self.dtype = data, seed, dtype
         self.sizes = data.train.size.cpu()
-        self.starts = data.train.start.cpu()
         self.batch = batch or max(1, int(self.sizes.max()))
         whole = self.sizes // self.batch
         rest = (self.sizes % self.batch > 0) & (not drop_last)
         self.per_epoch = torch.clamp(whole + rest.long(), min=1)
+        self._sizes, self._per_epoch = self.sizes.numpy(), self.per_epoch.numpy()
+        self._starts = data.train.start.cpu().numpy()
 
     def draw(self, ids: np.ndarray, steps: int, round_: int) -> tuple[Tensor, Tensor]:
-        """Slots and weights of every step: two [steps, clients, batch], on the host."""
-        clients = torch.from_numpy(ids)
+        """Slots and weights of every step: two [steps, clients, batch], on the host.
+
+        In numpy, on one thread: the arrays are small, and waking a pool of threads for
+        each operation costs more than it saves.
+        """
         each = (steps, len(ids))
-        size = self.sizes[clients].expand(each).contiguous()
-        per_epoch = self.per_epoch[clients].expand(each).contiguous()
-        t = torch.arange(steps)[:, None]
-        first = (t % per_epoch) * self.batch
-        position = (
-            first + torch.arange(self.batch)[:, None, None]
-        )  # batch steps clients
-        inside = position < size
-        order = position % size.clamp(min=1)
-        if bool((size > self.batch).any()):
-            key = seeding.keys(self.seed, "batch", round_, clients)
-            key = seeding.fold(key, t // per_epoch)
-            shuffled = seeding.permute(key, order, size.clamp(min=1))
-            order = torch.where(size > self.batch, shuffled, order)
-        weight = inside / inside.sum(0).clamp(min=1)
-        slots = order + self.starts[clients]
+        size = np.broadcast_to(self._sizes[ids], each).copy()
+        per_epoch = np.broadcast_to(self._per_epoch[ids], each).copy()
+        epoch, within = np.divmod(np.arange(steps)[:, None], per_epoch)
+        position = within * self.batch + np.arange(self.batch)[:, None, None]
+        inside = position < size  # [batch, steps, clients], so that numpy runs long
+        order = position % np.maximum(size, 1)
+        if (size > self.batch).any():
+            key = seeding.keys(self.seed, "batch", round_, torch.from_numpy(ids))
+            key = seeding.fold(key, torch.from_numpy(epoch))
+            shuffled = seeding.permute(key.numpy(), order, np.maximum(size, 1))
+            order = np.where(size > self.batch, shuffled, order)
+        weight = inside / np.maximum(inside.sum(0), 1)
+        slots = order + self._starts[ids]
+        kind = np.float64 if self.dtype == torch.float64 else np.float32
         return (
-            slots.permute(1, 2, 0).contiguous(),
-            weight.permute(1, 2, 0).contiguous().to(self.dtype),
+            torch.from_numpy(np.ascontiguousarray(slots.transpose(1, 2, 0))),
+            torch.from_numpy(weight.transpose(1, 2, 0).astype(kind, order="C")),
         )
 
     def block(self, clients: int) -> int:

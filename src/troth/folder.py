@@ -23,11 +23,14 @@ SUMMARY, SHARED, PERSONAL = "summary.json", "shared.safetensors", "personal.safe
 CHECKPOINT, GRID = "checkpoint/state.safetensors", "grid.toml"
 
 
-def create(path: Path) -> None:
-    """Make the folder of a run, and refuse one that is there or cannot be made."""
+def create(path: Path, name: str, text: str) -> None:
+    """Make a folder that holds its first file from the very beginning."""
     check_free(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        part.mkdir(parents=True)
+        write(part / name, text)
+        part.rename(path)
     except OSError as error:
         raise Refusal(_unwritable(path, error)) from None
 

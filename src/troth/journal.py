@@ -38,8 +38,12 @@ class Journal:
             line["evaluation"] = evaluated
         self._file.write((json.dumps(folder.plain(line)) + "\n").encode())
 
-    def checkpoint(self) -> None:
-        """Everything needed to go on, bit for bit as if never stopped."""
+    def checkpoint(self, seconds: float) -> None:
+        """Everything needed to go on, bit for bit as if never stopped.
+
+        Args:
+            seconds: how long the run has taken so far.
+        """
         self._file.flush()
         f = self._federation
         tensors = {f"population.{k}": v for k, v in f.population.dump().items()}
@@ -48,14 +52,20 @@ class Journal:
         tensors["asked"] = torch.from_numpy(self.asked)
         tensors["dropped"] = torch.from_numpy(self.dropped)
         path = self.path / folder.CHECKPOINT
-        folder.save(path, tensors, round=f.round, rounds=self._file.tell())
+        folder.save(
+            path, tensors, round=f.round, rounds=self._file.tell(), seconds=seconds
+        )
 
-    def restore(self) -> None:
-        """Go back to the last checkpoint; without one, to the beginning."""
+    def restore(self) -> float:
+        """Go back to the last checkpoint; without one, to the beginning.
+
+        Returns:
+            The seconds that the run had taken by then.
+        """
         path, f = self.path / folder.CHECKPOINT, self._federation
         if not path.exists():
             self._file.truncate(0)
-            return
+            return 0.0
         tensors, facts = folder.load(path)
         device = f.broadcast.w.device
         part = {
@@ -71,6 +81,7 @@ class Journal:
         self.asked, self.dropped = tensors["asked"].numpy(), tensors["dropped"].numpy()
         self._file.truncate(facts["rounds"])
         self._file.seek(0, 2)
+        return float(facts["seconds"])
 
     def close(self) -> None:
         """Nothing more will be written."""

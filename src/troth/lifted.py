@@ -70,7 +70,7 @@ class Lifted:
         return graph, example
 
 
-def _update_in_place(graph: torch.fx.GraphModule, in_pieces: bool) -> None:
+def _update_in_place(graph: Any, in_pieces: bool) -> None:
     """Let v ← v − lr·g happen in v's own memory: no gathered g, no copy of v.
 
     Only for graphs whose inputs are their own (`_captured`), and only where the update
@@ -120,7 +120,8 @@ def _captured(
     """
     held = [t.clone() for t in flat]
     seen: list[Any] = [None] * len(held)  # what each input was copied from
-    out, again = (record or _cuda_graph)(graph, held)
+    recorder: Any = record or _cuda_graph
+    out, again = recorder(graph, held)
     for tensor in out:
         tensor.is_reused = True
 
@@ -138,9 +139,9 @@ def _captured(
 
 def _cuda_graph(
     graph: Callable[..., Any], held: list[Tensor]
-) -> tuple[list[Tensor], Callable[[], None]]:
+) -> tuple[list[Any], Callable[[], None]]:
     """Record the graph on a stream of its own, after two runs to warm up."""
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(2):

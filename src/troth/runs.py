@@ -41,7 +41,7 @@ UNMEASURED = Plan("loop", 1)
 
 
 class Interrupted(Exception):
-    """Stopped by the user; everything is saved."""
+    """Stopped by the user; saved, unless the experiment wants no checkpoints."""
 
 
 def train(
@@ -50,6 +50,7 @@ def train(
     *,
     watch: Watch | None = None,
     data_dir: str | None = None,
+    plan: Plan | None = None,
 ) -> dict[str, Any]:
     """Train from the beginning; nothing is written unless everything is in order.
 
@@ -58,15 +59,16 @@ def train(
         path: a folder that does not exist yet.
         watch: told after every round.
         data_dir: where data sets are looked for first.
+        plan: how clients step; None measures.
 
     Returns:
         What `summary.json` holds.
     """
     folder.check_free(path)
-    built = build(experiment, data_dir=data_dir)
-    folder.create(path)
+    built = build(experiment, data_dir=data_dir, plan=plan)
     resolved = dataclasses.replace(experiment, resolved=_resolved(built, data_dir))
-    folder.write(path / folder.EXPERIMENT, config.dumps(config.to_dict(resolved)))
+    text = config.dumps(config.to_dict(resolved))
+    folder.create(path, folder.EXPERIMENT, text)
     return _go(built, path, watch or (lambda p: None))
 
 
@@ -79,11 +81,16 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
     if (path / folder.SUMMARY).exists():
         return Run(path).summary
     facts = experiment.resolved
-    plan = Plan(*(facts["plan"][key] for key in Plan._fields))
+    plan = plan_of(experiment)
     engine = dataclasses.replace(experiment.engine, device=facts["device"])
     experiment = dataclasses.replace(experiment, engine=engine)
     built = build(experiment, data_dir=facts.get("data_dir"), plan=plan)
     return _go(built, path, watch or (lambda p: None))
+
+
+def plan_of(experiment: Experiment) -> Plan:
+    """How the clients of a run stepped."""
+    return Plan(**experiment.resolved["plan"])
 
 
 def _resolved(built: Built, data_dir: str | None) -> dict[str, Any]:
@@ -122,7 +129,7 @@ def _go(built: Built, path: Path, watch: Watch) -> dict[str, Any]:
     """From wherever the folder's checkpoint stands to the last file."""
     f, e, began = built.federation, built.experiment, time.monotonic()
     journal = Journal(path, f)
-    journal.restore()
+    began -= journal.restore()
     due, saved = _due(e), time.monotonic()
     tables: results.Tables | None = None
     with _stoppable() as stopped:
@@ -137,7 +144,7 @@ def _go(built: Built, path: Path, watch: Watch) -> dict[str, Any]:
                 f.round % every == 0 if every else now - saved > e.checkpoint.seconds
             )
             if e.output.checkpoint and not last and (timely or stopped()):
-                journal.checkpoint()
+                journal.checkpoint(time.monotonic() - began)
                 saved = time.monotonic()
             if stopped() and not last:
                 journal.close()

@@ -89,7 +89,7 @@ def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tenso
     return pair[..., :count]
 
 
-def permute(key: Tensor, position: Tensor, size: Tensor) -> Tensor:
+def permute(key: np.ndarray, position: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Where a random permutation of 0 … size−1 sends each position (on the host).
 
     Only the positions asked for are computed, so a batch of 16 from a client with a
@@ -103,17 +103,17 @@ def permute(key: Tensor, position: Tensor, size: Tensor) -> Tensor:
         position: int64; a position at or beyond size is taken modulo size.
         size: int64, 1 … 2³¹, broadcastable with position.
     """
-    counts = torch.arange(_FEISTEL_ROUNDS).reshape(-1, *[1] * key.dim())
-    rounds = list(fold(key, counts).numpy().astype(np.uint32))
-    m = size.numpy().astype(np.uint32)
+    counts = torch.arange(_FEISTEL_ROUNDS).reshape(-1, *[1] * key.ndim)
+    rounds = list(fold(torch.as_tensor(key), counts).numpy().astype(np.uint32))
+    m = size.astype(np.uint32)
     a = np.ceil(np.sqrt(m.astype(np.float64))).astype(np.uint32)
     b = (m + a - np.uint32(1)) // a
-    out = _feistel(rounds, position.numpy().astype(np.uint32) % m, a, b)
+    out = _feistel(rounds, position.astype(np.uint32) % m, a, b)
     outside = np.nonzero(out >= m)
     if len(outside[0]):
         whole = [np.broadcast_to(t, out.shape)[outside] for t in (m, a, b, *rounds)]
         out[outside] = _walk(out[outside], whole)
-    return torch.from_numpy(out.astype(np.int64))
+    return out.astype(np.int64)
 
 
 def _walk(value: np.ndarray, whole: list[np.ndarray]) -> np.ndarray:
@@ -153,9 +153,8 @@ def _feistel(
 
 def choose(seed: int, purpose: str, round_: int, n: int, count: int) -> np.ndarray:
     """`count` of n clients, uniformly, without replacement; cost grows with count."""
-    key = keys(seed, purpose, round_, torch.tensor(0))
-    positions = torch.arange(count)
-    return permute(key, positions, torch.tensor(n)).numpy()
+    key = keys(seed, purpose, round_, torch.tensor([0])).numpy()
+    return permute(key, np.arange(count), np.array([n]))
 
 
 def generator(seed: int, purpose: str, count: int = 0) -> np.random.Generator:

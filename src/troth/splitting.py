@@ -151,13 +151,13 @@ def _check_options(
     good = good and all(0 <= p <= 1 for p in parts)
     if not good or abs(sum(parts) - 1) > 1e-6 or parts[TRAIN] == 0 or parts[TEST] == 0:
         raise Refusal(
-            f"partition.parts = {parts!r} must be three fractions that sum to 1, "
+            f"partition.split = {parts!r} must be three fractions that sum to 1, "
             "for training, validation and test, of which only validation may be 0, or "
             "'given'"
         )
     if valid > 0:
         raise Refusal(
-            f"partition.valid = {valid} goes only with partition.parts = 'given': with "
+            f"partition.valid = {valid} goes only with partition.split = 'given': with "
             f"fractions the second is validation, now {parts[VALID]}"
         )
 
@@ -165,7 +165,7 @@ def _check_options(
 def _check_given(arrays: Arrays, valid: float) -> None:
     if arrays.split is None:
         raise Refusal(
-            "partition.parts = 'given' needs data marked as training and test and "
+            "partition.split = 'given' needs data marked as training and test and "
             "these are not: give fractions such as [0.72, 0.08, 0.2]"
         )
     if valid > 0 and (marked := int((arrays.split == VALID).sum())):
@@ -226,7 +226,7 @@ def _check_shards(
     elif parts == "given":
         remedy = (
             "partition.min_examples cannot help, for no client holds more: give "
-            "partition.parts as fractions, such as [0.72, 0.08, 0.2]"
+            "partition.split as fractions, such as [0.72, 0.08, 0.2]"
         )
     else:
         remedy = "partition.min_examples cannot help: use fewer clients"

@@ -45,7 +45,7 @@ def linear_regression(
         tau: how far clients differ; 0 makes all tasks the same.
         orthogonal: training inputs with X_kᵀX_k = n I, n training examples a client,
             as Theorems 1 and 3 assume (β = n); else, and for testing, N(0, I). Holds
-            for the split marked here: use `partition.parts = "given"`.
+            for the split marked here: use `partition.split = "given"`.
         test: share of a client's examples that are marked as test.
         hostile: how many clients, the last ones, are hostile; 0 is none.
         tau_a: how far hostile clients stray; more than tau.

@@ -39,7 +39,7 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
         Refusal: the file or an array in it cannot be used; says which and why.
     """
     content = _read(path)
-    x = _inputs(path, content["x"])
+    x = inputs(path, content["x"])
     for key, values in content.items():
         if key != "x" and values.shape != (len(x),):
             raise Refusal(
@@ -100,7 +100,7 @@ def _read(path: str) -> dict[str, np.ndarray]:
     return content
 
 
-def _inputs(path: str, x: np.ndarray) -> np.ndarray:
+def inputs(path: str, x: np.ndarray) -> np.ndarray:
     """`x` checked, in a type we keep, images channels first."""
     if x.dtype.kind not in "biuf":
         raise Refusal(f"{path}: x is {x.dtype}; it must be an array of real numbers")

@@ -40,7 +40,7 @@ def classes(
     an example twice, but clients share some, and some are left out: of Fashion-MNIST's
     60,000 training examples 58,825 fill 61,251 places (2,426 are on two clients each),
     of its 10,000 test examples 9,976 fill 11,254 (1,278 on two each). Training and test
-    stay apart under `partition.parts = "given"`.
+    stay apart under `partition.split = "given"`.
 
     Args:
         arrays: data with labels; "ditto" needs them marked as training and test.

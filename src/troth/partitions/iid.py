@@ -1,9 +1,9 @@
 r"""Random equal shares.
 
-@inproceedings{mcmahan2017fedavg,
+@inproceedings{mcmahan2017communication,
   title={Communication-Efficient Learning of Deep Networks from Decentralized Data},
   author={McMahan, Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and
-          Ag{\"u}era y Arcas, Blaise},
+    Ag{\"u}era y Arcas, Blaise},
   booktitle={AISTATS}, year={2017}}
 """
 

@@ -1,0 +1,144 @@
+"""What people see of a run while it goes on: bars on a terminal, lines in a log."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from contextlib import AbstractContextManager
+from typing import Any
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column
+
+from troth import runs
+from troth.display import console, heading, number, say, short
+
+_EVERY, _EVALUATED = 5.0, 1.0  # seconds between plain lines; between evaluated ones
+_MARKS, _APART = 20, 0.5  # how many points a rate is taken over; seconds between them
+_KEPT = 8  # bars of runs that stay on the screen
+
+
+def duration(seconds: float) -> str:
+    """`5 s`, `3 min 20 s` or `2 h 10 min`."""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+class Watcher(AbstractContextManager["Watcher"]):
+    """Told after every round: bars on a terminal, lines in a log.
+
+    Args:
+        name: of a run that has none of its own.
+        intro: said when the first round is done, for then nothing is refused any more.
+        quiet: say nothing.
+    """
+
+    def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
+        self.last: runs.Progress | None = None
+        self._name, self._intro, self._quiet = name, intro, quiet
+        self._printed, self._found = -math.inf, ""
+        self._marks: deque[tuple[float, int]] = deque()  # when how many were done
+        self._began = 0.0
+        terminal = not quiet and console().is_terminal
+        self._bars = _bars() if terminal else None
+        self._tasks: list[TaskID] = []
+        self._pulse: TaskID | None = None
+
+    def __enter__(self) -> Watcher:
+        if self._bars:
+            self._bars.start()
+            self._wait("preparing")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave the bars of what was trained; where nothing was, no trace."""
+        if self._bars:
+            self._wait("")
+            self._bars.live.transient = not self._tasks
+            self._bars.stop()
+
+    def __call__(self, p: runs.Progress) -> None:
+        """Show a round."""
+        last, self.last = self.last, p
+        if self._quiet:
+            return
+        if last is None:
+            (self._bars or console()).print(self._intro, soft_wrap=True)
+        fresh = last is None or last.label != p.label or last.done >= p.done
+        now = time.monotonic()
+        if fresh:
+            self._began, self._found, self._marks = now, "", deque(maxlen=_MARKS)
+        if not self._marks or now - self._marks[-1][0] >= _APART:
+            self._marks.append((now, p.done))
+        if p.evaluation is not None:
+            head = heading(p.evaluation)
+            means = {k: p.evaluation[k][f"{head}_mean"] for k in ("personal", "shared")}
+            self._found = " ".join(f"{k} {number(v, head)}" for k, v in means.items())
+        label = short(p.label) if p.label else self._name
+        if self._bars:
+            self._bar(p, label, fresh)
+        else:
+            self._line(p, label)
+
+    def _pace(self, p: runs.Progress) -> str:
+        """« 31 rounds/s, 5 s left », of late; after a single round nothing is known."""
+        now, (when, before) = time.monotonic(), self._marks[0]
+        if p.done == before or now <= when:
+            return ""
+        if p.done == p.total:
+            return duration(now - self._began)
+        rate = (p.done - before) / (now - when)
+        whole = 0 if rate > 9 or rate < 0.1 else 1
+        speed = f"{rate:.{whole}f} rounds/s"
+        if rate < 0.5:
+            speed = f"{1 / rate:.{whole}f} s a round"
+        return f"{speed}, {duration((p.total - p.done) / rate)} left"
+
+    def _line(self, p: runs.Progress, label: str) -> None:
+        """A line, at evaluations and where these are rare."""
+        now = time.monotonic()
+        wait = _EVERY if p.evaluation is None else _EVALUATED
+        if now - self._printed >= wait or p.done == p.total:
+            parts = f"{label}: round {p.done}/{p.total}", self._pace(p), self._found
+            say(", ".join(part for part in parts if part))
+            self._printed = now
+
+    def _bar(self, p: runs.Progress, label: str, fresh: bool) -> None:
+        """Move the bar of this run; make one where it is new."""
+        assert self._bars is not None
+        facts: dict[str, Any] = {"count": f"{p.done}/{p.total}", "found": self._found}
+        facts["pace"], over = self._pace(p), p.done == p.total
+        if fresh:
+            self._wait("")
+            self._tasks.append(self._bars.add_task(label, total=p.total, **facts))
+            for old in self._tasks[:-_KEPT]:
+                self._bars.update(old, visible=False)
+        self._bars.update(self._tasks[-1], completed=p.done, **facts)
+        if over:
+            self._wait("working")
+
+    def _wait(self, word: str) -> None:
+        """A bar below the others that only says that work goes on; "" takes it away."""
+        assert self._bars is not None
+        if self._pulse is not None:
+            self._bars.remove_task(self._pulse)
+        facts: dict[str, Any] = {"count": "", "pace": "", "found": ""}
+        add = self._bars.add_task
+        self._pulse = add(word, total=None, **facts) if word else None
+
+
+def _bars() -> Progress:
+    label = Column(no_wrap=True, overflow="ellipsis")
+    return Progress(
+        TextColumn("{task.description}", table_column=label, markup=False),
+        BarColumn(None, table_column=Column(ratio=1, min_width=6)),
+        *(
+            TextColumn(f"{{task.fields[{field}]}}", table_column=Column(no_wrap=True))
+            for field in ("count", "pace", "found")
+        ),
+        console=console(),
+        expand=True,
+    )

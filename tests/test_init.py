@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import troth
+
+NAMES = ["Refusal", "Run", "aggregate", "cost", "load", "resume", "run"]
+HEAVY = "{'torch', 'numpy', 'scipy', 'sklearn'}"
+
+
+def python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_importing_troth_imports_nothing_heavy() -> None:
+    assert python(f"import sys, troth; print({HEAVY} & {{*sys.modules}})") == "set()\n"
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_help_imports_nothing_heavy(flag: str) -> None:
+    code = f"""
+import sys
+from troth import cli
+sys.argv = ['troth', '{flag}']
+try:
+    cli.main()
+except SystemExit as done:
+    print(done.code, {HEAVY} & {{*sys.modules}})
+"""
+    assert python(code).endswith("\n0 set()\n")
+
+
+def test_every_name_resolves() -> None:
+    code = """
+import troth
+from troth import *
+for name in troth.__all__:
+    assert callable(getattr(troth, name)) and name in vars(troth), name
+print(Refusal is troth.Refusal)
+"""
+    assert python(code) == "True\n"
+
+
+def test_what_is_there() -> None:
+    assert sorted(troth.__all__) == NAMES
+    listed = python("import troth; print(*dir(troth))").split()
+    assert {*NAMES, "__version__"} <= {*listed} and len(listed) == len({*listed})
+    assert troth.__version__.count(".") == 2
+
+
+def test_submodules_are_found_as_ever() -> None:
+    from troth import lookup
+
+    assert lookup.__name__ == "troth.lookup"
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="module 'troth' has no attribute 'runn'"):
+        _ = troth.runn
+    with pytest.raises(ImportError):
+        from troth import nothing  # noqa: F401
