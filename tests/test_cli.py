@@ -137,6 +137,17 @@ def test_a_grid_for_people(grid: tuple[Path, Result]) -> None:
     assert "'" not in text.split("troth predict ")[1].split(" --client")[0]
 
 
+def test_every_run_of_a_named_grid_has_a_name_of_its_own(tmp_path: Path) -> None:
+    text = f'name = "x"\n{TINY}[grid]\nseed = [0, 1]\n'
+    file = written(tmp_path / "named.toml", text)
+    result = troth("run", file, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "x,seed=0: round 3/3" in result.stderr
+    assert "x,seed=1: round 3/3" in result.stderr
+    assert Run(tmp_path / "out" / "seed=1").experiment.name == "x,seed=1"
+    assert api.plan({"name": "x"}, None)[0].experiment.name == "x"
+
+
 def test_quiet(tmp_path: Path) -> None:
     file = written(tmp_path / "tiny.toml", TINY)
     result = troth("run", file, "--out", tmp_path / "a", "--quiet")
@@ -351,8 +362,10 @@ def test_cite(one: tuple[Path, Result], grid: tuple[Path, Result]) -> None:
     text = troth("cite").stdout
     assert text.count("@inproceedings{li2021ditto,") == 1
     assert "bagdasaryan2020backdoor" in text and text.startswith("@")
-    assert "bagdasaryan" not in troth("cite", one[0]).stdout
-    assert "alpaydin1998digits" in troth("cite", one[0]).stdout
+    alone = troth("cite", one[0]).stdout
+    assert "bagdasaryan" not in alone and "alpaydin1998digits" in alone
+    assert "li2021ditto" not in alone  # `local` has no use for a regularizer
+    assert alone.count("@inproceedings{mcmahan2017communication,") == 1
     assert "li2021ditto" in troth("cite", grid[0]).stdout
     found = json.loads(troth("cite", one[0].parent / "tiny.toml", "--json").stdout)
     assert found["citations"][0].startswith("@misc{alpaydin1998digits,")

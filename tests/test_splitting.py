@@ -181,14 +181,14 @@ GIVEN = made(np.arange(20) % 4, 4, [TRAIN] * 15 + [VALID] + [TEST] * 4)
 @pytest.mark.parametrize(
     ("arrays", "options", "words"),
     [
-        (PLAIN, {"parts": (0.8, 0.1, 0.2)}, r"partition.split = \(0.8, 0.1, 0.2\) must be three"),
+        (PLAIN, {"parts": (0.8, 0.1, 0.2)}, r"split = \(0.8, 0.1, 0.2\) must be three"),
         (PLAIN, {"parts": (1.0, 0.0, 0.0)}, "only validation may be 0"),
         (PLAIN, {"parts": (0.0, 0.0, 1.0)}, "only validation may be 0"),
         (PLAIN, {"parts": (0.8, 0.2)}, "three fractions that sum to 1"),
         (PLAIN, {"parts": (1.2, -0.4, 0.2)}, "three fractions that sum to 1"),
         (PLAIN, {"parts": (math.nan, 0.1, 0.2)}, "three fractions that sum to 1"),
-        (PLAIN, {"parts": "givn"}, "partition.split = 'givn' must be .* or 'given'"),
-        (PLAIN, {"parts": "given"}, "partition.split = 'given' needs data marked .* fractions"),
+        (PLAIN, {"parts": "givn"}, "split = 'givn' must be .* or 'given'"),
+        (PLAIN, {"parts": "given"}, "split = 'given' needs data marked .* fractions"),
         (PLAIN, {"valid": 0.1}, "valid = 0.1 goes only with .* now 0.08"),
         (PLAIN, {"valid": 1.0}, "valid = 1.0 must be a share"),
         (PLAIN, {"min_examples": -1}, "min_examples = -1 must be at least 0"),

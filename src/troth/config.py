@@ -209,18 +209,10 @@ def _options(
 
 def _find(kind: str, name: str) -> Any:
     try:
-        function = lookup.find(kind, name)
+        return lookup.find(kind, name)
     except Refusal as refusal:
         hint = "; 'none' leaves it out" if kind in _MAY_BE_NONE else ""
         raise Refusal(f"{refusal}{hint}") from None
-    except TypeError:  # a relative name, such as ".module:function"
-        function = None
-    if not callable(function):
-        raise Refusal(
-            f"{kind} '{name}' is not a function; one of your own is named "
-            "package.module:function"
-        )
-    return function
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
@@ -269,9 +261,16 @@ def parts(owner: Any) -> Iterator[tuple[str, Part]]:
 
 
 def citations(experiment: Experiment) -> list[str]:
-    """The BibTeX entries of all parts that an experiment names, each once."""
+    """The BibTeX entries of all parts that an experiment uses, each once.
+
+    A regularizer is used only where the personalizer asks for one.
+    """
+    personalizer = lookup.find("personalizer", experiment.personalizer.name)
+    idle = {"regularizer"} - lookup.asks(personalizer)
     entries: dict[str, str] = {}
     for kind, part in parts(experiment):
+        if kind in idle:
+            continue
         for entry in lookup.about(kind, part.name).citations:
             found = re.match(r"@\w+\{\s*([^,\s]+)", entry)
             entries.setdefault(found.group(1) if found else entry, entry)

@@ -30,7 +30,8 @@ class Together(TorchFunctionMode):
         plain = all(s == 1 for s in (*stride, *(rest[0] if rest else ())))
         if not plain or rest[1:] not in ([], [1]) or isinstance(padding, str):
             return func(*args, **kwargs)
-        out, _ = _Convolve.apply(x, w, padding[0], padding[1])
+        convolve: Any = _Convolve.apply
+        out, _ = convolve(x, w, padding[0], padding[1])
         return out if bias is None else out + bias.reshape(-1, 1, 1)
 
 
@@ -92,7 +93,7 @@ def _multiply(a: Tensor, b: Tensor) -> Tensor:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-_LIBRARY = torch.library.Library("troth", "DEF")
+_LIBRARY: Any = torch.library.Library("troth", "DEF")  # type: ignore[no-untyped-call]
 _LIBRARY.define("product(Tensor a, Tensor b) -> Tensor")
 _LIBRARY.impl("product", _multiply, "CompositeExplicitAutograd")
 

@@ -64,7 +64,7 @@ class Lifted:
         if cuda:
             _update_in_place(graph, in_pieces=not compiled)
         if compiled:
-            graph = torch._inductor.compile(graph, flat)
+            graph = torch._inductor.compile(graph, list[Any](flat))
         if cuda:
             graph = _captured(graph, flat)
         return graph, example

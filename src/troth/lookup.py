@@ -80,15 +80,29 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 
 def _third_party(kind: str, name: str) -> Callable[..., Any]:
     path, _, attribute = name.partition(":")
+    written = all(part.isidentifier() for part in [*path.split("."), attribute])
     try:
-        return typing.cast(
-            Callable[..., Any], getattr(importlib.import_module(path), attribute)
-        )
+        found = getattr(importlib.import_module(path), attribute) if written else None
     except (ImportError, AttributeError, ValueError) as error:
         raise Refusal(
             f"{kind} '{name}' cannot be imported ({error}); "
             "it is written package.module:function and must be on the Python path"
         ) from None
+    if not callable(found) or not _readable(found):
+        raise Refusal(
+            f"{kind} '{name}' is not a function; one of your own is named "
+            "package.module:function"
+        )
+    return typing.cast(Callable[..., Any], found)
+
+
+def _readable(function: Callable[..., Any]) -> bool:
+    """Whether it says what it takes; some built into Python do not."""
+    try:
+        inspect.signature(function)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def options(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -159,7 +173,7 @@ def typed(where: str, value: Any, hint: Any) -> Any:
     expected = origin or hint
     if isinstance(value, expected) and (expected is bool or type(value) is not bool):
         return value
-    raise Refusal(f"{where} = {value!r} is a {_kind(value)}; it must be {_word(hint)}")
+    raise Refusal(f"{where} = {value!r} is {_kind(value)}; it must be {_word(hint)}")
 
 
 def _one_of(where: str, value: Any, hint: Any, arguments: tuple[Any, ...]) -> Any:
@@ -170,7 +184,7 @@ def _one_of(where: str, value: Any, hint: Any, arguments: tuple[Any, ...]) -> An
             return typed(where, value, argument)
         except Refusal:
             continue
-    raise Refusal(f"{where} = {value!r} is a {_kind(value)}; it must be {_word(hint)}")
+    raise Refusal(f"{where} = {value!r} is {_kind(value)}; it must be {_word(hint)}")
 
 
 _WORDS = {
@@ -180,11 +194,19 @@ _WORDS = {
     bool: "true or false",
     dict: "a table",
     list: "a list",
+    tuple: "a list",
+    Any: "anything",
 }
 
 
 def _kind(value: Any) -> str:
-    return _WORDS.get(type(value), type(value).__name__).removeprefix("a ")
+    """What a value is, for whoever wrote it."""
+    if isinstance(value, bool):
+        return "a truth value"
+    if value is None:
+        return "nothing"
+    name = type(value).__name__
+    return _WORDS.get(type(value), f"{'an' if name[0] in 'aeiou' else 'a'} {name}")
 
 
 def _word(hint: Any) -> str:
@@ -193,9 +215,9 @@ def _word(hint: Any) -> str:
         return " or ".join(_word(a) for a in arguments if a is not type(None))
     if origin is typing.Literal:
         return " or ".join(repr(a) for a in arguments)
-    if origin in (list, tuple):
-        return f"a list (each {_word(arguments[0])})" if arguments else "a list"
-    return _WORDS.get(hint, getattr(hint, "__name__", str(hint)))
+    if origin in (list, tuple) and arguments and arguments[0] is not Any:
+        return f"a list (each {_word(arguments[0])})"
+    return _WORDS.get(origin or hint, getattr(hint, "__name__", str(hint)))
 
 
 def about(kind: str, name: str) -> About:

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -127,32 +127,40 @@ def _git() -> dict[str, str]:
 
 def _go(built: Built, path: Path, watch: Watch) -> dict[str, Any]:
     """From wherever the folder's checkpoint stands to the last file."""
-    f, e, began = built.federation, built.experiment, time.monotonic()
-    journal = Journal(path, f)
-    began -= journal.restore()
-    due, saved = _due(e), time.monotonic()
-    tables: results.Tables | None = None
-    with _stoppable() as stopped:
-        for record in f.train():
-            last = f.round == f.rounds
-            tables = results.evaluate(built) if due(f.round) or last else None
-            found = results.summaries(built, tables) if tables else None
-            journal.write(record, found)
-            watch(Progress(e.name, f.round, f.rounds, found))
-            every, now = e.checkpoint.every, time.monotonic()
-            timely = (
-                f.round % every == 0 if every else now - saved > e.checkpoint.seconds
-            )
-            if e.output.checkpoint and not last and (timely or stopped()):
-                journal.checkpoint(time.monotonic() - began)
-                saved = time.monotonic()
-            if stopped() and not last:
-                journal.close()
-                raise Interrupted(path)
-    for _ in f.finish(f.engine.plan.chunk):
-        tables = None
-    journal.close()
+    f, began = built.federation, time.monotonic()
+    with closing(Journal(path, f)) as journal, _stoppable() as stopped:
+        began -= journal.restore()
+        tables = _train(built, journal, watch, stopped, began)
+        for _ in f.finish(f.engine.plan.chunk):
+            tables = None
     return results.write(built, path, journal, tables or results.evaluate(built), began)
+
+
+def _train(
+    built: Built,
+    journal: Journal,
+    watch: Watch,
+    stopped: Callable[[], bool],
+    began: float,
+) -> results.Tables | None:
+    """All rounds that are left; gives the tables of the last."""
+    f, e, saved = built.federation, built.experiment, time.monotonic()
+    due, every = _due(e), e.checkpoint.every
+    tables: results.Tables | None = None
+    for record in f.train():
+        last = f.round == f.rounds
+        tables = results.evaluate(built) if due(f.round) or last else None
+        found = results.summaries(built, tables) if tables else None
+        journal.write(record, found)
+        watch(Progress(e.name, f.round, f.rounds, found))
+        now = time.monotonic()
+        timely = f.round % every == 0 if every else now - saved > e.checkpoint.seconds
+        if e.output.checkpoint and not last and (timely or stopped()):
+            journal.checkpoint(now - began)
+            saved = time.monotonic()
+        if stopped() and not last:
+            raise Interrupted(journal.path)
+    return tables
 
 
 def _due(e: Experiment) -> Callable[[int], bool]:

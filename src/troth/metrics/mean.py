@@ -3,8 +3,7 @@
 @inproceedings{li2021ditto,
   title={Ditto: Fair and Robust Federated Learning Through Personalization},
   author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  booktitle={International Conference on Machine Learning},
-  year={2021}}
+  booktitle={ICML}, year={2021}}
 """
 
 from __future__ import annotations

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import Tensor
+
+from troth import lookup
+from troth.clients import descent
+from troth.personalizers.ditto import ditto
+from troth.personalizers.local import local
+from troth.regularizers.l2sq import l2sq
+from troth.sections import Part
+from troth.types import Anchor, Batch, Descent, Personal, Refusal, Regularizer, Task
+
+ONE = torch.ones((), dtype=torch.float64)
+
+
+def bowl(curvature: float = 1.0, d: int = 1) -> Task:
+    """F(v) = ½·L·Σ weight·‖v − x‖²."""
+
+    def loss(v: Tensor, batch: Batch) -> Tensor:
+        away = (v - batch.x).square().sum(dim=-1)
+        return 0.5 * curvature * (batch.weight * away).sum()
+
+    return Task(d, 0, loss, torch.func.grad(loss), lambda v, x: x)
+
+
+def batch(x: Tensor) -> Batch:
+    """One example, of any width."""
+    one, zero = x[None], torch.tensor(0)
+    return Batch(one, one, torch.ones(1, dtype=x.dtype), zero, zero + 1)
+
+
+def number(*x: float) -> Tensor:
+    return torch.tensor(x, dtype=torch.float64)
+
+
+def by(lr: float, optimizer: str = "sgd", **options: float) -> Descent:
+    part = Part(optimizer, lookup.check("optimizer", optimizer, options))
+    return descent(part, lr, 0.0)
+
+
+def stepped(one: Personal, v: Tensor, w: Tensor, x: Tensor, steps: int = 1) -> Tensor:
+    state, b = one.init(v), batch(x)
+    for _ in range(steps):
+        state = one.step(state, Anchor(w, torch.full_like(w, 77.0)), b, b, ONE)
+    return one.model(w, state)
+
+
+def test_a_step_by_hand() -> None:
+    # ∇F(1) = 1 − 5 = −4, λ(v − w) = 2·(1 − 4) = −6: 1 + 0.1·10 = 2
+    one = ditto(bowl(), by(0.1), l2sq(), lam=2.0)
+    assert stepped(one, number(1.0), number(4.0), number(5.0)).item() == pytest.approx(
+        2.0, abs=1e-14
+    )
+
+
+def test_a_second_step_by_hand() -> None:
+    # at 2: −3 + 2·(−2) = −7: 2.7
+    one = ditto(bowl(), by(0.1), l2sq(), lam=2.0)
+    found = stepped(one, number(1.0), number(4.0), number(5.0), steps=2)
+    assert found.item() == pytest.approx(2.7, abs=1e-14)
+
+
+def test_the_schedule_scales_both_terms() -> None:
+    one, b = ditto(bowl(), by(0.1), l2sq(), lam=2.0), batch(number(5.0))
+    anchor = Anchor(number(4.0), number(4.0))
+    (v,) = one.step(one.init(number(1.0)), anchor, b, b, 0.5 * ONE)
+    assert v.item() == pytest.approx(1.5, abs=1e-14)
+
+
+def test_any_regularizer_is_pulled_by_its_gradient() -> None:
+    steep = Regularizer(lambda v, w, b: (v - w).sum() * 3, lambda v, w, b: 0 * v + 3)
+    one = ditto(bowl(), by(0.1), steep, lam=2.0)
+    found = stepped(one, number(1.0), number(4.0), number(5.0))
+    assert found.item() == pytest.approx(1 - 0.1 * (-4 + 6), abs=1e-14)
+
+
+def test_begins_at_the_first_shared_model() -> None:
+    one = ditto(bowl(), by(0.1), l2sq())
+    assert one.model(number(9.0), one.init(number(1.0))).item() == 1.0
+
+
+@pytest.mark.parametrize("optimizer", lookup.names("optimizer"))
+@pytest.mark.parametrize("w", [4.0, 1e30, float("inf"), float("-inf"), float("nan")])
+def test_without_pull_it_is_local_exactly(optimizer: str, w: float) -> None:
+    draw = torch.Generator().manual_seed(3)
+    start, x = torch.randn(2, 5, generator=draw, dtype=torch.float64)
+    task, step = bowl(0.7, d=5), by(0.1, optimizer)
+    there = torch.full_like(start, w)
+    found = stepped(ditto(task, step, l2sq(), lam=0.0), start, there, x, steps=4)
+    assert torch.equal(found, stepped(local(task, step), start, there, x, steps=4))
+    assert found.isfinite().all()
+
+
+@pytest.mark.parametrize("lam", [-1.0, -1e-12, float("-inf")])
+def test_refuses_a_negative_pull(lam: float) -> None:
+    with pytest.raises(Refusal, match=rf"lam = {lam} .* at least 0"):
+        ditto(bowl(), by(0.1), l2sq(), lam=lam)
+
+
+@pytest.mark.parametrize("lam", [float("nan"), float("inf")])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_refuses_a_pull_that_is_no_number(lam: float, optimizer: str) -> None:
+    with pytest.raises(Refusal, match=f"lam = {lam}"):
+        ditto(bowl(), by(0.1, optimizer), l2sq(), lam=lam)
+
+
+def test_refuses_a_step_that_diverges() -> None:
+    words = "lr·lam = 0.1·20 = 2 must stay below 2; set personalizer.lr below 0.1"
+    with pytest.raises(Refusal, match=re.escape(words)):
+        ditto(bowl(), by(0.1), l2sq(), lam=20.0)
+    words = "lr·lam = 0.5·8 = 4 must stay below 2; set personalizer.lr below 0.25"
+    with pytest.raises(Refusal, match=re.escape(words)):
+        ditto(bowl(), by(0.5), l2sq(), lam=8.0)
+
+
+@pytest.mark.parametrize("lam", [0.01, 1.0, 3.0, 30.0])
+def test_what_is_refused_diverges_and_what_is_not_does_not(lam: float) -> None:
+    flat, w = bowl(0.0), number(0.0)  # no curvature of the data: the pull alone
+    one = ditto(flat, by(1.999 / lam), l2sq(), lam=lam)
+    assert stepped(one, number(1.0), w, w, steps=50).abs() < 1
+    with pytest.raises(Refusal, match="diverges"):
+        ditto(flat, by(2.0 / lam * 1.0001), l2sq(), lam=lam)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 0.9])
+def test_momentum_bears_more(beta: float) -> None:
+    limit = 2 * (1 + beta)
+    ditto(bowl(), by(0.1, "momentum", beta=beta), l2sq(), lam=9.99 * limit)
+    with pytest.raises(Refusal, match=f"must stay below {limit:g}"):
+        ditto(bowl(), by(0.1, "momentum", beta=beta), l2sq(), lam=10.01 * limit)
+
+
+def test_adam_bears_all() -> None:
+    one = ditto(bowl(), by(0.1, "adam"), l2sq(), lam=1e6)
+    assert stepped(one, number(1.0), number(4.0), number(5.0)).item() == pytest.approx(
+        1.1
+    )
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.01, 0.1, 1.0, 2.0, 10.0, 30.0])
+@pytest.mark.parametrize("share", [0.3, 1.0, 1.9])
+def test_converges_to_the_optimum_between(lam: float, share: float) -> None:
+    """lr·(L + λ) < 2: v → (L·c + λ·w)/(L + λ), and so ‖v − w‖ ≤ ‖∇F(w)‖/λ."""
+    curvature, d = 3.0, 4
+    draw = torch.Generator().manual_seed(5)
+    start, w, c = torch.randn(3, d, generator=draw, dtype=torch.float64)
+    task = bowl(curvature, d)
+    one = ditto(task, by(share / (curvature + lam)), l2sq(), lam=lam)
+    v = stepped(one, start, w, c, steps=400)
+    expected = (curvature * c + lam * w) / (curvature + lam)
+    torch.testing.assert_close(v, expected, rtol=1e-10, atol=1e-10)
+    away = torch.linalg.vector_norm(v - w)
+    assert lam * away <= torch.linalg.vector_norm(task.grad(w, batch(c))) + 1e-9
+
+
+def test_a_step_too_long_for_the_data_diverges() -> None:
+    """lr·(L + λ) > 2 is not refused, for L is not known; it diverges."""
+    one = ditto(bowl(3.0), by(2.1 / 4), l2sq(), lam=1.0)
+    assert stepped(one, number(1.0), number(0.0), number(0.0), steps=100) > 1e3
+
+
+def test_a_strong_pull_is_the_shared_model() -> None:
+    one = ditto(bowl(), by(1e-6), l2sq(), lam=1e6)
+    found = stepped(one, number(1.0), number(4.0), number(5.0), steps=50)
+    assert found.item() == pytest.approx(4.0, abs=1e-5)
+
+
+def test_options_and_reference() -> None:
+    assert lookup.check("personalizer", "ditto", {}) == {"lam": 1.0}
+    (entry,) = lookup.about("personalizer", "ditto").citations
+    assert entry.startswith("@inproceedings{li2021ditto")

@@ -1,0 +1,97 @@
+"""What holds of every regularizer in the folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from troth import lookup, tasks
+from troth.types import Batch, Regularizer, Task
+
+NAMES = lookup.names("regularizer")
+OPTIONS: dict[str, dict[str, Any]] = {}  # for members that cannot do without
+POINTS = 5
+
+
+def problem() -> tuple[Task, Batch]:
+    """A classifier of three numbers into two classes: d = 8, float64."""
+    draw = torch.Generator().manual_seed(1)
+    task = tasks.functional(tasks.Objective(nn.Linear(3, 2).double(), 2), "float64")
+    x = torch.randn(6, 3, generator=draw, dtype=torch.float64)
+    weight = torch.full((6,), 1 / 6, dtype=torch.float64)
+    label = torch.tensor([0, 1, 1, 0, 1, 0])
+    return task, Batch(x, label, weight, torch.tensor(0), torch.tensor(1))
+
+
+def made(name: str, task: Task) -> Regularizer:
+    given = lookup.check("regularizer", name, OPTIONS.get(name, {}))
+    regularizer = lookup.call(lookup.find("regularizer", name), given, task=task)
+    assert isinstance(regularizer, Regularizer)
+    return regularizer
+
+
+def points(d: int) -> list[tuple[Tensor, Tensor]]:
+    draw = torch.Generator().manual_seed(2)
+    pairs = torch.randn(POINTS, 2, d, generator=draw, dtype=torch.float64)
+    return [(v, w) for v, w in pairs]
+
+
+def test_all_are_found() -> None:
+    assert "l2sq" in NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_gradient_is_that_of_the_value(name: str) -> None:
+    task, batch = problem()
+    regularizer = made(name, task)
+    for v, w in points(task.d):
+        expected = torch.func.grad(regularizer.value)(v, w, batch)
+        found = regularizer.grad(v, w, batch)
+        assert found.shape == v.shape
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_at_the_shared_model(name: str) -> None:
+    task, batch = problem()
+    regularizer = made(name, task)
+    for _, w in points(task.d):
+        assert abs(regularizer.value(w, w, batch).item()) < 1e-12
+        assert regularizer.grad(w, w, batch).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_number_that_is_never_negative(name: str) -> None:
+    task, batch = problem()
+    regularizer = made(name, task)
+    for v, w in points(task.d):
+        for near in (1.0, 1e-3):
+            value = regularizer.value(w + near * (v - w), w, batch)
+            assert value.shape == ()
+            assert value.dtype == v.dtype
+            assert value >= -1e-15
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_together_as_each_alone(name: str) -> None:
+    task, batch = problem()
+    regularizer = made(name, task)
+    v, w = (torch.stack(side) for side in zip(*points(task.d), strict=True))
+    found = torch.func.vmap(regularizer.grad, in_dims=(0, 0, None))(v, w, batch)
+    each = [regularizer.grad(a, b, batch) for a, b in zip(v, w, strict=True)]
+    torch.testing.assert_close(found, torch.stack(each), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_does_not_touch_what_it_reads(name: str) -> None:
+    task, batch = problem()
+    regularizer = made(name, task)
+    v, w = points(task.d)[0]
+    kept = v.clone(), w.clone()
+    regularizer.value(v, w, batch)
+    regularizer.grad(v, w, batch)
+    assert torch.equal(v, kept[0])
+    assert torch.equal(w, kept[1])

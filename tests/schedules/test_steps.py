@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from troth import lookup
+from troth.schedules.steps import steps
+from troth.types import Refusal
+
+
+def test_by_hand() -> None:
+    found = [steps(r, every=3) for r in range(8)]
+    assert found == [1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25, 0.25]
+
+
+def test_every_round() -> None:
+    assert [steps(r, every=1, factor=0.1) for r in range(3)] == pytest.approx(
+        [1.0, 0.1, 0.01]
+    )
+
+
+def test_halving_every_200_rounds() -> None:
+    assert (steps(199, every=200), steps(200, every=200)) == (1.0, 0.5)
+
+
+def test_factor_one_is_constant() -> None:
+    assert {steps(r, every=2, factor=1.0) for r in range(9)} == {1.0}
+
+
+def test_vanishes_quietly_in_a_long_run() -> None:
+    assert steps(10**6, every=1) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("every", "factor"),
+    [(0, 0.5), (-3, 0.5), (5, 0.0), (5, -0.5), (5, float("nan")), (5, float("inf"))],
+)
+def test_refuses_what_is_out_of_range(every: int, factor: float) -> None:
+    with pytest.raises(Refusal) as refusal:
+        steps(0, every=every, factor=factor)
+    assert f"every = {every}" in str(refusal.value)
+    assert f"factor = {factor}" in str(refusal.value)
+
+
+def test_needs_to_know_how_often() -> None:
+    with pytest.raises(Refusal, match="'steps' needs the option 'every'"):
+        lookup.check("schedule", "steps", {})
+    full = lookup.check("schedule", "steps", {"every": 200})
+    assert full == {"every": 200, "factor": 0.5}

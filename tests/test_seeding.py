@@ -1,0 +1,290 @@
+"""Statistical tests here run on fixed seeds: they pass or fail for good.
+
+Where a chi-square is tested, correct numbers fail with probability 1e-6 a statistic
+(over the choice of the seed, not over runs).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from troth import seeding
+
+F64 = torch.float64
+ALPHA = 1e-6
+
+
+def key(client: int = 0, seed: int = 0, purpose: str = "test", round_: int = 0) -> int:
+    return int(seeding.keys(seed, purpose, round_, torch.tensor(client)))
+
+
+def permuted(clients: int, size: int, positions: np.ndarray) -> np.ndarray:
+    """[clients, positions] by a permutation of `size` each."""
+    keys = seeding.keys(0, "permute", 0, torch.arange(clients)).numpy()
+    return seeding.permute(keys[:, None], positions[None], np.array([[size]]))
+
+
+def assert_uniform(counts: np.ndarray) -> None:
+    assert stats.chisquare(counts).pvalue > ALPHA, counts
+
+
+# Keys
+
+
+def test_same_draw_alone_and_in_a_cohort() -> None:
+    ids = torch.tensor([5, 0, 17, 2**40])
+    together = seeding.keys(3, "batch", 7, ids)
+    square = seeding.keys(3, "batch", 7, ids.reshape(2, 2))
+    assert torch.equal(square, together.reshape(2, 2))
+    for i, client in enumerate(ids):
+        alone = seeding.keys(3, "batch", 7, client)
+        assert torch.equal(alone, together[i])
+        for draw in (seeding.bits, seeding.uniform, seeding.normal):
+            assert torch.equal(draw(alone, 9), draw(together, 9)[i])
+        folded = seeding.fold(together[:, None], torch.arange(4))
+        assert torch.equal(seeding.fold(alone, torch.tensor(2)), folded[i, 2])
+
+
+def test_a_longer_draw_begins_with_the_shorter() -> None:
+    k = seeding.keys(0, "test", 0, torch.arange(3))
+    assert torch.equal(seeding.bits(k, 50)[:, :7], seeding.bits(k, 7))
+    assert torch.equal(seeding.uniform(k, 50)[:, :7], seeding.uniform(k, 7))
+
+
+def test_whatever_differs_in_the_key_gives_other_numbers() -> None:
+    streams = [
+        seeding.bits(seeding.keys(seed, purpose, round_, torch.arange(20)), 8)
+        for seed in (0, 1, 10, 2**70)
+        for purpose in ("a", "b", "0/a")
+        for round_ in (0, 1, 11)
+    ]
+    numbers = torch.stack(streams).flatten()
+    assert len(numbers.unique()) == len(numbers)  # collides with probability 2e-12
+
+
+def test_folded_keys_differ_from_each_other_and_from_the_key() -> None:
+    k = seeding.keys(0, "test", 0, torch.arange(100))
+    folded = seeding.fold(k[:, None], torch.arange(100))
+    everything = torch.cat([k, folded.flatten()])
+    assert len(everything.unique()) == len(everything)
+
+
+def test_neighbouring_clients_and_counts_are_independent() -> None:
+    """Every bit of the xor of neighbours is a fair coin (128 statistics)."""
+    k = seeding.keys(0, "test", 0, torch.arange(20_001))
+    b = seeding.bits(torch.tensor(key()), 20_001)
+    for stream in (k, b):
+        changed = (stream[1:] ^ stream[:-1]).numpy().view(np.uint64)
+        ones = [(changed >> np.uint64(i) & np.uint64(1)).sum() for i in range(64)]
+        z = (np.array(ones, dtype=np.float64) - 10_000) / math.sqrt(5_000)
+        assert np.abs(z).max() < stats.norm.isf(ALPHA / 2)
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_uniform_is_uniform_and_never_0_or_1(dtype: torch.dtype) -> None:
+    u = seeding.uniform(seeding.keys(0, "u", 0, torch.arange(100)), 2_000, dtype)
+    assert u.dtype == dtype and u.shape == (100, 2_000)
+    assert u.min() > 0 and u.max() < 1
+    assert stats.kstest(u.flatten().double().numpy(), "uniform").pvalue > ALPHA
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_uniform_at_the_ends_of_the_bits(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = torch.tensor([0, -1])  # no bit set, all bits set
+    monkeypatch.setattr(seeding, "bits", lambda key, count: ends)
+    u = seeding.uniform(ends, 2, dtype)
+    assert 0 < u[0] < 1e-6 and 1 - 1e-6 < u[1] < 1
+    assert torch.isfinite(seeding.normal(ends, 2, dtype)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_normal_moments(dtype: torch.dtype) -> None:
+    """|z| of each of four moments < 4.9, and Kolmogorov-Smirnov: 5 · 1e-6."""
+    k = seeding.keys(0, "n", 0, torch.arange(50))
+    z = seeding.normal(k, 4_001, dtype).double().flatten().numpy()
+    m, bound = len(z), stats.norm.isf(ALPHA / 2)
+    for power, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        assert abs((z**power).mean() - mean) < bound * math.sqrt(variance / m)
+    assert stats.kstest(z, "norm").pvalue > ALPHA
+    assert seeding.normal(k, 4_001, dtype).shape == (50, 4_001)
+
+
+def test_normal_halves_are_uncorrelated() -> None:
+    """Box and Muller's two halves come from the same radius (5 sigma: 6e-7)."""
+    z = seeding.normal(torch.tensor(key()), 100_000, F64)
+    for a, b in ((z[:50_000], z[50_000:]), (z[:-1], z[1:])):
+        assert abs(float((a * b).mean())) < 5 / math.sqrt(len(a))
+        assert abs(float((a**2 * b**2).mean()) - 1) < 5 * math.sqrt(8 / len(a))
+
+
+@pytest.mark.parametrize("limit", [2, 3, 10, 1000, 2**31 - 1])
+def test_below_is_in_range_and_uniform(limit: int) -> None:
+    random = seeding.bits(seeding.keys(0, "below", limit, torch.arange(40)), 1_000)
+    drawn = seeding.below(random, torch.tensor(limit))
+    assert int(drawn.min()) >= 0 and int(drawn.max()) < limit
+    cells = min(limit, 50)
+    assert_uniform(np.bincount((drawn * cells // limit).flatten(), minlength=cells))
+
+
+def test_below_at_the_ends_of_the_bits() -> None:
+    ends = torch.tensor([0, -1, 2**63 - 1, -(2**63)])
+    for limit in (1, 7, 2**31 - 1):
+        drawn = seeding.below(ends, torch.tensor(limit))
+        assert drawn[:2].tolist() == [0, limit - 1]
+        assert int(drawn.min()) >= 0 and int(drawn.max()) < limit
+
+
+def test_below_takes_a_limit_each() -> None:
+    random = seeding.bits(torch.arange(3), 100)
+    limits = torch.tensor([[1], [5], [100]])
+    drawn = seeding.below(random, limits)
+    assert (drawn >= 0).all() and (drawn < limits).all()
+
+
+# Permutations
+
+
+def test_permute_is_a_permutation_of_every_size() -> None:
+    for size in range(1, 201):
+        out = permuted(4, size, np.arange(size))
+        assert (np.sort(out, axis=1) == np.arange(size)).all(), size
+
+
+@pytest.mark.parametrize("size", [10**6, 2**30 + 7, 2**31 - 1, 2**31])
+def test_permute_of_large_sizes_asks_for_positions_only(size: int) -> None:
+    ends = np.concatenate([np.arange(3_000), size - 1 - np.arange(3_000)])
+    out = permuted(2, size, ends)
+    assert out.dtype == np.int64 and out.min() >= 0 and out.max() < size
+    assert all(len(np.unique(row)) == len(ends) for row in out)
+    assert_uniform(np.bincount((out * 20 // size).flatten(), minlength=20))
+
+
+def test_permute_of_a_whole_large_size() -> None:
+    out = permuted(1, 99_991, np.arange(99_991))[0]
+    assert (np.sort(out) == np.arange(99_991)).all()
+
+
+def test_permute_takes_sizes_and_keys_of_each_client() -> None:
+    keys = seeding.keys(0, "test", 0, torch.arange(4)).numpy()
+    sizes, positions = np.array([1, 5, 12, 400]), np.arange(12)[:, None]
+    out = seeding.permute(keys, positions, sizes)  # [positions, clients]
+    assert out.shape == (12, 4)
+    for i, size in enumerate(sizes):
+        alone = seeding.permute(keys[i : i + 1], np.arange(12), sizes[i : i + 1])
+        assert (out[:, i] == alone).all()
+        assert out[:, i].max() < size
+    assert (out[5:10, 1] == out[:5, 1]).all()  # beyond the size: modulo
+
+
+def test_other_keys_permute_otherwise() -> None:
+    out = permuted(50, 100, np.arange(100))
+    assert len(np.unique(out, axis=0)) == 50
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 7, 31])
+def test_positions_and_pairs_are_uniform(size: int) -> None:
+    """Every position, and every pair among the first three and the last."""
+    out = permuted(30_000, size, np.arange(size))
+    for position in range(size):
+        assert_uniform(np.bincount(out[:, position], minlength=size))
+    some = sorted({0, 1, 2, size - 1} & set(range(size)))
+    for a, b in itertools.combinations(some, 2):
+        cells = np.bincount(out[:, a] * size + out[:, b], minlength=size**2)
+        assert_uniform(cells.reshape(size, size)[~np.eye(size, dtype=bool)])
+
+
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_whole_permutations_are_uniform(size: int) -> None:
+    out = permuted(30_000, size, np.arange(size))
+    _, counts = np.unique(out, axis=0, return_counts=True)
+    assert len(counts) == math.factorial(size)
+    assert_uniform(counts)
+
+
+def test_choose_is_distinct_and_keyed() -> None:
+    for n, count in ((1, 1), (5, 2), (10, 10), (10**9, 20)):
+        found = seeding.choose(0, "cohort", 3, n, count)
+        assert len(set(found.tolist())) == count
+        assert found.min() >= 0 and found.max() < n
+    draws = [
+        tuple(seeding.choose(seed, purpose, r, 1_000, 10))
+        for seed, purpose, r in itertools.product((0, 1), "ab", range(3))
+    ]
+    assert len(set(draws)) == len(draws)
+    assert len(seeding.choose(0, "cohort", 0, 10, 0)) == 0
+
+
+def test_choose_more_is_choose_less_and_some() -> None:
+    more, less = (seeding.choose(0, "c", 0, 50, count) for count in (9, 4))
+    assert (more[:4] == less).all()
+
+
+def test_generators_are_keyed_and_start_anew() -> None:
+    def draw(seed: int, purpose: str, count: int = 0) -> float:
+        return float(seeding.generator(seed, purpose, count).random())
+
+    assert draw(0, "a") == draw(0, "a", 0)
+    assert len({draw(0, "a"), draw(1, "a"), draw(0, "b"), draw(0, "a", 1)}) == 4
+
+
+# Golden values: runs that are on disk depend on them; never change them.
+
+GOLDEN_KEYS = [2494978833128807501, 783744076654551887, 8758910152086409773]
+GOLDEN_OTHER = 4444926977690151060
+GOLDEN_FOLD = 178414141724118938
+GOLDEN_BITS = [-3277116767108893769, -505784938190990937, -1386014246902402835]
+GOLDEN_UNIFORM = [0.8223471440805933, 0.9725813435601441, 0.9248640171206278]
+GOLDEN_NORMAL = [0.5570355190657152, -0.1157317645575707, -0.28442352900656814]
+GOLDEN_BELOW = [82, 97, 92, 33, 19]
+GOLDEN_NUMPY = [153, 529, 971]
+GOLDEN_PERMUTED = [80821, 55836, 94866, 59976, 12511]
+GOLDEN_CHOSEN = [852, 773, 238, 740, 281]
+
+
+def test_golden_bits() -> None:
+    k = seeding.keys(0, "golden", 0, torch.tensor([0, 1, 1_000_000]))
+    assert k.tolist() == GOLDEN_KEYS
+    assert seeding.keys(7, "golden", 3, torch.tensor(5)).tolist() == GOLDEN_OTHER
+    assert seeding.fold(k[0], torch.tensor(4)).tolist() == GOLDEN_FOLD
+    assert seeding.bits(k[0], 3).tolist() == GOLDEN_BITS
+
+
+def test_splitmix64_as_published() -> None:
+    """The first outputs of SplitMix64 seeded with 1234567 (Vigna's reference code)."""
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    found = seeding.bits(torch.tensor(1234567), 3).tolist()
+    assert [value % 2**64 for value in found] == expected
+
+
+def near(found: Tensor, expected: list[float]) -> bool:
+    return bool((found.double() - torch.tensor(expected, dtype=F64)).abs().max() < 1e-6)
+
+
+def test_golden_numbers() -> None:
+    k = seeding.keys(0, "golden", 0, torch.tensor(0))
+    assert seeding.uniform(k, 3, F64).tolist() == GOLDEN_UNIFORM
+    assert near(seeding.uniform(k, 3), GOLDEN_UNIFORM)
+    assert near(seeding.normal(k, 3, F64), GOLDEN_NORMAL)
+    below = seeding.below(seeding.bits(k, 5), torch.tensor(100))
+    assert below.tolist() == GOLDEN_BELOW
+    numpy = seeding.generator(0, "golden").integers(1000, size=3)
+    assert numpy.tolist() == GOLDEN_NUMPY
+
+
+def test_golden_permutations() -> None:
+    k = seeding.keys(0, "golden", 0, torch.tensor([0])).numpy()
+    out = seeding.permute(k, np.arange(5), np.array([100_000]))
+    assert out.tolist() == GOLDEN_PERMUTED
+    assert seeding.choose(0, "golden", 0, 1_000, 5).tolist() == GOLDEN_CHOSEN
