@@ -29,7 +29,7 @@ def benign(run: troth.Run) -> np.ndarray:
     return table["accuracy"][table["malicious"] == 0]
 
 
-def main(rounds: int = 100) -> None:
+def main(rounds: int = 60) -> None:
     """Train all three; the same seed gives them the same clients and batches."""
     runs = troth.run(EXPERIMENT, settings=[f"train.rounds={rounds}"])
     for run in runs:

@@ -22,7 +22,9 @@ def trimmed(messages: Messages, *, trim: int = 1) -> Tensor:
     """
     n = len(messages.update)
     if not 0 <= 2 * trim < n:
-        raise Refusal(f"trimmed's trim = {trim} must be 0 to {(n - 1) // 2} for {n} rows")
+        raise Refusal(
+            f"trimmed's trim = {trim} must be 0 to {(n - 1) // 2} for {n} rows"
+        )
     rows = messages.update.sort(dim=0).values
     return rows[trim : n - trim].mean(dim=0)
 

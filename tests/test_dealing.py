@@ -47,8 +47,8 @@ def own(split: Split, client: int) -> slice:
     return slice(first, first + int(split.size[client]))
 
 
-def labels_of(key_to: int = 9) -> dealing.Corrupt:
-    return lambda x, y, key: (x, torch.full_like(y, key_to))
+def relabel(label: int) -> dealing.Corrupt:
+    return lambda x, y, key: (x, torch.full_like(y, label))
 
 
 def brighter(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,12 +80,13 @@ def test_every_client_holds_its_examples() -> None:
 def test_bytes_stay_bytes_and_numbers_take_the_precision(
     kind: Any, dtype: torch.dtype, expected: torch.dtype
 ) -> None:
-    assert deal(arrays(kind), dtype=dtype).x.dtype == expected
+    same = deal(arrays(kind), dtype=dtype)
+    assert same.x.dtype == expected
     poisoned = deal(arrays(kind), brighter, [0], dtype=dtype)
     assert poisoned.x.dtype == expected
     widened = deal(arrays(kind), lambda x, y, key: (x.double(), y), [0], dtype=dtype)
     assert widened.x.dtype == expected
-    assert torch.equal(widened.x[M:], widened.x[shards().train[0]])
+    assert torch.equal(widened.x[widened.train.row], same.x[same.train.row])
 
 
 def test_targets_take_the_precision_and_labels_are_whole() -> None:
@@ -95,7 +96,7 @@ def test_targets_take_the_precision_and_labels_are_whole() -> None:
 
 
 def test_poisoned_labels_are_of_hostile_clients_training_data_only() -> None:
-    clean, data = deal(arrays()), deal(arrays(), labels_of(3), [0, 2])
+    clean, data = deal(arrays()), deal(arrays(), relabel(3), [0, 2])
     for client in range(len(SIZES)):
         mine = own(data.train, client)
         expected = clean.train.y[mine]

@@ -22,7 +22,11 @@ def fresh(
 
 
 def rows(*values: float, width: int = 3) -> Tensor:
-    return torch.tensor(values)[:, None].expand(-1, width).contiguous()
+    return (
+        torch.tensor(values, dtype=torch.float32)[:, None]
+        .expand(-1, width)
+        .contiguous()
+    )
 
 
 @pytest.fixture
@@ -87,11 +91,14 @@ def test_a_row_wider_than_a_block_has_a_block_of_its_own(
     assert torch.equal(people.read(ids(1, 3)), rows(1, 3))
 
 
+@pytest.mark.usefixtures("two_a_block")
 def test_memory_grows_with_the_visited() -> None:
-    people = fresh(10**9, 1)  # 32 MB a block, not 4 GB
-    people.write(ids(5, 999_999_999), rows(5, 9, width=1))
-    assert people.bytes <= 2**25 * 4
-    assert torch.equal(people.read(ids(999_999_999)), rows(9, width=1))
+    people = fresh(10**6)
+    people.write(ids(5, 999_999, 0), rows(5, 9, 0))
+    assert people.bytes == 2 * 2 * 3 * 4  # two blocks
+    people.write(ids(5, 0), rows(1, 2))
+    assert people.bytes == 2 * 2 * 3 * 4  # those that were there
+    assert torch.equal(people.read(ids(999_999, 0)), rows(9, 2))
 
 
 @pytest.mark.usefixtures("two_a_block")

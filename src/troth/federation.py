@@ -107,13 +107,11 @@ class Federation:
 
     def _apply(self, name: str, rule: Rule, broadcast: Broadcast, **more: Any) -> Any:
         """A rule with its memory and its own random key."""
-        key = seeding.keys(self.seed, name, self.round, torch.tensor(0))
+        if "key" in rule.asks:
+            client = torch.zeros((), dtype=torch.long, device=broadcast.w.device)
+            more["key"] = seeding.keys(self.seed, name, self.round, client)
         result, memory = rule(
-            self.memories[name],
-            broadcast=broadcast,
-            round_=self.round,
-            key=key.to(broadcast.w.device),
-            **more,
+            self.memories[name], broadcast=broadcast, round_=self.round, **more
         )
         self.memories[name] = memory
         return result

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.functional import conv2d
+
+from troth import convolution
+from troth.convolution import Together
+
+F64 = torch.float64
+KERNELS = [(1, 1), (3, 3), (5, 5), (1, 3), (4, 2)]
+PADDINGS = [(0, 0), (1, 1), (2, 0), (3, 4)]  # the last exceeds most kernels
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=F64)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def replaced(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """One entry for every convolution that is computed as a product."""
+    calls: list[Any] = []
+    real = convolution._Convolve.apply
+
+    def apply(*args: Any) -> Any:
+        calls.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(convolution._Convolve, "apply", apply)
+    return calls
+
+
+def near(a: Tensor, b: Tensor, atol: float = 1e-12) -> bool:
+    return a.shape == b.shape and bool((a - b).abs().max() <= atol)
+
+
+def both(function: Any, *arguments: Any) -> tuple[Any, Any]:
+    plain = function(*arguments)
+    with Together():
+        return plain, function(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "padding"), list(itertools.product(KERNELS, PADDINGS))
+)
+@pytest.mark.parametrize("bias", [True, False])
+def test_forward_and_gradients_are_those_of_torch(
+    kernel: tuple[int, int], padding: tuple[int, int], bias: bool, replaced: list[Any]
+) -> None:
+    x, w = draw(2, 3, 7, 6), draw(4, 3, *kernel)
+    b = draw(4) if bias else None
+    out = conv2d(x, w, b, (1, 1), padding)
+    g = torch.randn_like(out)
+
+    def everything(x: Tensor, w: Tensor, b: Tensor | None) -> list[Tensor]:
+        given = [t.clone().requires_grad_() for t in (x, w, b) if t is not None]
+        out = conv2d(*given[:2], given[2] if bias else None, (1, 1), padding, (1, 1), 1)
+        return [out.detach(), *torch.autograd.grad(out, given, g)]
+
+    plain, product = both(everything, x, w, b)
+    assert len(replaced) == 1 and len(plain) == 3 + bias
+    assert all(near(a, b) for a, b in zip(plain, product, strict=True))
+
+
+def test_gradient_of_one_of_the_two_only() -> None:
+    for which in (0, 1):
+
+        def gradient(*given: Tensor, which: int = which) -> Tensor:
+            moving = [t.clone() for t in given]
+            moving[which].requires_grad_()
+            out = conv2d(*moving, None, (1, 1), (1, 1))
+            return torch.autograd.grad(out.sin().sum(), moving[which])[0]
+
+        assert near(*both(gradient, draw(2, 3, 6, 5), draw(4, 3, 3, 3)))
+
+
+def loss(w: tuple[Tensor, ...], x: Tensor) -> Tensor:
+    h = torch.relu(conv2d(x, w[0], w[1], (1, 1), (2, 2)))
+    return conv2d(h, w[2], None, (1, 1), (0, 1)).square().mean()
+
+
+def weights(*clients: int) -> tuple[Tensor, ...]:
+    return draw(*clients, 3, 2, 5, 5), draw(*clients, 3), draw(*clients, 2, 3, 3, 1)
+
+
+@pytest.mark.parametrize("shared", [None, "x", "w"])
+def test_under_vmap_of_grad(shared: str | None, replaced: list[Any]) -> None:
+    x = draw(2, 2, 6, 6) if shared == "x" else draw(3, 2, 2, 6, 6)
+    w = weights() if shared == "w" else weights(3)
+    dims = (None if shared == "w" else 0, None if shared == "x" else 0)
+    step = torch.func.vmap(torch.func.grad(loss), dims)
+    plain, product = both(step, w, x)
+    assert len(replaced) == 2
+    assert all(near(a, b) for a, b in zip(plain, product, strict=True))
+    for k in range(3):  # and a client alone
+        own = w if shared == "w" else tuple(t[k] for t in w)
+        alone = torch.func.grad(loss)(own, x if shared == "x" else x[k])
+        assert all(near(a[k], b) for a, b in zip(product, alone, strict=True))
+
+
+@pytest.mark.parametrize("clients", [1, 4])
+def test_under_make_fx(clients: int) -> None:
+    step = torch.func.vmap(torch.func.grad(loss))
+    w, x = weights(clients), draw(clients, 2, 2, 6, 6)
+    with Together():
+        traced = make_fx(step)(w, x)
+    assert any(n.target is torch.ops.troth.product.default for n in traced.graph.nodes)
+    assert not any("convolution" in str(n.target) for n in traced.graph.nodes)
+    again, y = weights(clients), draw(clients, 2, 2, 6, 6)
+    for got, expected in zip(traced(again, y), step(again, y), strict=True):
+        assert near(got, expected)
+
+
+def test_in_a_module_by_functional_call() -> None:
+    net = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 1, 5))
+    net.to(F64)
+    x = draw(3, 2, 8, 8)
+    assert near(*both(lambda: net(x).detach()))
+    assert near(*both(lambda: torch.func.functional_call(net, {}, (x,)).detach()))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stride": 2},
+        {"stride": (1, 2)},
+        {"groups": 2},
+        {"dilation": 2},
+        {"dilation": (1, 2)},
+        {"padding": "same"},
+    ],
+)
+def test_others_are_left_alone(options: dict[str, Any], replaced: list[Any]) -> None:
+    conv = nn.Conv2d(4, 6, 3, **options).to(F64)
+    x = draw(2, 4, 9, 9)
+    assert torch.equal(*both(lambda: conv(x).detach()))
+    assert replaced == []
+
+
+@pytest.mark.parametrize("mode", ["reflect", "circular"])
+def test_other_kinds_of_padding(mode: Any, replaced: list[Any]) -> None:
+    conv = nn.Conv2d(2, 3, 3, padding=1, padding_mode=mode).to(F64)
+    x = draw(2, 2, 5, 5)
+    assert near(*both(lambda: conv(x).detach()))
+    assert len(replaced) == 1  # padded by the module, then plain
+
+
+def test_what_is_no_2d_convolution_is_left_alone(replaced: list[Any]) -> None:
+    x, w = draw(2, 3, 8), draw(4, 3, 3)
+    assert torch.equal(*both(lambda: torch.conv1d(x, w, None, 1, 1)))
+    y, v = draw(2, 3, 5, 5), draw(3, 2, 3, 3)
+    assert torch.equal(*both(lambda: torch.conv_transpose2d(y, v)))
+    assert torch.equal(*both(lambda: conv2d(y, draw(1, 3, 1, 1) * 0 + 1)))
+    assert replaced == []
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        (),
+        (None,),
+        (None, 1),
+        (None, 1, 1),
+        (None, (1, 1), 1),
+        (None, 1, (1, 1)),
+        (None, [1, 1], [1, 1]),
+        (None, (1,), (1,)),
+        (None, 1, 1, 1, 1),
+        (None, 2, 1, 1, 1),
+        (None, 1, 1, 2),
+        (None, (1, 1), "valid"),
+    ],
+)
+def test_every_way_to_call_it(rest: tuple[Any, ...]) -> None:
+    x, w = draw(2, 3, 6, 6), draw(4, 3, 3, 3)
+    assert near(*both(conv2d, x, w, *rest))
+
+
+def test_named_arguments() -> None:
+    x, w, b = draw(2, 3, 6, 6), draw(4, 3, 3, 3), draw(4)
+    assert near(*both(lambda: conv2d(x, w, bias=b, padding=1)))
+    assert near(*both(lambda: conv2d(input=x, weight=w, bias=b, stride=2)))
+
+
+def test_an_image_without_a_batch() -> None:
+    conv = nn.Conv2d(3, 4, 3, padding=1).to(F64)
+    assert near(*both(lambda x: conv(x).detach(), draw(3, 6, 6)))
+
+
+def test_second_derivatives_are_right_or_refused() -> None:
+    """Zeros in silence would turn a method that needs them into another one."""
+
+    def twice(w: tuple[Tensor, ...], x: Tensor) -> Any:
+        def norm(w: tuple[Tensor, ...]) -> Tensor:
+            found = torch.func.grad(loss)(w, x)
+            return sum((g.square().sum() for g in found), torch.zeros((), dtype=F64))
+
+        return torch.func.grad(norm)(w)
+
+    w, x = weights(), draw(2, 2, 6, 6)
+    plain = twice(w, x)
+    try:
+        with Together():
+            product = twice(w, x)
+    except (RuntimeError, NotImplementedError, UserWarning):
+        return
+    for a, b in zip(plain, product, strict=True):
+        assert near(a, b, 1e-9 * float(a.abs().max()))
+
+
+def test_float32_and_bfloat16() -> None:
+    x, w = torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3)
+    for dtype, atol in ((torch.float32, 1e-5), (torch.bfloat16, 0.1)):
+        given = x.to(dtype), w.to(dtype), None, (1, 1), (1, 1)
+        plain, product = both(conv2d, *given)
+        assert product.dtype == dtype
+        assert near(plain.float(), product.float(), atol)
+
+
+def test_the_tf32_setting_is_left_as_it_was() -> None:
+    before = torch.backends.cuda.matmul.allow_tf32
+    with Together():
+        conv2d(draw(1, 1, 3, 3), draw(1, 1, 2, 2), None, (1, 1), (0, 0))
+    assert torch.backends.cuda.matmul.allow_tf32 == before

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+Said = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Said]:
+    """Run an example by name, for two rounds; the lines that it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+    def run(name: str) -> list[str]:
+        importlib.import_module(name).main(rounds=2)
+        return capsys.readouterr().out.splitlines()
+
+    yield run
+    for script in SCRIPTS:
+        sys.modules.pop(script.stem, None)
+
+
+def test_every_example_is_tested_and_short() -> None:
+    names = {script.stem for script in SCRIPTS}
+    assert names == {"compare", "own_data", "own_rule"}
+    for script in SCRIPTS:
+        text = script.read_text("utf-8")
+        assert text.count("\n") < 100 and '__name__ == "__main__"' in text
+
+
+def test_own_data(said: Said, tmp_path: Path) -> None:
+    shared, personal, weights, predicted = said("own_data")
+    assert shared.startswith("shared model: accuracy 0.")
+    assert personal.startswith("personal model: accuracy 0.")
+    assert weights == "sensor 3 has 6 weights" and predicted.startswith("it says [")
+    assert list(tmp_path.iterdir()) == []  # it cleans up behind itself
+
+
+def test_own_rule(said: Said) -> None:
+    alone, mean, trimmed = said("own_rule")
+    assert alone == "of 1, 2, 3, 1000: 2.5"
+    assert mean.startswith("mean ") and trimmed.startswith("own_rule:trimmed ")
+
+
+def test_compare(said: Said) -> None:
+    lines = said("compare")
+    assert len(lines) == 5
+    assert lines[0].startswith("personalizer=none ")
+    assert lines[3].startswith("personalizer=local against personalizer=none: ")
+    assert all("of 16 clients, p = " in line for line in lines[3:])

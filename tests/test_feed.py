@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from troth.feed import Feed
+from troth.types import Data, Split
+
+SIZES = [
+    11,
+    1,
+    4,
+    3,
+    20,
+    9,
+]  # 1, 3 and 4 fit into a batch
+ALL = np.arange(len(SIZES))
+F64 = torch.float64
+
+
+def ragged(sizes: list[int], first_row: int = 0) -> Split:
+    size = torch.tensor(sizes)
+    slots = int(size.sum())
+    row = torch.arange(first_row, first_row + slots)
+    return Split(row, row % 7, torch.cumsum(size, 0) - size, size)
+
+
+def feed(
+    sizes: list[int] | None = None,
+    batch: int = 4,
+    drop_last: bool = False,
+    seed: int = 0,
+    dtype: torch.dtype = F64,
+    valid: list[int] | None = None,
+) -> Feed:
+    """Row r of the data is filled with r; the slots of training are its first rows."""
+    sizes = SIZES if sizes is None else sizes
+    valid = [2, 0, 5, 1, 0, 3] if valid is None else valid
+    train = ragged(sizes)
+    held = ragged(valid, sum(sizes))
+    x = torch.arange(sum(sizes) + sum(valid), dtype=torch.uint8)[:, None].expand(-1, 3)
+    return Feed(Data(x.contiguous(), train, held, train), batch, drop_last, seed, dtype)
+
+
+def seen(f: Feed, slots: Tensor, weight: Tensor, k: int) -> list[list[int]]:
+    """What client k (of all) sees, step by step, counted from its own first slot."""
+    first = int(f.data.train.start[k])
+    return [
+        [int(s) - first for s, w in zip(row[k], part[k], strict=True) if w > 0]
+        for row, part in zip(slots, weight, strict=True)
+    ]
+
+
+def test_every_example_exactly_once_an_epoch() -> None:
+    f = feed()
+    assert f.per_epoch.tolist() == [3, 1, 1, 1, 5, 3]
+    steps = 2 * int(f.per_epoch.max())
+    slots, weight = f.draw(ALL, steps, 3)
+    assert slots.shape == weight.shape == (steps, len(SIZES), 4)
+    for k, size in enumerate(SIZES):
+        each = int(f.per_epoch[k])
+        batches = seen(f, slots, weight, k)
+        for first in range(0, steps - each + 1, each):
+            epoch = batches[first : first + each]
+            assert sorted(sum(epoch, [])) == list(range(size))
+            assert [len(b) for b in epoch[:-1]] == [4] * (each - 1)
+
+
+def test_epochs_have_orders_of_their_own() -> None:
+    f = feed()
+    batches = seen(f, *f.draw(ALL, 10, 0), 4)
+    assert batches[:5] != batches[5:]
+
+
+def test_weights_are_means_with_nothing_on_padding() -> None:
+    f = feed()
+    slots, weight = f.draw(ALL, 15, 0)
+    assert weight.dtype == F64
+    assert (weight.sum(-1) - 1).abs().max() < 1e-15
+    for k, size in enumerate(SIZES):
+        for t in range(15):
+            count = min(4, size - t % int(f.per_epoch[k]) * 4)
+            expected = [1 / count] * count + [0.0] * (4 - count)
+            assert weight[t, k].tolist() == expected
+    own = torch.arange(len(SIZES))[:, None].expand(-1, 4)
+    start, size = f.data.train.start[own], f.data.train.size[own]
+    assert ((slots >= start) & (slots < start + size)).all()  # padding is its own too
+
+
+def test_whole_batches_are_exact_in_float32() -> None:
+    _, weight = feed(dtype=torch.float32).draw(ALL, 2, 0)
+    assert weight.dtype == torch.float32
+    assert weight[0, 0].tolist() == [0.25] * 4
+    assert weight[0, 3].tolist() == [*torch.full((3,), 1 / 3).tolist(), 0]
+
+
+def test_drop_last_leaves_the_short_batch_out() -> None:
+    f = feed(drop_last=True)
+    assert f.per_epoch.tolist() == [2, 1, 1, 1, 5, 2]
+    slots, weight = f.draw(ALL, 8, 0)
+    for k in (0, 4, 5):
+        batches = seen(f, slots, weight, k)
+        each = int(f.per_epoch[k])
+        assert all(len(b) == 4 for b in batches)
+        epoch = sum(batches[:each], [])
+        assert len(set(epoch)) == len(epoch) == 4 * each
+    every = {e for r in range(30) for e in sum(seen(f, *f.draw(ALL, 2, r), 0), [])}
+    assert every == set(range(11))  # which is left out differs from round to round
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_clients_smaller_than_a_batch_see_everything(drop_last: bool) -> None:
+    f = feed(drop_last=drop_last)
+    slots, weight = f.draw(ALL, 5, 0)
+    for k in (1, 2, 3):
+        assert seen(f, slots, weight, k) == [list(range(SIZES[k]))] * 5
+
+
+def test_batch_0_is_all_the_data() -> None:
+    f = feed(batch=0)
+    assert f.batch == 20 and f.per_epoch.tolist() == [1] * len(SIZES)
+    slots, weight = f.draw(ALL, 2, 0)
+    for k, size in enumerate(SIZES):
+        assert all(sorted(b) == list(range(size)) for b in seen(f, slots, weight, k))
+        assert (weight[:, k, :size] - 1 / size).abs().max() < 1e-15
+
+
+@pytest.mark.parametrize("batch", [1, 3, 20, 50])
+def test_every_batch_size_covers_an_epoch(batch: int) -> None:
+    f = feed(batch=batch)
+    slots, weight = f.draw(ALL, int(f.per_epoch.max()), 0)
+    for k, size in enumerate(SIZES):
+        batches = seen(f, slots, weight, k)[: int(f.per_epoch[k])]
+        assert sorted(sum(batches, [])) == list(range(size))
+
+
+def test_same_batches_alone_in_a_cohort_and_in_any_order() -> None:
+    f = feed()
+    slots, weight = f.draw(ALL, 7, 2)
+    for ids in (np.array([4]), np.array([5, 0, 4]), ALL[::-1].copy()):
+        some, part = f.draw(ids, 7, 2)
+        assert torch.equal(some, slots[:, ids]) and torch.equal(part, weight[:, ids])
+
+
+def test_the_first_steps_do_not_depend_on_how_many_follow() -> None:
+    f = feed()
+    slots, weight = f.draw(ALL, 12, 2)
+    few, part = f.draw(ALL, 5, 2)
+    assert torch.equal(few, slots[:5]) and torch.equal(part, weight[:5])
+
+
+def test_one_client_does_not_depend_on_the_others_data() -> None:
+    alone = feed([20, 9], valid=[0, 0])
+    other = feed([20, 5], valid=[0, 0])
+    ids = np.array([0])
+    assert torch.equal(alone.draw(ids, 6, 1)[0], other.draw(ids, 6, 1)[0])
+
+
+def test_other_rounds_seeds_and_clients_have_other_orders() -> None:
+    f = feed([20, 20, 20], valid=[0, 0, 0])
+    ids = np.arange(3)
+    orders = [
+        tuple(sum(seen(g, *g.draw(ids, 5, r), k), []))
+        for g in (f, feed([20, 20, 20], seed=1, valid=[0, 0, 0]))
+        for r in range(4)
+        for k in range(3)
+    ]
+    assert len(set(orders)) == len(orders)
+    assert all(sorted(order) == list(range(20)) for order in orders)
+
+
+def test_gather_fetches_inputs_and_the_clients_own_labels() -> None:
+    f = feed()
+    f.data.train.y[3] = 99  # poisoned
+    slots = torch.tensor([[3, 0], [12, 47]])
+    x, y = f.gather(slots, f.data.train)
+    assert x.shape == (2, 2, 3) and x.dtype == torch.uint8
+    assert torch.equal(x[..., 0].long(), slots)
+    assert y.tolist() == [[99, 0], [12 % 7, 47 % 7]]
+
+
+def test_whole_is_each_clients_split_padded() -> None:
+    f = feed()
+    ids = np.array([2, 0, 1])  # 5, 2 and 0 validation examples
+    batch = f.whole(ids, f.data.valid)
+    assert batch.x.shape == (3, 5, 3) and batch.weight.dtype == F64
+    for i, k in enumerate(ids):
+        size, start = int(f.data.valid.size[k]), int(f.data.valid.start[k])
+        expected = [1 / size if size else 0.0] * size + [0.0] * (5 - size)
+        assert (batch.weight[i] - torch.tensor(expected, dtype=F64)).abs().max() < 1e-15
+        rows = torch.arange(start, start + size) + sum(SIZES)
+        assert batch.x[i, :size, 0].tolist() == rows.tolist()
+        assert batch.y[i, :size].tolist() == (rows % 7).tolist()
+    assert batch.per_epoch.shape == (3,)
+
+
+def test_whole_without_any_example_is_nothing() -> None:
+    f = feed(valid=[0] * len(SIZES))
+    for batch in (f.whole(ALL, f.data.valid), f.nothing(len(ALL))):
+        assert batch.x.shape == (6, 0, 3) and batch.x.dtype == torch.uint8
+        assert batch.y.shape == batch.weight.shape == (6, 0)
+        assert batch.weight.dtype == F64
+        assert batch.t.shape == () and batch.per_epoch.shape == (6,)
+
+
+def test_a_client_without_examples_gets_weight_0() -> None:
+    f = feed([5, 0, 6, 0], valid=[0] * 4)
+    slots, weight = f.draw(np.arange(4), 2, 0)
+    assert weight[:, [1, 3]].abs().sum() == 0
+    assert (weight[:, [0, 2]].sum(-1) - 1).abs().max() < 1e-15
+    x, _ = f.gather(slots, f.data.train)  # its padding is somewhere in the data
+    assert x.shape == (2, 4, 4, 3)
+
+
+def test_block_is_at_least_one_step_and_shrinks_with_the_clients() -> None:
+    f = feed()
+    assert f.block(1) >= f.block(100) >= f.block(10**9) == 1
+    assert f.block(100) * 100 * 4 * 3 <= 2**22
