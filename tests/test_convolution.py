@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -50,9 +49,8 @@ def both(function: Any, *arguments: Any) -> tuple[Any, Any]:
         return plain, function(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "padding"), list(itertools.product(KERNELS, PADDINGS))
-)
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("padding", PADDINGS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_forward_and_gradients_are_those_of_torch(
     kernel: tuple[int, int], padding: tuple[int, int], bias: bool, replaced: list[Any]
@@ -197,6 +195,7 @@ def test_an_image_without_a_batch() -> None:
     assert near(*both(lambda x: conv(x).detach(), draw(3, 6, 6)))
 
 
+@pytest.mark.filterwarnings("ignore")  # a warning is not enough
 def test_second_derivatives_are_right_or_refused() -> None:
     """Zeros in silence would turn a method that needs them into another one."""
 
@@ -212,7 +211,7 @@ def test_second_derivatives_are_right_or_refused() -> None:
     try:
         with Together():
             product = twice(w, x)
-    except (RuntimeError, NotImplementedError, UserWarning):
+    except (RuntimeError, NotImplementedError):
         return
     for a, b in zip(plain, product, strict=True):
         assert near(a, b, 1e-9 * float(a.abs().max()))

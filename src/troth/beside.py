@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from troth import trees
 from troth.types import (
     Anchor,
     Batch,
@@ -73,4 +74,6 @@ def steps_of(budget: Budget, per_epoch: Tensor) -> Tensor:
 def _while(budget: Budget, batch: Batch, new: Carry, old: Carry) -> Carry:
     """`new` while the budget lasts, `old` after."""
     active = batch.t < steps_of(budget, batch.per_epoch)
-    return tuple(torch.where(active, a, b) for a, b in zip(new, old, strict=True))
+    pairs = zip(trees.leaves(new), trees.leaves(old), strict=True)
+    kept: Carry = trees.like(old, [torch.where(active, a, b) for a, b in pairs])
+    return kept

@@ -5,6 +5,7 @@ Progress, evaluation, checkpoints and stopping early are the caller's `for` loop
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -94,10 +95,12 @@ class Federation:
         if self.asks_loss:
             messages = messages._replace(loss=self._losses(before.w, cohort))
         messages, dropped = self._filtered(before, self._attacked(before, messages))
-        self.broadcast = self._stepped(before, messages)
-        self.round = r + 1
-        moved = float(torch.linalg.vector_norm(self.broadcast.w - before.w))
-        return Record(r, self.broadcast, cohort, messages, dropped, moved)
+        after = self._stepped(before, messages)
+        moved = _norm(after.w - before.w)
+        stayed = len(messages.client) == 0 or not math.isfinite(moved)
+        self.broadcast, self.round = before if stayed else after, r + 1
+        moved = 0.0 if stayed else moved
+        return Record(r, self.broadcast, cohort, messages, dropped, moved, stayed)
 
     def _losses(self, w: Tensor, cohort: np.ndarray) -> Tensor:
         """What each client would report: the loss of w on all its training data."""
@@ -145,7 +148,7 @@ class Federation:
         return messages, dropped
 
     def _stepped(self, broadcast: Broadcast, messages: Messages) -> Broadcast:
-        """The next shared model; if no message is left, w stays."""
+        """The next shared model; without a message, the same."""
         if len(messages.client) == 0:
             return broadcast
         rule, loss = self.rules.aggregator, messages.loss
@@ -170,6 +173,12 @@ class Federation:
             _, rows = self.engine.run("finish", self.broadcast, rows, ids, self.rounds)
             self.population.write(ids, rows)
             yield len(ids)
+
+
+def _norm(step: Tensor) -> float:
+    """‖step‖, finite exactly where all of it is (hence in double precision)."""
+    wide = torch.float64 if step.device.type != "mps" else torch.float32
+    return float(torch.linalg.vector_norm(step, dtype=wide))
 
 
 def sampler(

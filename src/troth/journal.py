@@ -33,6 +33,7 @@ class Journal:
             "cohort": record.cohort.tolist(),
             "dropped": dict(record.dropped),
             "moved": record.moved,
+            "stayed": record.stayed,
         }
         if evaluated is not None:
             line["evaluation"] = evaluated

@@ -15,6 +15,7 @@ import re
 import types as pytypes
 import typing
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from troth.types import Options, Refusal
@@ -83,7 +84,7 @@ def _third_party(kind: str, name: str) -> Callable[..., Any]:
     written = all(part.isidentifier() for part in [*path.split("."), attribute])
     try:
         found = getattr(importlib.import_module(path), attribute) if written else None
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:
         raise Refusal(
             f"{kind} '{name}' cannot be imported ({error}); "
             "it is written package.module:function and must be on the Python path"
@@ -148,8 +149,23 @@ def check(kind: str, name: str, given: Options) -> dict[str, Any]:
 
 def call(function: Callable[..., Any], given: Options, **available: Any) -> Any:
     """Call a member with its options and with whatever else it asks for by name."""
-    wanted = asks(function)
+    wanted, needed = _wants(function)
+    if not needed <= available.keys():
+        missing, there = sorted(needed - available.keys()), ", ".join(sorted(available))
+        raise Refusal(
+            f"{getattr(function, '__name__', function)} asks for '{missing[0]}', "
+            f"which is not to be had here; there are: {there or 'only its options'}"
+        )
     return function(**{k: v for k, v in available.items() if k in wanted}, **given)
+
+
+@lru_cache(maxsize=512)
+def _wants(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
+    """What a member asks for, and what of that has no default."""
+    wanted = asks(function)
+    parameters = inspect.signature(function).parameters
+    empty = inspect.Parameter.empty
+    return wanted, {name for name in wanted if parameters[name].default is empty}
 
 
 def typed(where: str, value: Any, hint: Any) -> Any:

@@ -14,4 +14,4 @@ def median(rows: Tensor) -> Tensor:
     if rows.shape[0] % 2:
         return lower
     upper = -((-rows).median(dim=0).values)
-    return lower / 2 + upper / 2
+    return (lower / 2 + upper / 2).clamp(lower, upper)

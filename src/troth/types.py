@@ -192,6 +192,7 @@ class Record(NamedTuple):
     messages: Messages  # what reached the aggregator
     dropped: Mapping[str, list[int]]  # filter → ids it removed
     moved: float  # ‖w⁺ − w‖
+    stayed: bool  # w stayed: no message was left, or the step was not finite
 
 
 Options = Mapping[str, Any]

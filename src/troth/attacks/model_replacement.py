@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from troth.types import Messages, Refusal
@@ -29,10 +30,11 @@ def model_replacement(
         hostile: which rows the adversary controls.
         factor: what to multiply by; 0 means the number of messages, 1 is no attack.
     """
-    if factor < 0:
+    if not 0 <= factor < float("inf"):
         raise Refusal(
-            f"model_replacement's factor = {factor} is negative; use sign_flip for that"
+            f"model_replacement's factor = {factor} must be a finite number of at "
+            "least 0; 0 means the number of clients in the round"
         )
     times = factor or float(messages.update.shape[0])
-    scale = 1 + (times - 1) * hostile.to(messages.update.dtype)
-    return messages._replace(update=messages.update * scale[:, None])
+    u = messages.update
+    return messages._replace(update=torch.where(hostile[:, None], u * times, u))

@@ -25,13 +25,9 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
         dtype=torch.bool,
         device=broadcast.w.device,
     )
-    if not isinstance(messages.update, torch.Tensor):
+    lists = not all(isinstance(m, torch.Tensor) for m in messages[:2])
+    if lists or not bool(fits.all()):
         messages = _stack(messages, fits, broadcast)
-    elif not bool(fits.all()):
-        messages = keep(messages, fits)
-        messages = messages._replace(
-            update=messages.update.reshape(-1, d), extra=messages.extra.reshape(-1, e)
-        )
     finite = messages.update.isfinite().all(dim=1) & messages.extra.isfinite().all(1)
     return messages if bool(finite.all()) else keep(messages, finite)
 

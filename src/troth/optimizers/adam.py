@@ -22,10 +22,10 @@ def adam(*, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> Opti
         beta2: memory of its square.
         eps: keeps the division finite.
     """
-    if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and eps > 0):
+    if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and 0 < eps < float("inf")):
         raise Refusal(
             f"adam's beta1 = {beta1} and beta2 = {beta2} must lie in [0, 1), "
-            f"and eps = {eps} must be positive"
+            f"and eps = {eps} must be positive and finite"
         )
 
     def init(v: Tensor) -> Carry:

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from troth.personalizers._own import own
@@ -35,18 +37,26 @@ def ditto(
     Guarantee: on curvature L the explicit step contracts while lr·(L + λ) < 2 (plain
     `sgd`); lr·λ ≥ 2 diverges on any data and is refused.
     """
-    if lam < 0:
-        raise Refusal(f"ditto's lam = {lam} is negative; it must be at least 0 (local)")
+    if not 0 <= lam < float("inf"):
+        raise Refusal(
+            f"ditto's lam = {lam} must be a finite number of at least 0; 0 is local"
+        )
     if lam == 0:
         return local(task, descent)
     if descent.lr * lam >= descent.limit:
         raise Refusal(
             f"ditto's step diverges: lr·lam = {descent.lr:g}·{lam:g} = "
             f"{descent.lr * lam:g} must stay below {descent.limit:g}; "
-            f"set personalizer.lr below {descent.limit / lam:.4g}"
+            f"set personalizer.lr to at most {_down(descent.limit / lam)}"
         )
 
     def gradient(v: Tensor, anchor: Anchor, batch: Batch) -> Tensor:
         return task.grad(v, batch).add(regularizer.grad(v, anchor.w, batch), alpha=lam)
 
     return own(descent, gradient)
+
+
+def _down(limit: float) -> str:
+    """A round number safely below a limit."""
+    digits = 2 - math.floor(math.log10(limit))
+    return f"{math.floor(limit * 0.999 * 10**digits) / 10**digits:g}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from troth.types import Refusal
 
 
@@ -15,9 +17,15 @@ def steps(round_: int, *, every: int, factor: float = 0.5) -> float:
         every: rounds between two changes.
         factor: what each change multiplies by; 1 is `constant`.
     """
-    if every < 1 or factor <= 0:
+    if every < 1 or not 0 < factor < float("inf"):
         raise Refusal(
             f"the schedule's every = {every} must be at least 1 "
-            f"and its factor = {factor} positive"
+            f"and its factor = {factor} positive and finite"
         )
-    return float(factor ** (round_ // every))
+    changes = round_ // every
+    if changes * math.log(factor) > math.log(1e6):
+        raise Refusal(
+            f"the schedule's factor = {factor} over {changes} changes multiplies the "
+            "learning rate by more than a million; take a factor below 1"
+        )
+    return float(factor**changes)

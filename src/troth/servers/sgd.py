@@ -15,6 +15,6 @@ def sgd(broadcast: Broadcast, step: Tensor, *, lr: float = 1.0) -> Tensor:
         step: the aggregated update.
         lr: how much of the step is taken; 1 all of it, 0 none.
     """
-    if lr < 0:
-        raise Refusal(f"the server's lr = {lr} is negative; it must be at least 0")
-    return broadcast.w.add(step, alpha=lr)
+    if not 0 <= lr < float("inf"):
+        raise Refusal(f"server.lr = {lr} must be a finite number of at least 0")
+    return broadcast.w.add(step, alpha=lr) if lr else broadcast.w

@@ -1,0 +1,370 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from troth import build, config, trees
+from troth.engine import Plan
+from troth.lifted import Lifted, _captured, _update_in_place
+
+F64 = torch.float64
+
+
+@pytest.fixture(autouse=True)
+def _small() -> Any:
+    torch.manual_seed(0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=F64)
+
+
+def equal(a: Any, b: Any, atol: float = 1e-12) -> bool:
+    pairs = zip(trees.leaves(a), trees.leaves(b), strict=True)
+    return all(x.shape == y.shape and torch.allclose(x, y, 0, atol) for x, y in pairs)
+
+
+# Traces
+
+
+class Both(NamedTuple):
+    left: Any
+    right: Any
+
+
+def _loss(v: Tensor, x: Tensor) -> Tensor:
+    a, b = torch.split(v, [6, 2])
+    return torch.tanh(torch.tanh(x @ a.reshape(3, 2)) @ b).square().sum()
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, tuple[Any, ...]]] = {
+    "gradient": (
+        lambda v, x: v - 0.1 * grad(_loss)(v, x),
+        (0, 0),
+        (draw(4, 8), draw(4, 5, 3)),
+    ),
+    "shared": (lambda w, v: (w * v, w + v), (None, 0), (draw(3), draw(4, 3))),
+    "trees": (
+        lambda p, q: Both((p.left, q * 2), ((), p.right.sum())),
+        (Both(0, 0), 0),
+        (Both(draw(4, 2), draw(4, 3)), draw(4)),
+    ),
+    "untouched": (lambda i, w: w, (0, None), (torch.arange(4), draw(5))),
+    "where": (
+        lambda on, a, b: torch.where(on, a, b),
+        (0, 0, 0),
+        (torch.tensor([True, False, True, True]), draw(4, 2), draw(4, 2)),
+    ),
+    "bytes": (
+        lambda v, x: x.to(v.dtype).mean() * v,
+        (0, 0),
+        (draw(4, 2), torch.randint(0, 255, (4, 3), dtype=torch.uint8)),
+    ),
+    "empty": (lambda v, x: (v, x.sum()), (0, 0), (draw(4, 2), draw(4, 0))),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_trace_is_plain_vmap(name: str) -> None:
+    function, dims, given = FUNCTIONS[name]
+    lifted, plain = Lifted(function, dims, "vmap"), vmap(function, dims)
+    for _ in range(3):
+        expected = plain(*given)
+        found = lifted(*given)
+        assert type(found) is type(expected)
+        assert equal(found, expected) and equal(lifted.once(*given), expected)
+        given = trees.like(  # other numbers, and not contiguous ones
+            given,
+            [
+                t.flip(0)
+                if t.dtype != F64
+                else draw(*t.shape[::-1]).T
+                if t.dim() == 2
+                else t + 1
+                for t in trees.leaves(given)
+            ],
+        )
+
+
+def test_a_shape_is_traced_once_and_a_new_shape_anew() -> None:
+    calls = []
+
+    def function(v: Tensor, x: Tensor) -> Tensor:
+        calls.append(v.shape)
+        return v * x.sum()
+
+    lifted = Lifted(function, (0, 0), "vmap")
+    shapes = [((4, 2), (4, 3)), ((5, 2), (5, 3)), ((4, 2), (4, 6)), ((4, 2), (4, 3))]
+    for first, second in shapes * 2:
+        v, x = draw(*first), draw(*second)
+        assert equal(lifted(v, x), v * x.sum(1, keepdim=True))
+    assert len(calls) == 3
+    lifted.once(draw(4, 2), draw(4, 3))
+    assert len(calls) == 4
+
+
+def test_threads_share_traces() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    lifted = Lifted(lambda v, x: v - 0.1 * grad(_loss)(v, x), (0, 0), "vmap")
+    plain = vmap(lambda v, x: v - 0.1 * grad(_loss)(v, x))
+    given = [(draw(k % 3 + 2, 8), draw(k % 3 + 2, 5, 3)) for k in range(24)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda pair: lifted(*pair), given))
+    assert all(equal(a, plain(*b)) for a, b in zip(found, given, strict=True))
+    assert len(lifted._traces) == 3
+
+
+# Memory of its own, with a recorder that needs no GPU
+
+
+def record(graph: Any, held: list[Tensor]) -> Any:
+    """As a CUDA graph: outputs have a fixed place; what is an input stays that."""
+    out = [t if any(t is h for h in held) else t.clone() for t in graph(*held)]
+
+    def again() -> None:
+        for old, new in zip(out, graph(*held), strict=True):
+            if old is not new:
+                old.copy_(new)
+
+    return out, again
+
+
+def captured(
+    function: Callable[..., Any], *flat: Tensor, in_place: bool = False
+) -> Any:
+    graph = make_fx(function)(*flat)
+    if in_place:
+        _update_in_place(graph, in_pieces=True)
+    return _captured(graph, list(flat), record)
+
+
+def test_captured_gives_what_the_graph_gives() -> None:
+    run = captured(lambda a, b: [a + b, a * 2], draw(3), draw(3))
+    for _ in range(4):
+        a, b = draw(3), draw(3)
+        assert equal(run(a, b), [a + b, a * 2])
+        assert equal(run(a, b), [a + b, a * 2])  # the same objects once more
+        assert equal(run(b, a), [a + b, b * 2])
+
+
+def test_captured_does_not_change_what_it_is_given() -> None:
+    v, g, rate = draw(2, 3), draw(2, 3), draw()
+    kept = v.clone()
+    run = captured(lambda v, g, r: [torch.addcmul(v, g, r)], v, g, rate, in_place=True)
+    for _ in range(3):
+        assert equal(run(v + 0, g, rate), [kept + rate * g])
+        assert torch.equal(v, kept)
+
+
+def test_captured_steps_on_its_own_outputs() -> None:
+    def step(v: Tensor, m: Tensor, x: Tensor) -> list[Tensor]:
+        m = 0.9 * m + v * x
+        return [torch.addcmul(v, m, torch.tensor(-0.1, dtype=F64)), m]
+
+    for in_place in (False, True):
+        run = captured(step, draw(2, 3), draw(2, 3), draw(2, 3), in_place=in_place)
+        for _ in range(3):  # every round from a state that lies elsewhere
+            mine = plain = [draw(2, 3), draw(2, 3)]
+            for _ in range(4):
+                x = draw(2, 3)
+                mine, plain = run(*mine, x), step(*plain, x)
+                assert equal(mine, plain)
+
+
+def test_captured_starts_again_from_the_same_state() -> None:
+    """A client asked twice starts from the state before, in the same tensors."""
+
+    def step(v: Tensor, x: Tensor) -> list[Tensor]:
+        return [torch.addcmul(v, v * x, torch.tensor(-0.1, dtype=F64))]
+
+    run = captured(step, draw(2, 3), draw(2, 3), in_place=True)
+    start, x = draw(2, 3), draw(2, 3)
+    for _ in range(2):
+        mine = plain = [start]
+        for _ in range(3):
+            mine, plain = run(*mine, x), step(*plain, x)
+            assert equal(mine, plain)
+
+
+def test_captured_hands_a_leaf_on_to_another_place() -> None:
+    """A carry that keeps the last iterate: (v, last) → (v', v)."""
+
+    def step(v: Tensor, last: Tensor, x: Tensor) -> list[Tensor]:
+        return [v + 0.5 * (v - last) * x, v]
+
+    run = captured(step, draw(2, 3), draw(2, 3), draw(2, 3))
+    mine = plain = [draw(2, 3), draw(2, 3)]
+    for _ in range(4):
+        x = draw(2, 3)
+        mine, plain = run(*mine, x), step(*plain, x)
+        assert equal(mine, plain)
+
+
+def test_captured_swaps_leaves() -> None:
+    run = captured(lambda a, b: [b, a], draw(2), draw(2))
+    mine = a, b = draw(2), draw(2)
+    for k in range(3):
+        mine = run(*mine)
+        assert equal(mine, [b, a] if k % 2 == 0 else [a, b])
+
+
+def test_captured_without_any_number() -> None:
+    run = captured(lambda a, b: [a + 1, b], draw(2, 0), draw(2, 3))
+    for _ in range(2):
+        b = draw(2, 3)
+        assert equal(run(draw(2, 0), b), [draw(2, 0), b])
+
+
+def _experiment(path: Path, personalizer: Any, optimizer: Any) -> config.Experiment:
+    random = np.random.default_rng(0)
+    owner = np.repeat(np.arange(5), [5, 16, 9, 12, 7])
+    x = random.random((len(owner), 4))
+    np.savez(path / "data.npz", x=x, y=np.arange(len(owner)) % 3, owner=owner)
+    tree = {
+        "data": {"name": "npz", "path": str(path / "data.npz")},
+        "partition": {"name": "natural", "split": [0.6, 0.1, 0.3]},
+        "model": {"name": "mlp", "widths": [3]},
+        "train": {"rounds": 4, "cohort": 4, "batch": 4, "epochs": 2, "lr": 0.1},
+        "personalizer": personalizer,
+        "engine": {"device": "cpu"},
+    }
+    tree["train"] |= {"precision": "float64", "optimizer": optimizer}  # type: ignore
+    return config.from_dict(tree)
+
+
+def _trained(experiment: config.Experiment, plan: Plan) -> tuple[Tensor, Tensor]:
+    federation = build.build(experiment, plan=plan).federation
+    for _ in federation.train():
+        pass
+    return federation.broadcast.w, federation.population.read(np.arange(5))
+
+
+@pytest.mark.parametrize("in_pieces", [True, False])
+@pytest.mark.parametrize(
+    ("personalizer", "optimizer"),
+    [
+        ("none", "sgd"),
+        ("ditto", "sgd"),
+        ("local", "momentum"),
+        ({"name": "ditto", "steps": 3}, "sgd"),
+        ({"name": "ditto", "lam": 0.5}, "adam"),
+    ],
+)
+def test_rounds_of_captured_chunks_are_the_loop(
+    personalizer: Any,
+    optimizer: str,
+    in_pieces: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What runs on a GPU, but for the GPU: two chunks, several rounds, in place."""
+    experiment = _experiment(tmp_path, personalizer, optimizer)
+    expected = _trained(experiment, Plan("loop", 1))
+    plain = Lifted._trace
+    changed = []
+
+    def trace(self: Lifted, arguments: Any, flat: list[Tensor]) -> Any:
+        graph, example = plain(self, arguments, flat)
+        before = str(graph.graph)
+        _update_in_place(graph, in_pieces)
+        changed.append(str(graph.graph) != before)
+        return _captured(graph, flat, record), example
+
+    monkeypatch.setattr(Lifted, "_trace", trace)
+    assert equal(_trained(experiment, Plan("vmap", 3)), expected)
+    chosen = isinstance(personalizer, dict)  # budgets that differ choose, adam divides
+    assert any(changed) == (not chosen)
+
+
+# Updates in place
+
+
+def _stepped(v: Tensor, x: Tensor, rate: Tensor) -> Tensor:
+    return torch.addcmul(v, grad(_loss)(v, x), -rate)
+
+
+UPDATED: dict[str, Callable[..., Any]] = {
+    "alone": lambda v, x, rate: [_stepped(v, x, rate)],
+    "beside": lambda v, x, rate: [_stepped(v, x, rate), x * 2],
+    "read before": lambda v, x, rate: [v.sum() + 0 * x.sum(), _stepped(v, x, rate)],
+    "whole": lambda v, x, rate: [torch.addcmul(v, v.flip(0), -rate)],
+}
+
+
+@pytest.mark.parametrize("in_pieces", [True, False])
+@pytest.mark.parametrize("name", UPDATED)
+def test_an_update_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> None:
+    function = vmap(UPDATED[name], (0, 0, None))
+    given = draw(4, 8), draw(4, 5, 3), torch.tensor(0.1, dtype=F64)
+    graph = make_fx(function)(*given)
+    _update_in_place(graph, in_pieces)
+    assert not any(
+        n.target is torch.ops.aten.addcmul.default for n in graph.graph.nodes
+    )
+    gathers = any(n.target is torch.ops.aten.cat.default for n in graph.graph.nodes)
+    assert gathers == (name != "whole" and not in_pieces)
+    for _ in range(2):
+        v, x = draw(4, 8), draw(4, 5, 3)
+        expected, memory = function(v, x, given[2]), v.data_ptr()
+        found = graph(v, x, given[2])
+        assert equal(found, expected)
+        assert any(t.data_ptr() == memory for t in found)
+
+
+def _later_view(v: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    part = v[:3]
+    return [_stepped(v, x, rate), part + 1]
+
+
+def _pieces_of_itself(v: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    g = torch.cat([v[4:], v[:4]])
+    return [torch.addcmul(v, g, -rate)]
+
+
+LEFT: dict[str, Callable[..., Any]] = {  # right only if left alone, or done with care
+    "used later": lambda v, x, rate: [_stepped(v, x, rate), v * 2],
+    "given back too": lambda v, x, rate: [_stepped(v, x, rate), v],
+    "given twice": lambda v, x, rate: [s := _stepped(v, x, rate), s],
+    "no input": lambda v, x, rate: [_stepped(v * 2, x, rate)],
+    "used by a later update": lambda v, x, rate: [
+        _stepped(v, x, rate),
+        torch.addcmul(x, v.sum().expand(5, 3), rate),
+    ],
+    "no output": lambda v, x, rate: [_stepped(v, x, rate) * 2],
+    "a view used later": _later_view,
+    "made of itself": _pieces_of_itself,
+    "another value": lambda v, x, rate: [
+        torch.addcmul(v, grad(_loss)(v, x), rate, value=-0.5)
+    ],
+    "a rate each": lambda v, x, rate: [
+        torch.addcmul(v, grad(_loss)(v, x), -rate * x.mean(0).repeat(3)[:8])
+    ],
+    "rate first": lambda v, x, rate: [torch.addcmul(v, -rate, grad(_loss)(v, x))],
+}
+
+
+@pytest.mark.parametrize("in_pieces", [True, False])
+@pytest.mark.parametrize("name", LEFT)
+def test_what_cannot_be_updated_in_place_stays_right(
+    name: str, in_pieces: bool
+) -> None:
+    function = vmap(LEFT[name], (0, 0, None))
+    rate = torch.tensor(0.1, dtype=F64)
+    graph = make_fx(function)(draw(4, 8), draw(4, 5, 3), rate)
+    _update_in_place(graph, in_pieces)
+    for _ in range(2):
+        v, x = draw(4, 8), draw(4, 5, 3)
+        assert equal(graph(v.clone(), x.clone(), rate), function(v, x, rate))

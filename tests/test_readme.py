@@ -1,0 +1,186 @@
+"""The README and the pages in docs/ say what is: their code runs, their tables hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import troth
+from troth import cli, config, folder, lookup, sections
+
+ROOT = Path(__file__).parents[1]
+README, USAGE = ROOT / "README.md", ROOT / "docs" / "usage.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    text = page.read_text("utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+
+
+def every(language: str) -> list[Any]:
+    return [
+        pytest.param(block, id=f"{page.name}-{i}")
+        for page in PAGES
+        for i, block in enumerate(blocks(page, language))
+    ]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of all tables in a text, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines
+    ]
+    rules = [i for i, row in enumerate(cells) if set("".join(row)) <= {"-"}]
+    return [r for i, r in enumerate(cells) if i not in rules and i + 1 not in rules]
+
+
+def part(page: Path, heading: str) -> str:
+    """What stands under a heading, up to the next one of its level."""
+    level = heading.split(" ")[0]
+    _, _, after = page.read_text("utf-8").partition(f"\n{heading}\n")
+    assert after, f"{page.name} has no '{heading}'"
+    return re.split(rf"^#{{1,{len(level)}}} ", after, maxsplit=1, flags=re.M)[0]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder with the modules that the pages show, on the Python path."""
+    shown = [block for page in PAGES for block in blocks(page, "python")]
+    names = []
+    for block in shown:
+        if found := re.match(r"# (\w+)\.py\n", block):
+            (tmp_path / f"{found.group(1)}.py").write_text(block)
+            names.append(found.group(1))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("block", every("python"))
+def test_python_runs(block: str, place: Path) -> None:
+    exec(compile(re.sub(r'"rounds": \d+', '"rounds": 2', block), "README", "exec"), {})
+
+
+def test_the_first_example_is_short_and_trains(place: Path) -> None:
+    block = blocks(README, "python")[0]
+    assert block.count("\n") <= 17 and "troth.run(" in block and ".model(" in block
+
+
+def test_the_rule_shown_is_one(place: Path) -> None:
+    import torch
+
+    updates = torch.tensor([[1.0], [2.0], [3.0], [4.0], [1000.0]])
+    assert troth.aggregate("my_rules:trimmed", updates, trim=2).tolist() == [3.0]
+
+
+@pytest.mark.parametrize("block", every("toml"))
+def test_toml_is_an_experiment(block: str, place: Path) -> None:
+    runs = config.expand(tomllib.loads(block))
+    assert runs
+    for _, tree in runs:
+        config.from_dict(tree)
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")):
+            path, _, anchor = link.partition("#")
+            target = page if not path else (page.parent / path)
+            assert target.exists(), f"{page.name}: {link}"
+            if anchor:
+                heads = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.M)
+                assert anchor in {head.lower().replace(" ", "-") for head in heads}
+
+
+def test_what_exists() -> None:
+    table = {row[0].strip("`"): row[1] for row in rows(part(README, "## What exists"))}
+    assert {k: re.findall(r"`(\w+)`", v) for k, v in table.items()} == {
+        kind: lookup.names(kind) for kind in lookup.FOLDERS
+    }
+
+
+COMMANDS = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+
+
+def test_commands() -> None:
+    table = rows(part(README, "## The command line"))
+    named = [re.match(r"`troth (\w+)", row[0]) for row in table]
+    assert [match.group(1) for match in named if match] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_flags_exist(page: Path) -> None:
+    known = {f for c in COMMANDS.values() for p in c.params for f in p.opts}
+    text = re.sub(r"^```sh\n.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S)
+    assert {*re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)} <= known
+
+
+def test_files_of_a_run() -> None:
+    text = part(README, "## What a run leaves")
+    files = {row[0].strip("`") for row in rows(text)}
+    constants = ("EXPERIMENT", "ROUNDS", "CLIENTS", "SUMMARY", "SHARED", "PERSONAL")
+    expected = {getattr(folder, name) for name in constants}
+    assert files == expected | {folder.CHECKPOINT.split("/")[0] + "/"}
+    assert folder.GRID in text
+
+
+def made(field: dataclasses.Field[Any]) -> Any:
+    """What a field holds where nothing is said."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def keys(section: Any) -> dict[str, Any]:
+    """Key → default of a section; members by name."""
+    found = {"name": section.name} if isinstance(section, sections.Part) else {}
+    for field in dataclasses.fields(section):
+        if field.name not in ("name", "options"):
+            value = made(field)
+            found[field.name] = (
+                value.name if isinstance(value, sections.Part) else value
+            )
+    return found
+
+
+def test_every_key_and_default() -> None:
+    defaults = {f.name: made(f) for f in dataclasses.fields(sections.Experiment)}
+    del defaults["resolved"]
+    inner = {k: keys(v) for k, v in defaults.items() if dataclasses.is_dataclass(v)}
+    top = {k: v for k, v in defaults.items() if k not in inner}
+    assert documented("### Top level") == top
+    for name, expected in inner.items():
+        assert documented(f"### `[{name}]`") == expected, name
+    heads = re.findall(r"^### `\[(\w+)\]`$", USAGE.read_text("utf-8"), re.M)
+    assert heads == [*inner, "resolved"]
+
+
+def documented(heading: str) -> dict[str, Any]:
+    """Key → default, as a table of the page has them."""
+    found = {}
+    for key, value, what in rows(part(USAGE, heading)):
+        text = value.strip("`")
+        found[key.strip("`")] = (
+            None if text == "–" else tomllib.loads(f"v = {text}")["v"]
+        )
+        assert what
+    return found
+
+
+def test_the_refusal_shown_is_real() -> None:
+    tree = {"partition": {"name": "iid", "clients": 20}, "train": {"cohort": 70}}
+    with pytest.raises(troth.Refusal) as caught:
+        troth.cost(tree)
+    assert blocks(USAGE, "text") == [f"troth: {caught.value}\n"]
