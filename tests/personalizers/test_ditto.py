@@ -109,7 +109,7 @@ def test_refuses_a_pull_that_is_no_number(lam: float, optimizer: str) -> None:
 
 
 def test_refuses_a_step_that_diverges() -> None:
-    words = "lr·lam = 0.1·20 = 2 must stay below 2; set personalizer.lr to at most 0.099"
+    words = "lr·lam = 0.1·20 = 2 must stay below 2; set personalizer.lr below 0.1"
     with pytest.raises(Refusal, match=re.escape(words)):
         ditto(bowl(), by(0.1), l2sq(), lam=20.0)
     words = "lr·lam = 0.5·8 = 4 must stay below 2; set personalizer.lr below 0.25"

@@ -47,7 +47,7 @@ def ditto(
         raise Refusal(
             f"ditto's step diverges: lr·lam = {descent.lr:g}·{lam:g} = "
             f"{descent.lr * lam:g} must stay below {descent.limit:g}; "
-            f"set personalizer.lr to at most {_down(descent.limit / lam)}"
+            f"set personalizer.lr below {_down(descent.limit / lam)}"
         )
 
     def gradient(v: Tensor, anchor: Anchor, batch: Batch) -> Tensor:
@@ -57,6 +57,6 @@ def ditto(
 
 
 def _down(limit: float) -> str:
-    """A round number safely below a limit."""
-    digits = 2 - math.floor(math.log10(limit))
-    return f"{math.floor(limit * 0.999 * 10**digits) / 10**digits:g}"
+    """A limit to four digits, never rounded up."""
+    digits = 3 - math.floor(math.log10(limit))
+    return f"{math.floor(limit * 10**digits * (1 + 1e-12)) / 10**digits:.4g}"
