@@ -82,7 +82,7 @@ def small(tmp_path: Path) -> Path:
         (["seed=-1"], ["seed = -1", "at least 0"]),
         (
             ["personalizer=ditto", "personalizer.lam=-1"],
-            ["lam = -1", "negative", "at least 0"],
+            ["lam = -1", "finite", "at least 0"],
         ),
         (
             ["personalizer=ditto", "personalizer.lam=20"],
@@ -92,7 +92,7 @@ def small(tmp_path: Path) -> Path:
             ["personalizer=ditto", "personalizer.lam=5", "personalizer.lr=1"],
             ["lr·lam = 1·5 = 5", "below 2", "set personalizer.lr below 0.4"],
         ),
-        (["server.lr=-1"], ["server", "lr = -1", "negative", "at least 0"]),
+        (["server.lr=-1"], ["server", "lr = -1", "finite", "at least 0"]),
         (
             ["train.cohort=7"],
             ["train.cohort = 7", "6 clients", "at most 6", "0 for all"],

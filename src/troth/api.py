@@ -67,7 +67,7 @@ def run(
     planned = plan(sections, device)
     root = Path(out) if out is not None else fresh(experiment)
     folder.check_free(root)
-    if "grid" not in sections:
+    if not sections.get("grid"):
         runs.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
         return [Run(root)]
     for one in planned:  # all are checked before any is trained

@@ -168,7 +168,7 @@ class Engine:
                     broadcast, carry, batch, valid, active
                 )
         reply, state = self._lift(f"{name}.end")(index, broadcast, carry, state, valid)
-        reply, state = _kept(reply), _kept(state)
+        reply, state = trees.kept(reply), trees.kept(state)
         return reply, self.packing.pack(state, n)
 
     def _batches(
@@ -234,11 +234,11 @@ class Engine:
         def one(worker: int, k: int) -> tuple[Reply, Tensor]:
             phase: Phase = getattr(self._clients[worker], name)
             mine = ids[k : k + 1]
-            state = _first(self.packing.unpack(rows[k : k + 1]))
-            valid = _first(self._valid(phase, mine))
+            state = trees.first(self.packing.unpack(rows[k : k + 1]))
+            valid = trees.first(self._valid(phase, mine))
             carry = phase.begin(broadcast, state)
             for _, batch in self._batches(mine, round_, int(counts[k])):
-                carry = phase.step(broadcast, carry, _first(batch), valid)
+                carry = phase.step(broadcast, carry, trees.first(batch), valid)
             reply, state = phase.end(broadcast, carry, state, valid)
             return reply, self.packing.pack(state, 1)[0]
 
@@ -283,18 +283,6 @@ class Engine:
 def _join(parts: Any) -> Tensor:
     parts = list(parts)
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _kept(tree: Any) -> Any:
-    """Copies of what lies in memory that a captured graph will use again."""
-    flat = [t.clone() if hasattr(t, "is_reused") else t for t in trees.leaves(tree)]
-    return trees.like(tree, flat)
-
-
-def _first(tree: Any) -> Any:
-    """A chunk of one without its client axis (`t` has none)."""
-    flat = [leaf[0] if leaf.dim() else leaf for leaf in trees.leaves(tree)]
-    return trees.like(tree, flat)
 
 
 @contextmanager

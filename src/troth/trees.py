@@ -28,6 +28,17 @@ def _fill(tree: Any, flat: Iterator[Any]) -> Any:
     return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
 
 
+def first(tree: Any) -> Any:
+    """A chunk of one without its client axis; tensors that have no axis stay."""
+    return like(tree, [leaf[0] if leaf.dim() else leaf for leaf in leaves(tree)])
+
+
+def kept(tree: Any) -> Any:
+    """Copies of what lies in memory that a captured graph will use again."""
+    flat = [t.clone() if hasattr(t, "is_reused") else t for t in leaves(tree)]
+    return like(tree, flat)
+
+
 class Packing:
     """Trees of one shape as rows: [n, width] ⇄ a tree whose tensors have n rows."""
 

@@ -1,0 +1,423 @@
+"""The main promise: however clients step, the numbers are those of a plain loop."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from troth import build, config, lookup, tasks
+from troth.engine import Engine, Plan
+
+SIZES = [5, 9, 16, 26, 2, 14, 33]  # examples of each client
+COHORT = 5
+LOOP = Plan("loop", 1)
+PLANS = [
+    Plan("vmap", COHORT),  # all together
+    Plan("vmap", 2),  # in chunks that do not divide the cohort
+    Plan("vmap", 2, 2),  # chunks on two threads
+    Plan("threads", 1, 2),
+]
+MODELS: dict[str, dict[str, Any]] = {  # smaller than their defaults
+    "cnn": {"channels": [2, 3], "widths": [4], "kernel": 3},
+    "mlp": {"widths": [6]},
+}
+TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    """Tiny matrices; and several threads wait long for each other on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images of clients of unequal size, in two and in three classes."""
+    random, path = np.random.default_rng(0), tmp_path_factory.mktemp("data")
+    owner = np.repeat(np.arange(len(SIZES)), SIZES)
+    x = random.integers(0, 256, (len(owner), 6, 6), dtype=np.uint8)
+    for classes in (2, 3):
+        y = random.integers(0, classes, len(owner))
+        np.savez(path / f"{classes}.npz", x=x, y=y, owner=owner)
+    return path
+
+
+class State(NamedTuple):
+    w: Tensor
+    rows: Tensor
+
+
+def experiment(folder: Path, model: str = "mlp", **sections: Any) -> config.Experiment:
+    classes = 2 if model == "svm" else 3
+    train = {"rounds": 5, "cohort": COHORT, "batch": 4, "lr": 0.05, "epochs": 2}
+    if sections.get("train", {}).get("steps"):
+        del train["epochs"]
+    tree = {
+        "seed": 3,
+        "data": {"name": "npz", "path": str(folder / f"{classes}.npz")},
+        "partition": {"name": "natural", "split": [0.7, 0.1, 0.2]},
+        "model": {"name": model, **MODELS.get(model, {})},
+        "adversary": {"fraction": 0.2},
+        "attack": "model_replacement",
+        "engine": {"device": "cpu"},
+    }
+    return config.from_dict(tree | sections | {"train": train | sections["train"]})
+
+
+def trained(wanted: config.Experiment, plan: Plan) -> State:
+    federation = build.build(wanted, plan=plan).federation
+    for _ in federation.train():
+        pass
+    assert federation.engine.plan == plan and federation.round == wanted.train.rounds
+    everyone = np.arange(federation.population.n)
+    return State(federation.broadcast.w, federation.population.read(everyone))
+
+
+def assert_near(found: State, expected: State, atol: float, what: Any = "") -> None:
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        assert a.isfinite().all()
+        assert not a.numel() or (a - b).abs().max() <= atol, what
+
+
+def assert_all_plans_agree(
+    wanted: config.Experiment, plans: list[Plan] = PLANS
+) -> State:
+    expected = trained(wanted, LOOP)
+    for plan in plans:
+        atol = TOLERANCE[wanted.train.precision]
+        assert_near(trained(wanted, plan), expected, atol, plan)
+    return expected
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("personalizer", ["none", "local", "ditto"])
+@pytest.mark.parametrize("model", lookup.names("model"))
+def test_loop_vmap_chunks_and_threads_agree(
+    folder: Path, model: str, personalizer: str, precision: str
+) -> None:
+    wanted = experiment(
+        folder, model, train={"precision": precision}, personalizer=personalizer
+    )
+    before = build.build(wanted, plan=LOOP)
+    assert sum(before.hostile) == 2  # 20 % of 7, rounded up
+    sizes = before.data.train.size.tolist()
+    assert len(set(sizes)) == len(sizes)
+    state = assert_all_plans_agree(wanted)
+    start = before.federation.broadcast.w
+    assert (state.w - start).abs().max() > 1e-3  # it has learnt something
+    width = 0 if personalizer == "none" else len(start)
+    assert state.rows.shape == (len(SIZES), width)
+    if width:
+        assert (state.rows - state.w).abs().amax(1).min() > 1e-4
+
+
+@pytest.mark.parametrize("personalizer", ["none", "ditto"])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_steps_instead_of_epochs(
+    folder: Path, personalizer: str, precision: str
+) -> None:
+    train = {"steps": 7, "precision": precision}
+    wanted = experiment(folder, "mlp", train=train, personalizer=personalizer)
+    assert_all_plans_agree(wanted)
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "fewer personal steps": {
+        "train": {"steps": 5},
+        "personalizer": {"name": "ditto", "steps": 2},
+    },
+    "more personal steps": {
+        "train": {"steps": 2},
+        "personalizer": {"name": "local", "steps": 5, "lr": 0.02},
+    },
+    "personal epochs": {
+        "train": {"steps": 3},
+        "personalizer": {"name": "ditto", "epochs": 2},
+    },
+    "momentum": {
+        "train": {"optimizer": "momentum"},
+        "personalizer": {"name": "ditto", "lam": 0.3},
+    },
+    "adam": {
+        "train": {"optimizer": "adam", "lr": 0.01},
+        "personalizer": {"name": "ditto", "optimizer": "sgd"},
+    },
+    "personal adam, own budget": {
+        "train": {"steps": 4},
+        "personalizer": {"name": "local", "optimizer": "adam", "lr": 0.01, "steps": 6},
+    },
+    "weight decay": {"train": {"weight_decay": 0.1}, "personalizer": "ditto"},
+    "cosine": {"train": {"schedule": "cosine"}, "personalizer": "local"},
+    "all data": {"train": {"batch": 0}, "personalizer": "ditto"},
+    "drop last": {"train": {"drop_last": True}, "personalizer": "ditto"},
+    "by size": {"train": {"sampling": "size"}, "personalizer": "ditto"},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_whatever_a_client_does(folder: Path, name: str) -> None:
+    sections = VARIANTS[name]
+    train = {"precision": "float64", **sections["train"]}
+    wanted = experiment(folder, "linear", **(sections | {"train": train}))
+    assert_all_plans_agree(wanted, [PLANS[1], PLANS[3]])
+
+
+def test_the_variants_are_no_two_the_same(folder: Path) -> None:
+    """None of the options above is dropped in silence."""
+    found = []
+    for sections in VARIANTS.values():
+        train = {"precision": "float64", **sections["train"]}
+        wanted = experiment(folder, "linear", **(sections | {"train": train}))
+        found.append(trained(wanted, PLANS[3]))
+    for a, b in itertools.combinations(found, 2):
+        same = a.rows.shape == b.rows.shape and torch.allclose(a.rows, b.rows)
+        assert not (torch.allclose(a.w, b.w) and same)
+
+
+def test_own_budgets_are_kept(folder: Path) -> None:
+    """The shared model does not see how long the personal one works."""
+
+    def run(own: dict[str, Any], steps: int, how: Plan) -> State:
+        train = {"precision": "float64", "steps": steps}
+        personalizer = {"name": "local", **own}
+        wanted = experiment(folder, "mlp", train=train, personalizer=personalizer)
+        return trained(wanted, how)
+
+    for how in (LOOP, PLANS[1], PLANS[3]):
+        plain, own = run({}, 3, how), run({"steps": 6}, 3, how)
+        longer = run({}, 6, how)
+        assert (plain.w - own.w).abs().max() <= 1e-12
+        assert (longer.rows - own.rows).abs().max() <= 1e-12  # local: its own affair
+        assert (longer.w - own.w).abs().max() > 1e-4
+        assert (plain.rows - own.rows).abs().max() > 1e-4
+
+
+def test_the_same_bytes_again(folder: Path) -> None:
+    train = {"precision": "float32"}
+    wanted = experiment(folder, "mlp", train=train, personalizer="ditto")
+    for plan in (LOOP, *PLANS):
+        first, second = trained(wanted, plan), trained(wanted, plan)
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True)), plan
+
+
+@pytest.mark.parametrize("name", ["mlp", "svm"])
+def test_bfloat16_is_close(folder: Path, name: str) -> None:
+    """Gradients have 8 bits: within 0.02 after five rounds, of weights of about 0.3."""
+    states = {}
+    for precision in ("bfloat16", "float32"):
+        train = {"precision": precision}
+        wanted = experiment(folder, name, train=train, personalizer="ditto")
+        states[precision] = trained(wanted, PLANS[1])
+    assert states["bfloat16"].w.dtype == torch.float32
+    assert_near(states["bfloat16"], states["float32"], 0.02)
+    assert (states["bfloat16"].w - states["float32"].w).abs().max() > 0
+
+
+def test_bfloat16_agrees_however_clients_step(folder: Path) -> None:
+    """Sums in another order may round to a neighbour: 2⁻⁸ of a gradient, times lr."""
+    train = {"precision": "bfloat16"}
+    wanted = experiment(folder, "mlp", train=train, personalizer="ditto")
+    expected = trained(wanted, LOOP)
+    for plan in PLANS:
+        assert_near(trained(wanted, plan), expected, 5e-3, plan)
+
+
+_NO_COMPILER = not shutil.which(os.environ.get("CXX", "g++"))
+
+
+@pytest.mark.skipif(_NO_COMPILER, reason="needs a C++ compiler")
+def test_compiled_agrees(folder: Path) -> None:
+    train = {"precision": "float64", "steps": 3}
+    wanted = experiment(folder, "mlp", train=train, personalizer="ditto")
+    assert_all_plans_agree(wanted, [Plan("compiled", COHORT)])
+
+
+# Against a loop written out in plain torch
+
+
+@pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 1), Plan("threads", 1, 1)])
+@pytest.mark.parametrize("batch", [4, 0])
+def test_one_client_with_all_data_is_plain_sgd(
+    folder: Path, plan: Plan, batch: int
+) -> None:
+    train = {"precision": "float64", "cohort": 1, "batch": batch, "lr": 0.3}
+    wanted = experiment(
+        folder,
+        "mlp",
+        train=train,
+        partition={"name": "iid", "clients": 1},
+        adversary={},
+        attack="none",
+    )
+    made = build.build(wanted, plan=plan)
+    engine, data = made.federation.engine, made.data
+    optimizer = torch.optim.SGD(made.network.parameters(), lr=0.3)
+    steps = 2 * int(engine.feed.per_epoch[0])
+    seen = 0
+    for r in range(5):
+        slots, weight = engine.feed.draw(np.array([0]), steps, r)
+        for t in range(steps):
+            own = slots[t, 0][weight[t, 0] > 0]
+            x, y = data.x[data.train.row[own]], data.train.y[own]
+            seen += len(y)
+            optimizer.zero_grad()
+            cross_entropy(made.network(x), y).backward()
+            optimizer.step()
+    assert seen == 5 * 2 * int(data.train.size[0])
+    expected = tasks.flatten(made.network)
+    for _ in made.federation.train():
+        pass
+    assert (made.federation.broadcast.w - expected).abs().max() <= 1e-12
+    assert (expected - engine.feed.data.x.new_zeros(())).isfinite().all()
+
+
+def _gradient(made: build.Built, v: Tensor, own: Tensor) -> Tensor:
+    data = made.data
+    tasks.assign(made.network, v)
+    x, y = data.x[data.train.row[own]], data.train.y[own]
+    loss = cross_entropy(made.network(x), y)
+    found = torch.autograd.grad(loss, list(made.network.parameters()))
+    return torch.cat([g.reshape(-1) for g in found])
+
+
+def test_two_rounds_of_ditto_written_out(folder: Path) -> None:
+    """Algorithm 2 of the paper, for a cohort, an attack and the mean."""
+    lr, lam = 0.1, 0.7
+    train = {"precision": "float64", "rounds": 2, "lr": lr, "epochs": 1}
+    ditto = {"name": "ditto", "lam": lam}
+    wanted = experiment(folder, "mlp", train=train, personalizer=ditto)
+    made = build.build(wanted, plan=PLANS[1])
+    f, feed = made.federation, made.federation.engine.feed
+    w = f.broadcast.w.clone()
+    v = w.repeat(len(SIZES), 1)
+    for r in range(2):
+        updates = []
+        for k in f.sample(r):
+            moving = w.clone()
+            slots, weight = feed.draw(np.array([k]), int(feed.per_epoch[k]), r)
+            for row, part in zip(slots[:, 0], weight[:, 0], strict=True):
+                own = row[part > 0]
+                v[k] = v[k] - lr * (_gradient(made, v[k], own) + lam * (v[k] - w))
+                moving = moving - lr * _gradient(made, moving, own)
+            updates.append((COHORT if made.hostile[k] else 1) * (moving - w))
+        w = w + torch.stack(updates).mean(0)
+    for _ in f.train():
+        pass
+    found = State(f.broadcast.w, f.population.read(np.arange(len(SIZES))))
+    assert_near(found, State(w, v), 1e-12)
+
+
+# The engine by itself
+
+
+def engine_of(folder: Path, plan: Plan, personalizer: str = "ditto") -> build.Built:
+    train = {"precision": "float64"}
+    wanted = experiment(folder, "mlp", train=train, personalizer=personalizer)
+    return build.build(wanted, plan=plan)
+
+
+def test_messages_say_who_and_how_many(folder: Path) -> None:
+    ids = np.array([6, 0, 4])
+    for plan in (LOOP, *PLANS):
+        made = engine_of(folder, plan)
+        f = made.federation
+        rows = f.population.read(ids)
+        messages, new = f.engine.run("local", f.broadcast, rows, ids, 0)
+        assert messages.client.tolist() == ids.tolist()
+        assert messages.size.tolist() == made.data.train.size[ids].tolist()
+        assert messages.update.shape == (3, f.engine.task.d)
+        assert messages.extra.shape == (3, 0) and messages.loss.isnan().all()
+        assert new.shape == rows.shape
+
+
+def test_a_client_steps_alike_alone_and_in_any_company(folder: Path) -> None:
+    for plan in (LOOP, *PLANS):
+        f = engine_of(folder, plan).federation
+        everyone = np.arange(len(SIZES))
+        rows = f.population.read(everyone)
+        together, states = f.engine.run("local", f.broadcast, rows, everyone, 2)
+        for ids in (np.array([3]), np.array([5, 3, 0])):
+            some, own = f.engine.run("local", f.broadcast, rows[ids], ids, 2)
+            assert (some.update - together.update[ids]).abs().max() < 1e-12
+            assert (own - states[ids]).abs().max() < 1e-12
+
+
+def test_asked_twice_in_a_round_it_starts_from_the_same_state(folder: Path) -> None:
+    """Nothing that a client is given is changed, so a lost answer can be asked anew."""
+    ids = np.array([1, 2, 5])
+    for plan in (LOOP, *PLANS):
+        f = engine_of(folder, plan).federation
+        rows, w = f.population.read(ids), f.broadcast.w
+        kept = rows.clone(), w.clone()
+        first = f.engine.run("local", f.broadcast, rows, ids, 0)
+        assert torch.equal(rows, kept[0]) and torch.equal(w, kept[1])
+        second = f.engine.run("local", f.broadcast, rows, ids, 0)
+        assert torch.equal(first[0].update, second[0].update)
+        assert torch.equal(first[1], second[1])
+
+
+def test_what_a_round_gave_is_not_overwritten_by_the_next(folder: Path) -> None:
+    ids = np.array([1, 2, 5])
+    for plan in (LOOP, *PLANS):
+        f = engine_of(folder, plan).federation
+        rows = f.population.read(ids)
+        messages, new = f.engine.run("local", f.broadcast, rows, ids, 0)
+        kept = messages.update.clone(), new.clone()
+        f.engine.run("local", f.broadcast, new, ids, 1)
+        assert torch.equal(messages.update, kept[0]) and torch.equal(new, kept[1])
+
+
+def test_start_and_models(folder: Path) -> None:
+    f = engine_of(folder, LOOP).federation
+    engine, w = f.engine, f.broadcast.w
+    assert torch.equal(engine.start(w), w)  # ditto's v₀ = w₀
+    assert torch.equal(engine.models(w * 0, torch.stack([w, 2 * w]))[1], 2 * w)
+    plain = engine_of(folder, LOOP, "none").federation.engine
+    assert plain.start(w).shape == (0,) and plain.start(w).dtype == torch.float64
+    assert torch.equal(plain.models(w, torch.zeros(3, 0)), w.expand(3, -1))
+
+
+def test_predictions_of_every_plan_are_those_of_the_network(folder: Path) -> None:
+    for plan in (LOOP, *PLANS):
+        made = engine_of(folder, plan)
+        engine: Engine = made.federation.engine
+        models = torch.randn(3, engine.task.d, dtype=torch.float64)
+        x = made.data.x[:12].reshape(3, 4, *made.data.x.shape[1:])
+        found = engine.predict(models, x)
+        for k in range(3):
+            tasks.assign(made.network, models[k])
+            assert (found[k] - made.network(x[k])).abs().max() < 1e-12
+
+
+def test_steps_can_be_limited_for_measuring(folder: Path) -> None:
+    for plan in (LOOP, *PLANS):
+        f = engine_of(folder, plan).federation
+        ids = np.array([3, 4])  # 5 and 1 batches an epoch
+        rows = f.population.read(ids)
+        few, _ = f.engine.run("local", f.broadcast, rows, ids, 0, limit=1)
+        slots, weight = f.engine.feed.draw(ids, 1, 0)
+        for k in range(2):
+            x, y = f.engine.feed.gather(slots[0, k], f.engine.feed.data.train)
+            g = f.engine.task.grad(
+                f.broadcast.w, tasks.Batch(x, y, weight[0, k], weight, weight)
+            )
+            assert (few.update[k] + 0.05 * g).abs().max() < 1e-12
+
+
+def test_threads_are_given_back(folder: Path) -> None:
+    torch.set_num_threads(2)
+    trained(experiment(folder, train={"rounds": 1}), PLANS[3])
+    assert torch.get_num_threads() == 2

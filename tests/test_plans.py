@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from troth import build, config, memory, plans
+from troth.engine import Engine, Plan
+from troth.types import Refusal
+
+HOWS = {"loop", "vmap", "compiled", "threads"}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> config.Experiment:
+    random = np.random.default_rng(0)
+    owner = np.repeat(np.arange(7), [5, 16, 9, 12, 7, 6, 10])
+    x = random.random((len(owner), 3))
+    np.savez(tmp_path / "data.npz", x=x, y=np.arange(len(owner)) % 2, owner=owner)
+    return config.from_dict(
+        {
+            "data": {"name": "npz", "path": str(tmp_path / "data.npz")},
+            "partition": {"name": "natural", "split": [0.6, 0.1, 0.3]},
+            "train": {"rounds": 3, "batch": 4, "precision": "float64"},
+            "personalizer": "ditto",
+            "engine": {"device": "cpu"},
+        }
+    )
+
+
+def built(experiment: config.Experiment, plan: Plan = Plan("loop", 1)) -> build.Built:
+    return build.build(experiment, plan=plan)
+
+
+def choose(made: build.Built, steps: float = 1.0, **wish: Any) -> Plan:
+    f = made.federation
+    cohort = f.sample(0)
+    return plans.choose(f.engine, f.broadcast, f.population, cohort, steps, **wish)
+
+
+def trained(made: build.Built) -> tuple[Any, Any]:
+    for _ in made.federation.train():
+        pass
+    f = made.federation
+    return f.broadcast.w, f.population.read(np.arange(f.population.n))
+
+
+def cores(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(number)))
+
+
+@pytest.mark.parametrize(
+    ("wish", "expected"),
+    [
+        ({"how": "loop"}, Plan("loop", 1)),
+        ({"how": "loop", "chunk": 5, "workers": 2}, Plan("loop", 1)),
+        ({"how": "threads", "workers": 3}, Plan("threads", 1, 3)),
+        ({"how": "threads", "workers": 30}, Plan("threads", 1, 7)),
+        ({"how": "vmap", "chunk": 2}, Plan("vmap", 2)),
+        ({"how": "vmap", "chunk": 100}, Plan("vmap", 7)),
+        ({"how": "vmap", "chunk": 2, "workers": 2}, Plan("vmap", 2, 2)),
+        ({"how": "compiled", "chunk": 3}, Plan("compiled", 3)),
+    ],
+)
+def test_what_is_given_is_kept_and_not_measured(
+    experiment: config.Experiment,
+    wish: dict[str, Any],
+    expected: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*args: Any) -> float:
+        raise AssertionError("measured")
+
+    made = built(experiment)
+    monkeypatch.setattr(plans, "_time", never)
+    assert choose(made, **wish) == expected
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize("count", [1, 2, 16])
+def test_candidates_are_valid(
+    experiment: config.Experiment, n: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = built(experiment).federation.engine
+    cores(monkeypatch, count)
+    for how in ("auto", "vmap", "compiled", "loop", "threads"):
+        for chunk in (0, 1, 3, 50):
+            for workers in (0, 1, 4):
+                found = list(plans._candidates(engine, n, how, chunk, workers))
+                assert found and len(set(found)) == len(found)
+                for plan in found:
+                    assert plan.how in (HOWS - {"loop"} if how == "auto" else {how})
+                    assert 1 <= plan.chunk <= n or plan.chunk == chunk
+                    assert plan.workers >= 1
+                    assert not plan.apart or (plan.chunk, plan.workers <= n) == (
+                        1,
+                        True,
+                    )
+    hows = [plan.how for plan in plans._candidates(engine, n, "auto", 0, 0)]
+    assert hows[0] == "vmap" and hows[-1] == "threads"
+    assert next(plans._candidates(engine, n, "auto", 0, 0)).chunk == n
+
+
+def test_candidates_fit_into_what_is_free(
+    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = built(experiment).federation.engine
+    one = (8 * engine.task.d + 2 * engine.packing.width) * 8
+    for rows, most in ((0, 1), (1, 1), (9, 4), (10**9, 100)):
+        monkeypatch.setattr(memory, "free", lambda device, rows=rows: rows * (one + 1))
+        found = [p for p in plans._candidates(engine, 100, "vmap", 0, 0)]
+        assert max(plan.chunk for plan in found) == most
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, seconds: Any) -> list[Plan]:
+    """Measure by a table instead of a clock."""
+    asked: list[Plan] = []
+
+    def time(engine: Any, plan: Plan, *rest: Any) -> float:
+        asked.append(plan)
+        return float(seconds(plan))
+
+    monkeypatch.setattr(plans, "_time", time)
+    cores(monkeypatch, 2)
+    return asked
+
+
+def test_the_fastest_is_taken_and_the_first_of_equals(
+    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(experiment)
+    timed(monkeypatch, lambda p: 1.0 if p.how == "threads" else 2.0)
+    assert choose(made) == Plan("threads", 1, 2)
+    timed(monkeypatch, lambda p: 2.0 if p.chunk == 7 else 1.0)
+    assert choose(made) == Plan("vmap", 4)
+    timed(monkeypatch, lambda p: 1.0)
+    assert choose(made) == Plan("vmap", 7)
+    timed(monkeypatch, lambda p: 1.0 if p.chunk == 7 else 0.96)
+    assert choose(made) == Plan("vmap", 7)  # not better by enough
+
+
+def test_a_compiler_is_tried_only_where_it_pays(
+    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(experiment)
+
+    def seconds(p: Plan) -> float:
+        return {"compiled": 0.5, "threads": 2.0}.get(p.how, 1.0 + (p.chunk < 7))
+
+    asked = timed(monkeypatch, seconds)
+    assert choose(made, steps=50) == Plan("vmap", 7)
+    assert all(plan.how != "compiled" for plan in asked)
+    assert choose(made, steps=10_000) == Plan("compiled", 7)
+    timed(monkeypatch, lambda p: 0.1 if p.how == "threads" else 1.0)
+    assert choose(made, steps=10_000) == Plan("threads", 1, 2)  # none to compile
+    timed(monkeypatch, lambda p: float("inf") if p.how == "compiled" else 1.0)
+    assert choose(made, steps=10_000) == Plan("vmap", 7)
+
+
+def test_something_is_chosen_by_measuring(experiment: config.Experiment) -> None:
+    made = built(experiment)
+    f = made.federation
+    before = f.broadcast.w.clone()
+    plan = choose(made)
+    assert plan in list(plans._candidates(f.engine, 7, "auto", 0, 0))
+    assert choose(made, how="vmap").how == "vmap"
+    assert choose(made, chunk=2).chunk in (1, 2)
+    assert torch.equal(f.broadcast.w, before)  # the work is thrown away
+    assert len(f.population.visited) == 0 and f.round == 0
+
+
+def test_a_built_experiment_goes_by_what_was_chosen(
+    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = trained(built(experiment))
+    timed(monkeypatch, lambda p: 1.0 if p == Plan("vmap", 2) else 2.0)
+    made = build.build(experiment)
+    assert made.federation.engine.plan == Plan("vmap", 2)
+    for a, b in zip(trained(made), expected, strict=True):
+        assert torch.allclose(a, b, 0, 1e-12)
+
+
+def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    real, tried = Engine._run, []
+
+    def run(self: Engine, *args: Any) -> Any:
+        tried.append(self.plan.how)
+        if self.plan.how == "compiled":
+            raise OSError("no C++ compiler here")
+        return real(self, *args)
+
+    monkeypatch.setattr(Engine, "_run", run)
+    return tried
+
+
+def test_without_a_compiler_it_falls_back(
+    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(experiment)
+    monkeypatch.setattr(plans, "_BETTER", 0.0)  # the first, lifted, is taken
+    tried = without_compiler(monkeypatch)
+    assert choose(made, steps=1e12) == Plan("vmap", 7)
+    assert tried[-1] == "compiled"
+
+
+def test_a_compiler_that_is_asked_for_and_missing(
+    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(experiment)
+    without_compiler(monkeypatch)
+    try:
+        plan = choose(made, how="compiled")
+    except Refusal:
+        return  # says so; that is fine too
+    assert plan.how != "compiled"
+
+
+def test_a_plan_that_fails_otherwise_says_so(
+    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(experiment)
+
+    def run(*args: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Engine, "_run", run)
+    with pytest.raises(ZeroDivisionError):
+        choose(made)
+
+
+# Memory that runs out
+
+
+def scarce(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[int]:
+    real, asked = Engine._together, []
+
+    def together(self: Engine, *args: Any) -> Any:
+        clients = len(args[4])
+        asked.append(clients)
+        if clients > most:
+            raise error
+        return real(self, *args)
+
+    monkeypatch.setattr(Engine, "_together", together)
+    return asked
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_memory_that_runs_out_halves_the_chunk(
+    experiment: config.Experiment,
+    monkeypatch: pytest.MonkeyPatch,
+    error: RuntimeError,
+    workers: int,
+) -> None:
+    expected = trained(built(experiment))
+    asked = scarce(monkeypatch, 2, error)
+    made = built(experiment, Plan("vmap", 7, workers))
+    found = trained(made)
+    assert made.federation.engine.plan == Plan("vmap", 2, workers)
+    assert {7, 4, 2} == set(asked)
+    assert sum(k > 2 for k in asked) <= 2 * workers  # learnt once, not every round
+    for a, b in zip(found, expected, strict=True):
+        assert torch.allclose(a, b, 0, 1e-12)
+
+
+def test_a_client_that_does_not_fit_alone_says_so(
+    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(experiment, Plan("vmap", 7))
+    scarce(monkeypatch, 0, RuntimeError("can't allocate memory"))
+    with pytest.raises(RuntimeError, match="allocate memory"):
+        made.federation.step()
+    assert made.federation.round == 0 and len(made.federation.population.visited) == 0
+
+
+def test_other_errors_do_not_change_the_plan(
+    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(experiment, Plan("vmap", 7))
+    scarce(monkeypatch, 2, RuntimeError("shapes do not fit"))
+    with pytest.raises(RuntimeError, match="do not fit"):
+        made.federation.step()
+    assert made.federation.engine.plan == Plan("vmap", 7)
+
+
+def test_measuring_survives_memory_that_runs_out(
+    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = trained(built(experiment))
+    scarce(monkeypatch, 2, torch.OutOfMemoryError("CUDA out of memory"))
+    made = build.build(experiment)
+    for a, b in zip(trained(made), expected, strict=True):
+        assert torch.allclose(a, b, 0, 1e-12)
