@@ -239,6 +239,7 @@ _NO_COMPILER = not shutil.which(os.environ.get("CXX", "g++"))
 
 
 @pytest.mark.skipif(_NO_COMPILER, reason="needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, in itself
 def test_compiled_agrees(folder: Path) -> None:
     train = {"precision": "float64", "steps": 3}
     wanted = experiment(folder, "mlp", train=train, personalizer="ditto")
@@ -281,7 +282,6 @@ def test_one_client_with_all_data_is_plain_sgd(
     for _ in made.federation.train():
         pass
     assert (made.federation.broadcast.w - expected).abs().max() <= 1e-12
-    assert (expected - engine.feed.data.x.new_zeros(())).isfinite().all()
 
 
 def _gradient(made: build.Built, v: Tensor, own: Tensor) -> Tensor:

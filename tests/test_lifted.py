@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth import build, config, trees
+from troth import build, config, lifted, trees
 from troth.engine import Plan
 from troth.lifted import Lifted, _captured, _update_in_place
 
@@ -79,12 +80,12 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, tuple[Any, ...]]] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_trace_is_plain_vmap(name: str) -> None:
     function, dims, given = FUNCTIONS[name]
-    lifted, plain = Lifted(function, dims, "vmap"), vmap(function, dims)
+    many, plain = Lifted(function, dims, "vmap"), vmap(function, dims)
     for _ in range(3):
         expected = plain(*given)
-        found = lifted(*given)
+        found = many(*given)
         assert type(found) is type(expected)
-        assert equal(found, expected) and equal(lifted.once(*given), expected)
+        assert equal(found, expected) and equal(many.once(*given), expected)
         given = trees.like(  # other numbers, and not contiguous ones
             given,
             [
@@ -105,26 +106,24 @@ def test_a_shape_is_traced_once_and_a_new_shape_anew() -> None:
         calls.append(v.shape)
         return v * x.sum()
 
-    lifted = Lifted(function, (0, 0), "vmap")
+    many = Lifted(function, (0, 0), "vmap")
     shapes = [((4, 2), (4, 3)), ((5, 2), (5, 3)), ((4, 2), (4, 6)), ((4, 2), (4, 3))]
     for first, second in shapes * 2:
         v, x = draw(*first), draw(*second)
-        assert equal(lifted(v, x), v * x.sum(1, keepdim=True))
+        assert equal(many(v, x), v * x.sum(1, keepdim=True))
     assert len(calls) == 3
-    lifted.once(draw(4, 2), draw(4, 3))
+    many.once(draw(4, 2), draw(4, 3))
     assert len(calls) == 4
 
 
 def test_threads_share_traces() -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    lifted = Lifted(lambda v, x: v - 0.1 * grad(_loss)(v, x), (0, 0), "vmap")
+    many = Lifted(lambda v, x: v - 0.1 * grad(_loss)(v, x), (0, 0), "vmap")
     plain = vmap(lambda v, x: v - 0.1 * grad(_loss)(v, x))
     given = [(draw(k % 3 + 2, 8), draw(k % 3 + 2, 5, 3)) for k in range(24)]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda pair: lifted(*pair), given))
+        found = list(pool.map(lambda pair: many(*pair), given))
     assert all(equal(a, plain(*b)) for a, b in zip(found, given, strict=True))
-    assert len(lifted._traces) == 3
+    assert len(many._traces) == 3
 
 
 # Memory of its own, with a recorder that needs no GPU
@@ -273,16 +272,18 @@ def test_rounds_of_captured_chunks_are_the_loop(
     """What runs on a GPU, but for the GPU: two chunks, several rounds, in place."""
     experiment = _experiment(tmp_path, personalizer, optimizer)
     expected = _trained(experiment, Plan("loop", 1))
-    plain = Lifted._trace
-    changed = []
+    plain, changed = Lifted._trace, []
 
-    def trace(self: Lifted, arguments: Any, flat: list[Tensor]) -> Any:
-        graph, example = plain(self, arguments, flat)
+    def update(graph: Any, **given: Any) -> None:
         before = str(graph.graph)
         _update_in_place(graph, in_pieces)
         changed.append(str(graph.graph) != before)
+
+    def trace(self: Lifted, arguments: Any, flat: list[Tensor]) -> Any:
+        graph, example = plain(self, arguments, flat)
         return _captured(graph, flat, record), example
 
+    monkeypatch.setattr(lifted, "_update_in_place", update)
     monkeypatch.setattr(Lifted, "_trace", trace)
     assert equal(_trained(experiment, Plan("vmap", 3)), expected)
     chosen = isinstance(personalizer, dict)  # budgets that differ choose, adam divides
@@ -368,3 +369,32 @@ def test_what_cannot_be_updated_in_place_stays_right(
     for _ in range(2):
         v, x = draw(4, 8), draw(4, 5, 3)
         assert equal(graph(v.clone(), x.clone(), rate), function(v, x, rate))
+
+
+@pytest.mark.parametrize("in_pieces", [True, False])
+def test_what_all_clients_share_is_never_written_over(in_pieces: bool) -> None:
+    def function(w: Tensor, v: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+        return [torch.addcmul(w, grad(_loss)(v, x), -rate)]
+
+    step = vmap(function, (None, 0, 0, None))
+    given = draw(8), draw(4, 8), draw(4, 5, 3), torch.tensor(0.1, dtype=F64)
+    graph = make_fx(step)(*given)
+    _update_in_place(graph, in_pieces)
+    kept = given[0].clone()
+    for _ in range(2):
+        assert equal(graph(*given), step(*given))
+        assert torch.equal(given[0], kept)
+
+
+def test_lifted_in_place_gives_the_same_and_only_then_writes_over() -> None:
+    def step(v: Tensor, x: Tensor, rate: Tensor) -> Tensor:
+        return _stepped(v, x, rate)
+
+    rate = torch.tensor(0.1, dtype=F64)
+    for in_place in (False, True):
+        many = Lifted(step, (0, 0, None), "vmap", in_place)
+        for _ in range(3):
+            v, x = draw(4, 8), draw(4, 5, 3)
+            expected, kept = vmap(step, (0, 0, None))(v, x, rate), v.clone()
+            assert equal(many(v, x, rate), expected)
+            assert torch.equal(v, kept) != in_place

@@ -13,6 +13,7 @@ from troth.engine import Engine, Plan
 from troth.types import Refusal
 
 HOWS = {"loop", "vmap", "compiled", "threads"}
+LOOP = Plan("loop", 1)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ def experiment(tmp_path: Path) -> config.Experiment:
     )
 
 
-def built(experiment: config.Experiment, plan: Plan = Plan("loop", 1)) -> build.Built:
+def built(experiment: config.Experiment, plan: Plan = LOOP) -> build.Built:
     return build.build(experiment, plan=plan)
 
 

@@ -73,3 +73,17 @@ def test_unpacked_leaves_are_views() -> None:
     rows = torch.zeros(4, 5)
     packing.unpack(rows)[1][:] = 1
     assert rows.sum() == 12
+
+
+def test_first_takes_the_client_axis_away() -> None:
+    tree = (torch.tensor([[1, 2]]), Pair(torch.tensor(3), torch.tensor([4])))
+    a, (b, c) = trees.first(tree)
+    assert (a.tolist(), b.tolist(), c.tolist()) == ([1, 2], 3, 4)
+
+
+def test_kept_copies_what_will_be_used_again() -> None:
+    a, b = t(2), t(2)
+    b.is_reused = True  # type: ignore[attr-defined]
+    kept = trees.kept((a, (b,)))
+    assert kept[0] is a and kept[1][0] is not b
+    assert torch.equal(kept[1][0], b) and not hasattr(kept[1][0], "is_reused")

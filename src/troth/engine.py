@@ -157,7 +157,7 @@ class Engine:
         index = torch.arange(n, device=self.device)
         state, valid = self.packing.unpack(rows), self._valid(phase, ids)
         carry = self._lift(f"{name}.begin")(index, broadcast, state)
-        carry = trees.like(carry, [leaf.contiguous() for leaf in trees.leaves(carry)])
+        carry = trees.like(carry, [leaf.clone() for leaf in trees.leaves(carry)])
         ahead = int(counts.min())
         for t, batch in self._batches(ids, round_, int(counts.max())):
             if t < ahead:
@@ -194,7 +194,8 @@ class Engine:
     def _lift(self, name: str) -> Lifted:
         """A function of the client by name, lifted once."""
         if name not in self._lifted:
-            self._lifted[name] = Lifted(*self._function(name), self.plan.how)
+            own = name.endswith(".step")  # of its carry, which `_together` copied
+            self._lifted[name] = Lifted(*self._function(name), self.plan.how, own)
         return self._lifted[name]
 
     def _function(self, name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:

@@ -27,9 +27,22 @@ class Lifted:
     """A one-client function over a chunk, replayed from a trace a shape."""
 
     def __init__(
-        self, function: Callable[..., Any], dims: tuple[Any, ...], how: str
+        self,
+        function: Callable[..., Any],
+        dims: tuple[Any, ...],
+        how: str,
+        in_place: bool = False,
     ) -> None:
+        """Nothing is traced yet.
+
+        Args:
+            function: of one client.
+            dims: which axis of each argument is the clients', as vmap wants it.
+            how: `compiled`, or anything else for the plain trace.
+            in_place: the caller gives its arguments up: they may be written over.
+        """
         self._function, self._how = vmap(function, dims), how
+        self._in_place = in_place
         self._traces: dict[Any, tuple[Callable[..., Any], Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
@@ -61,7 +74,7 @@ class Lifted:
         empty = torch.empty(0)
         example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
         compiled, cuda = self._how == "compiled", flat[0].is_cuda
-        if cuda:
+        if self._in_place:
             _update_in_place(graph, in_pieces=not compiled)
         if compiled:
             graph = torch._inductor.compile(graph, list[Any](flat))
@@ -73,8 +86,7 @@ class Lifted:
 def _update_in_place(graph: Any, in_pieces: bool) -> None:
     """Let v ← v − lr·g happen in v's own memory: no gathered g, no copy of v.
 
-    Only for graphs whose inputs are their own (`_captured`), and only where the update
-    is the last use of v.
+    Only where the update is the last use of v.
 
     Args:
         graph: a trace; it is changed.

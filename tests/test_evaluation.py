@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from torch import Tensor
+
+from troth import build, config, evaluation, tasks
+from troth.engine import Plan
+from troth.types import Split
+
+SIZES = [7, 40, 12, 25, 10, 4, 31]
+N = len(SIZES)
+PLANS = [Plan("loop", 1), Plan("vmap", 3), Plan("vmap", 2, 2), Plan("threads", 1, 2)]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("data")
+    owner = np.repeat(np.arange(N), SIZES)
+    images = random.integers(0, 256, (len(owner), 6, 6), dtype=np.uint8)
+    for classes in (2, 3):
+        y = random.integers(0, classes, len(owner))
+        np.savez(folder / f"{classes}.npz", x=images, y=y, owner=owner)
+    np.savez(folder / "0.npz", x=images, y=random.random(len(owner)), owner=owner)
+    return folder
+
+
+def built(
+    folder: Path, plan: Plan, model: Any, classes: int = 3, **train: Any
+) -> build.Built:
+    tree = {
+        "data": {"name": "npz", "path": str(folder / f"{classes}.npz")},
+        "partition": {"name": "natural", "split": [0.5, 0.1, 0.4]},
+        "model": model,
+        "train": {"rounds": 2, "cohort": 4, "precision": "float64", **train},
+        "personalizer": "ditto",
+        "engine": {"device": "cpu"},
+    }
+    made = build.build(config.from_dict(tree), plan=plan)
+    for _ in made.federation.train():
+        pass
+    return made
+
+
+@torch.no_grad()
+def plainly(made: build.Built, models: Tensor, split: Split, ids: Any) -> Any:
+    """Client by client, with the network itself and scikit-learn's measures."""
+    table: dict[str, list[float]] = {}
+    classes = made.facts["classes"]
+    losses = tasks.Objective(made.network, classes).per_example
+    for k in ids:
+        first, size = int(split.start[k]), int(split.size[k])
+        own = slice(first, first + size)
+        x, y = made.data.x[split.row[own]], split.y[own]
+        tasks.assign(made.network, models[k])
+        out = made.network(x)
+        row = {"loss": float(losses(out, y).mean())}
+        if classes == 0:
+            row["error"] = float((out[:, 0] - y).square().mean())
+        else:
+            one = out.shape[1] == 1
+            guess = (out[:, 0] > 0).long() if one else out.argmax(1)
+            row["accuracy"] = float((guess == y).double().mean())
+            have = y.unique()
+            recall = [float((guess[y == c] == c).double().mean()) for c in have]
+            row["balanced_accuracy"] = float(np.mean(recall))
+            if len(have) == classes and (guess.unique().tolist() <= have.tolist()):
+                expected = balanced_accuracy_score(y, guess)
+                assert row["balanced_accuracy"] == pytest.approx(expected)
+        if classes == 2:
+            margin = out[:, 0] if out.shape[1] == 1 else out[:, 1] - out[:, 0]
+            both = len(y.unique()) == 2
+            row["auroc"] = float(roc_auc_score(y, margin)) if both else np.nan
+        for name, value in row.items():
+            table.setdefault(name, []).append(value)
+    return table
+
+
+def assert_same(found: evaluation.Table, expected: dict[str, list[float]]) -> None:
+    assert set(found) == set(expected)
+    for name, values in expected.items():
+        assert found[name] == pytest.approx(np.array(values), abs=1e-12, nan_ok=True)
+
+
+MODELS = [
+    ("linear", 3),
+    ({"name": "mlp", "widths": [5]}, 2),
+    ("svm", 2),
+    ("linear", 0),
+    ({"name": "cnn", "channels": [2], "widths": [], "kernel": 3}, 3),
+]
+
+
+@pytest.mark.parametrize(("model", "classes"), MODELS)
+def test_shared_and_personal_are_a_plain_loop(
+    folder: Path, model: Any, classes: int
+) -> None:
+    ids = np.arange(N)
+    for plan in PLANS:
+        made = built(folder, plan, model, classes)
+        f, split = made.federation, made.data.test
+        assert len(set(split.size.tolist())) > 4
+        w = f.broadcast.w
+        assert_same(
+            evaluation.shared(f.engine, w, split, ids),
+            plainly(made, w.expand(N, -1), split, ids),
+        )
+        rows = f.population.read(ids)
+        assert (rows - rows[0]).abs().max() > 0
+        assert_same(
+            evaluation.personal(f.engine, w, f.population, split, ids),
+            plainly(made, rows, split, ids),
+        )
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_in_pieces_as_at_once(
+    folder: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(folder, plan, "linear")
+    f, split, ids = made.federation, made.data.test, np.arange(N)
+    w = f.broadcast.w
+    monkeypatch.setattr(evaluation, "_EXAMPLES", 5)
+    monkeypatch.setattr(evaluation, "_chunk", lambda engine, population: 2)
+    assert_same(
+        evaluation.shared(f.engine, w, split, ids),
+        plainly(made, w.expand(N, -1), split, ids),
+    )
+    assert_same(
+        evaluation.personal(f.engine, w, f.population, split, ids),
+        plainly(made, f.population.read(ids), split, ids),
+    )
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_some_clients_in_any_order(folder: Path, plan: Plan) -> None:
+    made = built(folder, plan, "linear")
+    f, split = made.federation, made.data.test
+    w, rows = f.broadcast.w, f.population.read(np.arange(N))
+    for ids in (np.array([5]), np.array([6, 0, 3])):
+        assert_same(
+            evaluation.shared(f.engine, w, split, ids),
+            plainly(made, w.expand(N, -1), split, ids),
+        )
+        assert_same(
+            evaluation.personal(f.engine, w, f.population, split, ids),
+            plainly(made, rows, split, ids),
+        )
+
+
+@pytest.mark.parametrize("plan", [PLANS[1], PLANS[3]])
+def test_without_personal_models_both_tables_are_one(folder: Path, plan: Plan) -> None:
+    made = built(folder, plan, "linear")
+    tree = config.to_dict(made.experiment) | {"personalizer": "none"}
+    f = build.build(config.from_dict(tree), plan=plan).federation
+    w, ids = f.broadcast.w, np.arange(N)
+    shared = evaluation.shared(f.engine, w, made.data.test, ids)
+    personal = evaluation.personal(f.engine, w, f.population, made.data.test, ids)
+    assert_same(personal, {k: v.tolist() for k, v in shared.items()})
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_split_that_some_clients_lack(folder: Path, plan: Plan) -> None:
+    """Clients without examples have no score; the others have theirs."""
+    made = built(folder, plan, "linear")
+    f, split, ids = made.federation, made.data.valid, np.arange(N)
+    assert 0 in split.size.tolist() and int(split.size.max()) > 0
+    w, rows = f.broadcast.w, f.population.read(ids)
+    have = np.flatnonzero(split.size.numpy())
+    for found, models in (
+        (evaluation.shared(f.engine, w, split, ids), w.expand(N, -1)),
+        (evaluation.personal(f.engine, w, f.population, split, ids), rows),
+    ):
+        assert_same(
+            {k: v[have] for k, v in found.items()}, plainly(made, models, split, have)
+        )
+        assert all(np.isnan(np.delete(v, have)).all() for v in found.values())
+
+
+def test_personal_rows_are_read_only(folder: Path) -> None:
+    made = built(folder, PLANS[3], "linear")
+    f, ids = made.federation, np.arange(N)
+    before, w = f.population.read(ids), f.broadcast.w.clone()
+    evaluation.personal(f.engine, f.broadcast.w, f.population, made.data.test, ids)
+    evaluation.shared(f.engine, f.broadcast.w, made.data.test, ids)
+    assert torch.equal(f.population.read(ids), before)
+    assert torch.equal(f.broadcast.w, w)
+
+
+def test_a_model_that_diverged_has_a_table_too(folder: Path) -> None:
+    made = built(folder, PLANS[1], "linear")
+    f = made.federation
+    w = torch.full_like(f.broadcast.w, torch.nan)
+    found = evaluation.shared(f.engine, w, made.data.test, np.arange(N))
+    assert (found["accuracy"] == 0).all()

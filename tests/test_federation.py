@@ -1,0 +1,548 @@
+"""Rounds and who is asked in them.
+
+Where a chi-square is tested, a correct sampler fails with probability 1e-6 (over the
+choice of the seed; the seeds are fixed, so a test passes or fails for good).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from troth import build, config, tasks
+from troth.engine import Plan
+from troth.federation import Federation, sampler
+from troth.types import Record, Refusal
+
+ALPHA = 1e-6
+SIZES = [6, 9, 14, 20, 5, 11]
+N, COHORT = len(SIZES), 4
+
+MODULE = """
+import torch
+from troth.types import Budget, Personal, Phase, Reply
+
+
+def nan(messages, hostile, *, value: float = float("nan")):
+    update = messages.update.clone()
+    update[hostile, 0] = value
+    return messages._replace(update=update)
+
+
+def everyone_nan(messages):
+    return messages._replace(update=messages.update * float("nan"))
+
+
+def sometimes_huge(messages, round_, *, when: int = 1):
+    if round_ != when:
+        return messages
+    return messages._replace(update=torch.full_like(messages.update, 1e308))
+
+
+def jealous(messages, loss):
+    return messages._replace(update=messages.update * (1 + loss[:, None]))
+
+
+seen = []
+
+
+def look(messages):
+    seen.append(messages)
+    return messages
+
+
+def drop_lowest(messages):
+    keep = messages.client != messages.client.min()
+    return type(messages)(*(field[keep] for field in messages))
+
+
+def nobody(messages):
+    return type(messages)(*(field[:0] for field in messages))
+
+
+def running(messages, memory):
+    mean = messages.update.mean(0)
+    if memory.numel() == 0:
+        memory = torch.zeros_like(mean)
+    memory = memory + mean
+    return memory, memory
+
+
+def heavy_ball(broadcast, step, memory):
+    memory = step if memory.numel() == 0 else 0.5 * memory + step
+    return broadcast.w + memory, memory
+
+
+def curious(broadcast, step, messages):
+    return broadcast.w + step * len(messages.client)
+
+
+def by_loss(messages, loss):
+    return (messages.update * loss[:, None]).sum(0)
+
+
+keys = []
+
+
+def noisy(messages, key, round_):
+    keys.append((int(round_), int(key)))
+    return messages.update.mean(0)
+
+
+def finetune(task, descent, *, steps: int = 3):
+    def begin(broadcast, state):
+        return (broadcast.w,)
+
+    def step(broadcast, carry, batch, valid):
+        g = task.grad(carry[0], batch)
+        return (descent.step(carry[0], g, (), broadcast.scale)[0],)
+
+    def end(broadcast, carry, state, valid):
+        return Reply(carry[0] - broadcast.w, broadcast.extra), (state[0], carry)
+
+    return Personal(
+        init=lambda w0: (w0,),
+        step=lambda state, anchor, batch, valid, scale: state,
+        model=lambda w, state: state[0],
+        finish=Phase(begin, step, end, (Budget(steps=steps),)),
+        idle=True,
+    )
+"""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def mod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Rules of somebody else, named `guests.mod:function`."""
+    (tmp_path / "guests").mkdir()
+    (tmp_path / "guests" / "__init__.py").write_text("")
+    (tmp_path / "guests" / "mod.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("guests.mod", "guests"):
+        sys.modules.pop(name, None)
+    import guests.mod  # type: ignore[import-not-found]
+
+    yield guests.mod
+    for name in ("guests.mod", "guests"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random = np.random.default_rng(0)
+    owner = np.repeat(np.arange(N), SIZES)
+    x = random.random((len(owner), 3))
+    where = tmp_path_factory.mktemp("data") / "data.npz"
+    np.savez(where, x=x, y=random.integers(0, 2, len(owner)), owner=owner)
+    return where
+
+
+def built(path: Path, plan: Plan | None = None, **sections: Any) -> build.Built:
+    train = {"rounds": 4, "cohort": COHORT, "batch": 4, "precision": "float64"}
+    tree = {
+        "data": {"name": "npz", "path": str(path)},
+        "partition": {"name": "natural", "split": [0.6, 0.1, 0.3]},
+        "engine": {"device": "cpu"},
+        **sections,
+        "train": train | sections.get("train", {}),
+    }
+    return build.build(config.from_dict(tree), plan=plan or Plan("threads", 1, 1))
+
+
+def made(path: Path, **sections: Any) -> Federation:
+    return built(path, **sections).federation
+
+
+def all_rounds(federation: Federation) -> list[Record]:
+    return list(federation.train())
+
+
+# Who is asked
+
+
+def counted(draw: Any, rounds: int) -> Counter[tuple[int, ...]]:
+    return Counter(tuple(draw(r).tolist()) for r in range(rounds))
+
+
+@pytest.mark.parametrize(("n", "cohort"), [(5, 2), (7, 3), (5, 4)])
+def test_uniform_draws_every_cohort_alike(n: int, cohort: int) -> None:
+    found = counted(sampler(0, n, cohort, None), 5_000)
+    subsets = list(itertools.combinations(range(n), cohort))
+    assert set(found) == set(subsets)  # distinct and ascending
+    assert stats.chisquare([found[s] for s in subsets]).pvalue > ALPHA
+
+
+def test_uniform_draws_every_client_alike() -> None:
+    draw = sampler(1, 1_000, 10, None)
+    drawn = np.stack([draw(r) for r in range(4_000)])
+    assert all(len(set(row)) == 10 for row in drawn.tolist())
+    assert stats.chisquare(np.bincount(drawn.ravel() // 20)).pvalue > ALPHA
+
+
+def law(size: np.ndarray, cohort: int) -> dict[tuple[int, ...], float]:
+    """Drawn one after another, in proportion to size among those not yet drawn."""
+    chances: dict[tuple[int, ...], float] = Counter()
+    for order in itertools.permutations(range(len(size)), cohort):
+        left, chance = float(size.sum()), 1.0
+        for k in order:
+            chance, left = chance * size[k] / left, left - size[k]
+        chances[tuple(sorted(order))] += chance
+    return chances
+
+
+@pytest.mark.parametrize("cohort", [2, 3, 4, 5])  # of 6: both ways of drawing
+def test_by_size_is_drawn_one_after_another(cohort: int) -> None:
+    size = np.array([1, 2, 3, 4, 10, 20])
+    expected = law(size, cohort)
+    found = counted(sampler(0, 6, cohort, size), 5_000)
+    assert set(found) <= set(expected)  # distinct and ascending
+    table = np.array([[found[s], 5_000 * expected[s]] for s in sorted(expected)])
+    rare = table[:, 1] < 10  # together they are one cell
+    cells = np.concatenate([table[~rare], table[rare].sum(0, keepdims=True)])
+    cells = cells[cells[:, 1] > 0]
+    assert cells[:, 1].min() > 5
+    assert stats.chisquare(*cells.T).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("cohort", [2, 5])
+def test_by_size_includes_clients_as_often_as_numpys_choice(cohort: int) -> None:
+    """Six differences of two binomials: 6 · 1e-6."""
+    size, rounds = np.array([3, 2, 3, 4, 10, 20]), 4_000
+    random, draw = np.random.default_rng(0), sampler(5, 6, cohort, size)
+    ours, theirs = np.zeros(6), np.zeros(6)
+    for r in range(rounds):
+        ours[draw(r)] += 1
+        theirs[random.choice(6, cohort, replace=False, p=size / size.sum())] += 1
+    share = (ours + theirs) / (2 * rounds)
+    z = (ours - theirs) / np.sqrt(2 * rounds * share * (1 - share))
+    assert np.abs(z).max() < stats.norm.isf(ALPHA / 2)
+
+
+@pytest.mark.parametrize("size", [None, np.array([5, 1, 1, 7])])
+def test_a_cohort_of_all_asks_all(size: np.ndarray | None) -> None:
+    for cohort in (4, 9):
+        draw = sampler(0, 4, cohort, size)
+        assert all(draw(r).tolist() == [0, 1, 2, 3] for r in range(3))
+
+
+@pytest.mark.parametrize("cohort", [10, 60])
+@pytest.mark.parametrize("by_size", [False, True])
+def test_rounds_and_seeds_draw_otherwise_and_always_the_same(
+    cohort: int, by_size: bool
+) -> None:
+    size = np.arange(1, 101) if by_size else None
+    draws = [
+        tuple(sampler(seed, 100, cohort, size)(r)) for seed in (0, 1) for r in range(5)
+    ]
+    assert len(set(draws)) == 10
+    assert all(len(set(d)) == cohort == len(d) for d in draws)
+    again = sampler(1, 100, cohort, size)
+    assert [tuple(again(r)) for r in (4, 0)] == [draws[9], draws[5]]
+
+
+def test_one_client_with_nearly_all_data() -> None:
+    size = np.array([10**5] + [1] * 99)
+    for cohort in (5, 60):
+        drawn = sampler(0, 100, cohort, size)(0)
+        assert len(set(drawn.tolist())) == cohort and drawn[0] == 0
+
+
+def test_a_large_population_is_drawn_from_at_the_cost_of_the_cohort() -> None:
+    assert len(sampler(0, 2 * 10**9, 5, None)(0)) == 5
+
+
+# Rounds
+
+
+def test_a_record_says_what_happened(path: Path) -> None:
+    federation = made(path, personalizer="ditto")
+    before = federation.broadcast.w.clone()
+    for r, record in enumerate(federation.train()):
+        assert isinstance(record, Record)
+        assert (record.round, federation.round) == (r, r + 1)
+        assert record.cohort.tolist() == federation.sample(r).tolist()
+        assert record.messages.client.tolist() == record.cohort.tolist()
+        assert record.messages.update.shape == (COHORT, len(before))
+        assert record.dropped == {}
+        step = record.broadcast.w - before
+        assert record.moved == pytest.approx(float(step.norm()), rel=1e-12)
+        assert record.moved > 0
+        assert torch.allclose(step, record.messages.update.mean(0), 0, 1e-14)
+        assert record.broadcast is federation.broadcast
+        before = record.broadcast.w.clone()
+    assert federation.round == 4
+    assert all_rounds(federation) == []  # finished
+
+
+def test_stopping_and_going_on_changes_nothing(path: Path) -> None:
+    whole, parts = made(path), made(path)
+    all_rounds(whole)
+    next(parts.train())
+    next(parts.train())
+    assert len(all_rounds(parts)) == 2
+    assert torch.equal(whole.broadcast.w, parts.broadcast.w)
+
+
+def test_a_schedule_scales_the_round(path: Path) -> None:
+    train = {"schedule": {"name": "cosine"}, "rounds": 2}
+    federation = made(path, train=train)
+    scales = [float(record.broadcast.scale) for record in federation.train()]
+    assert scales == [1.0, pytest.approx(0.5)]
+    assert [made(path, train=train).scale(r) for r in range(2)] == scales
+
+
+@pytest.mark.parametrize("personalizer", ["local", "ditto"])
+def test_a_client_asked_late_starts_from_the_first_shared_model(
+    path: Path, personalizer: str
+) -> None:
+    federation = made(path, train={"cohort": 1}, personalizer=personalizer)
+    engine, w0 = federation.engine, federation.broadcast.w.clone()
+    start = engine.start(w0)
+    late = 0
+    for r in range(4):
+        before = federation.broadcast
+        (k,) = federation.sample(r)
+        fresh = k not in federation.population.visited
+        federation.step()
+        if fresh:
+            late += r > 0
+            assert not torch.equal(before.w, w0) or r == 0
+            ids = np.array([k])
+            _, row = engine.run("local", before, start[None], ids, r)
+            assert torch.equal(federation.population.read(ids), row)
+    assert late > 0
+    never = np.setdiff1d(np.arange(N), federation.population.visited)
+    assert len(never) > 0
+    assert all(torch.equal(row, start) for row in federation.population.read(never))
+
+
+# Rules
+
+
+def hostile_in(federation: Federation, record: Record) -> list[int]:
+    return [int(k) for k in record.cohort if federation.hostile[k]]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_never_reaches_the_model(
+    path: Path, mod: Any, value: float
+) -> None:
+    federation = made(
+        path,
+        adversary={"count": 2},
+        attack={"name": "guests.mod:nan", "value": value},
+        filter=["guests.mod:look"],
+    )
+    mod.seen.clear()  # of what the build tried out
+    dropped = 0
+    for record in federation.train():
+        bad = hostile_in(federation, record)
+        dropped += len(bad)
+        assert record.dropped == ({"drop_invalid": bad} if bad else {})
+        benign = [k for k in record.cohort if k not in bad]
+        assert record.messages.client.tolist() == benign
+        assert record.messages.update.isfinite().all()
+        assert record.broadcast.w.isfinite().all()
+        assert mod.seen[-1].client.tolist() == benign  # drop_invalid comes first
+    assert dropped > 0
+
+
+def test_every_filter_names_whom_it_removed(path: Path, mod: Any) -> None:
+    federation = made(
+        path,
+        adversary={"count": 2},
+        attack="guests.mod:nan",
+        filter=["guests.mod:drop_lowest"],
+    )
+    for record in federation.train():
+        bad = hostile_in(federation, record)
+        good = [int(k) for k in record.cohort if k not in bad]
+        assert record.dropped["guests.mod:drop_lowest"] == good[:1]
+        assert record.dropped.get("drop_invalid", []) == bad
+        assert record.messages.client.tolist() == good[1:]
+
+
+def test_a_filter_named_twice_names_all_whom_it_removed(path: Path, mod: Any) -> None:
+    federation = made(path, filter=["guests.mod:drop_lowest"] * 2)
+    for record in federation.train():
+        names = sum(record.dropped.values(), [])
+        assert sorted(names) == record.cohort[:2].tolist()
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"attack": "guests.mod:everyone_nan", "adversary": {"count": 1}},
+        {"filter": ["guests.mod:nobody"]},
+        {"filter": ["guests.mod:nobody"], "server": "guests.mod:heavy_ball"},
+    ],
+)
+def test_when_all_are_dropped_the_model_stays_exactly(
+    path: Path, mod: Any, sections: dict[str, Any]
+) -> None:
+    federation = made(path, personalizer="local", **sections)
+    w0 = federation.broadcast.w.clone()
+    for record in federation.train():
+        assert torch.equal(record.broadcast.w, w0) and record.moved == 0
+        assert len(record.messages.client) == 0
+        assert sum(map(len, record.dropped.values())) == COHORT
+        rows = federation.population.read(record.cohort)  # personal work went on
+        assert (rows - w0).abs().amax(1).min() > 0
+
+
+def test_an_aggregator_with_memory_keeps_it(path: Path, mod: Any) -> None:
+    federation = made(path, aggregator="guests.mod:running")
+    plain = torch.zeros_like(federation.broadcast.w)
+    for record in federation.train():
+        before = federation.memories["aggregator"]
+        plain = plain + record.messages.update.mean(0)
+        assert torch.equal(before, plain)
+    assert federation.memories["extra"].numel() == 0
+    assert all(federation.memories[k].numel() == 0 for k in ("filter0", "server"))
+
+
+def test_a_server_with_memory_keeps_it(path: Path, mod: Any) -> None:
+    federation = made(path, server="guests.mod:heavy_ball")
+    w, m = federation.broadcast.w.clone(), torch.zeros(())
+    for record in federation.train():
+        m = 0.5 * m + record.messages.update.mean(0)
+        w = w + m
+        assert torch.allclose(record.broadcast.w, w, 0, 1e-14)
+
+
+@pytest.mark.parametrize("server", ["sgd", "guests.mod:heavy_ball"])
+def test_a_step_to_infinity_is_not_taken_and_not_remembered(
+    path: Path, mod: Any, server: str
+) -> None:
+    federation = made(
+        path,
+        adversary={"count": 1},
+        attack="guests.mod:sometimes_huge",
+        server=server,
+    )
+    records = all_rounds(federation)
+    assert all(record.broadcast.w.isfinite().all() for record in records)
+    assert torch.equal(records[1].broadcast.w, records[0].broadcast.w)
+    assert records[2].moved > 0 and records[3].moved > 0  # it goes on
+
+
+def test_losses_are_those_of_the_shared_model_on_all_training_data(
+    path: Path, mod: Any
+) -> None:
+    assert not made(path).asks_loss
+    ready = built(path, aggregator="guests.mod:by_loss")
+    federation, data = ready.federation, ready.data
+    assert federation.asks_loss
+    for _ in range(2):
+        w = federation.broadcast.w
+        record = federation.step()
+        tasks.assign(ready.network, w)
+        for k, found in zip(record.cohort, record.messages.loss, strict=True):
+            first = int(data.train.start[k])
+            own = slice(first, first + int(data.train.size[k]))
+            x, y = data.x[data.train.row[own]], data.train.y[own]
+            expected = cross_entropy(ready.network(x), y).detach()
+            assert float(found) == pytest.approx(float(expected), abs=1e-12)
+        weighted = record.messages.update * record.messages.loss[:, None].double()
+        assert torch.allclose(record.broadcast.w, w + weighted.sum(0), 0, 1e-12)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"attack": "guests.mod:jealous", "adversary": {"count": 1}},
+        {"server": "guests.mod:curious"},
+    ],
+)
+def test_a_rule_that_asks_for_too_much_is_refused_before_the_first_round(
+    path: Path, mod: Any, sections: dict[str, Any]
+) -> None:
+    try:
+        federation = made(path, **sections)
+    except Refusal:
+        return
+    assert federation.step().broadcast.w.isfinite().all()  # else it gets it
+
+
+def test_every_round_and_run_has_its_key(path: Path, mod: Any) -> None:
+    drawn: dict[int, list[Any]] = {}
+    for seed in (0, 1):
+        federation = made(path, seed=seed, aggregator="guests.mod:noisy")
+        mod.keys.clear()
+        all_rounds(federation)
+        drawn[seed] = list(mod.keys)
+    assert [r for r, _ in drawn[0]] == [0, 1, 2, 3]
+    assert len({key for _, key in drawn[0] + drawn[1]}) == 8
+    federation = made(path, aggregator="guests.mod:noisy")
+    mod.keys.clear()  # of what the build tried out
+    all_rounds(federation)
+    assert mod.keys == drawn[0]
+
+
+def test_the_attack_sees_who_is_hostile_in_the_cohort(path: Path) -> None:
+    federation = made(path, adversary={"clients": [1, 4]}, attack="model_replacement")
+    plain = made(path, adversary={"clients": [1, 4]})
+    a, b = federation.step(), plain.step()
+    for k, attacked, honest in zip(
+        a.cohort, a.messages.update, b.messages.update, strict=True
+    ):
+        times = COHORT if k in (1, 4) else 1
+        assert torch.allclose(attacked, times * honest, 0, 1e-14)
+
+
+# After the last round
+
+
+def _finetuned(ready: build.Built, k: int, steps: int, rounds: int) -> Tensor:
+    data, feed = ready.data, ready.federation.engine.feed
+    v = ready.federation.broadcast.w.clone()
+    slots, weight = feed.draw(np.array([k]), steps, rounds)
+    for row, part in zip(slots[:, 0], weight[:, 0], strict=True):
+        own = row[part > 0]
+        tasks.assign(ready.network, v)
+        x, y = data.x[data.train.row[own]], data.train.y[own]
+        loss = cross_entropy(ready.network(x), y)
+        found = torch.autograd.grad(loss, list(ready.network.parameters()))
+        v = v - 0.1 * torch.cat([g.reshape(-1) for g in found])
+    return v
+
+
+@pytest.mark.parametrize(
+    "plan", [Plan("loop", 1), Plan("vmap", 2), Plan("threads", 1, 2)]
+)
+@pytest.mark.parametrize("chunk", [4, 100])
+def test_finish_works_on_every_client_once(
+    path: Path, mod: Any, plan: Plan, chunk: int
+) -> None:
+    ready = built(path, plan, personalizer="guests.mod:finetune", train={"rounds": 2})
+    federation = ready.federation
+    all_rounds(federation)
+    w = federation.broadcast.w.clone()
+    assert list(federation.finish(chunk)) == ([4, 2] if chunk == 4 else [6])
+    assert torch.equal(federation.broadcast.w, w)
+    rows = federation.population.read(np.arange(N))
+    for k in range(N):
+        assert torch.allclose(rows[k], _finetuned(ready, k, 3, 2), 0, 1e-12)
+
+
+def test_without_a_last_phase_nothing_happens(path: Path) -> None:
+    assert list(made(path, personalizer="ditto").finish(3)) == []
