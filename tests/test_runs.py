@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import troth
-from troth import build, config, folder, runs
+from troth import build, config, engine, folder, runs
 from troth.types import Refusal
 
 SMALL = {
@@ -212,3 +212,21 @@ def test_nothing_is_left_after_a_refusal(tmp_path):
     with pytest.raises(Refusal, match="diverges"):
         troth.run(tree, out=tmp_path / "grid")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_halved_chunk_is_written_down(tmp_path, monkeypatch):
+    """Memory runs out once in the middle; the run goes on, and says with what."""
+    together, calls = engine.Engine._together, []
+
+    def short(self, *args, **kwargs):
+        calls.append(self.plan.chunk)
+        if len(calls) > 4 and self.plan.chunk > 2:
+            raise RuntimeError("not enough memory: you tried to allocate much")
+        return together(self, *args, **kwargs)
+
+    [whole] = troth.run(SMALL, out=tmp_path / "whole")
+    monkeypatch.setattr(engine.Engine, "_together", short)
+    [run] = troth.run(SMALL, out=tmp_path / "run")
+    assert troth.load(run.path).experiment.resolved["plan"]["chunk"] == 2
+    ours, theirs = run.clients["accuracy"], whole.clients["accuracy"]
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)

@@ -145,10 +145,13 @@ def _train(
 ) -> results.Tables | None:
     """All rounds that are left; gives the tables of the last."""
     f, e, saved = built.federation, built.experiment, time.monotonic()
-    due, every = _due(e), e.checkpoint.every
+    due, every, plan = _due(e), e.checkpoint.every, f.engine.plan
     tables: results.Tables | None = None
     for record in f.train():
         last = f.round == f.rounds
+        if f.engine.plan != plan:  # memory ran out and the chunk was halved
+            plan = f.engine.plan
+            _record(journal.path, plan)
         tables = results.evaluate(built) if due(f.round) or last else None
         found = results.summaries(built, tables) if tables else None
         journal.write(record, found)
@@ -161,6 +164,14 @@ def _train(
         if stopped() and not last:
             raise Interrupted(journal.path)
     return tables
+
+
+def _record(path: Path, plan: Plan) -> None:
+    """Write down a plan that changed on the way, for whoever resumes or reads."""
+    experiment = read_experiment(path)
+    resolved = {**experiment.resolved, "plan": plan._asdict()}
+    changed = dataclasses.replace(experiment, resolved=resolved)
+    folder.write(path / folder.EXPERIMENT, config.dumps(config.to_dict(changed)))
 
 
 def _due(e: Experiment) -> Callable[[int], bool]:
