@@ -50,9 +50,10 @@ def built(
         "personalizer": "ditto",
         "engine": {"device": "cpu"},
     }
-    made = build.build(config.from_dict(tree), plan=plan)
+    made = build.build(config.from_dict(tree), plan=PLANS[3])
     for _ in made.federation.train():
         pass
+    made.federation.engine.use(plan)
     return made
 
 

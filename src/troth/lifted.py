@@ -160,7 +160,8 @@ def _cuda_graph(
             graph(*held)
     torch.cuda.current_stream().wait_stream(stream)
     recorded = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(recorded), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # begin and end may have nothing to do
-        out = graph(*held)
+        with torch.cuda.graph(recorded):
+            out = graph(*held)
     return list(out), recorded.replay
