@@ -254,18 +254,17 @@ def _probe(every: Rules, w0: Tensor, cohort: int) -> None:
     loss, client = zero(cohort), torch.arange(cohort, device=w0.device)
     messages = Messages(zero(cohort, 2), zero(cohort, 0), loss, client + 1, client)
     key = torch.zeros((), dtype=torch.long, device=w0.device)
-    context = {
-        "broadcast": broadcast,
-        "messages": messages,
-        "hostile": client < 0,
-        "loss": loss,
-        "step": zero(2),
-        "key": key,
-        "round_": 0,
-    }
-    for rule in (every.attack, *every.filters, every.aggregator, every.server):
+    common: dict[str, Any] = {"broadcast": broadcast, "key": key, "round_": 0}
+    sent: dict[str, Any] = {"messages": messages, "loss": loss}
+    given: list[tuple[rules.Rule | None, dict[str, Any]]] = [
+        (every.attack, {"messages": messages, "hostile": client < 0}),
+        *((rule, sent) for rule in every.filters),
+        (every.aggregator, sent),
+        (every.server, {"step": zero(2)}),
+    ]
+    for rule, more in given:
         if rule is not None:
-            rule(rules.no_memory(w0.device), **context)
+            rule(rules.no_memory(w0.device), **common, **more)
 
 
 def _plan(built: Built) -> None:

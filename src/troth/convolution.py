@@ -24,15 +24,56 @@ class Together(TorchFunctionMode):
     ) -> Any:
         """Replace `conv2d` where it is of the plain kind; leave all else alone."""
         kwargs = kwargs or {}
-        if func is not torch.conv2d or kwargs or len(args) < 5:
+        ours = func is torch.conv2d and not kwargs
+        padding = _padding(*args) if ours else None
+        if padding is None:
             return func(*args, **kwargs)
-        x, w, bias, stride, padding, *rest = args
-        plain = all(s == 1 for s in (*stride, *(rest[0] if rest else ())))
-        if not plain or rest[1:] not in ([], [1]) or isinstance(padding, str):
-            return func(*args, **kwargs)
+        x, w, bias = (*args, None)[:3]
         convolve: Any = _Convolve.apply
         out, _ = convolve(x, w, padding[0], padding[1])
         return out if bias is None else out + bias.reshape(-1, 1, 1)
+
+
+def _padding(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> tuple[int, int] | None:
+    """The padding of a call with stride, dilation and groups 1; None for any other."""
+    steps = (*_pair(stride), *_pair(dilation), groups)
+    if x.dim() != 4 or isinstance(padding, str) or any(s != 1 for s in steps):
+        return None
+    return _pair(padding)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    if isinstance(value, int):
+        return value, value
+    return (value[0], value[-1])
+
+
+class _Once(torch.autograd.Function):
+    """Itself; what has passed through it cannot be differentiated again."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        """A new tensor, the same numbers."""
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing to keep."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        """Refuse, rather than give a wrong second derivative."""
+        raise RuntimeError("lifted convolutions have no second derivatives")
 
 
 class _Convolve(torch.autograd.Function):
@@ -63,13 +104,14 @@ class _Convolve(torch.autograd.Function):
         o, c, p, q = w.shape
         flat = g.permute(0, 2, 3, 1).reshape(-1, o)
         by_window = _product(flat.transpose(0, 1), columns)
-        for_w = by_window.reshape(o, p, q, c).permute(0, 3, 1, 2)
+        once: Any = _Once.apply
+        for_w = once(by_window.reshape(o, p, q, c).permute(0, 3, 1, 2))
         if not ctx.needs_input_grad[0]:
             return None, for_w, None, None
         above, left = ctx.padding  # a convolution of g with the weights turned round
         turned, shape = _windows(g, (p, q), p - 1 - above, q - 1 - left)
         back = w.flip(2, 3).permute(2, 3, 0, 1).reshape(-1, c)
-        for_x = _product(turned, back).reshape(*shape, c).permute(0, 3, 1, 2)
+        for_x = once(_product(turned, back).reshape(*shape, c).permute(0, 3, 1, 2))
         return for_x, for_w, None, None
 
 

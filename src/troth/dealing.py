@@ -52,9 +52,9 @@ def deal(
         key = seeding.keys(seed, "corruption", 0, torch.tensor(int(client)))
         rows = x[train.row[own]]
         assert corrupt is not None
-        poisoned, labels = corrupt(rows, train.y[own], key)
+        poisoned, labels = corrupt(rows.clone(), train.y[own], key)
         train.y[own] = labels
-        if poisoned is not rows:
+        if not torch.equal(poisoned, rows):
             at = sum(len(part) for part in more)
             train.row[own] = torch.arange(at, at + size)
             more.append(poisoned.to(x.dtype))

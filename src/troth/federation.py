@@ -95,11 +95,13 @@ class Federation:
         if self.asks_loss:
             messages = messages._replace(loss=self._losses(before.w, cohort))
         messages, dropped = self._filtered(before, self._attacked(before, messages))
+        memories = dict(self.memories)
         after = self._stepped(before, messages)
         moved = _norm(after.w - before.w)
         stayed = len(messages.client) == 0 or not math.isfinite(moved)
         self.broadcast, self.round = before if stayed else after, r + 1
-        moved = 0.0 if stayed else moved
+        if stayed:  # what was not taken is not remembered either
+            moved, self.memories = 0.0, memories
         return Record(r, self.broadcast, cohort, messages, dropped, moved, stayed)
 
     def _losses(self, w: Tensor, cohort: np.ndarray) -> Tensor:
@@ -144,7 +146,8 @@ class Federation:
             )
             if len(messages.client) < len(before):
                 left = set(messages.client.tolist())
-                dropped[rule.name] = [c for c in before.tolist() if c not in left]
+                gone = [c for c in before.tolist() if c not in left]
+                dropped[rule.name] = dropped.get(rule.name, []) + gone
         return messages, dropped
 
     def _stepped(self, broadcast: Broadcast, messages: Messages) -> Broadcast:

@@ -34,6 +34,7 @@ class Feed:
         self.per_epoch = torch.clamp(whole + rest.long(), min=1)
         self._sizes, self._per_epoch = self.sizes.numpy(), self.per_epoch.numpy()
         self._starts = data.train.start.cpu().numpy()
+        self._last = max(0, data.train.row.shape[0] - 1)  # where padding may point
 
     def draw(self, ids: np.ndarray, steps: int, round_: int) -> tuple[Tensor, Tensor]:
         """Slots and weights of every step: two [steps, clients, batch], on the host.
@@ -54,7 +55,7 @@ class Feed:
             shuffled = seeding.permute(key.numpy(), order, np.maximum(size, 1))
             order = np.where(size > self.batch, shuffled, order)
         weight = inside / np.maximum(inside.sum(0), 1)
-        slots = order + self._starts[ids]
+        slots = np.minimum(order + self._starts[ids], self._last)
         kind = np.float64 if self.dtype == torch.float64 else np.float32
         return (
             torch.from_numpy(np.ascontiguousarray(slots.transpose(1, 2, 0))),
@@ -81,7 +82,7 @@ class Feed:
         position = torch.arange(max(1, int(size.max())))
         inside = position < size[:, None]
         slots = torch.where(inside, start[:, None] + position, torch.tensor(0))
-        weight = inside / size.clamp(min=1)[:, None]
+        weight = inside.to(self.dtype) / size.clamp(min=1)[:, None]
         if split.row.numel() == 0:
             return self.nothing(len(ids))
         x, y = self.gather(slots, split)

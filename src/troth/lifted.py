@@ -8,6 +8,7 @@ trace can be compiled, and on CUDA it is captured as a graph.
 
 from __future__ import annotations
 
+import operator
 import threading
 import warnings
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from troth import trees
 
+_ATEN = torch.ops.aten
 _TRACING = threading.Lock()  # a thread at a time
 
 
@@ -94,28 +96,56 @@ def _update_in_place(graph: Any, in_pieces: bool) -> None:
             fuses the gathering and does better with the whole.
     """
     outputs = graph.graph.output_node().args[0]
-    aten, order = torch.ops.aten, {n: i for i, n in enumerate(graph.graph.nodes)}
-    for node in [n for n in outputs if n.target is aten.addcmul.default]:
+    for node in [n for n in outputs if n.target is _ATEN.addcmul.default]:
+        if outputs.count(node) > 1 or not _last_use(graph, node):
+            continue
         v, g, rate = node.args
-        if v.op != "placeholder" or outputs.count(node) > 1:
-            continue
-        if any(order[user] > order[node] for user in v.users):
-            continue
-        gathered = g.target is aten.cat.default and g.args[1:] == (1,)
+        gathered = g.target is _ATEN.cat.default and g.args[1:] == (1,)
         apart = in_pieces and gathered and len(g.users) == 1
         pieces = g.args[0] if apart else [g]
+        if {*pieces} & _aliases(v):
+            continue
         with graph.graph.inserting_before(node):
             first = 0
             for piece in pieces:
                 last = first + piece.meta["val"].shape[1]
-                part = graph.graph.call_function(aten.slice.Tensor, (v, 1, first, last))
-                graph.graph.call_function(aten.addcmul_.default, (part, piece, rate))
+                part = graph.graph.call_function(
+                    _ATEN.slice.Tensor, (v, 1, first, last)
+                )
+                graph.graph.call_function(_ATEN.addcmul_.default, (part, piece, rate))
                 first = last
         node.replace_all_uses_with(v)
         graph.graph.erase_node(node)
         if apart:
             graph.graph.erase_node(g)
     graph.recompile()
+
+
+def _last_use(graph: Any, node: Any) -> bool:
+    """Whether v + g·rate, with a row of v a client, is the last that is done with v."""
+    if node.kwargs or len(node.args) != 3 or node.args[0].op != "placeholder":
+        return False
+    v, g, rate = (argument.meta["val"] for argument in node.args)
+    if v.dim() != 2 or g.shape != v.shape or rate.numel() != 1:
+        return False
+    order = {n: i for i, n in enumerate(graph.graph.nodes)}
+    users = (user for alias in _aliases(node.args[0]) for user in alias.users)
+    return all(order[user] <= order[node] for user in users)
+
+
+def _aliases(node: Any) -> set[Any]:
+    """A node of a trace, and all views of it."""
+    found, ahead = {node}, [node]
+    while ahead:
+        for user in ahead.pop().users:
+            schema = getattr(user.target, "_schema", None)
+            view = user.target is operator.getitem or (
+                schema is not None and any(r.alias_info for r in schema.returns)
+            )
+            if view and user not in found:
+                found.add(user)
+                ahead.append(user)
+    return found
 
 
 def _captured(
@@ -131,18 +161,26 @@ def _captured(
         record: (graph, inputs) → (outputs, replay); by default a CUDA graph.
     """
     held = [t.clone() for t in flat]
-    seen: list[Any] = [None] * len(held)  # what each input was copied from
     recorder: Any = record or _cuda_graph
     out, again = recorder(graph, held)
     for tensor in out:
         tensor.is_reused = True
+    places = [t.data_ptr() for t in held]
+    returned = {t.data_ptr() for t in out}
+    fixed = [place not in returned for place in places]  # the graph only reads it
+    seen: list[Any] = [None] * len(held)  # what an input was copied from
 
     def replay(*tensors: Tensor) -> Any:
+        moves = []
         for i, given in enumerate(tensors):
-            if given is seen[i] or given.data_ptr() == held[i].data_ptr():
+            place = given.data_ptr()
+            if place == places[i] or given is seen[i]:
                 continue
-            held[i].copy_(given)  # the same object may hold other numbers next time
-            seen[i] = None if hasattr(given, "is_reused") else given
+            lasting = fixed[i] and not hasattr(given, "is_reused")
+            seen[i] = given if lasting else None
+            moves.append((i, given.clone() if place in places else given))
+        for i, given in moves:
+            held[i].copy_(given)
         again()
         return out
 

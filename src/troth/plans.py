@@ -12,7 +12,7 @@ import torch
 from troth import memory
 from troth.engine import Engine, Plan
 from troth.population import Population
-from troth.types import Broadcast
+from troth.types import Broadcast, Refusal
 
 _WORTH_COMPILING = 90.0  # seconds of training below which no compiler is tried
 _BETTER = 0.95  # a later candidate must need at most this share of the time
@@ -52,7 +52,11 @@ def choose(
         seconds = _time(engine, plan, broadcast, population, cohort)
         if seconds < best_time * (1.0 if best is None else _BETTER):
             best, best_time = plan, seconds
-    assert best is not None
+    if best is None:
+        raise Refusal(
+            f"engine.how = '{how}' does not run here: no working C++ compiler was "
+            "found; set engine.how to vmap or auto"
+        )
     left = best_time * client_steps
     if how == "auto" and not best.apart and left > _WORTH_COMPILING:
         plan = best._replace(how="compiled")

@@ -25,6 +25,7 @@ _GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # as signed 64-bit
 _MIX1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX2 = 0x94D049BB133111EB - (1 << 64)
 _FEISTEL_ROUNDS = 6
+_FEW = 30  # sizes up to this are permuted by sorting
 
 
 def _mix(z: Tensor) -> Tensor:
@@ -96,7 +97,7 @@ def permute(key: np.ndarray, position: np.ndarray, size: np.ndarray) -> np.ndarr
     million examples costs 16 evaluations and no sort. A Feistel network with additions
     modulo a and b permutes a·b ≥ size values (a·b − size < a); what falls outside is
     sent through again until it falls inside (cycle walking), which keeps it a
-    permutation of 0 … size−1.
+    permutation of 0 … size−1. Up to 30 examples are put in order by sorting.
 
     Args:
         key: int64 keys, broadcastable with position.
@@ -108,12 +109,27 @@ def permute(key: np.ndarray, position: np.ndarray, size: np.ndarray) -> np.ndarr
     m = size.astype(np.uint32)
     a = np.ceil(np.sqrt(m.astype(np.float64))).astype(np.uint32)
     b = (m + a - np.uint32(1)) // a
-    out = _feistel(rounds, position.astype(np.uint32) % m, a, b)
+    inside = position.astype(np.uint32) % m
+    out = _feistel(rounds, inside, a, b)
     outside = np.nonzero(out >= m)
     if len(outside[0]):
         whole = [np.broadcast_to(t, out.shape)[outside] for t in (m, a, b, *rounds)]
         out[outside] = _walk(out[outside], whole)
+    few = np.nonzero(np.broadcast_to(m <= _FEW, out.shape))
+    if len(few[0]):
+        each, size, where = (
+            np.broadcast_to(t, out.shape)[few] for t in (key, m, inside)
+        )
+        out[few] = _sorted(each, size, where)
     return out.astype(np.int64)
+
+
+def _sorted(key: np.ndarray, size: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """The same by sorting random numbers: exact, where a Feistel network is too few."""
+    random = bits(torch.from_numpy(key.copy()), _FEW).numpy().view(np.uint64)
+    random[np.arange(_FEW) >= size[:, None]] = np.iinfo(np.uint64).max
+    order = np.argsort(random, axis=1, kind="stable").astype(np.uint32)
+    return np.take_along_axis(order, position[:, None].astype(np.int64), axis=1)[:, 0]
 
 
 def _walk(value: np.ndarray, whole: list[np.ndarray]) -> np.ndarray:
