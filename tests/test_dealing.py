@@ -11,7 +11,7 @@ from troth import dealing, seeding
 from troth.corruptions.random_labels import random_labels
 from troth.types import Arrays, Data, Shards, Split
 
-SIZES = [(5, 2, 3), (1, 0, 4), (9, 3, 1)]  # train, valid, test of each client
+SIZES = [(5, 2, 3), (4, 0, 4), (9, 3, 1)]  # train, valid, test of each client
 M = sum(map(sum, SIZES))
 
 
@@ -97,6 +97,7 @@ def test_targets_take_the_precision_and_labels_are_whole() -> None:
 
 def test_poisoned_labels_are_of_hostile_clients_training_data_only() -> None:
     clean, data = deal(arrays()), deal(arrays(), relabel(3), [0, 2])
+    assert len(set(clean.train.y[own(clean.train, 1)].tolist())) > 1
     for client in range(len(SIZES)):
         mine = own(data.train, client)
         expected = clean.train.y[mine]

@@ -209,9 +209,17 @@ def law(size: np.ndarray, cohort: int) -> dict[tuple[int, ...], float]:
     return chances
 
 
-@pytest.mark.parametrize("cohort", [2, 3, 5])  # of 6: both ways of drawing
-def test_by_size_is_drawn_one_after_another(cohort: int) -> None:
-    size = np.array([1, 2, 3, 4, 10, 20])
+@pytest.mark.parametrize(
+    ("size", "cohort"),
+    [  # at most half: drawn again and again; more, or too rare: by a race
+        ([1, 2, 3, 4, 10, 20], 2),
+        ([1, 2, 3, 4, 10, 20], 3),
+        ([1, 2, 3, 4, 10, 20], 5),
+        ([1, 2, 1, 1, 2, 300], 3),
+    ],
+)
+def test_by_size_is_drawn_one_after_another(size: Any, cohort: int) -> None:
+    size = np.array(size)
     expected = law(size, cohort)
     found = counted(sampler(0, 6, cohort, size), 3_000)
     assert set(found) <= set(expected)  # distinct and ascending
@@ -260,7 +268,7 @@ def test_rounds_and_seeds_draw_otherwise_and_always_the_same(
 
 
 def test_one_client_with_nearly_all_data() -> None:
-    size = np.array([10**5] + [1] * 99)
+    size = np.array([10**9] + [1] * 99)
     for cohort in (5, 60):
         drawn = sampler(0, 100, cohort, size)(0)
         assert len(set(drawn.tolist())) == cohort and drawn[0] == 0

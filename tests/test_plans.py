@@ -166,6 +166,8 @@ def test_a_compiler_is_tried_only_where_it_pays(
     assert choose(made, steps=10_000) == Plan("compiled", 7)
     timed(monkeypatch, lambda p: 0.1 if p.how == "threads" else 1.0)
     assert choose(made, steps=10_000) == Plan("threads", 1, 2)  # none to compile
+    timed(monkeypatch, lambda p: 2.0 if p.how == "threads" else 1.0)
+    assert choose(made, steps=10_000) == Plan("vmap", 7)  # gains nothing
     timed(monkeypatch, lambda p: float("inf") if p.how == "compiled" else 1.0)
     assert choose(made, steps=10_000) == Plan("vmap", 7)
 

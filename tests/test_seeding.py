@@ -250,6 +250,8 @@ GOLDEN_NORMAL = [0.5570355190657152, -0.1157317645575707, -0.28442352900656814]
 GOLDEN_BELOW = [82, 97, 92, 33, 19]
 GOLDEN_NUMPY = [153, 529, 971]
 GOLDEN_PERMUTED = [80821, 55836, 94866, 59976, 12511]
+GOLDEN_FEW = {7: [4, 3, 6, 5, 0], 40: [3, 34, 1, 33, 22], 200: [59, 188, 119, 80, 156]}
+GOLDEN_FEW_CHOSEN = [4, 3, 9, 6]
 GOLDEN_CHOSEN = [852, 773, 238, 740, 281]
 
 
@@ -287,4 +289,8 @@ def test_golden_permutations() -> None:
     k = seeding.keys(0, "golden", 0, torch.tensor([0])).numpy()
     out = seeding.permute(k, np.arange(5), np.array([100_000]))
     assert out.tolist() == GOLDEN_PERMUTED
+    for size, expected in GOLDEN_FEW.items():
+        few = seeding.permute(k, np.arange(5), np.array([size]))
+        assert few.tolist() == expected
+    assert seeding.choose(0, "golden", 0, 10, 4).tolist() == GOLDEN_FEW_CHOSEN
     assert seeding.choose(0, "golden", 0, 1_000, 5).tolist() == GOLDEN_CHOSEN
