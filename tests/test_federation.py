@@ -185,7 +185,7 @@ def counted(draw: Any, rounds: int) -> Counter[tuple[int, ...]]:
 
 @pytest.mark.parametrize(("n", "cohort"), [(5, 2), (7, 3)])
 def test_uniform_draws_every_cohort_alike(n: int, cohort: int) -> None:
-    found = counted(sampler(0, n, cohort, None), 4_000)
+    found = counted(sampler(0, n, cohort, None), 3_000)
     subsets = list(itertools.combinations(range(n), cohort))
     assert set(found) == set(subsets)  # distinct and ascending
     assert stats.chisquare([found[s] for s in subsets]).pvalue > ALPHA
@@ -221,9 +221,9 @@ def law(size: np.ndarray, cohort: int) -> dict[tuple[int, ...], float]:
 def test_by_size_is_drawn_one_after_another(size: Any, cohort: int) -> None:
     size = np.array(size)
     expected = law(size, cohort)
-    found = counted(sampler(0, 6, cohort, size), 3_000)
+    found = counted(sampler(0, 6, cohort, size), 2_000)
     assert set(found) <= set(expected)  # distinct and ascending
-    table = np.array([(3_000 * expected[s], found[s]) for s in expected])
+    table = np.array([(2_000 * expected[s], found[s]) for s in expected])
     table = table[table[:, 0].argsort()]
     rare = max(1, int((table[:, 0].cumsum() < 10).sum()))  # these are one cell
     cells = np.add.reduceat(table, [0, *range(rare + 1, len(table))])
@@ -234,7 +234,7 @@ def test_by_size_is_drawn_one_after_another(size: Any, cohort: int) -> None:
 @pytest.mark.parametrize("cohort", [2, 5])
 def test_by_size_includes_clients_as_often_as_numpys_choice(cohort: int) -> None:
     """Six differences of two binomials: 6 · 1e-6."""
-    size, rounds = np.array([3, 2, 3, 4, 10, 20]), 3_000
+    size, rounds = np.array([3, 2, 3, 4, 10, 20]), 2_000
     random, draw = np.random.default_rng(0), sampler(5, 6, cohort, size)
     ours, theirs = np.zeros(6), np.zeros(6)
     for r in range(rounds):
