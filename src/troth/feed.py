@@ -86,7 +86,7 @@ class Feed:
         if split.row.numel() == 0:
             return self.nothing(len(ids))
         x, y = self.gather(slots, split)
-        zero = torch.zeros((), dtype=torch.long)
+        zero = torch.zeros((), dtype=torch.long, device=x.device)
         return Batch(x, y, weight.to(x.device, self.dtype), zero, zero.expand(len(ids)))
 
     def nothing(self, clients: int) -> Batch:

@@ -50,7 +50,7 @@ class Lifted:
     def __call__(self, *arguments: Any) -> Any:
         """Call it; tensors of a new shape are traced first."""
         flat = [t.contiguous() for t in trees.leaves(arguments)]
-        key = tuple([t.shape for t in flat])
+        key = tuple([(t.shape, t.dtype) for t in flat])
         if key not in self._traces:
             with _TRACING:
                 if key not in self._traces:
