@@ -17,14 +17,14 @@ TESTS = Path(__file__).parent
 
 LAYERS = """
     types seeding numerics trees memory
-    lookup toml grid sections config
+    lookup toml grid parts sections config
     layers
     datasets partitions corruptions models optimizers schedules regularizers
     solvers personalizers attacks filters aggregators servers metrics
     convolution tasks lifting lifted feed population beside
     engine plans clients
     scores summary evaluation
-    rules federation dealing splitting build
+    rules federation dealing splitting supply networks build
     folder journal loading results runs api
     comparison bench
     display progress outcome cli
@@ -44,7 +44,7 @@ DRAWS = re.compile(
 )
 MAY_DRAW = {
     "bench": ".*",  # what it measures is no result
-    "build": r"torch\.(random\.fork_rng|manual_seed)",  # models draw when they are made
+    "networks": r"torch\.(random\.fork_rng|manual_seed)",  # models draw
     "lifting": r"torch\.random\.fork_rng",  # a trial leaves no trace
     "partitions.classes": r"np\.random\.RandomState",  # the Ditto authors' recipe
     "seeding": ".*",

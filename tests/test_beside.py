@@ -10,11 +10,11 @@ from torch import Tensor
 
 from troth.beside import beside, steps_of
 from troth.clients import descent
+from troth.parts import Part
 from troth.personalizers.ditto import ditto
 from troth.personalizers.local import local
 from troth.personalizers.none import none
 from troth.regularizers.l2sq import l2sq
-from troth.sections import Part
 from troth.solvers.fedavg import fedavg
 from troth.types import (
     Anchor,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth import build, config
+from troth import build, config, supply
 from troth.engine import Plan
 
 
@@ -29,7 +29,7 @@ def converge(data, lam, lr, rounds):
     built = build.build(experiment, plan=Plan("vmap", n))
     for _ in built.federation.train():
         pass
-    arrays, shards, _ = build.deal(experiment, None)
+    arrays, shards, _ = supply.deal(experiment, None)
     held = [(arrays.x[rows], arrays.y[rows]) for rows in shards.train]
     v = built.federation.population.read(np.arange(n)).numpy()
     return built.federation.broadcast.w.numpy(), v, held

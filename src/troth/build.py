@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from troth import (
     dealing,
-    layers,
     lifting,
     lookup,
     memory,
+    networks,
     plans,
     rules,
     seeding,
-    splitting,
+    supply,
     tasks,
 )
 from troth.beside import steps_of
@@ -25,16 +25,10 @@ from troth.clients import maker
 from troth.engine import Engine, Plan
 from troth.federation import Federation, Rules, sampler
 from troth.feed import Feed
+from troth.parts import Part
 from troth.population import Population
-from troth.sections import Experiment, Part
-from troth.types import (
-    Arrays,
-    Broadcast,
-    Data,
-    Messages,
-    Refusal,
-    Shards,
-)
+from troth.sections import Experiment
+from troth.types import Broadcast, Data, Messages, Refusal
 
 
 class Built(NamedTuple):
@@ -89,7 +83,7 @@ def build(
         plan: how clients step, from an earlier run; None measures.
     """
     e, where = experiment, device(experiment.engine.device)
-    arrays, shards, facts = deal(e, data_dir)
+    arrays, shards, facts = supply.deal(e, data_dir)
     n = len(shards.train)
     if e.train.cohort > n:
         raise Refusal(
@@ -99,7 +93,9 @@ def build(
     hostile = adversaries(e, n)
     dtype = torch.float64 if e.train.precision == "float64" else torch.float32
     rows = np.unique(np.concatenate(shards.train))
-    net = network(e, arrays.x.shape[1:], arrays.classes, arrays.x[rows], arrays.scale)
+    net = networks.network(
+        e, arrays.x.shape[1:], arrays.classes, arrays.x[rows], arrays.scale
+    )
     net = net.to(where, dtype)
     data = dealing.deal(
         arrays, shards, dtype, where, hostile, corruption(e, arrays.classes), e.seed
@@ -129,36 +125,6 @@ def build(
     return built
 
 
-def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
-    """The data, and who holds what; the last one is kept for the next run of a grid."""
-    key = repr((e.data, e.partition, e.seed, data_dir))
-    if e.data.name == "npz" or key not in _DEALT:  # a user's file may have changed
-        _DEALT.clear()
-        _DEALT[key] = _deal(e, data_dir)
-    arrays, shards, facts = _DEALT[key]
-    return arrays, shards, dict(facts)
-
-
-_DEALT: dict[str, tuple[Arrays, Shards, dict[str, Any]]] = {}
-
-
-def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
-    find = lookup.find("data", e.data.name)
-    arrays = lookup.call(find, e.data.options, seed=e.seed, data_dir=data_dir)
-    partition = lookup.find("partition", e.partition.name)
-    lists = lookup.call(partition, e.partition.options, arrays=arrays, seed=e.seed)
-    parts = e.partition.split
-    shards, facts = splitting.split(
-        arrays,
-        lists,
-        e.seed,
-        parts=parts if isinstance(parts, str) else (parts[0], parts[1], parts[2]),
-        valid=e.partition.valid,
-        min_examples=e.partition.min_examples,
-    )
-    return arrays, shards, facts
-
-
 def adversaries(e: Experiment, n: int) -> np.ndarray:
     """Which of n clients are hostile: a mask."""
     mask = np.zeros(n, dtype=bool)
@@ -178,29 +144,6 @@ def corruption(e: Experiment, classes: int) -> dealing.Corrupt | None:
     return lambda x, y, key: lookup.call(
         function, e.corruption.options, x=x, y=y, classes=classes, key=key
     )
-
-
-def network(
-    e: Experiment,
-    shape: tuple[int, ...],
-    classes: int,
-    x: np.ndarray,
-    scale: float,
-) -> nn.Module:
-    """The model behind its normalisation, freshly initialised from the seed."""
-    function = lookup.find("model", e.model.name)
-    seed = int(seeding.keys(e.seed, "model", 0, torch.tensor(0)))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = lookup.call(
-            function, e.model.options, shape=tuple(shape), classes=classes
-        )
-    if not isinstance(model, nn.Module):
-        raise Refusal(
-            f"model '{e.model.name}' gave a {type(model).__name__}; "
-            "it must give a torch.nn.Module"
-        )
-    return nn.Sequential(layers.normalise(e.model.normalise, x, scale), model)
 
 
 def _store(e: Experiment, engine: Engine, n: int, where: torch.device) -> torch.device:

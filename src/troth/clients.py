@@ -9,7 +9,8 @@ from torch import Tensor
 
 from troth import lookup
 from troth.beside import beside
-from troth.sections import Experiment, Part
+from troth.parts import Part
+from troth.sections import Experiment
 from troth.types import Budget, Client, Descent, Optimizer, Personal, Task
 
 

@@ -18,17 +18,14 @@ from typing import Any
 
 from troth import lookup
 from troth.grid import differences, expand, label, override
+from troth.parts import ModelPart, Part, PartitionPart, PersonalizerPart
 from troth.sections import (
     Adversary,
     Checkpoint,
     Engine,
     Evaluate,
     Experiment,
-    ModelPart,
     Output,
-    Part,
-    PartitionPart,
-    PersonalizerPart,
     Train,
 )
 from troth.toml import dumps, parse, read

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from troth import config, folder, tasks
-from troth.build import network
+from troth.networks import network
 from troth.sections import Experiment
 from troth.types import Refusal
 

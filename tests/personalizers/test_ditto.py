@@ -8,10 +8,10 @@ from torch import Tensor
 
 from troth import lookup
 from troth.clients import descent
+from troth.parts import Part
 from troth.personalizers.ditto import ditto
 from troth.personalizers.local import local
 from troth.regularizers.l2sq import l2sq
-from troth.sections import Part
 from troth.types import Anchor, Batch, Descent, Personal, Refusal, Regularizer, Task
 
 ONE = torch.ones((), dtype=torch.float64)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from troth import lookup, tasks, trees
 from troth.clients import descent
+from troth.parts import Part
 from troth.regularizers.l2sq import l2sq
-from troth.sections import Part
 from troth.types import Anchor, Batch, Broadcast, Client, Personal, Task
 
 NAMES = lookup.names("personalizer")

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from troth import lookup
 from troth.clients import descent
+from troth.parts import Part
 from troth.personalizers.local import local
-from troth.sections import Part
 from troth.types import Anchor, Batch, Personal, Task
 
 
