@@ -1,9 +1,130 @@
-"""One thread for all tests: the models are tiny, and threads would only wait."""
+"""One thread for all tests: the models are tiny, and threads would only wait.
 
+No test goes to the internet; those about downloads have a server of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
 import os
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["TROTH_OFFLINE"] = "1"
 
 import torch
 
 torch.set_num_threads(1)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Offers files with ranges and tags, and misbehaves as it is told.
+
+    `tricks` are taken one a request: ("cut", k) sends k bytes of the body and closes,
+    ("status", code, headers), ("hang", seconds), ("bare",) sends no length. `pace` is
+    seconds between blocks of 1,000 bytes.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.headers: dict[str, str] = {"ETag": '"1"'}
+        self.ranges = True
+        self.pace = 0.0
+        self.tricks: list[tuple[Any, ...]] = []
+        self.seen: list[tuple[str, dict[str, str]]] = []
+
+    def url(self, name: str, content: bytes | None = None) -> str:
+        """The address of a file; with content, it is offered from now on."""
+        if content is not None:
+            self.files[f"/{name}"] = content
+        return f"http://127.0.0.1:{self.server_address[1]}/{name}"
+
+    @property
+    def asked(self) -> list[str]:
+        """The ranges asked for, in order; "" for a whole file."""
+        return [headers.get("Range", "") for _, headers in self.seen]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.seen.append((self.path, dict(self.headers)))
+        trick = self.server.tricks.pop(0) if self.server.tricks else ("",)
+        if trick[0] == "hang":
+            time.sleep(trick[1])
+        if trick[0] == "status":
+            return self.answer(trick[1], b"sorry", trick[2])
+        path = urllib.parse.urlsplit(self.path).path  # a proxy is given all of it
+        content = self.server.files.get(path)
+        if content is None:
+            return self.answer(404, b"no such file", {})
+        begin, end = self.span(len(content))
+        if begin is None:
+            return self.answer(200, content, self.server.headers, trick)
+        if begin >= len(content):
+            return self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+        where = {"Content-Range": f"bytes {begin}-{end - 1}/{len(content)}"}
+        head = self.server.headers | where
+        self.answer(206, content[begin:end], head, trick)
+
+    def do_CONNECT(self) -> None:
+        code = self.server.tricks.pop()[1] if self.server.tricks else 501
+        self.answer(code, b"", {})
+
+    def span(self, size: int) -> tuple[int | None, int]:
+        """What to send, if a part is asked for and the file is still the same."""
+        asked = self.headers.get("Range", "")
+        known = {self.server.headers.get(k) for k in ("ETag", "Last-Modified")}
+        same = self.headers.get("If-Range", self.server.headers.get("ETag")) in known
+        if not (asked and self.server.ranges and same):
+            return None, size
+        return int(asked.removeprefix("bytes=").rstrip("-")), size
+
+    def answer(
+        self, code: int, body: bytes, head: dict[str, str], trick: Any = ("",)
+    ) -> None:
+        self.send_response(code)
+        for key, value in head.items():
+            self.send_header(key, value)
+        if trick[0] != "bare":
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if trick[0] == "cut":
+            body = body[: trick[1]]
+        with contextlib.suppress(OSError):
+            for i in range(0, len(body), 1000):
+                self.wfile.write(body[i : i + 1000])
+                time.sleep(self.server.pace)
+
+    def log_message(self, *ignored: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A web server on this machine; downloads are allowed, and quick to try again."""
+    from troth import fetching
+
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.delenv("TROTH_OFFLINE")
+    monkeypatch.setattr(fetching, "PAUSE", 0.01)
+    monkeypatch.setattr(fetching, "TIMEOUT", 5.0)
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()

@@ -119,7 +119,7 @@ def test_clients_with_other_epochs_in_one_matrix() -> None:
     for t in range(4):
         one = torch.full((n, 1), 11.0, dtype=torch.float64)
         clock = torch.full((n,), t), torch.tensor([1, 2, 4])
-        b = Batch(one, one, torch.ones_like(one), *clock)
+        b = Batch(one, one, torch.ones_like(one), *clock, torch.zeros(n))
         carry = step(SENT, carry, b, b)
     (shared,), (own,) = carry
     assert shared[:, 0].tolist() == pytest.approx([AFTER[2], AFTER[4], AFTER[4]])

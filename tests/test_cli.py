@@ -185,7 +185,8 @@ def test_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "client-steps" in result.stderr and "ditto,lam=0.5,seed=1" in result.stderr
     result = troth("run", file, "--dry-run", "--json")
     found = json.loads(result.stdout)["runs"]
-    assert list(found[0]) == ["label", "client_steps", "memory_bytes", "experiment"]
+    bytes_ = ["memory_bytes", "disk_bytes"]
+    assert list(found[0]) == ["label", "client_steps", *bytes_, "experiment"]
     assert [f["client_steps"] for f in found] == [18] * 6 and result.stderr == ""
     assert found[0]["label"] == "personalizer=none,seed=0"
     assert found[0]["memory_bytes"] > 1797 * 64
@@ -488,7 +489,7 @@ def test_help_and_version() -> None:
     for arguments in ([], ["--help"], ["-h"]):
         result = troth(*arguments)
         assert result.exit_code == 0 and "predict" in result.stdout
-    for command in ("run", "resume", "list", "cite", "predict", "bench"):
+    for command in ("run", "resume", "data", "list", "cite", "predict", "bench"):
         assert troth(command, "--help").exit_code == 0
 
 
@@ -515,13 +516,18 @@ def test_usage_errors_are_one_line(arguments: list[str], words: str) -> None:
 
 
 def test_nothing_heavy_is_imported_before_a_command_runs() -> None:
-    tree = ast.parse(Path(cli.__file__).read_text())
-    top = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
-    names = {
-        n.module if isinstance(n, ast.ImportFrom) else n.names[0].name for n in top
-    }
-    heavy = ("troth", "torch", "numpy", "rich", "scipy", "sklearn")
-    assert not [name for name in names if str(name).split(".")[0] in heavy]
+    files = [Path(cli.__file__), *Path(cli.commands.__file__).parent.glob("*.py")]
+    assert len(files) > 7
+    for file in files:
+        body = ast.parse(file.read_text("utf-8")).body
+        top = [n for n in body if isinstance(n, ast.Import | ast.ImportFrom)]
+        names = {f"{getattr(n, 'module', '')}.{a.name}" for n in top for a in n.names}
+        names = {name.removeprefix(".") for name in names}
+        own = {name for name in names if name.startswith("troth.commands")}
+        heavy = ("troth", "torch", "numpy", "rich", "scipy", "sklearn", "matplotlib")
+        assert not [n for n in names - own if n.split(".")[0] in heavy], file
+    code = "import troth.cli, sys; assert not {'torch', 'numpy'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_reader_who_leaves_is_no_error() -> None:

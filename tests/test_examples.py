@@ -35,7 +35,7 @@ def said(
 
 def test_every_example_is_tested_and_short() -> None:
     names = {script.stem for script in SCRIPTS}
-    assert names == {"compare", "own_data", "own_rule"}
+    assert names == {"compare", "own_data", "own_network", "own_rule"}
     for script in SCRIPTS:
         text = script.read_text("utf-8")
         assert text.count("\n") < 100 and '__name__ == "__main__"' in text
@@ -47,6 +47,14 @@ def test_own_data(said: Said, tmp_path: Path) -> None:
     assert personal.startswith("personal model: accuracy 0.")
     assert weights == "sensor 3 has 6 weights" and predicted.startswith("it says [")
     assert list(tmp_path.iterdir()) == []  # it cleans up behind itself
+
+
+def test_own_network(said: Said, tmp_path: Path) -> None:
+    first, second, numbers = said("own_network")
+    assert first.startswith("one model for all: accuracy 0.")
+    assert second.startswith("each its own last layer: accuracy ")
+    assert numbers == "2570 trained, 192 frozen"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_own_rule(said: Said) -> None:

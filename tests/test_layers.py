@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth.layers import Normalise, normalise
+from troth.layers import Features, Normalise, normalise
 from troth.types import Refusal
 
 BYTES = np.random.default_rng(0).integers(0, 256, (300, 1, 4, 5)).astype(np.uint8)
@@ -94,3 +94,24 @@ def test_refusals() -> None:
     bad[0, 0] = np.inf
     with pytest.raises(Refusal, match="2 of 4"):
         normalise("pixel", bad, 1.0)
+
+
+def test_features_by_hand() -> None:
+    fill, mean = torch.tensor([9.0, 1.0]), torch.tensor([1.0, 0.0])
+    layer = Features(fill, mean, torch.tensor([2.0, 4.0]))
+    x = torch.tensor([[torch.nan, 8.0], [3.0, torch.nan]])
+    assert layer(x).tolist() == [[4.0, 2.0], [1.0, 0.25]]
+    assert layer(x).dtype == torch.float64 and x.isnan().sum() == 2
+    assert layer(torch.tensor([[3, 8]])).tolist() == [[1.0, 2.0]]
+    assert layer.float()(x).dtype == torch.float32
+    assert list(layer.parameters()) == [] and len(layer.state_dict()) == 3
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
+def test_features_refuse_to_divide_by(bad: float) -> None:
+    good = torch.ones(2)
+    with pytest.raises(Refusal, match="positive standard deviations"):
+        Features(good, good, torch.tensor([1.0, bad]))
+    if not np.isfinite(bad):
+        with pytest.raises(Refusal, match="prepared by finite numbers"):
+            Features(torch.tensor([1.0, bad]), good, good)

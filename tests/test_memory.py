@@ -3,6 +3,8 @@ from __future__ import annotations
 import builtins
 import ctypes
 import io
+import resource
+import subprocess
 import sys
 from typing import Any
 
@@ -75,9 +77,16 @@ def test_torch_says_so_itself() -> None:
         RuntimeError(
             "DefaultCPUAllocator: can't allocate memory: you tried to allocate"
         ),
+        RuntimeError(
+            "MPS backend out of memory (MPS allocated: 18.00 GB, other allocations: "
+            "1.00 MB, max allowed: 18.13 GB). Tried to allocate 256.00 MB on private "
+            "pool."
+        ),
+        MemoryError(),
+        MemoryError("Unable to allocate 8.00 GiB for an array"),
     ],
 )
-def test_memory_that_ran_out_is_recognised(error: RuntimeError) -> None:
+def test_memory_that_ran_out_is_recognised(error: Exception) -> None:
     assert memory.exhausted(error)
 
 
@@ -118,3 +127,107 @@ def test_free_without_an_answer_is_modest(
 ) -> None:
     _meminfo(monkeypatch, text)
     assert memory.free(torch.device("cpu")) == 4 * 2**30
+
+
+# --- limits below what the machine has ---
+
+FAR = "MemAvailable: 99999999999 kB\n"
+
+
+def _files(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
+    """These are all that /proc and /sys hold."""
+    real = builtins.open
+
+    def opened(path: Any, *args: Any, **more: Any) -> Any:
+        if not str(path).startswith(("/proc", "/sys")):
+            return real(path, *args, **more)
+        if str(path) not in files:
+            raise FileNotFoundError(path)
+        return io.StringIO(files[str(path)])
+
+    monkeypatch.setattr(builtins, "open", opened)
+
+
+def _free() -> int:
+    return memory.free(torch.device("cpu"))
+
+
+def test_free_within_a_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 2: the narrowest of the group and all above it, files not counted."""
+    at = "/sys/fs/cgroup"
+    files = {
+        "/proc/meminfo": FAR,
+        "/proc/self/cgroup": "0::/a/b\n",
+        f"{at}/a/b/memory.max": "max\n",
+        f"{at}/a/b/memory.current": "500\n",
+        f"{at}/a/memory.max": "4000\n",
+        f"{at}/a/memory.current": "1500\n",
+        f"{at}/a/memory.stat": "anon 9\ninactive_file 200\nactive_file 30\n",
+    }
+    _files(monkeypatch, files)
+    assert _free() == 4000 - 1500 + 230
+    files[f"{at}/a/b/memory.max"] = "1000\n"
+    assert _free() == 1000 - 500
+    files[f"{at}/a/b/memory.current"] = "1001\n"
+    assert _free() == 0
+
+
+def test_free_within_a_control_group_of_the_first_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = "/sys/fs/cgroup/memory"
+    stat = "inactive_file 1\ntotal_inactive_file 100\ntotal_active_file 20\n"
+    files = {
+        "/proc/meminfo": FAR,
+        "/proc/self/cgroup": "5:cpu:/x\n4:hugetlb,memory:/a\n0::/\n",
+        f"{at}/a/memory.limit_in_bytes": "5000\n",
+        f"{at}/a/memory.usage_in_bytes": "3000\n",
+        f"{at}/a/memory.stat": stat,
+        f"{at}/memory.limit_in_bytes": "9223372036854771712\n",
+        f"{at}/memory.usage_in_bytes": "3000\n",
+    }
+    _files(monkeypatch, files)
+    assert _free() == 5000 - 3000 + 120
+
+
+def test_free_in_a_container_that_sees_only_its_own_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = "/sys/fs/cgroup/memory"
+    files = {
+        "/proc/meminfo": FAR,
+        "/proc/self/cgroup": "4:memory:/docker/0a1b\n",
+        f"{at}/memory.limit_in_bytes": "700\n",
+        f"{at}/memory.usage_in_bytes": "200\n",
+    }
+    _files(monkeypatch, files)
+    assert _free() == 500
+
+
+@pytest.mark.parametrize(
+    ("name", "used"), [("RLIMIT_AS", 7000), ("RLIMIT_DATA", 600), (None, 0)]
+)
+def test_free_within_the_limits_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, name: str | None, used: int
+) -> None:
+    _files(monkeypatch, {"/proc/meminfo": FAR, "/proc/self/statm": "7000 5 4 3 0 600 0"})
+    kind, none = getattr(resource, name or "RLIMIT_AS"), resource.RLIM_INFINITY
+    limit = 2**33 if name else none
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda k: (limit if k == kind else none, none)
+    )
+    page = resource.getpagesize()
+    assert _free() == (2**33 - used * page if name else 99999999999 * 1024)
+
+
+def test_free_sees_a_real_limit() -> None:
+    program = (
+        "import resource, torch\n"
+        "from troth import memory\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
+        "print(memory.free(torch.device('cpu')))\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert 0 < int(out.stdout) < 2**33

@@ -1,12 +1,23 @@
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from troth import population
 from troth.population import Population
+from troth.types import Refusal
 
 CPU = torch.device("cpu")
 
@@ -106,7 +117,7 @@ def test_memory_grows_with_the_visited() -> None:
 def test_dump_and_load_round_trip(dtype: torch.dtype) -> None:
     people = fresh(8, dtype=dtype)
     people.write(ids(6, 1, 3), rows(6, 1, 3).to(dtype))
-    dumped = {k: v.clone() for k, v in people.dump().items()}
+    dumped = people.dump()
     assert sum(v.numel() for k, v in dumped.items() if k != "slot") == 9  # no padding
     again = fresh(8, dtype=dtype)
     again.load(dumped)
@@ -116,7 +127,8 @@ def test_dump_and_load_round_trip(dtype: torch.dtype) -> None:
     for one in (people, again):  # both go on alike
         one.write(ids(0, 3), rows(10, 13).to(dtype))
     assert torch.equal(again.read(np.arange(8)), people.read(np.arange(8)))
-    assert torch.equal(dumped["block1"], rows(6).to(dtype))  # load took a copy
+    held = torch.cat([dumped["block0"], dumped["block1"]])  # neither is a view
+    assert torch.equal(held, rows(1, 3, 6).to(dtype))
 
 
 def test_an_untouched_population_round_trips() -> None:
@@ -149,7 +161,7 @@ def test_rows_lie_in_the_store_and_start_does_not() -> None:
     people = Population(6, torch.zeros(3), torch.device("meta"))
     people.write(ids(1, 2), rows(1, 2))
     assert people.visited.tolist() == [1, 2]
-    assert {block.device.type for block in people._blocks} == {"meta"}
+    assert {block.device.type for block in people._rows._blocks} == {"meta"}
     assert people.read(ids(0, 5)).device == CPU
 
 
@@ -157,7 +169,254 @@ def test_rows_lie_in_the_store_and_start_does_not() -> None:
 def test_the_host_keeps_rows_of_a_device() -> None:
     people = Population(6, torch.zeros(3, device="cuda"), CPU)
     people.write(ids(1, 2), rows(1, 2).cuda())
-    assert {block.device.type for block in people._blocks} == {"cpu"}
+    assert {block.device.type for block in people._rows._blocks} == {"cpu"}
     read = people.read(ids(2, 0, 1))
     assert read.device.type == "cuda"
     assert torch.equal(read.cpu(), torch.cat([rows(2), torch.zeros(1, 3), rows(1)]))
+
+
+# --- in a file ---
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "rows.bin"
+
+
+def on_disk(
+    file: Path, n: int = 10, width: int = 3, dtype: torch.dtype = torch.float32
+) -> Population:
+    people = Population(n, torch.arange(width, dtype=dtype) + 0.5, None)
+    people.open(file)
+    return people
+
+
+def chosen(n: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, n - 1), min_size=1, max_size=3, unique=True)
+
+
+def deeds(n: int) -> st.SearchStrategy[list[tuple[str, list[int]]]]:
+    common = ["write", "write", "read", "prefetch", "prefetch", "round"]
+    kinds = [*common, *common, "save", "save", "kill", "half"]
+    each = st.tuples(st.sampled_from(kinds), chosen(n))
+    return st.lists(each, min_size=8, max_size=60)
+
+
+@settings(max_examples=150, deadline=None)
+@given(deeds(5), st.sampled_from([torch.float32, torch.float64]))
+def test_any_history_with_kills_reads_as_a_table(
+    history: list[tuple[str, list[int]]], dtype: torch.dtype
+) -> None:
+    """Whatever is written, read ahead, saved and killed, the rows are those of a plain
+    table that is copied at every checkpoint."""
+    n, count = 5, 0
+    start = torch.arange(3, dtype=dtype) + 0.5
+    table = start.repeat(n, 1)
+    saved, kept = None, table.clone()
+    with TemporaryDirectory() as place:
+        people = on_disk(Path(place) / "0", n, dtype=dtype)
+        for kind, clients in history:
+            who = np.array(clients)
+            if kind in ("read", "round"):
+                assert torch.equal(people.read(who), table[who])
+            if kind in ("prefetch", "round"):
+                people.prefetch(np.array([(c * 3 + 1) % n for c in clients]))
+            if kind in ("write", "round"):
+                count += 1
+                new = torch.full((len(who), 3), float(count), dtype=dtype)
+                new += torch.from_numpy(who)[:, None] / 16
+                people.write(who, new)
+                table[who] = new
+                new.fill_(-1)
+            if kind in ("save", "half"):  # half: killed before it could be noted
+                saved, kept = people.dump(), table.clone()
+            if kind == "save":
+                people.saved()
+            if kind in ("kill", "half"):
+                count += 1
+                old = Path(place) / f"{count}"
+                shutil.copyfile(people._rows._path, old)  # type: ignore[union-attr]
+                people.close()
+                people, table = on_disk(old, n, dtype=dtype), kept.clone()
+                if saved is not None:
+                    people.load(saved)
+        assert torch.equal(people.read(np.arange(n)), table)
+        people.close()
+
+
+def test_a_file_and_memory_agree(file: Path) -> None:
+    random = np.random.default_rng(1)
+    with closing(on_disk(file, 30)) as people:
+        memory = fresh(30)
+        for _ in range(60):
+            cohort = np.sort(random.permutation(30)[:7])
+            coming = np.sort(random.permutation(30)[:7])
+            assert torch.equal(people.read(cohort), memory.read(cohort))
+            people.prefetch(coming)
+            new = torch.from_numpy(random.random((7, 3), dtype=np.float32))
+            for one in (people, memory):
+                one.write(cohort, new)
+            if random.random() < 0.2:
+                people.dump(), people.saved()
+        everyone = np.arange(30)
+        assert torch.equal(people.read(everyone), memory.read(everyone))
+        assert (people.visited == memory.visited).all()
+
+
+def test_a_file_grows_with_the_visited_and_slots_are_used_again(file: Path) -> None:
+    with closing(on_disk(file, 10**6, 100)) as people:
+        assert people.on_disk and people.bytes == 0
+        first, second = np.arange(5), np.arange(5, 8)
+        for k in range(20):
+            people.write(first, torch.full((5, 100), float(k)))
+            people.dump()
+            people.saved()
+            assert people.bytes == file.stat().st_size
+        assert people.bytes == 2 * 5 * 400  # what is kept, and what replaces it
+        people.write(second, torch.ones(3, 100))
+        assert people.bytes == 2 * 5 * 400  # three of the slots that were left
+        assert torch.equal(people.read(first), torch.full((5, 100), 19.0))
+
+
+def test_without_checkpoints_rows_are_written_in_place(file: Path) -> None:
+    with closing(on_disk(file)) as people:
+        for k in range(9):
+            people.write(ids(3, 1), rows(k, k))
+        assert people.bytes == 2 * 3 * 4
+
+
+def test_what_is_dumped_of_a_file_is_where_rows_lie(file: Path) -> None:
+    with closing(on_disk(file)) as people:
+        people.write(ids(7, 2), rows(7, 2))
+        dumped = people.dump()
+        assert list(dumped) == ["slot"] and dumped["slot"].shape == (10,)
+        people.saved()
+        people.write(ids(7), rows(9))
+        assert sorted(dumped["slot"].tolist())[-2:] == [0, 1]  # no view
+        people.load(dumped)
+        assert torch.equal(people.read(ids(2, 7)), rows(2, 7))
+
+
+def test_groups_come_with_their_rows(file: Path) -> None:
+    groups = [ids(0, 3), ids(9), ids(4, 3)]
+    for people in (fresh(), on_disk(file)):
+        people.write(ids(3, 4), rows(3, 4))
+        found = list(people.each(groups))
+        assert [who.tolist() for who, _ in found] == [g.tolist() for g in groups]
+        for who, got in found:
+            assert torch.equal(got, people.read(who))
+        assert list(people.each([])) == []
+        people.close()
+
+
+def test_groups_may_be_written_while_they_come(file: Path) -> None:
+    with closing(on_disk(file)) as people:
+        people.write(np.arange(8), rows(*range(8)))
+        people.dump()
+        people.saved()
+        for who, got in people.each([ids(k, k + 1) for k in range(0, 8, 2)]):
+            people.write(who, got + 1)
+        assert torch.equal(people.read(np.arange(8)), rows(*range(1, 9)))
+
+
+def test_a_file_in_use_is_refused(file: Path) -> None:
+    with (
+        closing(on_disk(file)),
+        pytest.raises(Refusal, match=r"rows\.bin is in use by another process"),
+    ):
+        on_disk(file)
+    on_disk(file).close()
+
+
+def test_a_lost_file_is_refused(file: Path) -> None:
+    with closing(on_disk(file)) as people:
+        people.write(ids(7, 2), rows(7, 2))
+        dumped = people.dump()
+    file.unlink()
+    again = on_disk(file)
+    with pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of 24"):
+        again.load(dumped)
+    again.close()
+
+
+def test_a_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("no folder")
+    with pytest.raises(Refusal, match="set engine.state_dir to a folder"):
+        on_disk(tmp_path / "a" / "rows.bin")
+
+
+def test_a_file_cut_by_another_is_noticed(file: Path) -> None:
+    with closing(on_disk(file)) as people:
+        people.write(ids(7, 2), rows(7, 2))
+        people.write(ids(1), rows(1))
+        people.dump()
+        os.truncate(file, 20)
+        with pytest.raises(Refusal, match="it is shorter than it was"):
+            people.read(ids(7))
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """A disk that takes so many more rows, half of the last one first."""
+    write, room = os.pwritev, [10**9]
+
+    def limited(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        if room[0] == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        room[0] -= 1
+        return write(descriptor, [buffers[0][: max(1, len(buffers[0]) // 2)]], offset)
+
+    monkeypatch.setattr(os, "pwritev", limited)
+    yield room
+
+
+def test_a_disk_that_fills_up_is_said_and_the_checkpoint_holds(
+    file: Path, full: list[int]
+) -> None:
+    people = on_disk(file)
+    people.write(np.arange(6), rows(*range(6)))
+    saved = people.dump()
+    people.saved()
+    full[0] = 7
+    people.write(np.arange(6), rows(*[9] * 6))
+    assert torch.equal(people.read(ids(1)), rows(9))  # still held in memory
+    with pytest.raises(Refusal, match="No space left on device.*troth resume"):
+        people.write(ids(8), rows(8))
+    with pytest.raises(Refusal, match="No space left"):  # no checkpoint of it either
+        people.dump()
+    people.close()
+    full[0] = 10**9
+    again = on_disk(file)
+    again.load(saved)
+    assert torch.equal(again.read(np.arange(6)), rows(*range(6)))
+    again.close()
+
+
+def test_short_writes_are_continued(file: Path, full: list[int]) -> None:
+    with closing(on_disk(file)) as people:
+        people.write(np.arange(6), rows(*range(6)))
+        people.dump()
+        people.write(ids(9), rows(9))
+        assert torch.equal(people.read(np.arange(6)), rows(*range(6)))
+
+
+def test_zero_width_makes_no_file(file: Path) -> None:
+    people = on_disk(file, 5, 0)
+    assert not people.on_disk and not file.exists()
+    people.write(ids(1), torch.zeros(1, 0))
+    people.prefetch(ids(1))
+    assert people.read(ids(1, 2)).shape == (2, 0)
+    people.load(people.dump())
+    people.close()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_file_keeps_rows_of_a_device(file: Path) -> None:
+    people = Population(6, torch.zeros(3, device="cuda"), None)
+    people.open(file)
+    people.write(ids(2, 1), rows(2, 1).cuda())
+    people.prefetch(ids(0, 2))
+    read = people.read(ids(2, 0, 1))
+    assert read.device.type == "cuda"
+    assert torch.equal(read.cpu(), torch.cat([rows(2), torch.zeros(1, 3), rows(1)]))
+    people.close()

@@ -142,3 +142,58 @@ def test_bars_leave_no_trace_of_what_was_refused(terminal: io.StringIO) -> None:
     text = terminal.getvalue()
     assert "preparing" in text and "hello" not in text
     assert text.endswith("\r\x1b[2K\x1b[?25h\r") and "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "words"),
+    [
+        (3, 20, "3/20"),
+        (0, 0, ""),
+        (4542, 4542, "4.5 of 4.5 kB"),
+        (3_100_000, 9_912_422, "3.1 of 9.9 MB"),
+        (3_100_000, 0, "3.1 MB"),
+    ],
+)
+def test_amount(done: int, total: int, words: str) -> None:
+    assert progress.amount(done, total) == words
+
+
+def test_lines_of_a_download(
+    clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line when something begins, every five seconds, and when it is done."""
+    with Watcher("tiny", "hello") as watch:
+        for done in range(1, 13):
+            watch.heard("a.gz", done * 10**6, 12 * 10**6)
+            clock.seconds += 1
+        watch.heard("checking a.gz", 0, 0)
+        watch.heard("checking a.gz", 0, 0)
+        watch.heard("", 0, 0)
+    assert capsys.readouterr().err.splitlines() == [
+        "a.gz: 1.0 of 12.0 MB",
+        "a.gz: 6.0 of 12.0 MB",
+        "a.gz: 11.0 of 12.0 MB",
+        "a.gz: 12.0 of 12.0 MB",
+        "checking a.gz",
+    ]
+    with Watcher("tiny", "hello", quiet=True) as watch:
+        watch.heard("a.gz", 1, 2)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_of_a_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    made = Console(file=screen, force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "console", lambda: made)
+    with Watcher("tiny", "hello") as watch:
+        watch.heard("a.gz", 6 * 10**6, 12 * 10**6)
+        assert watch._bars is not None
+        (task,) = watch._bars.tasks
+        assert (task.description, task.percentage) == ("a.gz", 50)
+        assert task.fields["count"] == "6.0 of 12.0 MB"
+        watch.heard("checking a.gz", 0, 0)
+        (task,) = watch._bars.tasks
+        assert task.total is None and task.description == "checking a.gz"
+        watch.heard("", 0, 0)
+        (task,) = watch._bars.tasks
+        assert task.description == "preparing"

@@ -96,6 +96,8 @@ def test_toml_is_an_experiment(block: str, place: Path) -> None:
 def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")):
+            if link.startswith("http"):
+                continue
             path, _, anchor = link.partition("#")
             target = page if not path else (page.parent / path)
             assert target.exists(), f"{page.name}: {link}"
@@ -134,7 +136,7 @@ def test_files_of_a_run() -> None:
     text = part(README, "## What a run leaves")
     files = {row[0].strip("`") for row in rows(text)}
     constants = ("EXPERIMENT", "ROUNDS", "CLIENTS", "SUMMARY", "SHARED", "PERSONAL")
-    expected = {getattr(folder, name) for name in constants}
+    expected = {getattr(folder, name) for name in (*constants, "FEATURES")}
     assert files == expected | {folder.CHECKPOINT.split("/")[0] + "/"}
     assert folder.GRID in text
 

@@ -21,8 +21,11 @@ F64 = torch.float64
 OPTIONS: dict[str, dict[str, Any]] = {  # smaller than the defaults
     "cnn": {"channels": [3, 5], "widths": [7], "kernel": 3},
     "mlp": {"widths": [6, 5]},
+    "resnet18": {"width": 2},
+    "vgg13_bn": {"width": 2, "widths": [6]},
 }
 SHAPES = [(1, 8, 8), (3, 5, 9), (2, 11, 4)]
+LARGER = [(1, 32, 32), (3, 32, 40), (2, 33, 32)]  # what is halved often
 MODELS = lookup.names("model")
 
 
@@ -31,7 +34,8 @@ def problem(
 ) -> tuple[tasks.Objective, Batch]:
     """A model behind its normalisation and a batch of bytes, some of weight 0."""
     torch.manual_seed(seed)
-    shape = SHAPES[seed % len(SHAPES)]
+    shapes = LARGER if name in ("resnet18", "vgg13_bn") else SHAPES
+    shape = shapes[seed % len(SHAPES)]
     model = lookup.find("model", name)(shape, classes, **OPTIONS.get(name, {}))
     net = nn.Sequential(Normalise(100.0, 50.0), model)
     for p in net.parameters():  # no start at zero
@@ -56,7 +60,7 @@ def stack(batches: list[Batch]) -> Batch:
 
 def assert_close(a: Tensor, b: Tensor, atol: float = 1e-12) -> None:
     assert a.dtype == b.dtype and a.shape == b.shape
-    assert (a - b).abs().max() <= atol
+    assert bool(((a - b).abs() <= atol).all())
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -65,14 +69,21 @@ def test_three_ways_to_the_same_gradient(name: str, seed: int) -> None:
     for classes in kinds(name):
         objective, batch = problem(name, seed, classes)
         v = tasks.flatten(objective)
-        loss = objective(batch.x, batch.y, batch.weight)
-        plain = torch.autograd.grad(loss, list(objective.parameters()))
+        objective.mode(training=False)
+        loss, outputs = objective(batch).detach(), objective.net(batch.x).detach()
+        objective.mode(training=True)
+        objective.tell(batch)
+        plain = torch.autograd.grad(objective(batch), list(objective.parameters()))
+        moved = [t for t in objective.told() if t is not None]
         expected = torch.cat([g.reshape(-1) for g in plain])
         for task in (tasks.functional(objective), tasks.in_place(objective)):
+            head = task.d - task.tail
             assert (task.d, task.classes) == (len(v), classes)
-            assert_close(task.loss(v, batch), loss.detach())
-            assert_close(task.grad(v, batch), expected)
-            assert_close(task.predict(v, batch.x), objective.net(batch.x).detach())
+            assert_close(task.loss(v, batch), loss)
+            assert_close(task.grad(v, batch)[:head], expected)
+            after = v[head:] - task.grad(v, batch)[head:]
+            assert_close(after, torch.cat([v[:0], *moved]))
+            assert_close(task.predict(v, batch.x), outputs)
         assert torch.equal(tasks.flatten(objective), v)  # left untouched
 
 
@@ -110,15 +121,17 @@ def test_bfloat16_is_close_and_comes_back_as_it_went(name: str) -> None:
     pure = tasks.functional(objective, "bfloat16")
     own = tasks.in_place(objective, "bfloat16")
     g = exact.grad(v, batch)
+    # Normalising by four rows magnifies the rounding of every layer below.
+    far = 0.4 if exact.tail else 0.05
     for task in (pure, own):
         low = task.grad(v, batch)
         assert low.dtype == torch.float32
-        assert 0 < (low - g).norm() < 0.05 * g.norm()
+        assert 0 < (low - g).norm() < far * g.norm()
         assert task.predict(v, batch.x).dtype == torch.float32
-        assert torch.allclose(task.loss(v, batch), exact.loss(v, batch), rtol=0.05)
-    assert_close(pure.grad(v, batch), own.grad(v, batch), 0.02 * float(g.norm()))
+        assert torch.allclose(task.loss(v, batch), exact.loss(v, batch), rtol=far)
+    assert_close(pure.grad(v, batch), own.grad(v, batch), 0.4 * far * float(g.norm()))
     whole = torch.func.vmap(pure.grad)(v.repeat(2, 1), stack([batch] * 2))
-    assert_close(whole[1], pure.grad(v, batch), 0.02 * float(g.norm()))
+    assert_close(whole[1], pure.grad(v, batch), 0.4 * far * float(g.norm()))
 
 
 def test_bfloat16_keeps_the_penalty_exact() -> None:
@@ -280,8 +293,8 @@ def test_in_place_from_several_threads() -> None:
 def test_an_objective_can_be_copied() -> None:
     objective, batch = problem("svm", 0, 2)
     other = copy.deepcopy(objective)
-    a = objective(batch.x, batch.y, batch.weight)
-    assert torch.equal(a, other(batch.x, batch.y, batch.weight))
+    a = objective(batch)
+    assert torch.equal(a, other(batch))
 
 
 def test_refusals() -> None:
@@ -300,4 +313,56 @@ def test_refusals() -> None:
 
     objective = tasks.Objective(Mean(3, 2), 2)
     with pytest.raises(Refusal, match="one value an example"):
-        objective(torch.ones(4, 3), torch.ones(4).long(), torch.ones(4))
+        zero = torch.tensor(0)
+        x, y = torch.ones(4, 3), torch.ones(4).long()
+        objective.check(Batch(x, y, torch.ones(4), zero, zero))
+
+
+def test_a_module_in_two_places_and_a_tensor_in_two_modules() -> None:
+    torch.manual_seed(0)
+    twice, last = nn.Linear(4, 4), nn.Linear(4, 4)
+    last.weight = twice.weight
+    net = nn.Sequential(twice, nn.Tanh(), twice, nn.Tanh(), last).double()
+    x, y = torch.randn(3, 4, dtype=F64), torch.tensor([0, 1, 3])
+    zero = torch.tensor(0)
+    batch = Batch(x, y, torch.full((3,), 1 / 3, dtype=F64), zero, zero)
+    loss = nn.functional.cross_entropy(net(x), y)
+    plain = torch.autograd.grad(loss, list(net.parameters()))
+    expected = torch.cat([g.reshape(-1) for g in plain])
+    objective = tasks.Objective(net, 4)
+    for form in (tasks.functional, tasks.in_place, tasks.functional):
+        assert_close(form(objective).grad(tasks.flatten(objective), batch), expected)
+
+
+def test_a_dropout_used_twice_draws_twice() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop, self.out = nn.Dropout(0.5), nn.Linear(1, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append((self.drop(x), self.drop(x)))
+            y: Tensor = self.out(x[:, :1])
+            return y
+
+    seen: list[tuple[Tensor, Tensor]] = []
+    objective = tasks.Objective(Twice(), 2)
+    zero = torch.tensor(0)
+    x, y = torch.ones(8, 64), torch.zeros(8, dtype=torch.long)
+    batch = Batch(x, y, torch.full((8,), 1 / 8), zero, zero)
+    own = tasks.in_place(objective)
+    own.grad(tasks.flatten(objective), batch)
+    own.grad(tasks.flatten(objective), batch)
+    assert not torch.equal(*seen[0])
+    assert torch.equal(seen[0][0], seen[1][0]) and torch.equal(seen[0][1], seen[1][1])
+
+
+def test_a_single_row_without_padding() -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
+    objective = tasks.Objective(net, 2, padded=False)
+    zero = torch.tensor(0)
+    batch = Batch(torch.ones(1, 3, dtype=F64), zero[None], zero[None] + 1.0, zero, zero)
+    v = tasks.flatten(objective)
+    task = tasks.functional(objective)
+    assert task.grad(v, batch).isfinite().all()
+    assert_close(tasks.in_place(objective).grad(v, batch), task.grad(v, batch))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from troth import config, folder, lookup, rules, runs
+from troth import config, folder, lookup, rules, runs, store
 from troth.build import build
 from troth.engine import Plan
 from troth.loading import Run, read_experiment
@@ -31,6 +31,7 @@ class Cost(NamedTuple):
     experiment: Experiment
     client_steps: int
     memory: int  # bytes: data, personal state, and the rows that step together
+    disk: int = 0  # bytes: personal state that is kept on disk
 
 
 class Planned(NamedTuple):
@@ -71,7 +72,7 @@ def run(
         runs.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
         return [Run(root)]
     for one in planned:  # all are checked before any is trained
-        build_check(one.experiment, data_dir)
+        build_check(one.experiment, data_dir, root / one.label)
     facts = {"device": device, "data_dir": data_dir}
     sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
     folder.create(root, folder.GRID, config.dumps(sections))
@@ -103,9 +104,10 @@ def _work(experiment: Experiment) -> str:
     return repr(parts)
 
 
-def build_check(experiment: Experiment, data_dir: str | None) -> None:
+def build_check(experiment: Experiment, data_dir: str | None, path: Path) -> None:
     """Refuse now what a later run of the grid would be refused for."""
-    build(experiment, data_dir=data_dir, plan=runs.UNMEASURED)
+    built = build(experiment, data_dir=data_dir, plan=runs.UNMEASURED)
+    runs.check_room(built, store.file(path, experiment.engine.state_dir), path)
 
 
 def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
@@ -158,13 +160,14 @@ def cost(
     for one in plan(tree(experiment, settings), device):
         built = build(one.experiment, data_dir=data_dir, plan=runs.UNMEASURED)
         engine = built.federation.engine
-        n, d = built.federation.population.n, engine.task.d
-        size = engine.feed.dtype.itemsize
-        cohort = one.experiment.train.cohort or n
-        rows = size * (n * engine.packing.width + cohort * (4 * d))
-        x = built.data.x
-        memory = rows + x.numel() * x.element_size()
-        costs.append(Cost(one.label, one.experiment, int(built.client_steps), memory))
+        population, x, need = built.federation.population, built.data.x, built.need
+        cohort = one.experiment.train.cohort or population.n
+        memory = engine.feed.dtype.itemsize * cohort * 4 * engine.task.d
+        memory += x.numel() * x.element_size()
+        memory += 0 if population.on_disk else need.rows
+        disk = need.disk if population.on_disk else 0
+        steps = int(built.client_steps)
+        costs.append(Cost(one.label, one.experiment, steps, memory, disk))
     return costs
 
 

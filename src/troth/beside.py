@@ -8,6 +8,7 @@ from torch import Tensor
 from troth import trees
 from troth.types import (
     Anchor,
+    Augment,
     Batch,
     Broadcast,
     Budget,
@@ -20,8 +21,16 @@ from troth.types import (
 )
 
 
+def as_it_is(batch: Batch) -> Batch:
+    """No change."""
+    return batch
+
+
 def beside(
-    solver: Solver, personal: Personal, budgets: tuple[Budget, Budget]
+    solver: Solver,
+    personal: Personal,
+    budgets: tuple[Budget, Budget],
+    augments: tuple[Augment, Augment] = (as_it_is, as_it_is),
 ) -> Client:
     """Ditto's modularity (E.1): any solver for w, and v beside it on the same batches.
 
@@ -32,6 +41,8 @@ def beside(
         solver: for the shared model.
         personal: for the client's own.
         budgets: how long (solver, personalizer) work in a round.
+        augments: what each of them makes of a batch; where it is the same, both see
+            the same changes.
     """
 
     def init(w0: Tensor) -> Carry:
@@ -43,8 +54,10 @@ def beside(
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
         shared, own = carry
         anchor = Anchor(broadcast.w, shared[0])
-        own_next = personal.step(own, anchor, batch, valid, broadcast.scale)
-        shared_next = solver.step(broadcast, shared, batch)
+        seen = augments[0](batch)
+        mine = seen if augments[1] is augments[0] else augments[1](batch)
+        own_next = personal.step(own, anchor, mine, valid, broadcast.scale)
+        shared_next = solver.step(broadcast, shared, seen)
         if not personal.idle and budgets[0] != budgets[1]:
             shared_next = _while(budgets[0], batch, shared_next, shared)
             own_next = _while(budgets[1], batch, own_next, own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,25 +10,31 @@ import torch
 from torch import Tensor, nn
 
 from troth import (
+    augmenting,
     dealing,
     lifting,
     lookup,
-    memory,
     networks,
     plans,
+    preparing,
     rules,
     seeding,
+    store,
     supply,
     tasks,
 )
+from troth.availability import Attendance, everyone
 from troth.beside import steps_of
 from troth.clients import maker
 from troth.engine import Engine, Plan
-from troth.federation import Federation, Rules, sampler
+from troth.federation import Federation, Rules
 from troth.feed import Feed
+from troth.objectives import Loss
 from troth.parts import Part
 from troth.population import Population
-from troth.sections import Experiment
+from troth.preparing import Prepared
+from troth.sampling import There, sampler
+from troth.sections import Availability, Experiment
 from troth.types import Broadcast, Data, Messages, Refusal
 
 
@@ -40,11 +47,23 @@ class Built(NamedTuple):
     data: Data
     hostile: np.ndarray  # [n]
     facts: dict[str, Any]  # what it is about: clients, shape, classes, parameters …
+    prepared: Prepared | None = None  # how the inputs were
+
+    @property
+    def need(self) -> store.Need:
+        """What the personal state takes at most."""
+        f = self.federation
+        return _need(self.experiment, f.engine, f.population.n)
 
     @property
     def client_steps(self) -> float:
-        """How many steps of one client the run takes."""
+        """How many steps of one client the run takes; estimated where some fail."""
         feed, f = self.federation.engine.feed, self.federation
+        if f.turnout is not everyone:
+            some = range(0, f.rounds, -(-f.rounds // 20))  # rounds, evenly spread
+            each = (f.turnout(r, f.sample(r)).steps for r in some)
+            done = sum(float(steps.sum()) for steps in each if steps is not None)
+            return done * f.rounds / len(some)
         steps = _steps(f.engine, feed).double()
         train, n = self.experiment.train, f.population.n
         if train.sampling == "size" and train.cohort:
@@ -90,25 +109,30 @@ def build(
             f"train.cohort = {e.train.cohort} is more than the {n} clients there are; "
             f"set it to at most {n}, or to 0 for all"
         )
+    preparing.check(e, arrays)
     hostile = adversaries(e, n)
     dtype = torch.float64 if e.train.precision == "float64" else torch.float32
-    rows = np.unique(np.concatenate(shards.train))
-    net = networks.network(
-        e, arrays.x.shape[1:], arrays.classes, arrays.x[rows], arrays.scale
-    )
+    seen = arrays.x[:0]
+    if e.model.normalise == "pixel":
+        seen = arrays.x[np.unique(np.concatenate(shards.train))]
+    shape = arrays.x.shape[1:]
+    net = networks.network(e, shape, arrays.classes, seen, arrays.scale)
     net = net.to(where, dtype)
-    data = dealing.deal(
-        arrays, shards, dtype, where, hostile, corruption(e, arrays.classes), e.seed
+    corrupt = corruption(e, arrays.classes)
+    data, prepared = preparing.deal(
+        e.features, arrays, shards, dtype, where, hostile, corrupt, e.seed
     )
-    example = data.x[: min(2, len(data.x))]
-    lifting.check(net, example)
-    objective = tasks.Objective(net, arrays.classes)
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, dtype)
-    w0 = tasks.flatten(net)
-    engine = Engine(
-        objective, maker(e), feed, w0, e.train.precision, plan or Plan("loop", 1)
-    )
-    population = Population(n, engine.start(w0), _store(e, engine, n, where))
+    objective = tasks.Objective(net, arrays.classes, loss(e), feed.padded)
+    lifting.check(objective.net, data.x[:2])
+    for augments in (e.train.augment, e.personalizer.augment or []):
+        objective.check(augmenting.compose(augments, arrays.scale)(feed.first()))
+    w0 = tasks.flatten(objective.net)
+    make, first = maker(e, arrays.scale), plan or Plan("loop", 1)
+    engine = Engine(objective, make, feed, w0, e.train.precision, first)
+    need = _need(e, engine, n)
+    kept = store.choose(e.engine.store, need.rows, where)
+    population = Population(n, engine.start(w0), store.place(kept, where))
     federation = _federation(e, engine, population, w0, hostile, n)
     facts |= {
         "clients": n,
@@ -116,13 +140,25 @@ def build(
         "shape": list(arrays.x.shape[1:]),
         "classes": arrays.classes,
         "scale": arrays.scale,
-        "parameters": engine.task.d,
+        "parameters": engine.task.d - engine.task.tail,
         "device": str(where),
+        "store": kept,
+        **({"state_bytes": need.disk} if population.on_disk else {}),
+        **networks.facts(e.model, objective.net),
     }
-    built = Built(e, federation, net, data, hostile, facts)
+    facts |= prepared.facts() if prepared else {}
+    built = Built(e, federation, objective.net, data, hostile, facts, prepared)
     if plan is None:
         _plan(built)
     return built
+
+
+def loss(e: Experiment) -> Loss | None:
+    """The loss that the experiment names; None leaves the choice to the model."""
+    if e.train.loss.name == "auto":
+        return None
+    function = lookup.find("loss", e.train.loss.name)
+    return lambda f, y: lookup.call(function, e.train.loss.options, outputs=f, y=y)
 
 
 def adversaries(e: Experiment, n: int) -> np.ndarray:
@@ -146,12 +182,11 @@ def corruption(e: Experiment, classes: int) -> dealing.Corrupt | None:
     )
 
 
-def _store(e: Experiment, engine: Engine, n: int, where: torch.device) -> torch.device:
-    """Where personal state is kept: on the device if it fits in half of it."""
-    if e.engine.store != "auto":
-        return where if e.engine.store == "device" else torch.device("cpu")
-    whole = n * engine.packing.width * engine.feed.dtype.itemsize
-    return where if whole < memory.free(where) // 2 else torch.device("cpu")
+def _need(e: Experiment, engine: Engine, n: int) -> store.Need:
+    """What the state of all clients that will be asked takes."""
+    number, finishes = engine.feed.dtype.itemsize, engine.client.finish is not None
+    row, model = engine.packing.width * number, engine.task.d * number
+    return store.need(e, n, row, model, finishes)
 
 
 def _federation(
@@ -171,23 +206,49 @@ def _federation(
         (first, *(rule("filter", part) for part in e.filter)),
         rule("aggregator", e.aggregator),
         rule("server", e.server),
+        rules.lift("aggregator", _of_statistics(e), {}),
     )
     _probe(every, w0, e.train.cohort or n)
     schedule = lookup.find("schedule", e.train.schedule.name)
     options, rounds = e.train.schedule.options, e.train.rounds
     lookup.call(schedule, options, round_=0, rounds=rounds)  # refuses before the start
-    size = engine.feed.sizes.numpy() if e.train.sampling == "size" else None
+    attendance = _attendance(e, engine)
+    there = attendance.there if attendance and attendance.varies else None
     return Federation(
         engine,
         population,
         every,
         w0,
         rounds=rounds,
-        sample=sampler(e.seed, n, e.train.cohort or n, size),
+        sample=_sampler(e, engine, n, there),
         scale=lambda r: float(lookup.call(schedule, options, round_=r, rounds=rounds)),
         hostile=hostile,
         seed=e.seed,
+        turnout=attendance.turnout if attendance else everyone,
     )
+
+
+def _attendance(e: Experiment, engine: Engine) -> Attendance | None:
+    """How clients come and go; None where all are there and do all of their work."""
+    if e.availability == Availability():
+        return None
+    work = _steps(engine, engine.feed).numpy()
+    return Attendance(e.availability, e.seed, work, e.train.rounds)
+
+
+def _sampler(
+    e: Experiment, engine: Engine, n: int, there: There | None = None
+) -> Callable[[int], np.ndarray]:
+    size = engine.feed.sizes.numpy() if e.train.sampling == "size" else None
+    return sampler(e.seed, n, e.train.cohort or n, size, there)
+
+
+def _of_statistics(e: Experiment) -> str:
+    """How running statistics are put together: robustly where the rest is."""
+    if e.train.statistics != "auto":
+        return e.train.statistics
+    plain = e.aggregator.name in ("mean", "weighted_mean")
+    return "mean" if plain else "median"
 
 
 def _probe(every: Rules, w0: Tensor, cohort: int) -> None:
@@ -213,11 +274,12 @@ def _probe(every: Rules, w0: Tensor, cohort: int) -> None:
 def _plan(built: Built) -> None:
     """Measure how the clients step best, and go by that."""
     f, wish = built.federation, built.experiment.engine
+    whole = _sampler(built.experiment, f.engine, f.population.n)  # whoever is there
     chosen = plans.choose(
         f.engine,
         f.broadcast,
         f.population,
-        f.sample(0),
+        whole(0),
         built.client_steps,
         wish.how,
         wish.chunk,

@@ -5,17 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from troth import lookup
+from troth import augmenting, lookup
 from troth.beside import beside
 from troth.parts import Part
 from troth.sections import Experiment
-from troth.types import Budget, Client, Descent, Optimizer, Personal, Task
+from troth.types import (
+    Batch,
+    Budget,
+    Client,
+    Descent,
+    Optimizer,
+    Personal,
+    Regularizer,
+    Task,
+)
 
 
-def descent(part: Part, lr: float, weight_decay: float) -> Descent:
-    """An optimiser with its learning rate."""
+def descent(part: Part, lr: float, weight_decay: float, tail: int = 0) -> Descent:
+    """An optimiser with its learning rate.
+
+    Args:
+        part: the optimiser.
+        lr: its learning rate.
+        weight_decay: times v, added to the gradient.
+        tail: so many numbers at the end of v are running statistics: the optimiser
+            does not see them, and they take the whole step that the gradient holds.
+    """
     optimizer: Optimizer = lookup.call(
         lookup.find("optimizer", part.name), part.options
     )
@@ -25,19 +43,43 @@ def descent(part: Part, lr: float, weight_decay: float) -> Descent:
             g = g + weight_decay * v
         return optimizer.step(v, g, moments, lr * scale)
 
+    def whole(v: Tensor, g: Tensor, moments: Any, scale: Tensor) -> Any:
+        head, moments = step(v[:-tail], g[:-tail], moments, scale)
+        return torch.cat([head, v[-tail:] - g[-tail:]]), moments
+
+    if tail:
+        return Descent(lr, optimizer.limit, lambda v: optimizer.init(v[:-tail]), whole)
     return Descent(lr, optimizer.limit, optimizer.init, step)
 
 
-def maker(e: Experiment) -> Callable[[Task], Client]:
-    """How this experiment makes a client of a task."""
+def _off_tail(regularizer: Regularizer, tail: int) -> Regularizer:
+    """The regularizer without a pull on running statistics."""
+
+    def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        g = regularizer.grad(v, w, batch)
+        return torch.cat([g[:-tail], torch.zeros_like(g[-tail:])])
+
+    return regularizer._replace(grad=grad) if tail else regularizer
+
+
+def maker(e: Experiment, scale: float = 1.0) -> Callable[[Task], Client]:
+    """How this experiment makes a client of a task.
+
+    Args:
+        e: the experiment.
+        scale: the value of x that stands for 1, for augments.
+    """
     t, p = e.train, e.personalizer
-    shared = descent(t.optimizer, t.lr, t.weight_decay)
     lr = t.lr if p.lr is None else p.lr
-    own = descent(p.optimizer or t.optimizer, lr, t.weight_decay)
     budget = Budget(t.steps, t.epochs)
     budgets = budget, Budget(p.steps, p.epochs) if p.steps or p.epochs else budget
 
+    seen = augmenting.compose(t.augment, scale)
+    mine = seen if p.augment is None else augmenting.compose(p.augment, scale)
+
     def make(task: Task) -> Client:
+        shared = descent(t.optimizer, t.lr, t.weight_decay, task.tail)
+        own = descent(p.optimizer or t.optimizer, lr, t.weight_decay, task.tail)
         regularizer = lookup.call(
             lookup.find("regularizer", e.regularizer.name),
             e.regularizer.options,
@@ -48,7 +90,7 @@ def maker(e: Experiment) -> Callable[[Task], Client]:
             p.options,
             task=task,
             descent=own,
-            regularizer=regularizer,
+            regularizer=_off_tail(regularizer, task.tail),
         )
         if not isinstance(personal, Personal):  # it owns the reply
             return personal  # type: ignore[no-any-return]
@@ -58,6 +100,6 @@ def maker(e: Experiment) -> Callable[[Task], Client]:
             task=task,
             descent=shared,
         )
-        return beside(solver, personal, budgets)
+        return beside(solver, personal, budgets, (seen, mine))
 
     return make

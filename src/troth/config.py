@@ -21,6 +21,7 @@ from troth.grid import differences, expand, label, override
 from troth.parts import ModelPart, Part, PartitionPart, PersonalizerPart
 from troth.sections import (
     Adversary,
+    Availability,
     Checkpoint,
     Engine,
     Evaluate,
@@ -33,6 +34,7 @@ from troth.types import Refusal
 
 __all__ = [
     "Adversary",
+    "Availability",
     "Checkpoint",
     "Engine",
     "Evaluate",
@@ -121,8 +123,9 @@ def _values(
     for f in wanted:
         inner, hint = f"{where}.{f.name}".lstrip("."), hints[f.name]
         kinds = [k for k in (hint, *typing.get_args(hint)) if _is_part(k)]
-        if hint == list[Part]:
-            values[f.name] = _list(f.name, table.get(f.name, []))
+        if list[Part] in (hint, *typing.get_args(hint)):
+            if f.name in table or hint == list[Part]:
+                values[f.name] = _list(f.name, table.get(f.name, []))
         elif kinds:
             default = _default(f)
             if f.name in table or default:

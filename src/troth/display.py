@@ -214,6 +214,7 @@ def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
             "label": cost.label or name,
             "client_steps": cost.client_steps,
             "memory_bytes": cost.memory,
+            "disk_bytes": cost.disk,
             "experiment": config.to_dict(cost.experiment),
         }
         for cost in found
@@ -227,12 +228,15 @@ def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
             str(cost["experiment"]["train"]["rounds"]),
             f"{cost['client_steps']:,}",
             filesize.decimal(cost["memory_bytes"]),
+            filesize.decimal(cost["disk_bytes"]) if cost["disk_bytes"] else "–",
         ]
         for cost in made
     ]
     title = "What it would take (nothing was trained or written)"
-    columns = ["run", "rounds", "client-steps", "memory"]
+    columns = ["run", "rounds", "client-steps", "memory", "disk"]
     console().print(table(title, columns, rows))
+    for where in sorted({c.experiment.engine.state_dir for c in found if c.disk}):
+        say(f"Personal state on disk lies in {where or 'the folder of the run'}.")
 
 
 def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:

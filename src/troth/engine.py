@@ -84,7 +84,7 @@ class Engine:
         rows: Tensor,
         ids: np.ndarray,
         round_: int,
-        limit: int = 0,
+        limit: int | np.ndarray | None = None,
     ) -> tuple[Messages, Tensor]:
         """Take clients through a phase; memory that runs out halves the chunk.
 
@@ -94,13 +94,13 @@ class Engine:
             rows: [c, width] their states.
             ids: [c] who they are.
             round_: it keys their batches.
-            limit: at most so many steps (for measuring).
+            limit: at most so many steps, for all or for each of them.
         """
         while True:
             try:
                 out = self._run(name, broadcast, rows, ids, round_, limit)
                 break
-            except RuntimeError as error:
+            except (RuntimeError, MemoryError) as error:
                 if not memory.exhausted(error) or self.plan.chunk == 1:
                     raise
                 self.use(self.plan._replace(chunk=(self.plan.chunk + 1) // 2))
@@ -117,16 +117,18 @@ class Engine:
         rows: Tensor,
         ids: np.ndarray,
         round_: int,
-        limit: int,
+        limit: int | np.ndarray | None,
     ) -> tuple[Reply, Tensor]:
         phase = getattr(self.client, name)
         per_epoch = self.feed.per_epoch[torch.from_numpy(ids)]
         counts = torch.stack([steps_of(b, per_epoch) for b in phase.budgets]).amax(0)
-        if limit:
-            counts = counts.clamp(max=limit)
+        if limit is not None:
+            counts = counts.minimum(torch.as_tensor(limit))
         if self.plan.apart:
             return self._apart(name, broadcast, rows, ids, round_, counts)
-        chunk = min(self.plan.chunk, len(ids))
+        chunk = self.plan.chunk  # or half, or a quarter …: every shape costs a trace
+        while chunk > 1 and (chunk + 1) // 2 >= len(ids):
+            chunk = (chunk + 1) // 2
 
         def some(worker: int, k: int) -> tuple[Reply, Tensor]:
             part = np.arange(k * chunk, (k + 1) * chunk)
@@ -179,12 +181,13 @@ class Engine:
         weight = weight.to(self.device)
         per_epoch = self.feed.per_epoch[torch.from_numpy(ids)].to(self.device)
         count = torch.arange(steps, device=self.device)
+        key = self.feed.keys(ids, round_).to(self.device)
         some = self.feed.block(len(ids))
         for first in range(0, steps, some):
             x, y = self.feed.gather(slots[first : first + some], self.feed.data.train)
             for t in range(first, min(steps, first + some)):
                 k = t - first
-                yield t, Batch(x[k], y[k], weight[t], count[t], per_epoch)
+                yield t, Batch(x[k], y[k], weight[t], count[t], per_epoch, key)
 
     def _valid(self, phase: Phase, ids: np.ndarray) -> Batch:
         if not phase.valid:
@@ -195,17 +198,22 @@ class Engine:
         """A function of the client by name, lifted once."""
         if name not in self._lifted:
             own = name.endswith(".step")  # of its carry, which `_together` copied
-            self._lifted[name] = Lifted(*self._function(name), self.plan.how, own)
+            alone = "." in name and self.plan.chunk == 1
+            function, dims = self._function(name, alone)
+            self._lifted[name] = Lifted(function, dims, self.plan.how, own, alone)
         return self._lifted[name]
 
-    def _function(self, name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    def _function(
+        self, name: str, alone: bool
+    ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         if name == "predict":
             return self._together_task.predict, (0, 0)
         if name == "model":
             return lambda i, w, state: self.client.model(w, state), (0, None, 0)
         which, _, part = name.partition(".")
-        phase: Phase = getattr(self._together_client, which)
-        batch = Batch(0, 0, 0, None, 0)  # type: ignore[arg-type]
+        client = self.client if alone else self._together_client
+        phase: Phase = getattr(client, which)
+        batch = Batch(0, 0, 0, None, 0, 0)  # type: ignore[arg-type]
 
         def last(broadcast: Broadcast, carry: Any, *rest: Any) -> Any:
             new = trees.leaves(phase.step(broadcast, carry, *rest[:-1]))

@@ -35,10 +35,10 @@ def personal(
     order = np.argsort(size, kind="stable")  # neighbours pad each other little
     outputs: list[Tensor] = [torch.empty(0)] * len(ids)
     chunk = _chunk(engine, population)
-    for first in range(0, len(ids), chunk):
-        some = order[first : first + chunk]
-        rows = population.read(ids[some])
-        batch = engine.feed.whole(ids[some], split)
+    groups = [order[k : k + chunk] for k in range(0, len(ids), chunk)]
+    every = population.each(ids[some] for some in groups)
+    for some, (clients, rows) in zip(groups, every, strict=True):
+        batch = engine.feed.whole(clients, split)
         out = engine.predict(engine.models(w, rows), batch.x)
         for place, k in enumerate(some):
             outputs[k] = out[place, : size[k]]
@@ -54,8 +54,8 @@ def _chunk(engine: Engine, population: Population) -> int:
 
 def _slots(split: Split, ids: np.ndarray) -> tuple[Tensor, np.ndarray, np.ndarray]:
     """All slots of some clients, one after another, with where each begins."""
-    first = split.start.cpu().numpy()[ids]
-    size = split.size.cpu().numpy()[ids]
+    clients = torch.from_numpy(ids).to(split.size.device)
+    first, size = (part[clients].cpu().numpy() for part in (split.start, split.size))
     start = np.concatenate([[0], np.cumsum(size)[:-1]])
     slots = np.arange(size.sum()) - np.repeat(start - first, size)
     return torch.from_numpy(slots), start, size

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import evaluation, seeding
+from troth import evaluation, seeding, tails
+from troth.availability import Turnout, everyone
 from troth.engine import Engine
 from troth.population import Population
 from troth.rules import Rule, no_memory
@@ -27,6 +28,7 @@ class Rules(NamedTuple):
     filters: tuple[Rule, ...]
     aggregator: Rule
     server: Rule
+    statistics: Rule  # aggregates what batch normalisation keeps running
 
 
 class Federation:
@@ -44,6 +46,7 @@ class Federation:
         scale: Callable[[int], float],
         hostile: np.ndarray,
         seed: int,
+        turnout: Callable[[int, np.ndarray], Turnout] = everyone,
     ) -> None:
         """A federation before its first round.
 
@@ -57,9 +60,12 @@ class Federation:
             scale: round → factor on every learning rate.
             hostile: [n] which clients an adversary controls.
             seed: keys the rules' randomness.
+            turnout: round, ids asked → what becomes of them.
         """
         self.engine, self.population, self.rules = engine, population, rules
+        self.tail = engine.task.tail
         self.rounds, self.sample, self.scale = rounds, sample, scale
+        self.turnout = turnout
         self.hostile, self.seed, self.round = hostile, seed, 0
         extra = w0.new_zeros(engine.client.extra)
         self.broadcast = Broadcast(w0, extra, w0.new_ones(()))
@@ -69,7 +75,7 @@ class Federation:
         """Every rule under the name that its memory is kept by."""
         named = {f"filter{i}": rule for i, rule in enumerate(self.rules.filters)}
         named |= {"aggregator": self.rules.aggregator, "server": self.rules.server}
-        named |= {"extra": self.rules.aggregator}
+        named |= {"extra": self.rules.aggregator, "statistics": self.rules.statistics}
         return named | ({"attack": self.rules.attack} if self.rules.attack else {})
 
     @property
@@ -87,22 +93,47 @@ class Federation:
         """One round."""
         r = self.round
         cohort = self.sample(r)
+        turnout = self.turnout(r, cohort)
         before = self.broadcast
         before = before._replace(scale=torch.full_like(before.scale, self.scale(r)))
-        rows = self.population.read(cohort)
-        messages, rows = self.engine.run("local", before, rows, cohort, r)
-        self.population.write(cohort, rows)
-        if self.asks_loss:
-            messages = messages._replace(loss=self._losses(before.w, cohort))
-        messages, dropped = self._filtered(before, self._attacked(before, messages))
+        messages = self._sent(before, turnout)
+        messages, tail = tails.cut(messages, self.tail), self.tail
+        seen = tails.cut_broadcast(before, tail)
+        messages, dropped = self._filtered(seen, self._attacked(seen, messages))
         memories = dict(self.memories)
-        after = self._stepped(before, messages)
-        moved = _norm(after.w - before.w)
-        stayed = len(messages.client) == 0 or not math.isfinite(moved)
+        after = tails.join(self._stepped(seen, messages), tail)
+        head = before.w.shape[0] - tail
+        moved, rest = (_norm(s) for s in (after.w - before.w).tensor_split([head]))
+        stayed = len(messages.client) == 0 or not math.isfinite(moved + rest)
         self.broadcast, self.round = before if stayed else after, r + 1
         if stayed:  # what was not taken is not remembered either
             moved, self.memories = 0.0, memories
-        return Record(r, self.broadcast, cohort, messages, dropped, moved, stayed)
+        absent, cut = turnout.absent, turnout.cut
+        return Record(
+            r, self.broadcast, cohort, messages, dropped, moved, stayed, absent, cut
+        )
+
+    def _sent(self, broadcast: Broadcast, turnout: Turnout) -> Messages:
+        """What the clients send that answer; nothing changes for the others."""
+        ids, r, w = turnout.ids, self.round, broadcast.w
+        if len(ids) == 0:
+            nobody = torch.from_numpy(ids).to(w.device)
+            none = [w.new_zeros(0, len(v)) for v in (w, broadcast.extra)]
+            return Messages(none[0], none[1], w[:0], nobody, nobody)
+        rows = self.population.read(ids)
+        self._prefetch(r + 1)
+        messages, rows = self.engine.run(
+            "local", broadcast, rows, ids, r, turnout.steps
+        )
+        self.population.write(ids, rows)
+        if self.asks_loss:
+            messages = messages._replace(loss=self._losses(w, ids))
+        return messages
+
+    def _prefetch(self, r: int) -> None:
+        """Have the states of those that come next read meanwhile."""
+        if self.population.on_disk and r < self.rounds:
+            self.population.prefetch(self.turnout(r, self.sample(r)).ids)
 
     def _losses(self, w: Tensor, cohort: np.ndarray) -> Tensor:
         """What each client would report: the loss of w on all its training data."""
@@ -122,15 +153,15 @@ class Federation:
         return result
 
     def _attacked(self, broadcast: Broadcast, messages: Messages) -> Messages:
-        if self.rules.attack is None:
+        if self.rules.attack is None or len(messages.client) == 0:
             return messages
-        hostile = torch.from_numpy(self.hostile).to(messages.client.device)
+        hostile = self.hostile[messages.client.cpu().numpy()]
         attacked: Messages = self._apply(
             "attack",
             self.rules.attack,
             broadcast,
             messages=messages,
-            hostile=hostile[messages.client],
+            hostile=torch.from_numpy(hostile).to(messages.client.device),
         )
         return attacked
 
@@ -141,6 +172,8 @@ class Federation:
         dropped: dict[str, list[int]] = {}
         for i, rule in enumerate(self.rules.filters):
             before = messages.client
+            if len(before) == 0:
+                break
             messages = self._apply(
                 f"filter{i}", rule, broadcast, messages=messages, loss=messages.loss
             )
@@ -157,22 +190,29 @@ class Federation:
         rule, loss = self.rules.aggregator, messages.loss
         step = self._apply("aggregator", rule, broadcast, messages=messages, loss=loss)
         w = self._apply("server", self.rules.server, broadcast, step=step)
-        extra = broadcast.extra
-        if extra.shape[0]:
-            apart = messages._replace(update=messages.extra)
-            extra = extra + self._apply(
-                "extra", rule, broadcast, messages=apart, loss=loss
-            )
-        return broadcast._replace(w=w, extra=extra)
+        beside = broadcast.extra
+        if beside.shape[0]:
+            solver, layers = tails.apart(messages, self.tail)
+            sent = [
+                ("extra", rule, solver),
+                ("statistics", self.rules.statistics, layers),
+            ]
+            parts = [
+                self._apply(name, rule, broadcast, messages=part, loss=loss)
+                for name, rule, part in sent
+                if part.update.shape[1]
+            ]
+            beside = beside + torch.cat(parts)
+        return broadcast._replace(w=w, extra=beside)
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
         """After the last round, once: fine-tuning and its kin, for all clients."""
         if self.engine.client.finish is None:
             return
-        for first in range(0, self.population.n, chunk):
-            ids = np.arange(first, min(self.population.n, first + chunk))
-            rows = self.population.read(ids)
+        everyone = np.arange(self.population.n)
+        groups = [everyone[k : k + chunk] for k in range(0, len(everyone), chunk)]
+        for ids, rows in self.population.each(groups):
             _, rows = self.engine.run("finish", self.broadcast, rows, ids, self.rounds)
             self.population.write(ids, rows)
             yield len(ids)
@@ -182,41 +222,3 @@ def _norm(step: Tensor) -> float:
     """‖step‖, finite exactly where all of it is (hence in double precision)."""
     wide = torch.float64 if step.device.type != "mps" else torch.float32
     return float(torch.linalg.vector_norm(step, dtype=wide))
-
-
-def sampler(
-    seed: int, n: int, cohort: int, size: np.ndarray | None
-) -> Callable[[int], np.ndarray]:
-    """Who is asked in a round: `cohort` of n clients, without replacement.
-
-    Args:
-        seed: the experiment's.
-        n: clients.
-        cohort: how many are asked; n asks all.
-        size: None draws uniformly; else clients are drawn one after another in
-            proportion to their sizes among those not yet drawn, as numpy's `choice`.
-    """
-    if cohort >= n:
-        return lambda r: np.arange(n)
-    if size is None:
-        return lambda r: np.sort(seeding.choose(seed, "cohort", r, n, cohort))
-    edges = np.cumsum(size.astype(np.float64))
-
-    def by_size(r: int) -> np.ndarray:
-        found: list[int] = []
-        for i in range(0 if 2 * cohort > n else 8):
-            key = seeding.keys(seed, "cohort", r, torch.tensor(i))
-            u = seeding.uniform(key, 2 * cohort, torch.float64).numpy()
-            found += np.searchsorted(edges, u * edges[-1], side="right").tolist()
-            found = list(dict.fromkeys(found))[:cohort]  # drawn twice counts once
-            if len(found) == cohort:
-                return np.sort(np.array(found))
-        # Many come twice: the rest by a race of exponentials, which is the same law.
-        key = seeding.keys(seed, "cohort", r, torch.arange(n))
-        u = seeding.uniform(key, 1, torch.float64)[:, 0].numpy()
-        with np.errstate(divide="ignore"):
-            times = -np.log(u) / size
-        times[found] = -1.0
-        return np.sort(np.argsort(times, kind="stable")[:cohort])
-
-    return by_size

@@ -35,6 +35,8 @@ class Feed:
         self._sizes, self._per_epoch = self.sizes.numpy(), self.per_epoch.numpy()
         self._starts = data.train.start.cpu().numpy()
         self._last = max(0, data.train.row.shape[0] - 1)  # where padding may point
+        short = self.sizes < self.batch if drop_last else self.sizes % self.batch > 0
+        self.padded = bool((short | (self.sizes == 0)).any())
 
     def draw(self, ids: np.ndarray, steps: int, round_: int) -> tuple[Tensor, Tensor]:
         """Slots and weights of every step: two [steps, clients, batch], on the host.
@@ -62,6 +64,10 @@ class Feed:
             torch.from_numpy(weight.transpose(1, 2, 0).astype(kind, order="C")),
         )
 
+    def keys(self, ids: np.ndarray, round_: int) -> Tensor:
+        """One key a client, for all that it draws in this round beside its batches."""
+        return seeding.keys(self.seed, "noise", round_, torch.from_numpy(ids))
+
     def block(self, clients: int) -> int:
         """How many steps of so many clients are gathered at once."""
         example = self.data.x[:1]
@@ -72,13 +78,14 @@ class Feed:
         """Inputs and labels at some slots of a split, any shape of slots."""
         device = self.data.x.device
         flat = slots.reshape(-1).to(device)
-        x = self.data.x[split.row[flat]]
-        return x.reshape(*slots.shape, *x.shape[1:]), split.y[flat].reshape(slots.shape)
+        x, y = self.data.x[split.row[flat]], split.y[flat]
+        shape = slots.shape
+        return x.reshape(*shape, *x.shape[1:]), y.reshape(*shape, *y.shape[1:])
 
     def whole(self, ids: np.ndarray, split: Split) -> Batch:
         """A whole split of each client as one padded batch, [clients, longest, …]."""
-        clients = torch.from_numpy(ids)
-        size, start = split.size.cpu()[clients], split.start.cpu()[clients]
+        clients = torch.from_numpy(ids).to(split.size.device)
+        size, start = split.size[clients].cpu(), split.start[clients].cpu()
         position = torch.arange(max(1, int(size.max())))
         inside = position < size[:, None]
         slots = torch.where(inside, start[:, None] + position, torch.tensor(0))
@@ -87,7 +94,16 @@ class Feed:
             return self.nothing(len(ids))
         x, y = self.gather(slots, split)
         zero = torch.zeros((), dtype=torch.long, device=x.device)
-        return Batch(x, y, weight.to(x.device, self.dtype), zero, zero.expand(len(ids)))
+        none = zero.expand(len(ids))
+        return Batch(x, y, weight.to(x.device, self.dtype), zero, none, none)
+
+    def first(self) -> Batch:
+        """Two examples (or the only one) as a batch of one client, to try things on."""
+        train = self.data.train
+        x, y = self.gather(torch.arange(min(2, len(train.y))), train)
+        zero = torch.zeros((), dtype=torch.long, device=x.device)
+        weight = torch.full((len(x),), 1 / len(x), dtype=self.dtype, device=x.device)
+        return Batch(x, y, weight, zero, zero + 1, zero)
 
     def nothing(self, clients: int) -> Batch:
         """An empty batch each: what a phase gets that looks at no validation data."""
@@ -96,4 +112,5 @@ class Feed:
         empty = x.new_zeros(clients, 0, *x.shape[1:])
         zero = torch.zeros(clients, dtype=torch.long, device=x.device)
         weight = torch.zeros(clients, 0, dtype=self.dtype, device=x.device)
-        return Batch(empty, y.new_zeros(clients, 0), weight, zero[0], zero)
+        labels = y.new_zeros(clients, 0, *y.shape[1:])
+        return Batch(empty, labels, weight, zero[0], zero, zero)

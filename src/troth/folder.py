@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from troth.types import Refusal
@@ -21,6 +22,20 @@ from troth.types import Refusal
 EXPERIMENT, ROUNDS, CLIENTS = "experiment.toml", "rounds.jsonl", "clients.csv"
 SUMMARY, SHARED, PERSONAL = "summary.json", "shared.safetensors", "personal.safetensors"
 CHECKPOINT, GRID = "checkpoint/state.safetensors", "grid.toml"
+_KINDS = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""What safetensors calls the types of numbers."""
+FEATURES = "features.safetensors"
 
 
 def create(path: Path, name: str, text: str) -> None:
@@ -110,16 +125,80 @@ def _number(cell: str) -> float | bool:
     return float(cell) if cell else math.nan
 
 
-def save(path: Path, tensors: dict[str, Tensor], **facts: Any) -> None:
+def save(path: Path, tensors: Mapping[str, Tensor], **facts: Any) -> None:
     """Tensors with facts about them, whole or not at all."""
-    path.parent.mkdir(exist_ok=True)
+    wide = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    shapes = {name: (tensors[name].dtype, [*tensors[name].shape]) for name in wide}
+    stream(path, shapes, (tensors[name] for name in wide), **facts)
+
+
+def stream(
+    path: Path,
+    shapes: Mapping[str, tuple[torch.dtype, list[int]]],
+    pieces: Iterable[Tensor],
+    **facts: Any,
+) -> None:
+    """The same for tensors that are made while they are written.
+
+    The format is that of safetensors: the length of the header, the header, and the
+    numbers of one tensor after another.
+
+    Args:
+        path: the file.
+        shapes: name → type and shape, wide types first.
+        pieces: their numbers in this order, in pieces of any size.
+        **facts: what is to be known about them.
+
+    Raises:
+        Refusal: the file cannot be written; what was there before is still there.
+    """
     part = path.with_name(path.name + ".part")
-    held = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
-    save_file(held, part, {"facts": json.dumps(facts)})
-    descriptor = os.open(part, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)
-    part.replace(path)
+    header, whole = _header(shapes, facts)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with part.open("wb") as file:
+            file.write(header)
+            for piece in pieces:
+                flat = piece.detach().cpu().contiguous().reshape(-1)
+                file.write(flat.view(torch.uint8).numpy().data)
+            assert file.tell() == whole
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        _settle(path.parent)
+    except OSError as error:
+        raise Refusal(
+            f"{path} cannot be written ({error.strerror}); make room if its disk is "
+            "full: a run that was cut short goes on by troth resume"
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+
+
+def _header(
+    shapes: Mapping[str, tuple[torch.dtype, list[int]]], facts: dict[str, Any]
+) -> tuple[bytes, int]:
+    """The header with its length, and how long the whole file will be."""
+    entries: dict[str, Any] = {"__metadata__": {"facts": json.dumps(facts)}}
+    end = 0
+    for name, (dtype, shape) in shapes.items():
+        begin, end = end, end + math.prod(shape) * dtype.itemsize
+        offsets = [begin, end]
+        entries[name] = {"dtype": _KINDS[dtype], "shape": shape, "data_offsets": offsets}
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text, 8 + len(text) + end
+
+
+def _settle(path: Path) -> None:
+    """Make the names in a folder survive a loss of power, where a system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -127,6 +206,17 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with safe_open(path, "pt") as file:
         facts = json.loads((file.metadata() or {}).get("facts", "{}"))
         return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
+
+
+def load_model(path: Path, client: int) -> Tensor:
+    """A client's own model, [d], from the file of all; no other is read."""
+    with safe_open(path, "pt") as file:
+        clients = file.get_tensor("client")
+        found = (clients == client).nonzero().flatten()
+        if len(found) == 0:  # never asked: it still has the first model
+            found = (clients == -1).nonzero().flatten()
+        row: Tensor = file.get_slice("parameters")[int(found[0])]
+        return row.clone()
 
 
 def read_rounds(path: Path) -> list[dict[str, Any]]:

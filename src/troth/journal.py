@@ -13,24 +13,30 @@ from troth import folder
 from troth.federation import Federation
 from troth.types import Record
 
+_COUNTED = ("asked", "absent", "cut", "dropped")
+
 
 class Journal:
-    """The rounds on disk, and how often each client was asked and dropped."""
+    """The rounds on disk, and what each client was counted for, how often."""
 
     def __init__(self, path: Path, federation: Federation) -> None:
         self.path, self._federation = path, federation
         n = federation.population.n
-        self.asked, self.dropped = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
         self._file = (path / folder.ROUNDS).open("ab")
 
     def write(self, record: Record, evaluated: dict[str, Any] | None) -> None:
         """One round. No times are written: the same run gives the same bytes."""
-        self.asked[record.cohort] += 1
+        self.counts["asked"][record.cohort] += 1
+        self.counts["absent"][record.absent] += 1
+        self.counts["cut"][record.cut] += 1
         for clients in record.dropped.values():
-            self.dropped[clients] += 1
+            self.counts["dropped"][clients] += 1
         line = {
             "round": record.round,
             "cohort": record.cohort.tolist(),
+            "absent": record.absent.tolist(),
+            "cut": record.cut.tolist(),
             "dropped": dict(record.dropped),
             "moved": record.moved,
             "stayed": record.stayed,
@@ -50,12 +56,12 @@ class Journal:
         tensors = {f"population.{k}": v for k, v in f.population.dump().items()}
         tensors |= {f"memory.{k}": v for k, v in f.memories.items()}
         tensors |= {"w": f.broadcast.w, "extra": f.broadcast.extra}
-        tensors["asked"] = torch.from_numpy(self.asked)
-        tensors["dropped"] = torch.from_numpy(self.dropped)
+        tensors |= {k: torch.from_numpy(v) for k, v in self.counts.items()}
         path = self.path / folder.CHECKPOINT
         folder.save(
             path, tensors, round=f.round, rounds=self._file.tell(), seconds=seconds
         )
+        f.population.saved()
 
     def restore(self) -> float:
         """Go back to the last checkpoint; without one, to the beginning.
@@ -79,7 +85,7 @@ class Journal:
         w, extra = tensors["w"].to(device), tensors["extra"].to(device)
         f.broadcast = f.broadcast._replace(w=w, extra=extra)
         f.round = facts["round"]
-        self.asked, self.dropped = tensors["asked"].numpy(), tensors["dropped"].numpy()
+        self.counts = {name: tensors[name].numpy() for name in _COUNTED}
         self._file.truncate(facts["rounds"])
         self._file.seek(0, 2)
         return float(facts["seconds"])

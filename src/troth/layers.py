@@ -46,6 +46,41 @@ class Normalise(nn.Module):
         return (x.to(self.mean.dtype) - self.mean) * self.inverse
 
 
+class Features(nn.Module):
+    """NaN → fill, then (x − mean)/std: how a client's inputs were prepared.
+
+    It stands before the network of a finished run, so that this takes inputs as the
+    data had them, missing values included. Its buffers are float64, as in training, for
+    a large mean leaves float32 few digits; `.float()` is for devices without it.
+
+    Args:
+        fill: what stands for a missing value, feature by feature.
+        mean: is subtracted.
+        std: is divided by.
+    """
+
+    fill: Tensor
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, fill: Tensor, mean: Tensor, std: Tensor) -> None:
+        super().__init__()
+        given = {"fill": fill, "mean": mean, "std": std}
+        finite = all(bool(values.isfinite().all()) for values in given.values())
+        if not finite or bool((std <= 0).any()):
+            raise Refusal(
+                "features are prepared by finite numbers and positive standard "
+                "deviations, and these hold others; look for huge values in x"
+            )
+        for name, values in given.items():
+            self.register_buffer(name, values.to(torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b, ...] of any type → the same shape, without missing values."""
+        x = x.to(self.mean.dtype)
+        return (torch.where(x.isnan(), self.fill, x) - self.mean) / self.std
+
+
 def normalise(
     kind: Literal["unit", "pixel", "none"], x_train: np.ndarray, scale: float
 ) -> Normalise:
@@ -96,16 +131,36 @@ def _chunks(x: np.ndarray) -> Iterator[np.ndarray]:
         yield x[start : start + rows].astype(np.float64)
 
 
-def dense(inputs: int, widths: list[int], outputs: int) -> list[nn.Module]:
-    """Fully connected layers with ReLU between them."""
+def dense(
+    inputs: int, widths: list[int], outputs: int, dropout: list[float] | None = None
+) -> list[nn.Module]:
+    """Fully connected layers with ReLU between them.
+
+    Args:
+        inputs: of the first.
+        widths: of the hidden ones; may be empty.
+        outputs: of the last.
+        dropout: for every layer, the last one too, the probability that an input of it
+            is dropped; where it is 0 (or nothing is given) no dropout layer is made.
+    """
     positive("model.widths", widths)
+    drops = dropout or [0.0] * (len(widths) + 1)
+    if len(drops) != len(widths) + 1 or not all(0 <= p < 1 for p in drops):
+        raise Refusal(
+            f"model.dropout = {drops} must hold {len(widths) + 1} numbers of at least "
+            "0 and below 1, one for each fully connected layer, the last one too"
+        )
     parts: list[nn.Module] = []
-    for a, b in pairwise([inputs, *widths, outputs]):
+    for (a, b), p in zip(pairwise([inputs, *widths, outputs]), drops, strict=True):
+        parts += [nn.Dropout(p)] if p else []
         parts += [nn.Linear(a, b), nn.ReLU()]
     return parts[:-1]
 
 
-def positive(option: str, values: list[int]) -> None:
+def positive(option: str, value: int | list[int]) -> None:
     """Refuse widths below 1."""
-    if any(value < 1 for value in values):
-        raise Refusal(f"{option} = {values} must hold whole numbers of at least 1")
+    if isinstance(value, int):
+        if value < 1:
+            raise Refusal(f"{option} = {value} must be a whole number of at least 1")
+    elif any(width < 1 for width in value):
+        raise Refusal(f"{option} = {value} must hold whole numbers of at least 1")

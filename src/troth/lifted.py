@@ -34,6 +34,7 @@ class Lifted:
         dims: tuple[Any, ...],
         how: str,
         in_place: bool = False,
+        alone: bool = False,
     ) -> None:
         """Nothing is traced yet.
 
@@ -42,8 +43,10 @@ class Lifted:
             dims: which axis of each argument is the clients', as vmap wants it.
             how: `compiled`, or anything else for the plain trace.
             in_place: the caller gives its arguments up: they may be written over.
+            alone: the chunk is always of one client: no vmap, the plain operations.
         """
-        self._function, self._how = vmap(function, dims), how
+        self._function = _one(function, dims) if alone else vmap(function, dims)
+        self._how = how
         self._in_place = in_place
         self._traces: dict[Any, tuple[Callable[..., Any], Any]] = {}
 
@@ -83,6 +86,25 @@ class Lifted:
         if cuda:
             graph = _captured(graph, flat)
         return graph, example
+
+
+def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., Any]:
+    """What vmap comes to for a single client, without it."""
+
+    def picked(argument: Any, dim: Any) -> Any:
+        if dim is None:
+            return argument
+        if isinstance(dim, tuple):
+            pairs = zip(argument, dim, strict=True)
+            return type(argument)(*(picked(a, d) for a, d in pairs))
+        return trees.like(argument, [leaf[0] for leaf in trees.leaves(argument)])
+
+    def lifted(*arguments: Any) -> Any:
+        given = (picked(a, d) for a, d in zip(arguments, dims, strict=True))
+        out = function(*given)
+        return trees.like(out, [leaf.unsqueeze(0) for leaf in trees.leaves(out)])
+
+    return lifted
 
 
 def _update_in_place(graph: Any, in_pieces: bool) -> None:

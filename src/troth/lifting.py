@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from troth import flat
+from troth.batchwise import BatchNorm, adapt
 from troth.types import Refusal
 
 _CLIENTS = 2
@@ -34,7 +35,8 @@ def check(module: nn.Module, x: Tensor) -> None:
     every layer that fails; a module around them is tried only once they all pass.
 
     Args:
-        module: the network; it is left as it was.
+        module: the network; it is left as it was. Batch normalisation and dropout are
+            tried as the engine will use them (`batchwise`).
         x: [b, ...] a batch of what it will see.
 
     Raises:
@@ -45,7 +47,10 @@ def check(module: nn.Module, x: Tensor) -> None:
             f"the model ({type(module).__name__}) has 0 trainable parameters; it needs "
             "at least one with requires_grad = True"
         )
-    own = _copy(module)
+    own = adapt(_copy(module)).train()
+    for part in own.modules():
+        if isinstance(part, BatchNorm):  # its statistics are tried in `tasks`
+            part.frozen_statistics = True
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a slow batching rule is no offence
         calls, outputs = _run(own, x)
@@ -134,13 +139,27 @@ def _offences(
 
 
 def _by_type(part: nn.Module) -> str | None:
+    if isinstance(part, _BatchNorm) and part.running_mean is None:
+        return (
+            "normalises by the batch in tests too, which mixes clients, set "
+            "track_running_stats = True"
+        )
     if isinstance(part, _NormBase) and part.running_mean is not None:
-        return "keeps running statistics, which is not supported yet, use GroupNorm"
+        return _by_statistics(part)
     if isinstance(part, _DropoutNd) and part.p > 0:
-        return f"drops at random with p = {part.p:g}, not supported yet, set p = 0"
+        return f"drops at random with p = {part.p:g}, use nn.Dropout or set p = 0"
     if isinstance(part, nn.RNNBase):
         return "is recurrent, which vmap does not support, use convolutions or cells"
     return None
+
+
+def _by_statistics(part: _NormBase) -> str | None:
+    """Batch normalisation of ours can be lifted; what is left of torch's cannot."""
+    if isinstance(part, BatchNorm):
+        return None
+    if isinstance(part, _BatchNorm) and part.momentum is None:
+        return "averages its statistics over all batches, set a momentum, such as 0.1"
+    return "keeps running statistics in a way of its own, use BatchNorm or GroupNorm"
 
 
 def _by_trial(part: nn.Module, call: _Call) -> str | None:
@@ -157,7 +176,7 @@ def _by_trial(part: nn.Module, call: _Call) -> str | None:
         for i, value in {**real, **whole}.items():
             values[int(i)] = value.clone()  # a layer may work in place
         args, kwargs = tree_unflatten(values, form)
-        outputs, _ = tree_flatten(functional_call(part, weights, args, kwargs))
+        outputs, _ = tree_flatten(flat.call(part, weights, args, kwargs))
         sums = [t.sum() for t in outputs if isinstance(t, Tensor)]
         return sum((s for s in sums if s.is_floating_point()), torch.zeros(()))
 

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import config, folder, tasks
+from troth import config, folder, layers, tasks
 from troth.networks import network
+from troth.preparing import active
 from troth.sections import Experiment
 from troth.types import Refusal
 
@@ -53,52 +54,73 @@ class Run:
 
     @cached_property
     def rounds(self) -> list[dict[str, Any]]:
-        """Every round: who was asked, who was dropped, what an evaluation found."""
+        """Every round: who was asked, who failed, what an evaluation found."""
         return folder.read_rounds(self.path / folder.ROUNDS)
 
-    def shared(self) -> nn.Module:
-        """The shared model, ready to predict; it takes inputs as the data had them."""
+    def shared(self, client: int | None = None) -> nn.Module:
+        """The shared model, ready to predict; it takes inputs as the data had them.
+
+        Args:
+            client: whose inputs; needed only where each client prepares its own.
+        """
+        return self._raw(self._shared(), client)
+
+    def _shared(self) -> nn.Module:
+        """The shared model as it was trained: it takes prepared inputs."""
         e, facts = self.experiment, self.experiment.resolved
         shape = tuple(facts["shape"])
         rows = np.zeros((1, *shape), dtype=np.float32)
-        net = network(e, shape, facts["classes"], rows, facts["scale"])
+        net = network(e, shape, facts["classes"], rows, facts["scale"], given=False)
         tensors, _ = folder.load(self._file(folder.SHARED))
         state = net.state_dict()
+        own = dict(net.named_parameters(remove_duplicate=False))
         for name, value in tensors.items():  # statistics may have any shape
-            if name not in dict(net.named_parameters()):
+            if name not in own:
                 _place(net, name, value)
-        net = net.to(next(iter(tensors.values())).dtype)
-        net.load_state_dict({name: tensors[name] for name in state})
+        net = net.to(next(t.dtype for t in tensors.values() if t.is_floating_point()))
+        wanted = [name for name, value in state.items() if isinstance(value, Tensor)]
+        net.load_state_dict({name: tensors[name] for name in wanted}, strict=False)
         return net.eval()
 
     def model(self, client: int) -> nn.Module:
         """What this client predicts with: its own model, or the shared one."""
-        n = self.experiment.resolved["clients"]
-        if not 0 <= client < n:
-            raise Refusal(
-                f"there is no client {client}; this run has {n}, 0 to {n - 1}"
-            )
-        net = self.shared()
+        self._check(client)
+        net = self._shared()
         if (self.path / folder.PERSONAL).exists():
-            tasks.assign(net, self._row(client))
+            tasks.assign(net, folder.load_model(self.path / folder.PERSONAL, client))
         elif self.experiment.personalizer.name != "none":
             raise Refusal(
                 f"{self.path} holds no personal models; "
                 "run the experiment with output.personal = true"
             )
-        return net
+        return self._raw(net, client)
 
-    def _row(self, client: int) -> Tensor:
-        clients, parameters = self._personal
-        found = (clients == client).nonzero().flatten()
-        if len(found) == 0:  # never asked: it still has the first model
-            found = (clients == -1).nonzero().flatten()
-        return parameters[int(found[0])]
+    def _check(self, client: int) -> None:
+        n = self.experiment.resolved["clients"]
+        if not 0 <= client < n:
+            raise Refusal(
+                f"there is no client {client}; this run has {n}, 0 to {n - 1}"
+            )
+
+    def _raw(self, net: nn.Module, client: int | None) -> nn.Module:
+        """A network behind the preparation of its inputs."""
+        if client is not None:
+            self._check(client)
+        if not active(self.experiment.features):
+            return net
+        parts = [self._features[name] for name in ("fill", "mean", "std")]
+        if parts[0].dim() > len(self.experiment.resolved["shape"]):
+            if client is None:
+                raise Refusal(
+                    f"features '{self.experiment.features.name}' are each client's own;"
+                    " say whose inputs they will be: run.shared(client=0)"
+                )
+            parts = [part[client] for part in parts]
+        return nn.Sequential(layers.Features(*parts), net).eval()
 
     @cached_property
-    def _personal(self) -> tuple[Tensor, Tensor]:
-        tensors, _ = folder.load(self._file(folder.PERSONAL))
-        return tensors["client"], tensors["parameters"]
+    def _features(self) -> dict[str, Tensor]:
+        return folder.load(self._file(folder.FEATURES))[0]
 
     def _file(self, name: str) -> Path:
         file = self.path / name
@@ -114,13 +136,21 @@ class Run:
 
         Args:
             client: its number.
-            x: [m, ...] inputs as the data set had them.
+            x: [m, ...] inputs as the data set had them; NaN is a missing value, where
+                the run fills these in.
         """
         shape = tuple(self.experiment.resolved["shape"])
         if x.shape[1:] != shape:
             raise Refusal(
                 f"inputs of shape {list(x.shape[1:])} do not fit this model, "
                 f"which takes {list(shape)}"
+            )
+        bad = np.isnan(x).reshape(len(x), -1).any(axis=1)
+        if bad.any() and not active(self.experiment.features):
+            raise Refusal(
+                f"x is NaN in {bad.sum()} of {len(x)} examples, and this run fills "
+                "nothing in: drop them, or train with features.name = 'own' or "
+                "'federated'"
             )
         net, found = self.model(client), []
         with torch.no_grad():

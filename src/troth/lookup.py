@@ -23,8 +23,11 @@ from troth.types import Options, Refusal
 FOLDERS = {
     "data": "datasets",
     "partition": "partitions",
+    "features": "features",
     "corruption": "corruptions",
+    "augment": "augments",
     "model": "models",
+    "loss": "losses",
     "optimizer": "optimizers",
     "schedule": "schedules",
     "regularizer": "regularizers",

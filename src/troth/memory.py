@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 import torch
 
@@ -28,25 +30,90 @@ def keep() -> None:
     mallopt(_ARENAS, 1)
 
 
-def exhausted(error: RuntimeError) -> bool:
+_RAN_OUT = (
+    "not enough memory",
+    "can't allocate memory",
+    "MPS backend out of memory",
+)
+
+
+def exhausted(error: Exception) -> bool:
     """Whether an error says that memory ran out, on any device."""
     if isinstance(error, torch.OutOfMemoryError):
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         return True
-    text = str(error)
-    return "not enough memory" in text or "can't allocate memory" in text
+    return isinstance(error, MemoryError) or any(t in str(error) for t in _RAN_OUT)
 
 
 def free(device: torch.device) -> int:
-    """Bytes that could be had now on a device."""
+    """Bytes that could be had now on a device.
+
+    On the host the least of what the system has, what the process's control groups
+    leave it and what its limits (`ulimit -v`, `ulimit -d`) do.
+    """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
+    found = _numbers("/proc/meminfo").get("MemAvailable:")
+    whole = 4 * 2**30 if found is None else found * 1024
+    return max(0, min([whole, *_by_groups(), *_by_limits()]))
+
+
+def _by_groups() -> Iterator[int]:
+    """What every control group above the process leaves of its limit."""
+    for line in _lines("/proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root = "/sys/fs/cgroup" + ("/memory" if controllers else "")
+        names = ("limit_in_bytes", "usage_in_bytes") if controllers else _SECOND
+        above = PurePosixPath(path)
+        for group in (above, *above.parents):  # in a container only the last is there
+            where = f"{root}{group}/memory.".replace("//", "/")
+            limit, used = (_number(where + name) for name in names)
+            if limit is not None and used is not None:
+                yield limit - used + _cached(where + "stat")
+
+
+_SECOND = ("max", "current")  # the second version's names
+
+
+def _cached(path: str) -> int:
+    """Pages of files that a group holds, which it gives up when it needs memory."""
+    stat = _numbers(path)
+    whole = "total_" if "total_inactive_file" in stat else ""  # with groups below it
+    kinds = ("inactive_file", "active_file")
+    return sum(stat.get(whole + kind, 0) for kind in kinds)
+
+
+def _by_limits() -> Iterator[int]:
+    """What is left of the limits on addresses and on data."""
     try:
-        with open("/proc/meminfo") as file:
-            for line in file:
-                if line.startswith("MemAvailable"):
-                    return int(line.split()[1]) * 1024
+        import resource
+    except ImportError:  # Windows
+        return
+    pages = [*_lines("/proc/self/statm"), "0 0 0 0 0 0 0"][0].split()
+    for name, used in (("RLIMIT_AS", pages[0]), ("RLIMIT_DATA", pages[5])):
+        limit, _ = resource.getrlimit(getattr(resource, name))
+        if limit != resource.RLIM_INFINITY:
+            yield limit - int(used) * resource.getpagesize()
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path) as file:
+            return file.read().splitlines()
     except OSError:
-        pass
-    return 4 * 2**30
+        return []
+
+
+def _number(path: str) -> int | None:
+    """The number in a file; None without one (`max`: no limit)."""
+    text = next(iter(_lines(path)), "")
+    return int(text) if text.isdecimal() else None
+
+
+def _numbers(path: str) -> dict[str, int]:
+    """The numbers in a file, by the word before each."""
+    pairs = (line.split()[:2] for line in _lines(path))
+    return {p[0]: int(p[1]) for p in pairs if len(p) == 2 and p[1].isdecimal()}

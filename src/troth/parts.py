@@ -53,6 +53,8 @@ class PartitionPart(Part):
     )
     valid: float = 0.0  # with "given": share of training set aside for validation
     min_examples: int = 0  # clients with fewer are left out
+    split_by: Literal["example", "owner"] = "example"  # owner: never in two parts
+    leakage: Literal["allow", "record", "refuse"] = "record"  # copies across the split
 
     def __post_init__(self) -> None:
         in_range(self, "partition", {"min_examples": 0, "valid": 0}, "valid")
@@ -78,6 +80,16 @@ class ModelPart(Part):
     """What is trained."""
 
     normalise: Literal["unit", "pixel", "none"] = "unit"
+    weights: str = ""  # a file to start from
+    weights_skip: list[str] = field(default_factory=list)  # patterns: not taken
+    freeze: list[str] = field(default_factory=list)  # patterns: never trained or sent
+
+    def __post_init__(self) -> None:
+        if self.weights_skip and not self.weights:
+            raise Refusal(
+                f"model.weights_skip = {self.weights_skip} says what not to take from "
+                "model.weights, which is not set; set it, or leave this out"
+            )
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,7 @@ class PersonalizerPart(Part):
     steps: int = 0
     epochs: int = 0
     optimizer: Part | None = None
+    augment: list[Part] | None = None
 
     def __post_init__(self) -> None:
         in_range(self, "personalizer", {"lr": 0, "steps": 0, "epochs": 0})

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
 import numpy as np
 import torch
 from torch import Tensor
+
+from troth.rowfile import RowFile
+from troth.slots import Slots
 
 _BLOCK = 2**25  # numbers a block: growing never copies what is there
 
@@ -16,82 +23,164 @@ class Population:
     model, whenever it first takes part.
     """
 
-    def __init__(self, n: int, start: Tensor, store: torch.device) -> None:
+    def __init__(self, n: int, start: Tensor, store: torch.device | None) -> None:
         """Nothing is allocated yet.
 
         Args:
             n: clients.
             start: [width] the row of a client that was never asked.
-            store: where rows are kept.
+            store: where rows are kept; None is a file, which `open` names.
         """
-        self.n, self.width = n, start.shape[0]
-        self.start, self._store = start, store
-        self._slot = np.full(n, -1, dtype=np.int64)
-        self._per_block = max(1, min(n, _BLOCK // max(1, self.width)))
-        self._blocks: list[Tensor] = []
-        self._used = 0
+        self.n, self.width, self.start = n, start.shape[0], start
+        self._rows: Blocks | RowFile
+        if store is None and self.width:
+            self._rows = RowFile(self.width, start.dtype, start.device)
+        else:
+            store = store or torch.device("cpu")
+            self._rows = Blocks(n, self.width, start.dtype, store)
+        self._slots = Slots(n, self._rows.shadow)
+        self._asked = np.zeros(0, dtype=np.int64)  # whose rows were read last
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether rows are kept in a file."""
+        return isinstance(self._rows, RowFile)
+
+    def open(self, path: Path) -> None:
+        """Keep the rows in this file, if they are to lie in one."""
+        if isinstance(self._rows, RowFile):
+            self._rows.open(path)
+
+    def close(self) -> None:
+        """Nothing more will be read or written."""
+        self._rows.close()
 
     def read(self, clients: np.ndarray) -> Tensor:
         """The rows of some clients, [c, width], on the device of `start`."""
-        if self.width == 0:
-            return self.start.new_zeros(len(clients), 0)
+        self._asked = clients
+        slots, device = self._slots.of(clients), self.start.device
+        known = np.flatnonzero(slots >= 0)
+        if self.width and len(known) == len(clients) > 0:
+            return self._rows.get(slots).to(device)
         out = self.start.expand(len(clients), -1).clone()
-        for block, places, offsets in self._places(self._slot[clients]):
-            out[places] = block[offsets].to(out.device)
+        if self.width and len(known):
+            places = torch.from_numpy(known).to(device)
+            out[places] = self._rows.get(slots[known]).to(device)
         return out
 
     def write(self, clients: np.ndarray, rows: Tensor) -> None:
-        """Keep the rows of some clients."""
-        if self.width == 0:
-            return
-        fresh = np.unique(clients[self._slot[clients] < 0])
-        self._slot[fresh] = np.arange(self._used, self._used + len(fresh))
-        self._used += len(fresh)
-        while len(self._blocks) * self._per_block < self._used:
-            shape = (self._per_block, self.width)
-            self._blocks.append(
-                torch.empty(shape, dtype=self.start.dtype, device=self._store)
-            )
-        for block, places, offsets in self._places(self._slot[clients]):
-            block[offsets] = rows[places].to(self._store)
+        """Keep the rows of some clients, each named once."""
+        if self.width and len(clients):
+            self._rows.put(self._slots.take(clients), rows)
 
-    def _places(self, slots: np.ndarray) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For each block that holds some: (block, which were asked, where they are)."""
-        found = []
-        for b in np.unique(slots[slots >= 0] // self._per_block):
-            where = np.flatnonzero((slots >= 0) & (slots // self._per_block == b))
-            offsets = torch.from_numpy(slots[where] - b * self._per_block)
-            places = torch.from_numpy(where).to(self.start.device)
-            found.append((self._blocks[b], places, offsets.to(self._store)))
-        return found
+    def prefetch(self, clients: np.ndarray) -> None:
+        """Rows that will be read next, unless those read last are written before."""
+        if isinstance(self._rows, RowFile):
+            slots = self._slots.of(clients[~np.isin(clients, self._asked)])
+            self._rows.fetch(slots[slots >= 0])
+
+    def each(self, groups: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, Tensor]]:
+        """Groups of clients with their rows; the next are read ahead meanwhile."""
+        for clients, coming in pairwise([*groups, None]):
+            assert clients is not None
+            rows = self.read(clients)
+            if coming is not None:
+                self.prefetch(coming)
+            yield clients, rows
 
     @property
     def visited(self) -> np.ndarray:
         """Clients whose state has been written, ascending."""
-        return np.flatnonzero(self._slot >= 0)
+        return np.flatnonzero(self._slots.table >= 0)
 
     @property
     def bytes(self) -> int:
-        """What the rows take now."""
-        return sum(b.numel() * b.element_size() for b in self._blocks)
+        """What the rows take now, in memory or in the file."""
+        return self._rows.bytes(self._slots.used)
 
     def dump(self) -> dict[str, Tensor]:
-        """Everything as named tensors, for a file."""
-        slot = torch.from_numpy(self._slot.copy())
-        blocks = {}
-        for i, block in enumerate(self._blocks):
-            rows = min(self._per_block, self._used - i * self._per_block)
-            blocks[f"block{i}"] = block[:rows].cpu()
-        return {"slot": slot, **blocks}
+        """All that a checkpoint must hold: of rows in a file, only where they lie.
+
+        Until `saved` or `load`, the file keeps the rows that this speaks of.
+        """
+        self._rows.sync()
+        table = torch.from_numpy(self._slots.table.copy())
+        return {"slot": table, **self._rows.dump(self._slots.used)}
+
+    def saved(self) -> None:
+        """What `dump` gave is safe."""
+        self._slots.saved()
 
     def load(self, tensors: dict[str, Tensor]) -> None:
+        """Take up what `dump` gave.
+
+        Raises:
+            Refusal: the file does not hold what the dump speaks of.
+        """
+        self._slots.load(tensors["slot"].numpy())
+        self._rows.load(tensors, self._slots.used)
+
+
+class Blocks:
+    """Rows in memory, numbered by slots, in blocks that never move."""
+
+    shadow = False
+
+    def __init__(
+        self, n: int, width: int, dtype: torch.dtype, store: torch.device
+    ) -> None:
+        self._dtype, self._store = dtype, store
+        self._shape = (max(1, min(n, _BLOCK // max(1, width))), width)
+        self._blocks: list[Tensor] = []
+
+    def get(self, slots: np.ndarray) -> Tensor:
+        """The rows in some slots, [c, width]."""
+        shape = (len(slots), self._shape[1])
+        out = torch.empty(shape, dtype=self._dtype, device=self._store)
+        for block, places, offsets in self._places(slots):
+            out[places.to(self._store)] = block[offsets]
+        return out
+
+    def put(self, slots: np.ndarray, rows: Tensor) -> None:
+        """Keep rows."""
+        while len(self._blocks) * self._shape[0] <= slots.max():
+            self._blocks.append(self._empty())
+        for block, places, offsets in self._places(slots):
+            block[offsets] = rows[places.to(rows.device)].to(self._store)
+
+    def _empty(self) -> Tensor:
+        return torch.empty(self._shape, dtype=self._dtype, device=self._store)
+
+    def _places(self, slots: np.ndarray) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """For each block that holds some: (block, which were asked, where they are)."""
+        found, length = [], self._shape[0]
+        for b in np.unique(slots // length):
+            where = np.flatnonzero(slots // length == b)
+            offsets = torch.from_numpy(slots[where] - b * length).to(self._store)
+            found.append((self._blocks[b], torch.from_numpy(where), offsets))
+        return found
+
+    def bytes(self, used: int) -> int:
+        """What the blocks take."""
+        return sum(b.numel() * b.element_size() for b in self._blocks)
+
+    def sync(self) -> None:
+        """Memory is always as it was written."""
+
+    def close(self) -> None:
+        """Memory is given back when it is no longer used."""
+
+    def dump(self, used: int) -> dict[str, Tensor]:
+        """Copies of all rows."""
+        blocks, length = {}, self._shape[0]
+        for i, block in enumerate(self._blocks):
+            blocks[f"block{i}"] = block[: used - i * length].to("cpu", copy=True)
+        return blocks
+
+    def load(self, tensors: dict[str, Tensor], used: int) -> None:
         """Take up what `dump` gave."""
-        self._slot = tensors["slot"].numpy().copy()
-        self._used = int((self._slot >= 0).sum())
         self._blocks = []
-        for i in range(len(tensors) - 1):
+        for i in range(-(-used // self._shape[0])):
             rows = tensors[f"block{i}"]
-            shape = (self._per_block, self.width)
-            block = torch.empty(shape, dtype=rows.dtype, device=self._store)
-            block[: len(rows)] = rows.to(self._store)
-            self._blocks.append(block)
+            self._blocks.append(self._empty())
+            self._blocks[i][: len(rows)] = rows.to(self._store)

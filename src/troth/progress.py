@@ -8,6 +8,7 @@ from collections import deque
 from contextlib import AbstractContextManager
 from typing import Any
 
+from rich import filesize
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
@@ -27,6 +28,16 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+def amount(done: int, total: int) -> str:
+    """`3/20` of few things, `3.1 of 9.9 MB` of many bytes; "" if nothing is known."""
+    if max(done, total) < 2000:
+        return f"{done}/{total}" if total else ""
+    if not total:
+        return filesize.decimal(done)
+    unit, name = filesize.pick_unit_and_suffix(total, ["B", "kB", "MB", "GB"], 1000)
+    return f"{done / unit:.1f} of {total / unit:.1f} {name}"
+
+
 class Watcher(AbstractContextManager["Watcher"]):
     """Told after every round: bars on a terminal, lines in a log.
 
@@ -39,7 +50,7 @@ class Watcher(AbstractContextManager["Watcher"]):
     def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
         self.last: runs.Progress | None = None
         self._name, self._intro, self._quiet = name, intro, quiet
-        self._printed, self._found = -math.inf, ""
+        self._printed, self._found, self._what = -math.inf, "", ""
         self._marks: deque[tuple[float, int]] = deque()  # when how many were done
         self._began = 0.0
         terminal = not quiet and console().is_terminal
@@ -62,6 +73,9 @@ class Watcher(AbstractContextManager["Watcher"]):
 
     def __call__(self, p: runs.Progress) -> None:
         """Show a round."""
+        if p.state is not None:
+            self._state(p.state)
+            return
         last, self.last = self.last, p
         if self._quiet:
             return
@@ -82,6 +96,29 @@ class Watcher(AbstractContextManager["Watcher"]):
             self._bar(p, label, fresh)
         else:
             self._line(p, label)
+
+    def _state(self, state: runs.State) -> None:
+        """Say what will lie on disk, before it does."""
+        most = filesize.decimal(state.bytes)
+        text = f"Personal state is kept on disk: up to {most} in {state.file}"
+        if not self._quiet:
+            (self._bars or console()).print(text, soft_wrap=True)
+
+    def heard(self, what: str, done: int, total: int) -> None:
+        """Show a download, or other work that is no round; `what` = "": it is over."""
+        if self._quiet:
+            return
+        now, over, far = time.monotonic(), total and done >= total, amount(done, total)
+        fresh, self._what = what != self._what, what
+        if self._bars:
+            if fresh or self._pulse is None:
+                self._wait(what or "preparing")
+            assert self._pulse is not None
+            known: dict[str, Any] = {"total": total} if total else {}
+            self._bars.update(self._pulse, completed=done, count=far, **known)
+        elif what and (fresh or over or now - self._printed >= _EVERY):
+            say(f"{what}: {far}" if far else what)
+            self._printed = now
 
     def _pace(self, p: runs.Progress) -> str:
         """« 31 rounds/s, 5 s left », of late; after a single round nothing is known."""

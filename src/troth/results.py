@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from troth import evaluation, folder, seeding, summary, tasks
 from troth.build import Built
+from troth.federation import Federation
 from troth.journal import Journal
 
 Tables = dict[str, evaluation.Table]
+_NUMBERS = 2**21  # of models that are written at once
 
 
 def evaluate(built: Built) -> Tables:
@@ -58,7 +63,9 @@ def write(
     columns: dict[str, Any] = {"client": np.arange(n), "malicious": built.hostile}
     for name in ("train", "valid", "test"):
         columns[name] = getattr(data, name).size.cpu().numpy()
-    columns |= {"asked": journal.asked, "dropped": journal.dropped}
+    columns |= journal.counts
+    if built.prepared:
+        columns["imputed"] = built.prepared.imputed.reshape(n, -1).sum(axis=1)
     for kind, prefix in (("personal", ""), ("shared", "shared_")):
         for name, values in tables[kind].items():
             whole = np.full(n, np.nan)
@@ -75,26 +82,35 @@ def write(
         "seconds": time.monotonic() - began,
     }
     folder.write_json(path / folder.SUMMARY, result)
-    checkpoint = path / folder.CHECKPOINT
-    checkpoint.unlink(missing_ok=True)
-    if checkpoint.parent.exists():
-        checkpoint.parent.rmdir()
     return folder.plain(result)  # type: ignore[no-any-return]
 
 
 def save_models(built: Built, path: Path) -> None:
-    """The shared model by name, and the clients' own as rows."""
+    """The shared model by name, the clients' own as rows, and how inputs come in."""
     f = built.federation
     tasks.assign(built.network, f.broadcast.w)
-    folder.save(path / folder.SHARED, dict(built.network.state_dict()))
+    state = built.network.state_dict()
+    tensors = {n: t for n, t in state.items() if isinstance(t, Tensor)}
+    own = {name: tensor.clone() for name, tensor in tensors.items()}  # some may be tied
+    folder.save(path / folder.SHARED, own)
+    if built.prepared:
+        folder.save(path / folder.FEATURES, built.prepared.tensors())
     if not built.experiment.output.personal or f.population.width == 0:
         return
-    ids = f.population.visited
-    rows = [
-        f.engine.models(f.broadcast.w, f.population.read(ids[k : k + 64])).cpu()
-        for k in range(0, len(ids), 64)
-    ]
-    first = f.engine.models(f.broadcast.w, f.population.start[None])
-    parameters = torch.cat([*rows, first.cpu()])  # the last: clients never asked
-    client = torch.from_numpy(np.append(ids, -1))
-    folder.save(path / folder.PERSONAL, {"client": client, "parameters": parameters})
+    ids, dtype = f.population.visited, f.population.start.dtype
+    client = torch.from_numpy(np.append(ids, -1))  # the last: clients never asked
+    shapes = {
+        "client": (client.dtype, [len(client)]),
+        "parameters": (dtype, [len(client), f.engine.task.d]),
+    }
+    models = (m.to(dtype) for m in _models(f, ids))
+    folder.stream(path / folder.PERSONAL, shapes, chain([client], models))
+
+
+def _models(f: Federation, ids: np.ndarray) -> Iterator[Tensor]:
+    """What clients predict with, some at a time, and at last what the others do."""
+    some = max(1, min(64, _NUMBERS // max(f.engine.task.d, f.population.width)))
+    groups = [ids[k : k + some] for k in range(0, len(ids), some)]
+    for _, rows in f.population.each(groups):
+        yield f.engine.models(f.broadcast.w, rows)
+    yield f.engine.models(f.broadcast.w, f.population.start[None])

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 import troth
-from troth import config, folder, results
+from troth import config, folder, networks, results, store
 from troth.build import Built, build
 from troth.engine import Plan
 from troth.journal import Journal
@@ -26,13 +26,21 @@ from troth.loading import Run, read_experiment
 from troth.sections import Experiment
 
 
+class State(NamedTuple):
+    """Personal state on disk."""
+
+    file: Path
+    bytes: int  # at most
+
+
 class Progress(NamedTuple):
-    """What a watcher is told after every round."""
+    """What a watcher is told after every round; of state on disk, before the first."""
 
     label: str
     done: int
     total: int
     evaluation: dict[str, Any] | None  # of this round, if there was one
+    state: State | None = None  # said once, before the first round
 
 
 Watch = Callable[[Progress], None]
@@ -66,10 +74,15 @@ def train(
     """
     folder.check_free(path)
     built = build(experiment, data_dir=data_dir, plan=plan)
-    resolved = dataclasses.replace(experiment, resolved=_resolved(built, data_dir))
+    state = store.file(path, experiment.engine.state_dir)
+    check_room(built, state, path)
+    facts = _resolved(built, data_dir)
+    if built.federation.population.on_disk and experiment.engine.state_dir:
+        facts["state_file"] = str(state)
+    resolved = dataclasses.replace(experiment, resolved=facts)
     text = config.dumps(config.to_dict(resolved))
     folder.create(path, folder.EXPERIMENT, text)
-    return _go(built, path, watch or (lambda p: None))
+    return _go(built, path, state, watch or (lambda p: None))
 
 
 def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
@@ -78,14 +91,25 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
     A finished run is left as it is.
     """
     experiment = read_experiment(path)
-    if (path / folder.SUMMARY).exists():
-        return Run(path).summary
     facts = experiment.resolved
+    state = Path(facts.get("state_file", path / store.FILE))
+    if (path / folder.SUMMARY).exists():
+        _forget(path, state)
+        return Run(path).summary
     plan = plan_of(experiment)
-    engine = dataclasses.replace(experiment.engine, device=facts["device"])
+    networks.unchanged(experiment.model, facts)
+    kept = {"device": facts["device"], "store": facts.get("store", "host")}
+    engine = dataclasses.replace(experiment.engine, **kept)
     experiment = dataclasses.replace(experiment, engine=engine)
     built = build(experiment, data_dir=facts.get("data_dir"), plan=plan)
-    return _go(built, path, watch or (lambda p: None))
+    check_room(built, state, path)
+    return _go(built, path, state, watch or (lambda p: None))
+
+
+def check_room(built: Built, state: Path, path: Path) -> None:
+    """Refuse a run whose state or models the disk has no room for."""
+    if built.federation.population.on_disk:
+        store.check(built.need, state, path)
 
 
 def plan_of(experiment: Experiment) -> Plan:
@@ -125,15 +149,31 @@ def _git() -> dict[str, str]:
     return {"git": out.stdout.strip()}
 
 
-def _go(built: Built, path: Path, watch: Watch) -> dict[str, Any]:
+def _go(built: Built, path: Path, state: Path, watch: Watch) -> dict[str, Any]:
     """From wherever the folder's checkpoint stands to the last file."""
     f, began = built.federation, time.monotonic()
-    with closing(Journal(path, f)) as journal, _stoppable() as stopped:
-        began -= journal.restore()
-        tables = _train(built, journal, watch, stopped, began)
-        for _ in f.finish(f.engine.plan.chunk):
-            tables = None
-    return results.write(built, path, journal, tables or results.evaluate(built), began)
+    with closing(f.population) as population:
+        population.open(state)
+        if population.on_disk:
+            told = State(state, built.need.disk)
+            watch(Progress(built.experiment.name, 0, f.rounds, None, told))
+        with closing(Journal(path, f)) as journal, _stoppable() as stopped:
+            began -= journal.restore()
+            tables = _train(built, journal, watch, stopped, began)
+            for _ in f.finish(f.engine.plan.chunk):
+                tables = None
+        tables = tables or results.evaluate(built)
+        found = results.write(built, path, journal, tables, began)
+    _forget(path, state)
+    return found
+
+
+def _forget(path: Path, state: Path) -> None:
+    """Remove what only an unfinished run needs."""
+    for file in (path / folder.CHECKPOINT, state):
+        file.unlink(missing_ok=True)
+        if file.parent.parent == path and file.parent.exists():
+            file.parent.rmdir()
 
 
 def _train(

@@ -35,6 +35,9 @@ class Train:
     optimizer: Part = field(default_factory=lambda: Part("sgd"))
     weight_decay: float = 0.0
     schedule: Part = field(default_factory=lambda: Part("constant"))
+    loss: Part = field(default_factory=lambda: Part("auto"))
+    augment: list[Part] = field(default_factory=list)  # in this order
+    statistics: Literal["auto", "mean", "median"] = "auto"  # of batch normalisation
     precision: Literal["float32", "float64", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
@@ -54,6 +57,58 @@ class Evaluate:
 
     def __post_init__(self) -> None:
         in_range(self, "evaluate", {"every": 0, "clients": 0})
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Who is there, who answers, and how far each gets; a 0 switches a key off."""
+
+    drop: float = 0.0  # chance that a client that is asked does not answer
+    drop_spread: float = 0.0  # standard deviation of it between clients
+    join: float = 0.0  # share of the clients that come later, rounded up
+    leave: float = 0.0  # share that leaves for good, rounded up
+    period: int = 0  # rounds in which every client is once on and once off
+    on: int = 0  # for so many of them in a row
+    schedule: str = ""  # a CSV file: client, first, last round
+    deadline: float = 0.0  # 1: what the median client needs
+    speed_spread: float = 0.0  # of ln(speed) between clients
+    speed_noise: float = 0.0  # of ln(speed) of a client from round to round
+    partial: Literal["count", "drop"] = "count"  # work that the deadline cut
+
+    def __post_init__(self) -> None:
+        numbers = ("drop_spread", "period", "on", "deadline")
+        in_range(self, "availability", dict.fromkeys(("drop", *numbers), 0), "drop")
+        most = {"join": 1, "leave": 1, "speed_spread": 10, "speed_noise": 10}
+        for key, high in most.items():
+            if not 0 <= (value := getattr(self, key)) <= high:
+                raise Refusal(
+                    f"availability.{key} = {value} is out of range; it must be at "
+                    f"least 0 and at most {high}"
+                )
+        self._fits_together()
+
+    def _fits_together(self) -> None:
+        """Refuse keys that need each other."""
+        most = math.sqrt(self.drop * (1 - self.drop))
+        if self.drop_spread and self.drop_spread >= most:
+            raise Refusal(
+                f"availability.drop_spread = {self.drop_spread} is too much for "
+                f"availability.drop = {self.drop}; no chances between 0 and 1 with "
+                f"that mean spread so far: it must be below {most:.4g}"
+            )
+        if bool(self.period) != bool(self.on) or self.on > self.period:
+            raise Refusal(
+                f"availability.on = {self.on} of availability.period = {self.period} "
+                "is no pattern; set on to at least 1 and at most period, or both to 0"
+            )
+        idle = [k for k in ("speed_spread", "speed_noise") if getattr(self, k)]
+        idle += ["partial"] if self.partial == "drop" else []
+        if idle and not self.deadline:
+            raise Refusal(
+                f"availability.{idle[0]} = {getattr(self, idle[0])!r} does nothing "
+                "without a deadline; set availability.deadline (1 is what the median "
+                f"client needs), or leave {idle[0]} out"
+            )
 
 
 @dataclass(frozen=True)
@@ -108,7 +163,8 @@ class Engine:
     how: Literal["auto", "loop", "vmap", "compiled", "threads"] = "auto"
     chunk: int = 0  # clients that step together; 0: measured
     workers: int = 0
-    store: Literal["auto", "device", "host"] = "auto"
+    store: Literal["auto", "device", "host", "disk"] = "auto"
+    state_dir: str = ""  # where state on disk lies; empty: in the folder of the run
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -155,9 +211,11 @@ class Experiment:
     partition: PartitionPart = field(
         default_factory=lambda: PartitionPart("iid", {"clients": 10})
     )
+    features: Part = _part("none")
     model: ModelPart = field(default_factory=lambda: ModelPart("linear"))
     train: Train = field(default_factory=Train)
     evaluate: Evaluate = field(default_factory=Evaluate)
+    availability: Availability = field(default_factory=Availability)
     solver: Part = _part("fedavg")
     personalizer: PersonalizerPart = field(
         default_factory=lambda: PersonalizerPart("none")

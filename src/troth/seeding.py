@@ -56,8 +56,11 @@ def keys(seed: int, purpose: str, round_: int, clients: Tensor) -> Tensor:
     return _mix((clients + 1) * _GAMMA + _opening(seed, purpose, round_))
 
 
-def fold(key: Tensor, count: Tensor) -> Tensor:
+def fold(key: Tensor, count: Tensor | int) -> Tensor:
     """A key for every (key, count): how one more index enters a key."""
+    if isinstance(count, int):  # the same, wrapped to 64 bits as tensors do
+        wrapped = ((count + 1) * _MIX2) & (2**64 - 1)
+        return _mix(key + (wrapped - (wrapped >> 63 << 64)))
     return _mix(key + (count + 1) * _MIX2)
 
 

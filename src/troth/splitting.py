@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from troth import seeding
+from troth import leakage
+from troth.systematic import Fractions, deal, pairs
 from troth.types import TEST, TRAIN, VALID, Arrays, Refusal, Shards
 
-Fractions = tuple[float, float, float]
+
+class Held(NamedTuple):
+    """What each client holds, one after the other: its slots, in order of their row."""
+
+    row: np.ndarray  # [slots] int64
+    client: np.ndarray  # [slots] int64: 0 … n-1, ascending
+    number: np.ndarray  # [n] int64: the client's number before any was dropped
+
+    @property
+    def size(self) -> np.ndarray:
+        """How many examples each client holds: [n]."""
+        return np.bincount(self.client, minlength=len(self.number))
 
 
 def split(
@@ -21,13 +33,15 @@ def split(
     parts: Fractions | Literal["given"] = (0.72, 0.08, 0.20),
     valid: float = 0.0,
     min_examples: int = 0,
+    by: Literal["example", "owner"] = "example",
+    missing: bool = False,
 ) -> tuple[Shards, dict[str, Any]]:
     """Split what each client holds into training, validation and test.
 
     A client's split depends on the seed, its number and its own examples, not on the
     other clients. The parts are as near the fractions as whole numbers can be, and each
-    gets its share of every label (see `deal`). With fractions, 2 examples are enough:
-    one to train and one to test on.
+    gets its share of every label (see `systematic.deal`), unless an example may have
+    several. With fractions, 2 examples are enough: one to train and one to test on.
 
     Args:
         arrays: the data; NaN and infinity in it are refused.
@@ -37,98 +51,129 @@ def split(
         valid: with "given" and no validation examples marked, the share of each
             client's training examples that becomes validation; 0 takes none.
         min_examples: clients with fewer are dropped and the others numbered anew.
+        by: what is dealt: examples, or owners (the fractions count owners, and no owner
+            stands in two parts).
+        missing: whether NaN in x stands for a value to be filled in later.
 
     Returns:
         The rows of each part of each client, and facts: `clients`, how many; `dropped`,
         numbers (as in lists) of those dropped; `repeated`, places filled with an
-        example that another client holds too; `leaked`, examples that one client
-        trains or validates on and another tests on (0 unless lists share examples).
+        example that another client holds too; `unused`, examples that no client holds.
 
     Raises:
         Refusal: bad fractions, bad data, or a client without training or test data.
     """
-    _check_data(arrays)
+    _check_data(arrays, missing)
     _check_options(arrays, parts, valid, min_examples)
-    kept = _kept(arrays, lists, min_examples)
-    shards = Shards([], [], [])
-    for k, mine in kept.items():
-        random = seeding.generator(seed, "split", k)
-        labels = arrays.y[mine] if arrays.classes else np.zeros(len(mine), np.int64)
-        if parts == "given":
-            part = _given(arrays, mine, labels, valid, random)
-        else:
-            part = deal(labels, parts, random)
-        for mark, shard in zip((TRAIN, VALID, TEST), shards, strict=True):
-            shard.append(mine[part == mark])
-    _check_shards(shards, kept, parts)
-    return shards, _facts(arrays, shards, kept, len(lists))
+    held = _hold(len(arrays.y), lists, min_examples)
+    owner = None
+    if by == "owner":
+        owner = leakage.owners(arrays, *held, given=parts == "given")
+    part = _parts(arrays, held, seed, parts, valid, owner)
+    slots = [np.flatnonzero(part == mark) for mark in (TRAIN, VALID, TEST)]
+    sizes = [np.bincount(held.client[at], minlength=len(held.number)) for at in slots]
+    _check_sizes(held, sizes[TRAIN], sizes[TEST], parts)
+    shards = Shards(
+        *(_cut(held.row[at], size) for at, size in zip(slots, sizes, strict=True))
+    )
+    used = np.bincount(held.row, minlength=len(arrays.y))
+    return shards, {
+        "clients": len(held.number),
+        "dropped": np.setdiff1d(np.arange(len(lists)), held.number).tolist(),
+        "repeated": int((used - (used > 0)).sum()),
+        "unused": int((used == 0).sum()),
+    }
 
 
-def deal(
-    labels: np.ndarray, parts: Fractions, random: np.random.Generator
-) -> np.ndarray:
-    """TRAIN, VALID or TEST for every label, at random, in these fractions.
-
-    Systematic sampling: the examples stand in a row, label by label, shuffled within a
-    label; test takes every so-many-th from a random start, then validation of what is
-    left. Sizes are exact, every example has the same chance, and of every label test
-    gets its share rounded down or up; validation and training are off by less than 2.
-    """
-    _, code = np.unique(labels, return_inverse=True)
-    row = random.permutation(len(labels))
-    row = row[np.argsort(random.permutation(len(labels))[code[row]], kind="stable")]
-    part = np.full(len(labels), TRAIN, np.int8)
-    sizes = _sizes(len(labels), parts)
-    for mark in (TEST, VALID):
-        count, start = sizes[mark], random.integers(max(len(row), 1))
-        taken = (np.arange(count) * len(row) + start) // max(count, 1)
-        part[row[taken]] = mark
-        row = np.delete(row, taken)
-    return part
+def _cut(rows: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
+    """One list a client, views of one array: a million of them are 0.1 GB."""
+    ends = np.cumsum(size)
+    starts = (ends - size).tolist()
+    return [rows[i:j] for i, j in zip(starts, ends.tolist(), strict=True)]
 
 
-def _sizes(m: int, parts: Fractions) -> list[int]:
-    """Sizes of the parts by largest remainder; training, then test, at least 1."""
-    exact = [fraction * m / sum(parts) for fraction in parts]
-    sizes = [int(value + 1e-9) for value in exact]
-    rest = sorted((TRAIN, TEST, VALID), key=lambda i: sizes[i] - exact[i])
-    for i in rest[: m - sum(sizes)]:
-        sizes[i] += 1
-    for part, other, least in ((TRAIN, TEST, 1), (TEST, TRAIN, 2)):
-        if parts[part] > 0 and sizes[part] == 0 and m >= least:
-            giver = max((VALID, other), key=sizes.__getitem__)
-            sizes[giver], sizes[part] = sizes[giver] - 1, 1
-    return sizes
+def _hold(m: int, lists: Sequence[np.ndarray], min_examples: int) -> Held:
+    """The rows of every client that is not dropped."""
+    size = np.fromiter(map(len, lists), np.int64, len(lists))
+    if (most := int(size.max(initial=0))) < max(min_examples, 1):
+        raise Refusal(
+            f"partition.min_examples = {min_examples} leaves no client, for the "
+            f"largest of {len(lists)} holds {most} examples: set it to at most {most}"
+            if most
+            else "the partition gives no client any example: choose another partition"
+        )
+    number = np.flatnonzero(size >= min_examples)
+    row = np.concatenate([np.asarray(lists[k], np.int64) for k in number.tolist()])
+    client = np.repeat(np.arange(len(number)), size[number])
+    wrong = (row < 0) | (row >= m)
+    if not wrong.any():
+        row = np.sort(client * m + row) - client * m  # sorted within each client
+        wrong[1:] = (row[1:] == row[:-1]) & (client[1:] == client[:-1])
+    if wrong.any():
+        at = wrong.argmax()
+        what = "twice" if 0 <= row[at] < m else "which is not one"
+        raise Refusal(
+            f"the partition gives row {row[at]} to client {number[client[at]]}, "
+            f"{what}: rows are 0 to {m - 1}, each at most once a client"
+        )
+    return Held(row, client, number)
 
 
-def _given(
+def _parts(
     arrays: Arrays,
-    mine: np.ndarray,
-    labels: np.ndarray,
+    held: Held,
+    seed: int,
+    parts: Fractions | Literal["given"],
     valid: float,
-    random: np.random.Generator,
+    owner: np.ndarray | None,
 ) -> np.ndarray:
-    """The marks of the data, with a share of the training examples for validation."""
-    assert arrays.split is not None
-    part: np.ndarray = arrays.split[mine].astype(np.int8)
-    if valid > 0:
-        train = np.flatnonzero(part == TRAIN)
-        part[train] = deal(labels[train], (1 - valid, valid, 0.0), random)
+    """TRAIN, VALID or TEST for every slot; owners go whole where they are given."""
+    part = np.full(len(held.row), TRAIN, np.int8)
+    if parts == "given":
+        assert arrays.split is not None
+        part[:] = arrays.split[held.row]
+        if valid == 0:
+            return part
+        parts = (1 - valid, valid, 0.0)
+    at = np.flatnonzero(part == TRAIN)  # with fractions, all
+    client = held.client[at]
+    if owner is None:
+        plain = arrays.classes > 0 and arrays.y.ndim == 1
+        label = arrays.y[held.row[at]] if plain else np.zeros_like(client)
+        part[at] = deal(label, client, held.number, parts, seed)
+    else:
+        first, code = pairs(client, owner[at])
+        whose = client[first]
+        units = deal(np.zeros_like(whose), whose, held.number, parts, seed)
+        part[at] = units[code]
     return part
 
 
-def _check_data(arrays: Arrays) -> None:
+def _check_data(arrays: Arrays, missing: bool) -> None:
     if len(arrays.x) != len(arrays.y) or len(arrays.y) == 0:
         raise Refusal(
             f"the data have {len(arrays.x)} inputs x and {len(arrays.y)} targets y: "
             "give one target an input, and at least one"
         )
+    low, high = arrays.y.min(), arrays.y.max()
+    whole = arrays.y.dtype.kind in "iu"
+    if arrays.classes and not (whole and low >= 0 and high < arrays.classes):
+        raise Refusal(
+            f"the labels are {arrays.y.dtype} from {low} to {high}: they must be whole "
+            f"numbers 0 to {arrays.classes - 1}, for there are {arrays.classes} classes"
+        )
     for name, values in (("x", arrays.x), ("y", arrays.y)):
-        if values.dtype.kind == "f" and not (fine := np.isfinite(values)).all():
+        if values.dtype.kind != "f":
+            continue
+        lacking = missing and name == "x"
+        fine = ~np.isinf(values) if lacking else np.isfinite(values)
+        if not fine.all():
             bad = ~fine.reshape(len(values), -1).all(axis=1)
+            fill = name == "x" and not np.isinf(values).any()
+            how = ", or set features.name = 'own' or 'federated'" if fill else ""
             raise Refusal(
                 f"{name} is NaN or infinite in {bad.sum()} of {len(values)} examples "
-                f"(first in row {bad.argmax()}): drop these rows or fill them in"
+                f"(first in row {bad.argmax()}): drop these rows or fill them in{how}"
             )
 
 
@@ -175,52 +220,18 @@ def _check_given(arrays: Arrays, valid: float) -> None:
         )
 
 
-def _kept(
-    arrays: Arrays, lists: Sequence[np.ndarray], min_examples: int
-) -> dict[int, np.ndarray]:
-    """The rows of every client that is not dropped, sorted; its number → rows."""
-    m, most = len(arrays.y), max(map(len, lists), default=0)
-    if most < max(min_examples, 1):
-        raise Refusal(
-            f"partition.min_examples = {min_examples} leaves no client, for the "
-            f"largest of {len(lists)} holds {most} examples: set it to at most {most}"
-            if most
-            else "the partition gives no client any example: choose another partition"
-        )
-    kept = {
-        k: np.sort(np.asarray(mine, np.int64))
-        for k, mine in enumerate(lists)
-        if len(mine) >= min_examples
-    }
-    for k, mine in kept.items():
-        wrong = mine[(mine < 0) | (mine >= m)]
-        twice = mine[1:][mine[1:] == mine[:-1]]
-        if len(wrong) or len(twice):
-            row = int([*wrong, *twice][0])
-            raise Refusal(
-                f"the partition gives row {row} to client {k}, "
-                f"{'which is not one' if len(wrong) else 'twice'}: rows are 0 to "
-                f"{m - 1}, each at most once a client"
-            )
-    return kept
-
-
-def _check_shards(
-    shards: Shards,
-    kept: dict[int, np.ndarray],
+def _check_sizes(
+    held: Held,
+    train: np.ndarray,
+    test: np.ndarray,
     parts: Fractions | Literal["given"],
 ) -> None:
     """Refuse clients that cannot train or cannot be tested."""
-    ids = list(kept)
-    bad = {
-        k: "test" if len(train) else "training"
-        for k, train, test in zip(ids, shards.train, shards.test, strict=True)
-        if not (len(train) and len(test))
-    }
-    if not bad:
+    size, bad = held.size, np.flatnonzero((train == 0) | (test == 0))
+    if not len(bad):
         return
-    enough = 1 + max(len(kept[k]) for k in bad)
-    left = sum(len(mine) >= enough for mine in kept.values())
+    enough = 1 + int(size[bad].max())
+    left = int((size >= enough).sum())
     if left:
         remedy = f"set partition.min_examples = {enough}, which keeps {left} clients"
     elif parts == "given":
@@ -230,24 +241,13 @@ def _check_shards(
         )
     else:
         remedy = "partition.min_examples cannot help: use fewer clients"
-    some = ", ".join(f"{k} (no {bad[k]} data)" for k in list(bad)[:4])
+    some = ", ".join(
+        f"{held.number[k]} ({size[k]} example{'s' if size[k] != 1 else ''}, none to "
+        f"{'test' if train[k] else 'train'} on)"
+        for k in bad[:4]
+    )
     more = f" and {len(bad) - 4} more" if len(bad) > 4 else ""
     raise Refusal(
-        f"{len(bad)} of {len(kept)} clients lack training or test data: "
+        f"{len(bad)} of {len(size)} clients lack training or test data: "
         f"{some}{more}; {remedy}"
     )
-
-
-def _facts(
-    arrays: Arrays, shards: Shards, kept: dict[int, np.ndarray], clients: int
-) -> dict[str, Any]:
-    slots = np.bincount(np.concatenate(list(kept.values())), minlength=len(arrays.y))
-    learnt, tested = np.zeros((2, len(arrays.y)), bool)
-    learnt[np.concatenate([*shards.train, *shards.valid])] = True
-    tested[np.concatenate(shards.test)] = True
-    return {
-        "clients": len(kept),
-        "dropped": [k for k in range(clients) if k not in kept],
-        "repeated": int((slots - (slots > 0)).sum()),
-        "leaked": int((learnt & tested).sum()),
-    }

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from troth import lookup, splitting
+from troth import leakage, lookup, preparing, splitting
 from troth.sections import Experiment
-from troth.types import Arrays, Shards
+from troth.types import Arrays, Options, Shards
+
+_MANY = 1000  # names of classes that a run still writes down
 
 
 def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
     """The data, and who holds what; the last one is kept for the next run of a grid."""
-    key = repr((e.data, e.partition, e.seed, data_dir))
-    if e.data.name == "npz" or key not in _DEALT:  # a user's file may have changed
+    missing = preparing.active(e.features)
+    written = _written(e.data.options)
+    key = repr((e.data, written, e.partition, e.seed, data_dir, missing))
+    if key not in _DEALT:
         _DEALT.clear()
         _DEALT[key] = _deal(e, data_dir)
     arrays, shards, facts = _DEALT[key]
@@ -20,6 +25,15 @@ def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str,
 
 
 _DEALT: dict[str, tuple[Arrays, Shards, dict[str, Any]]] = {}
+
+
+def _written(options: Options) -> tuple[int, ...]:
+    """When a user's own file was written and how long it is: it may have changed."""
+    try:
+        found = os.stat(os.path.expanduser(options["path"]))
+    except (KeyError, TypeError, OSError, ValueError):
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
@@ -35,5 +49,10 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
         parts=parts if isinstance(parts, str) else (parts[0], parts[1], parts[2]),
         valid=e.partition.valid,
         min_examples=e.partition.min_examples,
+        by=e.partition.split_by,
+        missing=preparing.active(e.features),
     )
+    facts |= leakage.examine(arrays, shards, e.partition.leakage)
+    if 0 < len(arrays.labels) <= _MANY:
+        facts["labels"] = list(arrays.labels)
     return arrays, shards, facts

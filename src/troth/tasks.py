@@ -2,154 +2,36 @@
 
 Two forms of the same functions. `functional` is pure and can be lifted over clients and
 traced; `in_place` serves one client at a time without copying its parameters.
+
+`grad` trains: with dropout, and with batch normalisation by the batch. What it returns
+for the tail of the vector is how far the running statistics move, the other way round,
+so that a step of length 1 takes them there. `loss` and `predict` use what was learnt.
 """
 
 from __future__ import annotations
 
 import copy
 from contextlib import nullcontext
-from typing import Any, NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn.functional import cross_entropy
 
 from troth.convolution import Together
-from troth.types import Batch, Refusal, Task
+from troth.flat import Layout, assign, call, flatten, layout, tensors, unflatten
+from troth.objectives import Objective, at
+from troth.types import Batch, Task
 
-
-class Objective(nn.Module):
-    """Σ weight·loss(net(x), y) + penalty: what one client minimises.
-
-    The loss of an example is the model's own `loss(outputs, y)` where the network or a
-    module in it defines one, else cross-entropy (classes ≥ 1) or ½(f − y)²
-    (classes = 0). A `penalty()` defined in the same way is added.
-
-    Args:
-        net: the network, normalisation included.
-        classes: how many; 0 is regression.
-    """
-
-    def __init__(self, net: nn.Module, classes: int) -> None:
-        super().__init__()
-        self.net = net
-        self.classes = classes
-        self.losing = _defines(net, "loss")  # names, lest a module be held twice
-        self.penalising = _defines(net, "penalty")
-
-    def forward(self, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """The scalar; weight [b] sums to 1 or is all 0."""
-        losses = self.per_example(self.net(x), y)
-        if losses.shape != weight.shape:
-            raise Refusal(
-                f"the loss of this model has shape {list(losses.shape)} for "
-                f"{weight.shape[0]} examples; it must return one value an example"
-            )
-        total = (losses * weight).sum()
-        if self.penalising is not None:
-            total = total + cast(Any, self.net.get_submodule(self.penalising)).penalty()
-        return total
-
-    def per_example(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The loss of each example, [b], without the penalty."""
-        if self.losing is not None:
-            model = cast(Any, self.net.get_submodule(self.losing))
-            return cast(Tensor, model.loss(outputs, y))
-        if self.classes:
-            return cross_entropy(outputs, y, reduction="none")
-        return 0.5 * (outputs.reshape(y.shape) - y).square()
-
-
-def _defines(net: nn.Module, method: str) -> str | None:
-    """The name of the first module in `net` whose class has this method."""
-    for name, module in net.named_modules():
-        if callable(getattr(type(module), method, None)):
-            return str(name)
-    return None
-
-
-class _Lowered(nn.Module):
-    """A network computed in bfloat16 whose parameters stay as they are."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, x: Tensor) -> Tensor:
-        low = {
-            name: t.to(torch.bfloat16) if t.is_floating_point() else t
-            for name, t in (*self.net.named_parameters(), *self.net.named_buffers())
-        }
-        high = next(self.net.parameters()).dtype
-        x = x.to(torch.bfloat16) if x.is_floating_point() else x
-        return cast(Tensor, functional_call(self.net, low, (x,))).to(high)
-
-
-def _at(objective: Objective, precision: str) -> Objective:
-    if precision == "bfloat16":
-        return Objective(_Lowered(objective.net), objective.classes)
-    if precision in ("float32", "float64"):
-        return objective
-    raise Refusal(
-        f"precision = {precision!r} is not one of 'float32', 'float64', 'bfloat16'"
-    )
-
-
-class Layout(NamedTuple):
-    """Where each trainable parameter lies in the flat vector."""
-
-    names: tuple[str, ...]
-    shapes: tuple[torch.Size, ...]
-    sizes: tuple[int, ...]
-    d: int
-
-
-def _trainable(module: nn.Module) -> dict[str, nn.Parameter]:
-    return {n: p for n, p in module.named_parameters() if p.requires_grad}
-
-
-def layout(module: nn.Module) -> Layout:
-    """The layout of a module, in the order of `named_parameters`.
-
-    Raises:
-        Refusal: it has no trainable parameter.
-    """
-    found = _trainable(module)
-    if not found:
-        raise Refusal(
-            f"{type(module).__name__} has 0 trainable parameters; a model needs at "
-            "least one with requires_grad = True"
-        )
-    sizes = tuple(p.numel() for p in found.values())
-    shapes = tuple(p.shape for p in found.values())
-    return Layout(tuple(found), shapes, sizes, sum(sizes))
-
-
-def flatten(module: nn.Module) -> Tensor:
-    """A copy of the trainable parameters as one vector [d]."""
-    layout(module)
-    return torch.cat([p.detach().reshape(-1) for p in _trainable(module).values()])
-
-
-def unflatten(place: Layout, v: Tensor) -> dict[str, Tensor]:
-    """The parameters in a vector [d], by name: views, by one split (one gradient)."""
-    if v.shape != (place.d,):
-        raise Refusal(
-            f"a vector of shape {list(v.shape)} does not fit this model, which has "
-            f"{place.d} parameters; give it the model it was trained with"
-        )
-    pieces = torch.split(v, list(place.sizes))
-    parts = zip(place.names, place.shapes, pieces, strict=True)
-    return {name: part.reshape(shape) for name, shape, part in parts}
-
-
-def assign(module: nn.Module, v: Tensor) -> None:
-    """Copy a vector [d] into the module's trainable parameters."""
-    found = _trainable(module)
-    with torch.no_grad():
-        for name, value in unflatten(layout(module), v).items():
-            found[name].copy_(value)
+__all__ = [
+    "Layout",
+    "Objective",
+    "assign",
+    "flatten",
+    "functional",
+    "in_place",
+    "layout",
+    "unflatten",
+]
 
 
 def functional(
@@ -169,25 +51,53 @@ def functional(
         together: convolutions as matrix products, for clients lifted on a GPU.
     """
     convolving = Together if together else nullcontext
-    whole = _at(objective, precision)
+    whole = at(objective, precision)
     net = whole.net
     place = layout(net)
-    buffers = {n: b for n, b in net.named_buffers() if b.is_floating_point()}
+    head = place.d - place.tail
+    buffers = {
+        n: b
+        for n, b in net.named_buffers()
+        if b.is_floating_point() and n not in place.names
+    }
 
-    def tensors(v: Tensor) -> dict[str, Tensor]:
+    def given(v: Tensor) -> dict[str, Tensor]:
         return unflatten(place, v) | {n: b.to(v.dtype) for n, b in buffers.items()}
 
-    def loss(v: Tensor, batch: Batch) -> Tensor:
-        given = {f"net.{name}": value for name, value in tensors(v).items()}
-        arguments = (batch.x, batch.y, batch.weight)
+    def total(v: Tensor, batch: Batch) -> Tensor:
+        inside = {f"net.{name}": value for name, value in given(v).items()}
         with convolving():
-            return cast(Tensor, functional_call(whole, given, arguments))
+            return cast(Tensor, call(whole, inside, (batch,)))
+
+    def loss(v: Tensor, batch: Batch) -> Tensor:
+        whole.mode(training=False)
+        return total(v, batch)
+
+    def training(v: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        whole.mode(training=True)
+        whole.tell(batch)
+        value, moved = total(v, batch), whole.told()
+        return value, _after(moved, v, place) if place.tail else v.new_zeros(0)
+
+    def grad(v: Tensor, batch: Batch) -> Tensor:
+        g, after = torch.func.grad(training, has_aux=True)(v, batch)
+        return torch.cat([g[:head], v[head:] - after]) if place.tail else g
 
     def predict(v: Tensor, x: Tensor) -> Tensor:
+        whole.mode(training=False)
         with convolving():
-            return cast(Tensor, functional_call(net, tensors(v), (x,)))
+            return cast(Tensor, call(net, given(v), (x,)))
 
-    return Task(place.d, whole.classes, loss, torch.func.grad(loss), predict)
+    return Task(place.d, whole.classes, loss, grad, predict, place.tail)
+
+
+def _after(moved: list[Tensor | None], v: Tensor, place: Layout) -> Tensor:
+    """The tail after a step: layers that did not run keep what they had."""
+    names = place.names[-len(moved) :]
+    before = unflatten(place, v.detach())
+    pairs = zip(names, moved, strict=True)
+    parts = [before[name] if new is None else new for name, new in pairs]
+    return torch.cat([part.reshape(-1) for part in parts]).to(v.dtype)
 
 
 def in_place(objective: Objective, precision: str = "float32") -> Task:
@@ -204,48 +114,57 @@ def in_place(objective: Objective, precision: str = "float32") -> Task:
         objective: copied; the original is left untouched.
         precision: as in `functional`.
     """
-    own = _InPlace(copy.deepcopy(_at(objective, precision)))
-    return Task(own.place.d, objective.classes, own.loss, own.grad, own.predict)
+    own = _InPlace(copy.deepcopy(at(objective, precision)))
+    d, tail = own.place.d, own.place.tail
+    return Task(d, objective.classes, own.loss, own.grad, own.predict, tail)
 
 
 class _InPlace:
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
         self.place = layout(objective)
-        self.parameters = list(_trainable(objective).values())
+        self.tensors = list(tensors(objective).values())
+        self.parameters = [t for t in self.tensors if isinstance(t, nn.Parameter)]
         self.flat = torch.empty(0)
         self.parts: list[Tensor] = []
         for module in objective.modules():
             if isinstance(module, nn.Conv2d):
                 module.register_forward_pre_hook(_channels_last)
 
-    def point(self, v: Tensor) -> None:
-        """Make every parameter a view of v."""
+    def point(self, v: Tensor, training: bool) -> None:
+        """Make every parameter and statistic a view of v."""
         v = v.detach()
+        self.objective.mode(training)
         if v.dtype != self.flat.dtype or v.device != self.flat.device or not self.parts:
             self.objective.to(device=v.device, dtype=v.dtype)
+            self.tensors = list(tensors(self.objective).values())
             self.flat = torch.empty_like(v)
             self.parts = list(unflatten(self.place, self.flat).values())
         views = unflatten(self.place, v).values()
-        for parameter, view in zip(self.parameters, views, strict=True):
-            parameter.data = view
+        for tensor, view in zip(self.tensors, views, strict=True):
+            tensor.data = view
 
     def grad(self, v: Tensor, batch: Batch) -> Tensor:
-        self.point(v)
+        self.point(v, training=True)
+        self.objective.tell(batch)
         with torch.enable_grad():
-            loss = self.objective(batch.x, batch.y, batch.weight)
+            loss = self.objective(batch)
             found = torch.autograd.grad(loss, self.parameters, allow_unused=True)
-        for part, gradient in zip(self.parts, found, strict=True):
+        moved = self.objective.told()
+        for part, gradient in zip(self.parts, found, strict=False):
             part.zero_() if gradient is None else part.copy_(gradient)
+        if moved:
+            head = self.place.d - self.place.tail
+            self.flat[head:] = v[head:] - _after(moved, v, self.place)
         return self.flat
 
     def loss(self, v: Tensor, batch: Batch) -> Tensor:
-        self.point(v)
+        self.point(v, training=False)
         with torch.no_grad():
-            return cast(Tensor, self.objective(batch.x, batch.y, batch.weight))
+            return cast(Tensor, self.objective(batch))
 
     def predict(self, v: Tensor, x: Tensor) -> Tensor:
-        self.point(v)
+        self.point(v, training=False)
         with torch.no_grad():
             return cast(Tensor, self.objective.net(x))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 Carry = tuple[Any, ...]
@@ -21,12 +22,15 @@ class Arrays(NamedTuple):
     """A data set as it comes from its source, before it is dealt to clients."""
 
     x: np.ndarray  # [m, ...] uint8 or float32; images are [m, channels, height, width]
-    y: np.ndarray  # [m] int64 labels 0 … classes-1, or float32 targets
+    y: np.ndarray  # [m] int64 labels 0 … classes-1, or [m, classes] of 0 and 1 where
+    # an example may have several, or [m] float32 targets
     classes: int  # 0: regression
     scale: float = 1.0  # the value of x that stands for 1 (255 for bytes)
     owner: np.ndarray | None = None  # [m] int64: whose example it is by nature
     group: np.ndarray | None = None  # [m] int64: what an audit may split by
     split: np.ndarray | None = None  # [m] int8: TRAIN, VALID or TEST, as published
+    names: tuple[str, ...] = ()  # of the features, where the source has them
+    labels: tuple[str, ...] = ()  # of the classes, where the source has them
 
 
 TRAIN, VALID, TEST = 0, 1, 2
@@ -58,24 +62,46 @@ class Data(NamedTuple):
     test: Split
 
 
+class Statistics(NamedTuple):
+    """How inputs are prepared: NaN → fill, then (x − mean)/std, feature by feature.
+
+    Each is [...], as one example is, for all clients, or [n, ...], a row a client.
+    """
+
+    fill: np.ndarray  # float64, in the units of the data
+    mean: np.ndarray  # float64; 0 where nothing is subtracted
+    std: np.ndarray  # float64, positive; 1 where nothing is divided
+    constant: np.ndarray  # bool: features that had no spread to divide by
+
+
 class Batch(NamedTuple):
     """What one client sees in one step; short batches are padded with weight 0."""
 
     x: Tensor  # [b, ...] in the precision of the model
-    y: Tensor  # [b]
+    y: Tensor  # [b], or [b, labels] where an example has several
     weight: Tensor  # [b] sums to 1 (all 0 where the client has no example)
     t: Tensor  # [] which step of the round
     per_epoch: Tensor  # [] how many steps of the client make an epoch
+    key: Tensor = torch.zeros((), dtype=torch.long)  # [] of its draws in this round
+
+
+Augment = Callable[[Batch], Batch]
+"""A random change of a client's batch, drawn from its key."""
 
 
 class Task(NamedTuple):
-    """What one client optimises: plain functions of a flat parameter vector."""
+    """What one client optimises: plain functions of a flat vector.
+
+    The last `tail` of its d numbers are running statistics of batch normalisation,
+    which no gradient moves: `grad` holds there what a step of length 1 takes off.
+    """
 
     d: int
     classes: int  # 0: regression
     loss: Callable[[Tensor, Batch], Tensor]
     grad: Callable[[Tensor, Batch], Tensor]
     predict: Callable[[Tensor, Tensor], Tensor]  # parameters, x → outputs
+    tail: int = 0
 
 
 class Broadcast(NamedTuple):
@@ -193,6 +219,8 @@ class Record(NamedTuple):
     dropped: Mapping[str, list[int]]  # filter → ids it removed
     moved: float  # ‖w⁺ − w‖
     stayed: bool  # w stayed: no message was left, or the step was not finite
+    absent: np.ndarray  # ids asked of whom nothing came
+    cut: np.ndarray  # ids that the deadline stopped with a part of the work done
 
 
 Options = Mapping[str, Any]

@@ -123,6 +123,30 @@ def test_signs_and_truths_are_two_labels(save):
         assert arrays.classes == 2 and arrays.y.tolist() == [0, 1, 1, 0, 1, 1]
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.bool_])
+def test_several_labels_an_example(save, dtype):
+    y = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 0]] * 2)
+    arrays = npz(path=save(x=X, y=y.astype(dtype)))
+    assert arrays.y.tolist() == y.tolist() and arrays.y.dtype == np.int64
+    assert arrays.classes == 3
+
+
+@pytest.mark.parametrize("bad", [2, -1, 0.5])
+def test_refuses_other_values_for_several_labels(save, bad):
+    y = np.stack([Y > 0, Y > 1], axis=1) * np.array(1).astype(type(bad))
+    y[4, 1] = bad
+    words = r"y has shape \(6, 2\) and type .*0 and 1, a column a label, and a regre"
+    with pytest.raises(Refusal, match=words):
+        npz(path=save(x=X, y=y))
+
+
+def test_refuses_several_labels_for_another_number_of_examples(save):
+    with pytest.raises(Refusal, match=r"y has shape \(5, 2\) but x holds 6 examples"):
+        npz(path=save(x=X, y=np.ones((5, 2), int)))
+    with pytest.raises(Refusal, match=r"y has shape \(6, 2, 2\) but x holds 6"):
+        npz(path=save(x=X, y=np.ones((6, 2, 2), int)))
+
+
 @pytest.mark.parametrize(
     ("y", "some"),
     [
@@ -227,8 +251,12 @@ def test_refuses_shapes(save):
 def test_refuses_what_is_not_finite(save, value):
     x, y = X.copy(), Y.astype(np.float32)
     x[[2, 4, 4], [1, 0, 1]] = value
-    with pytest.raises(Refusal, match=r"x is NaN or infinite in 2 of 6 .*row 2\)"):
-        npz(path=save(x=x, y=y))
+    if math.isnan(value):  # a missing value, for [features] to fill in
+        kept = npz(path=save(x=x, y=Y)).x
+        assert np.array_equal(kept, x, equal_nan=True)
+    else:
+        with pytest.raises(Refusal, match=r"x is NaN or infinite in 2 of 6 .*row 2\)"):
+            npz(path=save(x=x, y=y))
     y[5] = value
     with pytest.raises(Refusal, match=r"y is NaN or infinite in 1 of 6 .*row 5\)"):
         npz(path=save(x=X, y=y))

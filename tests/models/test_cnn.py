@@ -18,8 +18,37 @@ def count(net: nn.Module) -> int:
 
 def test_has_the_parameters_of_the_papers() -> None:
     assert count(cnn((1, 28, 28), 10)) == 3_274_634  # Fashion
-    femnist = cnn((1, 28, 28), 62, channels=[16, 32], widths=[128])
+    femnist = cnn((1, 28, 28), 62, channels=[16, 32], widths=[128], dropout=[0.25, 0.5])
     assert count(femnist) == 222_078
+
+
+def test_dropout_stands_before_each_fully_connected_layer() -> None:
+    net = cnn((1, 8, 8), 3, channels=[2], widths=[5, 4], dropout=[0.25, 0.0, 0.5])
+    kinds = [type(m) for m in net.children()][3:]
+    hidden = [nn.Linear, nn.ReLU]
+    assert kinds == [nn.Flatten, nn.Dropout, *hidden, *hidden, nn.Dropout, nn.Linear]
+    assert [m.p for m in net.children() if isinstance(m, nn.Dropout)] == [0.25, 0.5]
+    x = torch.randn(64, 1, 8, 8)
+    assert torch.equal(net.eval()(x), net(x))
+    assert not torch.equal(net.train()(x), net(x))
+
+
+def test_without_dropout_nothing_is_inserted() -> None:
+    made = []
+    for dropout in ([], [0.0, 0.0]):
+        torch.manual_seed(0)
+        made.append(cnn((1, 8, 8), 3, channels=[2], widths=[5], dropout=dropout))
+    assert str(made[0]) == str(made[1]) and "Dropout" not in str(made[0])
+    x = torch.randn(4, 1, 8, 8)
+    assert torch.equal(made[0](x), made[1](x))
+
+
+@pytest.mark.parametrize(
+    "dropout", [[0.5], [0.5] * 3, [0.5, 1.0], [-0.1, 0], [math.nan] * 2]
+)
+def test_refuses_bad_dropout(dropout: list[float]) -> None:
+    with pytest.raises(Refusal, match=r"model\.dropout = \[.* must hold 2 numbers of"):
+        cnn((1, 8, 8), 3, channels=[2], widths=[5], dropout=dropout)
 
 
 def test_is_conv_relu_pool_with_its_gradient() -> None:

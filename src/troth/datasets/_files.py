@@ -1,20 +1,24 @@
-"""Where data files are looked for, and how IDX files are read."""
+"""Where the files of a data set are looked for, got from, and checked."""
 
 from __future__ import annotations
 
-import gzip
-import math
 import os
-import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
+from troth import fetching
+from troth.datasets._archive import unpack
+from troth.datasets._source import Source
+from troth.disk import alone, digest_of
+from troth.notice import report
+from troth.types import Refusal
 
-from troth.types import TEST, TRAIN, Arrays, Refusal
 
-_IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-_DIGITS = 10  # classes of MNIST and of everything laid out like it
+def cache() -> Path:
+    """The folder in the user's cache that downloads go to."""
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(root) / "troth"
 
 
 def places(folder: str, data_dir: str | None) -> list[Path]:
@@ -24,122 +28,146 @@ def places(folder: str, data_dir: str | None) -> list[Path]:
     roots are `data_dir`, `$TROTH_DATA` and the user's cache; Debian's package
     `dataset-<folder>` comes last.
     """
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    roots = [data_dir, os.environ.get("TROTH_DATA"), os.path.join(cache, "troth")]
+    roots = [data_dir, os.environ.get("TROTH_DATA"), str(cache())]
     found = [Path(os.path.expanduser(root)) for root in roots if root]
     nested = [place for root in found for place in (root / folder, root)]
     return [*nested, Path("/usr/share") / f"dataset-{folder}"]
 
 
-def find(
-    name: str, folder: str, files: Sequence[str], data_dir: str | None, source: str
-) -> Path:
-    """The first place that holds all the files of a data set.
+def missing(source: Source, place: Path) -> list[str]:
+    """The files that a folder lacks."""
+    return [file for file in source.files if not there(place, file)]
+
+
+def there(place: Path, file: str) -> list[Path]:
+    """A file if a folder holds it, or all that fit a pattern."""
+    fits = place.glob(file) if "*" in file else [place / file]
+    return sorted(path for path in fits if os.path.isfile(path))
+
+
+def held(source: Source, data_dir: str | None) -> Path | None:
+    """The first place that holds all the files of a data set, if there is one."""
+    looked = places(source.folder, data_dir)
+    return next((place for place in looked if not missing(source, place)), None)
+
+
+def locate(source: Source, data_dir: str | None) -> Path:
+    """The folder that holds all the files of a data set; downloads them if none does.
+
+    Downloads go to the user's cache. `TROTH_OFFLINE=1` forbids them.
 
     Args:
-        name: the data set, for the refusal.
-        folder: its own folder under a root.
-        files: what must be there.
+        source: what to look for.
         data_dir: a root to look in first.
-        source: where a user gets the files.
 
     Raises:
-        Refusal: no place holds them all; says what to put where, and where it looked.
+        Refusal: no place holds them all and they cannot be downloaded; says what to
+            put where, and where it looked.
     """
-    lacking = ""
-    for place in (looked := places(folder, data_dir)):
-        missing = [file for file in files if not os.path.isfile(place / file)]
-        if not missing:
-            return place
-        if len(missing) < len(files) and not lacking:
-            lacking = f"; {place} lacks only {', '.join(missing)}"
-    raise Refusal(
-        f"data '{name}' is not on this machine: put {', '.join(files)} (from {source}) "
-        f"into {looked[0]}, or set TROTH_DATA to the folder that holds them"
-        f"{lacking}; looked in {', '.join(map(str, looked))}"
+    if place := held(source, data_dir):
+        return place
+    if not source.remotes:
+        raise Refusal(absent(source, data_dir))
+    try:
+        return obtain(source, cache() / source.folder)
+    except Refusal as error:
+        why = f" and was not downloaded: {error}"
+        raise Refusal(absent(source, data_dir, why)) from None
+
+
+def absent(source: Source, data_dir: str | None, why: str = "") -> str:
+    """The sentence that says what to put where, and where it was looked for."""
+    looked, lacking = places(source.folder, data_dir), ""
+    for place in looked:
+        lacks = missing(source, place)
+        if len(lacks) < len(source.files) and not lacking:
+            lacking = f"; {place} lacks only {_listed(lacks)}"
+    what = source.how or f"put {_listed(source.files)}"
+    return (
+        f"data '{source.name}' is not on this machine{why}; {what} (from "
+        f"{source.page}) into {looked[0]}, or set TROTH_DATA to the folder that holds "
+        f"them{lacking}; looked in {', '.join(map(str, looked))}"
     )
 
 
-def read_idx(
-    path: Path, shape: tuple[int, ...], source: str, kind: int = 8
-) -> np.ndarray:
-    """The array in a gzipped IDX file, which must have just this shape and type.
+def _listed(files: Sequence[str], most: int = 8) -> str:
+    """Names in a row; of very many only the first."""
+    some = ", ".join(files[:most])
+    return some if len(files) <= most else f"{some} … ({len(files)} files)"
 
-    IDX: two zero bytes, a byte for the type, a byte for the number of axes, their
-    lengths as big-endian 32-bit numbers, then the values, also big-endian.
 
-    Args:
-        path: the file.
-        shape: what its header must say.
-        source: where a user gets the file, for the refusal.
-        kind: the IDX type; 8 is unsigned bytes, 12 is 32-bit integers.
+def obtain(source: Source, place: Path) -> Path:
+    """Download what a folder lacks of a data set; damaged files are got anew.
+
+    Two processes that do so at once do it one after the other, and the second finds
+    it done.
 
     Raises:
-        Refusal: damaged, cut short, not IDX, or of another shape.
+        Refusal: offline, not to be had, not what was published, or no room.
     """
-    remedy = f"delete it and get it again from {source}"
-    dtype, head = np.dtype(_IDX_TYPES[kind]), 4 + 4 * len(shape)
-    size = math.prod(shape) * dtype.itemsize
-    try:
-        with gzip.open(path, "rb") as file:
-            content = file.read(head + size + 1)  # one more, to see it end
-    except (OSError, EOFError, zlib.error) as error:
-        raise Refusal(f"{path} is not a whole gzip file ({error}): {remedy}") from None
-    magic = bytes([0, 0, kind, len(shape)])
-    if content[:4] != magic:
-        raise Refusal(
-            f"{path} begins with the bytes {content[:4].hex()!r} where this IDX file "
-            f"begins with {magic.hex()!r}: {remedy}"
-        )
-    lengths = content[4:head].ljust(head - 4, b"\0")
-    said = tuple(np.frombuffer(lengths, ">u4").tolist())
-    if said != shape:
-        raise Refusal(
-            f"{path} says that it holds {_times(said)} values where there must be "
-            f"{_times(shape)}: {remedy}"
-        )
-    if len(content) != head + size:
-        more = "more" if len(content) > head + size else "fewer"
-        raise Refusal(
-            f"{path} holds {more} than the {size} bytes of values that its header "
-            f"promises: {remedy}"
-        )
-    values = np.frombuffer(content, dtype, offset=head).reshape(shape)
-    return values.astype(dtype.newbyteorder("="), copy=False)
+    if not source.remotes:
+        raise Refusal(f"data '{source.name}' cannot be downloaded: {source.how}")
+    if fetching.offline():
+        raise Refusal("TROTH_OFFLINE is set, which forbids downloads")
+    with alone(place):
+        for remote in source.remotes:
+            if all(_good(source, place, file) for file in remote.leaves):
+                continue
+            target, digest = place / remote.name, remote.digest
+            packed = remote.makes and digest and target.is_file()
+            if not (packed and digest_of(target, digest) == digest):
+                fetching.fetch(remote.url, target, digest, remote.size)
+            if remote.makes:
+                unpack(target, remote.makes, place)
+    report("", 0, 0)
+    return place
 
 
-def _times(shape: Sequence[int]) -> str:
-    return "×".join(map(str, shape))
+def _good(source: Source, place: Path, file: str) -> bool:
+    """Whether a file is there and, where its digest is known, the published one."""
+    path, digest = place / file, source.digests.get(file, "")
+    return path.is_file() and (not digest or _digest(path, digest) == digest)
 
 
-def idx_images(name: str, folder: str, data_dir: str | None, source: str) -> Arrays:
-    """MNIST, or a data set laid out like it: 60,000 + 10,000 images of 28×28 bytes.
+def _digest(path: Path, form: str) -> str:
+    """The digest of a file, remembered while its size and time stay the same."""
+    if not path.is_file():
+        return "missing"
+    status = path.stat()
+    return _known(path, form.partition(":")[0], status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=1024)
+def _known(path: Path, kind: str, size: int, time: int) -> str:
+    return digest_of(path, f"{kind}:")
+
+
+def again(source: Source) -> str:
+    """What to do about a file that is not as it should be."""
+    return f"delete it and get it again from {source.page}"
+
+
+def wrong(source: Source, place: Path, file: str) -> str:
+    """What is wrong with a file, going by the published digest; "" if nothing is."""
+    published = source.digests.get(file, "")
+    if not published or (found := _digest(place / file, published)) == published:
+        return ""
+    others = [other for other, digest in source.digests.items() if digest == found]
+    holds = f"it holds {others[0]}; " if others else ""
+    return f"{place / file} is not the published file ({holds}{found}, not {published})"
+
+
+def verify(source: Source, place: Path, files: Sequence[str] | None = None) -> None:
+    """Refuse files that are not the published ones, such as two that are swapped.
 
     Args:
-        name: the data set, for refusals.
-        folder: its own folder under a root.
-        data_dir: a root to look in first.
-        source: where a user gets the four files.
+        source: whose digests count; files without one pass.
+        place: the folder they lie in.
+        files: which; None is all.
 
     Raises:
-        Refusal: a file is missing or damaged, or a label is not 0 … 9.
+        Refusal: names the first file that differs, both digests, and what to do.
     """
-    files = [
-        f"{part}-{what}-ubyte.gz"
-        for part in ("train", "t10k")
-        for what in ("images-idx3", "labels-idx1")
-    ]
-    place = find(name, folder, files, data_dir, source)
-    x, y = [], []
-    counts = (60_000, 10_000)
-    for count, image, label in zip(counts, files[::2], files[1::2], strict=True):
-        x.append(read_idx(place / image, (count, 28, 28), source))
-        y.append(read_idx(place / label, (count,), source))
-        if (largest := int(y[-1].max())) >= _DIGITS:
-            raise Refusal(
-                f"{place / label} holds the label {largest} where labels are 0 to 9: "
-                f"delete it and get it again from {source}"
-            )
-    split = np.repeat(np.array([TRAIN, TEST], np.int8), counts)
-    images, labels = np.concatenate(x)[:, None], np.concatenate(y).astype(np.int64)
-    return Arrays(images, labels, _DIGITS, scale=255.0, split=split)
+    for file in source.files if files is None else files:
+        if what := wrong(source, place, file):
+            raise Refusal(f"{what}: {again(source)}")

@@ -25,9 +25,11 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
     - `x` [m, …]: bytes stay bytes, float64 stays float64, other numbers become
       float32. Bytes [m, h, w] are grey images and become [m, 1, h, w]; bytes
       [m, h, w, c] with c = 1 or 3 become [m, c, h, w], unless axis 1 is already 1 or 3.
-      Numbers of other types keep their shape.
+      Numbers of other types keep their shape. NaN is a missing value, which
+      `[features]` can fill in.
     - `y` [m]: whole numbers are labels 0 … C−1 (or −1 and +1, which become 0 and 1);
       fractional ones (a float type) are targets of a regression, in float32 or float64.
+      `y` [m, L] of 0 and 1: an example may have several of L ≥ 2 labels.
     - `owner`, `group` [m]: whole numbers, or texts, which are numbered in sorted order.
     - `split` [m]: 0, 1, 2 or "train", "valid", "test".
 
@@ -41,7 +43,9 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
     content = _read(path)
     x = inputs(path, content["x"])
     for key, values in content.items():
-        if key != "x" and values.shape != (len(x),):
+        several = key == "y" and values.ndim == 2 and values.shape[1] > 1
+        wanted = (len(x), *values.shape[1:2]) if several else (len(x),)
+        if key != "x" and values.shape != wanted:
             raise Refusal(
                 f"{path}: {key} has shape {values.shape} but x holds {len(x)} "
                 f"examples; give {key} one value an example, shape ({len(x)},)"
@@ -109,7 +113,8 @@ def inputs(path: str, x: np.ndarray) -> np.ndarray:
             f"{path}: x has shape {x.shape}; it must be [examples, features …] with at "
             "least one example (a single feature is x.reshape(-1, 1))"
         )
-    _finite(path, "x", x)
+    if x.dtype.kind == "f" and np.isinf(x).any():
+        _finite(path, "x", x)
     if x.dtype != np.uint8:
         wide = x.dtype.kind == "f" and x.dtype.itemsize >= 8
         return np.ascontiguousarray(x, np.float64 if wide else np.float32)
@@ -131,6 +136,8 @@ def _finite(path: str, key: str, values: np.ndarray) -> None:
 
 def _targets(path: str, y: np.ndarray) -> tuple[np.ndarray, int]:
     """`y` as labels and their number, or as targets and 0."""
+    if y.ndim == 2:
+        return _several(path, y)
     if y.dtype.kind == "f":
         _finite(path, "y", y)
         return y.astype(np.float64 if y.dtype.itemsize >= 8 else np.float32), 0
@@ -153,6 +160,17 @@ def _targets(path: str, y: np.ndarray) -> tuple[np.ndarray, int]:
     return y.astype(np.int64), len(labels)
 
 
+def _several(path: str, y: np.ndarray) -> tuple[np.ndarray, int]:
+    """`y` as several labels an example."""
+    if y.dtype.kind not in "biu" or not np.isin(y, (0, 1)).all():
+        raise Refusal(
+            f"{path}: y has shape {y.shape} and type {y.dtype}; several values an "
+            "example must be whole numbers 0 and 1, a column a label, and a regression "
+            f"has one target an example, shape ({len(y)},)"
+        )
+    return y.astype(np.int64), y.shape[1]
+
+
 def _codes(path: str, key: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
     """Owners or groups as int64; texts are numbered in sorted order."""
     if key not in content:
@@ -170,16 +188,25 @@ def _split(path: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
     if "split" not in content:
         return None
     values = content["split"]
-    words = values.astype(str)
+    whole = values.dtype.kind in "iuSU"
+    return marks(f"{path}: split", values.astype(str) if whole else values)
+
+
+def marks(where: str, words: np.ndarray) -> np.ndarray:
+    """Words for training, validation and test as int8.
+
+    Args:
+        where: how a refusal calls them.
+        words: [m] "0", "1", "2" or "train", "valid", "test".
+    """
     known = {**_PARTS, **{str(mark): mark for mark in _PARTS.values()}}
     strange = np.unique(words[~np.isin(words, list(known))])
-    if values.dtype.kind not in "iuSU" or len(strange):
-        some = ", ".join(strange[:4]) or str(values.dtype)
+    if len(strange):
+        some = ", ".join(map(str, strange[:4]))
         raise Refusal(
-            f"{path}: split holds {some}; it must be 0, 1, 2 or 'train', 'valid', "
-            "'test'"
+            f"{where} holds {some}; it must be 0, 1, 2 or 'train', 'valid', 'test'"
         )
-    marks = np.empty(len(words), np.int8)
+    found = np.empty(len(words), np.int8)
     for word, mark in known.items():
-        marks[words == word] = mark
-    return marks
+        found[words == word] = mark
+    return found

@@ -17,6 +17,7 @@ from typing import Literal
 from torch import nn
 
 from troth.layers import dense, positive
+from troth.models._images import glorot, images
 from troth.types import Refusal
 
 
@@ -28,12 +29,15 @@ def cnn(
     widths: list[int] = [1024],  # noqa: B006
     kernel: int = 5,
     init: Literal["glorot", "torch"] = "glorot",
+    dropout: list[float] = [],  # noqa: B006
 ) -> nn.Module:
     """Convolutions, each with ReLU and 2×2 max-pooling, then fully connected layers.
 
     The defaults are Ditto's network for Fashion MNIST (Li et al. 2021, code): conv
     5×5-32, pool, conv 5×5-64, pool, FC 1024, FC 10; 3,274,634 parameters on 28×28.
     Convolutions keep height and width; an odd side loses its last row when halved.
+    Ditto's network for FEMNIST is `channels = [16, 32]`, `widths = [128]`, `dropout =
+    [0.25, 0.5]`; 222,078 parameters on 28×28 with 62 classes.
 
     Args:
         shape: of one example, [channels, height, width].
@@ -43,9 +47,12 @@ def cnn(
         kernel: side of the convolutions, odd.
         init: glorot = uniform ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's
             default (Glorot & Bengio 2010, eq. 16); torch = torch's own.
+        dropout: for every fully connected layer, the last one too, the probability
+            that an input of it is dropped in training; an empty list drops none.
 
     Departs: pools before ReLU, which is the same function and the same gradient (max
-    and ReLU are monotone), with a quarter of the work for ReLU.
+    and ReLU are monotone), with a quarter of the work for ReLU. The authors' dropout
+    on FEMNIST is active when they test, too; ours only in training.
     """
     _fits(shape, channels, kernel)
     depth, height, width = shape
@@ -54,21 +61,16 @@ def cnn(
         conv = nn.Conv2d(depth, out, kernel, padding=kernel // 2)
         parts += [conv, nn.MaxPool2d(2), nn.ReLU()]
         depth, height, width = out, height // 2, width // 2
-    parts += [nn.Flatten(), *dense(depth * height * width, widths, max(classes, 1))]
+    inputs = depth * height * width
+    parts += [nn.Flatten(), *dense(inputs, widths, max(classes, 1), dropout)]
+    network = nn.Sequential(*parts)
     if init == "glorot":
-        for part in parts:
-            if isinstance(part, nn.Conv2d | nn.Linear) and part.bias is not None:
-                nn.init.xavier_uniform_(part.weight)
-                nn.init.zeros_(part.bias)
-    return nn.Sequential(*parts)
+        glorot(network)
+    return network
 
 
 def _fits(shape: tuple[int, ...], channels: list[int], kernel: int) -> None:
-    if len(shape) != 3:
-        raise Refusal(
-            "model 'cnn' needs images [channels, height, width], and one example here "
-            f"has shape {list(shape)}; take mlp or linear"
-        )
+    images("cnn", shape)
     if not channels:
         raise Refusal("model.channels is empty; name at least one width, or take mlp")
     positive("model.channels", channels)

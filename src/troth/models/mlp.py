@@ -7,6 +7,7 @@ import math
 from torch import nn
 
 from troth.layers import dense
+from troth.types import Refusal
 
 
 def mlp(
@@ -14,6 +15,7 @@ def mlp(
     classes: int,
     *,
     widths: list[int] = [128],  # noqa: B006
+    dropout: float = 0.0,
 ) -> nn.Module:
     """Fully connected layers with ReLU between them.
 
@@ -24,7 +26,12 @@ def mlp(
         shape: of one example; it is flattened.
         classes: how many; 0 is regression.
         widths: of the hidden layers; an empty list is the linear model.
+        dropout: probability that a hidden unit is dropped in training; 0 drops
+            none. Inputs are not dropped.
     """
+    if not 0 <= dropout < 1:
+        raise Refusal(f"model.dropout = {dropout} must be at least 0 and below 1")
+    drops = [0.0, *[dropout] * len(widths)]
     return nn.Sequential(
-        nn.Flatten(), *dense(math.prod(shape), widths, max(classes, 1))
+        nn.Flatten(), *dense(math.prod(shape), widths, max(classes, 1), drops)
     )

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from troth import seeding
+from troth.partitions._homes import check_clients, check_labels
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
 _DITTO_SEED = 233
@@ -55,22 +56,14 @@ def classes(
     Departs: where a class is smaller than a slice, the authors' code makes more labels
     than inputs; here that is refused (with their numbers it does not happen).
     """
+    check_labels("classes", arrays)
     count = arrays.classes
-    if count == 0:
-        raise Refusal(
-            "partition 'classes' needs data with labels and these are a regression: "
-            "use the partition 'iid' or 'natural'"
-        )
     if not 1 <= per_client <= count:
         raise Refusal(
             f"partition.per_client = {per_client} must be 1 to {count}, the number of "
             "classes"
         )
-    if not 1 <= clients <= len(arrays.y):
-        raise Refusal(
-            f"partition.clients = {clients} must be 1 to {len(arrays.y)}, the number "
-            "of examples"
-        )
+    check_clients(clients, len(arrays.y))
     if recipe == "ditto":
         return _ditto(arrays, clients, per_client)
     return _even(arrays, seed, clients, per_client)

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from troth import seeding
-from troth.types import Arrays, Refusal
+from troth.partitions._homes import check_clients
+from troth.types import Arrays
 
 
 def iid(arrays: Arrays, seed: int, *, clients: int) -> list[np.ndarray]:
@@ -29,9 +30,6 @@ def iid(arrays: Arrays, seed: int, *, clients: int) -> list[np.ndarray]:
         Refusal: more clients than examples, or none.
     """
     m = len(arrays.y)
-    if not 1 <= clients <= m:
-        raise Refusal(
-            f"partition.clients = {clients} must be 1 to {m}, the number of examples"
-        )
+    check_clients(clients, m)
     order = seeding.generator(seed, "partition").permutation(m)
     return [np.sort(share) for share in np.array_split(order, clients)]

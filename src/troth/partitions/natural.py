@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from troth.types import Arrays, Refusal
+from troth.partitions._homes import owners
+from troth.types import Arrays
 
 
 def natural(arrays: Arrays) -> list[np.ndarray]:
@@ -26,11 +27,7 @@ def natural(arrays: Arrays) -> list[np.ndarray]:
     Raises:
         Refusal: the data do not say.
     """
-    if arrays.owner is None:
-        raise Refusal(
-            "partition 'natural' needs data that say whose each example is and these "
-            "do not: add an array owner, or use the partition 'iid' or 'classes'"
-        )
-    order = np.argsort(arrays.owner, kind="stable")
-    borders = np.flatnonzero(np.diff(arrays.owner[order])) + 1
+    owner = owners("natural", arrays)
+    order = np.argsort(owner, kind="stable")
+    borders = np.flatnonzero(np.diff(owner[order])) + 1
     return np.split(order, borders)

@@ -1,0 +1,1 @@
+"""Random change of inputs in training (`train.augment`): x and keys → x."""

@@ -1,0 +1,33 @@
+"""Gaussian noise on inputs.
+
+@article{bishop1995training,
+  title={Training with Noise is Equivalent to {Tikhonov} Regularization},
+  author={Bishop, Christopher M.},
+  journal={Neural Computation}, year={1995}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth import seeding
+from troth.types import Refusal
+
+
+def noise(x: Tensor, key: Tensor, scale: float, *, sigma: float = 0.1) -> Tensor:
+    """Add independent normal noise to every number of an input.
+
+    Bytes become float32, so that nothing is rounded or cut off: what smoothing
+    certifies is a model under this very noise.
+
+    Args:
+        x: [b, ...].
+        key: [b] one an example.
+        scale: the value of x that stands for 1 (255 for bytes).
+        sigma: standard deviation where the data's range is 0 to 1; 0 adds none.
+    """
+    if not 0 <= sigma < float("inf"):
+        raise Refusal(f"noise's sigma = {sigma} must be a finite number of at least 0")
+    x = x if x.is_floating_point() else x.float()
+    drawn = seeding.normal(key, x.shape[1:].numel(), x.dtype).reshape(x.shape)
+    return x + drawn * (sigma * scale)

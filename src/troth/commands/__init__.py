@@ -1,0 +1,9 @@
+"""The commands of `troth`: one file a command, a function of its name.
+
+They parse, call and print. What is said of a run goes to stderr, what was asked for to
+stdout. They import what they need when they run: help must come at once, and torch does
+not.
+"""
+
+ORDER = ("run", "resume", "data", "list", "cite", "predict", "bench")
+"""As help shows them; a command that is not named here comes after these."""

@@ -1,0 +1,19 @@
+"""Arguments and flags that several commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument
+from typer import Option as Flag
+
+Json = Annotated[bool, Flag("--json", help="Print one JSON object on stdout.")]
+Quiet = Annotated[bool, Flag("--quiet", "-q", help="No progress, only results.")]
+Folder = Annotated[Path, Argument(metavar="RUN", help="The folder of a run.")]
+File = Annotated[Path | None, Argument(metavar="EXPERIMENT.toml")]
+DataDir = Annotated[Path | None, Flag(help="Look for data sets here.")]
+Settings = Annotated[
+    list[str] | None,
+    Flag("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable."),
+]

@@ -1,0 +1,86 @@
+"""`troth predict`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option as Flag
+
+from troth.commands._flags import Folder, Json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def predict(
+    path: Folder,
+    client: Annotated[int, Flag(help="Whose model; the first client is 0.")],
+    data: Annotated[Path, Flag(help=".npz with x (and y, to be checked), or .npy.")],
+    out: Annotated[Path | None, Flag(help="Write a new .csv file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Predict with a client's own model: a label a line on stdout."""
+    from troth import display, folder
+    from troth.loading import Run
+    from troth.types import Refusal
+
+    if (path / folder.GRID).exists():
+        names = sorted(file.parent.name for file in path.glob(f"*/{folder.EXPERIMENT}"))
+        raise Refusal(f"{path} is a grid; give one of its runs: {', '.join(names)}")
+    if out is not None and (out.exists() or not os.access(out.parent, os.W_OK)):
+        raise Refusal(f"{out} exists already or cannot be written; give another --out")
+    run, (x, y) = Run(path), _examples(data)
+    found = run.predict(client, x)
+    score = _score(found, y, run.experiment.resolved["classes"])
+    if out is not None:
+        columns = {"example": list(range(len(x))), "prediction": found.tolist()}
+        folder.write_csv(out, columns)
+    if as_json:
+        display.print_json({"client": client, "predictions": found, **score})
+    elif out is None:
+        print("\n".join(map(str, found.tolist())))
+    for head, value in score.items():
+        if value is not None:
+            display.say(f"{head} {display.number(value, head)} on {len(x)} examples")
+
+
+def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
+    """Inputs as a data set of one's own would have them, and targets if there are."""
+    import zipfile
+    import zlib
+
+    import numpy as np
+
+    from troth.datasets.npz import inputs
+    from troth.types import Refusal
+
+    try:
+        with file.open("rb") as stream:
+            content = np.load(stream)
+            single = isinstance(content, np.ndarray)
+            arrays = {"x": content} if single else dict(content)
+    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
+        raise Refusal(
+            f"{file} cannot be read ({error}); give an .npz file written by "
+            "np.savez(path, x=…), or one array in an .npy file"
+        ) from None
+    if not isinstance(arrays.get("x"), np.ndarray):
+        raise Refusal(f"{file} has no array x; write it with np.savez(path, x=…)")
+    x, y = inputs(str(file), arrays["x"]), arrays.get("y")
+    if y is not None and np.shape(y) != (len(x),):
+        raise Refusal(
+            f"{file}: y has shape {np.shape(y)} but x holds {len(x)} examples"
+        )
+    return x, y
+
+
+def _score(found: np.ndarray, y: np.ndarray | None, classes: int) -> dict[str, Any]:
+    """Accuracy, or mean squared error for a regression; None without targets."""
+    head = "accuracy" if classes else "error"
+    if y is None:
+        return {head: None}
+    if classes == 2 and set(y.tolist()) <= {-1, 1}:  # as the data sets have them
+        y = (y > 0).astype(int)
+    return {head: float((found == y).mean() if classes else ((found - y) ** 2).mean())}

@@ -1,0 +1,38 @@
+"""`troth run`."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Option as Flag
+
+from troth.commands._flags import DataDir, File, Json, Quiet, Settings
+from troth.commands._training import show, watched
+
+
+def run(
+    experiment: File = None,
+    settings: Settings = None,
+    out: Annotated[Path | None, Flag(help="A new folder; else one in runs/.")] = None,
+    device: Annotated[str | None, Flag(help="auto, cpu, cuda, cuda:N, mps.")] = None,
+    data_dir: DataDir = None,
+    dry_run: Annotated[bool, Flag("--dry-run", help="Only say what it takes.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train an experiment, every run of its grid; without a file, the quickstart."""
+    from troth import api, display, folder
+
+    name = experiment.stem if experiment else "quickstart"
+    root = out or api.fresh(experiment)
+    given: dict[str, Any] = {"settings": settings or [], "device": device}
+    given["data_dir"] = None if data_dir is None else str(data_dir.absolute())
+    if dry_run:
+        folder.check_free(root)
+        display.costs(api.cost(experiment, **given), name, as_json)
+        return
+    train = functools.partial(api.run, experiment, out=root, **given)
+    found = watched(train, root, name, quiet)
+    show(found, root, name, as_json, quiet, in_words=experiment is None)

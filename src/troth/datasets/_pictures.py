@@ -1,0 +1,66 @@
+"""Pictures from files that may be damaged, or not what their name says."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+
+from troth.types import Refusal
+
+# The openers themselves, not Image.open: they read the header and no more, so that we
+# judge the size before a bomb is unpacked, and they warn of nothing.
+_OPENERS: dict[str, Callable[[io.BytesIO], Image.Image]] = {
+    "PNG": PngImageFile,
+    "JPEG": JpegImageFile,
+}
+_MOST = 2**24  # bytes of a file: far more than any picture here
+_END = b"IEND\xaeB`\x82"  # with which a PNG ends
+_SIDE = 1024  # pixels: far more than any picture here
+
+
+def picture(
+    path: Path,
+    kind: Literal["PNG", "JPEG"],
+    size: tuple[int, int] | None,
+    remedy: str,
+) -> Image.Image:
+    """A picture, decoded.
+
+    Args:
+        path: the file.
+        kind: what it must be, whatever its name says.
+        size: the width and height it must have; None takes what is there.
+        remedy: what to do about a bad file.
+
+    Raises:
+        Refusal: missing, cut short, of another kind or of another size.
+    """
+    if not path.is_file():
+        raise Refusal(f"there is no picture {path}: {remedy}")
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_MOST + 1)
+        opened = _OPENERS[kind](io.BytesIO(content))
+    except Exception as error:  # hostile bytes make Pillow raise all sorts
+        raise Refusal(f"{path} is not a {kind} picture ({error}): {remedy}") from None
+    width, height = opened.size
+    if (size and opened.size != size) or not 1 <= max(width, height) <= _SIDE:
+        must = f"{size[0]}×{size[1]}" if size else f"at most {_SIDE}×{_SIDE}"
+        raise Refusal(
+            f"{path} is a picture of {width}×{height} where it must be {must}: {remedy}"
+        )
+    try:
+        opened.load()
+        if kind == "PNG" and _END not in content[-64:]:
+            raise ValueError("its end is missing")
+    except Exception as error:
+        raise Refusal(
+            f"{path} is not a whole {kind} picture ({error}): {remedy}"
+        ) from None
+    return opened

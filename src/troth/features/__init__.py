@@ -1,0 +1,1 @@
+"""How missing values are filled in and features standardised, before training."""

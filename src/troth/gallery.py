@@ -1,0 +1,249 @@
+"""A picture of a data set: some of its examples, and what each client has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from troth import seeding
+from troth.types import Arrays
+
+_INK, _SOFT, _BAR, _LINE = "#22303c", "#6b7b88", "#3d7ea6", "#d1495b"
+_HUES = ("#3d7ea6", "#e08e45", "#5a9367", "#8e5572", "#c44536")
+_ROWS = 10  # of the sheet of images, at least
+_PIXELS = 1400  # height of the sheet, at most twice
+_NAMED = 24  # classes that get rows of their own
+_FEATURES = 16  # histograms
+_MANY = 100  # classes that a heat map still tells apart
+_WIDE = 1500  # clients that a heat map still tells apart
+_SINGLE = 60  # clients whose bars stand apart
+
+
+def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
+    """Left examples, or histograms of the features; right what the clients hold.
+
+    Args:
+        arrays: the data set.
+        clients: the examples of each, by their numbers.
+        title: what stands above.
+    """
+    layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09)
+    figure = Figure(figsize=(14, 7.4), dpi=110, layout=layout, facecolor="white")
+    figure.suptitle(title, x=0.012, ha="left", size=15, weight="bold", color=_INK)
+    halves: Any = figure.subfigures(1, 2, width_ratios=(1.0, 1.08), wspace=0.03)
+    left, right = halves
+    if _pictures(arrays):
+        _sheet(left.subplots(), arrays)
+    else:
+        _histograms(left, arrays)
+    above, below = right.subplots(2, 1, height_ratios=(1, 1.35))
+    order = sorted(range(len(clients)), key=lambda k: -len(clients[k]))
+    ranked = [clients[k] for k in order]
+    _sizes(above, ranked)
+    if arrays.classes == 0:
+        _targets(below, arrays.y, ranked)
+    elif arrays.classes <= _MANY:
+        _shares(below, arrays, ranked)
+    else:
+        _variety(below, arrays.y, ranked)
+    _clients(above, order, "")
+    _clients(below, order, f"{len(order):,} clients, the largest first")
+    return figure
+
+
+def _pictures(arrays: Arrays) -> bool:
+    return arrays.x.ndim == 4 and arrays.x.shape[1] in (1, 3)
+
+
+def _clients(axes: Axes, order: Sequence[int], words: str) -> None:
+    """The axis on which clients stand: their numbers where these can be read."""
+    axes.set_xlim(-0.5, len(order) - 0.5)
+    axes.set_xlabel(words, color=_SOFT)
+    if len(order) <= _NAMED:
+        axes.set_xticks(range(len(order)), [str(k) for k in order])
+        axes.tick_params(axis="x", length=0)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+
+
+def _style(axes: Axes, title: str, y: str = "") -> None:
+    """Few lines, little ink."""
+    axes.set_title(title, loc="left", size=11, color=_INK)
+    axes.set_ylabel(y, color=_SOFT)
+    axes.tick_params(colors=_SOFT, labelsize=9, length=3)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def _sheet(axes: Axes, arrays: Arrays) -> None:
+    """Rows of examples, a class a row or several where there are few."""
+    rows, names = _rows(arrays)
+    finer = max(1, rows.shape[0] * arrays.x.shape[-2] // _PIXELS)  # than is drawn
+    x = arrays.x[rows][..., ::finer, ::finer].astype(np.float64) / arrays.scale
+    h, w = x.shape[-2:]
+    gap = max(1, round(h * 0.06))
+    each = len(rows) // max(len(names), 1)  # rows of a class
+    part = 3 * gap if 1 < each < len(rows) else 0  # between classes
+    tops = [i * (h + gap) + i // each * part for i in range(len(rows))]
+    sheet = np.ones((tops[-1] + h, rows.shape[1] * (w + gap) - gap, 3))
+    for i, j in np.ndindex(rows.shape):
+        start = j * (w + gap)
+        sheet[tops[i] : tops[i] + h, start : start + w] = np.moveaxis(x[i, j], 0, -1)
+    axes.imshow(np.clip(sheet, 0, 1), interpolation="nearest", aspect="equal")
+    shape = "×".join(map(str, arrays.x.shape[1:]))
+    _style(axes, f"Examples ({shape})")
+    middle = [
+        (tops[k * each] + tops[(k + 1) * each - 1] + h) / 2 for k in range(len(names))
+    ]
+    axes.set_yticks(middle, names)
+    axes.set_xticks([])
+    axes.tick_params(length=0)
+    axes.set_anchor("NW")
+
+
+def _rows(arrays: Arrays) -> tuple[np.ndarray, list[str]]:
+    """Numbers of the examples to show [rows, columns], and names of rows' classes."""
+    draws = seeding.generator(0, "gallery")
+    if arrays.y.ndim > 1 or not 0 < arrays.classes <= _NAMED:
+        m, wanted = len(arrays.y), _ROWS * _ROWS
+        return draws.choice(m, wanted, m < wanted).reshape(_ROWS, _ROWS), []
+    there = np.unique(arrays.y)
+    each = max(1, round(_ROWS / len(there)))
+    columns = each * len(there)
+    wanted, rows = each * columns, []
+    for label in there:
+        of = np.flatnonzero(arrays.y == label)
+        rows.append(draws.choice(of, wanted, len(of) < wanted))
+    return np.concatenate(rows).reshape(-1, columns), _names(arrays, there)
+
+
+def _names(arrays: Arrays, classes: np.ndarray) -> list[str]:
+    """What classes are called, shortened; their numbers where nothing else is known."""
+    known = arrays.labels or [str(k) for k in range(arrays.classes)]
+    words = [known[k] for k in classes]
+    return [word if len(word) <= 16 else f"{word[:15]}…" for word in words]
+
+
+def _histograms(part: SubFigure, arrays: Arrays) -> None:
+    """A small histogram a feature, in one colour a class where there are few."""
+    x = arrays.x.reshape(len(arrays.x), -1)
+    count = min(x.shape[1], _FEATURES)
+    side = int(np.ceil(np.sqrt(count)))
+    grid = part.subplots(-(-count // side), side, squeeze=False)
+    few = 2 <= arrays.classes <= len(_HUES) and arrays.y.ndim == 1
+    names = _names(arrays, np.arange(arrays.classes)) if few else ["all"]
+    for j, axes in enumerate(grid.flat):
+        axes.set_visible(j < count)
+        if j < count:
+            name = arrays.names[j] if j < len(arrays.names) else f"feature {j}"
+            of = [arrays.y == k for k in range(len(names))] if few else [slice(None)]
+            _histogram(axes, name, [x[rows, j] for rows in of])
+    what = "Features" if count == x.shape[1] else f"{count} of {x.shape[1]:,} features"
+    part.suptitle(what, x=0.02, ha="left", size=11, color=_INK)
+    if few:
+        patches = [Patch(color=hue, alpha=0.6) for hue in _HUES[: len(names)]]
+        looks: dict[str, Any] = {"frameon": False, "labelcolor": _SOFT, "fontsize": 9}
+        part.legend(patches, names, loc="upper right", ncols=len(names), **looks)
+
+
+def _histogram(axes: Axes, name: str, groups: Sequence[np.ndarray]) -> None:
+    """Where the values of one feature lie; how many are missing stands in the title."""
+    values = [group[np.isfinite(group)].astype(np.float64) for group in groups]
+    every = np.concatenate(values)
+    missing = 1 - len(every) / max(sum(map(len, groups)), 1)
+    title = f"{name[:18]}" + (f" ({missing:.0%} missing)" if missing else "")
+    _style(axes, "")
+    axes.set_title(title, size=8.5, color=_INK, loc="left", pad=3)
+    axes.tick_params(labelsize=7, length=2)
+    axes.set_yticks([])
+    axes.spines["bottom"].set_visible(True)
+    axes.spines["bottom"].set_color(_SOFT)
+    if len(every):
+        edges = np.histogram_bin_edges(every, bins=24).tolist()
+        for value, hue in zip(values, _HUES, strict=False):
+            axes.hist(value, edges, color=hue, alpha=0.6, density=len(values) > 1)
+
+
+def _sizes(axes: Axes, ranked: Sequence[np.ndarray]) -> None:
+    """How many examples each client has, the largest first."""
+    sizes = np.array([len(rows) for rows in ranked])
+    width = 0.8 if len(sizes) <= _SINGLE else 1.0
+    if len(sizes) <= _WIDE:
+        axes.bar(np.arange(len(sizes)), sizes, width, color=_BAR)
+    else:
+        axes.fill_between(np.arange(len(sizes)), sizes, step="mid", color=_BAR, lw=0)
+    low, high, middle = sizes.min(), sizes.max(), float(np.median(sizes))
+    words = f"{low:,} to {high:,}, median {middle:,.0f}" if low < high else f"{low:,}"
+    _style(axes, f"Examples a client: {words}", "examples")
+    if low < high:
+        axes.axhline(middle, color=_LINE, lw=1, ls=(0, (4, 3)))
+    if 0 < 100 * low < high:
+        axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    _lines(axes)
+
+
+def _lines(axes: Axes) -> None:
+    axes.grid(axis="y", color="#e6eaee", lw=0.8)
+    axes.set_axisbelow(True)
+
+
+def _counts(arrays: Arrays, ranked: Sequence[np.ndarray]) -> np.ndarray:
+    """How many examples of each class each client has: [classes, clients]."""
+    if arrays.y.ndim > 1:
+        return np.stack([arrays.y[rows].sum(0) for rows in ranked], axis=1)
+    k = arrays.classes
+    return np.stack([np.bincount(arrays.y[rows], minlength=k) for rows in ranked], 1)
+
+
+def _shares(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
+    """Which share of a client's examples is of which class, as a heat map."""
+    n = len(ranked)
+    chosen = np.unique(np.linspace(0, n - 1, min(n, _WIDE)).round().astype(int))
+    kept = [ranked[k] for k in chosen]
+    sizes = np.array([max(len(rows), 1) for rows in kept])
+    shares = _counts(arrays, kept) / sizes
+    k = arrays.classes
+    most = min(1.0, max(float(shares.max()), 2 / k))  # equal shares are half as dark
+    looks: dict[str, Any] = {"extent": (-0.5, n - 0.5, k - 0.5, -0.5), "vmax": most}
+    looks |= {"vmin": 0.0, "aspect": "auto", "interpolation": "nearest"}
+    image = axes.imshow(shares, "Blues", **looks)
+    held = (shares > 0).sum(0)
+    words = f"{held.min()} to {held.max()}" if held.min() < held.max() else f"{held[0]}"
+    _style(axes, f"Classes a client: {words} of {k}")
+    if k <= _NAMED:
+        axes.set_yticks(range(k), _names(arrays, np.arange(k)))
+        axes.tick_params(axis="y", length=0)
+    assert axes.figure is not None
+    bar = axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=30, format="{x:.0%}")
+    bar.locator = MaxNLocator(5, steps=[1, 2, 5, 10])
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=_SOFT, labelsize=8, length=0)
+    bar.set_label("of its examples", color=_SOFT)
+
+
+def _targets(axes: Axes, y: np.ndarray, ranked: Sequence[np.ndarray]) -> None:
+    """Where the targets of each client lie: the median, and from 10 to 90 %."""
+    levels = (10, 50, 90)
+    found = np.array([np.percentile(y[rows], levels) for rows in ranked if len(rows)])
+    at = np.arange(len(found))
+    axes.vlines(at, found[:, 0], found[:, 2], color=_BAR, alpha=0.5, lw=3)
+    axes.plot(at, found[:, 1], "o", color=_LINE, ms=4)
+    _style(axes, "Targets a client: median, and 10 to 90 %", "target")
+    _lines(axes)
+
+
+def _variety(axes: Axes, y: np.ndarray, ranked: Sequence[np.ndarray]) -> None:
+    """How many classes each client has, where there are too many to tell apart."""
+    held = np.array([len(np.unique(y[rows])) for rows in ranked])
+    axes.fill_between(np.arange(len(held)), held, step="mid", color=_BAR, lw=0)
+    _style(axes, f"Classes a client: {held.min():,} to {held.max():,}", "classes")
+    _lines(axes)

@@ -1,0 +1,1 @@
+"""Outputs and labels → the loss of each example (`train.loss`)."""

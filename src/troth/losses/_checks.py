@@ -1,0 +1,34 @@
+"""What a loss needs of outputs and labels; the refusals that losses share."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.types import Refusal
+
+
+def expect(name: str, good: bool, outputs: Tensor, y: Tensor, needs: str) -> None:
+    """Refuse labels that a loss has no use for.
+
+    Args:
+        name: the loss.
+        good: whether they fit.
+        outputs: of the model, for the sentence.
+        y: labels or targets, for the sentence.
+        needs: what the loss needs, in words.
+    """
+    if good:
+        return
+    kind = "targets" if y.is_floating_point() else "labels"
+    raise Refusal(
+        f"train.loss = '{name}' needs {needs}, and here are outputs of shape "
+        f"{list(outputs.shape)} and {kind} of shape {list(y.shape)}; "
+        "leave train.loss out to have the one that suits the data"
+    )
+
+
+def targets(name: str, outputs: Tensor, y: Tensor) -> Tensor:
+    """The outputs of a regression, [b], or a refusal."""
+    good = y.is_floating_point() and outputs.numel() == y.numel()
+    expect(name, good, outputs, y, "one output and one target (a number) an example")
+    return outputs.reshape(y.shape)

@@ -1,0 +1,23 @@
+"""The loss that suits the data."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.losses.cross_entropy import cross_entropy
+from troth.losses.multi_label import multi_label
+from troth.losses.squared import squared
+
+
+def auto(outputs: Tensor, y: Tensor) -> Tensor:
+    """What suits y: cross-entropy for a label, `multi_label` for several, `squared`.
+
+    A model that brings a loss of its own (`svm`) keeps it.
+
+    Args:
+        outputs: [b, k].
+        y: [b] labels, [b, k] of 0 and 1, or [b] targets.
+    """
+    if y.is_floating_point():
+        return squared(outputs, y)
+    return cross_entropy(outputs, y) if y.dim() == 1 else multi_label(outputs, y)

@@ -1,0 +1,34 @@
+"""Cross-entropy of the softmax.
+
+@inproceedings{szegedy2016rethinking,
+  title={Rethinking the Inception Architecture for Computer Vision},
+  author={Szegedy, Christian and Vanhoucke, Vincent and Ioffe, Sergey and
+    Shlens, Jonathon and Wojna, Zbigniew},
+  booktitle={CVPR}, year={2016}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from troth.losses._checks import expect
+from troth.types import Refusal
+
+
+def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tensor:
+    """−log of the softmax's share for the label, a value an example.
+
+    Args:
+        outputs: [b, classes] logits.
+        y: [b] labels.
+        smoothing: share of the label's weight that is spread over all classes (Szegedy
+            et al., section 7); 0 none, 1 makes all classes alike.
+    """
+    if not 0 <= smoothing <= 1:
+        raise Refusal(f"cross_entropy's smoothing = {smoothing} must lie in [0, 1]")
+    good = not y.is_floating_point() and y.dim() == 1 and outputs.dim() == 2
+    expect("cross_entropy", good, outputs, y, "an output a class and one label each")
+    return functional.cross_entropy(
+        outputs, y, reduction="none", label_smoothing=smoothing
+    )

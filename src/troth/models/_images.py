@@ -1,0 +1,44 @@
+"""What the networks for images share: which inputs they take, how they start."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from troth.types import Refusal
+
+
+def images(model: str, shape: tuple[int, ...], least: int = 1) -> None:
+    """Refuse what is no image [channels, height, width], or one that is too small.
+
+    Args:
+        model: its name, for the sentence.
+        shape: of one example.
+        least: the shortest side that it can take.
+    """
+    if len(shape) != 3 or min(shape) < 1:
+        raise Refusal(
+            f"model '{model}' needs images [channels, height, width], and one example "
+            f"here has shape {list(shape)}; take mlp or linear"
+        )
+    if min(shape[1:]) < least:
+        raise Refusal(
+            f"model '{model}' needs images with sides of at least {least}, and these "
+            f"are {shape[1]} by {shape[2]}; enlarge them, or take cnn or mlp"
+        )
+
+
+def glorot(network: nn.Module) -> None:
+    """Start as TensorFlow's layers do: uniform ±√(6/(fan_in + fan_out)), zero bias."""
+    for part in network.modules():
+        if isinstance(part, nn.Conv2d | nn.Linear) and part.bias is not None:
+            nn.init.xavier_uniform_(part.weight)
+            nn.init.zeros_(part.bias)
+
+
+def he(network: nn.Module) -> None:
+    """Start convolutions from N(0, 2/fan_out) with zero bias, as torchvision does."""
+    for part in network.modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)

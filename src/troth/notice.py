@@ -1,0 +1,29 @@
+"""What goes on in long work, told to whoever wants to know; by default to nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+
+Watch = Callable[[str, int, int], None]
+"""Told what goes on, how far it is, and how far it goes (0: not known); "" as what goes
+on: it is over."""
+
+_watch: contextvars.ContextVar[Watch | None] = contextvars.ContextVar("watch")
+
+
+@contextlib.contextmanager
+def watching(watch: Watch | None) -> Iterator[None]:
+    """Have what goes on within the block told to a function; None: to nobody."""
+    token = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+
+
+def report(what: str, done: int, total: int) -> None:
+    """Tell whoever watches."""
+    if watch := _watch.get(None):
+        watch(what, done, total)

@@ -1,0 +1,103 @@
+"""What several partitions do alike: check, shuffle, and hand out rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.types import TEST, TRAIN, VALID, Arrays, Refusal
+
+
+def check_clients(clients: int, m: int) -> None:
+    """Refuse a number of clients that m examples cannot serve."""
+    if not 1 <= clients <= m:
+        raise Refusal(
+            f"partition.clients = {clients} must be 1 to {m}, the number of examples"
+        )
+
+
+def check_least(min_size: int, clients: int, m: int) -> None:
+    """Refuse a least size that cannot be had."""
+    if not 0 <= min_size * clients <= m:
+        raise Refusal(
+            f"partition.min_size = {min_size} must be 0 to {m // clients}, for there "
+            f"are {m} examples and partition.clients = {clients}"
+        )
+
+
+def check_labels(name: str, arrays: Arrays) -> None:
+    """Refuse data that do not have one label an example."""
+    if arrays.classes and arrays.y.ndim == 1:
+        return
+    what = "have several an example" if arrays.classes else "are a regression"
+    raise Refusal(
+        f"partition '{name}' needs data with labels and these {what}: use the "
+        "partition 'iid', 'quantity' or 'natural'"
+    )
+
+
+def owners(name: str, arrays: Arrays) -> np.ndarray:
+    """Whose each example is: [m]; refuses data that do not say."""
+    if arrays.owner is None:
+        raise Refusal(
+            f"partition '{name}' needs data that say whose each example is and these "
+            "do not: add an array owner (npz) or name its column in data.owner (csv), "
+            "or use the partition 'iid'"
+        )
+    return arrays.owner
+
+
+def marks(arrays: Arrays) -> np.ndarray:
+    """[m] TRAIN, VALID or TEST, as published; all TRAIN where nothing is said."""
+    if arrays.split is None:
+        return np.full(len(arrays.y), TRAIN)
+    return arrays.split.astype(np.int64)
+
+
+def code(arrays: Arrays, label: np.ndarray) -> np.ndarray:
+    """[m] one number a (label, mark): what is dealt apart."""
+    both: np.ndarray = label * (1 + max(TRAIN, VALID, TEST)) + marks(arrays)
+    return both
+
+
+def deal(
+    kind: np.ndarray, sizes: np.ndarray, random: np.random.Generator
+) -> list[np.ndarray]:
+    """Of the rows of kind c, shuffled, give sizes[c, k] to client k.
+
+    Args:
+        kind: [m] 0 … kinds-1.
+        sizes: [kinds, clients]; sizes[c] sums to the number of rows of kind c.
+        random: where the draws come from.
+    """
+    kinds, clients = sizes.shape
+    order = random.permutation(len(kind))
+    order = order[np.argsort(kind[order], kind="stable")]
+    home = np.empty(len(kind), np.int64)
+    home[order] = np.repeat(np.tile(np.arange(clients), kinds), sizes.reshape(-1))
+    return lists(home, clients)
+
+
+def lists(home: np.ndarray, clients: int) -> list[np.ndarray]:
+    """The rows of each client, ascending, where home [m] says whose a row is.
+
+    Rows of −1 are nobody's.
+    """
+    order = np.argsort(home, kind="stable")
+    ends = np.searchsorted(home[order], np.arange(-1, clients), "right").tolist()
+    return [order[i:j] for i, j in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def apportion(total: int, weight: np.ndarray, least: int = 0) -> np.ndarray:
+    """Whole numbers that sum to total, by weight, by the largest remainder.
+
+    Args:
+        total: what is shared out.
+        weight: [n] nonnegative, not all 0.
+        least: what each gets beforehand; n · least is at most the total.
+    """
+    exact = weight / weight.sum() * (total - least * len(weight))
+    sizes: np.ndarray = exact.astype(np.int64)
+    rest = total - least * len(weight) - int(sizes.sum())
+    sizes[np.argsort(sizes - exact, kind="stable")[:rest]] += 1
+    sizes += least
+    return sizes

@@ -1,0 +1,233 @@
+"""Rows in a file, for states that fit into no memory.
+
+Read and written where they lie (`preadv`, `pwritev`): a mapped file would count as
+memory of the process. One thread in the background writes what it was given and reads
+ahead what will be asked for, in the order it was told, while the clients step.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth.types import Refusal
+
+
+class Held(NamedTuple):
+    """Rows in memory: on their way to the file, or read ahead from it."""
+
+    slots: np.ndarray  # ascending
+    place: np.ndarray  # of each in rows
+    rows: Tensor  # [c, width]
+    work: Future[None]  # what writes or reads them
+
+    def find(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of some slots are here, and where in the rows."""
+        if len(self.slots) == 0:
+            return self.slots, self.slots
+        near = np.searchsorted(self.slots, slots).clip(max=len(self.slots) - 1)
+        mine = np.flatnonzero(self.slots[near] == slots)
+        return mine, self.place[near[mine]]
+
+    def without(self, slots: np.ndarray) -> Held:
+        """The same, less some slots."""
+        keep = ~np.isin(self.slots, slots)
+        return self._replace(slots=self.slots[keep], place=self.place[keep])
+
+
+class RowFile:
+    """Rows of one width, numbered by slots; nothing is kept before `open`."""
+
+    shadow = True  # rows survive the process: see `troth.slots`
+
+    def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
+        """No file yet.
+
+        Args:
+            width: numbers a row.
+            dtype: of a number.
+            device: where rows are used; for CUDA they pass through pinned memory.
+        """
+        self.width, self.stride = width, width * dtype.itemsize
+        self._dtype, self._pinned = dtype, device.type == "cuda"
+        self._path, self._descriptor = Path(), -1
+        self._thread = ThreadPoolExecutor(1, "rows")
+        self._written: Held | None = None  # the last rows given
+        self._ahead: Held | None = None
+
+    def open(self, path: Path) -> None:
+        """Use this file, which is made if it is not there.
+
+        Raises:
+            Refusal: it cannot be opened, or another process uses it.
+        """
+        if not hasattr(os, "preadv"):
+            raise Refusal(
+                "engine.store = 'disk' needs a system that reads files at any place, "
+                "such as Linux or macOS; set it to 'host'"
+            )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            _lock(self._descriptor)
+        except BlockingIOError:
+            self.close()
+            raise Refusal(
+                f"the state file {path} is in use by another process; wait for its end"
+            ) from None
+        except OSError as error:
+            raise Refusal(
+                f"the state file {path} cannot be opened ({error.strerror}); set "
+                "engine.state_dir to a folder that you may write to"
+            ) from None
+        self._path = path
+
+    def close(self) -> None:
+        """Wait for what was given, and close the file; it stays where it is."""
+        self._thread.shutdown()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self._written, self._ahead = -1, None, None
+
+    def get(self, slots: np.ndarray) -> Tensor:
+        """The rows in some slots, [c, width], on the host."""
+        out, left = self._empty(len(slots)), np.arange(len(slots))
+        if self._written is not None:
+            mine, where = self._written.find(slots)
+            out[mine] = self._written.rows[where]
+            left = np.delete(left, mine)
+        if self._ahead is not None:
+            mine, where = self._ahead.find(slots[left])
+            if len(mine):
+                self._call(self._ahead.work.result)
+                out[left[mine]] = self._ahead.rows[where]
+                left, self._ahead = np.delete(left, mine), None
+        if len(left):
+            self._settle()
+            rows = self._empty(len(left))
+            self._call(lambda: self._read(slots[left], rows))
+            out[left] = rows
+        return out
+
+    def put(self, slots: np.ndarray, rows: Tensor) -> None:
+        """Write rows in the background, each slot once; those given before are done.
+
+        Raises:
+            Refusal: those given before could not be written.
+        """
+        assert self._descriptor >= 0, "open a file first"
+        self._settle()
+        order = np.argsort(slots)
+        mine, held = slots[order], self._empty(len(slots))
+        held.copy_(rows[torch.from_numpy(order).to(rows.device)])
+        if self._ahead is not None:
+            self._ahead = self._ahead.without(mine)
+        self._written = self._held(self._write, mine, held)
+
+    def fetch(self, slots: np.ndarray) -> None:
+        """Read rows ahead in the background; what was read ahead before is let go."""
+        self._ahead = None
+        self._ahead = self._held(self._read, np.sort(slots), self._empty(len(slots)))
+
+    def _held(self, work: Callable[..., None], slots: np.ndarray, rows: Tensor) -> Held:
+        started = self._thread.submit(work, slots, rows)
+        return Held(slots, np.arange(len(slots)), rows, started)
+
+    def sync(self) -> None:
+        """Come back when all rows given are safe on the disk."""
+        if self._descriptor >= 0:
+            self._settle()
+            self._call(lambda: _flush(self._descriptor))
+
+    def bytes(self, used: int) -> int:
+        """What so many slots take."""
+        return used * self.stride
+
+    def dump(self, used: int) -> dict[str, Tensor]:
+        """Nothing: the rows are in the file."""
+        return {}
+
+    def load(self, tensors: dict[str, Tensor], used: int) -> None:
+        """Go back to so many slots; what lies behind them in the file is cut off.
+
+        Raises:
+            Refusal: the file does not even reach so far.
+        """
+        self._settle()
+        self._written = self._ahead = None
+        has, needs = os.fstat(self._descriptor).st_size, used * self.stride
+        if has < needs:
+            raise Refusal(
+                f"the state file {self._path} has {has:,} bytes and the checkpoint "
+                f"speaks of {needs:,}, so it was lost or changed; put the right one "
+                "there, or run the experiment again"
+            )
+        os.ftruncate(self._descriptor, needs)
+
+    def _empty(self, count: int) -> Tensor:
+        shape = (count, self.width)
+        return torch.empty(shape, dtype=self._dtype, pin_memory=self._pinned)
+
+    def _settle(self) -> None:
+        """Wait for the rows given last, and so for all before them."""
+        if self._written is not None:
+            self._call(self._written.work.result)
+
+    def _call(self, work: Callable[[], Any]) -> None:
+        """Do it; what the system does not allow becomes a sentence."""
+        try:
+            work()
+        except OSError as error:
+            raise Refusal(
+                f"the state file {self._path} cannot be read or written "
+                f"({error.strerror}); make room if its disk is full: the run can go "
+                "on from its last checkpoint by troth resume"
+            ) from None
+
+    def _write(self, slots: np.ndarray, rows: Tensor) -> None:
+        for slot, row in zip(slots.tolist(), _bytes(rows), strict=True):
+            _whole(os.pwritev, self._descriptor, row, slot * self.stride)
+
+    def _read(self, slots: np.ndarray, rows: Tensor) -> None:
+        for slot, row in zip(slots.tolist(), _bytes(rows), strict=True):
+            _whole(os.preadv, self._descriptor, row, slot * self.stride)
+
+
+def _bytes(rows: Tensor) -> np.ndarray:
+    """The same memory, [c, bytes a row]."""
+    seen: np.ndarray = rows.view(torch.uint8).numpy()
+    return seen
+
+
+def _whole(call: Callable[..., int], descriptor: int, row: Any, offset: int) -> None:
+    """Repeat a read or write until all of a row is done."""
+    left = memoryview(row)
+    while left:
+        done = call(descriptor, [left], offset)
+        if done == 0:
+            raise OSError(errno.EIO, "it is shorter than it was")
+        left, offset = left[done:], offset + done
+
+
+def _flush(descriptor: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Keep other processes from the file, where its file system knows locks."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass

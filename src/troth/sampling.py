@@ -1,0 +1,92 @@
+"""Who is asked in a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from troth import seeding
+
+There = Callable[[int, np.ndarray], np.ndarray]
+"""Round, ids → which of them are there: a mask."""
+
+
+def sampler(
+    seed: int, n: int, cohort: int, size: np.ndarray | None, there: There | None = None
+) -> Callable[[int], np.ndarray]:
+    """`cohort` of the clients that are there, without replacement, ascending.
+
+    Clients are drawn from all, and those that are not there are passed over, which is
+    the law of drawing among those that are. Only clients that were drawn are looked at;
+    all of them only where too few are there to fill the cohort, which is then smaller.
+
+    Args:
+        seed: the experiment's.
+        n: clients.
+        cohort: how many are asked; n asks all that are there.
+        size: None draws uniformly; else clients are drawn one after another in
+            proportion to their sizes among those not yet drawn, as numpy's `choice`.
+        there: who is there in a round; None: everybody, always.
+    """
+    if cohort >= n:
+        return lambda r: _present(there, r, np.arange(n))
+    if size is None:
+        return lambda r: np.sort(_uniformly(seed, r, n, cohort, there))
+    edges = np.cumsum(size.astype(np.float64))
+
+    def by_size(r: int) -> np.ndarray:
+        found: list[int] = []
+        for i in range(0 if 2 * cohort > n else 8):
+            key = seeding.keys(seed, "cohort", r, torch.tensor(i))
+            count = 2 * cohort << (i if there else 0)  # more, where few may be there
+            u = seeding.uniform(key, count, torch.float64).numpy()
+            drawn = np.searchsorted(edges, u * edges[-1], side="right")
+            found += _present(there, r, drawn).tolist()
+            found = list(dict.fromkeys(found))[:cohort]  # drawn twice counts once
+            if len(found) == cohort:
+                return np.sort(np.array(found))
+            if count > n:
+                break
+        return np.sort(_race(seed, r, size, cohort, np.array(found, int), there))
+
+    return by_size
+
+
+def _present(there: There | None, r: int, ids: np.ndarray) -> np.ndarray:
+    return ids if there is None else ids[there(r, ids)]
+
+
+def _uniformly(
+    seed: int, r: int, n: int, cohort: int, there: There | None
+) -> np.ndarray:
+    """The first of a random order of all clients, of which no more is made than used.
+
+    The order is that of `seeding.choose`.
+    """
+    key = seeding.keys(seed, "cohort", r, torch.tensor([0])).numpy()
+    found, last = np.zeros(0, np.int64), 0
+    while len(found) < cohort and last < n:
+        first, last = last, min(n, 2 * last or cohort)
+        drawn = seeding.permute(key, np.arange(first, last), np.array([n]))
+        found = np.append(found, _present(there, r, drawn))
+    return found[:cohort]
+
+
+def _race(
+    seed: int,
+    r: int,
+    size: np.ndarray,
+    cohort: int,
+    found: np.ndarray,
+    there: There | None,
+) -> np.ndarray:
+    """Where many come twice: the rest by a race of exponentials, the same law."""
+    ids = _present(there, r, np.arange(len(size)))
+    key = seeding.keys(seed, "race", r, torch.from_numpy(ids))
+    u = seeding.uniform(key, 1, torch.float64)[:, 0].numpy()
+    with np.errstate(divide="ignore"):
+        times = -np.log(u) / size[ids]
+    times[np.isin(ids, found)] = -1.0
+    return ids[np.argsort(times, kind="stable")[:cohort]]

@@ -1,0 +1,257 @@
+"""A network's numbers from a file, and names of its tensors chosen by pattern."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import warnings
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from troth import lookup
+from troth.types import Refusal
+
+_SUFFIXES = (".safetensors", ".pt", ".pth")
+_MOST = 12  # names that a sentence lists
+
+
+def matched(option: str, patterns: list[str], names: Iterable[str]) -> set[str]:
+    """The names that the patterns choose.
+
+    A pattern is a file pattern (`*`, `?`, `[abc]`; `*` stands for dots too). It chooses
+    a tensor by its own name or by that of a module around it: `features`, `fc.bias`,
+    `layer?.*.bn1`.
+
+    Raises:
+        Refusal: a pattern that chooses nothing; lists the names.
+    """
+    known = list(names)
+    found: set[str] = set()
+    for pattern in patterns:
+        chosen = {name for name in known if _chooses(pattern, name)}
+        if not chosen:
+            raise Refusal(
+                f"{option}: '{pattern}' matches nothing{_nearest(pattern, known)}; "
+                f"there are: {_grouped(known)}; a module's name stands for all in it, "
+                "and * for anything"
+            )
+        found |= chosen
+    return found
+
+
+def _around(name: str) -> list[str]:
+    """The modules around a tensor, outermost first, and its own name."""
+    words = name.split(".")
+    return [".".join(words[: k + 1]) for k in range(len(words))]
+
+
+def _chooses(pattern: str, name: str) -> bool:
+    return any(fnmatchcase(one, pattern) for one in _around(name))
+
+
+def _nearest(pattern: str, names: list[str]) -> str:
+    return lookup.nearest(pattern, {one: 0 for name in names for one in _around(name)})
+
+
+def _grouped(names: list[str]) -> str:
+    """All names, those of one module together: `fc.{weight, bias}`."""
+    own: dict[str, list[str]] = {}
+    for name in names:
+        module, dot, last = name.rpartition(".")
+        own.setdefault(module + dot, []).append(last)
+    return ", ".join(
+        module + (last[0] if len(last) == 1 else f"{{{', '.join(last)}}}")
+        for module, last in own.items()
+    )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + more
+
+
+def digest(path: str) -> str:
+    """The SHA-256 of a file of weights, in hexadecimal."""
+    with _file(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _file(path: str) -> Path:
+    file = Path(path).expanduser()
+    if file.suffix.lower() not in _SUFFIXES and not file.is_dir():
+        raise Refusal(
+            f"model.weights = '{path}' is not a file of weights by its name; it must "
+            f"end in {', '.join(_SUFFIXES)}"
+        )
+    if not file.is_file():
+        inside = file / "shared.safetensors"
+        hint = f"give {inside}" if inside.is_file() else f"seen from {Path.cwd()}"
+        what = "is a folder" if file.is_dir() else "is not there"
+        raise Refusal(
+            f"model.weights = '{path}' {what} ({hint}); give a file that ends in "
+            f"{', '.join(_SUFFIXES)}"
+        )
+    return file
+
+
+def read(path: str) -> dict[str, Tensor]:
+    """The tensors in a file, by the names that the model itself has for them.
+
+    Takes .safetensors, and .pt or .pth with a `state_dict`, alone or as the only table
+    of tensors in a checkpoint; never code. Of a run's own `shared.safetensors` only
+    the model is taken: normalisation belongs to the experiment.
+
+    Raises:
+        Refusal: it is not there, damaged, or holds something else.
+    """
+    file = _file(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if file.suffix.lower() == ".safetensors":
+                content: Any = load_file(file)
+            else:
+                content = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises whatever a damaged file makes it
+        if isinstance(error, pickle.UnpicklingError) and _pickled(file):
+            raise Refusal(
+                f"model.weights = '{path}' holds more than tensors, and Python objects "
+                "are not read, for they could run code; save the tensors alone: "
+                "torch.save(model.state_dict(), …)"
+            ) from None
+        raise Refusal(
+            f"model.weights = '{path}' cannot be read (truncated, or not what its "
+            "name says); get or save it again"
+        ) from None
+    return _bare(_table(path, content))
+
+
+def _pickled(file: Path) -> bool:
+    """Whether it begins as what Python or torch write: a pickle, or a zip of one."""
+    with file.open("rb") as opened:
+        head = opened.read(2)
+    return head == b"PK" or head[:1] == b"\x80"
+
+
+def _table(path: str, content: Any) -> dict[str, Tensor]:
+    """The table of tensors that a file holds, or the only one inside it."""
+    if _is_table(content):
+        return dict(content)
+    inside = content.values() if isinstance(content, Mapping) else []
+    tables = [value for value in inside if _is_table(value)]
+    if len(tables) == 1:
+        return dict(tables[0])
+    what = f"{len(tables)} tables" if tables else f"a {type(content).__name__}"
+    raise Refusal(
+        f"model.weights = '{path}' holds {what}, and not one table of tensors by name; "
+        "save torch.save(model.state_dict(), …)"
+    )
+
+
+def _is_table(value: Any) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and bool(value)
+        and all(isinstance(k, str) for k in value)
+        and all(isinstance(v, Tensor) and not v.is_sparse for v in value.values())
+    )
+
+
+def _bare(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Without what stands around a model: our normalisation, or torch's wrappers."""
+    ours = ("0.mean", "0.inverse")
+    if all(name in tensors for name in ours):
+        rest = {k: v for k, v in tensors.items() if k not in ours}
+        if all(name.startswith("1.") for name in rest):
+            return {name.removeprefix("1."): value for name, value in rest.items()}
+    for prefix in ("module.", "_orig_mod."):  # DataParallel, torch.compile
+        if all(name.startswith(prefix) for name in tensors):
+            tensors = {k.removeprefix(prefix): v for k, v in tensors.items()}
+    return tensors
+
+
+def put(model: nn.Module, path: str, skip: list[str]) -> None:
+    """Set all of a model's parameters and buffers from a file.
+
+    Args:
+        model: keeps its precision.
+        path: the file.
+        skip: patterns of what is not taken, and stays as it was initialised.
+
+    Raises:
+        Refusal: names or shapes do not fit, or a number is not finite.
+    """
+    tensors = read(path)
+    state = {n: t for n, t in model.state_dict().items() if isinstance(t, Tensor)}
+    names = list(dict.fromkeys([*state, *tensors]))
+    left = matched("model.weights_skip", skip, names)
+    given = {name: value for name, value in tensors.items() if name not in left}
+    wanted = {name: value for name, value in state.items() if name not in left}
+    if not given:
+        raise Refusal(
+            f"model.weights_skip = {skip} leaves nothing of model.weights = '{path}'; "
+            "leave both out, or skip less"
+        )
+    counters = {name for name in wanted if name.endswith(".num_batches_tracked")}
+    _same_names(path, [*given], [*wanted], counters)
+    fitted = {
+        name: _fitted(path, name, given[name], place)
+        for name, place in wanted.items()
+        if name in given
+    }
+    model.load_state_dict(fitted, strict=False)
+
+
+def _same_names(
+    path: str, given: list[str], wanted: list[str], optional: set[str]
+) -> None:
+    missing = [n for n in wanted if n not in given and n not in optional]
+    strange = [n for n in given if n not in wanted]
+    if not missing and not strange:
+        return
+    said = []
+    if missing:
+        said.append(f"does not hold {_listed(missing)}")
+    if strange:
+        hint = lookup.nearest(strange[0], missing)
+        said.append(f"holds {_listed(strange)}{hint}, which the model has not")
+    raise Refusal(
+        f"model.weights = '{path}' {' and '.join(said)}; it must be of the same model, "
+        "or model.weights_skip must name what is not to be taken"
+    )
+
+
+def _fitted(path: str, name: str, value: Tensor, place: Tensor) -> Tensor:
+    """A tensor of the file as the model's; both must be alike."""
+    here = f"model.weights = '{path}': {name}"
+    if value.shape != place.shape:
+        raise Refusal(
+            f"{here} has shape {list(value.shape)}, and the model's has "
+            f"{list(place.shape)}; change the model's options or the data, or set "
+            f'model.weights_skip = ["{name}"] to leave it as it is initialised'
+        )
+    if value.is_quantized or value.is_floating_point() != place.is_floating_point():
+        raise Refusal(
+            f"{here} is of type {value.dtype}, and the model's of {place.dtype}; "
+            "save the weights as floating-point numbers"
+        )
+    held = value.to(place.dtype)
+    bad = int((~held.isfinite()).sum()) if held.is_floating_point() else 0
+    if bad:
+        raise Refusal(
+            f"{here} holds {bad} of {held.numel()} numbers that are NaN or infinite "
+            f"in {str(held.dtype).removeprefix('torch.')}; take a file from before "
+            "training diverged"
+        )
+    if name.endswith("running_var") and held.numel() and bool((held < 0).any()):
+        raise Refusal(
+            f"{here} holds a negative variance, {float(held.min()):g}; take another "
+            "file of weights"
+        )
+    return held

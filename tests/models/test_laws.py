@@ -1,0 +1,131 @@
+"""Laws that every network keeps."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from troth import lookup
+from troth.types import Refusal
+
+SMALL: dict[str, dict[str, Any]] = {
+    "celeba_cnn": {"channels": 4},
+    "cnn": {"channels": [4, 4], "widths": [8], "dropout": [0.2, 0.5]},
+    "mlp": {"widths": [16], "dropout": 0.5},
+    "resnet18": {"width": 4},
+    "vgg13_bn": {"width": 4, "widths": [8]},
+}
+SHAPE = (3, 32, 35)
+every = pytest.mark.parametrize("name", lookup.names("model"))
+
+
+def made(
+    name: str, shape: tuple[int, ...] = SHAPE, classes: int = 2, seed: int = 0
+) -> nn.Module:
+    torch.manual_seed(seed)
+    options = lookup.check("model", name, SMALL.get(name, {}))
+    net = lookup.call(lookup.find("model", name), options, shape=shape, classes=classes)
+    assert isinstance(net, nn.Module)
+    return net
+
+
+def inputs(rows: int = 5, shape: tuple[int, ...] = SHAPE) -> Tensor:
+    return torch.randn(rows, *shape, generator=torch.Generator().manual_seed(1))
+
+
+def outputs(net: nn.Module, classes: int) -> int:
+    """One a class; a machine for two classes with its own loss may have one."""
+    return 1 if hasattr(net, "loss") and classes == 2 else max(classes, 1)
+
+
+@every
+@pytest.mark.parametrize("classes", [0, 2, 7])
+def test_a_row_an_example_and_a_column_a_class(name: str, classes: int) -> None:
+    try:
+        net = made(name, classes=classes)
+    except Refusal as refusal:
+        assert name == "svm" and "2 classes" in str(refusal)
+        return
+    for rows in (1, 5):
+        out = net.eval()(inputs(rows))
+        assert out.shape == (rows, outputs(net, classes))
+        assert out.dtype == torch.float32 and bool(out.isfinite().all())
+
+
+@every
+@pytest.mark.parametrize("training", [True, False])
+def test_inputs_are_left_alone(name: str, training: bool) -> None:
+    x = inputs()
+    before = x.clone()
+    made(name).train(training)(x)
+    assert torch.equal(x, before)
+
+
+@every
+def test_nothing_works_in_place(name: str) -> None:
+    assert not [m for m in made(name).modules() if getattr(m, "inplace", False)]
+
+
+@every
+def test_the_seed_decides(name: str) -> None:
+    one, same, other = (
+        torch.cat([p.detach().flatten() for p in made(name, seed=seed).parameters()])
+        for seed in (3, 3, 4)
+    )
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other) or not one.any()  # some start at zero
+
+
+@every
+def test_prediction_draws_nothing_and_keeps_nothing(name: str) -> None:
+    net, x = made(name).eval(), inputs()
+    before = copy.deepcopy(net.state_dict())
+    first = net(x)
+    assert torch.equal(first, net(x))
+    assert torch.allclose(first[2:3], net(x[2:3]), atol=1e-4)  # an example by itself
+    assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
+
+
+@every
+def test_float64_gives_the_same_more_exactly(name: str) -> None:
+    net, x = made(name).eval(), inputs()
+    exact = copy.deepcopy(net).double()(x.double())
+    assert exact.dtype == torch.float64
+    assert torch.allclose(net(x).double(), exact, rtol=1e-3, atol=1e-4)
+
+
+@every
+def test_the_numbers_alone_make_the_network(name: str) -> None:
+    one, other = made(name, seed=0).eval(), made(name, seed=1).eval()
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one(inputs()), other(inputs()))
+
+
+@every
+def test_every_parameter_has_a_gradient(name: str) -> None:
+    net = made(name).train()
+    net(inputs(8)).square().sum().backward()
+    for key, parameter in net.named_parameters():
+        assert parameter.grad is not None, key
+        assert bool(parameter.grad.isfinite().all()), key
+
+
+@every
+@pytest.mark.parametrize(
+    "shape",
+    [(7,), (9, 9), (2, 2, 2, 2), (1, 1, 1), (3, 40, 1), (1, 2, 40)],
+    ids=str,
+)
+def test_takes_a_shape_or_says_why_not(name: str, shape: tuple[int, ...]) -> None:
+    try:
+        net = made(name, shape=shape)
+    except Refusal as refusal:
+        text = str(refusal)
+        assert "\n" not in text and "; " in text and len(text) > 40
+        assert all(str(side) in text for side in shape[1:])
+        return
+    assert net.eval()(inputs(2, shape)).shape == (2, outputs(net, 2))

@@ -1,0 +1,93 @@
+"""Laws of every partition that there is."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from troth import lookup
+from troth.types import TEST, TRAIN, Arrays
+
+OPTIONS = {
+    "classes": [{}, {"recipe": "ditto"}],
+    "dirichlet": [{"min_size": 1}, {"by": "client"}, {"min_size": 0, "alpha": 0.01}],
+    "identities": [{}, {"clients": 0, "per_client": 7}],
+    "quantity": [{}, {"law": "power"}],
+}
+"""Options to try beside clients = 50; a member that is not here has none."""
+
+SHARES = [("classes", {"recipe": "ditto"})]  # clients may hold the same example
+UNSEEDED = [("classes", {"recipe": "ditto"}), ("natural", {})]
+LEAVES = [("classes", {"recipe": "ditto"}), ("identities", OPTIONS["identities"][1])]
+
+MEMBERS = [(n, o) for n in lookup.names("partition") for o in OPTIONS.get(n, [{}])]
+
+
+def made(m: int = 7000) -> Arrays:
+    """Ten classes, 120 owners, one in seven for test: all one may ask for."""
+    rows = np.arange(m)
+    split = np.where(rows % 7 == 6, TEST, TRAIN).astype(np.int8)
+    y, owner = rows // 7 % 10, rows * 13 % 120 - 10
+    return Arrays(np.zeros((m, 1), np.float32), y, 10, owner=owner, split=split)
+
+
+def dealt(name: str, options: dict, seed: int = 0, arrays: Arrays | None = None):
+    function = lookup.find("partition", name)
+    known = {"clients": 50, **options} if "clients" in lookup.options(function) else {}
+    full = lookup.check("partition", name, known)
+    return lookup.call(function, full, arrays=arrays or made(), seed=seed)
+
+
+def same(one, other) -> bool:
+    return len(one) == len(other) and all(map(np.array_equal, one, other))
+
+
+@pytest.mark.parametrize(("name", "options"), MEMBERS)
+def test_rows_are_rows_and_no_client_has_one_twice(name, options):
+    lists = dealt(name, options)
+    expected = {"natural": 120}.get(name, 17 if "per_client" in options else 50)
+    assert len(lists) == expected
+    for mine in lists:
+        assert mine.ndim == 1 and mine.dtype == np.int64
+        assert len(np.unique(mine)) == len(mine)
+        assert len(mine) == 0 or (mine.min() >= 0 and mine.max() < 7000)
+
+
+@pytest.mark.parametrize(("name", "options"), MEMBERS)
+def test_every_example_has_one_home_unless_it_says_otherwise(name, options):
+    lists = dealt(name, options)
+    used = np.bincount(np.concatenate(lists), minlength=7000)
+    assert (used.max() > 1) == ((name, options) in SHARES)
+    assert (used.min() == 0) == ((name, options) in LEAVES)
+
+
+@pytest.mark.parametrize(("name", "options"), MEMBERS)
+def test_the_seed_decides_and_nothing_else(name, options):
+    one = dealt(name, options, 3)
+    np.random.seed(5)
+    random.seed(5)
+    torch.manual_seed(5)
+    assert same(one, dealt(name, options, 3))
+    assert same(one, dealt(name, options, 4)) == ((name, options) in UNSEEDED)
+
+
+@pytest.mark.parametrize(("name", "options"), MEMBERS)
+def test_the_data_are_left_alone(name, options):
+    arrays = made()
+    before = [np.copy(v) for v in (arrays.x, arrays.y, arrays.owner, arrays.split)]
+    lists = dealt(name, options, arrays=arrays)
+    for mine in lists:
+        mine += 1  # what it gives is the caller's
+    after = (arrays.x, arrays.y, arrays.owner, arrays.split)
+    assert all(map(np.array_equal, before, after))
+
+
+@pytest.mark.parametrize(("name", "options"), MEMBERS)
+def test_inputs_do_not_matter(name, options):
+    arrays = made()
+    other = arrays._replace(x=np.ones((7000, 3, 2), np.uint8))
+    one, two = (dealt(name, options, arrays=a) for a in (arrays, other))
+    assert same(one, two)

@@ -1,0 +1,739 @@
+"""Clients that come and go.
+
+Where a law is tested, correct code fails with probability 1e-6 a test (over the choice
+of the seed; the seeds are fixed, so a test passes or fails for good).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import troth
+from troth import build, config, folder
+from troth.availability import Attendance, everyone
+from troth.engine import Plan
+from troth.sections import Availability
+from troth.types import Record, Refusal
+
+ALPHA = 1e-6
+SIZES = [6, 9, 14, 20, 5, 11]
+N = len(SIZES)
+
+
+def attendance(
+    n: int = 0, work: Any = None, seed: int = 0, rounds: int = 100, **keys: Any
+) -> Attendance:
+    steps = np.full(n, 10) if work is None else np.array(work)
+    return Attendance(Availability(**keys), seed, steps, rounds)
+
+
+def matrix(a: Attendance, n: int, rounds: int) -> np.ndarray:
+    """[rounds, n] who is there."""
+    return np.stack([a.there(r, np.arange(n)) for r in range(rounds)])
+
+
+def ids_of(*clients: int) -> np.ndarray:
+    return np.array(clients, dtype=np.int64)
+
+
+# The deadline
+
+
+def test_what_is_done_until_the_deadline() -> None:
+    """Of 2, 4, 4 and 10 steps the median is 4, and half of that time is 2 steps."""
+    a, everybody = attendance(work=[2, 4, 4, 10], deadline=0.5), np.arange(4)
+    assert a.steps(0, everybody).tolist() == [2, 2, 2, 2]
+    turnout = a.turnout(0, everybody)
+    assert turnout.ids.tolist() == [0, 1, 2, 3] and turnout.absent.tolist() == []
+    assert turnout.cut.tolist() == [1, 2, 3]
+    a = attendance(work=[2, 4, 4, 10], deadline=0.5, partial="drop")
+    turnout = a.turnout(0, everybody)
+    assert turnout.ids.tolist() == [0] and turnout.cut.tolist() == [1, 2, 3]
+    assert turnout.steps is not None and turnout.steps.tolist() == [2]
+    assert turnout.absent.tolist() == []
+    for partial in ("count", "drop"):
+        a = attendance(work=[2, 4, 4, 10], deadline=0.2, partial=partial)
+        turnout = a.turnout(3, ids_of(3, 1))
+        assert turnout.absent.tolist() == [3, 1]  # not one step was done
+        assert len(turnout.ids) == len(turnout.cut) == 0
+
+
+@pytest.mark.parametrize(
+    ("work", "deadline", "made"),
+    [
+        ([100], 0.29, [29]),  # though 0.29 · 100 is 28.999999999999996
+        ([10], 0.7, [7]),
+        ([3, 3], 1.0, [3, 3]),
+        ([1, 5], 1.0, [1, 3]),  # the median of two is between them
+        ([4, 8], 1e9, [4, 8]),
+        ([4, 8], 1e-300, [0, 0]),
+    ],
+)
+def test_steps_are_whole(work: list[int], deadline: float, made: list[int]) -> None:
+    a = attendance(work=work, deadline=deadline)
+    assert a.steps(0, np.arange(len(work))).tolist() == made
+
+
+def test_without_a_deadline_all_work_is_done() -> None:
+    a = attendance(work=[7, 1, 9], drop=0.5)
+    assert a.steps(5, ids_of(2, 0)).tolist() == [9, 7]
+    turnout = everyone(0, ids_of(4, 1))
+    assert turnout.ids.tolist() == [4, 1] and turnout.steps is None
+    assert len(turnout.absent) == len(turnout.cut) == 0
+
+
+def logs(a: Attendance, r: int, n: int, work: int) -> np.ndarray:
+    return np.log(a.steps(r, np.arange(n)) / work)
+
+
+def test_speeds_are_log_normal_with_median_one() -> None:
+    n, work = 20_000, 10**7
+    own = attendance(n, [10**9] * n, deadline=0.01, speed_spread=0.7)
+    found = logs(own, 0, n, work)
+    assert stats.kstest(found / 0.7, "norm").pvalue > ALPHA
+    assert (logs(own, 9, n, work) == found).all()  # fixed over the run
+    noise = attendance(n, [10**9] * n, deadline=0.01, speed_noise=0.7)
+    a, b = logs(noise, 0, n, work), logs(noise, 1, n, work)
+    assert stats.kstest(a / 0.7, "norm").pvalue > ALPHA
+    assert stats.pearsonr(a, b).pvalue > ALPHA
+    both = attendance(n, [10**9] * n, deadline=0.01, speed_spread=0.3, speed_noise=0.4)
+    assert stats.kstest(logs(both, 2, n, work) / 0.5, "norm").pvalue > ALPHA
+    assert stats.pearsonr(logs(both, 2, n, work), found).pvalue < ALPHA  # its own part
+
+
+def test_the_widest_speeds_are_no_trouble() -> None:
+    a = attendance(1_000, deadline=1.0, speed_spread=10.0, speed_noise=10.0)
+    made = a.steps(0, np.arange(1_000))
+    assert made.min() == 0 and made.max() == 10
+
+
+# Who answers
+
+
+def test_a_share_does_not_answer() -> None:
+    n, rounds, p = 1_000, 200, 0.3
+    a = attendance(n, drop=p)
+    found = np.stack([~a.answers(r, np.arange(n)) for r in range(rounds)])
+    assert stats.binomtest(int(found.sum()), n * rounds, p).pvalue > ALPHA
+    for counts, size in ((found.sum(0), rounds), (found.sum(1), n)):
+        z = (counts - size * p) / math.sqrt(size * p * (1 - p))
+        assert stats.chi2.sf((z**2).sum(), len(z)) > ALPHA  # alike and independent
+        assert stats.chi2.cdf((z**2).sum(), len(z)) > ALPHA
+
+
+@pytest.mark.parametrize(("p", "spread"), [(0.3, 0.2), (0.1, 0.05), (0.5, 0.499)])
+def test_some_are_less_reliable_than_others(p: float, spread: float) -> None:
+    """How often of six times a client fails is beta-binomial."""
+    n, rounds = 20_000, 6
+    a = attendance(n, drop=p, drop_spread=spread)
+    failed = sum(~a.answers(r, np.arange(n)) for r in range(rounds))
+    both = p * (1 - p) / spread**2 - 1
+    law = stats.betabinom.pmf(np.arange(7), rounds, p * both, (1 - p) * both) * n
+    found = np.bincount(failed, minlength=7)
+    order = np.argsort(law)  # cells with few are put together
+    rare = int((law[order].cumsum() < 10).sum()) + 1
+    cells = [order[:rare], *([k] for k in order[rare:])]
+    expected = [law[c].sum() for c in cells]
+    assert stats.chisquare([found[c].sum() for c in cells], expected).pvalue > ALPHA
+
+
+def test_drop_outs_are_absent() -> None:
+    a = attendance(50, drop=0.5)
+    cohort = np.arange(0, 50, 2)
+    turnout = a.turnout(7, cohort)
+    answering = a.answers(7, cohort)
+    assert 0 < answering.sum() < 25
+    assert turnout.ids.tolist() == cohort[answering].tolist()
+    assert turnout.absent.tolist() == cohort[~answering].tolist()
+    assert turnout.cut.tolist() == []
+    assert turnout.steps is not None and (turnout.steps == 10).all()
+
+
+# Who is there
+
+
+def test_newcomers_join_once_and_stay() -> None:
+    n, rounds = 1_001, 40
+    here = matrix(attendance(n, join=0.3, rounds=rounds), n, rounds)
+    assert here[0].sum() == n - 301  # 300.3, rounded up
+    assert here[-1].all() and (here[1:] >= here[:-1]).all()
+    first = here.argmax(0)
+    counts = np.bincount(first[first > 0], minlength=rounds)[1:]
+    assert stats.chisquare(counts).pvalue > ALPHA
+
+
+def test_leavers_leave_once_and_for_good() -> None:
+    n, rounds = 2_000, 40
+    here = matrix(attendance(n, leave=0.5, rounds=rounds), n, rounds)
+    assert here[0].all() and here[-1].sum() == n - 1_000
+    assert (here[1:] <= here[:-1]).all()
+    last = here.sum(0)
+    counts = np.bincount(last[last < rounds], minlength=rounds)[1:]
+    assert stats.chisquare(counts).pvalue > ALPHA
+
+
+def test_whoever_joins_is_there_before_it_leaves() -> None:
+    n, rounds = 500, 10
+    here = matrix(attendance(n, join=1.0, leave=1.0, rounds=rounds), n, rounds)
+    assert not here[0].any()
+    assert (here.sum(0) >= 1).all()
+    assert (np.abs(np.diff(here.astype(int), axis=0)).sum(0) <= 2).all()  # one span
+    assert 0 < here[-1].sum() < n  # the last to come cannot leave any more
+
+
+def test_joining_and_leaving_are_drawn_apart() -> None:
+    n = 10_000
+    a = attendance(n, join=0.5, leave=0.5, rounds=1_000)
+    late = ~a.there(0, np.arange(n))
+    gone = ~a.there(10**6, np.arange(n))
+    assert late.sum() == gone.sum() == 5_000
+    table = [[(late & gone).sum(), (late & ~gone).sum()], [(~late & gone).sum()] * 2]
+    table[1][1] = (~late & ~gone).sum()
+    assert stats.fisher_exact(table).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_short_runs(rounds: int) -> None:
+    here = matrix(attendance(20, join=0.5, leave=0.5, rounds=rounds), 20, rounds)
+    assert here[0].sum() == 10
+    if rounds == 2:
+        joined = here[1] & ~here[0]
+        assert joined.sum() == 10
+
+
+def test_day_and_night() -> None:
+    n, period, on = 2_400, 24, 7
+    here = matrix(attendance(n, period=period, on=on), n, 3 * period)
+    assert (here[:period] == here[period : 2 * period]).all()
+    assert (here[:period].sum(0) == on).all()
+    wakes = here[1:] & ~here[:-1]
+    assert (wakes[:period].sum(0) == 1).all()  # in a row
+    first = wakes[:period].argmax(0)
+    assert stats.chisquare(np.bincount(first, minlength=period)).pvalue > ALPHA
+    assert matrix(attendance(9, period=5, on=5), 9, 12).all()
+
+
+def schedule(path: Path, text: str) -> str:
+    file = path / "schedule.csv"
+    file.write_bytes(text.encode())
+    return str(file)
+
+
+def test_a_schedule(tmp_path: Path) -> None:
+    text = "client,first,last\n0,0,2\n0,5,5\n3,4,\n1,1,3\n1,2,4\n1,5,6\n1,5,6\n"
+    a = attendance(5, schedule=schedule(tmp_path, text))
+    here = matrix(a, 5, 9).astype(int).T
+    assert here.tolist() == [
+        [1, 1, 1, 0, 0, 1, 0, 0, 0],
+        [0, 1, 1, 1, 1, 1, 1, 0, 0],  # spans may touch, overlap and come twice
+        [1] * 9,  # it has no row
+        [0, 0, 0, 0, 1, 1, 1, 1, 1],
+        [1] * 9,
+    ]
+    assert a.there(10**6, ids_of(3, 0, 2)).tolist() == [True, False, True]
+
+
+def test_a_schedule_as_spreadsheets_write_it(tmp_path: Path) -> None:
+    text = '\ufeffclient, first, last\r\n"1", 2 ,3\r\n\r\n,,\r\n0,1,\r\n'
+    here = matrix(attendance(2, schedule=schedule(tmp_path, text)), 2, 5).astype(int)
+    assert here.T.tolist() == [[0, 1, 1, 1, 1], [0, 0, 1, 1, 0]]
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 12), st.integers(0, 6)), min_size=1
+)
+
+
+@given(spans=SPANS)
+@settings(max_examples=60, deadline=None)
+def test_a_schedule_means_what_it_says(
+    tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int, int]]
+) -> None:
+    rows = [f"{k},{first},{first + more}" for k, first, more in spans]
+    text = "\n".join(["client,first,last", *rows])
+    path = schedule(tmp_path_factory.mktemp("s"), text)
+    found = matrix(attendance(5, schedule=path), 5, 20)
+    for k in range(5):
+        own = [(first, first + more) for c, first, more in spans if c == k]
+        for r in range(20):
+            expected = not own or any(a <= r <= b for a, b in own)
+            assert found[r, k] == expected
+
+
+def test_there_is_who_all_keys_say_is(tmp_path: Path) -> None:
+    n, rounds = 300, 30
+    path = schedule(tmp_path, "client,first,last\n" + "7,0,9\n8,10,\n")
+    keys: list[dict[str, Any]] = [
+        {"join": 0.4, "leave": 0.3},
+        {"period": 6, "on": 4},
+        {"schedule": path},
+    ]
+    each = [matrix(attendance(n, rounds=rounds, **k), n, rounds) for k in keys]
+    whole = {key: value for k in keys for key, value in k.items()}
+    found = matrix(attendance(n, rounds=rounds, **whole), n, rounds)
+    assert (found == np.logical_and.reduce(each)).all() and found.any()
+
+
+BUSY = {
+    "drop": 0.3,
+    "drop_spread": 0.2,
+    "join": 0.3,
+    "leave": 0.3,
+    "period": 5,
+    "on": 3,
+    "deadline": 0.8,
+    "speed_spread": 0.5,
+    "speed_noise": 0.5,
+}
+
+
+def test_a_client_fares_alike_alone_and_in_any_company() -> None:
+    n = 60
+    a, everybody = attendance(n, **BUSY), np.arange(n)
+    some = np.random.default_rng(0).integers(0, n, 25)  # in any order, some twice
+    for r in (0, 17):
+        for ask in (a.there, a.answers, a.steps):
+            assert ask(r, some).tolist() == ask(r, everybody)[some].tolist()
+            assert ask(r, ids_of()).tolist() == []
+
+
+def test_seeds_and_rounds_differ_and_repeat() -> None:
+    everybody = np.arange(200)
+
+    def seen(seed: int, r: int) -> tuple[bytes, ...]:
+        a = attendance(200, seed=seed, **BUSY)
+        asked = (a.there, a.answers, a.steps)
+        return tuple(ask(r, everybody).tobytes() for ask in asked)
+
+    assert seen(0, 3) == seen(0, 3)
+    for other in (seen(1, 3), seen(0, 4)):
+        assert all(a != b for a, b in zip(seen(0, 3), other, strict=True))
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"drop": 1.0}, "availability.drop = 1.0 is out of range; it must be at least"),
+        ({"drop": -0.1}, "availability.drop = -0.1 is out of range"),
+        ({"drop": math.nan}, "availability.drop = nan is out of range"),
+        ({"drop": "often"}, "availability.drop = 'often' is a text; it must be a num"),
+        ({"join": 1.1}, "availability.join = 1.1 is out of range; it must be at least"),
+        ({"leave": math.nan}, "availability.leave = nan is out of range"),
+        ({"deadline": math.inf}, "availability.deadline = inf is out of range"),
+        ({"deadline": -1}, "availability.deadline = -1.0 is out of range"),
+        (
+            {"deadline": 1, "speed_spread": 11},
+            "availability.speed_spread = 11.0 is out of range; it must be at least 0 "
+            "and at most 10",
+        ),
+        ({"drop_spread": 0.1}, "drop_spread = 0.1 is too much for availability.drop ="),
+        ({"drop": 0.5, "drop_spread": 0.5}, "spread so far: it must be below 0.5"),
+        ({"drop": 0.5, "drop_spread": math.nan}, "drop_spread = nan is out of range"),
+        ({"period": 5}, "availability.on = 0 of availability.period = 5 is no pattern"),
+        ({"on": 5}, "availability.on = 5 of availability.period = 0 is no pattern"),
+        ({"period": 5, "on": 6}, "set on to at least 1 and at most period"),
+        ({"period": 5, "on": -1}, "availability.on = -1 is out of range"),
+        ({"period": 2.5, "on": 1}, "availability.period = 2.5 is a number; it must be"),
+        ({"speed_spread": 0.5}, "speed_spread = 0.5 does nothing without a deadline"),
+        ({"speed_noise": 0.5}, "speed_noise = 0.5 does nothing without a deadline"),
+        ({"partial": "drop"}, "partial = 'drop' does nothing without a deadline; set"),
+        ({"partial": "half"}, "availability.partial = 'half' is not one of 'count',"),
+        ({"dropp": 0.1}, "[availability] has no key 'dropp' (did you mean 'drop'?)"),
+        ({"start": 0.1}, "[availability] has no key 'start'"),
+    ],
+)
+def test_settings_that_make_no_sense(keys: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        config.from_dict({"availability": keys})
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "begins with the line ''; it must be a CSV file whose first line is"),
+        ("client,first\n0,1\n", "begins with the line 'client,first'"),
+        ("0,1,2\n", "begins with the line '0,1,2'"),
+        ("client;first;last\n0;1;2\n", "begins with the line 'client;first;last'"),
+        ("client,first,last\n", "names no client"),
+        ("client,first,last\n0,1\n", "has 2 cells in line 2"),
+        ("client,first,last\n0,1,2,3\n", "has 4 cells in line 2"),
+        ("client,first,last\n0,1,2\n\nx,1,2\n", "has client = 'x' in line 4"),
+        ("client,first,last\n,1,2\n", "has client = '' in line 2"),
+        ("client,first,last\n0,-1,2\n", "has first = '-1' in line 2"),
+        ("client,first,last\n0,1.5,2\n", "has first = '1.5' in line 2"),
+        ("client,first,last\n0,1_0,20\n", "has first = '1_0' in line 2"),
+        ("client,first,last\n0,1,٣\n", "has last = '٣' in line 2"),
+        (f"client,first,last\n0,1,{'9' * 5000}\n", "in line 2"),
+        ("client,first,last\n0,5,2\n", "ends before it begins in line 2 (5 to 2)"),
+        (
+            "client,first,last\n5,0,2\n",
+            "names client 5 in line 2, and there are 5; the first is 0 and the last 4",
+        ),
+        ("client,first,last\n99999999999999,0,2\n", "names client 99999999999999"),
+        ("client,first,last\n0,1,2\0\n", "schedule.csv"),
+        ('client,first,last\n"0,1,2\n', "cells in line 2"),
+    ],
+)
+def test_schedules_that_make_no_sense(tmp_path: Path, text: str, sentence: str) -> None:
+    path = schedule(tmp_path, text)
+    with pytest.raises(Refusal) as caught:
+        attendance(5, schedule=path)
+    assert sentence in str(caught.value)
+    assert str(caught.value).startswith(f"availability.schedule = '{path}' ")
+
+
+def test_schedules_that_cannot_be_read(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.csv", tmp_path):
+        with pytest.raises(Refusal, match="cannot be read"):
+            attendance(5, schedule=str(path))
+    (tmp_path / "latin.csv").write_bytes(b"client,first,last\n\xe9,1,2\n")
+    with pytest.raises(Refusal, match="cannot be read"):
+        attendance(5, schedule=str(tmp_path / "latin.csv"))
+
+
+# Rounds
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random = np.random.default_rng(0)
+    owner = np.repeat(np.arange(N), SIZES)
+    where = tmp_path_factory.mktemp("data") / "data.npz"
+    x, y = random.random((len(owner), 3)), random.integers(0, 2, len(owner))
+    np.savez(where, x=x, y=y, owner=owner)
+    return where
+
+
+def tree(path: Path, **sections: Any) -> dict[str, Any]:
+    train = {"rounds": 6, "cohort": 4, "batch": 4, "precision": "float64"}
+    return {
+        "data": {"name": "npz", "path": str(path)},
+        "partition": {"name": "natural", "split": [0.6, 0.1, 0.3]},
+        "personalizer": "ditto",
+        "engine": {"device": "cpu"},
+        **sections,
+        "train": train | sections.get("train", {}),
+    }
+
+
+def built(path: Path, plan: Plan | None = None, **sections: Any) -> build.Built:
+    wanted = config.from_dict(tree(path, **sections))
+    return build.build(wanted, plan=plan or Plan("threads", 1, 1))
+
+
+def test_who_does_not_answer_is_left_as_it_was(path: Path) -> None:
+    f = built(path, availability={"drop": 0.5}).federation
+    plain = built(path).federation
+    lost = 0
+    for r in range(6):
+        rows, before = f.population.read(np.arange(N)), f.broadcast
+        record = f.step()
+        assert record.cohort.tolist() == plain.sample(r).tolist()  # asked all the same
+        came = record.messages.client.tolist()
+        assert sorted([*came, *record.absent]) == record.cohort.tolist()
+        assert record.cut.tolist() == []
+        lost += len(record.absent)
+        expected, new = f.engine.run("local", before, rows[came], np.array(came), r)
+        assert torch.equal(record.messages.update, expected.update)
+        rows[came] = new
+        assert torch.equal(f.population.read(np.arange(N)), rows)
+        assert not record.stayed
+        mean = before.w + expected.update.mean(0)
+        assert torch.allclose(record.broadcast.w, mean, 0, 1e-14)
+    assert 0 < lost < 24
+
+
+def one_by_one(f: Any, before: Any, k: int, r: int, steps: int) -> torch.Tensor:
+    """FedAvg's update of a client after so many steps, written out."""
+    feed, w = f.engine.feed, before.w.clone()
+    slots, weight = feed.draw(ids_of(k), steps, r)
+    for t in range(steps):
+        x, y = feed.gather(slots[t, 0], feed.data.train)
+        z = torch.zeros((), dtype=torch.long)
+        w = w - 0.1 * f.engine.task.grad(w, troth.types.Batch(x, y, weight[t, 0], z, z))
+    return w - before.w
+
+
+@pytest.mark.parametrize("partial", ["count", "drop"])
+def test_stragglers_send_what_they_have_or_nothing(path: Path, partial: str) -> None:
+    """Training on 4, 5, 9, 12, 3 and 7 examples, twice, in batches of 4."""
+    keys = {"deadline": 0.5, "partial": partial}
+    sections = {"train": {"epochs": 2, "cohort": 0}, "availability": keys}
+    f = built(path, **sections).federation
+    work = 2 * f.engine.feed.per_epoch
+    assert work.tolist() == [2, 4, 6, 6, 2, 4]  # the median is 4, and half of it 2
+    start = f.population.read(np.arange(N))
+    before, record = f.broadcast, f.step()
+    assert record.cut.tolist() == [1, 2, 3, 5] and record.absent.tolist() == []
+    counts = [0, 1, 2, 3, 4, 5] if partial == "count" else [0, 4]
+    assert record.messages.client.tolist() == counts
+    updates = torch.stack([one_by_one(f, before, k, 0, 2) for k in counts])
+    assert torch.allclose(record.messages.update, updates, 0, 1e-14)
+    assert torch.allclose(record.broadcast.w, before.w + updates.mean(0), 0, 1e-14)
+    moved = (f.population.read(np.arange(N)) - start).abs().amax(1) > 0
+    assert moved.nonzero().flatten().tolist() == counts
+
+
+@pytest.mark.parametrize("partial", ["count", "drop"])
+def test_when_nobody_makes_a_step_everything_stays(path: Path, partial: str) -> None:
+    keys = {"deadline": 1e-3, "partial": partial}
+    f = built(path, availability=keys).federation
+    w0 = f.broadcast.w.clone()
+    for record in f.train():
+        assert record.stayed and record.moved == 0
+        assert record.absent.tolist() == record.cohort.tolist()
+        assert len(record.messages.client) == 0 and record.dropped == {}
+    assert f.round == 6 and torch.equal(f.broadcast.w, w0)
+    assert len(f.population.visited) == 0
+
+
+def test_partial_drop_keeps_only_those_that_finish(path: Path) -> None:
+    keys = {"deadline": 1.0, "speed_spread": 1.0, "partial": "drop"}
+    f = built(path, train={"cohort": 0, "steps": 4}, availability=keys).federation
+    whole = built(path, train={"cohort": 0, "steps": 4}).federation
+    before, record = f.broadcast, f.step()
+    came = record.messages.client
+    assert 0 < len(came) < N
+    everybody, _ = whole.engine.run(
+        "local", before, whole.population.read(np.arange(N)), np.arange(N), 0
+    )
+    assert torch.equal(record.messages.update, everybody.update[came])
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "size"])
+@pytest.mark.parametrize("cohort", [0, 2, 4])
+def test_only_those_that_are_there_are_asked(
+    path: Path, tmp_path: Path, sampling: str, cohort: int
+) -> None:
+    rows = "0,0,1\n1,0,1\n2,0,0\n3,0,0\n4,0,1\n5,0,1\n"
+    keys = {"schedule": schedule(tmp_path, "client,first,last\n" + rows + "3,3,\n")}
+    train = {"cohort": cohort, "sampling": sampling}
+    f = built(path, train=train, availability=keys).federation
+    records = list(f.train())
+    there = [[*range(6)], [0, 1, 4, 5], [], [3], [3], [3]]
+    for record, here in zip(records, there, strict=True):
+        assert set(record.cohort.tolist()) <= set(here)
+        assert len(record.cohort) == min(cohort or N, len(here))
+        assert record.messages.client.tolist() == record.cohort.tolist()
+        assert record.stayed == (not here)
+    assert f.round == 6
+    assert torch.equal(records[2].broadcast.w, records[1].broadcast.w)
+
+
+def test_nobody_there_troubles_no_rule(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack, filters, losses and memories see only rounds with messages."""
+    (tmp_path / "away.py").write_text(
+        "import torch\n"
+        "def attack(messages, hostile, memory):\n"
+        "    assert len(messages.client)\n"
+        "    return messages, torch.ones(1) + (memory if memory.numel() else 0)\n"
+        "def filter(messages, memory):\n"
+        "    return messages._replace(update=messages.update / messages.update.max()),"
+        " torch.ones(1) + (memory if memory.numel() else 0)\n"
+        "def rule(messages, loss):\n"
+        "    assert loss.isfinite().all() and len(loss) == len(messages.client)\n"
+        "    return messages.update.mean(0)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = "client,first,last\n" + "".join(f"{k},2,3\n" for k in range(N))
+    f = built(
+        path,
+        availability={"schedule": schedule(tmp_path, text)},
+        adversary={"count": 2},
+        attack="away:attack",
+        filter=["away:filter"],
+        aggregator="away:rule",
+    ).federation
+    assert [record.stayed for record in f.train()] == [True] * 2 + [False] * 2 + [
+        True
+    ] * 2
+    assert f.memories["attack"].tolist() == f.memories["filter1"].tolist() == [2.0]
+
+
+def test_a_newcomer_starts_from_the_first_shared_model(
+    path: Path, tmp_path: Path
+) -> None:
+    keys = {"schedule": schedule(tmp_path, "client,first,last\n4,3,\n")}
+    f = built(path, train={"cohort": 0}, availability=keys).federation
+    w0 = f.broadcast.w.clone()
+    for r in range(4):
+        before, mine = f.broadcast, f.population.read(ids_of(4))
+        record = f.step()
+        assert (4 in record.cohort) == (r == 3)
+        assert torch.equal(mine[0], w0)
+    assert not torch.equal(before.w, w0)
+    _, row = f.engine.run("local", before, w0[None], ids_of(4), 3)
+    assert torch.equal(f.population.read(ids_of(4)), row)
+
+
+def test_a_personal_budget_is_cut_with_the_rest(path: Path) -> None:
+    """2 shared and 6 personal steps: at the third, w is done and v is not."""
+    own = {"name": "local", "steps": 6}
+    train = {"steps": 2, "cohort": 0}
+    sections = {"train": train, "availability": {"deadline": 0.5}}
+    f = built(path, personalizer=own, **sections).federation
+    shorter = {"name": "local", "steps": 3}
+    g = built(path, personalizer=shorter, train=train).federation
+    a, b = f.step(), g.step()
+    assert a.cut.tolist() == list(range(N)) and b.cut.tolist() == []
+    assert torch.equal(a.broadcast.w, b.broadcast.w)
+    rows = [x.population.read(np.arange(N)) for x in (f, g)]
+    assert torch.equal(rows[0], rows[1])
+
+
+def same(a: Record, b: Record) -> bool:
+    arrays = [
+        np.array_equal(x, y)
+        for x, y in ((a.cohort, b.cohort), (a.absent, b.absent), (a.cut, b.cut))
+    ]
+    return all(arrays) and torch.equal(a.broadcast.w, b.broadcast.w)
+
+
+def test_zeros_are_as_nothing(path: Path) -> None:
+    """And so is a deadline that nobody misses, with clients that are always there."""
+    plain = list(built(path).federation.train())
+    zeros = {k: 0 for k in ("drop", "join", "leave", "period", "on", "deadline")}
+    late = {"deadline": 1e6, "speed_spread": 0.5, "period": 3, "on": 3}
+    for keys in (zeros, late, {"drop": 1e-12}):
+        found = built(path, availability=keys)
+        assert (found.federation.turnout is everyone) == (keys is zeros)
+        for a, b in zip(plain, found.federation.train(), strict=True):
+            assert same(a, b)
+
+
+def test_rounds_are_measured_by_whole_cohorts(path: Path) -> None:
+    """Nobody is there in the first round, and the engine finds its plan yet."""
+    keys = {"join": 1.0}
+    wanted = config.from_dict(tree(path, availability=keys, engine={"how": "vmap"}))
+    ready = build.build(wanted)
+    assert ready.federation.sample(0).tolist() == []
+    assert 1 <= ready.federation.engine.plan.chunk <= 4
+    assert ready.federation.step().stayed
+
+
+def test_the_work_is_estimated(path: Path) -> None:
+    sections = {"train": {"steps": 4, "rounds": 400}}
+    whole = built(path, **sections).client_steps
+    assert whole == 400 * 4 * 4
+
+    def share(rounds: int = 400, **keys: Any) -> float:
+        train = {"steps": 4, "rounds": rounds}
+        return built(path, train=train, availability=keys).client_steps / 4 / 4 / rounds
+
+    assert share(deadline=0.5) == 0.5
+    assert share(deadline=0.5, partial="drop") == 0
+    assert share(drop=0.25) == pytest.approx(0.75, abs=0.25)  # of 80: 5 deviations
+    assert share(rounds=1, join=1.0) == 0
+    assert share(rounds=30, join=1.0) < 1
+
+
+# Runs
+
+
+def contents(run: Path) -> dict[str, Any]:
+    names = (folder.ROUNDS, folder.CLIENTS, folder.SHARED, folder.PERSONAL)
+    found: dict[str, Any] = {name: (run / name).read_bytes() for name in names}
+    summary = json.loads((run / folder.SUMMARY).read_text())
+    del summary["seconds"]
+    return found | {"summary": summary}
+
+
+THREADS = {"how": "threads", "workers": 1, "device": "cpu"}
+CHUNKS = {"how": "vmap", "chunk": 3, "device": "cpu"}
+
+
+@pytest.mark.parametrize(("stop", "engine"), [(1, THREADS), (4, CHUNKS), (7, THREADS)])
+def test_a_resumed_run_sees_the_same_clients_fail(
+    path: Path, tmp_path: Path, stop: int, engine: dict[str, Any]
+) -> None:
+    wanted = tree(
+        path,
+        train={"rounds": 8, "epochs": 2, "sampling": "size"},
+        availability=BUSY,
+        engine=engine,
+        checkpoint={"every": 2},
+    )
+    troth.run(wanted, out=tmp_path / "whole")
+
+    class Killed(Exception):
+        pass
+
+    def kill(progress: Any) -> None:
+        if progress.done == stop:
+            raise Killed
+
+    with pytest.raises(Killed):
+        troth.run(wanted, out=tmp_path / "cut", watch=kill)
+    troth.resume(tmp_path / "cut")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def counted(run: Any, key: str) -> list[int]:
+    n = len(run.clients["client"])
+    return np.bincount(sum((r[key] for r in run.rounds), []), minlength=n).tolist()
+
+
+def test_what_happened_is_written_down(path: Path, tmp_path: Path) -> None:
+    train = {"rounds": 12, "epochs": 2}
+    wanted = tree(path, train=train, availability=BUSY, engine=THREADS)
+    [run] = troth.run(wanted, out=tmp_path / "run")
+    columns = {"asked": "cohort", "absent": "absent", "cut": "cut"}
+    for column, key in columns.items():
+        assert run.clients[column].tolist() == counted(run, key)
+        assert run.clients[column].sum() > 0
+    for line in run.rounds:
+        absent, cut = set(line["absent"]), set(line["cut"])
+        assert absent | cut <= set(line["cohort"]) and not absent & cut
+        assert line["stayed"] == (absent == set(line["cohort"]))
+    again = config.from_dict(config.read(run.path / folder.EXPERIMENT))
+    assert again.availability == Availability(**BUSY)
+
+
+def test_without_it_nothing_is_absent_or_cut(path: Path, tmp_path: Path) -> None:
+    [run] = troth.run(tree(path, engine=THREADS), out=tmp_path / "run")
+    assert all(line["absent"] == line["cut"] == [] for line in run.rounds)
+    assert run.clients["absent"].sum() == run.clients["cut"].sum() == 0
+
+
+def test_a_schedule_for_other_clients_is_refused_before_anything_is_written(
+    path: Path, tmp_path: Path
+) -> None:
+    keys = {"schedule": schedule(tmp_path, f"client,first,last\n{N},0,1\n")}
+    with pytest.raises(Refusal, match=f"names client {N} in line 2"):
+        troth.run(tree(path, availability=keys), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_example_of_the_manual(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "usage.md").read_text("utf-8")
+    text = page.partition("\n## Clients that come and go\n")[2].partition("\n## ")[0]
+    example = text.partition("```toml\n")[2].partition("```")[0]
+    wanted = tomllib.loads(example)
+    keys = {*wanted["availability"], "schedule"}
+    assert keys == {*vars(Availability())}  # all but the file are shown
+    wanted["engine"] = THREADS
+    wanted["train"]["rounds"] = 12
+    [run] = troth.run(wanted, out=tmp_path / "run")
+    for column in ("asked", "absent", "cut"):
+        assert run.clients[column].sum() > 0
+    shown = text.partition("```csv\n")[2].partition("```")[0]
+    listed = attendance(40, schedule=schedule(tmp_path, shown))
+    assert listed.there(25, ids_of(0, 3, 39)).tolist() == [True, False, True]
+    assert listed.there(50, ids_of(0, 3, 39)).tolist() == [False, True, True]

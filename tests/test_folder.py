@@ -1,0 +1,127 @@
+"""Files of tensors: any reader of safetensors reads them, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from torch import Tensor
+
+from troth import folder
+from troth.types import Refusal
+
+KINDS = [
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+]
+names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+shapes = st.lists(st.integers(0, 4), max_size=3)
+tables = st.dictionaries(names, st.tuples(st.sampled_from(KINDS), shapes), max_size=6)
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables, st.integers(0, 99))
+def test_what_is_saved_is_read_by_others_and_by_us(
+    tmp_path_factory: pytest.TempPathFactory,
+    table: dict[str, tuple[torch.dtype, list[int]]],
+    seed: int,
+) -> None:
+    table.pop("__metadata__", None)  # the format keeps that name for itself
+    draw = torch.Generator().manual_seed(seed)
+    tensors = {
+        name: torch.randint(0, 2, shape, generator=draw).to(dtype)
+        for name, (dtype, shape) in table.items()
+    }
+    path = tmp_path_factory.mktemp("tensors") / "a"
+    folder.save(path, tensors, seed=seed, words="é")
+    found, facts = folder.load(path)
+    assert facts == {"seed": seed, "words": "é"}
+    for read in (found, load_file(path)):
+        assert read.keys() == tensors.keys()
+        for name, value in tensors.items():
+            assert read[name].dtype == value.dtype and torch.equal(read[name], value)
+
+
+def test_views_and_shared_tensors_are_written_as_they_are_seen(tmp_path: Path) -> None:
+    base = torch.arange(12.0).reshape(3, 4)
+    given = {"turned": base.T, "some": base[:, 1::2], "again": base, "same": base}
+    folder.save(tmp_path / "a", given)
+    found, _ = folder.load(tmp_path / "a")
+    assert all(torch.equal(found[name], value) for name, value in given.items())
+
+
+def pieces(clients: list[int], d: int) -> Iterator[Tensor]:
+    yield torch.tensor(clients)
+    for client in clients:
+        yield torch.full((1, d), float(client))
+
+
+def test_models_are_streamed_and_read_one_by_one(tmp_path: Path) -> None:
+    clients, d = [2, 5, 9, -1], 7
+    shapes = {"client": (torch.int64, [4]), "parameters": (torch.float32, [4, d])}
+    folder.stream(tmp_path / "a", shapes, pieces(clients, d))
+    for client, value in ((5, 5), (2, 2), (9, 9), (0, -1), (3, -1)):
+        row = folder.load_model(tmp_path / "a", client)
+        assert torch.equal(row, torch.full((d,), float(value)))
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_failure_on_the_way_leaves_what_was_there(tmp_path: Path) -> None:
+    shapes = {"client": (torch.int64, [2])}
+    folder.stream(tmp_path / "a", shapes, [torch.tensor([1, 2])])
+    before = (tmp_path / "a").read_bytes()
+
+    def broken(error: Exception) -> Iterator[Tensor]:
+        yield torch.tensor([3])
+        raise error
+
+    with pytest.raises(KeyError):
+        folder.stream(tmp_path / "a", shapes, broken(KeyError("x")))
+    with pytest.raises(AssertionError):  # less than the header says
+        folder.stream(tmp_path / "a", shapes, [torch.tensor([3])])
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(Refusal, match="a cannot be written .No space left on device"):
+        folder.stream(tmp_path / "a", shapes, broken(full))
+    assert (tmp_path / "a").read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with pytest.raises(Refusal, match="cannot be written"):
+        folder.save(tmp_path / "a" / "b", {"x": torch.zeros(1)})
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_tables_come_back(tmp_path: Path, n: int) -> None:
+    random = np.random.default_rng(0)
+    columns: dict[str, Any] = {
+        "client": np.arange(n),
+        "malicious": np.arange(n) % 2 == 1,
+        "accuracy": random.random(n),
+        "loss": np.array([np.nan, np.inf, 1e-300][:n]),
+    }
+    folder.write_csv(tmp_path / "a.csv", columns)
+    found = folder.read_csv(tmp_path / "a.csv")
+    assert list(found) == list(columns)
+    for name, values in columns.items():
+        np.testing.assert_array_equal(found[name], values)
+    if n:
+        assert found["malicious"].dtype == bool

@@ -1,0 +1,208 @@
+"""Pictures say what is: their words, bars and colours are read back."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from troth import gallery
+from troth.types import Arrays
+
+
+def axes(figure: Figure) -> list[Axes]:
+    return figure.get_axes()
+
+
+def titled(figure: Figure, words: str) -> Axes:
+    (found,) = [a for a in axes(figure) if a.get_title("left").startswith(words)]
+    return found
+
+
+def rendered(figure: Figure) -> np.ndarray:
+    """The picture itself; matplotlib must be able to draw it without a warning."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    return np.asarray(Image.open(file).convert("RGB"))
+
+
+def images(m: int = 60, classes: int = 3, channels: int = 1, side: int = 4) -> Arrays:
+    """Each picture is as bright as its label."""
+    y = np.arange(m) % classes
+    x = np.zeros((m, channels, side, side), np.uint8)
+    x += (y * 255 // max(classes - 1, 1)).astype(np.uint8)[:, None, None, None]
+    return Arrays(x, y, classes, scale=255.0)
+
+
+def split(m: int, *sizes: int) -> list[np.ndarray]:
+    return np.split(np.arange(m)[: sum(sizes)], np.cumsum(sizes)[:-1])
+
+
+def test_words_and_bars():
+    figure = gallery.draw(images(), split(60, 10, 30, 20), "sixty")
+    assert figure.get_suptitle() == "sixty"
+    sizes = titled(figure, "Examples a client: 10 to 30, median 20")
+    assert [bar.get_height() for bar in sizes.patches] == [30, 20, 10]
+    assert [tick.get_text() for tick in sizes.get_xticklabels()] == ["1", "2", "0"]
+    below = titled(figure, "Classes a client: 3 of 3")
+    assert below.get_xlabel() == "3 clients, the largest first"
+    assert rendered(figure).std() > 10
+
+
+def test_equal_clients_have_no_median_line():
+    figure = gallery.draw(images(), split(60, 20, 20, 20), "")
+    assert titled(figure, "Examples a client: 20").get_lines() == []
+
+
+def test_the_heat_map_has_the_share_of_each_class():
+    """Client 0 has only class 0; client 1 has two of class 1 and one of class 2."""
+    arrays = images()
+    figure = gallery.draw(arrays, [np.array([0, 3]), np.array([1, 4, 2])], "")
+    (heat,) = titled(figure, "Classes a client: 1 to 2 of 3").get_images()
+    shares = np.asarray(heat.get_array())
+    assert np.allclose(shares, [[0, 1], [2 / 3, 0], [1 / 3, 0]])
+    assert heat.get_clim() == (0, 1)
+
+
+def test_equal_shares_are_half_as_dark_as_can_be():
+    arrays = images(60, 6)
+    (heat,) = titled(
+        gallery.draw(arrays, split(60, 30, 30), ""), "Classes"
+    ).get_images()
+    assert heat.get_clim() == (0, pytest.approx(2 / 6))
+
+
+@pytest.mark.parametrize(
+    ("classes", "rows"), [(2, 10), (3, 9), (10, 10), (20, 20), (62, 10)]
+)
+def test_a_row_a_class_in_its_own_brightness(classes, rows):
+    figure = gallery.draw(images(200, classes), split(200, 100, 100), "")
+    sheet = titled(figure, "Examples (1×4×4)")
+    (picture,) = sheet.get_images()
+    pixels = np.asarray(picture.get_array())
+    names = [tick.get_text() for tick in sheet.get_yticklabels()]
+    if classes > 24:
+        assert names == [] and pixels.shape[:2] == (10 * 5 - 1, 10 * 5 - 1)
+        return
+    assert names == [str(k) for k in range(classes)]
+    each = rows // classes
+    gap = 3 * (each > 1)
+    tops = [i * 5 + i // each * gap for i in range(rows)]
+    assert pixels.shape[0] == tops[-1] + 4
+    for i, top in enumerate(tops):
+        shade = (i // each * 255 // (classes - 1)) / 255
+        assert np.allclose(pixels[top, 0], shade), i
+
+
+def test_names_of_classes_stand_beside_them():
+    arrays = images()._replace(labels=("cat", "dog", "a very long name indeed"))
+    sheet = titled(gallery.draw(arrays, split(60, 60), ""), "Examples (")
+    names = [tick.get_text() for tick in sheet.get_yticklabels()]
+    assert names == ["cat", "dog", "a very long nam…"]
+
+
+def test_a_class_that_nobody_has_gets_no_row():
+    arrays = images(60, 3)
+    keep = arrays.y != 1
+    arrays = arrays._replace(x=arrays.x[keep], y=arrays.y[keep])
+    figure = gallery.draw(arrays, split(40, 40), "")
+    names = [t.get_text() for t in titled(figure, "Examples (").get_yticklabels()]
+    assert names == ["0", "2"]
+
+
+def test_colours_and_large_pictures():
+    arrays = images(30, 3, channels=3, side=300)
+    arrays.x[:, 1:] = 0
+    figure = gallery.draw(arrays, split(30, 30), "")
+    (picture,) = titled(figure, "Examples (3×300×300)").get_images()
+    pixels = np.asarray(picture.get_array())
+    assert pixels.shape[0] < 3000
+    assert np.allclose(pixels[-1, 0], [1, 0, 0])
+
+
+def test_the_same_picture_every_time():
+    one, two = (rendered(gallery.draw(images(), split(60, 60), "t")) for _ in range(2))
+    assert np.array_equal(one, two)
+
+
+def table(classes: int, m: int = 40, d: int = 5) -> Arrays:
+    random = np.random.default_rng(0)
+    y = np.arange(m) % classes if classes else random.normal(size=m)
+    return Arrays(random.normal(size=(m, d)), y, classes)
+
+
+@pytest.mark.parametrize(("d", "shown"), [(1, 1), (5, 5), (16, 16), (30, 16)])
+def test_tables_have_histograms(d, shown):
+    figure = gallery.draw(table(2, d=d), split(40, 25, 15), "")
+    drawn = [a for a in axes(figure) if a.get_title("left").startswith("feature ")]
+    assert len([a for a in drawn if a.get_visible()]) == shown
+    heights = sum(patch.get_height() > 0 for patch in drawn[0].patches)
+    assert heights > 5
+    words = "Features" if d <= 16 else "16 of 30 features"
+    assert words in {text.get_text() for part in figure.subfigs for text in part.texts}
+    if d in (1, 30):
+        rendered(figure)
+
+
+def test_missing_values_are_counted_and_left_out():
+    arrays = table(2)
+    arrays.x[:10, 1] = np.nan
+    arrays.x[:, 2] = np.nan
+    arrays = arrays._replace(names=("age", "weight", "none", "d", "e"))
+    figure = gallery.draw(arrays, split(40, 40), "")
+    titles = {a.get_title("left") for a in axes(figure)}
+    assert {"age", "weight (25% missing)", "none (100% missing)"} <= titles
+    rendered(figure)
+
+
+def test_targets_of_a_regression():
+    arrays = table(0)
+    figure = gallery.draw(arrays, split(40, 30, 10), "")
+    below = titled(figure, "Targets a client")
+    (line,) = below.get_lines()
+    expected = [np.median(arrays.y[:30]), np.median(arrays.y[30:])]
+    assert np.allclose(line.get_ydata(), expected)
+    rendered(figure)
+
+
+def test_several_labels_an_example():
+    y = np.zeros((20, 4), np.int64)
+    y[:10, 0] = 1
+    y[:, 3] = 1
+    arrays = Arrays(np.zeros((20, 2), np.float32), y, 4)
+    figure = gallery.draw(arrays, split(20, 10, 10), "")
+    (heat,) = titled(figure, "Classes a client: 1 to 2 of 4").get_images()
+    assert np.allclose(np.asarray(heat.get_array()), [[1, 0], [0, 0], [0, 0], [1, 1]])
+    rendered(figure)
+
+
+def test_very_many_classes_and_clients():
+    m = 6000
+    arrays = Arrays(np.zeros((m, 1, 2, 2), np.uint8), np.arange(m) % 500, 500)
+    clients = np.split(np.arange(m), 2000)
+    figure = gallery.draw(arrays, clients, "")
+    titled(figure, "Classes a client: 3 to 3")
+    figure = gallery.draw(arrays._replace(y=arrays.y % 5, classes=5), clients, "")
+    (heat,) = titled(figure, "Classes a client: 3").get_images()
+    assert np.asarray(heat.get_array()).shape == (5, 1500)
+    assert [*heat.get_extent()[:2]] == [-0.5, 1999.5]
+    rendered(figure)
+
+
+def test_sizes_far_apart_are_drawn_by_their_logarithm():
+    arrays = images(1200)
+    figure = gallery.draw(arrays, split(1200, 1000, 2), "")
+    assert titled(figure, "Examples a client").get_yscale() == "log"
+    rendered(figure)
+
+
+def test_a_client_without_examples_and_one_client():
+    figure = gallery.draw(images(), [np.arange(60), np.arange(0)], "")
+    titled(figure, "Examples a client: 0 to 60")
+    rendered(figure)
+    rendered(gallery.draw(table(0), [np.arange(40), np.arange(0)], ""))
+    rendered(gallery.draw(images(1, 1), [np.arange(1)], ""))

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from troth.notice import report, watching
+
+
+def test_nobody_watches_unless_asked_to():
+    report("work", 1, 2)
+    told: list[tuple[str, int, int]] = []
+    with watching(lambda *now: told.append(now)):
+        report("work", 1, 2)
+        with watching(None):
+            report("unseen", 0, 0)
+        report("work", 2, 2)
+    report("over", 0, 0)
+    assert told == [("work", 1, 2), ("work", 2, 2)]
+
+
+def test_what_a_watcher_raises_is_not_kept_from_the_caller():
+    """Ctrl-C arrives in there; afterwards nobody watches any more."""
+
+    def stop(*now: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), watching(stop):
+        report("work", 0, 0)
+    report("work", 0, 0)
+
+
+def test_threads_watch_for_themselves():
+    told: list[str] = []
+    with watching(lambda what, *_: told.append(what)):
+        thread = threading.Thread(target=report, args=("elsewhere", 0, 0))
+        thread.start()
+        thread.join()
+    assert told == []

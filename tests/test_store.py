@@ -1,0 +1,365 @@
+"""Personal state on disk: where, how much, and that a run does not notice it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+import troth
+from troth import config, folder, memory, runs, store
+from troth.types import Refusal
+
+SMALL: dict[str, Any] = {
+    "partition": {"name": "classes", "clients": 12, "per_client": 4},
+    "model": {"name": "mlp", "widths": [16]},
+    "train": {"rounds": 6, "cohort": 5, "epochs": 1, "batch": 16},
+    "personalizer": {"name": "ditto", "lam": 0.5},
+    "engine": {"how": "loop", "store": "disk"},
+    "checkpoint": {"every": 2},
+}
+D = (64 + 1) * 16 + (16 + 1) * 10
+RESULTS = (folder.ROUNDS, folder.CLIENTS, folder.SHARED, folder.PERSONAL)
+
+
+class Killed(Exception):
+    pass
+
+
+def changed(**sections: Any) -> dict[str, Any]:
+    return SMALL | {k: SMALL.get(k, {}) | v for k, v in sections.items()}
+
+
+def contents(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {name: (path / name).read_bytes() for name in RESULTS}
+    found["summary"] = json.loads((path / folder.SUMMARY).read_text())
+    del found["summary"]["seconds"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run with its state in memory, never stopped."""
+    path = tmp_path_factory.mktemp("whole") / "run"
+    troth.run(changed(engine={"store": "host"}), out=path)
+    return path
+
+
+def test_state_on_disk_gives_the_bytes_of_state_in_memory(
+    tmp_path: Path, whole: Path
+) -> None:
+    said, seen = [], []
+
+    def watch(p: runs.Progress) -> None:
+        if p.state is None:
+            seen.append(p.done)
+            assert (tmp_path / "run" / store.FILE).exists()
+            return
+        said.append(p.state)
+        assert seen == [] and not (tmp_path / "run" / folder.CHECKPOINT).exists()
+
+    [run] = troth.run(SMALL, out=tmp_path / "run", watch=watch)
+    assert contents(run.path) == contents(whole)
+    assert said == [runs.State(run.path / store.FILE, (12 + 10) * D * 4)]
+    facts = run.experiment.resolved
+    assert (facts["store"], facts["state_bytes"]) == ("disk", (12 + 10) * D * 4)
+    left = {p.name for p in run.path.iterdir()}
+    assert left == {*RESULTS, folder.EXPERIMENT, folder.SUMMARY}  # no state, no more
+
+
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_resume_goes_on_bit_for_bit(tmp_path: Path, whole: Path, stop: int) -> None:
+    def kill(p: runs.Progress) -> None:
+        if p.done == stop:
+            raise Killed
+
+    with pytest.raises(Killed):
+        troth.run(SMALL, out=tmp_path / "cut", watch=kill)
+    assert (tmp_path / "cut" / store.FILE).stat().st_size > 0
+    troth.resume(tmp_path / "cut")
+    assert contents(tmp_path / "cut") == contents(whole)
+
+
+PROGRAM = """
+import os, sys, time, troth
+def slow(p): time.sleep(0.02)
+file, out = sys.argv[1:]
+if os.path.exists(out): troth.resume(out, watch=slow)
+else: troth.run(file, out=out, watch=slow)
+"""
+
+
+def test_kill_at_random_moments(tmp_path: Path) -> None:
+    """`kill -9` of a run on disk: the same bytes as in memory and never killed."""
+    tree = changed(train={"rounds": 40}, checkpoint={"every": 3})
+    file = tmp_path / "experiment.toml"
+    file.write_text(config.dumps(tree))
+    cut, chance = tmp_path / "cut", random.Random(3)
+    arguments = [sys.executable, "-c", PROGRAM, str(file), str(cut)]
+    for _ in range(2):
+        process, before = subprocess.Popen(arguments), _when(cut)
+        while _when(cut) <= before and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0.0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not (cut / folder.SUMMARY).exists() and (cut / store.FILE).exists()
+    troth.resume(cut)
+    tree["engine"] = tree["engine"] | {"store": "host"}
+    troth.run(tree, out=tmp_path / "whole")
+    assert contents(cut) == contents(tmp_path / "whole")
+
+
+def _when(path: Path) -> int:
+    file = path / folder.CHECKPOINT
+    return os.stat(file).st_mtime_ns if file.exists() else 0
+
+
+def test_a_full_disk_stops_a_run_that_can_go_on(tmp_path: Path, whole: Path) -> None:
+    """The system's own limit on files stands for a full disk."""
+    file, out = tmp_path / "experiment.toml", tmp_path / "cut"
+    file.write_text(config.dumps(changed(checkpoint={"every": 1})))
+    most = 15 * D * 4  # rows; there are 12 clients, and at most 5 more at a time
+    program = (
+        "import resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n"
+        "from troth.cli import main\n"
+        "main()\n"
+    )
+    arguments = [sys.executable, "-c", program, "run", str(file), "--out", str(out)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "cannot be read or written (File too large)" in done.stderr
+    troth.resume(out)
+    assert contents(out) == contents(whole)
+
+
+def test_finetuning_writes_all_clients_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A last phase of all clients, group after group, is the same on disk."""
+    (tmp_path / "tuned.py").write_text(
+        "from troth.types import Budget, Personal, Phase, Reply\n"
+        "def tuned(task, descent):\n"
+        "    def step(b, carry, batch, valid):\n"
+        "        g = task.grad(carry[0], batch)\n"
+        "        return (descent.step(carry[0], g, (), b.scale)[0],)\n"
+        "    def end(b, carry, state, valid):\n"
+        "        return Reply(carry[0] - b.w, b.extra), (state[0], carry)\n"
+        "    finish = Phase(lambda b, s: (b.w,), step, end, (Budget(steps=2),))\n"
+        "    return Personal(lambda w: (w,), lambda v, *rest: v,\n"
+        "                    lambda w, v: v[0], finish, idle=True)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = []
+    for where in ("host", "disk"):
+        tree = changed(engine={"store": where}) | {"personalizer": "tuned:tuned"}
+        [run] = troth.run(tree, out=tmp_path / where)
+        found.append(contents(run.path))
+    assert found[0] == found[1]
+    assert run.experiment.resolved["state_bytes"] == 2 * 12 * D * 4
+
+
+def test_state_may_lie_elsewhere(tmp_path: Path, whole: Path) -> None:
+    place = tmp_path / "scratch" / "deep"
+    tree, said = changed(engine={"state_dir": str(place)}), []
+
+    def kill(p: runs.Progress) -> None:
+        said.append(p.state)
+        if p.done == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        troth.run(tree, out=tmp_path / "one", watch=kill)
+    file = said[0].file
+    assert file.parent == place and list(place.iterdir()) == [file]
+    assert not (tmp_path / "one" / store.FILE).exists()
+    [other] = troth.run(tree, out=tmp_path / "two")  # does not disturb the first
+    assert list(place.iterdir()) == [file] and contents(other.path) == contents(whole)
+    (tmp_path / "one").rename(tmp_path / "moved")
+    troth.resume(tmp_path / "moved")
+    assert contents(tmp_path / "moved") == contents(whole)
+    assert list(place.iterdir()) == []
+
+
+def test_leftovers_of_a_finished_run_are_removed(tmp_path: Path) -> None:
+    """As when it is killed between its last file and its tidying up."""
+    [run] = troth.run(SMALL, out=tmp_path / "run")
+    for name in (folder.CHECKPOINT, store.FILE):
+        (run.path / name).parent.mkdir()
+        (run.path / name).write_bytes(b"0" * 100)
+    troth.resume(run.path)
+    assert not (run.path / store.FILE).parent.exists()
+    assert not (run.path / folder.CHECKPOINT).parent.exists()
+
+
+def test_a_run_without_its_state_file_is_refused(tmp_path: Path) -> None:
+    def kill(p: runs.Progress) -> None:
+        if p.done == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        troth.run(SMALL, out=tmp_path / "cut", watch=kill)
+    (tmp_path / "cut" / store.FILE).unlink()
+    with pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of"):
+        troth.resume(tmp_path / "cut")
+
+
+def test_what_does_not_fit_goes_to_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`auto` decides by half of what is free, and a resumed run stays where it was."""
+    need, half = 12 * D * 4, [0]
+    monkeypatch.setattr(memory, "free", lambda device: 2 * half[0] + 1)
+    for half[0], kept in ((need - 1, "disk"), (need, "device")):
+        tree = changed(engine={"store": "auto"})
+        [run] = troth.run(tree, out=tmp_path / kept)
+        assert run.experiment.resolved["store"] == kept
+        assert run.experiment.engine.store == "auto"
+
+
+def test_a_resumed_run_keeps_its_store(
+    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(p: runs.Progress) -> None:
+        if p.done == 3:
+            raise Killed
+
+    free = [1]
+    monkeypatch.setattr(memory, "free", lambda device: free[0])
+    with pytest.raises(Killed):
+        troth.run(changed(engine={"store": "auto"}), out=tmp_path / "a", watch=kill)
+    free[0] = 2**40
+    [run] = troth.resume(tmp_path / "a")
+    assert contents(run.path) == contents(whole)
+
+
+def test_only_clients_that_are_asked_take_space() -> None:
+    e = config.from_dict({"train": {"rounds": 30, "cohort": 10}})
+    found = store.need(e, 1000, row=40, model=8, finishes=False)
+    assert found == store.Need(300 * 40, 300 * 40, 301 * 8) and found.disk == 600 * 40
+    assert store.need(e, 200, 40, 8, False).rows == 200 * 40
+    assert store.need(e, 1000, 40, 8, True).rows == 1000 * 40
+    assert store.need(e, 1000, 0, 8, False) == store.Need(0, 0, 0)
+    e = config.from_dict({"train": {"rounds": 30}, "output": {"personal": False}})
+    assert store.need(e, 70, 40, 8, False) == store.Need(70 * 40, 70 * 40, 0)
+    tree: dict[str, Any] = {"train": {"rounds": 30, "cohort": 10}}
+    e = config.from_dict(tree | {"checkpoint": {"every": 5}})
+    assert store.need(e, 1000, 40, 8, False).shadow == 50 * 40
+    assert store.need(e, 1000, 40, 8, True).shadow == 1000 * 40
+    e = config.from_dict(tree | {"output": {"checkpoint": False}})
+    assert store.need(e, 1000, 40, 8, True).shadow == 0
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+def test_a_disk_without_room_is_refused_before_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, models = (12 + 10) * D * 4, 13 * D * 4
+    free = [state + models - 1]
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(free[0]))
+    with pytest.raises(Refusal) as refused:
+        troth.run(SMALL, out=tmp_path / "run")
+    assert str(refused.value) == (
+        "personal state on disk may take 106.5 kB, the clients' models another 62.9 kB,"
+        f" and of that the disk of {tmp_path} would have to take 169.4 kB and has "
+        "169.4 kB free; make room, or set engine.state_dir to a folder on a larger disk"
+    )
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(Refusal, match="169.4 kB free"):
+        troth.run(SMALL | {"grid": {"seed": [0, 1]}}, out=tmp_path / "grid")
+    assert list(tmp_path.iterdir()) == []
+    free[0] += 1
+    troth.run(SMALL, out=tmp_path / "run")
+    free[0] = 0  # in memory it does not matter
+    troth.run(changed(engine={"store": "host"}), out=tmp_path / "host")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_one_may_not_write_to(tmp_path: Path) -> None:
+    (tmp_path / "no").mkdir(mode=0o500)
+    tree = changed(engine={"state_dir": str(tmp_path / "no" / "x")})
+    with pytest.raises(Refusal, match=r"set engine\.state_dir to one"):
+        troth.run(tree, out=tmp_path / "run")
+
+
+def test_a_place_that_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    tree = changed(engine={"state_dir": str(tmp_path / "file")})
+    with pytest.raises(Refusal, match="file is not a folder you may write to"):
+        troth.run(tree, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_dry_run_says_where_and_how_much() -> None:
+    [cost] = troth.cost(SMALL)
+    assert cost.disk == (12 + 10) * D * 4
+    [inside] = troth.cost(changed(engine={"store": "host"}))
+    assert inside.disk == 0 and inside.memory == cost.memory + 12 * D * 4
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (8_883_120_000, "8.9 GB"),
+        (3 * 10**16, "30000.0 TB"),
+    ],
+)
+def test_sizes_for_people(count: int, text: str) -> None:
+    assert store.size(count) == text
+
+
+def test_the_place_of_a_store() -> None:
+    cuda, cpu = torch.device("cuda:1"), torch.device("cpu")
+    found = [store.place(name, cuda) for name in ("device", "host", "disk")]
+    assert found == [cuda, cpu, None]
+
+
+LIMITED = """
+import resource, sys, troth
+def size():
+    [line] = [s for s in open("/proc/self/status") if s.startswith("VmData")]
+    return int(line.split()[1]) * 1024
+def limit(p):
+    if p.done == 1:
+        resource.setrlimit(resource.RLIMIT_DATA, (size() + 160 * 2**20,) * 2)
+[run] = troth.run(sys.argv[1], out=sys.argv[2], watch=limit)
+run.model(0)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+@pytest.mark.parametrize(("kept", "fits"), [("disk", True), ("host", False)])
+def test_state_on_disk_takes_no_memory(tmp_path: Path, kept: str, fits: bool) -> None:
+    """600 rows of 0.6 MB in a process that may grow by 160 MB after its first round."""
+    tree = {
+        "partition": {"name": "iid", "clients": 600},
+        "model": {"name": "mlp", "widths": [2000]},
+        "train": {"rounds": 75, "cohort": 8, "steps": 1, "batch": 2},
+        "evaluate": {"clients": 5, "every": 75},
+        "personalizer": {"name": "ditto", "lam": 0.5},
+        "engine": {"how": "loop", "store": kept},
+        "output": {"checkpoint": False},
+    }
+    file = tmp_path / "experiment.toml"
+    file.write_text(config.dumps(tree))
+    arguments = [sys.executable, "-c", LIMITED, str(file), str(tmp_path / "run")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == fits, done.stderr
+    assert fits or "can't allocate memory" in done.stderr

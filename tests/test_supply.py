@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from troth import config, supply
+from troth.types import Refusal
+
+
+def experiment(**sections):
+    return config.from_dict({"partition": {"name": "iid", "clients": 2}, **sections})
+
+
+@pytest.fixture
+def own(tmp_path):
+    def saved(**more):
+        x = np.arange(40, dtype=np.float32).reshape(20, 2)
+        path = tmp_path / "mine.npz"
+        np.savez(path, **{"x": x, "y": np.arange(20) % 2, **more})
+        return experiment(data={"name": "npz", "path": str(path)}), path
+
+    return saved
+
+
+def test_the_last_data_are_kept():
+    first, shards, facts = supply.deal(experiment(), None)
+    facts["clients"] = 99
+    again, _, fresh = supply.deal(experiment(train={"lr": 1.0}), None)
+    assert again is first and fresh["clients"] == 2
+    other, _, _ = supply.deal(experiment(seed=1), None)
+    assert other is not first
+
+
+def test_own_files_are_kept_until_they_change(own):
+    e, path = own()
+    first, _, _ = supply.deal(e, None)
+    assert supply.deal(e, None)[0] is first
+    was = os.stat(path)
+    own(y=1 - np.arange(20) % 2)  # the same length
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns + 1))
+    assert supply.deal(e, None)[0].y.tolist() == [1, 0] * 10
+    path.unlink()
+    with pytest.raises(Refusal, match="there is no file"):
+        supply.deal(e, None)
+
+
+def test_facts_about_leaks(own):
+    x = np.repeat(np.arange(2, dtype=np.float32), 10)[:, None]
+    e, path = own(x=x)
+    facts = supply.deal(e, None)[2]
+    assert facts["leaked"] == 0 and facts["duplicates"] == 4
+    part = {"name": "iid", "clients": 2}
+    data = {"name": "npz", "path": str(path)}
+    allowed = experiment(data=data, partition={**part, "leakage": "allow"})
+    assert "duplicates" not in supply.deal(allowed, None)[2]
+    with pytest.raises(Refusal, match="leakage = 'refuse' and of 4 examples tested"):
+        refused = experiment(data=data, partition={**part, "leakage": "refuse"})
+        supply.deal(refused, None)
+
+
+def test_owners_are_kept_apart(own):
+    _, path = own(owner=np.arange(20) // 4)
+    e = experiment(
+        data={"name": "npz", "path": str(path)},
+        partition={"name": "identities", "clients": 2, "split_by": "owner"},
+    )
+    arrays, shards, _ = supply.deal(e, None)
+    for k in range(2):
+        train, test = (
+            set(arrays.owner[part[k]]) for part in (shards.train, shards.test)
+        )
+        assert train and test and not train & test
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("leakage", "partition.leakage = 'no' is not one of 'allow', 'record', 'ref"),
+        ("split_by", "partition.split_by = 'no' is not one of 'example', 'owner'"),
+    ],
+)
+def test_refuses_other_words(key, words):
+    with pytest.raises(Refusal, match=words):
+        experiment(partition={"name": "iid", "clients": 2, key: "no"})
