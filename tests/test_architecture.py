@@ -21,7 +21,7 @@ LAYERS = """
     layers
     datasets partitions features corruptions augments models losses
     optimizers schedules regularizers solvers personalizers attacks filters aggregators servers metrics
-    batchwise flat objectives convolution tasks lifting lifted feed slots rowfile population beside
+    batchwise flat objectives convolution tasks lifting lifted threads feed slots rowfile population beside
     engine plans augmenting clients
     scores summary evaluation
     tails rules sampling availability federation dealing preparing leakage systematic splitting supply weights networks store build

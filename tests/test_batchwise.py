@@ -54,7 +54,7 @@ def test_it_is_torchs_batch_normalisation(kind: Any, padded: bool) -> None:
         assert torch.allclose(var, theirs.running_var, atol=1e-13)
         objective.mode(training=False)
         fresh = normalised(kind, seed).eval()  # its own statistics were not written
-        assert torch.equal(objective.net(x), fresh(x))
+        assert torch.allclose(objective.net(x), fresh(x), atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", SHAPES)
@@ -94,7 +94,7 @@ def test_a_single_row_has_no_spread() -> None:
     mean, var = objective.told()
     assert mean is not None and var is not None
     assert torch.allclose(mean, 0.9 * norm.running_mean + 0.1 * x[0])
-    assert torch.allclose(var, 0.9 * norm.running_var)
+    assert torch.equal(var, norm.running_var)
 
 
 def test_a_step_takes_the_tail_where_torch_takes_it() -> None:

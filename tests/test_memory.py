@@ -210,7 +210,8 @@ def test_free_in_a_container_that_sees_only_its_own_group(
 def test_free_within_the_limits_of_the_process(
     monkeypatch: pytest.MonkeyPatch, name: str | None, used: int
 ) -> None:
-    _files(monkeypatch, {"/proc/meminfo": FAR, "/proc/self/statm": "7000 5 4 3 0 600 0"})
+    pages = "7000 5 4 3 0 600 0"
+    _files(monkeypatch, {"/proc/meminfo": FAR, "/proc/self/statm": pages})
     kind, none = getattr(resource, name or "RLIMIT_AS"), resource.RLIM_INFINITY
     limit = 2**33 if name else none
     monkeypatch.setattr(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from troth import progress
 from troth.progress import Watcher
-from troth.runs import Progress
+from troth.runs import Progress, State
 
 
 @pytest.mark.parametrize(
@@ -197,3 +198,19 @@ def test_a_bar_of_a_download(monkeypatch: pytest.MonkeyPatch) -> None:
         watch.heard("", 0, 0)
         (task,) = watch._bars.tasks
         assert task.description == "preparing"
+
+
+def test_state_on_disk_is_said_before_the_first_round(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = Progress("", 0, 9, None, State(Path("/a/state/rows.bin"), 8_883_120_000))
+    with Watcher("tiny", "hello") as watch:
+        watch(told)
+        assert capsys.readouterr().err == (
+            "Personal state is kept on disk: up to 8.9 GB in /a/state/rows.bin\n"
+        )
+        assert watch.last is None
+        watch(Progress("", 1, 9, None))
+        assert capsys.readouterr().err == "hello\ntiny: round 1/9\n"
+    Watcher("tiny", "hello", quiet=True)(told)
+    assert capsys.readouterr().err == ""

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import troth
-from troth import cli, config, folder, lookup, sections
+from troth import cli, config, folder, lookup, sections, store
 
 ROOT = Path(__file__).parents[1]
 README, USAGE = ROOT / "README.md", ROOT / "docs" / "usage.md"
@@ -137,7 +137,8 @@ def test_files_of_a_run() -> None:
     files = {row[0].strip("`") for row in rows(text)}
     constants = ("EXPERIMENT", "ROUNDS", "CLIENTS", "SUMMARY", "SHARED", "PERSONAL")
     expected = {getattr(folder, name) for name in (*constants, "FEATURES")}
-    assert files == expected | {folder.CHECKPOINT.split("/")[0] + "/"}
+    for_a_while = {file.split("/")[0] + "/" for file in (folder.CHECKPOINT, store.FILE)}
+    assert files == expected | for_a_while
     assert folder.GRID in text
 
 

@@ -3,7 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    hamming_loss,
+    roc_auc_score,
+)
 from torch import Tensor
 
 from troth.scores import score
@@ -197,3 +202,89 @@ def test_refuses_labels_that_do_not_exist() -> None:
     with pytest.raises(Refusal, match="0 … 2"):
         score(*args, np.array([0]), np.array([4]), 3)
     score(*args, np.array([0]), np.array([3]), 3)  # nobody's label does no harm
+
+
+# Several labels an example
+
+
+def by_sklearn(o: np.ndarray, y: np.ndarray, loss: np.ndarray) -> dict[str, float]:
+    """One client, label by label."""
+    guess = (o > 0).astype(int)
+    recalls, areas = [], []
+    for j in range(y.shape[1]):
+        for value in np.unique(y[:, j]):
+            chosen = y[:, j] == value
+            recalls.append((guess[chosen, j] == value).mean())
+        if 0 < y[:, j].sum() < len(y):
+            areas.append(roc_auc_score(y[:, j], o[:, j]))
+    return {
+        "accuracy": 1 - hamming_loss(y, guess),
+        "exact": accuracy_score(y, guess),  # sklearn's is that of whole rows
+        "balanced_accuracy": float(np.mean(recalls)),
+        "auroc": float(np.mean(areas)) if areas else np.nan,
+        "loss": float(loss.mean()),
+    }
+
+
+@pytest.mark.parametrize("labels", [1, 2, 5])
+@pytest.mark.parametrize("gap", [0, 3])
+def test_several_labels_as_sklearn(labels: int, gap: int) -> None:
+    draw = np.random.default_rng(labels + gap)
+    ragged, slots = layout(draw, 60, gap)
+    outputs = torch.tensor(draw.integers(-6, 7, (slots, labels)) / 4)
+    rare = draw.random(labels) ** 2  # some are nearly always there, or never
+    y = torch.tensor((draw.random((slots, labels)) < rare).astype(np.int64))
+    loss = torch.tensor(draw.random(slots))
+    ours = score(outputs, y, loss, *ragged, labels)
+    assert [*ours] == ["accuracy", "exact", "balanced_accuracy", "auroc", "loss"]
+    for k, (first, many) in enumerate(zip(*ragged, strict=True)):
+        mine = slice(first, first + many)
+        parts = (t[mine].numpy() for t in (outputs, y, loss))
+        expected = by_sklearn(*parts) if many else dict.fromkeys(ours, np.nan)
+        for column, value in expected.items():
+            np.testing.assert_allclose(ours[column][k], value, err_msg=column)
+
+
+def test_several_labels_by_hand() -> None:
+    outputs = torch.tensor([[1.0, -1.0], [2.0, 3.0], [-1.0, 0.0]])
+    y = torch.tensor([[1, 0], [0, 1], [1, 0]])  # right: both, the second, the second
+    got = score(outputs, y, torch.arange(3.0), np.array([0]), np.array([3]), 2)
+    assert got["accuracy"][0] == pytest.approx(4 / 6)
+    assert got["exact"][0] == pytest.approx(1 / 3)
+    # recalls: first label there 1/2, not there 0; second 1 and 1
+    assert got["balanced_accuracy"][0] == pytest.approx(2.5 / 4)
+    assert got["auroc"][0] == pytest.approx((0 + 1) / 2)
+    assert got["loss"][0] == 1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_one_bad_output_misses_one_label(bad: float) -> None:
+    outputs = torch.tensor([[bad, 1.0], [bad, -1.0]])
+    y = torch.tensor([[1, 1], [0, 0]])
+    got = score(outputs, y, torch.zeros(2), np.array([0]), np.array([2]), 2)
+    assert got["accuracy"][0] == 0.5 and got["exact"][0] == 0
+    assert got["balanced_accuracy"][0] == 0.5
+    assert got["auroc"][0] == 0.5  # all lost by the first, all won by the second
+
+
+def test_several_labels_of_nobody() -> None:
+    none = np.array([], dtype=np.int64)
+    nothing = torch.zeros(0, 3), torch.zeros(0, 3).long(), torch.zeros(0)
+    for values in score(*nothing, none, none, 3).values():
+        assert values.shape == (0,)
+    for values in score(*nothing, np.zeros(2), np.zeros(2), 3).values():
+        assert values.shape == (2,) and np.isnan(values).all()
+
+
+def test_two_labels_are_not_two_classes() -> None:
+    """The shape of y decides: with two labels there is a column for each."""
+    y = torch.tensor([[1, 1], [0, 0]])
+    ends = np.array([0]), np.array([2])
+    got = score(torch.tensor([[1.0, 2.0], [-1.0, -2.0]]), y, torch.zeros(2), *ends, 2)
+    assert got["accuracy"][0] == got["exact"][0] == 1
+    with pytest.raises(Refusal, match="1 output does not fit 2 labels .* must have 2"):
+        score(torch.zeros(2, 1), y, torch.zeros(2), *ends, 2)
+    with pytest.raises(Refusal, match="from 0 to 2; .* must be 0 or 1"):
+        score(torch.zeros(2, 2), 2 * y, torch.zeros(2), *ends, 2)
+    with pytest.raises(Refusal, match=r"\[slots\] \(with several labels"):
+        score(torch.zeros(2, 1), y.float(), torch.zeros(2), *ends, 0)

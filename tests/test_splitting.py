@@ -325,3 +325,19 @@ def test_given_parts_may_keep_owners_apart():
 def test_refuses_owners(arrays, options, words):
     with pytest.raises(Refusal, match=words):
         split(arrays, cut(20, 12, 8), 0, by="owner", **options)
+
+
+@pytest.mark.parametrize(
+    ("y", "classes", "words"),
+    [
+        (np.full((6, 2), 2), 2, "from 2 to 2: .* whole numbers 0 to 1, for each is"),
+        (np.full((6, 3), 2), 3, "from 2 to 2: .* whole numbers 0 to 1, for each is"),
+        (np.zeros((6, 2), np.int64), 3, r"y has shape \(6, 2\): it must be \(6,\), or"),
+        (np.zeros((6, 2)), 0, r"y has shape \(6, 2\): it must be \(6,\), or"),
+        (np.zeros((6, 0)), 0, r"y has shape \(6, 0\): it must be \(6,\), or"),
+        (np.zeros((6, 2)), 2, "float64 .* whole numbers 0 to 1, for each is there"),
+    ],
+)
+def test_refuses_several_labels_that_are_none(y, classes, words):
+    with pytest.raises(Refusal, match=words):
+        split(Arrays(np.zeros((6, 1)), y, classes), cut(6, 6), 0)

@@ -27,7 +27,11 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from troth import seeding
 
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+_NORMS: dict[type, tuple[int, ...]] = {  # and how many axes it takes
+    nn.BatchNorm1d: (2, 3),
+    nn.BatchNorm2d: (4,),
+    nn.BatchNorm3d: (5,),
+}
 _DROPS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
@@ -42,6 +46,7 @@ class BatchNorm(_BatchNorm):
 
     def __init__(self, old: _BatchNorm) -> None:
         nn.Module.__init__(self)
+        self.axes = _NORMS[type(old)]
         self.num_features, self.eps = old.num_features, old.eps
         self.momentum, self.affine = old.momentum, old.affine
         self.track_running_stats, self.training = True, old.training
@@ -56,9 +61,11 @@ class BatchNorm(_BatchNorm):
     def forward(self, x: Tensor) -> Tensor:
         """[b, c, ...] → the same, normalised over all axes but c."""
         assert self.running_mean is not None and self.running_var is not None
+        if x.dim() not in self.axes:
+            raise ValueError(f"batch normalisation of {self.axes} axes got {x.dim()}")
         mean, var = self.running_mean, self.running_var
         if not self.training or self.frozen_statistics:
-            return batch_norm(x, mean, var, self.weight, self.bias, eps=self.eps)
+            return self._plainly(x, mean, var)
         mean, var = self.moved or (mean.detach(), var.detach())
         present, alone = self.present, x.numel() == x.shape[1]
         if present is not None or alone:  # of a single row torch takes no variance
@@ -70,8 +77,21 @@ class BatchNorm(_BatchNorm):
             x, mean, var, self.weight, self.bias, True, self.momentum or 0.0, self.eps
         )
 
+    def _plainly(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        """By given statistics; torch's own cannot be lifted on CUDA."""
+        scale = torch.rsqrt(var + self.eps)
+        scale = scale if self.weight is None else scale * self.weight
+        shift = -mean * scale + (0.0 if self.bias is None else self.bias)
+        column = [1, -1, *[1] * (x.dim() - 2)]
+        out = x.to(mean.dtype) * scale.reshape(column) + shift.reshape(column)
+        return out.to(x.dtype)
+
     def _some(self, x: Tensor, present: Tensor, old: Tensor, old_var: Tensor) -> Tensor:
-        """By the rows that are there; without any, statistics stay."""
+        """By the rows that are there.
+
+        Without any, statistics stay; one value has no spread, so that its variance
+        stays, too (torch refuses one).
+        """
         axes = [0, *range(2, x.dim())]
         column = [1, -1, *[1] * (x.dim() - 2)]
         wide = x.to(old.dtype)
@@ -85,11 +105,13 @@ class BatchNorm(_BatchNorm):
         unbiased = var.detach() * count / (count - 1).clamp(min=1)
         self.moved = (
             old + rate * (mean.detach() - old),
-            old_var + rate * (unbiased - old_var),
+            old_var + rate * (count > 1).to(wide.dtype) * (unbiased - old_var),
         )
         out = centred * torch.rsqrt(var + self.eps).reshape(column)
-        if self.affine:
-            out = out * self.weight.reshape(column) + self.bias.reshape(column)
+        if self.weight is not None:
+            out = out * self.weight.reshape(column)
+        if self.bias is not None:
+            out = out + self.bias.reshape(column)
         return out.to(x.dtype)
 
 

@@ -139,6 +139,7 @@ def build(
         "malicious": int(hostile.sum()),
         "shape": list(arrays.x.shape[1:]),
         "classes": arrays.classes,
+        **({"multi_label": True} if arrays.y.ndim == 2 else {}),
         "scale": arrays.scale,
         "parameters": engine.task.d - engine.task.tail,
         "device": str(where),

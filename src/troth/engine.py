@@ -9,8 +9,6 @@ specification that the others are tested against.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +19,7 @@ from troth import memory, tasks, trees
 from troth.beside import steps_of
 from troth.feed import Feed
 from troth.lifted import Lifted
+from troth.threads import spread
 from troth.types import Batch, Broadcast, Client, Messages, Phase, Reply, Task
 
 
@@ -139,7 +138,7 @@ class Engine:
             )
             return Reply(*(f[:keep] for f in reply)), made[:keep]
 
-        out = self._spread(some, -(-len(ids) // chunk))
+        out = spread(some, -(-len(ids) // chunk), self.plan.workers)
         replies = [reply for reply, _ in out]
         whole = Reply(*(_join(f) for f in zip(*replies, strict=True)))
         return whole, _join([made for _, made in out])
@@ -251,24 +250,10 @@ class Engine:
             reply, state = phase.end(broadcast, carry, state, valid)
             return reply, self.packing.pack(state, 1)[0]
 
-        out = self._spread(one, len(ids))
+        out = spread(one, len(ids), self.plan.workers)
         replies = [reply for reply, _ in out]
         whole = Reply(*(torch.stack(f) for f in zip(*replies, strict=True)))
         return whole, torch.stack([row for _, row in out])
-
-    def _spread(self, one: Callable[[int, int], Any], n: int) -> list[Any]:
-        """`one(worker, k)` for k < n, over the plan's threads."""
-        workers = min(self.plan.workers, n)
-        if workers == 1:
-            return [one(0, k) for k in range(n)]
-
-        def share(worker: int) -> list[Any]:
-            with torch.no_grad():
-                return [one(worker, k) for k in range(worker, n, workers)]
-
-        with _one_thread_each(), ThreadPoolExecutor(workers) as pool:
-            shares = list(pool.map(share, range(workers)))
-        return [shares[k % workers][k // workers] for k in range(n)]
 
     @torch.no_grad()
     def models(self, w: Tensor, rows: Tensor) -> Tensor:
@@ -283,22 +268,13 @@ class Engine:
         """Outputs of every client's model on its own examples: [c, b, k]."""
         if not self.plan.apart:
             return self._lift("predict").once(models, x)  # type: ignore[no-any-return]
-        out = self._spread(
-            lambda worker, k: self._tasks[worker].predict(models[k], x[k]), len(models)
-        )
-        return torch.stack(out)
+
+        def one(worker: int, k: int) -> Tensor:
+            return self._tasks[worker].predict(models[k], x[k])
+
+        return torch.stack(spread(one, len(models), self.plan.workers))
 
 
 def _join(parts: Any) -> Tensor:
     parts = list(parts)
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -112,17 +112,14 @@ def read_csv(path: Path) -> dict[str, np.ndarray]:
     """A table as columns of numbers; an empty cell is NaN."""
     with path.open(encoding="utf-8") as file:
         head, *rows = list(csv.reader(file))
-    columns = zip(*rows, strict=True) if rows else [[] for _ in head]
-    return {
-        name: np.array([_number(cell) for cell in column])
-        for name, column in zip(head, columns, strict=True)
-    }
+    columns = zip(*rows, strict=True) if rows else [()] * len(head)
+    return {n: _numbers(cells) for n, cells in zip(head, columns, strict=True)}
 
 
-def _number(cell: str) -> float | bool:
-    if cell in ("True", "False"):
-        return cell == "True"
-    return float(cell) if cell else math.nan
+def _numbers(cells: Sequence[str]) -> np.ndarray:
+    if cells and cells[0] in ("True", "False"):
+        return np.array([cell == "True" for cell in cells])
+    return np.array([float(cell or "nan") for cell in cells])
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], **facts: Any) -> None:
@@ -184,8 +181,8 @@ def _header(
     end = 0
     for name, (dtype, shape) in shapes.items():
         begin, end = end, end + math.prod(shape) * dtype.itemsize
-        offsets = [begin, end]
-        entries[name] = {"dtype": _KINDS[dtype], "shape": shape, "data_offsets": offsets}
+        entries[name] = {"dtype": _KINDS[dtype], "shape": shape}
+        entries[name]["data_offsets"] = [begin, end]
     text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text, 8 + len(text) + end
@@ -209,14 +206,28 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def load_model(path: Path, client: int) -> Tensor:
-    """A client's own model, [d], from the file of all; no other is read."""
-    with safe_open(path, "pt") as file:
-        clients = file.get_tensor("client")
+    """A client's own model, [d], from the file of all.
+
+    No other is read, and the file is not mapped, which a limit on memory may forbid.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+
+        def read(name: str, first: int, count: int) -> Tensor:
+            entry = header[name]
+            dtype = next(t for t, kind in _KINDS.items() if kind == entry["dtype"])
+            begin = first * dtype.itemsize + entry["data_offsets"][0]
+            file.seek(8 + length + begin)
+            data = bytearray(file.read(count * dtype.itemsize))
+            return torch.frombuffer(data, dtype=dtype)
+
+        rows, d = header["parameters"]["shape"]
+        clients = read("client", 0, rows)
         found = (clients == client).nonzero().flatten()
         if len(found) == 0:  # never asked: it still has the first model
             found = (clients == -1).nonzero().flatten()
-        row: Tensor = file.get_slice("parameters")[int(found[0])]
-        return row.clone()
+        return read("parameters", int(found[0]) * d, d)
 
 
 def read_rounds(path: Path) -> list[dict[str, Any]]:

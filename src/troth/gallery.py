@@ -52,7 +52,7 @@ def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
     elif arrays.classes <= _MANY:
         _shares(below, arrays, ranked)
     else:
-        _variety(below, arrays.y, ranked)
+        _variety(below, arrays, ranked)
     _clients(above, order, "")
     _clients(below, order, f"{len(order):,} clients, the largest first")
     return figure
@@ -241,9 +241,11 @@ def _targets(axes: Axes, y: np.ndarray, ranked: Sequence[np.ndarray]) -> None:
     _lines(axes)
 
 
-def _variety(axes: Axes, y: np.ndarray, ranked: Sequence[np.ndarray]) -> None:
+def _variety(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
     """How many classes each client has, where there are too many to tell apart."""
-    held = np.array([len(np.unique(y[rows])) for rows in ranked])
+    every = (arrays.y[rows] for rows in ranked)
+    several = arrays.y.ndim > 1
+    held = np.array([y.any(0).sum() if several else len(np.unique(y)) for y in every])
     axes.fill_between(np.arange(len(held)), held, step="mid", color=_BAR, lw=0)
     _style(axes, f"Classes a client: {held.min():,} to {held.max():,}", "classes")
     _lines(axes)

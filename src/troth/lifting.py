@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 import warnings
 from typing import Any, NamedTuple
@@ -156,10 +157,19 @@ def _by_type(part: nn.Module) -> str | None:
 def _by_statistics(part: _NormBase) -> str | None:
     """Batch normalisation of ours can be lifted; what is left of torch's cannot."""
     if isinstance(part, BatchNorm):
-        return None
+        return _by_numbers(part)
     if isinstance(part, _BatchNorm) and part.momentum is None:
         return "averages its statistics over all batches, set a momentum, such as 0.1"
     return "keeps running statistics in a way of its own, use BatchNorm or GroupNorm"
+
+
+def _by_numbers(part: BatchNorm) -> str | None:
+    """Numbers that would make a variance negative, or divide by one that is 0."""
+    if not 0 <= (part.momentum or 0.0) <= 1:
+        return f"has momentum = {part.momentum:g}, set one of 0 to 1, such as 0.1"
+    if not 0 < part.eps < math.inf:
+        return f"has eps = {part.eps:g}, set a positive one, such as 1e-5"
+    return None
 
 
 def _by_trial(part: nn.Module, call: _Call) -> str | None:

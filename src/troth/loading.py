@@ -138,8 +138,12 @@ class Run:
             client: its number.
             x: [m, ...] inputs as the data set had them; NaN is a missing value, where
                 the run fills these in.
+
+        Returns:
+            [m], or [m, labels] of 0 and 1 where an example may have several.
         """
-        shape = tuple(self.experiment.resolved["shape"])
+        facts = self.experiment.resolved
+        shape = tuple(facts["shape"])
         if x.shape[1:] != shape:
             raise Refusal(
                 f"inputs of shape {list(x.shape[1:])} do not fit this model, "
@@ -157,8 +161,10 @@ class Run:
             for first in range(0, len(x), 1024):
                 found.append(net(torch.from_numpy(x[first : first + 1024])))
         outputs = torch.cat(found)
-        if self.experiment.resolved["classes"] == 0:
+        if facts["classes"] == 0:
             return outputs[:, 0].numpy()
+        if facts.get("multi_label"):
+            return (outputs > 0).long().numpy()
         if outputs.shape[1] == 1:
             return (outputs[:, 0] > 0).long().numpy()
         return outputs.argmax(dim=1).numpy()

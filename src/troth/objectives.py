@@ -46,14 +46,13 @@ class Objective(nn.Module):
         self.classes, self.loss, self.padded = classes, loss, padded
         self.losing = _defines(net, "loss")  # names, lest a module be held twice
         self.penalising = _defines(net, "penalty")
-        parts = list(self.net.modules())
-        self.norms = [m for m in parts if isinstance(m, BatchNorm)]  # not registered
-        self.drops = [m for m in parts if isinstance(m, Dropout) and m.p > 0]
+        self.parts = list(self.net.modules())  # in lists, lest they be registered
+        self.norms = [m for m in self.parts if isinstance(m, BatchNorm)]
+        self.drops = [m for m in self.parts if isinstance(m, Dropout) and m.p > 0]
 
     def mode(self, training: bool) -> None:
-        """Training or prediction, for every layer."""
-        watched = (self.net, *self.norms, *self.drops)  # inner nets may be shared
-        if any(module.training != training for module in watched):
+        """Training or prediction, for every layer, which others may have set."""
+        if any(part.training != training for part in self.parts):
             self.net.train(training)
 
     def forward(self, batch: Batch) -> Tensor:
@@ -82,6 +81,7 @@ class Objective(nn.Module):
         """Refuse data that the loss or the network has no use for, before training."""
         self.mode(training=False)
         with torch.no_grad():
+            expect_outputs(self.net(batch.x), batch.y, self.classes)
             self(batch)
 
     def tell(self, batch: Batch) -> None:
@@ -104,6 +104,27 @@ class Objective(nn.Module):
         for drop in self.drops:
             drop.key = None
         return [pair[i] for i in (0, 1) for pair in moved]
+
+
+def expect_outputs(outputs: Tensor, y: Tensor, classes: int) -> None:
+    """Refuse a model whose number of outputs does not fit the data.
+
+    Args:
+        outputs: [b, k] of the model.
+        y: [b] labels or targets, or [b, labels] of 0 and 1.
+        classes: how many; 0 is regression.
+    """
+    allowed = {0: (1,), 2: (1, 2)}.get(classes, (classes,))
+    what = f"{classes} classes" if classes else "regression"
+    if y.dim() == 2:
+        allowed, what = (classes,), f"{classes} labels an example"
+    if outputs.dim() == 2 and outputs.shape[1] in allowed:
+        return
+    k = outputs.shape[1:].numel()
+    raise Refusal(
+        f"a model with {k} output{'s' if k != 1 else ''} does not fit {what}; "
+        f"it must have {' or '.join(map(str, allowed))}"
+    )
 
 
 def _defines(net: nn.Module, method: str) -> str | None:

@@ -71,7 +71,10 @@ def _candidates(
     """Lifted, all together first and then in smaller chunks; then apart."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
     fits = _fits(engine, n)
-    sizes = [chunk] if chunk else sorted({-(-fits // k) for k in (1, 2, 4)})[::-1]
+    shares = {-(-fits // k) for k in (1, 2, 4)}
+    if engine.device.type == "cuda":  # large networks fill it one by one
+        shares |= {1}
+    sizes = [chunk] if chunk else sorted(shares, reverse=True)
     if how in ("auto", "vmap", "compiled"):
         lifted = "vmap" if how == "auto" else how
         for size in sizes:

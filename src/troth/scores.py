@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
+from troth.objectives import expect_outputs
 from troth.types import Refusal
 
 
@@ -56,7 +57,8 @@ def score(
     Args:
         outputs: [slots, k] a logit a class; with two classes one column is a margin,
             class 1 when > 0; for regression one column, the prediction.
-        y: [slots] labels 0 … classes−1, or targets.
+        y: [slots] labels 0 … classes−1, or targets; [slots, classes] of 0 and 1 where
+            an example may have several labels: then a logit > 0 says that it has one.
         loss: [slots] the loss of each example.
         start: [n] first slot of each client.
         size: [n] how many slots it has; without any, all its scores are NaN.
@@ -66,7 +68,11 @@ def score(
         Vectors [n]. With classes: `accuracy`, `loss` (its mean), `balanced_accuracy`
         (mean recall over the classes that the client's examples have) and, with two
         classes, `auroc` (NaN for a client that has one class only). For regression:
-        `error` (mean squared error) and `loss`.
+        `error` (mean squared error) and `loss`. With several labels an example:
+        `accuracy` (share of labels that are right, 1 − Hamming loss), `exact` (share of
+        examples with all labels right), `loss`, `balanced_accuracy` (mean recall of
+        having and of lacking each label, over those that occur) and `auroc` (its mean
+        over the labels that some of the client's examples have and some lack).
 
     Raises:
         Refusal: shapes that do not fit, slots or labels that do not exist.
@@ -80,6 +86,8 @@ def score(
     scores = {"loss": ragged.means(_float64(loss)[ragged.slot])}
     if classes == 0:
         return _regression(ragged, outputs, y) | scores
+    if y.ndim == 2:
+        return _several(ragged, outputs, y) | scores
     return _classification(ragged, outputs, y, classes) | scores
 
 
@@ -110,19 +118,39 @@ def _classification(
     return scores
 
 
+def _several(ragged: _Ragged, outputs: Tensor, y: Tensor) -> dict[str, np.ndarray]:
+    """Each label of each example is there or not."""
+    there = y.detach().cpu().numpy()[ragged.slot]
+    if not np.isin(there, (0, 1)).all():
+        raise Refusal(
+            f"labels run from {there.min()} to {there.max()}; where an example may "
+            "have several they must be 0 or 1"
+        )
+    margin = _float64(outputs)[ragged.slot]
+    finite, has = np.isfinite(margin), there == 1
+    hit, count = finite & ((margin > 0) == has), has.shape[1]
+    cell = (2 * np.arange(count) + has).reshape(-1)
+    each = ragged._replace(owner=np.repeat(ragged.owner, count))
+    columns = zip(margin.T, finite.T, has.T, strict=True)
+    auroc = np.stack([_auroc(ragged, *column) for column in columns])
+    known = ~np.isnan(auroc)
+    return {
+        "accuracy": ragged.means(hit.mean(axis=1)),
+        "exact": ragged.means(hit.all(axis=1)),
+        "balanced_accuracy": _balanced(each, hit.reshape(-1), cell, 2 * count),
+        "auroc": _ratio(np.where(known, auroc, 0).sum(axis=0), known.sum(axis=0)),
+    }
+
+
 def _check(outputs: Tensor, y: Tensor, loss: Tensor, classes: int) -> None:
-    if outputs.ndim != 2 or not outputs.shape[:1] == y.shape == loss.shape:
+    shaped = outputs.ndim == 2 and (y.ndim == 1 or (y.ndim == 2 and classes > 0))
+    if not shaped or not outputs.shape[:1] == y.shape[:1] == loss.shape:
         raise Refusal(
             f"outputs {tuple(outputs.shape)}, labels {tuple(y.shape)} and losses "
-            f"{tuple(loss.shape)} do not fit; they must be [slots, k], [slots], [slots]"
+            f"{tuple(loss.shape)} do not fit; they must be [slots, k], [slots] (with "
+            "several labels an example [slots, k]) and [slots]"
         )
-    allowed = {0: (1,), 2: (1, 2)}.get(classes, (classes,))
-    if outputs.shape[1] not in allowed:
-        what = f"{classes} classes" if classes else "regression"
-        raise Refusal(
-            f"a model with {outputs.shape[1]} outputs does not fit {what}; "
-            f"it must have {' or '.join(map(str, allowed))}"
-        )
+    expect_outputs(outputs, y, classes)
 
 
 def _ragged(start: np.ndarray, size: np.ndarray, slots: int) -> _Ragged:

@@ -155,13 +155,7 @@ def _check_data(arrays: Arrays, missing: bool) -> None:
             f"the data have {len(arrays.x)} inputs x and {len(arrays.y)} targets y: "
             "give one target an input, and at least one"
         )
-    low, high = arrays.y.min(), arrays.y.max()
-    whole = arrays.y.dtype.kind in "iu"
-    if arrays.classes and not (whole and low >= 0 and high < arrays.classes):
-        raise Refusal(
-            f"the labels are {arrays.y.dtype} from {low} to {high}: they must be whole "
-            f"numbers 0 to {arrays.classes - 1}, for there are {arrays.classes} classes"
-        )
+    _check_labels(arrays)
     for name, values in (("x", arrays.x), ("y", arrays.y)):
         if values.dtype.kind != "f":
             continue
@@ -175,6 +169,24 @@ def _check_data(arrays: Arrays, missing: bool) -> None:
                 f"{name} is NaN or infinite in {bad.sum()} of {len(values)} examples "
                 f"(first in row {bad.argmax()}): drop these rows or fill them in{how}"
             )
+
+
+def _check_labels(arrays: Arrays) -> None:
+    y, classes, m = arrays.y, arrays.classes, len(arrays.y)
+    several = classes > 0 and y.shape == (m, classes)
+    if y.ndim != 1 and not several:
+        raise Refusal(
+            f"y has shape {y.shape}: it must be ({m},), or ({m}, labels) of 0 and 1 "
+            "where an example may have several"
+        )
+    low, high, below = y.min(), y.max(), 2 if several else classes
+    if classes and not (y.dtype.kind in "iu" and low >= 0 and high < below):
+        why = f"there are {classes} classes"
+        raise Refusal(
+            f"the labels are {y.dtype} from {low} to {high}: they must be whole "
+            f"numbers 0 to {below - 1}, for "
+            f"{'each is there or not' if several else why}"
+        )
 
 
 def _check_options(

@@ -30,9 +30,7 @@ class Need(NamedTuple):
         return self.rows + self.shadow
 
 
-def need(
-    e: Experiment, n: int, row: int, model: int, finishes: bool, cohort: int = 0
-) -> Need:
+def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
     """What the state of n clients takes.
 
     Args:
@@ -41,9 +39,8 @@ def need(
         row: bytes of a client's state.
         model: bytes of a client's model.
         finishes: whether every client works once more after the last round.
-        cohort: how many are asked in a round; 0: as the experiment says.
     """
-    cohort = cohort or e.train.cohort or n
+    cohort = e.train.cohort or n
     visited = n if finishes else min(n, e.train.rounds * cohort)
     moved = visited  # since the last checkpoint
     if e.checkpoint.every and not finishes:
@@ -114,9 +111,10 @@ def check(need: Need, rows: Path, path: Path) -> None:
 def _room(folder: Path, wanted: int, need: Need, remedy: str) -> None:
     free = shutil.disk_usage(folder).free
     if wanted > free:
-        own = f", the clients' models another {size(need.models)}" if need.models else ""
+        more = f", the clients' models another {size(need.models)}"
+        more = more if need.models else ""
         raise Refusal(
-            f"personal state on disk may take {size(need.disk)}{own}, and of that the "
+            f"personal state on disk may take {size(need.disk)}{more}, and of that the "
             f"disk of {folder} would have to take {size(wanted)} and has "
             f"{size(free)} free; make room, or set {remedy}"
         )

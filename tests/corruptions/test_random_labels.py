@@ -88,6 +88,24 @@ def test_one_class_leaves_no_choice() -> None:
     assert not labels(50, 1, key()).any()
 
 
+def test_several_labels_are_each_a_fair_coin() -> None:
+    """Eight patterns of three labels are alike; fails with probability 1e-9."""
+    y = torch.ones(40_000, 3, dtype=torch.long)
+    x = torch.zeros(40_000, 1)
+    kept, found = random_labels(x, y, 3, key())
+    assert kept is x and found.shape == y.shape and found.dtype == y.dtype
+    assert {*found.unique().tolist()} == {0, 1}
+    assert_uniform(found @ torch.tensor([1, 2, 4]), 8)
+    assert bool((y == 1).all())
+    assert not torch.equal(found, random_labels(x, y, 3, key(1))[1])
+
+
+@pytest.mark.parametrize("m", [0, 1])
+def test_several_labels_of_few_examples(m: int) -> None:
+    y = torch.zeros(m, 5, dtype=torch.long)
+    assert random_labels(torch.zeros(m, 1), y, 5, key())[1].shape == (m, 5)
+
+
 def test_refuses_regression() -> None:
     y = torch.zeros(3)
     with pytest.raises(Refusal, match=r"regression; set corruption\.name to another"):

@@ -100,7 +100,8 @@ def _drawn(
     watch = progress.Watcher(str(name), "", quiet)
     with watch, notice.watching(watch.heard):
         dealt = catalogue.deal(name, settings, experiment, root)
-        kind = f"{dealt.arrays.classes} classes" if dealt.arrays.classes else "numbers"
+        words = "labels an example" if dealt.arrays.y.ndim > 1 else "classes"
+        kind = f"{dealt.arrays.classes} {words}" if dealt.arrays.classes else "numbers"
         counts = f"{len(dealt.arrays.y):,} examples, {len(dealt.clients):,} clients"
         title = f"{dealt.name}: {counts} ({dealt.partition}), {kind}"
         figure = gallery.draw(dealt.arrays, dealt.clients, title)

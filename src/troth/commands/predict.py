@@ -21,7 +21,7 @@ def predict(
     out: Annotated[Path | None, Flag(help="Write a new .csv file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict with a client's own model: a label a line on stdout."""
+    """Predict with a client's own model: a line an example on stdout."""
     from troth import display, folder
     from troth.loading import Run
     from troth.types import Refusal
@@ -35,12 +35,13 @@ def predict(
     found = run.predict(client, x)
     score = _score(found, y, run.experiment.resolved["classes"])
     if out is not None:
-        columns = {"example": list(range(len(x))), "prediction": found.tolist()}
-        folder.write_csv(out, columns)
+        columns = _columns(found, run.experiment.resolved.get("labels", []))
+        folder.write_csv(out, {"example": list(range(len(x))), **columns})
     if as_json:
         display.print_json({"client": client, "predictions": found, **score})
     elif out is None:
-        print("\n".join(map(str, found.tolist())))
+        rows = found.reshape(len(x), -1).tolist()
+        print("\n".join(" ".join(map(str, row)) for row in rows))
     for head, value in score.items():
         if value is not None:
             display.say(f"{head} {display.number(value, head)} on {len(x)} examples")
@@ -69,18 +70,33 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
     if not isinstance(arrays.get("x"), np.ndarray):
         raise Refusal(f"{file} has no array x; write it with np.savez(path, x=…)")
     x, y = inputs(str(file), arrays["x"]), arrays.get("y")
-    if y is not None and np.shape(y) != (len(x),):
+    if y is not None and np.shape(y)[:1] != (len(x),):
         raise Refusal(
             f"{file}: y has shape {np.shape(y)} but x holds {len(x)} examples"
         )
     return x, y
 
 
+def _columns(found: np.ndarray, names: list[str]) -> dict[str, Any]:
+    """What is written of predictions: a column, or one for each of several labels."""
+    if found.ndim == 1:
+        return {"prediction": found.tolist()}
+    every = names or list(map(str, range(found.shape[1])))
+    return {f"prediction {name}": found[:, j].tolist() for j, name in enumerate(every)}
+
+
 def _score(found: np.ndarray, y: np.ndarray | None, classes: int) -> dict[str, Any]:
     """Accuracy, or mean squared error for a regression; None without targets."""
+    from troth.types import Refusal
+
     head = "accuracy" if classes else "error"
     if y is None:
         return {head: None}
-    if classes == 2 and set(y.tolist()) <= {-1, 1}:  # as the data sets have them
+    if y.shape != found.shape:
+        raise Refusal(
+            f"y has shape {y.shape} and the predictions {found.shape}; give y that "
+            "shape, or leave it out"
+        )
+    if classes == 2 and y.ndim == 1 and set(y.tolist()) <= {-1, 1}:  # as data have it
         y = (y > 0).astype(int)
     return {head: float((found == y).mean() if classes else ((found - y) ** 2).mean())}

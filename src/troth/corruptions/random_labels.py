@@ -20,6 +20,7 @@ def random_labels(
 ) -> tuple[Tensor, Tensor]:
     """Every training label is drawn uniformly from all classes, once (attack A1).
 
+    Where an example may have several labels, it has each by the toss of a fair coin.
     The true label may come up (as in the authors' code). Test data stay clean.
     Threat model: the client controls its own training data and nothing else.
     """
@@ -28,5 +29,6 @@ def random_labels(
             "random_labels needs classes, and this data set is a regression; "
             "set corruption.name to another one, or to 'none'"
         )
-    random = seeding.bits(key, y.shape[0])
-    return x, seeding.below(random, torch.tensor(classes)).to(y.dtype)
+    random = seeding.bits(key, y.numel()).reshape(y.shape)
+    of = torch.tensor(classes if y.dim() == 1 else 2)
+    return x, seeding.below(random, of).to(y.dtype)

@@ -119,6 +119,7 @@ def celeba(
         owner=table.person[rows],
         group=None if second is None else second[rows],
         split=table.split[rows],
+        labels=tuple(labels) if many else (),
     )
 
 

@@ -44,9 +44,9 @@ def made_digits(
             row, moves of up to a pixel, ink down to one half.
         noise: the most that a pixel is off, as a share of full ink; 0: none.
     """
-    for name, least in (("clients", 1), ("per_client", 1)):
-        if (value := locals()[name]) < least:
-            raise Refusal(f"data.{name} = {value} must be at least {least}")
+    for name, count in (("clients", clients), ("per_client", per_client)):
+        if count < 1:
+            raise Refusal(f"data.{name} = {count} must be at least 1")
     for name, value in (("style", style), ("noise", noise)):
         if not 0 <= value <= 1:
             raise Refusal(f"data.{name} = {value} must be at least 0 and at most 1")
@@ -114,4 +114,5 @@ def _written(
 def _noisy(ink: np.ndarray, speck: np.ndarray, most: int) -> np.ndarray:
     """Each pixel off by −most … most, all alike likely, and kept within a byte."""
     off = (speck.astype(np.uint16) * np.uint16(2 * most + 1) >> 8) + ink
-    return np.clip(off, most, 255 + most) - most
+    kept: np.ndarray = np.clip(off, most, 255 + most) - most
+    return kept

@@ -20,7 +20,7 @@ def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tens
     """−log of the softmax's share for the label, a value an example.
 
     Args:
-        outputs: [b, classes] logits.
+        outputs: [b, classes] logits; one column is that of class 1, the other 0.
         y: [b] labels.
         smoothing: share of the label's weight that is spread over all classes (Szegedy
             et al., section 7); 0 none, 1 makes all classes alike.
@@ -29,6 +29,10 @@ def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tens
         raise Refusal(f"cross_entropy's smoothing = {smoothing} must lie in [0, 1]")
     good = not y.is_floating_point() and y.dim() == 1 and outputs.dim() == 2
     expect("cross_entropy", good, outputs, y, "an output a class and one label each")
-    return functional.cross_entropy(
-        outputs, y, reduction="none", label_smoothing=smoothing
-    )
+    if outputs.shape[1] == 1:
+        outputs = functional.pad(outputs, (1, 0))
+    share = functional.log_softmax(outputs, dim=1)  # plainer than torch's, which may
+    loss = -share.gather(1, y[:, None])[:, 0]  # leave labels out: a third fewer steps
+    if smoothing:
+        loss = (1 - smoothing) * loss - smoothing * share.mean(dim=1)
+    return loss

@@ -1,0 +1,130 @@
+"""Does personalization help, whom, and how much? The tables of the page beside this.
+
+Reads `results/` and prints Markdown: python experiments/natural/tables.py
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from troth import folder
+
+ROOT = Path(__file__).parent
+DATA = ("mnist_by_writer", "celeba", "vehicle", "heart_disease")
+NAMES = {"none": "shared", "local": "local"}
+SEEDS = (0, 1, 2)
+HOSPITALS = ("Cleveland", "Hungary", "Switzerland", "Long Beach")
+
+
+def runs(data: str) -> dict[str, list[Path]]:
+    """Personalizer → its runs, a seed each."""
+    found: dict[str, list[Path]] = {}
+    for seed in SEEDS:
+        for path in sorted((ROOT / "results" / data).glob(f"seed={seed},*")):
+            name = path.name.partition("personalizer=")[2]
+            found.setdefault(name, []).append(path)
+    order = sorted(found, key=lambda n: (n.startswith("ditto"), n != "none", n))
+    return {name: found[name] for name in order}
+
+
+def label(name: str) -> str:
+    """A method as the tables name it."""
+    return NAMES.get(name, name.replace("ditto+lam=", "Ditto, λ = "))
+
+
+def spread(values: np.ndarray) -> str:
+    """Mean ± half the width of its 95 % interval (Student)."""
+    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+    return f"{values.mean():+.3f} ± {half:.3f}"
+
+
+def accuracies(paths: list[Path], column: str = "accuracy") -> np.ndarray:
+    """[seeds, clients]."""
+    return np.stack([folder.read_csv(p / "clients.csv")[column] for p in paths])
+
+
+def summary(data: str) -> list[str]:
+    """How accurate, how even: a row a method."""
+    rows = [
+        "| model | mean | sample-weighted | std over clients | worst 10 % |",
+        "|---|---|---|---|---|",
+    ]
+    for name, paths in runs(data).items():
+        own = [json.loads((p / "summary.json").read_text())["personal"] for p in paths]
+        keys = ("mean", "weighted", "std", "worst10")
+        cells = [np.mean([s[f"accuracy_{key}"] for s in own]) for key in keys]
+        rows.append(
+            f"| {label(name)} | " + " | ".join(f"{c:.3f}" for c in cells) + " |"
+        )
+    return rows
+
+
+def gains(data: str) -> list[str]:
+    """What each client's own model gains over the shared one, and who gains.
+
+    Clients are put into halves by the number of their training examples, and by how
+    well the shared model serves them on the test sets of the *other* two seeds, so
+    that luck on the test set does not choose them.
+    """
+    all_runs = runs(data)
+    shared = accuracies(all_runs["none"])
+    size = folder.read_csv(all_runs["none"][0] / "clients.csv")["train"]
+    others = np.stack([np.delete(shared, k, axis=0).mean(0) for k in range(len(SEEDS))])
+    rows = [
+        "| model − shared | all | better / worse / equal | few examples | many | "
+        "served worse | served better |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, paths in all_runs.items():
+        if name == "none":
+            continue
+        gain = accuracies(paths) - shared
+        counts = [
+            int((np.sign(gain) == s).sum() / len(SEEDS) + 0.5) for s in (1, -1, 0)
+        ]
+        few = size <= np.median(size)
+        worse = others < np.median(others, axis=1, keepdims=True)
+        cells = [
+            spread(gain.mean(0)),
+            " / ".join(map(str, counts)),
+            spread(gain.mean(0)[few]),
+            spread(gain.mean(0)[~few]),
+            f"{gain[worse].mean():+.3f}",
+            f"{gain[~worse].mean():+.3f}",
+        ]
+        rows.append(f"| {label(name)} | " + " | ".join(cells) + " |")
+    return rows
+
+
+def one_by_one(data: str) -> list[str]:
+    """The same for a handful of clients: a column each."""
+    all_runs = runs(data)
+    shared = accuracies(all_runs["none"])
+    rows = [
+        "| model | " + " | ".join(HOSPITALS) + " |",
+        "|---" * (len(HOSPITALS) + 1) + "|",
+        "| shared | " + " | ".join(f"{a:.3f}" for a in shared.mean(0)) + " |",
+    ]
+    for name, paths in all_runs.items():
+        if name != "none":
+            gain = (accuracies(paths) - shared).mean(0)
+            cells = " | ".join(f"{g:+.3f}" for g in gain)
+            rows.append(f"| {label(name)} − shared | {cells} |")
+    return rows
+
+
+def page() -> str:
+    """All tables."""
+    parts = []
+    for data in DATA:
+        whom = one_by_one if data == "heart_disease" else gains
+        parts += [f"### {data}", "", *summary(data), "", *whom(data), ""]
+    return "\n".join(parts).rstrip()
+
+
+if __name__ == "__main__":
+    print(page())
