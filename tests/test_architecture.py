@@ -20,11 +20,15 @@ LAYERS = """
     lookup toml grid parts sections config
     layers
     datasets partitions features corruptions augments models losses
-    optimizers schedules regularizers solvers personalizers attacks filters aggregators servers metrics
-    batchwise flat objectives convolution tasks lifting lifted threads feed slots rowfile population beside
+    optimizers schedules regularizers solvers personalizers
+    attacks filters aggregators servers metrics
+    batchwise flat objectives convolution tasks lifting lifted threads
+    feed slots rowfile population beside
     engine plans augmenting clients
     scores summary evaluation
-    tails rules sampling availability federation dealing preparing leakage systematic splitting supply weights networks store build
+    tails rules sampling availability federation
+    dealing preparing leakage systematic splitting supply
+    weights networks store build
     folder journal loading results runs api
     comparison bench catalogue gallery
     display progress outcome commands cli
