@@ -86,14 +86,9 @@ def child(file: str, out: str, limit: str) -> None:
         if p.state is None:
             marks.append(time.perf_counter() - waited)
             if p.done % block == 0 and p.done < p.total:
-                began = time.perf_counter()
-                _say(done=p.done)
-                sys.stdin.readline()
-                waited += time.perf_counter() - began
+                waited += _turn(p.done)
 
-    began = time.perf_counter()
-    _say(done=0)
-    sys.stdin.readline()
+    _turn(0)
     began = time.perf_counter()
     [run] = troth.run(file, out=out, watch=turn)
     whole = time.perf_counter() - waited - began
@@ -115,6 +110,15 @@ def child(file: str, out: str, limit: str) -> None:
         models_bytes=kept.stat().st_size if kept.exists() else 0,
         accuracy=run.summary["personal"]["accuracy_mean"],
     )
+
+
+def _turn(done: int) -> float:
+    """Let the others have theirs; the seconds that took."""
+    began = time.perf_counter()
+    _say(done=done)
+    if not sys.stdin.readline():
+        raise SystemExit("nobody is there any more")
+    return time.perf_counter() - began
 
 
 def _say(**what: Any) -> None:
@@ -271,6 +275,32 @@ def measure_disk(given: argparse.Namespace, place: Path) -> dict[str, Any]:
     return found
 
 
+def table(found: dict[str, Any]) -> str:
+    """For the page of benchmarks."""
+    lines = [
+        "| clients × parameters | state | limit | ms a round, median "
+        "| last third: median | mean | × the first | before round 2, s | peak memory, GB | on disk, GB |",
+        "|" + "---|" * 10,
+    ]
+    first = next(iter(found.values()))
+    for each in found.values():
+        times = ("round_ms_median", "last_third_ms_median", "last_third_ms_mean")
+        ratios = (f"{each[t] / first[t]:.2f}" for t in times)
+        on_disk = each["state_bytes_at_most"] if each["store"] == "disk" else 0
+        cells = [
+            f"{each['clients']:,} × {each['parameters']:,}",
+            each["store"],
+            each["limit"],
+            *(f"{each[t]:.1f}" for t in times),
+            " / ".join(ratios),
+            f"{each['seconds_before_the_second_round']:.0f}",
+            f"{each['peak_memory_bytes'] / 1e9:.2f}",
+            f"≤ {on_disk / 1e9:.2f}" if on_disk else "–",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure, print, and write the numbers if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -297,9 +327,7 @@ def main() -> None:
         if given.only in (None, name):
             with tempfile.TemporaryDirectory(dir=given.place) as place:
                 found[name] = part(given, Path(place))
-            for label, each in found[name].items():
-                told = {k: v for k, v in each.items() if k != "round_ms"}
-                print(label, json.dumps(told, indent=1), flush=True)
+            print(table(found[name]), flush=True)
     if given.out:
         given.out.parent.mkdir(exist_ok=True)
         given.out.write_text(json.dumps(found, indent=1) + "\n")

@@ -423,7 +423,7 @@ def test_predict(
         ("float.npz", 0, ["[8, 8]", "[1, 8, 8]"]),
         ("short.npz", 0, ["y has shape (8,)", "9 examples"]),
         ("none.npz", 0, ["has no array x", "np.savez"]),
-        ("text.npz", 0, ["text.npz cannot be read"]),
+        ("text.npz", 0, ["text.npz cannot be read (it holds no plain arrays)"]),
         ("missing.npz", 0, ["missing.npz cannot be read"]),
         ("x.npy", 6, ["there is no client 6", "0 to 5"]),
         ("x.npy", -1, ["there is no client -1"]),

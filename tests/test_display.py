@@ -95,6 +95,16 @@ def test_results() -> None:
     assert row.split() == ["local", "0.500", "0.500", "0.250", "0.500", "0.500", "1.2"]
 
 
+def test_clients_that_were_not_evaluated_are_not_called_hostile() -> None:
+    nan = float("nan")
+    sample = run([0.25, nan, nan, 0.75])
+    text = printed(display.results([sample], ["a"]))
+    assert "over 2 of the 3 benign of 4 clients" in text
+    sample.clients["malicious"] = np.zeros(4, bool)
+    text = printed(display.results([sample], ["a"]))
+    assert "over 2 of 4 clients" in text and "benign" not in text
+
+
 def test_results_of_a_regression() -> None:
     text = printed(display.results([run([4, 5, 0, 6], head="error")], ["a"]))
     assert text.strip().startswith("Error of") and " 5 " in text

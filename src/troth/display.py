@@ -103,17 +103,25 @@ def benign(run: Run) -> int:
     return int(((values == values) & (hostile == 0)).sum())
 
 
+def _judged(run: Run) -> str:
+    """Over whom a table is: all clients, a sample of them, or the benign ones."""
+    some, every = benign(run), run.summary["clients"]
+    good = int((run.clients["malicious"] == 0).sum())
+    if good == every:
+        return f"{some} clients" if some == every else f"{some} of {every} clients"
+    of = "the" if some == good else f"{some} of the"
+    return f"{of} {good} benign of {every} clients"
+
+
 def results(found: Sequence[Run], labels: Sequence[str]) -> Group:
     """A row a run."""
     counts = {(benign(run), run.summary["clients"]) for run in found}
-    some, every = min(counts)
-    who = f"the {some} benign of {every} clients" if some < every else f"{some} clients"
     rows = []
     for run, label in zip(found, labels, strict=True):
         s, head = run.summary, heading(run.summary)
         cells = [number(s[k][f"{head}_{m}"], head) for k, m in _COLUMNS.values()]
         rows.append([short(label), *cells, f"{s['seconds']:.1f}"])
-    who = who if len(counts) == 1 else "benign clients"
+    who = _judged(found[0]) if len(counts) == 1 else "benign clients"
     what = f"{head.capitalize()} of the clients' own models"
     title = f"{what}, each on its own test data, over {who}"
     return table(title, ["run", *_COLUMNS, "seconds"], rows)

@@ -35,6 +35,15 @@ def _mix(z: Tensor) -> Tensor:
     return z ^ ((z >> 31) & 0x1FFFFFFFF)
 
 
+def _times(count: Tensor, odd: int) -> Tensor:
+    """count·odd, wrapped to 64 bits.
+
+    Without the xor a compiler takes a range times a constant for an index, which it
+    works out in unbounded integers: other draws, or a crash.
+    """
+    return (count ^ 0) * odd
+
+
 @lru_cache(maxsize=256)
 def _opening(seed: int, purpose: str, round_: int) -> int:
     """Where the stream of a round begins: a signed 64-bit number."""
@@ -61,13 +70,13 @@ def fold(key: Tensor, count: Tensor | int) -> Tensor:
     if isinstance(count, int):  # the same, wrapped to 64 bits as tensors do
         wrapped = ((count + 1) * _MIX2) & (2**64 - 1)
         return _mix(key + (wrapped - (wrapped >> 63 << 64)))
-    return _mix(key + (count + 1) * _MIX2)
+    return _mix(key + _times(count + 1, _MIX2))
 
 
 def bits(key: Tensor, count: int) -> Tensor:
     """64 random bits each: [..., count] for keys [...]."""
-    counter = torch.arange(1, count + 1, device=key.device) * _GAMMA
-    return _mix(key.unsqueeze(-1) + counter)
+    counter = torch.arange(1, count + 1, device=key.device)
+    return _mix(key.unsqueeze(-1) + _times(counter, _GAMMA))
 
 
 def below(random: Tensor, limit: Tensor) -> Tensor:

@@ -63,8 +63,10 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
             single = isinstance(content, np.ndarray)
             arrays = {"x": content} if single else dict(content)
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
+        # numpy takes any other file for a pickle, and tells how to trust it
+        why = "it holds no plain arrays" if "pickle" in str(error) else error
         raise Refusal(
-            f"{file} cannot be read ({error}); give an .npz file written by "
+            f"{file} cannot be read ({why}); give an .npz file written by "
             "np.savez(path, x=…), or one array in an .npy file"
         ) from None
     if not isinstance(arrays.get("x"), np.ndarray):

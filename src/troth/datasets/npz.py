@@ -91,8 +91,10 @@ def _read(path: str) -> dict[str, np.ndarray]:
                 f"{path} holds Python objects, which could run code when read: save "
                 "plain arrays of numbers or texts, each with a dtype of its own"
             ) from None
+        # numpy takes any other file for a pickle, and tells how to trust it
+        why = "it holds no arrays" if "pickle" in str(error) else error
         raise Refusal(
-            f"{path} is not a whole .npz file ({error}): write it again with "
+            f"{path} is not a whole .npz file ({why}): write it again with "
             "np.savez(path, x=…, y=…)"
         ) from None
     for key in ("x", "y"):

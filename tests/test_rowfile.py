@@ -1,0 +1,114 @@
+"""What the background thread does; that rows come back, `test_population.py` tests."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from troth.rowfile import RowFile
+from troth.types import Refusal
+
+
+def rows(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float32)[:, None].expand(-1, 4).contiguous()
+
+
+def slots(*numbers: int) -> np.ndarray:
+    return np.array(numbers)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[RowFile]:
+    made = RowFile(4, torch.float32, torch.device("cpu"))
+    made.open(tmp_path / "rows")
+    yield made
+    made.close()
+
+
+def test_rows_read_ahead_are_not_read_again(file: RowFile) -> None:
+    file.put(slots(0, 1, 2), rows(0, 1, 2))
+    file.put(slots(3), rows(3))
+    file.fetch(slots(2, 0))
+    assert file._ahead is not None
+    file._ahead.work.result()
+    file._path.write_bytes(rows(*[9] * 4).numpy().tobytes())  # behind its back
+    assert torch.equal(file.get(slots(0, 2)), rows(0, 2))
+    assert torch.equal(file.get(slots(0, 2)), rows(9, 9))  # once
+
+
+def test_a_slot_written_after_it_was_read_ahead_is_the_new_one(file: RowFile) -> None:
+    file.put(slots(0, 1), rows(0, 1))
+    file.fetch(slots(0, 1))
+    file.put(slots(1), rows(5))
+    file.put(slots(2), rows(2))
+    assert torch.equal(file.get(slots(0, 1)), rows(0, 5))
+
+
+def test_rows_on_their_way_are_read_from_memory_and_then_waited_for(
+    file: RowFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, go = os.pwritev, threading.Event()
+
+    def slow(*given: Any) -> int:
+        assert go.wait(10)
+        return write(*given)
+
+    monkeypatch.setattr(os, "pwritev", slow)
+    file.put(slots(1, 0), rows(1, 0))
+    assert torch.equal(file.get(slots(0, 1)), rows(0, 1))  # though none is written
+    assert file._path.stat().st_size == 0
+    threading.Timer(0.05, go.set).start()
+    file.sync()
+    assert file._path.read_bytes() == rows(0, 1).numpy().tobytes()
+
+
+def test_closing_waits_for_what_was_given(tmp_path: Path) -> None:
+    file = RowFile(4, torch.float32, torch.device("cpu"))
+    file.open(tmp_path / "rows")
+    file.put(np.arange(100), rows(*range(100)))
+    file.close()
+    assert (tmp_path / "rows").stat().st_size == 100 * 16
+    file.close()  # a second time does nothing
+
+
+def test_a_file_that_was_never_opened_keeps_nothing() -> None:
+    file = RowFile(4, torch.float32, torch.device("cpu"))
+    file.sync()
+    with pytest.raises(AssertionError, match="open a file first"):
+        file.put(slots(0), rows(0))
+    file.close()
+
+
+@pytest.mark.parametrize("call", ["get", "fetch"])
+def test_a_disk_that_cannot_be_read_is_said(
+    file: RowFile, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def broken(*given: Any) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    file.put(slots(0, 1), rows(0, 1))
+    file.put(slots(2), rows(2))
+    monkeypatch.setattr(os, "preadv", broken)
+    if call == "fetch":
+        file.fetch(slots(0))
+    with pytest.raises(Refusal, match=r"rows cannot be read or written \(Input/output"):
+        file.get(slots(0))
+
+
+def test_a_system_without_reading_in_place_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "preadv")
+    file = RowFile(4, torch.float32, torch.device("cpu"))
+    with pytest.raises(Refusal, match=r"engine\.store = 'disk' needs a system"):
+        file.open(tmp_path / "rows")
+    file.close()
