@@ -279,7 +279,8 @@ def table(found: dict[str, Any]) -> str:
     """For the page of benchmarks."""
     lines = [
         "| clients × parameters | state | limit | ms a round, median "
-        "| last third: median | mean | × the first | before round 2, s | peak memory, GB | on disk, GB |",
+        "| last third: median | mean | × the first | before round 2, s "
+        "| peak memory, GB | on disk, GB |",
         "|" + "---|" * 10,
     ]
     first = next(iter(found.values()))

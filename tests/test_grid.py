@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth import grid
+from troth import api, config, grid
 from troth.types import Refusal
 
 
@@ -210,3 +210,93 @@ def test_differences() -> None:
         '"a.b"': (None, 1),
     }
     assert grid.differences(one, one) == {}
+
+
+ADAM = {"name": "adam", "beta1": 0.5}
+FILE: dict[str, Any] = {
+    "partition": {
+        "name": "classes",
+        "clients": 9,
+        "per_client": 3,
+        "split": [0.5, 0.0, 0.5],
+    },
+    "train": {"epochs": 2, "optimizer": ADAM},
+    "personalizer": {"name": "ditto", "lam": 2.0, "steps": 3},
+    "attack": {"name": "model_replacement", "factor": 3.0},
+}
+
+
+@pytest.mark.parametrize(
+    ("assignments", "section", "expected"),
+    [
+        (
+            ["partition.name=dirichlet"],
+            "partition",
+            {"name": "dirichlet", "clients": 9, "split": [0.5, 0.0, 0.5]},
+        ),
+        (["partition.name=classes"], "partition", FILE["partition"]),
+        (
+            ["partition.per_client=4", "partition.name=dirichlet"],  # to be refused
+            "partition",
+            {**FILE["partition"], "name": "dirichlet", "per_client": 4},
+        ),
+        (
+            ['partition={name="classes", per_client=4}', "partition.name=dirichlet"],
+            "partition",
+            {"name": "dirichlet", "per_client": 4},
+        ),
+        (
+            ["personalizer.name=local"],
+            "personalizer",
+            {"name": "local", "steps": 3},  # a key of the section, whoever is named
+        ),
+        (
+            ["personalizer.epochs=1"],
+            "personalizer",
+            {"name": "ditto", "lam": 2.0, "epochs": 1},
+        ),
+        (
+            ["train.optimizer.name=sgd"],
+            "train",
+            {"epochs": 2, "optimizer": {"name": "sgd"}},
+        ),
+        (["train.steps=5"], "train", {"steps": 5, "optimizer": ADAM}),
+        (
+            ["train.epochs=4", "train.steps=5"],  # to be refused
+            "train",
+            {"steps": 5, "epochs": 4, "optimizer": ADAM},
+        ),
+        (["train.steps=0"], "train", {"steps": 0, "epochs": 2, "optimizer": ADAM}),
+        (["attack.name=none"], "attack", {"name": "none"}),
+    ],
+)
+def test_what_a_change_makes_meaningless_goes(
+    assignments: list[str], section: str, expected: dict[str, Any]
+) -> None:
+    before = copy.deepcopy(FILE)
+    found = grid.override(FILE, assignments)
+    assert before == FILE
+    assert found == {**FILE, section: expected}
+
+
+@pytest.mark.parametrize("name", ["nosuch", "no:such", "3", "[1]"])
+def test_another_name_that_is_none_is_left_to_be_refused(name: str) -> None:
+    changed = grid.override(FILE, [f"partition.name={name}"])
+    with pytest.raises(Refusal, match="partition"):
+        config.from_dict({**changed, "attack": "none"})
+
+
+def test_a_grid_of_names_makes_room_too() -> None:
+    tree = {**FILE, "grid": {"partition.name": ["classes", "dirichlet"]}}
+    tree["grid"] |= {"train.steps": [1, 2]}
+    runs = [made for _, made in grid.expand(tree)]
+    assert [run["partition"].get("per_client") for run in runs] == [3, 3, None, None]
+    assert all("epochs" not in run["train"] for run in runs)
+
+
+def test_the_quickstart_takes_another_partition() -> None:
+    changes = ["partition.name=dirichlet", "partition.clients=5", "train.steps=2"]
+    tree = {k: v for k, v in api.tree(None, changes).items() if k != "grid"}
+    experiment = config.from_dict(tree)
+    assert experiment.partition.options["clients"] == 5
+    assert (experiment.train.steps, experiment.train.epochs) == (2, 0)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +14,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth import build, config, lifted, trees
+from troth import build, config, lifted, seeding, trees
 from troth.engine import Plan
 from troth.lifted import Lifted, _captured, _update_in_place
 
@@ -397,3 +399,24 @@ def test_lifted_in_place_gives_the_same_and_only_then_writes_over() -> None:
             expected, kept = vmap(step, (0, 0, None))(v, x, rate), v.clone()
             assert equal(many(v, x, rate), expected)
             assert torch.equal(v, kept) != in_place
+
+
+# Draws through a compiler
+
+
+@pytest.mark.skipif(
+    not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler"
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, in itself
+def test_a_compiler_draws_the_same_numbers() -> None:
+    """It takes a range for an index, and would not wrap what is made of one."""
+
+    def drawn(key: Tensor) -> tuple[Tensor, Tensor]:
+        each = seeding.fold(key, torch.arange(5))  # as augments do
+        return seeding.bits(each, 3), seeding.uniform(key, 40)  # as dropout does
+
+    key = seeding.keys(0, "test", 0, torch.arange(4))
+    found = Lifted(drawn, (0,), "compiled")(key)
+    for k in range(4):
+        for one, expected in zip(found, drawn(key[k]), strict=True):
+            assert torch.equal(one[k], expected)

@@ -84,3 +84,17 @@ def test_owners_are_kept_apart(own):
 def test_refuses_other_words(key, words):
     with pytest.raises(Refusal, match=words):
         experiment(partition={"name": "iid", "clients": 2, key: "no"})
+
+
+def test_names_of_features_are_written_down(own, tmp_path):
+    assert "features" not in supply.deal(own()[0], None)[2]
+    body = "".join(f"{i},{'fm'[i % 2]},{i % 3 > 0}\n" for i in range(20))
+
+    def facts(head):
+        path = tmp_path / "t.csv"
+        path.write_text(f"{head}\n{body}")
+        data = {"name": "csv", "path": str(path), "label": "ill"}
+        return supply.deal(experiment(data=data), None)[2]
+
+    assert facts("age,sex,ill")["features"] == ["age", "sex=f", "sex=m"]
+    assert "features" not in facts("sex=f,sex,ill")  # it would name two things

@@ -14,17 +14,21 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from troth import toml
+from troth import lookup, toml
 from troth.types import Refusal
 
 MOST = 10_000
 """Runs that one grid may make."""
 
 _LONGEST = 100  # characters of a label
+_EITHER = {"steps": "epochs", "epochs": "steps"}  # one of them; 0 is neither
 
 
 def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
     """A copy of `tree` with every `section.key=value` carried out, in order.
+
+    What a change makes meaningless goes with it, unless it is itself set by one of
+    the assignments: see `_make_room`.
 
     Args:
         tree: the experiment as read; left as it is.
@@ -34,7 +38,7 @@ def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
     Raises:
         Refusal: not of that form, or into something that is not a section.
     """
-    tree = copy.deepcopy(tree)
+    changes = []
     for assignment in assignments:
         dotted, equals, value = assignment.partition("=")
         path = _path(dotted)
@@ -43,8 +47,54 @@ def override(tree: dict[str, Any], assignments: list[str]) -> dict[str, Any]:
                 f"--set {assignment!r} is not of the form section.key=value; "
                 "write for example train.rounds=100"
             )
-        assign(tree, path, _value(value.strip()))
+        changes.append((path, _value(value.strip())))
+    return _changed(tree, changes)
+
+
+Change = tuple[list[str], Any]
+"""A path, and what is to stand there."""
+
+
+def _changed(tree: dict[str, Any], changes: list[Change]) -> dict[str, Any]:
+    """A copy of `tree` with all changes carried out, in order."""
+    tree = copy.deepcopy(tree)
+    paths = [path for path, _ in changes]
+    for path, value in changes:
+        _make_room(tree, path, value, paths)
+        assign(tree, path, value)
     return tree
+
+
+def _make_room(
+    tree: dict[str, Any], path: list[str], value: Any, changed: list[list[str]]
+) -> None:
+    """Take out what cannot stay beside a new value, and was not itself changed.
+
+    With another `name`: options of the old member that the new one does not have.
+    With `steps` in `train` or `personalizer`: `epochs`, and the reverse.
+    """
+    *above, key = path
+    table: Any = tree
+    for part in above:
+        table = table.get(part) if isinstance(table, dict) else None
+    if not above or not isinstance(table, dict) or above in changed:
+        return
+    gone: set[str] = set()
+    if key == "name" and above[-1] in lookup.FOLDERS and table.get("name") != value:
+        gone = _options(above[-1], table.get("name")) - _options(above[-1], value)
+    elif key in _EITHER and above in (["train"], ["personalizer"]) and value:
+        gone = {_EITHER[key]}
+    for other in gone:
+        if [*above, other] not in changed:
+            table.pop(other, None)
+
+
+def _options(kind: str, name: Any) -> set[str]:
+    """The names of a member's options; none where there is no such member."""
+    try:
+        return {*lookup.options(lookup.find(kind, name))}
+    except (Refusal, TypeError):  # "none", or to be refused with the experiment
+        return set()
 
 
 def assign(tree: dict[str, Any], path: list[str], value: Any) -> None:
@@ -172,10 +222,9 @@ def _same(one: Any, other: Any) -> bool:
 def _run(
     base: dict[str, Any], axes: Axes, combination: tuple[Any, ...]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    tree = copy.deepcopy(base)
-    chosen = list(zip(axes.values(), combination, strict=True))
-    for (path, _), value in sorted(chosen, key=lambda c: len(c[0][0])):
-        assign(tree, path, value)
+    chosen = zip(axes.values(), combination, strict=True)
+    changes = [(path, value) for (path, _), value in chosen]
+    tree = _changed(base, sorted(changes, key=lambda change: len(change[0])))
     return dict(zip(axes, copy.deepcopy(combination), strict=True)), tree
 
 

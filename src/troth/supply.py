@@ -10,6 +10,7 @@ from troth.sections import Experiment
 from troth.types import Arrays, Options, Shards
 
 _MANY = 1000  # names of classes that a run still writes down
+_WIDE = 10_000  # names of features
 
 
 def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
@@ -55,4 +56,6 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
     facts |= leakage.examine(arrays, shards, e.partition.leakage)
     if 0 < len(arrays.labels) <= _MANY:
         facts["labels"] = list(arrays.labels)
+    if 0 < len(arrays.names) == len({*arrays.names}) <= _WIDE:
+        facts["features"] = list(arrays.names)
     return arrays, shards, facts

@@ -13,11 +13,17 @@ from troth.commands._flags import Folder, Json
 if TYPE_CHECKING:
     import numpy as np
 
+    from troth.sections import Experiment
+
+_TABLES = (".csv", ".tsv", ".txt", ".gz")
+
 
 def predict(
     path: Folder,
     client: Annotated[int, Flag(help="Whose model; the first client is 0.")],
-    data: Annotated[Path, Flag(help=".npz with x (and y, to be checked), or .npy.")],
+    data: Annotated[
+        Path, Flag(help=".npz with x (and y, to be checked), .npy, or .csv as trained.")
+    ],
     out: Annotated[Path | None, Flag(help="Write a new .csv file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -31,20 +37,54 @@ def predict(
         raise Refusal(f"{path} is a grid; give one of its runs: {', '.join(names)}")
     if out is not None and (out.exists() or not os.access(out.parent, os.W_OK)):
         raise Refusal(f"{out} exists already or cannot be written; give another --out")
-    run, (x, y) = Run(path), _examples(data)
-    found = run.predict(client, x)
-    score = _score(found, y, run.experiment.resolved["classes"])
+    run = Run(path)
+    table = data.suffix.lower() in _TABLES
+    x, y = (_encoded(data, run.experiment), None) if table else _examples(data)
+    found, facts = run.predict(client, x), run.experiment.resolved
+    score = _score(found, y, facts["classes"])
+    labels = facts.get("labels", [])
+    names = _names(found, labels)
     if out is not None:
-        columns = _columns(found, run.experiment.resolved.get("labels", []))
+        columns = _columns(found, labels) | ({"name": names} if names else {})
         folder.write_csv(out, {"example": list(range(len(x))), **columns})
     if as_json:
-        display.print_json({"client": client, "predictions": found, **score})
+        told = {"names": names} if names else {}
+        display.print_json({"client": client, "predictions": found, **score, **told})
     elif out is None:
-        rows = found.reshape(len(x), -1).tolist()
-        print("\n".join(" ".join(map(str, row)) for row in rows))
+        rows = names or found.tolist()
+        print("\n".join(map(_line, rows)))
     for head, value in score.items():
         if value is not None:
             display.say(f"{head} {display.number(value, head)} on {len(x)} examples")
+
+
+def _encoded(file: Path, e: Experiment) -> np.ndarray:
+    """A table's rows as the run had its own."""
+    from troth.datasets._encoding import encode
+    from troth.preparing import active
+    from troth.types import Refusal
+
+    features = e.resolved.get("features", [])
+    if not features:
+        raise Refusal(
+            f"{file} is a table, and this run on '{e.data.name}' data has no names of "
+            "features to read it by; give an .npz file written by np.savez(path, x=…)"
+        )
+    return encode(file, features, e.data.options, gaps=active(e.features))
+
+
+def _names(found: np.ndarray, labels: list[str]) -> list[str]:
+    """The names of predicted classes; none where the run has no names."""
+    if not labels or found.ndim > 1:
+        return []
+    return [labels[k] for k in found.tolist()]
+
+
+def _line(row: Any) -> str:
+    """A prediction on a line; names may have come with line breaks."""
+    if isinstance(row, list):
+        return " ".join(map(str, row))
+    return " ".join(row.split()) if isinstance(row, str) else str(row)
 
 
 def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
