@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,57 @@ def test_an_augment_that_does_not_fit_is_refused_before_anything(
         config.from_dict({"train": {"augment": ["flop"]}})
     with pytest.raises(Refusal, match=r"has no option 'q'"):
         config.from_dict({"train": {"augment": [{"name": "flip", "q": 1}]}})
+
+
+STRANGER = """
+import torch
+
+
+def shorter(x, key):
+    return x[..., 1:]
+
+
+def fewer(x, key):
+    return x[:1]
+
+
+def nothing(x):
+    return None
+
+
+def dice(x):
+    return x + torch.rand_like(x.float())
+
+
+def dark(x, key, scale, *, share: float = 0.5):
+    return x * share
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("shorter", r"a tensor of shape \[2, 1, 8, 7\] of .* \[2, 1, 8, 8\]; it must"),
+        ("fewer", r"a tensor of shape \[1, 1, 8, 8\] of .* \[2, 1, 8, 8\]; it must"),
+        ("nothing", "makes a NoneType of a batch"),
+        ("dice", "other results for the same key"),
+    ],
+)
+@pytest.mark.parametrize("section", ["train", "personalizer"])
+def test_an_augment_of_somebody_else_must_keep_to_the_rules(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    words: str,
+    section: str,
+) -> None:
+    (tmp_path / "stranger.py").write_text(STRANGER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tree = images(tmp_path) | {"personalizer": {"name": "local"}}
+    tree.setdefault(section, {})["augment"] = [f"stranger:{name}"]
+    with pytest.raises(Refusal, match=words):
+        build.build(config.from_dict(tree), plan=Plan("loop", 1))
+    tree[section]["augment"] = ["stranger:dark", "flip"]
+    f = build.build(config.from_dict(tree), plan=Plan("vmap", 4)).federation
+    assert f.step().broadcast.w.isfinite().all()
+    sys.modules.pop("stranger")

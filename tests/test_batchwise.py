@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from typing import Any
 
 import pytest
@@ -220,3 +221,108 @@ def test_all_or_nothing() -> None:
         drop = Dropout(nn.Dropout(p), 0).train()
         drop.key = torch.tensor(5)
         assert torch.equal(drop(x), x * (1 - p))
+
+
+VARIANTS: list[dict[str, Any]] = [{"affine": False}, {"eps": 0.5}, {"momentum": 1.0}]
+if "bias" in inspect.signature(nn.BatchNorm1d).parameters:  # torch 2.13
+    VARIANTS.append({"bias": False})
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+@pytest.mark.parametrize("padded", [True, False])
+def test_every_option_is_torchs(options: dict[str, Any], padded: bool) -> None:
+    torch.manual_seed(0)
+    theirs = nn.BatchNorm1d(3, **options).to(F64)
+    if theirs.weight is not None:
+        nn.init.uniform_(theirs.weight)
+    x = torch.randn(6, 3, 2, dtype=F64) + 1
+    objective = tasks.Objective(copy.deepcopy(theirs), 0, padded=padded)
+    expected = copy.deepcopy(theirs).eval()(x)
+    objective.mode(training=False)
+    assert torch.allclose(objective.net(x), expected, atol=1e-12)
+    objective.mode(training=True)
+    objective.tell(batch_of(x))
+    assert torch.allclose(objective.net(x), theirs(x), atol=1e-12)
+    mean, var = objective.told()
+    assert torch.allclose(mean, theirs.running_mean)  # type: ignore[arg-type]
+    assert torch.allclose(var, theirs.running_var)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_inputs_that_torch_would_not_take(kind: Any) -> None:
+    """Else the trained model would not run as an ordinary module."""
+    for axes in range(2, 6):
+        x = torch.randn(4, 3, *[2] * (axes - 2), dtype=F64)
+        theirs = normalised(kind, 0)
+        ours = adapt(copy.deepcopy(theirs))
+        try:
+            theirs(x)
+        except ValueError:
+            with pytest.raises(ValueError, match=f"axes got {axes}"):
+                ours(x)
+        else:
+            assert ours(x).shape == x.shape
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_lifted_in_bfloat16_it_keeps_the_types(padded: bool) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv1d(1, 3, 2), nn.BatchNorm1d(3), nn.Conv1d(3, 2, 2))
+    objective = tasks.Objective(nn.Sequential(net, nn.Flatten(), nn.Linear(4, 2)), 2)
+    objective.padded = padded
+    task, v = tasks.functional(objective, "bfloat16"), tasks.flatten(objective)
+    x, y = torch.randn(3, 5, 1, 4), torch.randint(0, 2, (3, 5))
+    weight, zero = torch.full((3, 5), 0.2), torch.zeros(3, dtype=torch.long)
+    batch = Batch(x, y, weight, zero, zero + 1, zero)
+    found = torch.func.vmap(task.grad)(v.expand(3, -1), batch)
+    for k in range(3):
+        one = task.grad(v, Batch(*(f[k] for f in batch)))
+        assert one.dtype == found.dtype == torch.float32
+        assert torch.allclose(found[k], one, atol=0.02)
+
+
+class Halved(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 2 if self.training else x
+
+
+def test_who_else_uses_the_network_does_not_matter() -> None:
+    """Two tasks in bfloat16 share one, and each must find it in its own mode."""
+    objective = tasks.Objective(nn.Sequential(Halved(), nn.Linear(3, 1)), 0)
+    one, two = (tasks.functional(objective, "bfloat16") for _ in range(2))
+    v, x = tasks.flatten(objective), torch.randn(4, 3)
+    batch = batch_of(x)._replace(weight=torch.full((4,), 0.25))
+    g, out = one.grad(v, batch), one.predict(v, x)
+    for _ in range(2):
+        assert torch.equal(two.grad(v, batch), g)
+        assert torch.equal(one.predict(v, x), out)
+        assert torch.equal(two.predict(v, x), out)
+        assert torch.equal(one.grad(v, batch), g)
+
+
+def test_a_layer_that_its_owner_keeps_from_training_stays() -> None:
+    class Kept(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.out = normalised(nn.BatchNorm1d, 0), nn.Linear(3, 1).to(F64)
+
+        def train(self, mode: bool = True) -> Kept:
+            super().train(mode)
+            self.norm.eval()
+            return self
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.out(self.norm(x))
+            return y
+
+    theirs = Kept().train()
+    objective = tasks.Objective(copy.deepcopy(theirs), 0)
+    x = torch.randn(5, 3, dtype=F64)
+    y = torch.randn(5, dtype=F64)
+    loss = (0.5 * (theirs(x)[:, 0] - y).square()).mean()
+    expected = torch.autograd.grad(loss, list(theirs.parameters()))
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        g = task.grad(tasks.flatten(objective), batch_of(x)._replace(y=y))
+        flat = torch.cat([part.reshape(-1) for part in expected])
+        assert torch.allclose(g[: -task.tail], flat, atol=1e-12)
+        assert task.tail == 6 and not g[-6:].any()

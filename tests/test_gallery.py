@@ -178,6 +178,10 @@ def test_several_labels_an_example():
     (heat,) = titled(figure, "Classes a client: 1 to 2 of 4").get_images()
     assert np.allclose(np.asarray(heat.get_array()), [[1, 0], [0, 0], [0, 0], [1, 1]])
     rendered(figure)
+    many = np.zeros((20, 200), np.int64)
+    many[0, :7] = many[19, 5:8] = 1
+    figure = gallery.draw(arrays._replace(y=many, classes=200), split(20, 10, 10), "")
+    titled(figure, "Classes a client: 3 to 7")
 
 
 def test_very_many_classes_and_clients():

@@ -123,6 +123,21 @@ def test_names_the_layer_and_the_reason(bad: nn.Module, words: str) -> None:
         check(net, X)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"momentum": 1.5}, r"momentum = 1\.5, set one of 0 to 1"),
+        ({"momentum": -0.1}, r"momentum = -0\.1, set one of 0 to 1"),
+        ({"eps": 0.0}, "eps = 0, set a positive one"),
+        ({"eps": -1e-5}, "eps = -1e-05, set a positive one"),
+    ],
+)
+def test_numbers_that_spoil_a_variance(options: dict[str, float], words: str) -> None:
+    net = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5, **options), nn.Linear(5, 2))
+    with pytest.raises(Refusal, match=rf"layer '1' .*{words}"):
+        check(net, X)
+
+
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
 def test_recurrent_layers(kind: type[nn.RNNBase]) -> None:
     assert f"layer 'cell' ({kind.__name__})" in refusal(Recurrent(kind))

@@ -372,7 +372,7 @@ def test_every_option_has_a_type_and_a_default_of_it(kind: str, name: str) -> No
 
 def needs(function: Any) -> dict[str, Any]:
     """Something for every option that a member cannot do without."""
-    some = {"int": 1, "float": 1.0, "str": "x"}
+    some = {"int": 1, "float": 1.0, "str": "x", "str | list[str]": "x"}
     found = lookup.options(function).values()
     return {p.name: some[p.annotation] for p in found if p.default is p.empty}
 

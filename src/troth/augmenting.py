@@ -9,7 +9,7 @@ import torch
 from troth import lookup, seeding
 from troth.beside import as_it_is
 from troth.parts import Part
-from troth.types import Augment, Batch
+from troth.types import Augment, Batch, Refusal
 
 
 def compose(parts: Sequence[Part], scale: float) -> Augment:
@@ -31,7 +31,34 @@ def compose(parts: Sequence[Part], scale: float) -> Augment:
         each = torch.arange(x.shape[0], device=x.device)
         for i, (member, options) in enumerate(members):
             key = seeding.fold(seeding.fold(step, 2 * i), each)
-            x = lookup.call(member, options, x=x, key=key, scale=scale)
+            new = lookup.call(member, options, x=x, key=key, scale=scale)
+            if not isinstance(new, torch.Tensor) or new.shape != x.shape:
+                raise Refusal(
+                    f"augment '{parts[i].name}' makes {_shape(new)} of a batch of "
+                    f"shape {list(x.shape)}; it must give a tensor of the same shape"
+                )
+            x = new
         return batch._replace(x=x)
 
     return augment
+
+
+def tried(augment: Augment, batch: Batch) -> Batch:
+    """What an augment makes of a batch.
+
+    Raises:
+        Refusal: it makes something else of it the second time.
+    """
+    found, again = augment(batch), augment(batch)
+    if not torch.allclose(found.x, again.x, rtol=0, atol=0, equal_nan=True):
+        raise Refusal(
+            "an augment gives other results for the same key: it must draw all it "
+            "needs from `key` by troth.seeding, or no run can be had again"
+        )
+    return found
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    return f"a {type(value).__name__}"

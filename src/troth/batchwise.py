@@ -72,10 +72,10 @@ class BatchNorm(_BatchNorm):
             there = torch.ones(1, device=x.device) if present is None else present
             return self._some(x, there > 0, mean, var)
         self.moved = mean, var = mean.clone(), var.clone()
-        x = x.contiguous()  # lifted, its gradient knows no other order on CUDA
-        return batch_norm(
-            x, mean, var, self.weight, self.bias, True, self.momentum or 0.0, self.eps
-        )
+        # Lifted, its gradient knows one precision alone, and one order on CUDA.
+        wide, rate = x.to(mean.dtype).contiguous(), self.momentum or 0.0
+        out = batch_norm(wide, mean, var, self.weight, self.bias, True, rate, self.eps)
+        return out.to(x.dtype)
 
     def _plainly(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         """By given statistics; torch's own cannot be lifted on CUDA."""

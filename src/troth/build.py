@@ -126,7 +126,8 @@ def build(
     objective = tasks.Objective(net, arrays.classes, loss(e), feed.padded)
     lifting.check(objective.net, data.x[:2])
     for augments in (e.train.augment, e.personalizer.augment or []):
-        objective.check(augmenting.compose(augments, arrays.scale)(feed.first()))
+        augment = augmenting.compose(augments, arrays.scale)
+        objective.check(augmenting.tried(augment, feed.first()))
     w0 = tasks.flatten(objective.net)
     make, first = maker(e, arrays.scale), plan or Plan("loop", 1)
     engine = Engine(objective, make, feed, w0, e.train.precision, first)

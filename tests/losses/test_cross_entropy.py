@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
+import troth
 from troth import lookup
 from troth.losses.cross_entropy import cross_entropy
 from troth.types import Refusal
@@ -33,7 +37,7 @@ def test_it_is_torchs() -> None:
     f, y = pair()
     for s in (0.0, 0.1, 0.9):
         theirs = functional.cross_entropy(f, y, reduction="none", label_smoothing=s)
-        assert torch.equal(cross_entropy(f, y, smoothing=s), theirs)
+        torch.testing.assert_close(cross_entropy(f, y, smoothing=s), theirs)
 
 
 def test_smoothing_goes_straight_from_the_label_to_all_classes_alike() -> None:
@@ -77,3 +81,46 @@ def test_options_and_reference() -> None:
     assert lookup.check("loss", "cross_entropy", {}) == {"smoothing": 0.0}
     (entry,) = lookup.about("loss", "cross_entropy").citations
     assert entry.startswith("@inproceedings{szegedy2016rethinking")
+
+
+# A whole run
+
+
+def trained(path: Path, out: str, **sections: Any) -> Any:
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(90, 3))
+    np.savez(path / "data.npz", x=x, y=(x[:, 0] + 0.1 * x[:, 1] > 0).astype(int))
+    tree = {
+        "data": {"name": "npz", "path": str(path / "data.npz")},
+        "partition": {"name": "iid", "clients": 3},
+        "engine": {"how": "loop", "device": "cpu"},
+        **sections,
+    }
+    [run] = troth.run(tree, out=path / out)
+    return run
+
+
+def test_a_margin_becomes_a_logistic_regression(tmp_path: Path) -> None:
+    """A named loss goes before the model's own, here a hinge."""
+    train = {"rounds": 3, "batch": 0, "precision": "float64"}
+    model = {"name": "svm", "l2": 0.0}
+    hinge = trained(tmp_path, "hinge", model=model, train=train)
+    run = trained(
+        tmp_path, "logistic", model=model, train=train | {"loss": "cross_entropy"}
+    )
+    assert run.summary["shared"]["accuracy_mean"] > 0.8
+    assert run.summary["shared"]["auroc_mean"] > 0.9
+    pairs = zip(hinge.shared().parameters(), run.shared().parameters(), strict=True)
+    assert all(not torch.equal(one, two) for one, two in pairs)
+    assert run.summary["shared"]["loss_mean"] < LOG(2)  # where it began
+
+
+def test_smoothing_keeps_a_model_from_being_sure(tmp_path: Path) -> None:
+    train = {"rounds": 30, "lr": 1.0}
+    sure = trained(tmp_path, "sure", train=train)
+    smooth = {"name": "cross_entropy", "smoothing": 0.5}
+    unsure = trained(tmp_path, "unsure", train=train | {"loss": smooth})
+    x = torch.tensor([[2.0, 0.0, 0.0]], dtype=F64)
+    with torch.no_grad():
+        shares = [run.shared()(x).softmax(1)[0, 1].item() for run in (sure, unsure)]
+    assert shares[0] > 0.95 > 0.85 > shares[1] > 0.5  # at most 0.75 is aimed at
