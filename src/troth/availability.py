@@ -7,7 +7,6 @@ clients in the round change nothing. A round looks only at the clients it is ask
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
@@ -16,6 +15,7 @@ import torch
 from scipy import special
 
 from troth import seeding
+from troth.parts import rounded_up
 from troth.sections import Availability
 from troth.types import Refusal
 
@@ -126,10 +126,10 @@ class Attendance:
             return None
         first = np.zeros(n, dtype=np.int32)
         end = np.full(n, _NEVER, dtype=np.int32)
-        late = seeding.choose(self._seed, "join", 0, n, _count(s.join, n))
+        late = seeding.choose(self._seed, "join", 0, n, rounded_up(s.join, n))
         u = self._uniform("join round", 0, late)
         first[late] = 1 + np.floor(u * (rounds - 1))
-        gone = seeding.choose(self._seed, "leave", 0, n, _count(s.leave, n))
+        gone = seeding.choose(self._seed, "leave", 0, n, rounded_up(s.leave, n))
         u = self._uniform("leave round", 0, gone)
         left = np.maximum(0, rounds - 1 - first[gone])  # rounds after its first
         end[gone] = first[gone] + 1 + np.floor(u * left)
@@ -144,11 +144,6 @@ class Attendance:
         key = seeding.keys(self._seed, purpose, round_, torch.from_numpy(ids))
         drawn: np.ndarray = seeding.normal(key, 1, torch.float64)[:, 0].numpy()
         return drawn
-
-
-def _count(share: float, n: int) -> int:
-    """A share of n clients, rounded up."""
-    return max(math.ceil(share * n - 1e-9), 0)
 
 
 class _Listed(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, library
 from torch.nn.functional import pad
 from torch.overrides import TorchFunctionMode
 
@@ -135,7 +135,7 @@ def _multiply(a: Tensor, b: Tensor) -> Tensor:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-_LIBRARY: Any = torch.library.Library("troth", "DEF")  # type: ignore[no-untyped-call]
+_LIBRARY: Any = library.Library("troth", "DEF")  # type: ignore[no-untyped-call]
 _LIBRARY.define("product(Tensor a, Tensor b) -> Tensor")
 _LIBRARY.impl("product", _multiply, "CompositeExplicitAutograd")
 
@@ -152,7 +152,7 @@ def _lifted(info: Any, dims: Any, a: Tensor, b: Tensor) -> tuple[Tensor, int]:
     return out.unflatten(0, (n, -1)), 0
 
 
-torch.library.register_vmap("troth::product", _lifted, lib=_LIBRARY)
+library.register_vmap("troth::product", _lifted, lib=_LIBRARY)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -85,21 +85,35 @@ def call(
     given: dict[str, Tensor],
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None = None,
+    tied: dict[str, str] | None = None,
 ) -> Any:
     """The module on these arguments, with these tensors in place of its own.
 
     A tensor that several modules share is given once, under its first name. (torch's
     own way to tie them loses a module that is itself in several places.)
+
+    Args:
+        module: left as it was.
+        given: tensors by name.
+        args: what it is called with.
+        kwargs: the same, by name.
+        tied: its `ties`, if they are known already.
     """
+    known = ties(module) if tied is None else tied
+    more = {name: given[first] for name, first in known.items() if first in given}
+    return functional_call(module, given | more, args, kwargs, tie_weights=False)
+
+
+def ties(module: nn.Module) -> dict[str, str]:
+    """Every further name of a parameter that several modules share → its first."""
     first: dict[int, str] = {}
-    tied = {}
+    found = {}
     for place, part in module.named_modules():
         for own, tensor in part._parameters.items():
             name = f"{place}.{own}".lstrip(".")
-            known = first.setdefault(id(tensor), name)
-            if known != name and known in given:
-                tied[name] = given[known]
-    return functional_call(module, given | tied, args, kwargs, tie_weights=False)
+            if tensor is not None and first.setdefault(id(tensor), name) != name:
+                found[name] = first[id(tensor)]
+    return found
 
 
 def assign(module: nn.Module, v: Tensor) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from troth import seeding
 from troth.batchwise import BatchNorm, Dropout, adapt
-from troth.flat import call
+from troth.flat import call, ties
 from troth.losses.auto import auto
 from troth.types import Batch, Refusal
 
@@ -144,6 +144,7 @@ class _Lowered(nn.Module):
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
+        self.tied = ties(net)
         self.high = {
             f"{name}.{own}".lstrip(".")
             for name, module in net.named_modules()
@@ -160,7 +161,7 @@ class _Lowered(nn.Module):
         }
         high = next(self.net.parameters()).dtype
         x = x.to(torch.bfloat16) if x.is_floating_point() else x
-        return cast(Tensor, call(self.net, low, (x,))).to(high)
+        return cast(Tensor, call(self.net, low, (x,), tied=self.tied)).to(high)
 
 
 def at(objective: Objective, precision: str) -> Objective:

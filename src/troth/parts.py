@@ -12,6 +12,11 @@ from typing import Any, Literal
 from troth.types import Refusal
 
 
+def rounded_up(share: float, n: int) -> int:
+    """A share of n clients, rounded up; rounding errors of the share do not count."""
+    return max(math.ceil(share * n - 1e-9), 0)
+
+
 def in_range(owner: Any, section: str, lowest: dict[str, int], share: str = "") -> None:
     """Refuse numbers below their lowest value, NaN, infinity, and shares from 1 on."""
     for key, low in lowest.items():

@@ -16,6 +16,7 @@ from troth.parts import (
     PersonalizerPart,
     alone,
     in_range,
+    rounded_up,
 )
 from troth.types import Refusal
 
@@ -146,7 +147,7 @@ class Adversary:
                 f"adversary.clients names client {max(ids)}, and there are {n}; "
                 f"the first is 0 and the last {n - 1}"
             )
-        share = max(math.ceil(self.fraction * n - 1e-9), 0)
+        share = rounded_up(self.fraction, n)
         hostile = self.count or len(ids) or share
         if hostile and hostile >= n:
             raise Refusal(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from troth.convolution import Together
-from troth.flat import Layout, assign, call, flatten, layout, tensors, unflatten
+from troth.flat import Layout, assign, call, flatten, layout, tensors, ties, unflatten
 from troth.objectives import Objective, at
 from troth.types import Batch, Task
 
@@ -55,6 +55,7 @@ def functional(
     net = whole.net
     place = layout(net)
     head = place.d - place.tail
+    tied, tied_inside = ties(net), ties(whole)
     buffers = {
         n: b
         for n, b in net.named_buffers()
@@ -67,7 +68,7 @@ def functional(
     def total(v: Tensor, batch: Batch) -> Tensor:
         inside = {f"net.{name}": value for name, value in given(v).items()}
         with convolving():
-            return cast(Tensor, call(whole, inside, (batch,)))
+            return cast(Tensor, call(whole, inside, (batch,), tied=tied_inside))
 
     def loss(v: Tensor, batch: Batch) -> Tensor:
         whole.mode(training=False)
@@ -86,7 +87,7 @@ def functional(
     def predict(v: Tensor, x: Tensor) -> Tensor:
         whole.mode(training=False)
         with convolving():
-            return cast(Tensor, call(net, given(v), (x,)))
+            return cast(Tensor, call(net, given(v), (x,), tied=tied))
 
     return Task(place.d, whole.classes, loss, grad, predict, place.tail)
 
