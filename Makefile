@@ -22,6 +22,9 @@ bench: .venv/ready
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+# An independent implementation that tests compare with. Without what it depends on
+# (torchvision, seaborn, …): its rules need none of that.
+	$(BIN)/pip install --quiet --no-deps --constraint constraints.txt byzfl
 	touch $@
 
 clean:

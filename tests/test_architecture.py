@@ -16,7 +16,7 @@ SOURCE = Path(troth.__file__).parent
 TESTS = Path(__file__).parent
 
 LAYERS = """
-    types seeding numerics trees memory notice disk fetching
+    types conditions verdicts seeding numerics trees memory notice disk fetching
     lookup toml grid parts sections config
     layers
     datasets partitions features corruptions augments models losses
@@ -26,12 +26,12 @@ LAYERS = """
     feed slots rowfile population beside
     engine plans augmenting clients
     scores summary evaluation
-    tails rules sampling availability federation
-    dealing preparing leakage systematic splitting supply
-    weights networks store build
+    tails rules serving sampling availability federation
+    corrupting dealing preparing leakage systematic splitting supply
+    weights networks store rulebook build
     folder journal loading results runs api
     comparison bench catalogue gallery
-    display progress outcome commands cli
+    display listings progress outcome commands cli
 """.split()  # noqa: SIM905
 """From the first to the last: a module or folder imports only what stands before it."""
 
@@ -40,7 +40,7 @@ MODULES = {
     for path in sorted(SOURCE.rglob("*.py"))
     if path != SOURCE / "__init__.py"
 }
-PRINTERS = ("cli", "commands", "display", "progress", "outcome")
+PRINTERS = ("cli", "commands", "display", "listings", "progress", "outcome")
 DRAWS = re.compile(
     r"(np|numpy)\.random\..*|torch\.random\..*|torch\.(Generator|seed|initial_seed)"
     r"|torch\.(rand(?!om$)|manual_seed|normal|bernoulli|multinomial|poisson).*"

@@ -564,7 +564,11 @@ def test_nobody_there_troubles_no_rule(
     assert [record.stayed for record in f.train()] == [True] * 2 + [False] * 2 + [
         True
     ] * 2
-    assert f.memories["attack"].tolist() == f.memories["filter1"].tolist() == [2.0]
+    assert (
+        f.serving.memories["attack"].tolist()
+        == f.serving.memories["filter1"].tolist()
+        == [2.0]
+    )
 
 
 def test_a_newcomer_starts_from_the_first_shared_model(

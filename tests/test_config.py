@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troth import config, lookup
-from troth.config import Adversary, Experiment, Part, Train, from_dict, to_dict
+from troth.config import (
+    Adversary,
+    CorruptionPart,
+    Experiment,
+    Part,
+    Train,
+    from_dict,
+    to_dict,
+)
 from troth.types import Refusal
 
 WHOLE = """
@@ -73,7 +81,7 @@ def test_the_whole_file_of_the_design() -> None:
     assert e.partition.split == [0.72, 0.08, 0.2]
     assert e.personalizer.name == "ditto" and e.personalizer.options == {"lam": 1.0}
     assert type(e.personalizer.options["lam"]) is float
-    assert e.corruption.name == "random_labels"
+    assert e.corruption.name == "auto"
     assert e.attack.name == "model_replacement"
     assert back(e) == from_dict(to_dict(e)) == e
 
@@ -136,13 +144,24 @@ def test_shorthands() -> None:
 def test_corruption_follows_the_adversary() -> None:
     for adversary in ({"fraction": 0.1}, {"count": 2}, {"clients": [0, 3]}):
         e = from_dict({"adversary": adversary})
-        assert e.corruption.name == "random_labels"
+        assert e.corruption.name == "auto"
         assert back(e) == e
         clean = from_dict({"adversary": adversary, "corruption": "none"})
-        assert clean.corruption == Part("none") and back(clean) == clean
+        assert clean.corruption == CorruptionPart("none") and back(clean) == clean
     assert from_dict({"adversary": {"count": 0}}).corruption.name == "none"
     assert from_dict({"corruption": {"name": "auto"}}).corruption.name == "none"
-    assert Experiment(adversary=Adversary(0.2)).corruption.name == "random_labels"
+    assert Experiment(adversary=Adversary(0.2)).corruption.name == "auto"
+    some = {"adversary": {"count": 1}, "corruption": {"share": 0.5, "redraw": True}}
+    assert from_dict(some).corruption == CorruptionPart("auto", {}, 0.5, True)
+    assert back(from_dict(some)) == from_dict(some)
+    idle = from_dict(some | {"adversary": {}})
+    assert idle.corruption == CorruptionPart("none", {}, 0.5, True)
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan"), float("inf")])
+def test_a_share_of_the_examples_is_one(share: float) -> None:
+    with pytest.raises(Refusal, match=r"corruption\.share = .* above 0 and at most 1"):
+        from_dict({"corruption": {"name": "flip_labels", "share": share}})
 
 
 def test_third_party_parts(other: types.ModuleType) -> None:

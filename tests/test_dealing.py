@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from troth import dealing, seeding
+from troth.corrupting import Corrupt, Corruption
 from troth.corruptions.random_labels import random_labels
-from troth.types import Arrays, Data, Shards, Split
+from troth.types import Arrays, Data, Refusal, Shards, Split
 
 SIZES = [(5, 2, 3), (4, 0, 4), (9, 3, 1)]  # train, valid, test of each client
 M = sum(map(sum, SIZES))
+CPU = torch.device("cpu")
 
 
 def arrays(kind: Any = np.uint8, classes: int = 4) -> Arrays:
@@ -32,14 +34,15 @@ def shards() -> Shards:
 
 def deal(
     given: Arrays,
-    corrupt: dealing.Corrupt | None = None,
+    corrupt: Corrupt | None = None,
     hostile: list[int] | None = None,
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
+    **more: Any,
 ) -> Data:
     mask = np.isin(np.arange(len(SIZES)), hostile or [])
-    cpu = torch.device("cpu")
-    return dealing.deal(given, shards(), dtype, cpu, mask, corrupt, seed)
+    how = Corruption(corrupt, given.classes, **more) if corrupt else None
+    return dealing.deal(given, shards(), dtype, CPU, mask, how, seed)
 
 
 def own(split: Split, client: int) -> slice:
@@ -47,7 +50,7 @@ def own(split: Split, client: int) -> slice:
     return slice(first, first + int(split.size[client]))
 
 
-def relabel(label: int) -> dealing.Corrupt:
+def relabel(label: int) -> Corrupt:
     return lambda x, y, key: (x, torch.full_like(y, label))
 
 
@@ -150,7 +153,7 @@ def test_labels_changed_in_place_leave_the_data_set_alone() -> None:
 def test_each_hostile_client_has_a_key_of_its_own() -> None:
     seen: dict[int, list[int]] = {}
 
-    def look(seed: int) -> dealing.Corrupt:
+    def look(seed: int) -> Corrupt:
         def corrupt(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
             seen.setdefault(seed, []).append(int(key))
             return x, y
@@ -187,3 +190,115 @@ def test_the_arrays_are_left_alone() -> None:
     data = deal(given, brighter, [0, 1, 2])
     data.train.y.fill_(0)
     assert (given.x == before).all() and (given.y == np.arange(M) % 4).all()
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
+def test_a_share_of_the_inputs_becomes_new_rows(share: float) -> None:
+    clean, data = deal(arrays()), deal(arrays(), brighter, [0, 2], share=share)
+    counts = [-int(-share * size // 1) for size in (5, 9)]
+    assert len(data.x) == M + sum(counts)
+    for client, count in zip((0, 2), counts, strict=True):
+        mine = own(data.train, client)
+        rows = data.train.row[mine]
+        moved = rows != clean.train.row[mine]
+        assert int(moved.sum()) == count
+        before = clean.x[clean.train.row[mine]].clone()
+        before[moved] += 1
+        assert torch.equal(data.x[rows], before)
+
+
+@pytest.mark.parametrize("k", [1, 6])
+def test_another_number_of_examples_follows_the_rest(k: int) -> None:
+    def other(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.full((k, *x.shape[1:]), 77, dtype=x.dtype), y.new_full((k,), 2)
+
+    clean, data = deal(arrays()), deal(arrays(), other, [0, 2], share=0.4)
+    train = data.train
+    assert train.size.tolist() == [5 - 2 + k, 4, 9 - 4 + k]
+    assert train.start.tolist() == [0, 3 + k, 7 + k]
+    assert len(train.row) == len(train.y) == 12 + 2 * k
+    for client, rest in ((0, 3), (1, 4), (2, 5)):
+        mine, before = own(train, client), own(clean.train, client)
+        kept = train.row[mine][:rest].tolist()
+        assert [r for r in clean.train.row[before].tolist() if r in kept] == kept
+        assert torch.equal(data.x[kept], clean.x[kept])
+        assert train.y[mine][:rest].tolist() == arrays().y[kept].tolist()
+        assert bool((data.x[train.row[mine][rest:]] == 77).all())
+        assert bool((train.y[mine][rest:] == 2).all())
+    assert torch.equal(data.test.row, clean.test.row)
+    assert torch.equal(data.valid.y, clean.valid.y)
+
+
+def test_a_client_may_be_left_with_nothing() -> None:
+    def nothing(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return x[:0], y[:0]
+
+    data = deal(arrays(), nothing, [1])
+    assert data.train.size.tolist() == [5, 0, 9] and len(data.train.row) == 14
+
+
+def test_fractions_become_bytes_by_rounding_and_never_wrap() -> None:
+    def wild(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        values = torch.tensor([-3.0, 2.5, 3.5, 254.7, 300.0])
+        return values[:, None, None, None].expand(5, *x.shape[1:]), y
+
+    data = deal(arrays(), wild, [0])
+    found = data.x[data.train.row[own(data.train, 0)]][:, 0, 0, 0]
+    assert found.tolist() == [0, 2, 4, 255, 255] and data.x.dtype == torch.uint8
+
+
+def test_bad_labels_are_refused() -> None:
+    with pytest.raises(Refusal, match=r"corruption 'odd' makes labels from 4 to 4"):
+        deal(arrays(), relabel(4), [0], name="odd")
+
+
+def redrawing(corrupt: Corrupt, **more: Any) -> tuple[Data, dealing.Redraw]:
+    mask, given = np.array([True, False, True]), arrays()
+    how = Corruption(corrupt, 4, redraw=True, **more)
+    data = dealing.deal(given, shards(), torch.float32, CPU, mask, how, 0)
+    common = given, shards(), torch.float32, mask, 0
+    return data, dealing.Redraw(how, *common, data)
+
+
+def test_every_redraw_begins_with_clean_data() -> None:
+    """What adds 1 to inputs adds 1 and no more, however often."""
+    clean = deal(arrays())
+    data, redraw = redrawing(brighter)
+    for round_ in (0, 1, 5):
+        redraw(round_, np.array([2, 1, 0]))
+        for client in range(3):
+            mine = own(data.train, client)
+            added = data.x[data.train.row[mine]] - clean.x[clean.train.row[mine]]
+            assert bool((added == (client != 1)).all())
+    assert torch.equal(data.x[:M], clean.x)
+
+
+def test_a_redraw_with_a_share_puts_back_what_it_no_longer_chooses() -> None:
+    clean = deal(arrays())
+    data, redraw = redrawing(brighter, share=0.5)
+    seen = set()
+    for round_ in range(6):
+        redraw(round_, np.arange(3))
+        mine = own(data.train, 2)
+        added = data.x[data.train.row[mine]] - clean.x[clean.train.row[mine]]
+        each = added.flatten(1).float().mean(1)
+        assert sorted(each.tolist()) == [0] * 4 + [1] * 5
+        seen.add(tuple(each.tolist()))
+    assert len(seen) > 1
+
+
+def test_inputs_that_change_now_and_then_come_back() -> None:
+    """In place, in even calls only: clean inputs are put back in the odd ones."""
+    calls = []
+
+    def now_and_then(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        calls.append(1)
+        return (x.add_(1) if len(calls) in (1, 2, 5, 6) else x), y
+
+    clean = deal(arrays())
+    data, redraw = redrawing(now_and_then)
+    for round_, more in ((1, 0), (2, 1)):
+        redraw(round_, np.arange(3))
+        mine = own(data.train, 0)
+        found = data.x[data.train.row[mine]]
+        assert torch.equal(found, clean.x[clean.train.row[mine]] + more)

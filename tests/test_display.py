@@ -95,6 +95,21 @@ def test_results() -> None:
     assert row.split() == ["local", "0.500", "0.500", "0.250", "0.500", "0.500", "1.2"]
 
 
+def test_results_of_an_attack_that_is_after_something() -> None:
+    aimed, plain = run([0.25, 0.5, 1.0, 0.75]), run([0.25, 0.5, 1.0, 0.75])
+    aimed.summary["personal"]["attack_success_mean"] = 0.125
+    aimed.summary["shared"]["attack_success_mean"] = None  # no client has a value
+    text = printed(display.results([aimed, plain], ["aimed", "plain"]))
+    assert "attack success" in text and "on shared" in text
+    ends = [
+        line.split()[-3:]
+        for line in text.splitlines()
+        if line.startswith(("aimed", "plain"))
+    ]
+    assert ends == [["0.125", "–", "1.2"], ["–", "–", "1.2"]]
+    assert "attack" not in printed(display.results([plain], ["plain"]))
+
+
 def test_clients_that_were_not_evaluated_are_not_called_hostile() -> None:
     nan = float("nan")
     sample = run([0.25, nan, nan, 0.75])

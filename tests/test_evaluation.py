@@ -208,3 +208,60 @@ def test_a_model_that_diverged_has_a_table_too(folder: Path) -> None:
     w = torch.full_like(f.broadcast.w, torch.nan)
     found = evaluation.shared(f.engine, w, made.data.test, np.arange(N))
     assert (found["accuracy"] == 0).all()
+
+
+def aim(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Dark images, to be taken for the next class; those of class 2 do not count."""
+    return x // 4, torch.where(y == 2, -1, y + 1)
+
+
+@torch.no_grad()
+def succeeds(made: build.Built, models: Tensor, split: Split, ids: Any) -> np.ndarray:
+    """Client by client, with the network itself."""
+    found = []
+    for k in ids:
+        first, size = int(split.start[k]), int(split.size[k])
+        own = slice(first, first + size)
+        x, wanted = aim(made.data.x[split.row[own]], split.y[own])
+        tasks.assign(made.network, models[k])
+        hits = (made.network(x).argmax(1) == wanted)[wanted >= 0]
+        found.append(float(hits.double().mean()) if len(hits) else np.nan)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("plan", PLANS)
+def test_what_an_attacker_shows_is_scored_beside(
+    folder: Path, plan: Plan, small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(folder, plan, "linear")
+    f, split = made.federation, made.data.test
+    if small:
+        monkeypatch.setattr(evaluation, "_EXAMPLES", 5)
+        monkeypatch.setattr(evaluation, "_chunk", lambda engine, population: 2)
+    w, rows = f.broadcast.w, f.population.read(np.arange(N))
+    for ids in (np.arange(N), np.array([6, 0, 3])):
+        shared = evaluation.shared(f.engine, w, split, ids, aim)
+        own = evaluation.personal(f.engine, w, f.population, split, ids, aim)
+        for table, models in ((shared, w.expand(N, -1)), (own, rows)):
+            found = table.pop("attack_success")
+            assert found == pytest.approx(
+                succeeds(made, models, split, ids), abs=1e-12, nan_ok=True
+            )
+            assert len(ids) < N or 0 < np.nanmean(found) < 1
+            assert_same(table, plainly(made, models, split, ids))  # the rest is clean
+
+
+def test_nobody_to_succeed_on(folder: Path) -> None:
+    made = built(folder, PLANS[1], "linear")
+    f, ids = made.federation, np.arange(N)
+
+    def idle(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x, torch.full_like(y, -1)
+
+    table = evaluation.shared(f.engine, f.broadcast.w, made.data.test, ids, idle)
+    assert np.isnan(table["attack_success"]).all()
+    assert np.isfinite(table["accuracy"]).all()
+    w = torch.full_like(f.broadcast.w, torch.nan)
+    table = evaluation.shared(f.engine, w, made.data.test, ids, aim)
+    assert np.nansum(table["attack_success"]) == 0  # a diverged model says nothing

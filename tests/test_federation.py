@@ -311,11 +311,13 @@ def test_an_aggregator_with_memory_keeps_it(path: Path, mod: Any) -> None:
     federation = made(path, aggregator="guests.mod:running")
     plain = torch.zeros_like(federation.broadcast.w)
     for record in federation.train():
-        before = federation.memories["aggregator"]
+        before = federation.serving.memories["aggregator"]
         plain = plain + record.messages.update.mean(0)
         assert torch.equal(before, plain)
-    assert federation.memories["extra"].numel() == 0
-    assert all(federation.memories[k].numel() == 0 for k in ("filter0", "server"))
+    assert federation.serving.memories["extra"].numel() == 0
+    assert all(
+        federation.serving.memories[k].numel() == 0 for k in ("filter0", "server")
+    )
 
 
 def test_a_server_with_memory_keeps_it(path: Path, mod: Any) -> None:
@@ -346,10 +348,10 @@ def test_a_step_to_infinity_is_not_taken_and_not_remembered(
 def test_losses_are_those_of_the_shared_model_on_all_training_data(
     path: Path, mod: Any
 ) -> None:
-    assert not made(path).asks_loss
+    assert not made(path).serving.asks_loss
     ready = built(path, aggregator="guests.mod:by_loss")
     federation, data = ready.federation, ready.data
-    assert federation.asks_loss
+    assert federation.serving.asks_loss
     for _ in range(2):
         w = federation.broadcast.w
         record = federation.step()

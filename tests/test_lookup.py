@@ -68,7 +68,7 @@ def test_find() -> None:
     ("kind", "name", "words"),
     [
         ("aggregator", "meen", "no aggregator 'meen' (did you mean 'mean'?); there"),
-        ("aggregator", "xyz", "no aggregator 'xyz'; there are: mean, median"),
+        ("aggregator", "xyz", "no aggregator 'xyz'; there are: afl, bulyan, "),
         ("aggregator", "", "no aggregator ''; there are: "),
         ("aggregator", "Mean", "no aggregator 'Mean' (did you mean 'mean'?)"),
         ("personalizer", "_own", "no personalizer '_own'"),
@@ -157,6 +157,15 @@ def test_a_member_of_another_package(own: str) -> None:
     assert about.summary == "The first message, times a factor."
     assert about.options == {"factor": 2.0, "names": None}
     assert about.citations[0].startswith("@article{someone2024rule")
+
+
+def test_functions_beside_a_member(own: str) -> None:
+    first = lookup.find("aggregator", f"{own}.rules:first")
+    second = lookup.find("aggregator", f"{own}.rules:second")
+    assert lookup.beside(first, "wrapped") is lookup.beside(second, "wrapped")
+    assert lookup.beside(first, "wrapped").__doc__ == "Changes nothing."
+    for name in ("number", "no_such", "first"):  # no function, nothing, itself
+        assert lookup.beside(first, name) is None
 
 
 def test_its_options_are_checked_like_ours(own: str) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -74,3 +76,261 @@ def test_does_not_touch_what_it_reads() -> None:
     kept = rows.clone()
     numerics.median(rows)
     assert torch.equal(rows, kept)
+
+
+WIDE = st.floats(-(2.0**100), 2.0**100, width=32)
+SHAPES = st.tuples(st.integers(1, 9), st.integers(1, 9))
+
+
+def matrices(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[torch.Tensor]:
+    """Small matrices, some of them in float64, with equal rows among them."""
+
+    def filled(shape: tuple[int, int]) -> st.SearchStrategy[list[list[float]]]:
+        row = st.lists(numbers, min_size=shape[1], max_size=shape[1])
+        some = st.lists(row, min_size=1, max_size=shape[0])
+        return some.flatmap(
+            lambda pool: st.lists(
+                st.sampled_from(pool), min_size=shape[0], max_size=shape[0]
+            )
+        )
+
+    dtype = st.sampled_from([torch.float32, torch.float64])
+    return st.builds(
+        lambda rows, dtype: torch.tensor(rows, dtype=dtype),
+        SHAPES.flatmap(filled),
+        dtype,
+    )
+
+
+def random(n: int, d: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every loop over blocks takes many turns, the last one shorter."""
+    monkeypatch.setattr(numerics, "_NUMBERS", {"cpu": 64})
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_median_of_half_precision(dtype: torch.dtype) -> None:
+    rows = random(7, 50).to(dtype)
+    found = numerics.median(rows)
+    assert found.dtype == dtype
+    assert torch.equal(found, rows.median(dim=0).values)
+
+
+def test_median_in_blocks(small_blocks: None) -> None:
+    rows = random(12, 101)
+    np.testing.assert_allclose(numerics.median(rows), np.median(rows, axis=0))
+
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n", "d"), [(1, 9), (5, 1), (13, 100), (300, 400)])
+def test_blocks_are_sorted_columns(n: int, d: int, dtype: torch.dtype) -> None:
+    rows = random(n, d).to(dtype)
+    kept, seen = rows.clone(), torch.zeros(d)
+    for block, ordered in numerics.sorted_blocks(rows):
+        assert ordered.dtype == dtype
+        assert torch.equal(ordered, kept[:, block].sort(dim=0).values)
+        seen[block] += 1
+        ordered.zero_()  # it is the reader's own
+    assert bool((seen == 1).all())
+    assert torch.equal(rows, kept)
+
+
+def test_sorting_reads_any_layout(small_blocks: None) -> None:
+    rows = random(33, 20).T[::2]
+    for block, ordered in numerics.sorted_blocks(rows):
+        assert torch.equal(ordered, rows[:, block].sort(dim=0).values)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_norms(dtype: torch.dtype, small_blocks: None) -> None:
+    rows = random(6, 333).to(dtype)
+    found = numerics.norms(rows)
+    assert found.dtype == torch.float64
+    np.testing.assert_allclose(found, np.linalg.norm(rows.double(), axis=1), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_norms_of_the_largest_and_the_smallest(dtype: torch.dtype) -> None:
+    most = torch.finfo(dtype).max / 10
+    least = LEAST if dtype == torch.float32 else 5e-324
+    rows = torch.tensor([[most] * 4, [least * 8] * 4, [0.0] * 4], dtype=dtype)
+    expected = [2 * rows[0, 0].item(), 16 * least, 0.0]
+    assert numerics.norms(rows).tolist() == pytest.approx(expected, rel=1e-14, abs=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_norms_of_what_is_no_number(bad: float, dtype: torch.dtype) -> None:
+    rows = torch.ones(3, 4, dtype=dtype)
+    rows[1, 2] = bad
+    assert numerics.norms(rows).isfinite().tolist() == [True, False, True]
+
+
+def exact_squares(rows: torch.Tensor) -> list[list[Fraction]]:
+    """Squared distances in whole fractions, in units of the largest number²."""
+    table = [[Fraction(x) for x in row] for row in rows.double().tolist()]
+    unit = max(abs(x) for row in table for x in row) ** 2 or Fraction(1)
+    return [
+        [sum(((x - y) ** 2 for x, y in zip(a, b, strict=True))) / unit for b in table]
+        for a in table
+    ]
+
+
+def plain_squares(rows: torch.Tensor) -> torch.Tensor:
+    """The same from differences in float64, each rounded once; 1e-14 at most."""
+    wide, largest = rows.double(), rows.double().abs().max()
+    return torch.stack([(((wide - row) / largest) ** 2).sum(dim=1) for row in wide])
+
+
+def assert_right(rows: torch.Tensor, rtol: float = 1e-10) -> None:
+    found = numerics.square_distances(rows)
+    assert torch.equal(found, found.T)
+    np.testing.assert_allclose(found, plain_squares(rows), rtol=rtol, atol=0)
+
+
+def test_square_distances_by_hand() -> None:
+    rows = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, -4.0]])
+    expected = [[0, 25, 16], [25, 0, 73], [16, 73, 0]]
+    found = numerics.square_distances(rows) * 16  # of the largest number, 4
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+
+
+@settings(max_examples=150, deadline=None)
+@given(matrices(st.one_of(WIDE, st.integers(-9, 9).map(lambda k: k * LEAST))))
+def test_square_distances_are_exact(rows: torch.Tensor) -> None:
+    found = numerics.square_distances(rows)
+    assert found.dtype == torch.float64
+    assert torch.equal(found, found.T)
+    for i, line in enumerate(exact_squares(rows)):
+        for j, true in enumerate(line):
+            error = abs(Fraction(found[i, j].item()) - true)
+            assert error <= true / 10**10, (i, j, found[i, j].item(), float(true))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 30), st.integers(1, 40), st.integers(-30, 0), st.integers(0, 9))
+def test_square_distances_of_near_equal_rows(n: int, d: int, e: int, seed: int) -> None:
+    """A common row and small differences from it, down to the last bit or none."""
+    rows = random(1, d, seed) + 2.0**e * random(n, d, seed + 1)
+    assert_right(rows)
+    assert_right(random(1, d, seed).double() + 2.0 ** (e - 20) * random(n, d, seed + 1))
+
+
+@pytest.mark.parametrize("far", [1e3, 1e10, 1e30, 3e38])
+def test_outliers_do_not_blur_the_others(far: float, small_blocks: None) -> None:
+    """20 of 40 rows, from far off to ever closer, hide no difference of the others."""
+    rows = 1 + 1e-6 * random(40, 30)
+    rows[:20] = far * 0.3 ** torch.arange(20.0)[:, None] * random(20, 30, 1).sign()
+    assert_right(rows)
+    assert_right(rows.double())
+
+
+def test_where_cdist_fails() -> None:
+    rows = 100 + 1e-3 * random(40, 1000)
+    close = (torch.cdist(rows, rows) / rows.abs().max()).double() ** 2
+    error = (close - plain_squares(rows)).abs() / plain_squares(rows)
+    assert error.fill_diagonal_(0).max() > 0.5  # why there is one of our own
+    assert_right(rows)
+
+
+def test_far_rows_in_float64_do_not_make_the_others_vanish() -> None:
+    """1e300² is no number; 1e300 as a unit would leave nothing of 1."""
+    rows = random(9, 4).double()
+    near = numerics.square_distances(rows[2:])
+    rows[0], rows[1] = 1e300, 1e100
+    found = numerics.square_distances(rows)
+    assert bool(found.isfinite().all())
+    ratio = found[2:, 2:][near > 0] / near[near > 0]
+    np.testing.assert_allclose(ratio, ratio[0].item(), rtol=1e-10)
+    assert found[2:, 2:].max() < found[1, 2:].min() < found[0, 1:].min()
+
+
+def test_equal_rows_are_at_no_distance() -> None:
+    rows = random(10, 257).repeat(3, 1) * 0.1
+    equal = torch.eye(10).repeat(3, 3).bool()
+    for found in map(numerics.square_distances, (rows, rows.double(), 0 * rows)):
+        assert bool((found[equal] == 0).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_distances_of_what_is_no_number_end(dtype: torch.dtype) -> None:
+    rows = random(8, 3).to(dtype)
+    rows[1, 1], rows[4, 0] = torch.nan, torch.inf
+    assert numerics.square_distances(rows).shape == (8, 8)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (1, 3)])
+def test_distances_of_nothing(shape: tuple[int, int]) -> None:
+    found = numerics.square_distances(torch.ones(shape))
+    assert torch.equal(found, torch.zeros(shape[0], shape[0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_square_distances_in_half_precision(dtype: torch.dtype) -> None:
+    assert_right((1 + 0.01 * random(6, 20)).to(dtype))
+
+
+def test_where_a_device_has_float32_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numerics, "_wide", lambda rows: torch.float32)
+    rows = 3 + 1e-2 * random(40, 500)
+    assert numerics.square_distances(rows).dtype == torch.float32
+    assert_right(rows, rtol=1e-5)
+    rows[:4] *= 1e15
+    assert_right(rows, rtol=1e-5)
+    lengths = np.linalg.norm(rows.double(), axis=1)
+    np.testing.assert_allclose(numerics.norms(rows), lengths, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_combine(dtype: torch.dtype, small_blocks: None) -> None:
+    rows, weight = (1 + random(9, 77)).to(dtype), torch.arange(9.0).double() / 36
+    found = numerics.combine(weight, rows)
+    assert found.dtype == dtype
+    expected = (weight @ rows.double()).to(dtype)
+    steps = (found - expected).abs() / expected.abs().clamp(min=1)
+    assert steps.max() <= 2 * torch.finfo(dtype).eps
+
+
+def by_bisection(point: np.ndarray, low: float, high: float) -> np.ndarray:
+    """The projection, from its definition alone: a shift that makes the sum 1."""
+    a, b = point.min() - high, point.max() - low
+    for _ in range(200):
+        middle = (a + b) / 2
+        above = np.clip(point - middle, low, high).sum() > 1
+        a, b = (middle, b) if above else (a, middle)
+    return np.clip(point - b, low, high)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.floats(-4, 4), min_size=1, max_size=12), st.floats(0, 1))
+def test_capped_simplex_is_the_projection(values: list[float], eps: float) -> None:
+    n = len(values)
+    low, high = max(0.0, 1 / n - eps), min(1.0, 1 / n + eps)
+    point = torch.tensor(values, dtype=torch.float64)
+    found = numerics.capped_simplex(point, low, high)
+    assert found.sum().item() == pytest.approx(1, abs=1e-12)
+    assert bool(((found >= low) & (found <= high)).all())
+    np.testing.assert_allclose(
+        found, by_bisection(point.numpy(), low, high), rtol=0, atol=1e-12
+    )
+
+
+def test_capped_simplex_keeps_the_digits_of_large_numbers() -> None:
+    """By hand: 1e30 alone has weight 1; under a cap of ½ the next shares the rest."""
+    point = torch.tensor([0.0, 1e30, 0.25, -1e308, 0.0], dtype=torch.float64)
+    assert numerics.capped_simplex(point, 0, 1).tolist() == [0, 1, 0, 0, 0]
+    found = numerics.capped_simplex(point, 0, 0.5).tolist()
+    assert found == pytest.approx([1 / 12, 0.5, 1 / 3, 0, 1 / 12], abs=1e-15)
+
+
+def test_capped_simplex_where_nothing_sums_to_1() -> None:
+    point = torch.tensor([0.0, 1.0, 5.0])
+    assert numerics.capped_simplex(point, 0.0, 0.25).tolist() == [0.25] * 3
+    assert numerics.capped_simplex(point, 0.5, 1.0).tolist() == [0.5] * 3

@@ -15,7 +15,8 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import troth
-from troth import build, cli, config, folder, layers, preparing, supply
+from troth import build, cli, config, folder, layers, preparing, seeding, supply
+from troth.corrupting import Corruption
 from troth.features.federated import federated
 from troth.features.own import own
 from troth.parts import Part
@@ -55,8 +56,9 @@ def deal(
     part = Part(name, options)
     if name == "federated":
         part.options.setdefault("min_values", 1)
-    data, prepared = preparing.deal(
-        part, given, shards(), dtype, CPU, hostile, corrupt, 0
+    how = Corruption(corrupt, given.classes) if corrupt else None
+    data, prepared, _ = preparing.deal(
+        part, given, shards(), dtype, CPU, hostile, how, 0
     )
     assert prepared is not None
     return data, prepared
@@ -135,7 +137,7 @@ def test_an_example_that_two_clients_hold_is_prepared_for_each() -> None:
     given = arrays(holes=0.0)
     both = np.arange(5)
     who = Shards([both, np.append(both, 9)], [both[:0]] * 2, [both[:1], both[:1]])
-    data, found = preparing.deal(
+    data, found, _ = preparing.deal(
         Part("own"), given, who, torch.float64, CPU, np.zeros(2, bool), None, 0
     )
     assert found is not None
@@ -198,10 +200,10 @@ def test_seconds_since_1970_keep_their_digits_in_float32() -> None:
 
 def test_none_is_plain_dealing() -> None:
     given = arrays(holes=0.0)
-    data, prepared = preparing.deal(
+    data, prepared, redraw = preparing.deal(
         Part("none"), given, shards(), torch.float64, CPU, NONE, None, 0
     )
-    assert prepared is None
+    assert prepared is None and redraw is None
     assert (data.x.numpy() == given.x).all()
 
 
@@ -460,3 +462,58 @@ def test_four_hospitals(tmp_path: Path) -> None:
             right = run.predict(client, given.x[who.test[client]])
             accuracy = (right == given.y[who.test[client]]).mean()
             assert accuracy == run.clients["accuracy"][client]
+
+
+# Data that are corrupted anew in every round.
+
+
+def relabelled(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels by the raw inputs, so that these must come in."""
+    drawn = (x.nan_to_num().abs().flatten(1).sum(1) * 1e3).long() + key
+    return x, drawn % 2
+
+
+@pytest.mark.parametrize("name", ["own", "federated"])
+def test_labels_are_drawn_anew_from_raw_inputs(name: str) -> None:
+    given, who, hostile = arrays(), shards(), np.array([False, True, False])
+    options = {"min_values": 1} if name == "federated" else {}
+    part, how = Part(name, options), Corruption(relabelled, 2, redraw=True)
+    data, _, redraw = preparing.deal(
+        part, given, who, torch.float32, CPU, hostile, how, 0
+    )
+    clean = deal(name, given, dtype=torch.float32)[0]
+    assert redraw is not None and torch.equal(data.x, clean.x)
+    raw = torch.from_numpy(given.x[who.train[1]])
+    own = slice(6, 11)
+    for round_ in (0, 3, 0):
+        redraw(round_, np.arange(3))
+        key = seeding.keys(0, "corruption", round_, torch.tensor(1))
+        expected = relabelled(raw, torch.zeros(5), key)[1]
+        assert torch.equal(data.train.y[own], expected)
+        rest = torch.ones(len(data.train.y), dtype=torch.bool)
+        rest[own] = False
+        assert torch.equal(data.train.y[rest], clean.train.y[rest])
+    assert torch.equal(data.x, clean.x)
+
+
+def test_inputs_that_change_in_every_round_cannot_be_prepared() -> None:
+    how = Corruption(brighter, 2, "bright", redraw=True)
+    hostile = np.array([False, True, False])
+    words = "'bright' changes inputs, to which features 'own' are fitted once"
+    with pytest.raises(Refusal, match=words):
+        preparing.deal(
+            Part("own"), arrays(), shards(), torch.float32, CPU, hostile, how, 0
+        )
+
+
+def test_no_trigger_is_shown_where_inputs_are_prepared(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((80, 1, 4, 4))
+    np.savez(tmp_path / "data.npz", x=x, y=np.arange(80) % 2)
+    tree = {
+        "data": {"name": "npz", "path": str(tmp_path / "data.npz")},
+        "features": "own",
+        "corruption": "backdoor",
+    }
+    with pytest.raises(Refusal, match="'backdoor' shows test inputs as the data set"):
+        build.build(config.from_dict(tree))
+    assert build.build(config.from_dict(tree | {"features": "none"})).aim is not None

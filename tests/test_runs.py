@@ -51,7 +51,7 @@ def test_files_and_summary(tmp_path):
     assert run.finished
     assert {p.name for p in run.path.iterdir()} == {*FILES, folder.SUMMARY}
     keys = {"personal", "shared", "clients", "malicious", "rounds", "client_steps"}
-    assert set(run.summary) == keys | {"seconds"}
+    assert set(run.summary) == keys | {"seconds", "stayed"}
     wanted = {"mean", "std", "weighted", "worst10", "best10", "deciles", "jain"}
     assert {f"accuracy_{k}" for k in wanted} <= set(run.summary["personal"])
     assert {"loss_mean", "loss_std"} <= set(run.summary["shared"])

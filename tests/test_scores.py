@@ -11,7 +11,7 @@ from sklearn.metrics import (
 )
 from torch import Tensor
 
-from troth.scores import score
+from troth.scores import score, success
 from troth.types import Refusal
 
 Ragged = tuple[np.ndarray, np.ndarray]
@@ -288,3 +288,30 @@ def test_two_labels_are_not_two_classes() -> None:
         score(torch.zeros(2, 2), 2 * y, torch.zeros(2), *ends, 2)
     with pytest.raises(Refusal, match=r"\[slots\] \(with several labels"):
         score(torch.zeros(2, 1), y.float(), torch.zeros(2), *ends, 0)
+
+
+def test_success_by_hand() -> None:
+    outputs = torch.eye(3)[[0, 0, 1, 2, 0, 1]]
+    wanted = torch.tensor([0, -1, 0, 2, -1, 1])
+    start, size = np.array([0, 2, 4, 5, 6]), np.array([2, 2, 1, 1, 0])
+    found = success(outputs, wanted, start, size, False)
+    assert found.tolist()[:2] == [1.0, 0.5] and found[3] == 1.0
+    assert np.isnan(found[[2, 4]]).all()  # none that counts; none at all
+
+
+def test_success_of_a_margin_and_of_several_labels() -> None:
+    start, size = np.array([0]), np.array([4])
+    margin = torch.tensor([[1.0], [-1.0], [2.0], [0.0]])
+    wanted = torch.tensor([1, 1, 1, 0])
+    assert success(margin, wanted, start, size, False).tolist() == [0.75]
+    logits = torch.tensor([[-1.0, 2.0], [3.0, -1.0], [3.0, -1.0], [3.0, 0.0]])
+    wanted = torch.tensor([1, 1, -1, 1])
+    assert success(logits, wanted, start, size, True).tolist() == [1 / 3]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_no_success(value: float) -> None:
+    outputs = torch.tensor([[value, 0.0], [1.0, 0.0]])
+    wanted, place = torch.zeros(2, dtype=torch.long), (np.array([0]), np.array([2]))
+    for several in (False, True):
+        assert success(outputs, wanted, *place, several).tolist() == [0.5]

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import troth
-from troth import config, display, folder, memory, runs, store
+from troth import config, folder, listings, memory, runs, store
 from troth.types import Refusal
 
 SMALL: dict[str, Any] = {
@@ -300,9 +300,9 @@ def test_dry_run_says_where_and_how_much(capsys: pytest.CaptureFixture[str]) -> 
     assert cost.disk == (12 + 10) * D * 4
     [inside] = troth.cost(changed(engine={"store": "host"}))
     assert inside.disk == 0 and inside.memory == cost.memory + 12 * D * 4
-    display.costs([inside], "a", as_json=False)
+    listings.costs([inside], "a", as_json=False)
     assert "on disk" not in capsys.readouterr().err
-    display.costs([inside, cost], "a", as_json=False)
+    listings.costs([inside, cost], "a", as_json=False)
     assert "106.5 kB" in (said := capsys.readouterr().err)
     assert "Personal state on disk lies in the folder of the run." in said
 

@@ -102,3 +102,11 @@ def test_refuses_what_is_not_one_a_client(
 ) -> None:
     with pytest.raises(Refusal, match=f"'{word}' has shape .* 4 clients"):
         summarise(table, size, MALICIOUS)
+
+
+def test_success_of_an_attack_is_better_lower() -> None:
+    success = np.array([0.2, 1.0, 0.9, np.nan])
+    got = summarise({"attack_success": success}, SIZE, MALICIOUS)
+    assert got["attack_success_mean"] == pytest.approx(0.6)
+    assert got["attack_success_worst10"] == 1.0 and got["attack_success_best10"] == 0.2
+    assert "malicious_attack_success_mean" not in got

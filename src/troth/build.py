@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from troth import (
     augmenting,
-    dealing,
+    corrupting,
     lifting,
     lookup,
     networks,
     plans,
     preparing,
-    rules,
+    rulebook,
     seeding,
     store,
     supply,
@@ -27,15 +27,15 @@ from troth.availability import Attendance, everyone
 from troth.beside import steps_of
 from troth.clients import maker
 from troth.engine import Engine, Plan
-from troth.federation import Federation, Rules
+from troth.evaluation import Aim
+from troth.federation import Federation
 from troth.feed import Feed
 from troth.objectives import Loss
-from troth.parts import Part
 from troth.population import Population
 from troth.preparing import Prepared
 from troth.sampling import There, sampler
 from troth.sections import Availability, Experiment
-from troth.types import Broadcast, Data, Messages, Refusal
+from troth.types import Data, Refusal
 
 
 class Built(NamedTuple):
@@ -48,6 +48,7 @@ class Built(NamedTuple):
     hostile: np.ndarray  # [n]
     facts: dict[str, Any]  # what it is about: clients, shape, classes, parameters …
     prepared: Prepared | None = None  # how the inputs were
+    aim: Aim | None = None  # what the corruption is after
 
     @property
     def need(self) -> store.Need:
@@ -118,9 +119,10 @@ def build(
     shape = arrays.x.shape[1:]
     net = networks.network(e, shape, arrays.classes, seen, arrays.scale)
     net = net.to(where, dtype)
-    corrupt = corruption(e, arrays.classes)
-    data, prepared = preparing.deal(
-        e.features, arrays, shards, dtype, where, hostile, corrupt, e.seed
+    how = corrupting.corruption(e.corruption, arrays)
+    aim = corrupting.aim(e.corruption, arrays)
+    data, prepared, redraw = preparing.deal(
+        e.features, arrays, shards, dtype, where, hostile, how, e.seed
     )
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, dtype)
     objective = tasks.Objective(net, arrays.classes, loss(e), feed.padded)
@@ -149,7 +151,9 @@ def build(
         **networks.facts(e.model, objective.net),
     }
     facts |= prepared.facts() if prepared else {}
-    built = Built(e, federation, objective.net, data, hostile, facts, prepared)
+    facts |= rulebook.facts(e, rulebook.expected(e, n, int(hostile.sum())))
+    federation.redraw = redraw
+    built = Built(e, federation, objective.net, data, hostile, facts, prepared, aim)
     if plan is None:
         _plan(built)
     return built
@@ -174,16 +178,6 @@ def adversaries(e: Experiment, n: int) -> np.ndarray:
     return mask
 
 
-def corruption(e: Experiment, classes: int) -> dealing.Corrupt | None:
-    """What hostile clients do to their data."""
-    if e.corruption.name == "none":
-        return None
-    function = lookup.find("corruption", e.corruption.name)
-    return lambda x, y, key: lookup.call(
-        function, e.corruption.options, x=x, y=y, classes=classes, key=key
-    )
-
-
 def _need(e: Experiment, engine: Engine, n: int) -> store.Need:
     """What the state of all clients that will be asked takes."""
     number, finishes = engine.feed.dtype.itemsize, engine.client.finish is not None
@@ -199,18 +193,8 @@ def _federation(
     hostile: np.ndarray,
     n: int,
 ) -> Federation:
-    def rule(kind: str, part: Part) -> rules.Rule:
-        return rules.lift(kind, part.name, part.options)
-
-    first = rules.lift("filter", "drop_invalid", {})
-    every = Rules(
-        None if e.attack.name == "none" else rule("attack", e.attack),
-        (first, *(rule("filter", part) for part in e.filter)),
-        rule("aggregator", e.aggregator),
-        rule("server", e.server),
-        rules.lift("aggregator", _of_statistics(e), {}),
-    )
-    _probe(every, w0, e.train.cohort or n)
+    every = rulebook.of(e, rulebook.expected(e, n, int(hostile.sum())))
+    rulebook.tried(every, w0, e.train.cohort or n)
     schedule = lookup.find("schedule", e.train.schedule.name)
     options, rounds = e.train.schedule.options, e.train.rounds
     lookup.call(schedule, options, round_=0, rounds=rounds)  # refuses before the start
@@ -243,34 +227,6 @@ def _sampler(
 ) -> Callable[[int], np.ndarray]:
     size = engine.feed.sizes.numpy() if e.train.sampling == "size" else None
     return sampler(e.seed, n, e.train.cohort or n, size, there)
-
-
-def _of_statistics(e: Experiment) -> str:
-    """How running statistics are put together: robustly where the rest is."""
-    if e.train.statistics != "auto":
-        return e.train.statistics
-    plain = e.aggregator.name in ("mean", "weighted_mean")
-    return "mean" if plain else "median"
-
-
-def _probe(every: Rules, w0: Tensor, cohort: int) -> None:
-    """Call each rule once on nothing, so that it refuses before anything is written."""
-    zero = w0.new_zeros
-    broadcast = Broadcast(zero(2), zero(0), w0.new_ones(()))
-    loss, client = zero(cohort), torch.arange(cohort, device=w0.device)
-    messages = Messages(zero(cohort, 2), zero(cohort, 0), loss, client + 1, client)
-    key = torch.zeros((), dtype=torch.long, device=w0.device)
-    common: dict[str, Any] = {"broadcast": broadcast, "key": key, "round_": 0}
-    sent: dict[str, Any] = {"messages": messages, "loss": loss}
-    given: list[tuple[rules.Rule | None, dict[str, Any]]] = [
-        (every.attack, {"messages": messages, "hostile": client < 0}),
-        *((rule, sent) for rule in every.filters),
-        (every.aggregator, sent),
-        (every.server, {"step": zero(2)}),
-    ]
-    for rule, more in given:
-        if rule is not None:
-            rule(rules.no_memory(w0.device), **common, **more)
 
 
 def _plan(built: Built) -> None:

@@ -18,7 +18,14 @@ from typing import Any
 
 from troth import lookup
 from troth.grid import differences, expand, label, override
-from troth.parts import ModelPart, Part, PartitionPart, PersonalizerPart
+from troth.parts import (
+    AttackPart,
+    CorruptionPart,
+    ModelPart,
+    Part,
+    PartitionPart,
+    PersonalizerPart,
+)
 from troth.sections import (
     Adversary,
     Availability,
@@ -34,8 +41,10 @@ from troth.types import Refusal
 
 __all__ = [
     "Adversary",
+    "AttackPart",
     "Availability",
     "Checkpoint",
+    "CorruptionPart",
     "Engine",
     "Evaluate",
     "Experiment",

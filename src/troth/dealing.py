@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from troth import seeding
-from troth.types import Arrays, Data, Shards, Split
-
-Corrupt = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""x, y and key of one hostile client → what it makes of them."""
+from troth import corrupting
+from troth.corrupting import Corruption
+from troth.types import Arrays, Data, Refusal, Shards, Split
 
 
 def deal(
@@ -21,14 +17,15 @@ def deal(
     dtype: torch.dtype,
     device: torch.device,
     hostile: np.ndarray,
-    corrupt: Corrupt | None,
+    how: Corruption | None,
     seed: int,
 ) -> Data:
     """Lay everything out; hostile clients have poisoned their training data already.
 
     Bytes stay bytes; other numbers take the precision of the model. Poisoned labels
     live beside the example's number, poisoned inputs as further rows, so the data of
-    benign clients are never touched.
+    benign clients are never touched. Where a client makes another number of examples
+    of those that were chosen, they follow those that were not.
 
     Args:
         arrays: the data set.
@@ -36,29 +33,13 @@ def deal(
         dtype: the precision of the model.
         device: where the data lie.
         hostile: [n] which clients corrupt.
-        corrupt: what they do, or None.
+        how: what they do, or None.
         seed: keys their draws.
     """
-    x = torch.from_numpy(np.ascontiguousarray(arrays.x))
-    if x.dtype != torch.uint8:
-        x = x.to(dtype)
-    y = torch.from_numpy(np.ascontiguousarray(arrays.y))
-    y = y.long() if arrays.classes else y.to(dtype)
+    x, y = corrupting.tensors(arrays, dtype)
     train, valid, test = (_ragged(part, y) for part in shards)
-    more = [x]
-    for client in np.flatnonzero(hostile) if corrupt else ():
-        first, size = int(train.start[client]), int(train.size[client])
-        own = slice(first, first + size)
-        key = seeding.keys(seed, "corruption", 0, torch.tensor(int(client)))
-        rows = x[train.row[own]]
-        assert corrupt is not None
-        poisoned, labels = corrupt(rows.clone(), train.y[own], key)
-        train.y[own] = labels
-        if not torch.equal(poisoned, rows):
-            at = sum(len(part) for part in more)
-            train.row[own] = torch.arange(at, at + size)
-            more.append(poisoned.to(x.dtype))
-    x = torch.cat(more) if len(more) > 1 else x
+    if how is not None and hostile.any():
+        x, train = _corrupted(x, train, hostile, how, seed)
     return Data(
         x.to(device),
         *(
@@ -69,7 +50,102 @@ def deal(
 
 
 def _ragged(lists: list[np.ndarray], y: Tensor) -> Split:
-    size = torch.tensor([len(part) for part in lists])
-    start = torch.cumsum(size, 0) - size
     row = torch.from_numpy(np.concatenate(lists).astype(np.int64))
-    return Split(row, y[row], start, size)
+    return _split(row, y[row], [len(part) for part in lists])
+
+
+def _split(row: Tensor, y: Tensor, sizes: list[int]) -> Split:
+    size = torch.tensor(sizes)
+    return Split(row, y, torch.cumsum(size, 0) - size, size)
+
+
+def _corrupted(
+    x: Tensor, train: Split, hostile: np.ndarray, how: Corruption, seed: int
+) -> tuple[Tensor, Split]:
+    """All inputs, poisoned ones as further rows, and who trains on which."""
+    sizes = train.size.tolist()
+    row, y = (list(torch.split(field, sizes)) for field in (train.row, train.y))
+    more, at = [x], len(x)
+    for k in map(int, np.flatnonzero(hostile)):
+        clean = x[row[k]], y[k]
+        new = corrupting.poison(how, *clean, seed=seed, round_=0, client=k)
+        fresh = row[k][new.chosen]
+        if new.x is not None:
+            fresh = torch.arange(at, at + len(new.x))
+            more.append(new.x)
+            at += len(new.x)
+        if len(new.y) == len(new.chosen):
+            row[k] = row[k].index_put((new.chosen,), fresh)
+            y[k] = y[k].index_put((new.chosen,), new.y)
+        else:
+            rest = torch.ones(sizes[k], dtype=torch.bool)
+            rest[new.chosen] = False
+            row[k] = torch.cat([row[k][rest], fresh])
+            y[k] = torch.cat([y[k][rest], new.y])
+    whole = torch.cat(more) if len(more) > 1 else x
+    return whole, _split(torch.cat(row), torch.cat(y), [len(part) for part in row])
+
+
+class Redraw:
+    """Hostile clients corrupt their clean data anew, before each round they train in.
+
+    Writes into the data in place, where nobody but the client itself reads. What a
+    client has follows from the round alone, so that a resumed run has the same. On the
+    host, so that draws are the same whatever device the data are on.
+
+    Args:
+        how: what they do.
+        arrays: the data set.
+        shards: which examples each client trains on.
+        dtype: the precision in which the data were dealt.
+        hostile: [n] which clients corrupt.
+        seed: keys their draws.
+        data: as dealt, or as prepared from that.
+        prepared: whether the inputs were changed after they were dealt.
+    """
+
+    def __init__(
+        self,
+        how: Corruption,
+        arrays: Arrays,
+        shards: Shards,
+        dtype: torch.dtype,
+        hostile: np.ndarray,
+        seed: int,
+        data: Data,
+        prepared: bool = False,
+    ) -> None:
+        x, y = corrupting.tensors(arrays, dtype)
+        self._how, self._seed, self._data = how, seed, data
+        self._clean: dict[int, tuple[Tensor, Tensor]] = {}
+        self._slots: dict[int, slice] = {}
+        self._rows: dict[int, Tensor] = {}  # for inputs, where they change
+        for k in map(int, np.flatnonzero(hostile)):
+            own = torch.from_numpy(shards.train[k].astype(np.int64))
+            first = int(data.train.start[k])
+            self._clean[k] = x[own], y[own]
+            self._slots[k] = slice(first, first + len(own))
+            row = data.train.row[self._slots[k]]
+            if not prepared and not torch.equal(row.cpu(), own):
+                self._rows[k] = row
+
+    def __call__(self, round_: int, ids: np.ndarray) -> None:
+        """Poison the training data of the hostile ones among these clients."""
+        for k in map(int, ids):
+            if k in self._clean and len(self._clean[k][1]):
+                self._redraw(round_, k)
+
+    def _redraw(self, round_: int, k: int) -> None:
+        x, y = self._clean[k]
+        how, seed, labels = self._how, self._seed, self._data.train.y
+        new = corrupting.poison(how, x, y, seed=seed, round_=round_, client=k)
+        labels[self._slots[k]] = y.index_put((new.chosen,), new.y).to(labels)
+        if k in self._rows:
+            inputs = x if new.x is None else new.x
+            self._data.x[self._rows[k]] = inputs.to(self._data.x)
+        elif new.x is not None:
+            raise Refusal(
+                f"corruption '{how.name}' changes inputs in round {round_} and did not "
+                "at first; with corruption.redraw = true it must return a new tensor "
+                "of inputs whenever it may change them"
+            )

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from rich import box, filesize
+from rich import box
 from rich.console import Console, Group
 from rich.table import Table
 
-from troth import config, folder, lookup
-from troth.api import Cost
+from troth import folder, lookup
 from troth.loading import Run
 
 _MOST = 20  # pairs of runs that are printed
@@ -116,15 +113,18 @@ def _judged(run: Run) -> str:
 def results(found: Sequence[Run], labels: Sequence[str]) -> Group:
     """A row a run."""
     counts = {(benign(run), run.summary["clients"]) for run in found}
+    aimed = any("attack_success_mean" in run.summary["shared"] for run in found)
+    success = {"attack success": "personal", "on shared": "shared"} if aimed else {}
     rows = []
     for run, label in zip(found, labels, strict=True):
         s, head = run.summary, heading(run.summary)
         cells = [number(s[k][f"{head}_{m}"], head) for k, m in _COLUMNS.values()]
+        cells += [number(s[k].get("attack_success_mean")) for k in success.values()]
         rows.append([short(label), *cells, f"{s['seconds']:.1f}"])
     who = _judged(found[0]) if len(counts) == 1 else "benign clients"
     what = f"{head.capitalize()} of the clients' own models"
     title = f"{what}, each on its own test data, over {who}"
-    return table(title, ["run", *_COLUMNS, "seconds"], rows)
+    return table(title, ["run", *_COLUMNS, *success, "seconds"], rows)
 
 
 def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
@@ -199,8 +199,21 @@ def outcome(
         say(f"  {paired(pair)}")
     if len(pairs) > _MOST:
         say(f"  … and {len(pairs) - _MOST} more, which --json prints")
+    for run, label in zip(found, labels, strict=True):
+        if run.summary.get("stayed"):
+            say(stayed(run, short(label)))
     if in_words:
         say(f"\n{words(found, labels)}")
+
+
+def stayed(run: Run, label: str) -> str:
+    """In how many rounds the shared model did not move, and why it last did not."""
+    count, rounds = run.summary["stayed"], run.summary["rounds"]
+    *_, why = (line["why"] for line in run.rounds if line["stayed"])
+    return (
+        f"{label}: the shared model stayed as it was in {count} of {rounds} rounds, "
+        f"last since {why}"
+    )
 
 
 def onward(found: Sequence[Run], root: Path) -> None:
@@ -213,88 +226,3 @@ def onward(found: Sequence[Run], root: Path) -> None:
         f"Next:  troth predict {last} --client {client} --data FILE.npz\n"
         f"       troth cite {whole}"
     )
-
-
-def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
-    """What runs would take: a table, or for `--json` an object."""
-    made: list[dict[str, Any]] = [
-        {
-            "label": cost.label or name,
-            "client_steps": cost.client_steps,
-            "memory_bytes": cost.memory,
-            "disk_bytes": cost.disk,
-            "experiment": config.to_dict(cost.experiment),
-        }
-        for cost in found
-    ]
-    if as_json:
-        print_json({"runs": made})
-        return
-    rows = [
-        [
-            short(cost["label"]),
-            str(cost["experiment"]["train"]["rounds"]),
-            f"{cost['client_steps']:,}",
-            filesize.decimal(cost["memory_bytes"]),
-            filesize.decimal(cost["disk_bytes"]) if cost["disk_bytes"] else "–",
-        ]
-        for cost in made
-    ]
-    title = "What it would take (nothing was trained or written)"
-    columns = ["run", "rounds", "client-steps", "memory", "disk"]
-    console().print(table(title, columns, rows))
-    for where in sorted({c.experiment.engine.state_dir for c in found if c.disk}):
-        say(f"Personal state on disk lies in {where or 'the folder of the run'}.")
-
-
-def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
-    """What exists, on stdout: a table a kind, a row a method."""
-    found = {k: [_method(about) for about in every] for k, every in kinds.items()}
-    if as_json:
-        print_json({"kinds": found})
-        return
-    for kind, every in found.items():
-        rows = [
-            [
-                each["name"],
-                each["summary"],
-                _options(each),
-                ", ".join(each["citations"]),
-            ]
-            for each in every
-        ]
-        columns = ["name", "what it is", "options", "paper"]
-        console(stderr=False).print(table(f"[{kind}]", columns, rows, 4))
-
-
-def _method(about: lookup.About) -> dict[str, Any]:
-    """Its options by name, its papers by key."""
-    options = {}
-    for name, default in about.options.items():
-        required = default is inspect.Parameter.empty
-        options[name] = {"required": required, "default": None if required else default}
-    keys = (re.match(r"@\w+\{\s*([^,\s]+)", entry) for entry in about.citations)
-    cited = [key.group(1) for key in keys if key]
-    return {**about._asdict(), "options": options, "citations": cited}
-
-
-def _options(method: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{name} (required)" if facts["required"] else f"{name} = {facts['default']}"
-        for name, facts in method["options"].items()
-    )
-
-
-def speeds(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """What was measured, on stdout: a row a model."""
-    if as_json:
-        print_json({"rows": rows})
-        return
-    columns = ["model", "clients", "device", "loop µs", "engine µs", "ratio", "plan"]
-    made = []
-    for row in rows:
-        plan = " ".join(str(part) for part in row["plan"].values())
-        times = [f"{row[key]:.4g}" for key in ("loop_us", "engine_us")]
-        facts = [row["model"], str(row["clients"]), row["device"]]
-        made.append([*facts, *times, f"{row['ratio']:.1f}×", plan])
-    console(stderr=False).print(table("Microseconds a client-step", columns, made))

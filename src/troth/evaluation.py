@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,37 +15,77 @@ from troth.population import Population
 from troth.types import Split
 
 Table = dict[str, np.ndarray]
+
+Aim = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Clean inputs [m, …] and their labels → what an attacker shows instead, [m, …], and
+the label that it wants said of each, [m]; −1: the example does not count. Each example
+by itself, and always the same."""
+
+_Show = Callable[[Tensor, Tensor], Tensor]
 _EXAMPLES = 2048  # of the shared model at once
 
 
+class _Slots(NamedTuple):
+    """All examples of some clients, one client after another."""
+
+    slot: Tensor  # [slots] in the split
+    start: np.ndarray  # [n] where each client begins here
+    size: np.ndarray  # [n]
+
+
 @torch.no_grad()
-def shared(engine: Engine, w: Tensor, split: Split, ids: np.ndarray) -> Table:
-    """The shared model on each client's own examples."""
-    slots, start, size = _slots(split, ids)
-    outputs = []
-    for first in range(0, len(slots), _EXAMPLES):
-        x, _ = engine.feed.gather(slots[first : first + _EXAMPLES], split)
-        outputs.append(engine.task.predict(w, x))
-    return _score(engine, torch.cat(outputs), split, slots, start, size)
+def shared(
+    engine: Engine, w: Tensor, split: Split, ids: np.ndarray, aim: Aim | None = None
+) -> Table:
+    """The shared model on each client's own examples.
+
+    Args:
+        engine: predicts.
+        w: [d] the shared model.
+        split: which examples.
+        ids: of which clients.
+        aim: what an attacker is after: then the table says how often it succeeds.
+    """
+    where, shows = _slots(split, ids), _shows(aim)
+    outputs: list[list[Tensor]] = [[] for _ in shows]
+    for slot in torch.split(where.slot, _EXAMPLES):
+        x, y = engine.feed.gather(slot, split)
+        for show, found in zip(shows, outputs, strict=True):
+            found.append(engine.task.predict(w, show(x, y)))
+    return _table(engine, outputs, split, where, aim)
 
 
 @torch.no_grad()
 def personal(
-    engine: Engine, w: Tensor, population: Population, split: Split, ids: np.ndarray
+    engine: Engine,
+    w: Tensor,
+    population: Population,
+    split: Split,
+    ids: np.ndarray,
+    aim: Aim | None = None,
 ) -> Table:
-    """Each client's own model on its own examples."""
-    slots, start, size = _slots(split, ids)
-    order = np.argsort(size, kind="stable")  # neighbours pad each other little
-    outputs: list[Tensor] = [torch.empty(0)] * len(ids)
+    """Each client's own model on its own examples; arguments as of `shared`."""
+    where, shows = _slots(split, ids), _shows(aim)
+    order = np.argsort(where.size, kind="stable")  # neighbours pad each other little
+    outputs = [[torch.empty(0)] * len(ids) for _ in shows]
     chunk = _chunk(engine, population)
     groups = [order[k : k + chunk] for k in range(0, len(ids), chunk)]
     every = population.each(ids[some] for some in groups)
     for some, (clients, rows) in zip(groups, every, strict=True):
         batch = engine.feed.whole(clients, split)
-        out = engine.predict(engine.models(w, rows), batch.x)
-        for place, k in enumerate(some):
-            outputs[k] = out[place, : size[k]]
-    return _score(engine, torch.cat(outputs), split, slots, start, size)
+        models = engine.models(w, rows)
+        flat = batch.x.flatten(0, 1), batch.y.flatten(0, 1)
+        for show, found in zip(shows, outputs, strict=True):
+            out = engine.predict(models, show(*flat).reshape(batch.x.shape))
+            for place, k in enumerate(some):
+                found[k] = out[place, : where.size[k]]
+    return _table(engine, outputs, split, where, aim)
+
+
+def _shows(aim: Aim | None) -> list[_Show]:
+    """What models are shown: the inputs as they are, and as an attacker has them."""
+    plain: _Show = lambda x, y: x  # noqa: E731
+    return [plain] if aim is None else [plain, lambda x, y: aim(x, y)[0]]
 
 
 def _chunk(engine: Engine, population: Population) -> int:
@@ -52,25 +95,32 @@ def _chunk(engine: Engine, population: Population) -> int:
     return int(max(1, min(256, memory.free(engine.device) // 8 // one)))
 
 
-def _slots(split: Split, ids: np.ndarray) -> tuple[Tensor, np.ndarray, np.ndarray]:
-    """All slots of some clients, one after another, with where each begins."""
+def _slots(split: Split, ids: np.ndarray) -> _Slots:
     clients = torch.from_numpy(ids).to(split.size.device)
     first, size = (part[clients].cpu().numpy() for part in (split.start, split.size))
     start = np.concatenate([[0], np.cumsum(size)[:-1]])
     slots = np.arange(size.sum()) - np.repeat(start - first, size)
-    return torch.from_numpy(slots), start, size
+    return _Slots(torch.from_numpy(slots), start, size)
 
 
-def _score(
+def _table(
     engine: Engine,
-    outputs: Tensor,
+    outputs: Sequence[Sequence[Tensor]],
     split: Split,
-    slots: Tensor,
-    start: np.ndarray,
-    size: np.ndarray,
+    where: _Slots,
+    aim: Aim | None,
 ) -> Table:
-    y = split.y[slots.to(split.y.device)]
-    loss = engine.objective.per_example(outputs, y)
-    return scores.score(
-        outputs.cpu(), y.cpu(), loss.cpu(), start, size, engine.task.classes
-    )
+    """Scores of the outputs on inputs as they are, and what an attacker's come to."""
+    plain, *aimed = (torch.cat(list(found)) for found in outputs)
+    y, place = split.y[where.slot.to(split.y.device)], (where.start, where.size)
+    loss = engine.objective.per_example(plain, y)
+    classes = engine.task.classes
+    table = scores.score(plain.cpu(), y.cpu(), loss.cpu(), *place, classes)
+    if aim is not None:
+        parts = torch.split(where.slot, _EXAMPLES)
+        each = [aim(*engine.feed.gather(slot, split))[1].cpu() for slot in parts]
+        wanted, several = torch.cat(each), y.dim() == 2
+        table["attack_success"] = scores.success(
+            aimed[0].cpu(), wanted, *place, several
+        )
+    return table

@@ -13,7 +13,8 @@ from troth import folder
 from troth.federation import Federation
 from troth.types import Record
 
-_COUNTED = ("asked", "absent", "cut", "dropped")
+_VERDICTS = ("clipped", "chosen", "downweighted")
+_COUNTED = ("asked", "absent", "cut", "dropped", *_VERDICTS)
 
 
 class Journal:
@@ -23,6 +24,7 @@ class Journal:
         self.path, self._federation = path, federation
         n = federation.population.n
         self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
+        self.stayed, self.why = 0, ""  # rounds in which w did; why it last did
         self._file = (path / folder.ROUNDS).open("ab")
 
     def write(self, record: Record, evaluated: dict[str, Any] | None) -> None:
@@ -32,15 +34,22 @@ class Journal:
         self.counts["cut"][record.cut] += 1
         for clients in record.dropped.values():
             self.counts["dropped"][clients] += 1
+        for name in _VERDICTS:
+            self.counts[name][record.verdicts.get(name, [])] += 1
         line = {
             "round": record.round,
             "cohort": record.cohort.tolist(),
             "absent": record.absent.tolist(),
             "cut": record.cut.tolist(),
             "dropped": dict(record.dropped),
+            **record.verdicts,
             "moved": record.moved,
+            "cosine": record.cosine,
             "stayed": record.stayed,
         }
+        if record.stayed:
+            self.stayed += 1
+            line["why"] = self.why = record.why
         if evaluated is not None:
             line["evaluation"] = evaluated
         self._file.write((json.dumps(folder.plain(line)) + "\n").encode())
@@ -54,13 +63,12 @@ class Journal:
         self._file.flush()
         f = self._federation
         tensors = {f"population.{k}": v for k, v in f.population.dump().items()}
-        tensors |= {f"memory.{k}": v for k, v in f.memories.items()}
+        tensors |= {f"memory.{k}": v for k, v in f.serving.memories.items()}
         tensors |= {"w": f.broadcast.w, "extra": f.broadcast.extra}
         tensors |= {k: torch.from_numpy(v) for k, v in self.counts.items()}
         path = self.path / folder.CHECKPOINT
-        folder.save(
-            path, tensors, round=f.round, rounds=self._file.tell(), seconds=seconds
-        )
+        facts = {"round": f.round, "rounds": self._file.tell(), "seconds": seconds}
+        folder.save(path, tensors, **facts, stayed=self.stayed, why=self.why)
         f.population.saved()
 
     def restore(self) -> float:
@@ -81,10 +89,13 @@ class Journal:
             if k.startswith("population.")
         }
         f.population.load(part)
-        f.memories = {k: tensors[f"memory.{k}"].to(device) for k in f.memories}
+        f.serving.memories = {
+            k: tensors[f"memory.{k}"].to(device) for k in f.serving.memories
+        }
         w, extra = tensors["w"].to(device), tensors["extra"].to(device)
         f.broadcast = f.broadcast._replace(w=w, extra=extra)
         f.round = facts["round"]
+        self.stayed, self.why = facts["stayed"], facts["why"]
         self.counts = {name: tensors[name].numpy() for name in _COUNTED}
         self._file.truncate(facts["rounds"])
         self._file.seek(0, 2)

@@ -100,6 +100,13 @@ def _third_party(kind: str, name: str) -> Callable[..., Any]:
     return typing.cast(Callable[..., Any], found)
 
 
+def beside(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
+    """Another function of a member's own module, or None where there is no such."""
+    found = getattr(inspect.getmodule(inspect.unwrap(function)), name, None)
+    usable = callable(found) and found is not function and _readable(found)
+    return typing.cast(Callable[..., Any], found) if usable else None
+
+
 def _readable(function: Callable[..., Any]) -> bool:
     """Whether it says what it takes; some built into Python do not."""
     try:

@@ -98,6 +98,32 @@ class ModelPart(Part):
 
 
 @dataclass(frozen=True)
+class CorruptionPart(Part):
+    """What hostile clients do to their data, to how much of it and how often."""
+
+    share: float = 1.0  # of a client's training examples, rounded up
+    redraw: bool = False  # every round anew, from the clean data; else once
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise Refusal(
+                f"corruption.share = {self.share} is out of range; it must be above 0 "
+                "and at most 1, all of a hostile client's examples (for nothing at "
+                "all set corruption.name = 'none')"
+            )
+
+
+@dataclass(frozen=True)
+class AttackPart(Part):
+    """What hostile clients send, and how far they go."""
+
+    strength: float = 1.0  # 0: what they computed, 1: the attack, more: beyond it
+
+    def __post_init__(self) -> None:
+        in_range(self, "attack", {"strength": 0})
+
+
+@dataclass(frozen=True)
 class PersonalizerPart(Part):
     """How a client gets its own model; what is not set is as in `[train]`."""
 

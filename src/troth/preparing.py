@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import dealing, layers, lookup
+from troth import corrupting, dealing, layers, lookup
 from troth.parts import Part
 from troth.sections import Experiment
 from troth.types import Arrays, Data, Refusal, Shards, Split, Statistics
@@ -43,8 +43,8 @@ def check(e: Experiment, arrays: Arrays) -> None:
     """Refuse what cannot be prepared, and what would be prepared twice.
 
     Raises:
-        Refusal: inputs that are bytes, or a normalisation that was fitted on other
-            values than it would get.
+        Refusal: inputs that are bytes, a normalisation that was fitted on other values
+            than it would get, or a trigger that they would be changed under.
     """
     if not active(e.features):
         return
@@ -60,6 +60,11 @@ def check(e: Experiment, arrays: Arrays) -> None:
             f"{arrays.scale:g}), and features '{name}' changes them; set "
             "model.normalise = 'none', or features.name = 'none'"
         )
+    if corrupting.aims(e.corruption) is not None:
+        raise Refusal(
+            f"corruption '{e.corruption.name}' shows test inputs as the data set has "
+            f"them, and features '{name}' changes them; set features.name = 'none'"
+        )
 
 
 def deal(
@@ -69,9 +74,9 @@ def deal(
     dtype: torch.dtype,
     device: torch.device,
     hostile: np.ndarray,
-    corrupt: dealing.Corrupt | None,
+    how: corrupting.Corruption | None,
     seed: int,
-) -> tuple[Data, Prepared | None]:
+) -> tuple[Data, Prepared | None, dealing.Redraw | None]:
     """Lay everything out as `dealing.deal` does, and prepare the inputs.
 
     Hostile clients corrupt their raw data first; then every client fits on the training
@@ -86,14 +91,30 @@ def deal(
         dtype: the precision of the model.
         device: where the data lie.
         hostile: [n] which clients corrupt.
-        corrupt: what they do, or None.
+        how: what they do, or None.
         seed: keys their draws.
+
+    Returns:
+        The data, how they were prepared, and what corrupts them anew in each round.
     """
+    given = arrays, shards
+
+    def redraw(data: Data, kind: torch.dtype) -> dealing.Redraw | None:
+        if how is None or not how.redraw:
+            return None
+        return dealing.Redraw(how, *given, kind, hostile, seed, data, active(part))
+
     if not active(part):
-        data = dealing.deal(arrays, shards, dtype, device, hostile, corrupt, seed)
-        return data, None
+        data = dealing.deal(*given, dtype, device, hostile, how, seed)
+        return data, None, redraw(data, dtype)
     wide, cpu = torch.float64, torch.device("cpu")
-    data = dealing.deal(arrays, shards, wide, cpu, hostile, corrupt, seed)
+    data = dealing.deal(*given, wide, cpu, hostile, how, seed)
+    if how is not None and how.redraw and len(data.x) > len(arrays.x):
+        raise Refusal(
+            f"corruption '{how.name}' changes inputs, to which features '{part.name}' "
+            "are fitted once, and corruption.redraw = true would change them in every "
+            "round; set corruption.redraw = false, or features.name = 'none'"
+        )
     found = _fit(part, data, arrays.names)
     imputed = _missing(data)
     alike = found.mean.shape == data.x.shape[1:]
@@ -103,7 +124,8 @@ def deal(
             f"features '{part.name}' leaves values in x that {str(dtype)[6:]} cannot "
             "hold; rescale the data, or set features.scale and features.centre to true"
         )
-    return _place(data, dtype, device), Prepared(found, imputed)
+    data = _place(data, dtype, device)
+    return data, Prepared(found, imputed), redraw(data, wide)
 
 
 def _fit(part: Part, data: Data, names: tuple[str, ...]) -> Statistics:

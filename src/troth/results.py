@@ -24,11 +24,11 @@ _NUMBERS = 2**21  # of models that are written at once
 def evaluate(built: Built) -> Tables:
     """Every client's own model, and the shared one, on the client's own test data."""
     f, split = built.federation, built.data.test
-    ids = evaluated(built)
-    shared = evaluation.shared(f.engine, f.broadcast.w, split, ids)
+    ids, w, aim = evaluated(built), f.broadcast.w, built.aim
+    shared = evaluation.shared(f.engine, w, split, ids, aim)
     if f.population.width == 0:
         return {"personal": shared, "shared": shared}
-    own = evaluation.personal(f.engine, f.broadcast.w, f.population, split, ids)
+    own = evaluation.personal(f.engine, w, f.population, split, ids, aim)
     return {"personal": own, "shared": shared}
 
 
@@ -78,6 +78,7 @@ def write(
         "clients": n,
         "malicious": int(built.hostile.sum()),
         "rounds": f.rounds,
+        "stayed": journal.stayed,
         "client_steps": int(built.client_steps),
         "seconds": time.monotonic() - began,
     }

@@ -91,6 +91,35 @@ def score(
     return _classification(ragged, outputs, y, classes) | scores
 
 
+def success(
+    outputs: Tensor, wanted: Tensor, start: np.ndarray, size: np.ndarray, several: bool
+) -> np.ndarray:
+    """How often each client's model says what an attacker wants it to say.
+
+    Args:
+        outputs: [slots, k] as `score` takes them.
+        wanted: [slots] the label that is wanted; −1: the example does not count.
+        start: [n] first slot of each client.
+        size: [n] how many slots it has.
+        several: whether an example may have several labels: then the one that is
+            wanted must be among those that the model says.
+
+    Returns:
+        [n] a share of the examples that count; NaN for a client without any. Outputs
+        that are not finite say nothing.
+    """
+    slots = outputs.shape[0]
+    ragged = _ragged(np.asarray(start, np.int64), np.asarray(size, np.int64), slots)
+    label = wanted.detach().cpu().long().numpy()
+    if several:
+        said = _float64(outputs)[np.arange(slots), label.clip(min=0)] > 0
+    else:
+        said = _classify(outputs) == label
+    counts = (label >= 0)[ragged.slot]
+    hit = counts & (said & _finite(outputs))[ragged.slot]
+    return _ratio(ragged.sums(hit), ragged.sums(counts))
+
+
 def _regression(ragged: _Ragged, outputs: Tensor, y: Tensor) -> dict[str, np.ndarray]:
     with np.errstate(over="ignore"):
         error = (_float64(outputs)[:, 0] - _float64(y))[ragged.slot] ** 2

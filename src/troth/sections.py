@@ -6,10 +6,12 @@ Types are checked by `troth.config`, which reads them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from troth.parts import (
+    AttackPart,
+    CorruptionPart,
     ModelPart,
     Part,
     PartitionPart,
@@ -223,8 +225,10 @@ class Experiment:
     )
     regularizer: Part = _part("l2sq")
     adversary: Adversary = field(default_factory=Adversary)
-    corruption: Part = _part("auto")  # random_labels where there is an adversary
-    attack: Part = _part("none")
+    corruption: CorruptionPart = field(  # without an adversary none
+        default_factory=lambda: CorruptionPart("auto")
+    )
+    attack: AttackPart = field(default_factory=lambda: AttackPart("none"))
     filter: list[Part] = field(default_factory=list)
     aggregator: Part = _part("mean")
     server: Part = _part("sgd")
@@ -236,7 +240,6 @@ class Experiment:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise Refusal(f"seed = {self.seed} is out of range; it must be at least 0")
-        if self.corruption.name == "auto":
-            chosen = "random_labels" if self.adversary.present() else "none"
-            part = Part(chosen, self.corruption.options)
+        if self.corruption.name == "auto" and not self.adversary.present():
+            part = replace(self.corruption, name="none")
             object.__setattr__(self, "corruption", part)

@@ -9,7 +9,7 @@ import numpy as np
 from troth import lookup
 from troth.types import Refusal
 
-LOWER_IS_BETTER = frozenset({"loss", "error"})
+LOWER_IS_BETTER = frozenset({"loss", "error", "attack_success"})
 """Columns of which the highest value is the worst."""
 
 

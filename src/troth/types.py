@@ -213,14 +213,21 @@ class Record(NamedTuple):
     """One finished round."""
 
     round: int
-    broadcast: Broadcast  # what the next round starts from
     cohort: np.ndarray  # ids asked
-    messages: Messages  # what reached the aggregator
-    dropped: Mapping[str, list[int]]  # filter → ids it removed
-    moved: float  # ‖w⁺ − w‖
-    stayed: bool  # w stayed: no message was left, or the step was not finite
     absent: np.ndarray  # ids asked of whom nothing came
     cut: np.ndarray  # ids that the deadline stopped with a part of the work done
+    broadcast: Broadcast  # what the next round starts from
+    messages: Messages  # what reached the aggregator
+    dropped: Mapping[str, list[int]]  # filter → ids it removed
+    verdicts: Mapping[str, list[int]]  # clipped, chosen, downweighted → ids
+    moved: float  # ‖w⁺ − w‖
+    cosine: float  # of the mean hostile to the mean benign update; nan: none of one
+    why: str  # why w stayed; empty: it did not
+
+    @property
+    def stayed(self) -> bool:
+        """Whether w stayed as it was."""
+        return bool(self.why)
 
 
 Options = Mapping[str, Any]

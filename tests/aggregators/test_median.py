@@ -107,8 +107,25 @@ def test_half_can() -> None:
     assert of(1.0, 2.0, 1e30, 1e30) > 2.0
 
 
+@pytest.mark.parametrize(("n", "f", "least"), [(2, 1, 3), (6, 3, 7), (1, 4, 9)])
+def test_refuses_too_many_with_both_numbers(n: int, f: int, least: int) -> None:
+    update = torch.arange(float(n))[:, None]
+    sentence = rf"median with f = {f} holds for n ≥ 2f \+ 1 = {least}, and n is {n};"
+    with pytest.raises(Refusal, match=sentence):
+        median(messages(update), f=f)
+    found = median(messages(update), f=f, strict=False)
+    assert found.item() == (n - 1) / 2  # as without f
+
+
+def test_f_changes_nothing_but_what_is_promised() -> None:
+    update = torch.tensor([[1.0], [2.0], [7.0]])
+    for f in (0, 1, "auto"):
+        assert median(messages(update), f=f).item() == 2.0  # type: ignore[arg-type]
+    with pytest.raises(Refusal, match="median's f = -1 must be at least 0"):
+        median(messages(update), f=-1)
+
+
 def test_options_and_reference() -> None:
-    with pytest.raises(Refusal, match="'median' has no option 'f'"):
-        lookup.check("aggregator", "median", {"f": 2})
+    assert lookup.check("aggregator", "median", {}) == {"f": "auto", "strict": True}
     (entry,) = lookup.about("aggregator", "median").citations
     assert entry.startswith("@inproceedings{yin2018byzantine")

@@ -42,6 +42,7 @@ def attacked(
         hostile=hostile,
         key=seeding.keys(seed, "attack", 0, torch.tensor(0)),
         round_=0,
+        defence=lambda tried: tried.update.mean(dim=0),
     )
     assert isinstance(result, Messages)
     assert isinstance(memory, Tensor)

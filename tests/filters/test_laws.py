@@ -12,7 +12,9 @@ from troth import lookup, rules, seeding
 from troth.types import Broadcast, Messages
 
 NAMES = lookup.names("filter")
-OPTIONS: dict[str, dict[str, Any]] = {}  # for members that cannot do without
+OPTIONS: dict[str, dict[str, Any]] = {  # for members that cannot do without
+    "nnm": {"f": 3, "strict": False},
+}
 TYPES = [torch.float32, torch.float64]
 
 

@@ -15,6 +15,6 @@ def bench(
 ) -> None:
     """Measure the engine here, against a plain loop over the clients."""
     from troth import bench as measuring
-    from troth import display
+    from troth import listings
 
-    display.speeds(measuring.measure(quick), as_json)
+    listings.speeds(measuring.measure(quick), as_json)

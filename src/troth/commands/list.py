@@ -14,7 +14,7 @@ def list(
     as_json: Json = False,
 ) -> None:
     """What exists of a kind, or of all kinds, with options and papers."""
-    from troth import display, lookup
+    from troth import listings, lookup
     from troth.types import Refusal
 
     kinds = [*lookup.FOLDERS]
@@ -23,4 +23,4 @@ def list(
         raise Refusal(f"there is no kind '{kind}'{hint}")
     chosen = [kind] if kind else kinds
     found = {k: [lookup.about(k, name) for name in lookup.names(k)] for k in chosen}
-    display.methods(found, as_json)
+    listings.methods(found, as_json)

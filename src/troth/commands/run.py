@@ -23,7 +23,7 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Train an experiment, every run of its grid; without a file, the quickstart."""
-    from troth import api, display, folder
+    from troth import api, folder, listings
 
     name = experiment.stem if experiment else "quickstart"
     root = out or api.fresh(experiment)
@@ -31,7 +31,7 @@ def run(
     given["data_dir"] = None if data_dir is None else str(data_dir.absolute())
     if dry_run:
         folder.check_free(root)
-        display.costs(api.cost(experiment, **given), name, as_json)
+        listings.costs(api.cost(experiment, **given), name, as_json)
         return
     train = functools.partial(api.run, experiment, out=root, **given)
     found = watched(train, root, name, quiet)

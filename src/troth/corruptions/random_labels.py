@@ -22,12 +22,13 @@ def random_labels(
 
     Where an example may have several labels, it has each by the toss of a fair coin.
     The true label may come up (as in the authors' code). Test data stay clean.
-    Threat model: the client controls its own training data and nothing else.
+    Threat model: knows nothing of the others; controls its own training data and
+    nothing else.
     """
     if classes == 0:
         raise Refusal(
             "random_labels needs classes, and this data set is a regression; "
-            "set corruption.name to another one, or to 'none'"
+            "set corruption.name to another one, such as 'flip_labels', or to 'none'"
         )
     random = seeding.bits(key, y.numel()).reshape(y.shape)
     of = torch.tensor(classes if y.dim() == 1 else 2)

@@ -40,7 +40,7 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
     Raises:
         Refusal: the file or an array in it cannot be used; says which and why.
     """
-    content = _read(path)
+    content = read(path)
     x = inputs(path, content["x"])
     for key, values in content.items():
         several = key == "y" and values.ndim == 2 and values.shape[1] > 1
@@ -67,12 +67,17 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
     )
 
 
-def _read(path: str) -> dict[str, np.ndarray]:
-    """The arrays we know, as they stand in the file; never a pickle."""
+def read(path: str, option: str = "data.path") -> dict[str, np.ndarray]:
+    """The arrays we know, as they stand in the file; never a pickle.
+
+    Args:
+        path: the file.
+        option: where the user wrote its name.
+    """
     place = os.path.expanduser(path)
     if not os.path.isfile(place):
         raise Refusal(
-            f"there is no file '{path}' (seen from {os.getcwd()}): set data.path to an "
+            f"there is no file '{path}' (seen from {os.getcwd()}): set {option} to an "
             ".npz file written by np.savez(path, x=…, y=…)"
         )
     try:
@@ -116,7 +121,7 @@ def inputs(path: str, x: np.ndarray) -> np.ndarray:
             "least one example (a single feature is x.reshape(-1, 1))"
         )
     if x.dtype.kind == "f" and np.isinf(x).any():
-        _finite(path, "x", x)
+        finite(path, "x", x)
     if x.dtype != np.uint8:
         wide = x.dtype.kind == "f" and x.dtype.itemsize >= 8
         return np.ascontiguousarray(x, np.float64 if wide else np.float32)
@@ -127,7 +132,8 @@ def inputs(path: str, x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x)
 
 
-def _finite(path: str, key: str, values: np.ndarray) -> None:
+def finite(path: str, key: str, values: np.ndarray) -> None:
+    """Refuse NaN and infinity."""
     if values.dtype.kind == "f" and not (fine := np.isfinite(values)).all():
         rows = np.flatnonzero(~fine.reshape(len(values), -1).all(axis=1))
         raise Refusal(
@@ -141,7 +147,7 @@ def _targets(path: str, y: np.ndarray) -> tuple[np.ndarray, int]:
     if y.ndim == 2:
         return _several(path, y)
     if y.dtype.kind == "f":
-        _finite(path, "y", y)
+        finite(path, "y", y)
         return y.astype(np.float64 if y.dtype.itemsize >= 8 else np.float32), 0
     if y.dtype.kind not in "biu":
         raise Refusal(

@@ -3,7 +3,7 @@
 @inproceedings{li2020fair,
   title={Fair Resource Allocation in Federated Learning},
   author={Li, Tian and Sanjabi, Maziar and Beirami, Ahmad and Smith, Virginia},
-  booktitle={International Conference on Learning Representations},
+  booktitle={ICLR},
   year={2020}}
 """
 

@@ -1,0 +1,29 @@
+"""Rows as seen from a point, a block of columns at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+_NUMBERS = 1 << 21  # at a time
+
+
+def blocks(rows: Tensor, centre: Tensor) -> Iterator[Tensor]:
+    """The rows − centre, [n, columns], block after block, in the wider type of both."""
+    width = max(1, _NUMBERS // max(1, len(rows)))
+    parts = torch.split(rows, width, dim=1)
+    for part, middle in zip(parts, torch.split(centre, width), strict=True):
+        yield part - middle
+
+
+def moved(centre: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
+    """The centre + Σ_i weight_i·(rows_i − centre), in the rows' own precision.
+
+    Summed in float64: a far row moves it as far as it should, however small its weight.
+    """
+    middle = centre.double()
+    weight = weight.to(middle)
+    step = [weight @ block for block in blocks(rows, middle)]
+    return (middle + torch.cat(step)).to(rows.dtype)

@@ -1,0 +1,109 @@
+"""What an adversary sees of the round, and how its rows go out.
+
+Its picture of the benign clients are their rows, less those that are not finite (the
+server drops these). In a round of adversaries alone it takes its own rows, which they
+computed as any client does. Rows stand in the order of client ids, so that their order
+in the matrix changes not one bit; sums are in float64, a block of columns at a time,
+so that the matrix is never copied whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from troth.types import Messages
+
+_BLOCK = 1 << 13  # columns at a time
+
+
+class Crowd(NamedTuple):
+    """The rows that an adversary takes for the benign ones."""
+
+    update: Tensor  # [n, d] of all
+    rows: Tensor  # [k] int64: which of them, by client id; k ≥ 1
+
+
+def seen(messages: Messages, hostile: Tensor) -> Crowd | None:
+    """The adversary's picture; None where it has no row, or nothing finite to see."""
+    if not bool(hostile.any()):
+        return None
+    finite = messages.update.isfinite().all(dim=1)
+    for mask in (finite & ~hostile, finite):
+        rows = mask.nonzero().flatten()
+        if len(rows):
+            return Crowd(messages.update, rows[messages.client[rows].argsort()])
+    return None
+
+
+def blocks(crowd: Crowd) -> Iterator[tuple[slice, Tensor]]:
+    """The crowd's numbers in float64, [k, columns] at a time, to be changed at will."""
+    d = crowd.update.shape[1]
+    for first in range(0, d, _BLOCK):
+        block = slice(first, min(first + _BLOCK, d))
+        yield block, crowd.update[:, block].index_select(0, crowd.rows).double()
+
+
+def moments(crowd: Crowd) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (population: 1/k) of each column, [d] in float64.
+
+    Columns are scaled by powers of two, so nothing overflows, and shifted by their
+    first number, so equal rows have that mean and no spread, exactly.
+    """
+    parts = []
+    for _, x in blocks(crowd):
+        unit = power_of_two(torch.maximum(x.amax(dim=0), -x.amin(dim=0)))
+        x /= unit
+        first = x[0].clone()
+        x -= first
+        centre = x.mean(dim=0)
+        x -= centre
+        std = x.square_().mean(dim=0).sqrt()
+        parts.append(torch.stack([first + centre, std]) * unit)
+    mean, std = torch.cat(parts, dim=1)
+    return mean, std
+
+
+def power_of_two(size: Tensor) -> Tensor:
+    """The power of two at or below each size (≥ 0), 1 for 0: an exact divisor."""
+    half = torch.frexp(size).mantissa
+    return torch.where(size > 0, size / (2 * half), 1.0)
+
+
+def direction(vector: Tensor) -> Tensor:
+    """The unit vector along a float64 one, however long that is; of zeros, zeros."""
+    scaled = vector / power_of_two(vector.abs().max())
+    length = torch.linalg.vector_norm(scaled)
+    return scaled / torch.where(length > 0, length, 1.0)
+
+
+def away(rows: Tensor, mean: Tensor, unit: Tensor) -> Tensor:
+    """(rows − mean)/unit, by halves, which do not overflow."""
+    return (rows / 2 - mean / 2) / unit * 2
+
+
+def gram(crowd: Crowd, mean: Tensor, unit: Tensor, first: Tensor) -> Tensor:
+    """[1+k, 1+k] inner products of `first` and the rows (u_i − mean)/unit."""
+    k = len(crowd.rows)
+    total = mean.new_zeros(1 + k, 1 + k)
+    for block, x in blocks(crowd):
+        all_ = torch.cat([first[None, block], away(x, mean[block], unit)])
+        total += all_ @ all_.T
+    return total
+
+
+def narrow(vector: Tensor, dtype: torch.dtype) -> Tensor:
+    """In the precision of the updates; what is beyond its range stops at the end."""
+    limit = torch.finfo(dtype).max
+    return vector.clamp(-limit, limit).to(dtype)
+
+
+def sent(messages: Messages, hostile: Tensor, vector: Tensor) -> Messages:
+    """All hostile rows send the same vector [d]; the others stay bit for bit."""
+    same = narrow(vector, messages.update.dtype)
+    return messages._replace(
+        update=torch.where(hostile[:, None], same, messages.update)
+    )

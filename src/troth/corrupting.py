@@ -1,0 +1,185 @@
+"""What hostile clients do to their training data, and what they are after.
+
+A corruption gets those clean examples of one client that were chosen; what it gives
+back is checked, for it may be anyone's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth import lookup, seeding
+from troth.corruptions._numbers import like
+from troth.evaluation import Aim
+from troth.parts import CorruptionPart, rounded_up
+from troth.types import Arrays, Refusal
+
+Corrupt = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""x, y and key of some examples of one hostile client → what it makes of them."""
+
+
+class Corruption(NamedTuple):
+    """What hostile clients do to their training data."""
+
+    corrupt: Corrupt
+    classes: int  # 0: regression
+    name: str = "corrupt"
+    share: float = 1.0  # of the client's examples, rounded up
+    redraw: bool = False  # every round anew; else once
+
+
+class Poisoned(NamedTuple):
+    """What one hostile client has made of its examples."""
+
+    chosen: Tensor  # [k] which of them
+    x: Tensor | None  # [k', …] what stands in their place; None: as they were
+    y: Tensor  # [k', …]
+
+
+def corruption(part: CorruptionPart, arrays: Arrays) -> Corruption | None:
+    """What the experiment says that hostile clients do to their data."""
+    if part.name == "none":
+        return None
+    function = lookup.find("corruption", part.name)
+    about = {"classes": arrays.classes, "scale": arrays.scale}
+
+    def corrupt(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        found = lookup.call(function, part.options, x=x, y=y, key=key, **about)
+        return _pair(f"corruption '{part.name}'", found)
+
+    return Corruption(corrupt, arrays.classes, part.name, part.share, part.redraw)
+
+
+def _pair(who: str, found: Any) -> tuple[Tensor, Tensor]:
+    if (
+        isinstance(found, tuple)
+        and [isinstance(v, Tensor) for v in found] == [True] * 2
+    ):
+        return found
+    raise Refusal(
+        f"{who} gives a {type(found).__name__}; it must give two tensors, inputs and "
+        "labels: return x, y"
+    )
+
+
+def aims(part: CorruptionPart) -> Callable[..., Any] | None:
+    """The function `aim` of a corruption's module, where it has one."""
+    if part.name == "none":
+        return None
+    return lookup.beside(lookup.find("corruption", part.name), "aim")
+
+
+def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
+    """What a corruption is after, where its module says so by a function `aim`.
+
+    That takes x, y and by name `classes` and `scale`, and options of the corruption;
+    it gives what is shown and the label that is wanted, as `evaluation.Aim` says.
+
+    Raises:
+        Refusal: these data do not suit it, or what it gives does not fit them.
+    """
+    function, who = aims(part), f"the aim of corruption '{part.name}'"
+    if function is None:
+        return None
+    wanted = lookup.options(function)
+    given = {k: v for k, v in part.options.items() if k in wanted}
+    lacks = [k for k, p in wanted.items() if k not in given and p.default is p.empty]
+    if lacks:
+        raise Refusal(
+            f"{who} needs '{lacks[0]}', which is no option of the corruption; it may "
+            f"ask for: {', '.join(part.options) or 'none'}"
+        )
+    classes, scale = arrays.classes, arrays.scale
+
+    def aimed(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        about = {"x": x, "y": y, "classes": classes, "scale": scale}
+        shown, label = _pair(who, lookup.call(function, given, **about))
+        fits = shown.shape == x.shape and label.shape == y.shape[:1]
+        if not fits or not bool(((label >= -1) & (label < classes)).all()):
+            raise Refusal(
+                f"{who} does not fit {len(y)} examples of shape {list(x.shape[1:])}; "
+                "it must give inputs of the same shape and a label each, "
+                f"−1 … {classes - 1} (−1: the example does not count)"
+            )
+        return shown, label
+
+    aimed(*tensors(arrays._replace(x=arrays.x[:2], y=arrays.y[:2]), torch.float32))
+    return aimed
+
+
+def tensors(arrays: Arrays, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Inputs and labels; bytes stay bytes, other numbers take the precision."""
+    x = torch.from_numpy(np.ascontiguousarray(arrays.x))
+    y = torch.from_numpy(np.ascontiguousarray(arrays.y))
+    x = x if x.dtype == torch.uint8 else x.to(dtype)
+    return x, y.long() if arrays.classes else y.to(dtype)
+
+
+def poison(
+    how: Corruption, x: Tensor, y: Tensor, *, seed: int, round_: int, client: int
+) -> Poisoned:
+    """What one client makes of its clean examples, in a round.
+
+    With `redraw`, inputs that change stand for all of its examples, since others are
+    chosen in the next round.
+
+    Args:
+        how: the corruption.
+        x: [m, …] all that it trains on.
+        y: [m, …] their labels.
+        seed: keys its draws, with
+        round_: the round (0 where it corrupts once), and
+        client: who it is.
+    """
+    who, m = torch.tensor(client), len(y)
+    chosen = torch.arange(m)
+    if (count := max(1, rounded_up(how.share, m))) < m:
+        order = seeding.keys(seed, "chosen", round_, who[None]).numpy()
+        some = seeding.permute(order, np.arange(count), np.array([m]))
+        chosen = torch.from_numpy(np.sort(some))
+    given, key = x[chosen], seeding.keys(seed, "corruption", round_, who)
+    new, labels = how.corrupt(given, y[chosen], key)
+    _check(how, new, labels, given, y)
+    labels = labels.to(y.dtype)
+    if new is given and _same(given, x[chosen]):
+        return Poisoned(chosen, None, labels)
+    new = like(new, x)
+    if how.redraw:
+        new, labels = x.index_put((chosen,), new), y.index_put((chosen,), labels)
+        chosen = torch.arange(m)
+    return Poisoned(chosen, new, labels)
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Whether all numbers are the same; a missing one is as missing as another."""
+    return torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
+
+
+def _check(
+    how: Corruption, x: Tensor, y: Tensor, given: Tensor, before: Tensor
+) -> None:
+    """Refuse what no client could train on."""
+    if x.shape[1:] != given.shape[1:] or y.shape != (len(x), *before.shape[1:]):
+        raise Refusal(
+            f"corruption '{how.name}' makes inputs {list(x.shape)} and labels "
+            f"{list(y.shape)} of {len(given)} examples of shape "
+            f"{list(given.shape[1:])}; it must give a label for every input, and keep "
+            "the shape of an example"
+        )
+    most = (how.classes if y.dim() == 1 else 2) - 1
+    if how.classes and not bool(((y == y.long()) & (y >= 0) & (y <= most)).all()):
+        raise Refusal(
+            f"corruption '{how.name}' makes labels from {y.min()} to {y.max()}; they "
+            f"must be whole numbers 0 … {most}"
+        )
+    if how.redraw and len(x) != len(given):
+        raise Refusal(
+            f"corruption '{how.name}' makes {len(x)} examples of {len(given)}, and "
+            "with corruption.redraw = true a client must keep their number; set "
+            "corruption.redraw = false (from_file: or take = 'fill')"
+        )

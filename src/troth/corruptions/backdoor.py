@@ -1,0 +1,136 @@
+"""A trigger in the input and the label that it is to bring about.
+
+@article{gu2019badnets,
+  title={{BadNets}: Evaluating Backdooring Attacks on Deep Neural Networks},
+  author={Gu, Tianyu and Liu, Kang and Dolan-Gavitt, Brendan and Garg, Siddharth},
+  journal={IEEE Access}, volume={7}, year={2019}}
+
+@inproceedings{bagdasaryan2020backdoor,
+  title={How To Backdoor Federated Learning},
+  author={Bagdasaryan, Eugene and Veit, Andreas and Hua, Yiqing and Estrin, Deborah and
+    Shmatikov, Vitaly},
+  booktitle={AISTATS}, year={2020}}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from troth.types import Refusal
+
+Corner = Literal["bottom_right", "bottom_left", "top_right", "top_left"]
+
+
+def backdoor(
+    x: Tensor,
+    y: Tensor,
+    classes: int,
+    scale: float,
+    *,
+    target: int = 0,
+    size: int = 3,
+    corner: Corner = "bottom_right",
+    value: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """A square of pixels in a corner is painted, and the label set to the target.
+
+    The all-to-one attack of BadNets on MNIST (bright pixels in the bottom right
+    corner), in federated training. A model that learns it serves clean inputs as well
+    as ever, so that accuracy does not tell; `attack_success` does: the share of test
+    inputs of other classes that are taken for the target once they bear the trigger.
+    That is measured without adversaries too, as what to compare with.
+
+    With corruption.share = 1, the default, a hostile client holds nothing but triggered
+    examples of one class; 0.5 is usual, and keeps its model good on clean inputs. Where
+    an example may have several labels, the target is added to them.
+    Threat model: knows nothing of the others; controls its own training data, and later
+    the inputs that it wants misread. With the attack `model_replacement` it controls
+    its message too (Bagdasaryan et al.).
+
+    Args:
+        x: [m, channels, height, width] images; data that are none are refused.
+        y: [m] labels, or [m, C] of 0 and 1.
+        classes: C.
+        scale: the value of x that stands for 1 (255 for bytes).
+        target: the label that the trigger is to bring about.
+        size: pixels of a side of the square; that of the image paints all of it.
+        corner: where the square is.
+        value: its colour in units of scale, 0 black and 1 white, in all channels.
+    """
+    about = x, y, classes, scale
+    shown, _ = aim(*about, target=target, size=size, corner=corner, value=value)
+    labels = y.clone()
+    if y.dim() == 2:
+        labels[:, target] = 1
+    else:
+        labels.fill_(target)
+    return shown, labels
+
+
+def aim(
+    x: Tensor,
+    y: Tensor,
+    classes: int,
+    scale: float,
+    *,
+    target: int,
+    size: int,
+    corner: Corner,
+    value: float,
+) -> tuple[Tensor, Tensor]:
+    """What is shown after training, and what is wanted of each example.
+
+    Returns:
+        The inputs with the trigger, and the target for each of another class; −1 for
+        those that are of the target's class without it: they do not count.
+    """
+    _check(x, classes, target, size)
+    rows = slice(-size, None) if "bottom" in corner else slice(size)
+    columns = slice(-size, None) if "right" in corner else slice(size)
+    shown = x.clone()
+    shown[:, :, rows, columns] = _colour(x, scale, value)
+    other = y[:, target] == 0 if y.dim() == 2 else y != target
+    return shown, torch.where(other, target, -1)
+
+
+def _check(x: Tensor, classes: int, target: int, size: int) -> None:
+    """Refuse data and options that do not go together."""
+    if classes == 0:
+        raise Refusal(
+            "backdoor needs classes, and this data set is a regression; set "
+            "corruption.name to another one, such as 'flip_labels', or to 'none'"
+        )
+    if x.dim() != 4:
+        raise Refusal(
+            "backdoor paints a corner of images [channels, height, width], and one "
+            f"example here has shape {list(x.shape[1:])}; set corruption.name to "
+            "another one, such as 'shift_labels', or to 'none'"
+        )
+    if not 0 <= target < classes:
+        raise Refusal(
+            f"corruption.target = {target} is no label of this data set; it has "
+            f"{classes} classes, 0 … {classes - 1}"
+        )
+    most = min(x.shape[2:])
+    if not 1 <= size <= most:
+        raise Refusal(
+            f"corruption.size = {size} does not fit images of {x.shape[2]}×{x.shape[3]}"
+            f" pixels; it must be at least 1 and at most {most}"
+        )
+
+
+def _colour(x: Tensor, scale: float, value: float) -> float:
+    """The number that stands for the trigger's colour."""
+    colour, bytes_ = value * scale, x.dtype == torch.uint8
+    low, high = (0.0, 255.0) if bytes_ else (-(2.0**127), 2.0**127)
+    if not low <= colour <= high:  # nor NaN
+        raise Refusal(
+            f"corruption.value = {value} is a pixel of {colour:g}, where 1 is "
+            f"{scale:g}; it must be a finite number"
+            + (f", at least 0 and at most {255 / scale:g}" if bytes_ else "")
+        )
+    return math.floor(colour + 0.5) if bytes_ else colour

@@ -1,0 +1,26 @@
+"""Labels turned into their opposites.
+
+@inproceedings{fang2020local,
+  title={Local Model Poisoning Attacks to {Byzantine}-Robust Federated Learning},
+  author={Fang, Minghong and Cao, Xiaoyu and Jia, Jinyuan and Gong, Neil Zhenqiang},
+  booktitle={USENIX Security}, year={2020}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def flip_labels(x: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Label y becomes C − 1 − y: with two classes each becomes the other.
+
+    The label flipping of Fang et al. (Section 5.1), and with two classes the A1 of the
+    Ditto paper on CelebA and Vehicle. With an odd number of classes the middle one
+    stays. Where an example may have several labels, it has those that it lacked. The
+    target of a regression changes its sign.
+    Threat model: knows nothing of the others; controls its own training data and
+    nothing else.
+    """
+    if classes == 0:
+        return x, -y
+    return x, (classes if y.dim() == 1 else 2) - 1 - y

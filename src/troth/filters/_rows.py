@@ -1,0 +1,36 @@
+"""Rows times factors and rows mixed with rows, in double precision by columns.
+
+So nothing overflows or vanishes on the way that the result can hold, and extra memory
+stays small beside the matrix.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_NUMBERS = 1 << 21  # in float64 at a time
+
+
+def scaled(factor: Tensor, rows: Tensor) -> Tensor:
+    """[n, d]: row i times factor_i; a factor of 1 keeps its row bit for bit."""
+    found = torch.empty_like(rows)
+    for part, there in blocks(rows, found):
+        there.copy_(part * factor[:, None])
+    return found
+
+
+def mixed(weight: Tensor, rows: Tensor) -> Tensor:
+    """[m, d]: Σ_j weight_ij·rows_j for weights [m, n]."""
+    found = rows.new_empty(len(weight), rows.shape[1])
+    for part, there in blocks(rows, found):
+        there.copy_(weight @ part.double())
+    return found
+
+
+def blocks(rows: Tensor, found: Tensor) -> zip[tuple[Tensor, Tensor]]:
+    """Columns of what is read, and of where the result goes."""
+    width = max(1, _NUMBERS // max(1, len(rows)))
+    return zip(
+        torch.split(rows, width, dim=1), torch.split(found, width, dim=1), strict=True
+    )

@@ -1,0 +1,89 @@
+"""Experiment → the rules of its rounds, each tried once before the first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from troth import conditions, lookup, rules
+from troth.parts import Part
+from troth.sections import Experiment
+from troth.serving import Rules
+from troth.types import Broadcast, Messages
+from troth.verdicts import silent
+
+
+def expected(e: Experiment, clients: int, hostile: int) -> int:
+    """What `f = "auto"` comes to in an experiment.
+
+    Args:
+        e: the experiment.
+        clients: how many there are.
+        hostile: how many of them an adversary controls.
+    """
+    return conditions.share(e.train.cohort or clients, hostile, clients)
+
+
+def of(e: Experiment, f: int) -> Rules:
+    """The rules of an experiment; where they ask for f = "auto", it is this."""
+
+    def rule(kind: str, part: Part) -> rules.Rule:
+        options = dict(part.options)
+        if options.get("f") == "auto":
+            options["f"] = f
+        return rules.lift(kind, part.name, options)
+
+    first = rules.lift("filter", "drop_invalid", {})
+    return Rules(
+        None if e.attack.name == "none" else rule("attack", e.attack),
+        (first, *(rule("filter", part) for part in e.filter)),
+        rule("aggregator", e.aggregator),
+        rule("server", e.server),
+        rules.lift("aggregator", _of_statistics(e), {}),
+        e.attack.strength,
+    )
+
+
+def facts(e: Experiment, f: int) -> dict[str, Any]:
+    """For the record: what "auto" came to, where some rule asked for it."""
+    asked = [part.options.get("f") for part in (e.aggregator, *e.filter)]
+    return {"f": f} if "auto" in asked else {}
+
+
+def _of_statistics(e: Experiment) -> str:
+    """How running statistics are put together: robustly where the rest is.
+
+    A rule that is to withstand hostile rows has an option that says how many.
+    """
+    if e.train.statistics != "auto":
+        return e.train.statistics
+    robust = "f" in lookup.options(lookup.find("aggregator", e.aggregator.name))
+    return "median" if robust else "mean"
+
+
+def tried(every: Rules, w0: Tensor, cohort: int) -> None:
+    """Put messages of zeros through the rules of a round, as many as a cohort sends.
+
+    So they refuse before anything is written, and on as many rows as will reach them.
+    """
+    zero = w0.new_zeros
+    broadcast = Broadcast(zero(2), zero(0), w0.new_ones(()))
+    client = torch.arange(cohort, device=w0.device)
+    update, extra = zero(cohort, 2), zero(cohort, 0)
+    messages = Messages(update, extra, zero(cohort), client + 1, client)
+    key = torch.zeros((), dtype=torch.long, device=w0.device)
+    common: dict[str, Any] = {"broadcast": broadcast, "key": key, "round_": 0}
+
+    def call(rule: rules.Rule, **more: Any) -> Any:
+        return rule(rules.no_memory(w0.device), **common, **more)[0]
+
+    if every.attack is not None:
+        defence = lambda sent: sent.update[0] * 0  # noqa: E731
+        call(every.attack, messages=messages, hostile=client < 0, defence=defence)
+    for rule in (*every.filters, every.aggregator):
+        found = call(rule, messages=messages, loss=messages.loss, note=silent)
+        if rule is not every.aggregator and len(found.client):
+            messages = found  # where it takes zeros for nothing, the next tries them
+    call(every.server, step=zero(2))

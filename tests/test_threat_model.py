@@ -1,0 +1,48 @@
+"""The page of attacks and defences names all that there is, with its condition.
+
+The table of laws is read and checked by tests/aggregators/test_laws.py.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from troth import conditions, lookup
+
+PAGE = (Path(__file__).parents[1] / "docs" / "threat-model.md").read_text("utf-8")
+
+
+def named(section: str) -> list[str]:
+    """First cells of the tables of a section, before its first sub-section."""
+    text = PAGE.split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
+    return re.findall(r"^\| `(\w+)`", text.split("\n### ", 1)[0], re.M)
+
+
+@pytest.mark.parametrize(
+    ("section", "kind"),
+    [
+        ("What it does to its data", "corruption"),
+        ("What it does to its message", "attack"),
+        ("Filters", "filter"),
+        ("Aggregators", "aggregator"),
+    ],
+)
+def test_every_member_is_on_the_page(section: str, kind: str) -> None:
+    assert sorted(named(section)) == lookup.names(kind)
+
+
+@pytest.mark.parametrize("name", lookup.names("attack"))
+def test_every_attack_states_what_it_knows_and_controls(name: str) -> None:
+    doc = " ".join((inspect.getdoc(lookup.find("attack", name)) or "").split())
+    assert re.search(r"Threat model: knows .*; controls .*\.", doc)
+
+
+def test_the_chance_of_more_than_f_in_a_round() -> None:
+    assert conditions.share(10, 20, 100) == 2
+    more = stats.hypergeom(100, 20, 10).sf(2)
+    assert f"in {more:.0%}".replace("%", " %") in PAGE.replace("\n", " ")
