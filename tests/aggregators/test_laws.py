@@ -153,7 +153,7 @@ def test_equal_rows_leave_the_choice_to_the_ids(name: str) -> None:
     close(aggregated(name, Messages(*(field[order] for field in given))), expected)
 
 
-SHIFT = torch.tensor([-3.0, 5.0, 0.5, 2.0], dtype=torch.float64)
+SHIFT = torch.tensor([-30.0, 50.0, 0.5, 20.0], dtype=torch.float64)
 
 
 def shifts(name: str, shape: Shape) -> bool:
@@ -195,6 +195,7 @@ def test_or_does_not_scale(name: str) -> None:
 
 def is_mean(name: str, shape: Shape) -> bool:
     given = messages(shape)
+    given = given._replace(update=100 * given.update)
     return same(aggregated(name, given, f=0), given.update.mean(0))
 
 
