@@ -173,6 +173,15 @@ def test_norms_of_what_is_no_number(bad: float, dtype: torch.dtype) -> None:
     assert numerics.norms(rows).isfinite().tolist() == [True, False, True]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_of_no_columns(dtype: torch.dtype) -> None:
+    rows = torch.zeros(3, 0, dtype=dtype)
+    assert [*numerics.blocks(rows)] == [slice(0, 0)]
+    assert [ordered.shape for _, ordered in numerics.sorted_blocks(rows)] == [(3, 0)]
+    assert numerics.norms(rows).tolist() == [0, 0, 0]
+    assert numerics.combine(torch.ones(3), rows).shape == (0,)
+
+
 def exact_squares(rows: torch.Tensor) -> list[list[Fraction]]:
     """Squared distances in whole fractions, in units of the largest number²."""
     table = [[Fraction(x) for x in row] for row in rows.double().tolist()]

@@ -49,7 +49,11 @@ ATTACKS: dict[str, Changes] = {
     "A2": {"attack": "random_update"},
     "A3": {"attack": "model_replacement"},
 }
-BACKDOOR = {"corruption": {"name": "backdoor", "share": 0.5, "size": 4, "target": 0}}
+BACKDOOR: Changes = {
+    "corruption": {"name": "backdoor", "share": 0.5, "size": 4, "target": 0},
+    # by pixel, a corner that is black in every picture would be blown up a hundredfold
+    "model": {"name": "mlp", "widths": [64], "normalise": "unit"},
+}
 
 
 def hostile(share: float) -> dict[str, Changes]:

@@ -196,6 +196,12 @@ def aggregate(
     rule = rules.lift("aggregator", name, lookup.check("aggregator", name, options))
     if "loss" in rule.asks and loss is None:
         raise Refusal(f"aggregator '{name}' reads the clients' losses; give loss=")
+    for field, given in (("loss", loss), ("size", size)):
+        if given is not None and tuple(given.shape) != (n,):
+            raise Refusal(
+                f"{field} of shape {list(given.shape)} does not go with {n} updates; "
+                f"give a vector of {n}, a value a row"
+            )
     reported = updates.new_full((n,), torch.nan) if loss is None else loss
     counts = torch.ones(n, dtype=torch.long, device=device) if size is None else size
     client = torch.arange(n, device=device)

@@ -20,10 +20,13 @@ _NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 25}
 
 
 def blocks(rows: Tensor, n: int = 0) -> Iterator[slice]:
-    """The columns of a matrix in slices, short enough for n of its rows (0: all)."""
+    """The columns of a matrix in slices, short enough for n of its rows (0: all).
+
+    Of no columns, one empty slice.
+    """
     numbers = _NUMBERS.get(rows.device.type, 1 << 22)
     width, d = max(1, numbers // max(1, n or rows.shape[0])), rows.shape[1]
-    for first in range(0, d, width):
+    for first in range(0, max(1, d), width):
         yield slice(first, min(first + width, d))
 
 
@@ -93,7 +96,7 @@ def _length(rows: Tensor, dtype: torch.dtype) -> Tensor:
 def _sizes(rows: Tensor) -> Tensor:
     """[n] the largest number of every row, without its sign."""
     sizes = rows.new_zeros(rows.shape[0])
-    for block in blocks(rows):
+    for block in blocks(rows) if rows.numel() else ():
         low, high = rows[:, block].aminmax(dim=1)
         sizes = torch.maximum(sizes, torch.maximum(-low, high))
     return sizes

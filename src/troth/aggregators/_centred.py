@@ -7,15 +7,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-_NUMBERS = 1 << 21  # at a time
+from troth import numerics
 
 
 def blocks(rows: Tensor, centre: Tensor) -> Iterator[Tensor]:
     """The rows − centre, [n, columns], block after block, in the wider type of both."""
-    width = max(1, _NUMBERS // max(1, len(rows)))
-    parts = torch.split(rows, width, dim=1)
-    for part, middle in zip(parts, torch.split(centre, width), strict=True):
-        yield part - middle
+    for block in numerics.blocks(rows):
+        yield rows[:, block] - centre[block]
 
 
 def moved(centre: Tensor, weight: Tensor, rows: Tensor) -> Tensor:

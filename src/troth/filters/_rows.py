@@ -6,10 +6,12 @@ stays small beside the matrix.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
-_NUMBERS = 1 << 21  # in float64 at a time
+from troth import numerics
 
 
 def scaled(factor: Tensor, rows: Tensor) -> Tensor:
@@ -28,9 +30,7 @@ def mixed(weight: Tensor, rows: Tensor) -> Tensor:
     return found
 
 
-def blocks(rows: Tensor, found: Tensor) -> zip[tuple[Tensor, Tensor]]:
+def blocks(rows: Tensor, found: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Columns of what is read, and of where the result goes."""
-    width = max(1, _NUMBERS // max(1, len(rows)))
-    return zip(
-        torch.split(rows, width, dim=1), torch.split(found, width, dim=1), strict=True
-    )
+    for block in numerics.blocks(rows):
+        yield rows[:, block], found[:, block]

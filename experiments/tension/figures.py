@@ -1,0 +1,214 @@
+"""Draw the four figures and print the tables of the page beside this, from `results/`.
+
+python experiments/tension/figures.py            # tables, as Markdown
+python experiments/tension/figures.py --draw     # and the pictures
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+ROOT = Path(__file__).parent
+Rows = dict[tuple[str, str], list[dict]]  # (rule, threat) → a run a seed
+COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9"]
+MARKS = "osD^vP"
+
+
+def load(figure: str) -> Rows:
+    """All runs of a figure, in the order of its rules."""
+    found: Rows = defaultdict(list)
+    for file in sorted((ROOT / "results" / figure).glob("*.json")):
+        run = json.loads(file.read_text())
+        rule, _, threat = run["label"].rpartition(", ")
+        found[rule, threat].append(run)
+    return found
+
+
+def mean(runs: list[dict], kind: str, key: str) -> float:
+    """Of a number of the summary, over seeds."""
+    return float(np.mean([run["summary"][kind][key] for run in runs]))
+
+
+def spread(runs: list[dict], kind: str, key: str) -> float:
+    """Half the range over seeds."""
+    values = [run["summary"][kind][key] for run in runs]
+    return (max(values) - min(values)) / 2
+
+
+def parts(rows: Rows, place: int) -> list[str]:
+    """Rules (0) or threats (1), each once, the mean and the smallest first."""
+    order = {"mean": "0", "shared": "0"}
+    return sorted({key[place] for key in rows}, key=lambda k: order.get(k, k))
+
+
+def table(
+    rows: Rows, columns: dict[str, tuple[str, str, str]], first: str = "defence"
+) -> str:
+    """Markdown: a row a rule; a column a (threat, kind, number)."""
+    lines = [f"| {first} | " + " | ".join(columns) + " |"]
+    lines.append("|" + "---|" * (len(columns) + 1))
+    for rule in parts(rows, 0):
+        cells = []
+        for threat, kind, key in columns.values():
+            runs = rows[rule, threat]
+            cells.append(f"{mean(runs, kind, key):.3f} ± {spread(runs, kind, key):.3f}")
+        lines.append(f"| {rule} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def columns(threats: list[str], keys: dict[str, tuple[str, str]]) -> dict:
+    """Every threat with every number."""
+    return {
+        f"{threat}: {name}" if len(threats) > 1 else name: (threat, *key)
+        for threat in threats
+        for name, key in keys.items()
+    }
+
+
+BOTH = {"shared": ("shared", "accuracy_mean"), "Ditto": ("personal", "accuracy_mean")}
+EVEN = {"shared": ("shared", "accuracy_mean"), "std": ("shared", "accuracy_std")}
+EVEN |= {"Ditto": ("personal", "accuracy_mean"), "std ": ("personal", "accuracy_std")}
+GOALS = {
+    "success on shared": ("shared", "attack_success_mean"),
+    "on Ditto": ("personal", "attack_success_mean"),
+}
+
+
+def term(rows: Rows) -> plt.Figure:
+    """(a) Accuracy of benign clients against the share of hostile ones."""
+    figure, axes = plt.subplots(figsize=(5, 3.6))
+    threats = sorted(parts(rows, 1), key=lambda t: int(t[:-1]))
+    at = [int(t[:-1]) for t in threats]
+    for rule, colour, mark in zip(parts(rows, 0), COLOURS, MARKS, strict=False):
+        means = [mean(rows[rule, t], "shared", "accuracy_mean") for t in threats]
+        half = [spread(rows[rule, t], "shared", "accuracy_mean") for t in threats]
+        label = "mean" if rule == "shared" else rule.replace("term t", "TERM, t")
+        axes.errorbar(
+            at, means, half, color=colour, marker=mark, label=label, capsize=2
+        )
+    own = [mean(rows["shared", t], "personal", "accuracy_mean") for t in threats]
+    axes.plot(at, own, "k--", marker="*", markersize=9, label="Ditto beside the mean")
+    axes.set(xlabel="hostile clients (%), labels poisoned (A1)", xticks=at)
+    axes.set(ylabel="accuracy of benign clients", ylim=(0.4, 1))
+    axes.legend(frameon=False, fontsize=8, loc="lower left")
+    return figure
+
+
+def defences(rows: Rows) -> plt.Figure:
+    """(b) Accuracy against its spread over clients, under A1."""
+    figure, every = plt.subplots(1, 2, figsize=(10, 4.4), sharey=True, sharex=True)
+    for axes, threat in zip(every, ("20%", "50%"), strict=True):
+        for rule in parts(rows, 0):
+            if rule == "shared":  # the mean once more
+                continue
+            for kind, mark, colour in (("shared", "o", 0), ("personal", "*", 4)):
+                runs = rows[rule, threat]
+                x = mean(runs, kind, "accuracy_std")
+                y = mean(runs, kind, "accuracy_mean")
+                fair = rule.startswith("term")
+                mark = "s" if fair and kind == "shared" else mark
+                axes.plot(x, y, mark, color=COLOURS[colour], ms=9 - 3 * (mark != "*"))
+                if kind == "shared":
+                    axes.annotate(
+                        rule, (x, y), (4, 2), textcoords="offset points", size=6
+                    )
+        axes.set_title(f"{threat} hostile (A1)", fontsize=10)
+        axes.set_xlabel("standard deviation over benign clients")
+    every[0].set_ylabel("accuracy of benign clients")
+    for label, mark, colour in (
+        ("shared model, robust rule", "o", 0),
+        ("shared model, TERM", "s", 0),
+        ("Ditto beside it", "*", 4),
+    ):
+        every[1].plot([], [], mark, color=COLOURS[colour], label=label)
+    every[1].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def bars(rows: Rows, threats: list[str], key: str, label: str) -> plt.Figure:
+    """A panel a threat: shared and Ditto side by side for every defence."""
+    figure, every = plt.subplots(
+        1,
+        len(threats),
+        figsize=(2.2 + 2.6 * len(threats), 4.6),
+        sharey=True,
+        sharex=True,
+    )
+    rules = parts(rows, 0)[::-1]
+    place = np.arange(len(rules))
+    for axes, threat in zip(np.atleast_1d(every), threats, strict=True):
+        for kind, shift, colour in (("shared", 0.2, 0), ("personal", -0.2, 1)):
+            values = [mean(rows[rule, threat], kind, key) for rule in rules]
+            half = [spread(rows[rule, threat], kind, key) for rule in rules]
+            name = "shared" if kind == "shared" else "Ditto"
+            axes.barh(
+                place + shift,
+                values,
+                0.38,
+                xerr=half,
+                color=COLOURS[colour],
+                label=name,
+            )
+        axes.set_title(threat, fontsize=10)
+        axes.set(xlabel=label, xlim=(0, 1))
+    first = np.atleast_1d(every)[0]
+    first.set_yticks(place, rules, fontsize=8)
+    first.legend(frameon=True, fontsize=8, loc="lower left")
+    return figure
+
+
+def attacks(rows: Rows) -> plt.Figure:
+    """(c) A1, A2, A3 against each defence."""
+    return bars(rows, ["A1", "A2", "A3"], "accuracy_mean", "accuracy, benign clients")
+
+
+def backdoor(rows: Rows) -> plt.Figure:
+    """(d) How often the trigger works."""
+    return bars(rows, ["backdoor"], "attack_success_mean", "attack success")
+
+
+DRAW: dict[str, Callable[[Rows], plt.Figure]] = {
+    "term": term,
+    "defences": defences,
+    "attacks": attacks,
+    "backdoor": backdoor,
+}
+
+
+def tables() -> str:
+    """All four, as the page has them."""
+    shares = ["0%", "20%", "50%", "80%"]
+    made = {
+        "term": table(load("term"), columns(shares, BOTH), "rule"),
+        "defences": table(load("defences"), columns(["20%", "50%"], EVEN)),
+        "attacks": table(load("attacks"), columns(["A1", "A2", "A3"], BOTH)),
+        "backdoor": table(load("backdoor"), columns(["backdoor"], {**GOALS, **BOTH})),
+    }
+    return "\n\n".join(f"### {name}\n\n{text}" for name, text in made.items())
+
+
+def main() -> None:
+    """Tables to the screen; pictures to files."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--draw", action="store_true")
+    if parser.parse_args().draw:
+        for name, draw in DRAW.items():
+            made = draw(load(name))
+            made.tight_layout()
+            made.savefig(ROOT / f"{name}.png", dpi=150)
+            plt.close(made)
+    print(tables())
+
+
+if __name__ == "__main__":
+    main()
