@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -50,6 +52,29 @@ def test_no_matrix_is_refused(rows: torch.Tensor) -> None:
         troth.aggregate("mean", rows)
 
 
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [(UPDATES.long(), "torch.int64"), (UPDATES.numpy(), "ndarray"), ([[1.0]], "list")],
+)
+def test_what_holds_no_floating_point_numbers_is_refused(given: Any, kind: str) -> None:
+    with pytest.raises(troth.Refusal, match=f"updates are {kind}; they must be a ten"):
+        troth.aggregate("median", given)
+
+
 def test_an_unknown_option_is_refused() -> None:
     with pytest.raises(troth.Refusal, match="has no option 'trim'"):
         troth.aggregate("trimmed_mean", UPDATES, trim=1)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_number_is_refused(value: float) -> None:
+    rows = torch.ones(3, 2)
+    rows[1, 0] = value
+    with pytest.raises(troth.Refusal, match=r"in row 1 \(1 of 3 rows\)"):
+        troth.aggregate("krum", rows, f=0)
+
+
+def test_lists_do_for_losses_and_sizes() -> None:
+    rows = torch.tensor([[0.0], [3.0]])
+    assert troth.aggregate("weighted_mean", rows, size=[1, 2]).item() == 2.0
+    assert troth.aggregate("term", rows, loss=[1.0, 1.0]).item() == 1.5

@@ -212,14 +212,34 @@ def test_what_else_it_passes_on() -> None:
         end=lambda sent, carry, state: (Reply(sent.w, sent.w), (state[0] + 1,)),
         extra=1,
     )
-    finish = Phase(lambda *_: (), lambda *_: (), lambda *_: None, (Budget(steps=1),))  # type: ignore[arg-type,return-value]
-    personal = LOCAL._replace(finish=finish, valid=True)
+    tuned = Phase(
+        lambda sent, own: (own[0] * 10,),
+        lambda sent, carry, *_: carry,
+        lambda sent, carry, own, valid: (Reply(sent.w, sent.w), (own[0], *carry)),
+        (Budget(steps=1),),
+        valid=True,
+    )
+    personal = LOCAL._replace(
+        finish=tuned,
+        valid=True,
+        end=lambda own, valid: (own[0] + valid.x.sum(), *own[1:]),
+        columns=("v",),
+        tell=lambda own: own[0][None],
+    )
     client = beside(solver, personal, (Budget(steps=1), Budget(steps=1)))
     assert client.extra == 1
-    assert client.finish is finish
     assert client.local.valid
+    assert client.columns == ("v",)
     assert not client.shares_personal
     state = client.init(SENT.w)
     carry = client.local.begin(SENT, state)
-    _, state = client.local.end(SENT, carry, state, batch(0.0, 0))
+    before = state[1][0].item()
+    _, state = client.local.end(SENT, carry, state, batch(3.0, 0))
     assert state[0][0].item() == 1.0  # what the solver keeps
+    own = before + batch(3.0, 0).x.sum().item()  # what the personalizer makes of it
+    assert client.tell(state).item() == state[1][0].item() == own
+    assert client.finish is not None and client.finish.valid
+    carry = client.finish.begin(SENT, state)  # sees its own state alone
+    _, state = client.finish.end(SENT, carry, state, batch(3.0, 0))
+    assert [leaf.item() for leaf in state[1]] == [own, 10 * own]
+    assert state[0][0].item() == 1.0

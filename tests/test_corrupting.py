@@ -381,7 +381,7 @@ def tune(task, descent):
         return (carry[0] - 0.5 * task.grad(carry[0], batch),)
 
     def end(broadcast, carry, state, valid):
-        return Reply(carry[0] - broadcast.w, broadcast.extra), (state[0], carry)
+        return Reply(carry[0] - broadcast.w, broadcast.extra), carry
 
     keep = lambda state, anchor, batch, valid, scale: state
     last = Phase(lambda broadcast, state: (broadcast.w,), step, end, (Budget(3),))

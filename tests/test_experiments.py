@@ -70,3 +70,28 @@ def test_results_come_from_a_committed_experiment(file):
         for _, tree in config.expand(config.read(toml))
     ]
     assert config.fingerprint(ran) in {config.fingerprint(e) for e in planned}
+
+
+def test_the_tables_of_the_tension_are_what_the_files_hold():
+    script = ROOT / "tension" / "figures.py"
+    made = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert made in (ROOT / "tension" / "README.md").read_text()
+    assert made.count("| krum |") == 3
+
+
+@pytest.mark.parametrize("figure", ["term", "defences", "attacks", "backdoor"])
+def test_every_run_of_the_tension_is_one_that_its_script_trains(figure):
+    sys.path.insert(0, str(ROOT / "tension"))
+    try:
+        import run  # of the folder
+    finally:
+        sys.path.remove(str(ROOT / "tension"))
+    base, planned = config.read(ROOT / "tension" / "base.toml"), dict(run.cells(figure))
+    files = sorted((ROOT / "tension" / "results" / figure).glob("*.json"))
+    assert len(files) == 2 * len(planned)
+    for file in files:
+        row = json.loads(file.read_text())
+        tree = {**base, **planned[row["label"]], "seed": row["seed"]}
+        assert row["fingerprint"] == config.fingerprint(config.from_dict(tree))

@@ -102,7 +102,7 @@ def finetune(task, descent, *, steps: int = 3):
         return (descent.step(carry[0], g, (), broadcast.scale)[0],)
 
     def end(broadcast, carry, state, valid):
-        return Reply(carry[0] - broadcast.w, broadcast.extra), (state[0], carry)
+        return Reply(carry[0] - broadcast.w, broadcast.extra), carry
 
     return Personal(
         init=lambda w0: (w0,),

@@ -343,3 +343,26 @@ def test_capped_simplex_where_nothing_sums_to_1() -> None:
     point = torch.tensor([0.0, 1.0, 5.0])
     assert numerics.capped_simplex(point, 0.0, 0.25).tolist() == [0.25] * 3
     assert numerics.capped_simplex(point, 0.5, 1.0).tolist() == [0.5] * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_mean_whose_sum_overflows(dtype: torch.dtype) -> None:
+    most = torch.finfo(dtype).max
+    rows = torch.tensor([[most, 1.0], [most, 2.0], [-most, 6.0]], dtype=dtype)
+    found = numerics.average(rows)
+    assert found[0].item() == pytest.approx(most / 3, rel=1e-6)
+    assert found[1].item() == pytest.approx(3.0, rel=1e-6)
+    assert torch.equal(
+        numerics.average(rows[:2]), torch.tensor([most, 1.5], dtype=dtype)
+    )
+
+
+def test_level_numbers() -> None:
+    numbers = [1 / 3, 1 / 3 + 1e-15, 1 / 3 + 1e-7, 0.0, torch.inf, 1e305]
+    third = torch.tensor(numbers, dtype=torch.float64)
+    level = numerics.level(third)
+    assert third[0] != third[1]
+    assert level[0] == level[1]
+    assert level[0] != level[2]
+    assert torch.allclose(level[:4], third[:4], rtol=1e-9, atol=0)
+    assert torch.equal(level[3:], third[3:])

@@ -173,3 +173,75 @@ def test_an_attack_tries_out_the_defence_in_use(path: Path) -> None:
         step = record.messages.update.median(0).values  # of 20: near enough
         far.append(float((step - benign).norm()))
     assert far[1] >= far[0]
+
+
+OWN = """
+def nothing(messages):
+    return None
+
+
+def all_rows(messages):
+    return messages.update
+
+
+def short(messages):
+    return messages.update[0, :1]
+
+
+def uneven(messages):
+    return messages._replace(update=messages.update[:1])
+
+
+def forgets(messages, memory):
+    return messages.update.mean(dim=0)
+
+
+def remembers_nothing(messages, memory):
+    return messages.update.mean(dim=0), None
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "words"),
+    [
+        ("aggregator", "nothing", r"gives NoneType where the model has 2 numbers"),
+        ("aggregator", "all_rows", r"gives \[10, 2\] where the model has 2 numbers"),
+        ("aggregator", "short", r"gives \[1\] where the model has 2 numbers"),
+        ("aggregator", "forgets", r"gives a Tensor that is no pair"),
+        ("aggregator", "remembers_nothing", r"gives a tuple that is no pair"),
+        ("attack", "nothing", r"gives a NoneType .* it must give messages"),
+        ("attack", "uneven", r"gives a Messages that does not hold a value a row"),
+        ("filter", "nothing", r"gives a NoneType .* it must give messages"),
+    ],
+)
+def test_what_rules_of_others_give_is_checked_before_the_first_round(
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    section: str,
+    name: str,
+    words: str,
+) -> None:
+    (tmp_path / "given_wrong.py").write_text(OWN, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    member = f"given_wrong:{name}"
+    sections = {section: [member] if section == "filter" else member}
+    with pytest.raises(Refusal, match=rf"'{member}' .*{words}"):
+        built(path, **sections)
+
+
+def test_an_attack_that_drops_rows_is_refused_before_the_start(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "thieves.py").write_text(
+        "def steal(messages, hostile):\n"
+        "    return type(messages)(*(field[~hostile] for field in messages))\n"
+        "def boast(messages, note):\n"
+        "    note(cohort=messages.client)\n"
+        "    return messages.update.mean(0)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(Refusal, match="'thieves:steal' gives 9 rows for 10"):
+        built(path, attack="thieves:steal", **FIFTH)
+    with pytest.raises(Refusal, match="a rule notes 'cohort'"):
+        built(path, aggregator="thieves:boast")

@@ -95,7 +95,7 @@ def test_no_message_and_no_number_have_their_words() -> None:
 
 def half(messages: Messages, note: Any) -> Messages:
     mask = messages.client % 2 == 0
-    note(merged=~mask)
+    note(into=messages.client - messages.client % 2)
     return Messages(*(field[mask] for field in messages))
 
 
@@ -112,8 +112,8 @@ def choosy(messages: Messages, note: Any) -> Tensor:
 def test_what_rules_say_is_told_by_client() -> None:
     server = desk(filters=[half, drop_first], aggregator=choosy)
     found = serve(server, sent([[1.0], [2.0], [3.0], [4.0], [5.0]], [2, 3, 4, 5, 8]))
-    assert found.dropped == {"drop_first": [2]}  # those merged were not dropped
-    assert found.verdicts == {"chosen": [8], "downweighted": [4]}
+    assert found.dropped == {"drop_first": [2, 3]}  # 3 went with 2, into which it went
+    assert found.verdicts == {"chosen": [8], "downweighted": [4, 5]}  # 5 is within 4
     assert found.broadcast.w.tolist() == [5.0]
 
 
@@ -218,3 +218,17 @@ def test_a_defence_that_refuses_is_rehearsed_as_no_step() -> None:
 
     serve(desk(attack=asks, aggregator=refusing), sent(ROWS), [True, False, False])
     assert steps[0].tolist() == [0.0, 0.0]
+
+
+def test_an_attack_that_refuses_in_a_round_does_not_stop_it() -> None:
+    def moody(messages: Messages, hostile: Tensor, round_: int) -> Messages:
+        if round_ == 1:
+            raise Refusal("not today")
+        return flip(messages, hostile)
+
+    server = desk(attack=moody)
+    broadcast, messages = start(1), sent([[1.0], [3.0]])
+    hostile = torch.tensor([False, True])
+    each = [server.serve(broadcast, messages, r, hostile) for r in (0, 1)]
+    assert [float(found.broadcast.w) for found in each] == [-1.0, 2.0]
+    assert [found.why for found in each] == ["", ""]

@@ -146,7 +146,7 @@ def test_finetuning_writes_all_clients_on_disk(
         "        g = task.grad(carry[0], batch)\n"
         "        return (descent.step(carry[0], g, (), b.scale)[0],)\n"
         "    def end(b, carry, state, valid):\n"
-        "        return Reply(carry[0] - b.w, b.extra), (state[0], carry)\n"
+        "        return Reply(carry[0] - b.w, b.extra), carry\n"
         "    finish = Phase(lambda b, s: (b.w,), step, end, (Budget(steps=2),))\n"
         "    return Personal(lambda w: (w,), lambda v, *rest: v,\n"
         "                    lambda w, v: v[0], finish, idle=True)\n"

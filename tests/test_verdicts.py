@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 
+from troth.types import Refusal
 from troth.verdicts import Verdicts, silent
 
 
@@ -29,5 +33,32 @@ def test_several_rules_say_the_same_of_a_client_once() -> None:
     assert verdicts.clients == {"clipped": {1, 2, 5}}
 
 
+def test_what_is_said_of_a_merged_row_falls_on_all_that_it_holds() -> None:
+    verdicts = Verdicts()
+    note = verdicts.of(torch.tensor([7, 3, 9, 4, 5]))
+    note(into=torch.tensor([3, 3, 4, 4, 5]))
+    verdicts.of(torch.tensor([3, 4, 5]))(chosen=torch.tensor([True, False, True]))
+    assert verdicts.clients == {"chosen": {3, 5, 7}}
+    again = verdicts.of(torch.tensor([3, 4, 5]))  # groups of groups
+    again(into=torch.tensor([3, 3, 5]))
+    verdicts.of(torch.tensor([3, 5]))(weight=torch.tensor([0.1, 0.9]))
+    assert verdicts.clients["downweighted"] == {3, 4, 7, 9}
+
+
 def test_nobody_has_to_listen() -> None:
     silent(chosen=torch.ones(2, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "words"),
+    [
+        ("banana", torch.ones(3), "notes 'banana' of shape .3. for 3 rows"),
+        ("cohort", torch.ones(3), "it may note clipped, chosen, weight, into"),
+        ("chosen", torch.ones(2, dtype=torch.bool), "of shape .2. for 3 rows"),
+        ("chosen", [True] * 3, "of shape list"),
+    ],
+)
+def test_what_is_no_verdict_is_refused(name: str, rows: Any, words: str) -> None:
+    """Lest a stranger's rule write over what a round records."""
+    with pytest.raises(Refusal, match=words):
+        Verdicts().of(torch.arange(3))(**{name: rows})

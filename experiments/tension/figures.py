@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent
 Rows = dict[tuple[str, str], list[dict]]  # (rule, threat) → a run a seed
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9"]
 MARKS = "osD^vP"
+NAMES = {"shared": "shared model", "personal": "Ditto beside it"}
 
 
 def load(figure: str) -> Rows:
@@ -47,7 +48,7 @@ def spread(runs: list[dict], kind: str, key: str) -> float:
 
 def parts(rows: Rows, place: int) -> list[str]:
     """Rules (0) or threats (1), each once, the mean and the smallest first."""
-    order = {"mean": "0", "shared": "0"}
+    order = {"mean": "0"}
     return sorted({key[place] for key in rows}, key=lambda k: order.get(k, k))
 
 
@@ -92,78 +93,85 @@ def term(rows: Rows) -> plt.Figure:
     for rule, colour, mark in zip(parts(rows, 0), COLOURS, MARKS, strict=False):
         means = [mean(rows[rule, t], "shared", "accuracy_mean") for t in threats]
         half = [spread(rows[rule, t], "shared", "accuracy_mean") for t in threats]
-        label = "mean" if rule == "shared" else rule.replace("term t", "TERM, t")
+        label = rule.replace("term t", "TERM, t")
         axes.errorbar(
             at, means, half, color=colour, marker=mark, label=label, capsize=2
         )
-    own = [mean(rows["shared", t], "personal", "accuracy_mean") for t in threats]
+    own = [mean(rows["mean", t], "personal", "accuracy_mean") for t in threats]
     axes.plot(at, own, "k--", marker="*", markersize=9, label="Ditto beside the mean")
     axes.set(xlabel="hostile clients (%), labels poisoned (A1)", xticks=at)
     axes.set(ylabel="accuracy of benign clients", ylim=(0.4, 1))
     axes.legend(frameon=False, fontsize=8, loc="lower left")
+    figure.tight_layout()
     return figure
 
 
 def defences(rows: Rows) -> plt.Figure:
     """(b) Accuracy against its spread over clients, under A1."""
-    figure, every = plt.subplots(1, 2, figsize=(10, 4.4), sharey=True, sharex=True)
-    for axes, threat in zip(every, ("20%", "50%"), strict=True):
-        for rule in parts(rows, 0):
-            if rule == "shared":  # the mean once more
-                continue
-            for kind, mark, colour in (("shared", "o", 0), ("personal", "*", 4)):
-                runs = rows[rule, threat]
-                x = mean(runs, kind, "accuracy_std")
-                y = mean(runs, kind, "accuracy_mean")
-                fair = rule.startswith("term")
-                mark = "s" if fair and kind == "shared" else mark
-                axes.plot(x, y, mark, color=COLOURS[colour], ms=9 - 3 * (mark != "*"))
-                if kind == "shared":
-                    axes.annotate(
-                        rule, (x, y), (4, 2), textcoords="offset points", size=6
-                    )
+    figure, every = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True, sharex=True)
+    for axes, threat in zip(every, ("20%", "80%"), strict=True):
+        for kind in ("shared", "personal"):
+            at = {
+                rule: (
+                    mean(rows[rule, threat], kind, "accuracy_std"),
+                    mean(rows[rule, threat], kind, "accuracy_mean"),
+                )
+                for rule in parts(rows, 0)
+            }
+            for rule, point in at.items():
+                mark, colour = _style(rule, kind)
+                axes.plot(*point, mark, color=colour, ms=10 if mark == "*" else 6)
+            if kind == "shared":
+                _names(axes, at)
         axes.set_title(f"{threat} hostile (A1)", fontsize=10)
-        axes.set_xlabel("standard deviation over benign clients")
+        axes.set(xlabel="standard deviation over benign clients", xlim=(0.03, 0.33))
     every[0].set_ylabel("accuracy of benign clients")
-    for label, mark, colour in (
-        ("shared model, robust rule", "o", 0),
-        ("shared model, TERM", "s", 0),
-        ("Ditto beside it", "*", 4),
+    for label, rule, kind in (
+        ("shared model, robust rule", "median", "shared"),
+        ("shared model, TERM", "term", "shared"),
+        ("Ditto beside each of them", "median", "personal"),
     ):
-        every[1].plot([], [], mark, color=COLOURS[colour], label=label)
-    every[1].legend(frameon=False, fontsize=8)
+        mark, colour = _style(rule, kind)
+        figure.axes[0].plot([], [], mark, color=colour, label=label)
+    figure.legend(frameon=False, fontsize=8, loc="lower center", ncols=3)
+    figure.subplots_adjust(bottom=0.19, left=0.07, right=0.99, top=0.93, wspace=0.04)
     return figure
+
+
+def _style(rule: str, kind: str) -> tuple[str, str]:
+    if kind == "personal":
+        return "*", COLOURS[4]
+    return ("s", COLOURS[2]) if rule.startswith("term") else ("o", COLOURS[0])
+
+
+def _names(axes: plt.Axes, at: dict[str, tuple[float, float]]) -> None:
+    """A column of names on the right, each with a line to its point."""
+    order = sorted(at, key=lambda rule: at[rule][1])
+    for place, rule in zip(np.linspace(0.03, 0.97, len(order)), order, strict=True):
+        line = {"arrowstyle": "-", "color": "0.75", "lw": 0.6, "shrinkB": 3}
+        to = {"xycoords": "data", "textcoords": "axes fraction", "va": "center"}
+        axes.annotate(rule, at[rule], (0.76, place), size=7, arrowprops=line, **to)
 
 
 def bars(rows: Rows, threats: list[str], key: str, label: str) -> plt.Figure:
     """A panel a threat: shared and Ditto side by side for every defence."""
-    figure, every = plt.subplots(
-        1,
-        len(threats),
-        figsize=(2.2 + 2.6 * len(threats), 4.6),
-        sharey=True,
-        sharex=True,
-    )
+    size = (2.2 + 2.6 * len(threats), 5)
+    figure, every = plt.subplots(1, len(threats), figsize=size, sharey=True)
     rules = parts(rows, 0)[::-1]
     place = np.arange(len(rules))
     for axes, threat in zip(np.atleast_1d(every), threats, strict=True):
         for kind, shift, colour in (("shared", 0.2, 0), ("personal", -0.2, 1)):
             values = [mean(rows[rule, threat], kind, key) for rule in rules]
             half = [spread(rows[rule, threat], kind, key) for rule in rules]
-            name = "shared" if kind == "shared" else "Ditto"
-            axes.barh(
-                place + shift,
-                values,
-                0.38,
-                xerr=half,
-                color=COLOURS[colour],
-                label=name,
-            )
+            style = {"color": COLOURS[colour], "label": NAMES[kind], "xerr": half}
+            axes.barh(place + shift, values, 0.38, **style)
         axes.set_title(threat, fontsize=10)
-        axes.set(xlabel=label, xlim=(0, 1))
+        axes.set(xlabel=label, xlim=(0, 1.02))
     first = np.atleast_1d(every)[0]
     first.set_yticks(place, rules, fontsize=8)
-    first.legend(frameon=True, fontsize=8, loc="lower left")
+    handles = first.get_legend_handles_labels()
+    figure.legend(*handles, frameon=False, fontsize=8, loc="lower center", ncols=2)
+    figure.tight_layout(rect=(0, 0.05, 1, 1))
     return figure
 
 
@@ -190,7 +198,7 @@ def tables() -> str:
     shares = ["0%", "20%", "50%", "80%"]
     made = {
         "term": table(load("term"), columns(shares, BOTH), "rule"),
-        "defences": table(load("defences"), columns(["20%", "50%"], EVEN)),
+        "defences": table(load("defences"), columns(["20%", "80%"], EVEN)),
         "attacks": table(load("attacks"), columns(["A1", "A2", "A3"], BOTH)),
         "backdoor": table(load("backdoor"), columns(["backdoor"], {**GOALS, **BOTH})),
     }
@@ -204,7 +212,6 @@ def main() -> None:
     if parser.parse_args().draw:
         for name, draw in DRAW.items():
             made = draw(load(name))
-            made.tight_layout()
             made.savefig(ROOT / f"{name}.png", dpi=150)
             plt.close(made)
     print(tables())

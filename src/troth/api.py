@@ -188,22 +188,20 @@ def aggregate(
         size: [n] how many examples each has, for rules that read it.
         **options: of the rule.
     """
-    if updates.dim() != 2 or updates.shape[0] == 0:
-        raise Refusal(
-            f"updates of shape {list(updates.shape)} are no matrix [n, d] with n ≥ 1"
-        )
+    _check_matrix(updates)
     n, device = updates.shape[0], updates.device
     rule = rules.lift("aggregator", name, lookup.check("aggregator", name, options))
     if "loss" in rule.asks and loss is None:
         raise Refusal(f"aggregator '{name}' reads the clients' losses; give loss=")
     for field, given in (("loss", loss), ("size", size)):
-        if given is not None and tuple(given.shape) != (n,):
+        if given is not None and torch.as_tensor(given).shape != (n,):
             raise Refusal(
-                f"{field} of shape {list(given.shape)} does not go with {n} updates; "
-                f"give a vector of {n}, a value a row"
+                f"{field} of shape {list(torch.as_tensor(given).shape)} does not go "
+                f"with {n} updates; give a vector of {n}, a value a row"
             )
-    reported = updates.new_full((n,), torch.nan) if loss is None else loss
-    counts = torch.ones(n, dtype=torch.long, device=device) if size is None else size
+    unknown = updates.new_full((n,), torch.nan)
+    reported = unknown if loss is None else torch.as_tensor(loss).to(updates)
+    counts = torch.as_tensor([1] * n if size is None else size, device=device)
     client = torch.arange(n, device=device)
     empty = updates.new_zeros
     messages = Messages(updates, empty(n, 0), reported, counts, client)
@@ -217,6 +215,25 @@ def aggregate(
     )
     assert isinstance(step, Tensor)
     return step
+
+
+def _check_matrix(updates: Any) -> None:
+    if not isinstance(updates, Tensor) or not updates.is_floating_point():
+        kind = updates.dtype if isinstance(updates, Tensor) else type(updates).__name__
+        raise Refusal(
+            f"updates are {kind}; they must be a tensor of floating-point numbers, "
+            "such as torch.as_tensor(updates, dtype=torch.float32)"
+        )
+    if updates.dim() != 2 or updates.shape[0] == 0:
+        raise Refusal(
+            f"updates of shape {list(updates.shape)} are no matrix [n, d] with n ≥ 1"
+        )
+    if not bool(updates.isfinite().all()):
+        rows = (~updates.isfinite().all(dim=1)).nonzero().flatten().tolist()
+        raise Refusal(
+            f"updates have NaN or infinity in row {rows[0]} ({len(rows)} of "
+            f"{len(updates)} rows); leave such rows out, as a run does (drop_invalid)"
+        )
 
 
 def quickstart() -> str:

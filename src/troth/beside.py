@@ -67,14 +67,37 @@ def beside(
         broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
     ) -> tuple[Reply, Carry]:
         reply, kept = solver.end(broadcast, carry[0], state[0])
-        return reply, (kept, carry[1])
+        return reply, (kept, personal.end(carry[1], valid))
 
     def model(w: Tensor, state: Carry) -> Tensor:
         return personal.model(w, state[1])
 
     used = budgets[:1] if personal.idle else budgets
     local = Phase(begin, step, end, used, personal.valid)
-    return Client(init, local, personal.finish, model, solver.extra)
+    return Client(
+        init,
+        local,
+        _of_own(personal.finish) if personal.finish else None,
+        model,
+        solver.extra,
+        columns=personal.columns,
+        tell=lambda state: personal.tell(state[1]),
+    )
+
+
+def _of_own(phase: Phase) -> Phase:
+    """A phase of the personalizer's state as one of the whole client's."""
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        return phase.begin(broadcast, state[1])
+
+    def end(
+        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
+    ) -> tuple[Reply, Carry]:
+        reply, own = phase.end(broadcast, carry, state[1], valid)
+        return reply, (state[0], own)
+
+    return phase._replace(begin=begin, end=end)
 
 
 def steps_of(budget: Budget, per_epoch: Tensor) -> Tensor:

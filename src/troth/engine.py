@@ -209,6 +209,8 @@ class Engine:
             return self._together_task.predict, (0, 0)
         if name == "model":
             return lambda i, w, state: self.client.model(w, state), (0, None, 0)
+        if name == "tell":
+            return lambda i, state: self.client.tell(state), (0, 0)
         which, _, part = name.partition(".")
         client = self.client if alone else self._together_client
         phase: Phase = getattr(client, which)
@@ -262,6 +264,12 @@ class Engine:
             return w.expand(len(rows), -1)
         index = torch.arange(len(rows), device=self.device)
         return self._lift("model").once(index, w, self.packing.unpack(rows))  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def told(self, rows: Tensor) -> Tensor:
+        """What clients tell about themselves, `client.columns`: [c, columns]."""
+        index = torch.arange(len(rows), device=self.device)
+        return self._lift("tell").once(index, self.packing.unpack(rows))  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def predict(self, models: Tensor, x: Tensor) -> Tensor:

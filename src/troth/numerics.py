@@ -184,6 +184,36 @@ def _parts(linked: Tensor) -> Iterator[Tensor]:
             yield torch.from_numpy(members).to(linked.device)
 
 
+def average(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """The mean of [n, d] over rows, also where their sum overflows.
+
+    Args:
+        rows: what is added up.
+        dtype: in what precision; None: the rows' own.
+    """
+    total = rows.sum(dim=0, dtype=dtype)
+    found = total / len(rows)
+    if bool(found.isfinite().all()):
+        return found
+    most = torch.finfo(total.dtype).max
+    shares = (rows.to(total.dtype) / len(rows)).sum(dim=0).clamp(-most, most)
+    return torch.where(found.isfinite(), found, shares)
+
+
+def level(numbers: Tensor) -> Tensor:
+    """Float64 rounded to 30 bits, so that what differs by rounding alone is equal.
+
+    Ties then go by client id, and not by the order in which distances were added up.
+    (Veltkamp's splitting; where that overflows, the numbers as they are. Float32 has no
+    bits to spare for it, and stays.)
+    """
+    if numbers.dtype != torch.float64:
+        return numbers.clone()
+    shifted = numbers * (2.0**23 + 1)
+    rounded = shifted - (shifted - numbers)
+    return torch.where(rounded.isfinite(), rounded, numbers)
+
+
 def combine(weight: Tensor, rows: Tensor) -> Tensor:
     """Σ_i weight_i · rows_i, in the rows' own precision."""
     if rows.dtype.itemsize >= 4:

@@ -66,6 +66,7 @@ def write(
     columns |= journal.counts
     if built.prepared:
         columns["imputed"] = built.prepared.imputed.reshape(n, -1).sum(axis=1)
+    columns |= _told(f)
     for kind, prefix in (("personal", ""), ("shared", "shared_")):
         for name, values in tables[kind].items():
             whole = np.full(n, np.nan)
@@ -84,6 +85,16 @@ def write(
     }
     folder.write_json(path / folder.SUMMARY, result)
     return folder.plain(result)  # type: ignore[no-any-return]
+
+
+def _told(f: Federation) -> dict[str, np.ndarray]:
+    """What clients tell about themselves, such as the λ that they chose."""
+    columns, n, some = f.engine.client.columns, f.population.n, 1024
+    if not columns:
+        return {}
+    groups = [np.arange(k, min(k + some, n)) for k in range(0, n, some)]
+    each = [f.engine.told(rows).cpu().numpy() for _, rows in f.population.each(groups)]
+    return dict(zip(columns, np.concatenate(each).T, strict=True))
 
 
 def save_models(built: Built, path: Path) -> None:

@@ -11,8 +11,8 @@ from troth import conditions, lookup, rules
 from troth.parts import Part
 from troth.sections import Experiment
 from troth.serving import Rules
-from troth.types import Broadcast, Messages
-from troth.verdicts import silent
+from troth.types import Broadcast, Messages, Refusal
+from troth.verdicts import Verdicts
 
 
 def expected(e: Experiment, clients: int, hostile: int) -> int:
@@ -81,9 +81,43 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
 
     if every.attack is not None:
         defence = lambda sent: sent.update[0] * 0  # noqa: E731
-        call(every.attack, messages=messages, hostile=client < 0, defence=defence)
-    for rule in (*every.filters, every.aggregator):
-        found = call(rule, messages=messages, loss=messages.loss, note=silent)
-        if rule is not every.aggregator and len(found.client):
+        for hostile in (client < 0, client < 1):
+            more = {"messages": messages, "hostile": hostile, "defence": defence}
+            _as_many(every.attack, call(every.attack, **more), cohort)
+    for rule in every.filters:
+        more = {"loss": messages.loss, "note": Verdicts().of(messages.client)}
+        found = call(rule, messages=messages, **more)
+        if len(_messages(rule, found).client):
             messages = found  # where it takes zeros for nothing, the next tries them
-    call(every.server, step=zero(2))
+    more = {"loss": messages.loss, "note": Verdicts().of(messages.client)}
+    _vector(every.aggregator, call(every.aggregator, messages=messages, **more))
+    _vector(every.server, call(every.server, step=zero(2)))
+
+
+def _messages(rule: rules.Rule, found: Any) -> Messages:
+    """What an attack or a filter gives, which may be anyone's."""
+    if isinstance(found, Messages) and len({len(field) for field in found}) == 1:
+        return found
+    raise Refusal(
+        f"'{rule.name}' gives a {type(found).__name__} that does not hold a value a "
+        "row in every field; it must give messages: return messages._replace(update=…)"
+    )
+
+
+def _as_many(rule: rules.Rule, found: Any, cohort: int) -> None:
+    """An attack may change rows, not their number."""
+    if len(_messages(rule, found).client) != cohort:
+        raise Refusal(
+            f"'{rule.name}' gives {len(found.client)} rows for {cohort}; an attack "
+            "must leave as many as there are: return messages._replace(update=…)"
+        )
+
+
+def _vector(rule: rules.Rule, found: Any) -> None:
+    """What an aggregator or a server gives, which may be anyone's."""
+    shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if shape != [2]:
+        raise Refusal(
+            f"'{rule.name}' gives {shape} where the model has 2 numbers, of shape [2]; "
+            "it must give one vector, as long as the model"
+        )

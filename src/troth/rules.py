@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from troth import lookup
-from troth.types import Options
+from troth.types import Options, Refusal
 
 
 class Rule(NamedTuple):
@@ -29,10 +29,14 @@ class Rule(NamedTuple):
         """Apply it; gives its result and its memory."""
         if "memory" not in self.asks:
             return lookup.call(self.function, self.options, **context), memory
-        result, memory = lookup.call(
-            self.function, self.options, memory=memory, **context
+        found = lookup.call(self.function, self.options, memory=memory, **context)
+        if type(found) is tuple and len(found) == 2 and isinstance(found[1], Tensor):
+            return found
+        raise Refusal(
+            f"'{self.name}' asks for memory and gives a {type(found).__name__} that is "
+            "no pair; it must give its result and one tensor to remember: return "
+            "result, memory"
         )
-        return result, memory
 
 
 def lift(kind: str, name: str, options: Options) -> Rule:

@@ -7,6 +7,7 @@ as it is, and what is given back says why.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any, NamedTuple
 
@@ -85,7 +86,8 @@ class Serving:
         sent = tails.cut(messages, self.tail)
         angle = math.nan
         if hostile is not None and len(sent.client):
-            sent = self._attacked(seen, sent, hostile, round_)
+            with contextlib.suppress(Refusal):  # who cannot attack sends what it has
+                sent = self._attacked(seen, sent, hostile, round_)
             angle = cosine(sent, hostile)
         verdicts, memories = Verdicts(), dict(self.memories)
         left, dropped = sent, dict[str, list[int]]()
@@ -100,7 +102,7 @@ class Serving:
             why = str(refusal)
         if why:
             moved, self.memories, after = 0.0, memories, broadcast
-        said = {k: sorted(v) for k, v in verdicts.clients.items() if k != "merged"}
+        said = {name: sorted(who) for name, who in verdicts.clients.items()}
         return Served(after, left, dropped, said, moved, angle, why)
 
     def _moved(self, before: Broadcast, after: Broadcast) -> tuple[float, str]:
@@ -170,6 +172,7 @@ class Serving:
         dropped: dict[str, list[int]] = {}
         for i, rule in enumerate(self.rules.filters):
             before = messages.client
+            everyone = sorted(verdicts.behind(before.tolist()))
             if len(before) == 0:
                 break
             more = {"loss": messages.loss, "note": verdicts.of(before)}
@@ -177,8 +180,8 @@ class Serving:
                 f"filter{i}", rule, broadcast, round_, messages=messages, **more
             )
             if len(messages.client) < len(before):
-                left = {*messages.client.tolist(), *verdicts.clients.get("merged", ())}
-                gone = [c for c in before.tolist() if c not in left]
+                left = verdicts.behind(messages.client.tolist())
+                gone = [c for c in everyone if c not in left]
                 if gone:
                     dropped[rule.name] = dropped.get(rule.name, []) + gone
         return messages, dropped

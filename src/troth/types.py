@@ -193,9 +193,12 @@ class Personal(NamedTuple):
     init: Callable[[Tensor], Carry]  # from the *first* shared model
     step: Callable[[Carry, Anchor, Batch, Batch, Tensor], Carry]  # …, valid, scale
     model: Callable[[Tensor, Carry], Tensor]  # w, state → parameters
-    finish: Phase | None = None
+    finish: Phase | None = None  # of its own state
     valid: bool = False
     idle: bool = False  # its step does nothing
+    end: Callable[[Carry, Batch], Carry] = lambda state, valid: state  # of a round
+    columns: tuple[str, ...] = ()  # of clients.csv, beside how well it is served
+    tell: Callable[[Carry], Tensor] = lambda state: torch.zeros(0)  # state → columns
 
 
 class Client(NamedTuple):
@@ -207,6 +210,8 @@ class Client(NamedTuple):
     model: Callable[[Tensor, Carry], Tensor]
     extra: int = 0
     shares_personal: bool = False  # its reply reveals its personal model
+    columns: tuple[str, ...] = ()  # of clients.csv, beside how well it is served
+    tell: Callable[[Carry], Tensor] = lambda state: torch.zeros(0)  # state → columns
 
 
 class Record(NamedTuple):

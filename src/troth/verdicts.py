@@ -6,13 +6,18 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from troth.types import Refusal
+
+_NAMES = ("clipped", "chosen", "weight", "into")
 Note = Callable[..., None]
 """A rule that asks for `note` calls it with what it did, a value a row it was given:
 
     clipped: [n] mask of rows that it scaled down.
     chosen: [n] mask of rows that its result is made of; the others count for nothing.
     weight: [n] share of each row in its result; they sum to 1.
-    merged: [n] mask of rows that went into the row of another (filters).
+    into: [n] client that bears the row which each one's went into, often its own (for
+        filters that merge rows); what later rules say of that row then falls on all
+        whose rows it holds.
 """
 
 
@@ -25,18 +30,44 @@ class Verdicts:
 
     def __init__(self) -> None:
         self.clients: dict[str, set[int]] = {}
+        self._within: dict[int, set[int]] = {}  # client → whose rows its row holds
 
     def of(self, client: Tensor) -> Note:
         """A `note` for a rule that is given the rows of these clients."""
 
         def note(**said: Tensor) -> None:
             for name, rows in said.items():
+                _check(name, rows, len(client))
+                if name == "into":
+                    self._merge(client.tolist(), rows.tolist())
+                    continue
                 mask = _light(rows) if name == "weight" else rows
                 name = "downweighted" if name == "weight" else name
                 known = self.clients.setdefault(name, set())
-                known |= {*client[mask.to(client.device)].tolist()}
+                known |= self.behind(client[mask.to(client.device)].tolist())
 
         return note
+
+    def behind(self, clients: list[int]) -> set[int]:
+        """Everyone whose row is in the rows that these clients bear by now."""
+        return {other for one in clients for other in self._within.get(one, {one})}
+
+    def _merge(self, client: list[int], into: list[int]) -> None:
+        """From now on some rows hold those of several clients."""
+        within: dict[int, set[int]] = {}
+        for one, other in zip(client, into, strict=True):
+            within.setdefault(other, set()).update(self._within.get(one, {one}))
+        self._within = within
+
+
+def _check(name: str, rows: Tensor, n: int) -> None:
+    """Refuse what is no verdict: rules may be anyone's."""
+    if name not in _NAMES or not isinstance(rows, Tensor) or rows.shape != (n,):
+        shape = list(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+        raise Refusal(
+            f"a rule notes '{name}' of shape {shape} for {n} rows; it may note "
+            f"{', '.join(_NAMES)}, each a tensor with a value a row"
+        )
 
 
 def _light(weight: Tensor) -> Tensor:

@@ -36,11 +36,12 @@ def selected(rows: dict[int, list[float]], f: int, theta: int) -> list[int]:
 
 
 def around(values: list[float], beta: int) -> Fraction:
-    """The mean of those closest to the median, in fractions."""
+    """The mean of those closest to the median, in fractions; half of what ties."""
     exact = [Fraction(v) for v in values]
     middle = median(exact)
-    near = sorted(exact, key=lambda v: (abs(v - middle), v))[:beta]
-    return sum(near, Fraction()) / len(near)
+    lower = sorted(exact, key=lambda v: (abs(v - middle), v))[:beta]
+    upper = sorted(exact, key=lambda v: (abs(v - middle), -v))[:beta]
+    return sum(lower + upper, Fraction()) / (2 * beta)
 
 
 def test_by_hand() -> None:
@@ -54,8 +55,8 @@ def test_by_hand() -> None:
     said: dict[str, Tensor] = {}
     assert bulyan(messages(update), said.update, f=1).item() == 2.0
     assert said["chosen"].tolist() == [True] * 5 + [False] * 2
-    update[4] = 2.5  # the three closest to the median 2 are then 1 or 3, 2 and 2.5
-    assert bulyan(messages(update), f=1).item() == pytest.approx(5.5 / 3)
+    update[4] = 2.5  # the three closest to the median 2 are 2, 2.5, half of 1 and of 3
+    assert bulyan(messages(update), f=1).item() == pytest.approx(6.5 / 3)
 
 
 @settings(max_examples=100, deadline=None)
@@ -159,3 +160,8 @@ def test_values_that_nearly_overflow() -> None:
 def test_refuses_too_few() -> None:
     with pytest.raises(Refusal, match="bulyan with f = 20 holds for n ≥ 4f \\+ 3 = 83"):
         bulyan(messages(torch.zeros(82, 1)), f=20)
+
+
+def test_the_sign_does_not_matter_to_ties() -> None:
+    update = torch.tensor([[0.0], [1.0], [2.0], [3.0], [2.5], [6.0], [100.0]])
+    assert bulyan(messages(-update), f=1) == -bulyan(messages(update), f=1)

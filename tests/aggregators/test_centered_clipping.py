@@ -152,3 +152,13 @@ def test_other_refusals() -> None:
         of(rows(4, 2), f=2)
     assert torch.equal(of(rows(4, 2), f=9, strict=False), of(rows(4, 2)))
     assert lookup.check("aggregator", "centered_clipping", {"tau": 2})["tau"] == 2.0
+
+
+@pytest.mark.parametrize("size", [1e200, 1.7e308])
+def test_rows_as_far_as_numbers_go_are_clipped(size: float) -> None:
+    update, said = rows(9, 30), dict[str, Tensor]()
+    update[4] = size
+    found, _ = centered_clipping(messages(update), NONE, note=said.update, f=1)
+    assert said["clipped"].tolist() == [row == 4 for row in range(9)]
+    others = update[[row for row in range(9) if row != 4]].sum(dim=0) / 9
+    assert float((found - others).norm()) <= 10 / 9 * (1 + 1e-9)  # τ/n

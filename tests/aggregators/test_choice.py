@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from troth import lookup
-from troth.aggregators import _choice
 from troth.types import Messages, Refusal
 
 LAWS = {
@@ -207,26 +206,3 @@ def test_no_warning_on_large_numbers() -> None:
         update = torch.full((7, 2), torch.finfo(torch.float64).max, dtype=torch.float64)
         for name in LAWS:
             assert torch.equal(call(name, messages(update), f=1)[0], update[0])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_mean_whose_sum_overflows(dtype: torch.dtype) -> None:
-    most = torch.finfo(dtype).max
-    rows = torch.tensor([[most, 1.0], [most, 2.0], [-most, 6.0]], dtype=dtype)
-    found = _choice.average(rows)
-    assert found[0].item() == pytest.approx(most / 3, rel=1e-6)
-    assert found[1].item() == pytest.approx(3.0, rel=1e-6)
-    assert torch.equal(
-        _choice.average(rows[:2]), torch.tensor([most, 1.5], dtype=dtype)
-    )
-
-
-def test_level_numbers() -> None:
-    numbers = [1 / 3, 1 / 3 + 1e-15, 1 / 3 + 1e-7, 0.0, torch.inf, 1e305]
-    third = torch.tensor(numbers, dtype=torch.float64)
-    level = _choice.level(third)
-    assert third[0] != third[1]
-    assert level[0] == level[1]
-    assert level[0] != level[2]
-    assert torch.allclose(level[:4], third[:4], rtol=1e-9, atol=0)
-    assert torch.equal(level[3:], third[3:])

@@ -228,6 +228,22 @@ def test_refuses_a_tolerance_that_it_does_not_reach() -> None:
     )
 
 
+@pytest.mark.parametrize("size", [1e30, 1e99, 1e120, 1e200, 1e307])
+@pytest.mark.parametrize("d", [3, 30])  # fewer coordinates than rows, and more
+def test_a_row_counts_by_its_direction_however_far_it_is(size: float, d: int) -> None:
+    update = rows(9, d)
+    near, far = update.clone(), update.clone()
+    near[4], far[4] = 1e12, size
+    torch.testing.assert_close(of(far, f=1), of(near, f=1), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("nu", [1e-300, 1e-170, 1e170, 1e300])
+def test_smoothing_out_of_all_proportion(nu: float) -> None:
+    update = torch.tensor([[0.0], [0.0], [1.0], [2.0], [-1.0]], dtype=WIDE)
+    expected = update.mean(dim=0) if nu > 1 else torch.zeros(1, dtype=WIDE)
+    torch.testing.assert_close(of(update, nu=nu), expected)
+
+
 @pytest.mark.parametrize("option", ["nu", "tolerance"])
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_refuses_what_is_no_positive_number(option: str, value: float) -> None:

@@ -122,3 +122,26 @@ def test_options_and_reference() -> None:
     about = lookup.about("aggregator", "krum")
     assert about.options == {"f": "auto", "neighbours": "blanchard", "strict": True}
     assert "blanchard2017machine" in about.citations[0]
+
+
+@pytest.mark.parametrize(("neighbours", "others"), OTHERS.items())
+@pytest.mark.parametrize("f", [2, 3, 6])
+def test_hostile_rows_beyond_its_reach_are_never_chosen(
+    neighbours: Neighbours, others: int, f: int
+) -> None:
+    """Benign rows all 1 apart, f equal rows as far from all of them as is still near.
+
+    A benign score is n − f − others, a hostile one n − 2f + 1 − others distances², so
+    the bound is tight: a little nearer and the hostile rows win.
+    """
+    n = 2 * f + 3
+    share = (n - f - others) / (n - 2 * f + 1 - others)
+    benign = torch.eye(n - f, n, dtype=torch.float64) / 2**0.5
+    middle = benign.mean(dim=0)
+    within = float((benign[0] - middle).square().sum())
+    for reach, hostile in ((1.001, False), (0.999, True)):
+        row = middle.clone()
+        row[-1] = (share * reach - within) ** 0.5
+        update = torch.cat([benign, row.expand(f, n)])
+        chosen = krum(messages(update), f=f, neighbours=neighbours)
+        assert torch.equal(chosen, row) == hostile

@@ -43,3 +43,12 @@ def test_one_message_moves_it_anywhere() -> None:
 def test_has_no_options() -> None:
     with pytest.raises(Refusal, match="'mean' has no option 'f'; it has none"):
         lookup.check("aggregator", "mean", {"f": 2})
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_sum_beyond_the_range(dtype: torch.dtype) -> None:
+    most = torch.finfo(dtype).max
+    update = torch.tensor([[most, 1.0], [most, 2.0], [-most, 3.0]], dtype=dtype)
+    found = mean(messages(update))
+    assert found.dtype == dtype
+    assert found.tolist() == pytest.approx([most / 3, 2.0], rel=1e-2)

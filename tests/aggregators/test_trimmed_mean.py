@@ -116,3 +116,10 @@ def test_refuses_what_is_no_count() -> None:
         trimmed_mean(messages(rows(3, 2)))
     with pytest.raises(Refusal, match="aggregator.f = 'many'"):
         lookup.check("aggregator", "trimmed_mean", {"f": "many"})
+
+
+def test_a_sum_beyond_the_range() -> None:
+    most = torch.finfo(torch.float64).max
+    column = [-most, most / 2, most / 2, most / 2, most]
+    update = torch.tensor(column, dtype=torch.float64)[:, None]
+    assert trimmed_mean(messages(update), f=1).item() == pytest.approx(most / 2)

@@ -93,3 +93,17 @@ def test_options_and_reference() -> None:
     assert lookup.check("attack", "model_replacement", {}) == {"factor": 0.0}
     (entry,) = lookup.about("attack", "model_replacement").citations
     assert entry.startswith("@inproceedings{bagdasaryan2020backdoor")
+
+
+def test_what_would_be_infinite_stops_at_the_largest_number() -> None:
+    """Lest the server drop it: an adversary would not want that."""
+    sent = Messages(
+        torch.tensor([[1e30, 0.0, -2.0], [1.0, 0.0, 1.0]]),
+        torch.zeros(2, 0),
+        torch.zeros(2),
+        torch.ones(2),
+        torch.arange(2),
+    )
+    found = model_replacement(sent, torch.tensor([True, False]), factor=1e39)
+    most = torch.finfo(torch.float32).max
+    assert found.update.tolist() == [[most, 0.0, -most], [1.0, 0.0, 1.0]]

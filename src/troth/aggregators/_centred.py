@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor
 
 from troth import numerics
@@ -23,5 +22,8 @@ def moved(centre: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
     """
     middle = centre.double()
     weight = weight.to(middle)
-    step = [weight @ block for block in blocks(rows, middle)]
-    return (middle + torch.cat(step)).to(rows.dtype)
+    found = rows.new_empty(rows.shape[1])
+    for block in numerics.blocks(rows):  # a list of parts would scatter the memory
+        away = rows[:, block] - middle[block]
+        found[block] = (middle[block] + weight @ away).to(rows.dtype)
+    return found

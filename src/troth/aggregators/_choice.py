@@ -24,17 +24,6 @@ def distances(messages: Messages, order: Tensor) -> Tensor:
     return between[order][:, order].cpu().double()
 
 
-def level(numbers: Tensor) -> Tensor:
-    """Float64 rounded to 30 bits, so that what differs by rounding alone is equal.
-
-    Ties then go by client id, and not by the order in which distances were added up.
-    (Veltkamp's splitting; where that overflows, the numbers as they are.)
-    """
-    shifted = numbers * (2.0**23 + 1)
-    rounded = shifted - (shifted - numbers)
-    return torch.where(rounded.isfinite(), rounded, numbers)
-
-
 def taken(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tensor:
     """The mean of the rows at these places of an order; says that they were chosen.
 
@@ -42,7 +31,7 @@ def taken(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tens
     """
     rows = order[places.sort().values.to(order.device)]
     chosen(messages, rows, note)
-    return average(messages.update[rows])
+    return numerics.average(messages.update[rows])
 
 
 def chosen(messages: Messages, rows: Tensor, note: Note) -> None:
@@ -50,18 +39,3 @@ def chosen(messages: Messages, rows: Tensor, note: Note) -> None:
     mask = torch.zeros_like(messages.client, dtype=torch.bool)
     mask[rows] = True
     note(chosen=mask)
-
-
-def average(rows: Tensor, count: int | None = None) -> Tensor:
-    """The mean of [n, d] over rows, also where their sum overflows.
-
-    Args:
-        rows: what is added up.
-        count: by what the sum is divided; None: by the number of rows.
-    """
-    count = count or len(rows)
-    total = rows.sum(dim=0)
-    if bool(total.isfinite().all()):
-        return total / count
-    most = torch.finfo(rows.dtype).max
-    return (rows / count).sum(dim=0).clamp(-most, most)

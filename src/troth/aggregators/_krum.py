@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from troth.aggregators import _choice
+from troth import numerics
 
 Neighbours = Literal["blanchard", "ditto", "byzfl"]
 """How many of the nearest others a score adds up: n − f − 2 (the paper), n − f − 3
@@ -42,4 +42,4 @@ def nearest(between: Tensor) -> tuple[Tensor, Tensor]:
 def scores(near: Tensor, others: int) -> Tensor:
     """[n] sums over the nearest others; all 0 where none of them counts."""
     count = max(0, min(others, near.shape[1] - 1))
-    return _choice.level(near[:, :count].sum(dim=1))
+    return numerics.level(near[:, :count].sum(dim=1))

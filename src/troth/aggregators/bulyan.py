@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from troth import conditions, numerics
-from troth.aggregators import _choice, _krum
+from troth.aggregators import _around, _choice, _krum
 from troth.types import Messages
 from troth.verdicts import Note, silent
 
@@ -43,7 +43,7 @@ def bulyan(
     Departs: implementations differ on the neighbours that Krum counts while rows are
     taken out. As the paper calls Krum anew on the n' rows left, here they are
     n' − f − 2 of those; at the last of its calls f − 1. Equal scores go to the lowest
-    client id, and of two values as far from the median the lower one counts.
+    client id; of two values as far from the median, half of each counts.
     """
     n = len(messages.client)
     f = conditions.number("bulyan", f)
@@ -78,17 +78,8 @@ def _chosen(between: Tensor, f: int, theta: int) -> Tensor:
 
 
 def _around_median(rows: Tensor, beta: int) -> Tensor:
-    """[d] the mean of the β values of every column closest to its median.
-
-    In a sorted column they stand next to each other. Value s is left out for value
-    s + β where it is farther from the median (l + h)/2, that is where
-    l − x_s > x_{s+β} − h, in which nothing cancels; once not so, never after.
-    """
-    found, theta = torch.empty_like(rows[0]), len(rows)
+    """[d] the mean of the β values of every column closest to its median."""
+    found = torch.empty_like(rows[0])
     for block, column in numerics.sorted_blocks(rows):
-        low, high = column[(theta - 1) // 2], column[theta // 2]
-        farther = low - column[: theta - beta] > column[beta:] - high
-        column[: theta - beta].masked_fill_(farther, 0)
-        column[beta:].masked_fill_(~farther, 0)
-        found[block] = _choice.average(column, beta)
+        found[block] = _around.median(column, beta)
     return found

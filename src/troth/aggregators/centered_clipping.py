@@ -35,10 +35,11 @@ def centered_clipping(
     The paper's centered clipping with its history: the first round starts at 0, and so
     does one whose updates have another width.
 
-    Guarantee: a row moves v by at most τ/n an iteration, whatever it says, so that f
-    rows move it by at most iterations·τ·f/n, and all by iterations·τ from where it
-    started. That it comes near the benign mean, the paper shows where few are hostile
-    (2f < n is the least) and τ fits their spread.
+    Guarantee: a row adds at most τ/n to v an iteration, whatever it says, so that with
+    f rows it is at most iterations·τ·f/n from where it would be if they added nothing,
+    and with all of them iterations·τ from where it started. That it comes near the
+    benign mean, the paper shows where few are hostile (2f < n is the least) and τ fits
+    their spread.
 
     Departs: the paper clips momenta that workers keep; here it is what clients send.
 
@@ -81,7 +82,8 @@ def _distances(rows: Tensor, v: Tensor, tau: float) -> Tensor:
     if tau > 1e-15 and float(found.max()) < 1e15:
         return found
     parts = [numerics.norms(b) for b in _centred.blocks(rows, v)]
-    return numerics.norms(torch.stack(parts, dim=1))
+    # NaN: beyond what float64 holds; finite rows have no other
+    return numerics.norms(torch.stack(parts, dim=1)).nan_to_num(torch.inf, torch.inf)
 
 
 def _moved(v: Tensor, weight: Tensor, rows: Tensor) -> Tensor:

@@ -40,7 +40,8 @@ def geometric_median(
     rows, all is done on as many coordinates as there are rows.
 
     Guarantee: with 2f < n and at most f rows hostile, it is within 2(n − f)/(n − 2f)·R
-    of any point whose distance from every benign row is at most R (up to ν).
+    of any point whose distance from every benign row is at most R (up to ν and the
+    tolerance).
 
     Departs: all rows weigh the same, not by the sizes that clients report. ν is in
     units of the distance that the nearer half of the rows keeps from their
@@ -68,8 +69,11 @@ def geometric_median(
     if scale == 0:  # half of the rows lie there: nothing is nearer to all
         weight = (length == 0).double()
     else:
-        points = unit * (length / scale).clamp(max=_FAR)[:, None]
+        ratio = length / scale
+        points = unit * ratio.clamp(max=_FAR)[:, None]
+        nu = min(max(nu, 1 / _FAR), _FAR)  # the square of what is beyond is 0 or inf
         weight, steep = _weights(points, nu, tolerance, iterations)
+        weight = weight * (_FAR / ratio).clamp(max=1)  # as far as they really are
         if strict and steep > tolerance:
             raise Refusal(
                 f"geometric_median came to a gradient of {steep:.1e} in iterations = "

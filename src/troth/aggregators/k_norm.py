@@ -40,6 +40,6 @@ def k_norm(
     f = conditions.number("k_norm", f)
     conditions.enough("k_norm", n, f, f + 1, "n ≥ f + 1", strict)
     order = _choice.by_client(messages)
-    length = _choice.level(numerics.norms(messages.update)[order].cpu().double())
+    length = numerics.level(numerics.norms(messages.update)[order].cpu().double())
     kept = length.sort(stable=True).indices[: max(1, n - f)]
     return _choice.taken(messages, order, kept, note)

@@ -32,7 +32,8 @@ def krum(
     Guarantee: for n ≥ 2f + 3, (α, f)-Byzantine resilience where the benign rows are
     independent draws of one distribution whose spread is small beside its mean. Hostile
     rows farther from all benign ones than √((n − f − 2)/(n − 2f − 1)) times the
-    diameter of these are never chosen.
+    diameter of these are never chosen; with "ditto" neighbours √((n − f − 3)/(n − 2f −
+    2)) times, which is up to √f.
 
     Args:
         messages: of the clients.

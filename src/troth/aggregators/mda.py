@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import conditions
+from troth import conditions, numerics
 from troth.aggregators import _choice
 from troth.types import Messages, Refusal
 from troth.verdicts import Note, silent
@@ -67,7 +67,7 @@ def mda(
     places = torch.arange(n)
     spare = min(f, n - 1)
     if spare:
-        between = _choice.level(_choice.distances(messages, order)).numpy()
+        between = numerics.level(_choice.distances(messages, order)).numpy()
         kept = _closest(between, spare, _steps(limit, n, spare))
         places = torch.tensor(list(_bits(kept)))
     return _choice.taken(messages, order, places, note)

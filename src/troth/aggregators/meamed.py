@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from troth import conditions, numerics
+from troth.aggregators import _around
 from troth.aggregators.mean import mean
 from troth.types import Messages
 
@@ -41,26 +42,7 @@ def meamed(
     if f == 0:
         return mean(messages)
     kept = max(1, n - f)
-    edge = max(0, (n - 2 * kept + 1) // 2)  # never among the closest (2f ≥ n alone)
     found = torch.empty_like(messages.update[0])
     for block, column in numerics.sorted_blocks(messages.update):
-        found[block] = _around(column[edge : n - edge], kept)
+        found[block] = _around.median(column, kept)
     return found
-
-
-def _around(column: Tensor, kept: int) -> Tensor:
-    """The mean of the `kept` values closest to the median of a sorted [n, columns].
-
-    They are neighbours in the order: the middle ones are among them for certain, and
-    of each pair (i-th lowest, i-th after the first `kept`) the closer one is. Distances
-    are from the lower and the upper of the middle two, which compares the same, and
-    exactly where values are nearly equal.
-    """
-    n = len(column)
-    low, high = column[: n - kept].double(), column[kept:].double()
-    below, above = column[(n - 1) // 2] - low, high - column[n // 2]
-    closer = torch.where(below < above, low, high)
-    closer = torch.where(below == above, low / 2 + high / 2, closer)
-    total = column[n - kept : kept].sum(dim=0, dtype=torch.float64)
-    middle = ((total + closer.sum(dim=0)) / kept).to(column.dtype)
-    return middle.clamp(column[0], column[-1])

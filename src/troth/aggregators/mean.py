@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from troth import numerics
 from troth.types import Messages
 
 
@@ -20,4 +21,4 @@ def mean(messages: Messages) -> Tensor:
     Where clients are drawn in proportion to their sizes, this is the weighted
     objective. No robustness: one message moves it anywhere.
     """
-    return messages.update.mean(dim=0)
+    return numerics.average(messages.update)

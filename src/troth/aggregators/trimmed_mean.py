@@ -40,6 +40,6 @@ def trimmed_mean(
     found = torch.empty_like(messages.update[0])
     for block, column in numerics.sorted_blocks(messages.update):
         kept = column[cut : n - cut]
-        middle = kept.mean(dim=0, dtype=torch.float64).to(kept.dtype)
+        middle = numerics.average(kept, torch.float64).to(kept.dtype)
         found[block] = middle.clamp(kept[0], kept[-1])  # rounding leads nowhere
     return found

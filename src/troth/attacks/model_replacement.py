@@ -35,6 +35,8 @@ def model_replacement(
             f"model_replacement's factor = {factor} must be a finite number of at "
             "least 0; 0 means the number of clients in the round"
         )
-    times = factor or float(messages.update.shape[0])
     u = messages.update
-    return messages._replace(update=torch.where(hostile[:, None], u * times, u))
+    most = torch.finfo(u.dtype).max  # where more would be infinite, and be dropped
+    times = min(factor or float(u.shape[0]), most)
+    larger = (u * times).clamp(-most, most)
+    return messages._replace(update=torch.where(hostile[:, None], larger, u))

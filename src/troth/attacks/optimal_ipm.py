@@ -43,8 +43,8 @@ def optimal_ipm(
 
     Threat model: knows all benign updates of the round (in a round of adversaries alone
     it takes their own for these), and the filters and the aggregator with what they
-    remember, which it tries out; controls the messages of all hostile clients, which
-    act as one.
+    remember and will draw by lot in this round, which it tries out; controls the
+    messages of all hostile clients, which act as one.
 
     Departs: the line search of byzfl, whose attack this is (it steps by 10 first), may
     end below the plain attack; Shejwalkar & Houmansadr search their own directions so.

@@ -46,7 +46,9 @@ def bucketing(
     order = messages.client.argsort(stable=True)
     order = order[seeding.fold(key, messages.client[order]).argsort(stable=True)]
     client = _each(messages.client, order, s, lambda ids: ids.amin(dim=1))
-    note(merged=~torch.isin(messages.client, client))
+    into = torch.empty_like(messages.client)
+    into[order] = client.repeat_interleave(s)[:n]
+    note(into=into)
     return Messages(
         _means(messages.update, order, s),
         _means(messages.extra, order, s),

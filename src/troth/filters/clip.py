@@ -26,9 +26,9 @@ def clip(messages: Messages, note: Note = silent, *, radius: float = 0.0) -> Mes
     the mean of the middle two), as in Ditto's experiments (Appendix G.6). What travels
     beside the updates (`extra`: control variates, running statistics) stays.
 
-    Guarantee: with a radius, one row moves the mean by at most radius/n, whatever it
-    says; by the median length, where fewer than half of the rows are hostile, no row is
-    longer than the longest benign one.
+    Guarantee: with a radius, what a row adds to the mean is no longer than radius/n,
+    whatever it says; by the median length, where fewer than half of the rows are
+    hostile, no row is longer than the longest benign one.
 
     Args:
         messages: of the round.

@@ -24,7 +24,7 @@ def normalize(messages: Messages, *, length: float = 1.0) -> Messages:
     An update of zeros stays as it is. What travels beside the updates (`extra`: control
     variates, running statistics) stays too.
 
-    Guarantee: one row moves the mean by at most length/n, whatever it says.
+    Guarantee: what a row adds to the mean is no longer than length/n, whatever it says.
 
     Args:
         messages: of the round.

@@ -1,0 +1,28 @@
+"""The mean of the values around a median, for the two rules that take it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth import numerics
+
+
+def median(column: Tensor, kept: int) -> Tensor:
+    """The mean of the `kept` values closest to the median of a sorted [n, columns].
+
+    They are neighbours in the order: the middle ones are among them for certain, and of
+    each pair (i-th lowest, i-th after the first `kept`) the closer one is, or half of
+    each. Distances are from the lower and the upper of the middle two, which compares
+    the same, and exactly where values are nearly equal. Changes `column`.
+    """
+    edge = max(0, (len(column) - 2 * kept + 1) // 2)  # never among the closest
+    column = column[edge : len(column) - edge]
+    n = len(column)
+    least, most = column[0].clone(), column[-1].clone()
+    low, high = column[: n - kept].double(), column[kept:].double()
+    below, above = column[(n - 1) // 2] - low, high - column[n // 2]
+    closer = torch.where(below < above, low, high)
+    column[: n - kept] = torch.where(below == above, low / 2 + high / 2, closer)
+    middle = numerics.average(column[:kept], torch.float64)
+    return middle.to(column.dtype).clamp(least, most)
