@@ -196,8 +196,9 @@ DRAW: dict[str, Callable[[Rows], plt.Figure]] = {
 def tables() -> str:
     """All four, as the page has them."""
     shares = ["0%", "20%", "50%", "80%"]
+    even = {"0%: std": ("0%", "shared", "accuracy_std")}
     made = {
-        "term": table(load("term"), columns(shares, BOTH), "rule"),
+        "term": table(load("term"), even | columns(shares, BOTH), "rule"),
         "defences": table(load("defences"), columns(["20%", "80%"], EVEN)),
         "attacks": table(load("attacks"), columns(["A1", "A2", "A3"], BOTH)),
         "backdoor": table(load("backdoor"), columns(["backdoor"], {**GOALS, **BOTH})),

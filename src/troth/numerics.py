@@ -192,8 +192,8 @@ def average(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         dtype: in what precision; None: the rows' own.
     """
     total = rows.sum(dim=0, dtype=dtype)
-    found = total / len(rows)
-    if bool(found.isfinite().all()):
+    found = total.div_(len(rows))
+    if bool(found.sum().isfinite()):  # one pass; where it overflows too, look closer
         return found
     most = torch.finfo(total.dtype).max
     shares = (rows.to(total.dtype) / len(rows)).sum(dim=0).clamp(-most, most)
@@ -218,9 +218,9 @@ def combine(weight: Tensor, rows: Tensor) -> Tensor:
     """Σ_i weight_i · rows_i, in the rows' own precision."""
     if rows.dtype.itemsize >= 4:
         return weight.to(rows) @ rows
-    result = rows.new_empty(rows.shape[1])
+    result, wide = rows.new_empty(rows.shape[1]), weight.to(rows.device).float()
     for block in blocks(rows):  # weights of eight bits would not sum to 1
-        result[block] = (weight.float() @ rows[:, block].float()).to(rows.dtype)
+        result[block] = (wide @ rows[:, block].float()).to(rows.dtype)
     return result
 
 
