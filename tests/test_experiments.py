@@ -88,10 +88,12 @@ def test_every_run_of_the_tension_is_one_that_its_script_trains(figure):
         import run  # of the folder
     finally:
         sys.path.remove(str(ROOT / "tension"))
-    base, planned = config.read(ROOT / "tension" / "base.toml"), dict(run.cells(figure))
+    planned = {label: json.loads(json.dumps(c)) for label, c in run.cells(figure)}
+    rounds = config.read(ROOT / "tension" / "base.toml")["train"]["rounds"]
     files = sorted((ROOT / "tension" / "results" / figure).glob("*.json"))
-    assert len(files) == 2 * len(planned)
+    assert len(files) == len(planned)  # a seed
     for file in files:
         row = json.loads(file.read_text())
-        tree = {**base, **planned[row["label"]], "seed": row["seed"]}
-        assert row["fingerprint"] == config.fingerprint(config.from_dict(tree))
+        assert row["changes"] == planned[row["label"]]
+        assert file.name == f"{row['label']}, seed {row['seed']}.json"
+        assert row["summary"]["rounds"] == rounds

@@ -62,7 +62,8 @@ def table(
         cells = []
         for threat, kind, key in columns.values():
             runs = rows[rule, threat]
-            cells.append(f"{mean(runs, kind, key):.3f} ± {spread(runs, kind, key):.3f}")
+            half = f" ± {spread(runs, kind, key):.3f}" if len(runs) > 1 else ""
+            cells.append(f"{mean(runs, kind, key):.3f}{half}")
         lines.append(f"| {rule} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
