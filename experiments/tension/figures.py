@@ -125,7 +125,7 @@ def defences(rows: Rows) -> plt.Figure:
             if kind == "shared":
                 _names(axes, at)
         axes.set_title(f"{threat} hostile (A1)", fontsize=10)
-        axes.set(xlabel="standard deviation over benign clients", xlim=(0.03, 0.33))
+        axes.set(xlabel="standard deviation over benign clients", xlim=(0.01, 0.27))
     every[0].set_ylabel("accuracy of benign clients")
     for label, rule, kind in (
         ("shared model, robust rule", "median", "shared"),
@@ -149,7 +149,7 @@ def _names(axes: plt.Axes, at: dict[str, tuple[float, float]]) -> None:
     """A column of names on the right, each with a line to its point."""
     order = sorted(at, key=lambda rule: at[rule][1])
     for place, rule in zip(np.linspace(0.03, 0.97, len(order)), order, strict=True):
-        line = {"arrowstyle": "-", "color": "0.75", "lw": 0.6, "shrinkB": 3}
+        line = {"arrowstyle": "-", "color": "0.75", "lw": 0.6, "relpos": (0, 0.5)}
         to = {"xycoords": "data", "textcoords": "axes fraction", "va": "center"}
         axes.annotate(rule, at[rule], (0.76, place), size=7, arrowprops=line, **to)
 
