@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from troth import lookup, rules, seeding
+from troth.serving import Rules, Serving
 from troth.types import Broadcast, Messages
 
 NAMES = lookup.names("attack")
@@ -116,3 +117,26 @@ def test_a_round_of_adversaries_alone(name: str) -> None:
     sent = messages(torch.float32)
     found = attacked(name, sent, torch.ones_like(HOSTILE))
     assert found.update.shape == sent.update.shape
+
+
+def served(name: str, strength: float) -> Tensor:
+    """The updates that reach the filters of a round, at some strength."""
+    rule = rules.lift("attack", name, lookup.check("attack", name, {}))
+    mean = rules.lift("aggregator", "mean", {})
+    server = rules.lift("server", "sgd", {"lr": 1.0})
+    every = Rules(rule, (), mean, server, mean, strength)
+    sent = messages(torch.float64, extra=0)
+    w = torch.zeros_like(sent.update[0])
+    broadcast = Broadcast(w, w[:0], torch.ones((), dtype=w.dtype))
+    desk = Serving(every, 0, 0, torch.device("cpu"))
+    return desk.serve(broadcast, sent, 0, HOSTILE).messages.update
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_strength_0_is_no_attack_and_half_is_half_way(name: str) -> None:
+    own, whole = messages(torch.float64, extra=0).update, served(name, 1.0)
+    assert same(served(name, 0.0), own)
+    assert not same(whole[HOSTILE], own[HOSTILE])
+    if name != "infinite":
+        torch.testing.assert_close(served(name, 0.5), (own + whole) / 2)
+        torch.testing.assert_close(served(name, 2.0), 2 * whole - own)
