@@ -259,7 +259,7 @@ def begun(file: Path, out: Path, waits_for: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [*TROTH, "run", file, "--out", out], stderr=subprocess.PIPE, text=True
     )
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while not (out / waits_for).exists():
         assert process.poll() is None and time.monotonic() < end
         time.sleep(0.005)
@@ -277,7 +277,7 @@ def test_ctrl_c_saves_and_resume_goes_on(
     file, whole = long
     process = begun(file, tmp_path / "out", folder.CHECKPOINT)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 130
     assert not (tmp_path / "out" / folder.SUMMARY).exists()
     assert "Traceback" not in said
@@ -298,7 +298,7 @@ def test_kill_9_and_resume(
     process = begun(file, tmp_path / "out", waits_for)
     time.sleep(wait)
     process.kill()
-    process.communicate(timeout=120)
+    process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert not (tmp_path / "out" / folder.SUMMARY).exists()
     resumed(tmp_path / "out")
@@ -538,4 +538,4 @@ def test_a_reader_who_leaves_is_no_error() -> None:
     command.stdout.close()
     said = command.stderr.read()
     command.stderr.close()
-    assert command.wait(timeout=60) == 1 and said == b""
+    assert command.wait(timeout=300) == 1 and said == b""

@@ -195,7 +195,7 @@ def test_two_processes_at_once_download_once(server, tmp_path):
     )
     command = [sys.executable, "-c", code]
     both = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
-    errors = [process.communicate(timeout=60)[1] for process in both]
+    errors = [process.communicate(timeout=300)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], errors
     assert len(server.seen) == 1
 
