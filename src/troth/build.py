@@ -131,7 +131,7 @@ def build(
         augment = augmenting.compose(augments, arrays.scale)
         objective.check(augmenting.tried(augment, feed.first()))
     w0 = tasks.flatten(objective.net)
-    make, first = maker(e, arrays.scale, n), plan or Plan("loop", 1)
+    make, first = maker(e, arrays.scale), plan or Plan("loop", 1)
     engine = Engine(objective, make, feed, w0, e.train.precision, first)
     need = _need(e, engine, n)
     kept = store.choose(e.engine.store, need.rows, where)

@@ -62,24 +62,20 @@ def _off_tail(regularizer: Regularizer, tail: int) -> Regularizer:
     return regularizer._replace(grad=grad) if tail else regularizer
 
 
-def maker(
-    e: Experiment, scale: float = 1.0, clients: int = 0
-) -> Callable[[Task], Client]:
+def maker(e: Experiment, scale: float = 1.0) -> Callable[[Task], Client]:
     """How this experiment makes a client of a task.
 
     Personalizers are given `budget`, how long they work where `[personalizer]` says
-    so, else None; solvers `share`, the part of all clients that a round asks.
+    so, else None.
 
     Args:
         e: the experiment.
         scale: the value of x that stands for 1, for augments.
-        clients: how many there are.
     """
     t, p = e.train, e.personalizer
     lr = t.lr if p.lr is None else p.lr
     budget = Budget(t.steps, t.epochs)
     mine = Budget(p.steps, p.epochs) if p.steps or p.epochs else None
-    share = t.cohort / clients if t.cohort and clients else 1.0
 
     seen = augmenting.compose(t.augment, scale)
     own_view = seen if p.augment is None else augmenting.compose(p.augment, scale)
@@ -107,7 +103,6 @@ def maker(
             e.solver.options,
             task=task,
             descent=shared,
-            share=share,
         )
         return beside(solver, personal, (budget, mine or budget), (seen, own_view))
 

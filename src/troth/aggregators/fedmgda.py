@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from troth import numerics
 from troth.aggregators import _min_norm
 from troth.types import Messages, Refusal
 from troth.verdicts import Note, silent
@@ -98,9 +99,6 @@ def _or_one(scale: Tensor) -> Tensor:
 
 def _blocks(rows: Tensor, over: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
     """Columns in float64, a block at a time: no copy of the whole matrix."""
-    size = 1 << (20 if rows.device.type == "cpu" else 23)
-    columns = max(1, size // len(rows))
-    for first in range(0, rows.shape[1], columns):
-        block = slice(first, first + columns)
+    for block in numerics.blocks(rows):
         wide = rows[:, block].double()
         yield block, wide if over is None else wide / over[:, None]

@@ -15,9 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from troth import numerics
 from troth.types import Messages
-
-_BLOCK = 1 << 13  # columns at a time
 
 
 class Crowd(NamedTuple):
@@ -41,9 +40,7 @@ def seen(messages: Messages, hostile: Tensor) -> Crowd | None:
 
 def blocks(crowd: Crowd) -> Iterator[tuple[slice, Tensor]]:
     """The crowd's numbers in float64, [k, columns] at a time, to be changed at will."""
-    d = crowd.update.shape[1]
-    for first in range(0, d, _BLOCK):
-        block = slice(first, min(first + _BLOCK, d))
+    for block in numerics.blocks(crowd.update, len(crowd.rows)):
         yield block, crowd.update[:, block].index_select(0, crowd.rows).double()
 
 
