@@ -16,7 +16,7 @@ SOURCE = Path(troth.__file__).parent
 TESTS = Path(__file__).parent
 
 LAYERS = """
-    types conditions verdicts seeding numerics trees memory notice disk fetching
+    types conditions verdicts seeding numerics theory trees memory notice disk fetching
     lookup toml grid parts sections config
     layers
     datasets partitions features corruptions augments models losses
@@ -29,7 +29,7 @@ LAYERS = """
     tails rules serving sampling availability federation
     corrupting dealing preparing leakage systematic splitting supply
     weights networks store rulebook build
-    folder journal loading results runs api
+    folder journal loading results runs api heads advice
     comparison bench catalogue gallery
     display listings progress outcome commands cli
 """.split()  # noqa: SIM905

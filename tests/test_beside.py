@@ -130,6 +130,7 @@ def test_steps_of_a_budget() -> None:
     per_epoch = torch.tensor([1, 5, 7])
     assert steps_of(Budget(steps=3), per_epoch).tolist() == [3, 3, 3]
     assert steps_of(Budget(epochs=2), per_epoch).tolist() == [2, 10, 14]
+    assert steps_of(Budget(steps=4, epochs=2), per_epoch).tolist() == [6, 14, 18]
 
 
 def test_moments_stop_with_the_budget() -> None:
@@ -153,17 +154,25 @@ def recorder(seen: list[tuple[float, float, float]]) -> Personal:
     return Personal(lambda w0: (w0,), step, lambda w, state: state[0])
 
 
-def test_the_personal_model_moves_first_beside_the_rounds_own_w() -> None:
+def test_the_personal_model_sees_the_rounds_own_w_and_the_solvers_step() -> None:
     seen: list[tuple[float, float, float]] = []
     three = Budget(steps=3)
     client = both(recorder(seen), three, three)
     carry = client.local.begin(SENT, client.init(SENT.w))
-    for t, x in enumerate((11.0, 21.0, 5.0)):  # w_k: 1 → 2 → 3.9 → …
+    for t, x in enumerate((11.0, 21.0, 5.0)):  # w_k: 1 → 2 → 3.9 → 4.01
         carry = client.local.step(SENT, carry, batch(x, t), batch(x, t))
     assert [w for w, _, _ in seen] == [1.0, 1.0, 1.0]  # fixed
-    assert [moving for _, moving, _ in seen] == pytest.approx([1.0, 2.0, 3.9])
+    assert [moving for _, moving, _ in seen] == pytest.approx([2.0, 3.9, 4.01])
     assert [x for _, _, x in seen] == [11.0, 21.0, 5.0]  # the same batches
     assert carry[1][0].item() == 4.0
+
+
+def test_a_solver_that_is_done_stays_where_the_personal_model_sees_it() -> None:
+    seen: list[tuple[float, float, float]] = []
+    client = both(recorder(seen), Budget(steps=2), Budget(steps=4))
+    assert round_(client, 4) == pytest.approx((AFTER[2], 5.0))
+    moving = [AFTER[1], AFTER[2], AFTER[2], AFTER[2]]
+    assert [where for _, where, _ in seen] == pytest.approx(moving)
 
 
 def test_the_personal_model_lives_on_and_the_solver_starts_anew() -> None:

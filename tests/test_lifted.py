@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from troth import build, config, lifted, seeding, trees
 from troth.engine import Plan
-from troth.lifted import Lifted, _captured, _update_in_place
+from troth.lifted import Lifted, _captured, _compute_once, _update_in_place
 
 F64 = torch.float64
 
@@ -420,3 +420,70 @@ def test_a_compiler_draws_the_same_numbers() -> None:
     for k in range(4):
         for one, expected in zip(found, drawn(key[k]), strict=True):
             assert torch.equal(one[k], expected)
+
+
+# What is computed once
+
+
+def _two_models(v: Tensor, w: Tensor, x: Tensor) -> list[Tensor]:
+    def made(at: Tensor) -> Tensor:
+        return ((x.to(torch.float64) / 255 - 0.5) * at).tanh().sum(1)
+
+    return [made(v), made(w), made(v) + made(w)]
+
+
+def test_two_models_prepare_a_batch_once() -> None:
+    x = torch.arange(12, dtype=torch.uint8).reshape(3, 4)
+    given = (draw(3, 4), draw(3, 4), x)
+    graph: Any = make_fx(_two_models)(*given)
+    plain = graph(*given)
+    _compute_once(graph)
+    called = [str(n.target) for n in graph.graph.nodes if n.op == "call_function"]
+    assert sum("div" in name for name in called) == 1
+    assert sum("tanh" in name for name in called) == 2
+    assert all(torch.equal(a, b) for a, b in zip(graph(*given), plain, strict=True))
+
+
+def test_outputs_stay_apart() -> None:
+    """The next step may write over one of them, and must not change the other."""
+
+    def twice(x: Tensor) -> list[Tensor]:
+        return [x * 2, x * 2, (x * 2).view(4), (x * 2).view(4), x * 3.0, x * 3]
+
+    x = draw(2, 2)
+    graph: Any = make_fx(twice)(x)
+    _compute_once(graph)
+    found = graph(x)
+    assert len({t.data_ptr() for t in found}) == len(found)
+    assert all(torch.equal(a, b) for a, b in zip(found, twice(x), strict=True))
+
+
+def test_what_writes_or_draws_is_left_alone() -> None:
+    def writes(x: Tensor) -> list[Tensor]:
+        a, b = torch.zeros_like(x), torch.zeros_like(x)
+        a.add_(x)
+        return [a + 3 * b]
+
+    def draws(x: Tensor) -> list[Tensor]:
+        return [torch.rand_like(x) - torch.rand_like(x)]
+
+    x = draw(2, 2)
+    for function in (writes, draws):
+        graph: Any = make_fx(function)(x)
+        before = len(graph.graph.nodes)
+        _compute_once(graph)
+        assert len(graph.graph.nodes) == before
+    graph = make_fx(writes)(x)
+    _compute_once(graph)
+    assert torch.equal(graph(x)[0], x)
+
+
+def test_numbers_that_only_look_the_same_stay_apart() -> None:
+    def near(x: Tensor) -> list[Tensor]:
+        signs = torch.stack([x / (x * 0.0), x / (x * -0.0)])
+        return [signs.sum(1)]
+
+    x = torch.tensor([1.0, 2.0])
+    graph: Any = make_fx(near)(x)
+    _compute_once(graph)
+    assert graph(x)[0].tolist() == [float("inf"), float("-inf")]

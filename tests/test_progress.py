@@ -200,6 +200,22 @@ def test_a_bar_of_a_download(monkeypatch: pytest.MonkeyPatch) -> None:
         assert task.description == "preparing"
 
 
+def test_a_bar_of_what_is_done_after_the_last_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Console(file=io.StringIO(), force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "console", lambda: made)
+    with Watcher("tiny", "hello") as watch:
+        watch(Progress("", 3, 3, None))
+        assert watch._bars is not None
+        watch.heard("personalizing", 4, 12)
+        _, task = watch._bars.tasks
+        assert (task.description, task.completed) == ("personalizing", 4)
+        watch.heard("", 0, 0)
+        _, task = watch._bars.tasks
+        assert task.description == "working"
+
+
 def test_state_on_disk_is_said_before_the_first_round(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -389,3 +389,102 @@ def test_a_single_row_without_padding() -> None:
     task = tasks.functional(objective)
     assert task.grad(v, batch).isfinite().all()
     assert_close(tasks.in_place(objective).grad(v, batch), task.grad(v, batch))
+
+
+def spread(outputs: Tensor) -> Tensor:
+    """A number made of outputs that no loss is."""
+    return (outputs.sin() * torch.arange(1, 7, dtype=F64)[:, None]).sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", MODELS)
+def test_the_slope_of_outputs(name: str, seed: int) -> None:
+    """Without dropout, by running statistics, and 0 for these."""
+    objective, batch = problem(name, seed, kinds(name)[0])
+    v = tasks.flatten(objective)
+    objective.mode(training=False)
+    plain = torch.autograd.grad(
+        spread(objective.net(batch.x)), list(objective.parameters())
+    )
+    head = torch.cat([g.reshape(-1) for g in plain])
+    expected = torch.cat([head, v.new_zeros(len(v) - len(head))])
+    scale = expected.abs().max()
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        before = task.grad(v, batch).clone()
+        found = task.slope(v, batch.x, spread)
+        assert found.abs().max() > 0
+        assert_close(found / scale, expected / scale)
+        assert torch.equal(task.grad(v, batch), before)  # it trains on as it did
+        assert_close(task.slope(v, batch.x, spread) / scale, expected / scale)
+    assert torch.equal(tasks.flatten(objective), v)  # left untouched
+
+
+@pytest.mark.parametrize("name", [n for n in MODELS if n not in ("resnet18",)])
+def test_slopes_lifted_are_a_loop(name: str) -> None:
+    classes = kinds(name)[0]
+    objective, batch = problem(name, 1, classes)
+    task, own = tasks.functional(objective), tasks.in_place(objective)
+    v = tasks.flatten(objective) + 0.01 * torch.randn(3, task.d, dtype=F64).abs()
+    x = torch.stack([draw(tuple(batch.x.shape[1:]), classes).x for _ in v])
+    lifted = torch.func.vmap(lambda a, b: task.slope(a, b, spread))(v, x)
+    with torch.no_grad():  # as the engine calls it
+        for k in range(len(v)):
+            scale = lifted[k].abs().max()
+            assert_close(lifted[k] / scale, task.slope(v[k], x[k], spread) / scale)
+            assert_close(lifted[k] / scale, own.slope(v[k], x[k], spread) / scale)
+
+
+def test_slopes_of_dropout_tied_and_unused_parameters() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(Odd(), nn.Dropout(0.5), nn.BatchNorm1d(4)).double()
+    objective = tasks.Objective(net, 4)
+    v = tasks.flatten(objective) + 0.1
+    x = torch.randn(6, 4, dtype=F64)
+    task, own = tasks.functional(objective), tasks.in_place(objective)
+    found = task.slope(v, x, spread)
+    assert_close(own.slope(v, x, spread), found)
+    assert not found[:2].any() and not found[-8:].any()  # unused; statistics
+    assert found[2:-8].all()
+
+    def at(u: Tensor) -> Tensor:
+        return spread(task.predict(u, x))
+
+    for i in torch.randperm(len(v) - 8)[:12].tolist():
+        e = torch.zeros_like(v)
+        e[i] = 1e-6
+        difference = (at(v + e) - at(v - e)) / 2e-6
+        assert found[i].item() == pytest.approx(difference.item(), abs=1e-6)
+
+
+def test_the_slope_of_a_constant() -> None:
+    objective, batch = problem("mlp", 0, 2)
+    v = tasks.flatten(objective)
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        assert not task.slope(v, batch.x, lambda f: f.new_ones(())).any()
+
+
+def test_a_slope_is_the_callers_own() -> None:
+    objective, batch = problem("linear", 0, 2)
+    own, v = tasks.in_place(objective), tasks.flatten(objective)
+    first = own.slope(v, batch.x, spread)
+    kept = first.clone()
+    own.slope(2 * v, batch.x, spread)
+    own.grad(v, batch)
+    assert torch.equal(first, kept)
+
+
+def test_slopes_in_bfloat16_come_back_as_they_went() -> None:
+    objective, batch = problem("mlp", 0, 2, torch.float32)
+    v = tasks.flatten(objective)
+    exact = tasks.functional(objective).slope(v, batch.x, lambda f: f.square().mean())
+    for form in (tasks.functional, tasks.in_place):
+        task = form(objective, "bfloat16")
+        found = task.slope(v, batch.x, lambda f: f.square().mean())
+        assert found.dtype == torch.float32
+        assert 0 < (found - exact).norm() < 0.05 * exact.norm()
+
+
+def test_a_task_made_by_hand_has_no_slope() -> None:
+    task = Task(1, 0, lambda v, b: v.sum(), lambda v, b: v, lambda v, x: x)
+    with pytest.raises(Refusal, match="no gradients of its outputs"):
+        task.slope(torch.ones(1), torch.ones(1), spread)

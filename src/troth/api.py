@@ -162,7 +162,8 @@ def cost(
         engine = built.federation.engine
         population, x, need = built.federation.population, built.data.x, built.need
         cohort = one.experiment.train.cohort or population.n
-        memory = engine.feed.dtype.itemsize * cohort * 4 * engine.task.d
+        d, width = engine.task.d, population.width
+        memory = engine.feed.dtype.itemsize * cohort * (3 * d + max(d, width))
         memory += x.numel() * x.element_size()
         memory += 0 if population.on_disk else need.rows
         disk = need.disk if population.on_disk else 0

@@ -34,8 +34,8 @@ def beside(
 ) -> Client:
     """Ditto's modularity (E.1): any solver for w, and v beside it on the same batches.
 
-    In every step the personal model moves first, towards a w_k that the solver has
-    not yet moved in this step (as the authors' code does).
+    In every step the solver moves its w_k first, and the personal model then sees both
+    the w that the round began with and this w_k (FMTL's Algorithm 1, line 5).
 
     Args:
         solver: for the shared model.
@@ -53,13 +53,15 @@ def beside(
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
         shared, own = carry
-        anchor = Anchor(broadcast.w, shared[0])
+        apart = not personal.idle and budgets[0] != budgets[1]
         seen = augments[0](batch)
         mine = seen if augments[1] is augments[0] else augments[1](batch)
-        own_next = personal.step(own, anchor, mine, valid, broadcast.scale)
         shared_next = solver.step(broadcast, shared, seen)
-        if not personal.idle and budgets[0] != budgets[1]:
+        if apart:
             shared_next = _while(budgets[0], batch, shared_next, shared)
+        anchor = Anchor(broadcast.w, shared_next[0])
+        own_next = personal.step(own, anchor, mine, valid, broadcast.scale)
+        if apart:
             own_next = _while(budgets[1], batch, own_next, own)
         return shared_next, own_next
 
@@ -73,11 +75,11 @@ def beside(
         return personal.model(w, state[1])
 
     used = budgets[:1] if personal.idle else budgets
-    local = Phase(begin, step, end, used, personal.valid)
+    local = Phase(begin, step, end, used, personal.valid, personal.late)
     return Client(
         init,
         local,
-        _of_own(personal.finish) if personal.finish else None,
+        _of_own(personal.finish, augments[1]) if personal.finish else None,
         model,
         solver.extra,
         columns=personal.columns,
@@ -85,11 +87,14 @@ def beside(
     )
 
 
-def _of_own(phase: Phase) -> Phase:
+def _of_own(phase: Phase, augment: Augment) -> Phase:
     """A phase of the personalizer's state as one of the whole client's."""
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
         return phase.begin(broadcast, state[1])
+
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+        return phase.step(broadcast, carry, augment(batch), valid)
 
     def end(
         broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
@@ -97,14 +102,12 @@ def _of_own(phase: Phase) -> Phase:
         reply, own = phase.end(broadcast, carry, state[1], valid)
         return reply, (state[0], own)
 
-    return phase._replace(begin=begin, end=end)
+    return phase._replace(begin=begin, step=step, end=end)
 
 
 def steps_of(budget: Budget, per_epoch: Tensor) -> Tensor:
     """How many steps a budget comes to where so many make an epoch."""
-    if budget.steps:
-        return torch.full_like(per_epoch, budget.steps)
-    return budget.epochs * per_epoch
+    return budget.steps + budget.epochs * per_epoch
 
 
 def _while(budget: Budget, batch: Batch, new: Carry, old: Carry) -> Carry:

@@ -35,7 +35,7 @@ from troth.population import Population
 from troth.preparing import Prepared
 from troth.sampling import There, sampler
 from troth.sections import Availability, Experiment
-from troth.types import Data, Refusal
+from troth.types import Data, Phase, Refusal
 
 
 class Built(NamedTuple):
@@ -58,22 +58,33 @@ class Built(NamedTuple):
 
     @property
     def client_steps(self) -> float:
-        """How many steps of one client the run takes; estimated where some fail."""
+        """How many steps of one client the run takes, those after the last round too.
+
+        Estimated where some fail.
+        """
+        engine = self.federation.engine
+        last = engine.client.finish
+        after = float(_steps(last, engine.feed).sum()) if last else 0.0
+        return self._in_rounds + after
+
+    @property
+    def _in_rounds(self) -> float:
         feed, f = self.federation.engine.feed, self.federation
         if f.turnout is not everyone:
             some = range(0, f.rounds, -(-f.rounds // 20))  # rounds, evenly spread
             each = (f.turnout(r, f.sample(r)).steps for r in some)
             done = sum(float(steps.sum()) for steps in each if steps is not None)
             return done * f.rounds / len(some)
-        steps = _steps(f.engine, feed).double()
+        steps = _steps(f.engine.client.local, feed).double()
         train, n = self.experiment.train, f.population.n
         if train.sampling == "size" and train.cohort:
             steps = steps * feed.sizes / feed.sizes.double().mean()
         return float(steps.mean()) * (train.cohort or n) * train.rounds
 
 
-def _steps(engine: Engine, feed: Feed) -> Tensor:
-    each = [steps_of(b, feed.per_epoch) for b in engine.client.local.budgets]
+def _steps(phase: Phase, feed: Feed) -> Tensor:
+    """Of every client in a phase, [n]."""
+    each = [steps_of(b, feed.per_epoch) for b in phase.budgets]
     return torch.stack(each).amax(0)
 
 
@@ -133,6 +144,7 @@ def build(
     w0 = tasks.flatten(objective.net)
     make, first = maker(e, arrays.scale), plan or Plan("loop", 1)
     engine = Engine(objective, make, feed, w0, e.train.precision, first)
+    _check_validation(engine, data)
     need = _need(e, engine, n)
     kept = store.choose(e.engine.store, need.rows, where)
     population = Population(n, engine.start(w0), store.place(kept, where))
@@ -157,6 +169,17 @@ def build(
     if plan is None:
         _plan(built)
     return built
+
+
+def _check_validation(engine: Engine, data: Data) -> None:
+    """Refuse to look at validation data where no client has any."""
+    phases = (engine.client.local, engine.client.finish)
+    if any(phase and phase.valid for phase in phases) and not len(data.valid.y):
+        raise Refusal(
+            "the personalizer chooses by validation data, and no client has any; give "
+            "partition.split a second share above 0, such as [0.72, 0.08, 0.2], or "
+            "with split = 'given' set partition.valid, such as 0.1"
+        )
 
 
 def loss(e: Experiment) -> Loss | None:
@@ -218,7 +241,7 @@ def _attendance(e: Experiment, engine: Engine) -> Attendance | None:
     """How clients come and go; None where all are there and do all of their work."""
     if e.availability == Availability():
         return None
-    work = _steps(engine, engine.feed).numpy()
+    work = _steps(engine.client.local, engine.feed).numpy()
     return Attendance(e.availability, e.seed, work, e.train.rounds)
 
 

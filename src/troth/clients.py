@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from troth import augmenting, lookup
+from troth import augmenting, lookup, numerics
 from troth.beside import beside
 from troth.parts import Part
 from troth.sections import Experiment
@@ -56,8 +56,7 @@ def _off_tail(regularizer: Regularizer, tail: int) -> Regularizer:
     """The regularizer without a pull on running statistics."""
 
     def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
-        g = regularizer.grad(v, w, batch)
-        return torch.cat([g[:-tail], torch.zeros_like(g[-tail:])])
+        return numerics.off_tail(regularizer.grad(v, w, batch), tail)
 
     return regularizer._replace(grad=grad) if tail else regularizer
 

@@ -156,17 +156,19 @@ class Engine:
         """One chunk, lifted."""
         n = len(ids)
         index = torch.arange(n, device=self.device)
-        state, valid = self.packing.unpack(rows), self._valid(phase, ids)
+        state = self.packing.unpack(rows)
+        valid = self._valid(phase, ids, few_shapes=True)
+        seen = self.feed.nothing(n) if phase.late else valid  # a shape less to trace
         carry = self._lift(f"{name}.begin")(index, broadcast, state)
         carry = trees.like(carry, [leaf.clone() for leaf in trees.leaves(carry)])
         ahead = int(counts.min())
         for t, batch in self._batches(ids, round_, int(counts.max())):
             if t < ahead:
-                carry = self._lift(f"{name}.step")(broadcast, carry, batch, valid)
+                carry = self._lift(f"{name}.step")(broadcast, carry, batch, seen)
             else:
                 active = (counts > t).to(self.device)
                 carry = self._lift(f"{name}.last")(
-                    broadcast, carry, batch, valid, active
+                    broadcast, carry, batch, seen, active
                 )
         reply, state = self._lift(f"{name}.end")(index, broadcast, carry, state, valid)
         reply, state = trees.kept(reply), trees.kept(state)
@@ -188,10 +190,10 @@ class Engine:
                 k = t - first
                 yield t, Batch(x[k], y[k], weight[t], count[t], per_epoch, key)
 
-    def _valid(self, phase: Phase, ids: np.ndarray) -> Batch:
+    def _valid(self, phase: Phase, ids: np.ndarray, few_shapes: bool = False) -> Batch:
         if not phase.valid:
             return self.feed.nothing(len(ids))
-        return self.feed.whole(ids, self.feed.data.valid)
+        return self.feed.whole(ids, self.feed.data.valid, few_shapes)
 
     def _lift(self, name: str) -> Lifted:
         """A function of the client by name, lifted once."""
@@ -267,9 +269,12 @@ class Engine:
 
     @torch.no_grad()
     def told(self, rows: Tensor) -> Tensor:
-        """What clients tell about themselves, `client.columns`: [c, columns]."""
-        index = torch.arange(len(rows), device=self.device)
-        return self._lift("tell").once(index, self.packing.unpack(rows))  # type: ignore[no-any-return]
+        """What clients tell about themselves, `client.columns`: [c, columns].
+
+        On the host, for not every device has float64.
+        """
+        index, state = torch.arange(len(rows)), self.packing.unpack(rows.cpu())
+        return self._lift("tell").once(index, state)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def predict(self, models: Tensor, x: Tensor) -> Tensor:

@@ -57,7 +57,8 @@ class Federation:
         self.hostile, self.round = hostile, 0
         extra = w0.new_zeros(engine.client.extra)
         self.broadcast = Broadcast(w0, extra, w0.new_ones(()))
-        self.serving = Serving(rules, engine.task.tail, seed, w0.device)
+        tail, n = engine.task.tail, population.n
+        self.serving = Serving(rules, tail, seed, w0.device, n)
 
     def train(self) -> Iterator[Record]:
         """Round after round, from wherever it stands."""
@@ -116,14 +117,25 @@ class Federation:
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
-        """After the last round, once: fine-tuning and its kin, for all clients."""
+        """After the last round, once: fine-tuning and its kin, for all clients.
+
+        The schedule is that of the rounds; learning rates are the whole ones here.
+
+        Args:
+            chunk: how many at a time.
+
+        Yields:
+            How many are done with each time.
+        """
         if self.engine.client.finish is None:
             return
+        broadcast = self.broadcast
+        broadcast = broadcast._replace(scale=torch.ones_like(broadcast.scale))
         everyone = np.arange(self.population.n)
         groups = [everyone[k : k + chunk] for k in range(0, len(everyone), chunk)]
         for ids, rows in self.population.each(groups):
             if self.redraw is not None:
                 self.redraw(self.rounds, ids)
-            _, rows = self.engine.run("finish", self.broadcast, rows, ids, self.rounds)
+            _, rows = self.engine.run("finish", broadcast, rows, ids, self.rounds)
             self.population.write(ids, rows)
             yield len(ids)

@@ -82,11 +82,22 @@ class Feed:
         shape = slots.shape
         return x.reshape(*shape, *x.shape[1:]), y.reshape(*shape, *y.shape[1:])
 
-    def whole(self, ids: np.ndarray, split: Split) -> Batch:
-        """A whole split of each client as one padded batch, [clients, longest, …]."""
+    def whole(self, ids: np.ndarray, split: Split, few_shapes: bool = False) -> Batch:
+        """A whole split of each client as one padded batch, [clients, longest, …].
+
+        Args:
+            ids: the clients.
+            split: which of theirs.
+            few_shapes: pad further, to a power of two or what the largest of all
+                clients has: cohorts are traced once a shape.
+        """
         clients = torch.from_numpy(ids).to(split.size.device)
         size, start = split.size[clients].cpu(), split.start[clients].cpu()
-        position = torch.arange(max(1, int(size.max())))
+        longest = max(1, int(size.max()))
+        if few_shapes:
+            most = max(1, int(split.size.max()))
+            longest = min(most, 1 << (longest - 1).bit_length())
+        position = torch.arange(longest)
         inside = position < size[:, None]
         slots = torch.where(inside, start[:, None] + position, torch.tensor(0))
         weight = inside.to(self.dtype) / size.clamp(min=1)[:, None]

@@ -79,6 +79,7 @@ class Lifted:
         empty = torch.empty(0)
         example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
         compiled, cuda = self._how == "compiled", flat[0].is_cuda
+        _compute_once(graph)
         if self._in_place:
             _update_in_place(graph, in_pieces=not compiled)
         if compiled:
@@ -105,6 +106,40 @@ def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., A
         return trees.like(out, [leaf.unsqueeze(0) for leaf in trees.leaves(out)])
 
     return lifted
+
+
+def _compute_once(graph: Any) -> None:
+    """Let what is computed twice from the same be computed once.
+
+    Several models of a client, shared and personal, prepare the same batch. What goes
+    into an output stays apart, for outputs may be written over one by one.
+
+    Args:
+        graph: a trace; it is changed, unless it writes into its tensors.
+    """
+    nodes = list(graph.graph.nodes)
+    if any(_writes(node) for node in nodes):
+        return
+    outputs = {*graph.graph.output_node().args[0]}
+    seen: dict[Any, Any] = {}
+    for node in nodes:
+        if node.op not in ("call_function", "get_attr") or _aliases(node) & outputs:
+            continue
+        key = node.target, repr((node.args, node.kwargs))  # nodes by name
+        if key in seen:
+            node.replace_all_uses_with(seen[key])
+            graph.graph.erase_node(node)
+        else:
+            seen[key] = node
+    graph.recompile()
+
+
+def _writes(node: Any) -> bool:
+    """Whether a node changes a tensor, or gives another result every time."""
+    target = node.target
+    schema, tags = getattr(target, "_schema", None), getattr(target, "tags", ())
+    mutable = schema is not None and schema.is_mutable
+    return mutable or torch.Tag.nondeterministic_seeded in tags
 
 
 def _update_in_place(graph: Any, in_pieces: bool) -> None:

@@ -214,6 +214,13 @@ def level(numbers: Tensor) -> Tensor:
     return torch.where(rounded.isfinite(), rounded, numbers)
 
 
+def off_tail(vector: Tensor, tail: int) -> Tensor:
+    """A vector that is 0 for running statistics, the last `tail` of its numbers."""
+    if tail == 0:
+        return vector
+    return torch.cat([vector[:-tail], torch.zeros_like(vector[-tail:])])
+
+
 def combine(weight: Tensor, rows: Tensor) -> Tensor:
     """Σ_i weight_i · rows_i, in the rows' own precision."""
     if rows.dtype.itemsize >= 4:

@@ -112,7 +112,7 @@ class Watcher(AbstractContextManager["Watcher"]):
         fresh, self._what = what != self._what, what
         if self._bars:
             if fresh or self._pulse is None:
-                self._wait(what or "preparing")
+                self._wait(what or ("working" if self._tasks else "preparing"))
             assert self._pulse is not None
             known: dict[str, Any] = {"total": total} if total else {}
             self._bars.update(self._pulse, completed=done, count=far, **known)

@@ -89,12 +89,14 @@ def write(
 
 def _told(f: Federation) -> dict[str, np.ndarray]:
     """What clients tell about themselves, such as the λ that they chose."""
-    columns, n, some = f.engine.client.columns, f.population.n, 1024
+    columns, ids = f.engine.client.columns, f.population.visited
     if not columns:
         return {}
-    groups = [np.arange(k, min(k + some, n)) for k in range(0, n, some)]
-    each = [f.engine.told(rows).cpu().numpy() for _, rows in f.population.each(groups)]
-    return dict(zip(columns, np.concatenate(each).T, strict=True))
+    never = f.engine.told(f.population.start[None]).cpu().numpy()
+    table = np.tile(never, (f.population.n, 1))
+    for some, rows in f.population.each(_groups(f, ids)):
+        table[some] = f.engine.told(rows).cpu().numpy()
+    return dict(zip(columns, table.T, strict=True))
 
 
 def save_models(built: Built, path: Path) -> None:
@@ -121,8 +123,12 @@ def save_models(built: Built, path: Path) -> None:
 
 def _models(f: Federation, ids: np.ndarray) -> Iterator[Tensor]:
     """What clients predict with, some at a time, and at last what the others do."""
-    some = max(1, min(64, _NUMBERS // max(f.engine.task.d, f.population.width)))
-    groups = [ids[k : k + some] for k in range(0, len(ids), some)]
-    for _, rows in f.population.each(groups):
+    for _, rows in f.population.each(_groups(f, ids)):
         yield f.engine.models(f.broadcast.w, rows)
     yield f.engine.models(f.broadcast.w, f.population.start[None])
+
+
+def _groups(f: Federation, ids: np.ndarray) -> list[np.ndarray]:
+    """So many clients at once as memory bears."""
+    some = max(1, min(64, _NUMBERS // max(f.engine.task.d, f.population.width)))
+    return [ids[k : k + some] for k in range(0, len(ids), some)]

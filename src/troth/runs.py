@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 import troth
-from troth import config, folder, networks, results, store
+from troth import config, folder, networks, notice, results, store
 from troth.build import Built, build
 from troth.engine import Plan
 from troth.journal import Journal
@@ -160,12 +160,28 @@ def _go(built: Built, path: Path, state: Path, watch: Watch) -> dict[str, Any]:
         with closing(Journal(path, f)) as journal, _stoppable() as stopped:
             began -= journal.restore()
             tables = _train(built, journal, watch, stopped, began)
-            for _ in f.finish(f.engine.plan.chunk):
+            for _ in _finish(built, path, stopped):
                 tables = None
         tables = tables or results.evaluate(built)
         found = results.write(built, path, journal, tables, began)
     _forget(path, state)
     return found
+
+
+def _finish(built: Built, path: Path, stopped: Callable[[], bool]) -> Iterator[int]:
+    """What personalizers do after the last round, some clients at a time."""
+    f, done = built.federation, 0
+    plan, n = f.engine.plan, f.population.n
+    some = plan.chunk * plan.workers * (4 if plan.apart else 1)  # unequal ones even out
+    what, total = ("personalizing", n) if n < 2000 else ("personalizing, %", 100)
+    for count in f.finish(some):
+        done += count
+        notice.report(what, total * done // n, total)
+        if stopped() and done < n:
+            raise Interrupted(path)
+        yield count
+    if done:
+        notice.report("", 0, 0)
 
 
 def _forget(path: Path, state: Path) -> None:
@@ -189,6 +205,7 @@ def _train(
     tables: results.Tables | None = None
     for record in f.train():
         last = f.round == f.rounds
+        over = last and f.engine.client.finish is None
         if f.engine.plan != plan:  # memory ran out and the chunk was halved
             plan = f.engine.plan
             _record(journal.path, plan)
@@ -198,10 +215,10 @@ def _train(
         watch(Progress(e.name, f.round, f.rounds, found))
         now = time.monotonic()
         timely = f.round % every == 0 if every else now - saved > e.checkpoint.seconds
-        if e.output.checkpoint and not last and (timely or stopped()):
+        if e.output.checkpoint and not over and (timely or last or stopped()):
             journal.checkpoint(now - began)
             saved = time.monotonic()
-        if stopped() and not last:
+        if stopped() and not over:
             raise Interrupted(journal.path)
     return tables
 

@@ -54,12 +54,21 @@ NOBODY, INFINITE = "no message was left", "the step is not finite"
 
 
 class Serving:
-    """Rules with their memories; `tail` numbers of w are running statistics."""
+    """Rules with their memories; `tail` numbers of w are running statistics.
+
+    What solvers send beside their updates are changes whose mean over all `clients` is
+    wanted, and those who are not heard have changed nothing. (0: all are heard.)
+    """
 
     def __init__(
-        self, rules: Rules, tail: int, seed: int, device: torch.device
+        self,
+        rules: Rules,
+        tail: int,
+        seed: int,
+        device: torch.device,
+        clients: int = 0,
     ) -> None:
-        self.rules, self.tail, self.seed = rules, tail, seed
+        self.rules, self.tail, self.seed, self.clients = rules, tail, seed, clients
         self.memories = {name: no_memory(device) for name in rules.named()}
 
     @property
@@ -212,8 +221,10 @@ class Serving:
             parts = zip(
                 ("extra", "statistics"), tails.apart(messages, self.tail), strict=True
             )
+            heard = len(verdicts.behind(messages.client.tolist()))
+            counts = {"extra": heard / (self.clients or heard), "statistics": 1.0}
             steps = [
-                self._aggregated(name, broadcast, part, round_)
+                counts[name] * self._aggregated(name, broadcast, part, round_)
                 for name, part in parts
                 if part.update.shape[1]
             ]

@@ -11,12 +11,14 @@ so that a step of length 1 takes them there. `loss` and `predict` use what was l
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from troth import numerics
 from troth.convolution import Together
 from troth.flat import Layout, assign, call, flatten, layout, tensors, ties, unflatten
 from troth.objectives import Objective, at
@@ -89,7 +91,11 @@ def functional(
         with convolving():
             return cast(Tensor, call(net, given(v), (x,), tied=tied))
 
-    return Task(place.d, whole.classes, loss, grad, predict, place.tail)
+    def slope(v: Tensor, x: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
+        found = torch.func.grad(lambda at: of(predict(at, x)))(v)
+        return numerics.off_tail(found, place.tail)
+
+    return Task(place.d, whole.classes, loss, grad, predict, place.tail, slope)
 
 
 def _after(moved: list[Tensor | None], v: Tensor, place: Layout) -> Tensor:
@@ -117,7 +123,7 @@ def in_place(objective: Objective, precision: str = "float32") -> Task:
     """
     own = _InPlace(copy.deepcopy(at(objective, precision)))
     d, tail = own.place.d, own.place.tail
-    return Task(d, objective.classes, own.loss, own.grad, own.predict, tail)
+    return Task(d, objective.classes, own.loss, own.grad, own.predict, tail, own.slope)
 
 
 class _InPlace:
@@ -168,6 +174,22 @@ class _InPlace:
         self.point(v, training=False)
         with torch.no_grad():
             return cast(Tensor, self.objective.net(x))
+
+    def slope(self, v: Tensor, x: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
+        self.point(v, training=False)
+        with torch.enable_grad():
+            value = of(self.objective.net(x))
+            found = (
+                torch.autograd.grad(value, self.parameters, allow_unused=True)
+                if value.requires_grad
+                else ()
+            )
+        result = torch.zeros_like(v)
+        views = unflatten(self.place, result).values()
+        for part, gradient in zip(views, found, strict=False):
+            if gradient is not None:
+                part.copy_(gradient)
+        return result
 
 
 def _channels_last(module: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -89,6 +89,10 @@ Augment = Callable[[Batch], Batch]
 """A random change of a client's batch, drawn from its key."""
 
 
+def _no_slope(v: Tensor, x: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
+    raise Refusal("this task gives no gradients of its outputs; build it by `tasks`")
+
+
 class Task(NamedTuple):
     """What one client optimises: plain functions of a flat vector.
 
@@ -102,6 +106,8 @@ class Task(NamedTuple):
     grad: Callable[[Tensor, Batch], Tensor]
     predict: Callable[[Tensor, Tensor], Tensor]  # parameters, x → outputs
     tail: int = 0
+    slope: Callable[[Tensor, Tensor, Callable[[Tensor], Tensor]], Tensor] = _no_slope
+    # parameters, x, a number made of outputs → its gradient in the parameters
 
 
 class Broadcast(NamedTuple):
@@ -151,10 +157,11 @@ class Regularizer(NamedTuple):
 
     value: Callable[[Tensor, Tensor, Batch], Tensor]
     grad: Callable[[Tensor, Tensor, Batch], Tensor]
+    curvature: float = 0.0  # of it in v, at most; 0: not known, or not bounded
 
 
 class Budget(NamedTuple):
-    """How long a client works in a phase: exactly one of the two is positive."""
+    """How long a client works in a phase: steps, or epochs; if both, added up."""
 
     steps: int = 0
     epochs: int = 0
@@ -168,6 +175,7 @@ class Phase(NamedTuple):
     end: Callable[[Broadcast, Carry, Carry, Batch], tuple[Reply, Carry]]
     budgets: tuple[Budget, ...]  # the engine runs the longest
     valid: bool = False  # whether it looks at validation data
+    late: bool = False  # … only at its end
 
 
 class Solver(NamedTuple):
@@ -184,7 +192,7 @@ class Anchor(NamedTuple):
     """What a personal step may lean on."""
 
     w: Tensor  # [d] the shared model of this round, fixed
-    moving: Tensor  # [d] the client's own copy of it, as its solver has moved it
+    moving: Tensor  # [d] the client's own copy of it, this step of the solver done
 
 
 class Personal(NamedTuple):
@@ -195,6 +203,7 @@ class Personal(NamedTuple):
     model: Callable[[Tensor, Carry], Tensor]  # w, state → parameters
     finish: Phase | None = None  # of its own state
     valid: bool = False
+    late: bool = False  # its step does not look at validation data, its end does
     idle: bool = False  # its step does nothing
     end: Callable[[Carry, Batch], Carry] = lambda state, valid: state  # of a round
     columns: tuple[str, ...] = ()  # of clients.csv, beside how well it is served

@@ -1,18 +1,31 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from troth import lookup
+from troth.beside import beside
 from troth.clients import descent
 from troth.parts import Part
 from troth.personalizers.ditto import ditto
 from troth.personalizers.local import local
 from troth.regularizers.l2sq import l2sq
-from troth.types import Anchor, Batch, Descent, Personal, Refusal, Regularizer, Task
+from troth.solvers.fedavg import fedavg
+from troth.types import (
+    Anchor,
+    Batch,
+    Broadcast,
+    Budget,
+    Descent,
+    Personal,
+    Refusal,
+    Regularizer,
+    Task,
+)
 
 ONE = torch.ones((), dtype=torch.float64)
 
@@ -169,7 +182,123 @@ def test_a_strong_pull_is_the_shared_model() -> None:
     assert found.item() == pytest.approx(4.0, abs=1e-5)
 
 
-def test_options_and_reference() -> None:
-    assert lookup.check("personalizer", "ditto", {}) == {"lam": 1.0}
-    (entry,) = lookup.about("personalizer", "ditto").citations
-    assert entry.startswith("@inproceedings{li2021ditto")
+# The anchor
+
+
+def noisy(d: int, seed: int = 7) -> Batch:
+    """Four examples of unequal weight."""
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(4, d, generator=draw, dtype=torch.float64)
+    weight = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    return Batch(x, x, weight, torch.tensor(0), torch.tensor(1))
+
+
+@pytest.mark.parametrize("lam", [0.01, 0.7, 3.0])
+def test_the_shared_anchor_bit_for_bit(lam: float) -> None:
+    """v − η(∇F(v) + λ(v − wᵗ)), each operation as it always was."""
+    d, task, lr = 6, bowl(1.3, d=6), 0.07
+    draw = torch.Generator().manual_seed(1)
+    v, w, moving = torch.randn(3, d, generator=draw, dtype=torch.float64)
+    one = ditto(task, by(lr), l2sq(), lam=lam)
+    state = one.init(v)
+    for t in range(5):
+        b = noisy(d, seed=t)
+        state = one.step(state, Anchor(w, moving + t), b, b, ONE)
+        v = torch.addcmul(v, task.grad(v, b).add(v - w, alpha=lam), -lr * ONE)
+        assert torch.equal(one.model(w, state), v)
+
+
+def test_the_moving_anchor_by_hand() -> None:
+    # ∇F(1) = 1 − 5 = −4, λ(v − w_k) = 2·(1 − 77): 1 + 0.1·156
+    one = ditto(bowl(), by(0.1), l2sq(), lam=2.0, anchor="moving")
+    found = stepped(one, number(1.0), number(4.0), number(5.0))
+    assert found.item() == pytest.approx(16.6, abs=1e-12)
+
+
+@pytest.mark.parametrize("steps", [(3, 3), (2, 5), (5, 2)])
+def test_the_moving_anchor_is_fmtls_algorithm(steps: tuple[int, int]) -> None:
+    """Line 5, w_k and then v, for three rounds; the server is that of one client."""
+    d, lr, lam, task = 5, 0.1, 0.8, bowl(0.9, d=5)
+    draw = torch.Generator().manual_seed(2)
+    w = torch.randn(d, generator=draw, dtype=torch.float64)
+    own = ditto(task, by(lr), l2sq(), lam=lam, anchor="moving")
+    budgets = Budget(steps=steps[0]), Budget(steps=steps[1])
+    client = beside(fedavg(task, by(lr)), own, budgets)
+    state, v, found = client.init(w), w.clone(), w.clone()
+    for r in range(3):
+        sent = Broadcast(found, w[:0], ONE)
+        carry, moved = client.local.begin(sent, state), w.clone()
+        for t in range(max(steps)):
+            b = noisy(d, seed=10 * r + t)._replace(t=torch.tensor(t))
+            carry = client.local.step(sent, carry, b, b)
+            if t < steps[0]:
+                moved = moved - lr * task.grad(moved, b)
+            if t < steps[1]:
+                v = v - lr * (task.grad(v, b) + lam * (v - moved))
+        reply, state = client.local.end(sent, carry, state, b)
+        w, found = moved, found + reply.update
+        torch.testing.assert_close(found, w, rtol=0, atol=1e-13)
+        torch.testing.assert_close(client.model(w, state), v, rtol=0, atol=1e-13)
+
+
+def test_both_anchors_are_one_where_the_solver_stands_still() -> None:
+    for lam in (0.0, 0.5):
+        made = [
+            ditto(bowl(), by(0.1), l2sq(), lam=lam, anchor=anchor)
+            for anchor in ("shared", "moving")
+        ]
+        at = Anchor(number(4.0), number(4.0))
+        b = batch(number(5.0))
+        states = [one.step(one.init(number(1.0)), at, b, b, ONE) for one in made]
+        assert torch.equal(states[0][0], states[1][0])
+
+
+def test_without_pull_neither_anchor_does_harm() -> None:
+    far = Anchor(number(float("inf")), number(float("nan")))
+    b = batch(number(5.0))
+    for anchor in ("shared", "moving"):
+        one = ditto(bowl(), by(0.1), l2sq(), lam=0.0, anchor=anchor)
+        (v,) = one.step(one.init(number(1.0)), far, b, b, ONE)
+        assert v.item() == pytest.approx(1.4)
+
+
+def test_options_and_references() -> None:
+    assert lookup.check("personalizer", "ditto", {}) == {
+        "lam": 1.0,
+        "anchor": "shared",
+        "choose": "side_by_side",
+        "candidates": [0.1, 1.0, 2.0],
+        "fallback": 1.0,
+        "few": 4,
+    }
+    entries = lookup.about("personalizer", "ditto").citations
+    assert [entry.split("{")[1] for entry in entries] == [
+        "li2021ditto,\n  title=",
+        "li2020multitask,\n  title=",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("lam", "otto", "personalizer.lam = 'otto' is a text; it must be a number or"),
+        ("lam", True, "personalizer.lam = True is a truth value; it must be a number"),
+        ("lam", [1.0], "personalizer.lam = [1.0] is a list; it must be a number or"),
+        ("anchor", "fixed", "'fixed' is not one of 'shared', 'moving'"),
+        ("choose", "best", "'best' is not one of 'side_by_side', 'paper', 'code'"),
+        ("candidates", 1.0, "candidates = 1.0 is a number; it must be a list"),
+        ("candidates", [1.0, "a"], "candidates[1] = 'a' is a text; it must be a numb"),
+        ("few", 2.5, "personalizer.few = 2.5 is a number; it must be a whole number"),
+    ],
+)
+def test_refuses_options_of_another_type(option: str, value: Any, words: str) -> None:
+    with pytest.raises(Refusal, match=re.escape(words)):
+        lookup.check("personalizer", "ditto", {option: value})
+
+
+def test_auto_is_said_in_the_refusal_and_whole_numbers_are_numbers() -> None:
+    with pytest.raises(Refusal, match="a number or 'auto'$"):
+        lookup.check("personalizer", "ditto", {"lam": "Auto"})
+    assert lookup.check("personalizer", "ditto", {"lam": "auto"})["lam"] == "auto"
+    full = lookup.check("personalizer", "ditto", {"lam": 1, "candidates": [0, 2]})
+    assert (full["lam"], full["candidates"]) == (1.0, [0.0, 2.0])

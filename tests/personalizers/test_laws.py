@@ -5,17 +5,22 @@ One that stands beside a solver gives a `Personal`; one that owns the reply a `C
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import lookup, tasks, trees
+from troth import build, config, lookup, tasks, trees
 from troth.clients import descent
+from troth.engine import Plan
 from troth.parts import Part
 from troth.regularizers.l2sq import l2sq
-from troth.types import Anchor, Batch, Broadcast, Client, Personal, Task
+from troth.types import Anchor, Batch, Broadcast, Budget, Client, Personal, Task
 
 NAMES = lookup.names("personalizer")
 OPTIONS: dict[str, dict[str, Any]] = {}  # for members that cannot do without
@@ -49,6 +54,7 @@ def made(name: str, task: Task, optimizer: str) -> Personal | Client:
         task=task,
         descent=descent(part, 0.1, 0.0),
         regularizer=l2sq(),
+        budget=Budget(steps=3),
     )
     assert isinstance(personal, Personal | Client)
     return personal
@@ -77,7 +83,8 @@ Case = tuple[Personal | Client, Task]
 
 
 def test_all_are_found() -> None:
-    assert {"none", "local", "ditto"} <= set(NAMES)
+    late = {"finetune", "ditto_finetune", "ewc", "skl"}
+    assert {"none", "local", "ditto"} | late <= set(NAMES)
 
 
 def test_the_state_is_a_tuple_of_tensors(case: Case) -> None:
@@ -150,3 +157,101 @@ def test_clients_together_as_each_alone(case: Case) -> None:
     for k, leaves in enumerate(alone):
         for a, b in zip(leaves, together, strict=True):
             torch.testing.assert_close(b[k], a, rtol=1e-12, atol=1e-13)
+
+
+# Whole federations, however clients step
+
+SIZES = [5, 12, 3, 26, 14, 9]  # examples of each client
+LOOP = Plan("loop", 1)
+PLANS = [Plan("vmap", 3), Plan("threads", 1, 2)]  # a trace takes half a second
+NORMED = """
+from torch import nn
+
+
+def first(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(36), nn.Linear(36, classes))
+
+
+def second(shape, classes):
+    inner = nn.Linear(36, 4), nn.BatchNorm1d(4), nn.Tanh()
+    return nn.Sequential(nn.Flatten(), *inner, nn.Linear(4, classes))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Images in three classes of clients of unequal size; and models of a guest."""
+    random, path = np.random.default_rng(0), tmp_path_factory.mktemp("data")
+    owner = np.repeat(np.arange(len(SIZES)), SIZES)
+    x = random.integers(0, 256, (len(owner), 6, 6), dtype=np.uint8)
+    y = random.integers(0, 3, len(owner))
+    np.savez(path / "all.npz", x=x, y=y, owner=owner)
+    (path / "normed.py").write_text(NORMED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(path))
+        yield path
+    sys.modules.pop("normed", None)
+
+
+def trained(folder: Path, plan: Plan, **sections: Any) -> tuple[Tensor, Tensor]:
+    """w and all clients' models at the very end."""
+    tree: dict[str, Any] = {
+        "seed": 3,
+        "data": {"name": "npz", "path": str(folder / "all.npz")},
+        "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
+        "model": "normed:second",
+        "train": {"rounds": 2, "steps": 2, "batch": 4, "lr": 0.05},
+        "engine": {"device": "cpu"},
+    }
+    tree["train"]["precision"] = "float64"
+    f = build.build(config.from_dict(tree | sections), plan=plan).federation
+    for _ in f.train():
+        pass
+    everyone = np.arange(len(SIZES))
+    for _ in f.finish(4):
+        pass
+    return f.broadcast.w, f.engine.models(f.broadcast.w, f.population.read(everyone))
+
+
+def assert_all_plans_agree(folder: Path, **sections: Any) -> None:
+    expected = trained(folder, LOOP, **sections)
+    for plan in PLANS:
+        for a, b in zip(trained(folder, plan, **sections), expected, strict=True):
+            assert a.isfinite().all()
+            assert (a - b).abs().max() <= 1e-10, plan
+
+
+def short(name: str, **more: Any) -> dict[str, Any]:
+    """A personalizer that does not work for fifty epochs."""
+    options = OPTIONS.get(name, {}) | ({} if name == "none" else {"steps": 6})
+    return {"name": name, **options, **more}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loop_vmap_and_threads_agree(folder: Path, name: str) -> None:
+    assert_all_plans_agree(folder, personalizer=short(name))
+
+
+REGULARIZERS = lookup.names("regularizer")
+
+
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
+def test_they_agree_with_every_regularizer(folder: Path, regularizer: str) -> None:
+    own = {"name": "ditto", "lam": 0.5}
+    assert_all_plans_agree(folder, personalizer=own, regularizer=regularizer)
+
+
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
+@pytest.mark.parametrize(
+    ("name", "free"), [("ditto", "local"), ("ditto_finetune", "finetune")]
+)
+def test_running_statistics_feel_no_pull(
+    folder: Path, name: str, free: str, regularizer: str
+) -> None:
+    """Those of a normalisation of the inputs depend on the batches alone."""
+    sections, plan = {"model": "normed:first", "regularizer": regularizer}, PLANS[1]
+    w, v = trained(folder, plan, personalizer=short(name, lam=5.0), **sections)
+    _, alone = trained(folder, plan, personalizer=short(free), **sections)
+    assert torch.equal(v[:, -72:], alone[:, -72:])
+    assert not torch.allclose(v[:, -72:], w[-72:], 0, 1e-3)
+    assert not torch.allclose(v[:, :-72], alone[:, :-72], 0, 1e-5)

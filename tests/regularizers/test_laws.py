@@ -40,7 +40,7 @@ def points(d: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def test_all_are_found() -> None:
-    assert "l2sq" in NAMES
+    assert {"l2sq", "l2", "smooth_l2", "fisher", "kl"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -95,3 +95,35 @@ def test_does_not_touch_what_it_reads(name: str) -> None:
     regularizer.grad(v, w, batch)
     assert torch.equal(v, kept[0])
     assert torch.equal(w, kept[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("far", [1e-30, 1.0, 1e30])
+def test_never_no_number(name: str, far: float) -> None:
+    """Single precision, models driven far off or near to nothing."""
+    objective = tasks.Objective(nn.Linear(3, 2), 2)
+    _, batch = problem()
+    batch = batch._replace(x=batch.x.float(), weight=batch.weight.float())
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        regularizer = made(name, task)
+        for pair in points(task.d):
+            v, w = (far * side.float() for side in pair)
+            for other in (v, -v, w, torch.zeros_like(v)):
+                assert not regularizer.value(other, w, batch).isnan()
+                assert regularizer.grad(other, w, batch).isfinite().all()
+            assert regularizer.value(w, w, batch).item() == 0.0
+            assert regularizer.grad(w, w, batch).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_on_a_task_in_place(name: str) -> None:
+    """Whose gradients lie in one buffer, which the next call overwrites."""
+    task, batch = problem()
+    own = tasks.in_place(tasks.Objective(nn.Linear(3, 2).double(), 2), "float64")
+    for v, w in points(task.d):
+        found = made(name, own).grad(v, w, batch)
+        kept = found.clone()
+        own.grad(w, batch)
+        assert torch.equal(found, kept)  # it is not that buffer
+        expected = made(name, task).grad(v, w, batch)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)

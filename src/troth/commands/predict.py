@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option as Flag
 
 from troth.commands._flags import Folder, Json
+from troth.commands._opening import opened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,15 +30,11 @@ def predict(
 ) -> None:
     """Predict with a client's own model: a line an example on stdout."""
     from troth import display, folder
-    from troth.loading import Run
     from troth.types import Refusal
 
-    if (path / folder.GRID).exists():
-        names = sorted(file.parent.name for file in path.glob(f"*/{folder.EXPERIMENT}"))
-        raise Refusal(f"{path} is a grid; give one of its runs: {', '.join(names)}")
+    run = opened(path)
     if out is not None and (out.exists() or not os.access(out.parent, os.W_OK)):
         raise Refusal(f"{out} exists already or cannot be written; give another --out")
-    run = Run(path)
     table = data.suffix.lower() in _TABLES
     x, y = (_encoded(data, run.experiment), None) if table else _examples(data)
     found, facts = run.predict(client, x), run.experiment.resolved

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from torch import Tensor
 
-from troth.types import Anchor, Batch, Carry, Descent, Personal
+from troth.types import Anchor, Batch, Carry, Descent, Personal, Regularizer, Task
+
+Towards = Literal["shared", "moving"]
+"""What a personal model is pulled towards."""
 
 
 def own(
@@ -31,3 +35,31 @@ def own(
         return v, *rest
 
     return Personal(init, step, model=lambda w, state: state[0])
+
+
+def pulled(
+    task: Task, descent: Descent, regularizer: Regularizer, lam: float, towards: Towards
+) -> Personal:
+    """One that follows ∇F(v) + λ∇R(v, w); at λ = 0 without the term: no w does harm.
+
+    Args:
+        task: F.
+        descent: how v follows the gradient.
+        regularizer: R.
+        lam: λ.
+        towards: which w.
+    """
+
+    def gradient(v: Tensor, anchor: Anchor, batch: Batch) -> Tensor:
+        if lam == 0:
+            return task.grad(v, batch)
+        # The pull first: it may use the buffer in which the task keeps its gradient.
+        pull = regularizer.grad(v, place(anchor, towards), batch)
+        return task.grad(v, batch).add(pull, alpha=lam)
+
+    return own(descent, gradient)
+
+
+def place(anchor: Anchor, towards: Towards) -> Tensor:
+    """The model that a personal one is pulled towards."""
+    return anchor.w if towards == "shared" else anchor.moving

@@ -9,7 +9,8 @@ r"""Federated averaging.
 
 from __future__ import annotations
 
-from troth.types import Batch, Broadcast, Carry, Descent, Reply, Solver, Task
+from troth.solvers._steps import steps
+from troth.types import Descent, Solver, Task
 
 
 def fedavg(task: Task, descent: Descent) -> Solver:
@@ -18,17 +19,4 @@ def fedavg(task: Task, descent: Descent) -> Solver:
     Ditto's Algorithm 2, lines 5 and 7: w_k ← w_k − η∇F_k(w_k) from w_k = wᵗ, and
     Δ_k = w_k − wᵗ. The optimiser's moments start anew every round.
     """
-
-    def begin(broadcast: Broadcast, state: Carry) -> Carry:
-        return broadcast.w, *descent.init(broadcast.w)
-
-    def step(broadcast: Broadcast, carry: Carry, batch: Batch) -> Carry:
-        w, *moments = carry
-        g = task.grad(w, batch)
-        w, rest = descent.step(w, g, tuple(moments), broadcast.scale)
-        return w, *rest
-
-    def end(broadcast: Broadcast, carry: Carry, state: Carry) -> tuple[Reply, Carry]:
-        return Reply(carry[0] - broadcast.w, broadcast.extra), state
-
-    return Solver(lambda w0: (), begin, step, end)
+    return steps(descent, lambda broadcast, w, batch: task.grad(w, batch))

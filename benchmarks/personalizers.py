@@ -1,0 +1,146 @@
+"""What a client's own model costs: rounds of Ditto as multiples of FedAvg's.
+
+    python benchmarks/personalizers.py [--device cuda] [--how vmap] [--rounds 30]
+        [--clock cpu] [--out FILE.json]
+
+Whole rounds of one federation (clients, aggregator, server; no evaluation), each
+personalizer with the plan that the engine measures and chooses for it. They are
+measured by turns in one process, a round each, and the ratio is that of the medians.
+On a busy machine take `--how vmap --clock cpu`: one thread, and the processor's time.
+Each client has 90 examples to train on and 10 to choose λ by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from troth import bench, build, config
+
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+WARM = 2  # rounds that are not counted: they trace
+AUTO = {"name": "ditto", "lam": "auto", "candidates": [0.1, 1.0, 2.0]}
+PERSONALIZERS: dict[str, tuple[dict[str, Any], float | None]] = {
+    "fedavg": ({"name": "none"}, None),
+    "ditto": ({"name": "ditto", "lam": 1.0}, 2.1),
+    "auto, code": (AUTO | {"choose": "code"}, 4.0),
+    "auto, side by side": (AUTO | {"choose": "side_by_side"}, 4.0),
+}
+"""What is measured, and at most how many times FedAvg's round it may take."""
+
+
+def experiment(case: bench.Case, personalizer: dict[str, Any], given: Any) -> Any:
+    """A federation of made characters of 28×28 pixels."""
+    tree = {
+        "data": {
+            "name": "characters:characters",
+            "clients": 50,
+            "per_client": 125,
+            "alphabets": 1,
+        },
+        "partition": {"name": "natural", "split": [0.72, 0.08, 0.2]},
+        "model": {"name": case.name, **case.options},
+        "train": {
+            "rounds": WARM + given.rounds,
+            "cohort": given.cohort,
+            "steps": 10,
+            "batch": 16,
+            "lr": 0.05,
+        },
+        "personalizer": personalizer,
+        "engine": {
+            "how": given.how,
+            "chunk": given.cohort if given.how == "vmap" else 0,
+            "device": given.device,
+        },
+    }
+    return config.from_dict(tree)
+
+
+def measure(case: bench.Case, given: Any) -> list[dict[str, Any]]:
+    """A row a personalizer: milliseconds a round."""
+    made = {
+        name: build.build(experiment(case, options, given))
+        for name, (options, _) in PERSONALIZERS.items()
+    }
+    runs = {name: one.federation.train() for name, one in made.items()}
+    each: dict[str, list[float]] = {name: [] for name in made}
+    sync = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    for _ in range(WARM + given.rounds):  # by turns, so that a busy moment hits all
+        for name, rounds in runs.items():
+            each[name].append(_ms(rounds, sync, CLOCKS[given.clock]))
+    times = {name: every[WARM:] for name, every in each.items()}
+    plain = statistics.median(times["fedavg"])
+    return [
+        {
+            "model": case.label,
+            "parameters": made[name].facts["parameters"],
+            "personalizer": name,
+            "plan": made[name].federation.engine.plan._asdict(),
+            "round_ms": statistics.median(ms),
+            "ratio": statistics.median(ms) / plain,
+            "goal": PERSONALIZERS[name][1],
+            "all_round_ms": ms,
+        }
+        for name, ms in times.items()
+    ]
+
+
+def _ms(
+    rounds: Iterator[Any], sync: Callable[[], None], clock: Callable[[], float]
+) -> float:
+    sync()
+    began = clock()
+    next(rounds)
+    sync()
+    return 1000 * (clock() - began)
+
+
+def main() -> None:
+    """Measure, print, and write the numbers if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--how", default="auto")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--cohort", type=int, default=10)
+    parser.add_argument("--models", type=int, default=3, help="the first so many")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    print(f"{'model':<17}{'personalizer':<20}{'ms':>9}{'ratio':>8}{'goal':>6}  plan")
+    rows = []
+    for case in bench.CASES[: given.models]:
+        for row in measure(case, given):
+            plan = "{how}, chunk {chunk}, {workers} worker(s)".format(**row["plan"])
+            print(
+                f"{row['model']:<17}{row['personalizer']:<20}{row['round_ms']:>9.2f}"
+                f"{row['ratio']:>8.2f}{row['goal'] or '':>6}  {plan}",
+                flush=True,
+            )
+            rows.append(row)
+    if given.out:
+        cuda = torch.cuda.is_available() and given.device in ("auto", "cuda")
+        facts = {
+            "machine": torch.cuda.get_device_name() if cuda else platform.machine(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "load": os.getloadavg()[1],  # over the last five minutes
+            "torch": torch.__version__,
+            "cohort": given.cohort,
+            "clock": given.clock,
+            "rows": rows,
+        }
+        given.out.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

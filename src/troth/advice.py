@@ -1,0 +1,190 @@
+"""What theory says of a run: σ² and τ² from its own clients, and the λ they ask for."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from troth import heads, theory
+from troth.build import Built, build
+from troth.engine import Plan
+from troth.loading import Run
+from troth.preparing import active
+from troth.sections import Experiment
+from troth.theory.moments import wobble
+from troth.types import Refusal
+
+_MILD = (
+    "the hostile clients' data are no further from the others' than benign ones are, "
+    "so that Theorem 3 sees no attack in them; they may do harm of another sort"
+)
+_KNOWN = ("auto", "squared", "cross_entropy", "multi_label")
+
+
+class Advice(NamedTuple):
+    """σ², τ² and λ; λ = ∞ means that nothing beats the shared model."""
+
+    method: str  # least squares, or slopes
+    layer: str  # whose parameters were looked at
+    clients: int  # K
+    hostile: int  # K_a
+    used: int  # benign clients with examples enough
+    examples: tuple[int, int, int]  # a benign client trains on: least, median, most
+    sigma2: float
+    tau2: float
+    tau2_error: float  # standard error of it
+    tau_a2: float | None  # of the hostile clients; None where there is none
+    lam: float  # for the median client, adversaries reckoned with
+    lam_range: tuple[float, float]  # what two standard errors of τ² make of it
+    lam_clean: float  # without adversaries
+    lam_sizes: tuple[float, float]  # for the clients with most and with least examples
+    rough: list[str]  # what to bear in mind
+
+
+def advise(run: Run, data_dir: str | None = None) -> Advice:
+    """Estimate σ² and τ² by the method of moments, and λ by Ditto's Theorem 3.
+
+    A regression with squared loss: each client's own least squares on the last linear
+    layer. Classes with cross-entropy: slopes of each client's loss there, at the shared
+    model. Both are made here from the clients' training data and the shared model, so
+    that any finished run will do, whatever its personalizer.
+
+    Args:
+        run: finished, its data still at hand.
+        data_dir: where data sets are looked for first.
+
+    Raises:
+        Refusal: a loss or a network that the theory knows nothing of, or too few data.
+    """
+    built = build(run.experiment, data_dir=data_dir, plan=Plan("loop", 1))
+    _check_loss(built)
+    net, hostile = _bare(run), built.hostile
+    _check_finite(net)
+    layer = heads.last(net, built.data.x[:2].cpu())
+    squared = built.facts["classes"] == 0
+    look = heads.least_squares if squared else heads.slopes
+    found = look(net, layer, built.data, hostile)
+    sizes = built.data.train.size.cpu().numpy()[~hostile]
+    return _advice(built, layer, found, sizes, "least squares" if squared else "slopes")
+
+
+def _advice(
+    built: Built, layer: heads.Layer, found: heads.Heads, sizes: np.ndarray, method: str
+) -> Advice:
+    bad = built.hostile[found.client]
+    good = found.rows[~bad], found.noise[~bad]
+    tau2 = theory.between(*good) / found.unit
+    off = wobble(*good) / found.unit
+    tau_a2 = None
+    if bad.any():
+        tau_a2 = theory.stray(found.rows[bad], found.noise[bad], *good) / found.unit
+    mild = [_MILD] if tau_a2 is not None and tau_a2 <= tau2 else []
+    K, K_a = len(built.hostile), int(built.hostile.sum())
+    n, sigma2 = float(np.median(sizes)), found.sigma2
+    lam = partial(_lam, K=K, K_a=K_a, sigma2=sigma2, tau_a2=tau_a2)
+    return Advice(
+        method,
+        layer.name,
+        K,
+        K_a,
+        len(good[0]),
+        (int(sizes.min()), round(n), int(sizes.max())),
+        sigma2,
+        tau2,
+        off,
+        tau_a2,
+        lam(tau2, n),
+        (lam(tau2 + 2 * off, n), lam(tau2 - 2 * off, n)),
+        _lam(tau2, n, K, K_a, sigma2, None),
+        (lam(tau2, float(sizes.max())), lam(tau2, float(sizes.min()))),
+        [*_rough(built.experiment, layer, method, sizes, lam(tau2, n)), *mild],
+    )
+
+
+def _lam(
+    tau2: float, n: float, K: int, K_a: int, sigma2: float, tau_a2: float | None
+) -> float:
+    """Theorem 3; Theorem 1 where nothing is known of adversaries."""
+    sigma, tau, count = math.sqrt(sigma2), math.sqrt(max(0.0, tau2)), max(1, round(n))
+    if tau_a2 is None:
+        return theory.best_lam_regression(count, sigma, tau)
+    far = math.sqrt(tau_a2)
+    return theory.best_lam_regression_attacked(K, count, sigma, tau, K_a, far)
+
+
+def _rough(
+    e: Experiment, layer: heads.Layer, method: str, sizes: np.ndarray, lam: float
+) -> list[str]:
+    """Where the run is not what the theorems are about."""
+    said = []
+    if not layer.alone:
+        said.append(
+            "this is a network: only its last layer was looked at, on what the shared "
+            "model's other layers make of the inputs, while lam pulls at all layers; "
+            "take λ as an order of magnitude, and let validation decide"
+        )
+    if method == "slopes":
+        said.append(
+            "the theorems are about squared error: cross-entropy was taken for a "
+            "square about the shared model, which must be well trained for that"
+        )
+    if sizes.max() > 2 * max(1, sizes.min()):
+        said.append(
+            "clients differ in how much they hold, and the theorems give each its own "
+            "λ, in inverse proportion to that"
+        )
+    if e.aggregator.name not in ("mean", "weighted_mean"):
+        said.append(
+            f"Theorem 3 is about the mean; with '{e.aggregator.name}' adversaries do "
+            "less harm, and λ may be larger"
+        )
+    if e.attack.name != "none":
+        said.append(
+            f"Theorem 3 knows poisoned data, not messages as '{e.attack.name}' bends "
+            "them: with the mean take a much smaller λ"
+        )
+    own = e.personalizer.lr
+    lr = e.train.lr if own is None else own
+    if math.isfinite(lam) and lr * lam >= 2:
+        said.append(
+            "ditto's step diverges at lr·lam ≥ 2: with this λ set personalizer.lr "
+            f"below {2 / lam:.2g}"
+        )
+    return said
+
+
+def _check_loss(built: Built) -> None:
+    """Refuse losses that are neither squares nor likelihoods."""
+    part, own = built.experiment.train.loss, built.federation.engine.objective.losing
+    if part.name == "auto" and own is not None:
+        name = f"the loss of model '{built.experiment.model.name}'"
+    elif part.name not in _KNOWN or part.options.get("smoothing"):
+        name = f"train.loss '{part.name}' {part.options or ''}".strip()
+    else:
+        return
+    raise Refusal(
+        "the theory is about squared error, and stretches to cross-entropy, but not "
+        f"to {name}; choose lam by validation instead"
+    )
+
+
+def _bare(run: Run) -> nn.Module:
+    """The shared model, for inputs that are prepared already."""
+    net = run.shared(0)
+    if active(run.experiment.features):
+        assert isinstance(net, nn.Sequential)
+        return net[-1]
+    return net
+
+
+def _check_finite(net: nn.Module) -> None:
+    if not all(bool(torch.isfinite(p).all()) for p in net.parameters()):
+        raise Refusal(
+            "the shared model of this run is not finite, and there is nothing to learn "
+            "from it; train with a smaller train.lr or a robust aggregator first"
+        )

@@ -1,0 +1,193 @@
+"""Every client's last linear layer, as if it were fitted alone on the client's data.
+
+The layers before it are the shared model's, so that all clients' are comparable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from troth.types import Data, Refusal
+
+_EXAMPLES = 1024  # through the network at once
+_PAIRS = 200  # examples of a client whose pairs say how curved its loss is
+
+
+class Heads(NamedTuple):
+    """What clients know of their own last layer, a row each."""
+
+    rows: np.ndarray  # [K, p] estimates, or slopes of the loss at the shared model
+    noise: np.ndarray  # [K] tr Cov of each row about its own truth
+    client: np.ndarray  # [K] whose they are
+    unit: float  # tr Cov of the truths where τ² = 1
+    sigma2: float  # σ² of a benign client's examples
+
+
+class Layer(NamedTuple):
+    """The last layer of a network."""
+
+    name: str
+    module: nn.Linear
+    alone: bool  # whether it is the only one with parameters
+
+    @property
+    def width(self) -> int:
+        """What one output is made of: inputs, and a constant where there is a bias."""
+        return self.module.in_features + (self.module.bias is not None)
+
+
+def last(net: nn.Module, x: Tensor) -> Layer:
+    """The linear layer whose outputs are the network's."""
+    seen: list[tuple[str, nn.Linear, Tensor]] = []
+    hooks = [
+        module.register_forward_hook(
+            lambda module, given, out, name=name: seen.append((name, module, out))
+        )
+        for name, module in net.named_modules()
+        if isinstance(module, nn.Linear)
+    ]
+    with torch.no_grad():
+        outputs = net(x)
+    for hook in hooks:
+        hook.remove()
+    if not seen or not torch.equal(seen[-1][2], outputs):
+        raise Refusal(
+            "the theory is about linear models, and this network does not end in a "
+            "linear layer (torch.nn.Linear); choose lam by validation instead"
+        )
+    name, module, _ = seen[-1]
+    every, own = (sum(p.numel() for p in m.parameters()) for m in (net, module))
+    return Layer(name, module, every == own)
+
+
+def _clients(
+    net: nn.Module, layer: Layer, data: Data
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Inputs of the last layer (a constant behind them), outputs and y of each client.
+
+    Of its training data, in float64.
+    """
+    train, inputs = data.train, list[Tensor]()
+    hook = layer.module.register_forward_pre_hook(lambda m, x: inputs.append(x[0]))
+    try:
+        for first, size in zip(train.start.tolist(), train.size.tolist(), strict=True):
+            inputs.clear()
+            own = slice(first, first + size)
+            with torch.no_grad():
+                parts = torch.split(data.x[train.row[own]], _EXAMPLES)
+                outputs = torch.cat([net(x.cpu()) for x in parts])
+            phi = torch.cat(inputs).double().numpy()
+            if layer.module.bias is not None:
+                phi = np.hstack([phi, np.ones((len(phi), 1))])
+            yield phi, outputs.double().numpy(), train.y[own].cpu().numpy()
+    finally:
+        hook.remove()
+
+
+def least_squares(
+    net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray
+) -> Heads:
+    """Each client's own least squares ŵ_k (Ditto, Eq. 14), and σ² of what it leaves.
+
+    tr Cov(e_k) is σ² tr(X_kᵀX_k)⁻¹ (Eq. 13). Clients with no more examples than
+    parameters, or with inputs that do not tell parameters apart, are left out.
+
+    Args:
+        net: the shared model.
+        layer: its last layer, with one output.
+        data: what the clients hold.
+        hostile: [n] whose residuals say nothing of σ².
+    """
+    p, rows, loose, client = layer.width, [], [], []
+    left, free = 0.0, 0
+    for k, (x, _, y) in enumerate(_clients(net, layer, data)):
+        if len(x) <= p or np.linalg.matrix_rank(x) < p:
+            continue
+        gram = x.T @ x
+        w = np.linalg.solve(gram, x.T @ y)
+        rows.append(w)
+        loose.append(np.trace(np.linalg.inv(gram)))
+        client.append(k)
+        if not hostile[k]:
+            left += float(((y - x @ w) ** 2).sum())
+            free += len(x) - p
+    _enough(np.array(client, int), hostile, p + 1)
+    sigma2 = left / free
+    noise = sigma2 * np.array(loose)
+    return Heads(np.array(rows), noise, np.array(client), float(p), sigma2)
+
+
+def slopes(net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray) -> Heads:
+    """The slope g_k of each client's cross-entropy at the shared model w.
+
+    To first order g_k = H_k(w − w_k) + noise, so that between clients tr Cov(g) =
+    τ² E tr H_k² and within a client the noise is the spread of its examples' slopes.
+    Cross-entropy is a negative log-likelihood: σ² = 1; 1/L for the mean over L labels.
+
+    Args:
+        net: the shared model.
+        layer: its last layer.
+        data: what the clients hold.
+        hostile: [n] whose curvature does not count.
+    """
+    rows, noise, client, curved = [], [], [], []
+    labels = 1
+    for k, (x, outputs, y) in enumerate(_clients(net, layer, data)):
+        m = len(x)
+        if m < 2:
+            continue
+        labels = outputs.shape[1] if y.ndim == 2 else 1
+        share, residual = _residual(outputs, y)
+        slope = residual.T @ x / m
+        each = float(((residual**2).sum(1) * (x**2).sum(1)).mean())
+        rows.append(slope.ravel())
+        noise.append((each - float((slope**2).sum())) / (m - 1))
+        client.append(k)
+        if not hostile[k]:
+            softmax = y.ndim == 1 and outputs.shape[1] > 1
+            curved.append(_curvature(x[:_PAIRS], share[:_PAIRS], softmax) / labels**2)
+    _enough(np.array(client, int), hostile, 2)
+    slope_rows = np.array(rows) / labels
+    unit = float(np.mean(curved))
+    loose = np.array(noise) / labels**2
+    return Heads(slope_rows, loose, np.array(client), unit, 1 / labels)
+
+
+def _residual(outputs: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What is predicted, and how far that is from y: [m, outputs] each."""
+    if y.ndim == 1 and outputs.shape[1] > 1:
+        raised = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+        share = raised / raised.sum(axis=1, keepdims=True)
+        return share, share - np.eye(outputs.shape[1])[y]
+    share = 0.5 * (1 + np.tanh(outputs / 2))  # the logistic function, without overflow
+    return share, share - y.reshape(share.shape)
+
+
+def _curvature(x: np.ndarray, share: np.ndarray, softmax: bool) -> float:
+    """The trace of H² of a client, H = E[Λ ⊗ xxᵀ], from pairs of different examples.
+
+    Λ is diag(p) − ppᵀ of a softmax, diag(p(1 − p)) of labels apart.
+    """
+    if softmax:
+        alike, cross = share @ share.T, share @ (share**2).T
+        both = alike - cross - cross.T + alike**2
+    else:
+        both = (share * (1 - share)) @ (share * (1 - share)).T
+    every = both * (x @ x.T) ** 2
+    m = len(x)
+    return float((every.sum() - np.trace(every)) / (m * (m - 1)))
+
+
+def _enough(client: np.ndarray, hostile: np.ndarray, examples: int) -> None:
+    count = int((~hostile[client]).sum())
+    if count < 2:
+        raise Refusal(
+            f"{count} of the benign clients have the {examples} training examples that "
+            "an estimate of this model takes, with inputs that differ, and a spread "
+            "takes two such clients; choose lam by validation instead"
+        )

@@ -1,0 +1,51 @@
+"""What λ may be."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_DOWN, Context
+
+from troth.types import Descent, Refusal, Regularizer
+
+
+def check(
+    name: str,
+    lam: float,
+    descent: Descent,
+    regularizer: Regularizer | None,
+    option: str = "lam",
+) -> None:
+    """Refuse a λ that is no weight, or with which an explicit step diverges.
+
+    Args:
+        name: of the personalizer.
+        lam: the weight of the pull.
+        descent: its learning rate and optimiser.
+        regularizer: what pulls; None, or one whose curvature is not bounded (or not
+            known): no step is refused.
+        option: what a refusal calls the weight.
+    """
+    if not 0 <= lam < float("inf"):
+        raise Refusal(
+            f"{name}'s {option} = {lam} must be a finite number of at least 0; "
+            "0 pulls not at all"
+        )
+    curvature = regularizer.curvature if regularizer else 0.0
+    bend = lam * curvature
+    if lam == 0 or math.isinf(descent.limit) or descent.lr * bend < descent.limit:
+        return
+    factors = {"lr": descent.lr, option: lam}
+    if curvature != 1:
+        factors["curvature"] = curvature
+    raise Refusal(
+        f"{name}'s step diverges: {'·'.join(factors)} = "
+        f"{'·'.join(f'{x:g}' for x in factors.values())} = "
+        f"{descent.lr * bend:g} must stay below {descent.limit:g}; "
+        f"set personalizer.lr below {_down(descent.limit / bend)}"
+    )
+
+
+def _down(limit: float) -> str:
+    """A limit to four digits, never rounded up."""
+    short = Context(prec=4, rounding=ROUND_DOWN)
+    return f"{float(short.create_decimal_from_float(limit * (1 + 1e-12))):g}"

@@ -1,0 +1,92 @@
+"""A personal model trained once, after the last round, from the shared one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from troth.types import Batch, Broadcast, Budget, Carry, Descent, Personal, Phase, Reply
+
+Keep = Literal["last", "best"]
+"""Which of the models on the way is kept: the last, or the one with the lowest loss on
+the client's validation data (the shared model among them)."""
+
+Gradient = Callable[[Tensor, Tensor, Batch], Tensor]
+"""Of the personal objective: at v, the shared model w* and a batch."""
+
+
+def tuned(
+    descent: Descent,
+    gradient: Gradient,
+    budget: Budget,
+    keep: Keep,
+    loss: Callable[[Tensor, Batch], Tensor],
+) -> Personal:
+    """After the last round v follows a gradient from w*.
+
+    Args:
+        descent: how v follows the gradient.
+        gradient: of the personal objective.
+        budget: how long.
+        keep: which model on the way.
+        loss: by which the best is found; clients without validation data keep the last.
+    """
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        w = broadcast.w
+        return w, *_first(w, keep), *descent.init(w)
+
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+        v, best, lowest, *moments = carry
+        if keep == "best":  # as it stood before this step
+            best, lowest = _better(v, best, lowest, loss(v, valid))
+        g = gradient(v, broadcast.w, batch)
+        v, rest = descent.step(v, g, tuple(moments), broadcast.scale)
+        return v, best, lowest, *rest
+
+    def end(
+        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
+    ) -> tuple[Reply, Carry]:
+        v, best, lowest, *_ = carry
+        if keep == "best":
+            best, _ = _better(v, best, lowest, loss(v, valid))
+            v = torch.where((valid.weight > 0).any(), best, v)
+        return kept(v, broadcast, state)
+
+    return at_the_end(Phase(begin, step, end, (budget,), valid=keep == "best"))
+
+
+def at_the_end(finish: Phase) -> Personal:
+    """Until then the client predicts with the shared model.
+
+    Args:
+        finish: its state is v and whether it was trained (0 or 1).
+    """
+    return Personal(
+        init=lambda w0: (w0, w0.new_zeros(())),
+        step=lambda state, anchor, batch, valid, scale: state,
+        model=lambda w, state: torch.where(state[1] > 0, state[0], w),
+        finish=finish,
+        idle=True,
+    )
+
+
+def kept(v: Tensor, broadcast: Broadcast, state: Carry) -> tuple[Reply, Carry]:
+    """What such a phase ends with: v is the client's model now."""
+    return Reply(v - broadcast.w, broadcast.extra), (v, torch.ones_like(state[1]))
+
+
+def _first(w: Tensor, keep: Keep) -> tuple[Tensor, Tensor]:
+    """No best yet; zero-width where none is looked for."""
+    lowest = w.new_full((), torch.inf)
+    return (w, lowest) if keep == "best" else (w[:0], lowest)
+
+
+def _better(
+    v: Tensor, best: Tensor, lowest: Tensor, loss: Tensor
+) -> tuple[Tensor, Tensor]:
+    less = loss < lowest
+    return torch.where(less, v, best), torch.where(less, loss, lowest)

@@ -1,0 +1,70 @@
+"""Distance in which parameters weigh as much as the loss depends on them.
+
+@article{kirkpatrick2017overcoming,
+  title={Overcoming Catastrophic Forgetting in Neural Networks},
+  author={Kirkpatrick, James and Pascanu, Razvan and Rabinowitz, Neil and Veness, Joel
+    and others},
+  journal={PNAS}, volume={114}, number={13}, pages={3521--3526}, year={2017}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth.types import Batch, Refusal, Regularizer, Task
+
+
+def fisher(task: Task, *, power: float = 1.0, batches: int = 1) -> Regularizer:
+    """½·Σ_i F_i·(v_i − w_i)², with F the diagonal of the empirical Fisher matrix at w.
+
+    F_i = (∂F_k(w)/∂w_i)² on the batch of the step, as in the Ditto authors' code (which
+    squares gradients of batches, not of examples; Ditto, F.2, EWC). It costs a second
+    gradient a step. For Fisher information measured once, over several whole batches,
+    see the personalizer `ewc`.
+
+    Args:
+        task: the client's problem.
+        power: F is taken to this power: 0 makes all parameters weigh the same, which
+            is `l2sq`; 1 is Fisher's.
+        batches: the batch is cut into so many, and F is the mean of their squared
+            gradients, each weighing as its examples do; as many as there are examples
+            gives the empirical Fisher information proper.
+    """
+    if not 0 <= power < float("inf"):
+        raise Refusal(
+            f"fisher's power = {power} must be a finite number of at least 0; "
+            "1 is Fisher's, 0 is l2sq"
+        )
+    if batches < 1:
+        raise Refusal(f"fisher's batches = {batches} must be at least 1")
+
+    def root(w: Tensor, batch: Batch) -> Tensor:
+        """√F to the power, of which no square is too large."""
+        found = torch.zeros_like(w)
+        for part, share in _parts(batch, batches):
+            found = found.hypot(task.grad(w, part) * share.sqrt())
+        return found**power
+
+    def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        return 0.5 * (root(w, batch) * (v - w)).square().sum()
+
+    def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        steep = root(w, batch)
+        return steep * (steep * (v - w))
+
+    return Regularizer(value, grad, curvature=1.0 if power == 0 else 0.0)
+
+
+def _parts(batch: Batch, batches: int) -> list[tuple[Batch, Tensor]]:
+    """A batch cut into so many (fewer, where it is short), and what each weighs."""
+    if batches == 1:
+        return [(batch, torch.ones_like(batch.weight[0]))]
+    found = []
+    for i in range(min(batches, len(batch.weight))):
+        weight = batch.weight[i::batches]
+        share = weight.sum()
+        whole = weight / torch.where(share > 0, share, 1)
+        x, y = batch.x[i::batches], batch.y[i::batches]
+        found.append((batch._replace(x=x, y=y, weight=whole), share))
+    return found

@@ -1,0 +1,54 @@
+"""Distance of what two models predict.
+
+@article{yu2020salvaging,
+  title={Salvaging Federated Learning by Local Adaptation},
+  author={Yu, Tao and Bagdasaryan, Eugene and Shmatikov, Vitaly},
+  journal={arXiv preprint arXiv:2002.04758}, year={2020}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from troth.types import Batch, Refusal, Regularizer, Task
+
+
+def kl(task: Task) -> Regularizer:
+    """½·(KL(f(v) ‖ f(w)) + KL(f(w) ‖ f(v))) on the inputs of the batch (Ditto, F.2).
+
+    f are the predicted probabilities: softmax over the logits of the classes, or, for a
+    model with one output (a margin), of its two classes; where an example may have
+    several labels, each label by itself, added up. It equals
+    ½·Σ_c (p_c − q_c)(log p_c − log q_c), averaged over the batch. Both models predict
+    as they do in use, without dropout and each with its own running statistics.
+    """
+    if task.classes == 0:
+        raise Refusal(
+            "the regularizer 'kl' compares predicted probabilities of classes, and "
+            "this is a regression; set regularizer.name = 'l2sq'"
+        )
+
+    def between(outputs: Tensor, others: Tensor, batch: Batch) -> Tensor:
+        single = batch.y.dim() == 1 and outputs.shape[-1] > 1
+        p, q = (_logs(f, single) for f in (outputs, others))
+        each = 0.5 * ((p.exp() - q.exp()) * (p - q)).flatten(1).sum(dim=1)
+        return (each * batch.weight).sum()
+
+    def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        of_w = task.predict(w, batch.x)
+        return between(task.predict(v, batch.x), of_w, batch)
+
+    def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        of_w = task.predict(w, batch.x)
+        return task.slope(v, batch.x, lambda outputs: between(outputs, of_w, batch))
+
+    return Regularizer(value, grad)
+
+
+def _logs(outputs: Tensor, single: bool) -> Tensor:
+    """Log-probabilities: over classes [b, k], or of yes and no [b, k, 2]."""
+    if single:
+        return outputs.log_softmax(dim=-1)
+    return logsigmoid(torch.stack([outputs, -outputs], dim=-1))

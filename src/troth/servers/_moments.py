@@ -1,0 +1,74 @@
+"""What servers share: the step, and the moments that adapt it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from troth.types import Refusal
+
+Second = Callable[[Tensor, Tensor], Tensor]
+"""√v and |Δ| → the next √v."""
+
+
+def moved(w: Tensor, step: Tensor, lr: float) -> Tensor:
+    """The next model, w + lr·step; w itself where lr is 0.
+
+    Raises:
+        Refusal: lr is no number that w can hold, or below 0.
+    """
+    if not 0 <= lr <= torch.finfo(w.dtype).max:
+        raise Refusal(
+            f"server.lr = {lr} must be a finite number of at least 0; "
+            "1 takes the whole step, 0 none"
+        )
+    return w.add(step, alpha=lr) if lr else w
+
+
+def adapted(
+    w: Tensor,
+    step: Tensor,
+    memory: Tensor,
+    second: Second,
+    *,
+    lr: float,
+    beta1: float,
+    tau: float,
+) -> tuple[Tensor, Tensor]:
+    """Algorithm 2 of the paper: m ← β₁m + (1 − β₁)Δ, w ← w + lr·m/(√v + τ).
+
+    What is kept is √v: squares of large steps would overflow, and a v that is infinite
+    once stops its coordinate for good.
+
+    Args:
+        w: [d] the shared model.
+        step: [d] Δ, the aggregated update.
+        memory: [2, d] m and √v; empty at first: zeros.
+        second: how √v goes on.
+        lr: of the server.
+        beta1: of the first moment.
+        tau: added to √v.
+    """
+    limits = torch.finfo(w.dtype)
+    m, root = memory if memory.numel() else torch.zeros_like(torch.stack([w, w]))
+    m = beta1 * m + (1 - beta1) * step
+    root = second(root, step.abs()).clamp(max=limits.max)
+    size = (root + tau).clamp(min=limits.tiny)  # τ may vanish in the type of w
+    return moved(w, m / size, lr), torch.stack([m, root])
+
+
+def check(tau: float, **betas: float) -> None:
+    """Refuse options that are out of range."""
+    if not 0 < tau < float("inf"):
+        raise Refusal(
+            f"server.tau = {tau} must be a finite number above 0; the paper tries "
+            "powers of ten from 1e-5 to 0.1"
+        )
+    for name, beta in betas.items():
+        if not 0 <= beta <= 1:
+            raise Refusal(
+                f"server.{name} = {beta} must lie in [0, 1]; 0 keeps nothing of the "
+                "rounds before, 1 nothing of this one"
+            )

@@ -1,0 +1,34 @@
+"""Local steps of a moving copy of w along some gradient: what solvers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from troth.types import Batch, Broadcast, Carry, Descent, Reply, Solver
+
+Gradient = Callable[[Broadcast, Tensor, Batch], Tensor]
+"""What w_k follows: of the broadcast, w_k and the batch."""
+
+
+def steps(descent: Descent, gradient: Gradient) -> Solver:
+    """w_k starts from wᵗ and follows the gradient; the reply is how far that led.
+
+    Ditto's Algorithm 2, lines 5 and 7. Nothing is kept between rounds: the optimiser's
+    moments start anew in each.
+    """
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        return broadcast.w, *descent.init(broadcast.w)
+
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch) -> Carry:
+        w, *moments = carry
+        g = gradient(broadcast, w, batch)
+        w, rest = descent.step(w, g, tuple(moments), broadcast.scale)
+        return w, *rest
+
+    def end(broadcast: Broadcast, carry: Carry, state: Carry) -> tuple[Reply, Carry]:
+        return Reply(carry[0] - broadcast.w, broadcast.extra), state
+
+    return Solver(lambda w0: (), begin, step, end)

@@ -1,0 +1,88 @@
+"""Local steps corrected for where the other clients' data lead.
+
+@inproceedings{karimireddy2020scaffold,
+  title={{SCAFFOLD}: Stochastic Controlled Averaging for Federated Learning},
+  author={Karimireddy, Sai Praneeth and Kale, Satyen and Mohri, Mehryar and Reddi,
+    Sashank and Stich, Sebastian and Suresh, Ananda Theertha},
+  booktitle={ICML}, year={2020}}
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from troth import numerics
+from troth.types import Batch, Broadcast, Carry, Descent, Refusal, Reply, Solver, Task
+
+
+def scaffold(
+    task: Task,
+    descent: Descent,
+    *,
+    option: Literal["I", "II"] = "II",
+    rate: float = 1.0,
+) -> Solver:
+    """w_k ← w_k − η(g_k(w_k) − c_k + c), with control variates c_k and c (Algorithm 1).
+
+    c_k estimates the client's own gradient at wᵗ, c the mean of all clients'. After K
+    steps c_k becomes (line 12)
+
+        I:  the client's gradient at wᵗ, here the mean over the batches of the round;
+        II: c_k − c + (wᵗ − w_k)/(Kη), which costs nothing,
+
+    and the change travels beside the update (`extra`), where the same aggregator puts
+    the changes together: c ← c + (|S|/N)·mean Δc_k over the |S| of N clients that are
+    heard (line 17). A client that was never asked has c_k = 0. Running statistics have
+    no control variate. A client whose steps lead to infinity keeps its c_k.
+
+    Departs: K is what a client really did, where a deadline cut it; I looks at the
+    round's batches and not at all data of the client.
+
+    Args:
+        task: the client's problem.
+        descent: the learning rate of `[train]`; its optimiser must be plain `sgd`.
+        option: I needs a second gradient a step; II is that of the paper's experiments.
+        rate: how much of the change of a control variate is taken, 0 … 1; 0 holds them
+            all at zero, which is `fedavg`.
+    """
+    if not 0 <= rate <= 1:
+        raise Refusal(
+            f"scaffold's rate = {rate} must lie in [0, 1]; 1 is the paper's, "
+            "0 holds the control variates at zero"
+        )
+    if descent.init(torch.zeros(task.d)):
+        raise Refusal(
+            "scaffold corrects plain gradient steps, and train.optimizer keeps moments;"
+            " set train.optimizer = 'sgd'"
+        )
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        w = broadcast.w
+        seen = torch.zeros_like(w) if option == "I" else w.new_zeros(0)
+        correction = numerics.off_tail(broadcast.extra - state[0], task.tail)
+        return w, w.new_zeros(()), seen, correction
+
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch) -> Carry:
+        w, done, seen, correction = carry
+        if option == "I":
+            seen = seen + task.grad(broadcast.w, batch)
+        g = task.grad(w, batch) + correction
+        w, _ = descent.step(w, g, (), broadcast.scale)
+        return w, done + 1, seen, correction
+
+    def end(broadcast: Broadcast, carry: Carry, state: Carry) -> tuple[Reply, Carry]:
+        w, done, seen, _ = carry
+        length = done if option == "I" else done * (descent.lr * broadcast.scale)
+        way = torch.where(length > 0, length, 1)
+        if option == "I":
+            change = seen / way - state[0]
+        else:
+            change = (broadcast.w - w) / way - broadcast.extra
+        change = numerics.off_tail(rate * change, task.tail)
+        learnt = (length > 0) & change.isfinite().all()  # not of no step, nor of no end
+        change = torch.where(learnt, change, 0)
+        return Reply(w - broadcast.w, change), (state[0] + change,)
+
+    return Solver(lambda w0: (torch.zeros_like(w0),), begin, step, end, task.d)

@@ -1,0 +1,33 @@
+"""Closed forms: what is known of a federation without training one.
+
+Federated point estimation and linear regression, where the best λ of Ditto, its error
+and its fairness can be written down. Names are the paper's: K clients, n training
+examples each, noise σ, spread of clients τ, K_a adversaries of spread τ_a, d parameters
+and designs with X_kᵀX_k = βI. `docs/derivations/theory.md` derives every line.
+"""
+
+from troth.theory.bayes import bayes_estimator
+from troth.theory.errors import error, least_error
+from troth.theory.fairness import fairest_lam, variance_pooled, variance_within
+from troth.theory.lambdas import (
+    best_lam_points,
+    best_lam_points_attacked,
+    best_lam_regression,
+    best_lam_regression_attacked,
+)
+from troth.theory.moments import between, stray
+
+__all__ = [
+    "bayes_estimator",
+    "best_lam_points",
+    "best_lam_points_attacked",
+    "best_lam_regression",
+    "best_lam_regression_attacked",
+    "between",
+    "error",
+    "fairest_lam",
+    "least_error",
+    "stray",
+    "variance_pooled",
+    "variance_within",
+]

@@ -1,0 +1,64 @@
+"""Spread of clients, from their estimates, by the method of moments."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.types import Refusal
+
+
+def between(rows: np.ndarray, noise: np.ndarray) -> float:
+    """How far the truths behind noisy estimates are apart: Σ over coordinates of τ².
+
+    Estimates ŵ_k = w_k + e_k of independent clients have E[Σ‖ŵ_k − mean‖²/(K−1)] =
+    tr Cov(w) + mean_k tr Cov(e_k); the second is taken off. Unbiased before it is cut
+    off at 0, for any designs and numbers of examples.
+
+    Args:
+        rows: [K, p] an estimate a client.
+        noise: [K] tr Cov(e_k), how far each estimate is from its own truth.
+
+    Returns:
+        tr Cov(w) ≥ 0: p·τ² where all coordinates spread alike.
+    """
+    if len(rows) < 2:
+        raise Refusal(f"{len(rows)} clients have no spread; it takes at least 2")
+    centred = rows - rows.mean(axis=0)
+    found = float((centred**2).sum()) / (len(rows) - 1) - float(noise.mean())
+    return max(0.0, found)
+
+
+def stray(
+    rows: np.ndarray, noise: np.ndarray, others: np.ndarray, others_noise: np.ndarray
+) -> float:
+    """The same for clients that stray from the centre of others: Σ of τ_a².
+
+    E‖ŵ_i − mean of others‖² = tr Cov(w_i) + tr Cov(e_i) + (tr Cov(w) + noise)/K_b, of
+    which all but the first is taken off.
+
+    Args:
+        rows: [K_a, p] estimates of adversaries.
+        noise: [K_a] tr Cov of their noise.
+        others: [K_b, p] estimates of benign clients.
+        others_noise: [K_b] tr Cov of their noise.
+    """
+    centre = others.mean(axis=0)
+    about = float(((rows - centre) ** 2).sum(axis=1).mean()) - float(noise.mean())
+    wander = (between(others, others_noise) + float(others_noise.mean())) / len(others)
+    return max(0.0, about - wander)
+
+
+def wobble(rows: np.ndarray, noise: np.ndarray, groups: int = 50) -> float:
+    """Standard error of `between`, by leaving out one group of clients after another.
+
+    Args:
+        rows: as of `between`.
+        noise: as of `between`.
+        groups: at most so many; fewer clients leave one out at a time.
+    """
+    count = min(groups, len(rows))
+    if count < 3:
+        return float("inf")
+    group = np.arange(len(rows)) % count
+    without = [between(rows[group != g], noise[group != g]) for g in range(count)]
+    return float(np.sqrt((count - 1) * np.var(without)))

@@ -1,0 +1,353 @@
+"""Fine-tuning, and what all that is done after the last round has in common."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+import troth
+from troth import build, config, lookup, notice, results, runs, tasks
+from troth.engine import Plan
+from troth.types import Budget, Personal, Refusal
+
+SIZES = [30, 3, 16, 24, 9, 12]  # examples of each client
+LOOP, THREADS = Plan("loop", 1), Plan("threads", 1, 2)
+N = len(SIZES)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three numbers in three classes, a sixth of the labels wrong."""
+    random = np.random.default_rng(0)
+    owner = np.repeat(np.arange(N), SIZES)
+    y = random.integers(0, 3, len(owner))
+    x = (np.eye(3)[y] + random.normal(0, 0.7, (len(owner), 3))).astype(np.float32)
+    x += random.normal(0, 1, (N, 3))[owner].astype(np.float32)
+    wrong = random.random(len(y)) < 1 / 6
+    y[wrong] = random.integers(0, 3, int(wrong.sum()))
+    file = tmp_path_factory.mktemp("data") / "all.npz"
+    np.savez(file, x=x, y=y, owner=owner)
+    return file
+
+
+def tree(path: Path, personalizer: Any, **sections: Any) -> dict[str, Any]:
+    train = {"rounds": 3, "cohort": 4, "steps": 2, "batch": 5, "lr": 0.1}
+    whole: dict[str, Any] = {
+        "seed": 2,
+        "data": {"name": "npz", "path": str(path)},
+        "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
+        "model": "linear",
+        "personalizer": personalizer,
+        "engine": {"device": "cpu"},
+        "train": train | {"precision": "float64"} | sections.pop("train", {}),
+    }
+    return whole | sections
+
+
+def built(
+    path: Path, personalizer: Any, plan: Plan = LOOP, **sections: Any
+) -> build.Built:
+    return build.build(
+        config.from_dict(tree(path, personalizer, **sections)), plan=plan
+    )
+
+
+def done(ready: build.Built) -> Tensor:
+    """All clients' models after the last phase, [n, d]."""
+    f = ready.federation
+    for _ in f.train():
+        pass
+    assert sum(f.finish(4)) == N
+    return f.engine.models(f.broadcast.w, f.population.read(np.arange(N)))
+
+
+def way(ready: build.Built, k: int, steps: int, lr: float = 0.1) -> list[Tensor]:
+    """w* and the models after it, by plain torch."""
+    data, feed = ready.data, ready.federation.engine.feed
+    v = ready.federation.broadcast.w.clone()
+    found = [v]
+    slots, weight = feed.draw(np.array([k]), steps, ready.experiment.train.rounds)
+    for row, part in zip(slots[:, 0], weight[:, 0], strict=True):
+        own = row[part > 0]
+        tasks.assign(ready.network, v)
+        x, y = data.x[data.train.row[own]], data.train.y[own]
+        loss = cross_entropy(ready.network(x), y)
+        grad = torch.autograd.grad(loss, list(ready.network.parameters()))
+        v = v - lr * torch.cat([g.reshape(-1) for g in grad])
+        found.append(v)
+    return found
+
+
+def on_validation(ready: build.Built, k: int, v: Tensor) -> float:
+    split = ready.data.valid
+    first, size = int(split.start[k]), int(split.size[k])
+    slots = torch.arange(first, first + size)
+    tasks.assign(ready.network, v)
+    with torch.no_grad():
+        outputs = ready.network(ready.data.x[split.row[slots]])
+        return cross_entropy(outputs, split.y[slots]).item()
+
+
+@pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 4), THREADS])
+def test_trains_on_from_the_shared_model(path: Path, plan: Plan) -> None:
+    ready = built(path, {"name": "finetune", "steps": 7}, plan)
+    found = done(ready)
+    for k in range(N):
+        assert torch.allclose(found[k], way(ready, k, 7)[-1], 0, 1e-12)
+    assert (found - ready.federation.broadcast.w).abs().amax(1).min() > 1e-3
+
+
+@pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 3)])
+def test_epochs_are_each_clients_own(path: Path, plan: Plan) -> None:
+    ready = built(path, {"name": "finetune", "epochs": 3}, plan)
+    found = done(ready)
+    counts = 3 * -(-ready.data.train.size // 5)
+    assert len(set(counts.tolist())) > 2
+    for k, steps in enumerate(counts.tolist()):
+        assert torch.allclose(found[k], way(ready, k, steps)[-1], 0, 1e-12)
+
+
+def test_fifty_epochs_unless_told(path: Path) -> None:
+    client = built(path, "finetune").federation.engine.client
+    assert client.finish is not None
+    assert client.finish.budgets == (Budget(epochs=50),)
+    assert client.local.budgets == (Budget(steps=2),)  # the rounds are the solver's
+
+
+@pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 4), THREADS])
+def test_the_best_on_validation_is_kept(path: Path, plan: Plan) -> None:
+    """By hand: the lowest of all on the way; without validation data the last."""
+    own = {"name": "finetune", "steps": 12, "lr": 0.9, "keep": "best"}
+    ready = built(path, own, plan)
+    found, sizes, places = done(ready), ready.data.valid.size.tolist(), set()
+    assert 0 in sizes and sum(size > 0 for size in sizes) > 2
+    for k, size in enumerate(sizes):
+        models = way(ready, k, 12, lr=0.9)
+        at = 12
+        if size:
+            at = int(np.argmin([on_validation(ready, k, v) for v in models]))
+            places.add(at)
+        assert torch.allclose(found[k], models[at], 0, 1e-12), (k, at)
+    assert len(places) > 2  # not always the same, which would show nothing
+    assert places & set(range(1, 12))
+
+
+def test_the_shared_model_may_be_the_best(path: Path) -> None:
+    own = {"name": "finetune", "steps": 4, "lr": 500.0, "keep": "best"}
+    ready = built(path, own, train={"lr": 0.5, "rounds": 20})
+    found, w = done(ready), ready.federation.broadcast.w
+    same = [torch.equal(v, w) for v in found]
+    losses = [
+        [on_validation(ready, k, v) for v in way(ready, k, 4, lr=500.0)]
+        for k in range(N)
+    ]
+    sizes = ready.data.valid.size.tolist()
+    expected = [
+        size > 0 and int(np.argmin(each)) == 0
+        for size, each in zip(sizes, losses, strict=True)
+    ]
+    assert same == expected and any(same)
+
+
+def test_a_loss_that_is_no_number_is_never_the_best(path: Path) -> None:
+    own = {"name": "finetune", "steps": 4, "lr": 1e308, "keep": "best"}
+    ready = built(path, own)
+    found, w = done(ready), ready.federation.broadcast.w
+    for v, size in zip(found, ready.data.valid.size.tolist(), strict=True):
+        if size:
+            assert v.isfinite().all()
+    assert any(torch.equal(v, w) for v in found)
+
+
+def test_until_then_clients_predict_with_the_shared_model(path: Path) -> None:
+    ready = built(path, {"name": "finetune", "steps": 9})
+    f, everyone = ready.federation, np.arange(N)
+    for _ in f.train():
+        models = f.engine.models(f.broadcast.w, f.population.read(everyone))
+        assert torch.equal(models, f.broadcast.w.expand(N, -1))
+        tables = results.evaluate(ready)
+        for name, column in tables["personal"].items():
+            assert np.allclose(column, tables["shared"][name], 0, 1e-12, True)
+    list(f.finish(2))
+    tables = results.evaluate(ready)
+    assert (tables["personal"]["loss"] != tables["shared"]["loss"]).all()
+
+
+def test_the_shared_model_does_not_feel_it(path: Path) -> None:
+    plain, tuned = built(path, "none"), built(path, {"name": "finetune", "steps": 3})
+    done(tuned)
+    for _ in plain.federation.train():
+        pass
+    assert torch.equal(plain.federation.broadcast.w, tuned.federation.broadcast.w)
+
+
+def test_the_schedule_is_that_of_the_rounds(path: Path) -> None:
+    """After a cosine no learning rate would be left."""
+    train = {"schedule": "cosine", "rounds": 3}
+    ready = built(path, {"name": "finetune", "steps": 3}, train=train)
+    found = done(ready)
+    for k in range(N):
+        assert torch.allclose(found[k], way(ready, k, 3)[-1], 0, 1e-12)
+
+
+def test_its_own_learning_rate_and_optimizer(path: Path) -> None:
+    heavy = {"name": "momentum", "beta": 0.5}
+    own = {"name": "finetune", "steps": 2, "lr": 0.01, "optimizer": heavy}
+    ready = built(path, own)
+    found, w = done(ready), ready.federation.broadcast.w
+    first, second = way(ready, 0, 2, lr=0.01)[1:]
+    rolled = 0.5 * (first - w)  # on, by half of the step before
+    assert rolled.abs().max() > 1e-4
+    assert torch.allclose(found[0], second + rolled, 0, 1e-12)
+
+
+def test_augments_change_its_batches_too(path: Path) -> None:
+    noisy = [{"name": "noise", "sigma": 0.5}]
+    found = {}
+    for name, own in {"train's": None, "none": [], "its own": noisy}.items():
+        personalizer: dict[str, Any] = {"name": "finetune", "steps": 3}
+        if own is not None:
+            personalizer["augment"] = own
+        train = {"augment": [] if name == "its own" else noisy}
+        each = {}
+        for plan in (LOOP, THREADS):
+            ready = built(path, personalizer, plan, train=train)
+            each[plan] = done(ready) - ready.federation.broadcast.w
+        assert all(torch.allclose(a, each[LOOP], 0, 1e-10) for a in each.values())
+        plain = [way(ready, k, 3)[-1] for k in range(N)]
+        moved = torch.stack(plain) - ready.federation.broadcast.w
+        assert torch.allclose(each[LOOP], moved, 0, 1e-12) == (name == "none")
+        found[name] = each[LOOP]
+    assert not torch.allclose(found["train's"], found["its own"], 0, 1e-6)
+
+
+def test_the_state_is_a_model_and_a_mark(path: Path) -> None:
+    ready = built(path, "finetune")
+    f = ready.federation
+    assert f.population.width == f.engine.task.d + 1
+    assert f.population.start[-1] == 0
+
+
+def test_its_steps_are_counted(path: Path) -> None:
+    counts = {}
+    for name in ("none", "finetune", "ewc"):
+        own = {"name": name} if name == "none" else {"name": name, "epochs": 2}
+        counts[name] = built(path, own).client_steps
+    per_epoch = -(-built(path, "none").data.train.size // 5)
+    assert counts["none"] == 3 * 4 * 2  # rounds, clients, steps
+    assert counts["finetune"] == counts["none"] + 2 * int(per_epoch.sum())
+    assert counts["ewc"] == counts["finetune"] + 4 * N
+    own = {"name": "finetune", "steps": 6}
+    some = built(path, own, availability={"drop": 0.99})
+    none = built(path, "none", availability={"drop": 0.99})
+    assert some.client_steps == none.client_steps + 6 * N
+
+
+def test_progress(path: Path, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    for how, chunk, steps in (("vmap", 4, [4, 6]), ("threads", 1, [6])):
+        told.clear()
+        engine = {"how": how, "chunk": chunk, "workers": 2 if how == "threads" else 1}
+        whole = tree(path, {"name": "finetune", "steps": 2}, engine=engine)
+        with notice.watching(lambda *now: told.append(now)):
+            troth.run(whole, out=tmp_path / how)
+        said = [now for now in told if now[0] == "personalizing"]
+        assert said == [("personalizing", k, N) for k in steps]
+        assert told[-1] == ("", 0, 0)
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    found = {p.name: p.read_bytes() for p in path.iterdir() if p.is_file()}
+    summary = json.loads(found["summary.json"])
+    del summary["seconds"]
+    return found | {"summary.json": json.dumps(summary).encode()}
+
+
+@pytest.mark.parametrize("store", ["host", "disk"])
+def test_stopped_in_the_middle_it_goes_on(
+    path: Path, tmp_path: Path, store: str
+) -> None:
+    own = {"name": "finetune", "steps": 4, "keep": "best"}
+    engine = {"how": "vmap", "chunk": 2, "store": store}
+    whole = tree(path, own, engine=engine, train={"schedule": "cosine"})
+    troth.run(whole, out=tmp_path / "whole")
+
+    class Killed(Exception):
+        pass
+
+    def kill(what: str, count: int, total: int) -> None:
+        if what == "personalizing" and count == 4:
+            raise Killed
+
+    with pytest.raises(Killed), notice.watching(kill):
+        troth.run(whole, out=tmp_path / "cut")
+    assert not troth.load(tmp_path / "cut").finished
+    rounds: list[int] = []
+    troth.resume(tmp_path / "cut", watch=lambda p: rounds.append(p.done))
+    assert not [r for r in rounds if r]  # no round is done again
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_a_wish_to_stop_is_heard(path: Path, tmp_path: Path) -> None:
+    """As Ctrl-C: after the clients at hand, and all rounds are saved."""
+    import signal
+
+    own = {"name": "finetune", "steps": 4}
+    whole = tree(path, own, engine={"how": "vmap", "chunk": 2})
+
+    def stop(what: str, count: int, total: int) -> None:
+        if what == "personalizing":
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(runs.Interrupted), notice.watching(stop):
+        troth.run(whole, out=tmp_path / "cut")
+    troth.resume(tmp_path / "cut")
+    troth.run(whole, out=tmp_path / "whole")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_what_a_run_writes_is_of_the_tuned_models(path: Path, tmp_path: Path) -> None:
+    whole = tree(path, {"name": "finetune", "steps": 9}, engine={"how": "loop"})
+    [run] = troth.run(whole, out=tmp_path / "run")
+    ready = built(path, {"name": "finetune", "steps": 9})
+    found = done(ready)
+    assert torch.equal(tasks.flatten(run.shared()), ready.federation.broadcast.w)
+    for k in range(N):
+        assert torch.equal(tasks.flatten(run.model(k)), found[k])
+    last = run.rounds[-1]["evaluation"]
+    assert last["personal"] == last["shared"]  # before
+    assert run.summary["personal"]["loss_mean"] != run.summary["shared"]["loss_mean"]
+    assert run.summary["client_steps"] == 3 * 4 * 2 + 9 * N
+
+
+@pytest.mark.parametrize("name", ["finetune", "ditto_finetune", "skl"])
+def test_refuses_to_choose_without_validation_data(path: Path, name: str) -> None:
+    split = {"name": "natural", "split": [0.8, 0.0, 0.2]}
+    built(path, name, partition=split)
+    with pytest.raises(Refusal, match=r"no client has any; give partition\.split a"):
+        built(path, {"name": name, "keep": "best"}, partition=split)
+
+
+def test_refuses_to_keep_something_else() -> None:
+    with pytest.raises(Refusal, match="keep = 'worst' is not one of 'last', 'best'"):
+        lookup.check("personalizer", "finetune", {"keep": "worst"})
+
+
+def test_options_and_reference() -> None:
+    assert lookup.check("personalizer", "finetune", {}) == {"keep": "last"}
+    (entry,) = lookup.about("personalizer", "finetune").citations
+    assert entry.startswith("@inproceedings{li2021ditto")
+
+
+def test_is_idle_in_the_rounds(path: Path) -> None:
+    task = built(path, "none").federation.engine.task
+    given = {"task": task, "descent": None, "budget": None}
+    made = lookup.call(lookup.find("personalizer", "finetune"), {}, **given)
+    assert isinstance(made, Personal) and made.idle and not made.valid
