@@ -22,7 +22,7 @@ LAYERS = """
     datasets partitions features corruptions augments models losses
     optimizers schedules regularizers solvers personalizers
     attacks filters aggregators servers metrics
-    batchwise flat objectives convolution tasks lifting lifted threads
+    batchwise flat objectives convolution tasks lifting lifted liftable threads
     feed slots rowfile population beside
     engine plans augmenting clients
     scores summary evaluation

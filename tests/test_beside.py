@@ -231,7 +231,7 @@ def test_what_else_it_passes_on() -> None:
     personal = LOCAL._replace(
         finish=tuned,
         valid=True,
-        end=lambda own, valid: (own[0] + valid.x.sum(), *own[1:]),
+        settle=lambda own, valid: (own[0] + valid.x.sum(), *own[1:]),
         columns=("v",),
         tell=lambda own: own[0][None],
     )
@@ -245,8 +245,12 @@ def test_what_else_it_passes_on() -> None:
     before = state[1][0].item()
     _, state = client.local.end(SENT, carry, state, batch(3.0, 0))
     assert state[0][0].item() == 1.0  # what the solver keeps
+    assert state[1][0].item() == before
+    assert client.settle is not None
+    state = client.settle(state, batch(3.0, 0))
     own = before + batch(3.0, 0).x.sum().item()  # what the personalizer makes of it
     assert client.tell(state).item() == state[1][0].item() == own
+    assert state[0][0].item() == 1.0
     assert client.finish is not None and client.finish.valid
     carry = client.finish.begin(SENT, state)  # sees its own state alone
     _, state = client.finish.end(SENT, carry, state, batch(3.0, 0))

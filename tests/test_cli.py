@@ -347,7 +347,7 @@ def test_a_bug_shows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_list() -> None:
     result = troth("list", "personalizer")
     assert result.exit_code == 0 and result.stderr == ""
-    (line,) = (x for x in result.stdout.splitlines() if x.startswith("ditto"))
+    (line,) = (x for x in result.stdout.splitlines() if x.startswith("ditto "))
     assert "lam = 1.0" in line and "li2021ditto" in line
     assert "clients (required)" in troth("list", "partition").stdout
     every = json.loads(troth("list", "--json").stdout)["kinds"]

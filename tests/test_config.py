@@ -79,7 +79,7 @@ def test_the_whole_file_of_the_design() -> None:
     assert e.train.rounds == 5000 and e.train.steps == 2 and e.train.epochs == 0
     assert e.partition.options["per_client"] == 5
     assert e.partition.split == [0.72, 0.08, 0.2]
-    assert e.personalizer.name == "ditto" and e.personalizer.options == {"lam": 1.0}
+    assert e.personalizer.name == "ditto" and e.personalizer.options["lam"] == 1.0
     assert type(e.personalizer.options["lam"]) is float
     assert e.corruption.name == "auto"
     assert e.attack.name == "model_replacement"
@@ -92,7 +92,7 @@ def test_defaults_are_filled_in() -> None:
     assert e.partition.name == "iid" and e.partition.options == {"clients": 10}
     assert e.model.name == "linear" and e.model.normalise == "unit"
     assert e.solver.name == "fedavg" and e.aggregator.name == "mean"
-    assert e.server == Part("sgd", {"lr": 1.0})
+    assert e.server == Part("sgd", {"lr": 1.0, "momentum": 0.0})
     assert e.personalizer.name == e.corruption.name == e.attack.name == "none"
     assert e.train.epochs == 1 and e.train.optimizer == Part("sgd")
     assert back(e) == from_dict(to_dict(e)) == e
@@ -105,12 +105,10 @@ def test_to_dict_is_complete_ordered_and_plain() -> None:
     assert list(tree) == names[:-1]  # nothing resolved yet
     assert list(tree["train"]) == [f.name for f in dataclasses.fields(Train)]
     assert tree["train"]["schedule"] == {"name": "constant"}
-    assert tree["personalizer"] == {
-        "name": "ditto",
-        "steps": 0,
-        "epochs": 0,
-        "lam": 1.0,
-    }
+    own = tree["personalizer"]
+    assert list(own)[:4] == ["name", "steps", "epochs", "lam"]  # its options after
+    assert (own["name"], own["steps"], own["lam"]) == ("ditto", 0, 1.0)
+    assert own["candidates"] == [0.1, 1.0, 2.0]
     assert tree["adversary"] == {"fraction": 0.0}
     assert tree["output"] == {"personal": True, "checkpoint": True}
 

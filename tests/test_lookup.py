@@ -245,8 +245,8 @@ def test_a_call_gives_what_is_asked_for() -> None:
 
 
 def test_check_fills_in_what_is_not_given() -> None:
-    assert lookup.check("personalizer", "ditto", {"lam": 2}) == {"lam": 2.0}
-    assert lookup.check("personalizer", "ditto", {}) == {"lam": 1.0}
+    assert lookup.check("solver", "fedprox", {"mu": 2}) == {"mu": 2.0}
+    assert lookup.check("solver", "fedprox", {}) == {"mu": 0.01}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Train what the four figures show: every run is `base.toml` with some keys changed.
+"""Train what the page shows: every run is `base.toml` with some keys changed.
 
     python experiments/tension/run.py                 # all of them, three seeds
     python experiments/tension/run.py term --seeds 1
@@ -10,18 +10,14 @@ Ditto stands beside the shared model in every run, so each gives both.
 
 from __future__ import annotations
 
-import argparse
-import json
-import tempfile
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import troth
-from troth import config, folder
 
 ROOT = Path(__file__).parent
-Changes = dict[str, Any]
+sys.path.append(str(ROOT.parent))
+
+from cells import Cell, Changes, main  # noqa: E402
 
 LOOSE = ("median", "trimmed_mean", "meamed", "krum", "multi_krum", "bulyan")
 LOOSE += ("geometric_median", "mda", "k_norm", "k_loss")
@@ -46,6 +42,12 @@ DEFENCES: dict[str, Changes] = {
 }
 TERM: dict[str, Changes] = {
     f"term t={t}": {"aggregator": {"name": "term", "t": t}} for t in (1, 2, 5)
+}
+FAIR: dict[str, Changes] = {
+    "weighted_mean": {"aggregator": "weighted_mean"},
+    "term t=1": TERM["term t=1"],
+    "qffl": {"aggregator": "qffl"},
+    "afl": {"aggregator": "afl"},
 }
 ATTACKS: dict[str, Changes] = {
     "A1": {},  # labels, in all three
@@ -73,63 +75,25 @@ FIGURES: dict[str, tuple[dict[str, Changes], dict[str, Changes]]] = {
     "defences": (DEFENCES | TERM, hostile(0.2) | hostile(0.8)),
     "attacks": (DEFENCES, {name: {**FIFTH, **a} for name, a in ATTACKS.items()}),
     "backdoor": (DEFENCES, {"backdoor": {**FIFTH, **BACKDOOR}}),
+    # every rule under A3: does Ditto with it beat Ditto alone and the rule alone?
+    "modularity": (
+        DEFENCES | FAIR,
+        {
+            f"A3 λ={lam}": {**FIFTH, **ATTACKS["A3"], "personalizer": {"lam": lam}}
+            for lam in (0.1, 1.0)
+        },
+    ),
 }
 """Figure → rules and threats; every pair of them is a run."""
 
 
-def cells(figure: str) -> Iterator[tuple[str, Changes]]:
-    """Label and changes of every run of a figure."""
-    rules, threats = FIGURES[figure]
-    for rule, defence in rules.items():
-        for threat, attack in threats.items():
-            yield f"{rule}, {threat}", {**defence, **attack}
-
-
-def train(changes: Changes, seed: int, device: str) -> dict[str, Any]:
-    """One run, as the row of a table."""
-    tree = {**config.read(ROOT / "base.toml"), **changes, "seed": seed}
-    with tempfile.TemporaryDirectory() as place:
-        run = troth.run(tree, out=Path(place) / "run", device=device)[0]
-        clients = run.clients
-        resolved = run.experiment.resolved
-        return {
-            "changes": changes,
-            "seed": seed,
-            "fingerprint": resolved["fingerprint"],
-            "f": resolved.get("f"),
-            "device": resolved["device"],
-            "torch": resolved["versions"]["torch"],
-            "summary": run.summary,
-            "malicious": [int(m) for m in clients["malicious"]],
-            "accuracy": [round(float(a), 6) for a in clients["accuracy"]],
-            "shared_accuracy": [round(float(a), 6) for a in clients["shared_accuracy"]],
-        }
-
-
-def main() -> None:
-    """Train what is not there yet."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("figures", nargs="*", help=", ".join(FIGURES))
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--part", default="0/1", help="i/n: every n-th, from the i-th")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--out", type=Path, default=ROOT / "results")
-    given = parser.parse_args()
-    part, parts = map(int, given.part.split("/"))
-    every = [
-        (figure, label, changes, seed)
-        for seed in range(given.seeds)
-        for figure in given.figures or FIGURES
-        for label, changes in cells(figure)
-    ]
-    for figure, label, changes, seed in every[part::parts]:
-        file = given.out / figure / f"{label}, seed {seed}.json"
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            row = {"label": label, **train(changes, seed, given.device)}
-            folder.write(file, json.dumps(folder.plain(row), indent=1) + "\n")
-            print(file.relative_to(given.out), flush=True)
+def cells() -> Iterator[Cell]:
+    """Every run of every figure."""
+    for figure, (rules, threats) in FIGURES.items():
+        for rule, defence in rules.items():
+            for threat, attack in threats.items():
+                yield Cell(figure, f"{rule}, {threat}", {**defence, **attack})
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, ROOT / "base.toml", cells())

@@ -69,19 +69,24 @@ def beside(
         broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
     ) -> tuple[Reply, Carry]:
         reply, kept = solver.end(broadcast, carry[0], state[0])
-        return reply, (kept, personal.end(carry[1], valid))
+        return reply, (kept, carry[1])
+
+    def settle(state: Carry, valid: Batch) -> Carry:
+        assert personal.settle is not None
+        return state[0], personal.settle(state[1], valid)
 
     def model(w: Tensor, state: Carry) -> Tensor:
         return personal.model(w, state[1])
 
     used = budgets[:1] if personal.idle else budgets
-    local = Phase(begin, step, end, used, personal.valid, personal.late)
+    local = Phase(begin, step, end, used, personal.valid)
     return Client(
         init,
         local,
         _of_own(personal.finish, augments[1]) if personal.finish else None,
         model,
         solver.extra,
+        settle=settle if personal.settle else None,
         columns=personal.columns,
         tell=lambda state: personal.tell(state[1]),
     )

@@ -174,7 +174,8 @@ def build(
 def _check_validation(engine: Engine, data: Data) -> None:
     """Refuse to look at validation data where no client has any."""
     phases = (engine.client.local, engine.client.finish)
-    if any(phase and phase.valid for phase in phases) and not len(data.valid.y):
+    looks = engine.client.settle or any(phase and phase.valid for phase in phases)
+    if looks and not len(data.valid.y):
         raise Refusal(
             "the personalizer chooses by validation data, and no client has any; give "
             "partition.split a second share above 0, such as [0.72, 0.08, 0.2], or "

@@ -8,14 +8,14 @@ specification that the others are tested against.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from troth import memory, tasks, trees
+from troth import liftable, memory, tasks, trees
 from troth.beside import steps_of
 from troth.feed import Feed
 from troth.lifted import Lifted
@@ -158,17 +158,16 @@ class Engine:
         index = torch.arange(n, device=self.device)
         state = self.packing.unpack(rows)
         valid = self._valid(phase, ids, few_shapes=True)
-        seen = self.feed.nothing(n) if phase.late else valid  # a shape less to trace
         carry = self._lift(f"{name}.begin")(index, broadcast, state)
         carry = trees.like(carry, [leaf.clone() for leaf in trees.leaves(carry)])
         ahead = int(counts.min())
         for t, batch in self._batches(ids, round_, int(counts.max())):
             if t < ahead:
-                carry = self._lift(f"{name}.step")(broadcast, carry, batch, seen)
+                carry = self._lift(f"{name}.step")(broadcast, carry, batch, valid)
             else:
                 active = (counts > t).to(self.device)
                 carry = self._lift(f"{name}.last")(
-                    broadcast, carry, batch, seen, active
+                    broadcast, carry, batch, valid, active
                 )
         reply, state = self._lift(f"{name}.end")(index, broadcast, carry, state, valid)
         reply, state = trees.kept(reply), trees.kept(state)
@@ -200,37 +199,10 @@ class Engine:
         if name not in self._lifted:
             own = name.endswith(".step")  # of its carry, which `_together` copied
             alone = "." in name and self.plan.chunk == 1
-            function, dims = self._function(name, alone)
+            client = self.client if alone else self._together_client
+            function, dims = liftable.function(client, self._together_task, name)
             self._lifted[name] = Lifted(function, dims, self.plan.how, own, alone)
         return self._lifted[name]
-
-    def _function(
-        self, name: str, alone: bool
-    ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        if name == "predict":
-            return self._together_task.predict, (0, 0)
-        if name == "model":
-            return lambda i, w, state: self.client.model(w, state), (0, None, 0)
-        if name == "tell":
-            return lambda i, state: self.client.tell(state), (0, 0)
-        which, _, part = name.partition(".")
-        client = self.client if alone else self._together_client
-        phase: Phase = getattr(client, which)
-        batch = Batch(0, 0, 0, None, 0, 0)  # type: ignore[arg-type]
-
-        def last(broadcast: Broadcast, carry: Any, *rest: Any) -> Any:
-            new = trees.leaves(phase.step(broadcast, carry, *rest[:-1]))
-            old = trees.leaves(carry)
-            kept = [torch.where(rest[-1], a, b) for a, b in zip(new, old, strict=True)]
-            return trees.like(carry, kept)
-
-        found: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-            "begin": (lambda i, b, s: phase.begin(b, s), (0, None, 0)),
-            "step": (phase.step, (None, 0, batch, batch)),
-            "last": (last, (None, 0, batch, batch, 0)),
-            "end": (lambda i, *rest: phase.end(*rest), (0, None, 0, 0, batch)),
-        }
-        return found[part]
 
     def _apart(
         self,
@@ -268,6 +240,31 @@ class Engine:
         return self._lift("model").once(index, w, self.packing.unpack(rows))  # type: ignore[no-any-return]
 
     @torch.no_grad()
+    def settled(self, rows: Tensor, ids: np.ndarray) -> Tensor:
+        """The rows as they are read: with what clients decide only then.
+
+        Args:
+            rows: [c, width] their states.
+            ids: [c] whose validation data they decide by.
+        """
+        if self.client.settle is None:
+            return rows
+        if self.plan.apart:
+            each = [self._settled(row, ids[k : k + 1]) for k, row in enumerate(rows)]
+            return torch.stack(each)
+        index, n = torch.arange(len(rows), device=self.device), len(rows)
+        valid = self.feed.whole(ids, self.feed.data.valid, few_shapes=True)
+        state = self._lift("settle").once(index, self.packing.unpack(rows), valid)
+        return self.packing.pack(trees.kept(state), n)
+
+    def _settled(self, row: Tensor, mine: np.ndarray) -> Tensor:
+        """One client's."""
+        assert self.client.settle is not None
+        state = trees.first(self.packing.unpack(row[None]))
+        valid = trees.first(self.feed.whole(mine, self.feed.data.valid))
+        return self.packing.pack(self.client.settle(state, valid), 1)[0]
+
+    @torch.no_grad()
     def told(self, rows: Tensor) -> Tensor:
         """What clients tell about themselves, `client.columns`: [c, columns].
 
@@ -288,6 +285,6 @@ class Engine:
         return torch.stack(spread(one, len(models), self.plan.workers))
 
 
-def _join(parts: Any) -> Tensor:
+def _join(parts: Iterable[Tensor]) -> Tensor:
     parts = list(parts)
     return parts[0] if len(parts) == 1 else torch.cat(parts)

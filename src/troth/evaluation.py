@@ -23,6 +23,7 @@ by itself, and always the same."""
 
 _Show = Callable[[Tensor, Tensor], Tensor]
 _EXAMPLES = 2048  # of the shared model at once
+_NUMBERS = 2**29  # of personal models; more at once are not faster
 
 
 class _Slots(NamedTuple):
@@ -73,7 +74,7 @@ def personal(
     every = population.each(ids[some] for some in groups)
     for some, (clients, rows) in zip(groups, every, strict=True):
         batch = engine.feed.whole(clients, split)
-        models = engine.models(w, rows)
+        models = engine.models(w, engine.settled(rows, clients))
         flat = batch.x.flatten(0, 1), batch.y.flatten(0, 1)
         for show, found in zip(shows, outputs, strict=True):
             out = engine.predict(models, show(*flat).reshape(batch.x.shape))
@@ -89,10 +90,11 @@ def _shows(aim: Aim | None) -> list[_Show]:
 
 
 def _chunk(engine: Engine, population: Population) -> int:
-    """How many models are evaluated at once: about an eighth of what is free."""
-    number = engine.feed.dtype.itemsize
-    one = number * (engine.task.d * 3 + population.width) + 2**16
-    return int(max(1, min(256, memory.free(engine.device) // 8 // one)))
+    """How many models are evaluated at once: at most an eighth of what is free."""
+    numbers = engine.task.d * 3 + population.width
+    one = engine.feed.dtype.itemsize * numbers + 2**16
+    most = min(256, _NUMBERS // numbers)
+    return int(max(1, min(most, memory.free(engine.device) // 8 // one)))
 
 
 def _slots(split: Split, ids: np.ndarray) -> _Slots:

@@ -95,7 +95,8 @@ def _told(f: Federation) -> dict[str, np.ndarray]:
     never = f.engine.told(f.population.start[None]).cpu().numpy()
     table = np.tile(never, (f.population.n, 1))
     for some, rows in f.population.each(_groups(f, ids)):
-        table[some] = f.engine.told(rows).cpu().numpy()
+        settled = f.engine.settled(rows, some)
+        table[some] = f.engine.told(settled).cpu().numpy()
     return dict(zip(columns, table.T, strict=True))
 
 
@@ -123,8 +124,8 @@ def save_models(built: Built, path: Path) -> None:
 
 def _models(f: Federation, ids: np.ndarray) -> Iterator[Tensor]:
     """What clients predict with, some at a time, and at last what the others do."""
-    for _, rows in f.population.each(_groups(f, ids)):
-        yield f.engine.models(f.broadcast.w, rows)
+    for some, rows in f.population.each(_groups(f, ids)):
+        yield f.engine.models(f.broadcast.w, f.engine.settled(rows, some))
     yield f.engine.models(f.broadcast.w, f.population.start[None])
 
 

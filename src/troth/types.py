@@ -175,7 +175,6 @@ class Phase(NamedTuple):
     end: Callable[[Broadcast, Carry, Carry, Batch], tuple[Reply, Carry]]
     budgets: tuple[Budget, ...]  # the engine runs the longest
     valid: bool = False  # whether it looks at validation data
-    late: bool = False  # … only at its end
 
 
 class Solver(NamedTuple):
@@ -195,6 +194,12 @@ class Anchor(NamedTuple):
     moving: Tensor  # [d] the client's own copy of it, this step of the solver done
 
 
+Settle = Callable[[Carry, Batch], Carry]
+"""State and validation data → the state as it is read: for what a client decides only
+when its model is asked for. What it decides is not kept, so training cannot depend on
+when that is."""
+
+
 class Personal(NamedTuple):
     """How a client gets its own model, beside any solver."""
 
@@ -203,9 +208,8 @@ class Personal(NamedTuple):
     model: Callable[[Tensor, Carry], Tensor]  # w, state → parameters
     finish: Phase | None = None  # of its own state
     valid: bool = False
-    late: bool = False  # its step does not look at validation data, its end does
     idle: bool = False  # its step does nothing
-    end: Callable[[Carry, Batch], Carry] = lambda state, valid: state  # of a round
+    settle: Settle | None = None
     columns: tuple[str, ...] = ()  # of clients.csv, beside how well it is served
     tell: Callable[[Carry], Tensor] = lambda state: torch.zeros(0)  # state → columns
 
@@ -219,6 +223,7 @@ class Client(NamedTuple):
     model: Callable[[Tensor, Carry], Tensor]
     extra: int = 0
     shares_personal: bool = False  # its reply reveals its personal model
+    settle: Settle | None = None
     columns: tuple[str, ...] = ()  # of clients.csv, beside how well it is served
     tell: Callable[[Carry], Tensor] = lambda state: torch.zeros(0)  # state → columns
 

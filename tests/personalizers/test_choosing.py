@@ -77,8 +77,11 @@ def rounds(
         anchor = Anchor(number(w), number(w + 1))
         for t in range(steps):
             state = one.step(state, anchor, batch(x + r, x - t), valid, ONE)
-        state = one.end(state, valid)
-    return state
+    return as_read(one, state, valid)
+
+
+def as_read(one: Personal, state: Any, valid: Batch) -> Any:
+    return one.settle(state, valid) if one.settle else state
 
 
 @pytest.mark.parametrize("optimizer", lookup.names("optimizer"))
@@ -104,7 +107,7 @@ def test_a_choice_by_hand() -> None:
         one = auto(rule, [5.0, 0.0, 2.0], 0.0)
         assert one.tell(one.init(number(1.0))).tolist() == [0.0]
         state = one.step(one.init(number(1.0)), Anchor(w, w), batch(5.0), valid, ONE)
-        state = one.end(state, valid)
+        state = as_read(one, state, valid)
         assert one.tell(state).tolist() == [2.0]
         assert one.model(w, state).item() == pytest.approx(2.0, abs=1e-14)
 
@@ -301,7 +304,9 @@ def models(built: build.Built) -> Tensor:
 
 
 def everyones(built: build.Built) -> Tensor:
-    return built.federation.population.read(np.arange(len(TRAIN)))
+    """The states of all clients, as they are read."""
+    f, ids = built.federation, np.arange(len(TRAIN))
+    return f.engine.settled(f.population.read(ids), ids)
 
 
 def told(built: build.Built) -> list[float]:
@@ -499,18 +504,31 @@ def test_unequal_validation_sets_are_traced_in_few_shapes(data: Path) -> None:
     """1, 2, 4, 8 and 9 for clients with 0 to 9 examples, and nothing else changes."""
     built = made(tree(data, asked("side_by_side")), Plan("vmap", 1), 0)
     f = built.federation
-    assert f.engine.client.local.late
     for k, n in enumerate(VALID):
         ids = np.array([k])
-        f.engine.run("local", f.broadcast, f.population.read(ids), ids, 0, limit=1)
+        f.engine.settled(f.population.read(ids), ids)
         padded = f.engine.feed.whole(ids, built.data.valid, few_shapes=True)
         plain = f.engine.feed.whole(ids, built.data.valid)
         assert padded.x.shape[1] == {0: 1, 3: 4, 7: 8}.get(n, n)
         assert torch.equal(padded.x[:, : max(1, n)], plain.x)
         assert padded.weight.sum().item() == pytest.approx(1.0 if n else 0.0)
-    traced = f.engine._lifted["local.end"]._traces
-    assert len(traced) == 5
-    assert len(f.engine._lifted["local.step"]._traces) == 1  # it does not look
+
+
+def test_reading_does_not_change_what_is_trained(data: Path) -> None:
+    """Side by side: settled or not on the way, states and models are the same."""
+    wanted = config.from_dict(tree(data, asked("side_by_side")))
+    ids, found = np.arange(len(TRAIN)), []
+    for look in (True, False):
+        built = build.build(wanted, plan=THREADS)
+        f = built.federation
+        for _ in f.train():
+            if look:
+                before = f.population.read(ids).clone()
+                assert not torch.equal(f.engine.settled(before, ids), before)
+                results.evaluate(built)
+                assert torch.equal(f.population.read(ids), before)
+        found.append(everyones(built))
+    assert torch.equal(*found)
 
 
 # A run on disk

@@ -20,6 +20,8 @@ from troth.types import (
     Task,
 )
 
+_YES = -1.0  # the client was asked, and has not chosen
+
 Rule = Literal["side_by_side", "paper", "code"]
 
 
@@ -71,7 +73,6 @@ def auto(
     else:
         made = _side_by_side(task, descent, regularizer, asked)
     return made._replace(
-        valid=True,
         columns=("lam",),
         tell=lambda state: _pick([_exact(lam) for lam in asked.lams], state[-1]),
     )
@@ -116,7 +117,10 @@ def _side_by_side(
 ) -> Personal:
     """A model for each λ in the client's state; the best by validation is the client's.
 
-    State: for every λ what `ditto` with that λ has, then which of them was chosen.
+    Which is best is asked only where the model is read, not in every round.
+
+    State: for every λ what `ditto` with that λ has; then, at first, the fallback's
+    place, once the client was asked −1, and where it is read which was chosen.
     """
     each = [
         pulled(task, descent, regularizer, lam, asked.towards) for lam in asked.lams
@@ -130,18 +134,19 @@ def _side_by_side(
     ) -> Carry:
         pairs = zip(each, state[:-1], strict=True)
         made = (one.step(own, anchor, batch, valid, scale) for one, own in pairs)
-        return *made, state[-1]
+        return *made, torch.full_like(state[-1], _YES)
 
-    def end(state: Carry, valid: Batch) -> Carry:
-        chosen = _choice([v for v, *_ in state[:-1]], task, valid, asked)
-        return *state[:-1], chosen.to(state[-1].dtype)
+    def settle(state: Carry, valid: Batch) -> Carry:
+        best = _choice([v for v, *_ in state[:-1]], task, valid, asked)
+        asked_ever = state[-1] == _YES
+        chosen = torch.where(asked_ever, best.to(state[-1].dtype), state[-1])
+        return *state[:-1], chosen
 
     return Personal(
         init,
         step,
         model=lambda w, state: _pick([v for v, *_ in state[:-1]], state[-1]),
-        end=end,
-        late=True,
+        settle=settle,
     )
 
 
@@ -163,7 +168,7 @@ def _every_step(
         pull = regularizer.grad(v, place(anchor, asked.towards), batch)
         g = task.grad(v, batch).clone()  # the task may use its buffer again
         tried = [
-            descent.step(v, g.add(pull, alpha=lam) if lam else g, tuple(moments), scale)
+            descent.step(v, _lam.plus(g, pull, lam), tuple(moments), scale)
             for lam in asked.lams
         ]
         at = _choice([made for made, _ in tried], task, valid, asked)
@@ -171,4 +176,4 @@ def _every_step(
         kept = [_pick(list(same), at) for same in zip(*states, strict=True)]
         return *kept, at.to(last.dtype)
 
-    return Personal(init, step, model=lambda w, state: state[0])
+    return Personal(init, step, model=lambda w, state: state[0], valid=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from decimal import ROUND_DOWN, Context
 
+import torch
+from torch import Tensor
+
 from troth.types import Descent, Refusal, Regularizer
 
 
@@ -43,6 +46,17 @@ def check(
         f"{descent.lr * bend:g} must stay below {descent.limit:g}; "
         f"set personalizer.lr below {_down(descent.limit / bend)}"
     )
+
+
+def plus(g: Tensor, pull: Tensor, lam: float) -> Tensor:
+    """Add λ times a pull to a gradient; at λ = 0 nothing, whatever the pull.
+
+    In one pass, but for a λ that the numbers' type cannot hold.
+    """
+    if lam == 0:
+        return g
+    fits = lam <= torch.finfo(g.dtype).max
+    return g.add(pull, alpha=lam) if fits else g + lam * pull
 
 
 def _down(limit: float) -> str:

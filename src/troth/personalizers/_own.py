@@ -7,6 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from troth.personalizers import _lam
 from troth.types import Anchor, Batch, Carry, Descent, Personal, Regularizer, Task
 
 Towards = Literal["shared", "moving"]
@@ -55,7 +56,7 @@ def pulled(
             return task.grad(v, batch)
         # The pull first: it may use the buffer in which the task keeps its gradient.
         pull = regularizer.grad(v, place(anchor, towards), batch)
-        return task.grad(v, batch).add(pull, alpha=lam)
+        return _lam.plus(task.grad(v, batch), pull, lam)
 
     return own(descent, gradient)
 

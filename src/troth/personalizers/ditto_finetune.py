@@ -45,6 +45,6 @@ def ditto_finetune(
 
     def gradient(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         pull = regularizer.grad(v, w, batch)  # first: it may use the task's buffer
-        return task.grad(v, batch).add(pull, alpha=lam)
+        return _lam.plus(task.grad(v, batch), pull, lam)
 
     return tuned(descent, gradient, budget or EPOCHS, keep, task.loss)

@@ -66,7 +66,7 @@ def ewc(
         g = task.grad(v, batch)
         seen = root.hypot(numerics.off_tail(g, task.tail) / batches**0.5)
         if lam:
-            g = g.add(root * (root * (v - broadcast.w)), alpha=lam)
+            g = _lam.plus(g, root * (root * (v - broadcast.w)), lam)
         moved, rest = descent.step(v, g, tuple(moments), broadcast.scale)
         measuring = batch.t < batches
         pairs = zip((v, seen, *moments), (moved, root, *rest), strict=True)
