@@ -131,7 +131,8 @@ class Federation:
             return
         broadcast = self.broadcast
         broadcast = broadcast._replace(scale=torch.ones_like(broadcast.scale))
-        everyone = np.arange(self.population.n)
+        # Those with about as much to do together: a chunk waits for its longest.
+        everyone = np.argsort(self.engine.feed.per_epoch.numpy(), kind="stable")
         groups = [everyone[k : k + chunk] for k in range(0, len(everyone), chunk)]
         for ids, rows in self.population.each(groups):
             if self.redraw is not None:
