@@ -326,6 +326,61 @@ def test_an_update_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> No
         assert any(t.data_ptr() == memory for t in found)
 
 
+def _pulled(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> Tensor:
+    pull = v - w
+    return torch.addcmul(v, grad(_loss)(v, x).add(pull, alpha=0.7), -rate)
+
+
+def _early(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    """The pull is taken before w moves, and used after."""
+    pull = v - w
+    moved = _stepped(w, x, rate)
+    g = grad(_loss)(v, x).add(pull, alpha=0.7)
+    return [moved, torch.addcmul(v, g, -rate)]
+
+
+def _used_twice(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    pull = v - w
+    return [torch.addcmul(v, grad(_loss)(v, x).add(pull), -rate), pull]
+
+
+PULLED: dict[str, tuple[Callable[..., Any], bool]] = {  # and whether it is in one pass
+    "fixed": (lambda v, w, x, rate: [w * 1, _pulled(v, w, x, rate)], True),
+    "moving": (
+        lambda v, w, x, rate: [m := _stepped(w, x, rate), _pulled(v, m, x, rate)],
+        True,
+    ),
+    "before": (
+        lambda v, w, x, rate: [_stepped(w, x, rate), _pulled(v, w, x, rate)],
+        True,
+    ),
+    "early": (_early, False),
+    "both ways": (
+        lambda v, w, x, rate: [_pulled(w, v, x, rate), _pulled(v, w, x, rate)],
+        False,
+    ),
+    "itself": (lambda v, w, x, rate: [_pulled(v, v, x, rate), w + x.sum()], False),
+    "used twice": (_used_twice, False),
+}
+
+
+@pytest.mark.parametrize("in_pieces", [True, False])
+@pytest.mark.parametrize("name", PULLED)
+def test_a_pull_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> None:
+    function, once = PULLED[name]
+    lifted_ = vmap(function, (0, 0, 0, None))
+    rate = torch.tensor(0.1, dtype=F64)
+    graph = make_fx(lifted_)(draw(4, 8), draw(4, 8), draw(4, 5, 3), rate)
+    _update_in_place(graph, in_pieces)
+    found = any(n.target is torch.ops.aten.lerp_.Tensor for n in graph.graph.nodes)
+    if once or not in_pieces:
+        assert found == (once and in_pieces)
+    for _ in range(2):
+        v, w, x = draw(4, 8), draw(4, 8), draw(4, 5, 3)
+        expected = lifted_(v, w, x, rate)
+        assert equal(graph(v.clone(), w.clone(), x, rate), expected)
+
+
 def _later_view(v: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
     part = v[:3]
     return [_stepped(v, x, rate), part + 1]

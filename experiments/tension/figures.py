@@ -1,4 +1,4 @@
-"""Draw the four figures and print the tables of the page beside this, from `results/`.
+"""Draw the figures and print the tables of the page beside this, from `results/`.
 
 python experiments/tension/figures.py            # tables, as Markdown
 python experiments/tension/figures.py --draw     # and the pictures
@@ -194,8 +194,41 @@ DRAW: dict[str, Callable[[Rows], plt.Figure]] = {
 }
 
 
+def over(runs: list[dict], others: list[dict], kind: str) -> str:
+    """Ditto's mean accuracy less another's in the same seeds: mean ± half the range."""
+    found = sorted(runs, key=lambda run: run["seed"])
+    beside = sorted(others, key=lambda run: run["seed"])
+    less = [
+        a["summary"]["personal"]["accuracy_mean"] - b["summary"][kind]["accuracy_mean"]
+        for a, b in zip(found, beside, strict=True)
+    ]
+    return f"{np.mean(less):+.3f} ± {(max(less) - min(less)) / 2:.3f}"
+
+
+def modularity(rows: Rows) -> str:
+    """(e) Every rule alone, Ditto with it, and what each adds to the other."""
+    lams = [threat.removeprefix("A3 λ=") for threat in parts(rows, 1)]
+    head = ["rule", "alone"]
+    head += [
+        f"λ={lam}: {what}"
+        for lam in lams
+        for what in ("Ditto + rule", "− Ditto", "− rule")
+    ]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for rule in parts(rows, 0):
+        alone = rows[rule, f"A3 λ={lams[0]}"]
+        half = spread(alone, "shared", "accuracy_mean")
+        cells = [rule, f"{mean(alone, 'shared', 'accuracy_mean'):.3f} ± {half:.3f}"]
+        for lam in lams:
+            runs, ditto = rows[rule, f"A3 λ={lam}"], rows["mean", f"A3 λ={lam}"]
+            cells.append(f"{mean(runs, 'personal', 'accuracy_mean'):.3f}")
+            cells += [over(runs, ditto, "personal"), over(runs, runs, "shared")]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def tables() -> str:
-    """All four, as the page has them."""
+    """All of them, as the page has them."""
     shares = ["0%", "20%", "50%", "80%"]
     even = {"0%: std": ("0%", "shared", "accuracy_std")}
     made = {
@@ -203,6 +236,7 @@ def tables() -> str:
         "defences": table(load("defences"), columns(["20%", "80%"], EVEN)),
         "attacks": table(load("attacks"), columns(["A1", "A2", "A3"], BOTH)),
         "backdoor": table(load("backdoor"), columns(["backdoor"], {**GOALS, **BOTH})),
+        "modularity": modularity(load("modularity")),
     }
     return "\n\n".join(f"### {name}\n\n{text}" for name, text in made.items())
 

@@ -9,7 +9,7 @@ specification that the others are tested against.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -130,9 +130,10 @@ class Engine:
             chunk = (chunk + 1) // 2
 
         def some(worker: int, k: int) -> tuple[Reply, Tensor]:
-            part = np.arange(k * chunk, (k + 1) * chunk)
             keep = min(chunk, len(ids) - k * chunk)
-            part = part.clip(max=len(ids) - 1)  # a short last chunk is padded
+            part: Any = slice(k * chunk, (k + 1) * chunk)
+            if keep < chunk:  # a short last chunk is padded
+                part = np.arange(k * chunk, part.stop).clip(max=len(ids) - 1)
             reply, made = self._together(
                 name, phase, broadcast, rows[part], ids[part], round_, counts[part]
             )

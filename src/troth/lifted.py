@@ -12,7 +12,7 @@ import operator
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -157,25 +157,70 @@ def _update_in_place(graph: Any, in_pieces: bool) -> None:
         if outputs.count(node) > 1 or not _last_use(graph, node):
             continue
         v, g, rate = node.args
-        gathered = g.target is _ATEN.cat.default and g.args[1:] == (1,)
-        apart = in_pieces and gathered and len(g.users) == 1
-        pieces = g.args[0] if apart else [g]
+        pull = _pull(graph, v, g) if in_pieces else None
+        rest = pull.rest if pull else g
+        gathered = rest.target is _ATEN.cat.default and rest.args[1:] == (1,)
+        apart = in_pieces and gathered and len(rest.users) == 1
+        pieces = rest.args[0] if apart else [rest]
         if {*pieces} & _aliases(v):
             continue
         with graph.graph.inserting_before(node):
-            first = 0
-            for piece in pieces:
-                last = first + piece.meta["val"].shape[1]
-                part = graph.graph.call_function(
-                    _ATEN.slice.Tensor, (v, 1, first, last)
-                )
-                graph.graph.call_function(_ATEN.addcmul_.default, (part, piece, rate))
-                first = last
+            if pull:
+                _towards(graph.graph, v, pull, rate)
+            _add(graph.graph, v, pieces, rate)
         node.replace_all_uses_with(v)
         graph.graph.erase_node(node)
+        for unused in (pull.whole, pull.away) if pull else ():
+            graph.graph.erase_node(unused)
         if apart:
-            graph.graph.erase_node(g)
+            graph.graph.erase_node(rest)
     graph.recompile()
+
+
+def _add(graph: Any, v: Any, pieces: list[Any], rate: Any) -> None:
+    """Add a gradient times the rate to v in v's own memory, piece by piece."""
+    first = 0
+    for piece in pieces:
+        last = first + piece.meta["val"].shape[1]
+        part = graph.call_function(_ATEN.slice.Tensor, (v, 1, first, last))
+        graph.call_function(_ATEN.addcmul_.default, (part, piece, rate))
+        first = last
+
+
+class _Pull(NamedTuple):
+    """A gradient that is rest + λ(v − w)."""
+
+    whole: Any
+    rest: Any
+    away: Any  # v − w
+    w: Any
+    lam: float
+
+
+def _pull(graph: Any, v: Any, g: Any) -> _Pull | None:
+    """What a gradient of v with a pull towards some w is made of, if it is one.
+
+    And if w is still the same where v is updated.
+    """
+    if g.target is not _ATEN.add.Tensor or len(g.users) != 1:
+        return None
+    rest, away = g.args
+    if getattr(away, "target", None) is not _ATEN.sub.Tensor or len(away.users) != 1:
+        return None
+    w = away.args[1]
+    if away.kwargs or away.args[0] is not v or {w, rest} & _aliases(v):
+        return None
+    order = {n: i for i, n in enumerate(graph.graph.nodes)}
+    users = (user for alias in _aliases(w) for user in alias.users)
+    if any(_writes(user) and order[user] > order[away] for user in users):
+        return None
+    return _Pull(g, rest, away, w, g.kwargs.get("alpha", 1.0))
+
+
+def _towards(graph: Any, v: Any, pull: _Pull, rate: Any) -> None:
+    """Move v towards w in its own memory: v ← v + rate·λ(v − w), in one pass."""
+    weight = graph.call_function(_ATEN.mul.Tensor, (rate, -pull.lam))
+    graph.call_function(_ATEN.lerp_.Tensor, (v, pull.w, weight))
 
 
 def _last_use(graph: Any, node: Any) -> bool:

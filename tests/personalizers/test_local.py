@@ -54,7 +54,10 @@ def test_never_looks_at_the_shared_model(w: float) -> None:
     one, b = personal(), batch(5.0)
     states = [one.init(number(1.0)) for _ in range(2)]
     for _ in range(3):
-        anchors = Anchor(number(7.0), number(8.0), number(7.0)), Anchor(number(w), number(w), number(w))
+        anchors = (
+            Anchor(number(7.0), number(8.0), number(7.0)),
+            Anchor(number(w), number(w), number(w)),
+        )
         states = [
             one.step(s, a, b, b, ONE) for s, a in zip(states, anchors, strict=True)
         ]
@@ -84,7 +87,9 @@ def test_comes_to_its_own_optimum() -> None:
     one, b = personal(lr=0.5), batch(2.0, 4.0)
     state = one.init(number(100.0))
     for _ in range(80):
-        state = one.step(state, Anchor(number(0.0), number(0.0), number(0.0)), b, b, ONE)
+        state = one.step(
+            state, Anchor(number(0.0), number(0.0), number(0.0)), b, b, ONE
+        )
     assert state[0].item() == pytest.approx(3.0, abs=1e-12)
 
 

@@ -165,8 +165,9 @@ def _every_step(
         state: Carry, anchor: Anchor, batch: Batch, valid: Batch, scale: Tensor
     ) -> Carry:
         v, *moments, last = state
+        # The pull first: it may use the buffer in which the task keeps its gradient.
         pull = regularizer.grad(v, place(anchor, asked.towards), batch)
-        g = task.grad(v, batch).clone()  # the task may use its buffer again
+        g = task.grad(v, batch)
         tried = [
             descent.step(v, _lam.plus(g, pull, lam), tuple(moments), scale)
             for lam in asked.lams

@@ -1,0 +1,161 @@
+"""Draw Figures 7–9 of the Ditto paper and print the table, from `results/`.
+
+python experiments/solvers/figures.py            # the table, as Markdown
+python experiments/solvers/figures.py --draw     # and the pictures
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+ROOT = Path(__file__).parent
+LAMS = ("0.1", "1.0")
+COLOURS = {"0.1": "#0072B2", "1.0": "#E69F00"}
+LAST = 400  # rounds of a whole run
+
+
+def load(figure: str) -> dict[str, list[dict]]:
+    """All runs of a figure by label, a run a seed."""
+    found = defaultdict(list)
+    for file in sorted((ROOT / "results" / figure).glob("*.json")):
+        run = json.loads(file.read_text())
+        found[run["label"]].append(run)
+    return found
+
+
+def final(runs: list[dict], kind: str = "personal") -> tuple[float, float]:
+    """Accuracy of benign clients, by size: mean over seeds, half the range."""
+    values = [run["summary"][kind]["accuracy_weighted"] for run in runs]
+    return float(np.mean(values)), (max(values) - min(values)) / 2
+
+
+def along(runs: list[dict], name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A curve: rounds, mean over seeds, half the range."""
+    each = np.array([run["curve"][name] for run in runs])
+    half = (each.max(0) - each.min(0)) / 2
+    return np.array(runs[0]["curve"]["round"]), each.mean(0), half
+
+
+def stops(lam: str) -> dict[int, list[dict]]:
+    """Runs that were stopped early and then tuned, by round; the whole one too."""
+    found = {
+        int(label.split(" at ")[1].split()[0]): runs
+        for label, runs in load("stopped").items()
+        if f"λ={lam} " in label
+    }
+    found[LAST] = load("two_stage")[f"two-stage λ={lam}, epochs=20"]
+    return dict(sorted(found.items()))
+
+
+def table() -> str:
+    """Where each ends."""
+    joint, two = load("joint"), load("two_stage")
+    lines = ["| | λ = 0.1 | λ = 1 |", "|---|---|---|"]
+
+    def row(name: str, cells: list[tuple[float, float]]) -> None:
+        text = " | ".join(f"{mean:.3f} ± {half:.3f}" for mean, half in cells)
+        lines.append(f"| {name} | {text} |")
+
+    row("shared model", [final(joint[f"joint λ={lam}"], "shared") for lam in LAMS])
+    row("joint", [final(joint[f"joint λ={lam}"]) for lam in LAMS])
+    for epochs in (1, 5, 20, 50):
+        label = f"epochs={epochs}"
+        each = [final(two[f"two-stage λ={lam}, {label}"]) for lam in LAMS]
+        row(f"two-stage, {epochs} epochs", each)
+    for rounds in stops(LAMS[0]):
+        each = [final(stops(lam)[rounds]) for lam in LAMS]
+        row(f"stopped at {rounds} rounds, then 20 epochs", each)
+    return "\n".join(lines)
+
+
+def figure7() -> plt.Figure:
+    """Joint against two-stage: accuracy along the rounds, and where tuning ends."""
+    figure, every = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+    for axes, lam in zip(every, LAMS, strict=True):
+        joint = load("joint")[f"joint λ={lam}"]
+        for name, label, colour in (
+            ("personal_weighted", "Ditto, joint", "#0072B2"),
+            ("shared_weighted", "shared model", "#999999"),
+        ):
+            at, mean, half = along(joint, name)
+            axes.plot(at, mean, color=colour, label=label)
+            axes.fill_between(at, mean - half, mean + half, color=colour, alpha=0.2)
+        tuned = load("two_stage")
+        ends = [final(tuned[f"two-stage λ={lam}, epochs={e}"]) for e in (1, 5, 20, 50)]
+        best, half = max(ends)
+        label = "two-stage, best of 1, 5, 20, 50 epochs"
+        axes.errorbar([LAST], [best], [half], fmt="D", color="#D55E00", label=label)
+        axes.set(xlabel="round", title=f"λ = {lam}")
+    every[0].set(ylabel="accuracy of benign clients", ylim=(0, 1))
+    every[1].legend(frameon=False, fontsize=8, loc="lower right")
+    figure.tight_layout()
+    return figure
+
+
+def figure8() -> plt.Figure:
+    """Stopped early, then tuned: good at some rounds, and never better than joint."""
+    figure, axes = plt.subplots(figsize=(5.4, 3.6))
+    for lam in LAMS:
+        found = stops(lam)
+        ends = np.array([final(runs) for runs in found.values()])
+        colour = COLOURS[lam]
+        label = f"stopped there, then tuned, λ = {lam}"
+        axes.errorbar(list(found), *ends.T, marker="o", color=colour, label=label)
+        level, _ = final(load("joint")[f"joint λ={lam}"])
+        axes.axhline(level, ls="--", color=colour, label=f"joint, λ = {lam}")
+    axes.set(xlabel="round at which the shared model is taken", xscale="log")
+    axes.set(ylabel="accuracy of benign clients")
+    axes.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
+def figure9() -> plt.Figure:
+    """What a server could go by: training loss and validation accuracy of everyone."""
+    figure, every = plt.subplots(1, 2, figsize=(9, 3.4))
+    found = stops(LAMS[0])
+    for axes, score, label in zip(
+        every,
+        ("train_loss", "valid_accuracy"),
+        ("training loss, all clients", "validation accuracy, all clients"),
+        strict=True,
+    ):
+        seen = np.array(
+            [[run["pooled"][score] for run in runs] for runs in found.values()]
+        )
+        for values in seen.T:
+            axes.plot(list(found), values, marker="o", ms=4, color="#0072B2", alpha=0.6)
+        axes.set(xlabel="round", ylabel=label, xscale="log")
+        after = axes.twinx()
+        ends = [final(runs)[0] for runs in found.values()]
+        after.plot(list(found), ends, "--", color="#D55E00", label="tuned from there")
+        after.set_ylim(0.75, 0.95)
+        after.tick_params(colors="#D55E00")
+    after.legend(frameon=False, fontsize=8, loc="lower left")
+    figure.tight_layout()
+    return figure
+
+
+def main() -> None:
+    """The table to the screen; pictures to files."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--draw", action="store_true")
+    if parser.parse_args().draw:
+        for name, draw in (("fig7", figure7), ("fig8", figure8), ("fig9", figure9)):
+            made = draw()
+            made.savefig(ROOT / f"{name}.png", dpi=150)
+            plt.close(made)
+    print(table())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Train Ditto's two solvers under the model replacement attack: Figures 7–9.
+
+    python experiments/solvers/run.py                 # three seeds
+    python experiments/solvers/run.py --part 0/2      # every second: for two processes
+
+Every run is `base.toml` with some keys changed. A finished one is a file under
+`results/`; what is there already is not trained again. Batches and cohorts depend on
+the seed and the round alone, so a run of fewer rounds is the beginning of a longer one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).parent
+sys.path.append(str(ROOT.parent))
+
+from cells import Cell, Changes, curve, main  # noqa: E402
+
+from troth import build, evaluation, flat  # noqa: E402
+from troth.engine import Plan  # noqa: E402
+from troth.loading import Run  # noqa: E402
+from troth.parts import PersonalizerPart  # noqa: E402
+
+LAMS = (0.1, 1.0)
+EPOCHS = (1, 5, 20, 50)
+STOPS = (5, 10, 20, 40, 70, 100, 150, 200, 300)
+
+
+def two_stage(lam: float, epochs: int) -> Changes:
+    """The second solver: h_k from w, after the last round."""
+    part = {"name": "ditto_finetune", "lam": lam, "epochs": epochs}
+    return {"personalizer": part}
+
+
+def cells() -> Iterator[Cell]:
+    """Every run."""
+    for lam in LAMS:
+        joint = {"personalizer": {"name": "ditto", "lam": lam}}
+        yield Cell("joint", f"joint λ={lam}", joint)
+        for epochs in EPOCHS:
+            label = f"two-stage λ={lam}, epochs={epochs}"
+            yield Cell("two_stage", label, two_stage(lam, epochs))
+        for rounds in STOPS:
+            stop = {**two_stage(lam, 20), "train": {"rounds": rounds}}
+            yield Cell("stopped", f"stopped λ={lam} at {rounds} rounds", stop)
+
+
+@torch.no_grad()
+def look(run: Run) -> Changes:
+    """The curve, and what a server saw of w if every client, hostile too, told it."""
+    e = replace(run.experiment, personalizer=PersonalizerPart("none"))
+    if not e.partition.valid:
+        return curve(run)
+    built = build.build(e, plan=Plan("loop", 1))
+    engine, data = built.federation.engine, built.data
+    w = flat.flatten(run.shared()).to(engine.device)
+    pooled: Changes = {}
+    for name, split in (("train", data.train), ("valid", data.valid)):
+        sizes = split.size.cpu().numpy()
+        some = np.flatnonzero(sizes)
+        table = evaluation.shared(engine, w, split, some)
+        for score in ("loss", "accuracy"):
+            value = np.average(table[score], weights=sizes[some])
+            pooled[f"{name}_{score}"] = round(float(value), 5)
+    return {**curve(run), "pooled": pooled}
+
+
+if __name__ == "__main__":
+    main(__doc__, ROOT / "base.toml", cells(), look)
