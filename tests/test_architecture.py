@@ -22,7 +22,7 @@ LAYERS = """
     datasets partitions features corruptions augments models losses
     optimizers schedules regularizers solvers personalizers
     attacks filters aggregators servers metrics
-    objectives convolution tasks lifting lifted liftable threads
+    objectives convolution tasks lifting traces lifted liftable threads
     feed slots rowfile population beside
     engine plans augmenting clients
     scores summary evaluation
