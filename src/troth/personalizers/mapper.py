@@ -44,9 +44,9 @@ def mapper(
     The client predicts with λv + (1 − λ)w at the λ of its last step, which clients.csv
     has (`weight`); at 0, with the shared model, where it was never asked.
 
-    What the server learns: with plain `sgd`, v moved in a round by the reply times
-    λ/(1 − λ), and there are few λ to guess from; who is asked in every round gives its
-    personal model away. Cost: one gradient a step, and the loss of each weight (of a
+    What the server learns: with plain `sgd`, one learning rate for both and one λ in
+    the round, v moved by the reply times λ/(1 − λ), and there are few λ to guess from;
+    who is asked in every round gives its personal model away. Cost: one gradient a step, and the loss of each weight (of a
     single one none); nothing more is sent; a client keeps d numbers and λ. When:
     clients differ in how far they are from the others, and nobody can say how far. The
     training loss favours the client's own model, most of all where it has few

@@ -42,6 +42,7 @@ def per_fedavg(
     solving: Descent,
     budget: Budget | None,
     work: Budget,
+    batch: int = 0,
     *,
     variant: Literal["first_order", "hessian_free"] = "first_order",
     alpha: float = 0.01,
@@ -77,6 +78,7 @@ def per_fedavg(
         solving: how w_k follows that gradient.
         budget: how long a client adapts; None is one epoch.
         work: how long it works in a round.
+        batch: how many examples one has; 0: all that a client has.
         variant: "first_order" is cheaper, and ends elsewhere: where Σ_k g_k = 0.
         alpha: α ≥ 0, the inner step; no schedule scales it. 0 (with `same_batch`) is
             exactly `fedavg` and then `finetune`. The paper has it at most 1/L on
@@ -98,9 +100,11 @@ def per_fedavg(
     """
     _check(variant, alpha, delta)
     tail, product = task.tail, variant == "hessian_free"
+    many = 3 if product else 2
+    if batch and not same_batch:
+        _enough(batch, many)
 
     def gradient(broadcast: Broadcast, w: Tensor, batch: Batch) -> Tensor:
-        many = 3 if product else 2
         parts = [batch] * many if same_batch else _parts(batch, many)
         if alpha == 0:
             return task.grad(w, parts[1])
@@ -148,18 +152,22 @@ def _check(variant: str, alpha: float, delta: float) -> None:
         )
 
 
-def _parts(batch: Batch, many: int) -> list[Batch]:
-    """The batch, divided at random into so many of about equal size.
-
-    Where there are fewer examples than that, the first part stands in for empty ones.
-    """
-    rows = len(batch.weight)
+def _enough(rows: int, many: int) -> None:
     if rows < many:
         raise Refusal(
             f"per_fedavg needs {many} different batches a step, parts of the one that "
             f"train.batch makes, and that has {rows}; set train.batch to at least "
             f"{many}, or personalizer.same_batch = true to use it whole"
         )
+
+
+def _parts(batch: Batch, many: int) -> list[Batch]:
+    """The batch, divided at random into so many of about equal size.
+
+    Where there are fewer examples than that, the first part stands in for empty ones.
+    """
+    rows = len(batch.weight)
+    _enough(rows, many)
     there = batch.weight > 0
     key = seeding.fold(seeding.fold(batch.key, batch.t), _SPLIT)
     order = torch.where(there, seeding.uniform(key, rows), 2.0).argsort(stable=True)
