@@ -103,19 +103,26 @@ def problems() -> Iterator[tuple[str, str]]:
     return ((data, threat) for data, (_, threats) in DATA.items() for threat in threats)
 
 
-def validated(data: str, threat: str, method: str, part: Changes) -> float:
-    """Mean accuracy of benign clients on validation data in seed 0."""
+def trained(data: str, threat: str, method: str, part: Changes) -> Path:
+    """Where the run that chooses lies."""
     name = f"{cell(data, threat, method, part).label}, seed 0.json"
-    file = ROOT / "results" / data / name
-    if not file.exists():
-        raise SystemExit(f"{file} is not there: run choose.py first")
-    found = json.loads(file.read_text())["summary"]["valid"]["personal"]
-    return float(found["accuracy_mean"])
+    return ROOT / "results" / data / name
+
+
+def ready(data: str, threat: str) -> bool:
+    """Whether every value of every grid was trained."""
+    every = ((method, part) for method, parts in METHODS.items() for part in parts)
+    return all(trained(data, threat, *one).exists() for one in every)
 
 
 def chosen(data: str, threat: str, method: str) -> Changes:
     """The best of a method's grid by validation; of equal ones the first."""
-    return max(METHODS[method], key=lambda p: validated(data, threat, method, p))
+
+    def validated(part: Changes) -> float:
+        found = json.loads(trained(data, threat, method, part).read_text())
+        return float(found["summary"]["valid"]["personal"]["accuracy_mean"])
+
+    return max(METHODS[method], key=validated)
 
 
 if __name__ == "__main__":

@@ -17,23 +17,23 @@ ROOT = Path(__file__).parent
 sys.path += [str(ROOT.parent), str(ROOT)]
 
 from cells import Cell, main  # noqa: E402
-from choose import DATA, METHODS, cell, chosen, problems  # noqa: E402
+from choose import DATA, METHODS, cell, chosen, problems, ready  # noqa: E402
 
 EXAMPLES = (5, 20, 0)
 """How many a newcomer trains on; 0: all it has."""
 
 
 def table() -> Iterator[Cell]:
-    """Every method with its chosen options."""
+    """Every method with its chosen options, where `choose.py` is through."""
     for data, threat in problems():
-        for method in METHODS:
+        for method in METHODS if ready(data, threat) else ():
             yield cell(data, threat, method, chosen(data, threat, method))
 
 
 def newcomers() -> Iterator[Cell]:
     """A tenth of the writers never took part."""
     sections, _ = DATA["mnist"]
-    for method in METHODS:
+    for method in METHODS if ready("mnist", "clean") else ():
         part = chosen("mnist", "clean", method)
         for examples in EXAMPLES:
             late = {"newcomers": 0.1, "newcomer_examples": examples}
