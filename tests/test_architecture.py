@@ -18,18 +18,18 @@ TESTS = Path(__file__).parent
 LAYERS = """
     types conditions verdicts seeding numerics theory trees memory notice disk fetching
     lookup toml grid parts sections config
-    layers
+    layers weights batchwise flat masks
     datasets partitions features corruptions augments models losses
     optimizers schedules regularizers solvers personalizers
     attacks filters aggregators servers metrics
-    batchwise flat objectives convolution tasks lifting lifted liftable threads
+    objectives convolution tasks lifting lifted liftable threads
     feed slots rowfile population beside
     engine plans augmenting clients
     scores summary evaluation
-    tails rules serving sampling availability federation
+    tails rules serving sampling availability federation newcomers
     corrupting dealing preparing leakage systematic splitting supply
-    weights networks store rulebook build
-    folder journal loading results runs api heads advice
+    networks stepping store rulebook build
+    folder journal loading own_examples personalizing results runs api heads advice
     comparison bench catalogue gallery
     display listings progress outcome commands cli
 """.split()  # noqa: SIM905

@@ -59,7 +59,7 @@ def beside(
         shared_next = solver.step(broadcast, shared, seen)
         if apart:
             shared_next = _while(budgets[0], batch, shared_next, shared)
-        anchor = Anchor(broadcast.w, shared_next[0])
+        anchor = Anchor(broadcast.w, shared_next[0], shared[0])
         own_next = personal.step(own, anchor, mine, valid, broadcast.scale)
         if apart:
             own_next = _while(budgets[1], batch, own_next, own)
@@ -89,7 +89,25 @@ def beside(
         settle=settle if personal.settle else None,
         columns=personal.columns,
         tell=lambda state: personal.tell(state[1]),
+        idle=personal.idle,
     )
+
+
+def seen_through(client: Client, augment: Augment) -> Client:
+    """A client that owns its reply, with a change made to every batch that it sees."""
+
+    def through(phase: Phase) -> Phase:
+        def step(
+            broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch
+        ) -> Carry:
+            return phase.step(broadcast, carry, augment(batch), valid)
+
+        return phase._replace(step=step)
+
+    if augment is as_it_is:
+        return client
+    finish = through(client.finish) if client.finish else None
+    return client._replace(local=through(client.local), finish=finish)
 
 
 def _of_own(phase: Phase, augment: Augment) -> Phase:

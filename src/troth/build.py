@@ -26,6 +26,7 @@ from troth import (
 from troth.availability import Attendance, everyone
 from troth.beside import steps_of
 from troth.clients import maker
+from troth.masks import Masks
 from troth.engine import Engine, Plan
 from troth.evaluation import Aim
 from troth.federation import Federation
@@ -142,7 +143,9 @@ def build(
         augment = augmenting.compose(augments, arrays.scale)
         objective.check(augmenting.tried(augment, feed.first()))
     w0 = tasks.flatten(objective.net)
-    make, first = maker(e, arrays.scale), plan or Plan("loop", 1)
+    share = (e.train.cohort or n) / n
+    make = maker(e, arrays.scale, share, Masks(objective.net))
+    first = plan or Plan("loop", 1)
     engine = Engine(objective, make, feed, w0, e.train.precision, first)
     _check_validation(engine, data)
     need = _need(e, engine, n)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from troth import augmenting, lookup, numerics
-from troth.beside import beside
+from troth.beside import beside, seen_through
+from troth.masks import Masks
 from troth.parts import Part
 from troth.sections import Experiment
 from troth.types import (
@@ -19,6 +20,7 @@ from troth.types import (
     Descent,
     Optimizer,
     Personal,
+    Refusal,
     Regularizer,
     Task,
 )
@@ -61,15 +63,24 @@ def _off_tail(regularizer: Regularizer, tail: int) -> Regularizer:
     return regularizer._replace(grad=grad) if tail else regularizer
 
 
-def maker(e: Experiment, scale: float = 1.0) -> Callable[[Task], Client]:
+def maker(
+    e: Experiment,
+    scale: float = 1.0,
+    share: float = 1.0,
+    masks: Masks | None = None,
+) -> Callable[[Task], Client]:
     """How this experiment makes a client of a task.
 
-    Personalizers are given `budget`, how long they work where `[personalizer]` says
-    so, else None.
+    Personalizers are given by name what they ask for: `task`, `descent` (their own),
+    `regularizer`, `budget` (how long they work where `[personalizer]` says so, else
+    None); and those that own their reply also `solving` (the descent of `[train]`),
+    `work` (how long a client works in a round), `share` and `masks`.
 
     Args:
         e: the experiment.
         scale: the value of x that stands for 1, for augments.
+        share: of all clients, how much a round asks.
+        masks: which parameters have which names.
     """
     t, p = e.train, e.personalizer
     lr = t.lr if p.lr is None else p.lr
@@ -94,9 +105,14 @@ def maker(e: Experiment, scale: float = 1.0) -> Callable[[Task], Client]:
             descent=own,
             regularizer=_off_tail(regularizer, task.tail),
             budget=mine,
+            solving=shared,
+            work=budget,
+            share=share,
+            masks=masks,
         )
         if not isinstance(personal, Personal):  # it owns the reply
-            return personal  # type: ignore[no-any-return]
+            _no_solver(e)
+            return seen_through(personal, seen)
         solver = lookup.call(
             lookup.find("solver", e.solver.name),
             e.solver.options,
@@ -106,3 +122,14 @@ def maker(e: Experiment, scale: float = 1.0) -> Callable[[Task], Client]:
         return beside(solver, personal, (budget, mine or budget), (seen, own_view))
 
     return make
+
+
+def _no_solver(e: Experiment) -> None:
+    """Refuse a solver beside a personalizer that makes the update itself."""
+    default = Experiment().solver
+    if e.solver.name != default.name:
+        raise Refusal(
+            f"personalizer '{e.personalizer.name}' makes the client's update itself, "
+            f"and solver '{e.solver.name}' would never run; leave solver out, or take "
+            "a personalizer that stands beside one, such as ditto or apfl"
+        )

@@ -116,6 +116,7 @@ class Broadcast(NamedTuple):
     w: Tensor  # [d] the shared model
     extra: Tensor  # [e] zero-width unless a solver needs it (SCAFFOLD's c)
     scale: Tensor  # [] what the schedule makes of every learning rate this round
+    key: Tensor = torch.zeros((), dtype=torch.long)  # [] of what all clients draw alike
 
 
 class Reply(NamedTuple):
@@ -192,6 +193,7 @@ class Anchor(NamedTuple):
 
     w: Tensor  # [d] the shared model of this round, fixed
     moving: Tensor  # [d] the client's own copy of it, this step of the solver done
+    before: Tensor  # [d] the same copy as it was before this step
 
 
 Settle = Callable[[Carry, Batch], Carry]
@@ -226,6 +228,7 @@ class Client(NamedTuple):
     settle: Settle | None = None
     columns: tuple[str, ...] = ()  # of clients.csv, beside how well it is served
     tell: Callable[[Carry], Tensor] = lambda state: torch.zeros(0)  # state → columns
+    idle: bool = False  # nothing that it does in rounds reaches its own model
 
 
 class Record(NamedTuple):
