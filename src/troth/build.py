@@ -26,11 +26,11 @@ from troth import (
 from troth.availability import Attendance, everyone
 from troth.beside import steps_of
 from troth.clients import maker
-from troth.masks import Masks
 from troth.engine import Engine, Plan
 from troth.evaluation import Aim
 from troth.federation import Federation
 from troth.feed import Feed
+from troth.masks import Masks
 from troth.objectives import Loss
 from troth.population import Population
 from troth.preparing import Prepared
