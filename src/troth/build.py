@@ -131,7 +131,7 @@ def build(
     shape = arrays.x.shape[1:]
     net = networks.network(e, shape, arrays.classes, seen, arrays.scale)
     net = net.to(where, dtype)
-    how = corrupting.corruption(e.corruption, arrays)
+    how = corrupting.corruption(e.corruption, arrays, hostile)
     aim = corrupting.aim(e.corruption, arrays)
     data, prepared, redraw = preparing.deal(
         e.features, arrays, shards, dtype, where, hostile, how, e.seed
