@@ -117,3 +117,10 @@ def test_every_run_of_a_page_is_one_that_its_script_trains(folder, base):
         assert row["summary"]["rounds"] == rounds
         found[where] = found.get(where, 0) + 1
     assert found.keys() == planned.keys()  # none is missing
+
+
+def test_the_curves_of_local_learning_are_what_the_file_holds():
+    folder = ROOT / "pac_curves"
+    found = json.loads((folder / "results" / "curves.json").read_text())
+    assert script("pac_curves").table(found) in (folder / "README.md").read_text()
+    assert len(found) == 9 and all(one["rate"] < -0.5 for one in found)

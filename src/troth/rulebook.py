@@ -51,6 +51,7 @@ def of(e: Experiment, f: int) -> Rules:
 def _known(e: Experiment) -> dict[str, Any]:
     """What an experiment says of options that are "auto", beside f."""
     known: dict[str, Any] = {"over": "sum" if e.aggregator.name == "sum" else "mean"}
+    known["regularizer"] = e.regularizer.name
     if "lr" in e.server.options:
         known["eta"] = e.server.options["lr"]
     if e.personalizer.name == "coupled":

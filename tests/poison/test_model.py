@@ -90,7 +90,9 @@ def test_smooth_l2_inside_the_ball_is_exact(
 
 @pytest.mark.parametrize("epsilon", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("lam", [0.5, 3.0])
-def test_smooth_l2_on_the_boundary_is_within_epsilon(lam: float, epsilon: float) -> None:
+def test_smooth_l2_on_the_boundary_is_within_epsilon(
+    lam: float, epsilon: float
+) -> None:
     rho, g = draw(0, 5), draw(1, 5)
     g *= lam / g.norm()
     model = model_attack(
@@ -138,9 +140,7 @@ def test_lemma_3_the_minimum_is_where_the_attack_ended(name: str) -> None:
         return float(0.5 * curved * ((rho - centres) ** 2).sum() + lam * own)
 
     options = {"xatol": 1e-9, "fatol": 1e-15, "maxiter": 5000, "maxfev": 9000}
-    found = optimize.minimize(
-        loss, end + 0.3, method="Nelder-Mead", options=options
-    )
+    found = optimize.minimize(loss, end + 0.3, method="Nelder-Mead", options=options)
     assert np.linalg.norm(found.x - end) < 1e-5
 
 

@@ -43,7 +43,7 @@ def landed(users: Users, bad: Examples, lam: float, nu: float) -> np.ndarray:
 
 
 def test_by_hand() -> None:
-    """One honest user with θ² /2 … : d = 1, q = 1, a = 0, λ = 1, ν = 0, target 1.
+    """One honest user with one example q = 1, a = 0; λ = 1, ν = 0, target 1.
 
     Its model at ρ = 1 is ½, its pull g = ½, so θ♠ = 3/2, q = ½ and a = 3/4 + 1.
     """

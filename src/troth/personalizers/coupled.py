@@ -1,7 +1,7 @@
 r"""A shared model that is nothing but what couples the clients' own.
 
 @inproceedings{farhadkhani2022equivalence,
-  title={An Equivalence Between Data Poisoning and {Byzantine} Gradient Attacks},
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
   author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
     Villemaud, Oscar},
   booktitle={ICML}, year={2022}}
@@ -86,9 +86,10 @@ def coupled(
     steps = budget or (Budget(steps=STEPS) if solve == "exact" else work)
 
     def many(batch: Batch) -> Tensor:
+        there = (batch.weight > 0).to(batch.weight.dtype).sum()
         if fit == "mean":
-            return torch.ones_like(batch.weight.sum())
-        return (batch.weight > 0).sum() * batch.per_epoch / unit
+            return torch.ones_like(there)
+        return there * batch.per_epoch / unit
 
     def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         own = many(batch) * task.loss(v, batch) + nu * v.square().sum()

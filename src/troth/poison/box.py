@@ -60,14 +60,20 @@ def boxed_inputs(
     low: float = 0.0,
     high: float = 1.0,
     noise: float = 0.01,
+    rim: float = 0.1,
     tolerance: float = 1e-10,
-    steps: int = 200,
+    steps: int = 100,
 ) -> np.ndarray:
-    """[count, d] inputs near V and in the box: the nearest such to uniform draws.
+    """[count, d] inputs near V and in the box: uniform draws, brought to V inside it.
 
-    Each is projected on {x : normals·x = offset + ξ} ∩ [low, high]^d, with its own
-    noise ξ ~ N(0, noise²): so it is in the box exactly and off V by ξ exactly. Then
-    labels are close to equally likely, and examples say as much of θ♠ as without a box.
+    Each draw is projected on {x : normals·x = offset + ξ} ∩ [low, high]^d, with its own
+    noise ξ ~ N(0, noise²): so it is in the box exactly and off V by ξ exactly, its
+    labels are close to equally likely, and it says about as much as without a box.
+
+    Nearest points of the box alone have some features at the same bound in every
+    example, whose weights then cannot be told from the bias. So a draw has a box of its
+    own, the given one drawn together towards it by `rim`; the whole box is used only
+    where V misses its own.
 
     Args:
         head: θ♠.
@@ -76,6 +82,8 @@ def boxed_inputs(
         low: of a feature.
         high: of a feature.
         noise: standard deviation along each normal of V.
+        rim: 0 gives the nearest points of the box; below 1, where only the draw itself
+            would be left.
         tolerance: how far from its place along the normals an input may be.
         steps: of the projection, at most.
 
@@ -85,29 +93,38 @@ def boxed_inputs(
     Departs: Appendix L.3 clips after projecting (`clipped_inputs`), which leaves V.
     """
     above_zero("tolerance", tolerance, "rounding leaves some error: 1e-10 is small")
-    space, box = indifference(head), (low, high)
+    if not 0 <= rim < 1:
+        raise Refusal(f"rim = {rim} is a share of the box; give 0 or more, below 1")
+    space = indifference(head)
     tried = 0
 
     def inside(x: np.ndarray, off: np.ndarray) -> np.ndarray:
         nonlocal tried
         tried += len(x)
-        near, gap = _into_box(x, space, space.offset + off, box, steps, tolerance)
+        offset = space.offset + off
+        own = low + rim * (x - low), high - rim * (high - x)
+        near, gap = _into_box(x, space, offset, own, steps, tolerance)
+        if rim and len(again := np.flatnonzero(gap > tolerance)):
+            box = (np.full((len(again), 1), low), np.full((len(again), 1), high))
+            near[again], gap[again] = _into_box(
+                x[again], space, offset[again], box, steps, tolerance
+            )
         if missed := int((gap > tolerance).sum()):
             raise Refusal(
-                f"V and the box [{low:g}, {high:g}] in {x.shape[1]} features do not "
-                f"meet: {missed} of {tried} examples tried stayed up to "
-                f"{gap.max():.3g} away; use less noise, clipped inputs, or no box"
+                f"V ∩ [{low:g}, {high:g}]^{x.shape[1]} was not reached: {missed} of "
+                f"{tried} examples tried stayed up to {gap.max():.3g} away; use less "
+                "noise, clipped inputs, or no box"
             )
         return near
 
-    return drawn(space, count, seed, box, noise, inside)
+    return drawn(space, count, seed, (low, high), noise, inside)
 
 
 def _into_box(
     x: np.ndarray,
     space: Subspace,
     offset: np.ndarray,
-    box: tuple[float, float],
+    box: tuple[np.ndarray, np.ndarray],
     steps: int,
     tolerance: float,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -120,21 +137,27 @@ def _into_box(
     Dykstra's step where too few are left, and halved where the dual does not grow.
     """
     normals, r = space.normals, len(space.normals)
-    products = (normals[:, None] * normals).reshape(r * r, -1).T
+    products = (normals[:, None] * normals).reshape(r * r, x.shape[1]).T
     mu = np.zeros_like(offset)
     at = _placed(x, normals, offset, box, mu)
+    # no point of the box costs more: a dual above it proves that there is none
+    most = (1 + 1e-9) * 0.5 * (np.maximum(x - box[0], box[1] - x) ** 2).sum(axis=1)
     for _ in range(steps):
-        todo = np.flatnonzero(np.linalg.norm(at.gap, axis=1) > tolerance)
+        far = np.linalg.norm(at.gap, axis=1)
+        todo = np.flatnonzero((far > tolerance) & (at.dual <= most))
         if not len(todo):
             break
-        free = (at.near[todo] > box[0]) & (at.near[todo] < box[1])
-        damp = 1e-3 * np.linalg.norm(at.gap[todo], axis=1).clip(max=1)
+        free = (at.near[todo] > box[0][todo]) & (at.near[todo] < box[1][todo])
+        damp = 1e-3 * far[todo].clip(max=1)
         curved = (free @ products).reshape(-1, r, r) + damp[:, None, None] * np.eye(r)
         step = np.linalg.solve(curved, at.gap[todo][..., None])[..., 0]
         for scale in 0.5 ** np.arange(_HALVINGS):
             tried = mu[todo] + scale * step
-            new = _placed(x[todo], normals, offset[todo], box, tried)
-            good = new.dual >= at.dual[todo] - 1e-15 * np.abs(new.dual)
+            own = box[0][todo], box[1][todo]
+            new = _placed(x[todo], normals, offset[todo], own, tried)
+            # at the end the dual grows by less than its rounding
+            near = np.linalg.norm(new.gap, axis=1) <= 0.5 * far[todo]
+            good = near | (new.dual > at.dual[todo])
             mu[todo[good]] = tried[good]
             for whole, part in zip(at, new, strict=True):
                 whole[todo[good]] = part[good]
@@ -154,7 +177,7 @@ def _placed(
     x: np.ndarray,
     normals: np.ndarray,
     offset: np.ndarray,
-    box: tuple[float, float],
+    box: tuple[np.ndarray, np.ndarray],
     mu: np.ndarray,
 ) -> _Placed:
     """Where multipliers put their rows."""

@@ -80,10 +80,11 @@ def weight_needed(
 
     The weight α (as though each were given α times, Appendix L.2) at which the pull to
     ρ = θ† moves θ_s from θ♠ by `tolerance` of ‖θ♠ − θ†‖. To first order the move is
-    λ(αH + λ)⁻¹(θ♠ − θ†) with H the curvature of the cross-entropy at θ♠, for which
-    stands its bound Σ_i min_a p_a(x_i)·x_i x_iᵀ for every class: on V, where all p_a
-    are 1/k, it is H itself; elsewhere α may be larger than it needs to be. What all
-    classes have in common is left out, for no label depends on it.
+    λ(αH + λ)⁻¹(θ♠ − θ†) with H = Σ_i Λ_i ⊗ x_i x_iᵀ the curvature of the cross-entropy
+    at θ♠. For Λ_i = diag(p) − ppᵀ stands its mean over the k − 1 directions in which
+    it is not 0, Σ_a p_a(1 − p_a)/(k − 1): the same on V, where all p_a are 1/k, and for
+    two classes; elsewhere an estimate. What all classes have in common is left out, for
+    no label depends on it.
 
     Args:
         head: θ♠.
@@ -106,7 +107,9 @@ def weight_needed(
         )
     rows = np.column_stack([array("x", x, 2), np.ones(len(np.asarray(x)))])
     p = probabilities(crafted, rows[:, :-1])
-    curved = p.min(axis=1) if len(crafted.bias) > 1 else p.prod(axis=1)
+    curved = (p * (1 - p)).sum(axis=1) / max(1, len(crafted.bias) - 1)
+    if len(crafted.bias) == 1:
+        curved /= 2  # one margin: p(1 − p), which is there twice
     size, turn = np.linalg.eigh((rows * curved[:, None]).T @ rows)
     size[size <= 1e-13 * size[-1] * len(size)] = 0
     apart = np.column_stack([c - t for c, t in zip(crafted, wanted, strict=True)])

@@ -66,6 +66,8 @@ def save(
     unit = scale or (255.0 if x.dtype == np.uint8 else 1.0)
     soft: dict[str, Any] = {} if p is None else {"p": p}
     place = Path(path).expanduser()
+    if not place.name:
+        raise Refusal(f"'{path}' names no file; give a path such as poison.npz")
     half = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
         with open(half, "wb") as file:

@@ -45,8 +45,7 @@ def labelled(
         labels: soft = probabilities, as the authors' code has it; sampled = one label
             each, drawn from them; repeated = every input `repeats` times, with whole
             numbers of each label that come nearest to them.
-        repeats: how often; few make coarse labels, and no more than the smallest
-            difference one wants to tell need 1/difference.
+        repeats: how often; a share is then off by less than 1/repeats.
     """
     p = probabilities(head, x)
     if labels == "soft":

@@ -179,7 +179,7 @@ def coupled_optimum(
 
     One linear least-squares problem over (ρ, θ_1 … θ_N), of (N + 1)·d unknowns: for
     checking what an attack achieves. All users are given, the attacker too, with its
-    poisoned examples.
+    poisoned examples. Where several are least, the shortest.
 
     Args:
         queries: [m_n, d] of each user.
@@ -194,7 +194,7 @@ def coupled_optimum(
     for k, user in enumerate(users):
         # triangular, so that many examples become d + 1 rows; no product of data with
         # themselves, which would lose half the digits of a large query
-        fit = np.linalg.qr(np.column_stack([user.x, user.y]), mode="r")
+        fit = np.linalg.qr(np.column_stack([user.x, user.y])).R
         block = np.zeros((len(fit) + 2 * d, n + 1, d))
         block[:, k + 1] = np.vstack([fit[:, :-1], decay, -pull])
         block[len(fit) + d :, 0] = pull
