@@ -7,8 +7,9 @@ BIN = .venv/bin
 run: .venv/ready
 	$(BIN)/troth run
 
+# A process a core, and in each of them one thread.
 test: lint
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto
 
 lint: .venv/ready
 	$(BIN)/ruff check .

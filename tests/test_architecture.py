@@ -22,7 +22,7 @@ LAYERS = """
     datasets partitions features corruptions augments models losses
     optimizers schedules regularizers solvers personalizers
     attacks filters aggregators servers metrics
-    objectives convolution tasks lifting lifted liftable threads
+    objectives convolution tasks lifting traces lifted liftable threads
     feed slots rowfile population beside
     engine plans augmenting clients
     scores summary evaluation
@@ -30,7 +30,7 @@ LAYERS = """
     corrupting dealing preparing leakage systematic splitting supply
     networks stepping store rulebook build
     folder journal loading own_examples personalizing results runs api heads poison
-    advice comparison bench catalogue gallery
+    chain advice comparison bench catalogue gallery
     display listings progress outcome commands cli
 """.split()  # noqa: SIM905
 """From the first to the last: a module or folder imports only what stands before it."""

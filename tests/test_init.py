@@ -7,7 +7,10 @@ import pytest
 
 import troth
 
-NAMES = ["Refusal", "Run", "aggregate", "cost", "load", "resume", "run"]
+NAMES = [
+    *("Refusal", "Run", "aggregate", "cost"),
+    *("load", "personalize", "resume", "run"),
+]
 HEAVY = "{'torch', 'numpy', 'scipy', 'sklearn'}"
 
 

@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth import build, config, lifted, seeding, trees
+from troth import build, config, seeding, traces, trees
 from troth.engine import Plan
-from troth.lifted import Lifted, _captured, _compute_once, _update_in_place
+from troth.lifted import Lifted, _captured
+from troth.traces import compute_once, update_in_place
 
 F64 = torch.float64
 
@@ -148,7 +149,7 @@ def captured(
 ) -> Any:
     graph = make_fx(function)(*flat)
     if in_place:
-        _update_in_place(graph, in_pieces=True)
+        update_in_place(graph, in_pieces=True)
     return _captured(graph, list(flat), record)
 
 
@@ -277,14 +278,14 @@ def test_rounds_of_captured_chunks_are_the_loop(
 
     def update(graph: Any, **given: Any) -> None:
         before = str(graph.graph)
-        _update_in_place(graph, in_pieces)
+        update_in_place(graph, in_pieces)
         changed.append(str(graph.graph) != before)
 
     def trace(self: Lifted, arguments: Any, flat: list[Tensor]) -> Any:
         graph, example = plain(self, arguments, flat)
         return _captured(graph, flat, record), example
 
-    monkeypatch.setattr(lifted, "_update_in_place", update)
+    monkeypatch.setattr(traces, "update_in_place", update)
     monkeypatch.setattr(Lifted, "_trace", trace)
     assert equal(_trained(experiment, Plan("vmap", 3)), expected)
     chosen = isinstance(personalizer, dict)  # budgets that differ choose, adam divides
@@ -312,7 +313,7 @@ def test_an_update_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> No
     function = vmap(UPDATED[name], (0, 0, None))
     given = draw(4, 8), draw(4, 5, 3), torch.tensor(0.1, dtype=F64)
     graph = make_fx(function)(*given)
-    _update_in_place(graph, in_pieces)
+    update_in_place(graph, in_pieces)
     assert not any(
         n.target is torch.ops.aten.addcmul.default for n in graph.graph.nodes
     )
@@ -371,7 +372,7 @@ def test_a_pull_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> None:
     lifted_ = vmap(function, (0, 0, 0, None))
     rate = torch.tensor(0.1, dtype=F64)
     graph = make_fx(lifted_)(draw(4, 8), draw(4, 8), draw(4, 5, 3), rate)
-    _update_in_place(graph, in_pieces)
+    update_in_place(graph, in_pieces)
     found = any(n.target is torch.ops.aten.lerp_.Tensor for n in graph.graph.nodes)
     if once or not in_pieces:
         assert found == (once and in_pieces)
@@ -421,7 +422,7 @@ def test_what_cannot_be_updated_in_place_stays_right(
     function = vmap(LEFT[name], (0, 0, None))
     rate = torch.tensor(0.1, dtype=F64)
     graph = make_fx(function)(draw(4, 8), draw(4, 5, 3), rate)
-    _update_in_place(graph, in_pieces)
+    update_in_place(graph, in_pieces)
     for _ in range(2):
         v, x = draw(4, 8), draw(4, 5, 3)
         assert equal(graph(v.clone(), x.clone(), rate), function(v, x, rate))
@@ -435,7 +436,7 @@ def test_what_all_clients_share_is_never_written_over(in_pieces: bool) -> None:
     step = vmap(function, (None, 0, 0, None))
     given = draw(8), draw(4, 8), draw(4, 5, 3), torch.tensor(0.1, dtype=F64)
     graph = make_fx(step)(*given)
-    _update_in_place(graph, in_pieces)
+    update_in_place(graph, in_pieces)
     kept = given[0].clone()
     for _ in range(2):
         assert equal(graph(*given), step(*given))
@@ -492,7 +493,7 @@ def test_two_models_prepare_a_batch_once() -> None:
     given = (draw(3, 4), draw(3, 4), x)
     graph: Any = make_fx(_two_models)(*given)
     plain = graph(*given)
-    _compute_once(graph)
+    compute_once(graph)
     called = [str(n.target) for n in graph.graph.nodes if n.op == "call_function"]
     assert sum("div" in name for name in called) == 1
     assert sum("tanh" in name for name in called) == 2
@@ -507,7 +508,7 @@ def test_outputs_stay_apart() -> None:
 
     x = draw(2, 2)
     graph: Any = make_fx(twice)(x)
-    _compute_once(graph)
+    compute_once(graph)
     found = graph(x)
     assert len({t.data_ptr() for t in found}) == len(found)
     assert all(torch.equal(a, b) for a, b in zip(found, twice(x), strict=True))
@@ -526,10 +527,10 @@ def test_what_writes_or_draws_is_left_alone() -> None:
     for function in (writes, draws):
         graph: Any = make_fx(function)(x)
         before = len(graph.graph.nodes)
-        _compute_once(graph)
+        compute_once(graph)
         assert len(graph.graph.nodes) == before
     graph = make_fx(writes)(x)
-    _compute_once(graph)
+    compute_once(graph)
     assert torch.equal(graph(x)[0], x)
 
 
@@ -540,5 +541,5 @@ def test_numbers_that_only_look_the_same_stay_apart() -> None:
 
     x = torch.tensor([1.0, 2.0])
     graph: Any = make_fx(near)(x)
-    _compute_once(graph)
+    compute_once(graph)
     assert graph(x)[0].tolist() == [float("inf"), float("-inf")]

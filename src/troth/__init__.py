@@ -9,10 +9,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Refusal", "Run", "aggregate", "cost", "load", "resume", "run"]
+__all__ = [
+    "Refusal",
+    "Run",
+    "aggregate",
+    "cost",
+    "load",
+    "personalize",
+    "resume",
+    "run",
+]
 
 if TYPE_CHECKING:
-    from troth.api import aggregate, cost, resume, run
+    from troth.api import aggregate, cost, personalize, resume, run
     from troth.loading import Run, load
     from troth.types import Refusal
 else:
@@ -22,6 +31,7 @@ else:
         "aggregate": "api",
         "cost": "api",
         "load": "loading",
+        "personalize": "api",
         "resume": "api",
         "run": "api",
     }

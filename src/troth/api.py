@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from troth import config, folder, lookup, rules, runs, store
+from troth import config, folder, lookup, personalizing, rules, runs, store
 from troth.build import build
 from troth.engine import Plan
 from troth.loading import Run, read_experiment
+from troth.own_examples import Examples
+from troth.personalizing import Newcomer
 from troth.runs import Watch
 from troth.sections import Experiment
 from troth.types import Broadcast, Messages, Refusal
@@ -170,6 +172,31 @@ def cost(
         steps = int(built.client_steps)
         costs.append(Cost(one.label, one.experiment, steps, memory, disk))
     return costs
+
+
+def personalize(
+    run: Run | str | Path,
+    data: Examples,
+    *,
+    rounds: int = 0,
+    test: float = 0.2,
+    device: str = "auto",
+) -> Newcomer:
+    """A model for a client that never took part, from the shared one and its own data.
+
+    Args:
+        run: finished, or its folder; nothing else of it is needed.
+        data: an .npz file with x and y (and split, where they are divided already), or
+            these arrays by name.
+        rounds: that it works; 0: as many as the average client was asked.
+        test: share of the examples that is held out to test on; 0: none.
+        device: auto, cpu, cuda, cuda:N or mps.
+
+    Returns:
+        The model, an ordinary `nn.Module`, and its scores beside the shared one's.
+    """
+    one = run if isinstance(run, Run) else Run(run)
+    return personalizing.personalize(one, data, rounds=rounds, test=test, device=device)
 
 
 def aggregate(

@@ -125,7 +125,8 @@ def _engine(
         "float32",
         Plan("loop", 1),
     )
-    broadcast = Broadcast(w0, w0.new_zeros(0), w0.new_ones(()))
+    key = w0.new_zeros((), dtype=torch.long)
+    broadcast = Broadcast(w0, w0.new_zeros(0), w0.new_ones(()), key)
     population = Population(n, engine.start(w0), where)
     ids = np.arange(n)
     work = 1.0 if quick else 1e9

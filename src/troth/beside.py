@@ -93,10 +93,18 @@ def beside(
     )
 
 
-def seen_through(client: Client, augment: Augment) -> Client:
-    """A client that owns its reply, with a change made to every batch that it sees."""
+def seen_through(client: Client, augments: tuple[Augment, Augment]) -> Client:
+    """A client that owns its reply, with a change made to every batch that it sees.
 
-    def through(phase: Phase) -> Phase:
+    Args:
+        client: as its personalizer made it.
+        augments: what becomes of a batch in the rounds, and after the last one.
+    """
+
+    def through(phase: Phase, augment: Augment) -> Phase:
+        if augment is as_it_is:
+            return phase
+
         def step(
             broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch
         ) -> Carry:
@@ -104,10 +112,8 @@ def seen_through(client: Client, augment: Augment) -> Client:
 
         return phase._replace(step=step)
 
-    if augment is as_it_is:
-        return client
-    finish = through(client.finish) if client.finish else None
-    return client._replace(local=through(client.local), finish=finish)
+    finish = through(client.finish, augments[1]) if client.finish else None
+    return client._replace(local=through(client.local, augments[0]), finish=finish)
 
 
 def _of_own(phase: Phase, augment: Augment) -> Phase:

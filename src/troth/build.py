@@ -10,28 +10,24 @@ import torch
 from torch import Tensor, nn
 
 from troth import (
-    augmenting,
     corrupting,
-    lifting,
-    lookup,
     networks,
+    newcomers,
     plans,
     preparing,
     rulebook,
     seeding,
+    stepping,
     store,
     supply,
     tasks,
 )
 from troth.availability import Attendance, everyone
 from troth.beside import steps_of
-from troth.clients import maker
 from troth.engine import Engine, Plan
 from troth.evaluation import Aim
 from troth.federation import Federation
 from troth.feed import Feed
-from troth.masks import Masks
-from troth.objectives import Loss
 from troth.population import Population
 from troth.preparing import Prepared
 from troth.sampling import There, sampler
@@ -55,7 +51,7 @@ class Built(NamedTuple):
     def need(self) -> store.Need:
         """What the personal state takes at most."""
         f = self.federation
-        return _need(self.experiment, f.engine, f.population.n)
+        return _need(self.experiment, f.engine, f.population.n, len(f.newcomers))
 
     @property
     def client_steps(self) -> float:
@@ -66,7 +62,15 @@ class Built(NamedTuple):
         engine = self.federation.engine
         last = engine.client.finish
         after = float(_steps(last, engine.feed).sum()) if last else 0.0
-        return self._in_rounds + after
+        return self._in_rounds + after + self._of_newcomers
+
+    @property
+    def _of_newcomers(self) -> float:
+        """Their rounds, after the last."""
+        f, client = self.federation, self.federation.engine.client
+        each = _steps(client.local, f.engine.feed)[f.newcomers]
+        count = newcomers.rounds(self.experiment, len(f.members))
+        return 0.0 if client.idle else float(each.sum()) * count
 
     @property
     def _in_rounds(self) -> float:
@@ -76,10 +80,11 @@ class Built(NamedTuple):
             each = (f.turnout(r, f.sample(r)).steps for r in some)
             done = sum(float(steps.sum()) for steps in each if steps is not None)
             return done * f.rounds / len(some)
-        steps = _steps(f.engine.client.local, feed).double()
-        train, n = self.experiment.train, f.population.n
+        steps = _steps(f.engine.client.local, feed).double()[f.members]
+        train, n = self.experiment.train, len(f.members)
         if train.sampling == "size" and train.cohort:
-            steps = steps * feed.sizes / feed.sizes.double().mean()
+            sizes = feed.sizes[f.members]
+            steps = steps * sizes / sizes.double().mean()
         return float(steps.mean()) * (train.cohort or n) * train.rounds
 
 
@@ -117,44 +122,35 @@ def build(
     e, where = experiment, device(experiment.engine.device)
     arrays, shards, facts = supply.deal(e, data_dir)
     n = len(shards.train)
-    if e.train.cohort > n:
-        raise Refusal(
-            f"train.cohort = {e.train.cohort} is more than the {n} clients there are; "
-            f"set it to at most {n}, or to 0 for all"
-        )
-    preparing.check(e, arrays)
     hostile = adversaries(e, n)
-    dtype = torch.float64 if e.train.precision == "float64" else torch.float32
+    late = newcomers.drawn(e, hostile)
+    _check_cohort(e, n, len(late))
+    shards = newcomers.fewer(e, shards, late)
+    preparing.check(e, arrays)
+    dtype = stepping.precision(e)
     seen = arrays.x[:0]
     if e.model.normalise == "pixel":
-        seen = arrays.x[np.unique(np.concatenate(shards.train))]
+        theirs = [shards.train[k] for k in newcomers.others(n, late)]
+        seen = arrays.x[np.unique(np.concatenate(theirs))]
     shape = arrays.x.shape[1:]
     net = networks.network(e, shape, arrays.classes, seen, arrays.scale)
     net = net.to(where, dtype)
     how = corrupting.corruption(e.corruption, arrays, hostile)
     aim = corrupting.aim(e.corruption, arrays)
     data, prepared, redraw = preparing.deal(
-        e.features, arrays, shards, dtype, where, hostile, how, e.seed
+        e.features, arrays, shards, dtype, where, hostile, how, e.seed, late
     )
-    feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, dtype)
-    objective = tasks.Objective(net, arrays.classes, loss(e), feed.padded)
-    lifting.check(objective.net, data.x[:2])
-    for augments in (e.train.augment, e.personalizer.augment or []):
-        augment = augmenting.compose(augments, arrays.scale)
-        objective.check(augmenting.tried(augment, feed.first()))
-    w0 = tasks.flatten(objective.net)
-    share = (e.train.cohort or n) / n
-    make = maker(e, arrays.scale, share, Masks(objective.net))
-    first = plan or Plan("loop", 1)
-    engine = Engine(objective, make, feed, w0, e.train.precision, first)
+    engine = stepping.engine(e, net, data, arrays, n - len(late), plan)
     _check_validation(engine, data)
-    need = _need(e, engine, n)
+    net, w0 = engine.objective.net, tasks.flatten(engine.objective.net)
+    need = _need(e, engine, n, len(late))
     kept = store.choose(e.engine.store, need.rows, where)
     population = Population(n, engine.start(w0), store.place(kept, where))
-    federation = _federation(e, engine, population, w0, hostile, n)
+    federation = _federation(e, engine, population, w0, hostile, late)
     facts |= {
         "clients": n,
         "malicious": int(hostile.sum()),
+        **({"newcomers": len(late)} if len(late) else {}),
         "shape": list(arrays.x.shape[1:]),
         "classes": arrays.classes,
         **({"multi_label": True} if arrays.y.ndim == 2 else {}),
@@ -163,12 +159,13 @@ def build(
         "device": str(where),
         "store": kept,
         **({"state_bytes": need.disk} if population.on_disk else {}),
-        **networks.facts(e.model, objective.net),
+        **networks.facts(e.model, net),
     }
     facts |= prepared.facts() if prepared else {}
-    facts |= rulebook.facts(e, rulebook.expected(e, n, int(hostile.sum())))
+    foes = rulebook.expected(e, n - len(late), int(hostile.sum()))
+    facts |= rulebook.facts(e, foes)
     federation.redraw = redraw
-    built = Built(e, federation, objective.net, data, hostile, facts, prepared, aim)
+    built = Built(e, federation, net, data, hostile, facts, prepared, aim)
     if plan is None:
         _plan(built)
     return built
@@ -176,9 +173,7 @@ def build(
 
 def _check_validation(engine: Engine, data: Data) -> None:
     """Refuse to look at validation data where no client has any."""
-    phases = (engine.client.local, engine.client.finish)
-    looks = engine.client.settle or any(phase and phase.valid for phase in phases)
-    if looks and not len(data.valid.y):
+    if stepping.chooses(engine.client) and not len(data.valid.y):
         raise Refusal(
             "the personalizer chooses by validation data, and no client has any; give "
             "partition.split a second share above 0, such as [0.72, 0.08, 0.2], or "
@@ -186,12 +181,15 @@ def _check_validation(engine: Engine, data: Data) -> None:
         )
 
 
-def loss(e: Experiment) -> Loss | None:
-    """The loss that the experiment names; None leaves the choice to the model."""
-    if e.train.loss.name == "auto":
-        return None
-    function = lookup.find("loss", e.train.loss.name)
-    return lambda f, y: lookup.call(function, e.train.loss.options, outputs=f, y=y)
+def _check_cohort(e: Experiment, n: int, late: int) -> None:
+    """Refuse to ask more clients than may be asked."""
+    if e.train.cohort > n - late:
+        who = f"{n} clients there are"
+        who = f"{n - late} of {n} clients that are no newcomers" if late else who
+        raise Refusal(
+            f"train.cohort = {e.train.cohort} is more than the {who}; "
+            f"set it to at most {n - late}, or to 0 for all"
+        )
 
 
 def adversaries(e: Experiment, n: int) -> np.ndarray:
@@ -205,11 +203,13 @@ def adversaries(e: Experiment, n: int) -> np.ndarray:
     return mask
 
 
-def _need(e: Experiment, engine: Engine, n: int) -> store.Need:
-    """What the state of all clients that will be asked takes."""
+def _need(e: Experiment, engine: Engine, n: int, late: int) -> store.Need:
+    """What the state of all clients takes that will be asked or are newcomers."""
     number, finishes = engine.feed.dtype.itemsize, engine.client.finish is not None
     row, model = engine.packing.width * number, engine.task.d * number
-    return store.need(e, n, row, model, finishes)
+    found = store.need(e, n - late, row, model, finishes)
+    more = late * model if found.models else 0
+    return found._replace(rows=found.rows + late * row, models=found.models + more)
 
 
 def _federation(
@@ -218,14 +218,14 @@ def _federation(
     population: Population,
     w0: Tensor,
     hostile: np.ndarray,
-    n: int,
+    late: np.ndarray,
 ) -> Federation:
+    n = population.n - len(late)
     every = rulebook.of(e, rulebook.expected(e, n, int(hostile.sum())))
     rulebook.tried(every, w0, e.train.cohort or n)
-    schedule = lookup.find("schedule", e.train.schedule.name)
-    options, rounds = e.train.schedule.options, e.train.rounds
-    lookup.call(schedule, options, round_=0, rounds=rounds)  # refuses before the start
-    attendance = _attendance(e, engine)
+    scale, rounds = stepping.schedule(e), e.train.rounds
+    scale(0)  # refuses before the start
+    attendance = _attendance(e, engine, late)
     there = attendance.there if attendance and attendance.varies else None
     return Federation(
         engine,
@@ -233,33 +233,41 @@ def _federation(
         every,
         w0,
         rounds=rounds,
-        sample=_sampler(e, engine, n, there),
-        scale=lambda r: float(lookup.call(schedule, options, round_=r, rounds=rounds)),
+        sample=_sampler(e, engine, newcomers.others(population.n, late), there),
+        scale=scale,
         hostile=hostile,
         seed=e.seed,
         turnout=attendance.turnout if attendance else everyone,
+        newcomers=late,
     )
 
 
-def _attendance(e: Experiment, engine: Engine) -> Attendance | None:
+def _attendance(e: Experiment, engine: Engine, late: np.ndarray) -> Attendance | None:
     """How clients come and go; None where all are there and do all of their work."""
     if e.availability == Availability():
         return None
     work = _steps(engine.client.local, engine.feed).numpy()
+    if len(late):  # the median, which a deadline goes by, is that of the members
+        work = work.astype(np.float64)
+        work[late] = np.median(work[newcomers.others(len(work), late)])
     return Attendance(e.availability, e.seed, work, e.train.rounds)
 
 
 def _sampler(
-    e: Experiment, engine: Engine, n: int, there: There | None = None
+    e: Experiment, engine: Engine, members: np.ndarray, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
-    size = engine.feed.sizes.numpy() if e.train.sampling == "size" else None
-    return sampler(e.seed, n, e.train.cohort or n, size, there)
+    """Who is asked: some of the members, numbered among themselves to be drawn."""
+    size = engine.feed.sizes.numpy()[members] if e.train.sampling == "size" else None
+    n = len(members)
+    here = None if there is None else lambda r, some: there(r, members[some])
+    draw = sampler(e.seed, n, e.train.cohort or n, size, here)
+    return lambda r: members[draw(r)]
 
 
 def _plan(built: Built) -> None:
     """Measure how the clients step best, and go by that."""
     f, wish = built.federation, built.experiment.engine
-    whole = _sampler(built.experiment, f.engine, f.population.n)  # whoever is there
+    whole = _sampler(built.experiment, f.engine, f.members)  # whoever is there
     chosen = plans.choose(
         f.engine,
         f.broadcast,

@@ -237,7 +237,10 @@ class _Work:
     def _head(self, theta: np.ndarray) -> poison.Head:
         """θ♠ as a linear classifier of inputs in units of the data's scale."""
         first, rest = _linear(self.built)
-        k, features = self.built.facts["classes"], int(np.prod(self.built.facts["shape"]))
+        k, features = (
+            self.built.facts["classes"],
+            int(np.prod(self.built.facts["shape"])),
+        )
         head = poison.head_of(theta, k, features)
         scale = self.built.facts["scale"]
         mean = first.mean.double().cpu().numpy().reshape(-1) / scale

@@ -74,7 +74,8 @@ def maker(
     Personalizers are given by name what they ask for: `task`, `descent` (their own),
     `regularizer`, `budget` (how long they work where `[personalizer]` says so, else
     None); and those that own their reply also `solving` (the descent of `[train]`),
-    `work` (how long a client works in a round), `share` and `masks`.
+    `work` (how long a client works in a round), `share`, `masks` and `batch`, the
+    number of examples in one (0: all that a client has).
 
     Args:
         e: the experiment.
@@ -109,10 +110,11 @@ def maker(
             work=budget,
             share=share,
             masks=masks,
+            batch=t.batch,
         )
         if not isinstance(personal, Personal):  # it owns the reply
-            _no_solver(e)
-            return seen_through(personal, seen)
+            _alone(e, personal)
+            return seen_through(personal, (seen, own_view))
         solver = lookup.call(
             lookup.find("solver", e.solver.name),
             e.solver.options,
@@ -124,8 +126,13 @@ def maker(
     return make
 
 
-def _no_solver(e: Experiment) -> None:
-    """Refuse a solver beside a personalizer that makes the update itself."""
+def _alone(e: Experiment, client: Client) -> None:
+    """Refuse what has no place beside a personalizer that makes the update itself."""
+    if e.personalizer.augment is not None and client.finish is None:
+        raise Refusal(
+            f"personalizer '{e.personalizer.name}' trains one model on the batches of "
+            "[train], and personalizer.augment would change nothing; set train.augment"
+        )
     default = Experiment().solver
     if e.solver.name != default.name:
         raise Refusal(

@@ -14,7 +14,7 @@ from rich.console import Console, Group
 from rich.table import Table
 
 from troth import folder, lookup
-from troth.loading import Run
+from troth.loading import Run, judged
 
 _MOST = 20  # pairs of runs that are printed
 _COLUMNS = {
@@ -95,19 +95,20 @@ def heading(summary: Mapping[str, Any]) -> str:
 
 
 def benign(run: Run) -> int:
-    """How many benign clients were evaluated."""
-    values, hostile = run.clients[heading(run.summary)], run.clients["malicious"]
-    return int(((values == values) & (hostile == 0)).sum())
+    """How many benign clients were evaluated, newcomers aside."""
+    values = run.clients[heading(run.summary)]
+    return int(((values == values) & judged(run.clients)).sum())
 
 
 def _judged(run: Run) -> str:
     """Over whom a table is: all clients, a sample of them, or the benign ones."""
     some, every = benign(run), run.summary["clients"]
-    good = int((run.clients["malicious"] == 0).sum())
+    good = int(judged(run.clients).sum())
+    aside = ", newcomers aside" if "newcomer" in run.clients else ""
     if good == every:
         return f"{some} clients" if some == every else f"{some} of {every} clients"
     of = "the" if some == good else f"{some} of the"
-    return f"{of} {good} benign of {every} clients"
+    return f"{of} {good} benign of {every} clients{aside}"
 
 
 def results(found: Sequence[Run], labels: Sequence[str]) -> Group:
@@ -200,10 +201,21 @@ def outcome(
     if len(pairs) > _MOST:
         say(f"  … and {len(pairs) - _MOST} more, which --json prints")
     for run, label in zip(found, labels, strict=True):
+        if "newcomers" in run.summary:
+            say(newcomers(run, short(label)))
         if run.summary.get("stayed"):
             say(stayed(run, short(label)))
     if in_words:
         say(f"\n{words(found, labels)}")
+
+
+def newcomers(run: Run, label: str) -> str:
+    """How clients are served that never took part."""
+    head, kinds = heading(run.summary), ("newcomers", "newcomers_shared")
+    own, shared = (number(run.summary[k][f"{head}_mean"], head) for k in kinds)
+    count = int(run.clients["newcomer"].sum())
+    who = f"{count} newcomers" if count > 1 else "1 newcomer"
+    return f"{label}: {head} {own} for {who}, with the shared model {shared}"
 
 
 def stayed(run: Run, label: str) -> str:

@@ -35,6 +35,7 @@ class Federation:
         hostile: np.ndarray,
         seed: int,
         turnout: Callable[[int, np.ndarray], Turnout] = everyone,
+        newcomers: np.ndarray | None = None,
     ) -> None:
         """A federation before its first round.
 
@@ -49,6 +50,7 @@ class Federation:
             hostile: [n] which clients an adversary controls.
             seed: keys the rules' randomness.
             turnout: round, ids asked → what becomes of them.
+            newcomers: ids of clients that take no part, and get models at the end.
         """
         self.engine, self.population = engine, population
         self.rounds, self.sample, self.scale = rounds, sample, scale
@@ -56,8 +58,12 @@ class Federation:
         self.redraw: Callable[[int, np.ndarray], None] | None = None  # of poisoned data
         self.hostile, self.round = hostile, 0
         extra = w0.new_zeros(engine.client.extra)
-        self.broadcast = Broadcast(w0, extra, w0.new_ones(()))
-        tail, n = engine.task.tail, population.n
+        key = w0.new_zeros((), dtype=torch.long)
+        self.broadcast = Broadcast(w0, extra, w0.new_ones(()), key)
+        nobody = np.zeros(0, dtype=np.int64)
+        self.newcomers = nobody if newcomers is None else newcomers
+        self.members = np.setdiff1d(np.arange(population.n), self.newcomers)
+        tail, n = engine.task.tail, len(self.members)
         self.serving = Serving(rules, tail, seed, w0.device, n)
 
     def train(self) -> Iterator[Record]:
@@ -71,12 +77,17 @@ class Federation:
         r = self.round
         cohort = self.sample(r)
         turnout = self.turnout(r, cohort)
-        before = self.broadcast
-        before = before._replace(scale=torch.full_like(before.scale, self.scale(r)))
+        before = self._outgoing(r, self.scale(r))
         messages = self._sent(before, turnout)
         served = self.serving.serve(before, messages, r, self._hostile(messages))
         self.broadcast, self.round = served.broadcast, r + 1
         return Record(r, cohort, turnout.absent, turnout.cut, *served)
+
+    def _outgoing(self, round_: int, scale: float) -> Broadcast:
+        """What a round begins with: w, its learning rates and its common draws."""
+        factor = torch.full_like(self.broadcast.scale, scale)
+        key = self.engine.feed.common(round_)
+        return self.broadcast._replace(scale=factor, key=key)
 
     def _sent(self, broadcast: Broadcast, turnout: Turnout) -> Messages:
         """What the clients send that answer; nothing changes for the others."""
@@ -117,7 +128,7 @@ class Federation:
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
-        """After the last round, once: fine-tuning and its kin, for all clients.
+        """After the last round, once: fine-tuning and its kin, for all members.
 
         The schedule is that of the rounds; learning rates are the whole ones here.
 
@@ -129,14 +140,19 @@ class Federation:
         """
         if self.engine.client.finish is None:
             return
-        broadcast = self.broadcast
-        broadcast = broadcast._replace(scale=torch.ones_like(broadcast.scale))
-        # Those with about as much to do together: a chunk waits for its longest.
-        everyone = np.argsort(self.engine.feed.per_epoch.numpy(), kind="stable")
-        groups = [everyone[k : k + chunk] for k in range(0, len(everyone), chunk)]
-        for ids, rows in self.population.each(groups):
+        broadcast = self._outgoing(self.rounds, 1.0)
+        for ids, rows in self.population.each(self.groups(self.members, chunk)):
             if self.redraw is not None:
                 self.redraw(self.rounds, ids)
             _, rows = self.engine.run("finish", broadcast, rows, ids, self.rounds)
             self.population.write(ids, rows)
             yield len(ids)
+
+    def groups(self, ids: np.ndarray, chunk: int) -> list[np.ndarray]:
+        """Clients, so many at a time.
+
+        Those with about as much to do together: a chunk waits for its longest.
+        """
+        each = self.engine.feed.per_epoch.numpy()[ids]
+        order = ids[np.argsort(each, kind="stable")]
+        return [order[k : k + chunk] for k in range(0, len(order), chunk)]

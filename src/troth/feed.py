@@ -68,6 +68,11 @@ class Feed:
         """One key a client, for all that it draws in this round beside its batches."""
         return seeding.keys(self.seed, "noise", round_, torch.from_numpy(ids))
 
+    def common(self, round_: int) -> Tensor:
+        """One key for all clients: for what they draw alike in this round."""
+        everyone = torch.zeros((), dtype=torch.long, device=self.data.x.device)
+        return seeding.keys(self.seed, "common", round_, everyone)
+
     def block(self, clients: int) -> int:
         """How many steps of so many clients are gathered at once."""
         example = self.data.x[:1]

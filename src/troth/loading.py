@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from troth import config, folder, layers, tasks
 from troth.networks import network
 from troth.preparing import active
 from troth.sections import Experiment
-from troth.types import Refusal
+from troth.types import Refusal, Statistics
+
+PREPARED = ("features.fill", "features.mean", "features.std")
+"""How inputs are prepared, in the file of a newcomer."""
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -63,15 +68,20 @@ class Run:
         Args:
             client: whose inputs; needed only where each client prepares its own.
         """
-        return self._raw(self._shared(), client)
+        return self._raw(self.network(), client)
 
-    def _shared(self) -> nn.Module:
-        """The shared model as it was trained: it takes prepared inputs."""
+    def network(self, tensors: dict[str, Tensor] | None = None) -> nn.Module:
+        """The shared model as it was trained: it takes prepared inputs.
+
+        Args:
+            tensors: numbers of its own for it, by name; None: those of the shared one.
+        """
         e, facts = self.experiment, self.experiment.resolved
         shape = tuple(facts["shape"])
         rows = np.zeros((1, *shape), dtype=np.float32)
         net = network(e, shape, facts["classes"], rows, facts["scale"], given=False)
-        tensors, _ = folder.load(self._file(folder.SHARED))
+        if tensors is None:
+            tensors, _ = folder.load(self._file(folder.SHARED))
         state = net.state_dict()
         own = dict(net.named_parameters(remove_duplicate=False))
         for name, value in tensors.items():  # statistics may have any shape
@@ -85,7 +95,7 @@ class Run:
     def model(self, client: int) -> nn.Module:
         """What this client predicts with: its own model, or the shared one."""
         self._check(client)
-        net = self._shared()
+        net = self.network()
         if (self.path / folder.PERSONAL).exists():
             tasks.assign(net, folder.load_model(self.path / folder.PERSONAL, client))
         elif self.experiment.personalizer.name != "none":
@@ -94,6 +104,25 @@ class Run:
                 "run the experiment with output.personal = true"
             )
         return self._raw(net, client)
+
+    def newcomer(self, file: str | Path) -> nn.Module:
+        """The model of a newcomer, from the file that `troth personalize` wrote."""
+        try:
+            tensors, facts = folder.load(Path(file))
+        except (OSError, SafetensorError) as error:
+            raise Refusal(
+                f"{file} cannot be read as a model ({error}); give a file that troth "
+                "personalize wrote with --out"
+            ) from None
+        mine = self.experiment.resolved["fingerprint"]
+        if facts.get("run") != mine:
+            raise Refusal(
+                f"{file} is not a newcomer's model of the run in {self.path}; give a "
+                f"file that came from: troth personalize {self.path} --out FILE"
+            )
+        parts = [tensors.pop(name) for name in PREPARED if name in tensors]
+        net = self.network(tensors)
+        return nn.Sequential(layers.Features(*parts), net).eval() if parts else net
 
     def _check(self, client: int) -> None:
         n = self.experiment.resolved["clients"]
@@ -131,32 +160,28 @@ class Run:
             )
         return file
 
-    def predict(self, client: int, x: np.ndarray) -> np.ndarray:
+    def statistics(self) -> Statistics | None:
+        """How the inputs of all clients are prepared; None: each fits its own."""
+        found = self._features
+        if found["mean"].dim() > len(self.experiment.resolved["shape"]):
+            return None
+        return Statistics(*(found[name].numpy() for name in Statistics._fields))
+
+    def predict(self, client: int | str | Path, x: np.ndarray) -> np.ndarray:
         """Labels (or values, for a regression) that this client's model gives.
 
         Args:
-            client: its number.
+            client: its number, or the file of a newcomer's model.
             x: [m, ...] inputs as the data set had them; NaN is a missing value, where
                 the run fills these in.
 
         Returns:
             [m], or [m, labels] of 0 and 1 where an example may have several.
         """
-        facts = self.experiment.resolved
-        shape = tuple(facts["shape"])
-        if x.shape[1:] != shape:
-            raise Refusal(
-                f"inputs of shape {list(x.shape[1:])} do not fit this model, "
-                f"which takes {list(shape)}"
-            )
-        bad = np.isnan(x).reshape(len(x), -1).any(axis=1)
-        if bad.any() and not active(self.experiment.features):
-            raise Refusal(
-                f"x is NaN in {bad.sum()} of {len(x)} examples, and this run fills "
-                "nothing in: drop them, or train with features.name = 'own' or "
-                "'federated'"
-            )
-        net, found = self.model(client), []
+        self.fits(x)
+        named = isinstance(client, str | Path)
+        net = self.newcomer(client) if named else self.model(client)  # type: ignore[arg-type]
+        found, facts = [], self.experiment.resolved
         with torch.no_grad():
             for first in range(0, len(x), 1024):
                 found.append(net(torch.from_numpy(x[first : first + 1024])))
@@ -169,11 +194,33 @@ class Run:
             return (outputs[:, 0] > 0).long().numpy()
         return outputs.argmax(dim=1).numpy()
 
+    def fits(self, x: np.ndarray) -> None:
+        """Refuse inputs that this run's models do not take."""
+        shape = tuple(self.experiment.resolved["shape"])
+        if x.shape[1:] != shape:
+            raise Refusal(
+                f"inputs of shape {list(x.shape[1:])} do not fit this model, "
+                f"which takes {list(shape)}"
+            )
+        bad = np.isnan(x).reshape(len(x), -1).any(axis=1)
+        if bad.any() and not active(self.experiment.features):
+            raise Refusal(
+                f"x is NaN in {bad.sum()} of {len(x)} examples, and this run fills "
+                "nothing in: drop them, or train with features.name = 'own' or "
+                "'federated'"
+            )
+
 
 def _place(net: nn.Module, name: str, value: Tensor) -> None:
     """Put a buffer where it belongs, whatever shape it had."""
     path, _, last = name.rpartition(".")
     setattr(net.get_submodule(path), last, value)
+
+
+def judged(clients: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[n] whom a summary is about, by `clients.csv`: benign ones that took part."""
+    late = clients.get("newcomer", np.zeros_like(clients["malicious"]))
+    return np.asarray((clients["malicious"] == 0) & (late == 0))
 
 
 def load(path: str | Path) -> Run:

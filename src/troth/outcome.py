@@ -7,7 +7,7 @@ from typing import Any
 
 from troth import comparison, config
 from troth.display import difference, heading
-from troth.loading import Run
+from troth.loading import Run, judged
 
 
 def compare(found: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def _by_client(
 ) -> dict[str, Any]:
     a, b = found[pair.first], found[pair.second]
     metric = heading(a.summary)
-    who = (a.clients["malicious"] == 0) & (b.clients["malicious"] == 0)
+    who = judged(a.clients) & judged(b.clients)
     one, two = (run.clients[metric][who] for run in (a, b))
     return {
         "kind": "paired",

@@ -76,6 +76,8 @@ def deal(
     hostile: np.ndarray,
     how: corrupting.Corruption | None,
     seed: int,
+    newcomers: np.ndarray | None = None,
+    fitted: Statistics | None = None,
 ) -> tuple[Data, Prepared | None, dealing.Redraw | None]:
     """Lay everything out as `dealing.deal` does, and prepare the inputs.
 
@@ -93,6 +95,9 @@ def deal(
         hostile: [n] which clients corrupt.
         how: what they do, or None.
         seed: keys their draws.
+        newcomers: ids of clients that take no part: nothing is fitted on their data,
+            but where each fits by itself they do too.
+        fitted: what the inputs are prepared by, where that was fitted before.
 
     Returns:
         The data, how they were prepared, and what corrupts them anew in each round.
@@ -115,7 +120,8 @@ def deal(
             "are fitted once, and corruption.redraw = true would change them in every "
             "round; set corruption.redraw = false, or features.name = 'none'"
         )
-    found = _fit(part, data, arrays.names)
+    late = np.zeros(0, np.int64) if newcomers is None else newcomers
+    found = fitted or _fit(part, data, arrays.names, late)
     imputed = _missing(data)
     alike = found.mean.shape == data.x.shape[1:]
     data = _alike(data, found, dtype) if alike else _apart(data, found, dtype)
@@ -128,18 +134,36 @@ def deal(
     return data, Prepared(found, imputed), redraw(data, wide)
 
 
-def _fit(part: Part, data: Data, names: tuple[str, ...]) -> Statistics:
-    """What the named member makes of the clients' training data."""
-    train, shape = data.train, tuple(data.x.shape[1:])
-    rows = torch.split(train.row, train.size.tolist())
-    each = [data.x[mine].numpy() for mine in rows]
+def _fit(
+    part: Part, data: Data, names: tuple[str, ...], newcomers: np.ndarray
+) -> Statistics:
+    """What the named member makes of the clients' training data.
+
+    Of those that take part; where it makes a row a client, each newcomer has one that
+    is made of its own data alone.
+    """
+    rows = torch.split(data.train.row, data.train.size.tolist())
+    each, shape = [data.x[mine].numpy() for mine in rows], data.x.shape[1:]
+    members = np.setdiff1d(np.arange(len(each)), newcomers)
+    found = _made(part, [each[k] for k in members], names)
+    if found.mean.ndim == len(shape) or not len(newcomers):
+        return found
+    late = [_made(part, [each[k]], names) for k in newcomers]
+    order = np.argsort(np.concatenate([members, newcomers]))
+    fields = zip(found, *late, strict=True)
+    return Statistics(*(np.concatenate(field)[order] for field in fields))
+
+
+def _made(part: Part, train: list[np.ndarray], names: tuple[str, ...]) -> Statistics:
+    """What the named member makes of some clients' training data."""
+    shape = train[0].shape[1:]
     function = lookup.find("features", part.name)
-    found = lookup.call(function, part.options, train=each, names=names)
+    found = lookup.call(function, part.options, train=train, names=names)
     shapes = {np.shape(values) for values in found} if found else set()
-    if shapes != {shape} and shapes != {(len(rows), *shape)}:
+    if shapes != {shape} and shapes != {(len(train), *shape)}:
         raise Refusal(
             f"features '{part.name}' must give a Statistics whose four arrays all have "
-            f"the shape {shape} of an example or {(len(rows), *shape)}, a row a client"
+            f"the shape {shape} of an example or {(len(train), *shape)}, a row a client"
         )
     fill, mean, std = (np.asarray(values, np.float64) for values in found[:3])
     return Statistics(fill, mean, std, np.asarray(found[3], bool))

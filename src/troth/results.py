@@ -21,10 +21,16 @@ Tables = dict[str, evaluation.Table]
 _NUMBERS = 2**21  # of models that are written at once
 
 
-def evaluate(built: Built) -> Tables:
-    """Every client's own model, and the shared one, on the client's own test data."""
+def evaluate(built: Built, ids: np.ndarray | None = None) -> Tables:
+    """Every client's own model, and the shared one, on the client's own test data.
+
+    Args:
+        built: the federation.
+        ids: of whom; None: of all that an evaluation looks at.
+    """
     f, split = built.federation, built.data.test
-    ids, w, aim = evaluated(built), f.broadcast.w, built.aim
+    ids = evaluated(built) if ids is None else ids
+    w, aim = f.broadcast.w, built.aim
     shared = evaluation.shared(f.engine, w, split, ids, aim)
     if f.population.width == 0:
         return {"personal": shared, "shared": shared}
@@ -33,16 +39,20 @@ def evaluate(built: Built) -> Tables:
 
 
 def evaluated(built: Built) -> np.ndarray:
-    """Whom an evaluation looks at: all clients, or always the same sample."""
-    n, some = built.federation.population.n, built.experiment.evaluate.clients
+    """Whom an evaluation looks at: all members, or always the same sample."""
+    members, some = built.federation.members, built.experiment.evaluate.clients
+    n, seed = len(members), built.experiment.seed
     if not some or some >= n:
-        return np.arange(n)
-    return np.sort(seeding.choose(built.experiment.seed, "evaluate", 0, n, some))
+        return members
+    sample: np.ndarray = members[np.sort(seeding.choose(seed, "evaluate", 0, n, some))]
+    return sample
 
 
-def summaries(built: Built, tables: Tables) -> dict[str, Any]:
-    """Over benign clients, for personal and shared models."""
-    ids = evaluated(built)
+def summaries(
+    built: Built, tables: Tables, ids: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Over benign clients, for personal and shared models; arguments as `evaluate`."""
+    ids = evaluated(built) if ids is None else ids
     size = built.data.test.size.cpu().numpy()[ids]
     hostile = built.hostile[ids]
     return {
@@ -58,24 +68,27 @@ def write(
     began: float,
 ) -> dict[str, Any]:
     """The files of a finished run; the summary last, since it says so."""
-    f, ids = built.federation, evaluated(built)
-    n, data = f.population.n, built.data
+    f, data = built.federation, built.data
+    n, late = f.population.n, f.newcomers
     columns: dict[str, Any] = {"client": np.arange(n), "malicious": built.hostile}
+    found = [(evaluated(built), tables)]
+    said = summaries(built, tables)
+    if len(late):
+        columns["newcomer"] = np.isin(columns["client"], late)
+        found.append((late, evaluate(built, late)))
+        own = summaries(built, found[-1][1], late)
+        said |= {"newcomers": own["personal"], "newcomers_shared": own["shared"]}
     for name in ("train", "valid", "test"):
         columns[name] = getattr(data, name).size.cpu().numpy()
     columns |= journal.counts
     if built.prepared:
         columns["imputed"] = built.prepared.imputed.reshape(n, -1).sum(axis=1)
     columns |= _told(f)
-    for kind, prefix in (("personal", ""), ("shared", "shared_")):
-        for name, values in tables[kind].items():
-            whole = np.full(n, np.nan)
-            whole[ids] = values
-            columns[prefix + name] = whole
+    columns |= _scores(found, n)
     folder.write_csv(path / folder.CLIENTS, columns)
     save_models(built, path)
     result = {
-        **summaries(built, tables),
+        **said,
         "clients": n,
         "malicious": int(built.hostile.sum()),
         "rounds": f.rounds,
@@ -85,6 +98,18 @@ def write(
     }
     folder.write_json(path / folder.SUMMARY, result)
     return folder.plain(result)  # type: ignore[no-any-return]
+
+
+def _scores(found: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table:
+    """Columns of what was found of some clients each; NaN for the others."""
+    columns = {}
+    for kind, prefix in (("personal", ""), ("shared", "shared_")):
+        for name in found[0][1][kind]:
+            whole = np.full(n, np.nan)
+            for ids, tables in found:
+                whole[ids] = tables[kind][name]
+            columns[prefix + name] = whole
+    return columns
 
 
 def _told(f: Federation) -> dict[str, np.ndarray]:

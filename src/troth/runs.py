@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 import troth
-from troth import config, folder, networks, notice, results, store
+from troth import config, folder, networks, newcomers, notice, results, store
 from troth.build import Built, build
 from troth.engine import Plan
 from troth.journal import Journal
@@ -161,7 +162,7 @@ def _go(built: Built, path: Path, state: Path, watch: Watch) -> dict[str, Any]:
             began -= journal.restore()
             tables = _train(built, journal, watch, stopped, began)
             for _ in _finish(built, path, stopped):
-                tables = None
+                tables = None if f.engine.client.finish else tables
         tables = tables or results.evaluate(built)
         found = results.write(built, path, journal, tables, began)
     _forget(path, state)
@@ -169,12 +170,16 @@ def _go(built: Built, path: Path, state: Path, watch: Watch) -> dict[str, Any]:
 
 
 def _finish(built: Built, path: Path, stopped: Callable[[], bool]) -> Iterator[int]:
-    """What personalizers do after the last round, some clients at a time."""
+    """What personalizers do after the last round, some clients at a time.
+
+    Newcomers come last.
+    """
     f, done = built.federation, 0
-    plan, n = f.engine.plan, f.population.n
+    plan, n = f.engine.plan, len(f.newcomers)
+    n += len(f.members) if f.engine.client.finish else 0
     some = plan.chunk * plan.workers * (4 if plan.apart else 1)  # unequal ones even out
     what, total = ("personalizing", n) if n < 2000 else ("personalizing, %", 100)
-    for count in f.finish(some):
+    for count in chain(f.finish(some), newcomers.serve(f, built.experiment, some)):
         done += count
         notice.report(what, total * done // n, total)
         if stopped() and done < n:
@@ -205,7 +210,7 @@ def _train(
     tables: results.Tables | None = None
     for record in f.train():
         last = f.round == f.rounds
-        over = last and f.engine.client.finish is None
+        over = last and f.engine.client.finish is None and not len(f.newcomers)
         if f.engine.plan != plan:  # memory ran out and the chunk was halved
             plan = f.engine.plan
             _record(journal.path, plan)

@@ -57,9 +57,21 @@ class Evaluate:
 
     every: int = 0  # rounds; 0: about twenty times in the run
     clients: int = 0  # 0: all, else a fixed sample of that many
+    newcomers: float = 0.0  # share of the clients, rounded up, that are never asked
+    newcomer_rounds: int = 0  # of each, at the end; 0: as many as the average client
+    newcomer_examples: int = 0  # that each trains on; 0: all that it has
 
     def __post_init__(self) -> None:
-        in_range(self, "evaluate", {"every": 0, "clients": 0})
+        late = ("newcomers", "newcomer_rounds", "newcomer_examples")
+        lowest = dict.fromkeys(("every", "clients", *late), 0)
+        in_range(self, "evaluate", lowest, "newcomers")
+        idle = [k for k in late if getattr(self, k)]
+        if idle and not self.newcomers:
+            raise Refusal(
+                f"evaluate.{idle[0]} = {getattr(self, idle[0])} does nothing without "
+                "newcomers; set evaluate.newcomers to their share of the clients, such "
+                f"as 0.1, or leave {idle[0]} out"
+            )
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,8 @@ class Packing:
 
     def pack(self, tree: Any, n: int) -> Tensor:
         """A tree of n clients as [n, width]."""
-        flat = [leaf.reshape(n, -1) for leaf in leaves(tree)]
+        pairs = zip(leaves(tree), self.sizes, strict=True)
+        flat = [leaf.reshape(n, size) for leaf, size in pairs]
         if len(flat) == 1:
             return flat[0]
         return torch.cat(flat, dim=1) if flat else torch.zeros(n, 0)

@@ -74,7 +74,7 @@ def rounds(
     """The state after a round beside each of these shared models."""
     state = one.init(number(1.0))
     for r, w in enumerate(ws):
-        anchor = Anchor(number(w), number(w + 1))
+        anchor = Anchor(number(w), number(w + 1), number(w))
         for t in range(steps):
             state = one.step(state, anchor, batch(x + r, x - t), valid, ONE)
     return as_read(one, state, valid)
@@ -106,7 +106,7 @@ def test_a_choice_by_hand() -> None:
     for rule in ("side_by_side", "code"):
         one = auto(rule, [5.0, 0.0, 2.0], 0.0)
         assert one.tell(one.init(number(1.0))).tolist() == [0.0]
-        state = one.step(one.init(number(1.0)), Anchor(w, w), batch(5.0), valid, ONE)
+        state = one.step(one.init(number(1.0)), Anchor(w, w, w), batch(5.0), valid, ONE)
         state = as_read(one, state, valid)
         assert one.tell(state).tolist() == [2.0]
         assert one.model(w, state).item() == pytest.approx(2.0, abs=1e-14)
@@ -117,7 +117,7 @@ def test_the_code_rule_keeps_the_moments_of_its_choice() -> None:
     for lam, valid in ((0.0, 1.4), (2.0, 2.0), (5.0, 2.9)):
         one = auto("code", [0.0, 2.0, 5.0], 1.0, descent=heavy)
         fixed = ditto(BOWL, heavy, l2sq(), lam=lam)
-        at, b = Anchor(number(4.0), number(4.0)), batch(5.0)
+        at, b = Anchor(number(4.0), number(4.0), number(4.0)), batch(5.0)
         v, m, chosen = one.step(one.init(number(1.0)), at, b, batch(valid), ONE)
         expected = fixed.step(fixed.init(number(1.0)), at, b, b, ONE)
         assert torch.equal(v, expected[0]) and torch.equal(m, expected[1])
@@ -171,7 +171,7 @@ def test_who_has_few_examples(rule: str, n: int, few: int) -> None:
 
 def test_of_equal_losses_the_smallest() -> None:
     one = auto("code", [2.0, 0.5, 1.0], 2.0)
-    at = Anchor(number(1.0), number(1.0))  # v = w: no pull, whatever λ
+    at = Anchor(number(1.0), number(1.0), number(1.0))  # v = w: no pull, whatever λ
     state = one.step(one.init(number(1.0)), at, batch(5.0), batch(3.0), ONE)
     assert one.tell(state).tolist() == [0.5]
 

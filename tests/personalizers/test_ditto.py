@@ -58,7 +58,7 @@ def by(lr: float, optimizer: str = "sgd", **options: float) -> Descent:
 def stepped(one: Personal, v: Tensor, w: Tensor, x: Tensor, steps: int = 1) -> Tensor:
     state, b = one.init(v), batch(x)
     for _ in range(steps):
-        state = one.step(state, Anchor(w, torch.full_like(w, 77.0)), b, b, ONE)
+        state = one.step(state, Anchor(w, torch.full_like(w, 77.0), w), b, b, ONE)
     return one.model(w, state)
 
 
@@ -79,7 +79,7 @@ def test_a_second_step_by_hand() -> None:
 
 def test_the_schedule_scales_both_terms() -> None:
     one, b = ditto(bowl(), by(0.1), l2sq(), lam=2.0), batch(number(5.0))
-    anchor = Anchor(number(4.0), number(4.0))
+    anchor = Anchor(number(4.0), number(4.0), number(4.0))
     (v,) = one.step(one.init(number(1.0)), anchor, b, b, 0.5 * ONE)
     assert v.item() == pytest.approx(1.5, abs=1e-14)
 
@@ -203,7 +203,7 @@ def test_the_shared_anchor_bit_for_bit(lam: float) -> None:
     state = one.init(v)
     for t in range(5):
         b = noisy(d, seed=t)
-        state = one.step(state, Anchor(w, moving + t), b, b, ONE)
+        state = one.step(state, Anchor(w, moving + t, w), b, b, ONE)
         v = torch.addcmul(v, task.grad(v, b).add(v - w, alpha=lam), -lr * ONE)
         assert torch.equal(one.model(w, state), v)
 
@@ -247,14 +247,14 @@ def test_both_anchors_are_one_where_the_solver_stands_still() -> None:
             ditto(bowl(), by(0.1), l2sq(), lam=lam, anchor=anchor)
             for anchor in ("shared", "moving")
         ]
-        at = Anchor(number(4.0), number(4.0))
+        at = Anchor(number(4.0), number(4.0), number(4.0))
         b = batch(number(5.0))
         states = [one.step(one.init(number(1.0)), at, b, b, ONE) for one in made]
         assert torch.equal(states[0][0], states[1][0])
 
 
 def test_without_pull_neither_anchor_does_harm() -> None:
-    far = Anchor(number(float("inf")), number(float("nan")))
+    far = Anchor(number(float("inf")), number(float("nan")), number(float("inf")))
     b = batch(number(5.0))
     for anchor in ("shared", "moving"):
         one = ditto(bowl(), by(0.1), l2sq(), lam=0.0, anchor=anchor)

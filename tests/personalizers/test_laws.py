@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from troth import build, config, lookup, tasks, trees
 from troth.clients import descent
 from troth.engine import Plan
+from troth.masks import Masks
 from troth.parts import Part
 from troth.regularizers.l2sq import l2sq
 from troth.types import Anchor, Batch, Broadcast, Budget, Client, Personal, Task
@@ -28,9 +29,14 @@ OPTIMIZERS = lookup.names("optimizer")
 CLIENTS = 3
 
 
+def network() -> nn.Module:
+    """Two layers, one of which normalises."""
+    return nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 2)).double()
+
+
 def problem() -> Task:
-    """A classifier of three numbers into two classes: d = 8, float64."""
-    return tasks.functional(tasks.Objective(nn.Linear(3, 2).double(), 2), "float64")
+    """A classifier of three numbers into two classes: d = 14, float64."""
+    return tasks.functional(tasks.Objective(network(), 2), "float64")
 
 
 def drawn(*shape: int, seed: int) -> Tensor:
@@ -53,8 +59,12 @@ def made(name: str, task: Task, optimizer: str) -> Personal | Client:
         given,
         task=task,
         descent=descent(part, 0.1, 0.0),
+        solving=descent(part, 0.1, 0.0),
         regularizer=l2sq(),
         budget=Budget(steps=3),
+        work=Budget(steps=3),
+        share=0.5,
+        masks=Masks(network()),
     )
     assert isinstance(personal, Personal | Client)
     return personal
@@ -64,7 +74,7 @@ def stepped(one: Personal | Client, w: Tensor, state: Any, seen: Batch) -> Any:
     """The state after a step, whichever sort it is."""
     scale = torch.ones((), dtype=w.dtype)
     if isinstance(one, Personal):
-        return one.step(state, Anchor(w, w + 1), seen, seen, scale)
+        return one.step(state, Anchor(w, w + 1, w), seen, seen, scale)
     sent = Broadcast(w, w.new_zeros(one.extra), scale)
     carry = one.local.step(sent, one.local.begin(sent, state), seen, seen)
     reply, state = one.local.end(sent, carry, state, seen)

@@ -37,7 +37,7 @@ def test_two_steps_by_hand() -> None:
     # 1 − 0.1·(1 − 5) = 1.4; then 1.4 − 0.1·(1.4 − 3) = 1.56
     one = personal()
     state = one.init(number(1.0))
-    anchor = Anchor(number(100.0), number(-100.0))
+    anchor = Anchor(number(100.0), number(-100.0), number(100.0))
     for b in (batch(5.0), batch(2.0, 4.0)):
         state = one.step(state, anchor, b, b, ONE)
     assert one.model(anchor.w, state).item() == pytest.approx(1.56, abs=1e-12)
@@ -54,7 +54,10 @@ def test_never_looks_at_the_shared_model(w: float) -> None:
     one, b = personal(), batch(5.0)
     states = [one.init(number(1.0)) for _ in range(2)]
     for _ in range(3):
-        anchors = Anchor(number(7.0), number(8.0)), Anchor(number(w), number(w))
+        anchors = (
+            Anchor(number(7.0), number(8.0), number(7.0)),
+            Anchor(number(w), number(w), number(w)),
+        )
         states = [
             one.step(s, a, b, b, ONE) for s, a in zip(states, anchors, strict=True)
         ]
@@ -64,14 +67,14 @@ def test_never_looks_at_the_shared_model(w: float) -> None:
 
 def test_the_schedule_scales_the_step() -> None:
     one, b = personal(), batch(5.0)
-    anchor = Anchor(number(0.0), number(0.0))
+    anchor = Anchor(number(0.0), number(0.0), number(0.0))
     (v,) = one.step(one.init(number(1.0)), anchor, b, b, 0.5 * ONE)
     assert v.item() == pytest.approx(1.2, abs=1e-12)
 
 
 def test_moments_live_on_in_the_state() -> None:
     one, b = personal("momentum"), batch(5.0)
-    anchor = Anchor(number(0.0), number(0.0))
+    anchor = Anchor(number(0.0), number(0.0), number(0.0))
     state = one.init(number(1.0))
     assert [t.item() for t in state] == [1.0, 0.0]
     state = one.step(state, anchor, b, b, ONE)
@@ -84,7 +87,9 @@ def test_comes_to_its_own_optimum() -> None:
     one, b = personal(lr=0.5), batch(2.0, 4.0)
     state = one.init(number(100.0))
     for _ in range(80):
-        state = one.step(state, Anchor(number(0.0), number(0.0)), b, b, ONE)
+        state = one.step(
+            state, Anchor(number(0.0), number(0.0), number(0.0)), b, b, ONE
+        )
     assert state[0].item() == pytest.approx(3.0, abs=1e-12)
 
 

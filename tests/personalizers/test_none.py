@@ -20,7 +20,7 @@ def test_predicts_with_the_shared_model() -> None:
 
 def test_its_step_does_nothing_and_says_so() -> None:
     personal = none()
-    anchor = Anchor(torch.ones(3), torch.ones(3))
+    anchor = Anchor(torch.ones(3), torch.ones(3), torch.ones(3))
     assert personal.step((), anchor, NOTHING, NOTHING, torch.ones(())) == ()
     assert personal.idle
     assert personal.finish is None

@@ -5,5 +5,8 @@ stdout. They import what they need when they run: help must come at once, and to
 not.
 """
 
-ORDER = ("run", "resume", "data", "list", "cite", "predict", "advise", "bench")
+ORDER = (
+    *("run", "resume", "data", "list", "cite"),
+    *("predict", "personalize", "advise", "bench"),
+)
 """As help shows them; a command that is not named here comes after these."""

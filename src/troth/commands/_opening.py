@@ -1,7 +1,8 @@
-"""How a command opens the run that it is given."""
+"""How a command opens the run that it is given, and a file that it writes."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,3 +20,11 @@ def opened(path: Path) -> Run:
         names = sorted(file.parent.name for file in path.glob(f"*/{folder.EXPERIMENT}"))
         raise Refusal(f"{path} is a grid; give one of its runs: {', '.join(names)}")
     return Run(path)
+
+
+def check_free(out: Path | None) -> None:
+    """Refuse, before any work, a file that exists or could not be written."""
+    from troth.types import Refusal
+
+    if out is not None and (out.exists() or not os.access(out.parent, os.W_OK)):
+        raise Refusal(f"{out} exists already or cannot be written; give another --out")

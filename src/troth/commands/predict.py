@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option as Flag
 
 from troth.commands._flags import Folder, Json
-from troth.commands._opening import opened
+from troth.commands._opening import check_free, opened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,10 +20,15 @@ _TABLES = (".csv", ".tsv", ".txt", ".gz")
 
 def predict(
     path: Folder,
-    client: Annotated[int, Flag(help="Whose model; the first client is 0.")],
     data: Annotated[
         Path, Flag(help=".npz with x (and y, to be checked), .npy, or .csv as trained.")
     ],
+    client: Annotated[
+        int | None, Flag(help="Whose model; the first client is 0.")
+    ] = None,
+    model: Annotated[
+        Path | None, Flag(help="A newcomer's model, as troth personalize wrote it.")
+    ] = None,
     out: Annotated[Path | None, Flag(help="Write a new .csv file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -33,11 +37,16 @@ def predict(
     from troth.types import Refusal
 
     run = opened(path)
-    if out is not None and (out.exists() or not os.access(out.parent, os.W_OK)):
-        raise Refusal(f"{out} exists already or cannot be written; give another --out")
+    whose = client if model is None else model
+    if whose is None or None not in (client, model):
+        raise Refusal(
+            "say whose model predicts: --client NUMBER for a client of the run, or "
+            "--model FILE for a newcomer's, and not both"
+        )
+    check_free(out)
     table = data.suffix.lower() in _TABLES
     x, y = (_encoded(data, run.experiment), None) if table else _examples(data)
-    found, facts = run.predict(client, x), run.experiment.resolved
+    found, facts = run.predict(whose, x), run.experiment.resolved
     score = _score(found, y, facts["classes"])
     labels = facts.get("labels", [])
     names = _names(found, labels)
@@ -45,8 +54,9 @@ def predict(
         columns = _columns(found, labels) | ({"name": names} if names else {})
         folder.write_csv(out, {"example": list(range(len(x))), **columns})
     if as_json:
+        who = {"model": model} if client is None else {"client": client}
         told = {"names": names} if names else {}
-        display.print_json({"client": client, "predictions": found, **score, **told})
+        display.print_json({**who, "predictions": found, **score, **told})
     elif out is None:
         rows = names or found.tolist()
         print("\n".join(map(_line, rows)))

@@ -63,7 +63,7 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
         scale=scale or (255.0 if x.dtype == np.uint8 else 1.0),
         owner=_codes(path, "owner", content),
         group=_codes(path, "group", content),
-        split=_split(path, content),
+        split=divided(path, content),
     )
 
 
@@ -194,7 +194,7 @@ def _codes(path: str, key: str, content: dict[str, np.ndarray]) -> np.ndarray | 
     raise Refusal(f"{path}: {key} is {values.dtype}; give whole numbers or texts")
 
 
-def _split(path: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
+def divided(path: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
     """Which part each example belongs to, as int8."""
     if "split" not in content:
         return None

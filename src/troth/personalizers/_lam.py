@@ -34,18 +34,44 @@ def check(
             "0 pulls not at all"
         )
     curvature = regularizer.curvature if regularizer else 0.0
-    bend = lam * curvature
-    if lam == 0 or math.isinf(descent.limit) or descent.lr * bend < descent.limit:
-        return
-    factors = {"lr": descent.lr, option: lam}
+    factors = {option: lam}
     if curvature != 1:
         factors["curvature"] = curvature
+    if lam > 0:
+        stable(name, descent, factors)
+
+
+def stable(
+    name: str,
+    descent: Descent,
+    factors: dict[str, float],
+    section: str = "personalizer",
+) -> None:
+    """Refuse a learning rate with which explicit steps on a pull diverge.
+
+    Args:
+        name: of the personalizer.
+        descent: its learning rate and optimiser.
+        factors: of the pull's curvature, by what a refusal calls them.
+        section: whose `lr` it is.
+    """
+    bend = math.prod(factors.values())
+    if math.isinf(descent.limit) or descent.lr * bend < descent.limit:
+        return
+    every = {"lr": descent.lr} | factors
     raise Refusal(
-        f"{name}'s step diverges: {'·'.join(factors)} = "
-        f"{'·'.join(f'{x:g}' for x in factors.values())} = "
+        f"{name}'s step diverges: {'·'.join(every)} = "
+        f"{'·'.join(f'{x:g}' for x in every.values())} = "
         f"{descent.lr * bend:g} must stay below {descent.limit:g}; "
-        f"set personalizer.lr below {_down(descent.limit / bend)}"
+        f"set {section}.lr below {_down(descent.limit / bend)}"
     )
+
+
+def times(g: Tensor, factor: float | Tensor, tail: int) -> Tensor:
+    """A gradient times a factor; running statistics keep their whole step."""
+    if tail == 0:
+        return factor * g
+    return torch.cat([factor * g[:-tail], g[-tail:]])
 
 
 def plus(g: Tensor, pull: Tensor, lam: float) -> Tensor:

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from troth import numerics
 from troth.personalizers import _lam, _lbfgs
 from troth.types import (
     Batch,
@@ -92,13 +93,15 @@ def coupled(
         return there * batch.per_epoch / unit
 
     def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
-        own = many(batch) * task.loss(v, batch) + nu * v.square().sum()
+        ridge = numerics.off_tail(v, task.tail).square().sum()
+        own = many(batch) * task.loss(v, batch) + nu * ridge
         return own + lam * regularizer.value(v, w, batch)
 
     def gradient(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         pull = regularizer.grad(v, w, batch)
-        g = many(batch) * task.grad(v, batch)
-        return _lam.plus(_lam.plus(g, v, 2 * nu), pull, lam)
+        g = _lam.times(task.grad(v, batch), many(batch), task.tail)
+        ridge = numerics.off_tail(v, task.tail)
+        return _lam.plus(_lam.plus(g, ridge, 2 * nu), pull, lam)
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
         if solve == "exact":

@@ -1,0 +1,90 @@
+"""Draw the picture of every personalizer's page: how well each client is served.
+
+`python docs/personalizers/plots.py` trains the example of every page on one small
+federation, a few seconds each, and writes the pictures beside the pages; with names,
+only these.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import troth
+from troth import lookup
+
+HERE = Path(__file__).parent
+SETTINGS: dict[str, Any] = {
+    "seed": 0,
+    "data": "digits",
+    "partition": {
+        "name": "classes",
+        "clients": 20,
+        "per_client": 4,
+        "split": [0.3, 0.1, 0.6],
+    },
+    "model": {"name": "celeba_cnn", "channels": 8, "blocks": 2},
+    "train": {"rounds": 60, "cohort": 10, "batch": 8, "lr": 0.1},
+    "evaluate": {"every": 60},
+}
+"""What all of them have in common; a model with a normalisation layer, for `fedbn`."""
+
+SHARED, LOCAL = "none", "local"
+STYLES = {
+    SHARED: {"color": "#999999", "ls": "--", "label": "shared model"},
+    LOCAL: {"color": "#D55E00", "ls": ":", "label": "local training"},
+}
+
+
+def example(name: str) -> dict[str, Any]:
+    """The `[personalizer]` of the example on a method's page."""
+    page = (HERE / f"{name}.md").read_text("utf-8")
+    (block,) = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
+    section: dict[str, Any] = tomllib.loads(block)["personalizer"]
+    return section
+
+
+def accuracies(name: str) -> np.ndarray:
+    """[n] of every client's own model on its own test data, ascending."""
+    experiment = SETTINGS | {"personalizer": example(name)}
+    with tempfile.TemporaryDirectory() as folder:
+        (run,) = troth.run(experiment, out=Path(folder) / name)
+        return np.sort(run.clients["accuracy"])
+
+
+def draw(name: str, found: dict[str, np.ndarray]) -> None:
+    """Write a method's picture: its clients, those of the shared model, and alone."""
+    figure = Figure(figsize=(4, 2.6), dpi=110, layout="constrained")
+    axes = figure.subplots()
+    at = np.arange(1, len(found[name]) + 1)
+    axes.plot(at, found[name], color="#0072B2", lw=1.8, label=name)
+    for other, style in STYLES.items():
+        if other != name:
+            axes.plot(at, found[other], lw=1.5, **style)
+    axes.set(xlabel="clients, sorted", ylabel="accuracy", ylim=(0, 1.02))
+    axes.set_xticks([1, 5, 10, 15, 20])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower right", fontsize=8, frameon=False)
+    figure.savefig(HERE / f"{name}.png", metadata={"Software": None})
+
+
+def main(names: list[str]) -> None:
+    """Train and draw; the two that all are compared with are always trained."""
+    names = names or lookup.names("personalizer")
+    found = {}
+    for name in dict.fromkeys([SHARED, LOCAL, *names]):
+        found[name] = accuracies(name)
+        print(f"{name:15s} mean {found[name].mean():.3f}, worst {found[name][0]:.3f}")
+    for name in names:
+        draw(name, found)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,68 @@
+"""`troth personalize`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option as Flag
+
+from troth.commands._flags import Folder, Json
+from troth.commands._opening import check_free, opened
+
+if TYPE_CHECKING:
+    from troth.personalizing import Newcomer
+
+
+def personalize(
+    path: Folder,
+    data: Annotated[Path, Flag(help=".npz with x and y, as trained (and split).")],
+    out: Annotated[Path | None, Flag(help="Write a new .safetensors file.")] = None,
+    rounds: Annotated[
+        int, Flag(help="That it works; 0: as many as the average client was asked.")
+    ] = 0,
+    test: Annotated[
+        float, Flag(help="Share of the examples that is held out to test on.")
+    ] = 0.2,
+    device: Annotated[str, Flag(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Make a model for a newcomer, of the shared one and its own data."""
+    from troth import api, display
+
+    run = opened(path)
+    check_free(out)
+    found = api.personalize(run, data, rounds=rounds, test=test, device=device)
+    if out is not None:
+        found.save(out)
+    for line in _words(found, run.experiment.personalizer.name):
+        display.say(line)
+    if out is None:
+        display.say("Nothing was written; --out FILE.safetensors keeps the model.")
+    else:
+        display.say(f"Next: troth predict {path} --model {out} --data FILE.npz")
+    if as_json:
+        told = {"rounds": found.rounds, "examples": found.examples, "file": out}
+        scores = {"personal": found.personal, "shared": found.shared}
+        display.print_json({**told, **scores})
+
+
+def _words(found: Newcomer, name: str) -> list[str]:
+    """What was done, and what came of it."""
+    from troth import display
+
+    train, valid, test = found.examples.values()
+    more = f" and {valid} to choose by" if valid else ""
+    times = f"{found.rounds} round{'s' if found.rounds > 1 else ''} "
+    times = times if found.rounds else ""
+    lines = [f"{name}: {times}on {train} training examples{more}"]
+    if not test:
+        return [
+            *lines,
+            "No example was held out, so nothing is known of how good it is",
+        ]
+    head = "accuracy" if "accuracy" in found.personal else "error"
+    own, shared = (
+        display.number(s[head], head) for s in (found.personal, found.shared)
+    )
+    return [*lines, f"{head} {own} on {test} test examples, shared model {shared}"]

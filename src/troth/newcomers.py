@@ -1,0 +1,144 @@
+"""Clients that never took part: who they are, and how each gets its own model.
+
+The same for every personalizer: a newcomer's state is what a client makes of the last
+shared model; it goes through some rounds with what the server sent last, which nobody
+hears of, and then through what its personalizer does once, after the last round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth import seeding
+from troth.engine import Engine
+from troth.federation import Federation
+from troth.parts import rounded_up
+from troth.sections import Experiment
+from troth.types import Broadcast, Refusal, Shards
+
+
+def drawn(e: Experiment, hostile: np.ndarray) -> np.ndarray:
+    """Ids of the clients that are never asked, ascending.
+
+    Args:
+        e: `evaluate.newcomers` is their share of all clients, rounded up.
+        hostile: [n] which clients are hostile; newcomers are drawn among the others.
+
+    Raises:
+        Refusal: no benign client would be left to train with.
+    """
+    n, benign = len(hostile), np.flatnonzero(~hostile)
+    count = rounded_up(e.evaluate.newcomers, n)
+    if count >= len(benign):
+        raise Refusal(
+            f"evaluate.newcomers = {e.evaluate.newcomers} sets {count} of {n} clients "
+            f"aside, and {len(benign)} are benign; at least one of these must take "
+            f"part: set it below {len(benign) / n:.4g}"
+        )
+    some = seeding.choose(e.seed, "newcomers", 0, len(benign), count)
+    return np.sort(benign[some])
+
+
+def others(n: int, newcomers: np.ndarray) -> np.ndarray:
+    """Ids of the clients that take part: all of n but the newcomers, ascending."""
+    return np.setdiff1d(np.arange(n), newcomers)
+
+
+def fewer(e: Experiment, shards: Shards, newcomers: np.ndarray) -> Shards:
+    """What clients hold, where newcomers train on `evaluate.newcomer_examples` alone.
+
+    Which ones is drawn; a smaller number is a part of a larger one. Who has no more
+    keeps all. Validation and test data stay as they are.
+    """
+    most = e.evaluate.newcomer_examples
+    if not most:
+        return shards
+    train = list(shards.train)
+    for k in map(int, newcomers):
+        own = train[k]
+        if len(own) > most:
+            order = seeding.generator(e.seed, "newcomer", k).permutation(len(own))
+            train[k] = own[np.sort(order[:most])]
+    return shards._replace(train=train)
+
+
+def rounds(e: Experiment, members: int) -> int:
+    """How many rounds a newcomer goes through.
+
+    Args:
+        e: `evaluate.newcomer_rounds`; 0: as many as a round asks clients over the run,
+            a member: rounds · cohort / members, rounded, and at least 1.
+        members: how many clients took part.
+    """
+    asked = e.train.rounds * (e.train.cohort or members) / members
+    return e.evaluate.newcomer_rounds or max(1, round(asked))
+
+
+def scales(scale: Callable[[int], float], run: int, count: int) -> list[float]:
+    """What the schedule makes of learning rates in a newcomer's rounds.
+
+    Those of rounds at equal distances over the run, as a client has them that is asked
+    now and then: the last round's alone may be as good as nothing (`cosine`).
+
+    Args:
+        scale: round → factor on every learning rate.
+        run: rounds of the run.
+        count: rounds of the newcomer.
+    """
+    return [scale((2 * j + 1) * run // (2 * count)) for j in range(count)]
+
+
+@torch.no_grad()
+def join(
+    engine: Engine,
+    broadcast: Broadcast,
+    ids: np.ndarray,
+    run: int,
+    factors: list[float],
+) -> Tensor:
+    """The states of newcomers, [c, width], from the shared model and their own data.
+
+    Args:
+        engine: steps them.
+        broadcast: what the server sent last; it hears nothing of them.
+        ids: who they are.
+        run: rounds that there were: their draws are keyed by rounds after these.
+        factors: on every learning rate, a round of theirs each.
+    """
+    start = engine.start(broadcast.w)
+    rows = start.expand(len(ids), -1).clone()
+
+    def through(phase: str, factor: float, round_: int) -> Tensor:
+        scale = torch.full_like(broadcast.scale, factor)
+        sent = broadcast._replace(scale=scale, key=engine.feed.common(round_))
+        return engine.run(phase, sent, rows, ids, round_)[1]
+
+    if not engine.client.idle and len(start):
+        for j, factor in enumerate(factors):
+            rows = through("local", factor, run + 1 + j)
+    if engine.client.finish is not None:  # the whole learning rate, as for members
+        rows = through("finish", 1.0, run)
+    return rows
+
+
+def serve(f: Federation, e: Experiment, chunk: int) -> Iterator[int]:
+    """After the last round: a model for every newcomer of a federation.
+
+    Args:
+        f: all of its rounds are over.
+        e: the experiment.
+        chunk: how many at a time.
+
+    Yields:
+        How many are done with each time.
+    """
+    count = rounds(e, len(f.members)) if len(f.newcomers) else 1
+    factors = scales(f.scale, f.rounds, count)
+    for ids in f.groups(f.newcomers, chunk):
+        rows = join(f.engine, f.broadcast, ids, f.rounds, factors)
+        f.population.write(ids, rows)
+        yield len(ids)

@@ -1,0 +1,208 @@
+"""Models in two parts: numbers of the client's own, and those that all share.
+
+The client's own never leave it: its update is 0 there, it does not read what the
+server makes of these places of w, and its state is as narrow as they are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from troth import trees
+from troth.masks import Masks
+from troth.types import (
+    Batch,
+    Broadcast,
+    Budget,
+    Carry,
+    Client,
+    Descent,
+    Phase,
+    Reply,
+    Task,
+)
+
+Turns = Callable[[Batch], tuple[Tensor | None, Tensor | None]]
+"""Whether in this step (the client's own, the shared) numbers move; None: they do."""
+
+
+def chosen(masks: Masks, layers: list[str], last: int) -> Tensor:
+    """Which numbers are personal: those of the layers named, else the last layers'."""
+    if layers:
+        return masks.matching("personalizer.layers", layers)
+    return masks.last("personalizer.last", last)
+
+
+class Runs:
+    """A mask as stretches of own and of shared numbers.
+
+    Vectors are taken apart and put together by `split` and `cat`, which move whole
+    stretches and lift over clients like any other function.
+
+    Args:
+        mask: [d] of bool: which numbers are the client's own; d may be 0.
+    """
+
+    def __init__(self, mask: Tensor) -> None:
+        edges = (mask[1:] != mask[:-1]).nonzero().flatten() + 1
+        cuts = [0, *edges.tolist(), len(mask)] if len(mask) else []
+        self.sizes = [b - a for a, b in pairwise(cuts)]
+        self.own = [bool(mask[a]) for a in cuts[:-1]]
+
+    def take(self, v: Tensor, own: bool) -> Tensor:
+        """The client's own numbers of a vector, or the shared ones."""
+        runs = zip(torch.split(v, self.sizes), self.own, strict=True)
+        pieces = [piece for piece, mine in runs if mine == own]
+        return pieces[0] if len(pieces) == 1 else torch.cat([v[:0], *pieces])
+
+    def weave(self, own: Tensor, shared: Tensor) -> Tensor:
+        """The vector that has these own and these shared numbers."""
+        pieces = {
+            mine: iter(torch.split(part, self._sizes(mine)))
+            for mine, part in ((True, own), (False, shared))
+        }
+        return torch.cat([own[:0], *(next(pieces[mine]) for mine in self.own)])
+
+    def put(self, v: Tensor, own: Tensor) -> Tensor:
+        """The vector with these in place of the client's own numbers."""
+        return self.weave(own, self.take(v, own=False))
+
+    def _sizes(self, own: bool) -> list[int]:
+        runs = zip(self.sizes, self.own, strict=True)
+        return [size for size, mine in runs if mine == own]
+
+
+class Halves:
+    """The two parts of a model, each in the form that a `Descent` moves.
+
+    A descent takes the last `tail` numbers that it is given for running statistics;
+    so the parameters of either part go with all of these behind them.
+    """
+
+    def __init__(self, mask: Tensor, tail: int) -> None:
+        self.has = bool(mask.any()), not bool(mask.all())  # own, shared numbers
+        self.whole, head = Runs(mask), len(mask) - tail
+        self.parameters, self.statistics = Runs(mask[:head]), Runs(mask[head:])
+        self._sizes = [head, tail]
+
+    def half(self, v: Tensor, own: bool) -> Tensor:
+        """One of the two."""
+        head, tail = torch.split(v, self._sizes)
+        part = self.parameters.take(head, own)
+        return torch.cat([part, tail]) if self._sizes[1] else part
+
+    def join(self, own: Tensor, shared: Tensor) -> Tensor:
+        """Both; each has its own layers' statistics."""
+        return self.whole.weave(self._without(own, True), self._without(shared, False))
+
+    def _without(self, part: Tensor, own: bool) -> Tensor:
+        """A half without the statistics of the other."""
+        tail = self._sizes[1]
+        if not tail:
+            return part
+        kept = self.statistics.take(part[-tail:], own)
+        return torch.cat([part[:-tail], kept])
+
+
+def split(
+    task: Task,
+    mask: Tensor,
+    descents: tuple[Descent, Descent],
+    works: tuple[Budget, Budget],
+    by_turns: bool = False,
+) -> Client:
+    """A client that keeps some of the model's numbers, and sends how the others moved.
+
+    Its state is its own numbers and their optimiser's moments, which live on between
+    rounds as those of `local` do; the moments of the shared numbers start anew in each,
+    as those of `fedavg` do. With nothing of its own the state is empty.
+
+    Args:
+        task: the client's problem.
+        mask: [d] of bool: which numbers are its own.
+        descents: how its own, and how the shared numbers follow the gradient.
+        works: how long its own, and how long the shared ones move in a round.
+        by_turns: first its own, and then the shared ones; False: in the same steps, by
+            one gradient.
+    """
+    halves = Halves(mask, task.tail)
+    has = halves.has
+    budgets, turns = _schedule(works, has, by_turns)
+
+    def init(w0: Tensor) -> Carry:
+        if not has[0]:
+            return ()
+        return halves.whole.take(w0, True), *descents[0].init(halves.half(w0, True))
+
+    def model(w: Tensor, state: Carry) -> Tensor:
+        return halves.whole.put(w, state[0]) if has[0] else w
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        ours = descents[1].init(halves.half(broadcast.w, False)) if has[1] else ()
+        return model(broadcast.w, state), state[1:], ours
+
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+        v, *moments = carry
+        g, active = task.grad(v, batch), turns(batch)
+        parts = [halves.half(v, own) for own in (True, False)]
+        for k, own in enumerate((True, False)):
+            if has[k]:
+                old, pull = (parts[k], moments[k]), halves.half(g, own)
+                new = descents[k].step(old[0], pull, old[1], broadcast.scale)
+                parts[k], moments[k] = _where(active[k], new, old)
+        return halves.join(*parts), *moments
+
+    def end(
+        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
+    ) -> tuple[Reply, Carry]:
+        v, moments, _ = carry
+        own = halves.whole.take(v, True)
+        update = halves.whole.put(v - broadcast.w, torch.zeros_like(own))
+        return Reply(update, broadcast.extra), (own, *moments) if has[0] else ()
+
+    return Client(init, Phase(begin, step, end, budgets), None, model)
+
+
+def _schedule(
+    works: tuple[Budget, Budget], has: tuple[bool, bool], by_turns: bool
+) -> tuple[tuple[Budget, ...], Turns]:
+    """How long a client works, and when which numbers move.
+
+    Where there are none of a sort, their steps are left out.
+    """
+    mine, shared = works
+    if not all(has):
+        return (mine if has[0] else shared,), lambda batch: (None, None)
+    if by_turns:
+        both = Budget(mine.steps + shared.steps, mine.epochs + shared.epochs)
+
+        def one_by_one(batch: Batch) -> tuple[Tensor, Tensor]:
+            first = _within(mine, batch)
+            return first, ~first
+
+        return (both,), one_by_one
+    if mine == shared:
+        return (mine,), lambda batch: (None, None)
+    return works, lambda batch: (_within(mine, batch), _within(shared, batch))
+
+
+def _where(
+    active: Tensor | None, new: tuple[Tensor, Carry], old: tuple[Tensor, Carry]
+) -> tuple[Tensor, Carry]:
+    """A part and its moments after a step, or before it where it is not its turn."""
+    if active is None:
+        return new
+    pairs = zip(trees.leaves(new), trees.leaves(old), strict=True)
+    kept: tuple[Tensor, Carry] = trees.like(
+        old, [torch.where(active, a, b) for a, b in pairs]
+    )
+    return kept
+
+
+def _within(budget: Budget, batch: Batch) -> Tensor:
+    """Whether a budget lasts at this step of a phase that began with it."""
+    return batch.t < budget.steps + budget.epochs * batch.per_epoch

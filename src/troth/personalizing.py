@@ -1,0 +1,215 @@
+"""A model for a client that never took part, from a run's folder and its own data.
+
+Nothing of the run's training data is needed. What is done is what a run does for its
+own newcomers (`newcomers.join`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from troth import (
+    build,
+    evaluation,
+    folder,
+    layers,
+    newcomers,
+    preparing,
+    stepping,
+    tasks,
+)
+from troth.engine import Engine, Plan
+from troth.loading import PREPARED, Run
+from troth.own_examples import Examples, read
+from troth.systematic import deal
+from troth.types import TEST, TRAIN, VALID, Arrays, Broadcast, Data, Refusal, Shards
+
+
+class Newcomer(NamedTuple):
+    """What a newcomer gets, and how well it is served by it."""
+
+    model: nn.Module  # takes inputs as the data set had them
+    rounds: int  # that it went through; 0 where these change nothing
+    examples: dict[str, int]  # how many it trained, validated and was tested on
+    personal: dict[str, float]  # scores of its own model; none without test examples
+    shared: dict[str, float]  # of the shared one, on the same examples
+    tensors: dict[str, Tensor]  # the model's, by name
+    run: str  # fingerprint of the run
+
+    def save(self, file: str | Path) -> None:
+        """Write the model as a new .safetensors file, which `Run.newcomer` opens."""
+        if Path(file).exists():
+            raise Refusal(f"{file} exists already; give another file, or remove it")
+        folder.save(Path(file), self.tensors, run=self.run)
+
+
+class _Made(NamedTuple):
+    """A newcomer, ready to step."""
+
+    engine: Engine
+    data: Data
+    features: list[Tensor]  # fill, mean and std, where inputs are prepared
+
+
+def personalize(
+    run: Run,
+    data: Examples,
+    *,
+    rounds: int = 0,
+    test: float = 0.2,
+    device: str = "auto",
+) -> Newcomer:
+    """A model for a client that never took part.
+
+    Its personalizer starts from the shared model, works some rounds on the newcomer's
+    examples, unheard, and then does what it does after the last round: with `ditto` a
+    model pulled to the shared one, with `finetune` the shared one trained on, with
+    `none` the shared one itself.
+
+    Departs: what travels beside the shared model (SCAFFOLD's control variates) is not
+    in a run's folder, and is taken for 0.
+
+    Args:
+        run: finished.
+        data: the newcomer's examples, as the run's data set had them. Where `split`
+            marks them as train, valid and test that holds; else they are drawn.
+        rounds: how many; 0: `evaluate.newcomer_rounds` of the run, or as many as the
+            average client was asked.
+        test: share of the examples that is held out to test on; 0: none.
+        device: auto, cpu, cuda, cuda:N or mps.
+
+    Raises:
+        Refusal: examples that do not fit this run, or too few of them.
+    """
+    _check(rounds, test)
+    e, where = run.experiment, build.device(device)
+    made = _ready(run, read(run, data), test, where)
+    engine = made.engine
+    count = rounds or newcomers.rounds(e, _members(run))
+    count = 0 if engine.client.idle else count
+    w = tasks.flatten(engine.objective.net)
+    if not bool(w.isfinite().all()):
+        raise Refusal(
+            f"the shared model of {run.path} is not finite, and no model can be made "
+            "of it; train with a smaller train.lr or a robust aggregator first"
+        )
+    sent = Broadcast(w, w.new_zeros(engine.client.extra), w.new_ones(()))
+    factors = newcomers.scales(stepping.schedule(e), e.train.rounds, count)
+    only = np.zeros(1, np.int64)
+    rows = newcomers.join(engine, sent, only, e.train.rounds, factors)
+    with torch.no_grad():
+        v = engine.models(w, engine.settled(rows, only))[0]
+    return _newcomer(run, made, w, v, count)
+
+
+def _newcomer(run: Run, made: _Made, w: Tensor, v: Tensor, rounds: int) -> Newcomer:
+    """What is given back: the model, and how well it does."""
+    parts = {name: getattr(made.data, name) for name in ("train", "valid", "test")}
+    examples = {name: len(part.y) for name, part in parts.items()}
+    own, shared = dict[str, float](), dict[str, float]()
+    if examples["test"]:
+        only, test = np.zeros(1, np.int64), made.data.test
+        tables = [evaluation.shared(made.engine, u, test, only) for u in (v, w)]
+        own, shared = ({k: float(c[0]) for k, c in t.items()} for t in tables)
+    net = run.network()
+    tasks.assign(net, v.cpu())
+    state = net.state_dict().items()
+    tensors = {k: t.clone() for k, t in state if isinstance(t, Tensor)}
+    if made.features:
+        tensors |= dict(zip(PREPARED, made.features, strict=True))
+        net = nn.Sequential(layers.Features(*made.features), net).eval()
+    mark = str(run.experiment.resolved["fingerprint"])
+    return Newcomer(net, rounds, examples, own, shared, tensors, mark)
+
+
+def _check(rounds: int, test: float) -> None:
+    if rounds < 0:
+        raise Refusal(
+            f"rounds = {rounds} must be at least 0, which is as many as the average "
+            "client was asked"
+        )
+    if not 0 <= test < 1:
+        raise Refusal(
+            f"test = {test} must be a share of the examples: at least 0 and below 1"
+        )
+
+
+def _ready(run: Run, arrays: Arrays, test: float, where: torch.device) -> _Made:
+    """Everything that the newcomer steps with.
+
+    Examples are set aside for validation only where the personalizer looks at them.
+    """
+    e, m = run.experiment, len(arrays.y)
+    made = _made(run, arrays, _marks(run, arrays, test, valid=0.0), where)
+    if not stepping.chooses(made.engine.client):
+        return made
+    given, valid = e.partition.split, e.partition.valid
+    if not isinstance(given, str):  # the share of the run's own clients
+        valid = given[VALID] / (given[TRAIN] + given[VALID])
+    marks = _marks(run, arrays, test, valid)
+    if not (marks == VALID).any():
+        raise Refusal(
+            f"personalizer '{e.personalizer.name}' chooses by validation data, and of "
+            f"{m} examples none is left for that; give more, or mark some in an array "
+            "split as 'valid'"
+        )
+    return _made(run, arrays, marks, where)
+
+
+def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _Made:
+    """The same, for examples that are divided."""
+    e = run.experiment
+    plan = Plan("threads", 1) if where.type == "cpu" else Plan("loop", 1)
+    dtype, fitted, nobody = stepping.precision(e), None, np.zeros(1, dtype=bool)
+    if preparing.active(e.features):
+        preparing.check(e, arrays)
+        fitted = run.statistics()
+    lists = [[np.flatnonzero(marks == mark)] for mark in (TRAIN, VALID, TEST)]
+    given = e.features, arrays, Shards(*lists), dtype, where, nobody, None, e.seed
+    data, prepared, _ = preparing.deal(*given, fitted=fitted)
+    net = run.network().to(where, dtype)
+    engine = stepping.engine(e, net, data, arrays, _members(run), plan)
+    return _Made(engine, data, _features(prepared))
+
+
+def _members(run: Run) -> int:
+    """How many clients took part."""
+    facts = run.experiment.resolved
+    return int(facts["clients"] - facts.get("newcomers", 0))
+
+
+def _features(prepared: preparing.Prepared | None) -> list[Tensor]:
+    """What prepares the newcomer's inputs: fill, mean and std, each as an example."""
+    if prepared is None:
+        return []
+    shape = prepared.imputed.shape[1:]
+    return [torch.from_numpy(v.reshape(shape)) for v in prepared.statistics[:3]]
+
+
+def _marks(run: Run, arrays: Arrays, test: float, valid: float) -> np.ndarray:
+    """[m] TRAIN, VALID or TEST, as marked; else drawn.
+
+    Args:
+        run: its seed, and a number that none of its clients has, key the draw.
+        arrays: the examples.
+        test: share that is held out.
+        valid: share of the rest that validates.
+    """
+    if arrays.split is not None:
+        if not (arrays.split == TRAIN).any():
+            raise Refusal(
+                f"split marks none of {len(arrays.split)} examples as 'train'; mark "
+                "some, or leave split out"
+            )
+        return arrays.split
+    parts = (1 - test) * (1 - valid), (1 - test) * valid, test
+    client = np.zeros(len(arrays.y), np.int64)
+    plain = arrays.classes > 0 and arrays.y.ndim == 1
+    number = np.array([run.experiment.resolved["clients"]])
+    label = arrays.y if plain else client
+    return deal(label, client, number, parts, run.experiment.seed)

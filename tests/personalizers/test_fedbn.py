@@ -1,0 +1,109 @@
+"""FedBN: normalisation layers of the client's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from troth import build, config
+from troth.engine import Plan
+from troth.types import Refusal
+
+LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)
+# Of `layered:normed`: conv1 24, norm1 8, conv2 15, fc 12, then 14 statistics.
+NORMS = torch.cat([torch.arange(24, 32), torch.arange(59, 73)])
+
+
+@pytest.mark.parametrize("plan", [LOOP, VMAP], ids=lambda plan: plan.how)
+def test_it_is_fedper_with_the_norms(train: Any, plan: Plan) -> None:
+    how = {"optimizer": "momentum"}
+    ours = train(plan, "normed", "fedbn", train=how)
+    named = {"name": "fedper", "layers": ["norm1", "norm2"]}
+    same = train(plan, "normed", named, train=how)
+    assert ours.models.equal(same.models) and ours.w.equal(same.w)
+
+
+def test_what_travels_and_what_stays(train: Any) -> None:
+    ours = train(THREADS, "normed", "fedbn", train={"cohort": 6})
+    rest = torch.ones(73, dtype=torch.bool)
+    rest[NORMS] = False
+    assert ours.w[NORMS].equal(ours.built.federation.population.start)
+    assert ours.w[59:].tolist() == [0.0] * 7 + [1.0] * 7
+    assert (ours.models[:, rest] == ours.w[rest]).all()
+    for update in ours.updates:
+        assert update.shape == (6, 59)  # statistics go beside it
+        assert not update[:, 24:32].any()
+    mine = ours.models[:, NORMS]
+    apart = (mine[:, None] - mine).abs().sum(-1)
+    assert (apart[~torch.eye(6, dtype=torch.bool)] > 0.1).all()
+    assert (ours.models[:, -7:] > 0).all()  # variances
+
+
+@pytest.mark.parametrize("aggregator", ["mean", "median", "krum"])
+def test_statistics_are_nobodys_business(train: Any, aggregator: str) -> None:
+    """However they would be put together, and whatever hostile clients send."""
+    rule = {"name": aggregator} | ({"f": 1} if aggregator == "krum" else {})
+    company = {"aggregator": rule, "adversary": {"count": 2}}
+
+    def sending(value: float, kind: str) -> Any:
+        attack = {"name": "layered:flood", "first": 59, "value": value}
+        how = {"train": {"statistics": kind, "cohort": 6}, "attack": attack}
+        return train(THREADS, "normed", "fedbn", **company, **how)
+
+    clean = sending(0.0, "mean")
+    for value, kind in ((-1e9, "mean"), (1e9, "median")):
+        ours = sending(value, kind)
+        assert ours.models.equal(clean.models)
+        assert ours.w[:59].equal(clean.w[:59])
+
+
+def test_other_normalisations(train: Any) -> None:
+    """A LayerNorm has scale and shift, and no statistics: norm2 alone has."""
+    ours = train(THREADS, "layer_normed", "fedbn")
+    assert ours.built.federation.population.width == 8 + 6
+    same = {"name": "fedper", "layers": ["norm?"]}
+    assert train(THREADS, "layer_normed", same).models.equal(ours.models)
+
+
+def test_it_learns_what_inputs_look_like(train: Any) -> None:
+    """At rest, the statistics become those of the client's own data."""
+    how = {"cohort": 6, "rounds": 1, "steps": 150, "batch": 0, "lr": 0.0}
+    ours = train(THREADS, "normed", "fedbn", train=how)
+    data, conv = ours.built.data, ours.built.network.get_submodule("1.conv1")
+    for k, v in enumerate(ours.models):
+        own = ours.named(v)
+        start, size = int(data.train.start[k]), int(data.train.size[k])
+        x = data.x[data.train.row[start : start + size]]
+        with torch.no_grad():
+            inside = torch.nn.functional.linear(x, conv.weight, conv.bias)
+        near = {"rtol": 1e-5, "atol": 1e-5}  # 0.9¹⁵⁰ of the way is left
+        torch.testing.assert_close(own["norm1.running_mean"], inside.mean(0), **near)
+        torch.testing.assert_close(own["norm1.running_var"], inside.var(0), **near)
+
+
+@pytest.mark.parametrize(
+    ("section", "layers"),
+    [({}, "0, 2"), ({"personalizer": {"name": "fedbn", "lr": 0.1}}, "0, 2")],
+)
+def test_a_model_without_is_refused(tree: Any, section: Any, layers: str) -> None:
+    wanted = tree("plain", "fedbn") | section
+    with pytest.raises(Refusal, match="no normalisation layer that is tr") as refusal:
+        build.build(config.from_dict(wanted), plan=LOOP)
+    assert str(refusal.value).endswith(f"some of its layers: {layers}")
+
+
+def test_frozen_norms_are_refused(tree: Any) -> None:
+    wanted = tree("normed", "fedbn")
+    wanted["model"] = {"name": "layered:normed", "freeze": ["norm*"]}
+    with pytest.raises(Refusal, match="no normalisation layer that is trained"):
+        build.build(config.from_dict(wanted), plan=LOOP)
+
+
+def test_frozen_statistics_alone(tree: Any) -> None:
+    """Scale and shift are still the client's own."""
+    wanted = tree("normed", "fedbn")
+    wanted["model"] = {"name": "layered:normed", "freeze": ["*.running_*"]}
+    built = build.build(config.from_dict(wanted), plan=LOOP)
+    assert built.federation.population.width == 8

@@ -1,0 +1,611 @@
+"""Clients that never took part: drawn, left out, and served at the end."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+import troth
+from troth import (
+    build,
+    config,
+    display,
+    folder,
+    lookup,
+    newcomers,
+    notice,
+    results,
+    runs,
+    supply,
+    trees,
+)
+from troth.engine import Plan
+from troth.sections import Evaluate, Experiment
+from troth.types import Batch, Broadcast, Refusal, Shards
+
+NAMES = lookup.names("personalizer")
+SIZES = [14, 25, 9, 30, 17, 12, 21, 19]  # examples of each client
+N = len(SIZES)
+LOOP = {"how": "loop", "chunk": 1, "device": "cpu"}
+NORMED = [n for n in NAMES if n == "fedbn"]  # members that need normalisation layers
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Clients of unequal size with labels of their own making."""
+    random = np.random.default_rng(5)
+    owner = np.repeat(np.arange(N), SIZES)
+    x = random.normal(size=(len(owner), 4)).astype(np.float32)
+    turned = x[:, 0] + np.cos(owner) * x[:, 1]
+    y = np.digitize(turned, [-0.5, 0.5])
+    path = tmp_path_factory.mktemp("data") / "all.npz"
+    np.savez(path, x=x, y=y, owner=owner)
+    return path
+
+
+def tree(data: Path, **sections: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "seed": 3,
+        "data": {"name": "npz", "path": str(data)},
+        "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
+        "train": {"rounds": 6, "cohort": 3, "steps": 2, "batch": 4, "lr": 0.2},
+        "evaluate": {"newcomers": 0.2},
+        "engine": LOOP,
+    }
+    for name, value in sections.items():
+        old = whole.get(name, {})
+        both = isinstance(value, dict) and isinstance(old, dict)
+        whole[name] = {**old, **value} if both else value
+    whole["train"]["precision"] = "float64"
+    return whole
+
+
+def built(data: Path, plan: Plan | None = None, **sections: Any) -> build.Built:
+    whole = config.from_dict(tree(data, **sections))
+    return build.build(whole, plan=plan or Plan("loop", 1))
+
+
+def trained(data: Path, plan: Plan | None = None, **sections: Any) -> build.Built:
+    made = built(data, plan, **sections)
+    f = made.federation
+    list(f.train())
+    list(f.finish(3))
+    list(newcomers.serve(f, made.experiment, 3))
+    return made
+
+
+def short(name: str, **more: Any) -> dict[str, Any]:
+    """A personalizer that does not work for fifty epochs."""
+    return {"name": name, **({} if name == "none" else {"steps": 3}), **more}
+
+
+def model(name: str) -> dict[str, Any]:
+    return {"model": "normed:net"} if name in NORMED else {}
+
+
+@pytest.fixture
+def normed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "normed.py").write_text(
+        "from torch import nn\n\n\ndef net(shape, classes):\n"
+        "    inner = nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Tanh()\n"
+        "    return nn.Sequential(*inner, nn.Linear(5, classes))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+# Who they are
+
+
+def drawn(share: float, n: int, hostile: int = 0, seed: int = 0) -> np.ndarray:
+    e = Experiment(seed=seed, evaluate=Evaluate(newcomers=share))
+    return newcomers.drawn(e, np.arange(n) < hostile)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 60), st.floats(0, 0.99), st.integers(0, 50), st.integers(0, 9))
+def test_drawn_among_the_benign(n: int, share: float, hostile: int, seed: int) -> None:
+    hostile = min(hostile, n - 1)
+    count = int(np.ceil(share * n - 1e-9))
+    if count >= n - hostile:
+        with pytest.raises(Refusal, match=f"sets {count} of {n} clients aside"):
+            drawn(share, n, hostile, seed)
+        return
+    ids = drawn(share, n, hostile, seed)
+    assert len(ids) == count == len({*ids.tolist()})
+    assert (ids >= hostile).all() and (ids < n).all() and (np.diff(ids) > 0).all()
+    assert np.array_equal(ids, drawn(share, n, hostile, seed))
+
+
+def test_everybody_has_the_same_chance() -> None:
+    """600 draws of 4 of 10: no count strays by 5 σ (p < 10⁻⁵)."""
+    counts = np.bincount(
+        np.concatenate([drawn(0.3, 12, 2, seed) for seed in range(600)]), minlength=12
+    )
+    p = 4 / 10
+    assert (counts[:2] == 0).all()
+    assert (abs(counts[2:] - 600 * p) < 5 * (600 * p * (1 - p)) ** 0.5).all()
+
+
+def test_none_by_default(data: Path) -> None:
+    made = built(data, evaluate={"newcomers": 0.0})
+    assert len(made.federation.newcomers) == 0
+    assert np.array_equal(made.federation.members, np.arange(N))
+    assert "newcomers" not in made.facts
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"train": {"sampling": "size"}},
+        {"train": {"cohort": 0}},
+        {"train": {"cohort": 6}},
+        {"availability": {"period": 3, "on": 1}},
+        {"train": {"sampling": "size"}, "availability": {"leave": 0.5}},
+    ],
+)
+def test_they_are_never_asked(data: Path, more: dict[str, Any]) -> None:
+    more = {**more, "train": {"rounds": 25, "steps": 1, **more.get("train", {})}}
+    f = built(data, **more).federation
+    late, asked = f.newcomers, {int(k) for r in range(25) for k in f.sample(r)}
+    assert len(late) == 2 and not asked & {*late.tolist()}
+    everyone = {*f.members.tolist()}
+    assert asked <= everyone if "leave" in str(more) else asked == everyone
+    whole = more["train"].get("cohort") in (0, 6)
+    assert not whole or all(np.array_equal(f.sample(r), f.members) for r in range(3))
+
+
+def test_the_adversary_is_drawn_as_ever(data: Path) -> None:
+    sections = {"adversary": {"fraction": 0.3}, "corruption": "random_labels"}
+    with_, without = (
+        built(data, evaluate={"newcomers": share}, **sections) for share in (0.2, 0.0)
+    )
+    assert np.array_equal(with_.hostile, without.hostile)
+    assert not with_.hostile[with_.federation.newcomers].any()
+
+
+def test_how_a_deadline_is_reckoned_does_not_hang_on_them(data: Path) -> None:
+    """It goes by the median work of members, whatever newcomers train on."""
+    found = []
+    for count in (0, 1):
+        late = {"newcomers": 0.4, "newcomer_examples": count}
+        slow = {"deadline": 0.6, "speed_spread": 0.5}
+        more = {"train": {"steps": 0, "epochs": 2}, "availability": slow}
+        found.append(trained(data, evaluate=late, **more).federation.broadcast.w)
+    assert torch.equal(*found)
+
+
+# What they have
+
+
+def test_fewer_examples() -> None:
+    lists = [np.arange(10 * k, 10 * k + m) for k, m in enumerate((7, 9, 3, 8))]
+    shards, late = Shards(lists, lists, lists), np.array([1, 2])
+    found = {}
+    for count in (0, 1, 4, 100):
+        setting = Evaluate(newcomers=0.5, newcomer_examples=count)
+        e = Experiment(evaluate=setting)
+        made = newcomers.fewer(e, shards, late)
+        assert made.valid is lists and made.test is lists
+        assert [len(t) for t in made.train[::3]] == [7, 8]
+        found[count] = made.train
+    assert [len(t) for t in found[4]] == [7, 4, 3, 8]
+    assert [len(t) for t in found[1]] == [7, 1, 1, 8]
+    assert [len(t) for t in found[100]] == [len(t) for t in found[0]] == [7, 9, 3, 8]
+    assert {*found[1][1]} < {*found[4][1]} < {*lists[1]}
+    assert (np.diff(found[4][1]) > 0).all()
+    assert [len(t) for t in lists] == [7, 9, 3, 8]
+
+
+def test_members_do_not_notice_how_newcomers_are_served(data: Path) -> None:
+    ditto = {"name": "ditto", "lam": 0.3}
+    rows = []
+    for late in ({}, {"newcomer_rounds": 9}, {"newcomer_examples": 2}):
+        evaluate = {"newcomers": 0.2, **late}
+        f = trained(data, personalizer=ditto, evaluate=evaluate).federation
+        rows.append((f.broadcast.w, f.population.read(f.members)))
+        others = f.population.read(f.newcomers)
+        assert torch.equal(others, f.population.start.expand_as(others)) is False
+    for w, states in rows[1:]:
+        assert torch.equal(w, rows[0][0]) and torch.equal(states, rows[0][1])
+
+
+def test_inputs_are_prepared_without_them(data: Path) -> None:
+    """What all share is fitted on members; of their own they fit themselves."""
+    shards = supply.deal(config.from_dict(tree(data)), None)[1]
+    x = np.load(data)["x"].astype(np.float64)
+    for name in ("federated", "own"):
+        made = built(data, features=name, evaluate={"newcomer_examples": 6})
+        f, found = made.federation, made.prepared
+        assert found is not None
+        if name == "federated":
+            rows = np.concatenate([shards.train[k] for k in f.members])
+            np.testing.assert_allclose(found.statistics.mean, x[rows].mean(0))
+            continue
+        for k in range(N):
+            size = int(made.data.train.size[k])
+            assert size == (6 if k in f.newcomers else len(shards.train[k]))
+            first = int(made.data.train.start[k])
+            mine = made.data.x[made.data.train.row[first : first + size]]
+            assert mine.mean(0).abs().max() < 1e-12
+            assert (mine.std(0, correction=0) - 1).abs().max() < 1e-12
+
+
+def test_pixels_are_normalised_without_them(tmp_path: Path) -> None:
+    random, owner = np.random.default_rng(1), np.repeat(np.arange(6), 10)
+    x = random.integers(0, 256, (60, 5, 5), dtype=np.uint8)
+    x[owner == 2] = 255
+    np.savez(
+        tmp_path / "d.npz", x=x, y=owner % 2 ^ random.integers(0, 2, 60), owner=owner
+    )
+    pixel = {"name": "linear", "normalise": "pixel"}
+    for seed in range(40):
+        made = built(tmp_path / "d.npz", model=pixel, seed=seed, train={"cohort": 0})
+        late = made.federation.newcomers
+        rows = np.concatenate(
+            [
+                supply.deal(made.experiment, None)[1].train[k]
+                for k in made.federation.members
+            ]
+        )
+        state = made.network.state_dict()
+        mean = next(v for k, v in state.items() if k.startswith("0.") and "mean" in k)
+        expected = x[rows].astype(np.float64).mean(0)
+        scale = 255 if float(mean.max()) <= 1 else 1
+        np.testing.assert_allclose(mean.reshape(5, 5) * scale, expected, rtol=1e-4)
+        if 2 in late:
+            return
+    raise AssertionError("client 2 was never a newcomer")
+
+
+# How long, and how fast
+
+
+@pytest.mark.parametrize(
+    ("rounds", "cohort", "members", "own", "expected"),
+    [
+        (100, 10, 50, 0, 20),
+        (100, 0, 50, 0, 100),
+        (5, 1, 50, 0, 1),
+        (10, 3, 20, 0, 2),  # 1.5, to the even one
+        (100, 10, 50, 7, 7),
+    ],
+)
+def test_as_many_rounds_as_the_average_client(
+    rounds: int, cohort: int, members: int, own: int, expected: int
+) -> None:
+    late = {"newcomers": 0.1, "newcomer_rounds": own}
+    train = {"rounds": rounds, "cohort": cohort}
+    e = config.from_dict({"train": train, "evaluate": late})
+    assert newcomers.rounds(e, members) == expected
+
+
+def test_the_schedule_is_gone_through() -> None:
+    scale = lambda r: float(r)  # noqa: E731
+    assert newcomers.scales(scale, 10, 5) == [1, 3, 5, 7, 9]
+    assert newcomers.scales(scale, 10, 1) == [5]
+    assert newcomers.scales(scale, 3, 3) == [0, 1, 2]
+    assert newcomers.scales(scale, 1, 4) == [0, 0, 0, 0]
+    assert newcomers.scales(scale, 2, 4) == [0, 0, 1, 1]
+
+
+# What they get: written out
+
+
+def batches(
+    made: build.Built, k: int, steps: int, round_: int
+) -> list[tuple[Any, ...]]:
+    """Inputs and labels that client k sees."""
+    feed = made.federation.engine.feed
+    slots, weight = feed.draw(np.array([k]), steps, round_)
+    found = []
+    for t in range(steps):
+        x, y = feed.gather(slots[t, 0], feed.data.train)
+        there = weight[t, 0] > 0  # a last batch may be short
+        found.append((x[there], y[there]))
+    return found
+
+
+def slope(v: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """∇ of the mean cross-entropy of a linear model, by autograd alone."""
+    v = v.detach().requires_grad_()
+    outputs = x @ v[:12].reshape(3, 4).T + v[12:]
+    (g,) = torch.autograd.grad(cross_entropy(outputs, y), v)
+    return g
+
+
+def own(made: build.Built) -> Tensor:
+    f = made.federation
+    with torch.no_grad():
+        return f.engine.models(f.broadcast.w, f.population.read(f.newcomers))
+
+
+def test_ditto_written_out(data: Path) -> None:
+    """v starts at the last w, is pulled to it, and goes through the schedule."""
+    ditto = {"name": "ditto", "lam": 0.7, "lr": 0.15}
+    late = {"newcomer_rounds": 4, "newcomer_examples": 8}
+    cosine = {"schedule": "cosine"}
+    made = trained(data, personalizer=ditto, evaluate=late, train=cosine)
+    f = made.federation
+    w = f.broadcast.w
+    for k, found in zip(f.newcomers.tolist(), own(made), strict=True):
+        v = w.clone()
+        for j in range(4):
+            r = [0, 2, 3, 5][j]  # of the six, at equal distances
+            lr = 0.15 * (1 + np.cos(np.pi * r / 6)) / 2
+            for x, y in batches(made, k, 2, 6 + 1 + j):
+                v = v - lr * (slope(v, x, y) + 0.7 * (v - w))
+        assert (v - found).abs().max() < 1e-12
+        assert (v - w).abs().max() > 1e-2
+
+
+def test_finetune_written_out(data: Path) -> None:
+    """Rounds change nothing; after them the whole learning rate, from the last w."""
+    tuned = {"name": "finetune", "steps": 5, "lr": 0.1}
+    made = trained(data, personalizer=tuned, train={"schedule": "cosine"})
+    f = made.federation
+    for k, found in zip(f.newcomers.tolist(), own(made), strict=True):
+        v = f.broadcast.w
+        for x, y in batches(made, k, 5, 6):
+            v = v - 0.1 * slope(v, x, y)
+        assert (v - found).abs().max() < 1e-12
+
+
+def test_none_is_the_shared_model(data: Path) -> None:
+    for solver in ("fedavg", "scaffold"):  # the latter has a state nevertheless
+        made = trained(data, personalizer="none", solver=solver)
+        w = made.federation.broadcast.w
+        assert torch.equal(own(made), w.expand(2, -1))
+        tables = results.evaluate(made, made.federation.newcomers)
+        assert all(
+            np.array_equal(tables["personal"][c], tables["shared"][c], equal_nan=True)
+            for c in tables["shared"]
+        )
+
+
+def test_scaffold_starts_from_no_control_variate(data: Path) -> None:
+    """The copy w_k that "moving" pulls to follows g + c, with c_k = 0 in round one."""
+    ditto = {"name": "ditto", "lam": 0.7, "anchor": "moving"}
+    late = {"newcomer_rounds": 1}
+    made = trained(data, personalizer=ditto, evaluate=late, solver="scaffold")
+    f = made.federation
+    w, c = f.broadcast.w, f.broadcast.extra
+    assert c.abs().max() > 1e-4
+    for k, found in zip(f.newcomers.tolist(), own(made), strict=True):
+        v, mine = w.clone(), w.clone()
+        for x, y in batches(made, k, 2, 7):
+            mine = mine - 0.2 * (slope(mine, x, y) + c)
+            v = v - 0.2 * (slope(v, x, y) + 0.7 * (v - mine))
+        assert (v - found).abs().max() < 1e-12
+
+
+def phases(made: build.Built, k: int, count: int) -> Tensor:
+    """The model of newcomer k by its client's own functions, step by step."""
+    f = made.federation
+    client, feed, w = f.engine.client, f.engine.feed, f.broadcast.w
+    mine = np.array([k])
+    per_epoch = int(feed.per_epoch[k])
+    state, one = client.init(w), w.new_ones(())
+    works = [("local", f.rounds + 1 + j) for j in range(count)]
+    works += [("finish", f.rounds)] if client.finish else []
+    for name, round_ in works:
+        phase, sent = getattr(client, name), Broadcast(w, f.broadcast.extra, one)
+        valid = trees.first(feed.whole(mine, feed.data.valid))
+        steps = max(b.steps + b.epochs * per_epoch for b in phase.budgets)
+        slots, weight = feed.draw(mine, steps, round_)
+        carry = phase.begin(sent, state)
+        for t in range(steps):
+            x, y = feed.gather(slots[t, 0], feed.data.train)
+            key = feed.keys(mine, round_)[0]
+            number = torch.tensor(t)
+            batch = Batch(x, y, weight[t, 0], number, torch.tensor(per_epoch), key)
+            carry = phase.step(sent, carry, batch, valid)
+        _, state = phase.end(sent, carry, state, valid)
+    if client.settle:
+        state = client.settle(state, trees.first(feed.whole(mine, feed.data.valid)))
+    return client.model(w, state)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_personalizer_serves_them(data: Path, name: str, normed: None) -> None:
+    late = {"newcomer_rounds": 2, "newcomer_examples": 7}
+    sections = {"personalizer": short(name), "evaluate": late, **model(name)}
+    made = trained(data, Plan("threads", 1, 1), **sections)
+    f = made.federation
+    for k, found in zip(f.newcomers.tolist(), own(made), strict=True):
+        expected = phases(made, k, 2)
+        assert (found - expected).abs().max() < 1e-10
+        assert found.isfinite().all()
+        if name != "none":
+            assert not torch.equal(found, f.broadcast.w)
+    again = built(data, evaluate={"newcomers": 0.0}, **model(name)).federation
+    assert again.engine.task.d == len(own(made)[0])
+
+
+def test_lam_is_chosen_by_their_own_validation_data(data: Path, tmp_path: Path) -> None:
+    auto = {"name": "ditto", "lam": "auto", "candidates": [0.0, 0.5, 2.0]}
+    whole = tree(data, personalizer=auto, evaluate={"newcomer_rounds": 3})
+    (run,) = troth.run(whole, out=tmp_path / "run")
+    late = run.clients["newcomer"] == 1
+    assert {*run.clients["lam"][late]} <= {0.0, 0.5, 2.0}
+    assert (run.clients["asked"][late] == 0).all()
+    assert (run.clients["asked"][~late] > 0).any()
+
+
+# In the files of a run
+
+
+@pytest.fixture(scope="module")
+def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> troth.Run:
+    place = tmp_path_factory.mktemp("run") / "out"
+    foes = {"adversary": {"count": 1}, "corruption": "flip_labels"}
+    ditto = {"personalizer": {"name": "ditto", "lam": 0.5}, **foes}
+    return troth.run(tree(data, evaluate={"newcomers": 0.3}, **ditto), out=place)[0]
+
+
+def test_tables_and_summaries(run: troth.Run) -> None:
+    late, bad = run.clients["newcomer"] == 1, run.clients["malicious"] == 1
+    assert late.sum() == 3 and bad.sum() == 1 and not (late & bad).any()
+    assert run.experiment.resolved["newcomers"] == 3
+    for kind, who, column in (
+        ("personal", ~late & ~bad, "accuracy"),
+        ("shared", ~late & ~bad, "shared_accuracy"),
+        ("newcomers", late, "accuracy"),
+        ("newcomers_shared", late, "shared_accuracy"),
+    ):
+        values = run.clients[column][who]
+        assert not np.isnan(values).any()
+        found = run.summary[kind]
+        assert found["accuracy_mean"] == pytest.approx(values.mean(), abs=1e-12)
+        assert found["accuracy_std"] == pytest.approx(values.std(), abs=1e-12)
+    assert run.summary["newcomers"].keys() == run.summary["newcomers_shared"].keys()
+    own, all_ = run.summary["newcomers"].keys(), run.summary["personal"].keys()
+    assert own == {k for k in all_ if not k.startswith("malicious_")}
+    assert run.summary["clients"] == N and run.summary["malicious"] == 1
+    last = run.rounds[-1]["evaluation"]
+    assert last.keys() == {"personal", "shared"}
+    assert last["personal"]["accuracy_mean"] == run.summary["personal"]["accuracy_mean"]
+    assert not {*np.flatnonzero(late)} & {k for r in run.rounds for k in r["cohort"]}
+
+
+def test_their_models_are_there_to_predict_with(run: troth.Run) -> None:
+    arrays = np.load(run.experiment.data.options["path"])
+    shards = supply.deal(run.experiment, None)[1]
+    for k in np.flatnonzero(run.clients["newcomer"] == 1).tolist():
+        rows = shards.test[k]
+        found = run.predict(k, arrays["x"][rows])
+        accuracy = (found == arrays["y"][rows]).mean()
+        assert accuracy == run.clients["accuracy"][k]
+        mine, w = (tuple(m.parameters())[0] for m in (run.model(k), run.shared()))
+        assert not torch.equal(mine, w)
+
+
+def test_what_people_are_told(run: troth.Run) -> None:
+    assert display.benign(run) == 4
+    both = (run.summary[k]["accuracy_mean"] for k in ("newcomers", "newcomers_shared"))
+    text = "ours: accuracy {:.3f} for 3 newcomers, with the shared model {:.3f}"
+    assert display.newcomers(run, "ours") == text.format(*both)
+    title = display.results([run], ["ours"]).renderables[0]
+    assert str(title).endswith("over the 4 benign of 8 clients, newcomers aside")
+
+
+def test_a_sample_of_clients_has_no_newcomer(data: Path, tmp_path: Path) -> None:
+    some = {"clients": 3, "newcomers": 0.3}
+    (found,) = troth.run(tree(data, evaluate=some), out=tmp_path / "run")
+    known = ~np.isnan(found.clients["accuracy"])
+    late = found.clients["newcomer"] == 1
+    assert (known & ~late).sum() == 3 and known[late].all()
+
+
+def test_steps_are_counted(data: Path) -> None:
+    ditto = {"name": "ditto", "lam": 0.5}
+    with_ = built(data, personalizer=ditto, evaluate={"newcomer_rounds": 5})
+    assert with_.client_steps == 6 * 3 * 2 + 2 * 5 * 2
+    tuned = built(data, personalizer={"name": "finetune", "steps": 7})
+    assert tuned.client_steps == 6 * 3 * 2 + N * 7
+
+
+FILES = (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL)
+
+
+def told(path: Path) -> list[Any]:
+    summary = json.loads((path / folder.SUMMARY).read_text())
+    del summary["seconds"]
+    return [summary, *((path / name).read_bytes() for name in FILES)]
+
+
+@pytest.mark.parametrize("store", ["host", "disk"])
+@pytest.mark.parametrize("name", ["ditto", "finetune"])
+@pytest.mark.parametrize("after", [3, 6])
+def test_a_resumed_run_gives_the_same_bytes(
+    data: Path, tmp_path: Path, name: str, after: int, store: str
+) -> None:
+    """Stopped on the way, or after the last round with the newcomers to come."""
+    engine = {**LOOP, "store": store}
+    whole = tree(data, personalizer=short(name), engine=engine)
+    troth.run(whole, out=tmp_path / "whole")
+
+    def stop(progress: runs.Progress) -> None:
+        if progress.done == after:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(runs.Interrupted):
+        troth.run(whole, out=tmp_path / "cut", watch=stop)
+    assert (tmp_path / "cut" / folder.CHECKPOINT).exists()
+    assert not (tmp_path / "cut" / folder.SUMMARY).exists()
+    troth.resume(tmp_path / "cut")
+    assert told(tmp_path / "cut") == told(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("name", ["ditto", "finetune"])
+def test_stopped_between_newcomers(data: Path, tmp_path: Path, name: str) -> None:
+    """Some have their models already; a resumed run makes them anew, the same."""
+    late, few = {"newcomers": 0.7}, {"cohort": 2}
+    whole = tree(data, personalizer=short(name), evaluate=late, train=few)
+    troth.run(whole, out=tmp_path / "whole")
+    last = 6 if name == "ditto" else N
+
+    def stop(what: str, done: int, total: int) -> None:
+        if total and done == last - 2:
+            assert (what, total) == ("personalizing", last)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(runs.Interrupted), notice.watching(stop):
+        troth.run(whole, out=tmp_path / "cut")
+    troth.resume(tmp_path / "cut")
+    assert told(tmp_path / "cut") == told(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("plan", [Plan("vmap", 2), Plan("threads", 1, 2)])
+def test_loop_vmap_and_threads_agree(data: Path, plan: Plan) -> None:
+    ditto = {"name": "ditto", "lam": 0.5}
+    late = {"newcomers": 0.3, "newcomer_rounds": 2}
+    one, two = (
+        own(trained(data, p, personalizer=ditto, evaluate=late)) for p in (None, plan)
+    )
+    assert (one - two).abs().max() < 1e-10
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "words"),
+    [
+        ({"newcomers": 1.0}, "evaluate.newcomers = 1.0 is out of range.*below 1"),
+        ({"newcomers": -0.1}, "evaluate.newcomers = -0.1 is out of range"),
+        ({"newcomers": float("nan")}, "evaluate.newcomers = nan is out of range"),
+        ({"newcomers": 0.1, "newcomer_rounds": -1}, "newcomer_rounds = -1 is out of"),
+        ({"newcomers": 0.1, "newcomer_examples": -1}, "newcomer_examples = -1 is out"),
+        ({"newcomer_rounds": 3}, "newcomer_rounds = 3 does nothing without newcomers"),
+        ({"newcomer_examples": 3}, "newcomer_examples = 3 does nothing without"),
+        ({"newcomer": 0.1}, "has no key 'newcomer'.*newcomers"),
+    ],
+)
+def test_refused_settings(evaluate: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        config.from_dict({"evaluate": evaluate})
+
+
+def test_too_large_a_cohort(data: Path) -> None:
+    words = "train.cohort = 7 is more than the 6 of 8 clients that are no newcomers"
+    with pytest.raises(Refusal, match=words):
+        built(data, train={"cohort": 7})
+    built(data, train={"cohort": 6})
+
+
+def test_too_many_newcomers(data: Path) -> None:
+    foes = {"adversary": {"fraction": 0.5}, "corruption": "flip_labels"}
+    words = "evaluate.newcomers = 0.4 sets 4 of 8 clients aside, and 4 are benign"
+    with pytest.raises(Refusal, match=words):
+        built(data, evaluate={"newcomers": 0.4}, train={"cohort": 1}, **foes)
