@@ -102,7 +102,7 @@ class _Work:
         watch: Watch | None,
     ) -> None:
         self.sections, self.out, self.options = sections, out, options
-        self.given = {"data_dir": data_dir, "watch": watch}
+        self.given: dict[str, Any] = {"data_dir": data_dir, "watch": watch}
         plain = {**sections, "attack": "none", "corruption": "none"}
         self.built = build(
             config.from_dict(plain), data_dir=data_dir, plan=runs.UNMEASURED
@@ -122,16 +122,15 @@ class _Work:
         rho, own = self._ended()
         e, k = self.built.experiment, int(self.built.hostile.sum())
         lam = e.personalizer.options["lam"]
+        name: Any = e.regularizer.name
         regularizer = lookup.call(
-            lookup.find("regularizer", e.regularizer.name),
+            lookup.find("regularizer", name),
             e.regularizer.options,
             task=self.built.federation.engine.task,
         )
         nothing: Any = None
         pull = sum(regularizer.grad(theta, rho, nothing) for theta in own) * lam
-        frozen = poison.model_attack(
-            rho, pull / k, lam=lam, regularizer=e.regularizer.name
-        )
+        frozen = poison.model_attack(rho, pull / k, lam=lam, regularizer=name)
         np.save(self.out / "model.npy", frozen.numpy())
         attack = {"name": "frozen_model", "target": str(self.out / "model.npy")}
         return self.trained("model", {"attack": attack, "corruption": "none"})
@@ -209,7 +208,7 @@ class _Work:
         return own if own not in lookup.names("corruption") else str(self.out / name)
 
     def _wanted(self, y: Tensor) -> Tensor:
-        """Labels as the attacker wants them; with a target from a file, what it says."""
+        """Labels as the attacker wants them."""
         made = lookup.call(
             lookup.find("corruption", self.options.target),
             lookup.check("corruption", self.options.target, {}),
@@ -236,26 +235,23 @@ class _Work:
 
     def _head(self, theta: np.ndarray) -> poison.Head:
         """θ♠ as a linear classifier of inputs in units of the data's scale."""
-        first, rest = _linear(self.built)
-        k, features = (
-            self.built.facts["classes"],
-            int(np.prod(self.built.facts["shape"])),
-        )
-        head = poison.head_of(theta, k, features)
-        scale = self.built.facts["scale"]
+        first = _normalised(self.built)
+        facts = self.built.facts
+        features, scale = int(np.prod(facts["shape"])), facts["scale"]
+        head = poison.head_of(theta, facts["classes"], features)
         mean = first.mean.double().cpu().numpy().reshape(-1) / scale
         std = 1 / first.inverse.double().cpu().numpy().reshape(-1) / scale
         return poison.before(head, mean, std)
 
 
-def _linear(built: Built) -> tuple[Normalise, Any]:
-    """The normalisation and the rest of a linear model."""
+def _normalised(built: Built) -> Normalise:
+    """How a linear model's inputs are normalised."""
     if built.experiment.model.name != "linear":
         raise Refusal(
             f"data are made for linear models, and this one is "
             f"'{built.experiment.model.name}'; take model.name = 'linear', or stop at "
             "--stage model"
         )
-    first, rest = built.network[0], built.network[1]
+    first = next(built.network.children())
     assert isinstance(first, Normalise)
-    return first, rest
+    return first
