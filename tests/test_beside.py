@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth.beside import beside, steps_of
+from troth.beside import beside
 from troth.clients import descent
 from troth.parts import Part
 from troth.personalizers.ditto import ditto
@@ -128,9 +128,9 @@ def test_clients_with_other_epochs_in_one_matrix() -> None:
 
 def test_steps_of_a_budget() -> None:
     per_epoch = torch.tensor([1, 5, 7])
-    assert steps_of(Budget(steps=3), per_epoch).tolist() == [3, 3, 3]
-    assert steps_of(Budget(epochs=2), per_epoch).tolist() == [2, 10, 14]
-    assert steps_of(Budget(steps=4, epochs=2), per_epoch).tolist() == [6, 14, 18]
+    assert Budget(steps=3).in_steps(per_epoch).tolist() == [3, 3, 3]
+    assert Budget(epochs=2).in_steps(per_epoch).tolist() == [2, 10, 14]
+    assert Budget(steps=4, epochs=2).in_steps(per_epoch).tolist() == [6, 14, 18]
 
 
 def test_moments_stop_with_the_budget() -> None:

@@ -42,6 +42,27 @@ def contents(path):
     return found | {"summary": summary}
 
 
+def test_validation_data_have_scores_of_their_own(tmp_path):
+    [run] = troth.run(SMALL, out=tmp_path / "run")
+    assert run.clients["valid"].sum() > 0
+    e = run.experiment
+    built = build.build(e, plan=engine.Plan("loop", 1))
+    net, split = run.shared(), built.data.valid
+    said = net(built.data.x[split.row]).argmax(1)
+    hit = (said == split.y).double().numpy()
+    means = []
+    for k in np.flatnonzero(~built.hostile):
+        first, size = int(split.start[k]), int(split.size[k])
+        if size:
+            means.append(hit[first : first + size].mean())
+    found = run.summary["valid"]
+    assert found["shared"]["accuracy_mean"] == pytest.approx(np.mean(means))
+    assert found["personal"] != found["shared"]
+    none = changed(partition={"split": [0.8, 0.0, 0.2]})
+    [run] = troth.run(none, out=tmp_path / "none")
+    assert "valid" not in run.summary
+
+
 def changed(**sections):
     return SMALL | {k: SMALL.get(k, {}) | v for k, v in sections.items()}
 
@@ -51,7 +72,7 @@ def test_files_and_summary(tmp_path):
     assert run.finished
     assert {p.name for p in run.path.iterdir()} == {*FILES, folder.SUMMARY}
     keys = {"personal", "shared", "clients", "malicious", "rounds", "client_steps"}
-    assert set(run.summary) == keys | {"seconds", "stayed"}
+    assert set(run.summary) == keys | {"seconds", "stayed", "valid"}
     wanted = {"mean", "std", "weighted", "worst10", "best10", "deciles", "jain"}
     assert {f"accuracy_{k}" for k in wanted} <= set(run.summary["personal"])
     assert {"loss_mean", "loss_std"} <= set(run.summary["shared"])

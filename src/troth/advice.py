@@ -14,7 +14,6 @@ from troth import heads, theory
 from troth.build import Built, build
 from troth.engine import Plan
 from troth.loading import Run
-from troth.preparing import active
 from troth.sections import Experiment
 from troth.theory.moments import wobble
 from troth.types import Refusal
@@ -63,7 +62,7 @@ def advise(run: Run, data_dir: str | None = None) -> Advice:
     """
     built = build(run.experiment, data_dir=data_dir, plan=Plan("loop", 1))
     _check_loss(built)
-    net, hostile = _bare(run), built.hostile
+    net, hostile = run.network(), built.hostile
     _check_finite(net)
     layer = heads.last(net, built.data.x[:2].cpu())
     squared = built.facts["classes"] == 0
@@ -171,15 +170,6 @@ def _check_loss(built: Built) -> None:
         "the theory is about squared error, and stretches to cross-entropy, but not "
         f"to {name}; choose lam by validation instead"
     )
-
-
-def _bare(run: Run) -> nn.Module:
-    """The shared model, for inputs that are prepared already."""
-    net = run.shared(0)
-    if active(run.experiment.features):
-        assert isinstance(net, nn.Sequential)
-        return net[-1]
-    return net
 
 
 def _check_finite(net: nn.Module) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from troth import trees
@@ -58,11 +57,11 @@ def beside(
         mine = seen if augments[1] is augments[0] else augments[1](batch)
         shared_next = solver.step(broadcast, shared, seen)
         if apart:
-            shared_next = _while(budgets[0], batch, shared_next, shared)
+            shared_next = trees.where(budgets[0].lasts(batch), shared_next, shared)
         anchor = Anchor(broadcast.w, shared_next[0], shared[0])
         own_next = personal.step(own, anchor, mine, valid, broadcast.scale)
         if apart:
-            own_next = _while(budgets[1], batch, own_next, own)
+            own_next = trees.where(budgets[1].lasts(batch), own_next, own)
         return shared_next, own_next
 
     def end(
@@ -100,20 +99,17 @@ def seen_through(client: Client, augments: tuple[Augment, Augment]) -> Client:
         client: as its personalizer made it.
         augments: what becomes of a batch in the rounds, and after the last one.
     """
+    finish = _through(client.finish, augments[1]) if client.finish else None
+    return client._replace(local=_through(client.local, augments[0]), finish=finish)
 
-    def through(phase: Phase, augment: Augment) -> Phase:
-        if augment is as_it_is:
-            return phase
 
-        def step(
-            broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch
-        ) -> Carry:
-            return phase.step(broadcast, carry, augment(batch), valid)
+def _through(phase: Phase, augment: Augment) -> Phase:
+    """A phase that sees its batches changed."""
 
-        return phase._replace(step=step)
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+        return phase.step(broadcast, carry, augment(batch), valid)
 
-    finish = through(client.finish, augments[1]) if client.finish else None
-    return client._replace(local=through(client.local, augments[0]), finish=finish)
+    return phase if augment is as_it_is else phase._replace(step=step)
 
 
 def _of_own(phase: Phase, augment: Augment) -> Phase:
@@ -122,26 +118,10 @@ def _of_own(phase: Phase, augment: Augment) -> Phase:
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
         return phase.begin(broadcast, state[1])
 
-    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
-        return phase.step(broadcast, carry, augment(batch), valid)
-
     def end(
         broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
     ) -> tuple[Reply, Carry]:
         reply, own = phase.end(broadcast, carry, state[1], valid)
         return reply, (state[0], own)
 
-    return phase._replace(begin=begin, step=step, end=end)
-
-
-def steps_of(budget: Budget, per_epoch: Tensor) -> Tensor:
-    """How many steps a budget comes to where so many make an epoch."""
-    return budget.steps + budget.epochs * per_epoch
-
-
-def _while(budget: Budget, batch: Batch, new: Carry, old: Carry) -> Carry:
-    """`new` while the budget lasts, `old` after."""
-    active = batch.t < steps_of(budget, batch.per_epoch)
-    pairs = zip(trees.leaves(new), trees.leaves(old), strict=True)
-    kept: Carry = trees.like(old, [torch.where(active, a, b) for a, b in pairs])
-    return kept
+    return _through(phase, augment)._replace(begin=begin, end=end)

@@ -23,7 +23,6 @@ from troth import (
     tasks,
 )
 from troth.availability import Attendance, everyone
-from troth.beside import steps_of
 from troth.engine import Engine, Plan
 from troth.evaluation import Aim
 from troth.federation import Federation
@@ -90,7 +89,7 @@ class Built(NamedTuple):
 
 def _steps(phase: Phase, feed: Feed) -> Tensor:
     """Of every client in a phase, [n]."""
-    each = [steps_of(b, feed.per_epoch) for b in phase.budgets]
+    each = [b.in_steps(feed.per_epoch) for b in phase.budgets]
     return torch.stack(each).amax(0)
 
 

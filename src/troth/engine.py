@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from troth import liftable, memory, tasks, trees
-from troth.beside import steps_of
 from troth.feed import Feed
 from troth.lifted import Lifted
 from troth.threads import spread
@@ -120,7 +119,7 @@ class Engine:
     ) -> tuple[Reply, Tensor]:
         phase = getattr(self.client, name)
         per_epoch = self.feed.per_epoch[torch.from_numpy(ids)]
-        counts = torch.stack([steps_of(b, per_epoch) for b in phase.budgets]).amax(0)
+        counts = torch.stack([b.in_steps(per_epoch) for b in phase.budgets]).amax(0)
         if limit is not None:
             counts = counts.minimum(torch.as_tensor(limit))
         if self.plan.apart:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from troth import trees
 from troth.types import Batch, Broadcast, Client, Phase, Task
 
@@ -36,10 +34,7 @@ def function(client: Client, task: Task, name: str) -> Liftable:
 
 def _part(phase: Phase, part: str) -> Liftable:
     def last(broadcast: Broadcast, carry: Any, *rest: Any) -> Any:
-        new = trees.leaves(phase.step(broadcast, carry, *rest[:-1]))
-        old = trees.leaves(carry)
-        kept = [torch.where(rest[-1], a, b) for a, b in zip(new, old, strict=True)]
-        return trees.like(carry, kept)
+        return trees.where(rest[-1], phase.step(broadcast, carry, *rest[:-1]), carry)
 
     found: dict[str, Liftable] = {
         "begin": (lambda i, b, s: phase.begin(b, s), (0, None, 0)),

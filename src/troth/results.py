@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,16 +21,19 @@ Tables = dict[str, evaluation.Table]
 _NUMBERS = 2**21  # of models that are written at once
 
 
-def evaluate(built: Built, ids: np.ndarray | None = None) -> Tables:
-    """Every client's own model, and the shared one, on the client's own test data.
+def evaluate(
+    built: Built, ids: np.ndarray | None = None, on: Literal["test", "valid"] = "test"
+) -> Tables:
+    """Every client's own model, and the shared one, on the client's own data.
 
     Args:
         built: the federation.
         ids: of whom; None: of all that an evaluation looks at.
+        on: which of its data; what an attacker is after is looked for in test data.
     """
-    f, split = built.federation, built.data.test
+    f, split = built.federation, getattr(built.data, on)
     ids = evaluated(built) if ids is None else ids
-    w, aim = f.broadcast.w, built.aim
+    w, aim = f.broadcast.w, built.aim if on == "test" else None
     shared = evaluation.shared(f.engine, w, split, ids, aim)
     if f.population.width == 0:
         return {"personal": shared, "shared": shared}
@@ -49,11 +52,14 @@ def evaluated(built: Built) -> np.ndarray:
 
 
 def summaries(
-    built: Built, tables: Tables, ids: np.ndarray | None = None
+    built: Built,
+    tables: Tables,
+    ids: np.ndarray | None = None,
+    on: Literal["test", "valid"] = "test",
 ) -> dict[str, Any]:
     """Over benign clients, for personal and shared models; arguments as `evaluate`."""
     ids = evaluated(built) if ids is None else ids
-    size = built.data.test.size.cpu().numpy()[ids]
+    size = getattr(built.data, on).size.cpu().numpy()[ids]
     hostile = built.hostile[ids]
     return {
         kind: summary.summarise(table, size, hostile) for kind, table in tables.items()
@@ -78,6 +84,8 @@ def write(
         found.append((late, evaluate(built, late)))
         own = summaries(built, found[-1][1], late)
         said |= {"newcomers": own["personal"], "newcomers_shared": own["shared"]}
+    if len(data.valid.y):  # to choose options by, without a look at test data
+        said["valid"] = summaries(built, evaluate(built, on="valid"), on="valid")
     for name in ("train", "valid", "test"):
         columns[name] = getattr(data, name).size.cpu().numpy()
     columns |= journal.counts

@@ -28,6 +28,12 @@ def _fill(tree: Any, flat: Iterator[Any]) -> Any:
     return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
 
 
+def where(condition: Tensor, new: Any, old: Any) -> Any:
+    """The tensors of `new` where the condition holds, of `old` elsewhere."""
+    pairs = zip(leaves(new), leaves(old), strict=True)
+    return like(old, [torch.where(condition, a, b) for a, b in pairs])
+
+
 def first(tree: Any) -> Any:
     """A chunk of one without its client axis; tensors that have no axis stay."""
     return like(tree, [leaf[0] if leaf.dim() else leaf for leaf in leaves(tree)])

@@ -182,6 +182,14 @@ class Budget(NamedTuple):
     steps: int = 0
     epochs: int = 0
 
+    def in_steps(self, per_epoch: Tensor) -> Tensor:
+        """How many steps it comes to where so many make an epoch."""
+        return self.steps + self.epochs * per_epoch
+
+    def lasts(self, batch: Batch) -> Tensor:
+        """Whether this step of a phase that began with it is still one of them."""
+        return batch.t < self.in_steps(batch.per_epoch)
+
 
 class Phase(NamedTuple):
     """Work of one client, a step a batch; the engine owns the loop and the lifting."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from troth import api, cli
+from troth import api, cli, folder
 from troth.datasets.csv import csv as dataset
 from troth.loading import Run
 
@@ -161,3 +161,102 @@ def test_arrays_still_do_and_are_scored(plain: Path, tmp_path: Path) -> None:
     data, out = tmp_path / "xy.npz", tmp_path / "p.csv"
     result = troth("predict", plain, "--client", 0, "--data", data, "--out", out)
     assert result.exit_code == 0 and "accuracy" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """Some digits in the shapes that a user may have them in."""
+    from sklearn.datasets import load_digits
+
+    place, found = tmp_path_factory.mktemp("digits"), load_digits()
+    x = found.images[:9].astype(np.uint8)
+    np.savez(place / "xy.npz", x=x, y=found.target[:9])
+    np.savez(place / "channels.npz", x=x[:, None].astype(np.float32))
+    np.savez(place / "float.npz", x=x.astype(np.float32))
+    np.savez(place / "short.npz", x=x, y=found.target[:8])
+    np.savez(place / "none.npz", y=found.target[:8])
+    np.save(place / "x.npy", x)
+    (place / "text.npz").write_text("no")
+    return place, found.target[:9]
+
+
+def test_predict(
+    one: tuple[Path, Result], digits: tuple[Path, Any], tmp_path: Path
+) -> None:
+    (out, _), (place, y) = one, digits
+    result = troth("predict", out, "--client", 2, "--data", place / "xy.npz")
+    assert result.exit_code == 0, result.output
+    labels = [int(line) for line in result.stdout.splitlines()]
+    assert (
+        labels == Run(out).predict(2, np.load(place / "xy.npz")["x"][:, None]).tolist()
+    )
+    accuracy = np.mean(labels == y)
+    assert result.stderr == f"accuracy {accuracy:.3f} on 9 examples\n"
+    for name, known in (("xy.npz", accuracy), ("x.npy", None), ("channels.npz", None)):
+        result = troth("predict", out, "--client", 2, "--data", place / name, "--json")
+        expected = {"client": 2, "predictions": labels, "accuracy": known}
+        assert json.loads(result.stdout) == expected
+    file = tmp_path / "p.csv"
+    data = place / "x.npy"
+    result = troth("predict", out, "--client", 2, "--data", data, "--out", file)
+    assert (
+        result.stdout == "" and folder.read_csv(file)["prediction"].tolist() == labels
+    )
+    result = troth("predict", out, "--client", 2, "--data", data, "--out", file)
+    assert result.exit_code == 2 and "exists already" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "client", "words"),
+    [
+        ("float.npz", 0, ["[8, 8]", "[1, 8, 8]"]),
+        ("short.npz", 0, ["y has shape (8,)", "9 examples"]),
+        ("none.npz", 0, ["has no array x", "np.savez"]),
+        ("text.npz", 0, ["text.npz cannot be read (it holds no plain arrays)"]),
+        ("missing.npz", 0, ["missing.npz cannot be read"]),
+        ("x.npy", 6, ["there is no client 6", "0 to 5"]),
+        ("x.npy", -1, ["there is no client -1"]),
+    ],
+)
+def test_predict_refuses(
+    one: tuple[Path, Result],
+    digits: tuple[Path, Any],
+    name: str,
+    client: int,
+    words: list[str],
+) -> None:
+    data = digits[0] / name
+    result = troth("predict", one[0], "--client", client, "--data", data)
+    assert result.exit_code == 2 and result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("troth: ") and all(word in line for word in words)
+
+
+def test_predict_for_a_grid_names_its_runs(
+    grid: tuple[Path, Result], digits: tuple[Path, Any]
+) -> None:
+    result = troth("predict", grid[0], "--client", 0, "--data", digits[0] / "x.npy")
+    assert result.exit_code == 2 and "personalizer=local,seed=1" in result.stderr
+
+
+def test_predict_a_regression(tiny: str, written: Any, tmp_path: Path) -> None:
+    text = tiny.replace('"digits"', '"linear_regression"').replace('"iid"', '"natural"')
+    file = written(tmp_path / "r.toml", text.replace("clients = 6", ""))
+    result = troth("run", file, "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 0, result.output
+    assert "Error of the clients' own models" in result.stderr
+    assert "error_mean" in json.loads(result.stdout)["runs"][0]["summary"]["personal"]
+    d = json.loads(result.stdout)["runs"][0]["experiment"]["resolved"]["shape"][0]
+    x = np.eye(d)
+    np.savez(tmp_path / "x.npz", x=x, y=np.zeros(d))
+    result = troth(
+        "predict",
+        tmp_path / "out",
+        "--client",
+        0,
+        "--data",
+        tmp_path / "x.npz",
+        "--json",
+    )
+    found = json.loads(result.stdout)
+    assert found["error"] == pytest.approx(np.mean(np.square(found["predictions"])))

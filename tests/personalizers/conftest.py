@@ -15,9 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from troth import build, config, lookup, supply, tasks
+import troth
+from troth import build, config, folder, lookup, supply, tasks
 from troth.clients import descent
 from troth.engine import Plan
+from troth.loading import Run
 from troth.parts import Part
 from troth.types import Batch, Broadcast, Client, Descent, Task
 
@@ -304,16 +306,7 @@ class Small:
 
 
 def _gradient(built: build.Built, slots: Tensor) -> Gradient:
-    split = built.data.train
-    x, y = built.data.x[split.row[slots]], split.y[slots]
-
-    def gradient(v: Tensor) -> Tensor:
-        tasks.assign(built.network, v)
-        f = cross_entropy(built.network(x), y)
-        found = torch.autograd.grad(f, list(built.network.parameters()))
-        return torch.cat([g.reshape(-1) for g in found])
-
-    return gradient
+    return lambda v: _at(built, v, slots)
 
 
 @pytest.fixture(scope="module")
@@ -425,3 +418,41 @@ class Bowl:
 def bowl() -> Bowl:
     """A client in one dimension, for steps by hand."""
     return Bowl()
+
+
+def _at(built: build.Built, v: Tensor, slots: Tensor) -> Tensor:
+    split = built.data.train
+    tasks.assign(built.network, v)
+    f = cross_entropy(built.network(built.data.x[split.row[slots]]), split.y[slots])
+    found = torch.autograd.grad(f, list(built.network.parameters()))
+    return torch.cat([g.reshape(-1) for g in found])
+
+
+@pytest.fixture
+def gradient() -> Callable[[build.Built, Tensor, Tensor], Tensor]:
+    """By autograd alone: of a model on training examples, by their slots."""
+    return _at
+
+
+@pytest.fixture
+def resumed(tmp_path: Path) -> Callable[[dict[str, Any]], Run]:
+    """Trains a run whole and, stopped after two rounds, again: the same bytes."""
+
+    class Killed(Exception):
+        pass
+
+    def kill(progress: Any) -> None:
+        if progress.done == 2:
+            raise Killed
+
+    def both(wanted: dict[str, Any]) -> Run:
+        [run] = troth.run(wanted, out=tmp_path / "whole")
+        with pytest.raises(Killed):
+            troth.run(wanted, out=tmp_path / "cut", watch=kill)
+        troth.resume(tmp_path / "cut")
+        for name in (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL):
+            whole, cut = (tmp_path / part / name for part in ("whole", "cut"))
+            assert whole.read_bytes() == cut.read_bytes(), name
+        return run
+
+    return both

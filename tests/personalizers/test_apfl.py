@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, config, folder, lookup, tasks
+from troth import build, config, lookup, tasks
 from troth.beside import beside
 from troth.clients import descent
 from troth.engine import Plan
@@ -299,14 +298,6 @@ def test_near_its_ends_it_is_near_them(
     )
 
 
-def gradient(made: build.Built, v: Tensor, slots: Tensor) -> Tensor:
-    split = made.data.train
-    tasks.assign(made.network, v)
-    f = cross_entropy(made.network(made.data.x[split.row[slots]]), split.y[slots])
-    found = torch.autograd.grad(f, list(made.network.parameters()))
-    return torch.cat([g.reshape(-1) for g in found])
-
-
 @pytest.mark.parametrize(
     ("plan", "mix", "adaptive"),
     [
@@ -317,7 +308,9 @@ def gradient(made: build.Built, v: Tensor, slots: Tensor) -> Tensor:
         (THREADS, "shared", False),
     ],
 )
-def test_written_out(tree: Tree, plan: Plan, mix: str, adaptive: bool) -> None:
+def test_written_out(
+    gradient: Any, tree: Tree, plan: Plan, mix: str, adaptive: bool
+) -> None:
     own = {"name": "apfl", "alpha": 0.4, "mix": mix, "adaptive": adaptive, "lr": 0.2}
     made = build.build(config.from_dict(tree("plain", own)), plan=plan)
     f = made.federation
@@ -395,23 +388,9 @@ def test_a_run_of_the_shared_model_alone_can_be_used(
         assert torch.equal(tasks.flatten(run.model(k)), shared)
 
 
-def test_resumed_it_gives_the_same_bytes(tree: Tree, tmp_path: Path) -> None:
+def test_resumed_it_gives_the_same_bytes(tree: Tree, resumed: Any) -> None:
     wanted = as_run(tree, {"adaptive": True, "optimizer": "adam", "lr": 0.01})
-
-    class Killed(Exception):
-        pass
-
-    def kill(progress: Any) -> None:
-        if progress.done == 2:
-            raise Killed
-
-    troth.run(wanted, out=tmp_path / "whole")
-    with pytest.raises(Killed):
-        troth.run(wanted, out=tmp_path / "cut", watch=kill)
-    troth.resume(tmp_path / "cut")
-    for name in (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL):
-        whole, cut = (tmp_path / part / name for part in ("whole", "cut"))
-        assert whole.read_bytes() == cut.read_bytes(), name
+    resumed(wanted)
 
 
 def test_the_shared_model_does_not_feel_it(tree: Tree) -> None:

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 import troth
-from troth import build, cli, config, folder, lookup, results, tasks
+from troth import build, cli, config, lookup, results, tasks
 from troth.clients import descent
 from troth.engine import Plan
 from troth.parts import Part
@@ -375,18 +375,12 @@ def test_the_paper_leaves_the_choice_to_those_with_enough(data: Path) -> None:
     assert told(made(tree(data, asked("paper", few=10)), LOOP)) == [FALLBACK] * 7
 
 
-def _gradient(built: build.Built, v: Tensor, slots: Tensor) -> Tensor:
-    split = built.data.train
-    tasks.assign(built.network, v)
-    f = cross_entropy(built.network(built.data.x[split.row[slots]]), split.y[slots])
-    found = torch.autograd.grad(f, list(built.network.parameters()))
-    return torch.cat([g.reshape(-1) for g in found])
-
-
 @pytest.mark.parametrize(
     ("plan", "anchor"), [(VMAP, "shared"), (LOOP, "moving"), (THREADS, "shared")]
 )
-def test_the_code_rule_written_out(data: Path, plan: Plan, anchor: str) -> None:
+def test_the_code_rule_written_out(
+    gradient: Any, data: Path, plan: Plan, anchor: str
+) -> None:
     """Every step: a step with each candidate, and the one that validates best."""
     lr = 0.1
     built = build.build(
@@ -403,9 +397,9 @@ def test_the_code_rule_written_out(data: Path, plan: Plan, anchor: str) -> None:
             slots, weight = feed.draw(np.array([k]), 4, r)
             for row, there in zip(slots[:, 0], weight[:, 0], strict=True):
                 own = row[there > 0]
-                moving = moving - lr * _gradient(built, moving, own)
+                moving = moving - lr * gradient(built, moving, own)
                 pull = v[k] - (w if anchor == "shared" else moving)
-                g = _gradient(built, v[k], own)
+                g = gradient(built, v[k], own)
                 lam = FALLBACK
                 if VALID[k]:
                     tried = {c: v[k] - lr * (g + c * pull) for c in CANDIDATES}
@@ -579,25 +573,11 @@ def test_without_a_choice_there_is_no_such_column(data: Path, tmp_path: Path) ->
     ("rule", "store"), [("paper", "host"), ("side_by_side", "disk"), ("code", "host")]
 )
 def test_resumed_it_gives_the_same_bytes(
-    data: Path, rule: str, store: str, tmp_path: Path
+    data: Path, rule: str, store: str, resumed: Any
 ) -> None:
     wanted = as_run(data, rule)
     wanted["engine"]["store"] = store
-
-    class Killed(Exception):
-        pass
-
-    def kill(progress: Any) -> None:
-        if progress.done == 2:
-            raise Killed
-
-    troth.run(wanted, out=tmp_path / "whole")
-    with pytest.raises(Killed):
-        troth.run(wanted, out=tmp_path / "cut", watch=kill)
-    troth.resume(tmp_path / "cut")
-    for name in (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL):
-        whole, cut = (tmp_path / part / name for part in ("whole", "cut"))
-        assert whole.read_bytes() == cut.read_bytes(), name
+    resumed(wanted)
 
 
 def test_clients_are_asked_some_at_a_time(

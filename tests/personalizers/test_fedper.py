@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import troth
-from troth import build, config, folder, lookup, tasks
+from troth import build, config, lookup, tasks
 from troth.engine import Plan
 from troth.types import Refusal
 
@@ -249,26 +249,12 @@ def test_statistics_of_shared_layers_are_aggregated(train: Any, kind: str) -> No
 
 
 @pytest.mark.parametrize("name", ["fedper", "fedrep", "fedbn"])
-def test_resumed_it_gives_the_same_bytes(tree: Any, name: str, tmp_path: Path) -> None:
+def test_resumed_it_gives_the_same_bytes(tree: Any, name: str, resumed: Any) -> None:
     how = {"optimizer": "adam", "rounds": 4, "lr": 0.01}
     wanted = tree("normed", name, train=how)
     wanted["engine"] = {"device": "cpu", "how": "threads", "store": "disk"}
     wanted["evaluate"] = {"every": 1}
-
-    class Killed(Exception):
-        pass
-
-    def kill(progress: Any) -> None:
-        if progress.done == 2:
-            raise Killed
-
-    troth.run(wanted, out=tmp_path / "whole")
-    with pytest.raises(Killed):
-        troth.run(wanted, out=tmp_path / "cut", watch=kill)
-    troth.resume(tmp_path / "cut")
-    for file in (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL):
-        whole, cut = (tmp_path / part / file for part in ("whole", "cut"))
-        assert whole.read_bytes() == cut.read_bytes(), file
+    resumed(wanted)
 
 
 def test_a_run_gives_each_client_its_own_head(tree: Any, tmp_path: Path) -> None:

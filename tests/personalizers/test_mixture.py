@@ -13,8 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import troth
-from troth import folder, lookup
+from troth import lookup
 from troth.engine import Plan
 from troth.personalizers.mixture import mixture
 from troth.types import Budget, Client, Descent, Refusal
@@ -252,24 +251,10 @@ def test_running_statistics_are_not_pulled_and_move_whatever_lam_is(
     assert not torch.allclose(found[0.3][:, :-72], found[1.0][:, :-72], 0, 1e-5)
 
 
-def test_resumed_it_gives_the_same_bytes(small: Any, tmp_path: Path) -> None:
+def test_resumed_it_gives_the_same_bytes(small: Any, resumed: Any) -> None:
     wanted = small.tree({"name": "mixture", "optimizer": "momentum", "lr": 0.02})
     wanted |= {"checkpoint": {"every": 1}, "engine": {"how": "threads", "workers": 1}}
-
-    class Killed(Exception):
-        pass
-
-    def kill(progress: Any) -> None:
-        if progress.done == 2:
-            raise Killed
-
-    troth.run(wanted, out=tmp_path / "whole")
-    with pytest.raises(Killed):
-        troth.run(wanted, out=tmp_path / "cut", watch=kill)
-    troth.resume(tmp_path / "cut")
-    for name in (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL):
-        whole, cut = (tmp_path / part / name for part in ("whole", "cut"))
-        assert whole.read_bytes() == cut.read_bytes(), name
+    resumed(wanted)
 
 
 # Refusals

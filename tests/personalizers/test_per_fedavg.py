@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
-import troth
-from troth import build, config, folder, lookup, tasks
+from troth import build, config, lookup, tasks
 from troth.clients import descent
 from troth.engine import Plan
 from troth.parts import Part
@@ -358,14 +355,6 @@ def test_without_an_inner_step_it_is_fedavg_bit_for_bit(
     assert not torch.equal(models(found), models(expected))
 
 
-def gradient(made: build.Built, v: Tensor, slots: Tensor) -> Tensor:
-    split = made.data.train
-    tasks.assign(made.network, v)
-    f = cross_entropy(made.network(made.data.x[split.row[slots]]), split.y[slots])
-    found = torch.autograd.grad(f, list(made.network.parameters()))
-    return torch.cat([g.reshape(-1) for g in found])
-
-
 @pytest.mark.parametrize(
     ("plan", "variant", "same"),
     [
@@ -376,7 +365,9 @@ def gradient(made: build.Built, v: Tensor, slots: Tensor) -> Tensor:
         (THREADS, "first_order", False),
     ],
 )
-def test_written_out(tree: Tree, plan: Plan, variant: str, same: bool) -> None:
+def test_written_out(
+    gradient: Any, tree: Tree, plan: Plan, variant: str, same: bool
+) -> None:
     own = {"name": "per_fedavg", "alpha": 0.2, "variant": variant, "same_batch": same}
     wanted = tree("plain", {**own, "steps": 1, "lr": 0.3})
     made = build.build(config.from_dict(wanted), plan=plan)
@@ -428,6 +419,7 @@ def test_plans_agree(tree: Tree) -> None:
 
 
 def test_one_step_with_alpha_on_all_data_is_what_it_was_trained_for(
+    gradient: Any,
     tree: Tree,
 ) -> None:
     own = {"name": "per_fedavg", "alpha": 0.25, "lr": 0.25, "steps": 1}
@@ -442,27 +434,13 @@ def test_one_step_with_alpha_on_all_data_is_what_it_was_trained_for(
 
 
 def test_all_clients_adapt_and_resuming_gives_the_same_bytes(
-    tree: Tree, tmp_path: Path
+    tree: Tree, resumed: Any
 ) -> None:
     engine = {"device": "cpu", "how": "threads", "workers": 2}
     train = {"cohort": 2, "rounds": 3, "precision": "float32"}
     wanted = tree("plain", "per_fedavg", train=train, engine=engine)
     wanted |= {"checkpoint": {"every": 1}}
-
-    class Killed(Exception):
-        pass
-
-    def kill(progress: Any) -> None:
-        if progress.done == 2:
-            raise Killed
-
-    [run] = troth.run(wanted, out=tmp_path / "whole")
-    with pytest.raises(Killed):
-        troth.run(wanted, out=tmp_path / "cut", watch=kill)
-    troth.resume(tmp_path / "cut")
-    for name in (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL):
-        whole, cut = (tmp_path / part / name for part in ("whole", "cut"))
-        assert whole.read_bytes() == cut.read_bytes(), name
+    run = resumed(wanted)
     assert (run.clients["asked"] == 0).any()
     shared = tasks.flatten(run.shared())
     for k in range(6):

@@ -181,13 +181,13 @@ def _schedule(
         both = Budget(mine.steps + shared.steps, mine.epochs + shared.epochs)
 
         def one_by_one(batch: Batch) -> tuple[Tensor, Tensor]:
-            first = _within(mine, batch)
+            first = mine.lasts(batch)
             return first, ~first
 
         return (both,), one_by_one
     if mine == shared:
         return (mine,), lambda batch: (None, None)
-    return works, lambda batch: (_within(mine, batch), _within(shared, batch))
+    return works, lambda batch: (mine.lasts(batch), shared.lasts(batch))
 
 
 def _where(
@@ -196,13 +196,5 @@ def _where(
     """A part and its moments after a step, or before it where it is not its turn."""
     if active is None:
         return new
-    pairs = zip(trees.leaves(new), trees.leaves(old), strict=True)
-    kept: tuple[Tensor, Carry] = trees.like(
-        old, [torch.where(active, a, b) for a, b in pairs]
-    )
+    kept: tuple[Tensor, Carry] = trees.where(active, new, old)
     return kept
-
-
-def _within(budget: Budget, batch: Batch) -> Tensor:
-    """Whether a budget lasts at this step of a phase that began with it."""
-    return batch.t < budget.steps + budget.epochs * batch.per_epoch

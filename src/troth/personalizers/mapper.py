@@ -46,12 +46,13 @@ def mapper(
 
     What the server learns: with plain `sgd`, one learning rate for both and one λ in
     the round, v moved by the reply times λ/(1 − λ), and there are few λ to guess from;
-    who is asked in every round gives its personal model away. Cost: one gradient a step, and the loss of each weight (of a
-    single one none); nothing more is sent; a client keeps d numbers and λ. When:
-    clients differ in how far they are from the others, and nobody can say how far. The
-    training loss favours the client's own model, most of all where it has few
-    examples; w is trained for mixing, not to be used alone; and where F_k has a single
-    minimiser the client ends there, as with `local` (FMTL's remark on both).
+    who is asked in every round gives its personal model away. Cost: one gradient a
+    step, and the loss of each weight (of a single one none); nothing more is sent; a
+    client keeps d numbers and λ. When: clients differ in how far they are from the
+    others, and nobody can say how far. The training loss favours the client's own
+    model, most of all where it has few examples; w is trained for mixing, not to be
+    used alone; and where F_k has a single minimiser the client ends there, as with
+    `local` (FMTL's remark on both).
 
     Args:
         task: the client's problem.

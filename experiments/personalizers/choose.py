@@ -1,0 +1,128 @@
+"""Train every method of Table 3 with every value of its grid, in seed 0.
+
+    python experiments/personalizers/choose.py
+
+Every run is `base.toml` with some keys changed. `chosen` gives the options of a method
+with the highest mean accuracy of benign clients on their *validation* data, for each
+data set and threat; `run.py` trains those with more seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent
+sys.path.append(str(ROOT.parent))
+
+from cells import Cell, Changes, main  # noqa: E402
+
+HALF: Changes = {"adversary": {"fraction": 0.5}}  # A1: random labels
+FIFTH: Changes = {"adversary": {"fraction": 0.2}, "attack": "model_replacement"}
+DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
+    "mnist": (
+        {
+            "data": {"name": "mnist_by_writer"},
+            "model": {"name": "mlp", "widths": [64]},
+        },
+        {"clean": {}, "A1 50%": HALF},
+    ),
+    "celeba": (
+        {
+            "data": {"name": "celeba", "label": "Smiling", "side": 32},
+            "partition": {"min_examples": 5},
+            "model": {"name": "celeba_cnn", "channels": 8, "blocks": 3},
+            "train": {"rounds": 100},
+            "evaluate": {"every": 100},
+        },
+        {"clean": {}, "A1 50%": HALF},
+    ),
+    "fashion": (
+        {
+            "data": {"name": "fashion_mnist"},
+            "partition": {
+                "name": "classes",
+                "clients": 100,
+                "per_client": 5,
+                "recipe": "ditto",
+                "split": "given",
+                "valid": 0.1,
+            },
+            "model": {"name": "mlp", "widths": [64], "normalise": "pixel"},
+        },
+        {"clean": {}, "A3 20%": FIFTH},
+    ),
+}
+
+
+def grid(name: str, key: str, *values: float, **more: object) -> list[Changes]:
+    """A method with each value of one option."""
+    return [{"name": name, key: value, **more} for value in values]
+
+
+METHODS: dict[str, list[Changes]] = {
+    "global": [{"name": "none"}],
+    "local": [{"name": "local"}],
+    "plain finetuning": grid("finetune", "epochs", 1, 5, 20),
+    "L2SGD": grid("l2sgd", "lam", 0.1, 1.0, 10.0),
+    "EWC": grid("ewc", "lam", 1.0, 10.0, 100.0, epochs=5),
+    "SKL": grid("skl", "lam", 0.1, 1.0, 10.0, epochs=5),
+    "Per-FedAvg (HF)": grid(
+        "per_fedavg", "alpha", 0.01, 0.03, 0.1, variant="hessian_free", epochs=5
+    ),
+    "mapper": [{"name": "mapper"}],
+    "APFL": [
+        *grid("apfl", "alpha", 0.3, 0.5, 0.8),
+        {"name": "apfl", "alpha": 0.5, "adaptive": True},
+    ],
+    "Ditto": grid("ditto", "lam", 0.1, 1.0, 2.0),
+    "pFedMe": grid("pfedme", "lam", 1.0, 5.0, 15.0),
+    "mixture": grid("mixture", "lam", 0.1, 0.5, 0.9),
+    "FedPer": grid("fedper", "last", 1, 2),
+    "FedRep": [{"name": "fedrep"}],
+}
+
+
+def label(method: str, part: Changes) -> str:
+    """A method and what was set of it."""
+    options = [f"{k}={v}" for k, v in part.items() if k != "name"]
+    return " ".join([method, *options])
+
+
+def cell(data: str, threat: str, method: str, part: Changes) -> Cell:
+    """A method with these options on this data under this threat."""
+    sections, threats = DATA[data]
+    changes = {**sections, **threats[threat], "personalizer": part}
+    return Cell(data, f"{label(method, part)}, {threat}", changes)
+
+
+def problems() -> Iterator[tuple[str, str]]:
+    """Every data set and threat."""
+    return ((data, threat) for data, (_, threats) in DATA.items() for threat in threats)
+
+
+def validated(data: str, threat: str, method: str, part: Changes) -> float:
+    """Mean accuracy of benign clients on validation data in seed 0."""
+    name = f"{cell(data, threat, method, part).label}, seed 0.json"
+    file = ROOT / "results" / data / name
+    if not file.exists():
+        raise SystemExit(f"{file} is not there: run choose.py first")
+    found = json.loads(file.read_text())["summary"]["valid"]["personal"]
+    return float(found["accuracy_mean"])
+
+
+def chosen(data: str, threat: str, method: str) -> Changes:
+    """The best of a method's grid by validation; of equal ones the first."""
+    return max(METHODS[method], key=lambda p: validated(data, threat, method, p))
+
+
+if __name__ == "__main__":
+    every = (
+        cell(data, threat, method, part)
+        for data, threat in problems()
+        for method, parts in METHODS.items()
+        for part in parts
+    )
+    main(__doc__, ROOT / "base.toml", every, seeds=1)

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+from troth import api, config, folder, runs
+from troth.loading import Run
+
+
+def test_json_is_one_object_on_stdout(one: tuple[Path, Result]) -> None:
+    out, result = one
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert list(found) == ["runs", "comparisons"] and found["comparisons"] == []
+    (run,) = found["runs"]
+    assert list(run) == ["id", "folder", "experiment", "summary"]
+    assert run["folder"] == str(out)
+    assert run["summary"] == json.loads((out / folder.SUMMARY).read_text())
+    experiment = Run(out).experiment
+    assert (
+        run["id"]
+        == experiment.resolved["fingerprint"]
+        == config.fingerprint(experiment)
+    )
+    assert run["experiment"] == config.to_dict(experiment)
+    assert run["experiment"]["resolved"]["plan"]["how"] == "vmap"
+
+
+def test_people_read_stderr(one: tuple[Path, Result]) -> None:
+    out, result = one
+    text = result.stderr
+    assert f"Writing to {out}" in text and "tiny: round 3/3" in text
+    assert "Accuracy of the clients' own models" in text and "over 6 clients" in text
+    for column in ("mean", "std", "worst 10 %", "weighted", "shared mean", "seconds"):
+        assert column in text
+    mean = Run(out).summary["personal"]["accuracy_mean"]
+    assert f"{mean:.3f}" in text
+    assert f"troth predict {out} --client 0" in text and f"troth cite {out}" in text
+    assert "On average" not in text  # words are for the quickstart
+
+
+def test_a_grid_is_compared(grid: tuple[Path, Result]) -> None:
+    out, result = grid
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert len(found["runs"]) == 6 and len({r["id"] for r in found["runs"]}) == 6
+    kinds = [c["kind"] for c in found["comparisons"]]
+    assert kinds == ["seeds"] * 3 + ["paired"] * 4
+    first, pair = found["comparisons"][0], found["comparisons"][3]
+    assert first["seeds"] == [0, 1] and first["label"] == "personalizer=none"
+    means = [r["summary"]["personal"]["accuracy_mean"] for r in found["runs"][:2]]
+    half = first["numbers"]["personal.accuracy_mean"]["half_width"]
+    assert first["numbers"]["personal.accuracy_mean"]["mean"] == np.mean(means)
+    assert half == pytest.approx(12.706204736 * abs(means[0] - means[1]) / 2)
+    assert pair["setting"] == "personalizer.name" and pair["n"] == 6
+    assert (pair["first"], pair["second"]) == (
+        found["runs"][0]["id"],
+        found["runs"][2]["id"],
+    )
+    a, b = (
+        Run(out / n).clients["accuracy"]
+        for n in ("personalizer=none,seed=0", "personalizer=local,seed=0")
+    )
+    assert pair["mean_difference"] == pytest.approx(np.mean(b - a))
+    assert pair["better"] == (b > a).sum()
+
+
+def test_a_grid_for_people(grid: tuple[Path, Result]) -> None:
+    out, result = grid
+    text = result.stderr
+    assert "no personalizer,seed=0" in text and "ditto,lam=0.5,seed=1" in text
+    assert "Over seeds" in text and " ± " in text
+    assert "local − no personalizer (seed=0): " in text
+    assert "better for" in text and "p = " in text
+    assert f"Files: {out}, a folder a run" in text
+    assert "'" not in text.split("troth predict ")[1].split(" --client")[0]
+
+
+def test_every_run_of_a_named_grid_has_a_name_of_its_own(
+    troth: Any, written: Any, tiny: str, tmp_path: Path
+) -> None:
+    text = f'name = "x"\n{tiny}[grid]\nseed = [0, 1]\n'
+    file = written(tmp_path / "named.toml", text)
+    result = troth("run", file, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "x,seed=0: round 3/3" in result.stderr
+    assert "x,seed=1: round 3/3" in result.stderr
+    assert Run(tmp_path / "out" / "seed=1").experiment.name == "x,seed=1"
+    assert api.plan({"name": "x"}, None)[0].experiment.name == "x"
+
+
+def test_quiet(troth: Any, written: Any, tiny: str, tmp_path: Path) -> None:
+    file = written(tmp_path / "tiny.toml", tiny)
+    result = troth("run", file, "--out", tmp_path / "a", "--quiet")
+    assert "round" not in result.stderr.split("Files:")[0]
+    assert "worst 10 %" in result.stderr and result.stdout == ""
+    result = troth("run", file, "--out", tmp_path / "b", "--quiet", "--json")
+    assert result.stderr == "" and json.loads(result.stdout)["runs"]
+
+
+def test_settings_and_the_quickstart(
+    troth: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sets = ["train.rounds=1", "engine.how=vmap", "engine.chunk=10", "model=linear"]
+    result = troth("run", *(part for s in sets for part in ("--set", s)), "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["runs"]
+    assert all(r["experiment"]["train"]["rounds"] == 1 for r in found)
+    assert all(r["experiment"]["model"]["name"] == "linear" for r in found)
+    (root,) = (tmp_path / "runs").iterdir()
+    assert root.name.startswith("quickstart-") and len(found) == 3
+    first = found[0]["summary"]
+    shared, n = first["shared"]["accuracy_mean"], first["clients"]
+    some = n - first["malicious"]
+    assert some < n and f"the {some} benign of {n} clients" in result.stderr
+    words = f"{some} benign clients the accuracy of the shared model is {shared:.3f}"
+    assert words in result.stderr
+
+
+def test_dry_run(
+    troth: Any,
+    written: Any,
+    tiny: str,
+    many: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = written(tmp_path / "many.toml", tiny + many)
+    result = troth("run", file, "--dry-run")
+    assert result.exit_code == 0 and result.stdout == ""
+    assert "client-steps" in result.stderr and "ditto,lam=0.5,seed=1" in result.stderr
+    result = troth("run", file, "--dry-run", "--json")
+    found = json.loads(result.stdout)["runs"]
+    bytes_ = ["memory_bytes", "disk_bytes"]
+    assert list(found[0]) == ["label", "client_steps", *bytes_, "experiment"]
+    assert [f["client_steps"] for f in found] == [18] * 6 and result.stderr == ""
+    assert found[0]["label"] == "personalizer=none,seed=0"
+    assert found[0]["memory_bytes"] > 1797 * 64
+    assert found[5]["experiment"]["personalizer"]["lam"] == 0.5
+    assert [p.name for p in tmp_path.iterdir()] == ["many.toml"]
+    single = troth("run", "--dry-run", "--json", written(tmp_path / "a.toml", tiny))
+    assert json.loads(single.stdout)["runs"][0]["label"] == "a"
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_ctrl_c_before_anything_is_saved(
+    troth: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
+    def stopped(*_: object, out: Path, **__: object) -> None:
+        if made:
+            out.mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "run", stopped)
+    result = troth("run", "--out", tmp_path / "out")
+    assert result.exit_code == 130 and result.stdout == ""
+    how = "go on with: troth resume" if made else "nothing was written"
+    assert result.stderr.startswith(f"troth: stopped; {how}")
+
+
+def test_without_checkpoints_nothing_is_promised(
+    troth: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, out: Path, watch: runs.Watch, **__: object) -> None:
+        watch(runs.Progress("", 2, 9, None))
+        raise runs.Interrupted(out)
+
+    monkeypatch.setattr(api, "run", stopped)
+    result = troth("run", "--out", tmp_path / "a b")
+    assert result.exit_code == 130
+    assert "after round 2 of 9, not saved (output.checkpoint = false)" in result.stderr
+    assert f"troth resume '{tmp_path / 'a b'}'" in result.stderr
