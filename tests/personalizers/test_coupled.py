@@ -12,7 +12,7 @@ from torch import Tensor
 
 from troth import build, config
 from troth.engine import Plan
-from troth.types import Refusal
+from troth.types import Batch, Refusal
 
 LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)
 N, D = 4, 3
@@ -86,8 +86,9 @@ def test_on_quadratics_it_ends_at_the_minimiser(
 ) -> None:
     """Eq. 1 with R = λ·½‖ρ − θ‖²: a linear system in (ρ, θ_1 … θ_N)."""
     lam, unit = 0.7, 1.0
-    options = {"lam": lam, "nu": nu, "fit": fit, "steps": 40}
-    built = trained(tree(regression, options, train={"rounds": 400}))
+    options = {"lam": lam, "nu": nu, "fit": fit, "steps": 12}
+    more: Any = {"train": {"rounds": 120}, "server": {"name": "sgd", "lr": 0.3}}
+    built = trained(tree(regression, options, **more))
     eye = torch.eye(D + 1, dtype=torch.float64)
     factor = loss_factor(built)
     left, right = 0 * eye, torch.zeros(D + 1, dtype=torch.float64)
@@ -111,8 +112,6 @@ def loss_factor(built: build.Built) -> float:
     task = built.federation.engine.task
     one = torch.ones(1, D, dtype=torch.float64)
     y = torch.full((1,), 3.0, dtype=torch.float64)
-    from troth.types import Batch
-
     zero = torch.tensor(0)
     weight = torch.ones(1, dtype=torch.float64)
     seen = Batch(one, y, weight, zero, zero + 1)
@@ -152,7 +151,7 @@ def test_a_round_by_hand(classes: Path, report: str) -> None:
         before = theta.clone()
         for k in range(N):
             whole = f.engine.feed.whole(np.array([k]), built.data.train)
-            one = type(whole)(*(part[0] for part in whole))
+            one = Batch(whole.x[0], whole.y[0], whole.weight[0], whole.t, whole.t + 1)
             many = int(built.data.train.size[k])
             g = many * task.grad(theta[k], one) + 2 * nu * theta[k]
             theta[k] = theta[k] - lr * (g + lam * (theta[k] - rho))
