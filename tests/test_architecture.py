@@ -30,7 +30,7 @@ LAYERS = """
     corrupting dealing preparing leakage systematic splitting supply
     networks stepping store rulebook build
     folder journal loading own_examples personalizing results runs api heads poison
-    chain advice comparison bench catalogue gallery
+    goal chain advice comparison bench catalogue gallery
     display listings progress outcome commands cli
 """.split()  # noqa: SIM905
 """From the first to the last: a module or folder imports only what stands before it."""

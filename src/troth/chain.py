@@ -9,23 +9,39 @@ r"""From a gradient attack to a few poisoned examples, each stage trained afresh
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_type_hints
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from troth import api, config, flat, folder, lookup, poison, runs
 from troth.build import Built, build
+from troth.goal import Goal, goal, judged
 from troth.layers import Normalise
 from troth.loading import Run
-from troth.optimizers.adam import adam
 from troth.runs import Watch
-from troth.types import Batch, Refusal
+from troth.types import Refusal
 
 Stage = Literal["gradient", "model", "data"]
 STAGES: tuple[Stage, ...] = ("gradient", "model", "data")
+SETTINGS = "chain.json"
+ATTACK = "counter_gradient"
+
+
+class Options(NamedTuple):
+    """What the chain is to do."""
+
+    target: str = "shift_labels"  # a corruption of labels, or a file with a vector
+    stage: Stage = "data"  # the last one
+    examples: int = 2000
+    inputs: Literal["free", "box", "clip"] = "free"
+    labels: Literal["soft", "sampled", "repeated"] = "soft"
+    noise: float = 0.01
+    weight: float = 1.0
+    epochs: int = 100  # of training the target
+    lr: float = 0.02
 
 
 class Reached(NamedTuple):
@@ -42,18 +58,16 @@ class Reached(NamedTuple):
     largest: float = 0.0  # norm of a poisoned input
 
 
-class Options(NamedTuple):
-    """What the chain is to do."""
+class _Chain(NamedTuple):
+    """What all stages need."""
 
-    target: str = "shift_labels"  # a corruption of labels, or a file with a vector
-    stage: Stage = "data"
-    examples: int = 2000
-    inputs: Literal["free", "box", "clip"] = "free"
-    labels: Literal["soft", "sampled", "repeated"] = "soft"
-    noise: float = 0.01
-    weight: float = 1.0
-    epochs: int = 100  # of training the target
-    lr: float = 0.02
+    sections: dict[str, Any]
+    out: Path
+    options: Options
+    data_dir: str | None
+    watch: Watch | None
+    built: Built
+    goal: Goal
 
 
 def chain(
@@ -66,9 +80,14 @@ def chain(
 ) -> list[Reached]:
     """Attack a coupled federation by reports, then by a model, then by data.
 
+    Section 4 of the paper, upwards: what `counter_gradient` makes of ρ is what one
+    frozen model makes of it (Lemma 3), which is what examples that teach this model
+    make of it (Theorem 5 and Appendix L). Every stage is a run of its own from the
+    same start. Called again with the same folder it goes on where it was stopped.
+
     Args:
         sections: an experiment with personalizer `coupled` and an adversary.
-        out: a new folder: `target.npy`, `model.npy`, `poison.npz`, and a run a stage.
+        out: the folder: `target.npy`, `model.npy`, `poison.npz`, and a run a stage.
         options: what to do.
         data_dir: where data sets are looked for first.
         watch: called after every round.
@@ -76,182 +95,148 @@ def chain(
     Returns:
         The federation as it is without an attack, then every stage.
     """
-    folder.check_free(out)
+    _check(sections, options)
+    said = {"sections": sections, "options": options._asdict()}
+    if (out / SETTINGS).exists():
+        if json.loads((out / SETTINGS).read_text()) != folder.plain(said):
+            raise Refusal(
+                f"{out} holds a chain with other settings; give another folder"
+            )
+    else:
+        folder.check_free(out)
+    plain = {**sections, "attack": "none", "corruption": "none"}
+    built = build(config.from_dict(plain), data_dir=data_dir, plan=runs.UNMEASURED)
+    _linear(built, options.stage)
+    aim = goal(built, options.target, options.epochs, options.lr)
+    if not out.exists():
+        folder.create(out, SETTINGS, json.dumps(folder.plain(said), indent=1))
+    np.save(out / "target.npy", aim.target.numpy())
+    c = _Chain(sections, out, options, data_dir, watch, built, aim)
+    found = [_reached(c, "none", {"attack": "none", "corruption": "none"})]
+    makers = {"gradient": _gradient, "model": _model, "data": _data}
+    for stage in STAGES[: STAGES.index(options.stage) + 1]:
+        changes, made = makers[stage](c)
+        found.append(_reached(c, stage, changes, made))
+    return found
+
+
+def _check(sections: dict[str, Any], options: Options) -> None:
+    """Refuse what the chain cannot attack, before any work."""
     e = config.from_dict(sections)
     if e.personalizer.name != "coupled" or not e.adversary.present():
         raise Refusal(
             "the chain needs personalizer 'coupled' and an adversary; set "
             "personalizer.name = 'coupled' and adversary.count = 1"
         )
-    work = _Work(sections, out, options, data_dir, watch)
-    found = [work.trained("none", {"attack": "none", "corruption": "none"})]
-    for stage in STAGES[: STAGES.index(options.stage) + 1]:
-        found.append(getattr(work, stage)())
-    return found
+    for name, hint in get_type_hints(Options).items():
+        lookup.typed(name, getattr(options, name), hint)
+    if options.examples < 1:
+        raise Refusal(f"examples = {options.examples} must be at least 1")
 
 
-class _Work:
-    """The stages, each from what the one before it left."""
-
-    def __init__(
-        self,
-        sections: dict[str, Any],
-        out: Path,
-        options: Options,
-        data_dir: str | None,
-        watch: Watch | None,
-    ) -> None:
-        self.sections, self.out, self.options = sections, out, options
-        self.given: dict[str, Any] = {"data_dir": data_dir, "watch": watch}
-        plain = {**sections, "attack": "none", "corruption": "none"}
-        self.built = build(
-            config.from_dict(plain), data_dir=data_dir, plan=runs.UNMEASURED
-        )
-        self.target = self._target()
-        self.start = float((self.built.federation.broadcast.w - self.target).norm())
-        self.run: Run | None = None
-        self.poisoned = (0, 0.0, 0.0)
-
-    def gradient(self) -> Reached:
-        """Counter-gradient."""
-        attack = {"name": "counter_gradient", "target": self._saved("target.npy")}
-        return self.trained("gradient", {"attack": attack, "corruption": "none"})
-
-    def model(self) -> Reached:
-        """A model that never learns, and reports honestly (Lemma 3)."""
-        rho, own = self._ended()
-        e, k = self.built.experiment, int(self.built.hostile.sum())
-        lam = e.personalizer.options["lam"]
-        name: Any = e.regularizer.name
-        regularizer = lookup.call(
-            lookup.find("regularizer", name),
-            e.regularizer.options,
-            task=self.built.federation.engine.task,
-        )
-        nothing: Any = None
-        pull = sum(regularizer.grad(theta, rho, nothing) for theta in own) * lam
-        frozen = poison.model_attack(rho, pull / k, lam=lam, regularizer=name)
-        np.save(self.out / "model.npy", frozen.numpy())
-        attack = {"name": "frozen_model", "target": str(self.out / "model.npy")}
-        return self.trained("model", {"attack": attack, "corruption": "none"})
-
-    def data(self) -> Reached:
-        """Examples from which that model is learned."""
-        o, e = self.options, self.built.experiment
-        head = self._head(np.load(self.out / "model.npy"))
-        made = poison.data_attack(
-            head,
-            o.examples,
-            e.seed,
-            inputs=o.inputs,
-            labels=o.labels,
-            noise=o.noise,
-        )
-        shape = self.built.facts["shape"]
-        others = int(self.built.data.train.size[~self.built.hostile].sum())
-        file = self.out / "poison.npz"
-        said = poison.save(
-            file, made.x.reshape(-1, *shape), made.y, made.p, others=others, scale=1.0
-        )
-        self.poisoned = (said.number, said.share, said.largest_norm)
-        corruption = {"name": "from_file", "path": str(file), "weight": o.weight}
-        changes = {"attack": "none", "corruption": corruption}
-        return self.trained("data", changes)
-
-    def trained(self, stage: str, changes: dict[str, Any]) -> Reached:
-        """A run of the federation with this attack, and what it comes to."""
-        tree = {**self.sections, **changes}
-        [self.run] = api.run(tree, out=self.out / stage, **self.given)
-        rho, _ = self._ended()
-        self.built.federation.broadcast = self.built.federation.broadcast._replace(
-            w=rho.to(self.built.federation.broadcast.w)
-        )
-        true, aimed = self._judged(rho)
-        own = self.run.summary["personal"]["accuracy_mean"]
-        away = float((rho - self.target).norm())
-        return Reached(stage, self.start, away, true, aimed, own, *self.poisoned)
-
-    def _ended(self) -> tuple[Tensor, list[Tensor]]:
-        """ρ and the benign clients' own models after the last round."""
-        assert self.run is not None
-        rho = flat.flatten(self.run.network()).double()
-        file = self.run.path / folder.PERSONAL
-        honest = np.flatnonzero(~self.built.hostile)
-        return rho, [folder.load_model(file, int(k)).double() for k in honest]
-
-    def _target(self) -> Tensor:
-        """θ†: from a file, or a model of everyone's data with the labels changed."""
-        o, engine = self.options, self.built.federation.engine
-        d = engine.task.d
-        self.out.mkdir(parents=True)
-        if o.target not in lookup.names("corruption"):
-            from troth.attacks import _target
-
-            return _target.read(o.target, d)
-        split, data = self.built.data.train, self.built.data
-        x = data.x[split.row]
-        y = self._wanted(split.y)
-        weight = torch.full((len(y),), 1 / len(y), dtype=engine.feed.dtype)
-        zero = torch.tensor(0)
-        batch = Batch(x, y, weight.to(x.device), zero, zero + 1)
-        v = self.built.federation.broadcast.w.clone()
-        optimizer = adam()
-        moments = optimizer.init(v)
-        for _ in range(o.epochs):
-            g = engine.task.grad(v, batch)
-            v, moments = optimizer.step(v, g, moments, v.new_tensor(o.lr))
-        np.save(self.out / "target.npy", v.double().cpu().numpy())
-        return v.double().cpu()
-
-    def _saved(self, name: str) -> str:
-        own = self.options.target
-        return own if own not in lookup.names("corruption") else str(self.out / name)
-
-    def _wanted(self, y: Tensor) -> Tensor:
-        """Labels as the attacker wants them."""
-        made = lookup.call(
-            lookup.find("corruption", self.options.target),
-            lookup.check("corruption", self.options.target, {}),
-            x=y[:, None],
-            y=y,
-            classes=self.built.facts["classes"],
-        )
-        changed: Tensor = made[1]
-        return changed
-
-    def _judged(self, rho: Tensor) -> tuple[float, float]:
-        """Accuracy on all test data by true labels, and by those that are wanted."""
-        engine, data = self.built.federation.engine, self.built.data
-        w = rho.to(self.built.federation.broadcast.w)
-        with torch.no_grad():
-            said = engine.task.predict(w, data.x[data.test.row]).argmax(1)
-            if self.options.target in lookup.names("corruption"):
-                wanted = self._wanted(data.test.y)
-            else:
-                goal = self.target.to(w)
-                wanted = engine.task.predict(goal, data.x[data.test.row]).argmax(1)
-        true = (said == data.test.y).double().mean()
-        return float(true), float((said == wanted).double().mean())
-
-    def _head(self, theta: np.ndarray) -> poison.Head:
-        """θ♠ as a linear classifier of inputs in units of the data's scale."""
-        first = _normalised(self.built)
-        facts = self.built.facts
-        features, scale = int(np.prod(facts["shape"])), facts["scale"]
-        head = poison.head_of(theta, facts["classes"], features)
-        mean = first.mean.double().cpu().numpy().reshape(-1) / scale
-        std = 1 / first.inverse.double().cpu().numpy().reshape(-1) / scale
-        return poison.before(head, mean, std)
-
-
-def _normalised(built: Built) -> Normalise:
-    """How a linear model's inputs are normalised."""
-    if built.experiment.model.name != "linear":
+def _linear(built: Built, stage: str) -> None:
+    """Refuse, before any work, a federation whose data stage cannot be made."""
+    name, classes = built.experiment.model.name, built.facts["classes"]
+    if not classes:
         raise Refusal(
-            f"data are made for linear models, and this one is "
-            f"'{built.experiment.model.name}'; take model.name = 'linear', or stop at "
-            "--stage model"
+            "the chain is for classification, and these data are a regression; "
+            "troth.poison.single_example makes the one example that does it there"
         )
+    if stage == "data" and name != "linear":
+        raise Refusal(
+            f"examples are made for linear models, and this one is '{name}'; take "
+            "model.name = 'linear' (with features.name for a network's), or stop at "
+            "stage 'model'"
+        )
+
+
+Made = tuple[dict[str, Any], poison.Summary]
+_NOTHING = poison.Summary(0, 0.0, 0.0)
+
+
+def _gradient(c: _Chain) -> Made:
+    """Counter-gradient, with the experiment's options for it."""
+    own = c.sections.get("attack", {})
+    own = own if isinstance(own, dict) and own.get("name") == ATTACK else {}
+    attack = {**own, "name": ATTACK, "target": str(c.out / "target.npy")}
+    return {"attack": attack, "corruption": "none"}, _NOTHING
+
+
+def _model(c: _Chain) -> Made:
+    """A model that never learns, and reports honestly (Lemma 3).
+
+    The finite-time form of the authors' code: from ρ and the others' models as the
+    gradient attack left them.
+    """
+    rho, own = _ended(c, "gradient")
+    e, k = c.built.experiment, int(c.built.hostile.sum())
+    lam, name = e.personalizer.options["lam"], e.regularizer.name
+    regularizer = lookup.call(
+        lookup.find("regularizer", name),
+        e.regularizer.options,
+        task=c.built.federation.engine.task,
+    )
+    nothing: Any = None
+    pull = sum(regularizer.grad(theta, rho, nothing) for theta in own) * lam
+    kind: Any = name
+    frozen = poison.model_attack(rho, pull / k, lam=lam, regularizer=kind)
+    np.save(c.out / "model.npy", frozen.numpy())
+    attack = {"name": "frozen_model", "target": str(c.out / "model.npy")}
+    return {"attack": attack, "corruption": "none"}, _NOTHING
+
+
+def _data(c: _Chain) -> Made:
+    """Examples from which that model is learned."""
+    o, built = c.options, c.built
+    made = poison.data_attack(
+        _head(built, np.load(c.out / "model.npy")),
+        o.examples,
+        built.experiment.seed,
+        inputs=o.inputs,
+        labels=o.labels,
+        noise=o.noise,
+    )
+    others = int(built.data.train.size[~built.hostile].sum())
+    x = made.x.reshape(-1, *built.facts["shape"])
+    file = c.out / "poison.npz"
+    said = poison.save(file, x, made.y, made.p, others=others, scale=1.0)
+    corruption = {"name": "from_file", "path": str(file), "weight": o.weight}
+    return {"attack": "none", "corruption": corruption}, said
+
+
+def _reached(
+    c: _Chain, stage: str, changes: dict[str, Any], made: poison.Summary = _NOTHING
+) -> Reached:
+    """A run of the federation with this attack, and what it comes to."""
+    path, tree = c.out / stage, {**c.sections, **changes}
+    if not path.exists():
+        api.run(tree, out=path, data_dir=c.data_dir, watch=c.watch)
+    elif not api.finished(path):
+        api.resume(path, watch=c.watch)
+    rho, _ = _ended(c, stage)
+    start = c.built.federation.broadcast.w.double().cpu()
+    far, near = (float((place - c.goal.target).norm()) for place in (start, rho))
+    own = Run(path).summary["personal"]["accuracy_mean"]
+    true, aimed = judged(c.built, c.goal, rho)
+    return Reached(stage, far, near, true, aimed, own, *made)
+
+
+def _ended(c: _Chain, stage: str) -> tuple[Tensor, list[Tensor]]:
+    """ρ and the benign clients' own models after the last round of a stage."""
+    run = Run(c.out / stage)
+    rho = flat.flatten(run.network()).double()
+    honest = np.flatnonzero(~c.built.hostile)
+    file = run.path / folder.PERSONAL
+    return rho, [folder.load_model(file, int(k)).double() for k in honest]
+
+
+def _head(built: Built, theta: np.ndarray) -> poison.Head:
+    """θ♠ as a linear classifier of inputs in units of the data's scale."""
     first = next(built.network.children())
     assert isinstance(first, Normalise)
-    return first
+    facts = built.facts
+    features, scale = int(np.prod(facts["shape"])), facts["scale"]
+    head = poison.head_of(theta, facts["classes"], features)
+    mean = first.mean.double().cpu().numpy().reshape(-1) / scale
+    std = 1 / first.inverse.double().cpu().numpy().reshape(-1) / scale
+    return poison.before(head, mean, std)

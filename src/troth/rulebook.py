@@ -52,6 +52,8 @@ def _known(e: Experiment) -> dict[str, Any]:
     """What an experiment says of options that are "auto", beside f."""
     known: dict[str, Any] = {"over": "sum" if e.aggregator.name == "sum" else "mean"}
     known["regularizer"] = e.regularizer.name
+    plain = e.server.name == "sgd" and not e.server.options.get("momentum")
+    known["infers"] = plain and e.aggregator.name in ("sum", "mean")
     if "lr" in e.server.options:
         known["eta"] = e.server.options["lr"]
     if e.personalizer.name == "coupled":

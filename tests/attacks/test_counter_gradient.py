@@ -145,6 +145,51 @@ def test_a_target_that_does_not_fit(tmp_path: Path, content: str) -> None:
         )
 
 
+def test_what_others_really_sent(target: str) -> None:
+    """knows = "others": that of the round before, and no inference from ρ."""
+    others, w = [[0.3, 0.2], [-1.0, 0.5]], torch.zeros(2, dtype=F64)
+    hostile = torch.tensor([False, False, True])
+    wanted = torch.tensor([3.0, -1.0], dtype=F64)
+    memory = torch.zeros(0)
+    for round_ in range(3):
+        scale = 1.0 + round_  # the others change, the shared model does not move
+        rows = sent(*([scale * a for a in o] for o in others), [9.0, 9.0])
+        options: Any = {"target": target, "over": "sum", "eta": 0.1}
+        found, memory = counter_gradient(
+            rows, hostile, told(w), round_, memory, knows="others", **options
+        )
+        before = round_ * torch.tensor([-0.7, 0.7], dtype=F64)
+        torch.testing.assert_close(found.update[2], (wanted - w) / 0.1 - before)
+
+
+def test_without_inference_the_estimate_stays_0(target: str) -> None:
+    found = played(target, [[0.4, -0.2]], 1, [0, 1, 2], eta=0.1, infers=False)
+    wanted = torch.tensor([3.04, -1.02], dtype=F64)
+    for w in found:
+        torch.testing.assert_close(w, wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sections", "infers"),
+    [
+        ({}, True),
+        ({"aggregator": "mean"}, True),
+        ({"aggregator": "median"}, False),
+        ({"server": {"name": "sgd", "lr": 0.1, "momentum": 0.5}}, False),
+        ({"server": {"name": "adam", "lr": 0.1}}, False),
+    ],
+)
+def test_whether_it_can_infer_comes_from_the_experiment(
+    tmp_path: Path, sections: Any, infers: bool
+) -> None:
+    tree, _ = federation(tmp_path, "linear", 0)
+    tree |= {"train": {**tree["train"], "rounds": 2}, **sections}
+    built = build.build(config.from_dict(tree), plan=Plan("vmap", 4))
+    list(built.federation.train())
+    estimate = built.federation.serving.memories["attack"]
+    assert bool(estimate.tensor_split([4, 8, 12])[2].any()) == infers
+
+
 # Theorem 4
 
 

@@ -34,6 +34,8 @@ def counter_gradient(
     over: Literal["auto", "sum", "mean"] = "auto",
     radius: float | Auto = "auto",
     lam: float | Auto = "auto",
+    knows: Literal["history", "others"] = "history",
+    infers: bool | Auto = "auto",
 ) -> tuple[Messages, Tensor]:
     """What moves the shared model to the target, if the others do as they just did.
 
@@ -51,8 +53,12 @@ def counter_gradient(
     the target. With another server, another rule, or after rounds in which no attacker
     was asked, it goes by its last estimate, and no theorem covers it.
 
+    Departs: the authors' code reads the others' gradients of the round before instead
+    of inferring them, which its Adam server would not allow: knows = "others".
+
     Threat model: knows the shared models that it was sent, how many clients take part
-    and the server's learning rate, and nothing of the others' messages; controls the
+    and the server's learning rate, and nothing of the others' messages (unless knows =
+    "others": then those of the round before); controls the
     messages of all hostile clients, which act as one.
 
     Args:
@@ -60,7 +66,8 @@ def counter_gradient(
         hostile: which rows the adversary controls.
         broadcast: what was sent to the clients.
         round_: which one it is.
-        memory: ρ', what it sent then, its estimate, η then, the round.
+        memory: ρ', what it sent then, its estimate (knows = "others": what those sent),
+            η then, the round.
         target: a file with the model that it wants, as one vector: .npy, or .npz with
             an array `target`.
         aim: whose model is to reach it.
@@ -70,6 +77,11 @@ def counter_gradient(
         radius: longest plausible message; "auto": from `coupled` and its regularizer,
             and with any other personalizer inf, which shortens nothing.
         lam: λ of the coupling, for aim = "local"; "auto": from `coupled`.
+        knows: what the estimate is made of: Eq. 6, or what the others really sent in
+            the round before.
+        infers: whether ρ − ρ' tells what was sent in all (Eq. 6); else the estimate
+            stays what it was, at first 0. "auto": with server `sgd` without momentum
+            and aggregator `sum` or `mean`.
     """
     eta, radius, lam = _known(eta, radius, lam, aim)
     k, w = int(hostile.sum()), broadcast.w.double()
@@ -77,12 +89,13 @@ def counter_gradient(
     if k == 0:
         return messages, memory
     rate = eta / (1 if over == "sum" else len(hostile))
-    estimate = _estimate(memory, w, round_)
+    estimate = _estimate(memory, w, round_, knows == "others", infers is not False)
     total = (wanted - w) / rate - estimate
     if aim == "local":
         total = total - estimate / (lam * max(1, len(hostile) - k) * rate)
     sent = _shortened(total / k, radius)
-    kept = [w, sent * k, estimate, w.new_tensor([rate, round_])]
+    last = messages.update[~hostile].double().sum(0) if knows == "others" else estimate
+    kept = [w, sent * k, last, w.new_tensor([rate, round_])]
     return _crowd.sent(messages, hostile, sent), torch.cat(kept)
 
 
@@ -114,13 +127,15 @@ def _known(
     return eta, radius, lam
 
 
-def _estimate(memory: Tensor, w: Tensor, round_: int) -> Tensor:
+def _estimate(
+    memory: Tensor, w: Tensor, round_: int, knows: bool, infers: bool
+) -> Tensor:
     """What the others will send in all: Eq. 6, if the last round was its own."""
     if memory.numel() == 0:
         return torch.zeros_like(w)
     d = len(w)
     before, sent, last, rest = memory.to(w).tensor_split([d, 2 * d, 3 * d])
-    if int(rest[1]) != round_ - 1:
+    if knows or not infers or int(rest[1]) != round_ - 1:
         return last
     return (w - before) / rest[0] - sent
 
