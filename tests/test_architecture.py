@@ -16,8 +16,8 @@ SOURCE = Path(troth.__file__).parent
 TESTS = Path(__file__).parent
 
 LAYERS = """
-    types conditions verdicts seeding numerics labels theory trees memory notice disk
-    fetching lookup toml grid parts sections config
+    types conditions verdicts modelfile seeding numerics labels theory trees memory
+    notice disk fetching lookup toml grid parts sections config
     layers weights batchwise flat masks
     datasets partitions features corruptions augments models losses
     optimizers schedules regularizers solvers personalizers

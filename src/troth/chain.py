@@ -10,6 +10,7 @@ r"""From a gradient attack to a few poisoned examples, each stage trained afresh
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_type_hints
 
@@ -28,6 +29,7 @@ Stage = Literal["gradient", "model", "data"]
 STAGES: tuple[Stage, ...] = ("gradient", "model", "data")
 SETTINGS = "chain.json"
 ATTACK = "counter_gradient"
+FILES = ("model", "target")
 
 
 class Options(NamedTuple):
@@ -38,8 +40,10 @@ class Options(NamedTuple):
     examples: int = 2000
     inputs: Literal["free", "box", "clip"] = "free"
     labels: Literal["soft", "sampled", "repeated"] = "soft"
-    noise: float = 0.01
-    weight: float = 1.0
+    width: float = 1.0  # free inputs are drawn from ±width, then brought to V
+    noise: float = 0.1
+    weight: float | Literal["auto"] = "auto"  # of a poisoned example; auto: enough
+    start: Literal["shared", "model"] = "shared"  # of the attackers' own, with data
     epochs: int = 100  # of training the target
     lr: float = 0.02
 
@@ -56,6 +60,8 @@ class Reached(NamedTuple):
     examples: int = 0  # poisoned
     share: float = 0.0  # of all training examples
     largest: float = 0.0  # norm of a poisoned input
+    weight: float = 0.0  # as how many examples one counts
+    needed: float = 0.0  # how many no attack of this kind can do without
 
 
 class _Chain(NamedTuple):
@@ -112,11 +118,10 @@ def chain(
         folder.create(out, SETTINGS, json.dumps(folder.plain(said), indent=1))
     np.save(out / "target.npy", aim.target.numpy())
     c = _Chain(sections, out, options, data_dir, watch, built, aim)
-    found = [_reached(c, "none", {"attack": "none", "corruption": "none"})]
+    found = [_reached(c, "none", _Made({"attack": "none", "corruption": "none"}))]
     makers = {"gradient": _gradient, "model": _model, "data": _data}
     for stage in STAGES[: STAGES.index(options.stage) + 1]:
-        changes, made = makers[stage](c)
-        found.append(_reached(c, stage, changes, made))
+        found.append(_reached(c, stage, makers[stage](c)))
     return found
 
 
@@ -150,19 +155,24 @@ def _linear(built: Built, stage: str) -> None:
         )
 
 
-Made = tuple[dict[str, Any], poison.Summary]
-_NOTHING = poison.Summary(0, 0.0, 0.0)
+class _Made(NamedTuple):
+    """An attack as changes of the experiment, and what it takes."""
+
+    changes: dict[str, Any]
+    summary: tuple[int, float, float] = (0, 0.0, 0.0)
+    weight: float = 0.0
+    needed: float = 0.0
 
 
-def _gradient(c: _Chain) -> Made:
+def _gradient(c: _Chain) -> _Made:
     """Counter-gradient, with the experiment's options for it."""
     own = c.sections.get("attack", {})
     own = own if isinstance(own, dict) and own.get("name") == ATTACK else {}
     attack = {**own, "name": ATTACK, "target": str(c.out / "target.npy")}
-    return {"attack": attack, "corruption": "none"}, _NOTHING
+    return _Made({"attack": attack, "corruption": "none"})
 
 
-def _model(c: _Chain) -> Made:
+def _model(c: _Chain) -> _Made:
     """A model that never learns, and reports honestly (Lemma 3).
 
     The finite-time form of the authors' code: from ρ and the others' models as the
@@ -182,33 +192,55 @@ def _model(c: _Chain) -> Made:
     frozen = poison.model_attack(rho, pull / k, lam=lam, regularizer=kind)
     np.save(c.out / "model.npy", frozen.numpy())
     attack = {"name": "frozen_model", "target": str(c.out / "model.npy")}
-    return {"attack": attack, "corruption": "none"}, _NOTHING
+    return _Made({"attack": attack, "corruption": "none"})
 
 
-def _data(c: _Chain) -> Made:
+def _data(c: _Chain) -> _Made:
     """Examples from which that model is learned."""
-    o, built = c.options, c.built
+    o, built, k = c.options, c.built, int(c.built.hostile.sum())
+    head, wanted = (_head(built, np.load(c.out / f"{f}.npy")) for f in FILES)
     made = poison.data_attack(
-        _head(built, np.load(c.out / "model.npy")),
-        o.examples,
+        head,
+        o.examples * k,
         built.experiment.seed,
         inputs=o.inputs,
         labels=o.labels,
         noise=o.noise,
+        width=o.width,
     )
     others = int(built.data.train.size[~built.hostile].sum())
     x = made.x.reshape(-1, *built.facts["shape"])
     file = c.out / "poison.npz"
     said = poison.save(file, x, made.y, made.p, others=others, scale=1.0)
-    corruption = {"name": "from_file", "path": str(file), "weight": o.weight}
-    return {"attack": "none", "corruption": corruption}, said
+    lam, nu = _pull(c), built.experiment.personalizer.options["nu"]
+    weight = o.weight
+    if weight == "auto":
+        weight = k * poison.weight_needed(head, wanted, made.x, lam=lam)
+        weight = float(f"{max(1.0, weight):.3g}")
+    needed = k * poison.examples_needed(head, wanted, lam=lam, nu=nu)
+    corruption = {"name": "from_file", "path": str(file), "weight": weight}
+    changes: dict[str, Any] = {"attack": "none", "corruption": corruption}
+    corruption["take"] = "share"
+    if o.start == "model":
+        adversary = c.sections["adversary"]
+        changes["adversary"] = {**adversary, "start": str(c.out / "model.npy")}
+    return _Made(changes, said, weight, needed)
 
 
-def _reached(
-    c: _Chain, stage: str, changes: dict[str, Any], made: poison.Summary = _NOTHING
-) -> Reached:
+def _pull(c: _Chain) -> float:
+    """The λ of `l2sq` that pulls θ♠ to θ† as this regularizer does."""
+    e = c.built.experiment
+    lam = float(e.personalizer.options["lam"])
+    model, target = (np.load(c.out / f"{file}.npy") for file in FILES)
+    far = float(np.linalg.norm(model - target))
+    if e.regularizer.name == "l2sq" or far == 0:
+        return lam
+    return lam / (far if e.regularizer.name == "l2" else math.hypot(1.0, far))
+
+
+def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
     """A run of the federation with this attack, and what it comes to."""
-    path, tree = c.out / stage, {**c.sections, **changes}
+    path, tree = c.out / stage, {**c.sections, **made.changes}
     if not path.exists():
         api.run(tree, out=path, data_dir=c.data_dir, watch=c.watch)
     elif not api.finished(path):
@@ -218,7 +250,8 @@ def _reached(
     far, near = (float((place - c.goal.target).norm()) for place in (start, rho))
     own = Run(path).summary["personal"]["accuracy_mean"]
     true, aimed = judged(c.built, c.goal, rho)
-    return Reached(stage, far, near, true, aimed, own, *made)
+    count = (*made.summary, made.weight, made.needed)
+    return Reached(stage, far, near, true, aimed, own, *count)
 
 
 def _ended(c: _Chain, stage: str) -> tuple[Tensor, list[Tensor]]:

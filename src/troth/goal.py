@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from troth import lookup
-from troth.attacks import _target
+from troth import lookup, modelfile
 from troth.build import Built
 from troth.optimizers.adam import adam
 from troth.types import Batch, Refusal
@@ -40,7 +39,7 @@ def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
     """
     task, w = built.federation.engine.task, built.federation.broadcast.w
     if not named(name):
-        return Goal(_target.read(name, task.d), name)
+        return Goal(modelfile.read(name, task.d), name)
     if epochs < 1 or not lr > 0:
         raise Refusal(
             f"a target is trained for at least one epoch and with a learning rate "

@@ -15,7 +15,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from troth.attacks import _crowd, _target
+from troth import modelfile
+from troth.attacks import _crowd
 from troth.types import Broadcast, Messages, Refusal
 
 Auto = Literal["auto"]
@@ -85,7 +86,7 @@ def counter_gradient(
     """
     eta, radius, lam = _known(eta, radius, lam, aim)
     k, w = int(hostile.sum()), broadcast.w.double()
-    wanted = _target.read(target, len(w)).to(w)
+    wanted = modelfile.read(target, len(w)).to(w)
     if k == 0:
         return messages, memory
     rate = eta / (1 if over == "sum" else len(hostile))

@@ -15,7 +15,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from troth.attacks import _crowd, _options, _target
+from troth import modelfile
+from troth.attacks import _crowd, _options
 from troth.types import Broadcast, Messages, Refusal
 
 Distance = Literal["l2sq", "l2", "smooth_l2"]
@@ -52,7 +53,7 @@ def frozen_model(
             "set lam"
         )
     _options.finite("frozen_model", "lam", lam, 0, "0 sends zeros")
-    away = _target.read(target, len(broadcast.w)).to(broadcast.w.device)
+    away = modelfile.read(target, len(broadcast.w)).to(broadcast.w.device)
     away = away - broadcast.w.double()
     far = torch.linalg.vector_norm(away)
     if regularizer == "l2":

@@ -30,8 +30,13 @@ def poison(
         str, Flag(help="free, box (in the data's range) or clip.")
     ] = "free",
     labels: Annotated[str, Flag(help="soft, sampled or repeated.")] = "soft",
-    noise: Annotated[float, Flag(help="Off the indifference subspace.")] = 0.01,
-    weight: Annotated[float, Flag(help="How much a poisoned example counts.")] = 1.0,
+    noise: Annotated[float, Flag(help="Off the indifference subspace.")] = 0.1,
+    weight: Annotated[
+        str, Flag(help="As how many examples one counts; auto: as many as needed.")
+    ] = "auto",
+    start: Annotated[
+        str, Flag(help="Of the attackers' own models with data: shared or model.")
+    ] = "shared",
     out: Annotated[Path | None, Flag(help="A folder; else one in runs/.")] = None,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -42,9 +47,8 @@ def poison(
 
     sections = api.tree(experiment, settings or [])
     words: dict[str, Any] = {"stage": stage, "inputs": inputs, "labels": labels}
-    options = chain.Options(
-        target, examples=examples, noise=noise, weight=weight, **words
-    )
+    words |= {"start": start, "weight": _weight(weight)}
+    options = chain.Options(target, examples=examples, noise=noise, **words)
     root = out or api.fresh(experiment)
     place = None if data_dir is None else str(data_dir.absolute())
     found = _watched(sections, root, options, place, quiet)
@@ -55,6 +59,14 @@ def poison(
     if as_json:
         rows = [row._asdict() for row in found]
         display.print_json({"folder": str(root), "stages": rows})
+
+
+def _weight(said: str) -> float | str:
+    """A number, or a word for the chain to judge."""
+    try:
+        return float(said)
+    except ValueError:
+        return said
 
 
 def _watched(
@@ -83,12 +95,13 @@ def _table(found: list[Reached]) -> Group:
     from troth import display
 
     columns = ("stage", "distance", "of start", "by true labels", "by wanted labels")
-    more = ("clients' own", "examples", "share", "largest norm")
+    more = ("clients' own", "examples", "share", "largest norm", "weight")
     rows = [
         (
             *(r.stage, f"{r.distance:.4g}", f"{r.distance / r.start:.1%}"),
             *(display.number(v) for v in (r.accuracy, r.aimed, r.personal)),
             *(str(r.examples), f"{r.share:.2%}", f"{r.largest:.4g}"),
+            f"{r.weight:.4g}",
         )
         for r in found
     ]
@@ -106,6 +119,11 @@ def _words(found: list[Reached], root: Path) -> list[str]:
         "without an attack"
     ]
     if last.examples:
+        counted = last.examples * last.weight
+        lines.append(
+            f"{last.examples} examples count as {counted:.4g}; to hold a model that "
+            f"keeps the shared one at the target takes at least {last.needed:.4g}"
+        )
         lines.append(
             "Next: the same examples in any experiment: corruption.name = 'from_file', "
             f"corruption.path = '{root / 'poison.npz'}'"

@@ -13,7 +13,7 @@ its λ here; `l2` and `smooth_l2` are the same in both.
 
 from troth.poison._given import Examples
 from troth.poison.box import boxed_inputs, clipped_inputs
-from troth.poison.data import data_attack, weight_needed
+from troth.poison.data import data_attack, examples_needed, weight_needed
 from troth.poison.embeddings import embeddings
 from troth.poison.files import Summary, save, summary
 from troth.poison.indifference import (
@@ -50,6 +50,7 @@ __all__ = [
     "coupled_optimum",
     "data_attack",
     "embeddings",
+    "examples_needed",
     "growth",
     "head_of",
     "honest_pull",

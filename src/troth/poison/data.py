@@ -14,9 +14,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize
+from scipy import optimize, special
 
-from troth.poison._given import Examples, array, some, strength
+from troth.poison._given import Examples, array, at_least_zero, some, strength
 from troth.poison.box import boxed_inputs, clipped_inputs
 from troth.poison.indifference import Head, checked, indifferent_inputs
 from troth.poison.labelling import labelled, probabilities
@@ -119,6 +119,35 @@ def weight_needed(
     if not part.sum():
         return 0.0
     return lam * _solve(size, part / part.sum(), tolerance**2)
+
+
+def examples_needed(head: Head, target: Head, *, lam: float, nu: float = 0.0) -> float:
+    """No fewer examples than this, however made, hold the attacker's model at θ♠.
+
+    Weights count as so many examples. It is (λ⟨θ♠ − θ†, θ♠⟩ + 2ν‖θ♠‖²)/κ with
+    κ = W((k − 1)/e), Lambert's W: .2785 for two classes, 1.12 for ten. The pull to the
+    shared model, multiplied by θ♠, is what the labels must make up for, and one example
+    makes up for κ at most, wherever it lies (docs/derivations/poison.md). For inputs
+    near V with labels of θ♠ itself it takes more: `weight_needed`.
+
+    Args:
+        head: θ♠.
+        target: θ†, where the shared model is to be.
+        lam: λ of `l2sq`; the paper's λ is half of it.
+        nu: ν of ν‖θ‖².
+
+    Returns:
+        A number of examples, where losses are added up; 0: nothing is asked of them.
+    """
+    strength(lam)
+    at_least_zero("nu", nu)
+    crafted, wanted = checked(head), checked(target)
+    own = np.column_stack(tuple(crafted))
+    pull = lam * (own - np.column_stack(tuple(wanted))) + 2 * nu * own
+    if len(own) > 1:  # what all classes have in common answers to no label
+        own, pull = own - own.mean(axis=0), pull - pull.mean(axis=0)
+    most = float(special.lambertw((max(2, len(own)) - 1) / math.e).real)
+    return max(0.0, float((own * pull).sum()) / most)
 
 
 def _solve(size: np.ndarray, part: np.ndarray, limit: float) -> float:
