@@ -198,9 +198,9 @@ def _model(c: _Chain) -> _Made:
 def _data(c: _Chain) -> _Made:
     """Examples from which that model is learned."""
     o, built, k = c.options, c.built, int(c.built.hostile.sum())
-    head, wanted = (_head(built, np.load(c.out / f"{f}.npy")) for f in FILES)
+    crafted, wanted = (head(built, np.load(c.out / f"{f}.npy")) for f in FILES)
     made = poison.data_attack(
-        head,
+        crafted,
         o.examples * k,
         built.experiment.seed,
         inputs=o.inputs,
@@ -215,9 +215,9 @@ def _data(c: _Chain) -> _Made:
     lam, nu = _pull(c), built.experiment.personalizer.options["nu"]
     weight = o.weight
     if weight == "auto":
-        weight = k * poison.weight_needed(head, wanted, made.x, lam=lam)
+        weight = k * poison.weight_needed(crafted, wanted, made.x, lam=lam)
         weight = float(f"{max(1.0, weight):.3g}")
-    needed = k * poison.examples_needed(head, wanted, lam=lam, nu=nu)
+    needed = k * poison.examples_needed(crafted, wanted, lam=lam, nu=nu)
     corruption = {"name": "from_file", "path": str(file), "weight": weight}
     changes: dict[str, Any] = {"attack": "none", "corruption": corruption}
     corruption["take"] = "share"
@@ -263,13 +263,13 @@ def _ended(c: _Chain, stage: str) -> tuple[Tensor, list[Tensor]]:
     return rho, [folder.load_model(file, int(k)).double() for k in honest]
 
 
-def _head(built: Built, theta: np.ndarray) -> poison.Head:
+def head(built: Built, theta: np.ndarray) -> poison.Head:
     """θ♠ as a linear classifier of inputs in units of the data's scale."""
     first = next(built.network.children())
     assert isinstance(first, Normalise)
     facts = built.facts
     features, scale = int(np.prod(facts["shape"])), facts["scale"]
-    head = poison.head_of(theta, facts["classes"], features)
+    found = poison.head_of(theta, facts["classes"], features)
     mean = first.mean.double().cpu().numpy().reshape(-1) / scale
     std = 1 / first.inverse.double().cpu().numpy().reshape(-1) / scale
-    return poison.before(head, mean, std)
+    return poison.before(found, mean, std)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import NamedTuple
 
 import torch
@@ -59,19 +60,16 @@ def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
 
 def wanted(built: Built, name: str, y: Tensor) -> Tensor:
     """Labels as the attacker wants them."""
-    made = lookup.call(
-        lookup.find("corruption", name),
-        lookup.check("corruption", name, {}),
-        x=y[:, None],
-        y=y,
-        classes=built.facts["classes"],
-    )
-    changed: Tensor = made[1]
-    if changed.shape != y.shape or bool((changed == y).all()):
+    function, given = lookup.find("corruption", name), {"x": y[:, None], "y": y}
+    asked = set(inspect.signature(function).parameters)
+    if asked - set(lookup.options(function)) - {"x", "y", "classes"}:
         raise Refusal(
-            f"'{name}' leaves labels as they are, and that is no target; take one that "
-            "changes them, such as shift_labels, or give a file with a model"
+            f"'{name}' is no rule that makes one label of another; take shift_labels "
+            "or flip_labels, or give a file with a model"
         )
+    options = lookup.check("corruption", name, {})
+    classes = built.facts["classes"]
+    changed: Tensor = lookup.call(function, options, classes=classes, **given)[1]
     return changed
 
 
