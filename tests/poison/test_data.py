@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import optimize
+from scipy import optimize, special
 from scipy.special import logsumexp
 
 from troth.poison import (
@@ -16,6 +16,7 @@ from troth.poison import (
     boxed_inputs,
     clipped_inputs,
     data_attack,
+    examples_needed,
     model_attack,
     weight_needed,
 )
@@ -236,3 +237,59 @@ def test_newton_of_this_file_finds_the_minimum() -> None:
 
     best = optimize.minimize(loss, np.zeros(8), options={"gtol": 1e-8})
     assert np.column_stack(ours).ravel() == pytest.approx(best.x, abs=1e-5)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_one_example_makes_up_for_no_more_than_lamberts_w(classes: int) -> None:
+    """κ = max over logits of max z − softmax(z)·z, by search."""
+    random = np.random.default_rng(classes)
+
+    def value(z: np.ndarray) -> float:
+        share = np.exp(z - z.max())
+        share /= share.sum()
+        return float(z.max() - share @ z)
+
+    best = 0.0
+    for _ in range(20):
+        start = random.normal(size=classes)
+        found = optimize.minimize(lambda z: -value(z), start, method="Nelder-Mead")
+        best = max(best, -found.fun)
+    equal = np.linspace(0, 6, 6001)[:, None] * (np.arange(classes) == 0)
+    best = max(best, *(value(z) for z in equal))
+    kappa = float(special.lambertw((classes - 1) / np.e).real)
+    assert best == pytest.approx(kappa, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_data_hold_a_model_with_fewer_than_needed(seed: int) -> None:
+    """Any examples at all: where their minimum lies, they were enough for it."""
+    random = np.random.default_rng(seed)
+    k, d, m, lam, nu = (2, 3, 10)[seed % 3], 4, 30, 0.3, 0.02 * (seed % 2)
+    x = np.column_stack([random.normal(size=(m, d)) * 3, np.ones(m)])
+    p = random.dirichlet(np.full(k, 0.2), size=m)
+    rho = random.normal(size=(k, d + 1))
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        theta = flat.reshape(k, d + 1)
+        z = x @ theta.T
+        log = z - special.logsumexp(z, axis=1, keepdims=True)
+        apart = theta - rho
+        value = -(p * log).sum() + lam / 2 * (apart**2).sum() + nu * (theta**2).sum()
+        slope = (np.exp(log) - p).T @ x + lam * apart + 2 * nu * theta
+        return value, slope.ravel()
+
+    found = optimize.minimize(loss, rho.ravel(), jac=True, options={"gtol": 1e-9})
+    theta = found.x.reshape(k, d + 1)
+    held = Head(theta[:, :-1], theta[:, -1])
+    needed = examples_needed(held, Head(rho[:, :-1], rho[:, -1]), lam=lam, nu=nu)
+    assert needed <= m
+    further = Head(9 * held.weight, 9 * held.bias)  # so far they cannot hold it
+    wanted = Head(rho[:, :-1], rho[:, -1])
+    assert examples_needed(further, wanted, lam=lam, nu=nu) > 9 * needed
+
+
+def test_what_asks_nothing_needs_nothing() -> None:
+    head = Head(np.ones((3, 2)), np.zeros(3))
+    assert examples_needed(head, head, lam=1.0) == 0.0
+    other = Head(np.full((3, 2), 7.0), np.ones(3))  # the same answers
+    assert examples_needed(other, head, lam=1.0) == pytest.approx(0.0, abs=1e-12)
