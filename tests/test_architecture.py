@@ -16,8 +16,8 @@ SOURCE = Path(troth.__file__).parent
 TESTS = Path(__file__).parent
 
 LAYERS = """
-    types conditions verdicts seeding numerics theory trees memory notice disk fetching
-    lookup toml grid parts sections config
+    types conditions verdicts modelfile seeding numerics labels theory trees memory
+    notice disk fetching lookup toml grid parts sections config
     layers weights batchwise flat masks
     datasets partitions features corruptions augments models losses
     optimizers schedules regularizers solvers personalizers
@@ -29,8 +29,8 @@ LAYERS = """
     tails rules serving sampling availability federation newcomers
     corrupting dealing preparing leakage systematic splitting supply
     networks stepping store rulebook build
-    folder journal loading own_examples personalizing results runs api heads advice
-    comparison bench catalogue gallery
+    folder journal loading own_examples personalizing results runs api heads poison
+    goal chain advice comparison bench catalogue gallery
     display listings progress outcome commands cli
 """.split()  # noqa: SIM905
 """From the first to the last: a module or folder imports only what stands before it."""

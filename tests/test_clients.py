@@ -12,7 +12,7 @@ from troth.engine import Plan
 from troth.types import Refusal
 
 OWNERS = ("fedbn", "fedper", "fedrep", "l2sgd", "mapper", "mixture", "per_fedavg")
-OWNERS += ("pfedme",)
+OWNERS += ("coupled", "pfedme")
 LOOP = Plan("loop", 1)
 
 

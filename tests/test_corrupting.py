@@ -122,6 +122,10 @@ BAD: list[tuple[Any, str]] = [
     (lambda x, y, key: (x, y - 1), "labels from -1 to 2"),
     (lambda x, y, key: (x, y + 0.5), "must be whole numbers"),
     (lambda x, y, key: (x, y * torch.nan), "must be whole numbers"),
+    (lambda x, y, key: (x, torch.full((40, 3), 1 / 3)), r"labels \[40, 3\] of 40"),
+    (lambda x, y, key: (x, torch.ones(39, 4) / 4), r"labels \[39, 4\] of 40"),
+    (lambda x, y, key: (x, torch.ones(40, 4)), "soft labels whose row 0 adds up to 4"),
+    (lambda x, y, key: (x, -torch.ones(40, 4) / 4), "row 0 holds a share that is neg"),
 ]
 
 
@@ -129,6 +133,26 @@ BAD: list[tuple[Any, str]] = [
 def test_refuses_what_nobody_could_train_on(corrupt: Any, words: str) -> None:
     with pytest.raises(Refusal, match=f"corruption 'corrupt' makes .*{words}"):
         made(corrupt)
+
+
+def test_labels_may_be_soft() -> None:
+    p = torch.rand(M, 4).softmax(1).double()
+
+    def soft(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return x, p[: len(y)]
+
+    assert torch.equal(made(soft).y, p) and made(soft).x is None
+    few = made(soft, share=0.25)
+    assert torch.equal(few.y, p[:10]) and len(few.chosen) == 10
+
+    def bent(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return -x, p[: len(y)]
+
+    every = made(bent, share=0.25, redraw=True)
+    assert torch.equal(every.y[few.chosen], p[:10])
+    rest = torch.ones(M, dtype=torch.bool)
+    rest[few.chosen] = False
+    assert torch.equal(every.y[rest].argmax(1), Y[rest])
 
 
 def test_another_number_of_examples_cannot_be_redrawn() -> None:

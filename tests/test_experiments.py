@@ -129,3 +129,10 @@ def test_every_run_of_a_page_is_one_that_its_script_trains(folder, base):
     assert found.keys() <= planned.keys()
     if folder != "fashion_ditto":  # whose page says which of its runs are still to come
         assert found.keys() == planned.keys()
+
+
+def test_the_curves_of_local_learning_are_what_the_file_holds():
+    folder = ROOT / "pac_curves"
+    found = json.loads((folder / "results" / "curves.json").read_text())
+    assert script("pac_curves").table(found) in (folder / "README.md").read_text()
+    assert len(found) == 9 and all(one["rate"] < -0.5 for one in found)

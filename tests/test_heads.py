@@ -13,6 +13,7 @@ from troth import heads
 from troth.losses.auto import auto
 from troth.types import Data, Refusal, Split
 
+KINDS = ["classes", "single", "several", "soft", "soft single"]
 SIZES = [5, 1, 7]  # the second client has too little for a spread
 
 
@@ -34,8 +35,10 @@ def labels(kind: str) -> tuple[Tensor, int]:
     draw = torch.Generator().manual_seed(2)
     if kind == "several":
         return torch.randint(0, 2, (13, 3), generator=draw), 3
-    classes = 2 if kind == "single" else 4
-    outputs = 1 if kind == "single" else classes
+    classes = 2 if "single" in kind else 4
+    outputs = 1 if "single" in kind else classes
+    if "soft" in kind:
+        return torch.rand(13, classes, generator=draw).double().softmax(1), outputs
     return torch.randint(0, classes, (13,), generator=draw), outputs
 
 
@@ -59,7 +62,7 @@ def curvature(net: nn.Module, x: Tensor, y: Tensor, bias: bool) -> Tensor:
     return torch.kron(of_outputs, torch.outer(phi, phi))
 
 
-@pytest.mark.parametrize("kind", ["classes", "single", "several"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_slopes_are_gradients(kind: str, bias: bool) -> None:
     y, outputs = labels(kind)

@@ -53,6 +53,18 @@ def test_unvisited_rows_are_the_start_row_and_allocate_nothing() -> None:
     assert people.bytes == 0 and len(people.visited) == 0
 
 
+@pytest.mark.parametrize("ids", [[0, 1, 2, 3, 4], [3], [0, 2], [4, 1, 3]])
+def test_some_may_start_from_another_row(ids: list[int]) -> None:
+    first, other = torch.zeros(3), torch.ones(3)
+    people = Population(5, first, CPU, (np.array([1, 3]), other))
+    for _ in range(2):
+        expected = torch.stack([other if i in (1, 3) else first for i in ids])
+        assert torch.equal(people.read(np.array(ids)), expected)
+        people.write(np.array([2]), first[None])  # changes nothing of the others'
+    people.write(np.array([3]), torch.full((1, 3), 7.0))
+    assert float(people.read(np.array([3, 1]))[:, 0] @ torch.tensor([1.0, 10.0])) == 17
+
+
 def test_what_is_read_is_a_copy() -> None:
     people = fresh()
     people.read(ids(0, 1))[:] = 9

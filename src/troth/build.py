@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from troth import (
     corrupting,
+    modelfile,
     networks,
     newcomers,
     plans,
@@ -134,7 +135,7 @@ def build(
     shape = arrays.x.shape[1:]
     net = networks.network(e, shape, arrays.classes, seen, arrays.scale)
     net = net.to(where, dtype)
-    how = corrupting.corruption(e.corruption, arrays)
+    how = corrupting.corruption(e.corruption, arrays, hostile)
     aim = corrupting.aim(e.corruption, arrays)
     data, prepared, redraw = preparing.deal(
         e.features, arrays, shards, dtype, where, hostile, how, e.seed, late
@@ -144,7 +145,8 @@ def build(
     net, w0 = engine.objective.net, tasks.flatten(engine.objective.net)
     need = _need(e, engine, n, len(late))
     kept = store.choose(e.engine.store, need.rows, where)
-    population = Population(n, engine.start(w0), store.place(kept, where))
+    others = _begun(e, engine, w0, hostile)
+    population = Population(n, engine.start(w0), store.place(kept, where), others)
     federation = _federation(e, engine, population, w0, hostile, late)
     facts |= {
         "clients": n,
@@ -209,6 +211,22 @@ def _need(e: Experiment, engine: Engine, n: int, late: int) -> store.Need:
     found = store.need(e, n - late, row, model, finishes)
     more = late * model if found.models else 0
     return found._replace(rows=found.rows + late * row, models=found.models + more)
+
+
+def _begun(
+    e: Experiment, engine: Engine, w0: Tensor, hostile: np.ndarray
+) -> tuple[np.ndarray, Tensor] | None:
+    """Hostile clients whose own models begin as another than the shared one."""
+    if not e.adversary.start:
+        return None
+    model = modelfile.read(e.adversary.start, len(w0)).to(w0)
+    row = engine.start(model)
+    if not len(row):
+        raise Refusal(
+            f"adversary.start is for clients that keep a model of their own, and "
+            f"personalizer '{e.personalizer.name}' keeps none; remove it"
+        )
+    return np.flatnonzero(hostile), row
 
 
 def _federation(

@@ -6,21 +6,23 @@ back is checked, for it may be anyone's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from troth import lookup, seeding
+from troth import labels, lookup, seeding
 from troth.corruptions._numbers import like
 from troth.evaluation import Aim
 from troth.parts import CorruptionPart, rounded_up
-from troth.types import Arrays, Refusal
+from troth.types import Arrays, Exact, Refusal
 
-Corrupt = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""x, y and key of some examples of one hostile client → what it makes of them."""
+Corrupt = Callable[..., tuple[Tensor, Tensor]]
+"""x, y and key of some examples of one hostile client (and, where they have numbers,
+its own among the hostile ones and how many these are) → what it makes of them."""
 
 
 class Corruption(NamedTuple):
@@ -31,6 +33,7 @@ class Corruption(NamedTuple):
     name: str = "corrupt"
     share: float = 1.0  # of the client's examples, rounded up
     redraw: bool = False  # every round anew; else once
+    seats: Mapping[int, int] = MappingProxyType({})  # hostile client → its number
 
 
 class Poisoned(NamedTuple):
@@ -38,21 +41,36 @@ class Poisoned(NamedTuple):
 
     chosen: Tensor  # [k] which of them
     x: Tensor | None  # [k', …] what stands in their place; None: as they were
-    y: Tensor  # [k', …]
+    y: Tensor  # [k', …]; shares of the classes too where the data have labels
 
 
-def corruption(part: CorruptionPart, arrays: Arrays) -> Corruption | None:
-    """What the experiment says that hostile clients do to their data."""
+def corruption(
+    part: CorruptionPart, arrays: Arrays, hostile: np.ndarray | None = None
+) -> Corruption | None:
+    """What the experiment says that hostile clients do to their data.
+
+    Args:
+        part: of the experiment.
+        arrays: the data set.
+        hostile: [n] who they are, for corruptions that share something out among
+            them; None: each is the only one.
+    """
     if part.name == "none":
         return None
     function = lookup.find("corruption", part.name)
     about = {"classes": arrays.classes, "scale": arrays.scale}
 
-    def corrupt(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        found = lookup.call(function, part.options, x=x, y=y, key=key, **about)
+    def corrupt(
+        x: Tensor, y: Tensor, key: Tensor, seat: int = 0, seats: int = 1
+    ) -> tuple[Tensor, Tensor]:
+        given = about | {"x": x, "y": y, "key": key, "seat": seat, "seats": seats}
+        found = lookup.call(function, part.options, **given)
         return _pair(f"corruption '{part.name}'", found)
 
-    return Corruption(corrupt, arrays.classes, part.name, part.share, part.redraw)
+    ids = [] if hostile is None else np.flatnonzero(hostile).tolist()
+    seated = {client: seat for seat, client in enumerate(ids)}
+    about_it = arrays.classes, part.name, part.share, part.redraw
+    return Corruption(corrupt, *about_it, seated)
 
 
 def _pair(who: str, found: Any) -> tuple[Tensor, Tensor]:
@@ -143,16 +161,26 @@ def poison(
         some = seeding.permute(order, np.arange(count), np.array([m]))
         chosen = torch.from_numpy(np.sort(some))
     given, key = x[chosen], seeding.keys(seed, "corruption", round_, who)
-    new, labels = how.corrupt(given, y[chosen], key)
-    _check(how, new, labels, given, y)
-    labels = labels.to(y.dtype)
+    seat = (how.seats[client], len(how.seats)) if how.seats else ()
+    found = how.corrupt(given, y[chosen], key, *seat)
+    new, said = found
+    _check(how, new, said, given, y)
+    if labels.soft(said) and y.dim() == 1:
+        _check_shares(how, found)
+        y = labels.shares(y, how.classes, said.dtype)
+    said = said.to(y.dtype)
     if new is given and _same(given, x[chosen]):
-        return Poisoned(chosen, None, labels)
-    new = like(new, x)
+        return Poisoned(chosen, None, said)
+    new = new if isinstance(found, Exact) else like(new, x)
     if how.redraw:
-        new, labels = x.index_put((chosen,), new), y.index_put((chosen,), labels)
+        new, said = _put(x, chosen, new), _put(y, chosen, said)
         chosen = torch.arange(m)
-    return Poisoned(chosen, new, labels)
+    return Poisoned(chosen, new, said)
+
+
+def _put(all_: Tensor, chosen: Tensor, new: Tensor) -> Tensor:
+    """All of them, with new ones in the place of those that were chosen."""
+    return all_.to(new.dtype).index_put((chosen,), new)
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
@@ -164,7 +192,10 @@ def _check(
     how: Corruption, x: Tensor, y: Tensor, given: Tensor, before: Tensor
 ) -> None:
     """Refuse what no client could train on."""
-    if x.shape[1:] != given.shape[1:] or y.shape != (len(x), *before.shape[1:]):
+    fits = y.shape == (len(x), *before.shape[1:])
+    if how.classes and before.dim() == 1 and labels.soft(y):
+        fits = y.shape == (len(x), how.classes)
+    if x.shape[1:] != given.shape[1:] or not fits:
         raise Refusal(
             f"corruption '{how.name}' makes inputs {list(x.shape)} and labels "
             f"{list(y.shape)} of {len(given)} examples of shape "
@@ -172,7 +203,8 @@ def _check(
             "the shape of an example"
         )
     most = (how.classes if y.dim() == 1 else 2) - 1
-    if how.classes and not bool(((y == y.long()) & (y >= 0) & (y <= most)).all()):
+    whole = how.classes > 0 and y.dim() == before.dim()
+    if whole and not bool(((y == y.long()) & (y >= 0) & (y <= most)).all()):
         raise Refusal(
             f"corruption '{how.name}' makes labels from {y.min()} to {y.max()}; they "
             f"must be whole numbers 0 … {most}"
@@ -181,5 +213,14 @@ def _check(
         raise Refusal(
             f"corruption '{how.name}' makes {len(x)} examples of {len(given)}, and "
             "with corruption.redraw = true a client must keep their number; set "
-            "corruption.redraw = false (from_file: or take = 'fill')"
+            "corruption.redraw = false (from_file: or take = 'fill', without mix)"
+        )
+
+
+def _check_shares(how: Corruption, found: tuple[Tensor, Tensor]) -> None:
+    """Refuse shares of classes that are no probabilities."""
+    if not isinstance(found, Exact) and (why := labels.wrong(found[1])):
+        raise Refusal(
+            f"corruption '{how.name}' makes soft labels whose {why}; every row must be "
+            "probabilities: at least 0, and 1 together"
         )

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import corrupting
+from troth import corrupting, labels
 from troth.corrupting import Corruption
 from troth.types import Arrays, Data, Refusal, Shards, Split
 
@@ -25,7 +25,9 @@ def deal(
     Bytes stay bytes; other numbers take the precision of the model. Poisoned labels
     live beside the example's number, poisoned inputs as further rows, so the data of
     benign clients are never touched. Where a client makes another number of examples
-    of those that were chosen, they follow those that were not.
+    of those that were chosen, they follow those that were not. Where one has fractions
+    among bytes, all inputs are held in the precision of the model, with the values
+    that they had; where one has shares of the classes, all training labels are rows.
 
     Args:
         arrays: the data set.
@@ -39,7 +41,7 @@ def deal(
     x, y = corrupting.tensors(arrays, dtype)
     train, valid, test = (_ragged(part, y) for part in shards)
     if how is not None and hostile.any():
-        x, train = _corrupted(x, train, hostile, how, seed)
+        x, train = _corrupted(x, train, dtype, hostile, how, seed)
     return Data(
         x.to(device),
         *(
@@ -60,7 +62,12 @@ def _split(row: Tensor, y: Tensor, sizes: list[int]) -> Split:
 
 
 def _corrupted(
-    x: Tensor, train: Split, hostile: np.ndarray, how: Corruption, seed: int
+    x: Tensor,
+    train: Split,
+    dtype: torch.dtype,
+    hostile: np.ndarray,
+    how: Corruption,
+    seed: int,
 ) -> tuple[Tensor, Split]:
     """All inputs, poisoned ones as further rows, and who trains on which."""
     sizes = train.size.tolist()
@@ -69,6 +76,8 @@ def _corrupted(
     for k in map(int, np.flatnonzero(hostile)):
         clean = x[row[k]], y[k]
         new = corrupting.poison(how, *clean, seed=seed, round_=0, client=k)
+        if labels.soft(new.y):
+            y[k] = labels.shares(y[k], how.classes, new.y.dtype)
         fresh = row[k][new.chosen]
         if new.x is not None:
             fresh = torch.arange(at, at + len(new.x))
@@ -82,6 +91,10 @@ def _corrupted(
             rest[new.chosen] = False
             row[k] = torch.cat([row[k][rest], fresh])
             y[k] = torch.cat([y[k][rest], new.y])
+    if any(labels.soft(part) for part in y):
+        y = [labels.shares(part, how.classes, dtype) for part in y]
+    if any(part.is_floating_point() for part in more):
+        more = [part.to(dtype) for part in more]
     whole = torch.cat(more) if len(more) > 1 else x
     return whole, _split(torch.cat(row), torch.cat(y), [len(part) for part in row])
 
@@ -137,15 +150,28 @@ class Redraw:
 
     def _redraw(self, round_: int, k: int) -> None:
         x, y = self._clean[k]
-        how, seed, labels = self._how, self._seed, self._data.train.y
+        how, seed, train = self._how, self._seed, self._data.train.y
         new = corrupting.poison(how, x, y, seed=seed, round_=round_, client=k)
-        labels[self._slots[k]] = y.index_put((new.chosen,), new.y).to(labels)
+        inputs, said = x if new.x is None else new.x, new.y
+        self._same_kind(round_, inputs, said)
+        if labels.soft(train):
+            y, said = (labels.shares(t, how.classes, train.dtype) for t in (y, said))
+        train[self._slots[k]] = y.index_put((new.chosen,), said).to(train)
         if k in self._rows:
-            inputs = x if new.x is None else new.x
             self._data.x[self._rows[k]] = inputs.to(self._data.x)
         elif new.x is not None:
             raise Refusal(
                 f"corruption '{how.name}' changes inputs in round {round_} and did not "
                 "at first; with corruption.redraw = true it must return a new tensor "
                 "of inputs whenever it may change them"
+            )
+
+    def _same_kind(self, round_: int, x: Tensor, y: Tensor) -> None:
+        """Refuse fractions and shares for which there was no room made at first."""
+        finer = x.is_floating_point() and not self._data.x.is_floating_point()
+        if finer or (labels.soft(y) and not labels.soft(self._data.train.y)):
+            raise Refusal(
+                f"corruption '{self._how.name}' gives inputs or labels as fractions in "
+                f"round {round_} and did not at first; with corruption.redraw = true "
+                "they must be of one kind in all rounds"
             )

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import memory, scores
+from troth import labels, memory, scores
 from troth.engine import Engine
 from troth.population import Population
 from troth.types import Split
@@ -116,7 +116,7 @@ def _table(
     plain, *aimed = (torch.cat(list(found)) for found in outputs)
     y, place = split.y[where.slot.to(split.y.device)], (where.start, where.size)
     loss = engine.objective.per_example(plain, y)
-    classes = engine.task.classes
+    classes, y = engine.task.classes, labels.likely(y)
     table = scores.score(plain.cpu(), y.cpu(), loss.cpu(), *place, classes)
     if aim is not None:
         parts = torch.split(where.slot, _EXAMPLES)

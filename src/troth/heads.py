@@ -141,7 +141,7 @@ def slopes(net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray) -> Hea
         m = len(x)
         if m < 2:
             continue
-        labels = outputs.shape[1] if y.ndim == 2 else 1
+        labels = outputs.shape[1] if _several(y) else 1
         share, residual = _residual(outputs, y)
         slope = residual.T @ x / m
         each = float(((residual**2).sum(1) * (x**2).sum(1)).mean())
@@ -149,7 +149,7 @@ def slopes(net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray) -> Hea
         noise.append((each - float((slope**2).sum())) / (m - 1))
         client.append(k)
         if not hostile[k]:
-            softmax = y.ndim == 1 and outputs.shape[1] > 1
+            softmax = not _several(y) and outputs.shape[1] > 1
             curved.append(_curvature(x[:_PAIRS], share[:_PAIRS], softmax) / labels**2)
     _enough(np.array(client, int), hostile, 2)
     slope_rows = np.array(rows) / labels
@@ -158,13 +158,21 @@ def slopes(net: nn.Module, layer: Layer, data: Data, hostile: np.ndarray) -> Hea
     return Heads(slope_rows, loose, np.array(client), unit, 1 / labels)
 
 
+def _several(y: np.ndarray) -> bool:
+    """Whether an example may have several labels; shares of classes are fractions."""
+    return y.ndim == 2 and y.dtype.kind != "f"
+
+
 def _residual(outputs: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What is predicted, and how far that is from y: [m, outputs] each."""
-    if y.ndim == 1 and outputs.shape[1] > 1:
+    k = outputs.shape[1]
+    if not _several(y) and k > 1:
         raised = np.exp(outputs - outputs.max(axis=1, keepdims=True))
         share = raised / raised.sum(axis=1, keepdims=True)
-        return share, share - np.eye(outputs.shape[1])[y]
+        return share, share - (np.eye(k)[y] if y.ndim == 1 else y)
     share = 0.5 * (1 + np.tanh(outputs / 2))  # the logistic function, without overflow
+    if not _several(y) and y.ndim == 2:
+        y = y[:, 1]  # of class 1, whose margin the one output is
     return share, share - y.reshape(share.shape)
 
 

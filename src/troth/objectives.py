@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from troth import seeding
+from troth import labels, seeding
 from troth.batchwise import BatchNorm, Dropout, adapt
 from troth.flat import call, ties
 from troth.losses.auto import auto
@@ -73,6 +73,12 @@ class Objective(nn.Module):
         if self.loss is not None:
             return self.loss(outputs, y)
         if self.losing is not None:
+            if labels.soft(y):
+                raise Refusal(
+                    "this model has a loss of its own, which takes labels, and some "
+                    "client's are soft (shares of the classes); set train.loss = "
+                    "'cross_entropy', or poison with plain labels"
+                )
             model = cast(Any, self.net.get_submodule(self.losing))
             return cast(Tensor, model.loss(outputs, y))
         return auto(outputs, y)
@@ -111,12 +117,12 @@ def expect_outputs(outputs: Tensor, y: Tensor, classes: int) -> None:
 
     Args:
         outputs: [b, k] of the model.
-        y: [b] labels or targets, or [b, labels] of 0 and 1.
+        y: [b] labels or targets, [b, classes] shares, or [b, labels] of 0 and 1.
         classes: how many; 0 is regression.
     """
     allowed = {0: (1,), 2: (1, 2)}.get(classes, (classes,))
     what = f"{classes} classes" if classes else "regression"
-    if y.dim() == 2:
+    if y.dim() == 2 and not labels.soft(y):
         allowed, what = (classes,), f"{classes} labels an example"
     if outputs.dim() == 2 and outputs.shape[1] in allowed:
         return

@@ -23,14 +23,22 @@ class Population:
     model, whenever it first takes part.
     """
 
-    def __init__(self, n: int, start: Tensor, store: torch.device | None) -> None:
+    def __init__(
+        self,
+        n: int,
+        start: Tensor,
+        store: torch.device | None,
+        others: tuple[np.ndarray, Tensor] | None = None,
+    ) -> None:
         """Nothing is allocated yet.
 
         Args:
             n: clients.
             start: [width] the row of a client that was never asked.
             store: where rows are kept; None is a file, which `open` names.
+            others: clients that start from another row, and that row.
         """
+        self._others = others
         self.n, self.width, self.start = n, start.shape[0], start
         self._rows: Blocks | RowFile
         if store is None and self.width:
@@ -63,6 +71,9 @@ class Population:
         if self.width and len(known) == len(clients) > 0:
             return self._rows.get(slots).to(device)
         out = self.start.expand(len(clients), -1).clone()
+        if self._others is not None:
+            theirs, row = self._others
+            out[torch.from_numpy(np.isin(clients, theirs)).to(device)] = row
         if self.width and len(known):
             places = torch.from_numpy(known).to(device)
             out[places] = self._rows.get(slots[known]).to(device)

@@ -28,11 +28,13 @@ def expected(e: Experiment, clients: int, hostile: int) -> int:
 
 def of(e: Experiment, f: int) -> Rules:
     """The rules of an experiment; where they ask for f = "auto", it is this."""
+    known = {"f": f, **_known(e)}
 
     def rule(kind: str, part: Part) -> rules.Rule:
-        options = dict(part.options)
-        if options.get("f") == "auto":
-            options["f"] = f
+        options = {
+            key: known[key] if value == "auto" and key in known else value
+            for key, value in part.options.items()
+        }
         return rules.lift(kind, part.name, options)
 
     first = rules.lift("filter", "drop_invalid", {})
@@ -44,6 +46,25 @@ def of(e: Experiment, f: int) -> Rules:
         rules.lift("aggregator", _of_statistics(e), {}),
         e.attack.strength,
     )
+
+
+def _known(e: Experiment) -> dict[str, Any]:
+    """What an experiment says of options that are "auto", beside f."""
+    known: dict[str, Any] = {"over": "sum" if e.aggregator.name == "sum" else "mean"}
+    known["regularizer"] = e.regularizer.name
+    plain = e.server.name == "sgd" and not e.server.options.get("momentum")
+    known["infers"] = plain and e.aggregator.name in ("sum", "mean")
+    if "lr" in e.server.options:
+        known["eta"] = e.server.options["lr"]
+    if e.personalizer.name == "coupled":
+        regularizer = lookup.call(
+            lookup.find("regularizer", e.regularizer.name),
+            e.regularizer.options,
+            task=None,
+        )
+        lam = e.personalizer.options["lam"]
+        known |= {"lam": lam, "radius": lam * regularizer.reach}
+    return known
 
 
 def facts(e: Experiment, f: int) -> dict[str, Any]:
@@ -81,9 +102,14 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
 
     if every.attack is not None:
         defence = lambda sent: sent.update[0] * 0  # noqa: E731
+        if "target" in every.attack.options:  # it must fit the model
+            common["broadcast"] = broadcast._replace(w=torch.zeros_like(w0))
+            messages = messages._replace(update=zero(cohort, len(w0)))
         for hostile in (client < 0, client < 1):
             more = {"messages": messages, "hostile": hostile, "defence": defence}
             _as_many(every.attack, call(every.attack, **more), cohort)
+        common["broadcast"] = broadcast
+        messages = messages._replace(update=update)
     for rule in every.filters:
         more = {"loss": messages.loss, "note": Verdicts().of(messages.client)}
         found = call(rule, messages=messages, **more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -48,7 +49,8 @@ class Split(NamedTuple):
     """One split of every client, ragged: client k has slots start[k] … + size[k]."""
 
     row: Tensor  # [slots] int64: the slot's row in `Data.x`
-    y: Tensor  # [slots]: its label as this client holds it (poisoned ones included)
+    y: Tensor  # [slots]: its label as this client holds it (poisoned ones included);
+    # [slots, classes] several, or in training shares of the classes (`labels`)
     start: Tensor  # [n] int64
     size: Tensor  # [n] int64
 
@@ -60,6 +62,18 @@ class Data(NamedTuple):
     train: Split
     valid: Split
     test: Split
+
+
+class Exact(NamedTuple):
+    """What a corruption gives that has looked through it: it is held as it is.
+
+    Inputs of plain `x, y` are rounded where the data are bytes; with these all inputs
+    of the data are held as fractions. Shares of an example may add up to another number
+    than 1: then its loss counts so many times.
+    """
+
+    x: Tensor
+    y: Tensor
 
 
 class Statistics(NamedTuple):
@@ -78,7 +92,7 @@ class Batch(NamedTuple):
     """What one client sees in one step; short batches are padded with weight 0."""
 
     x: Tensor  # [b, ...] in the precision of the model
-    y: Tensor  # [b], or [b, labels] where an example has several
+    y: Tensor  # [b], or [b, classes]: several labels, or shares (`labels`)
     weight: Tensor  # [b] sums to 1 (all 0 where the client has no example)
     t: Tensor  # [] which step of the round
     per_epoch: Tensor  # [] how many steps of the client make an epoch
@@ -159,6 +173,7 @@ class Regularizer(NamedTuple):
     value: Callable[[Tensor, Tensor, Batch], Tensor]
     grad: Callable[[Tensor, Tensor, Batch], Tensor]
     curvature: float = 0.0  # of it in v, at most; 0: not known, or not bounded
+    reach: float = math.nan  # longest gradient; nan: no function of v − w alone
 
 
 class Budget(NamedTuple):

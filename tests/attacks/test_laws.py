@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,9 +16,29 @@ from troth.serving import Rules, Serving
 from troth.types import Broadcast, Messages
 
 NAMES = lookup.names("attack")
-OPTIONS: dict[str, dict[str, Any]] = {}  # for members that cannot do without
+OPTIONS: dict[str, dict[str, Any]] = {  # for members that cannot do without
+    "counter_gradient": {"target": "{d}.npy"},
+    "frozen_model": {"target": "{d}.npy", "lam": 0.7},
+}
 HOSTILE = torch.tensor([False, True, False, False, True, False, False])
 WIDTHS = {torch.float32: torch.int32, torch.float64: torch.int64}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Models that an attacker may want, in the folder where the tests run."""
+    place = tmp_path_factory.mktemp("targets")
+    for d in (1, 5):
+        np.save(place / f"{d}.npy", np.linspace(1, 2, d))
+    with contextlib.chdir(place):
+        yield
+
+
+def options(name: str, d: int) -> dict[str, Any]:
+    """Of a member, for models of d parameters."""
+    given = OPTIONS.get(name, {})
+    filled = {k: v.format(d=d) if k == "target" else v for k, v in given.items()}
+    return lookup.check("attack", name, filled)
 
 
 def messages(dtype: torch.dtype, d: int = 5, extra: int = 2) -> Messages:
@@ -34,7 +57,7 @@ def attacked(
     name: str, sent: Messages, hostile: Tensor = HOSTILE, seed: int = 0
 ) -> Messages:
     """As the round does it."""
-    given = lookup.check("attack", name, OPTIONS.get(name, {}))
+    given = options(name, sent.update.shape[1])
     w, extra = torch.zeros_like(sent.update[0]), torch.zeros_like(sent.extra[0])
     result, memory = rules.lift("attack", name, given)(
         rules.no_memory(),
@@ -121,7 +144,7 @@ def test_a_round_of_adversaries_alone(name: str) -> None:
 
 def served(name: str, strength: float) -> Tensor:
     """The updates that reach the filters of a round, at some strength."""
-    rule = rules.lift("attack", name, lookup.check("attack", name, {}))
+    rule = rules.lift("attack", name, options(name, 5))
     mean = rules.lift("aggregator", "mean", {})
     server = rules.lift("server", "sgd", {"lr": 1.0})
     every = Rules(rule, (), mean, server, mean, strength)

@@ -14,6 +14,7 @@ from troth.types import Broadcast, Messages
 NAMES = lookup.names("filter")
 OPTIONS: dict[str, dict[str, Any]] = {  # for members that cannot do without
     "nnm": {"f": 3, "strict": False},
+    "plausible": {"radius": 2.0},
 }
 TYPES = [torch.float32, torch.float64]
 

@@ -124,3 +124,31 @@ def test_smoothing_keeps_a_model_from_being_sure(tmp_path: Path) -> None:
     with torch.no_grad():
         shares = [run.shared()(x).softmax(1)[0, 1].item() for run in (sure, unsure)]
     assert shares[0] > 0.95 > 0.85 > shares[1] > 0.5  # at most 0.75 is aimed at
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3, 1.0])
+def test_shares_of_classes_are_torchs_probabilities(smoothing: float) -> None:
+    f, _ = pair()
+    p = torch.softmax(f.flip(0) / 2, dim=1)
+    found = cross_entropy(f, p, smoothing=smoothing)
+    expected = functional.cross_entropy(
+        f, p, reduction="none", label_smoothing=smoothing
+    )
+    torch.testing.assert_close(found, expected)
+    many = cross_entropy(f, 7 * p, smoothing=smoothing)
+    torch.testing.assert_close(many, 7 * expected)  # an example that counts 7 times
+
+
+def test_shares_of_one_class_are_its_label() -> None:
+    f, y = pair()
+    rows = functional.one_hot(y, 5).to(F64)
+    torch.testing.assert_close(cross_entropy(f, rows), cross_entropy(f, y))
+    f, y = pair(1)
+    rows = functional.one_hot(y, 2).to(F64)  # one column, a margin
+    torch.testing.assert_close(cross_entropy(f, rows), cross_entropy(f, y))
+
+
+def test_refuses_shares_of_other_classes() -> None:
+    f, _ = pair()
+    with pytest.raises(Refusal, match=r"a share of each class.*\[100, 4\]"):
+        cross_entropy(f, torch.full((100, 4), 0.25, dtype=F64))

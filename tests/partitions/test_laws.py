@@ -14,14 +14,20 @@ from troth.types import TEST, TRAIN, Arrays
 OPTIONS = {
     "classes": [{}, {"recipe": "ditto"}],
     "dirichlet": [{"min_size": 1}, {"by": "client"}, {"min_size": 0, "alpha": 0.01}],
+    "draws": [{"sizes": [400] * 50}],
     "identities": [{}, {"clients": 0, "per_client": 7}],
     "quantity": [{}, {"law": "power"}],
 }
 """Options to try beside clients = 50; a member that is not here has none."""
 
-SHARES = [("classes", {"recipe": "ditto"})]  # clients may hold the same example
+DRAWS = ("draws", OPTIONS["draws"][0])
+SHARES = [("classes", {"recipe": "ditto"}), DRAWS]  # clients may hold the same example
 UNSEEDED = [("classes", {"recipe": "ditto"}), ("natural", {})]
-LEAVES = [("classes", {"recipe": "ditto"}), ("identities", OPTIONS["identities"][1])]
+LEAVES = [
+    ("classes", {"recipe": "ditto"}),
+    DRAWS,
+    ("identities", OPTIONS["identities"][1]),
+]
 
 MEMBERS = [(n, o) for n in lookup.names("partition") for o in OPTIONS.get(n, [{}])]
 
@@ -36,7 +42,8 @@ def made(m: int = 7000) -> Arrays:
 
 def dealt(name: str, options: dict, seed: int = 0, arrays: Arrays | None = None):
     function = lookup.find("partition", name)
-    known = {"clients": 50, **options} if "clients" in lookup.options(function) else {}
+    many = {"clients": 50} if "clients" in lookup.options(function) else {}
+    known = {**many, **options}
     full = lookup.check("partition", name, known)
     return lookup.call(function, full, arrays=arrays or made(), seed=seed)
 

@@ -195,3 +195,16 @@ def test_options_and_reference() -> None:
     assert lookup.check("regularizer", "kl", {}) == {}
     (entry,) = lookup.about("regularizer", "kl").citations
     assert entry.startswith("@article{yu2020salvaging")
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_soft_labels_change_nothing(width: int) -> None:
+    """It reads what labels are of, not which: rows of shares are no several labels."""
+    task = made(width, 2)
+    plain, soft = (
+        batch(torch.tensor([0, 1, 1])),
+        batch(torch.full((3, 2), 0.5).double()),
+    )
+    v, w = drawn(2, task.d)
+    assert torch.equal(kl(task).value(v, w, plain), kl(task).value(v, w, soft))
+    assert torch.equal(kl(task).grad(v, w, plain), kl(task).grad(v, w, soft))

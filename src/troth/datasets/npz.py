@@ -67,12 +67,15 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
     )
 
 
-def read(path: str, option: str = "data.path") -> dict[str, np.ndarray]:
+def read(
+    path: str, option: str = "data.path", keys: tuple[str, ...] = _KEYS
+) -> dict[str, np.ndarray]:
     """The arrays we know, as they stand in the file; never a pickle.
 
     Args:
         path: the file.
         option: where the user wrote its name.
+        keys: what they are called.
     """
     place = os.path.expanduser(path)
     if not os.path.isfile(place):
@@ -87,7 +90,7 @@ def read(path: str, option: str = "data.path") -> dict[str, np.ndarray]:
                 raise ValueError("it is a single array, .npy")
             with loaded:
                 there = list(loaded)
-                content = {key: loaded[key] for key in _KEYS if key in there}
+                content = {key: loaded[key] for key in keys if key in there}
             if not all(isinstance(values, np.ndarray) for values in content.values()):
                 raise ValueError("it is a zip of other things")
     except (*_BROKEN, *_LOCKED) as error:

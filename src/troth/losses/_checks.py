@@ -19,7 +19,7 @@ def expect(name: str, good: bool, outputs: Tensor, y: Tensor, needs: str) -> Non
     """
     if good:
         return
-    kind = "targets" if y.is_floating_point() else "labels"
+    kind = "targets" if y.is_floating_point() and y.dim() == 1 else "labels"
     raise Refusal(
         f"train.loss = '{name}' needs {needs}, and here are outputs of shape "
         f"{list(outputs.shape)} and {kind} of shape {list(y.shape)}; "
@@ -29,6 +29,6 @@ def expect(name: str, good: bool, outputs: Tensor, y: Tensor, needs: str) -> Non
 
 def targets(name: str, outputs: Tensor, y: Tensor) -> Tensor:
     """The outputs of a regression, [b], or a refusal."""
-    good = y.is_floating_point() and outputs.numel() == y.numel()
+    good = y.is_floating_point() and y.dim() == 1 and outputs.numel() == y.numel()
     expect(name, good, outputs, y, "one output and one target (a number) an example")
     return outputs.reshape(y.shape)

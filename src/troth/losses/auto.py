@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from troth import labels
 from troth.losses.cross_entropy import cross_entropy
 from troth.losses.multi_label import multi_label
 from troth.losses.squared import squared
@@ -16,8 +17,10 @@ def auto(outputs: Tensor, y: Tensor) -> Tensor:
 
     Args:
         outputs: [b, k].
-        y: [b] labels, [b, k] of 0 and 1, or [b] targets.
+        y: [b] labels, [b, classes] shares, [b, k] of 0 and 1, or [b] targets.
     """
-    if y.is_floating_point():
+    if y.is_floating_point() and not labels.soft(y):
         return squared(outputs, y)
-    return cross_entropy(outputs, y) if y.dim() == 1 else multi_label(outputs, y)
+    if y.dim() == 1 or labels.soft(y):
+        return cross_entropy(outputs, y)
+    return multi_label(outputs, y)

@@ -67,7 +67,7 @@ def stable(
     )
 
 
-def times(g: Tensor, factor: float, tail: int) -> Tensor:
+def times(g: Tensor, factor: float | Tensor, tail: int) -> Tensor:
     """A gradient times a factor; running statistics keep their whole step."""
     if tail == 0:
         return factor * g

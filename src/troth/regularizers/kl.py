@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from troth import labels
 from troth.types import Batch, Refusal, Regularizer, Task
 
 
@@ -31,7 +32,8 @@ def kl(task: Task) -> Regularizer:
         )
 
     def between(outputs: Tensor, others: Tensor, batch: Batch) -> Tensor:
-        single = batch.y.dim() == 1 and outputs.shape[-1] > 1
+        one = batch.y.dim() == 1 or labels.soft(batch.y)
+        single = one and outputs.shape[-1] > 1
         p, q = (_logs(f, single) for f in (outputs, others))
         each = 0.5 * ((p.exp() - q.exp()) * (p - q)).flatten(1).sum(dim=1)
         return (each * batch.weight).sum()

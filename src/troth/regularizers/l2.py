@@ -33,4 +33,4 @@ def l2(task: Task) -> Regularizer:
         far = length(away)
         return away / torch.where(far > 0, far, 1)
 
-    return Regularizer(value, grad)
+    return Regularizer(value, grad, reach=1.0)

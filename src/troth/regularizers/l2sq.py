@@ -22,4 +22,4 @@ def l2sq() -> Regularizer:
     def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
         return v - w
 
-    return Regularizer(value, grad, curvature=1.0)
+    return Regularizer(value, grad, curvature=1.0, reach=float("inf"))

@@ -48,4 +48,4 @@ def smooth_l2(task: Task, *, delta: float = 1.0) -> Regularizer:
         away = apart(v, w, task)
         return away / rounded(length(away))
 
-    return Regularizer(value, grad, curvature=1 / delta)
+    return Regularizer(value, grad, curvature=1 / delta, reach=1.0)

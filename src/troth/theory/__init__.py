@@ -4,6 +4,10 @@ Federated point estimation and linear regression, where the best λ of Ditto, it
 and its fairness can be written down. Names are the paper's: K clients, n training
 examples each, noise σ, spread of clients τ, K_a adversaries of spread τ_a, d parameters
 and designs with X_kᵀX_k = βI. `docs/derivations/theory.md` derives every line.
+
+Of the coupled federation of the attack-equivalence paper: what no algorithm can promise
+(`resilience_limit`), what a run shows beside it (`resilience`), and how fast a client
+gets the model that it prefers (`pac_curve`).
 """
 
 from troth.theory.bayes import bayes_estimator
@@ -16,8 +20,13 @@ from troth.theory.lambdas import (
     best_lam_regression_attacked,
 )
 from troth.theory.moments import between, stray
+from troth.theory.pac import Curve, Users, pac_constant, pac_curve
+from troth.theory.resilience import Resilience, resilience, resilience_limit
 
 __all__ = [
+    "Curve",
+    "Resilience",
+    "Users",
     "bayes_estimator",
     "best_lam_points",
     "best_lam_points_attacked",
@@ -27,6 +36,10 @@ __all__ = [
     "error",
     "fairest_lam",
     "least_error",
+    "pac_constant",
+    "pac_curve",
+    "resilience",
+    "resilience_limit",
     "stray",
     "variance_pooled",
     "variance_within",

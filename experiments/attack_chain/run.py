@@ -1,0 +1,246 @@
+"""Train the figures of the attack-equivalence paper, and what it leaves open.
+
+    python experiments/attack_chain/run.py              # all of it
+    python experiments/attack_chain/run.py fig1 fig3    # some figures
+    python experiments/attack_chain/run.py --only l2sq  # labels that contain this
+
+A finished curve is a file under `results/`; what is there is not trained again. The
+models that later figures start from lie in `--models`, and are made anew if missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).parent
+sys.path.append(str(ROOT))
+
+from federations import digits, honest, made, target, watched  # noqa: E402
+
+from troth import chain, poison  # noqa: E402
+
+REGULARIZERS = ("l2sq", "l2", "smooth_l2")
+
+
+class Work(NamedTuple):
+    """What every figure is given."""
+
+    models: Path
+    device: str
+
+
+class Figure(NamedTuple):
+    """One curve: what it is called, and how it is made."""
+
+    figure: str
+    label: str
+    make: Callable[[Work], dict[str, Any]]
+
+
+def gradient(
+    work: Work, tree: dict[str, Any], every: int, name: str, **attack: Any
+) -> dict[str, Any]:
+    """Counter-gradient; θ♠ by the finite-time form is left under this name."""
+    file = work.models / f"target-{name}.npy"
+    aim = target(tree, file, work.device)
+    attack = {"name": "counter_gradient", "target": str(file), **attack}
+    built = made({**tree, "attack": attack}, work.device)
+    found = watched(built, aim, every)
+    if built.experiment.regularizer.name == "l2sq":
+        rho = built.federation.broadcast.w.double().cpu()
+        own, lam = honest(built), built.experiment.personalizer.options["lam"]
+        frozen = poison.model_attack(rho, lam * (own - rho).sum(0), lam=lam)
+        np.save(work.models / f"model-{name}.npy", frozen.numpy())
+    return found
+
+
+def frozen(work: Work, tree: dict[str, Any], every: int, name: str) -> dict[str, Any]:
+    """The model attack, with θ♠ of that name."""
+    file = work.models / f"model-{name}.npy"
+    attack = {"name": "frozen_model", "target": str(file)}
+    aim = target(tree, work.models / f"target-{name}.npy", work.device)
+    norm = float(np.linalg.norm(np.load(file)))
+    built = made({**tree, "attack": attack}, work.device)
+    return watched(built, aim, every) | {"model_norm": norm}
+
+
+def examples(
+    work: Work,
+    tree: dict[str, Any],
+    every: int,
+    name: str,
+    *,
+    number: int,
+    weight: float | None,
+    start: bool,
+    **options: Any,
+) -> dict[str, Any]:
+    """The data attack, with examples that teach θ♠ of that name.
+
+    Args:
+        work: where models lie.
+        tree: the federation.
+        every: rounds between two points.
+        name: of the models.
+        number: of examples.
+        weight: as how many each counts; None: as many as suffice.
+        start: whether the attacker's own model begins at θ♠, as the authors' does.
+        options: of `poison.data_attack`.
+    """
+    aim = target(tree, work.models / f"target-{name}.npy", work.device)
+    file, own = work.models / "poison.npz", work.models / f"model-{name}.npy"
+    plain = made({**tree, "attack": "none"}, work.device)
+    crafted = chain.head(plain, np.load(own))
+    wanted = chain.head(plain, aim.target.numpy())
+    found = poison.data_attack(crafted, number, plain.experiment.seed, **options)
+    others = int(plain.data.train.size[~plain.hostile].sum())
+    x = found.x.reshape(-1, *plain.facts["shape"])
+    said = poison.save(file, x, found.y, found.p, others=others, scale=1.0)
+    lam = plain.experiment.personalizer.options["lam"]
+    enough = poison.weight_needed(crafted, wanted, found.x, lam=lam)
+    chosen = float(f"{max(1.0, enough):.3g}") if weight is None else weight
+    corruption = {
+        "name": "from_file",
+        "path": str(file),
+        "take": "all",
+        "weight": chosen,
+    }
+    adversary = {**tree["adversary"], **({"start": str(own)} if start else {})}
+    attacked = {**tree, "attack": "none", "corruption": corruption}
+    built = made({**attacked, "adversary": adversary}, work.device)
+    needed = poison.examples_needed(crafted, wanted, lam=lam)
+    about = {"weight": chosen, "enough": enough, "needed": needed}
+    return watched(built, aim, every) | about | said._asdict()
+
+
+def local(work: Work, rounds: int) -> dict[str, Any]:
+    """Fig. 3: the honest user's own model is the aim; it solves its problem exactly."""
+    more = {
+        "personalizer": {"name": "coupled", "lam": 2.0, "solve": "exact", "steps": 10},
+        "server": {"name": "sgd", "lr": 1 / 12},
+    }
+    tree = digits(1, 7000, "l2sq", rounds=rounds, **more)
+    return gradient(work, tree, max(1, rounds // 50), "one user", aim="local")
+
+
+def fig1() -> Iterator[Figure]:
+    """Figs. 1 and 16, against every R; the server of the theory beside theirs."""
+    for regularizer in REGULARIZERS:
+        for server in ("adam", "sgd") if regularizer == "l2sq" else ("adam",):
+            tree = digits(10, 7000, regularizer, rounds=200)
+            knows = "others" if server == "adam" else "history"
+            if server == "sgd":  # ∇²(ΣR) = λN
+                lam = tree["personalizer"]["lam"]
+                tree["server"] = {"name": "sgd", "lr": 1 / (3 * lam * 11)}
+
+            def make(
+                work: Work, tree: Any = tree, knows: str = knows
+            ) -> dict[str, Any]:
+                return gradient(work, tree, 4, "fig1", knows=knows)
+
+            yield Figure("fig1", f"{regularizer}, {server}", make)
+
+
+def fig2() -> Iterator[Figure]:
+    """Fig. 2: the model attack, and data; then what the paper leaves open."""
+    name, tree = "fig2", digits(10, 7000, "l2sq", rounds=250)
+
+    def first(work: Work) -> dict[str, Any]:
+        return gradient(work, tree, 5, name, knows="others")
+
+    def second(work: Work) -> dict[str, Any]:
+        return frozen(work, tree, 5, name)
+
+    yield Figure("fig2", "gradient", first)
+    yield Figure("fig2", "model", second)
+    authors = {"weight": 1.0, "start": True, "width": 50.0, "noise": 0.01}
+    ours = {"weight": None, "start": False, "width": 1.0, "noise": 0.1}
+
+    def third(label: str, rounds: int, number: int, options: Any) -> Figure:
+        longer = {**tree, "train": {**tree["train"], "rounds": rounds}}
+
+        def make(work: Work) -> dict[str, Any]:
+            every = max(1, rounds // 50)
+            return examples(work, longer, every, name, number=number, **options)
+
+        return Figure("fig2", label, make)
+
+    for number in (2000, 500, 100, 10, 2):
+        yield third(f"data, {number}, as the authors", 250, number, authors)
+    yield third("data, 2000, as the authors, 600 epochs", 600, 2000, authors)
+    yield third(
+        "data, 2000, from the shared start", 250, 2000, {**authors, "start": False}
+    )
+    yield third("data, 2000, with enough weight", 500, 2000, ours)
+
+
+def fig20() -> Iterator[Figure]:
+    """Fig. 20: two users, images in [0, 1]."""
+    tree = digits(2, 7000, "l2sq", rounds=300, seed=1)
+    name = "fig20"
+
+    def first(work: Work) -> dict[str, Any]:
+        return gradient(work, tree, 6, name, knows="others")
+
+    def second(work: Work) -> dict[str, Any]:
+        return frozen(work, tree, 6, name)
+
+    def third(work: Work) -> dict[str, Any]:
+        options: Any = {"inputs": "box", "noise": 0.1, "weight": None, "start": False}
+        longer = {**tree, "train": {**tree["train"], "rounds": 600}}
+        return examples(work, longer, 12, name, number=2000, **options)
+
+    yield Figure("fig20", "gradient", first)
+    yield Figure("fig20", "model", second)
+    yield Figure("fig20", "data in [0, 1], 2000", third)
+
+
+def fig3() -> Iterator[Figure]:
+    """Fig. 3: one honest user, its own model attacked."""
+    yield Figure("fig3", "exact, 60 rounds", lambda work: local(work, 60))
+
+
+def figures() -> list[Figure]:
+    """Every curve."""
+    return [*fig1(), *fig2(), *fig20(), *fig3()]
+
+
+def main() -> None:
+    """The command line."""
+    every = figures()
+    names = list(dict.fromkeys(f.figure for f in every))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("figures", nargs="*", help=", ".join(names))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--models", type=Path, default=ROOT / "models")
+    parser.add_argument("--out", type=Path, default=ROOT / "results")
+    given = parser.parse_args()
+    work = Work(given.models.absolute(), given.device)
+    work.models.mkdir(parents=True, exist_ok=True)
+    for figure in every:
+        file = given.out / figure.figure / f"{figure.label}.json"
+        asked = not given.figures or figure.figure in given.figures
+        if file.exists() or not asked or given.only not in figure.label:
+            continue
+        began = time.perf_counter()
+        found = figure.make(work)
+        found = {"label": figure.label, **found}
+        found |= {"seconds": round(time.perf_counter() - began, 1)}
+        found |= {"torch": torch.__version__, "device": given.device}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found) + "\n")
+        print(file.relative_to(given.out), found["seconds"], "s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

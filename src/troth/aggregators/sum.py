@@ -1,0 +1,25 @@
+r"""The sum.
+
+@inproceedings{farhadkhani2022equivalence,
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
+    Villemaud, Oscar},
+  booktitle={ICML}, year={2022}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth import numerics
+from troth.types import Messages
+
+
+def sum(messages: Messages) -> Tensor:
+    """The sum of the updates: ρ ← ρ + lr·Σ u (Section 2.2, with u = −g).
+
+    As the `mean`, with a learning rate that is not divided by how many answered. No
+    robustness: one message moves it anywhere.
+    """
+    n = len(messages.client)
+    return numerics.average(messages.update) * n

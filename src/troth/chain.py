@@ -1,0 +1,275 @@
+r"""From a gradient attack to a few poisoned examples, each stage trained afresh.
+
+@inproceedings{farhadkhani2022equivalence,
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
+    Villemaud, Oscar},
+  booktitle={ICML}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_type_hints
+
+import numpy as np
+from torch import Tensor
+
+from troth import api, config, flat, folder, lookup, poison, runs
+from troth.build import Built, build
+from troth.goal import Goal, goal, judged
+from troth.layers import Normalise
+from troth.loading import Run
+from troth.runs import Watch
+from troth.types import Refusal
+
+Stage = Literal["gradient", "model", "data"]
+STAGES: tuple[Stage, ...] = ("gradient", "model", "data")
+SETTINGS = "chain.json"
+ATTACK = "counter_gradient"
+FILES = ("model", "target")
+
+
+class Options(NamedTuple):
+    """What the chain is to do."""
+
+    target: str = "shift_labels"  # a corruption of labels, or a file with a vector
+    stage: Stage = "data"  # the last one
+    examples: int = 2000
+    inputs: Literal["free", "box", "clip"] = "free"
+    labels: Literal["soft", "sampled", "repeated"] = "soft"
+    width: float = 1.0  # free inputs are drawn from ±width, then brought to V
+    noise: float = 0.1
+    weight: float | Literal["auto"] = "auto"  # of a poisoned example; auto: enough
+    start: Literal["shared", "model"] = "shared"  # of the attackers' own, with data
+    epochs: int = 100  # of training the target
+    lr: float = 0.02
+
+
+class Reached(NamedTuple):
+    """How far one stage bends the shared model."""
+
+    stage: str
+    start: float  # ‖ρ − θ†‖ before the first round
+    distance: float  # after the last
+    accuracy: float  # of ρ on all test data, by true labels
+    aimed: float  # by the labels that the attacker wants
+    personal: float  # mean accuracy of the benign clients' own models
+    examples: int = 0  # poisoned
+    share: float = 0.0  # of all training examples
+    largest: float = 0.0  # norm of a poisoned input
+    weight: float = 0.0  # as how many examples one counts
+    needed: float = 0.0  # how many no attack of this kind can do without
+
+
+class _Chain(NamedTuple):
+    """What all stages need."""
+
+    sections: dict[str, Any]
+    out: Path
+    options: Options
+    data_dir: str | None
+    watch: Watch | None
+    built: Built
+    goal: Goal
+
+
+def chain(
+    sections: dict[str, Any],
+    out: Path,
+    options: Options,
+    *,
+    data_dir: str | None = None,
+    watch: Watch | None = None,
+) -> list[Reached]:
+    """Attack a coupled federation by reports, then by a model, then by data.
+
+    Section 4 of the paper, upwards: what `counter_gradient` makes of ρ is what one
+    frozen model makes of it (Lemma 3), which is what examples that teach this model
+    make of it (Theorem 5 and Appendix L). Every stage is a run of its own from the
+    same start. Called again with the same folder it goes on where it was stopped.
+
+    Args:
+        sections: an experiment with personalizer `coupled` and an adversary.
+        out: the folder: `target.npy`, `model.npy`, `poison.npz`, and a run a stage.
+        options: what to do.
+        data_dir: where data sets are looked for first.
+        watch: called after every round.
+
+    Returns:
+        The federation as it is without an attack, then every stage.
+    """
+    _check(sections, options)
+    said = {"sections": sections, "options": options._asdict()}
+    if (out / SETTINGS).exists():
+        if json.loads((out / SETTINGS).read_text()) != folder.plain(said):
+            raise Refusal(
+                f"{out} holds a chain with other settings; give another folder"
+            )
+    else:
+        folder.check_free(out)
+    plain = {**sections, "attack": "none", "corruption": "none"}
+    built = build(config.from_dict(plain), data_dir=data_dir, plan=runs.UNMEASURED)
+    _linear(built, options.stage)
+    aim = goal(built, options.target, options.epochs, options.lr)
+    if not out.exists():
+        folder.create(out, SETTINGS, json.dumps(folder.plain(said), indent=1))
+    np.save(out / "target.npy", aim.target.numpy())
+    c = _Chain(sections, out, options, data_dir, watch, built, aim)
+    found = [_reached(c, "none", _Made({"attack": "none", "corruption": "none"}))]
+    makers = {"gradient": _gradient, "model": _model, "data": _data}
+    for stage in STAGES[: STAGES.index(options.stage) + 1]:
+        found.append(_reached(c, stage, makers[stage](c)))
+    return found
+
+
+def _check(sections: dict[str, Any], options: Options) -> None:
+    """Refuse what the chain cannot attack, before any work."""
+    e = config.from_dict(sections)
+    if e.personalizer.name != "coupled" or not e.adversary.present():
+        raise Refusal(
+            "the chain needs personalizer 'coupled' and an adversary; set "
+            "personalizer.name = 'coupled' and adversary.count = 1"
+        )
+    for name, hint in get_type_hints(Options).items():
+        lookup.typed(name, getattr(options, name), hint)
+    if options.examples < 1:
+        raise Refusal(f"examples = {options.examples} must be at least 1")
+
+
+def _linear(built: Built, stage: str) -> None:
+    """Refuse, before any work, a federation whose data stage cannot be made."""
+    name, classes = built.experiment.model.name, built.facts["classes"]
+    if not classes:
+        raise Refusal(
+            "the chain is for classification, and these data are a regression; "
+            "troth.poison.single_example makes the one example that does it there"
+        )
+    if stage == "data" and name != "linear":
+        raise Refusal(
+            f"examples are made for linear models, and this one is '{name}'; take "
+            "model.name = 'linear' (with features.name for a network's), or stop at "
+            "stage 'model'"
+        )
+
+
+class _Made(NamedTuple):
+    """An attack as changes of the experiment, and what it takes."""
+
+    changes: dict[str, Any]
+    summary: tuple[int, float, float] = (0, 0.0, 0.0)
+    weight: float = 0.0
+    needed: float = 0.0
+
+
+def _gradient(c: _Chain) -> _Made:
+    """Counter-gradient, with the experiment's options for it."""
+    own = c.sections.get("attack", {})
+    own = own if isinstance(own, dict) and own.get("name") == ATTACK else {}
+    attack = {**own, "name": ATTACK, "target": str(c.out / "target.npy")}
+    return _Made({"attack": attack, "corruption": "none"})
+
+
+def _model(c: _Chain) -> _Made:
+    """A model that never learns, and reports honestly (Lemma 3).
+
+    The finite-time form of the authors' code: from ρ and the others' models as the
+    gradient attack left them.
+    """
+    rho, own = _ended(c, "gradient")
+    e, k = c.built.experiment, int(c.built.hostile.sum())
+    lam, name = e.personalizer.options["lam"], e.regularizer.name
+    regularizer = lookup.call(
+        lookup.find("regularizer", name),
+        e.regularizer.options,
+        task=c.built.federation.engine.task,
+    )
+    nothing: Any = None
+    pull = sum(regularizer.grad(theta, rho, nothing) for theta in own) * lam
+    kind: Any = name
+    frozen = poison.model_attack(rho, pull / k, lam=lam, regularizer=kind)
+    np.save(c.out / "model.npy", frozen.numpy())
+    attack = {"name": "frozen_model", "target": str(c.out / "model.npy")}
+    return _Made({"attack": attack, "corruption": "none"})
+
+
+def _data(c: _Chain) -> _Made:
+    """Examples from which that model is learned."""
+    o, built, k = c.options, c.built, int(c.built.hostile.sum())
+    crafted, wanted = (head(built, np.load(c.out / f"{f}.npy")) for f in FILES)
+    made = poison.data_attack(
+        crafted,
+        o.examples * k,
+        built.experiment.seed,
+        inputs=o.inputs,
+        labels=o.labels,
+        noise=o.noise,
+        width=o.width,
+    )
+    others = int(built.data.train.size[~built.hostile].sum())
+    x = made.x.reshape(-1, *built.facts["shape"])
+    file = c.out / "poison.npz"
+    said = poison.save(file, x, made.y, made.p, others=others, scale=1.0)
+    lam, nu = _pull(c), built.experiment.personalizer.options["nu"]
+    weight = o.weight
+    if weight == "auto":
+        weight = k * poison.weight_needed(crafted, wanted, made.x, lam=lam)
+        weight = float(f"{max(1.0, weight):.3g}")
+    needed = k * poison.examples_needed(crafted, wanted, lam=lam, nu=nu)
+    corruption = {"name": "from_file", "path": str(file), "weight": weight}
+    changes: dict[str, Any] = {"attack": "none", "corruption": corruption}
+    corruption["take"] = "share"
+    if o.start == "model":
+        adversary = c.sections["adversary"]
+        changes["adversary"] = {**adversary, "start": str(c.out / "model.npy")}
+    return _Made(changes, said, weight, needed)
+
+
+def _pull(c: _Chain) -> float:
+    """The λ of `l2sq` that pulls θ♠ to θ† as this regularizer does."""
+    e = c.built.experiment
+    lam = float(e.personalizer.options["lam"])
+    model, target = (np.load(c.out / f"{file}.npy") for file in FILES)
+    far = float(np.linalg.norm(model - target))
+    if e.regularizer.name == "l2sq" or far == 0:
+        return lam
+    return lam / (far if e.regularizer.name == "l2" else math.hypot(1.0, far))
+
+
+def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
+    """A run of the federation with this attack, and what it comes to."""
+    path, tree = c.out / stage, {**c.sections, **made.changes}
+    if not path.exists():
+        api.run(tree, out=path, data_dir=c.data_dir, watch=c.watch)
+    elif not api.finished(path):
+        api.resume(path, watch=c.watch)
+    rho, _ = _ended(c, stage)
+    start = c.built.federation.broadcast.w.double().cpu()
+    far, near = (float((place - c.goal.target).norm()) for place in (start, rho))
+    own = Run(path).summary["personal"]["accuracy_mean"]
+    true, aimed = judged(c.built, c.goal, rho)
+    count = (*made.summary, made.weight, made.needed)
+    return Reached(stage, far, near, true, aimed, own, *count)
+
+
+def _ended(c: _Chain, stage: str) -> tuple[Tensor, list[Tensor]]:
+    """ρ and the benign clients' own models after the last round of a stage."""
+    run = Run(c.out / stage)
+    rho = flat.flatten(run.network()).double()
+    honest = np.flatnonzero(~c.built.hostile)
+    file = run.path / folder.PERSONAL
+    return rho, [folder.load_model(file, int(k)).double() for k in honest]
+
+
+def head(built: Built, theta: np.ndarray) -> poison.Head:
+    """θ♠ as a linear classifier of inputs in units of the data's scale."""
+    first = next(built.network.children())
+    assert isinstance(first, Normalise)
+    facts = built.facts
+    features, scale = int(np.prod(facts["shape"])), facts["scale"]
+    found = poison.head_of(theta, facts["classes"], features)
+    mean = first.mean.double().cpu().numpy().reshape(-1) / scale
+    std = 1 / first.inverse.double().cpu().numpy().reshape(-1) / scale
+    return poison.before(found, mean, std)

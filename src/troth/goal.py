@@ -1,0 +1,91 @@
+"""What an attacker wants of a federation's shared model, and how near it came."""
+
+from __future__ import annotations
+
+import inspect
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from troth import lookup, modelfile
+from troth.build import Built
+from troth.optimizers.adam import adam
+from troth.types import Batch, Refusal
+
+
+class Goal(NamedTuple):
+    """A model, and where it came from."""
+
+    target: Tensor  # [d], float64
+    name: str  # a corruption of labels, or the file that holds the model
+
+
+def named(name: str) -> bool:
+    """Whether it is a corruption of labels (else it is a file)."""
+    return name in lookup.names("corruption")
+
+
+def goal(built: Built, name: str, epochs: int, lr: float) -> Goal:
+    """The target θ†: out of a file, or a model of everyone's data, labels changed.
+
+    The authors' target (Section 5.3): all training data with labels y + 1, Adam on the
+    whole of them at once.
+
+    Args:
+        built: the federation.
+        name: a corruption of labels, or a file that `attacks/counter_gradient` reads.
+        epochs: of training it.
+        lr: of Adam.
+    """
+    task, w = built.federation.engine.task, built.federation.broadcast.w
+    if not named(name):
+        return Goal(modelfile.read(name, task.d), name)
+    if epochs < 1 or not lr > 0:
+        raise Refusal(
+            f"a target is trained for at least one epoch and with a learning rate "
+            f"above 0; it is {epochs} and {lr}"
+        )
+    split, zero = built.data.train, torch.tensor(0)
+    y = wanted(built, name, split.y)
+    weight = torch.full((len(y),), 1 / len(y), dtype=w.dtype, device=w.device)
+    batch = Batch(built.data.x[split.row], y, weight, zero, zero + 1)
+    optimizer, v = adam(), w.clone()
+    moments = optimizer.init(v)
+    for _ in range(epochs):
+        g = task.grad(v, batch)
+        v, moments = optimizer.step(v, g, moments, v.new_tensor(lr))
+    return Goal(v.double().cpu(), name)
+
+
+def wanted(built: Built, name: str, y: Tensor) -> Tensor:
+    """Labels as the attacker wants them."""
+    function, given = lookup.find("corruption", name), {"x": y[:, None], "y": y}
+    asked = set(inspect.signature(function).parameters)
+    if asked - set(lookup.options(function)) - {"x", "y", "classes"}:
+        raise Refusal(
+            f"'{name}' is no rule that makes one label of another; take shift_labels "
+            "or flip_labels, or give a file with a model"
+        )
+    options = lookup.check("corruption", name, {})
+    classes = built.facts["classes"]
+    changed: Tensor = lookup.call(function, options, classes=classes, **given)[1]
+    return changed
+
+
+def judged(built: Built, goal: Goal, rho: Tensor) -> tuple[float, float]:
+    """Accuracy of ρ on all test data: by true labels, and by those that are wanted.
+
+    Where the target came from a file, those are the target's own answers.
+    """
+    task, test = built.federation.engine.task, built.data.test
+    w = rho.to(built.federation.broadcast.w)
+    x = built.data.x[test.row]
+    with torch.no_grad():
+        said = task.predict(w, x).argmax(1)
+        if named(goal.name):
+            other = wanted(built, goal.name, test.y)
+        else:
+            other = task.predict(goal.target.to(w), x).argmax(1)
+    true, aimed = (said == test.y).double().mean(), (said == other).double().mean()
+    return float(true), float(aimed)

@@ -1,0 +1,43 @@
+"""What y may be: a label, several of 0 and 1, or a share for each class.
+
+Shares (soft labels) are a row of numbers for every example, as wide as there are
+classes: the probability of each. They occur in training data alone; where some client
+has them, the others' labels stand there as rows with a single 1.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+_CLOSE = 1e-5  # how far the shares of an example may be from 1 together
+
+
+def soft(y: Tensor) -> bool:
+    """Whether y holds shares: rows of fractions, where several labels are whole."""
+    return y.dim() == 2 and y.is_floating_point()
+
+
+def shares(y: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
+    """[m, classes]: a 1 for each label; what holds shares already stays so."""
+    return (y if soft(y) else one_hot(y, classes)).to(dtype)
+
+
+def likely(y: Tensor) -> Tensor:
+    """[m] the label with the largest share; other labels and targets stay."""
+    return y.argmax(dim=1) if soft(y) else y
+
+
+def wrong(p: Tensor) -> str:
+    """Why rows are no probabilities, in words; nothing if they are."""
+    bad = ~(p.isfinite() & (p >= 0)).all(dim=1)
+    why = "holds a share that is negative, NaN or infinite"
+    if not bool(bad.any()):
+        bad = (p.double().sum(dim=1) - 1).abs() > _CLOSE
+        why = "adds up to {total:.6g}"
+    if not bool(bad.any()):
+        return ""
+    first = int(bad.nonzero()[0])
+    words = why.format(total=float(p[first].double().sum()))
+    return f"row {first} {words} ({int(bad.sum())} of {len(p)} rows)"

@@ -1,0 +1,42 @@
+r"""Every client draws its own examples.
+
+@inproceedings{farhadkhani2022equivalence,
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
+    Villemaud, Oscar},
+  booktitle={ICML}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth import seeding
+from troth.types import Arrays, Refusal
+
+
+def draws(arrays: Arrays, seed: int, *, sizes: list[int]) -> list[np.ndarray]:
+    """Random examples for each client, independently of the others: they overlap.
+
+    The experiments of the attack-equivalence paper: ten users with 6,000 digits each;
+    in Appendix E one with all of them beside ten with 10.
+
+    Args:
+        arrays: the data.
+        seed: the experiment's seed.
+        sizes: how many examples each client has, none of them twice; as many clients.
+
+    Raises:
+        Refusal: no client, or one with fewer than one or more examples than there are.
+    """
+    m = len(arrays.y)
+    if not sizes or min(sizes) < 1 or max(sizes) > m:
+        raise Refusal(
+            f"partition.sizes = {sizes} must give every client a number of examples "
+            f"from 1 to {m}, all that there are"
+        )
+    found = []
+    for client, size in enumerate(sizes):
+        random = seeding.generator(seed, "partition", client)
+        found.append(np.sort(random.choice(m, size, replace=False)))
+    return found

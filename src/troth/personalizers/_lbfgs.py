@@ -1,0 +1,86 @@
+r"""L-BFGS, a step at a time, without a branch: it can be lifted over clients.
+
+@article{liu1989limited,
+  title={On the Limited Memory {BFGS} Method for Large Scale Optimization},
+  author={Liu, Dong C. and Nocedal, Jorge},
+  journal={Mathematical Programming}, year={1989}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from troth.types import Carry
+
+PAIRS = 10
+LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.001)
+"""Of a step, all tried at once; the first that does not raise the loss is taken."""
+
+_LEVEL = 1e-12  # what the loss may rise by and still be rounding
+
+
+def begin(v: Tensor) -> Carry:
+    """Nothing is known of the curvature yet.
+
+    Args:
+        v: [d] where it starts.
+    """
+    none = v.new_zeros(PAIRS, v.shape[0])
+    return v, torch.zeros_like(v), torch.zeros_like(v), none, none, v.new_zeros(())
+
+
+def step(
+    carry: Carry,
+    value: Callable[[Tensor], Tensor],
+    gradient: Callable[[Tensor], Tensor],
+) -> Carry:
+    """One step from v; where no length helps, v stays.
+
+    Args:
+        carry: v, where it was before, the gradient there, the last differences of both
+            (the newest last), and how many steps were taken.
+        value: the function.
+        gradient: its gradient.
+    """
+    v, before, slope, moves, bends, count = carry
+    g = gradient(v).clone()  # the task may use its buffer again
+    move, bend = v - before, g - slope
+    told = (count > 0) & (move @ bend > 1e-14 * (bend @ bend))
+    moves = torch.where(told, torch.cat([moves[1:], move[None]]), moves)
+    bends = torch.where(told, torch.cat([bends[1:], bend[None]]), bends)
+    down = -_direction(g, moves, bends)
+    here = value(v)
+    made = v
+    taken = torch.zeros_like(here, dtype=torch.bool)
+    for length in LENGTHS:
+        tried = v + length * down
+        found = value(tried)
+        good = (found <= here + _LEVEL * here.abs()) & ~taken
+        made = torch.where(good, tried, made)
+        taken = taken | good
+    return made, v, g, moves, bends, count + 1
+
+
+def _direction(g: Tensor, moves: Tensor, bends: Tensor) -> Tensor:
+    """H·g by the two loops; pairs of zeros tell nothing."""
+    inner = (moves * bends).sum(dim=1)
+    there = inner > 0
+    rho = torch.where(there, 1 / torch.where(there, inner, 1.0), 0.0)
+    q, alphas = g, []
+    for i in reversed(range(PAIRS)):
+        alpha = rho[i] * (moves[i] @ q)
+        q = q - alpha * bends[i]
+        alphas.append(alpha)
+    newest = bends[-1] @ bends[-1]
+    first = 1 / torch.linalg.vector_norm(g).clamp(min=1.0)
+    scale = torch.where(
+        there[-1], inner[-1] / torch.where(there[-1], newest, 1.0), first
+    )
+    r = scale * q
+    for i, alpha in zip(range(PAIRS), reversed(alphas), strict=True):
+        beta = rho[i] * (bends[i] @ r)
+        r = r + moves[i] * (alpha - beta)
+    return r

@@ -1,0 +1,255 @@
+r"""From a model attack to one example of a linear regression.
+
+@inproceedings{farhadkhani2022equivalence,
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
+    Villemaud, Oscar},
+  booktitle={ICML}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from troth.poison._given import (
+    Examples,
+    above_zero,
+    array,
+    at_least_zero,
+    same_size,
+    strength,
+)
+from troth.types import Refusal
+
+
+class Optimum(NamedTuple):
+    """Where the loss of a whole federation is least."""
+
+    rho: np.ndarray  # [d] the shared model
+    theta: np.ndarray  # [N, d] the users' local models
+
+
+class Growth(NamedTuple):
+    """Exponents of N: 1 is Θ(N), 2 is Θ(N²)."""
+
+    norm: float  # of the largest query
+    answer: float  # of the largest answer
+    number: float  # of the number of examples
+
+
+def single_example(
+    target: ArrayLike | Tensor,
+    pull: ArrayLike | Tensor,
+    *,
+    lam: float,
+    nu: float = 0.0,
+    bias: bool = False,
+    norm: float = 0.0,
+) -> Examples:
+    """The one example with which ρ* = θ† (Theorem 5, Appendix K).
+
+    All users have ν‖θ‖² + Σ½(θᵀq − a)² + λ·½‖ρ − θ‖². The shared model stands still at
+    θ† if the attacker's own is θ♠ = θ† + g/λ, and that one stands still with (q, a) if
+    2νθ♠ + (qᵀθ♠ − a)q + λ(θ♠ − θ†) = 0. As λ(θ♠ − θ†) = g, with r = g + 2νθ♠,
+
+        q = c·r,   a = qᵀθ♠ + 1/c,   any c > 0
+
+    does it: (qᵀθ♠ − a)q = −r. The loss is strictly convex where ν > 0 or the pooled
+    queries span R^d, so this stationary point is its only minimum.
+    `docs/derivations/poison.md` has every step.
+
+    Args:
+        target: [d] θ†.
+        pull: [d] g, the sum of honest gradients on ρ at ρ = θ† (`honest_pull`): −g∞ of
+            a gradient attack that has reached its target.
+        lam: λ of `l2sq`; the paper's λ is half of it.
+        nu: ν ≥ 0, weight decay of every user, the attacker too.
+        bias: whether the last parameter is an intercept: then the query has no such
+            coordinate, and c = 1/r_last is the only choice.
+        norm: of the query; 0 = that of r itself, c = 1, as in the paper: Θ(N), with an
+            answer of Θ(N²). With a fixed norm the answer is Θ(N).
+
+    Departs: Appendix K prints (q, a) = (g, gᵀθ♠ − 1). Its slope at θ♠ is +g where −g is
+    needed, and it leaves ν out: ρ* then misses θ†, also for ν = 0. The sign and the
+    term 2νθ♠ are put right here; c is ours.
+    """
+    goal, g = array("target", target, 1), array("pull", pull, 1)
+    same_size("target", goal, "the honest pull", len(g))
+    strength(lam)
+    at_least_zero("nu", nu)
+    at_least_zero("norm", norm)
+    model = goal + g / lam
+    r = g + 2 * nu * model
+    size = float(np.linalg.norm(r))
+    if bias:
+        return _with_intercept(r, model)
+    if size == 0:  # nothing to counter: the target is where they would go anyway
+        return Examples(np.zeros((1, len(g))), np.zeros(1))
+    c = norm / size if norm else 1.0
+    q = c * r
+    return Examples(q[None], np.array([q @ model + 1 / c]))
+
+
+def _with_intercept(r: np.ndarray, model: np.ndarray) -> Examples:
+    """The query is (q, 1), so that its residual is the intercept's share of r."""
+    if abs(r[-1]) <= 1e-12 * np.linalg.norm(r):
+        raise Refusal(
+            f"the honest users' pull on the intercept is {r[-1]:.3g}, and one example "
+            "moves a model with an intercept only if that is not 0; use a model "
+            "without (model.bias = false)"
+        )
+    q = r[:-1] / r[-1]
+    return Examples(q[None], np.array([q @ model[:-1] + model[-1] + r[-1]]))
+
+
+def spread(examples: Examples, *, norm: float = 1.0) -> Examples:
+    """The same loss from short queries: k² copies of (q/k, a/k) (Section 5.3).
+
+    Their losses add up to the loss of (q, a): k²·½(θᵀq/k − a/k)² = ½(θᵀq − a)². With
+    the q of `single_example`, whose norm is Θ(N), they are Θ(N²) examples with answers
+    of Θ(N). It holds where users sum over their data, not where they average, and for
+    models without an intercept.
+
+    Args:
+        examples: what to spread out; each example apart.
+        norm: the largest norm allowed; one example is enough where it is that of q.
+    """
+    above_zero("norm", norm, "queries of norm 0 say nothing")
+    parts = np.ceil(np.linalg.norm(examples.x, axis=1) / norm).clip(min=1)
+    copies = (parts**2).astype(np.int64)
+    x = np.repeat(examples.x / parts[:, None], copies, axis=0)
+    return Examples(x, np.repeat(examples.y / parts, copies))
+
+
+def honest_pull(
+    queries: Sequence[ArrayLike],
+    answers: Sequence[ArrayLike],
+    target: ArrayLike | Tensor,
+    *,
+    lam: float,
+    nu: float = 0.0,
+) -> np.ndarray:
+    """g: the sum of honest gradients on ρ, their models optimal for ρ = θ† (Eq. 175).
+
+    A user's model is (S + λ)⁻¹(b + λθ†) and its gradient λ(S + λ)⁻¹(Sθ† − b), with
+    S = QᵀQ + 2ν and b = Qᵀa.
+
+    Args:
+        queries: [m_n, d] of each honest user.
+        answers: [m_n] of each honest user.
+        target: [d] θ†.
+        lam: λ of `l2sq`; the paper's λ is half of it.
+        nu: ν ≥ 0.
+
+    Raises:
+        Refusal: ν = 0 and the pooled queries do not span R^d: ρ* is not unique then.
+    """
+    goal = array("target", target, 1)
+    users = _users(queries, answers, lam, nu)
+    d = users[0].x.shape[1]
+    same_size("target", goal, "the honest users' model", d)
+    curved = np.array([user.x.T @ user.x for user in users]) + 2 * nu * np.eye(d)
+    slopes = np.array([user.x.T @ user.y for user in users])
+    rank = np.linalg.matrix_rank(curved.sum(axis=0), hermitian=True)
+    if rank < d:
+        raise Refusal(
+            f"the pooled honest queries have rank {rank} of {d} and nu = 0, so "
+            "that the shared model is not unique; set nu above 0 or give more data"
+        )
+    off = curved @ goal - slopes
+    lifted = curved + lam * np.eye(d)
+    pull: np.ndarray = lam * np.linalg.solve(lifted, off[..., None])[..., 0].sum(axis=0)
+    return pull
+
+
+def coupled_optimum(
+    queries: Sequence[ArrayLike],
+    answers: Sequence[ArrayLike],
+    *,
+    lam: float,
+    nu: float = 0.0,
+) -> Optimum:
+    """The least of Σ_n [ν‖θ_n‖² + Σ½(θ_nᵀq − a)² + λ·½‖ρ − θ_n‖²] (Eqs. 1 and 5).
+
+    One linear least-squares problem over (ρ, θ_1 … θ_N), of (N + 1)·d unknowns: for
+    checking what an attack achieves. All users are given, the attacker too, with its
+    poisoned examples. Where several are least, the shortest.
+
+    Args:
+        queries: [m_n, d] of each user.
+        answers: [m_n] of each user.
+        lam: λ of `l2sq`; the paper's λ is half of it.
+        nu: ν ≥ 0.
+    """
+    users = _users(queries, answers, lam, nu)
+    n, d = len(users), users[0].x.shape[1]
+    pull, decay = math.sqrt(lam) * np.eye(d), math.sqrt(2 * nu) * np.eye(d)
+    rows, sides = [], []
+    for k, user in enumerate(users):
+        # triangular, so that many examples become d + 1 rows; no product of data with
+        # themselves, which would lose half the digits of a large query
+        fit = np.linalg.qr(np.column_stack([user.x, user.y])).R
+        block = np.zeros((len(fit) + 2 * d, n + 1, d))
+        block[:, k + 1] = np.vstack([fit[:, :-1], decay, -pull])
+        block[len(fit) + d :, 0] = pull
+        rows.append(block.reshape(len(block), -1))
+        sides.append(np.concatenate([fit[:, -1], np.zeros(2 * d)]))
+    whole, turned = np.vstack(rows), np.concatenate(sides)
+    found = np.linalg.lstsq(whole, turned, rcond=None)[0].reshape(n + 1, d)
+    return Optimum(found[0], found[1:])
+
+
+def _users(
+    queries: Sequence[ArrayLike], answers: Sequence[ArrayLike], lam: float, nu: float
+) -> list[Examples]:
+    """What every user holds, checked."""
+    strength(lam)
+    at_least_zero("nu", nu)
+    if not len(queries) or len(queries) != len(answers):
+        raise Refusal(
+            f"there are queries of {len(queries)} users and answers of {len(answers)}; "
+            "give both for at least 1"
+        )
+    users: list[Examples] = []
+    for k, (query, answer) in enumerate(zip(queries, answers, strict=True)):
+        q = array(f"the queries of user {k}", query, 2)
+        a = array(f"the answers of user {k}", answer, 1)
+        if len(q) != len(a):
+            raise Refusal(
+                f"user {k} has {len(q)} queries and {len(a)} answers; give one answer "
+                "a query"
+            )
+        users.append(Examples(q, a))
+        same_size(f"a query of user {k}", q, "one of user 0", users[0].x.shape[1])
+    return users
+
+
+def growth(users: Sequence[int], attacks: Sequence[Examples]) -> Growth:
+    """How an attack grows with the federation: slopes on logarithmic scales.
+
+    Args:
+        users: N of each federation; at least two that differ.
+        attacks: the examples that bend each.
+    """
+    if len(users) != len(attacks) or len({*users}) < 2 or min(users) < 1:
+        raise Refusal(
+            f"{len(attacks)} attacks on federations of {list(users)} users say nothing "
+            "of growth; give one attack each of at least two sizes"
+        )
+    norms = [float(np.linalg.norm(e.x, axis=1).max()) for e in attacks]
+    answers = [float(np.abs(e.y).max()) for e in attacks]
+    counts = [float(len(e.x)) for e in attacks]
+    return Growth(*(_exponent(users, values) for values in (norms, answers, counts)))
+
+
+def _exponent(users: Sequence[int], values: Sequence[float]) -> float:
+    """The least-squares slope of log value against log N; NaN where a value is 0."""
+    if min(values) <= 0:
+        return math.nan
+    return float(np.polyfit(np.log(users), np.log(values), 1)[0])

@@ -1,0 +1,110 @@
+"""`troth poison`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+EXPERIMENT = """
+aggregator = "sum"
+[data]
+name = "digits"
+[partition]
+name = "iid"
+clients = 3
+[model]
+name = "linear"
+[train]
+rounds = 8
+batch = 0
+steps = 2
+lr = 0.05
+[personalizer]
+name = "coupled"
+optimizer = "adam"
+[server]
+name = "sgd"
+lr = 0.1
+[adversary]
+count = 1
+[engine]
+how = "vmap"
+chunk = 3
+device = "cpu"
+"""
+Call = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("poison") / "e.toml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def test_the_whole_chain(troth: Call, file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = troth("poison", file, "--out", out, "--examples", 80, "--json")
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert said["folder"] == str(out)
+    stages = [row["stage"] for row in said["stages"]]
+    assert stages == ["none", "gradient", "model", "data"]
+    last = said["stages"][-1]
+    assert last["examples"] == 80 and last["aimed"] > said["stages"][0]["aimed"]
+    for word in ("by wanted labels", "largest norm", "takes at least", "from_file"):
+        assert word in result.stderr
+    with np.load(out / "poison.npz") as poison:
+        assert len(poison["x"]) == 80
+
+
+def test_poisoned_data_go_into_any_other_experiment(
+    troth: Call, file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    troth("poison", file, "--out", out, "--examples", 40, "--quiet")
+    settings: list[Any] = []
+    for one in ("personalizer.name=ditto", "aggregator.name=mean", "train.batch=8"):
+        settings += ["--set", one]
+    for key, value in (("name", "from_file"), ("path", out / "poison.npz")):
+        settings += ["--set", f"corruption.{key}={value}"]
+    tree = file.read_text().replace('optimizer = "adam"\n', "")
+    other = tmp_path / "other.toml"
+    other.write_text(tree)
+    result = troth("run", other, *settings, "--out", tmp_path / "run", "--quiet")
+    assert result.exit_code == 0, result.output
+
+
+def test_a_stage(troth: Call, file: Path, tmp_path: Path) -> None:
+    given = ("--stage", "gradient", "--out", tmp_path / "out", "--quiet")
+    result = troth("poison", file, *given)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "" and "By gradient the attacker" in result.stderr
+    assert "poisoned" not in result.stderr.lower()
+    again = troth("poison", file, *given)  # nothing is trained twice
+    assert again.exit_code == 0 and again.stderr == result.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--stage", "all"), "stage = 'all' is not one of"),
+        (("--weight", "much"), "weight = 'much'"),
+        (("--target", "nowhere.npy"), "there is no target 'nowhere.npy'"),
+        (("--examples", 0), "examples = 0 must be at least 1"),
+        (("--set", "personalizer.name=local"), "needs personalizer 'coupled'"),
+    ],
+)
+def test_refusals(
+    troth: Call, file: Path, tmp_path: Path, given: Any, words: str
+) -> None:
+    result = troth("poison", file, "--out", tmp_path / "out", *given)
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
+    assert len(result.stderr.strip().splitlines()) <= 2

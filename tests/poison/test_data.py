@@ -1,0 +1,295 @@
+"""Poisoned examples of linear classifiers, and what is learned from them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import optimize, special
+from scipy.special import logsumexp
+
+from troth.poison import (
+    Examples,
+    Head,
+    boxed_inputs,
+    clipped_inputs,
+    data_attack,
+    examples_needed,
+    model_attack,
+    weight_needed,
+)
+from troth.types import Refusal
+
+
+def some(k: int, d: int, seed: int) -> Head:
+    rng = np.random.default_rng([k, d, seed])
+    weight = rng.normal(size=(k, d))
+    return Head(weight, -weight @ rng.uniform(0.3, 0.7, d))
+
+
+def shares(found: Examples, k: int) -> np.ndarray:
+    return np.eye(k)[found.y] if found.p is None else found.p
+
+
+def learned(
+    found: Examples,
+    k: int,
+    margin: bool = False,
+    lam: float = 0.0,
+    target: Head | None = None,
+    weight: float = 1.0,
+) -> Head:
+    """What a user learns: weight·cross-entropy + λ·½‖θ − θ†‖², by Newton's method."""
+    x = np.column_stack([found.x, np.ones(len(found.x))])
+    p, d = shares(found, k), x.shape[1]
+    rows = 1 if margin else k
+    to = np.zeros((rows, d)) if target is None else np.column_stack(target)
+
+    def logits(theta: np.ndarray) -> np.ndarray:
+        z = x @ theta.reshape(rows, d).T
+        return np.column_stack([np.zeros(len(z)), z]) if margin else z
+
+    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        z = logits(theta)
+        log = z - logsumexp(z, axis=1, keepdims=True)
+        slope = (np.exp(log) - p)[:, -rows:].T @ x
+        away = theta.reshape(rows, d) - to
+        value = -weight * (p * log).sum() + 0.5 * lam * (away**2).sum()
+        return float(value), (weight * slope + lam * away).ravel()
+
+    def curvature(theta: np.ndarray) -> np.ndarray:
+        z = logits(theta)
+        q = np.exp(z - logsumexp(z, axis=1, keepdims=True))[:, -rows:]
+        blocks = [
+            [(x * (q[:, a] * ((a == b) - q[:, b]))[:, None]).T @ x for b in range(rows)]
+            for a in range(rows)
+        ]
+        return weight * np.block(blocks) + lam * np.eye(rows * d)
+
+    theta = to.ravel().copy()
+    for _ in range(60):
+        value, slope = loss(theta)
+        step = np.linalg.lstsq(curvature(theta), slope, rcond=1e-13)[0]
+        scale = 1.0
+        while loss(theta - scale * step)[0] > value and scale > 1e-10:
+            scale /= 2
+        theta = theta - scale * step
+        if np.abs(scale * step).max() < 1e-11:
+            break
+    matrix = theta.reshape(rows, d)
+    return Head(matrix[:, :-1], matrix[:, -1])
+
+
+def apart(one: Head, other: Head) -> float:
+    """How far two heads are apart, up to what all classes have in common."""
+    away = np.column_stack(one) - np.column_stack(other)
+    return float(np.linalg.norm(away - (away.mean(axis=0) if len(away) > 1 else 0)))
+
+
+@pytest.mark.parametrize("inputs", ["free", "box", "clip"])
+@pytest.mark.parametrize("k", [2, 4])
+def test_the_model_is_recovered_from_soft_labels(k: int, inputs: str) -> None:
+    head = some(k, 8, seed=0)
+    found = data_attack(head, 200, 1, inputs=inputs, width=3.0, noise=0.2)  # type: ignore[arg-type]
+    assert found.x.shape == (200, 8) and found.p is not None
+    assert apart(learned(found, k), head) < 1e-6
+
+
+def test_a_margin_is_recovered_as_it_is() -> None:
+    head = some(1, 6, seed=1)
+    found = data_attack(head, 100, 2, width=2.0, noise=0.3)
+    assert apart(learned(found, 2, margin=True), head) < 1e-6
+
+
+def test_on_v_itself_the_scale_is_not_learned() -> None:
+    """Without noise every multiple of θ♠ fits: the shortest is learned, not θ♠."""
+    head = some(3, 6, seed=2)
+    found = data_attack(head, 200, 3, width=2.0, noise=0.0)
+    short = learned(found, 3)
+    assert np.linalg.norm(short.weight - short.weight.mean(axis=0)) < 1e-5
+
+
+def test_hard_labels_come_near_and_nearer_with_repeats() -> None:
+    head = some(3, 5, seed=3)
+    given = {"width": 2.0, "noise": 1.0}
+    miss = [
+        apart(learned(found, 3), head)
+        for found in (
+            data_attack(head, 400, 4, labels="repeated", repeats=5, **given),  # type: ignore[arg-type]
+            data_attack(head, 400, 4, labels="repeated", repeats=100, **given),  # type: ignore[arg-type]
+            data_attack(head, 8000, 4, labels="sampled", **given),  # type: ignore[arg-type]
+        )
+    ]
+    size = apart(head, Head(np.zeros((3, 5)), np.zeros(3)))
+    assert miss[1] < miss[0] and miss[1] < 0.02 * size and miss[2] < 0.2 * size
+
+
+def test_the_chain_bends_a_small_federation() -> None:
+    """Gradient → model → data against three users of a softmax regression."""
+    k, d, lam, rng = 3, 2, 1.0, np.random.default_rng(12)
+    users = [
+        Examples(x := rng.normal(size=(30, d)), (x @ rng.normal(size=(d, k))).argmax(1))
+        for _ in range(3)
+    ]
+
+    def pulls(
+        rho: np.ndarray, data: list[Examples], weights: list[float]
+    ) -> np.ndarray:
+        shared = Head(rho[:, :-1], rho[:, -1])
+        models = [
+            np.column_stack(learned(each, k, lam=lam, target=shared, weight=weight))
+            for each, weight in zip(data, weights, strict=True)
+        ]
+        return sum((lam * (rho - model) for model in models), np.zeros_like(rho))
+
+    target = rng.normal(size=(k, d + 1))
+    target -= target.mean(axis=0)
+    g = pulls(target, users, [1.0] * 3)
+    flat = model_attack(*(torch.as_tensor(v.ravel()) for v in (target, -g)), lam=lam)
+    crafted = flat.numpy().reshape(k, d + 1)
+    head = Head(crafted[:, :-1], crafted[:, -1])
+    bad = data_attack(head, 50, 0, width=2.0, noise=0.5)
+    weight = weight_needed(
+        head, Head(target[:, :-1], target[:, -1]), bad.x, lam=lam, tolerance=1e-3
+    )
+    rho = np.zeros((k, d + 1))
+    for _ in range(40):  # all honest from here on, and nobody knows the target
+        step = pulls(rho, [*users, bad], [1.0] * 3 + [weight])
+        rho = rho - step / (4 * lam)
+    assert np.linalg.norm(step) < 1e-3
+    away = rho - target
+    miss = np.linalg.norm(away - away.mean(axis=0)) / np.linalg.norm(target)
+    assert miss < 1e-2
+
+
+def test_few_examples_leave_directions_open() -> None:
+    head = some(3, 30, seed=5)
+    few, enough = (data_attack(head, m, 5, noise=0.2) for m in (20, 60))
+    zero = Head(np.zeros((3, 30)), np.zeros(3))
+    assert weight_needed(head, zero, few.x, lam=1.0, tolerance=0.01) == math.inf
+    assert apart(learned(enough, 3), head) < 1e-5
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("tolerance", [0.3, 0.05])
+def test_the_weight_keeps_the_model_where_it_should_be(
+    k: int, tolerance: float
+) -> None:
+    """Close to V the first order is exact, as far as labels stay equally likely."""
+    head, target = some(k, 6, seed=6), some(k, 6, seed=7)
+    small = [Head(0.005 * h.weight, 0.005 * h.bias) for h in (head, target)]
+    found = data_attack(small[0], 60, 8, width=1.0, noise=0.5)
+    weight = weight_needed(small[0], small[1], found.x, lam=2.0, tolerance=tolerance)
+    got = learned(found, max(2, k), k == 1, lam=2.0, target=small[1], weight=weight)
+    assert apart(got, small[0]) / apart(*small) == pytest.approx(tolerance, rel=0.02)
+
+
+def test_the_box_needs_less_weight_than_clipping() -> None:
+    head, target = some(4, 30, seed=9), some(4, 30, seed=10)
+    large = Head(4 * head.weight, 4 * head.bias)
+    boxed, clipped = (
+        weight_needed(large, target, make(large, 300, 0, noise=0.05), lam=1.0)
+        for make in (boxed_inputs, clipped_inputs)
+    )
+    assert boxed < clipped
+    assert weight_needed(large, large, boxed_inputs(large, 9, 0), lam=1.0) == 0
+
+
+def test_refusals() -> None:
+    head = some(3, 6, seed=0)
+    with pytest.raises(Refusal, match="1 poisoned example bends a linear regression"):
+        data_attack(head, 1, 0)
+    for count in (0, -4):
+        with pytest.raises(Refusal, match=f"{count} poisoned examples were asked for"):
+            data_attack(head, count, 0)
+    away = Head(np.array([[1.0, 1.0]]), np.array([-3.0]))
+    with pytest.raises(Refusal, match="12 of 12 examples tried"):
+        data_attack(away, 12, 0, inputs="box")
+    same = Head(np.ones((2, 6)), np.array([0.0, 1.0]))
+    with pytest.raises(Refusal, match="no input makes all 2 classes"):
+        data_attack(same, 10, 0)
+    with pytest.raises(Refusal, match="width|box from"):
+        data_attack(head, 10, 0, width=0)
+    x = np.ones((4, 6))
+    with pytest.raises(Refusal, match="lam = 0 must be"):
+        weight_needed(head, head, x, lam=0)
+    with pytest.raises(Refusal, match="tolerance = 1 must lie between"):
+        weight_needed(head, head, x, lam=1, tolerance=1)
+    with pytest.raises(Refusal, match=r"the target's weight has shape \(3, 5\)"):
+        weight_needed(head, some(3, 5, 0), x, lam=1)
+    with pytest.raises(Refusal, match="the model takes 6 features"):
+        weight_needed(head, head, np.ones((4, 5)), lam=1)
+
+
+def test_newton_of_this_file_finds_the_minimum() -> None:
+    """The learner above against a general solver, so that it can be trusted."""
+    head = some(2, 3, seed=11)
+    found = data_attack(head, 50, 0, width=2.0, noise=0.4, labels="sampled")
+    ours = learned(found, 2, lam=1.0)
+    x, p = np.column_stack([found.x, np.ones(50)]), shares(found, 2)
+
+    def loss(theta: np.ndarray) -> float:
+        z = x @ theta.reshape(2, 4).T
+        fit = (p * (z - logsumexp(z, axis=1, keepdims=True))).sum()
+        return float(0.5 * (theta**2).sum() - fit)
+
+    best = optimize.minimize(loss, np.zeros(8), options={"gtol": 1e-8})
+    assert np.column_stack(ours).ravel() == pytest.approx(best.x, abs=1e-5)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_one_example_makes_up_for_no_more_than_lamberts_w(classes: int) -> None:
+    """κ = max over logits of max z − softmax(z)·z, by search."""
+    random = np.random.default_rng(classes)
+
+    def value(z: np.ndarray) -> float:
+        share = np.exp(z - z.max())
+        share /= share.sum()
+        return float(z.max() - share @ z)
+
+    best = 0.0
+    for _ in range(20):
+        start = random.normal(size=classes)
+        found = optimize.minimize(lambda z: -value(z), start, method="Nelder-Mead")
+        best = max(best, -found.fun)
+    equal = np.linspace(0, 6, 6001)[:, None] * (np.arange(classes) == 0)
+    best = max(best, *(value(z) for z in equal))
+    kappa = float(special.lambertw((classes - 1) / np.e).real)
+    assert best == pytest.approx(kappa, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_data_hold_a_model_with_fewer_than_needed(seed: int) -> None:
+    """Any examples at all: where their minimum lies, they were enough for it."""
+    random = np.random.default_rng(seed)
+    k, d, m, lam, nu = (2, 3, 10)[seed % 3], 4, 30, 0.3, 0.02 * (seed % 2)
+    x = np.column_stack([random.normal(size=(m, d)) * 3, np.ones(m)])
+    p = random.dirichlet(np.full(k, 0.2), size=m)
+    rho = random.normal(size=(k, d + 1))
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        theta = flat.reshape(k, d + 1)
+        z = x @ theta.T
+        log = z - special.logsumexp(z, axis=1, keepdims=True)
+        apart = theta - rho
+        value = -(p * log).sum() + lam / 2 * (apart**2).sum() + nu * (theta**2).sum()
+        slope = (np.exp(log) - p).T @ x + lam * apart + 2 * nu * theta
+        return value, slope.ravel()
+
+    found = optimize.minimize(loss, rho.ravel(), jac=True, options={"gtol": 1e-9})
+    theta = found.x.reshape(k, d + 1)
+    held = Head(theta[:, :-1], theta[:, -1])
+    needed = examples_needed(held, Head(rho[:, :-1], rho[:, -1]), lam=lam, nu=nu)
+    assert needed <= m
+    further = Head(9 * held.weight, 9 * held.bias)  # so far they cannot hold it
+    wanted = Head(rho[:, :-1], rho[:, -1])
+    assert examples_needed(further, wanted, lam=lam, nu=nu) > 9 * needed
+
+
+def test_what_asks_nothing_needs_nothing() -> None:
+    head = Head(np.ones((3, 2)), np.zeros(3))
+    assert examples_needed(head, head, lam=1.0) == 0.0
+    other = Head(np.full((3, 2), 7.0), np.ones(3))  # the same answers
+    assert examples_needed(other, head, lam=1.0) == pytest.approx(0.0, abs=1e-12)

@@ -1,0 +1,142 @@
+"""Theorem 1: what a gradient attack does, a model does, and data do.
+
+Over random convex federations the same target is reached by all three, each trained
+from the first model on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from troth import build, config, poison
+from troth.engine import Plan
+from troth.types import Batch
+
+LAM, D = 1.0, 2
+NEAR = 1e-2  # of the target's norm
+
+
+class Case(NamedTuple):
+    """A federation whose last client is hostile, and what that one wants."""
+
+    tree: dict[str, Any]
+    goal: np.ndarray
+    place: Path
+    n: int
+
+
+def federation(place: Path, seed: int, classify: bool) -> Case:
+    """Three to six clients with 15 to 30 examples each."""
+    random = np.random.default_rng([seed, classify])
+    n = int(random.integers(3, 7))
+    owner = np.repeat(np.arange(n), random.integers(15, 31, size=n))
+    x = random.normal(size=(len(owner), D))
+    z = (x * random.normal(size=(n, D))[owner]).sum(1) + random.normal(size=len(x)) / 4
+    chance = 1 / (1 + np.exp(-2 * z))
+    y = (random.random(len(z)) < chance).astype(np.int64) if classify else z
+    split = np.zeros(len(y), np.int8)
+    split[np.searchsorted(owner, np.arange(n))] = 2  # one each, for nothing is judged
+    np.savez(place / "data.npz", x=x, y=y, owner=owner, split=split)
+    # from 0, for what both classes have in common answers to no label and stays
+    model = {"name": "linear", "normalise": "none", "bias": classify, "zero": True}
+    own = {"name": "coupled", "solve": "exact", "lam": LAM, "nu": 0.05, "steps": 5}
+    tree = {
+        "data": {"name": "npz", "path": str(place / "data.npz")},
+        "partition": {"name": "natural", "split": "given"},
+        "model": model,
+        "train": {"rounds": 25, "batch": 0, "precision": "float64"},
+        "personalizer": own,
+        "aggregator": "sum",
+        "server": {"name": "sgd", "lr": 1 / (3 * LAM * n)},
+        "adversary": {"clients": [n - 1]},
+        "attack": "none",
+        "corruption": "none",
+        "engine": {"device": "cpu"},
+    }
+    goal = random.normal(size=2 * (D + 1) if classify else D)
+    if classify:  # what both rows have in common says nothing
+        goal[: 2 * D] -= np.tile(goal[: 2 * D].reshape(2, D).mean(0), 2)
+        goal[2 * D :] -= goal[2 * D :].mean()
+    np.save(place / "goal.npy", goal)
+    return Case(tree, goal, place, n)
+
+
+def trained(case: Case, **changes: Any) -> build.Built:
+    tree = {**case.tree, **changes}
+    built = build.build(config.from_dict(tree), plan=Plan("vmap", case.n))
+    list(built.federation.train())
+    return built
+
+
+def off(case: Case, built: build.Built) -> float:
+    """How far the shared model is from the target, of the target's norm."""
+    w = built.federation.broadcast.w.numpy()
+    return float(np.linalg.norm(w - case.goal) / np.linalg.norm(case.goal))
+
+
+def gradient(case: Case) -> tuple[build.Built, Tensor]:
+    """Counter-gradient, and θ♠ from what the others pull at its end."""
+    attack = {"name": "counter_gradient", "target": str(case.place / "goal.npy")}
+    built = trained(case, attack=attack)
+    f = built.federation
+    own = f.engine.models(f.broadcast.w, f.population.read(np.arange(case.n - 1)))
+    pull = LAM * (own - f.broadcast.w).sum(0)
+    crafted = poison.model_attack(f.broadcast.w, pull, lam=LAM)
+    np.save(case.place / "model.npy", crafted.numpy())
+    return built, pull
+
+
+def check_stages(case: Case, corruption: dict[str, Any]) -> None:
+    frozen = {"name": "frozen_model", "target": str(case.place / "model.npy")}
+    assert off(case, trained(case, attack=frozen)) <= NEAR
+    longer = {**case.tree["train"], "rounds": 40}
+    path = {"name": "from_file", "path": str(case.place / "poison.npz"), "take": "all"}
+    changes = {"train": longer, "corruption": path | corruption}
+    assert off(case, trained(case, **changes)) <= NEAR
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_linear_regression(tmp_path: Path, seed: int) -> None:
+    """One example does it (Theorem 5)."""
+    case = federation(tmp_path, seed, classify=False)
+    built, pull = gradient(case)
+    assert off(case, built) <= NEAR
+    bad = poison.single_example(case.goal, -pull, lam=LAM, nu=0.05)
+    poison.save(tmp_path / "poison.npz", bad.x, bad.y)
+    check_stages(case, {})
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_logistic_regression(tmp_path: Path, seed: int) -> None:
+    """Examples near the indifference subspace, with a weight that is enough."""
+    case = federation(tmp_path, seed, classify=True)
+    built, _ = gradient(case)
+    assert off(case, built) <= NEAR
+    theta = np.load(tmp_path / "model.npy")
+    head, goal = (poison.head_of(v, 2, D) for v in (theta, case.goal))
+    bad = poison.data_attack(head, 60, seed, width=2.0, noise=0.5)
+    weight = poison.weight_needed(head, goal, bad.x, lam=LAM, tolerance=3e-3)
+    poison.save(tmp_path / "poison.npz", bad.x, p=bad.p)
+    check_stages(case, {"weight": float(weight)})
+
+
+def test_without_an_attack_the_shared_model_is_elsewhere(tmp_path: Path) -> None:
+    for classify in (False, True):
+        case = federation(tmp_path, 0, classify)
+        assert off(case, trained(case)) > 10 * NEAR
+
+
+def test_the_loss_is_half_the_squared_error(tmp_path: Path) -> None:
+    """As in Theorem 5."""
+    built = build.build(config.from_dict(federation(tmp_path, 0, False).tree))
+    task, zero = built.federation.engine.task, torch.tensor(0)
+    x, y = torch.ones(1, D, dtype=torch.float64), torch.full((1,), 3.0).double()
+    seen = Batch(x, y, torch.ones(1, dtype=torch.float64), zero, zero + 1)
+    loss = task.loss(torch.zeros(D, dtype=torch.float64), seen)
+    assert float(loss) == pytest.approx(4.5)

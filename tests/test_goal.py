@@ -1,0 +1,76 @@
+"""What an attacker wants, and how near it came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from troth import build, config, goal, runs
+from troth.types import Refusal
+
+
+@pytest.fixture(scope="module")
+def built() -> build.Built:
+    tree: Any = {
+        "data": {"name": "digits"},
+        "partition": {"name": "iid", "clients": 3},
+        "model": {"name": "linear"},
+        "engine": {"device": "cpu"},
+    }
+    return build.build(config.from_dict(tree), plan=runs.UNMEASURED)
+
+
+def test_a_model_of_everyones_data_with_labels_changed(built: build.Built) -> None:
+    aim = goal.goal(built, "shift_labels", 60, 0.05)
+    true, aimed = goal.judged(built, aim, aim.target)
+    assert true < 0.1 and aimed > 0.9
+    again = goal.goal(built, "shift_labels", 60, 0.05)
+    assert torch.equal(aim.target, again.target)
+    start = built.federation.broadcast.w.double()
+    assert goal.judged(built, aim, start)[1] < 0.5  # it learned
+
+
+def test_labels_as_wanted(built: build.Built) -> None:
+    y = torch.arange(10)
+    assert goal.wanted(built, "shift_labels", y).tolist() == [*range(1, 10), 0]
+
+
+def test_by_hand(built: build.Built) -> None:
+    """A model that always says 3: by true labels as often as there is a 3."""
+    w = torch.zeros(650, dtype=torch.float64)
+    w[640 + 3] = 1.0
+    y = built.data.test.y
+    aim = goal.Goal(w, "shift_labels")
+    true, aimed = goal.judged(built, aim, w)
+    assert true == pytest.approx(float((y == 3).double().mean()))
+    assert aimed == pytest.approx(float((y == 2).double().mean()))
+
+
+def test_out_of_a_file_its_own_answers_are_wanted(
+    built: build.Built, tmp_path: Path
+) -> None:
+    file = tmp_path / "model.npy"
+    np.save(file, np.random.default_rng(0).normal(size=650))
+    aim = goal.goal(built, str(file), 0, 0.0)
+    assert goal.judged(built, aim, aim.target)[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "epochs", "lr", "words"),
+    [
+        ("shift_labels", 0, 0.1, "at least one epoch"),
+        ("shift_labels", 5, 0.0, "above 0; it is 5 and 0.0"),
+        ("random_labels", 5, 0.1, "makes one label of another"),
+        ("noise_features", 5, 0.1, "makes one label of another"),
+        ("nowhere.npy", 5, 0.1, "there is no target 'nowhere.npy'"),
+    ],
+)
+def test_refusals(
+    built: build.Built, name: str, epochs: int, lr: float, words: str
+) -> None:
+    with pytest.raises(Refusal, match=words):
+        goal.goal(built, name, epochs, lr)

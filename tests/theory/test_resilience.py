@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from troth import theory
+from troth.types import Refusal
+
+
+@pytest.mark.parametrize(
+    ("F", "N", "limit"),
+    [
+        (0, 1, 0.0),
+        (0, 10, 0.0),
+        (1, 10, 1 / 9),
+        (1, 3, 0.5),
+        (4, 9, 4 / 5),
+        (1, 2, math.inf),  # F ≥ N/2
+        (5, 10, math.inf),
+        (7, 10, math.inf),
+        (3, 3, math.inf),
+    ],
+)
+def test_by_hand(F: int, N: int, limit: float) -> None:
+    assert theory.resilience_limit(F, N) == pytest.approx(limit)
+
+
+@given(st.integers(1, 100), st.data())
+def test_it_grows_with_the_hostile_and_stays_below_1(N: int, data: Any) -> None:
+    F = data.draw(st.integers(0, N - 1))
+    now, more = theory.resilience_limit(F, N), theory.resilience_limit(F + 1, N)
+    assert more > now or more == now == math.inf
+    assert now < 1 or now == math.inf
+    assert (now == math.inf) == (F >= N / 2)
+
+
+@given(st.integers(3, 30), st.data(), st.floats(-1, 2))
+def test_the_federation_of_the_proof(N: int, data: Any, rho: float) -> None:
+    """Corollary 2: N − F at 0 and F at 1, and nobody can tell who is honest.
+
+    If those at 0 are, ρ must be at 0; if F of them are not, at F/(N − F). Whatever ρ
+    is, one of the two readings shows at least the limit.
+    """
+    F = data.draw(st.integers(1, (N - 1) // 2))
+    zeros, ones = np.zeros((N - F, 1)), np.ones((F, 1))
+    at = np.array([rho])
+    first = theory.resilience(zeros, at, F)
+    second = theory.resilience(np.concatenate([zeros[F:], ones]), at, F)
+    limit = theory.resilience_limit(F, N)
+    assert first.limit == second.limit == limit
+    assert max(first.shown, second.shown) >= limit * (1 - 1e-9)
+
+
+def test_a_run_by_hand() -> None:
+    """Three honest ones in the corners of a 3-4-5 triangle, mean (1, 4/3)."""
+    found = theory.resilience(np.array([[0, 0], [3, 0], [0, 4]]), np.array([1, 0]), 1)
+    assert found.heterogeneity == 5
+    assert found.distance == pytest.approx(4 / 3)
+    assert found.shown == pytest.approx(4 / 15)
+    assert found.limit == 1 / 3
+
+
+@given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 4), st.integers(0, 10**6))
+def test_against_every_pair(H: int, d: int, F: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    theta, rho = random.normal(size=(H, d)), random.normal(size=d)
+    found = theory.resilience(theta, rho, F)
+    every = [np.linalg.norm(a - b) for a in theta for b in theta]
+    assert found.heterogeneity == pytest.approx(max(every))
+    assert found.distance == pytest.approx(np.linalg.norm(rho - theta.mean(0)))
+    assume(H > 1)
+    bound = found.shown**2 * found.heterogeneity**2  # Eq. (4) is tight
+    assert found.distance**2 == pytest.approx(bound)
+
+
+@given(st.integers(2, 30), st.floats(-100, 100), st.integers(0, 10**6))
+def test_the_median_shows_less_than_1_in_one_dimension(
+    H: int, wild: float, seed: int
+) -> None:
+    """It stays between honest values with fewer hostile than honest ones."""
+    theta = np.random.default_rng(seed).normal(size=(H, 1))
+    F = H - 1
+    every = np.concatenate([theta[:, 0], np.full(F, wild)])
+    assert theory.resilience(theta, np.array([np.median(every)]), F).shown <= 1
+
+
+def test_limits() -> None:
+    alike = np.ones((4, 2))
+    assert theory.resilience(alike, np.ones(2), 1)[:3] == (0, 0, 0)
+    assert theory.resilience(alike, np.zeros(2), 1).shown == math.inf
+    for bad in (np.nan, np.inf):
+        found = theory.resilience(np.eye(2), np.array([0, bad]), 0)
+        assert found.distance == found.shown == math.inf
+    assert theory.resilience(np.eye(2), np.zeros(2), 2).limit == math.inf
+
+
+@pytest.mark.parametrize(("F", "N"), [(-1, 3), (4, 3), (0, 0), (0.5, 3), (True, 3)])
+def test_refuses_numbers(F: Any, N: Any) -> None:
+    with pytest.raises(Refusal, match=rf"F = {F} hostile of N = {N} participants must"):
+        theory.resilience_limit(F, N)
+
+
+@pytest.mark.parametrize(
+    ("preferred", "rho", "words"),
+    [
+        (np.ones(3), np.ones(3), r"shape \[3\] and a global model of shape \[3\]"),
+        (np.ones((0, 3)), np.ones(3), "H at least 1"),
+        (np.ones((2, 3)), np.ones(2), r"shape \[2, 3\] .* shape \[2\]"),
+        (np.array([[1.0, np.nan]]), np.ones(2), "NaN or infinity"),
+    ],
+)
+def test_refuses_models(preferred: np.ndarray, rho: np.ndarray, words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        theory.resilience(preferred, rho, 1)
+
+
+def test_refuses_hostile_ones_below_none() -> None:
+    with pytest.raises(Refusal, match="F = -1"):
+        theory.resilience(np.eye(2), np.ones(2), -1)
