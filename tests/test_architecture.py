@@ -19,18 +19,19 @@ LAYERS = """
     types conditions verdicts modelfile seeding numerics labels theory trees memory
     notice disk fetching lookup toml grid parts sections config
     layers weights batchwise flat masks
-    datasets partitions features corruptions augments models losses
+    datasets partitions features corruptions deformations augments models losses
     optimizers schedules regularizers solvers personalizers
     attacks filters aggregators servers metrics
     objectives convolution tasks lifting traces lifted liftable threads
+    certificates
     feed slots rowfile population beside
     engine plans augmenting clients
     scores summary evaluation
     tails rules serving sampling availability federation newcomers
     corrupting dealing preparing leakage systematic splitting supply
     networks stepping store rulebook build
-    folder journal loading own_examples personalizing results runs api heads poison
-    goal chain advice comparison bench catalogue gallery
+    folder journal loading own_examples personalizing certifiable certifying
+    results runs api heads poison goal chain advice comparison bench catalogue gallery
     display listings progress outcome commands cli
 """.split()  # noqa: SIM905
 """From the first to the last: a module or folder imports only what stands before it."""

@@ -4,7 +4,7 @@ import io
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
@@ -229,4 +229,38 @@ def test_state_on_disk_is_said_before_the_first_round(
         watch(Progress("", 1, 9, None))
         assert capsys.readouterr().err == "hello\ntiny: round 1/9\n"
     Watcher("tiny", "hello", quiet=True)(told)
+    assert capsys.readouterr().err == ""
+
+
+# Work that is no training
+
+
+class Piece(NamedTuple):
+    done: int
+    total: int
+    made: int
+    used: int
+    what: str
+
+
+def test_a_counter_says_how_far_and_how_fast(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with progress.Counter("certificates", "Writing to here.") as counter:
+        counter.heard("reading data", 0, 0)
+        for done in (3, 4, 5):
+            counter(Piece(done, 5, done - 2, 1000 * done, "shared, client 0"))
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == ["reading data", "Writing to here."]
+    assert re.fullmatch(
+        r"3/5 certificates, [\d,]+ samples/s, \d+ s left, shared, client 0", said[2]
+    )
+    assert said[-1].startswith("5/5 certificates") and "0 s left" in said[-1]
+    assert len(said) == 4 and counter.last.done == 5
+
+
+def test_a_quiet_counter_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.Counter("certificates", "Writing to here.", quiet=True) as counter:
+        counter.heard("reading data", 0, 0)
+        counter(Piece(1, 1, 1, 1, "x"))
     assert capsys.readouterr().err == ""

@@ -121,6 +121,38 @@ def test_normal_moments(dtype: torch.dtype) -> None:
     assert seeding.normal(k, 4_001, dtype).shape == (50, 4_001)
 
 
+def test_noise_is_standard_normal() -> None:
+    """|z| of each of four moments < 4.9, Kolmogorov-Smirnov, two tails: 7 · 1e-6."""
+    k = seeding.keys(0, "n", 0, torch.arange(50))
+    found = seeding.noise(k, 20_001)
+    assert found.shape == (50, 20_001) and found.dtype == torch.float32
+    z = found.double().flatten().numpy()
+    m, bound = len(z), stats.norm.isf(ALPHA / 2)
+    for power, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        assert abs((z**power).mean() - mean) < bound * math.sqrt(variance / m)
+    assert stats.kstest(z, "norm").pvalue > ALPHA
+    for tail in (z > 3.5, z < -3.5):
+        assert stats.binomtest(tail.sum(), m, stats.norm.sf(3.5)).pvalue > ALPHA
+    for i in (0, 7):
+        assert torch.equal(seeding.noise(k[i], 20_001), found[i])
+
+
+def test_noise_at_the_ends_of_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = torch.tensor([0, -1])
+    monkeypatch.setattr(seeding, "bits", lambda key, count: ends)
+    z = seeding.noise(ends, 4)
+    assert z.isfinite().all() and 6.7 < z.abs().max() < 6.8
+    assert z[1] == z[3] == 0  # the smallest radius
+
+
+def test_noise_halves_are_uncorrelated() -> None:
+    """Both numbers of a pair come from the same 64 bits (5 sigma: 6e-7)."""
+    z = seeding.noise(torch.tensor(key()), 200_000).double()
+    for a, b in ((z[:100_000], z[100_000:]), (z[:-1], z[1:])):
+        assert abs(float((a * b).mean())) < 5 / math.sqrt(len(a))
+        assert abs(float((a**2 * b**2).mean()) - 1) < 5 * math.sqrt(8 / len(a))
+
+
 def test_normal_halves_are_uncorrelated() -> None:
     """Box and Muller's two halves come from the same radius (5 sigma: 6e-7)."""
     z = seeding.normal(torch.tensor(key()), 100_000, F64)

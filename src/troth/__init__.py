@@ -13,6 +13,7 @@ __all__ = [
     "Refusal",
     "Run",
     "aggregate",
+    "certify",
     "cost",
     "load",
     "personalize",
@@ -22,6 +23,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from troth.api import aggregate, cost, personalize, resume, run
+    from troth.certificates.certify import certify
     from troth.loading import Run, load
     from troth.types import Refusal
 else:
@@ -29,6 +31,7 @@ else:
         "Refusal": "types",
         "Run": "loading",
         "aggregate": "api",
+        "certify": "certificates.certify",
         "cost": "api",
         "load": "loading",
         "personalize": "api",

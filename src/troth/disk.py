@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from troth.notice import report
 from troth.types import Refusal
@@ -65,7 +65,7 @@ def alone(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / ".lock", "a+b")  # noqa: SIM115
     with lock:
-        while not _locked(lock):
+        while not locked(lock):
             lock.seek(0)
             who = lock.read(20).decode("ascii", "replace").strip()
             report(f"waiting for process {who or '?'}, which is at it", 0, 0)
@@ -77,7 +77,7 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _locked(lock: IO[bytes]) -> bool:
+def locked(lock: IO[Any]) -> bool:
     """Take the lock if it is free; where there is none to be had, go on without."""
     try:
         if fcntl:

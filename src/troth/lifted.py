@@ -9,6 +9,7 @@ trace can be compiled, and on CUDA it is captured as a graph.
 from __future__ import annotations
 
 import threading
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -86,6 +87,22 @@ class Lifted:
         if cuda:
             graph = _captured(graph, flat)
         return graph, example
+
+
+def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A plain function of tensors, compiled as a whole for each of their shapes.
+
+    Kernels are chosen without trying them out where that could change a sum's order,
+    so that another process computes the same.
+    """
+    knows = hasattr(torch._inductor.config, "deterministic")
+    options: Any = {"deterministic": True} if knows else {}
+    whole: Any = function
+    # code of its own: of the same code torch compiles no more than eight variants
+    code = whole.__code__.replace(co_name=f"{whole.__name__}_compiled")
+    named = whole.__globals__, whole.__name__, whole.__defaults__, whole.__closure__
+    own = types.FunctionType(code, *named)
+    return torch.compile(own, dynamic=False, options=options)
 
 
 def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., Any]:

@@ -68,7 +68,7 @@ class Run:
         Args:
             client: whose inputs; needed only where each client prepares its own.
         """
-        return self._raw(self.network(), client)
+        return self.raw(self.network(), client)
 
     def network(self, tensors: dict[str, Tensor] | None = None) -> nn.Module:
         """The shared model as it was trained: it takes prepared inputs.
@@ -94,7 +94,7 @@ class Run:
 
     def model(self, client: int) -> nn.Module:
         """What this client predicts with: its own model, or the shared one."""
-        self._check(client)
+        self.check(client)
         net = self.network()
         if (self.path / folder.PERSONAL).exists():
             tasks.assign(net, folder.load_model(self.path / folder.PERSONAL, client))
@@ -103,7 +103,7 @@ class Run:
                 f"{self.path} holds no personal models; "
                 "run the experiment with output.personal = true"
             )
-        return self._raw(net, client)
+        return self.raw(net, client)
 
     def newcomer(self, file: str | Path) -> nn.Module:
         """The model of a newcomer, from the file that `troth personalize` wrote."""
@@ -124,17 +124,18 @@ class Run:
         net = self.network(tensors)
         return nn.Sequential(layers.Features(*parts), net).eval() if parts else net
 
-    def _check(self, client: int) -> None:
+    def check(self, client: int) -> None:
+        """Refuse a client that this run has not."""
         n = self.experiment.resolved["clients"]
         if not 0 <= client < n:
             raise Refusal(
                 f"there is no client {client}; this run has {n}, 0 to {n - 1}"
             )
 
-    def _raw(self, net: nn.Module, client: int | None) -> nn.Module:
+    def raw(self, net: nn.Module, client: int | None) -> nn.Module:
         """A network behind the preparation of its inputs."""
         if client is not None:
-            self._check(client)
+            self.check(client)
         if not active(self.experiment.features):
             return net
         parts = [self._features[name] for name in ("fill", "mean", "std")]

@@ -25,6 +25,7 @@ FOLDERS = {
     "partition": "partitions",
     "features": "features",
     "corruption": "corruptions",
+    "deformation": "deformations",
     "augment": "augments",
     "model": "models",
     "loss": "losses",

@@ -167,6 +167,59 @@ class Watcher(AbstractContextManager["Watcher"]):
         self._pulse = add(word, total=None, **facts) if word else None
 
 
+class Counter(AbstractContextManager["Counter"]):
+    """Told after every piece of long work that is no training: how far, how fast.
+
+    Args:
+        what: is counted.
+        intro: said with the first piece, for then nothing is refused any more.
+        quiet: say nothing.
+    """
+
+    def __init__(self, what: str, intro: str, quiet: bool = False) -> None:
+        self.last: Any = None
+        self._what, self._intro, self._quiet = what, intro, quiet
+        self._printed, self._began, self._said = -math.inf, 0.0, ""
+        self._bars = _bars() if not quiet and console().is_terminal else None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Counter:
+        self._began = time.monotonic()
+        if self._bars:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bars:
+            self._bars.stop()
+
+    def __call__(self, p: Any) -> None:
+        """Show a piece: done of total, `made` of them now, `used` samples for these."""
+        first, self.last = self.last is None, p
+        if self._quiet:
+            return
+        if first:
+            (self._bars or console()).print(self._intro, soft_wrap=True)
+        now = time.monotonic()
+        seconds = max(now - self._began, 1e-9)
+        left = duration(seconds / p.made * (p.total - p.done))
+        pace = f"{p.used / seconds:,.0f} samples/s, {left} left"
+        if self._bars:
+            facts = {"count": f"{p.done}/{p.total}", "pace": pace, "found": p.what}
+            if self._task is None:
+                self._task = self._bars.add_task(self._what, total=p.total, **facts)
+            self._bars.update(self._task, completed=p.done, **facts)
+        elif now - self._printed >= _EVERY or p.done == p.total:
+            say(f"{p.done}/{p.total} {self._what}, {pace}, {p.what}")
+            self._printed = now
+
+    def heard(self, what: str, done: int, total: int) -> None:
+        """Show a download, or other work before the first piece."""
+        if what and what != self._said and not self._quiet:
+            (self._bars or console()).print(what, soft_wrap=True)
+        self._said = what
+
+
 def _bars() -> Progress:
     label = Column(no_wrap=True, overflow="ellipsis")
     return Progress(

@@ -102,6 +102,20 @@ def normal(key: Tensor, count: int, dtype: torch.dtype = torch.float32) -> Tenso
     return pair[..., :count]
 
 
+def noise(key: Tensor, count: int) -> Tensor:
+    """Standard normal in float32, two numbers of every 64 bits: [..., count].
+
+    For numbers by the million: other draws than `normal`, in less than half its time,
+    and the tail goes on to 6.7 instead of 5.7 standard deviations.
+    """
+    random = bits(key, (count + 1) // 2)
+    u = (((random >> 32) & 0xFFFFFFFF).float() + 0.5) * 2.0**-32
+    angle = (random & 0xFFFFFFFF).float() * (2 * math.pi * 2.0**-32)
+    radius = torch.sqrt(-2 * torch.log(u))
+    pair = torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], dim=-1)
+    return pair[..., :count]
+
+
 def permute(key: np.ndarray, position: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Where a random permutation of 0 … size−1 sends each position (on the host).
 

@@ -1,0 +1,298 @@
+"""Draw certified accuracy over the radius, and print the tables, from `results/`.
+
+python experiments/certificates/figures.py            # the tables, as Markdown
+python experiments/certificates/figures.py --draw     # and the pictures
+
+Runs that are not there yet are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+ROOT = Path(__file__).parent
+FIGURES = ("mnist_clients", "mnist_nominal", "mnist_affine", "mnist_mixture")
+FIGURES += ("cifar10_federated", "cifar10_nominal", "cifar10_mixture", "hostile")
+CHANGES = ("noise", "rotation", "translation")
+CLIENTS = (4, 10, 20, 100)
+LAMBDAS = ("0.1", "0.5", "0.9", "1.0")
+HUES = {"local": "#5a9367", "federated": "#e08e45", "personalized": "#3d7ea6"}
+SHADES = dict(zip(LAMBDAS, ("#08306b", "#2171b5", "#6baed6", "#5a9367"), strict=True))
+MARKS = {"mean": "o", "multi_krum": "s"}
+WHOSE = {"shared": "#e08e45", "finetune": "#3d7ea6", "ditto": "#8e5572"}
+
+
+class Line(NamedTuple):
+    """One model's certificates."""
+
+    run: dict[str, Any]
+    model: str  # personal or shared
+
+    @property
+    def curve(self) -> dict[str, Any]:
+        """As the certifier sums it up."""
+        found: dict[str, Any] = self.run["certified"]["models"][self.model]
+        return found
+
+    @property
+    def clients(self) -> np.ndarray:
+        """[n, radii]."""
+        return np.array([c["accuracy"] for c in self.curve["clients"].values()])
+
+    @property
+    def accuracy(self) -> float:
+        """Of inputs as they are, without noise."""
+        return float(self.run["summary"][self.model]["accuracy_mean"])
+
+
+def load(figure: str, label: str, model: str = "personal") -> Line | None:
+    """A run by its figure and label, the first seed."""
+    file = ROOT / "results" / figure / f"{label}, seed 0.json"
+    return Line(json.loads(file.read_text()), model) if file.exists() else None
+
+
+def alone(data: str, change: str, clients: int = 10) -> Line | None:
+    """Local training for a change."""
+    if clients == 10:
+        return load(f"{data}_mixture", f"{change}, λ=1.0")
+    return load(f"{data}_clients", f"{change}, {clients} clients, local")
+
+
+def together(data: str, change: str) -> Line | None:
+    """The shared model of ten clients that all train for a change."""
+    if data == "mnist":
+        return load("mnist_clients", f"{change}, 10 clients, federated", "shared")
+    return load("cifar10_federated", change, "shared")
+
+
+def three(
+    figure: str, label: str, data: str, change: str, clients: int = 10
+) -> dict[str, Line]:
+    """What every panel compares."""
+    found = {
+        "local": alone(data, change, clients),
+        "federated": load(figure, label, "shared"),
+        "personalized": load(figure, label),
+    }
+    return {name: line for name, line in found.items() if line is not None}
+
+
+def panel(axes: Axes, lines: dict[str, Line], hues: dict[str, str], title: str) -> None:
+    """Mean over clients, with a band from the lowest to the highest."""
+    for name, line in lines.items():
+        curve, hue = line.curve, hues[name]
+        axes.plot(curve["radii"], curve["mean"], color=hue, label=name, lw=1.8)
+        band = curve["min"], curve["max"]
+        axes.fill_between(curve["radii"], *band, color=hue, alpha=0.15, lw=0)
+    dress(axes, lines, title)
+
+
+def dress(axes: Axes, lines: dict[str, Line], title: str) -> None:
+    """Title, limits and unit of a panel."""
+    unit = next((line.run["certified"]["unit"] for line in lines.values()), "")
+    axes.set(ylim=(0, 1), xlabel=f"radius ({unit})")
+    axes.set_xlim(left=0)
+    axes.set_title(title, size=9, loc="left")
+    axes.grid(color="#e3e8ec", lw=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def sheet(rows: int, columns: int) -> tuple[plt.Figure, np.ndarray]:
+    """Panels side by side."""
+    size = 3.1 * columns, 2.5 * rows + 0.3
+    return plt.subplots(
+        rows, columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
+    )
+
+
+def finished(figure: plt.Figure, every: np.ndarray) -> plt.Figure:
+    """A legend in the panel that has most to tell, names of axes at the left."""
+    most = max(every.flat, key=lambda axes: len(axes.get_legend_handles_labels()[0]))
+    most.legend(frameon=False, fontsize=7, loc="lower left")
+    for axes in every[:, 0]:
+        axes.set_ylabel("certified accuracy")
+    return figure
+
+
+def clients() -> plt.Figure:
+    """Figures 1 and 6: the fewer data each has, the less local training comes to."""
+    figure, every = sheet(2, len(CLIENTS))
+    for row, change in zip(every, ("rotation", "translation"), strict=True):
+        for axes, n in zip(row, CLIENTS, strict=True):
+            label = f"{change}, {n} clients, federated"
+            lines = three("mnist_clients", label, "mnist", change, n)
+            panel(axes, lines, HUES, f"MNIST, {change}, {n} clients")
+    return finished(figure, every)
+
+
+def each_client() -> plt.Figure:
+    """Figures 8 and 9: how far clients lie apart."""
+    figure, every = sheet(2, 2)
+    for row, n in zip(every, (4, 10), strict=True):
+        label = f"rotation, {n} clients, federated"
+        lines = three("mnist_clients", label, "mnist", "rotation", n)
+        for axes, name in zip(row, ("local", "personalized"), strict=True):
+            if name in lines:
+                a = lines[name].clients
+                radii = lines[name].curve["radii"]
+                axes.plot(radii, a.T, color=HUES[name], lw=1)
+            dress(axes, lines, f"MNIST, rotation, {n} clients, {name}")
+    every[0, 0].set_ylabel("certified accuracy")
+    return figure
+
+
+def nominal() -> plt.Figure:
+    """Figures 2, 4 and 7: only the personalizer trains for the change."""
+    rows = [("mnist", 10), ("mnist", 100), ("cifar10", 10)]
+    figure, every = sheet(len(rows), len(CHANGES))
+    for row, (data, n) in zip(every, rows, strict=True):
+        for axes, change in zip(row, CHANGES, strict=True):
+            where, label = f"{data}_nominal", change
+            if n == 100:
+                where, label = f"{data}_clients", f"{change}, 100 clients, nominal"
+            lines = three(where, label, data, change, n)
+            panel(axes, lines, HUES, f"{data}, nominal → {change}, {n} clients")
+    return finished(figure, every)
+
+
+def other() -> plt.Figure:
+    """Figure 3: affine, then another; and CIFAR-10 of Figure 1."""
+    figure, every = sheet(1, 3)
+    for axes, change in zip(every[0], ("rotation", "translation"), strict=False):
+        lines = three("mnist_affine", change, "mnist", change)
+        panel(axes, lines, HUES, f"MNIST, affine → {change}, 10 clients")
+    lines = three("cifar10_federated", "rotation", "cifar10", "rotation")
+    panel(every[0, 2], lines, HUES, "CIFAR-10, rotation, 10 clients")
+    return finished(figure, every)
+
+
+def mixture() -> plt.Figure:
+    """Figures 5 and 10: the curves of each λ, and the average certified radius."""
+    rows = [("mnist", change) for change in CHANGES]
+    rows += [("cifar10", change) for change in CHANGES[1:]]
+    figure, every = plt.subplots(
+        len(rows), 2, figsize=(6.6, 2.5 * len(rows)), layout="constrained"
+    )
+    for (left, right), (data, change) in zip(every, rows, strict=True):
+        found = {lam: load(f"{data}_mixture", f"{change}, λ={lam}") for lam in LAMBDAS}
+        lines = {lam: line for lam, line in found.items() if line is not None}
+        panel(left, lines, SHADES, f"{data}, {change}")
+        left.set_ylabel("certified accuracy")
+        areas = [line.curve["acr"] for line in lines.values()]
+        right.plot([float(lam) for lam in lines], areas, "o-", color="#2171b5")
+        everyone = together(data, change)
+        if everyone is not None:
+            level = everyone.curve["acr"]
+            right.axhline(level, ls="--", color=HUES["federated"], label="federated")
+        right.set_title("average certified radius", size=9, loc="left")
+        right.margins(y=0.15)
+        right.set(xlabel="λ")
+        right.set_ylim(bottom=0)
+        right.grid(color="#e3e8ec", lw=0.6)
+        right.spines[["top", "right"]].set_visible(False)
+    every[0, 0].legend(frameon=False, fontsize=7, title="λ", title_fontsize=7)
+    every[0, 1].legend(frameon=False, fontsize=7)
+    return figure
+
+
+def kept(change: str) -> list[tuple[str, str, str, float, float]]:
+    """Threat, rule, model, and the shares of accuracy and of radius that are left."""
+    rows = []
+    for method in ("finetune", "ditto"):
+        for rule in MARKS:
+            for model in ("personal", "shared") if method == "ditto" else ("personal",):
+                clean = load("hostile", f"{change}, clean, {rule}, {method}", model)
+                for threat in ("A1", "A3"):
+                    label = f"{change}, {threat}, {rule}, {method}"
+                    line = load("hostile", label, model)
+                    if line is None or clean is None:
+                        continue
+                    left = line.accuracy / clean.accuracy
+                    radius = line.curve["acr"] / max(clean.curve["acr"], 1e-12)
+                    name = "shared" if model == "shared" else method
+                    rows.append((threat, rule, name, left, radius))
+    return rows
+
+
+def hostile() -> plt.Figure:
+    """Below the diagonal poisoning has cost more radius than accuracy."""
+    figure, every = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
+    for axes, change in zip(every, ("noise", "rotation"), strict=True):
+        for threat, rule, name, left, radius in kept(change):
+            style = {"marker": MARKS[rule], "color": WHOSE[name], "ms": 7}
+            axes.plot(left, radius, ls="", **style, label=f"{name}, {rule}")
+            place = {"xytext": (5, 3), "textcoords": "offset points", "fontsize": 7}
+            axes.annotate(threat, (left, radius), **place)
+        axes.plot([0, 1.05], [0, 1.05], color="#999999", lw=0.8, zorder=0)
+        axes.set(xlim=(0, 1.1), ylim=(0, 1.1), title=f"MNIST, {change}")
+        axes.set(xlabel="accuracy, of that without an adversary")
+        axes.grid(color="#e3e8ec", lw=0.6)
+    every[0].set_ylabel("average certified radius, likewise")
+    handles, labels = every[0].get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    every[0].legend(once.values(), once.keys(), frameon=False, fontsize=7)
+    return figure
+
+
+HEAD = ("run", "model", "accuracy", "at 0", "at the middle", "its std", "ACR")
+HEAD += ("ACR of the right", "abstains", "samples")
+
+
+def down(radius: float | None) -> str:
+    """A radius, never more than was proven."""
+    return "–" if radius is None else f"{np.floor(1000 * radius) / 1000:.3f}"
+
+
+def table(figure: str) -> str:
+    """A row a model of every run."""
+    rows = []
+    for file in sorted((ROOT / "results" / figure).glob("*, seed 0.json")):
+        run = json.loads(file.read_text())
+        for model in run["certified"]["models"]:
+            line = Line(run, model)
+            c = line.curve
+            middle = len(c["radii"]) // 2
+            shares = [line.accuracy, c["mean"][0], c["mean"][middle], c["std"][middle]]
+            words = [f"{share:.3f}" for share in shares]
+            words += [down(c["acr"]), down(c["acr_right"]), f"{c['abstained']:.3f}"]
+            rows.append([run["label"], model, *words, f"{c['used']:,.0f}"])
+    lines = [HEAD, ["---"] * len(HEAD), *rows]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"### {figure}\n\n{text}" if rows else ""
+
+
+PICTURES: dict[str, Callable[[], plt.Figure]] = {
+    "clients": clients,
+    "each_client": each_client,
+    "nominal": nominal,
+    "other": other,
+    "mixture": mixture,
+    "hostile": hostile,
+}
+
+
+def main() -> None:
+    """The tables to the screen; pictures to files."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--draw", action="store_true")
+    if parser.parse_args().draw:
+        for name, draw in PICTURES.items():
+            made = draw()
+            made.savefig(ROOT / f"{name}.png", dpi=150)
+            plt.close(made)
+    print("\n\n".join(filter(None, map(table, FIGURES))))
+
+
+if __name__ == "__main__":
+    main()

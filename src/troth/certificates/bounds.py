@@ -1,0 +1,70 @@
+r"""From counts of votes to a proven radius.
+
+@inproceedings{cohen2019certified,
+  title={Certified Adversarial Robustness via Randomized Smoothing},
+  author={Cohen, Jeremy M. and Rosenfeld, Elan and Kolter, J. Zico},
+  booktitle={ICML}, year={2019}}
+@article{alfarra2022certified,
+  title={Certified Robustness in Federated Learning},
+  author={Alfarra, Motasem and P{\'e}rez, Juan C. and Shulgin, Egor and
+    Richt{\'a}rik, Peter and Ghanem, Bernard},
+  journal={arXiv:2206.02535}, year={2022}}
+@article{clopper1934use,
+  title={The Use of Confidence or Fiducial Limits Illustrated in the Case of the
+    Binomial},
+  author={Clopper, C. J. and Pearson, E. S.},
+  journal={Biometrika}, year={1934}}
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_FLOOR, Decimal
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special, stats
+
+Law = Literal["normal", "uniform"]
+"""What noise is drawn from: N(0, σ²I), or the interval (−σ, σ)."""
+
+
+def lower(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
+    """The one-sided lower bound of Clopper and Pearson on a probability.
+
+    Exceeds the truth with probability at most α, whatever the truth is.
+
+    Args:
+        count: of n independent trials, how many succeeded; of 0 the bound is 0.
+        n: trials.
+        alpha: failure probability, between 0 and 1.
+    """
+    s = np.asarray(count, dtype=np.float64)
+    some = np.maximum(s, 1)
+    return np.where(s > 0, stats.beta.ppf(alpha, some, np.asarray(n) - some + 1), 0.0)
+
+
+def upper(count: ArrayLike, n: ArrayLike, alpha: ArrayLike) -> np.ndarray:
+    """The one-sided upper bound, by the same argument on failures."""
+    return 1.0 - lower(np.asarray(n) - np.asarray(count), n, alpha)
+
+
+def radius(p: ArrayLike, sigma: float, law: Law) -> np.ndarray:
+    """How far inputs may move if the top class has probability p or more.
+
+    Eq. 2 and Corollary 1 with p_B = 1 − p_A: ½σ(Φ⁻¹(p_A) − Φ⁻¹(p_B)) = σΦ⁻¹(p) in the
+    ℓ2 norm for normal noise; σ(p_A − p_B) = σ(2p − 1) in the ℓ1 norm for uniform noise.
+
+    Args:
+        p: lower bounds; at ½ and below the radius is 0.
+        sigma: of the noise.
+        law: of the noise.
+    """
+    p = np.asarray(p, dtype=np.float64)
+    found = special.ndtri(p) if law == "normal" else 2 * p - 1
+    return np.where(p > 0.5, sigma * found, 0.0)
+
+
+def down(value: float, digits: int = 3) -> str:
+    """A radius for people: never above what was proven."""
+    return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR))

@@ -1,0 +1,220 @@
+"""Certificates for any classifier, without a federation."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from troth.certificates import bounds, looks
+from troth.certificates.record import (
+    Certificate,
+    Certificates,
+    Parameters,
+    collect,
+    fingerprint,
+)
+from troth.certificates.smoothing import Smoothing
+from troth.certificates.tiles import BOUNDING, CHOOSING, Classify, Tiles
+from troth.lookup import nearest
+from troth.types import Refusal
+
+_TOGETHER = 16  # inputs whose looks a GPU works on together, lest it stand still
+
+
+def certify(
+    classify: Classify,
+    x: Tensor | np.ndarray,
+    *,
+    ids: Sequence[int] | np.ndarray | None = None,
+    parameters: Parameters | None = None,
+    compile: bool | None = None,
+    watch: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> Certificates:
+    """Certify the predictions of a smoothed classifier (CERTIFY of Cohen et al.).
+
+    The class is chosen by n0 samples, its probability bounded from below by n others
+    (one-sided, by Clopper and Pearson), p_B = 1 − p_A, and the radius is that of Eq. 2
+    (`pixel`) or Corollary 1 (deformations). Where the bound does not exceed ½ it
+    abstains.
+
+    Args:
+        classify: inputs [b, …] in float32 → scores [b, classes]; a module must be in
+            `eval` mode, and what it says of an input depend on that input alone.
+        x: [m, …] inputs as `classify` takes them; images are [m, channels, height,
+            width]. They go to the device of a module; a function gets them where they
+            are.
+        ids: [m] numbers that key each input's noise, so that it has the same
+            certificate in any company; None: 0 … m − 1.
+        parameters: what the certificates speak of, for their hash; None: those of
+            `classify` where it is a module, else none are recorded.
+        compile: noise and classifier as one compiled function; None: where `classify`
+            is a module on a CUDA device.
+        watch: called after every input with how many are done, of how many.
+        **settings: of `Smoothing`: transform, sigma, n0, n, alpha, seed, samples …
+
+    Guarantee: for each input, with probability at least 1 − α over the noise, every
+    input nearer than `radius` (every parameter, for a deformation) has the label.
+
+    Departs: the authors' network adds noise of .01 to all it is given, also when it is
+    certified; nothing is added here. A bound of exactly ½ abstains.
+
+    Raises:
+        Refusal: settings that prove nothing, inputs that are no images for a
+            deformation, or scores without a class axis.
+    """
+    smoothing = Smoothing(**_known(settings))
+    images = inputs(x, smoothing.transform)
+    if isinstance(classify, nn.Module):
+        images = images.to(next(classify.parameters(), images).device)
+    numbers = _numbers(ids, len(images))
+    whose = classify if isinstance(classify, nn.Module) else None
+    if whose is not None and whose.training:
+        raise Refusal(
+            "classify is a module in training mode, whose dropout and batch "
+            "normalisation let inputs depend on chance and on each other; call "
+            "classify.eval() first"
+        )
+    speaks = parameters if parameters is not None else whose
+    tiles = Tiles(classify, smoothing, images.device, compile)
+    done = []
+    for found in each(tiles, images, numbers):
+        done.append(found)
+        if watch is not None:
+            watch(len(done), len(images))
+    return collect(done, record(tiles, "" if speaks is None else fingerprint(speaks)))
+
+
+def record(tiles: Tiles, parameters: str) -> dict[str, Any]:
+    """All that certificates depend on."""
+    where = {"device": tiles.device.type, "compiled": tiles.compiled}
+    return tiles.smoothing.record() | where | {"parameters": parameters}
+
+
+def each(
+    tiles: Tiles, x: Tensor, numbers: Sequence[int], together: int = 0
+) -> Iterator[Certificate]:
+    """The certificates of inputs, in their order.
+
+    Args:
+        tiles: the classifier under noise.
+        x: [m, …] inputs, on its device.
+        numbers: [m] that key each input's noise.
+        together: inputs that are worked on at once, which changes no certificate; 0:
+            as many as keep the device busy.
+    """
+    waits = tiles.smoothing.adaptive and tiles.device.type != "cpu"
+    together = together or (_TOGETHER if waits else 1)
+    for first in range(0, len(x), together):
+        some = slice(first, first + together)
+        yield from _certified(tiles, list(x[some]), list(numbers[some]))
+
+
+def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certificate]:
+    """Some inputs, look by look, as long as the question of any is open."""
+    s, chosen = tiles.smoothing, _chosen(tiles, x, numbers)
+
+    def draw(on: np.ndarray, first: int, last: int) -> np.ndarray:
+        each = [
+            _counted(tiles, x[i], numbers[i], int(chosen[i]), first, last) for i in on
+        ]
+        return np.asarray(torch.stack(each).cpu().numpy())
+
+    plan = looks.plan(s.n, s.alpha, tiles.size(BOUNDING), s.adaptive)
+    found = looks.bound(draw, len(x), plan, s.asked, s.sigma, s.law)
+    label = np.where(found.p > 0.5, chosen, -1)
+    radius = bounds.radius(found.p, s.sigma, s.law)
+    rows = zip(*(c.tolist() for c in (label, radius, *found)), strict=True)
+    return [Certificate(*row) for row in rows]
+
+
+def _chosen(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> np.ndarray:
+    """The class that most of n0 samples vote for; the first of several such."""
+    size, n0 = tiles.size(CHOOSING), tiles.smoothing.n0
+    found = []
+    for one, number in zip(x, numbers, strict=True):
+        votes = [
+            tiles.votes(one, number, CHOOSING, t)[: n0 - t * size]
+            for t in range(-(-n0 // size))
+        ]
+        found.append(torch.cat(votes))
+    counts = [
+        np.bincount(v[v >= 0], minlength=1) for v in torch.stack(found).cpu().numpy()
+    ]
+    return np.array([c.argmax() for c in counts])
+
+
+def _counted(
+    tiles: Tiles, x: Tensor, number: int, label: int, first: int, last: int
+) -> Tensor:
+    """How many of the samples first … last − 1 vote for a label; not awaited."""
+    size = tiles.size(BOUNDING)
+    total = torch.zeros((), dtype=torch.long, device=tiles.device)
+    for tile in range(first // size, -(-last // size)):
+        votes = tiles.votes(x, number, BOUNDING, tile)
+        total += (votes[: last - tile * size] == label).sum()
+    return total
+
+
+def _known(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings by their right names; a sequence of radii becomes a tuple."""
+    names = [f.name for f in fields(Smoothing)]
+    for key in settings:
+        if key not in names:
+            raise Refusal(
+                f"certify has no setting '{key}'{nearest(key, names)}; there are: "
+                f"{', '.join(names)}"
+            )
+    if settings.get("radii") is not None:
+        try:
+            radii = np.asarray(settings["radii"], dtype=np.float64).reshape(-1)
+        except (TypeError, ValueError):
+            raise Refusal(
+                f"radii = {settings['radii']!r} must be a list of numbers"
+            ) from None
+        settings = settings | {"radii": tuple(radii.tolist())}
+    return settings
+
+
+def inputs(x: Tensor | np.ndarray, transform: str) -> Tensor:
+    """Inputs in float32; refused where they cannot be changed in this way."""
+    given = torch.as_tensor(x)
+    if given.dim() < 2 or given.is_complex() or 0 in given.shape[1:]:
+        raise Refusal(
+            f"x has shape {list(given.shape)} and type {given.dtype}; give inputs as "
+            "[m, …], such as [m, channels, height, width], of real numbers"
+        )
+    if transform != "pixel" and given.dim() != 4:
+        raise Refusal(
+            f"transform = '{transform}' deforms images, and one input here has shape "
+            f"{list(given.shape[1:])}; give [m, channels, height, width], or take "
+            "transform = 'pixel'"
+        )
+    images = given.detach().to(torch.float32)
+    bad = ~images.flatten(1).isfinite().all(dim=1)
+    if bool(bad.any()):
+        raise Refusal(
+            f"x is NaN or infinite in {int(bad.sum())} of {len(images)} inputs, and "
+            "nothing can be certified of these; leave them out, or fill the gaps"
+        )
+    return images
+
+
+def _numbers(ids: Sequence[int] | np.ndarray | None, m: int) -> list[int]:
+    if ids is None:
+        return list(range(m))
+    if len(ids) != m:
+        raise Refusal(f"{len(ids)} ids do not go with {m} inputs; give one an input")
+    try:
+        found = [operator.index(i) for i in ids]
+    except TypeError:
+        raise Refusal("ids must be whole numbers, one an input") from None
+    if found and not (min(found) >= -(2**63) and max(found) < 2**63):
+        raise Refusal("ids must be whole numbers of 64 bits, one an input")
+    return found

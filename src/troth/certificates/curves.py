@@ -1,0 +1,114 @@
+r"""Certified accuracy over radii, client by client.
+
+@inproceedings{zhai2020macer,
+  title={{MACER}: Attack-free and Scalable Robust Training via Maximizing Certified
+    Radius},
+  author={Zhai, Runtian and Dan, Chen and He, Di and Zhang, Huan and Gong, Boqing and
+    Ravikumar, Pradeep and Hsieh, Cho-Jui and Wang, Liwei},
+  booktitle={ICLR}, year={2020}}
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from troth.certificates import bounds, looks
+from troth.certificates.record import certified
+from troth.certificates.smoothing import Smoothing
+
+_POINTS = 101
+
+
+class Curves(NamedTuple):
+    """Certified accuracy at every radius, a row a client, and what it comes to."""
+
+    radii: np.ndarray  # [r]
+    clients: np.ndarray  # [n] ids
+    examples: np.ndarray  # [n] how many of each
+    accuracy: np.ndarray  # [n, r] share that is right and certified at a radius
+    acr: np.ndarray  # [n] mean over all examples of radius·1[right]: area under a curve
+    acr_right: np.ndarray  # [n] mean radius of those that are right; NaN: none is
+    abstained: np.ndarray  # [n] share without a class
+    used: np.ndarray  # [n] mean samples of an example
+
+    def summary(self) -> dict[str, Any]:
+        """Mean, spread and limits over clients; `std` at a radius is how unfair it is.
+
+        `acr` is the area under the curves (the paper's figure 5), `acr_right` the mean
+        radius of correctly classified examples (its section 4.4): the paper calls both
+        the average certified radius.
+        """
+        a, right = self.accuracy, self.acr_right[~np.isnan(self.acr_right)]
+        return {
+            "radii": self.radii,
+            "mean": a.mean(axis=0),
+            "std": a.std(axis=0),
+            "min": a.min(axis=0),
+            "max": a.max(axis=0),
+            "acr": self.acr.mean(),
+            "acr_std": self.acr.std(),
+            "acr_right": right.mean() if len(right) else np.nan,
+            "abstained": self.abstained.mean(),
+            "used": np.average(self.used, weights=self.examples),
+            "clients": {
+                int(k): {"examples": m, "accuracy": row, "acr": area, "acr_right": only}
+                for k, m, row, area, only in zip(
+                    self.clients.tolist(),
+                    self.examples.tolist(),
+                    a,
+                    self.acr.tolist(),
+                    self.acr_right.tolist(),
+                    strict=True,
+                )
+            },
+        }
+
+
+def curves(
+    client: np.ndarray,
+    y: np.ndarray,
+    label: np.ndarray,
+    radius: np.ndarray,
+    used: np.ndarray,
+    radii: ArrayLike,
+) -> Curves:
+    """The curves of some certificates.
+
+    Args:
+        client: [m] whose example it is.
+        y: [m] its true class.
+        label: [m] as certified; −1 abstains.
+        radius: [m] as certified.
+        used: [m] samples that it took.
+        radii: [r] where to look.
+    """
+    ids, wanted = np.unique(client), np.asarray(radii, dtype=np.float64)
+    right = label == y
+    held = certified(label, radius, wanted) & right[:, None]
+    rows = [client == k for k in ids]
+    areas = [(radius * right)[mine].mean() for mine in rows]
+    only = [
+        radius[mine & right].mean() if (mine & right).any() else np.nan for mine in rows
+    ]
+    return Curves(
+        wanted,
+        ids,
+        np.array([mine.sum() for mine in rows]),
+        np.array([held[mine].mean(axis=0) for mine in rows]),
+        np.array(areas),
+        np.array(only),
+        np.array([(label[mine] < 0).mean() for mine in rows]),
+        np.array([used[mine].mean() for mine in rows]),
+    )
+
+
+def grid(s: Smoothing) -> np.ndarray:
+    """Radii for a curve: those asked about, else evenly to the largest there can be."""
+    if s.asked.radii:
+        return np.array(s.asked.radii)
+    plan = looks.plan(s.n, s.alpha, min(s.tile, s.n), s.adaptive)
+    most = bounds.lower(plan.n, plan.n, plan.alpha).max()
+    return np.linspace(0, float(bounds.radius(most, s.sigma, s.law)), _POINTS)

@@ -1,0 +1,126 @@
+"""Certificates on disk: a row each, appended as they are made."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from troth.certificates.record import Certificate
+from troth.disk import locked
+from troth.types import Refusal
+
+NAME = "certificates.csv"
+
+
+class Row(NamedTuple):
+    """A certificate of one example, by one model of one client."""
+
+    model: str  # personal, shared or local
+    client: int
+    example: int  # its row in the data set
+    y: int  # its true class
+    certificate: Certificate
+    parameters: str  # hash of those it speaks of
+
+
+_HEAD = (*Row._fields[:4], *Certificate._fields)
+_KINDS: dict[str, Any] = {
+    "label": int,
+    "radius": float,
+    "p_lower": float,
+    "votes": int,
+    "used": int,
+    "settled": "True".__eq__,
+}
+
+
+class Ledger:
+    """A file of certificates, of which those of one setting are read and added to.
+
+    Rows of other settings stay where they are. A line that was cut off when the
+    process was killed is taken away, so that its certificate is made again.
+
+    Args:
+        folder: where the file lies; made where it does not exist.
+        settings: by name; a certificate is one of this setting if all are equal.
+
+    Raises:
+        Refusal: the file cannot be written, is none of ours, or is in use.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.path = folder / NAME
+        self._settings = {key: str(value) for key, value in settings.items()}
+        self._columns = (*_HEAD, *self._settings, "device", "compiled", "parameters")
+        self._made, self._empty = not folder.exists(), False
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a+", encoding="utf-8", newline="")
+        except OSError as error:
+            raise Refusal(
+                f"{self.path} cannot be written ({error.strerror}); give another --out"
+            ) from None
+        if not locked(self._file):
+            self._file.close()
+            raise Refusal(
+                f"{self.path} is in use by another troth certify; wait for its end, or "
+                "give another --out"
+            )
+        self.rows = self._read()
+
+    def _read(self) -> list[Row]:
+        self._file.seek(0)
+        text = self._file.read()
+        whole = text[: text.rfind("\n") + 1]
+        if len(whole) < len(text):
+            self._file.truncate(len(whole.encode()))
+        if not whole:
+            self._empty = True
+            self._write(self._columns)
+            return []
+        head, *lines = list(csv.reader(io.StringIO(whole)))
+        if tuple(head) != self._columns:
+            self._file.close()
+            raise Refusal(
+                f"{self.path} has other columns than certificates of this version; "
+                "move it away, or give another --out"
+            )
+        every = [dict(zip(head, line, strict=False)) for line in lines]
+        mine = [row for row in every if self._same(row)]
+        return [_row(cells) for cells in mine]
+
+    def _same(self, cells: Mapping[str, str]) -> bool:
+        return all(cells.get(key) == value for key, value in self._settings.items())
+
+    def add(self, row: Row, device: str, compiled: bool) -> None:
+        """Write a certificate, safe from the end of this process."""
+        settings = self._settings.values()
+        self._write((*row[:4], *row.certificate, *settings, device, compiled, row[5]))
+        self.rows.append(row)
+
+    def _write(self, cells: tuple[Any, ...]) -> None:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(cells)
+        self._file.write(line.getvalue())
+        self._file.flush()
+
+    def close(self) -> None:
+        """Let others write; a file without a certificate is not left behind."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        if self._empty and not self.rows:
+            self.path.unlink()
+        self._file.close()
+        if self._made and not self.path.exists():
+            self.path.parent.rmdir()
+
+
+def _row(cells: Mapping[str, str]) -> Row:
+    values = {name: kind(cells[name]) for name, kind in _KINDS.items()}
+    client, example, y = (int(cells[name]) for name in _HEAD[1:4])
+    certificate = Certificate(**values)
+    return Row(cells["model"], client, example, y, certificate, cells["parameters"])

@@ -1,0 +1,148 @@
+"""When samples are counted, and when enough of them were.
+
+The proofs stand in docs/derivations/certify.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from troth.certificates import bounds
+from troth.certificates.bounds import Law
+
+_GROWTH = 1.2  # how many times the samples of one look the next has
+_LAST = 0.5  # share of α that the last look gets; the others share the rest evenly
+_DOUBT = 0.05  # how likely a radius may be that is given up; no part of the guarantee
+
+
+class Plan(NamedTuple):
+    """Looks at the count, each with a failure probability of its own: Σα_k = α."""
+
+    n: np.ndarray  # [k] samples drawn by then, ascending
+    alpha: np.ndarray  # [k]
+
+
+def plan(n: int, alpha: float, tile: int, adaptive: bool) -> Plan:
+    """A single look, or looks at numbers of samples that grow geometrically.
+
+    At every look the lower bound of Clopper and Pearson fails with probability α_k, so
+    that with probability 1 − α none ever does: whoever stops at any of them, for
+    whatever reason, has a valid bound.
+
+    Args:
+        n: samples at the last look.
+        alpha: failure probability of all looks together.
+        tile: looks stand at multiples of it, the last one aside.
+        adaptive: False: one look, after all samples.
+    """
+    at = [n]
+    if adaptive and n > tile:
+        at = [tile]
+        while at[-1] < n:
+            at.append(min(n, math.ceil(at[-1] * _GROWTH / tile) * tile))
+    shares = np.array([1.0])
+    if len(at) > 1:
+        shares = np.full(len(at), (1 - _LAST) / (len(at) - 1))
+        shares[-1] = _LAST
+    return Plan(np.array(at), alpha * shares)
+
+
+class Question(NamedTuple):
+    """What samples are drawn for: which of these radii are proven, or how far one is.
+
+    Without either, all samples are drawn.
+    """
+
+    radii: tuple[float, ...] = ()  # each is to be proven, or given up
+    tolerance: float = 0.0  # of the radius that all samples would prove
+
+    @property
+    def open(self) -> bool:
+        """Whether there is anything that could be settled before the end."""
+        return bool(self.radii or self.tolerance)
+
+    def settled(self, proven: np.ndarray, reach: np.ndarray) -> np.ndarray:
+        """Whether more samples would change the answer.
+
+        Args:
+            proven: [m] radii proven so far.
+            reach: [m] radii beyond which nothing will likely be proven.
+        """
+        if self.radii:
+            grid = np.maximum(self.radii, np.nextafter(0, 1))  # 0: it does not abstain
+            open_ = (grid > proven[:, None]) & (grid <= reach[:, None])
+            return np.asarray(~open_.any(axis=1))
+        if self.tolerance:
+            return np.asarray(proven >= (1 - self.tolerance) * reach)
+        return np.zeros(len(proven), dtype=bool)
+
+    def words(self) -> str:
+        """For the record: "" where all samples are drawn."""
+        if self.radii:
+            return ";".join(map(str, self.radii))
+        return f"within {self.tolerance}" if self.tolerance else ""
+
+
+def question(radii: Sequence[float] | None, tolerance: float) -> Question:
+    """Radii where they are given, else one to within a tolerance."""
+    if radii is None:
+        return Question(tolerance=float(tolerance))
+    return Question(radii=tuple(sorted(float(r) for r in radii)))
+
+
+class Bounded(NamedTuple):
+    """Lower bounds on probabilities, and what they took."""
+
+    p: np.ndarray  # [m]
+    votes: np.ndarray  # [m] int64
+    used: np.ndarray  # [m] int64 samples
+    settled: np.ndarray  # [m] bool
+
+
+def bound(
+    draw: Callable[[np.ndarray, int, int], np.ndarray],
+    m: int,
+    plan: Plan,
+    question: Question,
+    sigma: float,
+    law: Law,
+) -> Bounded:
+    """Bound the probabilities of m classes from below, each until it is settled.
+
+    Args:
+        draw: which of the m, first and last sample → votes among these samples.
+        m: how many.
+        plan: when to look.
+        question: what is to be settled.
+        sigma: of the noise.
+        law: of the noise.
+    """
+    votes, used = np.zeros(m, np.int64), np.zeros(m, np.int64)
+    p, settled, before = np.zeros(m), np.zeros(m, bool), 0
+    for k, n in enumerate(plan.n.tolist()):
+        on = np.flatnonzero(~settled)
+        if not len(on):
+            break
+        votes[on] += draw(on, before, n)
+        used[on], before = n, n
+        # none fails with probability 1 − α, so neither does the largest of them
+        p[on] = np.maximum(p[on], bounds.lower(votes[on], n, plan.alpha[k]))
+        proven = bounds.radius(p[on], sigma, law)
+        settled[on] = question.settled(proven, reach(votes[on], k, plan, sigma, law))
+    return Bounded(p, votes, used, settled if question.open else np.ones(m, bool))
+
+
+def reach(count: np.ndarray, k: int, looks: Plan, sigma: float, law: Law) -> np.ndarray:
+    """The largest radius that the last look will likely prove, seen from look k.
+
+    What all samples would prove if the class had the largest probability that the
+    count does not speak against. Where it errs (by `_DOUBT` a look) a radius is given
+    up that could have been proven; nothing is proven that should not be.
+    """
+    whole, alpha = looks.n[-1], looks.alpha[-1]
+    most = np.ceil(whole * bounds.upper(count, looks.n[k], _DOUBT))
+    return bounds.radius(bounds.lower(most, whole, alpha), sigma, law)

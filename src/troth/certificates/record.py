@@ -1,0 +1,106 @@
+"""What is proven of some inputs, and of which parameters."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from troth.types import Refusal
+
+Parameters = nn.Module | Tensor | Mapping[str, Tensor]
+
+
+class Certificate(NamedTuple):
+    """What is proven of one input."""
+
+    label: int  # what the smoothed classifier says; −1: it abstains
+    radius: float  # within which it goes on to say so
+    p_lower: float  # lower bound on the probability of that class under noise
+    votes: int  # votes for the class that was chosen
+    used: int  # samples drawn to bound its probability
+    settled: bool  # whether the question was; False: the samples ran out
+
+
+class Certificates(NamedTuple):
+    """Certificates of some inputs, a value an input, and all that they depend on.
+
+    With probability 1 − α over the noise, for each input by itself: the smoothed
+    classifier says `label` for every input (or parameter) nearer than `radius`.
+    """
+
+    label: np.ndarray  # [m] int64; −1 abstains
+    radius: np.ndarray  # [m]
+    p_lower: np.ndarray  # [m]
+    votes: np.ndarray  # [m] int64
+    used: np.ndarray  # [m] int64
+    settled: np.ndarray  # [m] bool
+    record: dict[str, Any]  # transform, sigma, n0, n, alpha, seed, precision …
+
+    def certified(self, radii: ArrayLike) -> np.ndarray:
+        """Whether each input is certified at each radius: [m, radii]."""
+        return certified(self.label, self.radius, radii)
+
+    def accuracy(self, y: ArrayLike, radii: ArrayLike) -> np.ndarray:
+        """The share classified correctly with at least each radius: [radii]."""
+        right = self.label == np.asarray(y)
+        return np.asarray((self.certified(radii) & right[:, None]).mean(axis=0))
+
+    def check(self, parameters: Parameters) -> None:
+        """Refuse to take these for certificates of other parameters.
+
+        Raises:
+            Refusal: the hash of these parameters is not the one recorded.
+        """
+        matching(self.record["parameters"], fingerprint(parameters), "this model")
+
+
+def collect(found: list[Certificate], record: dict[str, Any]) -> Certificates:
+    """One array a field."""
+    kinds = (np.int64, np.float64, np.float64, np.int64, np.int64, np.bool_)
+    columns = zip(*found, strict=True) if found else [()] * len(kinds)
+    named = zip(Certificate._fields, columns, kinds, strict=True)
+    arrays: dict[str, Any] = {n: np.array(c, dtype=k) for n, c, k in named}
+    return Certificates(**arrays, record=record)
+
+
+def certified(label: np.ndarray, radius: np.ndarray, radii: ArrayLike) -> np.ndarray:
+    """Whether each input is certified at each radius: [m, radii].
+
+    At radius 0 all are whose class was proven; one that abstains never is.
+    """
+    wanted = np.asarray(radii, dtype=np.float64)
+    return np.asarray((radius[:, None] >= wanted) & (label[:, None] >= 0))
+
+
+def fingerprint(parameters: Parameters) -> str:
+    """The SHA-256 of parameters and statistics: names, types, shapes, numbers."""
+    if isinstance(parameters, Tensor):
+        parameters = {"": parameters}
+    named = parameters.state_dict() if isinstance(parameters, nn.Module) else parameters
+    digest = hashlib.sha256()
+    for name in sorted(named):
+        value = named[name].detach().cpu().contiguous()
+        digest.update(f"{name}/{value.dtype}/{list(value.shape)}/".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def matching(recorded: str, found: str, whose: str) -> None:
+    """Refuse parameters that certificates do not speak of."""
+    if not recorded:
+        raise Refusal(
+            "these certificates do not say which parameters they speak of; certify "
+            "with parameters=, or give a torch.nn.Module as classify"
+        )
+    if recorded != found:
+        raise Refusal(
+            f"these certificates speak of parameters {recorded[:12]}…, and {whose} has "
+            f"{found[:12]}…: it was changed since; certify it anew, or put the old "
+            "parameters back"
+        )

@@ -1,0 +1,220 @@
+r"""What a classifier is smoothed with, and how surely: the settings of certificates.
+
+@inproceedings{alfarra2022deformrs,
+  title={{DeformRS}: Certifying Input Deformations with Randomized Smoothing},
+  author={Alfarra, Motasem and Bibi, Adel and Khan, Naeemullah and
+    Torr, Philip H. S. and Ghanem, Bernard},
+  booktitle={AAAI}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import math
+import typing
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth import lookup, seeding
+from troth.certificates import looks
+from troth.certificates.bounds import Law
+from troth.deformations._flow import Frame, Interpolation, Padding, pixels_per_unit
+from troth.types import Refusal
+
+Transform = Literal["pixel", "rotation", "translation", "affine"]
+Units = Literal["normalised", "pixels"]
+Precision = Literal["float32", "bfloat16"]
+Perturb = Callable[[Tensor, Tensor], Tensor]
+"""One input and keys [b] → the input changed in b ways, [b, …]."""
+
+_WIDE = 3.0  # radii that are asked about by default go to so many σ
+_MANY = 10
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """The noise, how much of it, and with which failure probability.
+
+    Args:
+        transform: `pixel`: N(0, σ²) on every number of the input, an ℓ2 radius (Eq. 2).
+            The others change where pixels lie, and their radius is one of parameters
+            (Corollary 1): `rotation`, an angle uniform on (−σ, σ); `translation`, two
+            shifts N(0, σ²); `affine`, six parameters N(0, σ²).
+        sigma: of the noise: on the scale of the inputs, in radians, in `units`.
+        n0: samples that choose the class.
+        n: samples that bound its probability; adaptive draws at most so many.
+        alpha: with this probability at most is a certificate wrong.
+        seed: keys all noise.
+        samples: `fixed` draws all n; `adaptive` stops when the question is settled.
+        radii: the question of `adaptive`: which of these are proven? None: ten, evenly
+            over [0, 3σ] (over [0, σ] for rotation), unless there is a tolerance.
+        tolerance: the other question: the radius, to within this share of what n
+            samples would prove; 0: it is not asked.
+        precision: in which the classifier computes; noise is float32 in any.
+        interpolation: how a deformation reads a value between pixels.
+        padding: what stands outside the image.
+        frame: what −1 and 1 are (`troth.deformations.affine`).
+        units: of σ and the radius of a translation: half images, as the paper has it,
+            or pixels.
+        tile: samples of one input that go through the classifier together; 1,000
+            divides the paper's n.
+    """
+
+    transform: Transform = "pixel"
+    sigma: float = 0.5
+    n0: int = 100
+    n: int = 100_000
+    alpha: float = 0.001
+    seed: int = 0
+    samples: Literal["fixed", "adaptive"] = "fixed"
+    radii: tuple[float, ...] | None = None
+    tolerance: float = 0.0
+    precision: Precision = "float32"
+    interpolation: Interpolation = "bilinear"
+    padding: Padding = "zeros"
+    frame: Frame = "edges"
+    units: Units = "normalised"
+    tile: int = 1000
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
+        for name, hint in hints.items():
+            value = getattr(self, name)
+            value = value.item() if isinstance(value, np.generic) else value
+            object.__setattr__(self, name, lookup.typed(name, value, hint))
+        _check(self)
+
+    @property
+    def law(self) -> Law:
+        """What the noise is drawn from."""
+        return "uniform" if self.transform == "rotation" else "normal"
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it may stop before n samples."""
+        return self.samples == "adaptive"
+
+    @property
+    def asked(self) -> looks.Question:
+        """What it draws samples for."""
+        if not self.adaptive:
+            return looks.Question()
+        if self.radii is None and not self.tolerance:
+            most = self.sigma * (1 if self.law == "uniform" else _WIDE)
+            even = tuple(most * i / (_MANY - 1) for i in range(_MANY))
+            return looks.Question(radii=even)
+        return looks.question(self.radii, self.tolerance)
+
+    @property
+    def unit(self) -> str:
+        """What a radius is measured in."""
+        if self.transform == "translation":
+            return "pixels" if self.units == "pixels" else "half images"
+        names = {"pixel": "ℓ2 norm", "rotation": "radians", "affine": "parameters"}
+        return names[self.transform]
+
+    def record(self) -> dict[str, Any]:
+        """All settings by name; what a transform does not use is left out."""
+        found = asdict(self) | {"question": self.asked.words()}
+        del found["radii"], found["tolerance"]
+        if self.transform == "pixel":
+            for name in ("interpolation", "padding", "frame"):
+                found[name] = ""
+        if self.transform != "translation":
+            found["units"] = ""
+        return found
+
+    def perturb(self) -> Perturb:
+        """The transform as a function of one input and of keys."""
+        if self.transform == "pixel":
+            return partial(_noisy, sigma=self.sigma)
+        name, given = self.transform, {}
+        for key in ("interpolation", "padding", "frame"):
+            given[key] = getattr(self, key)
+        options = lookup.check("deformation", name, given)
+        deform = partial(lookup.find("deformation", name), **options)
+        draw = lookup.beside(lookup.find("deformation", name), "draw")
+        assert draw is not None
+        pixels = self.units == "pixels" and name == "translation"
+        frame = self.frame if pixels else None
+        return partial(
+            _deformed, deform=deform, draw=draw, sigma=self.sigma, frame=frame
+        )
+
+
+def _noisy(x: Tensor, keys: Tensor, sigma: float) -> Tensor:
+    """Noise on every number; images come out channels-last, without a copy."""
+    drawn = seeding.noise(keys, x.numel()) * sigma
+    if x.dim() == 3:
+        last = x.permute(1, 2, 0).contiguous()
+        return (last + drawn.reshape(-1, *last.shape)).permute(0, 3, 1, 2)
+    return x + drawn.reshape(-1, *x.shape)
+
+
+def _deformed(
+    x: Tensor,
+    keys: Tensor,
+    deform: Callable[..., Tensor],
+    draw: Callable[..., Tensor],
+    sigma: float,
+    frame: Frame | None,
+) -> Tensor:
+    """One resampling of the image for every key.
+
+    Args:
+        x: [channels, height, width].
+        keys: [b].
+        deform: images, parameters → images.
+        draw: keys, σ → parameters.
+        sigma: of the parameters.
+        frame: of the image, where σ counts pixels; None: it does not.
+    """
+    parameters = draw(keys, sigma)
+    if frame is not None:
+        down, along = pixels_per_unit(x.shape[-2], x.shape[-1], frame)
+        u, v = parameters.unbind(1)  # a single pixel has nowhere to go
+        parameters = torch.stack([u / max(down, 0.5), v / max(along, 0.5)], dim=1)
+    out = deform(x.expand(len(keys), *x.shape), parameters)
+    return out.contiguous(memory_format=torch.channels_last)
+
+
+def _check(s: Smoothing) -> None:
+    """Refuse settings that prove nothing."""
+    if not 0 < s.sigma < math.inf:
+        raise Refusal(
+            f"sigma = {s.sigma} must be a finite number above 0: without noise "
+            "nothing is smoothed, and nothing certified"
+        )
+    if not 0 < s.alpha < 1:
+        raise Refusal(
+            f"alpha = {s.alpha} is the probability that a certificate is wrong; it "
+            "must lie between 0 and 1, such as 0.001"
+        )
+    for name in ("n", "n0", "tile"):
+        if getattr(s, name) < 1:
+            raise Refusal(
+                f"{name} = {getattr(s, name)} must be a number of samples, 1 or more"
+            )
+    if not 0 <= s.tolerance < 1:
+        raise Refusal(
+            f"tolerance = {s.tolerance} is a share of the radius; it must be at least "
+            "0 and below 1, such as 0.01"
+        )
+    if s.radii is not None and not all(0 <= r < math.inf for r in s.radii):
+        raise Refusal(f"radii = {list(s.radii)} must be finite numbers of at least 0")
+    if s.radii is not None and (s.tolerance or not s.radii):
+        raise Refusal(
+            "adaptive samples answer one question: give radii, at least one, or a "
+            "tolerance, and not both"
+        )
+    if not s.adaptive and (s.radii is not None or s.tolerance):
+        raise Refusal(
+            "radii and tolerance are questions for adaptive samples; with samples = "
+            "'fixed' every radius can be read off afterwards: leave them out, or set "
+            "samples = 'adaptive'"
+        )

@@ -1,0 +1,146 @@
+"""Votes of a classifier on noisy copies of one input, tile by tile.
+
+A tile is a fixed number of samples of one input that go through the classifier
+together. Its noise follows from (seed, input, sample), and its shape is always the
+same, so that its votes depend on nothing else: not on how many inputs are certified at
+once, nor on whether the work was stopped in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from troth import lifted, seeding
+from troth.certificates.smoothing import Smoothing
+from troth.types import Refusal
+
+Classify = Callable[[Tensor], Tensor]
+"""Inputs [b, …] in float32 → scores [b, classes]."""
+
+Votes = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""An input, its key, and numbers of samples [b] → the class of each, [b]."""
+
+CHOOSING, BOUNDING = "certify choosing", "certify bounding"
+"""What samples are for: apart, so that the class chosen is independent of the count."""
+
+
+class Tiles:
+    """A classifier under noise.
+
+    Args:
+        classify: the classifier.
+        smoothing: the noise.
+        device: where it computes.
+        compile_: noise and classifier as one compiled function; None: where it is a
+            module on a CUDA device and a compiler works.
+    """
+
+    def __init__(
+        self,
+        classify: Classify,
+        smoothing: Smoothing,
+        device: torch.device,
+        compile_: bool | None = None,
+    ) -> None:
+        self.smoothing, self.device = smoothing, device
+        self._plain = _votes(classify, smoothing, device.type)
+        module = isinstance(classify, nn.Module)
+        self._optional = compile_ is None
+        self.compiled = (
+            device.type == "cuda" and module if compile_ is None else compile_
+        )
+        self._run: Votes | None = None
+        self._sizes = {
+            CHOOSING: min(smoothing.tile, smoothing.n0),
+            BOUNDING: min(smoothing.tile, smoothing.n),
+        }
+
+    def votes(self, x: Tensor, number: int, purpose: str, tile: int) -> Tensor:
+        """The classes that a tile's samples vote for; −1 where scores are no numbers.
+
+        Args:
+            x: one input, on the device.
+            number: of the input; keys its noise.
+            purpose: CHOOSING or BOUNDING.
+            tile: which one; its samples are tile·size … (tile + 1)·size − 1.
+        """
+        size = self._sizes[purpose]
+        key = seeding.keys(self.smoothing.seed, purpose, 0, torch.tensor(number))
+        # filled, not copied there: a copy would wait for all that a GPU has to do
+        there = torch.full((), int(key), device=self.device)
+        samples = torch.arange(tile * size, (tile + 1) * size, device=self.device)
+        with torch.no_grad(), exact(self.device):
+            if purpose == CHOOSING:  # another shape, too few to compile for
+                return self._plain(x, there, samples)
+            return self._voted(x, there, samples)
+
+    def size(self, purpose: str) -> int:
+        """How many samples a tile has."""
+        return self._sizes[purpose]
+
+    def _voted(self, x: Tensor, key: Tensor, samples: Tensor) -> Tensor:
+        if self._run is not None:
+            return self._run(x, key, samples)
+        run = lifted.compiled(self._plain) if self.compiled else self._plain
+        try:
+            found = run(x, key, samples)
+        except Exception:
+            if not (self.compiled and self._optional):
+                raise
+            # no compiler here, or a classifier that it cannot read, or refuses
+            run, self.compiled = self._plain, False
+            found = run(x, key, samples)
+        self._run = run
+        return found
+
+
+def _votes(classify: Classify, s: Smoothing, kind: str) -> Votes:
+    perturb, low = s.perturb(), s.precision == "bfloat16"
+
+    def votes(x: Tensor, key: Tensor, samples: Tensor) -> Tensor:
+        noisy = perturb(x, seeding.fold(key, samples))
+        with torch.autocast(kind, dtype=torch.bfloat16, enabled=low):
+            scores = classify(noisy)
+        _expect_scores(scores, len(samples))
+        return torch.where(scores.isnan().any(dim=1), -1, scores.argmax(dim=1))
+
+    return votes
+
+
+def _expect_scores(scores: Tensor, b: int) -> None:
+    """Refuse outputs that are no row of scores an input."""
+    if not isinstance(scores, Tensor):
+        raise Refusal(
+            f"classify gave a {type(scores).__name__}; it must give a tensor of scores "
+            "[b, classes]"
+        )
+    if scores.dim() != 2 or scores.shape[0] != b or scores.shape[1] < 2:
+        raise Refusal(
+            f"classify gave scores of shape {list(scores.shape)} for {b} inputs, which "
+            f"has no class axis; it must give [{b}, classes] with 2 classes or more (a "
+            "single score z becomes torch.stack([-z, z], dim=1))"
+        )
+    if not scores.is_floating_point():
+        raise Refusal(
+            f"classify gave scores of type {scores.dtype}; it must give floating-point "
+            "numbers, from which the largest is taken"
+        )
+
+
+@contextlib.contextmanager
+def exact(device: torch.device) -> Iterator[None]:
+    """Float32 means float32: no TF32, which CUDA convolutions take by default."""
+    if device.type != "cuda":
+        yield
+        return
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before

@@ -1,0 +1,229 @@
+"""Certificates of a run's models, client by client, on the clients' own test data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from troth import build, certifiable, flat, folder, seeding, supply
+from troth.certificates import certify as certifier
+from troth.certificates import curves
+from troth.certificates.ledger import Ledger, Row
+from troth.certificates.record import fingerprint, matching
+from troth.certificates.smoothing import Smoothing
+from troth.certificates.tiles import Tiles
+from troth.loading import Run
+from troth.types import Arrays, Refusal
+
+
+class Progress(NamedTuple):
+    """Told after every certificate."""
+
+    done: int  # certificates made by now, of
+    total: int  # those that were asked for
+    made: int  # by this command; the others were there already
+    used: int  # samples drawn for these
+    what: str  # whose model it is
+
+
+class Found(NamedTuple):
+    """What the certificates of a run come to."""
+
+    file: Path  # certificates.csv
+    rows: list[Row]
+    curves: dict[str, curves.Curves]  # by model
+    smoothing: Smoothing
+    made: int  # certificates made now; the others were there already
+
+
+class Classifier(nn.Module):
+    """A run's network as certificates see it: inputs of 0 to 1 → scores of classes.
+
+    Args:
+        net: takes inputs as the data had them.
+        scale: the value of these that stands for 1.
+        single: whether it gives one score, positive for the second class.
+    """
+
+    def __init__(self, net: nn.Module, scale: float, single: bool) -> None:
+        super().__init__()
+        self.net, self.scale, self.single = net, scale, single
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b, …] → [b, classes]."""
+        scores: Tensor = self.net(x * self.scale if self.scale != 1 else x)
+        if self.single:
+            return torch.stack([-scores[:, 0], scores[:, 0]], dim=1)
+        return scores
+
+
+class Source:
+    """The models of one run: a network whose numbers are put in, client by client.
+
+    It is one module for all clients, so that it is compiled once.
+    """
+
+    def __init__(self, run: Run, smoothing: Smoothing, device: torch.device) -> None:
+        self._run, facts = run, run.experiment.resolved
+        self._net = run.network().float()
+        self._w = flat.flatten(self._net)
+        self._scale, self._single = facts["scale"], facts["classes"] == 2
+        self._tiles: Tiles | None = None
+        self._smoothing, self._device = smoothing, device
+
+    def tiles(self, model: str, client: int) -> tuple[Tiles, str]:
+        """A client's model under noise, and the hash of its parameters."""
+        v = self._w
+        if model != "shared":
+            v = folder.load_model(self._run.path / folder.PERSONAL, client).float()
+        flat.assign(self._net, v.to(next(self._net.parameters()).device))
+        whole = self._run.raw(self._net, client)
+        if self._tiles is None or whole is not self._net:
+            made = self._classifier(whole)
+            self._tiles = Tiles(made, self._smoothing, self._device)
+        return self._tiles, fingerprint(whole)
+
+    def _classifier(self, whole: nn.Module) -> Classifier:
+        """One score is told by what comes out: two classes may have one or two."""
+        whole = whole.to(self._device)
+        whole = whole.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        shape = self._run.experiment.resolved["shape"]
+        with torch.no_grad():
+            width = whole(torch.zeros(1, *shape, device=self._device)).shape[1]
+        return Classifier(whole, self._scale, self._single and width == 1).eval()
+
+
+def certify(
+    run: Run,
+    smoothing: Smoothing,
+    *,
+    models: tuple[str, ...] | None = None,
+    clients: str = "all",
+    examples: int = 500,
+    local: Run | None = None,
+    out: Path | None = None,
+    data_dir: str | None = None,
+    device: str = "auto",
+    watch: Callable[[Progress], None] | None = None,
+) -> Found:
+    """Certify the models of a run's clients on the clients' own test examples.
+
+    Inputs are scaled to 0 … 1 by the data's scale, so that σ and radii of `pixel` are
+    on that scale. An example has the same noise under every model. Certificates that
+    the file holds already are not made again.
+
+    Args:
+        run: finished.
+        smoothing: the noise, and how surely.
+        models: of `personal`, `shared`, `local`; None: what the run has.
+        clients: "all" benign ones that took part; "5": the first five of these; "3,8":
+            clients 3 and 8; "3,": client 3 alone.
+        examples: of a client, drawn once for all; those it has where these are fewer.
+        local: a run of the same data with personalizer `local`, for the local models.
+        out: the folder to write; None: the run's own.
+        data_dir: where data sets are looked for first.
+        device: auto, cpu, cuda, cuda:N or mps.
+        watch: told after every certificate.
+
+    Raises:
+        Refusal: a run without the models asked for, inputs that are no images for a
+            deformation, or certificates of other parameters in the file.
+    """
+    if examples < 1:
+        raise Refusal(f"examples = {examples} must be 1 or more of each client")
+    certifiable.check(run, smoothing)
+    sources = certifiable.sources(run, local, models)
+    chosen = certifiable.clients(run, clients)
+    e, where = run.experiment, build.device(device)
+    place = data_dir or e.resolved.get("data_dir")
+    arrays, shards, _ = supply.deal(e, place)
+    tasks = [
+        (name, k, _drawn(shards.test[k], k, examples, smoothing.seed))
+        for name in sources
+        for k in chosen
+    ]
+    ledger = Ledger(out or run.path, smoothing.record())
+    try:
+        made = _work(ledger, tasks, sources, arrays, smoothing, where, watch)
+        rows = _asked(ledger, tasks)
+    finally:
+        ledger.close()
+    found = {name: _curves(rows, name, smoothing) for name in sources}
+    return Found(ledger.path, rows, found, smoothing, made)
+
+
+Task = tuple[str, int, np.ndarray]
+"""A model, a client, and rows of the data set."""
+
+
+def _work(
+    ledger: Ledger,
+    tasks: list[Task],
+    sources: dict[str, Run],
+    arrays: Arrays,
+    s: Smoothing,
+    device: torch.device,
+    watch: Callable[[Progress], None] | None,
+) -> int:
+    """Make the certificates that are not there; says how many."""
+    there = {row[:3]: row.parameters for row in ledger.rows}
+    total = sum(len(rows) for _, _, rows in tasks)
+    done = total - sum(
+        (m, k, int(r)) not in there for m, k, rows in tasks for r in rows
+    )
+    made, used, opened = 0, 0, dict[Path, Source]()
+    for model, k, rows in tasks:
+        run = sources[model]
+        if run.path not in opened:
+            opened[run.path] = Source(run, s, device)
+        tiles, speaks = opened[run.path].tiles(model, k)
+        old = [there[model, k, int(r)] for r in rows if (model, k, int(r)) in there]
+        for hash_ in old:
+            matching(hash_, speaks, f"the {model} model of client {k}")
+        todo = [int(r) for r in rows if (model, k, int(r)) not in there]
+        for row in _each(tiles, arrays, model, k, todo, speaks):
+            ledger.add(row, device.type, tiles.compiled)
+            made, used = made + 1, used + row.certificate.used
+            if watch is not None:
+                what = f"{model}, client {k}"
+                watch(Progress(done + made, total, made, used, what))
+    return made
+
+
+def _each(
+    tiles: Tiles, arrays: Arrays, model: str, client: int, todo: list[int], speaks: str
+) -> Iterator[Row]:
+    if not todo:
+        return
+    x = arrays.x[todo].astype(np.float32) / np.float32(arrays.scale)
+    given = certifier.inputs(x, tiles.smoothing.transform).to(tiles.device)
+    found = certifier.each(tiles, given, todo)
+    for r, certificate in zip(todo, found, strict=True):
+        yield Row(model, client, r, int(arrays.y[r]), certificate, speaks)
+
+
+def _asked(ledger: Ledger, tasks: list[Task]) -> list[Row]:
+    """The rows of the file that were asked for, in this order."""
+    known = {row[:3]: row for row in ledger.rows}
+    return [known[m, k, int(r)] for m, k, rows in tasks for r in rows]
+
+
+def _curves(rows: list[Row], model: str, s: Smoothing) -> curves.Curves:
+    mine = [row for row in rows if row.model == model]
+    columns = [[row.client, row.y, *row.certificate] for row in mine]
+    client, y, label, radius, _, _, used, _ = (
+        np.array(column) for column in zip(*columns, strict=True)
+    )
+    return curves.curves(client, y, label, radius, used, curves.grid(s))
+
+
+def _drawn(test: np.ndarray, client: int, count: int, seed: int) -> np.ndarray:
+    """Some of a client's test examples; of fewer, the first of the same order."""
+    key = seeding.keys(seed, "certify examples", 0, torch.tensor([client])).numpy()
+    some = np.arange(min(count, len(test)))
+    return np.asarray(test[seeding.permute(key, some, np.array([len(test)]))])

@@ -1,0 +1,1 @@
+"""Changes of where an image's pixels lie: images and parameters → images."""

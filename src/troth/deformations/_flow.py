@@ -1,0 +1,105 @@
+"""One resampling of an image along an affine flow."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from troth.types import Refusal
+
+Interpolation = Literal["bilinear", "nearest"]
+"""How a value between pixels is read."""
+
+Padding = Literal["zeros", "border", "reflection"]
+"""What stands outside the image: 0, its nearest pixel, or the image mirrored at its
+edges."""
+
+Frame = Literal["edges", "centres", "mixed"]
+"""What −1 and 1 are on each axis of the image: its outer edges; the centres of its
+outermost pixels; or, as in the code of DeformRS, the centres where coordinates are
+given out and the edges where the image is read, which enlarges it by h/(h − 1)."""
+
+
+def flow(
+    x: Tensor,
+    parameters: Tensor,
+    interpolation: Interpolation,
+    padding: Padding,
+    frame: Frame,
+) -> Tensor:
+    """I_T(x, p + ν): what lies at p + ν(p) of every image comes to lie at p (Eq. 3).
+
+    ν(p) = (ar + bs + c, dr + es + f) at p = (r, s), r down the rows and s along the
+    columns. The image is read once, whatever led to the parameters. Bytes become
+    float32, on the same scale. Places are worked out in float32 at least, also where
+    the image has fewer digits.
+
+    Args:
+        x: [b, channels, h, w] bytes or floats.
+        parameters: [b, 6]: a, b, c, d, e, f.
+        interpolation: how a value between pixels is read.
+        padding: what stands outside.
+        frame: what −1 and 1 are.
+    """
+    h, w = x.shape[-2:]
+    precise = precision(x)
+    rows = _coordinates(h, frame, precise, x.device)[:, None]  # [h, 1]
+    columns = _coordinates(w, frame, precise, x.device)  # [w]
+    a, b, c, d, e, f = parameters.to(precise)[..., None, None].unbind(1)  # [b, 1, 1]
+    down = rows + (a * rows + b * columns + c)
+    along = columns + (d * rows + e * columns + f)
+    if frame == "centres":  # grid_sample is asked in coordinates of the edges
+        down, along = down * ((h - 1) / h), along * ((w - 1) / w)
+    out = grid_sample(
+        x.to(precise),
+        torch.stack([along, down], dim=-1),
+        mode=interpolation,
+        padding_mode=padding,
+        align_corners=False,
+    )
+    return out.to(x.dtype) if x.is_floating_point() else out
+
+
+def precision(x: Tensor) -> torch.dtype:
+    """In which places are worked out."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def _coordinates(
+    size: int, frame: Frame, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Where the pixels of one axis lie; a single pixel lies at 0."""
+    whole = torch.arange(1 - size, size, 2, dtype=dtype, device=device)
+    return whole / (size if frame == "edges" else max(size - 1, 1))
+
+
+def pixels_per_unit(
+    height: int, width: int, frame: Frame = "edges"
+) -> tuple[float, float]:
+    """How many pixels a shift of 1 is, down the rows and along the columns."""
+    if frame == "centres":
+        return (height - 1) / 2, (width - 1) / 2
+    return height / 2, width / 2
+
+
+def expect(name: str, x: Tensor, parameters: Tensor, k: int) -> None:
+    """Refuse what is no batch of images, or has not k parameters an image."""
+    if x.dim() != 4 or 0 in x.shape[1:]:
+        raise Refusal(
+            f"deformation '{name}' needs images [examples, channels, height, width], "
+            f"and these inputs have shape {list(x.shape)}; for inputs that are no "
+            "images there is noise on their values"
+        )
+    if x.is_complex() or x.dtype == torch.bool:
+        raise Refusal(
+            f"deformation '{name}' needs images of whole or real numbers, and these "
+            f"are {str(x.dtype).removeprefix('torch.')}; convert them with .float()"
+        )
+    if parameters.shape != (x.shape[0], k):
+        raise Refusal(
+            f"deformation '{name}' needs parameters of shape {[x.shape[0], k]}, {k} an "
+            f"image, and these have shape {list(parameters.shape)}"
+        )

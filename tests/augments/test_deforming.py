@@ -1,0 +1,248 @@
+"""Rotations, shifts and affine flows in training: of the shared model and of one's own.
+
+Noise is here too, where it must behave as they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import troth
+from troth import build, config, folder, lookup, notice, seeding
+from troth.engine import Plan
+from troth.types import Refusal
+
+NAMES = ["rotation", "translation", "affine"]
+ALL = ["noise", *NAMES]
+every = pytest.mark.parametrize("name", NAMES)
+Tree = dict[str, Any]
+
+
+def augment(name: str, x: Tensor, key: Tensor, **options: Any) -> Tensor:
+    function: Callable[..., Tensor] = lookup.find("augment", name)
+    given = lookup.check("augment", name, options)
+    return lookup.call(function, given, x=x, key=key, scale=1.0)  # type: ignore[no-any-return]
+
+
+def keys(b: int, seed: int = 0) -> Tensor:
+    return seeding.keys(seed, "test", 0, torch.arange(b))
+
+
+@every
+def test_it_is_the_deformation_with_drawn_parameters(name: str) -> None:
+    deformation = lookup.find("deformation", name)
+    draw: Any = lookup.beside(deformation, "draw")
+    x = torch.rand(9, 2, 8, 6)
+    options = {"interpolation": "nearest", "padding": "border", "frame": "mixed"}
+    out = augment(name, x, keys(9), sigma=0.7, **options)
+    assert torch.equal(out, deformation(x, draw(keys(9), 0.7), **options))
+    plain = augment(name, x, keys(9), sigma=0.7)
+    assert torch.equal(plain, deformation(x, draw(keys(9), 0.7)))
+
+
+@every
+def test_the_key_decides_and_nothing_else(name: str) -> None:
+    x = torch.rand(20, 1, 7, 7)
+    out = augment(name, x, keys(20))
+    assert torch.equal(out, augment(name, x, keys(20)))
+    assert not torch.equal(out, augment(name, x, keys(20, seed=1)))
+    assert torch.equal(augment(name, x[5:9], keys(20)[5:9]), out[5:9])
+    small = augment(name, x, keys(20), sigma=1e-9)
+    assert (small - x).abs().max() < 1e-5
+
+
+@every
+def test_bytes_and_floats_of_any_precision(name: str) -> None:
+    x = torch.randint(0, 256, (6, 3, 8, 8), dtype=torch.uint8)
+    out = augment(name, x, keys(6))
+    assert out.dtype == torch.float32 and out.max() > 1
+    assert torch.equal(out, augment(name, x.float(), keys(6)))
+    double = augment(name, x.double(), keys(6))
+    assert double.dtype == torch.float64
+    assert (double - out).abs().max() < 0.01
+
+
+@every
+def test_lifted(name: str) -> None:
+    x, key = torch.rand(4, 5, 3, 8, 8), keys(20).reshape(4, 5)
+    together = torch.func.vmap(lambda a, k: augment(name, a, k))(x, key)
+    for a, k, out in zip(x, key, together, strict=True):
+        assert (augment(name, a, k) - out).abs().max() < 1e-5
+
+
+@every
+def test_refusals(name: str) -> None:
+    x = torch.rand(2, 1, 4, 4)
+    for sigma in (0.0, -0.1, float("nan"), float("inf")):
+        with pytest.raises(Refusal, match=rf"{name}'s sigma = {sigma} must be a fin"):
+            augment(name, x, keys(2), sigma=sigma)
+    with pytest.raises(
+        Refusal, match=rf"augment '{name}' needs images .* \[7\]; .*noi"
+    ):
+        augment(name, torch.rand(2, 7), keys(2))
+    for key, value in (
+        ("interpolation", "bicubic"),
+        ("padding", "zero"),
+        ("frame", "corners"),
+    ):
+        with pytest.raises(Refusal, match=rf"augment.{key} = '{value}' is not one of"):
+            augment(name, x, keys(2), **{key: value})
+    with pytest.raises(Refusal, match=r"sigma = 'big' is a text; it must be a number"):
+        augment(name, x, keys(2), sigma="big")
+
+
+# In training.
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    owner = np.repeat(np.arange(4), 15)
+    np.savez(tmp_path / "d.npz", x=x, y=random.integers(0, 3, 60), owner=owner)
+    return {
+        "data": {"name": "npz", "path": str(tmp_path / "d.npz")},
+        "partition": "natural",
+        "model": {"name": "cnn", "channels": [2], "widths": [5]},
+        "train": {"rounds": 2, "batch": 4, "precision": "float64"},
+        "engine": {"device": "cpu"},
+    }
+
+
+def trained(tree: Tree, plan: Plan) -> tuple[Tensor, Tensor]:
+    """The shared model, and the clients' own."""
+    f = build.build(config.from_dict(tree), plan=plan).federation
+    for _ in f.train():
+        pass
+    for _ in f.finish(4):
+        pass
+    w = f.broadcast.w
+    return w, f.engine.models(w, f.population.read(np.arange(4)))
+
+
+PERSONALIZERS: list[Tree] = [
+    {"name": "finetune", "epochs": 1},
+    {"name": "ditto", "lam": 0.5},
+    {"name": "local"},
+]
+
+
+def own(part: Tree, *augments: Tree) -> Tree:
+    return {**part, "augment": list(augments)}
+
+
+@pytest.mark.parametrize("part", PERSONALIZERS, ids=lambda p: p["name"])
+def test_however_clients_step(tree: Tree, part: Tree) -> None:
+    tree["train"]["augment"] = [{"name": "affine", "sigma": 0.2}]
+    tree["personalizer"] = own(part, *({"name": n, "sigma": 0.4} for n in ALL))
+    expected = torch.cat([t.reshape(-1) for t in trained(tree, Plan("loop", 1))])
+    for plan in (Plan("vmap", 3), Plan("threads", 1, 2)):
+        found = torch.cat([t.reshape(-1) for t in trained(tree, plan)])
+        assert (found - expected).abs().max() < 1e-10
+
+
+PAIRS = [*zip(NAMES, PERSONALIZERS, strict=True), ("noise", PERSONALIZERS[0])]
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), PAIRS, ids=["finetune", "ditto", "local", "noise"]
+)
+def test_the_sigma_of_the_personalizer_is_used_there_and_only_there(
+    tree: Tree, name: str, part: Tree
+) -> None:
+    """Nominal then robust (section 4.2): w is as if nobody had wished for more."""
+    plan = Plan("loop", 1)
+    tree["personalizer"] = part
+    nominal, plain = trained(tree, plan)
+    tree["personalizer"] = own(part, {"name": name, "sigma": 0.3})
+    w, robust = trained(tree, plan)
+    assert torch.equal(w, nominal)
+    assert not torch.allclose(robust, plain)
+    tree["train"]["augment"] = [{"name": name, "sigma": 0.6}]
+    w, other = trained(tree, plan)
+    assert not torch.allclose(w, nominal)
+    if part["name"] == "local":  # which leans on no shared model
+        assert torch.equal(other, robust)
+    tree["personalizer"] = part  # not set: that of [train]
+    same, like_w = trained(tree, plan)
+    assert torch.equal(same, w) and not torch.allclose(like_w, other)
+
+
+def test_affine_then_rotation(tree: Tree) -> None:
+    """Figure 3: what others trained for is not what this client wants."""
+    plan = Plan("loop", 1)
+    tree["train"]["augment"] = [{"name": "affine", "sigma": 0.1}]
+    tree["personalizer"] = own(PERSONALIZERS[0], {"name": "rotation", "sigma": 0.3})
+    w, v = trained(tree, plan)
+    tree["personalizer"] = PERSONALIZERS[0]
+    same, other = trained(tree, plan)
+    assert torch.equal(w, same) and not torch.allclose(v, other)
+
+
+def test_mixture_sees_those_of_train(tree: Tree) -> None:
+    tree["personalizer"] = {"name": "mixture", "lam": 0.5}
+    plain = trained(tree, Plan("loop", 1))
+    tree["train"]["augment"] = [{"name": name, "sigma": 0.3} for name in ALL]
+    expected = trained(tree, Plan("loop", 1))
+    found = trained(tree, Plan("vmap", 4))
+    for before, a, b in zip(plain, expected, found, strict=True):
+        assert not torch.allclose(before, a)
+        assert (a - b).abs().max() < 1e-10
+    tree["personalizer"] = own(tree["personalizer"], {"name": "rotation"})
+    with pytest.raises(Refusal, match=r"'mixture' trains one model .* set train.aug"):
+        trained(tree, Plan("loop", 1))
+
+
+@pytest.mark.parametrize("when", ["in a round", "while models are tuned"])
+def test_stopped_and_resumed(tree: Tree, tmp_path: Path, when: str) -> None:
+    tree["train"] |= {"rounds": 3, "augment": [{"name": "affine"}]}
+    tree["personalizer"] = own(PERSONALIZERS[0], {"name": "rotation", "sigma": 0.6})
+    plan = {"how": "loop"} if when == "in a round" else {"how": "vmap", "chunk": 2}
+    tree["engine"] |= plan
+    tree["checkpoint"] = {"every": 1}
+
+    class Killed(Exception):
+        pass
+
+    def in_round(progress: Any) -> None:
+        if when == "in a round" and progress.done == 2:
+            raise Killed
+
+    def in_tuning(what: str, count: int, total: int) -> None:
+        if when != "in a round" and what == "personalizing" and count == 2:
+            raise Killed
+
+    troth.run(tree, out=tmp_path / "whole")
+    with pytest.raises(Killed), notice.watching(in_tuning):
+        troth.run(tree, out=tmp_path / "cut", watch=in_round)
+    troth.resume(tmp_path / "cut")
+    for file in (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL):
+        whole, cut = (tmp_path / part / file for part in ("whole", "cut"))
+        assert whole.read_bytes() == cut.read_bytes(), file
+
+
+@pytest.mark.parametrize("section", ["train", "personalizer"])
+@every
+def test_refused_before_anything_is_trained(
+    tree: Tree, tmp_path: Path, name: str, section: str
+) -> None:
+    tree["personalizer"] = {"name": "finetune"}
+    tree[section]["augment"] = [{"name": name, "sigma": 0}]
+    with pytest.raises(Refusal, match=rf"{name}'s sigma = 0.0 must be"):
+        troth.run(tree, out=tmp_path / "run")
+    tree[section]["augment"] = [name]
+    flat = {"data": "digits", "model": "linear", "partition": {"clients": 2}}
+    x = np.random.default_rng(0).normal(size=(20, 5)).astype(np.float32)
+    np.savez(tmp_path / "t.npz", x=x, y=np.arange(20) % 2)
+    flat["data"] = {"name": "npz", "path": str(tmp_path / "t.npz")}  # type: ignore[assignment]
+    flat["partition"]["name"] = "iid"  # type: ignore[index]
+    with pytest.raises(Refusal, match=rf"'{name}' needs images .* shape \[5\]"):
+        troth.run({**tree, **flat}, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,229 @@
+"""Certificates end to end, where the smoothed classifier is known in closed form."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+import troth
+from troth.certificates import bounds, certify
+from troth.certificates.smoothing import Smoothing
+from troth.certificates.tiles import Tiles
+from troth.types import Refusal
+
+W = torch.tensor([0.6, -0.8, 0.0, 2.0])
+FAR = float(W.norm())
+FEW: dict[str, Any] = {"n": 500, "n0": 50, "tile": 500}
+
+
+def linear(x: Tensor) -> Tensor:
+    z = x.flatten(1) @ W - 0.3
+    return torch.stack([-z, z], dim=1)
+
+
+def inputs(m: int, seed: int = 0, spread: float = 1.0) -> tuple[Tensor, np.ndarray]:
+    """Inputs, and how far each is from the plane where the class changes."""
+    random = torch.Generator().manual_seed(seed)
+    x = spread * torch.randn(m, 4, generator=random)
+    return x, ((x @ W - 0.3) / FAR).abs().double().numpy()
+
+
+@pytest.mark.parametrize("samples", ["fixed", "adaptive"])
+def test_a_linear_classifier(samples: str) -> None:
+    """300 real certificates at α = .05: above the truth at most α + 4 errors."""
+    x, truth = inputs(300)
+    found = troth.certify(
+        linear, x, sigma=0.7, alpha=0.05, samples=samples, **FEW | {"tile": 100}
+    )
+    error = math.sqrt(0.05 * 0.95 / 300)
+    assert (found.radius > truth).mean() <= 0.05 + 4 * error
+    right = (linear(x).argmax(1).numpy() == found.label) | (found.label == -1)
+    assert (~right).mean() <= 0.05 + 4 * error
+    p = stats.norm.cdf(truth / 0.7)
+    clear = (p > 0.7) & (p < 0.99)
+    ratio = np.median(found.radius[clear] / truth[clear])
+    assert ratio >= (0.85 if samples == "fixed" else 0.7)
+    assert (found.used == 500).all() == (samples == "fixed")
+
+
+def test_radius_votes_and_bound_go_together() -> None:
+    x, _ = inputs(40)
+    c = troth.certify(linear, x, sigma=0.5, alpha=0.01, **FEW)
+    p = bounds.lower(c.votes, 500, 0.01)
+    assert np.array_equal(c.p_lower, p)
+    assert np.array_equal(c.radius, np.where(p > 0.5, 0.5 * stats.norm.ppf(p), 0))
+    assert np.array_equal(c.label == -1, p <= 0.5)
+    assert (c.radius[c.label == -1] == 0).all() and c.settled.all()
+
+
+def test_one_sure_class_has_the_largest_radius() -> None:
+    c = troth.certify(lambda x: torch.eye(3)[[1] * len(x)], torch.zeros(2, 4), **FEW)
+    assert c.label.tolist() == [1, 1] and c.votes.tolist() == [500, 500]
+    assert c.radius[0] == pytest.approx(0.5 * stats.norm.ppf(0.001 ** (1 / 500)))
+
+
+def test_a_coin_abstains() -> None:
+    def coin(x: Tensor) -> Tensor:
+        return torch.stack([x[:, 0], -x[:, 0]], dim=1)
+
+    c = troth.certify(coin, torch.zeros(20, 4), alpha=0.001, **FEW)
+    assert (c.label == -1).all() and (c.radius == 0).all()
+    assert not c.certified([0.0]).any()
+
+
+# Deformations
+
+
+def dot(side: int = 33, away: float = 10.0, angle: float = 0.0) -> Tensor:
+    """A soft dot at an angle below the right of the middle."""
+    middle = (side - 1) / 2
+    rows, columns = torch.meshgrid(
+        torch.arange(side) - middle, torch.arange(side) - middle, indexing="ij"
+    )
+    r, c = away * math.sin(angle), away * math.cos(angle)
+    return torch.exp(-((rows - r) ** 2 + (columns - c) ** 2) / 4)[None]
+
+
+def place(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The centre of what is seen: how far below and right of the middle."""
+    middle = (x.shape[-1] - 1) / 2
+    weight = x[:, 0] / x[:, 0].sum(dim=(1, 2), keepdim=True).clamp(min=1e-6)
+    line = torch.arange(x.shape[-1]) - middle
+    rows = (weight.sum(dim=2) * line).sum(dim=1)
+    return rows, (weight.sum(dim=1) * line).sum(dim=1)
+
+
+def below(x: Tensor) -> Tensor:
+    """Is the dot below the horizontal line?"""
+    rows, _ = place(x)
+    return torch.stack([-rows, rows], dim=1)
+
+
+@pytest.mark.parametrize("angle", [0.1, 0.25, 0.5])
+def test_rotation_is_certified_in_radians(angle: float) -> None:
+    """The dot at angle β crosses the line when turned by β: that is the radius."""
+    x = dot(angle=angle)[None]
+    c = troth.certify(below, x, transform="rotation", sigma=0.6, n=3000, alpha=0.01)
+    p = min(1.0, (0.6 + angle) / 1.2)
+    assert c.votes[0] / 3000 == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / 3000))
+    assert 0.7 * angle < c.radius[0] <= angle and c.label[0] == 1
+    assert c.radius[0] == 0.6 * (2 * c.p_lower[0] - 1)
+
+
+@pytest.mark.parametrize(("units", "pixel"), [("pixels", 1.0), ("normalised", 2 / 33)])
+def test_translation_is_certified_in_its_units(units: str, pixel: float) -> None:
+    """A dot three pixels below the line: that is the radius."""
+    x, sigma = dot(away=3.0, angle=math.pi / 2)[None], 2.0 * pixel
+    c = troth.certify(
+        below, x, transform="translation", sigma=sigma, units=units, n=3000, alpha=0.01
+    )
+    assert 2.6 * pixel < c.radius[0] <= 3.001 * pixel
+
+
+def test_affine_has_six_parameters() -> None:
+    """A dot below the line by f: parameters c, and a·f, that move it back."""
+    x = dot(away=4.0, angle=math.pi / 2)[None]
+    c = troth.certify(below, x, transform="affine", sigma=0.1, n=3000, alpha=0.01)
+    at = 8 / 33  # of the dot; r + ar + bs + c = 0 at distance at/√(1 + at²) of (a, c)
+    assert 0.8 * at < c.radius[0] < 1.15 * at and c.label[0] == 1
+
+
+# The same certificates in any company
+
+
+def undecided(x: Tensor) -> nn.Module:
+    """A network that gives every class its chance on these inputs."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        last = nn.Linear(108, 4)
+        net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), last)
+    with torch.no_grad():
+        last.bias -= net(x).mean(dim=0)
+    return net.eval()
+
+
+@pytest.mark.parametrize("samples", ["fixed", "adaptive"])
+@pytest.mark.parametrize("transform", ["pixel", "rotation"])
+def test_any_grouping(samples: str, transform: str) -> None:
+    x = torch.rand(21, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    net = undecided(x)
+    settings: dict[str, Any] = {
+        "transform": transform,
+        "sigma": 0.4,
+        "samples": samples,
+    }
+    settings |= {"n": 300, "n0": 20, "tile": 50}
+    whole = troth.certify(net, x, **settings)
+    assert len({*whole.votes.tolist()}) > 5
+    for some in (slice(0, 1), slice(3, 20), slice(20, 21)):
+        part = troth.certify(net, x[some], ids=range(21)[some], **settings)
+        for name in ("label", "radius", "p_lower", "votes", "used"):
+            assert np.array_equal(getattr(part, name), getattr(whole, name)[some]), name
+    back = troth.certify(net, x.flip(0), ids=list(range(21))[::-1], **settings)
+    assert np.array_equal(back.votes[::-1], whole.votes)
+    tiles = Tiles(net, Smoothing(**settings), x.device)
+    for together in (4, 21):
+        some = [c.votes for c in certify.each(tiles, x, range(21), together)]
+        assert some == whole.votes.tolist()
+    other = troth.certify(net, x, ids=range(100, 121), **settings)
+    assert not np.array_equal(other.votes, whole.votes)
+
+
+def test_the_last_tile_may_be_cut() -> None:
+    x, _ = inputs(5)
+    whole = troth.certify(linear, x, n=130, n0=70, tile=50)
+    parts = troth.certify(linear, x, n=130, n0=70, tile=130)
+    assert np.array_equal(whole.votes, parts.votes) and whole.votes.max() <= 130
+
+
+def test_inputs_may_be_arrays_bytes_or_none_at_all() -> None:
+    x, _ = inputs(4)
+    plain = troth.certify(linear, x, **FEW)
+    assert np.array_equal(troth.certify(linear, x.numpy(), **FEW).votes, plain.votes)
+    assert len(troth.certify(linear, x[:0], **FEW).label) == 0
+    whole = torch.tensor([[3, 1, 0, 2]], dtype=torch.uint8)
+    assert troth.certify(linear, whole, **FEW).label.tolist() == [1]
+
+
+def test_it_says_how_far_it_is() -> None:
+    told: list[tuple[int, int]] = []
+    troth.certify(linear, inputs(3)[0], watch=lambda *p: told.append(p), **FEW)
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("x", "settings", "words"),
+    [
+        (torch.zeros(3), {}, r"x has shape \[3\]"),
+        (torch.zeros(2, 0), {}, r"x has shape \[2, 0\]"),
+        (torch.zeros(2, 4) * math.nan, {}, "NaN or infinite in 2 of 2 inputs"),
+        (torch.zeros(2, 4, dtype=torch.complex64), {}, "real numbers"),
+        (torch.zeros(2, 4), {"transform": "rotation"}, r"deforms images.*shape \[4\]"),
+        (torch.zeros(2, 4, 4), {"transform": "affine"}, r"shape \[4, 4\]"),
+        (torch.zeros(2, 4), {"ids": [1]}, "1 ids do not go with 2 inputs"),
+        (torch.zeros(2, 4), {"ids": [1, 2.5]}, "ids must be whole numbers"),
+        (torch.zeros(2, 4), {"ids": [1, 2**70]}, "of 64 bits"),
+        (torch.zeros(2, 4), {"radii": "wide"}, "radii = 'wide' must be a list"),
+        (torch.zeros(2, 4), {"sgima": 1.0}, "no setting 'sgima'.*did you mean 'sigma'"),
+        (torch.zeros(2, 4), {"sigma": 0.0}, "sigma = 0.0"),
+    ],
+)
+def test_refusals(x: Tensor, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        troth.certify(linear, x, **FEW | settings)
+
+
+def test_a_module_in_training_is_refused() -> None:
+    net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    with pytest.raises(Refusal, match=r"training mode.*classify.eval\(\)"):
+        troth.certify(net, torch.zeros(2, 4), **FEW)
+    assert len(troth.certify(net.eval(), torch.zeros(2, 4), **FEW).label) == 2

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from troth.certificates.ledger import NAME, Ledger, Row
+from troth.certificates.record import Certificate
+from troth.certificates.smoothing import Smoothing
+from troth.types import Refusal
+
+SETTINGS = Smoothing("pixel", 0.1).record()
+ROWS = [
+    Row("shared", 0, 7, 3, Certificate(3, 0.1 + 0.2, 0.9, 95, 100, True), "ab"),
+    Row("personal", 2, 8, 1, Certificate(-1, 0.0, 1 / 3, 40, 100, False), "cd"),
+]
+
+
+def filled(place: Path) -> Path:
+    ledger = Ledger(place, SETTINGS)
+    for row in ROWS:
+        ledger.add(row, "cpu", False)
+    ledger.close()
+    return place / NAME
+
+
+def test_what_was_written_is_read_in_full_precision(tmp_path: Path) -> None:
+    filled(tmp_path / "new")
+    again = Ledger(tmp_path / "new", SETTINGS)
+    assert again.rows == ROWS
+    again.close()
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40])
+def test_a_line_cut_short_is_taken_away(tmp_path: Path, cut: int) -> None:
+    file = filled(tmp_path)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-cut])
+    again = Ledger(tmp_path, SETTINGS)
+    assert again.rows == ROWS[:1]
+    again.add(ROWS[1], "cpu", False)
+    again.close()
+    assert file.read_bytes() == whole
+
+
+def test_settings_are_kept_apart(tmp_path: Path) -> None:
+    file = filled(tmp_path)
+    other = Ledger(tmp_path, Smoothing("pixel", 0.2).record())
+    assert other.rows == []
+    other.add(ROWS[0], "cuda", True)
+    other.close()
+    assert len(file.read_text().splitlines()) == 4
+    again = Ledger(tmp_path, SETTINGS)
+    assert again.rows == ROWS
+    again.close()
+
+
+def test_every_row_records_all(tmp_path: Path) -> None:
+    head, first, _ = filled(tmp_path).read_text().splitlines()
+    cells = dict(zip(head.split(","), first.split(","), strict=True))
+    for name in ("transform", "sigma", "n0", "n", "alpha", "seed", "precision"):
+        assert cells[name] == str(SETTINGS[name])
+    assert cells["parameters"] == "ab" and cells["radius"] == "0.30000000000000004"
+
+
+def test_nothing_is_left_behind_without_a_certificate(tmp_path: Path) -> None:
+    Ledger(tmp_path / "new", SETTINGS).close()
+    assert not (tmp_path / "new").exists()
+    whole = filled(tmp_path).read_bytes()
+    Ledger(tmp_path, Smoothing("pixel", 0.9).record()).close()
+    assert (tmp_path / NAME).read_bytes() == whole
+
+
+def test_another_file_of_that_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("mine,yours\n1,2\n")
+    with pytest.raises(Refusal, match=r"other columns.*move it away"):
+        Ledger(tmp_path, SETTINGS)
+    assert (tmp_path / NAME).read_text() == "mine,yours\n1,2\n"
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Refusal, match="cannot be written"):
+        Ledger(tmp_path / "file", SETTINGS)
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    first = Ledger(tmp_path, SETTINGS)
+    with pytest.raises(Refusal, match="in use by another"):
+        Ledger(tmp_path, SETTINGS)
+    first.close()
+    Ledger(tmp_path, SETTINGS).close()

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from typer.testing import Result
+
+from troth import api, certifying, folder
+from troth.certificates.bounds import lower
+from troth.certificates.record import fingerprint
+from troth.certificates.smoothing import Smoothing
+from troth.loading import Run
+from troth.types import Refusal
+
+SECTIONS: dict[str, Any] = {
+    "data": "digits",
+    "partition": {"name": "iid", "clients": 5, "split": [0.6, 0.1, 0.3]},
+    "train": {"rounds": 4, "epochs": 1, "batch": 16, "lr": 0.1},
+    "engine": {"how": "loop", "chunk": 1, "device": "cpu"},
+    "evaluate": {"every": 4},
+}
+FEW = ("--n", 200, "--n0", 20, "--tile", 100, "--alpha", 0.01, "--examples", 6)
+SMALL = Smoothing(sigma=0.2, n=200, n0=20, tile=100, alpha=0.01)
+Call = Callable[..., Result]
+
+
+def trained(place: Path, name: str, **sections: Any) -> Path:
+    (run,) = api.run(SECTIONS | sections, out=place / name)
+    return run.path
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place: Path = tmp_path_factory.mktemp("runs")
+    hostile = {"adversary": {"clients": [1]}, "attack": "sign_flip"}
+    return {
+        "tuned": trained(place, "tuned", personalizer="finetune", **hostile),
+        "local": trained(place, "local", personalizer="local"),
+        "none": trained(place, "none"),
+    }
+
+
+@pytest.fixture
+def run(runs: dict[str, Path], tmp_path: Path) -> Path:
+    """A run of one's own, to be written to."""
+    return Path(shutil.copytree(runs["tuned"], tmp_path / "run"))
+
+
+def refused(troth: Call, words: str, *arguments: object) -> None:
+    """One line on stderr, exit code 2, nothing on stdout."""
+    result = troth("certify", *arguments)
+    assert result.exit_code == 2 and result.stdout == "", result.output
+    (line,) = result.stderr.splitlines()
+    assert re.search(words, line), line
+
+
+def rows(place: Path) -> list[dict[str, str]]:
+    head, *lines = (place / "certificates.csv").read_text().splitlines()
+    return [dict(zip(head.split(","), x.split(","), strict=True)) for x in lines]
+
+
+def test_a_radius_for_every_client(troth: Call, run: Path) -> None:
+    result = troth("certify", run, "--sigma", 0.2, "--json", *FEW)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["certificates"] == told["made"] == 2 * 4 * 6
+    assert told["settings"]["sigma"] == 0.2 and told["unit"] == "ℓ2 norm"
+    assert list(told["models"]) == ["personal", "shared"]
+    found = rows(run)
+    assert {r["client"] for r in found} == {"0", "2", "3", "4"}  # 1 is hostile
+    for r in found:
+        assert float(r["p_lower"]) == lower(int(r["votes"]), 200, 0.01)
+        assert r["precision"] == "float32" and len(r["parameters"]) == 64
+    for name, curve in told["models"].items():
+        mine = [r for r in found if r["model"] == name]
+        right = np.array([r["label"] == r["y"] for r in mine]).reshape(4, 6)
+        assert curve["mean"][0] == pytest.approx(right.mean())
+        assert curve["std"][0] == pytest.approx(right.mean(axis=1).std())
+        radius = np.array([float(r["radius"]) for r in mine]).reshape(4, 6)
+        assert curve["acr"] == pytest.approx((radius * right).mean())
+    assert (run / "certificates_pixel_0.2.png").stat().st_size > 10_000
+    assert json.loads((run / "certificates_pixel_0.2.json").read_text()) == told
+
+
+def test_the_examples_are_the_client_s_own_test_data(run: Path) -> None:
+    from troth import supply
+
+    found = certifying.certify(Run(run), SMALL, models=("shared",), examples=10)
+    arrays, shards, _ = supply.deal(Run(run).experiment, None)
+    for row in found.rows:
+        assert row.example in shards.test[row.client] and row.y == arrays.y[row.example]
+    fewer = certifying.certify(Run(run), SMALL, models=("shared",), examples=3)
+    assert fewer.made == 0 and len(fewer.rows) == 12
+    assert {*fewer.rows} < {*found.rows}
+    more = certifying.certify(Run(run), SMALL, models=("shared",), examples=10**6)
+    assert len(more.rows) == sum(len(shards.test[k]) for k in (0, 2, 3, 4))
+
+
+def test_votes_are_those_of_the_model_that_predicts(run: Path) -> None:
+    """Next to no noise: what a client's model predicts is certified."""
+    from troth import supply
+
+    small = Smoothing(sigma=1e-6, n=50, n0=10)
+    one = Run(run)
+    found = certifying.certify(one, small, clients="2,", examples=30)
+    arrays, _, _ = supply.deal(one.experiment, None)
+    for row in found.rows:
+        x = arrays.x[row.example : row.example + 1]
+        personal = int(one.predict(2, x)[0])
+        with torch.no_grad():
+            shared = int(one.shared()(torch.from_numpy(x)).argmax())
+        expected = personal if row.model == "personal" else shared
+        assert row.certificate.label == expected and row.certificate.votes == 50
+
+
+def test_hashes_are_of_the_models(run: Path) -> None:
+    one = Run(run)
+    found = certifying.certify(one, SMALL, examples=1)
+    for row in found.rows:
+        net = one.shared() if row.model == "shared" else one.model(row.client)
+        assert row.parameters == fingerprint(net)
+
+
+def test_a_stopped_command_goes_on(run: Path, tmp_path: Path) -> None:
+    def stop(p: certifying.Progress) -> None:
+        if p.done == 5:
+            raise KeyboardInterrupt
+
+    whole = certifying.certify(Run(run), SMALL, examples=4, out=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        certifying.certify(Run(run), SMALL, examples=4, watch=stop)
+    file = run / "certificates.csv"
+    assert len(rows(run)) == 5
+    file.write_bytes(file.read_bytes()[:-30])  # and was killed while it wrote
+    told: list[certifying.Progress] = []
+    found = certifying.certify(Run(run), SMALL, examples=4, watch=told.append)
+    assert found.made == len(whole.rows) - 4 and told[0].done == 5
+    assert file.read_bytes() == whole.file.read_bytes()
+    assert found.rows == whole.rows
+
+
+def test_adaptive_samples(troth: Call, run: Path) -> None:
+    more = ("--samples", "adaptive", "--sigma", 0.2, "--json", "-q")
+    result = troth("certify", run, *more, "--radii", "0,0.1,0.3", *FEW, "--n", 2000)
+    told = json.loads(result.stdout)
+    assert told["models"]["shared"]["radii"] == [0, 0.1, 0.3]
+    assert result.stderr == "" and told["settings"]["question"] == "0.0;0.1;0.3"
+    assert told["models"]["shared"]["used"] < 2000
+    again = troth("certify", run, *more, "--tolerance", 0.1, *FEW, "--n", 2000)
+    assert json.loads(again.stdout)["made"] == 48
+
+
+@pytest.mark.parametrize("transform", ["rotation", "translation", "affine"])
+def test_deformations(troth: Call, run: Path, transform: str) -> None:
+    given = ("--transform", transform, "--clients", 1, "--models", "shared", *FEW)
+    result = troth("certify", run, *given, "--sigma", 0.1, "--padding", "border")
+    assert result.exit_code == 0, result.output
+    assert "one resampling of the original image" in result.stderr
+    assert {r["padding"] for r in rows(run)} == {"border"}
+
+
+def test_local_models(troth: Call, run: Path, runs: dict[str, Path]) -> None:
+    refused(
+        troth, "local models come from another run.*--local", run, "--models", "local"
+    )
+    refused(
+        troth,
+        "has personalizer 'finetune'",
+        *(run, "--models", "local", "--local", runs["tuned"]),
+    )
+    given = ("--models", "shared,local", "--local", runs["local"], "--json", *FEW)
+    told = json.loads(troth("certify", run, *given, "--clients", "0,4").stdout)
+    assert list(told["models"]) == ["shared", "local"]
+    assert list(told["models"]["local"]["clients"]) == ["0", "4"]
+    own = certifying.certify(Run(runs["local"]), SMALL, models=("local",), out=run)
+    assert own.rows[0].parameters == fingerprint(Run(runs["local"]).model(0))
+
+
+def test_local_models_of_other_clients(runs: dict[str, Path], tmp_path: Path) -> None:
+    other = trained(tmp_path, "other", personalizer="local", seed=3)
+    with pytest.raises(Refusal, match="differs from .* in 'seed'"):
+        certifying.certify(Run(runs["tuned"]), SMALL, local=Run(other))
+
+
+def test_a_run_without_personal_models(
+    troth: Call, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    words = "no personal models.*--models shared, or train with a personalizer"
+    refused(troth, words, runs["none"], "--models", "personal")
+    none = certifying.certify(Run(runs["none"]), SMALL, examples=1, out=tmp_path / "a")
+    assert list(none.curves) == ["shared"]
+    bare = trained(tmp_path, "bare", personalizer="ditto", output={"personal": False})
+    refused(troth, "holds no personal models.*output.personal = true", bare)
+
+
+def test_an_unfinished_run(troth: Call, run: Path) -> None:
+    (run / folder.SUMMARY).unlink()
+    refused(troth, "not finished.*troth resume", run)
+    assert not (run / "certificates.csv").exists()
+
+
+def test_parameters_that_do_not_match_the_hash(troth: Call, run: Path) -> None:
+    given = ("--models", "shared", "--clients", 2, *FEW)
+    assert troth("certify", run, *given).exit_code == 0
+    before = (run / "certificates.csv").read_bytes()
+    _, facts = folder.load(run / folder.SHARED)
+    tensors = load_file(run / folder.SHARED)
+    name = next(n for n, t in tensors.items() if n.endswith("weight"))
+    tensors[name] = tensors[name] + 1e-3
+    folder.save(run / folder.SHARED, tensors, **facts)
+    refused(troth, "shared model of client 0 has .*changed since", run, *given)
+    assert (run / "certificates.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--sigma", 0), "sigma = 0.0"),
+        (("--sigma", -1), "sigma = -1.0"),
+        (("--alpha", 0), "alpha = 0.0"),
+        (("--alpha", 1.5), "alpha = 1.5"),
+        (("--n", 0), "n = 0 must be"),
+        (("--examples", 0), "examples = 0"),
+        (("--clients", "some"), "clients = 'some' is not 'all'"),
+        (("--clients", "0,9"), "no client 9; this run has 5"),
+        (("--clients", "99"), "clients = 99 must be 1 to 4"),
+        (("--clients", "-1"), "clients = '-1'"),
+        (("--models", "best"), "models = 'best' must name some of personal"),
+        (("--radii", "a"), "--radii a must be numbers"),
+        (("--radii", "0,1"), "questions for adaptive samples"),
+        (("--transform", "zoom"), "transform = 'zoom' is not one of"),
+        (("--device", "cuda:77"), "device 'cuda:77' is not here"),
+    ],
+)
+def test_refusals(
+    troth: Call, runs: dict[str, Path], given: tuple[object, ...], words: str
+) -> None:
+    place = runs["tuned"]
+    if given[0] == "--device" and torch.cuda.is_available():
+        pytest.skip("there may be such a device")
+    refused(troth, words, place, *FEW, *given)
+    assert not (place / "certificates.csv").exists()
+
+
+def test_inputs_that_are_no_images(troth: Call, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(80, 3)).astype(np.float32)
+    owner = np.repeat(np.arange(4), 20)
+    np.savez(tmp_path / "d.npz", x=x, y=(x[:, 0] > 0).astype(int), owner=owner)
+    data = {"name": "npz", "path": str(tmp_path / "d.npz")}
+    parts = {"name": "natural", "split": [0.5, 0.0, 0.5]}
+    path = trained(tmp_path, "table", data=data, partition=parts, model="linear")
+    words = r"transform 'rotation' deforms images.*shape \[3\]; take transform 'pixel'"
+    refused(troth, words, path, "--transform", "rotation")
+    result = troth("certify", path, "--sigma", 0.5, *FEW, "--json")  # two classes
+    assert json.loads(result.stdout)["models"]["shared"]["mean"][0] > 0.5
+
+
+def test_a_regression_has_no_classes(troth: Call, tmp_path: Path) -> None:
+    path = trained(
+        tmp_path,
+        "numbers",
+        data="linear_regression",
+        partition="natural",
+        model="linear",
+        train={"rounds": 1, "steps": 1, "lr": 0.01},
+    )
+    refused(troth, "predict numbers, and certificates are of a single class", path)
+
+
+def test_printed_radii_are_rounded_down(troth: Call, run: Path) -> None:
+    result = troth("certify", run, "--sigma", 0.2, *FEW)
+    told = json.loads((run / "certificates_pixel_0.2.json").read_text())
+    line = next(x for x in result.stderr.splitlines() if x.startswith("shared"))
+    printed = [float(cell) for cell in line.split()[7:9]]
+    exact = [told["models"]["shared"][k] for k in ("acr", "acr_right")]
+    for one, other in zip(printed, exact, strict=True):
+        assert 0 <= other - one < 0.001
