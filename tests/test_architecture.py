@@ -20,14 +20,14 @@ LAYERS = """
     fetching lookup toml grid parts sections config
     layers weights batchwise flat masks
     datasets partitions features corruptions augments models losses
-    optimizers schedules regularizers solvers personalizers
+    optimizers schedules regularizers adversarial solvers personalizers
     attacks filters aggregators servers metrics
     objectives convolution tasks lifting traces lifted liftable threads
     feed slots rowfile population beside
     engine plans augmenting clients
     scores summary evaluation
     tails rules serving sampling availability federation newcomers
-    corrupting dealing preparing leakage systematic splitting supply
+    corrupting dealing preparing leakage systematic splitting shortcuts supply
     networks stepping store rulebook build
     folder journal loading own_examples personalizing results runs api heads poison
     goal chain advice comparison bench catalogue gallery
