@@ -20,7 +20,7 @@ LAYERS = """
     notice disk fetching lookup toml grid parts sections config
     layers weights batchwise flat masks
     datasets partitions features corruptions deformations augments models losses
-    optimizers schedules regularizers solvers personalizers
+    optimizers schedules regularizers adversarial solvers personalizers
     attacks filters aggregators servers metrics
     objectives convolution tasks lifting traces lifted liftable threads
     certificates
@@ -28,7 +28,7 @@ LAYERS = """
     engine plans augmenting clients
     scores summary evaluation
     tails rules serving sampling availability federation newcomers
-    corrupting dealing preparing leakage systematic splitting supply
+    corrupting dealing preparing leakage systematic splitting shortcuts supply
     networks stepping store rulebook build
     folder journal loading own_examples personalizing certifiable certifying
     results runs api heads poison goal chain advice comparison bench catalogue gallery

@@ -273,7 +273,7 @@ def test_lifted_in_bfloat16_it_keeps_the_types(padded: bool) -> None:
     task, v = tasks.functional(objective, "bfloat16"), tasks.flatten(objective)
     x, y = torch.randn(3, 5, 1, 4), torch.randint(0, 2, (3, 5))
     weight, zero = torch.full((3, 5), 0.2), torch.zeros(3, dtype=torch.long)
-    batch = Batch(x, y, weight, zero, zero + 1, zero)
+    batch = Batch(x, y, weight, zero, zero + 1, zero, zero)
     found = torch.func.vmap(task.grad)(v.expand(3, -1), batch)
     for k in range(3):
         one = task.grad(v, Batch(*(f[k] for f in batch)))

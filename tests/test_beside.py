@@ -119,7 +119,8 @@ def test_clients_with_other_epochs_in_one_matrix() -> None:
     for t in range(4):
         one = torch.full((n, 1), 11.0, dtype=torch.float64)
         clock = torch.full((n,), t), torch.tensor([1, 2, 4])
-        b = Batch(one, one, torch.ones_like(one), *clock, torch.zeros(n))
+        none = torch.zeros(n)
+        b = Batch(one, one, torch.ones_like(one), *clock, none, none)
         carry = step(SENT, carry, b, b)
     (shared,), (own,) = carry
     assert shared[:, 0].tolist() == pytest.approx([AFTER[2], AFTER[4], AFTER[4]])

@@ -18,7 +18,7 @@ LOOP = Plan("loop", 1)
 
 def made(personalizer: Any, **sections: Any) -> build.Built:
     tree = {
-        "data": "digits",
+        "data": {"name": "colored", "base": "digits"},
         "partition": {"name": "iid", "clients": 4},
         "model": {"name": "celeba_cnn", "channels": 2, "blocks": 1},
         "train": {"rounds": 1, "steps": 2, "batch": 6} | sections.pop("train", {}),

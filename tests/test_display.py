@@ -110,6 +110,37 @@ def test_results_of_an_attack_that_is_after_something() -> None:
     assert "attack" not in printed(display.results([plain], ["plain"]))
 
 
+def test_results_on_further_test_sets() -> None:
+    """Of every run that has them, its own models' and the shared one's."""
+    hard, plain = run([0.25, 0.5, 1.0, 0.75]), run([0.25, 0.5, 1.0, 0.75])
+    both = {"personal": {"accuracy_mean": 0.125}, "shared": {"accuracy_mean": None}}
+    hard.summary["tests"] = {"conflicting": both}
+    text = printed(display.results([plain, hard], ["plain", "hard"]))
+    assert "conflicting mean" in text and "shared conflicting" in text
+    rows = {line.split()[0]: line.split()[-3:] for line in text.splitlines() if line}
+    assert rows["hard"] == ["0.125", "–", "1.2"]
+    assert rows["plain"] == ["–", "–", "1.2"]
+    assert "conflicting" not in printed(display.results([plain], ["plain"]))
+
+
+def test_seeds_on_further_test_sets() -> None:
+    kinds = {"personal": ("mean", "std", "worst10", "weighted"), "shared": ("mean",)}
+    interval = {"mean": 0.5, "half_width": 0.25}
+    numbers = {f"{k}.accuracy_{m}": interval for k, ms in kinds.items() for m in ms}
+    own = {"mean": 0.75, "half_width": 0.125}
+    further = {"tests.conflicting.personal.accuracy_mean": own}
+    groups = [
+        {"label": name, "seeds": [0, 1], "metric": "accuracy", "numbers": found}
+        for name, found in (("hard", numbers | further), ("plain", numbers))
+    ]
+    lines = printed(display.seeds(groups)).splitlines()
+    (hard,) = (line for line in lines if line.startswith("hard"))
+    (plain,) = (line for line in lines if line.startswith("plain"))
+    assert hard.split()[-6:] == ["0.750", "±", "0.125", "–", "±", "–"]
+    assert plain.split()[-6:] == ["–", "±", "–", "–", "±", "–"]
+    assert "conflicting" not in printed(display.seeds(groups[1:]))
+
+
 def test_clients_that_were_not_evaluated_are_not_called_hostile() -> None:
     nan = float("nan")
     sample = run([0.25, nan, nan, 0.75])

@@ -218,3 +218,63 @@ def test_block_is_at_least_one_step_and_shrinks_with_the_clients() -> None:
     f = feed()
     assert f.block(1) >= f.block(100) >= f.block(10**9) == 1
     assert f.block(100) * 100 * 4 * 3 <= 2**22
+
+
+def grouped(marks: list[int], sizes: list[int], batch: int = 4) -> Feed:
+    """Training slots with these groups, a row each."""
+    train = ragged(sizes)
+    x = torch.zeros(sum(sizes), 1)
+    data = Data(x, train, train, train, group=torch.tensor(marks))
+    return Feed(data, batch, False, 0, F64)
+
+
+def test_groups_are_numbered_and_counted() -> None:
+    f = grouped([7, 7, -2, 7, 7, 10**12], [3, 2, 1])
+    assert f.groups.number == 3 and f.groups.held.tolist() == [2, 1, 1]
+    slots = torch.tensor([[[0, 2], [3, 4], [5, 5]]])
+    assert f.group(slots, True).tolist() == [[[1, 0], [1, 1], [2, 2]]]
+    assert f.group(slots, False).shape == (1, 3, 0)
+
+
+def test_data_without_groups_have_none() -> None:
+    f = feed()
+    assert f.groups.number == 0 and f.groups.held.tolist() == [0] * len(SIZES)
+    slots, weight = f.draw(ALL, 3, 0)
+    again = f.draw(ALL, 3, 0, by_group=True)
+    assert torch.equal(slots, again[0]) and torch.equal(weight, again[1])
+    assert f.group(slots, True).shape == (3, len(SIZES), 0)
+
+
+def test_clients_with_nothing_and_with_one_group_draw_as_ever() -> None:
+    f = grouped([0, 0, 0, 0, 0, 1], [0, 5, 1], batch=2)
+    assert f.groups.held.tolist() == [0, 1, 1]
+    plain, by_group = (f.draw(np.arange(3), 6, 2, by_group=g) for g in (False, True))
+    for a, b in zip(plain, by_group, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_by_group_every_batch_is_full_of_the_clients_own() -> None:
+    f = grouped([0, 1, 0, 0, 0, 1, 5, 5, 5], [2, 4, 3])
+    slots, weight = f.draw(np.array([2, 0, 1]), 50, 1, by_group=True)
+    assert (weight[:, 1:] == 1 / 4).all()  # also of who has fewer than a batch
+    assert sorted({*slots[:, 1].flatten().tolist()}) == [0, 1]
+    assert sorted({*slots[:, 2].flatten().tolist()}) == [2, 3, 4, 5]
+    own = slots[:, 0][weight[:, 0] > 0]
+    assert sorted({*own.tolist()}) == [6, 7, 8]
+
+
+def test_by_group_other_rounds_draw_other_examples() -> None:
+    f = grouped([0, 1] * 20, [20, 20])
+    ids = np.arange(2)
+    first, second = (f.draw(ids, 5, r, by_group=True)[0] for r in (0, 1))
+    assert not torch.equal(first, second)
+    assert not torch.equal(first[:, 0], first[:, 1] - 20)
+    assert torch.equal(first, f.draw(ids, 5, 0, by_group=True)[0])
+
+
+def test_whole_batches_have_a_client_axis_everywhere() -> None:
+    """What is lifted over clients must have one."""
+    f = feed()
+    for batch in (f.whole(ALL, f.data.train), f.nothing(len(ALL))):
+        for name, field in batch._asdict().items():
+            assert name == "t" or len(field) == len(ALL), name

@@ -27,6 +27,23 @@ def test_rows_and_back() -> None:
     assert labels.likely(torch.tensor([[0.2, 0.5, 0.3]])).tolist() == [1]
 
 
+def test_what_is_right() -> None:
+    y = torch.tensor([1, 0, 1])
+    outputs = torch.tensor([[0.0, 1.0], [0.0, 1.0], [torch.inf, torch.nan]])
+    assert labels.right(outputs, y).tolist() == [1, 0, 0]
+    assert labels.right(outputs, labels.shares(y, 2, torch.float32)).tolist() == [
+        1,
+        0,
+        0,
+    ]
+    margin = torch.tensor([[0.5], [-0.5], [0.0]])
+    assert labels.right(margin, y).tolist() == [1, 1, 0]  # class 1 only when > 0
+    several = torch.tensor([[1, 0], [1, 1], [0, 0]])
+    said = torch.tensor([[2.0, -1.0], [2.0, -1.0], [torch.nan, -1.0]])
+    assert labels.right(said, several).tolist() == [1, 0.5, 0]
+    assert labels.right(outputs[:0], y[:0]).shape == (0,)
+
+
 @given(st.integers(1, 30), st.integers(2, 2000), st.sampled_from([np.float32, float]))
 def test_what_is_normalised_in_either_precision_is_good(
     m: int, classes: int, kind: type

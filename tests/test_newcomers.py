@@ -49,7 +49,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     turned = x[:, 0] + np.cos(owner) * x[:, 1]
     y = np.digitize(turned, [-0.5, 0.5])
     path = tmp_path_factory.mktemp("data") / "all.npz"
-    np.savez(path, x=x, y=y, owner=owner)
+    np.savez(path, x=x, y=y, owner=owner, group=np.arange(len(owner)) % 2)
     return path
 
 
@@ -402,13 +402,15 @@ def phases(made: build.Built, k: int, count: int) -> Tensor:
         phase, sent = getattr(client, name), Broadcast(w, f.broadcast.extra, one)
         valid = trees.first(feed.whole(mine, feed.data.valid))
         steps = max(b.steps + b.epochs * per_epoch for b in phase.budgets)
-        slots, weight = feed.draw(mine, steps, round_)
+        slots, weight = feed.draw(mine, steps, round_, phase.by_group)
+        group = feed.group(slots, phase.by_group)
         carry = phase.begin(sent, state)
         for t in range(steps):
             x, y = feed.gather(slots[t, 0], feed.data.train)
             key = feed.keys(mine, round_)[0]
             number = torch.tensor(t)
-            batch = Batch(x, y, weight[t, 0], number, torch.tensor(per_epoch), key)
+            about = number, torch.tensor(per_epoch), key, group[t, 0]
+            batch = Batch(x, y, weight[t, 0], *about)
             carry = phase.step(sent, carry, batch, valid)
         _, state = phase.end(sent, carry, state, valid)
     if client.settle:

@@ -23,7 +23,7 @@ def cut(m: int, *sizes: int) -> list[np.ndarray]:
 
 
 def sizes(shards) -> list[list[int]]:
-    return [[len(x) for x in part] for part in shards]
+    return [[len(x) for x in part] for part in shards[:3]]
 
 
 def same(one, other) -> bool:
@@ -72,7 +72,7 @@ def test_every_example_is_in_one_part_of_one_client(counts, parts, regression, s
     lists = cut(m, *counts)
     shards, facts = split(made(y, 0 if regression else 7), lists, seed, parts=parts)
     for k, mine in enumerate(lists):
-        back = np.concatenate([part[k] for part in shards])
+        back = np.concatenate([part[k] for part in shards[:3]])
         assert np.array_equal(np.sort(back), mine)
         assert len(shards.train[k]) and len(shards.test[k])
     assert facts["repeated"] == 0 == facts["unused"]
@@ -130,7 +130,7 @@ def test_given_may_take_validation_from_training():
     assert sizes(shards) == [[15, 23], [5, 7], [5, 5]]
     assert np.bincount(arrays.y[shards.valid[0]]).tolist() == [1] * 5
     for k, mine in enumerate(lists):
-        back = np.concatenate([part[k] for part in shards])
+        back = np.concatenate([part[k] for part in shards[:3]])
         assert np.array_equal(np.sort(back), mine)
 
 
@@ -287,11 +287,11 @@ def test_owners_are_never_on_two_sides(counts, parts, seed):
         parts=parts,
     )
     for k in range(len(counts)):
-        back = np.concatenate([part[k] for part in shards])
+        back = np.concatenate([part[k] for part in shards[:3]])
         assert np.array_equal(np.sort(back), np.sort(lists[k]))
-        names = [set(owner[part[k]].tolist()) for part in shards]
+        names = [set(owner[part[k]].tolist()) for part in shards[:3]]
         assert sum(map(len, names)) == len(set.union(*names)) == len(counts[k])
-        assert [len(n) for n in names] == [len(part[k]) for part in alike]
+        assert [len(n) for n in names] == [len(part[k]) for part in alike[:3]]
 
 
 def test_given_parts_may_keep_owners_apart():

@@ -98,3 +98,35 @@ def test_names_of_features_are_written_down(own, tmp_path):
 
     assert facts("age,sex,ill")["features"] == ["age", "sex=f", "sex=m"]
     assert "features" not in facts("sex=f,sex,ill")  # it would name two things
+
+
+GUEST = """
+import numpy as np
+
+from troth.types import Arrays
+
+
+def halves(*, called: str = "hard", clients: int = 2) -> Arrays:
+    return Arrays(np.zeros((20, 2)), np.arange(20) % 2, 2)
+
+
+def dealt(arrays, shards, seed, *, called, clients):
+    return arrays, shards._replace(tests={called: shards.test[:clients]})
+"""
+
+
+def test_a_guest_may_change_its_data_once_dealt(tmp_path, monkeypatch):
+    (tmp_path / "guest_halves.py").write_text(GUEST)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def deal(**options):
+        data = {"name": "guest_halves:halves", **options}
+        partition = {"name": "iid", "clients": 2}
+        return supply.deal(experiment(data=data, partition=partition), None)
+
+    assert list(deal()[1].tests) == ["hard"]
+    for name in ("test", "two words", "client"):
+        with pytest.raises(Refusal, match=f"a test set '{name}' .* must be one word"):
+            deal(called=name)
+    with pytest.raises(Refusal, match="for 1 of 2 clients"):
+        deal(clients=1)

@@ -36,6 +36,14 @@ SETTINGS: dict[str, Any] = {
 }
 """What all of them have in common; a model with a normalisation layer, for `fedbn`."""
 
+GROUPED = ("upweight", "group_dro")
+"""Those that need groups: they get colours as a shortcut, and are shown by how well
+they do where the shortcut misleads."""
+
+SHORTCUT = SETTINGS | {
+    "data": {"name": "colored", "base": "digits", "correlation": 0.9},
+    "partition": SETTINGS["partition"] | {"split": [0.5, 0.1, 0.4]},
+}
 SHARED, LOCAL = "none", "local"
 STYLES = {
     SHARED: {"color": "#999999", "ls": "--", "label": "shared model"},
@@ -51,12 +59,13 @@ def example(name: str) -> dict[str, Any]:
     return section
 
 
-def accuracies(name: str) -> np.ndarray:
+def accuracies(name: str, grouped: bool) -> np.ndarray:
     """[n] of every client's own model on its own test data, ascending."""
-    experiment = SETTINGS | {"personalizer": example(name)}
+    settings = SHORTCUT if grouped else SETTINGS
+    experiment = settings | {"personalizer": example(name)}
     with tempfile.TemporaryDirectory() as folder:
         (run,) = troth.run(experiment, out=Path(folder) / name)
-        return np.sort(run.clients["accuracy"])
+        return np.sort(run.clients["conflicting_accuracy" if grouped else "accuracy"])
 
 
 def draw(name: str, found: dict[str, np.ndarray]) -> None:
@@ -69,6 +78,8 @@ def draw(name: str, found: dict[str, np.ndarray]) -> None:
         if other != name:
             axes.plot(at, found[other], lw=1.5, **style)
     axes.set(xlabel="clients, sorted", ylabel="accuracy", ylim=(0.6, 1.01))
+    if name in GROUPED:
+        axes.set(ylabel="accuracy, conflicting", ylim=(-0.01, 1.01))
     axes.set_xticks([1, 5, 10, 15, 20])
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower right", fontsize=8, frameon=False)
@@ -78,12 +89,13 @@ def draw(name: str, found: dict[str, np.ndarray]) -> None:
 def main(names: list[str]) -> None:
     """Train and draw; the two that all are compared with are always trained."""
     names = names or lookup.names("personalizer")
-    found = {}
-    for name in dict.fromkeys([SHARED, LOCAL, *names]):
-        found[name] = accuracies(name)
-        print(f"{name:15s} mean {found[name].mean():.3f}, worst {found[name][0]:.3f}")
-    for name in names:
-        draw(name, found)
+    for grouped in (False, True):
+        some, found = [n for n in names if (n in GROUPED) == grouped], {}
+        for name in dict.fromkeys([SHARED, LOCAL, *some] if some else []):
+            found[name] = every = accuracies(name, grouped)
+            print(f"{name:15s} mean {every.mean():.3f}, worst {every[0]:.3f}")
+        for name in some:
+            draw(name, found)
 
 
 if __name__ == "__main__":

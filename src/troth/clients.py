@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from troth import augmenting, lookup, numerics
+from troth.adversarial._worst import Adversarial
 from troth.beside import beside, seen_through
 from troth.masks import Masks
 from troth.parts import Part
@@ -18,6 +19,7 @@ from troth.types import (
     Budget,
     Client,
     Descent,
+    Groups,
     Optimizer,
     Personal,
     Refusal,
@@ -63,25 +65,41 @@ def _off_tail(regularizer: Regularizer, tail: int) -> Regularizer:
     return regularizer._replace(grad=grad) if tail else regularizer
 
 
+def adversarial(part: Part, task: Task, scale: float) -> Adversarial:
+    """How worst-case inputs are made.
+
+    Args:
+        part: its name and options.
+        task: whose losses they are to raise.
+        scale: the value of x that stands for 1.
+    """
+    function = lookup.find("adversarial", part.name)
+    made: Adversarial = lookup.call(function, part.options, task=task, scale=scale)
+    return made
+
+
 def maker(
     e: Experiment,
     scale: float = 1.0,
     share: float = 1.0,
     masks: Masks | None = None,
+    groups: Groups | None = None,
 ) -> Callable[[Task], Client]:
     """How this experiment makes a client of a task.
 
     Personalizers are given by name what they ask for: `task`, `descent` (their own),
-    `regularizer`, `budget` (how long they work where `[personalizer]` says so, else
-    None); and those that own their reply also `solving` (the descent of `[train]`),
-    `work` (how long a client works in a round), `share`, `masks` and `batch`, the
-    number of examples in one (0: all that a client has).
+    `regularizer`, `adversarial` (how inputs are made worse), `budget` (how long they
+    work where `[personalizer]` says so, else None), `groups`; and those that own their
+    reply also `solving` (the descent of `[train]`), `work` (how long a client works in
+    a round), `share`, `masks` and `batch`, the number of examples in one (0: all that a
+    client has).
 
     Args:
         e: the experiment.
-        scale: the value of x that stands for 1, for augments.
+        scale: the value of x that stands for 1.
         share: of all clients, how much a round asks.
         masks: which parameters have which names.
+        groups: of the training examples; None: there are no data yet.
     """
     t, p = e.train, e.personalizer
     lr = t.lr if p.lr is None else p.lr
@@ -105,12 +123,14 @@ def maker(
             task=task,
             descent=own,
             regularizer=_off_tail(regularizer, task.tail),
+            adversarial=adversarial(e.adversarial, task, scale),
             budget=mine,
             solving=shared,
             work=budget,
             share=share,
             masks=masks,
             batch=t.batch,
+            groups=groups,
         )
         if not isinstance(personal, Personal):  # it owns the reply
             _alone(e, personal)

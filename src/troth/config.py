@@ -272,10 +272,11 @@ def parts(owner: Any) -> Iterator[tuple[str, Part]]:
 def citations(experiment: Experiment) -> list[str]:
     """The BibTeX entries of all parts that an experiment uses, each once.
 
-    A regularizer is used only where the personalizer asks for one.
+    A regularizer, or a way to adversarial inputs, is used only where the personalizer
+    asks for one.
     """
     personalizer = lookup.find("personalizer", experiment.personalizer.name)
-    idle = {"regularizer"} - lookup.asks(personalizer)
+    idle = {"regularizer", "adversarial"} - lookup.asks(personalizer)
     entries: dict[str, str] = {}
     for kind, part in parts(experiment):
         if kind in idle:

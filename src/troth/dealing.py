@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -39,16 +41,26 @@ def deal(
         seed: keys their draws.
     """
     x, y = corrupting.tensors(arrays, dtype)
-    train, valid, test = (_ragged(part, y) for part in shards)
+    unmarked = np.zeros(0, np.int64)
+    group = torch.from_numpy(unmarked if arrays.group is None else arrays.group)
+    train, valid, test = (_ragged(part, y) for part in shards[:3])
+    tests = {name: _ragged(part, y) for name, part in shards.tests.items()}
     if how is not None and hostile.any():
-        x, train = _corrupted(x, train, dtype, hostile, how, seed)
-    return Data(
-        x.to(device),
-        *(
-            Split(*(field.to(device) for field in part))
-            for part in (train, valid, test)
-        ),
-    )
+        x, train, group = _corrupted(x, train, group, dtype, hostile, how, seed)
+    data = Data(x, train, valid, test, tests, group)
+    return placed(data, lambda split: split, device)
+
+
+def placed(data: Data, change: Callable[[Split], Split], device: torch.device) -> Data:
+    """The data on a device, with every split changed on the way."""
+
+    def moved(split: Split) -> Split:
+        return Split(*(field.to(device) for field in change(split)))
+
+    tests = {name: moved(split) for name, split in data.tests.items()}
+    x, group = data.x.to(device), data.group.to(device)
+    parts = moved(data.train), moved(data.valid), moved(data.test)
+    return Data(x, *parts, tests, group)
 
 
 def _ragged(lists: list[np.ndarray], y: Tensor) -> Split:
@@ -64,15 +76,20 @@ def _split(row: Tensor, y: Tensor, sizes: list[int]) -> Split:
 def _corrupted(
     x: Tensor,
     train: Split,
+    group: Tensor,
     dtype: torch.dtype,
     hostile: np.ndarray,
     how: Corruption,
     seed: int,
-) -> tuple[Tensor, Split]:
-    """All inputs, poisoned ones as further rows, and who trains on which."""
+) -> tuple[Tensor, Split, Tensor]:
+    """All inputs, poisoned ones as further rows; who trains on which; and their groups.
+
+    A poisoned input has the group of the example that it stands for; where their
+    number differs, that of the client's first.
+    """
     sizes = train.size.tolist()
     row, y = (list(torch.split(field, sizes)) for field in (train.row, train.y))
-    more, at = [x], len(x)
+    more, groups, at = [x], [group], len(x)
     for k in map(int, np.flatnonzero(hostile)):
         clean = x[row[k]], y[k]
         new = corrupting.poison(how, *clean, seed=seed, round_=0, client=k)
@@ -80,6 +97,7 @@ def _corrupted(
             y[k] = labels.shares(y[k], how.classes, new.y.dtype)
         fresh = row[k][new.chosen]
         if new.x is not None:
+            groups.append(_standing(group, fresh, len(new.x)))
             fresh = torch.arange(at, at + len(new.x))
             more.append(new.x)
             at += len(new.x)
@@ -96,7 +114,15 @@ def _corrupted(
     if any(part.is_floating_point() for part in more):
         more = [part.to(dtype) for part in more]
     whole = torch.cat(more) if len(more) > 1 else x
-    return whole, _split(torch.cat(row), torch.cat(y), [len(part) for part in row])
+    made = _split(torch.cat(row), torch.cat(y), [len(part) for part in row])
+    return whole, made, torch.cat(groups)
+
+
+def _standing(group: Tensor, rows: Tensor, count: int) -> Tensor:
+    """The groups of so many inputs that stand for these rows; none where unmarked."""
+    if not len(group) or count == len(rows):
+        return group[rows] if len(group) else group
+    return group[rows[:1]].expand(count)
 
 
 class Redraw:

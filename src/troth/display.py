@@ -116,30 +116,49 @@ def results(found: Sequence[Run], labels: Sequence[str]) -> Group:
     counts = {(benign(run), run.summary["clients"]) for run in found}
     aimed = any("attack_success_mean" in run.summary["shared"] for run in found)
     success = {"attack success": "personal", "on shared": "shared"} if aimed else {}
+    tests = _tests([run.summary.get("tests", {}) for run in found])
     rows = []
     for run, label in zip(found, labels, strict=True):
         s, head = run.summary, heading(run.summary)
         cells = [number(s[k][f"{head}_{m}"], head) for k, m in _COLUMNS.values()]
+        more = [s.get("tests", {}).get(t, {}).get(k, {}) for t, k in tests.values()]
+        cells += [number(each.get(f"{head}_mean"), head) for each in more]
         cells += [number(s[k].get("attack_success_mean")) for k in success.values()]
         rows.append([short(label), *cells, f"{s['seconds']:.1f}"])
     who = _judged(found[0]) if len(counts) == 1 else "benign clients"
     what = f"{head.capitalize()} of the clients' own models"
     title = f"{what}, each on its own test data, over {who}"
-    return table(title, ["run", *_COLUMNS, *success, "seconds"], rows)
+    return table(title, ["run", *_COLUMNS, *tests, *success, "seconds"], rows)
+
+
+def _tests(found: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
+    """Columns of further test sets: heading → name and whose model."""
+    names = dict.fromkeys(name for tests in found for name in tests)
+    return {
+        column: (name, kind)
+        for name in names
+        for column, kind in ((f"{name} mean", "personal"), (f"shared {name}", "shared"))
+    }
 
 
 def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
     """A row for the runs that differ only in their seed."""
     rows = []
+    every = dict.fromkeys(key for group in groups for key in group["numbers"])
+    parts = (key.split(".") for key in every if key.startswith("tests."))
+    tests = _tests([{part[1]: {}} for part in parts])
+    keys = {c: f"{kind}.{{}}_{metric}" for c, (kind, metric) in _COLUMNS.items()}
+    keys |= {c: f"tests.{name}.{kind}.{{}}_mean" for c, (name, kind) in tests.items()}
     for group in groups:
         cells = []
-        for kind, metric in _COLUMNS.values():
-            found = group["numbers"][f"{kind}.{group['metric']}_{metric}"]
+        for key in keys.values():
+            none = {"mean": None, "half_width": None}
+            found = group["numbers"].get(key.format(group["metric"]), none)
             both = (number(found[k], group["metric"]) for k in ("mean", "half_width"))
             cells.append(" ± ".join(both))
         rows.append([short(group["label"]), str(len(group["seeds"])), *cells])
     title = "Over seeds: mean ± half width of its 95 % interval"
-    return table(title, ["runs", "seeds", *_COLUMNS], rows)
+    return table(title, ["runs", "seeds", *keys], rows)
 
 
 def paired(pair: Mapping[str, Any]) -> str:

@@ -158,10 +158,13 @@ class Engine:
         index = torch.arange(n, device=self.device)
         state = self.packing.unpack(rows)
         valid = self._valid(phase, ids, few_shapes=True)
+        if phase.prepare is not None:
+            x, y, weight = self._lift(f"{name}.prepare").once(broadcast, valid)
+            valid = valid._replace(x=x, y=y, weight=weight)
         carry = self._lift(f"{name}.begin")(index, broadcast, state)
         carry = trees.like(carry, [leaf.clone() for leaf in trees.leaves(carry)])
         ahead = int(counts.min())
-        for t, batch in self._batches(ids, round_, int(counts.max())):
+        for t, batch in self._batches(phase, ids, round_, int(counts.max())):
             if t < ahead:
                 carry = self._lift(f"{name}.step")(broadcast, carry, batch, valid)
             else:
@@ -174,10 +177,11 @@ class Engine:
         return reply, self.packing.pack(state, n)
 
     def _batches(
-        self, ids: np.ndarray, round_: int, steps: int
+        self, phase: Phase, ids: np.ndarray, round_: int, steps: int
     ) -> Iterator[tuple[int, Batch]]:
         """Every step's batch, [clients, batch, …], gathered some steps at a time."""
-        slots, weight = self.feed.draw(ids, steps, round_)
+        slots, weight = self.feed.draw(ids, steps, round_, phase.by_group)
+        group = self.feed.group(slots, phase.by_group)
         weight = weight.to(self.device)
         per_epoch = self.feed.per_epoch[torch.from_numpy(ids)].to(self.device)
         count = torch.arange(steps, device=self.device)
@@ -187,7 +191,8 @@ class Engine:
             x, y = self.feed.gather(slots[first : first + some], self.feed.data.train)
             for t in range(first, min(steps, first + some)):
                 k = t - first
-                yield t, Batch(x[k], y[k], weight[t], count[t], per_epoch, key)
+                known = weight[t], count[t], per_epoch, key, group[t]
+                yield t, Batch(x[k], y[k], *known)
 
     def _valid(self, phase: Phase, ids: np.ndarray, few_shapes: bool = False) -> Batch:
         if not phase.valid:
@@ -220,8 +225,9 @@ class Engine:
             mine = ids[k : k + 1]
             state = trees.first(self.packing.unpack(rows[k : k + 1]))
             valid = trees.first(self._valid(phase, mine))
+            valid = phase.prepare(broadcast, valid) if phase.prepare else valid
             carry = phase.begin(broadcast, state)
-            for _, batch in self._batches(mine, round_, int(counts[k])):
+            for _, batch in self._batches(phase, mine, round_, int(counts[k])):
                 carry = phase.step(broadcast, carry, trees.first(batch), valid)
             reply, state = phase.end(broadcast, carry, state, valid)
             return reply, self.packing.pack(state, 1)[0]

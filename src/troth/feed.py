@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from troth import seeding
-from troth.types import Batch, Data, Split
+from troth.types import Batch, Data, Groups, Split
 
 _BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once: few launches, or in cache
+
+
+class _Piles(NamedTuple):
+    """Training slots, client after client and, of each, group after group."""
+
+    slot: np.ndarray  # [slots]
+    first: np.ndarray  # [n] each client's first pile
+    start: np.ndarray  # [piles] where it begins in `slot`
+    size: np.ndarray  # [piles]
 
 
 class Feed:
@@ -37,12 +49,44 @@ class Feed:
         self._last = max(0, data.train.row.shape[0] - 1)  # where padding may point
         short = self.sizes < self.batch if drop_last else self.sizes % self.batch > 0
         self.padded = bool((short | (self.sizes == 0)).any())
+        self._code, self.groups = self._grouped()
 
-    def draw(self, ids: np.ndarray, steps: int, round_: int) -> tuple[Tensor, Tensor]:
+    def _grouped(self) -> tuple[np.ndarray, Groups]:
+        """The groups of the training slots, numbered from 0, and who has how many."""
+        train, marks = self.data.train, self.data.group
+        if not len(marks):
+            return np.zeros(0, np.int64), Groups(0, np.zeros(len(self.sizes), np.int64))
+        found, code = np.unique(marks[train.row].cpu().numpy(), return_inverse=True)
+        owner = np.repeat(np.arange(len(self.sizes)), self._sizes)
+        pairs = np.unique(owner * len(found) + code) // max(1, len(found))
+        return code, Groups(len(found), np.bincount(pairs, minlength=len(self.sizes)))
+
+    @cached_property
+    def _piles(self) -> _Piles:
+        """The training slots of every client, a pile a group."""
+        owner = np.repeat(np.arange(len(self.sizes)), self._sizes)
+        slot = np.lexsort((self._code, owner))
+        _, size = np.unique(
+            owner * max(1, self.groups.number) + self._code, return_counts=True
+        )
+        held = self.groups.held
+        return _Piles(slot, np.cumsum(held) - held, np.cumsum(size) - size, size)
+
+    def draw(
+        self, ids: np.ndarray, steps: int, round_: int, by_group: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Slots and weights of every step: two [steps, clients, batch], on the host.
 
         In numpy, on one thread: the arrays are small, and waking a pool of threads for
         each operation costs more than it saves.
+
+        Args:
+            ids: the clients.
+            steps: how many.
+            round_: it keys their draws.
+            by_group: clients with examples of several groups draw each example anew
+                (with replacement): its group first, all equally likely, then one of
+                these. Whoever has one group goes through its epochs as always.
         """
         each = (steps, len(ids))
         size = np.broadcast_to(self._sizes[ids], each).copy()
@@ -58,11 +102,43 @@ class Feed:
             order = np.where(size > self.batch, shuffled, order)
         weight = inside / np.maximum(inside.sum(0), 1)
         slots = np.minimum(order + self._starts[ids], self._last)
+        if by_group and (mixed := self.groups.held[ids] > 1).any():
+            key = seeding.keys(self.seed, "group", round_, torch.from_numpy(ids))
+            slots = np.where(mixed, self._balanced(key, ids, steps), slots)
+            weight = np.where(mixed, 1 / self.batch, weight)
         kind = np.float64 if self.dtype == torch.float64 else np.float32
         return (
             torch.from_numpy(np.ascontiguousarray(slots.transpose(1, 2, 0))),
             torch.from_numpy(weight.transpose(1, 2, 0).astype(kind, order="C")),
         )
+
+    def _balanced(self, key: Tensor, ids: np.ndarray, steps: int) -> np.ndarray:
+        """Slots of which each group of a client has the same chance.
+
+        Args:
+            key: [clients] of their draws.
+            ids: [clients].
+            steps: how many.
+
+        Returns:
+            [batch, steps, clients].
+        """
+        some, held = self._piles, np.maximum(self.groups.held[ids], 1)[:, None]
+        random = seeding.bits(key, 2 * steps * self.batch)
+        first, second = random[:, ::2], random[:, 1::2]  # more steps begin the same
+        pile = seeding.below(first, torch.from_numpy(held)).numpy()
+        pile += some.first[ids][:, None]
+        size = torch.from_numpy(some.size[pile])
+        slots = some.slot[some.start[pile] + seeding.below(second, size).numpy()]
+        shaped: np.ndarray = slots.reshape(len(ids), steps, self.batch)
+        return shaped.transpose(2, 1, 0)
+
+    def group(self, slots: Tensor, asked: bool) -> Tensor:
+        """The groups of training slots, numbered from 0; none where not asked for."""
+        if not asked or not len(self._code):
+            slots = slots[..., :0]
+        code = torch.from_numpy(self._code[slots.numpy()])
+        return code.to(self.data.x.device)
 
     def keys(self, ids: np.ndarray, round_: int) -> Tensor:
         """One key a client, for all that it draws in this round beside its batches."""
@@ -111,7 +187,8 @@ class Feed:
         x, y = self.gather(slots, split)
         zero = torch.zeros((), dtype=torch.long, device=x.device)
         none = zero.expand(len(ids))
-        return Batch(x, y, weight.to(x.device, self.dtype), zero, none, none)
+        weight = weight.to(x.device, self.dtype)
+        return Batch(x, y, weight, zero, none, none, none[:, None][:, :0])
 
     def first(self) -> Batch:
         """Two examples (or the only one) as a batch of one client, to try things on."""
@@ -129,4 +206,4 @@ class Feed:
         zero = torch.zeros(clients, dtype=torch.long, device=x.device)
         weight = torch.zeros(clients, 0, dtype=self.dtype, device=x.device)
         labels = y.new_zeros(clients, 0, *y.shape[1:])
-        return Batch(empty, labels, weight, zero[0], zero, zero)
+        return Batch(empty, labels, weight, zero[0], zero, zero, zero[:, None][:, :0])

@@ -29,6 +29,25 @@ def likely(y: Tensor) -> Tensor:
     return y.argmax(dim=1) if soft(y) else y
 
 
+def right(outputs: Tensor, y: Tensor) -> Tensor:
+    """[m] whether each example is predicted right; of several labels, the share.
+
+    As `scores` counts: one output is a margin, class 1 when > 0, and outputs that are
+    not finite are wrong.
+
+    Args:
+        outputs: [m, k] of a classifier.
+        y: [m] labels, [m, classes] shares, or [m, k] of 0 and 1.
+    """
+    finite = outputs.isfinite().all(dim=1).to(outputs.dtype)
+    if y.dim() == 2 and not soft(y):
+        return finite * ((outputs > 0) == (y > 0)).to(outputs.dtype).mean(dim=1)
+    label = likely(y)
+    one = outputs.shape[1] == 1
+    said = (outputs[:, 0] > 0).to(label.dtype) if one else outputs.argmax(dim=1)
+    return finite * (said == label).to(outputs.dtype)
+
+
 def wrong(p: Tensor) -> str:
     """Why rows are no probabilities, in words; nothing if they are."""
     bad = ~(p.isfinite() & (p >= 0)).all(dim=1)

@@ -9,7 +9,7 @@ from troth import trees
 from troth.types import Batch, Broadcast, Client, Phase, Task
 
 Liftable = tuple[Callable[..., Any], tuple[Any, ...]]
-_EACH = Batch(0, 0, 0, None, 0, 0)  # type: ignore[arg-type]
+_EACH = Batch(0, 0, 0, None, 0, 0, 0)  # type: ignore[arg-type]
 
 
 def function(client: Client, task: Task, name: str) -> Liftable:
@@ -19,7 +19,8 @@ def function(client: Client, task: Task, name: str) -> Liftable:
         client: whose.
         task: what it predicts by.
         name: `predict`, `model`, `tell`, `settle`, or a phase and a part of it, such
-            as `local.step`; `last` is a step that only some of the clients take.
+            as `local.step`; `last` is a step that only some of the clients take; of
+            `prepare`, x, y and weight.
     """
     settle = client.settle
     whole: dict[str, Liftable] = {
@@ -36,7 +37,12 @@ def _part(phase: Phase, part: str) -> Liftable:
     def last(broadcast: Broadcast, carry: Any, *rest: Any) -> Any:
         return trees.where(rest[-1], phase.step(broadcast, carry, *rest[:-1]), carry)
 
+    def prepare(broadcast: Broadcast, valid: Batch) -> Any:
+        assert phase.prepare is not None
+        return phase.prepare(broadcast, valid)[:3]  # the rest stays as it was
+
     found: dict[str, Liftable] = {
+        "prepare": (prepare, (None, _EACH)),
         "begin": (lambda i, b, s: phase.begin(b, s), (0, None, 0)),
         "step": (phase.step, (None, 0, _EACH, _EACH)),
         "last": (last, (None, 0, _EACH, _EACH, 0)),

@@ -32,6 +32,7 @@ FOLDERS = {
     "optimizer": "optimizers",
     "schedule": "schedules",
     "regularizer": "regularizers",
+    "adversarial": "adversarial",
     "solver": "solvers",
     "personalizer": "personalizers",
     "attack": "attacks",

@@ -13,7 +13,7 @@ from troth.loading import Run
 from troth.types import Arrays, Refusal
 
 Examples = str | Path | Mapping[str, Any]
-"""An .npz file, or its arrays by name: x, y, and split where they are divided."""
+"""An .npz file, or its arrays by name: x, y, and where they are marked split, group."""
 
 
 def read(run: Run, data: Examples) -> Arrays:
@@ -34,7 +34,8 @@ def read(run: Run, data: Examples) -> Arrays:
     else:
         where, content = str(data), npz.read(str(data), "the data")
     x = npz.inputs(where, content["x"])
-    given = {key: content[key].shape for key in ("y", "split") if key in content}
+    marks = ("y", "split", "group")
+    given = {key: content[key].shape for key in marks if key in content}
     for key, shape in given.items():
         if (shape[:1] if key == "y" else shape) != (len(x),):
             raise Refusal(
@@ -42,10 +43,11 @@ def read(run: Run, data: Examples) -> Arrays:
                 f"give {key} one value an example"
             )
     run.fits(x)
-    split = npz.divided(where, content)
+    split, group = npz.divided(where, content), npz.codes(where, "group", content)
     y = _targets(where, content["y"], facts)
     names = tuple(facts.get("features", ()))
-    return Arrays(x, y, facts["classes"], facts["scale"], split=split, names=names)
+    about = facts["classes"], facts["scale"]
+    return Arrays(x, y, *about, group=group, split=split, names=names)
 
 
 def _targets(where: str, y: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:

@@ -60,9 +60,16 @@ class PartitionPart(Part):
     min_examples: int = 0  # clients with fewer are left out
     split_by: Literal["example", "owner"] = "example"  # owner: never in two parts
     leakage: Literal["allow", "record", "refuse"] = "record"  # copies across the split
+    conflicting: Literal["none", "copied", "held_out"] = "none"  # a test set of group 1
+    correlation: float = 0.98  # held_out: share of group 0 in all other data, at least
 
     def __post_init__(self) -> None:
         in_range(self, "partition", {"min_examples": 0, "valid": 0}, "valid")
+        if not 0 < self.correlation <= 1:
+            raise Refusal(
+                f"partition.correlation = {self.correlation} is out of range; it must "
+                "be above 0 and at most 1, such as 0.98"
+            )
         if self.split == "given":
             return
         shares = self.split if len(self.split) == 3 else [-1.0]

@@ -169,8 +169,11 @@ def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _
     if preparing.active(e.features):
         preparing.check(e, arrays)
         fitted = run.statistics()
-    lists = [[np.flatnonzero(marks == mark)] for mark in (TRAIN, VALID, TEST)]
-    given = e.features, arrays, Shards(*lists), dtype, where, nobody, None, e.seed
+    train, valid, test = (
+        [np.flatnonzero(marks == mark)] for mark in (TRAIN, VALID, TEST)
+    )
+    shards = Shards(train, valid, test)
+    given = e.features, arrays, shards, dtype, where, nobody, None, e.seed
     data, prepared, _ = preparing.deal(*given, fitted=fitted)
     net = run.network().to(where, dtype)
     engine = stepping.engine(e, net, data, arrays, _members(run), plan)

@@ -180,7 +180,7 @@ def _missing(data: Data) -> np.ndarray:
     """[n, ...] how many values of each feature each client lacks, in all its data."""
     shape = (len(data.train.size), *data.x.shape[1:])
     count = torch.zeros(shape, dtype=torch.int32)
-    for split in data[1:]:
+    for split in (data.train, data.valid, data.test):
         for row, owner in _blocks(data, split):
             count.index_add_(0, owner, data.x[row].isnan().int())
     return count.numpy()
@@ -202,17 +202,26 @@ def _apart(data: Data, found: Statistics, dtype: torch.dtype) -> Data:
     """A row a slot, by the statistics of the slot's client."""
     rows: list[Tensor] = []
     splits, at = [], 0
-    for split in data[1:]:
+    for split in _splits(data):
         for row, owner in _blocks(data, split):
             rows.append(_layer(found, owner.numpy())(data.x[row]).to(dtype))
         splits.append(split._replace(row=torch.arange(at, at + len(split.row))))
         at += len(split.row)
-    return Data(torch.cat(rows), *splits)
+    before = torch.cat([split.row for split in _splits(data)])
+    group = data.group[before] if len(data.group) else data.group
+    tests = dict(zip(data.tests, splits[3:], strict=True))
+    train, valid, test = splits[:3]
+    return Data(torch.cat(rows), train, valid, test, tests, group)
+
+
+def _splits(data: Data) -> list[Split]:
+    """All that clients train, validate and are tested on."""
+    return [data.train, data.valid, data.test, *data.tests.values()]
 
 
 def _place(data: Data, dtype: torch.dtype, device: torch.device) -> Data:
-    def split(given: Split) -> Split:
+    def typed(given: Split) -> Split:
         y = given.y.to(dtype) if given.y.is_floating_point() else given.y
-        return Split(*(field.to(device) for field in given._replace(y=y)))
+        return given._replace(y=y)
 
-    return Data(data.x.to(device), *(split(given) for given in data[1:]))
+    return dealing.placed(data, typed, device)

@@ -16,8 +16,10 @@ from troth import evaluation, folder, seeding, summary, tasks
 from troth.build import Built
 from troth.federation import Federation
 from troth.journal import Journal
+from troth.types import Split
 
 Tables = dict[str, evaluation.Table]
+"""`personal` and `shared`; on a further test set of the data `personal/NAME` …"""
 _NUMBERS = 2**21  # of models that are written at once
 
 
@@ -29,11 +31,22 @@ def evaluate(
     Args:
         built: the federation.
         ids: of whom; None: of all that an evaluation looks at.
-        on: which of its data; what an attacker is after is looked for in test data.
+        on: which of its data; with test data every further test set is looked at too,
+            and what an attacker is after in test data alone.
     """
-    f, split = built.federation, getattr(built.data, on)
-    ids = evaluated(built) if ids is None else ids
-    w, aim = f.broadcast.w, built.aim if on == "test" else None
+    ids, data = evaluated(built) if ids is None else ids, built.data
+    aim = built.aim if on == "test" else None
+    tables = _tables(built, getattr(data, on), ids, aim)
+    for name, split in data.tests.items() if on == "test" else ():
+        found = _tables(built, split, ids, None)
+        tables |= {f"{kind}/{name}": table for kind, table in found.items()}
+    return tables
+
+
+def _tables(
+    built: Built, split: Split, ids: np.ndarray, aim: evaluation.Aim | None
+) -> Tables:
+    f, w = built.federation, built.federation.broadcast.w
     shared = evaluation.shared(f.engine, w, split, ids, aim)
     if f.population.width == 0:
         return {"personal": shared, "shared": shared}
@@ -57,13 +70,19 @@ def summaries(
     ids: np.ndarray | None = None,
     on: Literal["test", "valid"] = "test",
 ) -> dict[str, Any]:
-    """Over benign clients, for personal and shared models; arguments as `evaluate`."""
+    """Over benign clients, for personal and shared models; arguments as `evaluate`.
+
+    Those of further test sets stand under `tests`, by name.
+    """
     ids = evaluated(built) if ids is None else ids
-    size = getattr(built.data, on).size.cpu().numpy()[ids]
-    hostile = built.hostile[ids]
-    return {
-        kind: summary.summarise(table, size, hostile) for kind, table in tables.items()
-    }
+    data, found = built.data, dict[str, Any]()
+    for key, table in tables.items():
+        kind, _, name = key.partition("/")
+        split = data.tests[name] if name else getattr(data, on)
+        at = found.setdefault("tests", {}).setdefault(name, {}) if name else found
+        size = split.size.cpu().numpy()[ids]
+        at[kind] = summary.summarise(table, size, built.hostile[ids])
+    return found
 
 
 def write(
@@ -84,10 +103,12 @@ def write(
         found.append((late, evaluate(built, late)))
         own = summaries(built, found[-1][1], late)
         said |= {"newcomers": own["personal"], "newcomers_shared": own["shared"]}
+        said |= {"newcomers_tests": own["tests"]} if "tests" in own else {}
     if len(data.valid.y):  # to choose options by, without a look at test data
         said["valid"] = summaries(built, evaluate(built, on="valid"), on="valid")
     for name in ("train", "valid", "test"):
         columns[name] = getattr(data, name).size.cpu().numpy()
+    columns |= {name: test.size.cpu().numpy() for name, test in data.tests.items()}
     columns |= journal.counts
     if built.prepared:
         columns["imputed"] = built.prepared.imputed.reshape(n, -1).sum(axis=1)
@@ -111,12 +132,14 @@ def write(
 def _scores(found: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table:
     """Columns of what was found of some clients each; NaN for the others."""
     columns = {}
-    for kind, prefix in (("personal", ""), ("shared", "shared_")):
-        for name in found[0][1][kind]:
+    for key, table in found[0][1].items():
+        kind, _, test = key.partition("/")
+        words = [*([kind] if kind == "shared" else []), *([test] if test else [])]
+        for name in table:
             whole = np.full(n, np.nan)
             for ids, tables in found:
-                whole[ids] = tables[kind][name]
-            columns[prefix + name] = whole
+                whole[ids] = tables[key][name]
+            columns["_".join([*words, name])] = whole
     return columns
 
 

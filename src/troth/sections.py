@@ -237,6 +237,7 @@ class Experiment:
         default_factory=lambda: PersonalizerPart("none")
     )
     regularizer: Part = _part("l2sq")
+    adversarial: Part = _part("pgd")
     adversary: Adversary = field(default_factory=Adversary)
     corruption: CorruptionPart = field(  # without an adversary none
         default_factory=lambda: CorruptionPart("auto")

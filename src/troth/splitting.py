@@ -73,9 +73,8 @@ def split(
     slots = [np.flatnonzero(part == mark) for mark in (TRAIN, VALID, TEST)]
     sizes = [np.bincount(held.client[at], minlength=len(held.number)) for at in slots]
     _check_sizes(held, sizes[TRAIN], sizes[TEST], parts)
-    shards = Shards(
-        *(_cut(held.row[at], size) for at, size in zip(slots, sizes, strict=True))
-    )
+    cuts = [_cut(held.row[at], size) for at, size in zip(slots, sizes, strict=True)]
+    shards = Shards(cuts[TRAIN], cuts[VALID], cuts[TEST])
     used = np.bincount(held.row, minlength=len(arrays.y))
     return shards, {
         "clients": len(held.number),

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from troth import augmenting, lifting, lookup, tasks
-from troth.clients import maker
+from troth.clients import adversarial, maker
 from troth.engine import Engine, Plan
 from troth.feed import Feed
 from troth.masks import Masks
@@ -55,9 +55,13 @@ def engine(
         augment = augmenting.compose(augments, arrays.scale)
         objective.check(augmenting.tried(augment, feed.first()))
     share = (e.train.cohort or members) / members
-    make = maker(e, arrays.scale, share, Masks(objective.net))
+    make = maker(e, arrays.scale, share, Masks(objective.net), feed.groups)
     w0, first = tasks.flatten(objective.net), plan or Plan("loop", 1)
-    return Engine(objective, make, feed, w0, e.train.precision, first)
+    made = Engine(objective, make, feed, w0, e.train.precision, first)
+    if "adversarial" in lookup.asks(lookup.find("personalizer", e.personalizer.name)):
+        clean = data.x[: len(arrays.x)]  # hostile clients' own follow
+        adversarial(e.adversarial, made.task, arrays.scale).expect(clean)
+    return made
 
 
 def chooses(client: Client) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
-from troth import leakage, lookup, preparing, splitting
+from troth import leakage, lookup, preparing, shortcuts, splitting
 from troth.sections import Experiment
-from troth.types import Arrays, Options, Shards
+from troth.types import Arrays, Options, Refusal, Shards
 
 _MANY = 1000  # names of classes that a run still writes down
 _WIDE = 10_000  # names of features
+_TAKEN = ("train", "valid", "test", "shared", "client", "malicious", "newcomer")
 
 
 def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
@@ -31,7 +33,8 @@ _DEALT: dict[str, tuple[Arrays, Shards, dict[str, Any]]] = {}
 def _written(options: Options) -> tuple[int, ...]:
     """When a user's own file was written and how long it is: it may have changed."""
     try:
-        found = os.stat(os.path.expanduser(options["path"]))
+        path = {**options.get("base_options", {}), **options}["path"]
+        found = os.stat(os.path.expanduser(path))
     except (KeyError, TypeError, OSError, ValueError):
         return ()
     return found.st_mtime_ns, found.st_size, found.st_ino
@@ -54,8 +57,37 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
         missing=preparing.active(e.features),
     )
     facts |= leakage.examine(arrays, shards, e.partition.leakage)
+    kind, most = e.partition.conflicting, e.partition.correlation
+    shards = shortcuts.set_apart(arrays, shards, e.seed, kind, most)
+    arrays, shards = _after(find, e, arrays, shards)
     if 0 < len(arrays.labels) <= _MANY:
         facts["labels"] = list(arrays.labels)
     if 0 < len(arrays.names) == len({*arrays.names}) <= _WIDE:
         facts["features"] = list(arrays.names)
     return arrays, shards, facts
+
+
+def _after(
+    find: Callable[..., Any], e: Experiment, arrays: Arrays, shards: Shards
+) -> tuple[Arrays, Shards]:
+    """What a data set makes of itself once it has been dealt, if anything.
+
+    A function `dealt` of its module takes `arrays`, `shards`, `seed` and options of the
+    data set, and gives other arrays and shards.
+    """
+    function = lookup.beside(find, "dealt")
+    if function is None:
+        return arrays, shards
+    given = {k: e.data.options[k] for k in lookup.options(function)}
+    found: tuple[Arrays, Shards] = lookup.call(
+        function, given, arrays=arrays, shards=shards, seed=e.seed
+    )
+    for name, lists in found[1].tests.items():
+        taken = not name.isidentifier() or name in _TAKEN
+        if taken or len(lists) != len(found[1].train):
+            raise Refusal(
+                f"data '{e.data.name}' makes a test set {name!r} for {len(lists)} of "
+                f"{len(found[1].train)} clients; its name must be one word and none of "
+                f"{', '.join(_TAKEN)}, and every client must have a list"
+            )
+    return found

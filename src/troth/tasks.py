@@ -5,7 +5,7 @@ traced; `in_place` serves one client at a time without copying its parameters.
 
 `grad` trains: with dropout, and with batch normalisation by the batch. What it returns
 for the tail of the vector is how far the running statistics move, the other way round,
-so that a step of length 1 takes them there. `loss` and `predict` use what was learnt.
+so that a step of length 1 takes them there. The others use what was learnt.
 """
 
 from __future__ import annotations
@@ -95,7 +95,31 @@ def functional(
         found = torch.func.grad(lambda at: of(predict(at, x)))(v)
         return numerics.off_tail(found, place.tail)
 
-    return Task(place.d, whole.classes, loss, grad, predict, place.tail, slope)
+    functions = loss, grad, predict
+    climb = _climbing(predict, whole.per_example)
+    return Task(place.d, whole.classes, *functions, place.tail, slope, climb)
+
+
+def _climbing(
+    predict: Callable[[Tensor, Tensor], Tensor],
+    per_example: Callable[[Tensor, Tensor], Tensor],
+) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    """Losses of examples and their gradients in the inputs, of pure functions."""
+
+    def climb(
+        v: Tensor, x: Tensor, y: Tensor, still: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        def total(at: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            outputs = predict(v, at)
+            losses = per_example(outputs, y)
+            return losses.sum(), (outputs, losses)
+
+        if still:
+            return *total(x)[1], x[:0]
+        g, (outputs, losses) = torch.func.grad(total, has_aux=True)(x)
+        return outputs, losses, g
+
+    return climb
 
 
 def _after(moved: list[Tensor | None], v: Tensor, place: Layout) -> Tensor:
@@ -123,7 +147,8 @@ def in_place(objective: Objective, precision: str = "float32") -> Task:
     """
     own = _InPlace(copy.deepcopy(at(objective, precision)))
     d, tail = own.place.d, own.place.tail
-    return Task(d, objective.classes, own.loss, own.grad, own.predict, tail, own.slope)
+    functions = own.loss, own.grad, own.predict
+    return Task(d, objective.classes, *functions, tail, own.slope, own.climb)
 
 
 class _InPlace:
@@ -190,6 +215,17 @@ class _InPlace:
             if gradient is not None:
                 part.copy_(gradient)
         return result
+
+    def climb(
+        self, v: Tensor, x: Tensor, y: Tensor, still: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        self.point(v, training=False)
+        with torch.set_grad_enabled(not still):
+            at = x.detach().requires_grad_(not still)
+            outputs = self.objective.net(at)
+            losses = self.objective.per_example(outputs, y)
+            g = x[:0] if still else torch.autograd.grad(losses.sum(), at)[0]
+        return outputs.detach(), losses.detach(), g
 
 
 def _channels_last(module: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

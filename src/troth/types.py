@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ class Arrays(NamedTuple):
 
 
 TRAIN, VALID, TEST = 0, 1, 2
+CONFLICTING = "conflicting"  # name of a test set: examples that go against a shortcut
 
 
 class Shards(NamedTuple):
@@ -43,6 +45,7 @@ class Shards(NamedTuple):
     train: list[np.ndarray]
     valid: list[np.ndarray]
     test: list[np.ndarray]
+    tests: Mapping[str, list[np.ndarray]] = MappingProxyType({})  # further, by name
 
 
 class Split(NamedTuple):
@@ -62,6 +65,8 @@ class Data(NamedTuple):
     train: Split
     valid: Split
     test: Split
+    tests: Mapping[str, Split] = MappingProxyType({})  # further ones, by name
+    group: Tensor = torch.zeros(0, dtype=torch.long)  # [rows], or none where unmarked
 
 
 class Exact(NamedTuple):
@@ -97,6 +102,15 @@ class Batch(NamedTuple):
     t: Tensor  # [] which step of the round
     per_epoch: Tensor  # [] how many steps of the client make an epoch
     key: Tensor = torch.zeros((), dtype=torch.long)  # [] of its draws in this round
+    group: Tensor = torch.zeros(0, dtype=torch.long)  # [b] 0 … `Groups.number` − 1; [0]
+    # where the phase does not draw `by_group`
+
+
+class Groups(NamedTuple):
+    """The groups of the training examples, such as aligned and conflicting ones."""
+
+    number: int  # how many there are; 0: the data do not say
+    held: np.ndarray  # [n] how many of them each client has
 
 
 Augment = Callable[[Batch], Batch]
@@ -105,6 +119,10 @@ Augment = Callable[[Batch], Batch]
 
 def _no_slope(v: Tensor, x: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
     raise Refusal("this task gives no gradients of its outputs; build it by `tasks`")
+
+
+def _no_climb(*given: Any) -> tuple[Tensor, Tensor, Tensor]:
+    raise Refusal("this task gives no gradients in its inputs; build it by `tasks`")
 
 
 class Task(NamedTuple):
@@ -122,6 +140,8 @@ class Task(NamedTuple):
     tail: int = 0
     slope: Callable[[Tensor, Tensor, Callable[[Tensor], Tensor]], Tensor] = _no_slope
     # parameters, x, a number made of outputs → its gradient in the parameters
+    climb: Callable[..., tuple[Tensor, Tensor, Tensor]] = _no_climb  # parameters, x, y,
+    # still → outputs, every example's loss [b], its gradient in x [b, …] unless `still`
 
 
 class Broadcast(NamedTuple):
@@ -199,6 +219,8 @@ class Phase(NamedTuple):
     end: Callable[[Broadcast, Carry, Carry, Batch], tuple[Reply, Carry]]
     budgets: tuple[Budget, ...]  # the engine runs the longest
     valid: bool = False  # whether it looks at validation data
+    by_group: bool = False  # each of a client's groups is drawn equally often
+    prepare: Callable[[Broadcast, Batch], Batch] | None = None  # of validation, once
 
 
 class Solver(NamedTuple):

@@ -48,7 +48,7 @@ def examples(owner: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     x = random.normal(size=(len(owner), 3)).astype(np.float32)
     y = np.digitize(x[:, 0] + np.sin(owner) * x[:, 1], [-0.4, 0.4])
-    return {"x": x, "y": y}
+    return {"x": x, "y": y, "group": np.arange(len(x)) % 2}
 
 
 @pytest.fixture(scope="module")
@@ -171,11 +171,12 @@ def newcomer(place: Path, name: str, **more: Any) -> tuple[Run, dict[str, np.nda
     (found,) = api.run(whole, out=place / f"own-{name}-{len(list(place.iterdir()))}")
     assert np.flatnonzero(found.clients["newcomer"]).tolist() == [0]
     shards, all_ = supply.deal(found.experiment, None)[1], np.load(place / "d.npz")
-    lists = [part[0] for part in shards]
+    lists = [part[0] for part in shards[:3]]
     rows = np.sort(np.concatenate(lists))
     marks = [np.flatnonzero([r in part for part in lists])[0] for r in rows]
     words = np.array(["train", "valid", "test"])[marks]
-    return found, {"x": all_["x"][rows], "y": all_["y"][rows], "split": words}
+    mine = {key: all_[key][rows] for key in ("x", "y", "group") if key in all_}
+    return found, {**mine, "split": words}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -225,8 +226,8 @@ def test_pictures_in_whole_batches(tmp_path: Path) -> None:
     (run,) = api.run(whole, out=tmp_path / "run")
     shards = supply.deal(run.experiment, None)[1]
     for k in np.flatnonzero(run.clients["newcomer"]).tolist():
-        rows = np.concatenate([part[k] for part in shards])
-        split = np.repeat([0, 1, 2], [len(part[k]) for part in shards])
+        rows = np.concatenate([part[k] for part in shards[:3]])
+        split = np.repeat([0, 1, 2], [len(part[k]) for part in shards[:3]])
         found = api.personalize(run, {"x": x[rows], "y": y[rows], "split": split})
         assert (vector(found) - tasks.flatten(run.model(k))).abs().max() < 1e-10
         found.save(tmp_path / f"{k}.safetensors")

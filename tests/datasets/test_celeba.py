@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from troth import config, supply
 from troth.datasets.celeba import SOURCE, celeba
 from troth.types import TEST, TRAIN, VALID, Refusal
 
@@ -85,6 +86,45 @@ def test_any_attribute_is_a_label_or_a_group(place, name):
     assert arrays.y.tolist() == [has(i, j) for i in range(8)]
     assert arrays.group.tolist() == [has(i, 39 - j) for i in range(8)]
     assert arrays.group.dtype == np.int64
+
+
+@pytest.mark.parametrize("label", ["Male", "Young", "Bald"])
+@pytest.mark.parametrize("shortcut", ["Blond_Hair", "Eyeglasses", "Smiling"])
+def test_a_shortcut_makes_the_group(place, label, shortcut):
+    """By hand: it is there, and the label is the rarer one of those."""
+    i, j = ATTRIBUTES.index(label), ATTRIBUTES.index(shortcut)
+    arrays = celeba(str(place), label=label, shortcut=shortcut, side=8)
+    with_it = [has(k, i) for k in range(8) if has(k, j)]
+    rarer = 1 if sum(with_it) <= len(with_it) / 2 else 0
+    expected = [int(has(k, j) == 1 and has(k, i) == rarer) for k in range(8)]
+    assert arrays.group.tolist() == expected and arrays.group.dtype == np.int64
+    assert arrays.y.tolist() == [has(k, i) for k in range(8)]
+    assert 0 <= sum(expected) <= len(with_it) / 2
+
+
+def test_which_label_is_rarer_is_asked_of_the_persons_that_count(place):
+    """Of the pictures that are read, not of all."""
+    few = {"identities": 2, "side": 8}
+    for label in ATTRIBUTES[:20]:
+        arrays = celeba(str(place), label=label, shortcut="Young", **few)
+        young = celeba(str(place), label="Young", **few).y == 1
+        conflicting = arrays.group == 1
+        assert not conflicting[~young].any()
+        assert 2 * conflicting.sum() <= young.sum()
+        assert len({*arrays.y[conflicting].tolist()}) <= 1
+
+
+def test_refuses_a_shortcut_that_says_nothing(place):
+    words = "makes the group, of one label that is another attribute"
+    for options in (
+        {"group": "Young"},
+        {"label": ["Male", "Young"]},
+        {"label": "Blond_Hair"},
+    ):
+        with pytest.raises(Refusal, match=words):
+            celeba(str(place), shortcut="Blond_Hair", side=8, **options)
+    with pytest.raises(Refusal, match="data.shortcut = 'Blonde' is not an attribute"):
+        celeba(str(place), shortcut="Blonde", side=8)
 
 
 def test_several_labels_at_once(place):
@@ -319,3 +359,23 @@ def test_real_files(real):
 def test_some_real_persons(real):
     arrays = celeba(real, identities=20, at_least=5, side=84, label=["Smiling", "Male"])
     assert arrays.x.shape == (421, 3, 84, 84) and arrays.y.sum(0).tolist() == [227, 116]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("how", ["copied", "held_out"])
+def test_real_conflicting_tests(real, how):
+    """Blond men: among the first 60 persons, 20 a client."""
+    tree = {
+        "data": {"name": "celeba", "label": "Male", "shortcut": "Blond_Hair"},
+        "partition": {"name": "identities", "per_client": 20, "conflicting": how},
+    }
+    tree["data"] |= {"identities": 60, "side": 8}
+    arrays, shards, _ = supply.deal(config.from_dict(tree), real)
+    assert len(shards.train) == 3
+    found = np.concatenate(shards.tests["conflicting"])
+    assert 0 < len(found) <= arrays.group.sum()
+    blond = celeba(real, label="Blond_Hair", identities=60, side=8).y
+    assert (blond[found] == 1).all() and (arrays.y[found] == 1).all()
+    for part in shards[:3] if how == "held_out" else ():
+        for rows in part:
+            assert arrays.group[rows].mean() <= 0.02

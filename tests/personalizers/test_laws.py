@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from troth import build, config, lookup, tasks, trees
+from troth.adversarial.pgd import pgd
 from troth.clients import descent
 from troth.engine import Plan
 from troth.masks import Masks
@@ -24,7 +25,9 @@ from troth.regularizers.l2sq import l2sq
 from troth.types import Anchor, Batch, Broadcast, Budget, Client, Personal, Task
 
 NAMES = lookup.names("personalizer")
-OPTIONS: dict[str, dict[str, Any]] = {}  # for members that cannot do without
+OPTIONS: dict[str, dict[str, Any]] = {  # for members that cannot do without
+    name: {"without": "finetune"} for name in ("upweight", "group_dro")
+}
 OPTIMIZERS = lookup.names("optimizer")
 CLIENTS = 3
 
@@ -61,6 +64,7 @@ def made(name: str, task: Task, optimizer: str) -> Personal | Client:
         descent=descent(part, 0.1, 0.0),
         solving=descent(part, 0.1, 0.0),
         regularizer=l2sq(),
+        adversarial=pgd(task, 1.0, bounds=[]),
         budget=Budget(steps=3),
         work=Budget(steps=3),
         share=0.5,
@@ -195,7 +199,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     owner = np.repeat(np.arange(len(SIZES)), SIZES)
     x = random.integers(0, 256, (len(owner), 6, 6), dtype=np.uint8)
     y = random.integers(0, 3, len(owner))
-    np.savez(path / "all.npz", x=x, y=y, owner=owner)
+    group = np.arange(len(y)) % 3 // 2
+    np.savez(path / "all.npz", x=x, y=y, owner=owner, group=group)
     (path / "normed.py").write_text(NORMED)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(path))

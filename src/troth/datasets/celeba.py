@@ -66,6 +66,7 @@ def celeba(
     *,
     label: str | list[str] = "Smiling",
     group: str = "",
+    shortcut: str = "",
     side: int = 64,
     identities: int = 0,
     at_least: int = 1,
@@ -84,6 +85,11 @@ def celeba(
         label: one of the 40 attributes; a list of them makes `y` [m, L], one or more
             of L true at once.
         group: an attribute that an audit may split by; "" is none.
+        shortcut: an attribute that goes with the label without being its cause, such
+            as Blond_Hair with the label Male; "" is none. `group` is then 1
+            (conflicting) for pictures that have it and the label that is rarer among
+            those, such as blond men, and 0 (aligned) for all others (Wang et al. 2021,
+            Appendix A). With partition.conflicting they are a test set of their own.
         side: of a picture, in pixels.
         identities: the first so many persons by number; 0 is all. Only their pictures
             are read.
@@ -104,8 +110,17 @@ def celeba(
     if not labels or len({*labels}) < len(labels):
         raise Refusal(f"data.label = {label} must name attributes, each of them once")
     y = np.stack([_truth(table, place, "label", name) for name in labels], axis=1)
+    if shortcut and (group or not isinstance(label, str) or shortcut == label):
+        raise Refusal(
+            f"data.shortcut = {shortcut!r} makes the group, of one label that is "
+            f"another attribute; now data.label = {label!r} and data.group = "
+            f"{group!r}: leave data.group out and name one label"
+        )
     second = _truth(table, place, "group", group) if group else None
     rows = _chosen(table.person, identities, at_least)
+    if shortcut:
+        has = _truth(table, place, "shortcut", shortcut) == 1
+        second = _against(y[:, 0], has, rows)
     shape = (len(rows), 3, side, side)
     less = "lower data.side, or set data.identities to fewer persons"
     _room.check(f"{len(rows):,} pictures of {side}×{side}", shape, 1, less)
@@ -121,6 +136,14 @@ def celeba(
         split=table.split[rows],
         labels=tuple(labels) if many else (),
     )
+
+
+def _against(y: np.ndarray, has: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """1 where the shortcut is there, and with it the label that is rarer so."""
+    ones = int(y[rows][has[rows]].sum())
+    rarer = int(2 * ones <= has[rows].sum())
+    against: np.ndarray = has & (y == rarer)
+    return against.astype(np.int64)
 
 
 def _chosen(person: np.ndarray, identities: int, at_least: int) -> np.ndarray:

@@ -61,8 +61,8 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
         y,
         classes,
         scale=scale or (255.0 if x.dtype == np.uint8 else 1.0),
-        owner=_codes(path, "owner", content),
-        group=_codes(path, "group", content),
+        owner=codes(path, "owner", content),
+        group=codes(path, "group", content),
         split=divided(path, content),
     )
 
@@ -182,7 +182,7 @@ def _several(path: str, y: np.ndarray) -> tuple[np.ndarray, int]:
     return y.astype(np.int64), y.shape[1]
 
 
-def _codes(path: str, key: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
+def codes(path: str, key: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
     """Owners or groups as int64; texts are numbered in sorted order."""
     if key not in content:
         return None

@@ -74,7 +74,7 @@ def auto(
         made = _side_by_side(task, descent, regularizer, asked)
     return made._replace(
         columns=("lam",),
-        tell=lambda state: _pick([_exact(lam) for lam in asked.lams], state[-1]),
+        tell=lambda state: pick([_exact(lam) for lam in asked.lams], state[-1]),
     )
 
 
@@ -104,7 +104,7 @@ def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Ten
     return torch.where(enough & finite.any(), best, asked.lams.index(asked.fallback))
 
 
-def _pick(options: list[Tensor], at: Tensor) -> Tensor:
+def pick(options: list[Tensor], at: Tensor) -> Tensor:
     """The option of that number, without a stack of all."""
     found = options[0]
     for i, option in enumerate(options[1:], 1):
@@ -145,7 +145,7 @@ def _side_by_side(
     return Personal(
         init,
         step,
-        model=lambda w, state: _pick([v for v, *_ in state[:-1]], state[-1]),
+        model=lambda w, state: pick([v for v, *_ in state[:-1]], state[-1]),
         settle=settle,
     )
 
@@ -174,7 +174,7 @@ def _every_step(
         ]
         at = _choice([made for made, _ in tried], task, valid, asked)
         states = [(made, *rest) for made, rest in tried]
-        kept = [_pick(list(same), at) for same in zip(*states, strict=True)]
+        kept = [pick(list(same), at) for same in zip(*states, strict=True)]
         return *kept, at.to(last.dtype)
 
     return Personal(init, step, model=lambda w, state: state[0], valid=True)

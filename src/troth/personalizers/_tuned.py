@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,43 @@ the client's validation data (the shared model among them)."""
 
 Gradient = Callable[[Tensor, Tensor, Batch], Tensor]
 """Of the personal objective: at v, the shared model w* and a batch."""
+
+
+class Way(NamedTuple):
+    """How v goes from w*, and which model on the way is kept.
+
+    Its carry: v, the best so far and its loss, and the optimiser's moments.
+    """
+
+    descent: Descent
+    keep: Keep
+    loss: Callable[[Tensor, Batch], Tensor]  # by which the best is found
+
+    def begin(self, w: Tensor) -> Carry:
+        """At w*."""
+        return w, *_first(w, self.keep), *self.descent.init(w)
+
+    def step(
+        self,
+        carry: Carry,
+        gradient: Callable[[Tensor], Tensor],
+        valid: Batch,
+        scale: Tensor,
+    ) -> Carry:
+        """One step along a gradient."""
+        v, best, lowest, *moments = carry
+        if self.keep == "best":  # as it stood before this step
+            best, lowest = _better(v, best, lowest, self.loss(v, valid))
+        v, rest = self.descent.step(v, gradient(v), tuple(moments), scale)
+        return v, best, lowest, *rest
+
+    def end(self, carry: Carry, valid: Batch) -> Tensor:
+        """The model that is kept; without validation data the last."""
+        v: Tensor = carry[0]
+        if self.keep == "best":
+            best, _ = _better(v, carry[1], carry[2], self.loss(v, valid))
+            v = torch.where((valid.weight > 0).any(), best, v)
+        return v
 
 
 def tuned(
@@ -34,27 +71,19 @@ def tuned(
         keep: which model on the way.
         loss: by which the best is found; clients without validation data keep the last.
     """
+    way = Way(descent, keep, loss)
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
-        w = broadcast.w
-        return w, *_first(w, keep), *descent.init(w)
+        return way.begin(broadcast.w)
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
-        v, best, lowest, *moments = carry
-        if keep == "best":  # as it stood before this step
-            best, lowest = _better(v, best, lowest, loss(v, valid))
-        g = gradient(v, broadcast.w, batch)
-        v, rest = descent.step(v, g, tuple(moments), broadcast.scale)
-        return v, best, lowest, *rest
+        w, scale = broadcast.w, broadcast.scale
+        return way.step(carry, lambda v: gradient(v, w, batch), valid, scale)
 
     def end(
         broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
     ) -> tuple[Reply, Carry]:
-        v, best, lowest, *_ = carry
-        if keep == "best":
-            best, _ = _better(v, best, lowest, loss(v, valid))
-            v = torch.where((valid.weight > 0).any(), best, v)
-        return kept(v, broadcast, state)
+        return kept(way.end(carry, valid), broadcast, state)
 
     return at_the_end(Phase(begin, step, end, (budget,), valid=keep == "best"))
 
