@@ -133,7 +133,7 @@ class Adversary:
     fraction: float = 0.0  # rounded up
     count: int | None = None
     clients: list[int] | None = None
-    start: str = ""  # a file with the model that their own begin as; empty: the shared
+    start: str | None = None  # a file with the model that their own begin as
 
     def __post_init__(self) -> None:
         in_range(self, "adversary", {"fraction": 0, "count": 0}, "fraction")
