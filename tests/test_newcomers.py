@@ -421,7 +421,8 @@ def phases(made: build.Built, k: int, count: int) -> Tensor:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_personalizer_serves_them(data: Path, name: str, normed: None) -> None:
     late = {"newcomer_rounds": 2, "newcomer_examples": 7}
-    sections = {"personalizer": short(name), "evaluate": late, **model(name)}
+    free = {"adversarial": {"name": "pgd", "bounds": []}}  # inputs of any size
+    sections = {"personalizer": short(name), "evaluate": late, **model(name), **free}
     made = trained(data, Plan("threads", 1, 1), **sections)
     f = made.federation
     for k, found in zip(f.newcomers.tolist(), own(made), strict=True):

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import io
 import math
+from random import Random
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -183,6 +184,7 @@ def test_the_averaged_iterate_nears_the_minimax_value(
     st.sampled_from([0.0, 1e-300, 0.1, 1e300]),
     st.randoms(use_true_random=False),
 )
+@example([{0: 0.0}, {1: INF, 2: 0.0}, {0: 1.0, 1: 0.0}, {0: 0.0}], 1e-300, Random(0))
 def test_any_rounds_give_weights_whatever_the_order(
     rounds: list[dict[int, float]], lr: float, order: Any
 ) -> None:

@@ -212,13 +212,13 @@ def federation(tmp_path: Path, kind: str, seed: int) -> tuple[Any, np.ndarray]:
         "data": {"name": "npz", "path": str(path)},
         "partition": {"name": "natural", "split": "given"},
         "model": {"name": "linear", "normalise": "none"},
-        "train": {"rounds": 150, "batch": 0, "precision": "float64"},
+        "train": {"rounds": 60, "batch": 0, "precision": "float64"},
         "personalizer": {
             "name": "coupled",
             "solve": "exact",
             "lam": lam,
             "nu": 0.05,
-            "steps": 20,
+            "steps": 8,
         },
         "aggregator": "sum",
         "server": {"name": "sgd", "lr": 1 / (3 * lam * n)},  # ∇²Loss(ρ) ≤ λ·n

@@ -181,7 +181,8 @@ def newcomer(place: Path, name: str, **more: Any) -> tuple[Run, dict[str, np.nda
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_personalizer_as_in_a_run(place: Path, name: str) -> None:
-    more = {"model": "normed3:net"} if name == "fedbn" else {}
+    more: Any = {"model": "normed3:net"} if name == "fedbn" else {}
+    more |= {"adversarial": {"name": "pgd", "bounds": []}}  # inputs of any size
     run, mine = newcomer(place, name, **more)
     found = api.personalize(run, mine)
     expected = tasks.flatten(run.model(0))

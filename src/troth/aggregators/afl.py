@@ -88,9 +88,9 @@ def _joined(memory: Tensor, client: Tensor) -> tuple[Tensor, Tensor]:
 
 def _shares(lam: Tensor) -> Tensor:
     """λ of those present, to sum to 1; equal where they have none."""
-    total = lam.sum()
-    equal = torch.full_like(lam, 1 / len(lam))
-    return torch.where(total > 0, lam / total.clamp(min=1e-300), equal)
+    most = lam.max()
+    some = torch.where(most > 0, lam / torch.where(most > 0, most, 1.0), 1.0)
+    return some / some.sum()  # of the largest: λ may be as small as numbers go
 
 
 def _rise(loss: Tensor, row: Tensor, known: int, lr: float) -> Tensor:
