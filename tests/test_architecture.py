@@ -25,12 +25,13 @@ LAYERS = """
     objectives convolution tasks lifting traces lifted liftable threads
     certificates
     feed slots rowfile population beside
-    engine plans augmenting clients
+    engine plans augmenting clients transferability
     scores summary evaluation
     tails rules serving sampling availability federation newcomers
     corrupting dealing preparing leakage systematic splitting shortcuts supply
     networks stepping store rulebook build
     folder journal loading own_examples personalizing certifiable certifying
+    examining auditing
     results runs api heads poison goal chain advice comparison bench catalogue gallery
     display listings progress outcome commands cli
 """.split()  # noqa: SIM905

@@ -8,7 +8,7 @@ import pytest
 import troth
 
 NAMES = [
-    *("Refusal", "Run", "aggregate", "certify", "cost"),
+    *("Refusal", "Run", "aggregate", "audit", "certify", "cost"),
     *("load", "personalize", "resume", "run"),
 ]
 HEAVY = "{'torch', 'numpy', 'scipy', 'sklearn'}"

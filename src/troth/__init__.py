@@ -13,6 +13,7 @@ __all__ = [
     "Refusal",
     "Run",
     "aggregate",
+    "audit",
     "certify",
     "cost",
     "load",
@@ -23,6 +24,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from troth.api import aggregate, cost, personalize, resume, run
+    from troth.auditing import audit
     from troth.certificates.certify import certify
     from troth.loading import Run, load
     from troth.types import Refusal
@@ -31,6 +33,7 @@ else:
         "Refusal": "types",
         "Run": "loading",
         "aggregate": "api",
+        "audit": "auditing",
         "certify": "certificates.certify",
         "cost": "api",
         "load": "loading",

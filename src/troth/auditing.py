@@ -1,0 +1,251 @@
+"""Does a client's own model lean on what the shared one does not? A run, audited.
+
+@inproceedings{wang2021robust,
+  title={Robust and Personalized Federated Learning with Spurious Features: an
+    Adversarial Approach},
+  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
+  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from troth import certifiable, flat, folder, lookup
+from troth.build import Built, build
+from troth.certifying import Progress
+from troth.clients import adversarial
+from troth.engine import Plan
+from troth.examining import ALPHA, Row, Setting, batches, row
+from troth.loading import Run
+from troth.parts import Part
+from troth.preparing import active
+from troth.types import CONFLICTING, Refusal, Split
+
+FILE = "audit.csv"
+_COUNTS = ("client", "examples", "conflicting")
+On = Literal["test", "valid"]
+
+
+class Found(NamedTuple):
+    """What an audit found."""
+
+    file: Path  # audit.csv
+    table: dict[str, np.ndarray]  # its columns, a row a client
+    settings: dict[str, Any]
+    rough: list[str]  # what to bear in mind
+
+    def clients(self, column: str, verdict: float) -> list[int]:
+        """Who is 1, 0 or NaN (not settled) in `suspect` or `biased`."""
+        values = self.table[column]
+        these = np.isnan(values) if np.isnan(verdict) else values == verdict
+        return [int(k) for k in self.table["client"][these]]
+
+
+def audit(
+    run: Run | str | Path,
+    *,
+    on: On = "test",
+    clients: str = "all",
+    limit: float = 0.1,
+    out: Path | None = None,
+    data_dir: str | None = None,
+    device: str = "auto",
+    watch: Callable[[Progress], None] | None = None,
+    **options: Any,
+) -> Found:
+    """Show every client's own model adversarial examples of the shared one.
+
+    x_adv is made on the shared model w from the client's data (`[adversarial]`).
+    Transferability is 1 − the accuracy of the personal model v there (Section 2.4).
+    `change` is that accuracy minus w's own on the same x_adv, where personalization
+    began. Where it has risen, v relies on other features than w; spurious ones are one
+    sort of these.
+
+    Intervals have a confidence of 95 % for one client by itself, whatever its number of
+    examples (Clopper and Pearson; several labels an example: roughly). `suspect` is 1
+    where that of `change` lies above `limit`, 0 where below, empty where it is open.
+    Where conflicting examples are known, a test set of that name or test examples of
+    group 1 (out of 0 and 1), `biased` is the same for `disparity`, Acc_B − Acc_BC.
+
+    On `colored` data `bound` and its terms are estimates of Theorem 3
+    (`transferability.bound`), with `loss_disparity`, which it bounds. On other data
+    they are left out: nothing there says which features are spurious.
+
+    Args:
+        run: finished, with personal models, its data still at hand.
+        on: the client's data that x_adv is made from; "valid" leaves test data alone.
+        clients: "all" benign ones that took part; "5": the first five of these; "3,8":
+            clients 3 and 8; "3,": client 3 alone.
+        limit: a rise of accuracy, or a disparity, that is worth a worry; 0: any.
+        out: the folder to write; None: the run's own.
+        data_dir: where data sets are looked for first.
+        device: auto, cpu, cuda, cuda:N or mps.
+        watch: told after every client.
+        **options: of `[adversarial]`, instead of the run's own: eps, norm, iterations …
+
+    Raises:
+        Refusal: no personal models, no classes, data outside the stated range.
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    _check(run, on, limit)
+    chosen = certifiable.clients(run, clients)
+    of = run.experiment.adversarial
+    part = Part(of.name, lookup.check("adversarial", of.name, of.options | options))
+    e = replace(run.experiment, engine=replace(run.experiment.engine, device=device))
+    place = data_dir or e.resolved.get("data_dir")
+    a = _ready(run, build(e, data_dir=place, plan=Plan("loop", 1)), part, on)
+    _check_data(a, chosen, on)
+    found: list[Row] = []
+    for done, k in enumerate(chosen, 1):
+        v = folder.load_model(run.path / folder.PERSONAL, k).to(a.w)
+        found.append({"client": k} | row(a, k, v))
+        if watch is not None:
+            used = int(sum(each["examples"] for each in found))
+            watch(Progress(done, len(chosen), done, used, f"client {k}"))
+    names = dict.fromkeys(name for each in found for name in each)
+    table = {n: np.array([each.get(n, np.nan) for each in found]) for n in names}
+    table |= _verdicts(table, limit)
+    table |= {
+        n: np.nan_to_num(table[n]).astype(np.int64) for n in _COUNTS if n in table
+    }
+    settings: dict[str, Any] = {"on": on, "limit": limit, "confidence": 1 - ALPHA}
+    settings["adversarial"] = {"name": part.name, **part.options}
+    rough = _rough(a, table, limit)
+    file = _written(out or run.path, table, {"settings": settings, "rough": rough})
+    return Found(file, table, settings, rough)
+
+
+def _check(run: Run, on: str, limit: float) -> None:
+    run.clients  # noqa: B018 refuses a run that is not finished
+    if run.experiment.personalizer.name == "none":
+        raise Refusal(
+            f"{run.path} has no personal models to audit (its personalizer is 'none'); "
+            "train with one, such as --set personalizer.name=finetune"
+        )
+    if run.experiment.resolved["classes"] == 0:
+        raise Refusal(
+            f"the models of {run.path} predict numbers, and an audit counts which "
+            "classes are right; audit a run on data with classes"
+        )
+    if on not in ("test", "valid"):
+        raise Refusal(f"on = '{on}' must be test or valid")
+    if not 0 <= limit < 1:
+        raise Refusal(
+            f"limit = {limit} must be at least 0 and below 1, a difference of "
+            "accuracies such as 0.1"
+        )
+    run.model(0)  # refuses where models were not saved
+
+
+def _ready(run: Run, built: Built, part: Part, on: On) -> Setting:
+    engine = built.federation.engine
+    w = flat.flatten(run.network()).to(built.federation.broadcast.w)
+    if not bool(w.isfinite().all()):
+        raise Refusal(
+            f"the shared model of {run.path} is not finite, and nothing can be "
+            "compared with it; train with a smaller train.lr or a robust aggregator "
+            "first"
+        )
+    e, scale = run.experiment, built.facts["scale"]
+    coloured = e.data.name == "colored" and not active(e.features)
+    return Setting(
+        built,
+        engine.task,
+        adversarial(part, engine.task, scale),
+        w,
+        getattr(built.data, on),
+        _conflicting(built),
+        float(part.options.get("eps", 0)) if coloured else 0.0,
+    )
+
+
+def _conflicting(built: Built) -> Split | None:
+    """Test examples that go against the shortcut, where they are known."""
+    data, test = built.data, built.data.test
+    if CONFLICTING in data.tests:
+        return data.tests[CONFLICTING]
+    if not len(data.group) or not bool((data.group <= 1).all()):
+        return None
+    against = data.group[test.row] == 1
+    if not bool(against.any()):
+        return None
+    owner = torch.repeat_interleave(torch.arange(len(test.size)), test.size.cpu())
+    size = torch.bincount(owner[against.cpu()], minlength=len(test.size))
+    start = size.cumsum(0) - size
+    return Split(test.row[against], test.y[against], start, size)
+
+
+def _check_data(a: Setting, chosen: list[int], on: On) -> None:
+    """Refuse to begin where nobody has examples, or some lie outside their range."""
+    total = 0
+    for k in chosen:
+        for batch in batches(a, a.on, k):
+            a.adversarial.expect(batch.x)
+            total += len(batch.y)
+    if not total:
+        other = "test" if on == "valid" else "valid"
+        raise Refusal(
+            f"none of {len(chosen)} clients has examples to audit in its '{on}' data; "
+            f"take '{other}' instead, or train with another partition.split"
+        )
+
+
+def _verdicts(table: dict[str, np.ndarray], limit: float) -> dict[str, np.ndarray]:
+    """1: above the limit, 0: not, NaN: the interval leaves it open, or is none."""
+    found = {}
+    for column, of in (("suspect", "change"), ("biased", "disparity")):
+        if f"{of}_low" in table:
+            low, high = table[f"{of}_low"], table[f"{of}_high"]
+            settled = np.where(low > limit, 1.0, np.nan)
+            found[column] = np.where(high <= limit, 0.0, settled)
+    return found
+
+
+def _written(place: Path, table: dict[str, np.ndarray], beside: dict[str, Any]) -> Path:
+    """The table, and how it was made."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        folder.write_csv(place / FILE, {n: c.tolist() for n, c in table.items()})
+        folder.write_json((place / FILE).with_suffix(".json"), beside)
+    except OSError as error:
+        raise Refusal(
+            f"{place / FILE} cannot be written ({error.strerror}); give another folder "
+            "with --out"
+        ) from None
+    return place / FILE
+
+
+def _rough(a: Setting, table: dict[str, np.ndarray], limit: float) -> list[str]:
+    """Where the numbers say less than they seem to."""
+    said = []
+    e, left = a.built.experiment, float(np.nanmean(table["shared_adv_accuracy"]))
+    if left > 0.5:
+        said.append(
+            f"the shared model is still right on {left:.0%} of the examples made "
+            "against it, which tells little; make them stronger with a larger --eps or "
+            "more --iterations"
+        )
+    apart = table.get("shared_disparity", np.full(1, np.nan))
+    if not np.isnan(apart).all() and np.nanmean(apart) > limit:
+        said.append(
+            f"the shared model itself loses {np.nanmean(apart):.2f} on conflicting "
+            "examples: it leans on the shortcut too, and what is like it may be biased"
+        )
+    if a.built.hostile.any():
+        said.append(
+            f"{int(a.built.hostile.sum())} of {len(a.built.hostile)} clients are "
+            "hostile, and the shared model that all are compared with may be bent"
+        )
+    if e.personalizer.name == "local":
+        said.append(
+            "personalizer 'local' never starts from the shared model, so that 'change' "
+            "compares models that have nothing to do with each other"
+        )
+    return said

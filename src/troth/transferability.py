@@ -1,0 +1,183 @@
+"""Two models on the same examples: what fools the one, does it fool the other?
+
+@inproceedings{wang2021robust,
+  title={Robust and Personalized Federated Learning with Spurious Features: an
+    Adversarial Approach},
+  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
+  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from troth import labels
+from troth.adversarial._worst import Adversarial, rows
+from troth.types import Batch, Task
+
+SPURIOUS = 3  # d_s of coloured pictures: red, green and blue
+
+
+class Seen(NamedTuple):
+    """What a shared model w and a personal one v make of examples, [b] each."""
+
+    right: Tensor  # v on x
+    shared_right: Tensor  # w on x
+    adv_right: Tensor  # v on x_adv, which was made on w
+    shared_adv_right: Tensor  # w on x_adv
+    l_trans: Tensor
+    angle: Tensor  # θ in degrees; NaN where a gradient is 0
+    ratio: Tensor  # γ; NaN where both gradients are 0
+    confidence: Tensor  # of v on x
+    loss: Tensor  # of v on x
+
+
+class Terms(NamedTuple):
+    """What Theorem 3 is made of, [b] each, in units of the data's range."""
+
+    gradient: Tensor  # ‖∇ℓ(f_g(x), y)‖
+    spurious: Tensor  # ‖∇ℓ(f_g(x), y)‖·sin θ_g
+    gamma: Tensor  # NaN where both gradients are 0
+    l_trans: Tensor
+    curvature: Tensor  # the larger of both models, along δ
+
+
+class Bound(NamedTuple):
+    """Theorem 3 of a client, an estimate."""
+
+    total: float
+    gradient: float  # E‖∇ℓ(f_g(x), y)‖
+    sin_theta_g: float
+    gamma_min: float
+    l_trans: float  # E ℓ_trans
+    lam: float  # λ, from below
+
+
+def look(
+    task: Task, adversarial: Adversarial, w: Tensor, v: Tensor, batch: Batch
+) -> Seen:
+    """Compare two models by the adversarial examples of the first (Appendix C).
+
+    ℓ_trans = (ℓ(w, x_adv) − ℓ(w, x)) − (ℓ(v, x_adv) − ℓ(v, x)): how much more they harm
+    w than v. θ is the angle between the gradients of both losses in x, and
+    γ = ‖∇ℓ(w)‖ / ‖∇ℓ(v)‖.
+
+    Args:
+        task: whose loss.
+        adversarial: how examples are made against w.
+        w: [d] the shared model.
+        v: [d] the personal one.
+        batch: the examples.
+    """
+    x, y = batch.x.to(w.dtype), batch.y
+    worst = adversarial.worst(w, batch)
+    outputs_w, loss_w, g_w = task.climb(w, x, y)
+    outputs_v, loss_v, g_v = task.climb(v, x, y)
+    adv_v, adv_loss_v, _ = task.climb(v, worst.x, y, True)
+    a, b = (g.flatten(1).cpu().double() for g in (g_w, g_v))
+    return Seen(
+        labels.right(outputs_v, y),
+        labels.right(outputs_w, y),
+        labels.right(adv_v, y),
+        labels.right(worst.outputs, y),
+        (worst.loss - loss_w) - (adv_loss_v - loss_v),
+        angle(a, b),
+        a.norm(dim=1) / b.norm(dim=1),
+        confidence(outputs_v, y),
+        loss_v,
+    )
+
+
+def angle(a: Tensor, b: Tensor) -> Tensor:
+    """[b] between the rows of two matrices, in degrees; NaN where one is 0.
+
+    By the half-angle formula, which is exact for rows that are the same.
+    """
+    a, b = (g / g.norm(dim=1, keepdim=True) for g in (a, b))
+    half = torch.atan2((a - b).norm(dim=1), (a + b).norm(dim=1))
+    return 2 * half.rad2deg()
+
+
+def confidence(outputs: Tensor, y: Tensor) -> Tensor:
+    """[b] the probability of what is predicted; of several labels, the mean.
+
+    Args:
+        outputs: [b, k] of a classifier; one is a margin between two classes.
+        y: says whether an example may have several labels.
+    """
+    if outputs.shape[1] == 1 or (y.dim() == 2 and not labels.soft(y)):
+        return outputs.abs().sigmoid().mean(dim=1)
+    return outputs.softmax(dim=1).amax(dim=1)
+
+
+def terms(
+    task: Task, scale: float, eps: float, w: Tensor, v: Tensor, batch: Batch
+) -> Terms:
+    """What Theorem 3 is made of, for coloured pictures.
+
+    Recolouring a picture adds some of e_c ⊗ grey for each of its channels c, so that
+    these three directions are its spurious features x_s (d_s = 3), and all that is
+    orthogonal to them is robust. Every channel is grey times a number, and their sum
+    tells these directions. sin θ_g is the share of the gradient's length along them.
+
+    δ = ε·∇ℓ/‖∇ℓ‖ as the proof has it, of length ε in the ℓ2 norm, whatever PGD does.
+
+    Args:
+        task: whose loss.
+        scale: the value of x that stands for 1.
+        eps: ε, in these units.
+        w: [d] the shared model.
+        v: [d] the personal one.
+        batch: pictures [b, 3, height, width].
+    """
+    x, y = batch.x.to(w.dtype), batch.y
+    _, loss_w, g_w = task.climb(w, x, y)
+    _, loss_v, g_v = task.climb(v, x, y)
+    g_w, g_v = (g.cpu().double() * scale for g in (g_w, g_v))
+    size, other = (g.flatten(1).norm(dim=1) for g in (g_w, g_v))
+    grey = x.cpu().double().sum(dim=1, keepdim=True)
+    grey = grey / rows(_positive(grey.flatten(1).norm(dim=1)), grey)
+    along = (g_w * grey).flatten(2).sum(dim=2)  # [b, 3]
+    delta = eps * g_w / rows(_positive(size), g_w)
+    moved = (x.cpu().double() + scale * delta).to(w.dtype).to(w.device)
+    gains, bends = [], []
+    for parameters, before, g in ((w, loss_w, g_w), (v, loss_v, g_v)):
+        _, after, _ = task.climb(parameters, moved, y, True)
+        gains.append((after - before).cpu().double())
+        straight = (g * delta).flatten(1).sum(dim=1)
+        bends.append(2 * (gains[-1] - straight).abs() / eps**2)
+    curved = torch.maximum(*bends)
+    return Terms(size, along.norm(dim=1), size / other, gains[0] - gains[1], curved)
+
+
+def bound(t: Terms, eps: float) -> Bound:
+    """√d_s·(((sin θ_g + √2)/γ_min − 1)·E‖∇ℓ(f_g)‖ + E ℓ_trans/ε + λ·ε) (Theorem 3).
+
+    It is said to lie above L(f_p, D_bc) − L(f_p, D_b). It is an estimate, for λ is the
+    largest curvature that was met along δ, not one that holds everywhere; and as
+    printed, for the proof has ⟨∇, 1⟩ where the change Δ itself should stand (Eq. 5).
+    One example that the shared model is very sure of makes γ_min small and the bound
+    empty.
+
+    Args:
+        t: of all examples of a client.
+        eps: that they were made with.
+    """
+    gradient, l_trans = float(t.gradient.mean()), float(t.l_trans.mean())
+    sine = float(t.spurious.mean()) / gradient if gradient else 0.0
+    known = t.gamma[~t.gamma.isnan()]
+    least = float(known.min()) if len(known) else math.nan
+    lam = float(t.curvature.max())
+    factor = (sine + math.sqrt(2)) / least - 1 if least else math.inf
+    total = factor * gradient if gradient else 0.0
+    total = math.sqrt(SPURIOUS) * (total + l_trans / eps + lam * eps)
+    return Bound(total, gradient, sine, least, l_trans, lam)
+
+
+def _positive(size: Tensor) -> Tensor:
+    """Lengths to divide by: 1 for 0."""
+    return torch.where(size > 0, size, torch.ones_like(size))
