@@ -85,8 +85,9 @@ def trained(data: Path, plan: Plan | None = None, **sections: Any) -> build.Buil
 
 
 def short(name: str, **more: Any) -> dict[str, Any]:
-    """A personalizer that does not work for fifty epochs."""
-    return {"name": name, **({} if name == "none" else {"steps": 3}), **more}
+    """A personalizer that does not work for fifty epochs, and keeps what it made."""
+    last = {"keep": "last"} if name == "transfer" else {}  # it may prefer w* else
+    return {"name": name, **({} if name == "none" else {"steps": 3}), **last, **more}
 
 
 def model(name: str) -> dict[str, Any]:
