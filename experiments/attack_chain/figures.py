@@ -133,7 +133,7 @@ def draw() -> None:
         "data, 2000, with enough weight": "2,000 that count enough, from w⁰",
     }
     curves("fig2", "aimed", second, [BLUE, GREEN, ORANGE, GREY, "#D55E00"])
-    curves("fig3", "own_aimed", {"2 steps a round": "the honest user's own"}, [BLUE])
+    curves("fig3", "own_aimed", {"a part of the way": "the honest user's own"}, [BLUE])
 
 
 def main() -> None:

@@ -162,6 +162,13 @@ def test_what_others_really_sent(target: str) -> None:
         torch.testing.assert_close(found.update[2], (wanted - w) / 0.1 - before)
 
 
+def test_at_half_the_pace_half_of_what_is_left_is_gone_each_round(target: str) -> None:
+    found = played(target, [[0.0, 0.0]], 1, [0, 1, 2], eta=0.1, pace=0.5)
+    wanted = torch.tensor([3.0, -1.0], dtype=F64)
+    for w, left in zip(found, (0.5, 0.25, 0.125), strict=True):
+        torch.testing.assert_close(wanted - w, left * wanted, rtol=0, atol=1e-12)
+
+
 def test_without_inference_the_estimate_stays_0(target: str) -> None:
     found = played(target, [[0.4, -0.2]], 1, [0, 1, 2], eta=0.1, infers=False)
     wanted = torch.tensor([3.04, -1.02], dtype=F64)

@@ -37,6 +37,7 @@ def counter_gradient(
     lam: float | Auto = "auto",
     knows: Literal["history", "others"] = "history",
     infers: bool | Auto = "auto",
+    pace: float = 1.0,
 ) -> tuple[Messages, Tensor]:
     """What moves the shared model to the target, if the others do as they just did.
 
@@ -83,17 +84,20 @@ def counter_gradient(
         infers: whether ρ − ρ' tells what was sent in all (Eq. 6); else the estimate
             stays what it was, at first 0. "auto": with server `sgd` without momentum
             and aggregator `sum` or `mean`.
+        pace: how much of the way ρ goes in a round; 1 is Eq. 7. Less where the others'
+            own models need rounds to follow: with aim = "local" ρ else overshoots.
     """
-    eta, radius, lam = _known(eta, radius, lam, aim)
+    eta, radius, lam = _known(eta, radius, lam, aim, pace)
     k, w = int(hostile.sum()), broadcast.w.double()
     wanted = modelfile.read(target, len(w)).to(w)
     if k == 0:
         return messages, memory
     rate = eta / (1 if over == "sum" else len(hostile))
     estimate = _estimate(memory, w, round_, knows == "others", infers is not False)
-    total = (wanted - w) / rate - estimate
+    way = wanted - w
     if aim == "local":
-        total = total - estimate / (lam * max(1, len(hostile) - k) * rate)
+        way = way - estimate / (lam * max(1, len(hostile) - k))
+    total = pace * way / rate - estimate
     sent = _shortened(total / k, radius)
     last = messages.update[~hostile].double().sum(0) if knows == "others" else estimate
     kept = [w, sent * k, last, w.new_tensor([rate, round_])]
@@ -101,7 +105,7 @@ def counter_gradient(
 
 
 def _known(
-    eta: float | Auto, radius: float | Auto, lam: float | Auto, aim: str
+    eta: float | Auto, radius: float | Auto, lam: float | Auto, aim: str, pace: float
 ) -> tuple[float, float, float]:
     """Numbers; refuse what is out of range, or not known."""
     if eta == "auto":
@@ -115,7 +119,7 @@ def _known(
                 "'coupled'; set lam, or aim = 'shared'"
             )
         lam = 1.0
-    for name, value in (("eta", eta), ("lam", lam)):
+    for name, value in (("eta", eta), ("lam", lam), ("pace", pace)):
         if not 0 < value < math.inf:
             raise Refusal(
                 f"counter_gradient's {name} = {value} must be a finite number above 0"
