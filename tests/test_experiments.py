@@ -92,9 +92,9 @@ def test_the_tables_of_a_page_are_what_the_files_hold(folder, script, cell, time
     assert made.count(cell) == times
 
 
-def script(folder: str):
-    """The module that trains a folder's runs."""
-    spec = importlib.util.spec_from_file_location(folder, ROOT / folder / "run.py")
+def script(folder: str, name: str = "run"):
+    """The module that trains a folder's runs, or another of its scripts."""
+    spec = importlib.util.spec_from_file_location(folder, ROOT / folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -136,3 +136,13 @@ def test_the_curves_of_local_learning_are_what_the_file_holds():
     found = json.loads((folder / "results" / "curves.json").read_text())
     assert script("pac_curves").table(found) in (folder / "README.md").read_text()
     assert len(found) == 9 and all(one["rate"] < -0.5 for one in found)
+
+
+def test_the_table_of_the_attack_chain_is_what_the_curves_end_in():
+    folder = ROOT / "attack_chain"
+    assert script("attack_chain", "figures").chain() in (
+        folder / "README.md"
+    ).read_text("utf-8")
+    planned = {(f.figure, f.label) for f in script("attack_chain").figures()}
+    files = (folder / "results").glob("*/*.json")
+    assert {(f.parent.name, f.stem) for f in files} <= planned
