@@ -242,7 +242,7 @@ def against(work: Work, regularizer: str, rule: str, form: str) -> dict[str, Any
         return gradient(work, tree, 30, f"small {regularizer} {rule}", knows="others")
     options = {"weight": None, "start": False, "width": 1.0, "noise": 0.1}
     name = "small l2sq sum"
-    return examples(work, tree, 30, name, number=600, **options)
+    return examples(work, tree, 30, name, number=1500, **options)
 
 
 def plain(work: Work, personalizer: str, rule: str) -> dict[str, Any]:
