@@ -26,7 +26,7 @@ sys.path.append(str(ROOT))
 
 from federations import digits, honest, made, target, watched  # noqa: E402
 
-from troth import chain, poison  # noqa: E402
+from troth import crafting  # noqa: E402
 
 REGULARIZERS = ("l2sq", "l2", "smooth_l2")
 
@@ -58,9 +58,8 @@ def gradient(
     tied = built.experiment.personalizer.name == "coupled"
     if tied and built.experiment.regularizer.name == "l2sq":
         rho = built.federation.broadcast.w.double().cpu()
-        own, lam = honest(built), built.experiment.personalizer.options["lam"]
-        frozen = poison.model_attack(rho, lam * (own - rho).sum(0), lam=lam)
-        np.save(work.models / f"model-{name}.npy", frozen.numpy())
+        crafted = crafting.crafted(built, rho, honest(built))
+        np.save(work.models / f"model-{name}.npy", crafted.numpy())
     return found
 
 
@@ -100,27 +99,15 @@ def examples(
     aim = target(tree, work.models / f"target-{name}.npy", work.device)
     file, own = work.models / "poison.npz", work.models / f"model-{name}.npy"
     plain = made({**tree, "attack": "none"}, work.device)
-    crafted = chain.head(plain, np.load(own))
-    wanted = chain.head(plain, aim.target.numpy())
-    found = poison.data_attack(crafted, number, plain.experiment.seed, **options)
-    others = int(plain.data.train.size[~plain.hostile].sum())
-    x = found.x.reshape(-1, *plain.facts["shape"])
-    said = poison.save(file, x, found.y, found.p, others=others, scale=1.0)
-    lam = plain.experiment.personalizer.options["lam"]
-    enough = poison.weight_needed(crafted, wanted, found.x, lam=lam)
-    chosen = float(f"{max(1.0, enough):.3g}") if weight is None else weight
-    corruption = {
-        "name": "from_file",
-        "path": str(file),
-        "take": "all",
-        "weight": chosen,
-    }
+    model = np.load(own)
+    lam = plain.experiment.personalizer.options["lam"]  # as if R were l2sq
+    taught = crafting.teach(plain, model, aim, number, file, weight, lam, **options)
     adversary = {**tree["adversary"], **({"start": str(own)} if start else {})}
-    attacked = {**tree, "attack": "none", "corruption": corruption}
+    attacked = {**tree, "attack": "none", "corruption": taught.corruption}
     built = made({**attacked, "adversary": adversary}, work.device)
-    needed = poison.examples_needed(crafted, wanted, lam=lam)
-    about = {"weight": chosen, "enough": enough, "needed": needed}
-    return watched(built, aim, every) | about | said._asdict()
+    about = {"weight": taught.corruption["weight"]}
+    about |= {"enough": taught.enough, "needed": taught.needed}
+    return watched(built, aim, every) | about | taught.summary._asdict()
 
 
 def local(work: Work, rounds: int, pace: float) -> dict[str, Any]:
