@@ -119,16 +119,21 @@ def counts() -> str:
     return markdown(head, lines)
 
 
-def fig4() -> str:
+def arms(problem: str) -> dict[str, list[Row]]:
     """Central with one map, federated with one map, federated with a map a client."""
-    rows, lines = load("fig4"), []
+    rows = load("fig4")
+    return {
+        "central, one map": rows[f"{problem}, central"],
+        "federated, one map": rows[f"{problem}, federated, fixed map"],
+        "federated, own maps": load("shared")[problem],
+    }
+
+
+def fig4() -> str:
+    """The shared model in each of them."""
+    lines = []
     for problem in PROBLEMS[:3]:
-        arms = {
-            "central, one map": rows[f"{problem}, central"],
-            "federated, one map": rows[f"{problem}, federated, fixed map"],
-            "federated, own maps": load("shared")[problem],
-        }
-        for arm, runs in arms.items():
+        for arm, runs in arms(problem).items():
             if runs:
                 found = over(runs, "shared")
                 gap = found[:, 0] - found[:, 1]
@@ -237,6 +242,26 @@ def tables() -> str:
     return "\n\n".join(f"### {name}\n\n{text}" for name, text in made.items())
 
 
+def draw4() -> plt.Figure:
+    """Accuracies of central and federated training."""
+    figure, every = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True)
+    for axes, problem in zip(every, PROBLEMS[:3], strict=True):
+        every_arm = arms(problem).items()
+        found = {arm: over(runs, "shared") for arm, runs in every_arm if runs}
+        place = np.arange(len(found))
+        for k, label in enumerate(("biased test data", "conflicting")):
+            means = [values[:, k].mean() for values in found.values()]
+            half = [values[:, k].std() for values in found.values()]
+            style = {"color": COLOURS[k], "label": label, "yerr": half}
+            axes.bar(place + 0.4 * k - 0.2, means, 0.38, **style)
+        axes.set_xticks(place, [arm.replace(", ", "\n") for arm in found], fontsize=8)
+        axes.set(title=problem, ylim=(0, 1))
+    every[0].legend(frameon=False, fontsize=8, loc="lower left")
+    every[0].set_ylabel("accuracy")
+    figure.tight_layout()
+    return figure
+
+
 def draw5() -> plt.Figure:
     """Accuracies along fine-tuning."""
     figure, every = plt.subplots(1, 4, figsize=(13, 3.2))
@@ -307,6 +332,7 @@ def draw8() -> plt.Figure:
 
 
 DRAW: dict[str, Callable[[], plt.Figure]] = {
+    "fig4": draw4,
     "fig5": draw5,
     "fig6": draw6,
     "fig8": draw8,
