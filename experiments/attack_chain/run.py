@@ -24,6 +24,7 @@ ROOT = Path(__file__).parent
 sys.path.append(str(ROOT))
 
 import network  # noqa: E402
+import reach  # noqa: E402
 import sums  # noqa: E402
 from federations import digits  # noqa: E402
 
@@ -207,7 +208,7 @@ def table() -> Iterator[Figure]:
 def figures() -> list[Figure]:
     """Every curve."""
     own = [*fig1(), *fig2(), *fig20(), *fig3(), *table()]
-    return [*own, *sums.figures(), *network.figures()]
+    return [*own, *sums.figures(), *network.figures(), *reach.figures()]
 
 
 def main() -> None:
