@@ -126,6 +126,7 @@ def fig20() -> Iterator[Figure]:
 def fig3() -> Iterator[Figure]:
     """Fig. 3: one honest user, its own model attacked."""
     yield Figure("fig3", "a part of the way", lambda work: local(work, 5000, 0.3))
+    yield Figure("fig3", "a tenth of the way", lambda work: local(work, 12_000, 0.1))
 
 
 RULES: dict[str, dict[str, Any]] = {
