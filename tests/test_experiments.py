@@ -139,14 +139,18 @@ def test_the_curves_of_local_learning_are_what_the_file_holds():
     assert len(found) == 9 and all(one["rate"] < -0.5 for one in found)
 
 
-def test_the_table_of_the_attack_chain_is_what_the_curves_end_in():
-    folder = ROOT / "attack_chain"
-    assert script("attack_chain", "figures").chain() in (
-        folder / "README.md"
-    ).read_text("utf-8")
+@pytest.mark.parametrize(
+    "table", ["chain", "alone", "rules", "averaging", "reach", "sums"]
+)
+def test_the_tables_of_the_attack_chain_are_what_the_curves_end_in(table):
+    made = getattr(script("attack_chain", "figures"), table)()
+    assert made in (ROOT / "attack_chain" / "README.md").read_text("utf-8")
+
+
+def test_every_curve_of_the_attack_chain_is_there():
     planned = {(f.figure, f.label) for f in script("attack_chain").figures()}
-    files = (folder / "results").glob("*/*.json")
-    assert {(f.parent.name, f.stem) for f in files} <= planned
+    files = (ROOT / "attack_chain" / "results").glob("*/*.json")
+    assert {(f.parent.name, f.stem) for f in files} == planned
 
 
 SHORTCUTS = ROOT / "shortcuts"

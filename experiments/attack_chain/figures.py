@@ -39,16 +39,52 @@ def row(label: str, found: dict[str, Any]) -> str:
 
 
 def chain() -> str:
-    """Figs. 1, 2, 3, 20, and 17 to 19."""
+    """Figs. 1, 2, 20, and 17 to 19."""
     lines = [
         "| | distance to target (of the start) | by true labels | by wanted labels | "
         "honest users' own |",
         "|---|---|---|---|---|",
     ]
-    for figure in ("fig1", "fig2", "fig20", "fig3", "network"):
+    for figure in ("fig1", "fig2", "fig20", "network"):
         for label, found in load(figure).items():
             lines.append(row(f"{figure}: {label}", found))
     return "\n".join(lines)
+
+
+def alone() -> str:
+    """Fig. 3: the honest user's own model."""
+    lines = [
+        "| pace | its distance to the target | by true labels | by wanted labels | "
+        "seconds |",
+        "|---|---|---|---|---|",
+    ]
+    for label, found in load("fig3").items():
+        cells = [f"{found['own_distance'][0]:.3g} → {found['own_distance'][-1]:.3g}"]
+        cells += [f"{found[f'own_{n}'][-1]:.3f}" for n in ("accuracy", "aimed")]
+        cells += [f"{found['seconds']:.0f} ({found['device']})"]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def reach() -> str:
+    """Every personalizer with the mean, then every rule without one."""
+    found = load("reach")
+    lines = ["| personalizer | shared model | clients' own |", "|---|---|---|"]
+    for label, one in found.items():
+        part, name = label.split(", ")
+        if part == "personalizer":
+            lines.append(f"| {name} | {_cell(one)} | {_own(one)} |")
+    lines += ["", "| aggregator | shared model |", "|---|---|"]
+    for label, one in found.items():
+        part, name = label.split(", ")
+        if part == "aggregator":
+            lines.append(f"| {name} | {_cell(one)} |")
+    return "\n".join(lines)
+
+
+def _own(found: dict[str, Any]) -> str:
+    """Clients' own models by true and by wanted labels."""
+    return f"{found['own_accuracy'][-1]:.2f} / {found['own_aimed'][-1]:.2f}"
 
 
 def rules() -> str:
@@ -105,6 +141,10 @@ def sums() -> str:
     for lam in LAMBDAS:
         ours = [found[f"{m}, {f}, λ={lam}"]["shared"][-1] for m, f in SUMS]
         lines.append(f"| {lam:g} | " + " | ".join(f"{a:.2f}" for a in ours) + " |")
+    lines += ["", "| linear, mean, λ = 1 | idle | active | shared |", "|---" * 4 + "|"]
+    for label, one in load("draws").items():
+        cells = [f"{one[name][-1]:.2f}" for name in TABLE1]
+        lines.append(f"| {label.removeprefix('mean, ')} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -186,13 +226,15 @@ def draw() -> None:
         "data, 2000, with enough weight": "2,000 that count enough, from w⁰",
     }
     curves("fig2", "aimed", second, [BLUE, GREEN, ORANGE, GREY, "#D55E00"])
-    curves("fig3", "own_aimed", {"a part of the way": "the honest user's own"}, [BLUE])
+    paces = {"a part of the way": "0.3 of the way a round", "a tenth of the way": "0.1"}
+    curves("fig3", "own_aimed", paces, [BLUE, ORANGE])
     third = {
         "gradient": "reports",
         "model": "a frozen model",
-        "data in [0, 1], 2000": "2,000 images in [0, 1]",
+        "data in [0, 1], 2000, starting at θ♠": "2,000 images in [0, 1], from θ♠",
+        "data in [0, 1], 2000": "the same, starting at w⁰",
     }
-    curves("fig20", "aimed", third, [BLUE, GREEN, ORANGE])
+    curves("fig20", "aimed", third, [BLUE, GREEN, ORANGE, GREY])
     fourth = {
         "gradient": "reports",
         "model": "a frozen model",
@@ -208,7 +250,7 @@ def main() -> None:
     parser.add_argument("--draw", action="store_true")
     if parser.parse_args().draw:
         draw()
-    for part in (chain(), rules(), averaging(), sums()):
+    for part in (chain(), alone(), rules(), averaging(), reach(), sums()):
         print(part, end="\n\n")
 
 

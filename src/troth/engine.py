@@ -181,6 +181,9 @@ class Engine:
     ) -> Iterator[tuple[int, Batch]]:
         """Every step's batch, [clients, batch, …], gathered some steps at a time."""
         slots, weight = self.feed.draw(ids, steps, round_, phase.by_group)
+        if self.plan.apart and not phase.by_group:  # alone, nobody's padding
+            own = max(1, int(self.feed.sizes[ids[0]]))
+            slots, weight = slots[..., :own], weight[..., :own]
         group = self.feed.group(slots, phase.by_group)
         weight = weight.to(self.device)
         per_epoch = self.feed.per_epoch[torch.from_numpy(ids)].to(self.device)
