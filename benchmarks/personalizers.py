@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +23,7 @@ from typing import Any
 
 import torch
 
+from machine import facts
 from troth import bench, build, config
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -152,18 +151,13 @@ def main() -> None:
             )
             rows.append(row)
     if given.out:
-        cuda = torch.cuda.is_available() and given.device in ("auto", "cuda")
-        facts = {
-            "machine": torch.cuda.get_device_name() if cuda else platform.machine(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "load": os.getloadavg()[1],  # over the last five minutes
-            "torch": torch.__version__,
+        told = {
+            **facts(given.device),
             "cohort": given.cohort,
             "clock": given.clock,
             "rows": rows,
         }
-        given.out.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+        given.out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

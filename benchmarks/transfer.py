@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -27,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from machine import facts
 from troth import bench, build, config
 from troth.engine import Engine, Plan
 from troth.types import Broadcast
@@ -135,19 +134,14 @@ def main() -> None:
         print(line, flush=True)
         rows.append(row)
     if given.out:
-        cuda = torch.cuda.is_available() and given.device in ("auto", "cuda")
-        facts = {
-            "machine": torch.cuda.get_device_name() if cuda else platform.machine(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "load": os.getloadavg()[1],  # over the last five minutes
-            "torch": torch.__version__,
+        told = {
+            **facts(given.device),
             "clients": given.clients,
             "clock": given.clock,
             "goal_lifted": LIFTED,
             "rows": rows,
         }
-        given.out.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+        given.out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

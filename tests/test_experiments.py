@@ -127,8 +127,7 @@ def test_every_run_of_a_page_is_one_that_its_script_trains(folder, base):
         assert row["summary"]["rounds"] == rounds
         found[where] = found.get(where, 0) + 1
     assert found.keys() <= planned.keys()
-    if folder != "fashion_ditto":  # whose page says which of its runs are still to come
-        assert found.keys() == planned.keys()
+    assert found.keys() == planned.keys()
 
 
 def test_the_curves_of_local_learning_are_what_the_file_holds():

@@ -39,13 +39,13 @@ def row(label: str, found: dict[str, Any]) -> str:
 
 
 def chain() -> str:
-    """Figs. 1, 2, 3 and 20."""
+    """Figs. 1, 2, 3, 20, and 17 to 19."""
     lines = [
         "| | distance to target (of the start) | by true labels | by wanted labels | "
         "honest users' own |",
         "|---|---|---|---|---|",
     ]
-    for figure in ("fig1", "fig2", "fig20", "fig3"):
+    for figure in ("fig1", "fig2", "fig20", "fig3", "network"):
         for label, found in load(figure).items():
             lines.append(row(f"{figure}: {label}", found))
     return "\n".join(lines)
@@ -83,6 +83,31 @@ def averaging() -> str:
     return "\n".join(lines)
 
 
+TABLE1 = {  # of the paper: E and Σ, of a linear model and of a network
+    "idle": ("idle users' models", (0.52, 0.80, 0.55, 0.79)),
+    "own": ("active user's model", (0.58, 0.80, 0.56, 0.79)),
+    "shared": ("shared model", (0.55, 0.80, 0.58, 0.79)),
+}
+SUMS = [(model, fit) for model in ("linear", "MLP") for fit in ("mean", "sum")]
+LAMBDAS = (0.01, 0.1, 1.0, 10.0, 100.0)
+
+
+def sums() -> str:
+    """Table 1, ours beside theirs, and where the shared models of Figs. 4–13 end."""
+    found = load("sums")
+    lines = ["| λ = 1 | " + " | ".join(f"{m}, {f}" for m, f in SUMS) + " |"]
+    lines.append("|---" * 5 + "|")
+    for name, (said, theirs) in TABLE1.items():
+        ours = [found[f"{m}, {f}, λ=1.0"][name][-1] for m, f in SUMS]
+        cells = [f"{a:.2f} ({b:.2f})" for a, b in zip(ours, theirs, strict=True)]
+        lines.append(f"| {said} | " + " | ".join(cells) + " |")
+    lines += ["", lines[0].replace("λ = 1", "shared model, λ"), lines[1]]
+    for lam in LAMBDAS:
+        ours = [found[f"{m}, {f}, λ={lam}"]["shared"][-1] for m, f in SUMS]
+        lines.append(f"| {lam:g} | " + " | ".join(f"{a:.2f}" for a in ours) + " |")
+    return "\n".join(lines)
+
+
 def _cell(found: dict[str, Any], kind: str = "") -> str:
     """Accuracy by true and by wanted labels, and the distance left."""
     share = found["distance"][-1] / found["distance"][0]
@@ -116,6 +141,34 @@ def curves(figure: str, name: str, labels: dict[str, str], colours: list[str]) -
     plt.close(canvas)
 
 
+def ten() -> None:
+    """Figs. 4–13: a panel a model and λ; lines are who, dashes the mean."""
+    found = load("sums")
+    canvas, axes = plt.subplots(2, 5, figsize=(11, 4.4), sharex=True, sharey=True)
+    whose = {"shared": BLUE, "idle": ORANGE, "own": GREEN}
+    for line, model in zip(axes, ("linear", "MLP"), strict=True):
+        for axis, lam in zip(line, LAMBDAS, strict=True):
+            for fit, dash in (("sum", "-"), ("mean", "--")):
+                one = found[f"{model}, {fit}, λ={lam}"]
+                for name, colour in whose.items():
+                    axis.plot(one["round"], one[name], dash, color=colour, lw=1.2)
+            axis.set_title(f"{model}, λ = {lam:g}", fontsize=9)
+            axis.set_ylim(0, 0.9)
+            axis.spines[["top", "right"]].set_visible(False)
+    said = {"shared": "shared", "idle": "idle", "own": "active"}
+    handles = [plt.Line2D([], [], color=c, label=said[n]) for n, c in whose.items()]
+    handles += [
+        plt.Line2D([], [], color=GREY, ls=dash, label=fit)
+        for fit, dash in (("sum", "-"), ("mean", "--"))
+    ]
+    axes[0, 0].legend(handles=handles, frameon=False, fontsize=7, loc="lower right")
+    for axis in axes[1]:
+        axis.set_xlabel("epoch", fontsize=8)
+    canvas.tight_layout()
+    canvas.savefig(ROOT / "sums.png", dpi=110)
+    plt.close(canvas)
+
+
 def draw() -> None:
     """Every picture."""
     first = {
@@ -134,6 +187,19 @@ def draw() -> None:
     }
     curves("fig2", "aimed", second, [BLUE, GREEN, ORANGE, GREY, "#D55E00"])
     curves("fig3", "own_aimed", {"a part of the way": "the honest user's own"}, [BLUE])
+    third = {
+        "gradient": "reports",
+        "model": "a frozen model",
+        "data in [0, 1], 2000": "2,000 images in [0, 1]",
+    }
+    curves("fig20", "aimed", third, [BLUE, GREEN, ORANGE])
+    fourth = {
+        "gradient": "reports",
+        "model": "a frozen model",
+        "data, 100000": "100,000 embeddings",
+    }
+    curves("network", "aimed", fourth, [BLUE, GREEN, ORANGE])
+    ten()
 
 
 def main() -> None:
@@ -142,7 +208,7 @@ def main() -> None:
     parser.add_argument("--draw", action="store_true")
     if parser.parse_args().draw:
         draw()
-    for part in (chain(), rules(), averaging()):
+    for part in (chain(), rules(), averaging(), sums()):
         print(part, end="\n\n")
 
 

@@ -14,113 +14,22 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT))
 
-from federations import digits, honest, made, target, watched  # noqa: E402
+import network  # noqa: E402
+import sums  # noqa: E402
+from federations import digits  # noqa: E402
 
-from troth import chain, poison  # noqa: E402
+from attacks import Figure, Work, examples, frozen, gradient  # noqa: E402
 
 REGULARIZERS = ("l2sq", "l2", "smooth_l2")
-
-
-class Work(NamedTuple):
-    """What every figure is given."""
-
-    models: Path
-    device: str
-
-
-class Figure(NamedTuple):
-    """One curve: what it is called, and how it is made."""
-
-    figure: str
-    label: str
-    make: Callable[[Work], dict[str, Any]]
-
-
-def gradient(
-    work: Work, tree: dict[str, Any], every: int, name: str, **attack: Any
-) -> dict[str, Any]:
-    """Counter-gradient; θ♠ by the finite-time form is left under this name."""
-    file = work.models / f"target-{name}.npy"
-    aim = target(tree, file, work.device)
-    attack = {"name": "counter_gradient", "target": str(file), **attack}
-    built = made({**tree, "attack": attack}, work.device)
-    found = watched(built, aim, every)
-    tied = built.experiment.personalizer.name == "coupled"
-    if tied and built.experiment.regularizer.name == "l2sq":
-        rho = built.federation.broadcast.w.double().cpu()
-        own, lam = honest(built), built.experiment.personalizer.options["lam"]
-        frozen = poison.model_attack(rho, lam * (own - rho).sum(0), lam=lam)
-        np.save(work.models / f"model-{name}.npy", frozen.numpy())
-    return found
-
-
-def frozen(work: Work, tree: dict[str, Any], every: int, name: str) -> dict[str, Any]:
-    """The model attack, with θ♠ of that name."""
-    file = work.models / f"model-{name}.npy"
-    attack = {"name": "frozen_model", "target": str(file)}
-    aim = target(tree, work.models / f"target-{name}.npy", work.device)
-    norm = float(np.linalg.norm(np.load(file)))
-    built = made({**tree, "attack": attack}, work.device)
-    return watched(built, aim, every) | {"model_norm": norm}
-
-
-def examples(
-    work: Work,
-    tree: dict[str, Any],
-    every: int,
-    name: str,
-    *,
-    number: int,
-    weight: float | None,
-    start: bool,
-    **options: Any,
-) -> dict[str, Any]:
-    """The data attack, with examples that teach θ♠ of that name.
-
-    Args:
-        work: where models lie.
-        tree: the federation.
-        every: rounds between two points.
-        name: of the models.
-        number: of examples.
-        weight: as how many each counts; None: as many as suffice.
-        start: whether the attacker's own model begins at θ♠, as the authors' does.
-        options: of `poison.data_attack`.
-    """
-    aim = target(tree, work.models / f"target-{name}.npy", work.device)
-    file, own = work.models / "poison.npz", work.models / f"model-{name}.npy"
-    plain = made({**tree, "attack": "none"}, work.device)
-    crafted = chain.head(plain, np.load(own))
-    wanted = chain.head(plain, aim.target.numpy())
-    found = poison.data_attack(crafted, number, plain.experiment.seed, **options)
-    others = int(plain.data.train.size[~plain.hostile].sum())
-    x = found.x.reshape(-1, *plain.facts["shape"])
-    said = poison.save(file, x, found.y, found.p, others=others, scale=1.0)
-    lam = plain.experiment.personalizer.options["lam"]
-    enough = poison.weight_needed(crafted, wanted, found.x, lam=lam)
-    chosen = float(f"{max(1.0, enough):.3g}") if weight is None else weight
-    corruption = {
-        "name": "from_file",
-        "path": str(file),
-        "take": "all",
-        "weight": chosen,
-    }
-    adversary = {**tree["adversary"], **({"start": str(own)} if start else {})}
-    attacked = {**tree, "attack": "none", "corruption": corruption}
-    built = made({**attacked, "adversary": adversary}, work.device)
-    needed = poison.examples_needed(crafted, wanted, lam=lam)
-    about = {"weight": chosen, "enough": enough, "needed": needed}
-    return watched(built, aim, every) | about | said._asdict()
 
 
 def local(work: Work, rounds: int, pace: float) -> dict[str, Any]:
@@ -183,7 +92,7 @@ def fig2() -> Iterator[Figure]:
 
         return Figure("fig2", label, make)
 
-    for number in (2000, 500, 100, 10, 2):
+    for number in (2000, 500, 100, 50, 20, 10, 2):
         yield third(f"data, {number}, as the authors", 250, number, authors)
     yield third("data, 2000, as the authors, 600 epochs", 600, 2000, authors)
     yield third(
@@ -231,9 +140,11 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-def against(work: Work, regularizer: str, rule: str, form: str) -> dict[str, Any]:
+def against(
+    work: Work, regularizer: str, rule: str, form: str, rounds: int = 200
+) -> dict[str, Any]:
     """A tenth of the data, so that all rules can be tried; the server steps by η."""
-    tree = digits(10, 700, regularizer, rounds=200, **RULES[rule])
+    tree = digits(10, 700, regularizer, rounds=rounds, **RULES[rule])
     lam = tree["personalizer"]["lam"]
     one = 11 if rule == "sum" else 1  # other rules stand for a mean
     tree["server"] = {"name": "sgd", "lr": 1 / (3 * lam * one)}
@@ -242,7 +153,7 @@ def against(work: Work, regularizer: str, rule: str, form: str) -> dict[str, Any
         return gradient(work, tree, 30, f"small {regularizer} {rule}", knows="others")
     options = {"weight": None, "start": False, "width": 1.0, "noise": 0.1}
     name = "small l2sq sum"
-    return examples(work, tree, 30, name, number=1500, **options)
+    return examples(work, tree, max(30, rounds // 50), name, number=1500, **options)
 
 
 def plain(work: Work, personalizer: str, rule: str) -> dict[str, Any]:
@@ -272,6 +183,11 @@ def table() -> Iterator[Figure]:
                     return against(work, regularizer, rule, form)
 
                 yield Figure("table", f"{form}, {regularizer}, {rule}", make)
+    yield Figure(
+        "table",
+        "data, l2sq, sum, 4000 rounds",
+        lambda work: against(work, "l2sq", "sum", "data", 4000),
+    )
     for personalizer in ("none", "ditto", "local"):
         for rule in RULES:
 
@@ -286,7 +202,8 @@ def table() -> Iterator[Figure]:
 
 def figures() -> list[Figure]:
     """Every curve."""
-    return [*fig1(), *fig2(), *fig20(), *fig3(), *table()]
+    own = [*fig1(), *fig2(), *fig20(), *fig3(), *table()]
+    return [*own, *sums.figures(), *network.figures()]
 
 
 def main() -> None:

@@ -61,8 +61,9 @@ def ditto(lam: float) -> Changes:
 def methods(threat: str) -> dict[str, Changes]:
     """The rows of a column."""
     known = STRONG if threat.startswith("A3") else WEAK  # what the paper's rule is told
-    rows = {
-        "local": {"personalizer": "local"},
+    rows: dict[str, Changes] = {
+        # Local models change little with a threat that only others see.
+        **({"local": {"personalizer": "local"}} if threat == "clean" else {}),
         "finetuning": tuned("finetune", EPOCHS),
         **{f"Ditto λ={lam}": ditto(lam) for lam in (0.1, 1.0, 2.0)},
         "dynamic, paper": auto("paper", known),

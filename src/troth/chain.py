@@ -10,17 +10,15 @@ r"""From a gradient attack to a few poisoned examples, each stage trained afresh
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_type_hints
 
 import numpy as np
 from torch import Tensor
 
-from troth import api, config, flat, folder, lookup, poison, runs
+from troth import api, config, crafting, flat, folder, lookup, modelfile, runs
 from troth.build import Built, build
 from troth.goal import Goal, goal, judged
-from troth.layers import Normalise
 from troth.loading import Run
 from troth.runs import Watch
 from troth.types import Refusal
@@ -29,7 +27,6 @@ Stage = Literal["gradient", "model", "data"]
 STAGES: tuple[Stage, ...] = ("gradient", "model", "data")
 SETTINGS = "chain.json"
 ATTACK = "counter_gradient"
-FILES = ("model", "target")
 
 
 class Options(NamedTuple):
@@ -113,16 +110,26 @@ def chain(
     plain = {**sections, "attack": "none", "corruption": "none"}
     built = build(config.from_dict(plain), data_dir=data_dir, plan=runs.UNMEASURED)
     _linear(built, options.stage)
-    aim = goal(built, options.target, options.epochs, options.lr)
+    aim = _aim(built, out / "target.npy", options)
     if not out.exists():
         folder.create(out, SETTINGS, json.dumps(folder.plain(said), indent=1))
-    np.save(out / "target.npy", aim.target.numpy())
+    if not (out / "target.npy").exists():
+        np.save(out / "target.npy", aim.target.numpy())
     c = _Chain(sections, out, options, data_dir, watch, built, aim)
     found = [_reached(c, "none", _Made({"attack": "none", "corruption": "none"}))]
     makers = {"gradient": _gradient, "model": _model, "data": _data}
     for stage in STAGES[: STAGES.index(options.stage) + 1]:
         found.append(_reached(c, stage, makers[stage](c)))
     return found
+
+
+def _aim(built: Built, file: Path, options: Options) -> Goal:
+    """The target; as it was, where the chain goes on."""
+    if file.exists():
+        return Goal(
+            modelfile.read(str(file), built.federation.engine.task.d), options.target
+        )
+    return goal(built, options.target, options.epochs, options.lr)
 
 
 def _check(sections: dict[str, Any], options: Options) -> None:
@@ -173,23 +180,8 @@ def _gradient(c: _Chain) -> _Made:
 
 
 def _model(c: _Chain) -> _Made:
-    """A model that never learns, and reports honestly (Lemma 3).
-
-    The finite-time form of the authors' code: from ρ and the others' models as the
-    gradient attack left them.
-    """
-    rho, own = _ended(c, "gradient")
-    e, k = c.built.experiment, int(c.built.hostile.sum())
-    lam, name = e.personalizer.options["lam"], e.regularizer.name
-    regularizer = lookup.call(
-        lookup.find("regularizer", name),
-        e.regularizer.options,
-        task=c.built.federation.engine.task,
-    )
-    nothing: Any = None
-    pull = sum(regularizer.grad(theta, rho, nothing) for theta in own) * lam
-    kind: Any = name
-    frozen = poison.model_attack(rho, pull / k, lam=lam, regularizer=kind)
+    """A model that never learns, and reports honestly."""
+    frozen = crafting.crafted(c.built, *_ended(c, "gradient"))
     np.save(c.out / "model.npy", frozen.numpy())
     attack = {"name": "frozen_model", "target": str(c.out / "model.npy")}
     return _Made({"attack": attack, "corruption": "none"})
@@ -197,45 +189,25 @@ def _model(c: _Chain) -> _Made:
 
 def _data(c: _Chain) -> _Made:
     """Examples from which that model is learned."""
-    o, built, k = c.options, c.built, int(c.built.hostile.sum())
-    crafted, wanted = (head(built, np.load(c.out / f"{f}.npy")) for f in FILES)
-    made = poison.data_attack(
-        crafted,
-        o.examples * k,
-        built.experiment.seed,
-        inputs=o.inputs,
-        labels=o.labels,
-        noise=o.noise,
-        width=o.width,
+    o = c.options
+    made: dict[str, Any] = {
+        "inputs": o.inputs,
+        "labels": o.labels,
+        "noise": o.noise,
+        "width": o.width,
+    }
+    weight = None if o.weight == "auto" else o.weight
+    model = c.out / "model.npy"
+    number, file = o.examples, c.out / "poison.npz"
+    taught = crafting.teach(
+        c.built, np.load(model), c.goal, number, file, weight, **made
     )
-    others = int(built.data.train.size[~built.hostile].sum())
-    x = made.x.reshape(-1, *built.facts["shape"])
-    file = c.out / "poison.npz"
-    said = poison.save(file, x, made.y, made.p, others=others, scale=1.0)
-    lam, nu = _pull(c), built.experiment.personalizer.options["nu"]
-    weight = o.weight
-    if weight == "auto":
-        weight = k * poison.weight_needed(crafted, wanted, made.x, lam=lam)
-        weight = float(f"{max(1.0, weight):.3g}")
-    needed = k * poison.examples_needed(crafted, wanted, lam=lam, nu=nu)
-    corruption = {"name": "from_file", "path": str(file), "weight": weight}
-    changes: dict[str, Any] = {"attack": "none", "corruption": corruption}
-    corruption["take"] = "share"
+    changes: dict[str, Any] = {"attack": "none", "corruption": taught.corruption}
     if o.start == "model":
         adversary = c.sections["adversary"]
-        changes["adversary"] = {**adversary, "start": str(c.out / "model.npy")}
-    return _Made(changes, said, weight, needed)
-
-
-def _pull(c: _Chain) -> float:
-    """The λ of `l2sq` that pulls θ♠ to θ† as this regularizer does."""
-    e = c.built.experiment
-    lam = float(e.personalizer.options["lam"])
-    model, target = (np.load(c.out / f"{file}.npy") for file in FILES)
-    far = float(np.linalg.norm(model - target))
-    if e.regularizer.name == "l2sq" or far == 0:
-        return lam
-    return lam / (far if e.regularizer.name == "l2" else math.hypot(1.0, far))
+        changes["adversary"] = {**adversary, "start": str(model)}
+    weight = taught.corruption["weight"]
+    return _Made(changes, taught.summary, weight, taught.needed)
 
 
 def _reached(c: _Chain, stage: str, made: _Made) -> Reached:
@@ -261,15 +233,3 @@ def _ended(c: _Chain, stage: str) -> tuple[Tensor, list[Tensor]]:
     honest = np.flatnonzero(~c.built.hostile)
     file = run.path / folder.PERSONAL
     return rho, [folder.load_model(file, int(k)).double() for k in honest]
-
-
-def head(built: Built, theta: np.ndarray) -> poison.Head:
-    """θ♠ as a linear classifier of inputs in units of the data's scale."""
-    first = next(built.network.children())
-    assert isinstance(first, Normalise)
-    facts = built.facts
-    features, scale = int(np.prod(facts["shape"])), facts["scale"]
-    found = poison.head_of(theta, facts["classes"], features)
-    mean = first.mean.double().cpu().numpy().reshape(-1) / scale
-    std = 1 / first.inverse.double().cpu().numpy().reshape(-1) / scale
-    return poison.before(found, mean, std)

@@ -77,8 +77,8 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def locked(lock: IO[Any]) -> bool:
-    """Take the lock if it is free; where there is none to be had, go on without."""
+def locked(lock: IO[Any] | int) -> bool:
+    """Take a file's lock if it is free; without any, go on."""
     try:
         if fcntl:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from troth import disk
 from troth.types import Refusal
 
 
@@ -77,7 +78,8 @@ class RowFile:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-            _lock(self._descriptor)
+            if not disk.locked(self._descriptor):
+                raise BlockingIOError
         except BlockingIOError:
             self.close()
             raise Refusal(
@@ -219,15 +221,3 @@ def _whole(call: Callable[..., int], descriptor: int, row: Any, offset: int) -> 
 
 def _flush(descriptor: int) -> None:
     getattr(os, "fdatasync", os.fsync)(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    """Keep other processes from the file, where its file system knows locks."""
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        pass

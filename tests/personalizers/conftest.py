@@ -428,6 +428,21 @@ def _at(built: build.Built, v: Tensor, slots: Tensor) -> Tensor:
     return torch.cat([g.reshape(-1) for g in found])
 
 
+def _done(ready: build.Built) -> Tensor:
+    f = ready.federation
+    for _ in f.train():
+        pass
+    n = f.population.n
+    assert sum(f.finish(4)) == n
+    return f.engine.models(f.broadcast.w, f.population.read(np.arange(n)))
+
+
+@pytest.fixture(scope="session")
+def done() -> Callable[[build.Built], Tensor]:
+    """All clients' models after the last phase, [n, d]."""
+    return _done
+
+
 @pytest.fixture
 def gradient() -> Callable[[build.Built, Tensor, Tensor], Tensor]:
     """By autograd alone: of a model on training examples, by their slots."""

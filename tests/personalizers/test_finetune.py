@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from troth import build, config, lookup, notice, results, runs, tasks
 from troth.engine import Plan
 from troth.types import Budget, Personal, Refusal
 
+Done = Callable[[build.Built], Tensor]
 SIZES = [30, 3, 16, 24, 9, 12]  # examples of each client
 LOOP, THREADS = Plan("loop", 1), Plan("threads", 1, 2)
 N = len(SIZES)
@@ -59,15 +61,6 @@ def built(
     )
 
 
-def done(ready: build.Built) -> Tensor:
-    """All clients' models after the last phase, [n, d]."""
-    f = ready.federation
-    for _ in f.train():
-        pass
-    assert sum(f.finish(4)) == N
-    return f.engine.models(f.broadcast.w, f.population.read(np.arange(N)))
-
-
 def way(ready: build.Built, k: int, steps: int, lr: float = 0.1) -> list[Tensor]:
     """w* and the models after it, by plain torch."""
     data, feed = ready.data, ready.federation.engine.feed
@@ -96,7 +89,7 @@ def on_validation(ready: build.Built, k: int, v: Tensor) -> float:
 
 
 @pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 4), THREADS])
-def test_trains_on_from_the_shared_model(path: Path, plan: Plan) -> None:
+def test_trains_on_from_the_shared_model(done: Done, path: Path, plan: Plan) -> None:
     ready = built(path, {"name": "finetune", "steps": 7}, plan)
     found = done(ready)
     for k in range(N):
@@ -105,7 +98,7 @@ def test_trains_on_from_the_shared_model(path: Path, plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 3)])
-def test_epochs_are_each_clients_own(path: Path, plan: Plan) -> None:
+def test_epochs_are_each_clients_own(done: Done, path: Path, plan: Plan) -> None:
     ready = built(path, {"name": "finetune", "epochs": 3}, plan)
     found = done(ready)
     counts = 3 * -(-ready.data.train.size // 5)
@@ -122,7 +115,7 @@ def test_fifty_epochs_unless_told(path: Path) -> None:
 
 
 @pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 4), THREADS])
-def test_the_best_on_validation_is_kept(path: Path, plan: Plan) -> None:
+def test_the_best_on_validation_is_kept(done: Done, path: Path, plan: Plan) -> None:
     """By hand: the lowest of all on the way; without validation data the last."""
     own = {"name": "finetune", "steps": 12, "lr": 0.9, "keep": "best"}
     ready = built(path, own, plan)
@@ -139,7 +132,7 @@ def test_the_best_on_validation_is_kept(path: Path, plan: Plan) -> None:
     assert places & set(range(1, 12))
 
 
-def test_the_shared_model_may_be_the_best(path: Path) -> None:
+def test_the_shared_model_may_be_the_best(done: Done, path: Path) -> None:
     own = {"name": "finetune", "steps": 4, "lr": 500.0, "keep": "best"}
     ready = built(path, own, train={"lr": 0.5, "rounds": 20})
     found, w = done(ready), ready.federation.broadcast.w
@@ -156,7 +149,7 @@ def test_the_shared_model_may_be_the_best(path: Path) -> None:
     assert same == expected and any(same)
 
 
-def test_a_loss_that_is_no_number_is_never_the_best(path: Path) -> None:
+def test_a_loss_that_is_no_number_is_never_the_best(done: Done, path: Path) -> None:
     own = {"name": "finetune", "steps": 4, "lr": 1e308, "keep": "best"}
     ready = built(path, own)
     found, w = done(ready), ready.federation.broadcast.w
@@ -180,7 +173,7 @@ def test_until_then_clients_predict_with_the_shared_model(path: Path) -> None:
     assert (tables["personal"]["loss"] != tables["shared"]["loss"]).all()
 
 
-def test_the_shared_model_does_not_feel_it(path: Path) -> None:
+def test_the_shared_model_does_not_feel_it(done: Done, path: Path) -> None:
     plain, tuned = built(path, "none"), built(path, {"name": "finetune", "steps": 3})
     done(tuned)
     for _ in plain.federation.train():
@@ -188,7 +181,7 @@ def test_the_shared_model_does_not_feel_it(path: Path) -> None:
     assert torch.equal(plain.federation.broadcast.w, tuned.federation.broadcast.w)
 
 
-def test_the_schedule_is_that_of_the_rounds(path: Path) -> None:
+def test_the_schedule_is_that_of_the_rounds(done: Done, path: Path) -> None:
     """After a cosine no learning rate would be left."""
     train = {"schedule": "cosine", "rounds": 3}
     ready = built(path, {"name": "finetune", "steps": 3}, train=train)
@@ -197,7 +190,7 @@ def test_the_schedule_is_that_of_the_rounds(path: Path) -> None:
         assert torch.allclose(found[k], way(ready, k, 3)[-1], 0, 1e-12)
 
 
-def test_its_own_learning_rate_and_optimizer(path: Path) -> None:
+def test_its_own_learning_rate_and_optimizer(done: Done, path: Path) -> None:
     heavy = {"name": "momentum", "beta": 0.5}
     own = {"name": "finetune", "steps": 2, "lr": 0.01, "optimizer": heavy}
     ready = built(path, own)
@@ -208,7 +201,7 @@ def test_its_own_learning_rate_and_optimizer(path: Path) -> None:
     assert torch.allclose(found[0], second + rolled, 0, 1e-12)
 
 
-def test_augments_change_its_batches_too(path: Path) -> None:
+def test_augments_change_its_batches_too(done: Done, path: Path) -> None:
     noisy = [{"name": "noise", "sigma": 0.5}]
     found = {}
     for name, own in {"train's": None, "none": [], "its own": noisy}.items():
@@ -313,7 +306,9 @@ def test_a_wish_to_stop_is_heard(path: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
-def test_what_a_run_writes_is_of_the_tuned_models(path: Path, tmp_path: Path) -> None:
+def test_what_a_run_writes_is_of_the_tuned_models(
+    done: Done, path: Path, tmp_path: Path
+) -> None:
     whole = tree(path, {"name": "finetune", "steps": 9}, engine={"how": "loop"})
     [run] = troth.run(whole, out=tmp_path / "run")
     ready = built(path, {"name": "finetune", "steps": 9})

@@ -23,6 +23,7 @@ from troth.parts import Part
 from troth.personalizers.group_dro import group_dro
 from troth.types import Batch, Broadcast, Budget, Groups, Refusal, Task
 
+Done = Callable[[build.Built], Tensor]
 SIZES = [40, 12, 30, 24, 20]
 N, ONE = len(SIZES), 3
 LOOP = Plan("loop", 1)
@@ -67,14 +68,6 @@ def built(path: Path, personalizer: Any, plan: Plan = LOOP) -> build.Built:
     return build.build(config.from_dict(tree(path, personalizer)), plan=plan)
 
 
-def done(ready: build.Built) -> Tensor:
-    f = ready.federation
-    for _ in f.train():
-        pass
-    assert sum(f.finish(4)) == N
-    return f.engine.models(f.broadcast.w, f.population.read(np.arange(N)))
-
-
 def by_hand(ready: build.Built, k: int, steps: int, rate: float) -> tuple[Tensor, Any]:
     """Algorithm 1 on the same batches, in plain torch; and q at its end."""
     data, feed = ready.data, ready.federation.engine.feed
@@ -99,7 +92,7 @@ def by_hand(ready: build.Built, k: int, steps: int, rate: float) -> tuple[Tensor
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_algorithm_1(path: Path, plan: Plan) -> None:
+def test_algorithm_1(done: Done, path: Path, plan: Plan) -> None:
     ready = built(path, own(step=0.5), plan)
     found = done(ready)
     for k in range(N):
@@ -109,7 +102,7 @@ def test_algorithm_1(path: Path, plan: Plan) -> None:
             assert q.max() > 0.4, "the weights have moved"
 
 
-def test_step_0_keeps_equal_weights(path: Path) -> None:
+def test_step_0_keeps_equal_weights(done: Done, path: Path) -> None:
     found, equal = done(built(path, own(step=0.0))), done(built(path, own("upweight")))
     assert torch.allclose(found, equal, 0, 1e-14)
     moved = done(built(path, own(step=1.0)))
@@ -117,7 +110,7 @@ def test_step_0_keeps_equal_weights(path: Path) -> None:
     assert apart.tolist() == [k != ONE for k in range(N)]
 
 
-def test_one_group_is_fine_tuning(path: Path) -> None:
+def test_one_group_is_fine_tuning(done: Done, path: Path) -> None:
     """Of all clients, or of one among others; exactly, or but for rounding."""
     plain = {"name": "finetune", "steps": 9}
     one = path.parent / "plain.npz"
@@ -126,7 +119,7 @@ def test_one_group_is_fine_tuning(path: Path) -> None:
     assert torch.allclose(found[ONE], tuned[ONE], 0, 1e-14)
 
 
-def test_a_long_step_sees_the_worst_group_alone(path: Path) -> None:
+def test_a_long_step_sees_the_worst_group_alone(done: Done, path: Path) -> None:
     """One step: the gradient is that of the batch's worst group."""
     ready = built(path, own(step=1e6, steps=1))
     found = done(ready)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from troth.personalizers._agreement import disagreement
 from troth.personalizers.transfer import transfer
 from troth.types import Batch, Broadcast, Budget, Refusal, Task
 
+Done = Callable[[build.Built], Tensor]
+Make = Callable[..., Tensor]
 SIZES = [30, 2, 22, 40, 12]  # examples of each client
 N, STEPS, LR = len(SIZES), 9, 0.4
 LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 3), Plan("threads", 1, 2)
@@ -69,17 +72,14 @@ def built(
     return build.build(config.from_dict(tree(path, personalizer, **more)), plan=plan)
 
 
-def done(ready: build.Built) -> Tensor:
-    """All clients' models after the last phase, [n, d]."""
-    f = ready.federation
-    for _ in f.train():
-        pass
-    assert sum(f.finish(4)) == N
-    return f.engine.models(f.broadcast.w, f.population.read(np.arange(N)))
+@pytest.fixture(scope="module")
+def made(done: Done) -> Callable[..., Tensor]:
+    """(path, personalizer, plan, **sections) → all clients' models, [n, d]."""
 
+    def run(path: Path, own: Any, plan: Plan = THREADS, **more: Any) -> Tensor:
+        return done(built(path, own, plan, **more))
 
-def made(path: Path, personalizer: Any, plan: Plan = THREADS, **more: Any) -> Tensor:
-    return done(built(path, personalizer, plan, **more))
+    return run
 
 
 # Limits
@@ -88,7 +88,7 @@ def made(path: Path, personalizer: Any, plan: Plan = THREADS, **more: Any) -> Te
 @pytest.mark.parametrize("plan", [LOOP, THREADS])
 @pytest.mark.parametrize("keep", ["last", "best"])
 def test_without_weights_it_is_finetune_exactly(
-    path: Path, plan: Plan, keep: str
+    made: Make, path: Path, plan: Plan, keep: str
 ) -> None:
     nothing = made(path, {"w1": 0.0, "w2": 0.0, "keep": keep}, plan)
     assert torch.equal(nothing, made(path, {"name": "finetune", "keep": keep}, plan))
@@ -97,7 +97,7 @@ def test_without_weights_it_is_finetune_exactly(
 @pytest.mark.parametrize("plan", [LOOP, THREADS])
 @pytest.mark.parametrize("keep", ["last", "best"])
 def test_the_second_half_alone_is_ditto_finetune_exactly(
-    path: Path, plan: Plan, keep: str
+    made: Make, path: Path, plan: Plan, keep: str
 ) -> None:
     """‖v − w‖² is twice what `l2sq` is."""
     half = made(path, {"w1": 0.0, "w2": 0.3, "keep": keep}, plan)
@@ -280,7 +280,7 @@ class Plain:
     [(LOOP, 0.7, 0.2), (VMAP, 0.7, 0.2), (THREADS, 0.7, 0.2), (THREADS, 0.7, 0.0)],
 )
 def test_is_what_plain_autograd_finds(
-    path: Path, plan: Plan, w1: float, w2: float
+    done: Done, path: Path, plan: Plan, w1: float, w2: float
 ) -> None:
     """And examples made all at once, before an epoch, are those made step by step."""
     ready = built(path, {"w1": w1, "w2": w2, "keep": "last"}, plan)
@@ -303,7 +303,7 @@ def test_is_what_plain_autograd_finds(
         ("accurate", THREADS),
     ],
 )
-def test_the_stopping_point(path: Path, keep: str, plan: Plan) -> None:
+def test_the_stopping_point(done: Done, path: Path, keep: str, plan: Plan) -> None:
     """By hand: the first of the best of all on the way; without validation the last."""
     own = {"w1": 0.05, "w2": 0.0, "keep": keep, "lr": LR}
     ready = built(path, own, plan)
@@ -318,7 +318,7 @@ def test_the_stopping_point(path: Path, keep: str, plan: Plan) -> None:
     assert len(places) > 2 and 0 in sizes
 
 
-def test_the_two_rules_differ_as_they_should(path: Path) -> None:
+def test_the_two_rules_differ_as_they_should(done: Done, path: Path) -> None:
     """One stops where adversarial examples still transfer, the other does not care."""
     left = {}
     for keep in ("transferable", "accurate", "last"):
@@ -336,7 +336,7 @@ def test_the_two_rules_differ_as_they_should(path: Path) -> None:
     assert left["transferable"] < left["last"] - 0.05
 
 
-def test_a_larger_weight_keeps_examples_transferable(path: Path) -> None:
+def test_a_larger_weight_keeps_examples_transferable(done: Done, path: Path) -> None:
     """How far v's probabilities on x_adv are from those of w*."""
     away = []
     for w1 in (0.0, 1.0, 4.0):
@@ -392,7 +392,7 @@ def phase_pull() -> Any:
     ],
 )
 def test_every_client_chooses_by_the_rule(
-    path: Path, plan: Plan, against: str, keep: str
+    made: Make, done: Done, path: Path, plan: Plan, against: str, keep: str
 ) -> None:
     """The largest that does not lower its validation accuracy, as runs by themselves.
 
@@ -430,7 +430,7 @@ def test_before_the_end_nothing_is_chosen(path: Path) -> None:
     assert told.isnan().all() and f.population.width == f.engine.task.d + 1
 
 
-def test_both_may_be_chosen(path: Path, tmp_path: Path) -> None:
+def test_both_may_be_chosen(made: Make, path: Path, tmp_path: Path) -> None:
     """A client's pair is in clients.csv, and its model is that of the pair."""
     own = {"w1": "auto", "w2": "auto", "candidates": [0.1, 1.0], "lr": 0.1}
     engine = {"how": "threads", "device": "cpu"}
@@ -481,7 +481,7 @@ def test_what_a_step_computes(path: Path) -> None:
 @pytest.mark.parametrize("aggregator", ["mean", "median"])
 @pytest.mark.parametrize("attack", ["sign_flip", "model_replacement", "infinite"])
 def test_under_attack_and_with_any_aggregator(
-    path: Path, aggregator: str, attack: str
+    done: Done, path: Path, aggregator: str, attack: str
 ) -> None:
     hostile = {"adversary": {"count": 1}, "attack": attack, "aggregator": aggregator}
     train = {"cohort": 0}
@@ -497,7 +497,7 @@ def test_under_attack_and_with_any_aggregator(
 
 
 @pytest.mark.parametrize("solver", ["fedprox", "scaffold"])
-def test_beside_any_solver(path: Path, solver: str) -> None:
+def test_beside_any_solver(made: Make, path: Path, solver: str) -> None:
     found = made(path, {"keep": "last"}, solver=solver)
     assert found.isfinite().all() and found.shape[0] == N
 
@@ -519,7 +519,7 @@ def test_newcomers(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_other_precisions(path: Path, precision: str) -> None:
+def test_other_precisions(made: Make, path: Path, precision: str) -> None:
     found = made(path, {"w1": 1.0}, train={"precision": precision})
     assert found.isfinite().all() and found.dtype == torch.float32
 

@@ -18,6 +18,7 @@ from troth.engine import Plan
 from troth.loading import Run
 from troth.types import Groups, Refusal
 
+Done = Callable[[build.Built], Tensor]
 SIZES = [40, 12, 30, 24, 20]  # examples of each client
 N = len(SIZES)
 LOOP = Plan("loop", 1)
@@ -61,14 +62,6 @@ def built(path: Path, personalizer: Any, plan: Plan = LOOP, **more: Any) -> buil
     return build.build(config.from_dict(tree(path, personalizer, **more)), plan=plan)
 
 
-def done(ready: build.Built) -> Tensor:
-    f = ready.federation
-    for _ in f.train():
-        pass
-    assert sum(f.finish(4)) == N
-    return f.engine.models(f.broadcast.w, f.population.read(np.arange(N)))
-
-
 def by_hand(ready: build.Built, k: int, steps: int) -> Tensor:
     """Plain steps on what the feed draws by group."""
     data, feed = ready.data, ready.federation.engine.feed
@@ -84,7 +77,7 @@ def by_hand(ready: build.Built, k: int, steps: int) -> Tensor:
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_follows_batches_drawn_by_group(path: Path, plan: Plan) -> None:
+def test_follows_batches_drawn_by_group(done: Done, path: Path, plan: Plan) -> None:
     ready = built(path, own(), plan)
     found = done(ready)
     for k in range(N):
@@ -138,7 +131,7 @@ def test_the_weight_of_an_example(path: Path) -> None:
     assert ((share - p).abs() < 5 * error).all()
 
 
-def test_a_client_with_one_group_is_fine_tuned(path: Path) -> None:
+def test_a_client_with_one_group_is_fine_tuned(done: Done, path: Path) -> None:
     ready = built(path, own())
     assert ready.federation.engine.feed.groups.held.tolist() == [2, 2, 2, 1, 2]
     found = done(ready)
@@ -147,7 +140,7 @@ def test_a_client_with_one_group_is_fine_tuned(path: Path) -> None:
     assert same == [False, False, False, True, False]
 
 
-def test_the_shared_model_does_not_feel_it(path: Path) -> None:
+def test_the_shared_model_does_not_feel_it(done: Done, path: Path) -> None:
     ready, plain = built(path, own()), built(path, "none")
     done(ready)
     for _ in plain.federation.train():
@@ -165,7 +158,7 @@ def test_more_steps_begin_the_same(path: Path) -> None:
     assert torch.equal(alone[:, 0], many[:, 2])
 
 
-def test_the_best_by_validation(path: Path) -> None:
+def test_the_best_by_validation(done: Done, path: Path) -> None:
     found = done(built(path, own(keep="best", lr=0.9)))
     last = done(built(path, own(lr=0.9)))
     assert found.isfinite().all() and not torch.equal(found, last)

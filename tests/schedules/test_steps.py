@@ -30,6 +30,17 @@ def test_vanishes_quietly_in_a_long_run() -> None:
     assert steps(10**6, every=1) == 0.0
 
 
+def test_it_stops_at_the_floor() -> None:
+    found = [steps(r, every=1, factor=0.5, floor=0.2) for r in range(5)]
+    assert found == [1.0, 0.5, 0.25, 0.2, 0.2]
+
+
+@pytest.mark.parametrize("floor", [-0.1, 1.5, float("nan")])
+def test_refuses_a_floor_that_is_no_part(floor: float) -> None:
+    with pytest.raises(Refusal, match="floor"):
+        steps(0, every=1, floor=floor)
+
+
 @pytest.mark.parametrize(
     ("every", "factor"),
     [(0, 0.5), (-3, 0.5), (5, 0.0), (5, -0.5), (5, float("nan")), (5, float("inf"))],
@@ -45,4 +56,4 @@ def test_needs_to_know_how_often() -> None:
     with pytest.raises(Refusal, match="'steps' needs the option 'every'"):
         lookup.check("schedule", "steps", {})
     full = lookup.check("schedule", "steps", {"every": 200})
-    assert full == {"every": 200, "factor": 0.5}
+    assert full == {"every": 200, "factor": 0.5, "floor": 0.0}

@@ -12,6 +12,7 @@ Json = Annotated[bool, Flag("--json", help="Print one JSON object on stdout.")]
 Quiet = Annotated[bool, Flag("--quiet", "-q", help="No progress, only results.")]
 Folder = Annotated[Path, Argument(metavar="RUN", help="The folder of a run.")]
 File = Annotated[Path | None, Argument(metavar="EXPERIMENT.toml")]
+Device = Annotated[str, Flag(help="auto, cpu, cuda, cuda:N or mps.")]
 DataDir = Annotated[Path | None, Flag(help="Look for data sets here.")]
 Settings = Annotated[
     list[str] | None,

@@ -1,4 +1,4 @@
-"""How a command opens the run that it is given, and a file that it writes."""
+"""How a command takes the paths that it is given: a run, data, a file to write."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ def check_free(out: Path | None) -> None:
 
     if out is not None and (out.exists() or not os.access(out.parent, os.W_OK)):
         raise Refusal(f"{out} exists already or cannot be written; give another --out")
+
+
+def absolute(data_dir: Path | None) -> str | None:
+    """Where data are looked for, wherever the run is resumed from."""
+    return None if data_dir is None else str(data_dir.absolute())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from troth.commands._flags import DataDir, Folder, Json
-from troth.commands._opening import opened
+from troth.commands._opening import absolute, opened
 
 if TYPE_CHECKING:
     from troth.advice import Advice
@@ -15,7 +15,7 @@ def advise(path: Folder, data_dir: DataDir = None, as_json: Json = False) -> Non
     """Suggest Ditto's λ for a run's own clients, as theory has it."""
     from troth import advice, display
 
-    root = None if data_dir is None else str(data_dir.absolute())
+    root = absolute(data_dir)
     found = advice.advise(opened(path), root)
     for line in _words(found):
         display.say(line)

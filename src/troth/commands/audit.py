@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option as Flag
 
-from troth.commands._flags import DataDir, Folder, Json, Quiet
-from troth.commands._opening import opened
+from troth.commands._flags import DataDir, Device, Folder, Json, Quiet
+from troth.commands._opening import absolute, opened
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -46,7 +46,7 @@ def audit(
         float, Flag(help="A rise or a disparity that is worth a worry.")
     ] = 0.1,
     out: Annotated[Path | None, Flag(help="A folder; else the run's own.")] = None,
-    device: Annotated[str, Flag(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Device = "auto",
     data_dir: DataDir = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -67,7 +67,7 @@ def audit(
             clients=clients,
             limit=limit,
             out=out,
-            data_dir=None if data_dir is None else str(data_dir.absolute()),
+            data_dir=absolute(data_dir),
             device=device,
             watch=watch,
             **options,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Exit
 from typer import Option as Flag
 
-from troth.commands._flags import DataDir, Folder, Json, Quiet
-from troth.commands._opening import opened
+from troth.commands._flags import DataDir, Device, Folder, Json, Quiet
+from troth.commands._opening import absolute, opened
 from troth.commands._words import STOPPED, complain
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def certify(
         Path | None, Flag(help="A run with personalizer local, for local models.")
     ] = None,
     out: Annotated[Path | None, Flag(help="A folder; else the run's own.")] = None,
-    device: Annotated[str, Flag(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Device = "auto",
     data_dir: DataDir = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -87,7 +87,7 @@ def certify(
     wanted["models"] = tuple(m.strip() for m in models.split(",")) if models else None
     wanted["local"] = None if local is None else opened(local)
     wanted |= {"out": out, "device": device}
-    wanted["data_dir"] = None if data_dir is None else str(data_dir.absolute())
+    wanted["data_dir"] = absolute(data_dir)
     found = _watched(run, smoothing, wanted, quiet)
     _show(found, as_json, quiet)
 

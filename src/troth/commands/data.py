@@ -10,6 +10,7 @@ from typer import Argument
 from typer import Option as Flag
 
 from troth.commands._flags import DataDir, Json, Quiet, Settings
+from troth.commands._opening import absolute
 from troth.commands._words import BAD, STOPPED, complain
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def data(
     from troth import catalogue, display
     from troth.types import Refusal
 
-    root = None if data_dir is None else str(data_dir.absolute())
+    root = absolute(data_dir)
     if name is None and experiment is None and (get or show):
         flag = "--get" if get else "--show"
         raise Refusal(f"{flag} needs the name of a data set, as in: troth data mnist")

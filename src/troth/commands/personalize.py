@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option as Flag
 
-from troth.commands._flags import Folder, Json
+from troth.commands._flags import Device, Folder, Json
 from troth.commands._opening import check_free, opened
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def personalize(
     test: Annotated[
         float, Flag(help="Share of the examples that is held out to test on.")
     ] = 0.2,
-    device: Annotated[str, Flag(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Make a model for a newcomer, of the shared one and its own data."""

@@ -10,6 +10,7 @@ from typer import Argument, Exit
 from typer import Option as Flag
 
 from troth.commands._flags import DataDir, Json, Quiet, Settings
+from troth.commands._opening import absolute
 from troth.commands._words import STOPPED, complain
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def poison(
     words |= {"start": start, "weight": _weight(weight)}
     options = chain.Options(target, examples=examples, noise=noise, **words)
     root = out or api.fresh(experiment)
-    place = None if data_dir is None else str(data_dir.absolute())
+    place = absolute(data_dir)
     found = _watched(sections, root, options, place, quiet)
     if not (as_json and quiet):
         display.console().print(_table(found))

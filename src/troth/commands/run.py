@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from typer import Option as Flag
 
 from troth.commands._flags import DataDir, File, Json, Quiet, Settings
+from troth.commands._opening import absolute
 from troth.commands._training import show, watched
 
 
@@ -28,7 +29,7 @@ def run(
     name = experiment.stem if experiment else "quickstart"
     root = out or api.fresh(experiment)
     given: dict[str, Any] = {"settings": settings or [], "device": device}
-    given["data_dir"] = None if data_dir is None else str(data_dir.absolute())
+    given["data_dir"] = absolute(data_dir)
     if dry_run:
         folder.check_free(root)
         listings.costs(api.cost(experiment, **given), name, as_json)

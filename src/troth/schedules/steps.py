@@ -7,25 +7,31 @@ import math
 from troth.types import Refusal
 
 
-def steps(round_: int, *, every: int, factor: float = 0.5) -> float:
+def steps(
+    round_: int, *, every: int, factor: float = 0.5, floor: float = 0.0
+) -> float:
     """Multiplied by `factor` after every so many rounds.
 
-    The Ditto authors' StackOverflow code halves every 200 rounds.
+    The Ditto authors' StackOverflow code halves every 200 rounds; that of the
+    attack-equivalence paper takes 0.99 every round and stops at a half or a quarter.
 
     Args:
         round_: the round, from 0.
         every: rounds between two changes.
         factor: what each change multiplies by; 1 is `constant`.
+        floor: it does not fall below this part of the learning rate.
     """
     if every < 1 or not 0 < factor < float("inf"):
         raise Refusal(
             f"the schedule's every = {every} must be at least 1 "
             f"and its factor = {factor} positive and finite"
         )
+    if not 0 <= floor <= 1:
+        raise Refusal(f"the schedule's floor = {floor} must be from 0 to 1")
     changes = round_ // every
     if changes * math.log(factor) > math.log(1e6):
         raise Refusal(
             f"the schedule's factor = {factor} over {changes} changes multiplies the "
             "learning rate by more than a million; take a factor below 1"
         )
-    return float(factor**changes)
+    return max(floor, float(factor**changes))

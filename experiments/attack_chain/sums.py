@@ -1,0 +1,115 @@
+"""Appendix E: what clients count for, by the sum of their losses or by the mean.
+
+Ten idle users with 10 examples beside one that has all 60,000 of Fashion-MNIST, three
+fifths of the labels at random; all are honest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from federations import made
+
+from attacks import Figure, Work
+from troth import goal, seeding
+from troth.datasets.fashion_mnist import fashion_mnist
+from troth.types import TEST, TRAIN
+
+IDLE, FEW, RANDOM = 10, 10, 36_000
+LAMBDAS = (0.01, 0.1, 1.0, 10.0, 100.0)
+MODELS: dict[str, dict[str, Any]] = {
+    "linear": {"name": "linear"},
+    "MLP": {"name": "mlp", "widths": [784]},
+}
+EPOCHS, EVERY = 200, 4
+
+
+def data(work: Work) -> str:
+    """Everyone's examples in one file; the last user has all, and the test set."""
+    file = work.models / "sums.npz"
+    if not file.exists():
+        whole = fashion_mnist()
+        assert whole.split is not None
+        (train,), (test,) = (np.nonzero(whole.split == s) for s in (TRAIN, TEST))
+        random = seeding.generator(999, "appendix E")
+        y = whole.y.copy()
+        y[train[:RANDOM]] = random.integers(0, 10, RANDOM)  # a tenth stays right
+        few = [random.choice(train, FEW, replace=False) for _ in range(IDLE)]
+        # nobody is without a test: the idle users have a copy of one image each
+        parts = [*few, train, test[:IDLE], test]
+        rows = np.concatenate(parts)
+        idle = np.arange(IDLE)
+        owner = np.concatenate(
+            [np.repeat(idle, FEW), np.full(len(train), IDLE), idle]
+            + [np.full(len(test), IDLE)]
+        )
+        held = len(rows) - IDLE - len(test)
+        split = np.where(np.arange(len(rows)) < held, TRAIN, TEST)
+        np.savez(file, x=whole.x[rows], y=y[rows], owner=owner, split=split)
+    return str(file)
+
+
+def tree(file: str, model: str, fit: str, lam: float) -> dict[str, Any]:
+    """The experiment; λ as the paper counts it."""
+    every = (60_000 + IDLE * FEW) / (IDLE + 1)  # examples a user, on average
+    return {
+        "seed": 999,
+        "data": {"name": "npz", "path": file},
+        "partition": {"name": "natural", "split": "given", "min_examples": 1},
+        "model": MODELS[model],
+        "train": {
+            "rounds": EPOCHS,
+            "batch": 0,
+            "steps": 1,
+            "lr": 0.04,
+            "schedule": {"name": "steps", "every": 1, "factor": 0.99, "floor": 0.5},
+        },
+        "personalizer": {
+            "name": "coupled",
+            "lam": 2 * lam,
+            "fit": fit,
+            "unit": every if fit == "sum" else 1.0,
+            "report": "before",
+            "optimizer": "adam",
+        },
+        "aggregator": "sum",
+        "server": {"name": "adam", "lr": 0.04, "beta2": 0.999, "tau": 1e-8},
+        "evaluate": {"every": EPOCHS},
+    }
+
+
+def watched(work: Work, model: str, fit: str, lam: float) -> dict[str, Any]:
+    """Accuracy on all test data along training: of ρ, the idle users', the active's."""
+    built = made(tree(data(work), model, fit, lam), work.device)
+    f = built.federation
+    aim = goal.Goal(f.broadcast.w.double().cpu(), "shift_labels")  # only to be judged
+    found: dict[str, list[float]] = {n: [] for n in ("round", "shared", "idle", "own")}
+
+    def look(round_: int) -> None:
+        own = f.engine.models(f.broadcast.w, f.population.read(np.arange(IDLE + 1)))
+        every = [goal.judged(built, aim, v)[0] for v in (f.broadcast.w, *own)]
+        row = (round_, every[0], np.mean(every[1:-1]), every[-1])
+        for name, value in zip(found, row, strict=True):
+            found[name].append(round(float(value), 5))
+
+    look(0)
+    for record in f.train():
+        if (record.round + 1) % EVERY == 0:
+            look(record.round + 1)
+    return dict(found)
+
+
+def figures() -> Iterator[Figure]:
+    """Figs. 4–13; Table 1 is λ = 1."""
+    for model in MODELS:
+        for lam in LAMBDAS:
+            for fit in ("mean", "sum"):
+
+                def make(
+                    work: Work, model: str = model, fit: str = fit, lam: float = lam
+                ) -> dict[str, Any]:
+                    return watched(work, model, fit, lam)
+
+                yield Figure("sums", f"{model}, {fit}, λ={lam}", make)

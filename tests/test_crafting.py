@@ -1,0 +1,91 @@
+"""What a chain's stages send: a model that holds ρ, and examples that teach it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from troth import config, crafting, lookup
+from troth.build import Built, build
+from troth.goal import Goal
+
+TREE: dict[str, Any] = {
+    "data": {"name": "digits"},
+    "partition": {"name": "iid", "clients": 5},
+    "model": {"name": "linear"},
+    "train": {"rounds": 1, "batch": 0, "steps": 1, "lr": 0.05},
+    "personalizer": {"name": "coupled", "lam": 0.7},
+    "aggregator": "sum",
+    "adversary": {"count": 2},
+    "engine": {"device": "cpu"},
+}
+
+
+def federation(regularizer: str) -> Built:
+    return build(config.from_dict({**TREE, "regularizer": regularizer}))
+
+
+def random(built: Built, *rows: int, seed: int) -> torch.Tensor:
+    made = torch.Generator().manual_seed(seed)
+    d = built.federation.engine.task.d
+    return torch.randn(*rows, d, generator=made, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", ["l2sq", "l2", "smooth_l2"])
+def test_the_attackers_pull_balances_the_honest_clients(name: str) -> None:
+    built = federation(name)
+    rho = random(built, seed=1)
+    own = rho + 0.3 * random(built, 3, seed=2)
+    if name == "l2":  # every report has the same length: two against two, on a line
+        own = rho + torch.tensor([[0.3], [2.0]]) * random(built, seed=2)
+    frozen = crafting.crafted(built, rho, own)
+    found = lookup.find("regularizer", name)
+    grad = lookup.call(found, {}, task=built.federation.engine.task).grad
+    nothing: Any = None
+    honest = sum(grad(theta, rho, nothing) for theta in own)
+    hostile = 2 * grad(frozen, rho, nothing)
+    torch.testing.assert_close(hostile, -honest, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["l2", "smooth_l2"])
+def test_weights_suffice_for_the_regularizer_at_hand(name: str, tmp_path: Path) -> None:
+    """Where both pull alike, so must the examples: λ of `l2sq` is λ over ‖θ♠ − θ†‖."""
+    built = federation(name)
+    model, goal = random(built, seed=3), Goal(random(built, seed=4), "given")
+    far = float((model - goal.target).norm())
+    alike = 0.7 / (far if name == "l2" else np.hypot(1, far))
+    made = [
+        crafting.teach(built, model.numpy(), goal, 400, tmp_path / "a.npz", lam=lam)
+        for lam in (None, alike)
+    ]
+    assert made[0].enough == pytest.approx(made[1].enough, rel=1e-12)
+    assert made[0].needed == pytest.approx(made[1].needed, rel=1e-12)
+
+
+def test_what_is_written_is_what_is_said(tmp_path: Path) -> None:
+    built, file = federation("l2sq"), tmp_path / "poison.npz"
+    model, goal = random(built, seed=3).numpy(), Goal(random(built, seed=4), "given")
+    taught = crafting.teach(built, model, goal, 300, file)
+    with np.load(file) as found:
+        assert len(found["x"]) == 600 == taught.summary.number  # of two attackers
+    assert taught.corruption["path"] == str(file)
+    assert taught.corruption["weight"] == pytest.approx(max(1, taught.enough), rel=0.01)
+    fixed = crafting.teach(built, model, goal, 300, file, weight=5.0)
+    assert fixed.corruption["weight"] == 5.0 and fixed.enough == taught.enough
+
+
+def test_a_model_is_read_in_the_units_of_the_data() -> None:
+    """The head of θ gives the network's own scores of an input in [0, 1]."""
+    built = federation("l2sq")
+    theta = random(built, seed=5)
+    head = crafting.head(built, theta.numpy())
+    scale = built.facts["scale"]
+    x = built.data.x[:7].double()
+    task = built.federation.engine.task
+    scores = task.predict(theta.float(), x.float()).double().numpy()
+    mine = x.reshape(7, -1).numpy() / scale @ head.weight.T + head.bias
+    np.testing.assert_allclose(mine, scores, rtol=1e-4, atol=1e-3)
