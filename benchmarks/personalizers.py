@@ -1,7 +1,7 @@
 """What a client's own model costs: rounds of a personalizer as multiples of FedAvg's.
 
-    python benchmarks/personalizers.py [--device cuda] [--how vmap] [--rounds 30]
-        [--clock cpu] [--out FILE.json]
+    python benchmarks/personalizers.py [NAME …] [--device cuda] [--how vmap]
+        [--rounds 30] [--clock cpu] [--out FILE.json]
 
 Whole rounds of one federation (clients, aggregator, server; no evaluation), each
 personalizer with the plan that the engine measures and chooses for it. They are
@@ -54,7 +54,9 @@ PERSONALIZERS: dict[str, tuple[dict[str, Any], float | None]] = {
     "fedbn": ({"name": "fedbn"}, 2.5),
 }
 """What is measured, and at most how many times FedAvg's round it may take."""
-NORMALISED = bench.Case("CNN(8,8,8), norm", "celeba_cnn", {"channels": 8, "blocks": 3}, 8)
+NORMALISED = bench.Case(
+    "CNN(8,8,8), norm", "celeba_cnn", {"channels": 8, "blocks": 3}, 8
+)
 CASES = (*bench.CASES[:3], NORMALISED, bench.CASES[3])
 
 
@@ -91,7 +93,7 @@ def measure(case: bench.Case, given: Any) -> list[dict[str, Any]]:
     made = {
         name: build.build(experiment(case, options, given))
         for name, (options, _) in PERSONALIZERS.items()
-        if given.only in name or name == "fedavg"
+        if name in ("fedavg", *(given.names or PERSONALIZERS))
         if name != "fedbn" or case is NORMALISED
     }
     runs = {name: one.federation.train() for name, one in made.items()}
@@ -130,12 +132,12 @@ def _ms(
 def main() -> None:
     """Measure, print, and write the numbers if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help=", ".join(PERSONALIZERS))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--how", default="auto")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--cohort", type=int, default=10)
     parser.add_argument("--models", type=int, default=4, help="the first so many")
-    parser.add_argument("--only", default="", help="names that contain this")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
