@@ -80,8 +80,20 @@ def no_more(run: Run) -> Changes:
     return {}
 
 
+def as_it_is(cell: Cell, seed: int) -> Changes | None:
+    """The cell's own changes, whatever the seed."""
+    return cell.changes
+
+
 def main(
-    script: str, base: Path, cells: Iterable[Cell], look: Look = no_more, seeds: int = 3
+    script: str,
+    base: Path,
+    cells: Iterable[Cell],
+    look: Look = no_more,
+    seeds: int = 3,
+    *,
+    first: int = 0,
+    given_seed: Callable[[Cell, int], Changes | None] = as_it_is,
 ) -> None:
     """The command line of a script.
 
@@ -92,6 +104,9 @@ def main(
         cells: what it can train.
         look: what else a row says.
         seeds: how many each cell has unless told.
+        first: the first of them.
+        given_seed: cell, seed → its changes together with what only that seed has,
+            such as the model that it starts from; None: that is not there yet.
     """
     cells = list(cells)
     figures = list(dict.fromkeys(cell.figure for cell in cells))
@@ -106,14 +121,19 @@ def main(
     part, parts = map(int, given.part.split("/"))
     wanted = given.figures or figures
     chosen = [c for c in cells if c.figure in wanted and given.only in c.label]
-    every = [(cell, seed) for seed in range(given.seeds) for cell in chosen]
+    every = [
+        (cell, seed) for seed in range(first, first + given.seeds) for cell in chosen
+    ]
     plain = {k: v for k, v in config.read(base).items() if k != "grid"}
     for cell, seed in every[part::parts]:
         file = given.out / cell.figure / f"{cell.label}, seed {seed}.json"
         if file.exists():
             continue
+        changes = given_seed(cell, seed)
+        if changes is None:
+            continue
         file.parent.mkdir(parents=True, exist_ok=True)
-        run = train(plain, cell.changes, seed, given.device)
+        run = train(plain, changes, seed, given.device)
         said = {"label": cell.label, "changes": cell.changes, "seed": seed}
         said |= row(run) | look(run)
         shutil.rmtree(run.path.parent)

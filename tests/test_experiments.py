@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+import troth
 from troth import config
 
 ROOT = Path(__file__).parents[1] / "experiments"
@@ -153,3 +155,77 @@ def test_the_table_of_the_attack_chain_is_what_the_curves_end_in():
     planned = {(f.figure, f.label) for f in script("attack_chain").figures()}
     files = (folder / "results").glob("*/*.json")
     assert {(f.parent.name, f.stem) for f in files} <= planned
+
+
+SHORTCUTS = ROOT / "shortcuts"
+
+
+@pytest.mark.parametrize("name", ["train", "tune", "run"])
+def test_every_run_of_the_shortcuts_parses(name):
+    made = script("shortcuts", name)
+    base = config.read(SHORTCUTS / "base.toml")
+    every = list(made.cells())
+    for cell in every:
+        config.from_dict(made.merged(base, cell.changes))
+    assert len({(cell.figure, cell.label) for cell in every}) == len(every)
+    assert every or not (SHORTCUTS / "choice.json").exists()
+
+
+def test_personalizing_a_saved_model_is_what_the_run_itself_does(tmp_path):
+    """Rounds with a learning rate of 0 leave w as it is; their number keys the rest."""
+    problems = script("shortcuts", "problems")
+    sections = {
+        "data": {"name": "colored", "base": "digits"},
+        "partition": {"name": "classes", "clients": 10, "split": [0.72, 0.08, 0.2]},
+        "model": {"name": "mlp", "widths": [8]},
+        "train": {"rounds": 2, "cohort": 4, "lr": 0.01, "optimizer": "adam"},
+        "engine": {"how": "vmap", "chunk": 10, "device": "cpu"},
+    }
+    own = {"name": "finetune", "steps": 5, "lr": 0.001}
+    whole = troth.run({**sections, "personalizer": own}, out=tmp_path / "whole")[0]
+    file = str(tmp_path / "whole" / "shared.safetensors")
+    runs = []
+    for seed in (0, 1):
+        changes = problems.again({**sections, "personalizer": {}}, own, seed)
+        tree = problems.merged(changes, {"model": {"weights": file}})
+        runs.append(troth.run(tree, out=tmp_path / f"again{seed}")[0])
+    models = [torch.cat([*run.model(3).parameters()][:1]) for run in (whole, *runs)]
+    assert torch.equal(models[0], models[2])  # as many rounds
+    assert not torch.equal(models[0], models[1])  # another seed of personalization
+    for run in runs:
+        assert run.summary["shared"] == whole.summary["shared"]
+
+
+@pytest.mark.skipif(
+    not (SHORTCUTS / "choice.json").exists(), reason="nothing is chosen yet"
+)
+def test_what_was_chosen_is_what_validation_data_say():
+    decide = script("shortcuts", "decide")
+    held = json.loads((SHORTCUTS / "choice.json").read_text())
+    found = {problem: decide.chosen(problem) for problem in decide.PROBLEMS}
+    assert {k: held[k] for k in found} == json.loads(json.dumps(found))
+    for file in (SHORTCUTS / "results").glob("tuning*/*.json"):
+        assert "tests" not in json.loads(file.read_text())["summary"]  # never looked at
+
+
+@pytest.mark.skipif(
+    not (SHORTCUTS / "results" / "table").exists(), reason="nothing is trained yet"
+)
+def test_the_page_of_the_shortcuts_is_what_the_files_hold():
+    made = script("shortcuts", "figures").tables()
+    assert made in (SHORTCUTS / "README.md").read_text()
+    planned = {
+        (cell.figure, cell.label): json.loads(json.dumps(cell.changes))
+        for name in ("train", "tune", "run")
+        for cell in script("shortcuts", name).cells()
+    }
+    found = set()
+    for file in (SHORTCUTS / "results").glob("*/*.json"):
+        if file.parent.name == "along":
+            continue
+        row = json.loads(file.read_text())
+        where = file.parent.name, row["label"]
+        assert row["changes"] == planned[where]
+        assert file.name == f"{row['label']}, seed {row['seed']}.json"
+        found.add(where)
+    assert found == planned.keys()

@@ -44,9 +44,22 @@ def gradient(
     return found
 
 
-def frozen(work: Work, tree: dict[str, Any], every: int, name: str) -> dict[str, Any]:
-    """The model attack, with θ♠ of that name."""
+Make = Callable[[Work], Any]
+
+
+def crafted(work: Work, name: str, first: Make) -> Path:
+    """The file with θ♠ of that name; the attack by reports is run if it is missing."""
     file = work.models / f"model-{name}.npy"
+    if not file.exists():
+        first(work)
+    return file
+
+
+def frozen(
+    work: Work, tree: dict[str, Any], every: int, name: str, first: Make
+) -> dict[str, Any]:
+    """The model attack, with θ♠ of that name, which `first` leaves."""
+    file = crafted(work, name, first)
     attack = {"name": "frozen_model", "target": str(file)}
     aim = target(tree, work.models / f"target-{name}.npy", work.device)
     norm = float(np.linalg.norm(np.load(file)))
@@ -59,6 +72,7 @@ def examples(
     tree: dict[str, Any],
     every: int,
     name: str,
+    first: Make,
     *,
     number: int,
     weight: float | None,
@@ -72,13 +86,15 @@ def examples(
         tree: the federation.
         every: rounds between two points.
         name: of the models.
+        first: the attack by reports that leaves them.
         number: of examples.
         weight: as how many each counts; None: as many as suffice.
         start: whether the attacker's own model begins at θ♠, as the authors' does.
         options: of `poison.data_attack`.
     """
     aim = target(tree, work.models / f"target-{name}.npy", work.device)
-    file, own = work.models / "poison.npz", work.models / f"model-{name}.npy"
+    own = crafted(work, name, first)
+    file = work.models / f"poison-{name}-{number}.npz"
     plain = made({**tree, "attack": "none"}, work.device)
     model = np.load(own)
     lam = plain.experiment.personalizer.options["lam"]  # as if R were l2sq

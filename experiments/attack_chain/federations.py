@@ -99,6 +99,10 @@ def watched(built: Built, aim: goal.Goal, every: int) -> dict[str, list[float]]:
         done = record.round + 1
         if done % every == 0 or done == f.rounds:
             look(done)
+    if list(f.finish(f.population.n)):  # what clients do after the last round
+        for values in found.values():
+            values.pop()
+        look(f.rounds)
     return found
 
 

@@ -63,10 +63,12 @@ def figures() -> Iterator[Figure]:
         return found | {"backbone": float(np.load(data(work))["accuracy"])}
 
     def second(work: Work) -> dict[str, Any]:
-        return frozen(work, tree(work, 500), 10, name)
+        return frozen(work, tree(work, 500), 10, name, first)
 
     def third(work: Work) -> dict[str, Any]:
-        return examples(work, tree(work, 1500), 30, name, number=100_000, **authors)
+        return examples(
+            work, tree(work, 1500), 30, name, first, number=100_000, **authors
+        )
 
     yield Figure("network", "gradient", first)
     yield Figure("network", "model", second)

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parent
 sys.path.append(str(ROOT))
 
 import network  # noqa: E402
+import reach  # noqa: E402
 import sums  # noqa: E402
 from federations import digits  # noqa: E402
 
@@ -76,7 +77,7 @@ def fig2() -> Iterator[Figure]:
         return gradient(work, tree, 5, name, knows="others")
 
     def second(work: Work) -> dict[str, Any]:
-        return frozen(work, tree, 5, name)
+        return frozen(work, tree, 5, name, first)
 
     yield Figure("fig2", "gradient", first)
     yield Figure("fig2", "model", second)
@@ -88,7 +89,7 @@ def fig2() -> Iterator[Figure]:
 
         def make(work: Work) -> dict[str, Any]:
             every = max(1, rounds // 50)
-            return examples(work, longer, every, name, number=number, **options)
+            return examples(work, longer, every, name, first, number=number, **options)
 
         return Figure("fig2", label, make)
 
@@ -110,12 +111,12 @@ def fig20() -> Iterator[Figure]:
         return gradient(work, tree, 6, name, knows="others")
 
     def second(work: Work) -> dict[str, Any]:
-        return frozen(work, tree, 6, name)
+        return frozen(work, tree, 6, name, first)
 
     def third(work: Work) -> dict[str, Any]:
         options: Any = {"inputs": "box", "noise": 0.1, "weight": None, "start": False}
         longer = {**tree, "train": {**tree["train"], "rounds": 600}}
-        return examples(work, longer, 12, name, number=2000, **options)
+        return examples(work, longer, 12, name, first, number=2000, **options)
 
     yield Figure("fig20", "gradient", first)
     yield Figure("fig20", "model", second)
@@ -125,6 +126,7 @@ def fig20() -> Iterator[Figure]:
 def fig3() -> Iterator[Figure]:
     """Fig. 3: one honest user, its own model attacked."""
     yield Figure("fig3", "a part of the way", lambda work: local(work, 5000, 0.3))
+    yield Figure("fig3", "a tenth of the way", lambda work: local(work, 12_000, 0.1))
 
 
 RULES: dict[str, dict[str, Any]] = {
@@ -152,8 +154,12 @@ def against(
     if form == "gradient":
         return gradient(work, tree, 30, f"small {regularizer} {rule}", knows="others")
     options = {"weight": None, "start": False, "width": 1.0, "noise": 0.1}
-    name = "small l2sq sum"
-    return examples(work, tree, max(30, rounds // 50), name, number=1500, **options)
+    every, name = max(30, rounds // 50), "small l2sq sum"
+
+    def first(work: Work) -> dict[str, Any]:
+        return against(work, "l2sq", "sum", "gradient")
+
+    return examples(work, tree, every, name, first, number=1500, **options)
 
 
 def plain(work: Work, personalizer: str, rule: str) -> dict[str, Any]:
@@ -203,7 +209,7 @@ def table() -> Iterator[Figure]:
 def figures() -> list[Figure]:
     """Every curve."""
     own = [*fig1(), *fig2(), *fig20(), *fig3(), *table()]
-    return [*own, *sums.figures(), *network.figures()]
+    return [*own, *sums.figures(), *network.figures(), *reach.figures()]
 
 
 def main() -> None:

@@ -24,16 +24,17 @@ MODELS: dict[str, dict[str, Any]] = {
     "MLP": {"name": "mlp", "widths": [784]},
 }
 EPOCHS, EVERY = 200, 4
+DRAWS = range(1, 6)
 
 
-def data(work: Work) -> str:
+def data(work: Work, draw: int) -> str:
     """Everyone's examples in one file; the last user has all, and the test set."""
-    file = work.models / "sums.npz"
+    file = work.models / f"sums-{draw}.npz"
     if not file.exists():
         whole = fashion_mnist()
         assert whole.split is not None
         (train,), (test,) = (np.nonzero(whole.split == s) for s in (TRAIN, TEST))
-        random = seeding.generator(999, "appendix E")
+        random = seeding.generator(999 + draw, "appendix E")
         y = whole.y.copy()
         y[train[:RANDOM]] = random.integers(0, 10, RANDOM)  # a tenth stays right
         few = [random.choice(train, FEW, replace=False) for _ in range(IDLE)]
@@ -80,9 +81,11 @@ def tree(file: str, model: str, fit: str, lam: float) -> dict[str, Any]:
     }
 
 
-def watched(work: Work, model: str, fit: str, lam: float) -> dict[str, Any]:
+def watched(
+    work: Work, model: str, fit: str, lam: float, draw: int = 0, every: int = EVERY
+) -> dict[str, Any]:
     """Accuracy on all test data along training: of ρ, the idle users', the active's."""
-    built = made(tree(data(work), model, fit, lam), work.device)
+    built = made(tree(data(work, draw), model, fit, lam), work.device)
     f = built.federation
     aim = goal.Goal(f.broadcast.w.double().cpu(), "shift_labels")  # only to be judged
     found: dict[str, list[float]] = {n: [] for n in ("round", "shared", "idle", "own")}
@@ -96,7 +99,7 @@ def watched(work: Work, model: str, fit: str, lam: float) -> dict[str, Any]:
 
     look(0)
     for record in f.train():
-        if (record.round + 1) % EVERY == 0:
+        if (record.round + 1) % every == 0:
             look(record.round + 1)
     return dict(found)
 
@@ -113,3 +116,10 @@ def figures() -> Iterator[Figure]:
                     return watched(work, model, fit, lam)
 
                 yield Figure("sums", f"{model}, {fit}, λ={lam}", make)
+    for draw in DRAWS:  # what the hundred examples of the idle users decide
+        for fit in ("mean", "sum"):
+
+            def other(work: Work, draw: int = draw, fit: str = fit) -> dict[str, Any]:
+                return watched(work, "linear", fit, 1.0, draw, EPOCHS)
+
+            yield Figure("draws", f"{fit}, draw {draw}", other)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, config, lookup, notice, results, runs, tasks
+from troth import build, config, labels, lookup, notice, results, runs, tasks
 from troth.engine import Plan
 from troth.types import Budget, Personal, Refusal
 
@@ -130,6 +130,28 @@ def test_the_best_on_validation_is_kept(done: Done, path: Path, plan: Plan) -> N
         assert torch.allclose(found[k], models[at], 0, 1e-12), (k, at)
     assert len(places) > 2  # not always the same, which would show nothing
     assert places & set(range(1, 12))
+
+
+@pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 4), THREADS])
+def test_the_most_accurate_on_validation_is_kept(
+    done: Done, path: Path, plan: Plan
+) -> None:
+    """By hand: the first of those that get the most right."""
+    own = {"name": "finetune", "steps": 12, "lr": 0.9, "keep": "accurate"}
+    ready = built(path, own, plan)
+    found, sizes, places = done(ready), ready.data.valid.size.tolist(), set()
+    task = ready.federation.engine.task
+    for k, size in enumerate(sizes):
+        models = way(ready, k, 12, lr=0.9)
+        at = 12
+        if size:
+            mine = ready.federation.engine.feed.whole(np.array([k]), ready.data.valid)
+            outputs = [task.predict(v, mine.x[0, :size]) for v in models]
+            right = [int(labels.right(o, mine.y[0, :size]).sum()) for o in outputs]
+            at = int(np.argmax(right))
+            places.add(at)
+        assert torch.allclose(found[k], models[at], 0, 1e-12), (k, at)
+    assert len(places) > 1
 
 
 def test_the_shared_model_may_be_the_best(done: Done, path: Path) -> None:
@@ -346,3 +368,14 @@ def test_is_idle_in_the_rounds(path: Path) -> None:
     given = {"task": task, "descent": None, "budget": None}
     made = lookup.call(lookup.find("personalizer", "finetune"), {}, **given)
     assert isinstance(made, Personal) and made.idle and not made.valid
+
+
+def test_refuses_the_most_accurate_of_a_regression(path: Path) -> None:
+    tree = {
+        "data": {"name": "linear_regression"},
+        "partition": {"name": "natural"},
+        "model": {"name": "linear"},
+        "personalizer": {"name": "finetune", "keep": "accurate"},
+    }
+    with pytest.raises(Refusal, match="keep = 'accurate' counts what is right, and"):
+        build.build(config.from_dict(tree), plan=LOOP)

@@ -8,11 +8,24 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from troth.types import Batch, Broadcast, Budget, Carry, Descent, Personal, Phase, Reply
+from troth import labels
+from troth.types import (
+    Batch,
+    Broadcast,
+    Budget,
+    Carry,
+    Descent,
+    Personal,
+    Phase,
+    Refusal,
+    Reply,
+    Task,
+)
 
-Keep = Literal["last", "best"]
-"""Which of the models on the way is kept: the last, or the one with the lowest loss on
-the client's validation data (the shared model among them)."""
+Keep = Literal["last", "best", "accurate"]
+"""Which of the models on the way is kept: the last; or, on the client's validation data
+and the shared model among them, the one with the lowest loss ("best") or the highest
+accuracy ("accurate"), of equal ones the first."""
 
 Gradient = Callable[[Tensor, Tensor, Batch], Tensor]
 """Of the personal objective: at v, the shared model w* and a batch."""
@@ -21,12 +34,12 @@ Gradient = Callable[[Tensor, Tensor, Batch], Tensor]
 class Way(NamedTuple):
     """How v goes from w*, and which model on the way is kept.
 
-    Its carry: v, the best so far and its loss, and the optimiser's moments.
+    Its carry: v, the best so far and its criterion, and the optimiser's moments.
     """
 
     descent: Descent
     keep: Keep
-    loss: Callable[[Tensor, Batch], Tensor]  # by which the best is found
+    loss: Callable[[Tensor, Batch], Tensor]  # lowest of the one that is kept
 
     def begin(self, w: Tensor) -> Carry:
         """At w*."""
@@ -41,7 +54,7 @@ class Way(NamedTuple):
     ) -> Carry:
         """One step along a gradient."""
         v, best, lowest, *moments = carry
-        if self.keep == "best":  # as it stood before this step
+        if self.keep != "last":  # as it stood before this step
             best, lowest = _better(v, best, lowest, self.loss(v, valid))
         v, rest = self.descent.step(v, gradient(v), tuple(moments), scale)
         return v, best, lowest, *rest
@@ -49,10 +62,36 @@ class Way(NamedTuple):
     def end(self, carry: Carry, valid: Batch) -> Tensor:
         """The model that is kept; without validation data the last."""
         v: Tensor = carry[0]
-        if self.keep == "best":
+        if self.keep != "last":
             best, _ = _better(v, carry[1], carry[2], self.loss(v, valid))
             v = torch.where((valid.weight > 0).any(), best, v)
         return v
+
+
+def criterion(task: Task, keep: str) -> Callable[[Tensor, Batch], Tensor]:
+    """What is lowest of the model that is kept: its loss, or less what it gets right.
+
+    Args:
+        task: the client's problem.
+        keep: "last" and "best": the loss; else examples are counted, so that equal
+            accuracies are equal, and those of negative weight count against it.
+
+    Raises:
+        Refusal: a regression has no accuracy.
+    """
+    if keep in ("last", "best"):
+        return task.loss
+    if task.classes == 0:
+        raise Refusal(
+            f"keep = '{keep}' counts what is right, and this is a regression; take "
+            "'best', the lowest loss"
+        )
+
+    def missed(v: Tensor, valid: Batch) -> Tensor:
+        right = labels.right(task.predict(v, valid.x), valid.y)
+        return -(valid.weight.sign() * right).sum()
+
+    return missed
 
 
 def tuned(
@@ -69,7 +108,8 @@ def tuned(
         gradient: of the personal objective.
         budget: how long.
         keep: which model on the way.
-        loss: by which the best is found; clients without validation data keep the last.
+        loss: what is lowest of the one that is kept (`criterion`); clients
+            without validation data keep the last.
     """
     way = Way(descent, keep, loss)
 
@@ -85,7 +125,7 @@ def tuned(
     ) -> tuple[Reply, Carry]:
         return kept(way.end(carry, valid), broadcast, state)
 
-    return at_the_end(Phase(begin, step, end, (budget,), valid=keep == "best"))
+    return at_the_end(Phase(begin, step, end, (budget,), valid=keep != "last"))
 
 
 def at_the_end(finish: Phase) -> Personal:
@@ -111,7 +151,7 @@ def kept(v: Tensor, broadcast: Broadcast, state: Carry) -> tuple[Reply, Carry]:
 def _first(w: Tensor, keep: Keep) -> tuple[Tensor, Tensor]:
     """No best yet; zero-width where none is looked for."""
     lowest = w.new_full((), torch.inf)
-    return (w, lowest) if keep == "best" else (w[:0], lowest)
+    return (w[:0], lowest) if keep == "last" else (w, lowest)
 
 
 def _better(

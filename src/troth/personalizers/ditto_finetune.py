@@ -11,7 +11,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from troth.personalizers import _lam
-from troth.personalizers._tuned import Keep, tuned
+from troth.personalizers._tuned import Keep, criterion, tuned
 from troth.personalizers.finetune import EPOCHS, finetune
 from troth.types import Batch, Budget, Descent, Personal, Regularizer, Task
 
@@ -37,7 +37,7 @@ def ditto_finetune(
         regularizer: the distance that is penalised.
         budget: how long; None is 50 epochs, as for `finetune`.
         lam: λ ≥ 0; 0 is `finetune`, λ → ∞ the shared model.
-        keep: "last", or "best" on the client's validation data.
+        keep: "last", or "best" or "accurate" on the client's validation data.
     """
     _lam.check("ditto_finetune", lam, descent, regularizer)
     if lam == 0:
@@ -47,4 +47,4 @@ def ditto_finetune(
         pull = regularizer.grad(v, w, batch)  # first: it may use the task's buffer
         return _lam.plus(task.grad(v, batch), pull, lam)
 
-    return tuned(descent, gradient, budget or EPOCHS, keep, task.loss)
+    return tuned(descent, gradient, budget or EPOCHS, keep, criterion(task, keep))

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from troth.personalizers._tuned import Keep, tuned
+from troth.personalizers._tuned import Keep, criterion, tuned
 from troth.types import Budget, Descent, Personal, Task
 
 EPOCHS = Budget(epochs=50)
@@ -28,13 +28,14 @@ def finetune(
         task: the client's problem.
         descent: its own learning rate and optimiser, or those of `[train]`.
         budget: how long; None is 50 epochs.
-        keep: "last", or "best": the model on the way with the lowest loss on the
-            client's validation data, the shared one among them.
+        keep: "last", or "best" or "accurate": the model on the way with the lowest
+            loss or highest accuracy on the client's validation data, the shared one
+            among them.
     """
     return tuned(
         descent,
         lambda v, w, batch: task.grad(v, batch),
         budget or EPOCHS,
         keep,
-        task.loss,
+        criterion(task, keep),
     )

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from troth.personalizers import _groups
-from troth.personalizers._tuned import Keep, Way, at_the_end, kept
+from troth.personalizers._tuned import Keep, Way, at_the_end, criterion, kept
 from troth.personalizers.finetune import EPOCHS
 from troth.types import (
     Batch,
@@ -62,8 +62,9 @@ def group_dro(
         groups: of the training examples.
         step: η_q ≥ 0; 0 keeps equal weights and is exactly `upweight`; η_q → ∞ trains
             on the worst group of the batch alone. The authors have 0.01.
-        keep: "last", or "best": the model on the way with the lowest loss on the
-            client's validation data, in the shares that these have.
+        keep: "last", or "best" or "accurate": the model on the way with the lowest
+            loss or highest accuracy on the client's validation data, in the shares that
+            these have.
         without: "refuse" clients that have examples of one group only, or "finetune"
             them: q has nothing to weigh then, exactly as in `finetune`.
 
@@ -87,7 +88,7 @@ def group_dro(
             f"have {number} of them; it takes at most {_MOST}: join some, or use "
             "upweight"
         )
-    way = Way(descent, keep, task.loss)
+    way = Way(descent, keep, criterion(task, keep))
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
         return broadcast.w.new_zeros(number), *way.begin(broadcast.w)
@@ -107,7 +108,7 @@ def group_dro(
     ) -> tuple[Reply, Carry]:
         return kept(way.end(carry[1:], valid), broadcast, state)
 
-    phase = Phase(begin, move, end, (budget or EPOCHS,), keep == "best", True)
+    phase = Phase(begin, move, end, (budget or EPOCHS,), keep != "last", True)
     return at_the_end(phase)
 
 

@@ -36,7 +36,7 @@ def skl(
         descent: its own learning rate and optimiser, or those of `[train]`.
         budget: how long; None is 50 epochs.
         lam: λ ≥ 0; 0 is `finetune`.
-        keep: "last", or "best" on the client's validation data.
+        keep: "last", or "best" or "accurate" on the client's validation data.
     """
     regularizer = kl(task)
     _lam.check("skl", lam, descent, regularizer)

@@ -21,7 +21,7 @@ from troth.adversarial._worst import Adversarial, Worst
 from troth.personalizers import _lam, _weights
 from troth.personalizers._agreement import disagreement
 from troth.personalizers._choosing import pick
-from troth.personalizers._tuned import Way, at_the_end, kept
+from troth.personalizers._tuned import Way, at_the_end, criterion, kept
 from troth.personalizers._weights import Weight, Weights
 from troth.personalizers.finetune import EPOCHS
 from troth.types import (
@@ -95,7 +95,7 @@ def transfer(
     tried = _weights.tried(w1, w2, candidates, descent, pull)
     chosen = "auto" in (w1, w2)
     ways = [*tried, Weights(0.0, 0.0)] if chosen and against == "finetune" else tried
-    way = Way(descent, "last" if keep == "last" else "best", _criterion(task, keep))
+    way = Way(descent, "last" if keep == "last" else "best", criterion(task, keep))
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
         return tuple(way.begin(broadcast.w) for _ in ways)
@@ -170,22 +170,11 @@ def _gradient(
     return along
 
 
-def _criterion(task: Task, keep: Keep) -> Callable[[Tensor, Batch], Tensor]:
-    """What is lowest of the model that is kept."""
-    if keep in ("last", "best"):
-        return task.loss
-
-    def missed(v: Tensor, valid: Batch) -> Tensor:
-        # Counted, so that equal accuracies are equal. What adversarial examples, of
-        # negative weight, are right is what transferability has lost, but for a number.
-        right = labels.right(task.predict(v, valid.x), valid.y)
-        return -(valid.weight.sign() * right).sum()
-
-    return missed
-
-
 def _prepare(adversarial: Adversarial) -> Callable[[Broadcast, Batch], Batch]:
-    """Validation data and, with negative weights, adversarial examples of them."""
+    """Validation data and, with negative weights, adversarial examples of them.
+
+    What of these is right is what transferability has lost, but for a number.
+    """
 
     def prepare(broadcast: Broadcast, valid: Batch) -> Batch:
         seen = adversarial.worst(broadcast.w, valid)

@@ -45,8 +45,9 @@ def upweight(
         descent: its own learning rate and optimiser, or those of `[train]`.
         budget: how long; None is 50 epochs.
         groups: of the training examples.
-        keep: "last", or "best": the model on the way with the lowest loss on the
-            client's validation data, in the shares that these have.
+        keep: "last", or "best" or "accurate": the model on the way with the lowest
+            loss or highest accuracy on the client's validation data, in the shares that
+            these have.
         without: "refuse" clients that have examples of one group only, or "finetune"
             them, exactly as `finetune` does.
 

@@ -1,0 +1,356 @@
+"""Print the tables of the page beside this, from `results/`, and draw the figures.
+
+python experiments/shortcuts/figures.py            # tables, as Markdown
+python experiments/shortcuts/figures.py --draw     # and the pictures
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+ROOT = Path(__file__).parent
+sys.path.append(str(ROOT))
+
+from reading import (  # noqa: E402
+    SCORES,
+    Row,
+    auroc,
+    both,
+    curves,
+    load,
+    mean_curve,
+    moment,
+    over,
+    paired,
+    partial,
+    rank,
+)
+
+PAPER = {  # Table 1: Acc_B, Acc_BC
+    "mnist": {
+        "global": (0.852, 0.847),
+        "finetune": (0.989, 0.704),
+        "upweight": (0.968, 0.823),
+        "transfer": (0.951, 0.870),
+    },
+    "coil20": {
+        "global": (0.882, 0.903),
+        "finetune": (0.958, 0.782),
+        "transfer": (0.901, 0.916),
+    },
+    "celeba": {  # CelebA_S
+        "global": (0.930, 0.910),
+        "finetune": (0.952, 0.786),
+        "upweight": (0.930, 0.889),
+        "transfer": (0.932, 0.910),
+    },
+}
+METHODS = ("finetune", "upweight", "group_dro", "ditto", "transfer")
+METHODS += ("adversarial alone", "distance alone", "as finetune")
+PARTS = ("finetune", "adversarial alone", "distance alone", "transfer")
+LAST = 200  # step
+PROBLEMS = ("mnist mlp", "mnist cnn", "coil20", "celeba")
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
+
+
+def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table."""
+    head = list(head)
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def spread(values: np.ndarray, sign: str = "") -> str:
+    """Mean ± standard deviation over runs."""
+    if not len(values) or np.isnan(values).all():
+        return "–"
+    return f"{np.nanmean(values):{sign}.3f} ± {np.nanstd(values):.3f}"
+
+
+def of(rows: dict[str, list[Row]], problem: str, method: str) -> list[Row]:
+    """All runs of a method, every seed of personalization; Ditto has one."""
+    rows = load("ditto") if method == "ditto" else rows
+    return [row for p in range(3) for row in rows.get(f"{problem}, {method}, {p}", [])]
+
+
+def main_table(problem: str) -> str:
+    """Table 1 of one problem: ours beside the paper's."""
+    rows, shared = load("table"), load("shared")[problem]
+    paper = PAPER[problem.split()[0]]
+    lines = []
+    if shared:
+        found = over(shared, "shared")
+        pair = paper["global"]
+        cells = [spread(found[:, 0]), spread(found[:, 1]), "", ""]
+        lines.append(["global", *cells, f"{pair[0]:.3f} / {pair[1]:.3f}"])
+    for method in METHODS:
+        runs = of(rows, problem, method)
+        if not runs:
+            continue
+        found = over(runs)
+        base = {row["seed"]: both(row, "shared") for row in shared}
+        more = np.array([np.subtract(both(r), base[r["seed"]]) for r in runs])
+        cells = [spread(found[:, i]) for i in (0, 1)]
+        cells += [spread(more[:, i], "+") for i in (0, 1)]
+        pair = paper.get(method)
+        cells.append(f"{pair[0]:.3f} / {pair[1]:.3f}" if pair else "")
+        lines.append([method, *cells])
+    head = ["method", "Acc_B", "Acc_BC", "Acc_B − global", "Acc_BC − global", "paper"]
+    return markdown(head, lines)
+
+
+def counts() -> str:
+    """How many conflicting examples CelebA has."""
+    lines = []
+    for row in load("shared")["celeba"]:
+        each = row["conflicting"]
+        cells = [sum(each), sum(c > 0 for c in each), max(each)]
+        lines.append([str(row["seed"]), str(len(each)), *map(str, cells)])
+    head = ["seed", "clients", "conflicting test examples", "clients with any", "most"]
+    return markdown(head, lines)
+
+
+def arms(problem: str) -> dict[str, list[Row]]:
+    """Central with one map, federated with one map, federated with a map a client."""
+    rows = load("fig4")
+    return {
+        "central, one map": rows[f"{problem}, central"],
+        "federated, one map": rows[f"{problem}, federated, fixed map"],
+        "federated, own maps": load("shared")[problem],
+    }
+
+
+def fig4() -> str:
+    """The shared model in each of them."""
+    lines = []
+    for problem in PROBLEMS[:3]:
+        for arm, runs in arms(problem).items():
+            if runs:
+                found = over(runs, "shared")
+                gap = found[:, 0] - found[:, 1]
+                cells = [spread(v) for v in (*found.T, gap)]
+                lines.append([problem, arm, *cells])
+    return markdown(["data", "training", "Acc_B", "Acc_BC", "disparity"], lines)
+
+
+def fig6() -> str:
+    """Rank correlations with the disparity, along fine-tuning and across clients."""
+    lines = []
+    names = {"transferability lost": "change", "ℓ_trans": "l_trans"}
+    names |= {"distance ‖v−w‖": "distance", "step": "step"}
+    for problem in PROBLEMS[:3]:
+        tables = curves(problem, "finetune")
+        for label, name in names.items() if tables else ():
+            cells = [_along(tables, name)]
+            cells += [_across(tables, name, at) for at in (50, 100, LAST)]
+            cells.append(_beyond(tables, name))
+            lines.append([problem, label, *cells])
+    head = ["data", "beside disparity", "along, a client"]
+    head += ["across clients, step 50", "step 100", "step 200", "… given distance"]
+    return markdown(head, lines)
+
+
+def _steps(table: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """[steps, clients] of a quantity, or the number of the step."""
+    if name != "step":
+        return table[name]
+    return np.repeat(
+        table["steps"][:, None].astype(float), len(table["accuracy"][0]), 1
+    )
+
+
+def _along(tables: list[dict[str, np.ndarray]], name: str) -> str:
+    found = [
+        rank(_steps(t, name)[:, k], t["disparity"][:, k])
+        for t in tables
+        for k in range(t["disparity"].shape[1])
+    ]
+    return f"{np.nanmean(found):.2f}"
+
+
+def _across(tables: list[dict[str, np.ndarray]], name: str, at: int) -> str:
+    if name == "step":
+        return "–"
+    found = [rank(*moment(t, at, name, "disparity")) for t in tables]
+    return spread(np.array(found)).replace("± 0.", "± .")
+
+
+def _beyond(tables: list[dict[str, np.ndarray]], name: str) -> str:
+    if name in ("step", "distance"):
+        return "–"
+    asked = (LAST, name, "disparity", "distance")
+    each = [partial(*moment(table, *asked)) for table in tables]
+    return f"{np.nanmean(each):.2f}"
+
+
+def worth() -> str:
+    """AUROC of "disparity above .1" from what an audit says."""
+    rows, lines = load("table"), []
+    for problem in PROBLEMS[:3]:
+        every = [r for m in METHODS for r in of(rows, problem, m) if "audit" in r]
+        groups = {m: [r for r in of(rows, problem, m) if "audit" in r] for m in METHODS}
+        for label, runs in {"all methods": every, **groups}.items():
+            if not runs:
+                continue
+            found = [auroc(runs, column) for column in SCORES.values()]
+            above, below = found[0][1:]
+            cells = ["–" if a != a else f"{a:.2f}" for a, _, _ in found]
+            lines.append([problem, label, f"{above} of {above + below}", *cells])
+    return markdown(["data", "models", "above .1", *SCORES], lines)
+
+
+def fig8() -> str:
+    """Disparity against how many conflicting examples clients have."""
+    rows, lines = load("fig8"), []
+    for label, runs in rows.items():
+        method, _, factor = label.partition(", ")
+        found = over(runs)
+        gap = found[:, 0] - found[:, 1]
+        lines.append([method, factor, *(spread(v) for v in (*found.T, gap))])
+    return markdown(["method", "conflicting", "Acc_B", "Acc_BC", "disparity"], lines)
+
+
+def hostile() -> str:
+    """A fifth of the clients hostile: every method beside `local`."""
+    rows, lines = {**load("hostile"), **load("bent")}, []
+    local = rows.get("A1, mean, local", [])
+    for label, runs in rows.items():
+        threat, rule, method = label.split(", ")
+        if method == "ditto":
+            found = over(runs, "shared")
+            lines.append([threat, rule, "global", *map(spread, found.T), ""])
+        more = spread(paired(runs, local)[:, 1], "+") if local else "–"
+        lines.append([threat, rule, method, *map(spread, over(runs).T), more])
+    head = ["threat", "rule", "model", "Acc_B", "Acc_BC", "Acc_BC − local"]
+    return markdown(head, sorted(lines, key=lambda line: line[:2]))
+
+
+def tables() -> str:
+    """All of them, as the page has them."""
+    made = {f"Table 1, {problem}": main_table(problem) for problem in PROBLEMS}
+    made |= {"CelebA": counts(), "Fig. 4": fig4(), "Fig. 6": fig6(), "AUROC": worth()}
+    made |= {"Fig. 8": fig8(), "hostile": hostile()}
+    return "\n\n".join(f"### {name}\n\n{text}" for name, text in made.items())
+
+
+def draw4() -> plt.Figure:
+    """Accuracies of central and federated training."""
+    figure, every = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True)
+    for axes, problem in zip(every, PROBLEMS[:3], strict=True):
+        every_arm = arms(problem).items()
+        found = {arm: over(runs, "shared") for arm, runs in every_arm if runs}
+        place = np.arange(len(found))
+        for k, label in enumerate(("biased test data", "conflicting")):
+            means = [values[:, k].mean() for values in found.values()]
+            half = [values[:, k].std() for values in found.values()]
+            style = {"color": COLOURS[k], "label": label, "yerr": half}
+            axes.bar(place + 0.4 * k - 0.2, means, 0.38, **style)
+        axes.set_xticks(place, [arm.replace(", ", "\n") for arm in found], fontsize=8)
+        axes.set(title=problem, ylim=(0, 1))
+    every[0].legend(frameon=False, fontsize=8, loc="lower left")
+    every[0].set_ylabel("accuracy")
+    figure.tight_layout()
+    return figure
+
+
+def draw5() -> plt.Figure:
+    """Accuracies along fine-tuning."""
+    figure, every = plt.subplots(1, 4, figsize=(13, 3.2))
+    for axes, problem in zip(every, PROBLEMS, strict=True):
+        for table in curves(problem, "finetune"):
+            for name, colour in (("accuracy", 0), ("conflicting_accuracy", 1)):
+                line = mean_curve(table, name)
+                axes.plot(table["steps"], line, color=COLOURS[colour], alpha=0.8)
+        axes.set(title=problem, xlabel="batches of fine-tuning")
+    every[0].set_ylabel("accuracy")
+    for label, colour in (("biased test data", 0), ("conflicting", 1)):
+        every[0].plot([], [], color=COLOURS[colour], label=label)
+    every[0].legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
+def draw6() -> plt.Figure:
+    """Disparity against transferability: along the way, and across clients."""
+    figure, every = plt.subplots(2, 3, figsize=(11, 6.4))
+    for column, problem in enumerate(PROBLEMS[:3]):
+        for k, table in enumerate(curves(problem, "finetune")):
+            x, y = mean_curve(table, "change"), mean_curve(table, "disparity")
+            every[0, column].plot(x, y, "o-", ms=3, color=COLOURS[k])
+            at = {"s": 9, "color": COLOURS[k]}
+            points = moment(table, LAST, "change", "disparity")
+            every[1, column].scatter(*points, **at)
+        every[0, column].set(title=problem, xlabel="transferability lost, mean")
+        every[1, column].set_xlabel("transferability lost, a client at step 200")
+    for axes in every[:, 0]:
+        axes.set_ylabel("disparity")
+    figure.tight_layout()
+    return figure
+
+
+def draw7(problem: str) -> plt.Figure:
+    """Loss disparity and accuracy on x_adv with each part of the method."""
+    figure, every = plt.subplots(1, 4, figsize=(13, 3.2), sharey=True)
+    for letter, axes, part in zip("abcd", every, PARTS, strict=True):
+        other = axes.twinx()
+        other.set_ylim(0, 1)
+        for table in curves(problem, part):
+            gap = mean_curve(table, "loss_disparity")
+            axes.plot(table["steps"], gap, color=COLOURS[1], alpha=0.8)
+            line = 1 - mean_curve(table, "adv_accuracy")
+            other.plot(table["steps"], line, color=COLOURS[0], alpha=0.8)
+        axes.set(title=f"({letter}) {part}", xlabel="batches")
+    every[0].set_ylabel("loss disparity", color=COLOURS[1])
+    other.set_ylabel("transferability", color=COLOURS[0])
+    figure.tight_layout()
+    return figure
+
+
+def draw8() -> plt.Figure:
+    """Disparity against the share of conflicting examples."""
+    figure, axes = plt.subplots(figsize=(4.6, 3.4))
+    rows = load("fig8")
+    methods = list(dict.fromkeys(label.partition(", ")[0] for label in rows))
+    for method, colour in zip(methods, COLOURS, strict=False):
+        mine = {float(k.partition(", ")[2]): v for k, v in rows.items() if method in k}
+        gaps = [over(mine[x])[:, 0] - over(mine[x])[:, 1] for x in sorted(mine)]
+        means, half = [g.mean() for g in gaps], [g.std() for g in gaps]
+        axes.errorbar(sorted(mine), means, half, color=colour, label=method, capsize=2)
+    axes.set(xlabel="share of conflicting examples", ylabel="disparity")
+    axes.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
+DRAW: dict[str, Callable[[], plt.Figure]] = {
+    "fig4": draw4,
+    "fig5": draw5,
+    "fig6": draw6,
+    "fig8": draw8,
+    **{f"fig7 {p}": lambda p=p: draw7(p) for p in PROBLEMS},
+}
+
+
+def main() -> None:
+    """Tables to the screen; pictures to files."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--draw", action="store_true")
+    if parser.parse_args().draw:
+        for name, draw in DRAW.items():
+            made = draw()
+            made.savefig(ROOT / f"{name.replace(' ', '_')}.png", dpi=130)
+            plt.close(made)
+    print(tables())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Train what the page shows, with the options of `choice.json`.
+
+    python experiments/shortcuts/run.py                # all of it, three seeds
+    python experiments/shortcuts/run.py table --only "mnist mlp"
+    python experiments/shortcuts/run.py --part 0/4     # every fourth
+
+Needs the shared models of train.py. A finished run is a file under `results/`.
+`bent` begins with what `hostile` has trained.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent
+sys.path += [str(ROOT), str(ROOT.parent)]
+
+from cells import Cell, Changes, main, merged  # noqa: E402
+from problems import (  # noqa: E402
+    PROBLEMS,
+    again,
+    choice,
+    clients,
+    marked,
+    ours,
+    saved,
+    started,
+)
+from tune import group_dro  # noqa: E402
+
+import troth  # noqa: E402
+from troth.loading import Run  # noqa: E402
+
+UPWEIGHT: Changes = {"name": "upweight", "keep": "accurate", "without": "finetune"}
+TOLD = ("change", "l_trans", "angle", "distance", "valid_gain", "confidence")
+FACTORS = (0.02, 0.025, 0.033, 0.05, 0.1)  # App. B: conflicting, up-weighted by 1/x
+NET = "mnist mlp"  # of hostile federations and App. B
+THREATS: dict[str, Changes] = {
+    "none": {},
+    "A1": {"adversary": {"fraction": 0.2}},  # random labels
+    "A3": {"adversary": {"fraction": 0.2}, "attack": "model_replacement"},
+}
+RULES: dict[str, Changes] = {
+    "mean": {"aggregator": {"name": "mean"}},
+    "trimmed_mean": {"aggregator": {"name": "trimmed_mean", "f": 4}},
+}
+AUDITED: Changes = {"output": {"personal": True}}  # and so the rows say more
+
+
+def methods(problem: str) -> dict[str, Changes]:
+    """Every personalizer, with what was chosen; none before."""
+    found = choice().get(problem)
+    if found is None:
+        return {}
+    made: dict[str, Changes] = {"finetune": {"name": "finetune", "keep": "accurate"}}
+    if marked(problem):
+        made["upweight"] = UPWEIGHT
+        made["group_dro"] = group_dro(found["group_dro"])
+    for label in ("transfer", "adversarial alone", "distance alone", "as finetune"):
+        w1, w2 = found[label]
+        made[label] = {"name": "transfer", "w1": w1, "w2": w2}
+    return made
+
+
+def table() -> Iterator[Cell]:
+    """Table 1: every method, three seeds of personalization; the first is audited."""
+    for problem, sections in PROBLEMS.items():
+        base = merged(sections, ours(problem))
+        for label, own in methods(problem).items():
+            for seed in range(3):
+                changes = again(base, own, seed)
+                changes |= AUDITED if seed == 0 else {}
+                yield Cell("table", f"{problem}, {label}, {seed}", changes)
+        if problem in choice():
+            own = {"name": "ditto", "lam": choice()[problem]["lam"]}
+            changes = merged(base, {"personalizer": own, **AUDITED, "name": ""})
+            yield Cell("ditto", f"{problem}, ditto, 0", changes)
+
+
+def diversity() -> Iterator[Cell]:
+    """Fig. 8: more or fewer conflicting examples to personalize with."""
+    base, every = merged(PROBLEMS[NET], ours(NET)), methods(NET)
+    for factor in FACTORS if every else ():
+        other = merged(base, {"data": {"correlation": 1 - factor}})
+        for label in ("finetune", "upweight", "transfer"):
+            yield Cell("fig8", f"{label}, {factor}", again(other, every[label]))
+
+
+def hostile() -> Iterator[Cell]:
+    """A fifth of the clients hostile, ten a round; Ditto's runs train w for all."""
+    every = methods(NET)
+    if not every:
+        return
+    wide: Changes = {"train": {"cohort": 10}, "engine": {"chunk": 10}}
+    base = merged(merged(PROBLEMS[NET], ours(NET)), wide)
+    pairs = [("none", "mean")]
+    pairs += [(threat, rule) for threat in ("A1", "A3") for rule in RULES]
+    for threat, rule in pairs:
+        name = {"name": f"hostile, {threat}, {rule}"}
+        trained = merged(base, {**THREATS[threat], **RULES[rule], **name})
+        own = {"personalizer": {"name": "ditto", "lam": choice()[NET]["lam"]}}
+        yield Cell("hostile", f"{threat}, {rule}, ditto", merged(trained, own))
+    alone = merged(base, {**THREATS["A1"], "personalizer": "local", "name": ""})
+    yield Cell("hostile", "A1, mean, local", alone)
+    for threat, rule in pairs:
+        name = {"name": f"hostile, {threat}, {rule}"}
+        quiet = {"adversary": THREATS[threat].get("adversary", {})}  # w stays as it is
+        bent = merged(base, {**quiet, **name})
+        for label in ("finetune", "upweight", "transfer"):
+            changes = again(bent, every[label])
+            yield Cell("bent", f"{threat}, {rule}, {label}", changes)
+
+
+def cells() -> Iterator[Cell]:
+    """Every run; hostile ones first, for they take longest."""
+    yield from hostile()
+    yield from table()
+    yield from diversity()
+
+
+def look(run: Run) -> Changes:
+    """Clients on conflicting examples; what an audit says of them; and keeps w."""
+    e = run.experiment
+    named = e.name.startswith("hostile") and e.train.lr > 0
+    said = saved(run) if named else clients(run)
+    if not e.output.personal:
+        return said
+    found = troth.audit(run).table
+    said["audit"] = {
+        name: [round(float(v), 5) for v in found[name]]
+        for name in ("client", *TOLD, "disparity", "shared_adv_accuracy")
+        if name in found
+    }
+    return said
+
+
+if __name__ == "__main__":
+    main(__doc__, ROOT / "base.toml", cells(), look, given_seed=started)

@@ -1,0 +1,124 @@
+"""Try the options that the paper leaves open, in a seed of their own.
+
+    python experiments/shortcuts/tune.py tuning_ditto    # trains the shared models, too
+    python experiments/shortcuts/tune.py tuning_eps      # then how strong x_adv is
+    python experiments/shortcuts/tune.py                 # then all else
+
+Rows hold validation data only; decide.py goes by them. Conflicting test data are never
+looked at here. A finished run is a file under `results/`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parent
+sys.path += [str(ROOT), str(ROOT.parent)]
+
+from cells import Cell, Changes, main, merged  # noqa: E402
+from problems import PROBLEMS, TUNING, again, marked, saved, started  # noqa: E402
+
+import troth  # noqa: E402
+from troth.loading import Run  # noqa: E402
+
+WEIGHTS = (0.01, 0.1, 1.0, 10.0)  # the paper's
+LAMS = (1.0, 0.1, 2.0)  # Ditto's; the first saves the shared model
+STRENGTHS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # ε
+FOOLED = 0.05  # the shared model is right on at most so much of x_adv
+GROUP_STEPS = (0.01, 0.1, 1.0)
+RESULTS = ROOT / "results"
+
+
+def weights() -> list[tuple[float, float]]:
+    """All pairs that are tried: each half alone first."""
+    halves = [(w, 0.0) for w in WEIGHTS] + [(0.0, w) for w in WEIGHTS]
+    return halves + [(w1, w2) for w1 in WEIGHTS for w2 in WEIGHTS]
+
+
+def personalizers(problem: str) -> dict[str, Changes]:
+    """What is tried after the last round, by label."""
+    made: dict[str, Changes] = {"finetune": {"name": "finetune", "keep": "accurate"}}
+    if marked(problem):
+        for step in GROUP_STEPS:
+            made[f"group_dro step={step}"] = group_dro(step)
+    for w1, w2 in weights():
+        made[f"transfer w1={w1} w2={w2}"] = {"name": "transfer", "w1": w1, "w2": w2}
+    return made
+
+
+def group_dro(step: float) -> Changes:
+    """Its section."""
+    own = {"name": "group_dro", "keep": "accurate", "without": "finetune"}
+    return {**own, "step": step}
+
+
+def cells() -> Iterator[Cell]:
+    """Every run."""
+    for lam in LAMS:
+        for problem, sections in PROBLEMS.items():
+            own = {"personalizer": {"name": "ditto", "lam": lam}}
+            changes = merged(sections, own)
+            if lam != LAMS[0]:
+                changes["name"] = ""  # its shared model is the same
+            yield Cell("tuning_ditto", f"{problem}, ditto lam={lam}", changes)
+    for problem, sections in PROBLEMS.items():
+        one = {"name": "finetune", "steps": 1}
+        changes = merged(again(sections, one), {"output": {"personal": True}})
+        yield Cell("tuning_eps", f"{problem}, eps", changes)
+    for problem, sections in PROBLEMS.items():
+        for label, own in personalizers(problem).items():
+            yield Cell("tuning", f"{problem}, {label}", again(sections, own))
+
+
+def strength(problem: str) -> float | None:
+    """ε: the smallest that fools the shared model; None before it was tried.
+
+    "MIN_Acc_Adv is 0 because the adversarial examples transfer to the personalized
+    models with no update" (Fig. 6).
+    """
+    file = RESULTS / "tuning_eps" / f"{problem}, eps, seed {TUNING}.json"
+    if not file.exists():
+        return None
+    left = json.loads(file.read_text())["shared_adv_accuracy"]
+    return next((e for e, a in left if a <= FOOLED), STRENGTHS[-1])
+
+
+def given_seed(cell: Cell, seed: int) -> Changes | None:
+    """With the shared model of the seed, and ε where it matters."""
+    changes = started(cell, seed)
+    if changes is None or cell.figure != "tuning":
+        return changes
+    eps = strength(cell.label.split(", ")[0])
+    return None if eps is None else merged(changes, {"adversarial": {"eps": eps}})
+
+
+def look(run: Run) -> Changes:
+    """Validation data alone; of a run that is for ε, how far each goes."""
+    e, valid = run.experiment, run.summary["valid"]
+    said: Changes = {"summary": {"rounds": run.summary["rounds"], "valid": valid}}
+    said["accuracy"] = said["shared_accuracy"] = None  # those of test data
+    if e.personalizer.name == "ditto" and e.name:
+        saved(run)
+    said["eps"] = e.adversarial.options["eps"]
+    if e.personalizer.steps == 1:
+        found = [troth.audit(run, on="valid", eps=eps).table for eps in STRENGTHS]
+        left = [float(np.nanmean(table["shared_adv_accuracy"])) for table in found]
+        said["shared_adv_accuracy"] = list(zip(STRENGTHS, left, strict=True))
+    return said
+
+
+if __name__ == "__main__":
+    main(
+        __doc__,
+        ROOT / "base.toml",
+        cells(),
+        look,
+        seeds=1,
+        first=TUNING,
+        given_seed=given_seed,
+    )
