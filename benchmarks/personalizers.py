@@ -1,13 +1,14 @@
-"""What a client's own model costs: rounds of Ditto as multiples of FedAvg's.
+"""What a client's own model costs: rounds of a personalizer as multiples of FedAvg's.
 
-    python benchmarks/personalizers.py [--device cuda] [--how vmap] [--rounds 30]
-        [--clock cpu] [--out FILE.json]
+    python benchmarks/personalizers.py [NAME …] [--device cuda] [--how vmap]
+        [--rounds 30] [--clock cpu] [--out FILE.json]
 
 Whole rounds of one federation (clients, aggregator, server; no evaluation), each
 personalizer with the plan that the engine measures and chooses for it. They are
 measured by turns in one process, a round each, and the ratio is that of the medians.
 On a busy machine take `--how vmap --clock cpu`: one thread, and the processor's time.
-Each client has 90 examples to train on and 10 to choose λ by.
+Each client has 90 examples to train on and 10 to choose λ by. What comes once, after
+the last round, is not part of a round. `fedbn` is measured where a model normalises.
 """
 
 from __future__ import annotations
@@ -28,13 +29,35 @@ from troth import bench, build, config
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 WARM = 2  # rounds that are not counted: they trace
 AUTO = {"name": "ditto", "lam": "auto", "candidates": [0.1, 1.0, 2.0]}
+INNER = 5
 PERSONALIZERS: dict[str, tuple[dict[str, Any], float | None]] = {
     "fedavg": ({"name": "none"}, None),
     "ditto": ({"name": "ditto", "lam": 1.0}, 2.1),
     "auto, code": (AUTO | {"choose": "code"}, 4.0),
     "auto, side by side": (AUTO | {"choose": "side_by_side"}, 4.0),
+    "apfl": ({"name": "apfl"}, 2.5),
+    "apfl, adaptive": ({"name": "apfl", "adaptive": True}, 2.5),
+    "mapper": ({"name": "mapper"}, 2.5),
+    "l2sgd": ({"name": "l2sgd"}, 2.5),
+    "l2sgd, randomised": ({"name": "l2sgd", "variant": "randomised"}, 2.5),
+    "mixture": ({"name": "mixture"}, 2.5),
+    "per_fedavg": ({"name": "per_fedavg"}, 2.5),
+    "same batch": ({"name": "per_fedavg", "same_batch": True}, 2.5),
+    "Hessian-free": ({"name": "per_fedavg", "variant": "hessian_free"}, 4.3),
+    "Hessian-free, same": (
+        {"name": "per_fedavg", "variant": "hessian_free", "same_batch": True},
+        4.3,
+    ),
+    "pfedme": ({"name": "pfedme", "inner": INNER}, 1.0 + INNER),
+    "fedper": ({"name": "fedper"}, 2.5),
+    "fedrep": ({"name": "fedrep"}, 2.5),
+    "fedbn": ({"name": "fedbn"}, 2.5),
 }
 """What is measured, and at most how many times FedAvg's round it may take."""
+NORMALISED = bench.Case(
+    "CNN(8,8,8), norm", "celeba_cnn", {"channels": 8, "blocks": 3}, 8
+)
+CASES = (*bench.CASES[:3], NORMALISED, bench.CASES[3])
 
 
 def experiment(case: bench.Case, personalizer: dict[str, Any], given: Any) -> Any:
@@ -70,6 +93,8 @@ def measure(case: bench.Case, given: Any) -> list[dict[str, Any]]:
     made = {
         name: build.build(experiment(case, options, given))
         for name, (options, _) in PERSONALIZERS.items()
+        if name in ("fedavg", *(given.names or PERSONALIZERS))
+        if name != "fedbn" or case is NORMALISED
     }
     runs = {name: one.federation.train() for name, one in made.items()}
     each: dict[str, list[float]] = {name: [] for name in made}
@@ -107,17 +132,18 @@ def _ms(
 def main() -> None:
     """Measure, print, and write the numbers if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help=", ".join(PERSONALIZERS))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--how", default="auto")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--cohort", type=int, default=10)
-    parser.add_argument("--models", type=int, default=3, help="the first so many")
+    parser.add_argument("--models", type=int, default=4, help="the first so many")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     print(f"{'model':<17}{'personalizer':<20}{'ms':>9}{'ratio':>8}{'goal':>6}  plan")
     rows = []
-    for case in bench.CASES[: given.models]:
+    for case in CASES[: given.models]:
         for row in measure(case, given):
             plan = "{how}, chunk {chunk}, {workers} worker(s)".format(**row["plan"])
             print(

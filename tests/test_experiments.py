@@ -81,6 +81,7 @@ def test_results_come_from_a_committed_experiment(file):
         ("tension", "figures", "| krum |", 4),
         ("solvers", "figures", "| joint |", 1),
         ("fashion_ditto", "tables", "| Ditto λ=1.0 |", 1),
+        ("personalizers", "tables", "| Ditto |", 5),
     ],
 )
 def test_the_tables_of_a_page_are_what_the_files_hold(folder, script, cell, times):
@@ -108,6 +109,7 @@ def script(folder: str, name: str = "run"):
         ("tension", "base.toml"),
         ("solvers", "base.toml"),
         ("fashion_ditto", "experiment.toml"),
+        ("personalizers", "base.toml"),
     ],
 )
 def test_every_run_of_a_page_is_one_that_its_script_trains(folder, base):
@@ -130,6 +132,12 @@ def test_every_run_of_a_page_is_one_that_its_script_trains(folder, base):
         found[where] = found.get(where, 0) + 1
     assert found.keys() <= planned.keys()
     assert found.keys() == planned.keys()
+
+
+def test_every_cell_of_the_personalizers_has_three_seeds():
+    for cell in [*(made := script("personalizers")).table(), *made.newcomers()]:
+        folder = ROOT / "personalizers" / "results" / cell.figure
+        assert len(list(folder.glob(f"{cell.label}, seed ?.json"))) == 3
 
 
 def test_the_curves_of_local_learning_are_what_the_file_holds():

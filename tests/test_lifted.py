@@ -262,6 +262,11 @@ def _trained(experiment: config.Experiment, plan: Plan) -> tuple[Tensor, Tensor]
         ("local", "momentum", True),
         ({"name": "ditto", "steps": 3}, "sgd", True),
         ({"name": "ditto", "lam": 0.5}, "adam", True),
+        ("pfedme", "sgd", True),
+        ("pfedme", "sgd", False),
+        ("apfl", "sgd", True),
+        ("mapper", "sgd", True),
+        ("mixture", "sgd", True),
     ],
 )
 def test_rounds_of_captured_chunks_are_the_loop(
@@ -380,6 +385,113 @@ def test_a_pull_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> None:
         v, w, x = draw(4, 8), draw(4, 8), draw(4, 5, 3)
         expected = lifted_(v, w, x, rate)
         assert equal(graph(v.clone(), w.clone(), x, rate), expected)
+
+
+def _twice(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    """Two pulled steps, and w follows: pFedMe's."""
+    near = _pulled(_pulled(v, w, x, rate), w, x, rate)
+    return [torch.addcmul(w, (w - near) * 0.3, -rate), near]
+
+
+def _between(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    """Two models move along one gradient between them: mapper's."""
+    lam = x.mean().sigmoid()
+    g = grad(_loss)(torch.lerp(w, v, lam), x)
+    return [
+        torch.addcmul(v, lam * g, -rate),
+        torch.addcmul(w, (1 - lam) * g, -rate),
+    ]
+
+
+def _weighed(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    g = (0.3 * grad(_loss)(v, x)).add(v - w, alpha=1.4)
+    return [w * 1, torch.addcmul(v, g, -rate)]
+
+
+def _old_pieces(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    g = torch.cat([w[4:], w[:4]])
+    return [_stepped(w, x, rate), torch.addcmul(v, g, -rate)]
+
+
+def _old_rest(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    g = 2 * w
+    return [_stepped(w, x, rate), torch.addcmul(v, g, -rate)]
+
+
+def _old_pull(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    g = w.add(v - x.mean(), alpha=0.7)
+    return [_stepped(w, x, rate), torch.addcmul(v, g, -rate)]
+
+
+def _own_share(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    return [torch.addcmul(v, (0.5 * v).add(v - w, alpha=0.7), -rate), w + 1]
+
+
+def _middle(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    half = _stepped(v, x, rate)
+    return [_stepped(half, x, rate), half + w]
+
+
+def _fork(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    half = _stepped(v, x, rate)
+    return [_stepped(half, x, rate), _pulled(half, w, x, rate)]
+
+
+CHAINED: dict[str, tuple[Callable[..., Any], int]] = {  # and how many stay out of place
+    "two steps": (_twice, 0),
+    "between": (_between, 0),
+    "weighed": (_weighed, 0),
+    "pieces that move": (_old_pieces, 0),
+    "a gradient that moves": (_old_rest, 0),
+    "a rest that moves": (_old_pull, 0),
+    "a share of itself": (_own_share, 0),
+    "the middle is used": (_middle, 2),
+    "a fork": (_fork, 1),
+}
+
+
+@pytest.mark.parametrize("in_pieces", [True, False])
+@pytest.mark.parametrize("name", CHAINED)
+def test_steps_in_a_row_are_the_plain_graph(name: str, in_pieces: bool) -> None:
+    function, apart = CHAINED[name]
+    lifted_ = vmap(function, (0, 0, 0, None))
+    rate = torch.tensor(0.1, dtype=F64)
+    graph = make_fx(lifted_)(draw(4, 8), draw(4, 8), draw(4, 5, 3), rate)
+    update_in_place(graph, in_pieces)
+    left = [n for n in graph.graph.nodes if n.target is torch.ops.aten.addcmul.default]
+    assert len(left) == apart
+    for _ in range(2):
+        v, w, x = draw(4, 8), draw(4, 8), draw(4, 5, 3)
+        expected = lifted_(v, w, x, rate)
+        assert equal(graph(v.clone(), w.clone(), x, rate), expected)
+
+
+@pytest.mark.parametrize("name", ["two steps", "between", "weighed"])
+def test_steps_in_a_row_gather_no_gradient(name: str) -> None:
+    lifted_ = vmap(CHAINED[name][0], (0, 0, 0, None))
+    given = draw(4, 8), draw(4, 8), draw(4, 5, 3), torch.tensor(0.1, dtype=F64)
+    graph = make_fx(lifted_)(*given)
+    update_in_place(graph, in_pieces=True)
+    assert all(n.target is not torch.ops.aten.cat.default for n in graph.graph.nodes)
+
+
+def test_models_of_one_number_step_in_place_too() -> None:
+    """There a factor of each client is as wide as a model."""
+
+    def loss(v: Tensor, x: Tensor) -> Tensor:
+        return (x.sum() * v).tanh().square().sum()
+
+    def one(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+        g = v * grad(loss)(v, x)
+        moved = torch.addcmul(w, w * g, -rate)
+        return [moved, torch.addcmul(v, (g * w).add(v - moved, alpha=0.5), -rate)]
+
+    lifted_ = vmap(one, (0, 0, 0, None))
+    rate = torch.tensor(0.1, dtype=F64)
+    graph = make_fx(lifted_)(draw(4, 1), draw(4, 1), draw(4, 5, 3), rate)
+    update_in_place(graph, in_pieces=True)
+    v, w, x = draw(4, 1), draw(4, 1), draw(4, 5, 3)
+    assert equal(graph(v.clone(), w.clone(), x, rate), lifted_(v, w, x, rate))
 
 
 def _later_view(v: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:

@@ -125,11 +125,13 @@ def chosen(data: str, threat: str, method: str) -> Changes:
     return max(METHODS[method], key=validated)
 
 
+def grids() -> Iterator[Cell]:
+    """Every method with every value of its grid."""
+    for data, threat in problems():
+        for method, parts in METHODS.items():
+            for part in parts:
+                yield cell(data, threat, method, part)
+
+
 if __name__ == "__main__":
-    every = (
-        cell(data, threat, method, part)
-        for data, threat in problems()
-        for method, parts in METHODS.items()
-        for part in parts
-    )
-    main(__doc__, ROOT / "base.toml", every, seeds=1)
+    main(__doc__, ROOT / "base.toml", grids(), seeds=1)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent
 sys.path += [str(ROOT.parent), str(ROOT)]
 
 from cells import Cell, main  # noqa: E402
-from choose import DATA, METHODS, cell, chosen, problems, ready  # noqa: E402
+from choose import DATA, METHODS, cell, chosen, grids, problems, ready  # noqa: E402
 
 EXAMPLES = (5, 20, 0)
 """How many a newcomer trains on; 0: all it has."""
@@ -39,6 +39,13 @@ def newcomers() -> Iterator[Cell]:
             late = {"newcomers": 0.1, "newcomer_examples": examples}
             changes = {**sections, "personalizer": part, "evaluate": late}
             yield Cell("newcomers", f"{method}, {examples or 'all'} examples", changes)
+
+
+def cells() -> Iterator[Cell]:
+    """Every run that the page has, those of `choose.py` too."""
+    yield from grids()
+    yield from table()
+    yield from newcomers()
 
 
 if __name__ == "__main__":

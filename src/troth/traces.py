@@ -47,36 +47,70 @@ def _writes(node: Any) -> bool:
 def update_in_place(graph: Any, in_pieces: bool) -> None:
     """Let v ← v − lr·g happen in v's own memory: no gathered g, no copy of v.
 
-    Only where the update is the last use of v.
+    Also several such steps one after the other; only where each is the last use of the
+    v that it starts from.
 
     Args:
         graph: a trace; it is changed.
         in_pieces: update parameter by parameter, which saves gathering g; a compiler
             fuses the gathering and does better with the whole.
     """
-    outputs = graph.graph.output_node().args[0]
-    for node in [n for n in outputs if n.target is _ATEN.addcmul.default]:
-        if outputs.count(node) > 1 or not _last_use(graph, node):
-            continue
+    for node in _updates(graph):
         v, g, rate = node.args
         pull = _pull(graph, v, g) if in_pieces else None
         rest = pull.rest if pull else g
-        gathered = rest.target is _ATEN.cat.default and rest.args[1:] == (1,)
-        apart = in_pieces and gathered and len(rest.users) == 1
-        pieces = rest.args[0] if apart else [rest]
-        if {*pieces} & _aliases(v):
-            continue
+        share = _share(graph, v, rest) if in_pieces else None
+        rest = share.rest if share else rest
         with graph.graph.inserting_before(node):
+            pieces = _pieces(graph, v, rest, in_pieces)
+            own = _times(graph.graph, rate, share.factor) if share else rate
             if pull:
                 _towards(graph.graph, v, pull, rate)
-            _add(graph.graph, v, pieces, rate)
+            _add(graph.graph, v, pieces, own)
         node.replace_all_uses_with(v)
-        graph.graph.erase_node(node)
-        for unused in (pull.whole, pull.away) if pull else ():
-            graph.graph.erase_node(unused)
-        if apart:
-            graph.graph.erase_node(rest)
+        spent = [node, g, *([pull.away] if pull else []), share and share.whole, rest]
+        _drop(graph.graph, spent)
     graph.recompile()
+
+
+def _updates(graph: Any) -> list[Any]:
+    """Steps v + g·rate that end in an output, in order; of a chain all, or none."""
+    outputs = graph.graph.output_node().args[0]
+    order = {n: i for i, n in enumerate(graph.graph.nodes)}
+    found: set[Any] = set()
+    for node in outputs:
+        chain, v = [], node
+        while v.target is _ATEN.addcmul.default:
+            chain.append(v)
+            v = v.args[0]
+        alone = outputs.count(node) == 1 and v.op == "placeholder"
+        if alone and all(_last_use(graph, step) for step in chain):
+            found.update(chain)
+    return sorted(found, key=lambda step: order[step])
+
+
+def _pieces(graph: Any, v: Any, g: Any, apart: bool) -> list[Any]:
+    """What a gradient of v was put together of, else the whole; no views of v."""
+    if apart and g.target is _ATEN.cat.default and g.args[1:] == (1,):
+        pieces = list(g.args[0])
+        if not ({*pieces} & _aliases(v) or _changed(graph, pieces, g)):
+            return pieces
+    if g in _aliases(v):
+        g = graph.graph.call_function(_ATEN.clone.default, (g,))
+        g.meta["val"] = v.meta["val"]
+    return [g]
+
+
+def _drop(graph: Any, nodes: list[Any]) -> None:
+    """Take out what nothing uses any more."""
+    for node in dict.fromkeys(nodes):
+        if node is not None and node.op == "call_function" and not node.users:
+            graph.erase_node(node)
+
+
+def _times(graph: Any, rate: Any, factor: Any) -> Any:
+    """The rate of a gradient that was multiplied."""
+    return graph.call_function(_ATEN.mul.Tensor, (rate, factor))
 
 
 def _add(graph: Any, v: Any, pieces: list[Any], rate: Any) -> None:
@@ -112,22 +146,45 @@ def _pull(graph: Any, v: Any, g: Any) -> _Pull | None:
     w = away.args[1]
     if away.kwargs or away.args[0] is not v or {w, rest} & _aliases(v):
         return None
-    order = {n: i for i, n in enumerate(graph.graph.nodes)}
-    users = (user for alias in _aliases(w) for user in alias.users)
-    if any(_writes(user) and order[user] > order[away] for user in users):
+    if _changed(graph, [w, rest], away):
         return None
     return _Pull(g, rest, away, w, g.kwargs.get("alpha", 1.0))
 
 
+class _Share(NamedTuple):
+    """A gradient that is factor·rest."""
+
+    whole: Any
+    rest: Any
+    factor: Any  # a number, or one a client
+
+
+def _share(graph: Any, v: Any, g: Any) -> _Share | None:
+    """What a gradient of v that was multiplied is made of, if it was.
+
+    And if both factors are still the same where v is updated.
+    """
+    if g.target is not _ATEN.mul.Tensor or len(g.users) != 1:
+        return None
+    clients, wide = v.meta["val"].shape
+    for rest, factor in (g.args, g.args[::-1]):
+        shape = factor.meta["val"].shape if hasattr(factor, "meta") else ()
+        whole = hasattr(rest, "meta") and rest.meta["val"].shape == (clients, wide)
+        if whole and shape in ((), (1,), (1, 1), (clients, 1)):
+            parts = [part for part in g.args if hasattr(part, "meta")]
+            return None if _changed(graph, parts, g) else _Share(g, rest, factor)
+    return None
+
+
 def _towards(graph: Any, v: Any, pull: _Pull, rate: Any) -> None:
     """Move v towards w in its own memory: v ← v + rate·λ(v − w), in one pass."""
-    weight = graph.call_function(_ATEN.mul.Tensor, (rate, -pull.lam))
+    weight = _times(graph, rate, -pull.lam)
     graph.call_function(_ATEN.lerp_.Tensor, (v, pull.w, weight))
 
 
 def _last_use(graph: Any, node: Any) -> bool:
     """Whether v + g·rate, with a row of v a client, is the last that is done with v."""
-    if node.kwargs or len(node.args) != 3 or node.args[0].op != "placeholder":
+    if node.kwargs or len(node.args) != 3:
         return False
     v, g, rate = (argument.meta["val"] for argument in node.args)
     if v.dim() != 2 or g.shape != v.shape or rate.numel() != 1:
@@ -137,16 +194,40 @@ def _last_use(graph: Any, node: Any) -> bool:
     return all(order[user] <= order[node] for user in users)
 
 
+def _changed(graph: Any, tensors: list[Any], since: Any) -> bool:
+    """Whether the memory of one of these is written over after a node."""
+    order = {n: i for i, n in enumerate(graph.graph.nodes)}
+    held = {alias for tensor in tensors for alias in _aliases(_root(tensor))}
+    later = (user for alias in held for user in alias.users)
+    return any(order[user] > order[since] and _over(user) & held for user in later)
+
+
+def _over(node: Any) -> set[Any]:
+    """What a node writes over."""
+    schema = getattr(node.target, "_schema", None)
+    pairs = zip(node.args, schema.arguments if schema else (), strict=False)
+    return {a for a, known in pairs if known.alias_info and known.alias_info.is_write}
+
+
+def _root(node: Any) -> Any:
+    """The node of a trace that this one is a view of, or itself."""
+    while _is_view(node):
+        node = node.args[0]
+    return node
+
+
+def _is_view(node: Any) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    seen = schema is not None and any(r.alias_info for r in schema.returns)
+    return node.target is operator.getitem or seen
+
+
 def _aliases(node: Any) -> set[Any]:
     """A node of a trace, and all views of it."""
     found, ahead = {node}, [node]
     while ahead:
         for user in ahead.pop().users:
-            schema = getattr(user.target, "_schema", None)
-            view = user.target is operator.getitem or (
-                schema is not None and any(r.alias_info for r in schema.returns)
-            )
-            if view and user not in found:
+            if _is_view(user) and user not in found:
                 found.add(user)
                 ahead.append(user)
     return found
