@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import importlib.util
 import os
+import pathlib
 import threading
 import time
 import urllib.parse
@@ -128,3 +130,50 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield made
         made.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="session")
+def told() -> Any:
+    """Makes the folder of a finished run from its clients' accuracies."""
+    place = pathlib.Path(__file__).with_name("told.py")
+    spec = importlib.util.spec_from_file_location("told", place)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.written
+
+
+@pytest.fixture(scope="session")
+def examined(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder of real runs: under attack three ways, and one where nobody attacks.
+
+    `attacked` is a grid of no personalizer, local and ditto with a λ of its own, with
+    rules that clip and choose; its ditto run is certified and audited. `clean` is that
+    run without the attack.
+    """
+    import troth
+    from troth import auditing, certifying
+    from troth.certificates.smoothing import Smoothing
+
+    root = tmp_path_factory.mktemp("examined")
+    tree: dict[str, Any] = {
+        "data": "digits",
+        "partition": {"name": "classes", "clients": 12, "per_client": 5},
+        "model": {"name": "mlp", "widths": [16]},
+        "train": {"rounds": 8, "cohort": 6, "steps": 3, "batch": 16, "lr": 0.2},
+        "evaluate": {"every": 2},
+        "adversary": {"fraction": 0.25},
+        "attack": "model_replacement",
+        "filter": [{"name": "clip"}],
+        "aggregator": "multi_krum",
+        "engine": {"how": "vmap", "chunk": 6, "device": "cpu"},
+    }
+    own = {"name": "ditto", "lam": "auto"}
+    grid = {"personalizer": ["none", "local", own]}
+    *_, run = troth.run({**tree, "grid": grid}, out=root / "attacked")
+    quiet = {"attack": "none", "corruption": "none", "personalizer": own}
+    troth.run({**tree, **quiet}, out=root / "clean")
+    smoothing = Smoothing(sigma=0.25, n=200, n0=20, tile=100)
+    certifying.certify(run, smoothing, clients="4", examples=6, device="cpu")
+    auditing.audit(run, eps=0.1, device="cpu")
+    return root

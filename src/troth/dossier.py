@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
-import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,34 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from troth import auditing, chain, config, folder
+from troth import auditing, chain, config, evidence, folder
 from troth.certificates.ledger import NAME as CERTIFICATES
-from troth.certificates.smoothing import Smoothing
+from troth.evidence import METRICS, Audit, Certified, Table
 from troth.loading import Run, judged
 from troth.types import Refusal
-
-Table = dict[str, np.ndarray]
-METRICS = ("accuracy", "error")
-_RULES = ("dropped", "clipped", "downweighted", "chosen")
-
-
-@dataclass
-class Certified:
-    """The certificates of one setting."""
-
-    settings: dict[str, str]  # as the file has them
-    unit: str  # of radii
-    table: dict[str, np.ndarray]  # model, client, y, label, radius, parameters
-    curves: dict[str, Any] = field(default_factory=dict)  # model → what JSON has of it
-
-
-@dataclass
-class Audit:
-    """What an audit found, and how."""
-
-    table: Table
-    settings: dict[str, Any]
-    rough: list[str]
 
 
 @dataclass
@@ -62,6 +37,7 @@ class Dossier:
     certified: list[Certified] = field(default_factory=list)
     audit: Audit | None = None
     troubles: list[str] = field(default_factory=list)
+    _columns: Table = field(default_factory=dict, repr=False)
 
     @property
     def finished(self) -> bool:
@@ -121,8 +97,10 @@ class Dossier:
     def column(self, name: str) -> np.ndarray:
         """A column of `clients.csv`, NaN where there is none."""
         assert self.clients is not None
-        n = len(self.clients["client"])
-        return self.clients.get(name, np.full(n, np.nan)).astype(np.float64)
+        if name not in self._columns:  # a copy for each of 10,000 cards is slow
+            none = np.full(len(self.clients["client"]), np.nan)
+            self._columns[name] = self.clients.get(name, none).astype(np.float64)
+        return self._columns[name]
 
 
 def opened(paths: Sequence[str | Path]) -> list[Dossier]:
@@ -135,13 +113,12 @@ def opened(paths: Sequence[str | Path]) -> list[Dossier]:
     for given in paths:
         root = Path(given)
         for place in _runs(root):
-            name = place.name if place != root else ""
-            found.setdefault(place.resolve(), _dossier(place, name))
-    every = list(found.values())
-    for each in every:  # the same name twice says nothing
-        if sum(other.label == each.label for other in every) > 1:
-            each.label = f"{each.path.parent.name}/{each.path.name}"
-    return every
+            found.setdefault(place.resolve(), _dossier(place))
+    labels = [each.label for each in found.values()]
+    for where, each in found.items():  # the same name twice says nothing
+        if labels.count(each.label) > 1:
+            each.label = f"{where.parent.name}/{where.name}"
+    return list(found.values())
 
 
 def _runs(root: Path) -> list[Path]:
@@ -175,23 +152,21 @@ def _ordered(root: Path, inside: list[Path]) -> list[Path]:
     return sorted(inside, key=lambda p: (order.get(p.name, len(order)), p.name))
 
 
-def _dossier(path: Path, label: str) -> Dossier:
-    found = Dossier(path, label)
-    found.sections = _tried(found, folder.EXPERIMENT, _experiment) or {}
-    name = str(found.sections.get("name", "") or path.resolve().name)
-    found.label = label or name
+def _dossier(path: Path) -> Dossier:
+    found = Dossier(path, path.resolve().name)
+    found.sections = _tried(found, folder.EXPERIMENT, evidence.experiment) or {}
     try:
         found.run = Run(path)
     except Refusal as refusal:
         if found.sections:
             found.troubles.append(f"{path / folder.EXPERIMENT}: {refusal}")
-    found.rounds = _tried(found, folder.ROUNDS, _rounds) or []
-    found.summary = _tried(found, folder.SUMMARY, _summary)
-    found.clients = _tried(found, folder.CLIENTS, _clients)
+    found.rounds = _tried(found, folder.ROUNDS, evidence.rounds) or []
+    found.summary = _tried(found, folder.SUMMARY, evidence.summary)
+    found.clients = _tried(found, folder.CLIENTS, evidence.clients)
     if found.finished:
         _agree(found)
-    found.audit = _tried(found, auditing.FILE, _audit)
-    found.certified = _tried(found, CERTIFICATES, _certified) or []
+    found.audit = _tried(found, auditing.FILE, evidence.audit)
+    found.certified = _tried(found, CERTIFICATES, evidence.certified) or []
     return found
 
 
@@ -213,36 +188,6 @@ def _tried(found: Dossier, name: str, read: Callable[[Path], Any]) -> Any:
     return None
 
 
-def _experiment(file: Path) -> dict[str, Any]:
-    return config.read(file)
-
-
-def _rounds(file: Path) -> list[dict[str, Any]]:
-    """Every whole line; the last one may still be on its way."""
-    lines = file.read_text("utf-8").split("\n")
-    found = [json.loads(line) for line in lines[:-1]]
-    if not all(isinstance(r, dict) and isinstance(r["round"], int) for r in found):
-        raise ValueError("a line is no round")
-    return found
-
-
-def _summary(file: Path) -> dict[str, Any]:
-    found = json.loads(file.read_text("utf-8"))
-    if not isinstance(found["personal"], dict) or not isinstance(found["shared"], dict):
-        raise ValueError("it holds no means over clients")
-    if not isinstance(found["clients"], int):
-        raise ValueError("it does not say how many clients there are")
-    return found  # type: ignore[no-any-return]
-
-
-def _clients(file: Path) -> Table:
-    found = folder.read_csv(file)
-    known = any(metric in found for metric in METRICS)
-    if not {"client", "malicious", "test"} <= {*found} or not known:
-        raise ValueError("columns are missing")
-    return found
-
-
 def _agree(found: Dossier) -> None:
     """Refuse to believe files that are not of one run."""
     assert found.summary is not None and found.clients is not None
@@ -253,38 +198,3 @@ def _agree(found: Dossier) -> None:
             f"{folder.SUMMARY} says {found.summary['clients']}; make the run again"
         )
         found.summary = found.clients = None
-
-
-def _audit(file: Path) -> Audit:
-    table = folder.read_csv(file)
-    needed = {"client", "adv_accuracy", "shared_adv_accuracy", "change", "suspect"}
-    if not needed <= {*table}:
-        raise ValueError("columns are missing")
-    said = json.loads(file.with_suffix(".json").read_text("utf-8"))
-    return Audit(table, dict(said["settings"]), list(said["rough"]))
-
-
-def _certified(file: Path) -> list[Certified]:
-    """The whole lines of the file, apart by their settings."""
-    text = file.read_text("utf-8")
-    lines = list(csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1])))
-    apart: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    names = [*Smoothing().record()]
-    for line in lines:
-        apart.setdefault(tuple(line[name] for name in names), []).append(line)
-    found = []
-    for key, mine in apart.items():
-        settings = dict(zip(names, key, strict=True))
-        kinds = {"model": str, "parameters": str, "client": int, "y": int}
-        kinds |= {"label": int, "radius": float}
-        table = {n: np.array([k(row[n]) for row in mine]) for n, k in kinds.items()}
-        words: dict[str, Any] = {"transform": settings["transform"]}
-        words |= {"units": settings["units"] or "normalised"}
-        found.append(Certified(settings, Smoothing(**words).unit, table))
-    for said in sorted(file.parent.glob("certificates_*.json")):
-        curves = json.loads(said.read_text("utf-8"))
-        asked = {k: str(v) for k, v in curves["settings"].items()}
-        for each in found:
-            if each.settings == asked:
-                each.curves = dict(curves["models"])
-    return found

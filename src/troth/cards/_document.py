@@ -28,15 +28,12 @@ def document(runs: Sequence[Dossier], made: list[Deck] | None = None) -> dict[st
     for deck in found:
         for i in range(len(deck.ids)):
             chosen += [_written(cards[i], deck, i) for cards in deck.cards]
-    plain: dict[str, Any] = folder.plain(
-        {
-            "format": "troth trust cards",
-            "version": VERSION,
-            "runs": [_run(run) for run in runs],
-            "cards": chosen,
-        }
-    )
-    return plain
+    return {
+        "format": "troth trust cards",
+        "version": VERSION,
+        "runs": [folder.plain(_run(run)) for run in runs],
+        "cards": chosen,
+    }
 
 
 def schema() -> dict[str, Any]:
@@ -66,7 +63,7 @@ def _written(card: Card, deck: Deck, i: int) -> dict[str, Any]:
     if choice.model is not None:
         use |= {"run": choice.model.run.label, "model": choice.model.kind}
     said = [_sentence(each) for each in (*choice.said, *card.said)]
-    return {**card.facts, "use": use, "sentences": said}
+    return {**folder.plain(card.facts), "use": use, "sentences": said}
 
 
 def _sentence(said: Said) -> dict[str, Any]:

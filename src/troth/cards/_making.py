@@ -13,7 +13,8 @@ from troth.cards._choice import Choice, Chooser
 from troth.cards._reading import change, name, ranks, told
 from troth.cards._rules import Said
 from troth.cards._worlds import worlds
-from troth.dossier import METRICS, Dossier
+from troth.dossier import Dossier
+from troth.evidence import METRICS
 
 _SCORES = (*METRICS, "loss", "balanced_accuracy", "auroc", "exact", "attack_success")
 _VERDICTS = {
@@ -99,6 +100,7 @@ class _Maker:
         certificates, proven = _proofs.certificates(self.run, client, hash_)
         shortcuts, relied = _proofs.shortcuts(self.run, client)
         poisoning, exposed = self.exposure.said(i)
+        served, well = self._served(i)
         facts = {
             "client": client,
             "run": self.run.label,
@@ -106,7 +108,7 @@ class _Maker:
             "newcomer": self._is_late(i),
             "metric": self.metric,
             "own_model": self.own,
-            **self._served(i)[0],
+            **served,
             "chosen": {k: self._number(k, i) for k in self.told},
             "certificates": certificates,
             "shortcuts": shortcuts,
@@ -115,7 +117,7 @@ class _Maker:
             "rounds": {k: self._count(k, i) for k in _COUNTED},
             "parameters": hash_ or None,
         }
-        said = [*self._served(i)[1], *self._gains(i), *self._chose(i), *proven]
+        said = [*well, *self._gains(i), *self._chose(i), *proven]
         said += [*relied, *exposed, *self._rests(i), *self._provenance(client, hash_)]
         return Card(client, self.run, facts, said)
 
@@ -201,7 +203,7 @@ class _Maker:
         if any(away):
             said.append(("rounds.away", *map(str, away)))
         if self.verdicts:
-            each = [f"{self._count(v, i)} {_VERDICTS[v]}" for v in self.verdicts]
+            each = [f"{self._count(v, i)} were {_VERDICTS[v]}" for v in self.verdicts]
             said.append(("rounds.verdicts", ", ".join(each)))
         return said
 

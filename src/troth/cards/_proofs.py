@@ -10,7 +10,8 @@ import numpy as np
 from troth.cards._reading import change, command, told
 from troth.cards._rules import Said
 from troth.certificates.bounds import down
-from troth.dossier import Audit, Certified, Dossier
+from troth.dossier import Dossier
+from troth.evidence import Audit, Certified
 
 Part = tuple[Any, list[Said]]
 """What JSON has of it, and the sentences."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import shlex
 from pathlib import Path
@@ -33,7 +34,11 @@ def interval(share: float, examples: int) -> Interval | None:
     count = share * examples
     if not examples or math.isnan(share) or abs(count - round(count)) > 1e-6:
         return None
-    right = round(count)
+    return _interval(round(count), examples)
+
+
+@functools.lru_cache(maxsize=4096)  # clients have few different ones
+def _interval(right: int, examples: int) -> Interval:
     low, high = lower(right, examples, 0.025), upper(right, examples, 0.025)
     return float(low), float(high)
 
@@ -60,7 +65,8 @@ def plainly(run: Dossier) -> str:
     """What the models of a run are."""
     kind = run.part("personalizer")
     with contextlib.suppress(Refusal):
-        return _PLAINLY.get(kind) or lookup.about("personalizer", kind).summary
+        said = _PLAINLY.get(kind) or lookup.about("personalizer", kind).summary
+        return said.rstrip(".")
     return "–"
 
 

@@ -48,7 +48,7 @@ RULES = {
     "choice.differs": "On the {0} test examples of client {1} {2} has {3}, and {4} has "
     "{5}; for one client no interval is known, and the average over clients decides.",
     "choice.untested": "Client {0} has no test result of its own.",
-    "choice.what": "The models of run {0}: {1}",
+    "choice.what": "The models of run {0}: {1}.",
     "choice.command": "To predict with it: {0}",
     "served.own": "{0} of its own model: {1} on {2} test examples, 95 % interval {3} "
     "to {4}. Rank {5} of {6}; the mean of these {6} is {7}.",
@@ -108,15 +108,16 @@ RULES = {
     "aggregator {4}), and the {5} of {6} above is under this attack.",
     "poisoning.idle": "{0} of {1} clients are hostile, and do nothing in this run.",
     "poisoning.clean": "0 of {0} clients of this run are hostile.",
-    "poisoning.without": "Without the attack ({0}) it has {1}; under it {2}, a change "
-    "of {3}. The mean over benign clients goes from {4} to {5}.",
-    "poisoning.within": "Under the attack of {0} it has {1}, a change of {2} from its "
-    "{3} here. The mean over benign clients goes from {4} to {5}.",
-    "poisoning.moved": "The attack moved the shared model by {0} (ℓ2 norm of the "
+    "poisoning.without": "Where nobody attacks ({0}) it has {1}; here {2}, a change of "
+    "{3}. The mean over benign clients goes from {4} to {5}.",
+    "poisoning.within": "Where hostile clients attack ({0}) it has {1}, a change of "
+    "{2} from its {3} here. The mean over benign clients goes from {4} to {5}.",
+    "poisoning.moved": "That attack moved the shared model by {0} (ℓ2 norm of the "
     "difference), {1} of the norm of the one without it.",
-    "poisoning.broke": "Under the attack the shared model is not finite in {0} of its "
+    "poisoning.broke": "Under that attack the shared model is not finite in {0} of its "
     "{1} tensors.",
-    "poisoning.no_twin": "What it has without the attack is not known; get it by: {0}",
+    "poisoning.no_twin": "What it has where nobody attacks is not known; get it by: "
+    "{0}",
     "poisoning.try": "What an attack would do is not known; try one by: {0}",
     "data.sizes": "{0} training examples; {1} for validation and {2} for testing were "
     "kept apart.",

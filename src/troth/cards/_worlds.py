@@ -74,26 +74,30 @@ def _written(run: Dossier, keys: Sequence[str]) -> str:
 
 
 def models(world: Sequence[Dossier]) -> list[Model]:
-    """The models of a world; a shared model that several runs have counts once."""
+    """The models of a world; a shared model that several runs have counts once.
+
+    It is named after the run that has no other, where there is one.
+    """
     found: list[Model] = []
-    for run in world:
-        own = run.part("personalizer") != "none"
-        if own:
-            values = run.column(run.metric)
-            found.append(Model(run, "personal", name(run), values, run.mean()))
+    plain = [run for run in world if run.part("personalizer") == "none"]
+    own = [run for run in world if not any(run is p for p in plain)]
+    for run in own:
+        found.append(
+            Model(run, "personal", name(run), run.column(run.metric), run.mean())
+        )
+    shared: list[Model] = []
+    for run in (*plain, *own):
         values = run.column(f"shared_{run.metric}")
-        same = (m.kind == "shared" and _equal(m.values, values) for m in found)
-        if not any(same):
-            label = f"the shared model of {name(run)}" if own else name(run)
-            mean = run.mean("shared")
-            found.append(Model(run, "shared", label, values, mean))
-    plain = {m.run.label for m in found if m.run.part("personalizer") == "none"}
-    shared = [m for m in found if m.kind == "shared"]
+        if not any(_equal(model.values, values) for model in shared):
+            label = (
+                name(run)
+                if run.part("personalizer") == "none"
+                else f"the shared model of {name(run)}"
+            )
+            shared.append(Model(run, "shared", label, values, run.mean("shared")))
     if len(shared) == 1 and not plain:
-        found = [
-            m._replace(label="the shared model") if m in shared else m for m in found
-        ]
-    return found
+        shared = [shared[0]._replace(label="the shared model")]
+    return [*shared, *found] if plain else [*found, *shared]
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:

@@ -50,9 +50,7 @@ def said(made: Report) -> None:
     for run in made.runs:
         if run.sections and not run.finished:
             far = f"{len(run.rounds)} of {run.total} rounds"
-            display.say(
-                f"Not finished: {run.path} ({far}); it is shown as far as it is"
-            )
+            display.say(f"Not finished: {run.path} ({far}); shown as far as it came")
         for trouble in run.troubles:
             display.say(f"Trouble: {trouble}")
     display.say(f"Report: {made.page}, for any browser; trust cards: {made.cards}")

@@ -90,7 +90,7 @@ def mark(i: int, hollow: bool = False) -> dict[str, Any]:
 
 def many(n: int) -> dict[str, Any]:
     """Points beyond some hundreds become one small image in an SVG."""
-    return {"rasterized": True, "markersize": 2} if n > _POINTS else {}
+    return {"rasterized": True, "markersize": 2, "alpha": 0.3} if n > _POINTS else {}
 
 
 def dress(axes: Axes, title: str, x: str, y: str = "") -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from troth.dossier import Audit
+from troth.evidence import Audit
 from troth.plot._style import (
     INK,
     SOFT,
@@ -65,7 +65,7 @@ def _changes(axes: Axes, found: Audit) -> None:
             axes.plot(x, t["change"][of], label=words, **mark(i, hollow=i > 0))
     axes.axhline(_limit(found), color=INK, lw=1, ls=":")
     some = f"{n} clients" if n == len(order) else f"{len(order)} of {n} clients"
-    dress(axes, f"{some}; bars: 95 % intervals, dots: the limit", "client", "change")
+    dress(axes, f"{some}; bars: 95 % intervals, dotted: the limit", "client", "change")
     step = max(1, len(order) // 12)
     names = [f"{int(k)}" for k in t["client"][order][::step]]
     axes.set_xticks(np.arange(len(order))[::step], names)

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from troth.dossier import Certified
+from troth.evidence import Certified
 from troth.plot._style import Several, dress, figure, given, legend, line
 from troth.types import Refusal
 
@@ -23,10 +23,10 @@ def certified(runs: Several) -> Figure:
         runs: one or several that `troth certify` went through.
     """
     every = given(runs)
-    found = [each for run in every for each in run.certified if each.curves]
+    found = [each for run in every for each in run.certified]
     if not found:
         raise Refusal(
-            "none of the runs has certificates with their curves; make them by: troth "
+            "none of the runs has certificates; make them by: troth "
             f"certify {every[0].path}"
         )
     columns = min(2, len(found))
@@ -45,11 +45,12 @@ def _panel(axes: Axes, each: Certified) -> None:
     names = [m for m in _MODELS if m in each.curves]
     for name in names:
         curve, style = each.curves[name], line(_MODELS.index(name))
+        a = curve.accuracy
         step: Any = {"drawstyle": "steps-pre", "label": name}
-        axes.plot(curve["radii"], curve["mean"], **style, **step)
+        axes.plot(curve.radii, a.mean(axis=0), **style, **step)
         band = {"step": "pre", "color": style["color"], "alpha": 0.15, "lw": 0}
-        axes.fill_between(curve["radii"], curve["min"], curve["max"], **band)
-    n = max(len(each.curves[name]["clients"]) for name in names)
+        axes.fill_between(curve.radii, a.min(axis=0), a.max(axis=0), **band)
+    n = max(len(each.curves[name].clients) for name in names)
     title = f"{s['transform']}, σ = {s['sigma']}, α = {s['alpha']}, {n} clients"
     dress(axes, title, f"radius ({each.unit})", "certified accuracy")
     axes.set_ylim(-0.02, 1.02)

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 from troth import plot
 from troth.cards import Deck
-from troth.dossier import METRICS, Dossier
+from troth.dossier import Dossier
+from troth.evidence import METRICS
 from troth.plot import _style
 from troth.plot.pairs import drawn
 from troth.types import Refusal
@@ -78,7 +79,7 @@ def curves(runs: Sequence[Dossier]) -> list[Picture]:
     found: list[Picture] = []
     for metric in METRICS:
         mine = [run for run in runs if run.metric == metric and run.evaluated]
-        says = f"Mean {metric} over rounds, {len(mine)} runs. Numbers: rounds.jsonl."
+        says = f"Mean {metric} over rounds. Numbers: rounds.jsonl."
         found += _tried(f"curves {metric}", says, plot.curves, mine) if mine else []
     return found
 
@@ -87,8 +88,8 @@ def clients(decks: Sequence[Deck]) -> list[Picture]:
     """A picture for runs of the same clients."""
     found: list[Picture] = []
     for i, deck in enumerate(decks[:_MOST]):
-        n, metric = len(deck.ids), deck.runs[0].metric
-        says = f"Sorted {metric} of benign clients, {n} clients. Numbers: clients.csv."
+        metric, names = deck.runs[0].metric, ", ".join(map(_style.name, deck.runs[:6]))
+        says = f"{names}: sorted {metric} of benign clients. Numbers: clients.csv."
         found += _tried(f"clients {i}", says, plot.clients, deck.runs)
     return found
 

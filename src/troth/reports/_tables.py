@@ -26,7 +26,7 @@ _NUMBERS = {
     "shared std": ("shared", "std"),
     "shared worst 10 %": ("shared", "worst10"),
 }
-_PARTS = ("personalizer", "attack", "aggregator")
+_PARTS = ("personalizer", "data", "partition", "attack", "corruption", "aggregator")
 _COUNTS = ("asked", "dropped", "clipped", "chosen", "downweighted", "absent", "cut")
 
 
@@ -63,14 +63,13 @@ def state(run: Dossier) -> str:
 
 def runs(found: Sequence[Dossier]) -> Sheet:
     """A row a run."""
-    columns = [Column("run", False), Column("state", False)]
+    columns = [Column("run", False), Column("state", False), Column("metric", False)]
     columns += [Column(text) for text in (*_NUMBERS, "clients", "rounds", "seconds")]
-    columns += [Column(text, False) for text in ("metric", *_PARTS, "its models")]
     return Sheet(columns, [_row(run) for run in found])
 
 
 def _row(run: Dossier) -> list[Cell]:
-    cells = [Cell(name(run)), Cell(state(run))]
+    cells = [Cell(name(run)), Cell(state(run)), Cell(run.metric or "–")]
     file, summary = str(run.path / "summary.json"), run.summary or {}
     for kind, what in _NUMBERS.values():
         text = told(run.mean(kind, what), run.metric)
@@ -79,9 +78,17 @@ def _row(run: Dossier) -> list[Cell]:
         cells.append(Cell(str(summary.get(key, "–")), file, key))
     seconds = summary.get("seconds")
     known = isinstance(seconds, int | float)
-    cells.append(Cell(f"{seconds:.1f}" if known else "–", file, "seconds"))
-    parts = [run.part(kind) for kind in _PARTS]
-    return [*cells, *map(Cell, (run.metric or "–", *parts, plainly(run)))]
+    return [*cells, Cell(f"{seconds:.1f}" if known else "–", file, "seconds")]
+
+
+def what(found: Sequence[Dossier]) -> Sheet:
+    """What every run does."""
+    heads = [Column(text, False) for text in ("run", "its models", *_PARTS)]
+    rows = [
+        [Cell(text) for text in (name(run), plainly(run), *map(run.part, _PARTS))]
+        for run in found
+    ]
+    return Sheet(heads, rows)
 
 
 def compared(found: Sequence[Dossier]) -> list[dict[str, Any]]:
@@ -132,7 +139,8 @@ def origins(found: Sequence[Dossier]) -> Sheet:
     for run in found:
         p = provenance(run)
         versions = [p["versions"].get(k, "–") for k in ("troth", "torch")]
-        texts = [name(run), str(run.path), p["id"], p["seed"], *versions, p["revision"]]
+        texts = [name(run), str(run.path), p["id"], p["seed"]]
+        texts += [*versions, p["revision"][:12]]
         rows.append([Cell(str(text)) for text in texts])
     return Sheet([Column(head, False) for head in heads], rows)
 

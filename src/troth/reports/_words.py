@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,12 +16,15 @@ from troth.certificates.bounds import down
 from troth.dossier import Dossier
 
 _VERDICTS = {"dropped": "dropped", "clipped": "clipped", "downweighted": "weighed down"}
-_NAMED = 6  # runs that are named in a sentence
+_NAMED, _WORLDS, _LINES = 6, 6, 20  # that are put into words
 
 RULES = {
     "page.runs": "Runs: {0}. Finished: {1}.",
     "page.unfinished": "{0} is not finished: its journal holds {1} of {2} rounds. Go "
     "on with it by: {3}",
+    "page.worlds": "The runs are about {0} federations, which differ in data, clients, "
+    "seed or attack; the first {1} are put into words here.",
+    "page.more": "And {0} sentences more of this kind; the tables below have all.",
     "page.world": "Runs {0}: {1} clients hold {2}, {3} of them are hostile (attack "
     "{4}, corruption {5}). Means are over {6} benign clients, each on its own test "
     "data.",
@@ -32,8 +34,8 @@ RULES = {
     "worst tenth {4}.",
     "page.shared": "The shared model of {0} has mean {1} {2}, standard deviation {3}, "
     "worst tenth {4}.",
-    "page.attack": "The attack of {0} changes the mean {1} by {2}: {3} under it, {4} "
-    "without ({5}).",
+    "page.attack": "Attacks change the mean {1} of {0} by {2}: {3}, and {4} where "
+    "nobody attacks ({5}).",
     "page.verdicts": "{0}: {1} reports of hostile and {2} of benign clients were {3}.",
     "page.stayed": "{0}: the shared model stayed as it was in {1} of {2} rounds, last "
     "since {3}.",
@@ -45,7 +47,6 @@ RULES = {
     "sure, {4} did not, {5} are open.",
     "page.uncertified": "Nothing is proven of any model here; get it by: {0}",
     "page.unaudited": "What the models rely on was not looked at; do it by: {0}",
-    "page.card": "For one client: type its number below.",
     "page.trouble": "{0}",
 }
 EVERY = CARD_RULES | RULES
@@ -56,17 +57,21 @@ def text(said: Said) -> str:
     return re.sub(r"\{(\d+)\}", lambda at: said[1 + int(at[1])], EVERY[said[0]])
 
 
-def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[Said]:
-    """What there is to say, the most telling first."""
+def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[list[Said]]:
+    """What there is to say: of all, of runs of the same clients, of single runs."""
     done = sum(run.finished for run in runs)
-    said: list[Said] = [("page.runs", str(len(runs)), str(done))]
-    for deck in decks:
-        said += _world(deck, runs)
+    first: list[Said] = [("page.runs", str(len(runs)), str(done))]
     for run in runs:
-        said += _unfinished(run) if not run.finished else _happened(run)
-    for run in runs:
-        said += [("page.trouble", trouble) for trouble in run.troubles]
-    return [*said, *_missing(runs)]
+        first += [] if run.finished else _unfinished(run)
+        first += [("page.trouble", trouble) for trouble in run.troubles]
+    if len(decks) > _WORLDS:
+        first.append(("page.worlds", str(len(decks)), str(_WORLDS)))
+    found = [first, *(_world(deck, runs) for deck in decks[:_WORLDS])]
+    happened = [each for run in runs if run.finished for each in _happened(run)]
+    if len(happened) > _LINES:
+        more = str(len(happened) - _LINES)
+        happened = [*happened[:_LINES], ("page.more", more)]
+    return [part for part in (*found, happened, _missing(runs)) if part]
 
 
 def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Said]:
@@ -147,11 +152,12 @@ def _certified(run: Dossier) -> list[Said]:
     kind = "shared" if run.part("personalizer") == "none" else "personal"
     said: list[Said] = []
     for each in run.certified:
-        curve: Any = each.curves.get(kind)
-        if isinstance(curve, dict):
-            s, n = each.settings, str(len(curve["clients"]))
+        curve = each.curves.get(kind)
+        if curve is not None:
+            s, n = each.settings, str(len(curve.clients))
             about = s["transform"], f"{float(s['sigma']):g}", each.unit
-            said.append(("page.certified", name(run), *about, down(curve["acr"]), n))
+            radius = down(float(curve.acr.mean()))
+            said.append(("page.certified", name(run), *about, radius, n))
     return said
 
 

@@ -79,8 +79,11 @@ def html(runs: Sequence[Dossier], made: list[Deck], beside: str = "") -> str:
         "version": troth.__version__,
         "runs": runs,
         "title": _title(runs),
-        "summary": [_spans(said) for said in _words.summary(runs, made)],
+        "summary": [
+            [_spans(said) for said in part] for part in _words.summary(runs, made)
+        ],
         "sheet": _tables.runs(runs),
+        "what": _tables.what(runs),
         "decks": [_heading(deck) for deck in made],
         "pairs": _tables.pairs(compared),
         "seeds": _tables.seeds(compared),
@@ -173,7 +176,7 @@ def packed(made: Sequence[Deck]) -> str:
             for deck in made
         ],
     }
-    raw = json.dumps(folder.plain(data), separators=(",", ":")).encode()
+    raw = json.dumps(data, separators=(",", ":")).encode()
     return base64.b64encode(gzip.compress(raw, mtime=0)).decode()
 
 
