@@ -10,6 +10,7 @@ import http.server
 import importlib.util
 import os
 import pathlib
+import shutil
 import threading
 import time
 import urllib.parse
@@ -135,12 +136,37 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def told() -> Any:
     """Makes the folder of a finished run from its clients' accuracies."""
-    place = pathlib.Path(__file__).with_name("told.py")
-    spec = importlib.util.spec_from_file_location("told", place)
+    return beside("told").written
+
+
+def beside(name: str) -> Any:
+    """A module that lies beside this file."""
+    place = pathlib.Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, place)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.written
+    return module
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real Chromium; tests that need it skip where there is none."""
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("needs chromium and chromedriver")
+    made = beside("chromium").Browser(str(tmp_path_factory.mktemp("chromium")))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """axe-core: $TROTH_AXE, or node_modules beside the tests; skips without."""
+    modules = pathlib.Path(__file__).parents[1] / "node_modules"
+    file = os.environ.get("TROTH_AXE", modules / "axe-core" / "axe.min.js")
+    if not pathlib.Path(file).exists():
+        pytest.skip("needs axe-core: npm install axe-core, or TROTH_AXE")
+    return pathlib.Path(file).read_text("utf-8")
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from troth import auditing, chain, config, evidence, folder
+from troth import auditing, chain, config, disk, evidence, folder
 from troth.certificates.ledger import NAME as CERTIFICATES
 from troth.evidence import METRICS, Audit, Certified, Table
 from troth.loading import Run, judged
@@ -43,6 +43,11 @@ class Dossier:
     def finished(self) -> bool:
         """Whether its last files are there and can be read."""
         return self.summary is not None and self.clients is not None
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process is at it."""
+        return disk.busy(self.path / folder.ROUNDS)
 
     @property
     def metric(self) -> str:

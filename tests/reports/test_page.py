@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from troth import display, dossier, folder, reports
+from troth import disk, display, dossier, folder, reports
 from troth.reports import _words
 from troth.types import Refusal
 
@@ -207,6 +207,16 @@ def test_half_written_runs_are_reported_as_such(examined: Path, tmp_path: Path) 
     assert "half is not finished: its journal holds 3 of 8 rounds." in page.words
     assert f"troth resume {place}" in page.words and "3 of 8 rounds" in page.words
     assert data["decks"] == []
+
+
+def test_a_run_that_goes_on_is_not_to_be_resumed(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "a", [0.5, 0.9])
+    (place / "summary.json").unlink()
+    with (place / "rounds.jsonl").open("ab") as journal:
+        assert disk.hold(journal)
+        page, _, _ = made(tmp_path / "x.html", place)
+    assert "a is going on: its journal holds 4 of 4 rounds." in page.words
+    assert "troth resume" not in page.words
 
 
 @pytest.mark.parametrize("name", ["experiment.toml", "summary.json", "clients.csv"])

@@ -50,7 +50,8 @@ def said(made: Report) -> None:
     for run in made.runs:
         if run.sections and not run.finished:
             far = f"{len(run.rounds)} of {run.total} rounds"
-            display.say(f"Not finished: {run.path} ({far}); shown as far as it came")
+            state = "Going on" if run.alive else "Not finished"
+            display.say(f"{state}: {run.path} ({far}); shown as far as it came")
         for trouble in run.troubles:
             display.say(f"Trouble: {trouble}")
     display.say(f"Report: {made.page}, for any browser; trust cards: {made.cards}")

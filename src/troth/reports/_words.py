@@ -20,6 +20,7 @@ _NAMED, _WORLDS, _LINES = 6, 6, 20  # that are put into words
 
 RULES = {
     "page.runs": "Runs: {0}. Finished: {1}.",
+    "page.going": "{0} is going on: its journal holds {1} of {2} rounds.",
     "page.unfinished": "{0} is not finished: its journal holds {1} of {2} rounds. Go "
     "on with it by: {3}",
     "page.worlds": "The runs are about {0} federations, which differ in data, clients, "
@@ -123,6 +124,8 @@ def _unfinished(run: Dossier) -> list[Said]:
     if not run.sections:
         return []
     far = str(len(run.rounds)), str(run.total)
+    if run.alive:  # to resume it now would be two at the same files
+        return [("page.going", name(run), *far)]
     return [("page.unfinished", name(run), *far, command("resume", run.path))]
 
 

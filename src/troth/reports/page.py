@@ -65,19 +65,27 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report
     return Report(page, beside, runs)
 
 
-def html(runs: Sequence[Dossier], made: list[Deck], beside: str = "") -> str:
+def html(
+    runs: Sequence[Dossier],
+    made: list[Deck],
+    beside: str = "",
+    live: Sequence[str] = (),
+    home: str = "",
+) -> str:
     """The page as a text.
 
     Args:
         runs: as `dossier.opened` gives them.
         made: their cards.
         beside: the file with the cards as JSON, to be named in it.
+        live: names by which the page's script is to ask the server how runs go on.
+        home: where the list of runs is.
     """
     compared = _tables.compared(runs)
-    script, style = (_shipped(file) for file in ("script.js", "style.css"))
     content = {
-        "version": troth.__version__,
         "runs": runs,
+        "live": [*live],
+        "home": home,
         "title": _title(runs),
         "summary": [
             [_spans(said) for said in part] for part in _words.summary(runs, made)
@@ -100,11 +108,25 @@ def html(runs: Sequence[Dossier], made: list[Deck], beside: str = "") -> str:
         "asks": _asks(runs),
         "beside": beside,
         "data": packed(made),
-        "style": Markup(style),
-        "script": Markup(script),
-        "hash": _hash(script),
     }
-    return _environment().get_template("page.html.j2").render(content)
+    scripts = ("live.js", "script.js") if live else ("script.js",)
+    return rendered("page.html.j2", content, scripts)
+
+
+def rendered(template: str, content: dict[str, Any], scripts: Sequence[str]) -> str:
+    """A page from a template, with the style and these scripts inside it.
+
+    Args:
+        template: one of those beside this file.
+        content: what it asks for; texts are escaped.
+        scripts: in this order; no others can run in it.
+    """
+    texts = [_shipped(file) for file in scripts]
+    more: dict[str, Any] = {"version": troth.__version__}
+    more |= {"scripts": [Markup(text) for text in texts]}
+    more |= {"hashes": [_hash(text) for text in texts]}
+    more["style"] = Markup(_shipped("style.css"))
+    return _environment().get_template(template).render({**content, **more})
 
 
 def _environment() -> jinja2.Environment:

@@ -201,6 +201,10 @@
   };
 
   for (const place of document.querySelectorAll(".table:not(.clients)")) standing(place);
+  if (!find("#data")) {
+    document.documentElement.dataset.ready = "yes";
+    return;
+  }
   unpacked().then((data) => {
     if (data.decks.length) everyone(data, cards(data));
     document.documentElement.dataset.ready = "yes";

@@ -1,23 +1,17 @@
-"""A real Chromium, driven by WebDriver; tests that need it skip where there is none."""
+"""A real Chromium, driven by WebDriver, by plain HTTP."""
 
 from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-ENTER, TAB, SPACE = "\ue007", "\ue004", " "
 _FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
@@ -154,23 +148,3 @@ class Browser:
         finally:
             self._process.terminate()
             self._process.wait()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("needs chromium and chromedriver")
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        made = Browser(place)
-        yield made
-        made.close()
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    """axe-core: $TROTH_AXE, or node_modules beside the tests."""
-    root = Path(__file__).parents[2] / "node_modules"
-    file = Path(os.environ.get("TROTH_AXE", root / "axe-core" / "axe.min.js"))
-    if not file.exists():
-        pytest.skip("needs axe-core: npm install axe-core, or TROTH_AXE")
-    return file.read_text("utf-8")
