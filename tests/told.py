@@ -65,6 +65,8 @@ def written(
         for r in range(4)
     ]
     (path / folder.ROUNDS).write_text("\n".join(lines) + "\n")
+    if e.personalizer.name != "none":  # there, but not to be read
+        (path / folder.PERSONAL).write_bytes(b"")
     summary = {**said, "clients": n, "malicious": int(bad.sum()), "rounds": 4}
     folder.write_json(path / folder.SUMMARY, {**summary, "seconds": 1.25, "stayed": 0})
     return path

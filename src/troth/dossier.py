@@ -37,7 +37,7 @@ class Dossier:
     certified: list[Certified] = field(default_factory=list)
     audit: Audit | None = None
     troubles: list[str] = field(default_factory=list)
-    _columns: Table = field(default_factory=dict, repr=False)
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # worked out once
 
     @property
     def finished(self) -> bool:
@@ -93,19 +93,27 @@ class Dossier:
         ways = self.part("attack"), self.part("corruption")
         return bool(hostile) and ways != ("none", "none")
 
-    def mean(self, kind: str = "personal", what: str = "mean") -> float:
-        """A number of the summary; NaN where there is none."""
-        table = (self.summary or {}).get(kind, {})
+    def mean(
+        self, kind: str = "personal", what: str = "mean", on: str = "test"
+    ) -> float:
+        """A number of the summary, on test or on "valid" data; NaN where there is none.
+
+        Models are chosen by validation data where there are any: what test data chose
+        they cannot judge.
+        """
+        said = self.summary or {}
+        table = (said if on == "test" else said.get(on) or {}).get(kind, {})
         value = table.get(f"{self.metric}_{what}")
         return float(value) if isinstance(value, int | float) else float("nan")
 
     def column(self, name: str) -> np.ndarray:
         """A column of `clients.csv`, NaN where there is none."""
         assert self.clients is not None
-        if name not in self._columns:  # a copy for each of 10,000 cards is slow
+        if name not in self.kept:  # a copy for each of 10,000 cards is slow
             none = np.full(len(self.clients["client"]), np.nan)
-            self._columns[name] = self.clients.get(name, none).astype(np.float64)
-        return self._columns[name]
+            self.kept[name] = self.clients.get(name, none).astype(np.float64)
+        found: np.ndarray = self.kept[name]
+        return found
 
 
 def opened(paths: Sequence[str | Path]) -> list[Dossier]:

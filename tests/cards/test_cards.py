@@ -227,3 +227,26 @@ def test_an_error_is_better_when_it_is_lower(tmp_path: Path) -> None:
         first["rank"] == 1 and first["metric"] == "error" and first["interval"] is None
     )
     assert {"certificate.never", "shortcuts.never", "served.plain"} <= rules(first)
+    asks = shlex.split(text(first, "poisoning.try").split("by: ")[1])
+    assert asks[-1] == "attack=sign_flip"
+    settings = [word for word in asks if "=" in word and "/" not in word]
+    troth.run(tree, settings=settings, out=tmp_path / "y")
+    beside = card(document(tmp_path / "x", tmp_path / "y"), 0, "x")["poisoning"][
+        "beside"
+    ]
+    assert beside[0]["run"] == "y"
+
+
+def test_models_that_were_not_saved(tmp_path: Path) -> None:
+    tree = {
+        "partition": {"name": "iid", "clients": 4},
+        "train": {"rounds": 2, "steps": 1},
+        "engine": {"how": "vmap", "chunk": 4, "device": "cpu"},
+        "output": {"personal": False},
+        "personalizer": "local",
+    }
+    troth.run(tree, out=tmp_path / "x")
+    one = card(document(tmp_path / "x"), 1)
+    assert one["parameters"] is None and "provenance.unsaved" in rules(one)
+    for rule in ("certificate.missing", "shortcuts.missing"):
+        assert text(one, rule).endswith("--set output.personal=true")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ def test_the_first_on_average(told: Any, tmp_path: Path) -> None:
     assert (run, why) == ("a", "average")
     assert words[0] == (
         "Use a for client 2: of the 3 models here it has the highest mean accuracy "
-        "over 4 benign clients, 0.900; next comes b with 0.825."
+        "on test data of 4 benign clients, 0.900; next comes b with 0.825."
     )
     assert words[1].startswith(
-        "Client by client a differs from b by +0.075 on average, "
+        "On test data, client by client, a differs from b by +0.075 on average, "
     )
     assert words[2] == (
         "On the 10 test examples of client 2 it has 1.000, and no other model here has "
@@ -74,14 +75,14 @@ def test_sure_only_where_interval_and_test_agree(told: Any, tmp_path: Path) -> N
     b = told(tmp_path / "b", better - 0.1, shared=better, personalizer="local")
     _, _, words = said([b, a], 0)
     assert (
-        "Client by client" in words[1] and "do not tell" in words[1]
+        "client by client" in words[1] and "do not tell" in words[1]
     )  # a = its shared
     c = told(tmp_path / "c", better, shared=better - 0.2)
     d = told(tmp_path / "d", better - 0.1, shared=better - 0.2, personalizer="local")
     _, _, words = said([c, d], 0)
     assert words[1] == (
-        "Client by client c is ahead of d by +0.100 on average, 95 % interval +0.100 "
-        "to +0.100, p < 0.001."
+        "On test data, client by client, c is ahead of d by +0.100 on average, 95 % "
+        "interval +0.100 to +0.100, p < 0.001."
     )
 
 
@@ -115,3 +116,31 @@ def test_a_shared_model_counts_once(told: Any, tmp_path: Path) -> None:
     b = told(tmp_path / "b", [0.5, 0.5], personalizer="none")
     _, _, words = said([a, b], 0)
     assert "of the 2 models here" in words[0] and "next comes b with 0.500" in words[0]
+
+
+def with_valid(path: Path, own: float, shared: float) -> Path:
+    """The run, with means on validation data."""
+    summary = json.loads((path / "summary.json").read_text())
+    kinds = {"personal": own, "shared": shared}
+    summary["valid"] = {k: {"accuracy_mean": v} for k, v in kinds.items()}
+    (path / "summary.json").write_text(json.dumps(summary))
+    return path
+
+
+def test_validation_data_choose_where_there_are_any(told: Any, tmp_path: Path) -> None:
+    """Test data would say a; they say so, and change nothing."""
+    better = np.linspace(0.6, 0.9, 20)
+    low = better - 0.3
+    a = told(tmp_path / "a", better, shared=low)
+    b = told(tmp_path / "b", better - 0.1, shared=low, personalizer="local")
+    assert said([a, b], 3)[0] == "a"
+    run, _, words = said([with_valid(a, 0.7, 0.4), with_valid(b, 0.8, 0.4)], 3)
+    assert run == "b"
+    assert words[0] == (
+        "Use b for client 3: of the 3 models here it has the highest mean accuracy "
+        "on validation data of 20 benign clients, 0.800; next comes a with 0.700."
+    )
+    assert words[1] == (
+        "On test data, client by client, b is behind a: −0.100 on average, 95 % "
+        "interval −0.100 to −0.100, p < 0.001. Test data are not there to choose by."
+    )

@@ -1,7 +1,8 @@
 """Which of a client's models to use, and how sure that is.
 
 The model that is first on average over benign clients is suggested, since one client
-has few test examples. Another one is, where the client's own test examples put it ahead
+has few examples: by validation data where all models have such means, so that test data
+stay to judge it by. Another one is, where the client's own test examples put it ahead
 and the 95 % intervals of the two do not meet.
 """
 
@@ -11,7 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from troth.cards._reading import chance, change, command, interval, name, plainly, told
+from troth.cards._reading import (
+    chance,
+    change,
+    command,
+    interval,
+    keeping,
+    name,
+    plainly,
+    saved,
+    told,
+)
 from troth.cards._rules import Said
 from troth.cards._worlds import Model, models, paired
 from troth.dossier import Dossier
@@ -39,10 +50,16 @@ class Chooser:
         self._first, self._more = worth.get(self.metric, ("lowest", "less"))
         every = models(world)
         known = [m for m in every if not np.isnan(m.mean)]
-        self.models = sorted(known, key=lambda m: -self._sign * m.mean)
+        by_valid = known and not np.isnan([m.valid for m in known]).any()
+        self.by = "validation" if by_valid else "test"
+        self.models = sorted(known, key=lambda m: -self._sign * self.worth(m))
         self._run = world[0]
         self._benign = int((world[0].judged & ~np.isnan(self._values(0))).sum())
         self.sure = self._certainty()
+
+    def worth(self, model: Model) -> float:
+        """The mean that models are chosen by."""
+        return model.valid if self.by == "validation" else model.mean
 
     def _values(self, i: int) -> np.ndarray:
         if i < len(self.models):
@@ -61,6 +78,8 @@ class Chooser:
         ends = found.low * self._sign, found.high * self._sign
         if min(ends) > 0 and found.p_value < 0.05:
             return [("choice.sure", *said)]
+        if max(ends) < 0 and found.p_value < 0.05:
+            return [("choice.behind", *said)]
         return [("choice.unsure", *said, str(found.n))]
 
     def choose(self, i: int) -> Choice:
@@ -70,9 +89,9 @@ class Chooser:
         if self._run.clients["malicious"][i] == 1 or not self.models:
             return Choice(None, "hostile", [("choice.hostile", client)])
         first = self.models[0]
-        mean = told(first.mean, self.metric)
+        mean = told(self.worth(first), self.metric)
         if len(self.models) == 1:
-            only = (first.label, client, self.metric, str(self._benign), mean)
+            only = (first.label, client, self.metric, self.by, str(self._benign), mean)
             return self._with(first, "only", [("choice.only", *only)], client)
         other = self._ahead(i)
         if other is not None and self._apart(i, other):
@@ -80,8 +99,8 @@ class Chooser:
         second = self.models[1]
         average: Said = (
             *("choice.average", first.label, client, str(len(self.models))),
-            *(self._first, self.metric, str(self._benign), mean),
-            *(second.label, told(second.mean, self.metric)),
+            *(self._first, self.metric, self.by, str(self._benign), mean),
+            *(second.label, told(self.worth(second), self.metric)),
         )
         said = [average, *self.sure, self._locally(i, client, other)]
         return self._with(first, "average", said, client)
@@ -95,6 +114,8 @@ class Chooser:
         what = name(model.run), plainly(model.run)
         if model.kind == "personal":
             said = [*said, ("choice.what", *what)]
+        if model.kind == "personal" and not saved(model.run):
+            return Choice(model, why, [*said, ("choice.unsaved", keeping(model.run))])
         return Choice(model, why, [*said, ("choice.command", use)])
 
     def _ahead(self, i: int) -> Model | None:

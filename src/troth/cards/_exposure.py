@@ -88,8 +88,9 @@ def _asks(run: Dossier) -> str:
     """The command that would tell."""
     if not run.attacked:
         hostile = run.column("malicious").any()
-        return again(run, *(["corruption=auto"] if hostile else _FIFTH))
+        way = ("corruption=auto",) if run.resolved.get("classes") else _REPORTS
+        return again(run, *(way if hostile else ("adversary.fraction=0.2", *way)))
     return again(run, "attack=none", "corruption=none")
 
 
-_FIFTH = ("adversary.fraction=0.2", "corruption=auto")
+_REPORTS = ("corruption=none", "attack=sign_flip")  # numbers are no labels to falsify

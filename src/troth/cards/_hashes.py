@@ -6,6 +6,7 @@ import torch
 from safetensors import safe_open
 
 from troth import flat, folder
+from troth.cards._reading import saved
 from troth.certificates.record import fingerprint
 from troth.dossier import Dossier
 
@@ -30,6 +31,8 @@ def _hashes(run: Dossier) -> dict[int, str]:
     w = flat.flatten(net)
     ids = [int(k) for k in run.clients["client"]]
     file = run.path / folder.PERSONAL
+    if not saved(run):
+        return {}
     if not file.exists():
         return dict.fromkeys((-1, *ids), fingerprint(run.run.raw(net, 0)))
     if file.stat().st_size > MOST:

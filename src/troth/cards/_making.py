@@ -215,6 +215,8 @@ class _Maker:
         run: Said = ("provenance.run", name(self.run), id_, seed, *three, git[:12])
         if hash_:
             return [run, ("provenance.parameters", hash_)]
+        if not _reading.saved(self.run):
+            return [run, ("provenance.unsaved",)]
         asks = f"troth.load({str(self.run.path)!r}).model({client})"
         count = str(self.run.resolved.get("parameters", "–"))
         return [run, ("provenance.hash", count, asks)]

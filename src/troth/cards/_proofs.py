@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from troth.cards._reading import change, command, told
+from troth.cards._reading import change, command, keeping, saved, told
 from troth.cards._rules import Said
 from troth.certificates.bounds import down
 from troth.dossier import Dossier
@@ -19,7 +19,7 @@ Part = tuple[Any, list[Said]]
 
 def certificates(run: Dossier, client: int, hash_: str) -> Part:
     """One entry a setting under which this client's model was certified."""
-    asks = command("certify", run.path, "--clients", f"{client},")
+    asks = _asks(run, "certify", client)
     if not run.resolved.get("classes") or run.resolved.get("multi_label"):
         return [], [("certificate.never", "2")]
     kind = "shared" if run.part("personalizer") == "none" else "personal"
@@ -34,6 +34,13 @@ def certificates(run: Dossier, client: int, hash_: str) -> Part:
             if hash_ and speaks != hash_:
                 said.append(("certificate.stale", speaks[:12], hash_[:12], asks))
     return found, said or [("certificate.missing", asks)]
+
+
+def _asks(run: Dossier, kind: str, client: int) -> str:
+    """The command that would tell."""
+    if not saved(run):
+        return keeping(run)
+    return command(kind, run.path, "--clients", f"{client},")
 
 
 def _rows(each: Certified) -> dict[tuple[str, int], np.ndarray]:
@@ -87,8 +94,7 @@ def shortcuts(run: Dossier, client: int) -> Part:
         return None, [("shortcuts.never",)]
     row = None if run.audit is None else _at(run.audit).get(client)
     if run.audit is None or row is None:
-        asks = command("audit", run.path, "--clients", f"{client},")
-        return None, [("shortcuts.missing", asks)]
+        return None, [("shortcuts.missing", _asks(run, "audit", client))]
     t = {name: float(column[row]) for name, column in run.audit.table.items()}
     if not t["examples"]:
         return None, [("shortcuts.empty", "0")]

@@ -6,11 +6,10 @@ import contextlib
 import functools
 import math
 import shlex
-from pathlib import Path
 
 import numpy as np
 
-from troth import lookup
+from troth import folder, lookup
 from troth.certificates.bounds import lower, upper
 from troth.display import number, short, signed
 from troth.dossier import Dossier
@@ -77,9 +76,19 @@ def command(*words: object) -> str:
 
 def again(run: Dossier, *settings: str) -> str:
     """The same experiment with other settings."""
-    file = Path(run.path) / "experiment.toml"
+    file = run.path / folder.EXPERIMENT
     more = [part for setting in settings for part in ("--set", setting)]
     return command("run", file, *more)
+
+
+def saved(run: Dossier) -> bool:
+    """Whether the models that its clients predict with are in the folder."""
+    return run.part("personalizer") == "none" or (run.path / folder.PERSONAL).exists()
+
+
+def keeping(run: Dossier) -> str:
+    """The same experiment, its models kept."""
+    return again(run, "output.personal=true")
 
 
 def ranks(values: np.ndarray, who: np.ndarray, metric: str) -> np.ndarray:

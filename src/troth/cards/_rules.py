@@ -29,17 +29,19 @@ RULES = {
     "choice.hostile": "Client {0} is marked hostile in this experiment; no model is "
     "suggested for it.",
     "choice.only": "Use {0} for client {1}: it is the only model here. Its mean {2} "
-    "over {3} benign clients is {4}.",
+    "on {3} data of {4} benign clients is {5}.",
     "choice.average": "Use {0} for client {1}: of the {2} models here it has the {3} "
-    "mean {4} over {5} benign clients, {6}; next comes {7} with {8}.",
+    "mean {4} on {5} data of {6} benign clients, {7}; next comes {8} with {9}.",
     "choice.own": "Use {0} for client {1}: on its {2} test examples it has {3} "
     "(95 % interval {4} to {5}), and {6}, which is first on average, has {7} ({8} to "
     "{9}); the two intervals do not meet.",
-    "choice.sure": "Client by client {0} is ahead of {1} by {2} on average, 95 % "
-    "interval {3} to {4}, {5}.",
-    "choice.unsure": "Client by client {0} differs from {1} by {2} on average, 95 % "
-    "interval {3} to {4}, {5}: at 95 % these {6} clients do not tell which of the two "
-    "is ahead.",
+    "choice.sure": "On test data, client by client, {0} is ahead of {1} by {2} on "
+    "average, 95 % interval {3} to {4}, {5}.",
+    "choice.behind": "On test data, client by client, {0} is behind {1}: {2} on "
+    "average, 95 % interval {3} to {4}, {5}. Test data are not there to choose by.",
+    "choice.unsure": "On test data, client by client, {0} differs from {1} by {2} on "
+    "average, 95 % interval {3} to {4}, {5}: at 95 % these {6} clients do not tell "
+    "which of the two is ahead.",
     "choice.agrees": "On the {0} test examples of client {1} it has {2}, and no other "
     "model here has {3}.",
     "choice.chance": "On the {0} test examples of client {1} {2} has {3}, and {4} has "
@@ -49,6 +51,8 @@ RULES = {
     "{5}; for one client no interval is known, and the average over clients decides.",
     "choice.untested": "Client {0} has no test result of its own.",
     "choice.what": "The models of run {0}: {1}.",
+    "choice.unsaved": "Its parameters are not in the folder (output.personal); train "
+    "it again and keep them by: {0}",
     "choice.command": "To predict with it: {0}",
     "served.own": "{0} of its own model: {1} on {2} test examples, 95 % interval {3} "
     "to {4}. Rank {5} of {6}; the mean of these {6} is {7}.",
@@ -128,6 +132,7 @@ RULES = {
     "provenance.run": "Run {0}, experiment {1}, seed {2}; Troth {3}, Python {4}, torch "
     "{5}; revision {6}.",
     "provenance.parameters": "SHA-256 of its parameters: {0}",
+    "provenance.unsaved": "Its parameters are not in the folder, and have no hash.",
     "provenance.hash": "Its parameters were not hashed, for {0} of them are here; get "
     "the hash by: {1}",
 }

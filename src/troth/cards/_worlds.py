@@ -24,7 +24,8 @@ class Model(NamedTuple):
     kind: str  # personal or shared
     label: str
     values: np.ndarray  # [n] the metric, a client each
-    mean: float  # as the summary has it
+    mean: float  # as the summary has it, on test data
+    valid: float  # on validation data; NaN: there are none
 
 
 class Moved(NamedTuple):
@@ -69,8 +70,11 @@ def twins(run: Dossier, runs: Sequence[Dossier]) -> list[Dossier]:
 
 def _written(run: Dossier, keys: Sequence[str]) -> str:
     """Some sections as one text, to be compared."""
-    found: dict[str, Any] = {key: run.sections.get(key) for key in sorted(keys)}
-    return json.dumps(found, sort_keys=True, default=str)
+    names = tuple(sorted(keys))
+    if names not in run.kept:
+        found: dict[str, Any] = {key: run.sections.get(key) for key in names}
+        run.kept[names] = json.dumps(found, sort_keys=True, default=str)
+    return str(run.kept[names])
 
 
 def models(world: Sequence[Dossier]) -> list[Model]:
@@ -82,22 +86,23 @@ def models(world: Sequence[Dossier]) -> list[Model]:
     plain = [run for run in world if run.part("personalizer") == "none"]
     own = [run for run in world if not any(run is p for p in plain)]
     for run in own:
-        found.append(
-            Model(run, "personal", name(run), run.column(run.metric), run.mean())
-        )
+        found.append(_model(run, "personal", name(run)))
+    named = [(run, name(run)) for run in plain]
+    named += [(run, f"the shared model of {name(run)}") for run in own]
     shared: list[Model] = []
-    for run in (*plain, *own):
-        values = run.column(f"shared_{run.metric}")
-        if not any(_equal(model.values, values) for model in shared):
-            label = (
-                name(run)
-                if run.part("personalizer") == "none"
-                else f"the shared model of {name(run)}"
-            )
-            shared.append(Model(run, "shared", label, values, run.mean("shared")))
+    for run, label in named:
+        model = _model(run, "shared", label)
+        if not any(_equal(model.values, other.values) for other in shared):
+            shared.append(model)
     if len(shared) == 1 and not plain:
         shared = [shared[0]._replace(label="the shared model")]
     return [*shared, *found] if plain else [*found, *shared]
+
+
+def _model(run: Dossier, kind: str, label: str) -> Model:
+    column = run.metric if kind == "personal" else f"shared_{run.metric}"
+    means = run.mean(kind), run.mean(kind, on="valid")
+    return Model(run, kind, label, run.column(column), *means)
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:

@@ -31,10 +31,10 @@ RULES = {
     "data.",
     "page.peaceful": "Runs {0}: {1} clients hold {2}, 0 of them are hostile. Means are "
     "over {3} clients, each on its own test data.",
-    "page.first": "First on average is {0}: mean {1} {2}, standard deviation {3}, "
-    "worst tenth {4}.",
-    "page.shared": "The shared model of {0} has mean {1} {2}, standard deviation {3}, "
-    "worst tenth {4}.",
+    "page.first": "First by the mean on {0} data is {1} ({2}). On test data: mean {3} "
+    "{4}, standard deviation {5}, worst tenth {6}.",
+    "page.shared": "The shared model of {0}, on test data: mean {1} {2}, standard "
+    "deviation {3}, worst tenth {4}.",
     "page.attack": "Attacks change the mean {1} of {0} by {2}: {3}, and {4} where "
     "nobody attacks ({5}).",
     "page.verdicts": "{0}: {1} reports of hostile and {2} of benign clients were {3}.",
@@ -93,7 +93,8 @@ def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Said]:
     chooser = Chooser(deck.runs)
     if chooser.models:
         best = chooser.models[0]
-        said.append(("page.first", best.label, *_numbers(best.run, best.kind)))
+        worth = chooser.by, best.label, told(chooser.worth(best), metric)
+        said.append(("page.first", *worth, *_numbers(best.run, best.kind)))
         said += chooser.sure
         if best.kind != "shared":
             said.append(("page.shared", name(best.run), *_numbers(best.run, "shared")))

@@ -37,7 +37,7 @@ class Pages:
 
     def index(self) -> str:
         """The list of runs."""
-        entries = self.listing.entries()
+        entries = self.runs()
         title = f"Runs in {self.listing.root.name}"
         heads = [*COLUMNS.values()]
         content: dict[str, Any] = {"title": title, "entries": entries, "heads": heads}
