@@ -131,6 +131,10 @@ def opened(paths: Sequence[str | Path]) -> list[Dossier]:
     for where, each in found.items():  # the same name twice says nothing
         if labels.count(each.label) > 1:
             each.label = f"{where.parent.name}/{where.name}"
+    labels = [each.label for each in found.values()]
+    for where, each in found.items():
+        if labels.count(each.label) > 1:
+            each.label = str(where)
     return list(found.values())
 
 

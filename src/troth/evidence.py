@@ -17,7 +17,12 @@ from troth.certificates.smoothing import Smoothing
 
 Table = dict[str, np.ndarray]
 METRICS = ("accuracy", "error")
+_ENDS = ("", "_low", "_high")
 _POINTS = 101  # of a curve
+_WHOLE = (
+    *("client", "malicious", "newcomer", "train", "valid", "test", "asked", "absent"),
+    *("cut", "dropped", "clipped", "chosen", "downweighted"),
+)
 
 
 @dataclass
@@ -36,7 +41,6 @@ class Audit:
 
     table: Table
     settings: dict[str, Any]
-    rough: list[str]
 
 
 def experiment(file: Path) -> dict[str, Any]:
@@ -74,17 +78,32 @@ def clients(file: Path) -> Table:
     known = any(metric in found for metric in METRICS)
     if not {"client", "malicious", "test"} <= {*found} or not known:
         raise ValueError("columns are missing")
+    whole = [name for name in found if name in _WHOLE]
+    if not all(((found[n] >= 0) & (found[n] < 2**53)).all() for n in whole):
+        raise ValueError("a number is missing")
+    if not np.array_equal(found["client"], np.arange(len(found["client"]))):
+        raise ValueError("clients are not numbered from 0")
     return found
 
 
 def audit(file: Path) -> Audit:
     """The table, and the file beside it that says how it was made."""
     table = folder.read_csv(file)
-    needed = {"client", "adv_accuracy", "shared_adv_accuracy", "change", "suspect"}
+    needed = {"client", "examples", "adv_accuracy", "shared_adv_accuracy", "suspect"}
+    needed |= {f"change{end}" for end in _ENDS}
+    if "disparity" in table:
+        needed |= {"conflicting", "biased", *(f"disparity{end}" for end in _ENDS)}
     if not needed <= {*table}:
         raise ValueError("columns are missing")
+    for name in needed & {"client", "examples", "conflicting"}:
+        if not ((table[name] >= 0) & (table[name] < 2**53)).all():
+            raise ValueError("a number is missing")
     said = json.loads(file.with_suffix(".json").read_text("utf-8"))
-    return Audit(table, dict(said["settings"]), list(said["rough"]))
+    settings = dict(said["settings"])
+    settings |= {key: float(settings[key]) for key in ("limit", "confidence")}
+    if not 0 < settings["confidence"] < 1 or not 0 <= settings["limit"] < 1:
+        raise ValueError("limit or confidence are no shares")
+    return Audit(table, settings)
 
 
 def certified(file: Path) -> list[Certified]:
@@ -101,6 +120,10 @@ def certified(file: Path) -> list[Certified]:
         kinds = {"model": str, "parameters": str, "client": int, "y": int}
         kinds |= {"label": int, "radius": float, "used": int}
         table = {n: np.array([k(row[n]) for row in mine]) for n, k in kinds.items()}
+        if not (np.isfinite(table["radius"]) & (table["radius"] >= 0)).all():
+            raise ValueError("a radius is no number")
+        if not 0 < float(settings["alpha"]) < 1 or not float(settings["sigma"]) > 0:
+            raise ValueError("α or σ is out of range")
         words: dict[str, Any] = {"transform": settings["transform"]}
         words |= {"units": settings["units"] or "normalised"}
         found.append(

@@ -228,11 +228,12 @@ _COUNTED = ("asked", "absent", "cut", *_VERDICTS)
 def provenance(run: Dossier) -> dict[str, Any]:
     """What made this run."""
     facts = run.resolved
-    versions = facts.get("versions", {})
+    versions, seed = facts.get("versions"), run.sections.get("seed")
+    known = versions.items() if isinstance(versions, dict) else ()
     return {
-        "id": facts.get("fingerprint", ""),
-        "seed": run.sections.get("seed", 0),
-        "versions": dict(versions) if isinstance(versions, dict) else {},
+        "id": str(facts.get("fingerprint", "")),
+        "seed": seed if isinstance(seed, int) else 0,
+        "versions": {str(k): str(v) for k, v in known},
         "revision": str(facts.get("git", "–")),
     }
 

@@ -106,7 +106,7 @@ def shortcuts(run: Dossier, client: int) -> Part:
         (rule, f"{t['examples']:.0f}", *shares, *_three(t, "change"), f"{limit:g}")
     ]
     facts: dict[str, Any] = {"examples": int(t["examples"]), "limit": limit}
-    facts["confidence"] = float(run.audit.settings.get("confidence", 0.95))
+    facts["confidence"] = run.audit.settings["confidence"]
     names = ("adv_accuracy", "shared_adv_accuracy", "change", "change_low")
     facts |= {name: t[name] for name in (*names, "change_high", "suspect")}
     if not np.isnan(t.get("disparity", np.nan)):

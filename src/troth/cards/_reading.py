@@ -30,8 +30,10 @@ def change(value: float, metric: str) -> str:
 
 def interval(share: float, examples: int) -> Interval | None:
     """95 % interval of a share of examples (Clopper and Pearson); None: it is none."""
+    if not examples or not 0 <= share <= 1:
+        return None
     count = share * examples
-    if not examples or math.isnan(share) or abs(count - round(count)) > 1e-6:
+    if abs(count - round(count)) > 1e-6:
         return None
     return _interval(round(count), examples)
 

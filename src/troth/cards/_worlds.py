@@ -46,11 +46,17 @@ def worlds(runs: Sequence[Dossier]) -> list[list[Dossier]]:
     found: dict[str, list[Dossier]] = {}
     for run in runs:
         if run.finished:
-            evaluate = run.sections.get("evaluate", {})
-            late = {k: v for k, v in evaluate.items() if k.startswith("newcomer")}
-            key = _written(run, (*_CLIENTS, *_HOSTILE)) + json.dumps(late) + run.metric
+            key = _written(run, (*_CLIENTS, *_HOSTILE)) + run.metric
+            key += f" {len(run.column('client'))} {_late(run)}"
             found.setdefault(key, []).append(run)
     return list(found.values())
+
+
+def _late(run: Dossier) -> str:
+    """How newcomers are dealt with."""
+    evaluate = run.sections.get("evaluate")
+    items = evaluate.items() if isinstance(evaluate, dict) else ()
+    return str([item for item in items if item[0].startswith("newcomer")])
 
 
 def twins(run: Dossier, runs: Sequence[Dossier]) -> list[Dossier]:

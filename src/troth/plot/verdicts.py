@@ -44,7 +44,13 @@ def happened(run: Dossier, name: str) -> np.ndarray:
     for line in run.rounds:
         said: Any = line.get(name) or []
         lists = said.values() if isinstance(said, dict) else [said]
-        found += [(line["round"], int(k)) for each in lists for k in each]
+        found += [
+            (line["round"], k)
+            for each in lists
+            if isinstance(each, list)
+            for k in each
+            if isinstance(k, int)
+        ]
     return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 

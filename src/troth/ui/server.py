@@ -68,6 +68,7 @@ class Server(ThreadingHTTPServer):
     def url(self) -> str:
         """What to open in a browser."""
         host, port = str(self.server_address[0]), self.server_address[1]
+        host = socket.gethostname() if host in ("0.0.0.0", "::") else host
         host = f"[{host}]" if ":" in host else host
         return f"http://{host}:{port}/" + (f"?token={self.token}" if self.token else "")
 
