@@ -33,6 +33,7 @@ class Certified:
     unit: str  # of radii
     table: dict[str, np.ndarray]  # model, client, y, label, radius, parameters
     curves: dict[str, Curves]  # by model, over all that is in the file
+    rows: dict[tuple[str, int], np.ndarray]  # of the table, by model and client
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Audit:
 
     table: Table
     settings: dict[str, Any]
+    row: dict[int, int]  # of the table, by client
 
 
 def experiment(file: Path) -> dict[str, Any]:
@@ -103,7 +105,7 @@ def audit(file: Path) -> Audit:
     settings |= {key: float(settings[key]) for key in ("limit", "confidence")}
     if not 0 < settings["confidence"] < 1 or not 0 <= settings["limit"] < 1:
         raise ValueError("limit or confidence are no shares")
-    return Audit(table, settings)
+    return Audit(table, settings, {int(k): i for i, k in enumerate(table["client"])})
 
 
 def certified(file: Path) -> list[Certified]:
@@ -126,10 +128,18 @@ def certified(file: Path) -> list[Certified]:
             raise ValueError("α or σ is out of range")
         words: dict[str, Any] = {"transform": settings["transform"]}
         words |= {"units": settings["units"] or "normalised"}
-        found.append(
-            Certified(settings, Smoothing(**words).unit, table, _curves(table))
-        )
+        unit = Smoothing(**words).unit
+        found.append(Certified(settings, unit, table, _curves(table), _rows(table)))
     return found
+
+
+def _rows(table: Table) -> dict[tuple[str, int], np.ndarray]:
+    """Which rows are about which model of which client."""
+    found: dict[tuple[str, int], list[int]] = {}
+    whose = zip(table["model"].tolist(), table["client"].tolist(), strict=True)
+    for i, key in enumerate(whose):
+        found.setdefault(key, []).append(i)
+    return {key: np.array(rows) for key, rows in found.items()}
 
 
 def _curves(table: dict[str, np.ndarray]) -> dict[str, Curves]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from troth.cards._reading import change, command, keeping, saved, told
 from troth.cards._rules import Said
 from troth.certificates.bounds import down
 from troth.dossier import Dossier
-from troth.evidence import Audit, Certified
+from troth.evidence import Certified
 
 Part = tuple[Any, list[Said]]
 """What JSON has of it, and the sentences."""
@@ -25,7 +24,7 @@ def certificates(run: Dossier, client: int, hash_: str) -> Part:
     kind = "shared" if run.part("personalizer") == "none" else "personal"
     found, said = [], list[Said]()
     for each in run.certified:
-        rows = _rows(each).get((kind, client))
+        rows = each.rows.get((kind, client))
         if rows is not None:
             facts, words = _proof(each, kind, rows)
             found.append(facts)
@@ -41,20 +40,6 @@ def _asks(run: Dossier, kind: str, client: int) -> str:
     if not saved(run):
         return keeping(run)
     return command(kind, run.path, "--clients", f"{client},")
-
-
-def _rows(each: Certified) -> dict[tuple[str, int], np.ndarray]:
-    """Whose rows are where; found once."""
-    known: dict[tuple[str, int], np.ndarray] | None = getattr(each, "_where", None)
-    if known is None:
-        t, known = each.table, {}
-        order = np.lexsort((t["client"], t["model"]))
-        keys = list(zip(t["model"][order], t["client"][order], strict=True))
-        starts = [i for i, key in enumerate(keys) if i == 0 or key != keys[i - 1]]
-        for a, b in zip(starts, [*starts[1:], len(keys)], strict=True):
-            known[str(keys[a][0]), int(keys[a][1])] = order[a:b]
-        each._where = known  # type: ignore[attr-defined]
-    return known
 
 
 def _proof(each: Certified, kind: str, rows: np.ndarray) -> tuple[dict[str, Any], Said]:
@@ -92,7 +77,7 @@ def shortcuts(run: Dossier, client: int) -> Part:
         return None, [("shortcuts.shared",)]
     if not run.resolved.get("classes"):
         return None, [("shortcuts.never",)]
-    row = None if run.audit is None else _at(run.audit).get(client)
+    row = None if run.audit is None else run.audit.row.get(client)
     if run.audit is None or row is None:
         return None, [("shortcuts.missing", _asks(run, "audit", client))]
     t = {name: float(column[row]) for name, column in run.audit.table.items()}
@@ -122,13 +107,3 @@ def shortcuts(run: Dossier, client: int) -> Part:
 
 def _three(t: dict[str, float], name: str) -> list[str]:
     return [change(t[f"{name}{end}"], "accuracy") for end in ("", "_low", "_high")]
-
-
-def _at(audit: Audit) -> dict[int, int]:
-    """Client → its row."""
-    return _row_of(tuple(audit.table["client"].tolist()))
-
-
-@functools.lru_cache(maxsize=32)
-def _row_of(clients: tuple[float, ...]) -> dict[int, int]:
-    return {int(k): i for i, k in enumerate(clients)}
