@@ -74,14 +74,49 @@ def _tried(
         return []
 
 
-def curves(runs: Sequence[Dossier]) -> list[Picture]:
-    """A picture a metric."""
+def _by_metric(
+    draw: Callable[..., Figure], says: str, some: Sequence[Any], metrics: Sequence[str]
+) -> list[Picture]:
+    """A picture for those that are judged alike; `says` has a place for the metric."""
     found: list[Picture] = []
     for metric in METRICS:
-        mine = [run for run in runs if run.metric == metric and run.evaluated]
-        says = f"Mean {metric} over rounds. Numbers: rounds.jsonl."
-        found += _tried(f"curves {metric}", says, plot.curves, mine) if mine else []
+        mine = [one for one, by in zip(some, metrics, strict=True) if by == metric]
+        salt = f"{draw.__name__} {metric}"
+        found += _tried(salt, says.format(metric), draw, mine) if mine else []
     return found
+
+
+def _by_run(
+    draw: Callable[..., Figure], says: str, runs: Sequence[Dossier]
+) -> list[Picture]:
+    """A picture a run, of those that have something to show; not of very many."""
+    found: list[Picture] = []
+    for i, run in enumerate(runs):
+        if len(found) < _MOST:
+            words = f"{_style.name(run)}: {says}"
+            found += _tried(f"{draw.__name__} {i}", words, draw, run)
+    return found
+
+
+def curves(runs: Sequence[Dossier]) -> list[Picture]:
+    """A picture a metric."""
+    mine = [run for run in runs if run.evaluated]
+    says = "Mean {} over rounds. Numbers: rounds.jsonl."
+    return _by_metric(plot.curves, says, mine, [run.metric for run in mine])
+
+
+def frontier(runs: Sequence[Dossier]) -> list[Picture]:
+    """A picture a metric."""
+    mine = [run for run in runs if run.finished]
+    says = "Mean {} against its standard deviation. Numbers: summary.json."
+    return _by_metric(plot.frontier, says, mine, [run.metric for run in mine])
+
+
+def pairs(compared: Sequence[dict[str, Any]]) -> list[Picture]:
+    """A picture a metric."""
+    mine = [pair for pair in compared if pair["kind"] == "paired"]
+    says = "Mean difference in {} between runs, with 95 % intervals."
+    return _by_metric(drawn, says, mine, [pair["metric"] for pair in mine])
 
 
 def clients(decks: Sequence[Deck]) -> list[Picture]:
@@ -94,54 +129,19 @@ def clients(decks: Sequence[Deck]) -> list[Picture]:
     return found
 
 
-def frontier(runs: Sequence[Dossier]) -> list[Picture]:
-    """A picture a metric."""
-    found: list[Picture] = []
-    for metric in METRICS:
-        mine = [run for run in runs if run.metric == metric and run.finished]
-        says = f"Mean {metric} against its standard deviation. Numbers: summary.json."
-        found += _tried(f"frontier {metric}", says, plot.frontier, mine) if mine else []
-    return found
-
-
 def verdicts(runs: Sequence[Dossier]) -> list[Picture]:
     """A picture for every run in which rules told clients apart."""
-    found: list[Picture] = []
-    for i, run in enumerate(runs):
-        says = f"{_style.name(run)}: whom rules dropped, clipped, chose or weighed down"
-        says += " in which rounds. Numbers: rounds.jsonl."
-        if len(found) < _MOST:
-            found += _tried(f"verdicts {i}", says, plot.verdicts, run)
-    return found
+    says = "whom rules dropped, clipped, chose or weighed down in which rounds. "
+    return _by_run(plot.verdicts, f"{says}Numbers: rounds.jsonl.", runs)
 
 
 def certified(runs: Sequence[Dossier]) -> list[Picture]:
     """A picture for every run with certificates."""
-    found: list[Picture] = []
-    for i, run in enumerate(runs):
-        says = f"{_style.name(run)}: certified accuracy over the radius; bands reach "
-        says += "from the client with least to the one with most."
-        if len(found) < _MOST and run.certified:
-            found += _tried(f"certified {i}", says, plot.certified, run)
-    return found
+    says = "certified accuracy over the radius; bands reach from the client with least "
+    return _by_run(plot.certified, f"{says}to the one with most.", runs)
 
 
 def audits(runs: Sequence[Dossier]) -> list[Picture]:
     """A picture for every run that was audited."""
-    found: list[Picture] = []
-    for i, run in enumerate(runs):
-        says = f"{_style.name(run)}: change of accuracy on adversarial examples of the "
-        says += "shared model, client by client. Numbers: audit.csv."
-        if len(found) < _MOST and run.audit:
-            found += _tried(f"audit {i}", says, plot.audit, run)
-    return found
-
-
-def pairs(compared: Sequence[dict[str, Any]]) -> list[Picture]:
-    """A picture a metric."""
-    found: list[Picture] = []
-    for metric in METRICS:
-        mine = [p for p in compared if p["kind"] == "paired" and p["metric"] == metric]
-        says = f"Mean difference in {metric} between runs, with 95 % intervals."
-        found += _tried(f"pairs {metric}", says, drawn, mine) if mine else []
-    return found
+    says = "change of accuracy on adversarial examples of the shared model, client by "
+    return _by_run(plot.audit, f"{says}client. Numbers: audit.csv.", runs)
