@@ -142,5 +142,11 @@ def test_colours_differ_in_grey_and_come_with_marks() -> None:
     assert all(v < 0.7 for v in grey)  # to be seen on paper
 
 
+def test_a_legend_names_ten(told: Any, tmp_path: Path) -> None:
+    runs = [told(tmp_path / f"r{i}", [0.5, 1.0], seed=i) for i in range(13)]
+    names = [t.get_text() for t in plot.curves(runs).axes[0].get_legend().get_texts()]
+    assert len(names) == 10 and names[0] == "r0" and names[-1] == "and 4 more"
+
+
 def test_plot_is_there_by_name() -> None:
     assert troth.plot.curves is plot.curves

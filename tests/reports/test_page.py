@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from troth import disk, display, dossier, folder, reports
+from troth.comparison import paired
 from troth.reports import _words
 from troth.types import Refusal
 
@@ -146,6 +147,22 @@ def test_the_summary_in_words(examined: Path, whole: Made) -> None:
     good = int(clipped["clipped"][clipped["malicious"] == 0].sum())
     assert f"and {good} of benign clients were clipped." in page.words
     assert "of 9 audited clients" in page.words and "No run here" not in page.words
+
+
+def test_pairs_are_those_of_the_clients(examined: Path, whole: Made) -> None:
+    place = examined / "attacked"
+    one, two = (
+        folder.read_csv(place / f"personalizer={name}" / "clients.csv")
+        for name in ("none", "local")
+    )
+    benign = one["malicious"] == 0
+    found = paired(one["accuracy"][benign], two["accuracy"][benign])
+    texts = [text for _, text in whole[0].cells]
+    at = texts.index("local − no personalizer")
+    numbers = (found.mean_difference, found.low, found.high)
+    wanted = [display.signed(value, "accuracy") for value in numbers]
+    wanted += [str(v) for v in (found.better, found.worse, found.equal)]
+    assert texts[at + 2 : at + 8] == wanted
 
 
 def test_missing_parts_say_how_to_get_them(told: Any, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ SERIES = ("#0072b2", "#d55e00", "#009e73", "#b0579a", "#c98a00", "#3f9bd1")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
 _MARKS = ("o", "s", "^", "D", "v", "P")
 _LONGEST = 34  # characters of a label
+_NAMED = 10  # in a legend
 _POINTS = 400  # that are drawn one by one
 
 
@@ -109,8 +110,12 @@ def dress(axes: Axes, title: str, x: str, y: str = "") -> None:
 
 def legend(axes: Axes, **more: Any) -> None:
     """Names of what is drawn, in ink."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8.5, labelcolor=INK, **more)
+    handles, labels = axes.get_legend_handles_labels()
+    if len(labels) > _NAMED:
+        labels[_NAMED - 1] = f"and {len(labels) - _NAMED + 1} more"
+    if labels:
+        some = handles[:_NAMED], labels[:_NAMED]
+        axes.legend(*some, frameon=False, fontsize=8.5, labelcolor=INK, **more)
 
 
 def share(axes: Axes, metric: str) -> None:
