@@ -5,7 +5,7 @@ BIN = .venv/bin
 .PHONY: run test lint bench clean
 
 run: .venv/ready
-	$(BIN)/troth run
+	$(BIN)/troth run --report
 
 # A process a core, and in each of them one thread.
 test: lint

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import importlib.util
 import os
+import pathlib
+import shutil
 import threading
 import time
 import urllib.parse
@@ -128,3 +131,75 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield made
         made.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="session")
+def told() -> Any:
+    """Makes the folder of a finished run from its clients' accuracies."""
+    return beside("told").written
+
+
+def beside(name: str) -> Any:
+    """A module that lies beside this file."""
+    place = pathlib.Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real Chromium; tests that need it skip where there is none."""
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("needs chromium and chromedriver")
+    made = beside("chromium").Browser(str(tmp_path_factory.mktemp("chromium")))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """axe-core: $TROTH_AXE, or node_modules beside the tests; skips without."""
+    modules = pathlib.Path(__file__).parents[1] / "node_modules"
+    file = os.environ.get("TROTH_AXE", modules / "axe-core" / "axe.min.js")
+    if not pathlib.Path(file).exists():
+        pytest.skip("needs axe-core: npm install axe-core, or TROTH_AXE")
+    return pathlib.Path(file).read_text("utf-8")
+
+
+@pytest.fixture(scope="session")
+def examined(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder of real runs: under attack three ways, and one where nobody attacks.
+
+    `attacked` is a grid of no personalizer, local and ditto with a λ of its own, with
+    rules that clip and choose; its ditto run is certified and audited. `clean` is that
+    run without the attack.
+    """
+    import troth
+    from troth import auditing, certifying
+    from troth.certificates.smoothing import Smoothing
+
+    root = tmp_path_factory.mktemp("examined")
+    tree: dict[str, Any] = {
+        "data": "digits",
+        "partition": {"name": "classes", "clients": 12, "per_client": 5},
+        "model": {"name": "mlp", "widths": [16]},
+        "train": {"rounds": 8, "cohort": 6, "steps": 3, "batch": 16, "lr": 0.2},
+        "evaluate": {"every": 2},
+        "adversary": {"fraction": 0.25},
+        "attack": "model_replacement",
+        "filter": [{"name": "clip"}],
+        "aggregator": "multi_krum",
+        "engine": {"how": "vmap", "chunk": 6, "device": "cpu"},
+    }
+    own = {"name": "ditto", "lam": "auto"}
+    grid = {"personalizer": ["none", "local", own]}
+    *_, run = troth.run({**tree, "grid": grid}, out=root / "attacked")
+    quiet = {"attack": "none", "corruption": "none", "personalizer": own}
+    troth.run({**tree, **quiet}, out=root / "clean")
+    smoothing = Smoothing(sigma=0.25, n=200, n0=20, tile=100)
+    certifying.certify(run, smoothing, clients="4", examples=6, device="cpu")
+    auditing.audit(run, eps=0.1, device="cpu")
+    return root

@@ -34,7 +34,8 @@ LAYERS = """
     examining auditing
     results runs api heads poison goal crafting chain advice comparison bench catalogue
     gallery
-    display listings progress outcome commands cli
+    display listings progress outcome evidence dossier plot cards reports ui
+    commands cli
 """.split()  # noqa: SIM905
 """From the first to the last: a module or folder imports only what stands before it."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from troth import disk
 from troth.disk import alone, digest_of, on_disk
 from troth.types import Refusal
 
@@ -58,3 +59,15 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(Refusal, match="cannot be written to"), alone(tmp_path / "file"):
         pass
+
+
+def test_a_lock_is_a_sign_of_life(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    assert not disk.busy(file)
+    with file.open("ab") as one:
+        assert not disk.busy(file)
+        assert disk.hold(one)
+        assert disk.busy(file) and disk.busy(file)
+        with file.open("ab") as other:
+            assert not disk.hold(other)
+    assert not disk.busy(file)

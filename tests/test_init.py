@@ -9,7 +9,7 @@ import troth
 
 NAMES = [
     *("Refusal", "Run", "aggregate", "audit", "certify", "cost"),
-    *("load", "personalize", "resume", "run"),
+    *("load", "personalize", "report", "resume", "run"),
 ]
 HEAVY = "{'torch', 'numpy', 'scipy', 'sklearn'}"
 

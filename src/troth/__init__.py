@@ -18,15 +18,18 @@ __all__ = [
     "cost",
     "load",
     "personalize",
+    "report",
     "resume",
     "run",
 ]
 
 if TYPE_CHECKING:
+    from troth import plot as plot
     from troth.api import aggregate, cost, personalize, resume, run
     from troth.auditing import audit
     from troth.certificates.certify import certify
     from troth.loading import Run, load
+    from troth.reports import report
     from troth.types import Refusal
 else:
     _HOMES = {
@@ -38,6 +41,7 @@ else:
         "cost": "api",
         "load": "loading",
         "personalize": "api",
+        "report": "reports",
         "resume": "api",
         "run": "api",
     }
@@ -47,6 +51,8 @@ else:
 
         So `import troth` and `troth --help` do not wait for torch.
         """
+        if name == "plot":  # matplotlib too comes when it is needed
+            return importlib.import_module("troth.plot")
         if name not in _HOMES:
             raise AttributeError(f"module 'troth' has no attribute '{name}'")
         found = getattr(importlib.import_module(f"troth.{_HOMES[name]}"), name)

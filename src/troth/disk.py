@@ -77,6 +77,28 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
+def busy(file: Path) -> bool:
+    """Whether a living process holds the lock of a file; nothing is changed."""
+    try:
+        with file.open("rb") as probe:
+            if fcntl:
+                fcntl.flock(probe, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no such file, or a file system without locks
+        return False
+    return False
+
+
+def hold(lock: IO[Any]) -> bool:
+    """Take a file's lock, though somebody may just be looking whether it is held."""
+    for _ in range(20):
+        if locked(lock):
+            return True
+        time.sleep(0.005)
+    return False
+
+
 def locked(lock: IO[Any] | int) -> bool:
     """Take a file's lock if it is free; without any, go on."""
     try:

@@ -254,6 +254,7 @@ def onward(found: Sequence[Run], root: Path) -> None:
     client = int((found[-1].clients["malicious"] == 0).argmax())  # the first benign one
     say(
         f"\nFiles: {root}{each}: clients.csv, rounds.jsonl, summary.json, the models\n"
-        f"Next:  troth predict {last} --client {client} --data FILE.npz\n"
+        f"Next:  troth report {whole}\n"
+        f"       troth predict {last} --client {client} --data FILE.npz\n"
         f"       troth cite {whole}"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from troth import folder
+from troth import disk, folder
 from troth.federation import Federation
 from troth.types import Record
 
@@ -26,6 +26,7 @@ class Journal:
         self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
         self.stayed, self.why = 0, ""  # rounds in which w did; why it last did
         self._file = (path / folder.ROUNDS).open("ab")
+        disk.hold(self._file)  # a sign of life, for whoever looks on
 
     def write(self, record: Record, evaluated: dict[str, Any] | None) -> None:
         """One round. No times are written: the same run gives the same bytes."""
@@ -53,6 +54,7 @@ class Journal:
         if evaluated is not None:
             line["evaluation"] = evaluated
         self._file.write((json.dumps(folder.plain(line)) + "\n").encode())
+        self._file.flush()  # for whoever looks on
 
     def checkpoint(self, seconds: float) -> None:
         """Everything needed to go on, bit for bit as if never stopped.

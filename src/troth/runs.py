@@ -158,13 +158,14 @@ def _go(built: Built, path: Path, state: Path, watch: Watch) -> dict[str, Any]:
         if population.on_disk:
             told = State(state, built.need.disk)
             watch(Progress(built.experiment.name, 0, f.rounds, None, told))
-        with closing(Journal(path, f)) as journal, _stoppable() as stopped:
-            began -= journal.restore()
-            tables = _train(built, journal, watch, stopped, began)
-            for _ in _finish(built, path, stopped):
-                tables = None if f.engine.client.finish else tables
-        tables = tables or results.evaluate(built)
-        found = results.write(built, path, journal, tables, began)
+        with closing(Journal(path, f)) as journal:
+            with _stoppable() as stopped:
+                began -= journal.restore()
+                tables = _train(built, journal, watch, stopped, began)
+                for _ in _finish(built, path, stopped):
+                    tables = None if f.engine.client.finish else tables
+            tables = tables or results.evaluate(built)
+            found = results.write(built, path, journal, tables, began)
     _forget(path, state)
     return found
 

@@ -11,6 +11,7 @@ from typer import Option as Flag
 from troth.commands._flags import DataDir, File, Json, Quiet, Settings
 from troth.commands._opening import absolute
 from troth.commands._training import show, watched
+from troth.commands.report import said
 
 
 def run(
@@ -20,6 +21,9 @@ def run(
     device: Annotated[str | None, Flag(help="auto, cpu, cuda, cuda:N, mps.")] = None,
     data_dir: DataDir = None,
     dry_run: Annotated[bool, Flag("--dry-run", help="Only say what it takes.")] = False,
+    with_report: Annotated[
+        bool, Flag("--report", help="End by writing the report.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -37,3 +41,7 @@ def run(
     train = functools.partial(api.run, experiment, out=root, **given)
     found = watched(train, root, name, quiet)
     show(found, root, name, as_json, quiet, in_words=experiment is None)
+    if with_report:
+        from troth import reports
+
+        said(reports.report([root]))

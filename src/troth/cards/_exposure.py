@@ -1,0 +1,96 @@
+"""What an attack does to one client, by runs with and without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from troth.cards._reading import again, change, name, told
+from troth.cards._rules import Said
+from troth.cards._worlds import Moved, moved, twins
+from troth.dossier import Dossier
+
+_MOST = 5  # attacks of which a card speaks
+
+
+class Exposure(NamedTuple):
+    """A run beside those that differ by an attack alone."""
+
+    run: Dossier
+    others: list[tuple[Dossier, Moved | None]]
+
+    def said(self, i: int) -> tuple[Any, list[Said]]:
+        """Of the client in row i."""
+        run, metric = self.run, self.run.metric
+        value = float(run.column(metric)[i])
+        every, hostile = run.column("client").size, int(run.column("malicious").sum())
+        facts: dict[str, Any] = {"hostile": hostile, "clients": every}
+        facts |= {"attack": run.part("attack"), "corruption": run.part("corruption")}
+        facts["aggregator"] = run.part("aggregator")
+        if run.attacked:
+            ways = (run.part(kind) for kind in ("attack", "corruption", "aggregator"))
+            has = (metric, told(value, metric))
+            said: list[Said] = [
+                ("poisoning.under", f"{hostile}", f"{every}", *ways, *has)
+            ]
+        elif hostile:
+            said = [("poisoning.idle", f"{hostile}", f"{every}")]
+        else:
+            said = [("poisoning.clean", f"{every}")]
+        facts["beside"] = [self._beside(i, *other, said) for other in self.others]
+        if not self.others:
+            rule = "poisoning.no_twin" if run.attacked else "poisoning.try"
+            said.append((rule, _asks(run)))
+        return facts, said
+
+    def _beside(
+        self, i: int, other: Dossier, far: Moved | None, said: list[Said]
+    ) -> dict[str, Any]:
+        run, metric = self.run, self.run.metric
+        mine, its = (float(each.column(metric)[i]) for each in (run, other))
+        attacked, clean = (mine, its) if run.attacked else (its, mine)
+        means = [
+            each.mean() for each in ((other, run) if run.attacked else (run, other))
+        ]
+        went = [told(mean, metric) for mean in means]
+        cost = change(attacked - clean, metric)
+        if run.attacked:
+            has = told(clean, metric), told(attacked, metric), cost
+            said.append(("poisoning.without", name(other), *has, *went))
+        else:
+            has = told(attacked, metric), cost, told(clean, metric)
+            said.append(("poisoning.within", name(other), *has, *went))
+        if far is not None and far.broken:
+            said.append(("poisoning.broke", f"{far.broken}", f"{far.tensors}"))
+        elif far is not None:
+            share = f"{far.distance / far.norm:.4g}" if far.norm else "–"
+            said.append(("poisoning.moved", f"{far.distance:.4g}", share))
+        facts = {"run": other.label, "clean": clean, "attacked": attacked}
+        facts |= {"mean_clean": means[0], "mean_attacked": means[1]}
+        lost = far is None or bool(far.broken)
+        facts["moved"] = np.nan if far is None or lost else far.distance
+        facts["norm"] = np.nan if far is None else far.norm
+        return facts
+
+
+def exposure(run: Dossier, runs: Sequence[Dossier]) -> Exposure:
+    """This run, and what there is to compare it with."""
+    found = []
+    for other in twins(run, runs)[: 1 if run.attacked else _MOST]:
+        pair = (run, other) if run.attacked else (other, run)
+        found.append((other, moved(*pair)))
+    return Exposure(run, found)
+
+
+def _asks(run: Dossier) -> str:
+    """The command that would tell."""
+    if not run.attacked:
+        hostile = run.column("malicious").any()
+        way = ("corruption=auto",) if run.resolved.get("classes") else _REPORTS
+        return again(run, *(way if hostile else ("adversary.fraction=0.2", *way)))
+    return again(run, "attack=none", "corruption=none")
+
+
+_REPORTS = ("corruption=none", "attack=sign_flip")  # numbers are no labels to falsify

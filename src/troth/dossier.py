@@ -1,0 +1,217 @@
+"""What a run's folder says, whole or half-written: nothing in it stops the reader.
+
+A file that is missing is missing; one that cannot be read is named among `troubles`,
+with what to do about it, and then counts as missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from troth import auditing, chain, config, disk, evidence, folder
+from troth.certificates.ledger import NAME as CERTIFICATES
+from troth.evidence import METRICS, Audit, Certified, Table
+from troth.loading import Run, judged
+from troth.types import Refusal
+
+
+@dataclass
+class Dossier:
+    """All that the files of one run say."""
+
+    path: Path
+    label: str
+    sections: dict[str, Any] = field(default_factory=dict)  # experiment.toml, plain
+    run: Run | None = None  # None: its experiment is not one that this Troth knows
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] | None = None
+    clients: Table | None = None
+    certified: list[Certified] = field(default_factory=list)
+    audit: Audit | None = None
+    troubles: list[str] = field(default_factory=list)
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # worked out once
+
+    @property
+    def finished(self) -> bool:
+        """Whether its last files are there and can be read."""
+        return self.summary is not None and self.clients is not None
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process is at it."""
+        return disk.busy(self.path / folder.ROUNDS)
+
+    @property
+    def metric(self) -> str:
+        """What clients are judged by; "" where no evaluation says it."""
+        said = [self.summary or {}, *(r["evaluation"] for r in self.evaluated[-1:])]
+        own = [each.get("personal", {}) for each in said]
+        return next((m for m in METRICS for s in own if f"{m}_mean" in s), "")
+
+    @property
+    def evaluated(self) -> list[dict[str, Any]]:
+        """The rounds that have an evaluation."""
+        return [r for r in self.rounds if isinstance(r.get("evaluation"), dict)]
+
+    @property
+    def judged(self) -> np.ndarray:
+        """[n] whom a summary is about."""
+        assert self.clients is not None
+        return judged(self.clients)
+
+    def part(self, kind: str) -> str:
+        """The name of a member, such as that of the aggregator."""
+        value = self.sections.get(kind, {})
+        name = value.get("name", "none") if isinstance(value, dict) else value
+        return str(name)
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """What the run wrote about itself."""
+        found = self.sections.get("resolved", {})
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def total(self) -> int:
+        """Rounds that were asked for."""
+        train = self.sections.get("train")
+        rounds = train.get("rounds", 0) if isinstance(train, dict) else 0
+        return rounds if isinstance(rounds, int) else 0
+
+    @property
+    def attacked(self) -> bool:
+        """Whether hostile clients do something."""
+        hostile = self.resolved.get("malicious", 0)
+        ways = self.part("attack"), self.part("corruption")
+        return bool(hostile) and ways != ("none", "none")
+
+    def mean(
+        self, kind: str = "personal", what: str = "mean", on: str = "test"
+    ) -> float:
+        """A number of the summary, on test or on "valid" data; NaN where there is none.
+
+        Models are chosen by validation data where there are any: what test data chose
+        they cannot judge.
+        """
+        said = self.summary or {}
+        table = (said if on == "test" else said.get(on) or {}).get(kind, {})
+        value = table.get(f"{self.metric}_{what}")
+        return float(value) if isinstance(value, int | float) else float("nan")
+
+    def column(self, name: str) -> np.ndarray:
+        """A column of `clients.csv`, NaN where there is none."""
+        assert self.clients is not None
+        if name not in self.kept:  # a copy for each of 10,000 cards is slow
+            none = np.full(len(self.clients["client"]), np.nan)
+            self.kept[name] = self.clients.get(name, none).astype(np.float64)
+        found: np.ndarray = self.kept[name]
+        return found
+
+
+def opened(paths: Sequence[str | Path]) -> list[Dossier]:
+    """The runs in these folders; a grid, or a chain of attacks, is all of its runs.
+
+    Raises:
+        Refusal: a folder that is none of these.
+    """
+    found: dict[Path, Dossier] = {}
+    for given in paths:
+        root = Path(given)
+        for place in _runs(root):
+            found.setdefault(place.resolve(), _dossier(place))
+    labels = [each.label for each in found.values()]
+    for where, each in found.items():  # the same name twice says nothing
+        if labels.count(each.label) > 1:
+            each.label = f"{where.parent.name}/{where.name}"
+    labels = [each.label for each in found.values()]
+    for where, each in found.items():
+        if labels.count(each.label) > 1:
+            each.label = str(where)
+    return list(found.values())
+
+
+def _runs(root: Path) -> list[Path]:
+    if (root / folder.EXPERIMENT).exists():
+        return [root]
+    files = [root / folder.GRID, root / chain.SETTINGS]
+    inside = sorted(p.parent for p in root.glob(f"*/{folder.EXPERIMENT}"))
+    if any(file.exists() for file in files):
+        if not inside:
+            raise Refusal(
+                f"{root} is a grid of which no run has begun; go on with it by: "
+                f"troth resume {shlex.quote(str(root))}"
+            )
+        return _ordered(root, inside)
+    names = ", ".join(place.name for place in inside[:3])
+    more = f" (it holds runs: give them, such as {names})" if inside else ""
+    raise Refusal(
+        f"{root} is not the folder of a run{more}; give the folder that troth run wrote"
+    )
+
+
+def _ordered(root: Path, inside: list[Path]) -> list[Path]:
+    """As the grid, or the chain, has them."""
+    names = ["none", *chain.STAGES]
+    if (root / folder.GRID).exists():
+        with contextlib.suppress(Refusal):
+            tree = config.read(root / folder.GRID)
+            tree.pop("resolved", None)
+            names = [config.label(changed) for changed, _ in config.expand(tree)]
+    order = {name: i for i, name in enumerate(names)}
+    return sorted(inside, key=lambda p: (order.get(p.name, len(order)), p.name))
+
+
+def _dossier(path: Path) -> Dossier:
+    found = Dossier(path, path.resolve().name)
+    found.sections = _tried(found, folder.EXPERIMENT, evidence.experiment) or {}
+    try:
+        found.run = Run(path)
+    except Refusal as refusal:
+        if found.sections:
+            found.troubles.append(f"{path / folder.EXPERIMENT}: {refusal}")
+    found.rounds = _tried(found, folder.ROUNDS, evidence.rounds) or []
+    found.summary = _tried(found, folder.SUMMARY, evidence.summary)
+    found.clients = _tried(found, folder.CLIENTS, evidence.clients)
+    if found.finished:
+        _agree(found)
+    found.audit = _tried(found, auditing.FILE, evidence.audit)
+    found.certified = _tried(found, CERTIFICATES, evidence.certified) or []
+    return found
+
+
+def _tried(found: Dossier, name: str, read: Callable[[Path], Any]) -> Any:
+    """What a file says; None where it is missing or says nothing sensible."""
+    file = found.path / name
+    if not file.exists():
+        return None
+    try:
+        return read(file)
+    except (OSError, ValueError, KeyError, IndexError, TypeError, csv.Error) as error:
+        why = " ".join(str(error).split())[:120]
+    except Refusal as refusal:
+        why = str(refusal)
+    found.troubles.append(
+        f"{file} cannot be read ({why}); put the file back as Troth wrote it, or make "
+        "the run again"
+    )
+    return None
+
+
+def _agree(found: Dossier) -> None:
+    """Refuse to believe files that are not of one run."""
+    assert found.summary is not None and found.clients is not None
+    rows = len(found.clients["client"])
+    if rows != found.summary["clients"] or not found.metric:
+        found.troubles.append(
+            f"{found.path / folder.CLIENTS} has {rows} clients, and "
+            f"{folder.SUMMARY} says {found.summary['clients']}; make the run again"
+        )
+        found.summary = found.clients = None

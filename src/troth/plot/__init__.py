@@ -1,0 +1,24 @@
+"""Pictures of runs, from their files: `troth.plot.curves("runs/x").savefig("c.svg")`.
+
+Every function takes a run, its folder, or several of them, and gives a matplotlib
+figure. Colours differ in lightness and come with a dash or a mark of their own, so that
+they survive colour blindness and grey printing.
+"""
+
+from troth.plot.audit import audit
+from troth.plot.certified import certified
+from troth.plot.clients import clients
+from troth.plot.curves import curves
+from troth.plot.frontier import frontier
+from troth.plot.pairs import pairs
+from troth.plot.verdicts import verdicts
+
+__all__ = [
+    "audit",
+    "certified",
+    "clients",
+    "curves",
+    "frontier",
+    "pairs",
+    "verdicts",
+]

@@ -1,0 +1,124 @@
+"""What all pictures share: colours, marks, and how runs come in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from troth import dossier
+from troth.display import short
+from troth.dossier import Dossier
+from troth.loading import Run
+from troth.types import Refusal
+
+Given = Run | Dossier | str | Path
+Several = Given | Sequence[Given]
+
+INK, SOFT, GRID, PAPER = "#1f2a33", "#5b6873", "#dbe1e6", "#ffffff"
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#b0579a", "#c98a00", "#3f9bd1")
+"""After Okabe and Ito: told apart by all eyes, and of different lightness."""
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
+_MARKS = ("o", "s", "^", "D", "v", "P")
+_LONGEST = 34  # characters of a label
+_NAMED = 10  # in a legend
+_POINTS = 400  # that are drawn one by one
+
+
+def given(runs: Several) -> list[Dossier]:
+    """Runs as their files have them."""
+    several = [runs] if isinstance(runs, Run | Dossier | str | Path) else [*runs]
+    found: list[Dossier] = []
+    for one in several:
+        if isinstance(one, Dossier):
+            found.append(one)
+        else:
+            found += dossier.opened([one.path if isinstance(one, Run) else one])
+    if not found:
+        raise Refusal("there is no run to draw; give at least one")
+    return found
+
+
+def alike(runs: list[Dossier]) -> tuple[list[Dossier], str]:
+    """The runs that are judged as the first of them is, and by what."""
+    metric = next((run.metric for run in runs if run.metric), "")
+    return [run for run in runs if run.metric == metric], metric
+
+
+def finished(runs: Several, what: str) -> tuple[list[Dossier], str]:
+    """Those that went to their end."""
+    mine, metric = alike([run for run in given(runs) if run.finished])
+    if not mine:
+        raise Refusal(
+            f"none of the runs is finished, and {what} are about finished ones; go on "
+            f"with one by: troth resume {given(runs)[0].path}"
+        )
+    return mine, metric
+
+
+def figure(width: float, height: float) -> Figure:
+    """An empty one, in inches."""
+    return Figure(figsize=(width, height), dpi=120, layout="constrained")
+
+
+def name(run: Dossier | str) -> str:
+    """A label as it can be drawn: short, and no formula, whatever stands in it."""
+    text = short(run) if isinstance(run, str) else short(run.label)
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return cut.replace("$", r"\$")
+
+
+def hue(i: int) -> str:
+    """The colour of the i-th run; after the last one, grey."""
+    return SERIES[i] if i < len(SERIES) else SOFT
+
+
+def line(i: int) -> dict[str, Any]:
+    """How the i-th line looks."""
+    return {"color": hue(i), "linestyle": _DASHES[i % len(_DASHES)], "lw": 1.8}
+
+
+def mark(i: int, hollow: bool = False) -> dict[str, Any]:
+    """How the i-th sort of points looks."""
+    inside = PAPER if hollow else hue(i)
+    found: dict[str, Any] = {"marker": _MARKS[i % len(_MARKS)], "linestyle": "none"}
+    return found | {"color": hue(i), "markerfacecolor": inside, "markersize": 4.5}
+
+
+def many(n: int) -> dict[str, Any]:
+    """Points beyond some hundreds become one small image in an SVG."""
+    return {"rasterized": True, "markersize": 2, "alpha": 0.3} if n > _POINTS else {}
+
+
+def dress(axes: Axes, title: str, x: str, y: str = "") -> None:
+    """Titles, a light grid, and no box."""
+    axes.set_title(title, size=9.5, color=SOFT, loc="left")
+    axes.set_xlabel(x, color=INK, size=9.5)
+    if y:
+        axes.set_ylabel(y, color=INK, size=9.5)
+    axes.grid(color=GRID, lw=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=INK, labelsize=9)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(SOFT)
+
+
+def legend(axes: Axes, **more: Any) -> None:
+    """Names of what is drawn, in ink."""
+    handles, labels = axes.get_legend_handles_labels()
+    if len(labels) > _NAMED:
+        labels[_NAMED - 1] = f"and {len(labels) - _NAMED + 1} more"
+    if labels:
+        some = handles[:_NAMED], labels[:_NAMED]
+        axes.legend(*some, frameon=False, fontsize=8.5, labelcolor=INK, **more)
+
+
+def share(axes: Axes, metric: str) -> None:
+    """An accuracy lies between 0 and 1."""
+    if metric == "accuracy":
+        axes.set_ylim(-0.02, 1.02)

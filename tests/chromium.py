@@ -1,0 +1,150 @@
+"""A real Chromium, driven by WebDriver, by plain HTTP."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+_FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+_ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+
+
+class Browser:
+    """One window of Chromium."""
+
+    def __init__(self, place: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        null = subprocess.DEVNULL
+        driver = [shutil.which("chromedriver") or "", f"--port={port}"]
+        self._process = subprocess.Popen(driver, stdout=null, stderr=null)
+        self._url = f"http://127.0.0.1:{port}"
+        self._await()
+        options = {
+            "args": [*_FLAGS, f"--user-data-dir={place}"],
+            "binary": shutil.which("chromium"),
+        }
+        logs = {"browser": "ALL", "performance": "ALL"}
+        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": logs}
+        body = {"capabilities": {"alwaysMatch": wanted}}
+        self._session = self._call("POST", "/session", body)["sessionId"]
+        self._begun = ""
+
+    def _await(self) -> None:
+        for _ in range(200):
+            try:
+                self._call("GET", "/status")
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise OSError("chromedriver does not answer")
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, data, method=method)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=60) as answer:
+                return json.loads(answer.read())["value"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(error.read().decode()[:800]) from None
+
+    def do(self, method: str, path: str, body: Any = None) -> Any:
+        return self._call(method, f"/session/{self._session}{path}", body)
+
+    def open(
+        self, url: str, wait: str = "document.documentElement.dataset.ready"
+    ) -> float:
+        """Go there, and say how many seconds it took until it was ready."""
+        self.do("POST", "/url", {"url": "about:blank"})
+        self.log("browser"), self.log("performance")
+        began = time.monotonic()
+        self.do("POST", "/url", {"url": url})
+        self.until(wait)
+        return time.monotonic() - began
+
+    def until(self, wait: str, seconds: float = 20) -> Any:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if found := self.js(f"return {wait}"):
+                return found
+            time.sleep(0.02)
+        raise AssertionError(f"never came true: {wait}")
+
+    def js(self, script: str, *given: Any) -> Any:
+        body = {"script": script, "args": given}
+        return self.do("POST", "/execute/sync", body)
+
+    def later(self, script: str, *given: Any) -> Any:
+        body = {"script": script, "args": given}
+        return self.do("POST", "/execute/async", body)
+
+    def find(self, css: str) -> str:
+        body = {"using": "css selector", "value": css}
+        return str(self.do("POST", "/element", body)[_ELEMENT])
+
+    def type(self, css: str, text: str) -> None:
+        self.do("POST", f"/element/{self.find(css)}/value", {"text": text})
+
+    def press(self, *keys: str) -> None:
+        """Keys to whatever has the focus."""
+        strokes = [
+            {"type": kind, "value": key}
+            for key in keys
+            for kind in ("keyDown", "keyUp")
+        ]
+        self.do(
+            "POST",
+            "/actions",
+            {"actions": [{"type": "key", "id": "k", "actions": strokes}]},
+        )
+
+    def log(self, kind: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.do("POST", "/se/log", {"type": kind})
+        return found
+
+    def requests(self) -> list[str]:
+        """Addresses asked for since the page was opened, but for data: ones."""
+        events = [json.loads(e["message"])["message"] for e in self.log("performance")]
+        sent = [e for e in events if e["method"] == "Network.requestWillBeSent"]
+        urls = [str(e["params"]["request"]["url"]) for e in sent]
+        return [url for url in urls if not url.startswith(("data:", "about:"))]
+
+    def cdp(self, name: str, **given: Any) -> Any:
+        return self.do("POST", "/goog/cdp/execute", {"cmd": name, "params": given})
+
+    def look(
+        self, width: int, height: int, dark: bool = False, media: str = ""
+    ) -> None:
+        """A screen of this size, light or dark, or paper (media="print")."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1}
+        self.cdp("Emulation.setDeviceMetricsOverride", mobile=False, **size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.cdp("Emulation.setEmulatedMedia", media=media, features=[scheme])
+
+    def shot(self, file: Path, whole: bool = False) -> None:
+        given: dict[str, Any] = {"format": "png", "captureBeyondViewport": whole}
+        if whole:
+            size = self.cdp("Page.getLayoutMetrics")["cssContentSize"]
+            given["clip"] = {**size, "scale": 1}
+        file.write_bytes(
+            base64.b64decode(self.cdp("Page.captureScreenshot", **given)["data"])
+        )
+
+    def pdf(self, file: Path) -> None:
+        file.write_bytes(base64.b64decode(self.do("POST", "/print", {})))
+
+    def close(self) -> None:
+        try:
+            self.do("DELETE", "")
+        finally:
+            self._process.terminate()
+            self._process.wait()

@@ -1,0 +1,128 @@
+"""`troth report`, and the commands that its cards name."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from typer.testing import Result
+
+from troth import cards, dossier
+
+Troth = Callable[..., Result]
+
+
+def test_where_it_is_said(troth: Troth, one: tuple[Path, Result]) -> None:
+    place, _ = one
+    done = troth("report", place)
+    assert done.exit_code == 0 and done.stdout == ""
+    assert done.stderr == (
+        f"Report: {place / 'report.html'}, for any browser; trust cards: "
+        f"{place / 'report.cards.json'}\n"
+    )
+    assert (place / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_json(troth: Troth, one: tuple[Path, Result], tmp_path: Path) -> None:
+    place, _ = one
+    done = troth("report", place, "--out", tmp_path / "x.html", "--json")
+    said = json.loads(done.stdout)
+    assert said["page"] == str(tmp_path / "x.html")
+    assert said["runs"] == [{"folder": str(place), "finished": True, "troubles": []}]
+    assert json.loads(Path(said["cards"]).read_text())["version"] == cards.VERSION
+
+
+def test_a_grid(troth: Troth, grid: tuple[Path, Result], tmp_path: Path) -> None:
+    place, _ = grid
+    done = troth("report", place, "--out", tmp_path / "x.html")
+    text = (tmp_path / "x.html").read_text()
+    assert done.exit_code == 0 and "Over seeds" in text and "Report of 6 runs" in text
+
+
+def test_refusals(troth: Troth, one: tuple[Path, Result], tmp_path: Path) -> None:
+    done = troth("report", tmp_path)
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"troth: {tmp_path} is not the folder of a run; give the folder that troth run "
+        "wrote\n"
+    )
+    done = troth("report")
+    assert done.exit_code == 2 and "RUN" in done.stderr
+    done = troth("report", one[0], "--out", one[0] / "clients.csv" / "x.html")
+    assert done.exit_code == 2 and "give another file with --out" in done.stderr
+
+
+def test_a_half_written_run(
+    troth: Troth, one: tuple[Path, Result], tmp_path: Path
+) -> None:
+    place = tmp_path / "half"
+    place.mkdir()
+    for name in ("experiment.toml", "rounds.jsonl"):
+        (place / name).write_bytes((one[0] / name).read_bytes())
+    done = troth("report", place)
+    assert done.exit_code == 0
+    first = f"Not finished: {place} (3 of 3 rounds); shown as far as it came"
+    assert done.stderr.startswith(first)
+    (place / "experiment.toml").write_text("x = [")
+    done = troth("report", place)
+    assert done.exit_code == 0 and "cannot be read" in done.stderr
+
+
+def test_run_ends_with_it(
+    troth: Troth, written: Any, tiny: str, tmp_path: Path
+) -> None:
+    file = written(tmp_path / "tiny.toml", tiny)
+    done = troth("run", file, "--out", tmp_path / "out", "--report", "-q")
+    assert done.exit_code == 0 and (tmp_path / "out" / "report.html").exists()
+    assert done.stderr.splitlines()[-1].startswith("Report: ")
+
+
+def asks(place: Path, rule: str, *, client: int) -> list[str]:
+    """The command that a card names by this rule."""
+    made = cards.document(dossier.opened([place]))
+    (card,) = [c for c in made["cards"] if c["client"] == client]
+    (said,) = [s["text"] for s in card["sentences"] if s["rule"] == rule]
+    words = shlex.split(said.split("by: ")[1])
+    assert words.pop(0) == "troth"
+    return words
+
+
+def test_what_is_missing_is_had_by_the_commands_named(
+    troth: Troth, written: Any, tiny: str, tmp_path: Path
+) -> None:
+    """Each is run as it stands, and then the card has that part."""
+    more = '[adversary]\ncount = 1\n[attack]\nname = "sign_flip"\n'
+    more += '[personalizer]\nname = "ditto"\nlam = 0.5\n'
+    file = written(tmp_path / "tiny.toml", tiny + more)
+    place = tmp_path / "a b"
+    assert troth("run", file, "--out", place).exit_code == 0
+    beside = [place]
+    for rule in ("gain.local_missing", "poisoning.no_twin"):
+        beside.append(tmp_path / rule)
+        done = troth(*asks(place, rule, client=2), "--out", beside[-1])
+        assert done.exit_code == 0, done.stderr
+    quick = ["--n", 50, "--n0", 10, "--examples", 3]
+    done = troth(*asks(place, "certificate.missing", client=2), *quick)
+    assert done.exit_code == 0, done.stderr
+    done = troth(*asks(place, "shortcuts.missing", client=2))
+    assert done.exit_code == 0, done.stderr
+    made = cards.document(dossier.opened(beside))
+    card = next(c for c in made["cards"] if (c["client"], c["run"]) == (2, "a b"))
+    rules = {s["rule"] for s in card["sentences"]}
+    assert {"gain.local", "poisoning.without", "poisoning.moved"} <= rules
+    assert card["certificates"] and card["shortcuts"]
+    assert not {r for r in rules if r.endswith(("missing", "no_twin"))}
+
+
+def test_an_attack_is_tried_by_the_command_named(
+    troth: Troth, one: tuple[Path, Result], tmp_path: Path
+) -> None:
+    place, _ = one
+    done = troth(*asks(place, "poisoning.try", client=0), "--out", tmp_path / "x")
+    assert done.exit_code == 0, done.stderr
+    made = cards.document(dossier.opened([place, tmp_path / "x"]))
+    card = next(c for c in made["cards"] if c["run"] == place.name)
+    assert card["poisoning"]["beside"][0]["run"] == "x"

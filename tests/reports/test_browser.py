@@ -1,0 +1,215 @@
+"""The page in a real Chromium, as a person would use it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from troth import display, folder, reports
+
+SIZES = [(1200, 900, False), (1200, 900, True), (360, 740, False)]
+MANY = 10_000
+
+
+@pytest.fixture(scope="module")
+def page(examined: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Runs with certificates and an audit."""
+    out = tmp_path_factory.mktemp("page") / "x.html"
+    reports.report([examined / "attacked", examined / "clean"], out)
+    return out.as_uri()
+
+
+@pytest.fixture(scope="module")
+def crowd(told: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Very many clients, a tenth of them hostile."""
+    place = tmp_path_factory.mktemp("crowd")
+    draw = np.random.default_rng(0)
+    own, shared = draw.integers(0, 21, (2, MANY)) / 20
+    bad = np.arange(MANY) % 10 == 9
+    told(
+        place / "run",
+        own,
+        shared=shared,
+        hostile=bad,
+        corruption="auto",
+        test=np.full(MANY, 20),
+        dropped=bad * 2,
+    )
+    return reports.report([place / "run"]).page
+
+
+def quiet(browser: Any) -> None:
+    """Nothing in the console, and nothing asked of anyone but the page itself."""
+    assert browser.log("browser") == []
+    assert len(browser.requests()) == 1
+
+
+def problems(browser: Any, axe: str) -> list[Any]:
+    browser.js(axe)
+    found: list[Any] = browser.later(
+        "const done = arguments[0]; axe.run().then((r) => done(["
+        "r.passes.length, r.violations.map((v) => [v.id, v.impact, v.nodes[0].html])]))"
+    )
+    assert found[0] > 10  # it did look
+    return list(found[1])
+
+
+@pytest.mark.parametrize(("width", "height", "dark"), SIZES)
+def test_it_opens_quietly_and_fits(
+    browser: Any, page: str, width: int, height: int, dark: bool
+) -> None:
+    browser.look(width, height, dark)
+    browser.open(page)
+    quiet(browser)
+    assert browser.js("return document.documentElement.dataset.ready") == "yes"
+    wide = browser.js("return document.documentElement.scrollWidth")
+    assert wide <= width
+    paper = browser.js("return getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") is not dark
+
+
+def test_every_picture_is_there(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    sizes = browser.js(
+        "return [...document.querySelectorAll('figure svg')].map((s) => "
+        "[s.getBoundingClientRect().width, s.querySelectorAll('path').length])"
+    )
+    # curves; clients of two federations; frontier; pairs; verdicts of 4; proven; audit
+    assert len(sizes) == 1 + 2 + 1 + 1 + 4 + 1 + 1
+    assert all(wide > 200 and paths > 10 for wide, paths in sizes)
+
+
+@pytest.mark.parametrize(("width", "height", "dark"), SIZES)
+def test_axe_finds_nothing(
+    browser: Any, page: str, axe: str, width: int, height: int, dark: bool
+) -> None:
+    browser.look(width, height, dark)
+    browser.open(page)
+    assert problems(browser, axe) == []
+
+
+def test_paper(browser: Any, page: str, tmp_path: Path) -> None:
+    browser.look(794, 1123, media="print")
+    browser.open(page)
+    shown = "return getComputedStyle(document.querySelector('{}')).display"
+    assert browser.js(shown.format("form")) == "none"
+    assert browser.js(shown.format("nav")) == "none"
+    wide = "[...document.querySelectorAll('table')].map((t) => t.scrollWidth)"
+    assert max(browser.js(f"return {wide}")) <= 794
+    browser.look(794, 1123)
+    browser.pdf(tmp_path / "x.pdf")
+    assert (tmp_path / "x.pdf").read_bytes()[:5] == b"%PDF-"
+
+
+def column(browser: Any, place: str, at: int) -> list[str]:
+    cells = f"document.querySelectorAll('{place} tbody tr td:nth-child({at})')"
+    found: list[str] = browser.js(f"return [...{cells}].map((c) => c.textContent)")
+    return found
+
+
+def test_tables_sort_and_filter_from_the_keyboard(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    place = "#runs-table"
+    browser.js(f"document.querySelector('{place} th:nth-child(4) button').focus()")
+    before = column(browser, place, 4)
+    browser.press("\ue007")
+    assert column(browser, place, 4) == sorted(before)
+    browser.press(" ")
+    assert column(browser, place, 4) == sorted(before, reverse=True)
+    sort = f"document.querySelector('{place} th:nth-child(4)').ariaSort"
+    assert browser.js(f"return {sort}") == "descending"
+    browser.type(f"{place} input", "local")
+    assert column(browser, place, 1) == ["local"]
+    assert browser.js("return document.activeElement.type") == "search"
+    status = f"document.querySelector('{place} [role=status]').textContent"
+    assert browser.js(f"return {status}") == "rows 1 to 1 of 1"
+
+
+def test_the_card_of_a_client(browser: Any, page: str, examined: Path) -> None:
+    """Tab to the field, type, Enter: the card says what the JSON says."""
+    browser.look(1200, 900)
+    browser.open(page)
+    field = "document.querySelector('#which')"
+    browser.js(f"{field}.focus(); {field}.select()")
+    browser.press("7", "\ue007")
+    shown = browser.js("return document.querySelector('#card h3').textContent")
+    assert shown == "Client 7"
+    texts = browser.js(
+        "return [...document.querySelectorAll('#card > p, #card .use p')]"
+        ".map((p) => p.textContent)"
+    )
+    out = Path(page.removeprefix("file://")).with_suffix(".cards.json")
+    cards = json.loads(out.read_text())["cards"]
+    mine = [c for c in cards if c["client"] == 7 and c["run"] != "clean"]
+    (card,) = [c for c in mine if c["run"] == (c["use"]["run"] or mine[0]["run"])]
+    assert texts == [s["text"] for s in card["sentences"]]
+    assert browser.js("return location.hash") == "#client=7&deck=0"
+    browser.js(f"{field}.focus(); {field}.select()")
+    browser.press(*"99", "\ue007")
+    said = browser.js("return document.querySelector('#asked').textContent")
+    assert said == "There is no client 99; there are 12, from 0 to 11."
+
+
+def test_a_card_has_an_address(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(f"{page}#client=3&deck=1")
+    shown = browser.js("return document.querySelector('#card h3').textContent")
+    assert shown == "Client 3"
+    runs = browser.js("return document.querySelector('#card').textContent")
+    assert "Its card in run clean" in runs
+    browser.open(f"{page}#client=<img src=x onerror=alert(1)>&deck=9999")
+    assert browser.js("return document.querySelectorAll('#client img').length") == 0
+    quiet(browser)
+
+
+@pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "<script>alert(2)"])
+def test_names_do_nothing(browser: Any, told: Any, tmp_path: Path, name: str) -> None:
+    place = told(tmp_path / name, [0.5, 0.8, 1.0], hostile=[1, 0, 0])
+    other = told(tmp_path / "other", [0.6] * 3, hostile=[1, 0, 0], personalizer="local")
+    found = reports.report([place, other], tmp_path / "x.html")
+    browser.look(1200, 900)
+    browser.open(found.page.as_uri())
+    quiet(browser)
+    assert browser.js("return document.querySelectorAll('img').length") == 0
+    assert name in browser.js("return document.querySelector('#card').textContent")
+
+
+def test_ten_thousand_clients(browser: Any, crowd: Path) -> None:
+    assert crowd.stat().st_size < 15_000_000
+    browser.look(1200, 900)
+    uri = crowd.as_uri()
+    assert min(browser.open(uri) for _ in range(3)) < 3  # others may be at work here
+    quiet(browser)
+    place = ".clients"
+    assert len(column(browser, place, 1)) == 50
+    table = folder.read_csv(crowd.parent / "clients.csv")
+    first = [display.number(float(v)) for v in table["accuracy"][:50]]
+    assert column(browser, place, 4) == first
+    took = browser.js(
+        "const t = performance.now();"
+        f"document.querySelector('{place} th:nth-child(4) button').click();"
+        "document.body.offsetHeight; return performance.now() - t"
+    )
+    assert took < 1000
+    assert column(browser, place, 4) == ["0.000"] * 50
+    browser.type(f"{place} input", "9998")
+    assert column(browser, place, 1) == ["9998"]
+    nodes = browser.js("return document.querySelectorAll('*').length")
+    assert nodes < 5000
+    browser.open(f"{crowd.as_uri()}#client=9998")
+    shown = browser.js("return document.querySelector('#card').textContent")
+    assert display.number(float(table["accuracy"][9998])) in shown
+
+
+def test_axe_finds_nothing_among_ten_thousand(
+    browser: Any, crowd: Path, axe: str
+) -> None:
+    browser.look(1200, 900)
+    browser.open(crowd.as_uri())
+    assert problems(browser, axe) == []

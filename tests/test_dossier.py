@@ -1,0 +1,180 @@
+"""What a run's folder says, whole or half-written."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from troth import cards, dossier
+from troth.reports import _tables, _words, page
+from troth.types import Refusal
+
+
+def test_a_whole_run(examined: Path) -> None:
+    (one,) = dossier.opened([examined / "clean"])
+    assert one.finished and not one.troubles and one.metric == "accuracy"
+    summary = json.loads((examined / "clean" / "summary.json").read_text())
+    assert one.mean() == summary["personal"]["accuracy_mean"]
+    assert one.mean("shared", "worst10") == summary["shared"]["accuracy_worst10"]
+    assert len(one.rounds) == one.total == 8 and len(one.evaluated) == 4
+    assert one.part("aggregator") == "multi_krum" and not one.attacked
+
+
+def test_a_grid_is_its_runs_in_its_order(examined: Path) -> None:
+    found = dossier.opened([examined / "attacked"])
+    assert [run.part("personalizer") for run in found] == ["none", "local", "ditto"]
+    assert all(run.attacked for run in found)
+    again = dossier.opened([examined / "attacked", found[0].path])
+    assert len(again) == 3  # given twice, it is there once
+
+
+def test_certificates_and_audits(examined: Path) -> None:
+    *_, ditto = dossier.opened([examined / "attacked"])
+    (found,) = ditto.certified
+    assert found.settings["sigma"] == "0.25" and found.unit == "ℓ2 norm"
+    assert {*found.curves} == {"personal", "shared"}
+    mine = found.table["model"] == "personal"
+    right = found.table["label"] == found.table["y"]
+    area = (found.table["radius"] * right)[mine]
+    each = found.table["client"][mine]
+    by_client = [area[each == k].mean() for k in np.unique(each)]
+    assert np.allclose(found.curves["personal"].acr, by_client)
+    assert ditto.audit is not None and ditto.audit.settings["limit"] == 0.1
+
+
+def test_equal_names_get_their_parents(told: Any, tmp_path: Path) -> None:
+    places = [told(tmp_path / a / "x", [0.5, 1.0]) for a in ("one", "two", "three")]
+    labels = [run.label for run in dossier.opened(places)]
+    assert labels == ["one/x", "two/x", "three/x"]
+
+
+def test_no_run(tmp_path: Path, told: Any) -> None:
+    with pytest.raises(Refusal, match="is not the folder of a run; give the folder"):
+        dossier.opened([tmp_path])
+    with pytest.raises(Refusal, match="is not the folder of a run"):
+        dossier.opened([tmp_path / "nowhere"])
+    told(tmp_path / "mine", [0.5])
+    with pytest.raises(Refusal, match="it holds runs: give them, such as mine"):
+        dossier.opened([tmp_path])
+    (tmp_path / "g").mkdir()
+    (tmp_path / "g" / "grid.toml").write_text("[grid]\nseed = [0]\n")
+    with pytest.raises(Refusal, match="a grid of which no run has begun"):
+        dossier.opened([tmp_path / "g"])
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, 400, -1])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("experiment.toml", "rounds.jsonl", "summary.json", "clients.csv"),
+        *("audit.csv", "audit.json", "certificates.csv", "shared.safetensors"),
+    ],
+)
+def test_a_file_cut_off_anywhere(
+    examined: Path, tmp_path: Path, name: str, cut: int
+) -> None:
+    """It is named, or read as far as it is whole; nothing else is lost."""
+    place = tmp_path / "run"
+    shutil.copytree(examined / "attacked" / "personalizer=ditto+lam=auto", place)
+    whole = (place / name).read_bytes()
+    (place / name).write_bytes(whole[:cut])
+    (found,) = dossier.opened([place])
+    lost = name in ("summary.json", "clients.csv")
+    if name == "experiment.toml" and found.sections:
+        return
+    assert found.finished or lost
+    for trouble in found.troubles:
+        assert "run" in trouble and ";" in trouble
+    if lost and not found.finished:
+        assert found.troubles
+    assert found.rounds or name == "rounds.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("summary.json", "[]"),
+        ("summary.json", '{"personal": 3, "shared": {}, "clients": 2}'),
+        ("summary.json", '{"personal": {}, "shared": {}, "clients": 2}'),
+        ("summary.json", '{"personal": {}, "shared": {}, "clients": "<b>"}'),
+        ("clients.csv", "client,malicious\n0,False\n"),
+        ("clients.csv", "client,malicious,test,accuracy\n0,False,3,<script>\n"),
+        ("clients.csv", "client,malicious,test,accuracy\n0,False,3,0.5\n"),
+        ("rounds.jsonl", "[1]\n"),
+        ("rounds.jsonl", '{"round": "x"}\n'),
+        ("audit.csv", "client\n1\n"),
+        ("certificates.csv", "a,b\n1,2\n"),
+        ("experiment.toml", "a = [\n"),
+        ("experiment.toml", "[data]\nname = 'no_such_data'\n"),
+        ("experiment.toml", "train = 3\ndata = 4\nresolved = 5\n"),
+    ],
+)
+def test_files_that_say_nonsense(
+    told: Any, tmp_path: Path, name: str, text: str
+) -> None:
+    place = told(tmp_path / "x", [0.5, 1.0])
+    (place / name).write_text(text)
+    (found,) = dossier.opened([place])
+    assert len(found.troubles) >= 1
+    assert name in found.troubles[0] or "clients.csv" in found.troubles[0]
+
+
+def test_a_run_on_its_way(examined: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(examined / "clean", place)
+    for name in ("summary.json", "clients.csv"):
+        (place / name).unlink()
+    lines = (place / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (place / "rounds.jsonl").write_text("".join(lines[:5]) + lines[5][:20])
+    (found,) = dossier.opened([place])
+    assert not found.finished and not found.troubles
+    assert len(found.rounds) == 5 and found.metric == "accuracy"
+
+
+PIECES = (b"<script>", b"null", b"NaN", b"-1", b"1e999", b'"x"', b"[]", b"{}", b",")
+PIECES += (b"\n", b"", b"Infinity", b"true", b"9" * 20, b"\xff", b"= 3\n")
+FILES = ("experiment.toml", "rounds.jsonl", "summary.json", "clients.csv", "audit.csv")
+FILES += ("audit.json", "certificates.csv")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_anything_may_stand_in_a_file(
+    examined: Path, tmp_path: Path, name: str
+) -> None:
+    """Words and numbers replaced by others: cards and words are made all the same.
+
+    Hundreds of such changes were tried; these are the same eight every time.
+    """
+    draw = random.Random(name)
+    whole = examined / "attacked" / "personalizer=ditto+lam=auto"
+    validator = jsonschema.Draft202012Validator(cards.schema())
+    for i in range(8):
+        place = tmp_path / str(i)
+        shutil.copytree(whole, place)
+        content = (place / name).read_bytes()
+        at = draw.choice([*re.finditer(rb'[-\w.]+|"[^"]*"', content)])
+        changed = content[: at.start()] + draw.choice(PIECES) + content[at.end() :]
+        (place / name).write_bytes(changed)
+        runs = dossier.opened([place, whole])
+        made = cards.decks(runs)
+        validator.validate(cards.document(runs, made))
+        _words.summary(runs, made)
+        _tables.runs(runs)
+        _tables.compared(runs)
+        page.packed(made)
+
+
+def test_a_chain_of_attacks_in_its_order(told: Any, tmp_path: Path) -> None:
+    for name in ("data", "gradient", "none", "model"):
+        told(tmp_path / "c" / name, [0.5, 1.0])
+    (tmp_path / "c" / "chain.json").write_text("{}")
+    labels = [run.label for run in dossier.opened([tmp_path / "c"])]
+    assert labels == ["none", "gradient", "model", "data"]

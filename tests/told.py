@@ -1,0 +1,85 @@
+"""Runs made by hand, file by file, for tests of what is said about runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from troth import config, folder
+
+
+def written(
+    path: Path,
+    accuracy: Any,
+    *,
+    shared: Any = None,
+    personalizer: Any = "ditto",
+    hostile: Any = None,
+    test: Any = None,
+    seed: int = 0,
+    attack: str = "none",
+    corruption: str = "none",
+    classes: int = 10,
+    **more: Any,
+) -> Path:
+    """A finished run whose clients have these accuracies; `more`: further columns."""
+    own = np.asarray(accuracy, dtype=float)
+    n = len(own)
+    bad = np.zeros(n, bool) if hostile is None else np.asarray(hostile, dtype=bool)
+    tree: dict[str, Any] = {
+        "seed": seed,
+        "data": "digits",
+        "partition": {"name": "iid", "clients": n},
+        "personalizer": personalizer,
+        "attack": attack,
+        "corruption": corruption,
+        "train": {"rounds": 4},
+    }
+    if bad.any():
+        tree["adversary"] = {"clients": np.flatnonzero(bad).tolist()}
+    e = config.from_dict(tree)
+    sections = config.to_dict(e)
+    versions = {"python": "3.11.7", "troth": "0.1.0", "torch": "2.13.0"}
+    sections["resolved"] = {"clients": n, "classes": classes, "versions": versions}
+    sections["resolved"] |= {"fingerprint": config.fingerprint(e), "shape": [1, 8, 8]}
+    sections["resolved"] |= {"malicious": int(bad.sum()), "git": "0" * 40}
+    sections["resolved"]["parameters"] = 650
+    path.mkdir(parents=True)
+    folder.write(path / folder.EXPERIMENT, config.dumps(sections))
+    columns: dict[str, Any] = {"client": np.arange(n), "malicious": bad}
+    columns |= {"train": np.full(n, 40), "valid": np.full(n, 5)}
+    columns["test"] = np.full(n, 10) if test is None else np.asarray(test)
+    columns["asked"] = np.full(n, 3)
+    columns |= {k: np.asarray(v) for k, v in more.items()}
+    both = own if shared is None else np.asarray(shared, dtype=float)
+    columns |= {"accuracy": own, "loss": 1 - own}
+    columns |= {"shared_accuracy": both, "shared_loss": 1 - both}
+    folder.write_csv(path / folder.CLIENTS, columns)
+    tables = {"personal": own[~bad], "shared": both[~bad]}
+    said = {kind: _numbers(values) for kind, values in tables.items()}
+    lines = [
+        json.dumps(folder.plain({"round": r, "cohort": [], "evaluation": said}))
+        for r in range(4)
+    ]
+    (path / folder.ROUNDS).write_text("\n".join(lines) + "\n")
+    if e.personalizer.name != "none":  # there, but not to be read
+        (path / folder.PERSONAL).write_bytes(b"")
+    summary = {**said, "clients": n, "malicious": int(bad.sum()), "rounds": 4}
+    folder.write_json(path / folder.SUMMARY, {**summary, "seconds": 1.25, "stayed": 0})
+    return path
+
+
+def _numbers(values: np.ndarray) -> dict[str, float]:
+    found = {}
+    for name, column in {"accuracy": values, "loss": 1 - values}.items():
+        known = np.sort(column[~np.isnan(column)])
+        tail = max(1, len(known) // 10)
+        found[f"{name}_mean"] = float(known.mean())
+        found[f"{name}_std"] = float(known.std())
+        found[f"{name}_weighted"] = float(known.mean())
+        found[f"{name}_worst10"] = float(known[:tail].mean())
+        found[f"{name}_best10"] = float(known[-tail:].mean())
+    return found
