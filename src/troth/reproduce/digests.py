@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import troth.build
-from troth import config, lookup
+from troth import build, config, lookup
 from troth.sections import Experiment
 
-SOURCE = Path(troth.build.__file__).parent
+SOURCE = Path(build.__file__).parent
 _ALWAYS = ("build", "results", "runs", "evaluation")
 
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import troth.build
-from troth import config, folder
+from troth import build, config, folder
 from troth.loading import Run
 from troth.reproduce import digests
 from troth.reproduce.entry import Cell, experiment
@@ -49,7 +48,7 @@ class Result(NamedTuple):
 
 def experiments() -> Path | None:
     """The folder of experiments beside the source; None where it was installed."""
-    found = Path(troth.build.__file__).parents[2] / "experiments"
+    found = Path(build.__file__).parents[2] / "experiments"
     return found if found.is_dir() else None
 
 
