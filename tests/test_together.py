@@ -82,8 +82,9 @@ def test_together_is_one_after_another(method: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(b.clients["loss"], a.clients["loss"], atol=1e-4)
         assert [r["cohort"] for r in a.rounds] == [r["cohort"] for r in b.rounds]
         assert {**a.summary, "seconds": 0}.keys() == {**b.summary, "seconds": 0}.keys()
-        assert a.experiment.resolved["fingerprint"] == (
-            b.experiment.resolved["fingerprint"]
+        assert (
+            a.experiment.resolved["fingerprint"]
+            == (b.experiment.resolved["fingerprint"])
         )
     shared = [w for w in weights if len(w) == len(weights[0])]
     apart = [float((w - shared[0]).abs().max()) for w in shared[1:]]

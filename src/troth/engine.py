@@ -165,9 +165,8 @@ class Engine:
         """One chunk, lifted."""
         valid = self.valid(phase, ids, few_shapes=True)
         batches = self.batches(phase, ids, round_, int(counts.max()))
-        return liftable.through(
-            self._lift, name, phase, self.packing, broadcast, rows, valid, counts, batches
-        )
+        given = broadcast, rows, valid, counts, batches
+        return liftable.through(self._lift, name, phase, self.packing, *given)
 
     def batches(
         self, phase: Phase, ids: np.ndarray, round_: int, steps: int

@@ -1,4 +1,4 @@
-"""The functions of a client by name, which arguments have a client axis, and a phase."""
+"""A client's functions by name, what has a client axis, and a phase of many clients."""
 
 from __future__ import annotations
 

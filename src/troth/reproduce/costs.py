@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from troth import build, config
-from troth.reproduce.entry import Cell, experiment
+from troth import build
+from troth.reproduce.entry import Cell
 from troth.reproduce.kept import Shelf
 from troth.reproduce.settings import Federation, Tree
 
@@ -62,10 +63,10 @@ def cost(cells: Sequence[Cell], shelf: Shelf) -> Cost:
     whole, seconds = 0, 0.0
     for cell in cells:
         for tree in cell.choices:
-            key = config.fingerprint(experiment(tree, 0))
-            if key in seen:
+            named = json.dumps(tree, sort_keys=True)
+            if named in seen:
                 continue
-            seen.add(key)
+            seen.add(named)
             count = steps(tree, cell.federation)
             own = 1 + ("personalizer" in tree)
             guess = own * rough.get(tree["model"]["name"], 1e-2)

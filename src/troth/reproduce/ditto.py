@@ -145,6 +145,7 @@ ENTRIES = (
         script=_THEORY,
         results="theory/results/figures.json",
         form="lines",
+        work=(0, 30.0),
     ),
     Entry(
         "ditto/figure2",
@@ -152,6 +153,7 @@ ENTRIES = (
         script=_THEORY,
         results="theory/results/figures.json",
         form="lines",
+        work=(0, 30.0),
     ),
     Entry(
         "ditto/figure3",
@@ -178,7 +180,7 @@ ENTRIES = (
         _some(attack="A1"),
         form="scatter",
         points="table8",
-        note="points of the paper are those of its Table 8, standard deviations squared",
+        note="points of the paper are those of its Table 8, deviations squared",
     ),
     *(
         Entry(
@@ -188,6 +190,8 @@ ENTRIES = (
             results=f"solvers/results/{folder}/*.json",
             form="lines",
             note=_SOLVERS,
+            data=("fashion_mnist",),
+            work=(84 * 400 * 20 * 5, 84 * 30.0),
         )
         for number, title, folder in (
             (7, "Ditto solved jointly and in two stages, A3", "two_stage"),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from troth import config, lookup
 from troth.reproduce import papers
 from troth.reproduce.settings import Federation, Scale, Setting, Tree
+from troth.sections import Experiment
 from troth.types import Refusal
 
 
@@ -55,6 +58,8 @@ class Entry(NamedTuple):
     form: Literal["table", "lines", "scatter"] = "table"
     note: str = ""  # what of it cannot be had, or departs
     points: str = ""  # the table whose printed numbers a figure shows
+    data: tuple[str, ...] = ()  # what a script needs, by the data sets' names here
+    work: tuple[int, float] = (0, 0.0)  # a script's client-steps, seconds on two cores
     numbers: Callable[[Path], dict[tuple[str, str, str], float]] | None = None
     # of a script's results, below experiments/: (part, row, column) → ours
 
@@ -112,9 +117,19 @@ def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list
     return wanted if patterns else list(cells)
 
 
-def experiment(tree: Tree, seed: int) -> Any:
+def experiment(tree: Tree, seed: int) -> Experiment:
     """A cell's experiment, checked."""
     return config.from_dict({**tree, "seed": seed})
+
+
+def key(tree: Tree, seed: int) -> str:
+    """What names a result: all that decides the numbers of a cell's run."""
+    return _key(json.dumps({**tree, "seed": seed}, sort_keys=True))
+
+
+@cache
+def _key(tree: str) -> str:
+    return config.fingerprint(config.from_dict(json.loads(tree)))
 
 
 def merged(base: Tree, changes: Tree) -> Tree:

@@ -1,8 +1,8 @@
-"""Attack equivalence: Figures 1 to 20 and Table 1.
+r"""Attack equivalence: Figures 1 to 20 and Table 1.
 
 @inproceedings{farhadkhani2022equivalence,
   title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
-  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\\^e}-Nguy{\\^e}n and
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
     Villemaud, Oscar},
   booktitle={ICML}, year={2022}}
 """
@@ -25,8 +25,23 @@ _ROWS = {
 }
 
 
-def _entry(name: str, title: str, figure: str, form: str = "lines", **more: str) -> Entry:
+_WORK: dict[str, tuple[tuple[str, ...], int, float]] = {
+    "fig1": (("mnist",), 4 * 200 * 11, 1_200.0),
+    "fig2": (("mnist",), 11 * (11 * 250 + 350), 5_000.0),
+    "fig3": (("mnist",), 5000 * 2 * 2, 600.0),
+    "fig20": (("mnist",), (300 + 300 + 600) * 3, 400.0),
+    "sums": (("fashion_mnist",), 20 * 200 * 11, 20_000.0),
+    "network": (("cifar10",), 3000 * 11, 100_000.0),
+}
+"""Figure of the script → data, client-steps (of all a user has), and seconds on two CPU
+cores: those of the curves that were run, times how many there are; else a guess."""
+
+
+def _entry(
+    name: str, title: str, figure: str, form: str = "lines", **more: str
+) -> Entry:
     """A figure that `experiments/attack_chain/run.py` makes."""
+    data, steps, seconds = _WORK[figure]
     return Entry(
         f"equivalence/{name}",
         title,
@@ -34,6 +49,8 @@ def _entry(name: str, title: str, figure: str, form: str = "lines", **more: str)
         results=f"{_RESULTS}/{figure}/{more.get('only', '')}*.json",
         form="table" if form == "table" else "lines",
         note=more.get("note", ""),
+        data=data,
+        work=(steps, seconds),
     )
 
 
@@ -68,8 +85,14 @@ ENTRIES = (
         for m, name in enumerate(_MODELS.values())
     ),
     *(
-        Entry(f"equivalence/figure{n}", f"The same without noise: {name}", note=_CLEAN)
-        for n, name in ((14, "linear"), (15, "MLP"))
+        Entry(
+            f"equivalence/figure{n}",
+            f"The same without noise: {name}",
+            note=_CLEAN,
+            data=("fashion_mnist",),
+            work=(2 * 11 * epochs, 2.0 * epochs),
+        )
+        for n, name, epochs in ((14, "linear", 1000), (15, "MLP", 2000))
     ),
     _entry("figure16", "Counter-gradient: norms and distances", "fig1"),
     *(

@@ -30,9 +30,7 @@ def _whole(name: str) -> Callable[[Pick], list[Cell]]:
         found: list[Cell] = []
         for part in printed.parts:
             f = pick(_SETTINGS[part.data])
-            found += rows.cells(
-                part.data, f, part.rows, part.columns, rename=_RENAME
-            )
+            found += rows.cells(part.data, f, part.rows, part.columns, rename=_RENAME)
         return found
 
     return cells
@@ -123,13 +121,17 @@ ENTRIES = (
         results="tension/results/term/*.json",
         script=("tension/run.py", "term"),
         form="lines",
-        note="TERM at t = 1, 2, 5 on Fashion-MNIST (the paper: 1, 2, 10; data not named)",
+        data=("fashion_mnist",),
+        work=(16 * 200 * 20 * 5, 16 * 15.0),
+        note="TERM at t = 1, 2, 5 on Fashion-MNIST (the paper: 1, 2, 10, no data named)",
     ),
     Entry(
         "fmtl/figure2",
         "Accuracy and variance under attack",
         results="tension/results/defences/*.json",
         script=("tension/run.py", "defences"),
+        data=("fashion_mnist",),
+        work=(40 * 200 * 20 * 5, 40 * 15.0),
         form="scatter",
         note="on Fashion-MNIST among 100 clients; the paper does not name its data",
     ),
@@ -145,6 +147,8 @@ ENTRIES = (
         "fmtl/figure4",
         "Fine-tuning in two stages beside the joint solver",
         script=("solvers/run.py",),
+        data=("fashion_mnist",),
+        work=(84 * 400 * 20 * 5, 84 * 30.0),
         results="solvers/results/two_stage/*.json",
         form="lines",
         note="on Fashion-MNIST among 100 clients; the paper does not name its data",

@@ -73,4 +73,3 @@ def both(shelf: Shelf, seeds: int) -> dict[str, Headline | None]:
 def _theirs(one: judging.Judged) -> tuple[float, float] | None:
     value = one.theirs
     return (value.mean, value.std) if value and value.std is not None else None
-

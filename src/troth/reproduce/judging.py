@@ -15,11 +15,11 @@ from troth.reproduce.kept import Result, Shelf
 
 CLOSE = 0.02
 RULE = (
-    "A cell is *reproduced* where |ours − theirs| is at most .02 or two standard errors "
-    "of ours, whichever is larger; else it is *better* or *worse*. A baseline that does "
-    "better than in the paper is a miss too. The standard error is that over seeds "
-    "where there are two or more, else that over clients. Only the paper's own data are "
-    "judged, not what stands in for them."
+    "A cell is *reproduced* where ours − theirs is, either way, at most .02 or two "
+    "standard errors of ours, whichever is larger; else it is *better* or *worse*. A "
+    "baseline that does better than in the paper is a miss too. The standard error is "
+    "that over seeds where there are two or more, else that over clients. Only the "
+    "paper's own data are judged, not what stands in for them."
 )
 Verdict = Literal["reproduced", "better", "worse", "not judged", ""]
 

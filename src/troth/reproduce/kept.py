@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from troth import build, config, folder
+from troth import build, folder
 from troth.loading import Run
 from troth.reproduce import digests
-from troth.reproduce.entry import Cell, experiment
+from troth.reproduce.entry import Cell, experiment, key
 from troth.reproduce.settings import Tree
 
 COMMITTED = "reproduce"
@@ -36,8 +36,8 @@ class Result(NamedTuple):
     def number(self, cell: Cell, metric: str) -> float:
         """Of a cell: accuracy_<metric> of the models that it is about."""
         at = self.summary
-        for key in cell.whose:
-            at = at[key]
+        for part in cell.whose:
+            at = at[part]
         return float(at[f"accuracy_{metric}"])
 
     @property
@@ -61,8 +61,8 @@ class Shelf:
         self._files: dict[str, list[Path]] = {}
         for place in dict.fromkeys(p for p in places if p is not None and p.is_dir()):
             for file in sorted(place.rglob("*~*.json")):
-                key = file.stem.rpartition("~")[2]
-                self._files.setdefault(key, []).append(file)
+                named = file.stem.rpartition("~")[2]
+                self._files.setdefault(named, []).append(file)
 
     def find(
         self, cell: Cell, choice: int, seed: int, code: str | None = None
@@ -76,8 +76,8 @@ class Shelf:
             code: only what this code computed; None: what any did. What was committed
                 before codes were kept counts as computed by any.
         """
-        key = config.fingerprint(experiment(cell.choices[choice], seed))
-        for file in self._files.get(key, []):
+        named = key(cell.choices[choice], seed) if self._files else ""
+        for file in self._files.get(named, []):
             said = _read(file)
             if said is not None and code in (None, said.get("code")):
                 return Result(file, said)
@@ -148,7 +148,7 @@ def record(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
         "data": cell.federation.name,
         "kind": cell.federation.kind,
         "seed": seed,
-        "key": config.fingerprint(e),
+        "key": key(tree, seed),
         "code": digests.code(e),
         "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "git": resolved.get("git"),

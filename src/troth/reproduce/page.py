@@ -32,8 +32,9 @@ def page(root: Path) -> str:
     for paper in papers.PAPERS:
         parts += ["", f"## {papers.title(paper)}", ""]
         own = [entry for entry in entries().values() if entry.paper == paper]
-        parts += [text for entry in own for text in _section(entry, shelf, root)]
-        idle = [entry.name for entry in own if not _any(entry, shelf, root)]
+        sections = {entry.name: [*_section(entry, shelf, root)] for entry in own}
+        parts += [text for texts in sections.values() for text in texts]
+        idle = [name for name, texts in sections.items() if not texts]
         if idle:
             parts += [f"Not run: {', '.join(f'`{name}`' for name in idle)}.", ""]
         if paper == "ditto":
@@ -45,10 +46,6 @@ def _found(entry: Entry, shelf: Shelf) -> list[judging.Judged]:
     """The cells of an entry that were run."""
     every = judging.table(entry, entry.everywhere(), shelf, SEEDS)
     return [one for one in every if one.seeds]
-
-
-def _any(entry: Entry, shelf: Shelf, root: Path) -> bool:
-    return bool(_found(entry, shelf) or scripts.files(entry, root))
 
 
 def _section(entry: Entry, shelf: Shelf, root: Path) -> Iterator[str]:

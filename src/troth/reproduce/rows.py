@@ -32,7 +32,7 @@ class Method(NamedTuple):
 
 
 def threat(federation: Federation, column: str, attack: bool = True) -> Tree:
-    """What a column changes: `clean`, or `A1 20%` …
+    """What a column changes: `clean`, `A1 20%` and so on.
 
     The hostile clients are those that the authors' code draws with its seed 0. A2 and
     A3 stand on wrong labels, as in their code.
@@ -193,5 +193,3 @@ def _cell(
 
 def _clean(f: Federation, row: str, column: str) -> str:
     return f.kept.get(row, "") if column == "clean" else ""
-
-

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from troth import build, config, memory, runs, together
+from troth import build, memory, runs, together
 from troth.loading import Run
 from troth.reproduce import digests
-from troth.reproduce.entry import Cell, Entry, experiment
+from troth.reproduce.entry import Cell, Entry, experiment, key
 from troth.reproduce.kept import Shelf, experiments
 from troth.sections import Experiment
 from troth.types import Refusal
@@ -96,11 +96,11 @@ def missing(
     jobs: dict[str, Job] = {}
     for cell, choice, seed in wanted:
         e = experiment(cell.choices[choice], seed)
-        key, code = config.fingerprint(e), digests.code(e)
-        if key not in jobs and shelf.find(cell, choice, seed, code) is None:
+        named, code = key(cell.choices[choice], seed), digests.code(e)
+        if named not in jobs and shelf.find(cell, choice, seed, code) is None:
             engine = dataclasses.replace(e.engine, device=device)
             e = dataclasses.replace(e, engine=engine)
-            jobs[key] = Job(cell, choice, seed, e)
+            jobs[named] = Job(cell, choice, seed, e)
     return list(jobs.values())
 
 

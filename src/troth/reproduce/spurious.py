@@ -16,9 +16,7 @@ _PART = "coloured MNIST, CelebA and Coil20"
 _TESTS = {"Acc_B": ("personal",), "Acc_BC": ("tests", "conflicting", "personal")}
 
 
-def _federation(
-    name: str, base: Tree, classes: int, examples: float
-) -> Federation:
+def _federation(name: str, base: Tree, classes: int, examples: float) -> Federation:
     """50 clients of five classes, coloured; Adam 1e-4, 500 rounds of five clients."""
     tree: Tree = {
         "data": {"name": "colored", **base},
@@ -43,9 +41,7 @@ def _federation(
     return Federation(name, str(base["base"]), 50, examples, tree)
 
 
-MNIST = Setting(
-    "MNIST", _federation("coloured MNIST", {"base": "mnist"}, 10, 864.0)
-)
+MNIST = Setting("MNIST", _federation("coloured MNIST", {"base": "mnist"}, 10, 864.0))
 COIL20 = Setting(
     "Coil20",
     _federation(
@@ -69,7 +65,9 @@ _ROWS: dict[str, Tree] = {
 }
 
 
-def _cells(pick: Pick, settings: tuple[Setting, ...], rows: dict[str, Tree]) -> list[Cell]:
+def _cells(
+    pick: Pick, settings: tuple[Setting, ...], rows: dict[str, Tree]
+) -> list[Cell]:
     """Each method on both test sets of each data set."""
     found = []
     for row, part in rows.items():
@@ -107,7 +105,13 @@ ENTRIES = (
         note="its CelebA columns need all identities and are not run; colours, network "
         "and batch are ours, for the paper names none",
     ),
-    Entry("spurious/figure4", "Federated beside central training", note=_WANTED),
+    Entry(
+        "spurious/figure4",
+        "Federated beside central training",
+        note=_WANTED,
+        data=("mnist",),
+        work=(500 * 5 * 135, 7_000.0),
+    ),
     Entry(
         "spurious/figure5",
         "Fine-tuning for some batches",
@@ -115,7 +119,25 @@ ENTRIES = (
         _batches,
         form="lines",
     ),
-    Entry("spurious/figure6", "Disparity and adversarial accuracy", note=_WANTED),
-    Entry("spurious/figure7", "Loss disparity and transferability", note=_WANTED),
-    Entry("spurious/figure8", "Up-weighting few conflicting examples", note=_WANTED),
+    Entry(
+        "spurious/figure6",
+        "Disparity and adversarial accuracy",
+        note=_WANTED,
+        data=("mnist",),
+        work=(500 * 5 * 135, 7_000.0),
+    ),
+    Entry(
+        "spurious/figure7",
+        "Loss disparity and transferability",
+        note=_WANTED,
+        data=("mnist",),
+        work=(500 * 5 * 135, 7_000.0),
+    ),
+    Entry(
+        "spurious/figure8",
+        "Up-weighting few conflicting examples",
+        note=_WANTED,
+        data=("mnist",),
+        work=(5 * 50 * 200, 1_000.0),
+    ),
 )

@@ -13,8 +13,8 @@ from troth.reproduce.judging import RULE, Judged, share
 MARKS = {"reproduced": "=", "better": "↑", "worse": "↓", "not judged": "~", "": ""}
 LEGEND = (
     "A cell: ours, mean (standard deviation over clients), ± standard deviation over "
-    "seeds where there are several; in brackets theirs and ours − theirs; = reproduced, "
-    "↑ better, ↓ worse, ~ not judged."
+    "seeds where there are several; in brackets theirs and ours − theirs; = "
+    "reproduced, ↑ better, ↓ worse, ~ not judged."
 )
 
 
