@@ -123,7 +123,7 @@ ENTRIES = (
         form="lines",
         data=("fashion_mnist",),
         work=(16 * 200 * 20 * 5, 16 * 15.0),
-        note="TERM at t = 1, 2, 5 on Fashion-MNIST (the paper: 1, 2, 10, no data named)",
+        note="t = 1, 2, 5 on Fashion-MNIST (the paper: 1, 2, 10; no data named)",
     ),
     Entry(
         "fmtl/figure2",

@@ -97,18 +97,21 @@ def table(
 def order(judged: Sequence[Judged]) -> dict[str, float]:
     """Column → Spearman's correlation of ours with theirs over its rows.
 
-    Columns with fewer than three rows in both are left out.
+    Columns with fewer than three rows in both are left out. Where a table has several
+    parts, their names stand before the columns'.
     """
-    found = {}
-    for column in dict.fromkeys(one.cell.column for one in judged):
-        pairs = [
-            (one.mean, one.theirs.mean)
-            for one in judged
-            if one.cell.column == column and one.seeds and one.theirs
-        ]
-        if len(pairs) > 2:
-            found[column] = float(stats.spearmanr(*zip(*pairs, strict=True)).statistic)
-    return found
+    several = len({one.cell.part for one in judged}) > 1
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for one in judged:
+        if one.seeds and one.theirs:
+            part = f"{one.cell.part}, " if several else ""
+            both = (one.mean, one.theirs.mean)
+            pairs.setdefault(f"{part}{one.cell.column}", []).append(both)
+    return {
+        column: float(stats.spearmanr(*zip(*both, strict=True)).statistic)
+        for column, both in pairs.items()
+        if len(both) > 2
+    }
 
 
 def share(judged: Sequence[Judged]) -> tuple[int, int]:

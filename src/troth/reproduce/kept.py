@@ -174,6 +174,18 @@ def curve(run: Run) -> dict[str, list[float]]:
     return points
 
 
+def spent(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> float:
+    """Seconds that all runs behind some cells took, each once, as they say."""
+    every: dict[Path, float] = {}
+    for cell in cells:
+        for choice in range(len(cell.choices)):
+            for seed in range(seeds):
+                result = shelf.find(cell, choice, seed)
+                if result is not None:
+                    every[result.file] = float(result.summary["seconds"])
+    return sum(every.values())
+
+
 def complete(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> int:
     """How many cells have all their seeds."""
     return sum(len(shelf.settled(cell, seeds)) == seeds for cell in cells)

@@ -153,7 +153,7 @@ def _natural(
 
 def _kept(folder: str, *lams: float) -> dict[str, str]:
     """Committed results of `experiments/natural`."""
-    names = {"global": "none", "local": "local"}
+    names = {"global": "ditto+lam=1.0", "local": "local"}  # its shared model
     names |= {f"Ditto, λ={lam:g}": f"ditto+lam={lam}" for lam in lams}
     place = f"natural/results/{folder}/seed={{seed}},personalizer="
     return {row: f"{place}{name}/summary.json" for row, name in names.items()}

@@ -66,7 +66,7 @@ def layout(
             for row in dict.fromkeys(one.cell.row for one in mine)
         ]
         names = dict.fromkeys(one.cell.federation.name for one in mine)
-        yield f"{part} (ours: {'; '.join(names)})", columns, rows
+        yield f"theirs: {part}; ours: {', '.join(names)}", columns, rows
 
 
 def where(entry: Entry) -> str:
