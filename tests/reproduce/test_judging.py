@@ -92,6 +92,9 @@ def test_the_order_of_methods() -> None:
     other = judged({"global": 0.5, "local": 0.9, "Ditto, λ=1": 0.4})
     assert judging.order(other)["clean"] == pytest.approx(-1.0)
     assert judging.order(same[:2]) == {}
+    parts = [one._replace(cell=one.cell._replace(part="Q")) for one in other]
+    both = judging.order([*same, *parts])
+    assert both["Fashion MNIST, clean"] > 0.9 and both["Q, clean"] < -0.9
 
 
 def test_a_table_in_three_forms() -> None:

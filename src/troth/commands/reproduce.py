@@ -128,7 +128,8 @@ def _one(
     if not show:
         _train(cells, shelf, seeds, told, quiet)
     judged = judging.table(entry, cells, shelf, seeds)
-    _tell(entry, judged, out, as_json, quiet)
+    took = kept.spent(shelf, cells, seeds)
+    _tell(entry, judged, out, took, as_json, quiet)
 
 
 def _train(
@@ -150,10 +151,15 @@ def _train(
 
 
 def _tell(
-    entry: Entry, judged: list[Judged], out: Path, as_json: bool, quiet: bool
+    entry: Entry,
+    judged: list[Judged],
+    out: Path,
+    took: float,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Files, a table for people, one object for programs."""
-    from troth import display
+    from troth import display, progress
     from troth.reproduce import judging, outputs, tables
 
     files = outputs.write(entry, judged, out)
@@ -163,6 +169,7 @@ def _tell(
             display.console().print(display.table(title, ["", *columns], rows))
         display.say(tables.LEGEND)
         display.say(f"Reproduced: {good} of {all_} cells judged. {tables.where(entry)}")
+        display.say(f"Its runs took {progress.duration(took)} in all")
         display.say(f"Files: {', '.join(map(str, files))}")
     if as_json:
         told: dict[str, Any] = {"name": entry.name, "title": entry.title}
@@ -171,6 +178,7 @@ def _tell(
             "reproduced": good,
             "judged": all_,
             "order": judging.order(judged),
+            "seconds": took,
         }
         rows_ = [one.plain() for one in judged]
         display.print_json({**told, "cells": rows_, "files": [*map(str, files)]})

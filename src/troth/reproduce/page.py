@@ -8,14 +8,14 @@ from pathlib import Path
 
 from troth.reproduce import headlines, judging, papers, scripts, tables
 from troth.reproduce.entry import Entry
-from troth.reproduce.kept import COMMITTED, Shelf
+from troth.reproduce.kept import COMMITTED, Shelf, spent
 from troth.reproduce.listing import entries
 
 SEEDS = 3
 NOTES = "notes.toml"
 _HEAD = """# Results
 
-*Made by `troth reproduce --page` from the files under [experiments/](../experiments); a
+*Made by `troth reproduce --page docs/results.md` from the files under [experiments/](../experiments); a
 test makes it again. Nothing is here that was not run. [How to run it](reproduce.md).*
 
 """
@@ -57,7 +57,7 @@ def _section(entry: Entry, shelf: Shelf, root: Path) -> Iterator[str]:
     if entry.note:
         yield f"{entry.note[0].upper()}{entry.note[1:]}.\n"
     if found:
-        yield from _cells(entry, found)
+        yield from _cells(entry, found, spent(shelf, entry.everywhere(), SEEDS))
     if made:
         yield from _script(entry, made, root)
     for cell, text in _notes(root).get(entry.name, {}).items():
@@ -65,12 +65,12 @@ def _section(entry: Entry, shelf: Shelf, root: Path) -> Iterator[str]:
     yield ""
 
 
-def _cells(entry: Entry, found: list[judging.Judged]) -> Iterator[str]:
+def _cells(entry: Entry, found: list[judging.Judged], took: float) -> Iterator[str]:
     whole = len(entry.everywhere())
     good, all_ = judging.share(found)
     yield (
         f"Theirs: {tables.where(entry)}. Run: {len(found)} of {whole} cells; "
-        f"reproduced: {good} of {all_} judged.\n"
+        f"reproduced: {good} of {all_} judged. The runs took {took:,.0f} s in all.\n"
     )
     for title, columns, rows in tables.layout(found):
         yield f"*{title}*\n"

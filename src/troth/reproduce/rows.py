@@ -59,7 +59,8 @@ def hostile(clients: int, share: float) -> int:
 
 def authors(clients: int, number: int) -> list[int]:
     """The very clients that the authors' code draws with its seed 0."""
-    drawn = np.random.RandomState(1234567).choice(clients, number, replace=False)
+    random = np.random.RandomState(1234567)
+    drawn = random.choice(clients, number, replace=False)
     return sorted(int(k) for k in drawn)
 
 
