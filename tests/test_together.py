@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth import config, folder, runs, together
+from troth import config, folder, memory, runs, together
 from troth.build import build
 from troth.engine import Plan
 from troth.loading import Run
@@ -136,3 +136,21 @@ def test_rounds_in_which_nobody_answers(tmp_path: Path) -> None:
     left, right = (folder.load(r.path / folder.SHARED)[0] for r in (a, c))
     for key in left:
         torch.testing.assert_close(left[key], right[key], rtol=0, atol=1e-5)
+
+
+def test_what_memory_does_not_hold_is_trained_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    e = config.from_dict({**BASE, **METHODS["ditto"]})
+    built = build(e, plan=VMAP)
+    d = built.federation.engine.task.d
+    one = built.need.rows + 6 * 5 * d * 4 + 1
+    assert together.fit(built) > 100
+    monkeypatch.setattr(memory, "free", lambda device: 2 * 2 * one)
+    assert together.fit(built) == 2
+    monkeypatch.setattr(memory, "free", lambda device: 0)
+    assert together.fit(built) == 1
+    every, told = [*experiments("none")[:3]], list[str]()
+    paths = [tmp_path / str(k) for k in range(3)]
+    together.train(every, paths, plan=VMAP, watch=lambda p: told.append(p.label))
+    assert {*told} == {"1 runs together"} and all(Run(path).finished for path in paths)

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from troth import config, results, runs
+import torch
+
+from troth import config, memory, results, runs
 from troth.build import Built, build
 from troth.engine import Plan
 from troth.journal import Journal
@@ -46,6 +48,8 @@ def train(
 ) -> None:
     """Train runs of one kind, each into a folder of its own.
 
+    What memory does not hold at once is trained in parts.
+
     Args:
         experiments: checked, and all of the same `kind`.
         paths: folders that do not exist yet, one a run.
@@ -63,6 +67,19 @@ def train(
             f"{', '.join(MAY_DIFFER)}; train the others apart"
         )
     first = build(experiments[0], data_dir=data_dir, plan=plan)
+    some = fit(first)
+    if some < len(experiments):
+        del first
+        for k in range(0, len(experiments), some):
+            part = slice(k, k + some)
+            train(
+                experiments[part],
+                paths[part],
+                watch=watch,
+                data_dir=data_dir,
+                plan=plan,
+            )
+        return
     chosen = first.federation.engine.plan
     if chosen.apart:
         cohort = experiments[0].train.cohort or first.federation.population.n
@@ -79,6 +96,23 @@ def train(
     for built, path in zip(every, paths, strict=True):
         runs.begin(built, path, data_dir)
     _train(every, paths, watch or (lambda p: None))
+
+
+def fit(built: Built) -> int:
+    """How many such runs half of the free memory holds; at least one.
+
+    A run takes its clients' states, and about six rows of the model for each client
+    that steps: the shared model, what moves, gradients, updates.
+    """
+    f = built.federation
+    where, host = f.engine.device, torch.device("cpu")
+    cohort = built.experiment.train.cohort or f.population.n
+    rows = max(cohort, runs.at_once(f.engine.plan))
+    stepping = 6 * rows * f.engine.task.d * f.engine.feed.dtype.itemsize
+    if built.facts["store"] == "device" or where == host:
+        return max(1, memory.free(where) // 2 // (built.need.rows + stepping + 1))
+    few = memory.free(host) // 2 // (built.need.rows + 1)
+    return max(1, min(few, memory.free(where) // 2 // (stepping + 1)))
 
 
 def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None:
@@ -104,7 +138,8 @@ def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None
                 journal.write(record, found[k] if found else None)
             name = f"{len(every)} runs together"
             watch(runs.Progress(name, done, rounds, found[0] if found else None))
-        if list(stack.finish(runs.at_once(stack.engines[0].plan))):
+        some = -(-runs.at_once(stack.engines[0].plan) // len(every))
+        if list(stack.finish(some)):
             tables = [results.evaluate(built) for built in every]
         took = (time.monotonic() - began) / len(every)  # an equal share of the time
         for k, built in enumerate(every):

@@ -181,6 +181,23 @@ def test_full_scale_without_the_data_says_which_file(
     assert len(ENTRIES["ditto/table8"].at("small")) == 140
 
 
+def test_parts_whose_data_are_here_can_be_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "vehicle").mkdir()
+    (tmp_path / "vehicle" / "mytrain.json").touch()
+    table4 = ENTRIES["ditto/table4"]
+    cells = table4.at("full", None, ["Vehicle: best λ / *"])
+    assert len(cells) == 10 and {c.federation.kind for c in cells} == {"stand-in"}
+    with pytest.raises(Refusal, match="stackoverflow.*--cells chooses others"):
+        table4.at("full", None, ["StackOverflow"])
+    (tmp_path / "vehicle" / "mytest.json").touch()
+    (cell,) = table4.at("full", None, ["Vehicle: best λ / clean"])
+    assert cell.federation.kind == "original"
+
+
 def test_what_stands_in_never_has_the_name_of_the_original() -> None:
     every = [s for entry in ENTRIES.values() for s in entry.settings]
     for setting in every:

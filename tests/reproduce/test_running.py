@@ -63,6 +63,7 @@ def test_other_code_is_run_again(
     assert running.run(one, shelf, 1, device="cpu") == 1
     monkeypatch.setattr(running.digests, "code", lambda e: "other")
     assert len(running.missing([(one[0], 0, 0)], shelf)) == 1
+    assert running.run(one, shelf, 1, device="cpu", keep=True) == 0
     assert shelf.settled(one[0], 1)  # and is still there to be shown
     assert not shelf.settled(one[0], 1, code=True)
 

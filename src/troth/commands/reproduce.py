@@ -35,6 +35,9 @@ def reproduce(
     seeds: Annotated[int, Flag(help="Runs of each cell.")] = 3,
     out: Annotated[Path, Flag(help="Where results are kept.")] = OUT,
     show: Annotated[bool, Flag("--show", help="Only what has been run.")] = False,
+    keep: Annotated[
+        bool, Flag("--keep", help="Results of other code count as done.")
+    ] = False,
     apart: Annotated[
         bool, Flag("--apart", help="One run after another, never as one matrix.")
     ] = False,
@@ -59,7 +62,7 @@ def reproduce(
         _list(target, out, absolute(data_dir), as_json)
     else:
         told: dict[str, Any] = {"device": device, "data_dir": absolute(data_dir)}
-        told |= {"apart": apart, "scale": scale, "seeds": seeds}
+        told |= {"apart": apart, "keep": keep, "scale": scale, "seeds": seeds}
         _one(target, cells or [], out, show, told, as_json, quiet)
 
 
@@ -113,7 +116,6 @@ def _one(
     quiet: bool,
 ) -> None:
     from troth.reproduce import judging, kept
-    from troth.reproduce.entry import chosen
     from troth.reproduce.listing import find
     from troth.types import Refusal
 
@@ -121,7 +123,7 @@ def _one(
     if entry.cells is None:
         _script(entry, patterns, show, told["device"], as_json, quiet)
         return
-    cells = chosen(entry, entry.at(scale, told["data_dir"]), patterns)
+    cells = entry.at(scale, told["data_dir"], patterns)
     if out.exists() and not out.is_dir():
         raise Refusal(f"--out {out} is a file; give a folder")
     shelf = kept.Shelf(out, kept.experiments())

@@ -12,7 +12,7 @@ from troth import build, config, lookup
 from troth.sections import Experiment
 
 SOURCE = Path(build.__file__).parent
-_ALWAYS = ("build", "results", "runs", "evaluation")
+_ALWAYS = ("build", "results", "runs", "evaluation", "stacked")
 
 
 def code(experiment: Experiment) -> str:

@@ -73,15 +73,28 @@ class Entry(NamedTuple):
         """What the paper prints of it."""
         return papers.table(self.paper, self.points or self.name.partition("/")[2])
 
-    def at(self, scale: Scale, data_dir: str | None = None) -> list[Cell]:
-        """Its cells, with the data that are here.
+    def at(
+        self, scale: Scale, data_dir: str | None = None, patterns: Sequence[str] = ()
+    ) -> list[Cell]:
+        """Its cells with the data that are here; all of them, or those of patterns.
 
         Raises:
-            Refusal: the data are not here.
+            Refusal: a pattern names no cell, or the data of a cell are not here.
         """
-        if self.cells is None:
-            return []
-        return self.cells(lambda setting: setting.choose(scale, data_dir))
+        lacking: dict[str, Refusal] = {}
+
+        def pick(setting: Setting) -> Federation:
+            try:
+                return setting.choose(scale, data_dir)
+            except Refusal as refusal:
+                lacking[setting.original.name] = refusal
+                return setting.original
+
+        cells = chosen(self, self.cells(pick) if self.cells else [], patterns)
+        for cell in cells:
+            if cell.federation.name in lacking:
+                raise lacking[cell.federation.name]
+        return cells
 
     def everywhere(self) -> list[Cell]:
         """Its cells whatever data are here: with what stands in, if anything does."""

@@ -15,8 +15,9 @@ SEEDS = 3
 NOTES = "notes.toml"
 _HEAD = """# Results
 
-*Made by `troth reproduce --page docs/results.md` from the files under [experiments/](../experiments); a
-test makes it again. Nothing is here that was not run. [How to run it](reproduce.md).*
+*Made by `troth reproduce --page docs/results.md` from the files under
+[experiments/](../experiments); a test makes it again. Nothing is here that was not run.
+[How to run it](reproduce.md).*
 
 """
 _RULE = f"{judging.RULE}\n\n{tables.LEGEND}\n"

@@ -39,6 +39,7 @@ def run(
     device: str = "auto",
     data_dir: str | None = None,
     apart: bool = False,
+    keep: bool = False,
     watch: runs.Watch | None = None,
 ) -> int:
     """Train what is missing of some cells, and write down each as soon as it is done.
@@ -53,41 +54,38 @@ def run(
         device: auto, cpu, cuda, cuda:N or mps.
         data_dir: where data sets are looked for first.
         apart: train one after another even what could be trained together.
+        keep: results of other code count as done.
         watch: told after every round.
 
     Returns:
         How many runs were trained.
     """
-    made = 0
-    first = [(c, i, 0) for c in cells for i in range(len(c.choices))]
-    made += _all(first, shelf, device, data_dir, apart, watch)
-    chosen = [(c, shelf.chosen(c, code=True)) for c in cells]
+
+    def train(wanted: list[tuple[Cell, int, int]]) -> int:
+        jobs, done = missing(wanted, shelf, device, keep), 0
+        for group in groups(jobs, apart):
+            label = f"[{done + 1}/{len(jobs)}] {_label(group)}"
+            _train(group, shelf, data_dir, _named(watch, label))
+            done += len(group)
+        return done
+
+    made = train([(c, i, 0) for c in cells for i in range(len(c.choices))])
+    chosen = [(c, shelf.chosen(c, code=not keep)) for c in cells]
     rest = [(c, i, s) for s in range(1, seeds) for c, i in chosen if i is not None]
-    return made + _all(rest, shelf, device, data_dir, apart, watch)
+    return made + train(rest)
 
 
-def _all(
-    wanted: Iterable[tuple[Cell, int, int]],
-    shelf: Shelf,
-    device: str,
-    data_dir: str | None,
-    apart: bool,
-    watch: runs.Watch | None,
-) -> int:
-    jobs = missing(wanted, shelf, device)
-    done = 0
-    for group in groups(jobs, apart):
-        label = f"[{done + 1}/{len(jobs)}] {group[0].cell.label}"
-        if len(group) > 1:
-            label += f" and {len(group) - 1} more"
-        label += f", seed {group[0].seed}"
-        _train(group, shelf, data_dir, _named(watch, label))
-        done += len(group)
-    return done
+def _label(group: list[Job]) -> str:
+    """A group for people."""
+    more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+    return f"{group[0].cell.label}{more}, seed {group[0].seed}"
 
 
 def missing(
-    wanted: Iterable[tuple[Cell, int, int]], shelf: Shelf, device: str = "auto"
+    wanted: Iterable[tuple[Cell, int, int]],
+    shelf: Shelf,
+    device: str = "auto",
+    keep: bool = False,
 ) -> list[Job]:
     """What has to be trained: no result is there of this experiment and this code.
 
@@ -96,7 +94,8 @@ def missing(
     jobs: dict[str, Job] = {}
     for cell, choice, seed in wanted:
         e = experiment(cell.choices[choice], seed)
-        named, code = key(cell.choices[choice], seed), digests.code(e)
+        named = key(cell.choices[choice], seed)
+        code = None if keep else digests.code(e)
         if named not in jobs and shelf.find(cell, choice, seed, code) is None:
             engine = dataclasses.replace(e.engine, device=device)
             e = dataclasses.replace(e, engine=engine)

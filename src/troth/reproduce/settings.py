@@ -66,7 +66,8 @@ class Setting(NamedTuple):
         missing = other or self.original
         source = catalogue.entry(missing.data, data_dir).source
         assert source is not None
-        why = f" (wanted for {self.name} at --scale full; --scale small needs no files)"
+        why = f" (wanted for {self.name}; --cells chooses others, --scale small needs "
+        why += "no files)"
         raise Refusal(_files.absent(source, data_dir, why))
 
 
