@@ -146,7 +146,7 @@ def test_what_memory_does_not_hold_is_trained_in_parts(
     d = built.federation.engine.task.d
     one = built.need.rows + 6 * 5 * d * 4 + 1
     assert together.fit(built) > 100
-    monkeypatch.setattr(memory, "free", lambda device: 2 * 2 * one)
+    monkeypatch.setattr(memory, "free", lambda device: 2 * one * 10 // 7 + 2)
     assert together.fit(built) == 2
     monkeypatch.setattr(memory, "free", lambda device: 0)
     assert together.fit(built) == 1

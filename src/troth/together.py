@@ -70,6 +70,7 @@ def train(
     some = fit(first)
     if some < len(experiments):
         del first
+        some = -(-len(experiments) // -(-len(experiments) // some))  # equal parts
         for k in range(0, len(experiments), some):
             part = slice(k, k + some)
             train(
@@ -99,7 +100,7 @@ def train(
 
 
 def fit(built: Built) -> int:
-    """How many such runs half of the free memory holds; at least one.
+    """How many such runs seven tenths of the free memory hold; at least one.
 
     A run takes its clients' states, and about six rows of the model for each client
     that steps: the shared model, what moves, gradients, updates.
@@ -110,9 +111,13 @@ def fit(built: Built) -> int:
     rows = max(cohort, runs.at_once(f.engine.plan))
     stepping = 6 * rows * f.engine.task.d * f.engine.feed.dtype.itemsize
     if built.facts["store"] == "device" or where == host:
-        return max(1, memory.free(where) // 2 // (built.need.rows + stepping + 1))
-    few = memory.free(host) // 2 // (built.need.rows + 1)
-    return max(1, min(few, memory.free(where) // 2 // (stepping + 1)))
+        return max(1, _room(where) // (built.need.rows + stepping + 1))
+    few = _room(host) // (built.need.rows + 1)
+    return max(1, min(few, _room(where) // (stepping + 1)))
+
+
+def _room(place: torch.device) -> int:
+    return 7 * memory.free(place) // 10
 
 
 def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None:

@@ -62,6 +62,10 @@ def test_cells_are_trained_and_told(troth: Troth, tmp_path: Path) -> None:
         ),
         (["spurious/figure4"], "cannot be run: no cells yet"),
         (["ditto/figure1", "--cells", "x"], "leave --cells out"),
+        (
+            ["ditto/table8", "--scale", "small", "--out", __file__],
+            "cannot be written (File exists); give another folder",
+        ),
         (["--page", "nowhere/results.md"], "a folder that exists"),
     ],
 )

@@ -152,6 +152,10 @@ def _base(file: Path) -> Path:
 def test_unknown_targets_name_the_nearest() -> None:
     with pytest.raises(Refusal, match="nearest are .*ditto/table8"):
         listing.find("ditto/tabel8")
+    with pytest.raises(Refusal, match="nearest are ditto/table8"):
+        listing.find("Ditto/TABLE8 ")
+    with pytest.raises(Refusal, match="nearest are fmtl/table1, fmtl/table3"):
+        listing.find("fmtl")
     with pytest.raises(Refusal, match="troth reproduce lists all of them"):
         listing.find("resnet")
 

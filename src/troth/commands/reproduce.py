@@ -115,6 +115,7 @@ def _one(
     as_json: bool,
     quiet: bool,
 ) -> None:
+    from troth import folder
     from troth.reproduce import judging, kept
     from troth.reproduce.listing import find
     from troth.types import Refusal
@@ -124,8 +125,14 @@ def _one(
         _script(entry, patterns, show, told["device"], as_json, quiet)
         return
     cells = entry.at(scale, told["data_dir"], patterns)
-    if out.exists() and not out.is_dir():
-        raise Refusal(f"--out {out} is a file; give a folder")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        folder.write(out / ".writable", "")
+        (out / ".writable").unlink()
+    except OSError as error:
+        raise Refusal(
+            f"--out {out} cannot be written ({error.strerror}); give another folder"
+        ) from None
     shelf = kept.Shelf(out, kept.experiments())
     if not show:
         _train(cells, shelf, seeds, told, quiet)

@@ -38,8 +38,9 @@ def find(name: str) -> Entry:
     every = entries()
     if name in every:
         return every[name]
-    close = difflib.get_close_matches(name, every, n=3, cutoff=0.5)
-    close = close or [other for other in every if other.startswith(name)][:3]
+    plain = name.strip().lower()
+    close = [other for other in every if other.startswith(f"{plain}/")][:3]
+    close = close or difflib.get_close_matches(plain, every, n=3, cutoff=0.5)
     hint = f"; the nearest are {', '.join(close)}" if close else ""
     raise Refusal(
         f"there is no table or figure '{name}'{hint}; troth reproduce lists all of them"

@@ -15,6 +15,7 @@ Lines = list[tuple[str, dict[str, float]]]
 
 _CURVES = {
     "distance": "distance to target",
+    "norm": "norm",
     "accuracy": "by true labels",
     "aimed": "by wanted labels",
     "own_accuracy": "honest users' own",
@@ -49,12 +50,14 @@ def _mean(every: list[dict[str, float]]) -> dict[str, float]:
 
 def _numbers(said: dict[str, Any]) -> dict[str, float]:
     if "summary" in said:
-        summary = said["summary"]
-        return {
+        summary, pooled = said["summary"], said.get("pooled", {})
+        found = {
             f"{whose}, {what}": float(summary[whose][f"accuracy_{what}"])
             for whose in ("shared", "personal")
             for what in ("weighted", "std")
         }
+        told = {f"all clients', {name}": float(v) for name, v in pooled.items()}
+        return found | told
     curves = {name: said[key] for key, name in _CURVES.items() if key in said}
     return {name: float(curve[-1]) for name, curve in curves.items()}
 
