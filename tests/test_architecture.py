@@ -33,8 +33,8 @@ LAYERS = """
     networks stepping store rulebook build
     folder journal loading own_examples personalizing certifiable certifying
     examining auditing
-    results runs together api heads poison goal crafting chain advice comparison bench catalogue
-    gallery reproduce
+    results runs together api heads poison goal crafting chain advice comparison bench
+    catalogue gallery reproduce
     display listings progress outcome commands cli
 """.split()  # noqa: SIM905
 """From the first to the last: a module or folder imports only what stands before it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from troth.reproduce.kept import COMMITTED, Shelf, spent
 from troth.reproduce.listing import entries
 
 SEEDS = 3
-NOTES = "notes.toml"
+NOTES = "notes.json"
 _HEAD = """# Results
 
 *Made by `troth reproduce --page docs/results.md` from the files under
@@ -142,7 +142,7 @@ def _headlines(shelf: Shelf) -> list[str]:
 def _notes(root: Path) -> dict[str, dict[str, str]]:
     """Entry → cell → why we think that it is off; written by hand."""
     file = root / COMMITTED / NOTES
-    return tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
+    return json.loads(file.read_text("utf-8")) if file.exists() else {}
 
 
 def sources(root: Path) -> list[Path]:
