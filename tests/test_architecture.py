@@ -27,13 +27,14 @@ LAYERS = """
     feed slots rowfile population beside
     engine plans augmenting clients transferability
     scores summary evaluation
-    tails rules serving sampling availability federation newcomers
+    tails rules serving sampling availability federation stacked
+    newcomers
     corrupting dealing preparing leakage systematic splitting shortcuts supply
     networks stepping store rulebook build
     folder journal loading own_examples personalizing certifiable certifying
     examining auditing
-    results runs api heads poison goal crafting chain advice comparison bench catalogue
-    gallery
+    results runs together api heads poison goal crafting chain advice comparison bench
+    catalogue gallery reproduce
     display listings progress outcome evidence dossier plot cards reports ui
     commands cli
 """.split()  # noqa: SIM905
@@ -56,6 +57,7 @@ MAY_DRAW = {
     "models.vgg13_bn": r"nn\.init\.normal_",
     "lifting": r"torch\.random\.fork_rng",  # a trial leaves no trace
     "partitions.classes": r"np\.random\.RandomState",  # the Ditto authors' recipe
+    "reproduce.rows": r"np\.random\.RandomState",  # the Ditto authors' hostile clients
     "seeding": ".*",
 }
 

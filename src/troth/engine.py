@@ -102,11 +102,14 @@ class Engine:
                 if not memory.exhausted(error) or self.plan.chunk == 1:
                     raise
                 self.use(self.plan._replace(chunk=(self.plan.chunk + 1) // 2))
-        reply, rows = out
+        return self.messages(out[0], ids), out[1]
+
+    def messages(self, reply: Reply, ids: np.ndarray) -> Messages:
+        """What clients send, signed with what the server knows of them."""
         clients = torch.from_numpy(ids).to(self.device)
         size = self.feed.data.train.size[clients]
         loss = torch.full((len(ids),), torch.nan, device=self.device)
-        return Messages(reply.update, reply.extra, loss, size, clients), rows
+        return Messages(reply.update, reply.extra, loss, size, clients)
 
     def _run(
         self,
@@ -117,11 +120,7 @@ class Engine:
         round_: int,
         limit: int | np.ndarray | None,
     ) -> tuple[Reply, Tensor]:
-        phase = getattr(self.client, name)
-        per_epoch = self.feed.per_epoch[torch.from_numpy(ids)]
-        counts = torch.stack([b.in_steps(per_epoch) for b in phase.budgets]).amax(0)
-        if limit is not None:
-            counts = counts.minimum(torch.as_tensor(limit))
+        phase, counts = self.steps(name, ids, limit)
         if self.plan.apart:
             return self._apart(name, broadcast, rows, ids, round_, counts)
         chunk = self.plan.chunk  # or half, or a quarter …: every shape costs a trace
@@ -143,6 +142,16 @@ class Engine:
         whole = Reply(*(_join(f) for f in zip(*replies, strict=True)))
         return whole, _join([made for _, made in out])
 
+    def steps(
+        self, name: str, ids: np.ndarray, limit: int | np.ndarray | None
+    ) -> tuple[Phase, Tensor]:
+        """A phase by name, and how many steps each client takes in it."""
+        phase: Phase = getattr(self.client, name)
+        per_epoch = self.feed.per_epoch[torch.from_numpy(ids)]
+        counts = torch.stack([b.in_steps(per_epoch) for b in phase.budgets]).amax(0)
+        most = counts if limit is None else counts.minimum(torch.as_tensor(limit))
+        return phase, most
+
     def _together(
         self,
         name: str,
@@ -154,29 +163,12 @@ class Engine:
         counts: Tensor,
     ) -> tuple[Reply, Tensor]:
         """One chunk, lifted."""
-        n = len(ids)
-        index = torch.arange(n, device=self.device)
-        state = self.packing.unpack(rows)
-        valid = self._valid(phase, ids, few_shapes=True)
-        if phase.prepare is not None:
-            x, y, weight = self._lift(f"{name}.prepare").once(broadcast, valid)
-            valid = valid._replace(x=x, y=y, weight=weight)
-        carry = self._lift(f"{name}.begin")(index, broadcast, state)
-        carry = trees.like(carry, [leaf.clone() for leaf in trees.leaves(carry)])
-        ahead = int(counts.min())
-        for t, batch in self._batches(phase, ids, round_, int(counts.max())):
-            if t < ahead:
-                carry = self._lift(f"{name}.step")(broadcast, carry, batch, valid)
-            else:
-                active = (counts > t).to(self.device)
-                carry = self._lift(f"{name}.last")(
-                    broadcast, carry, batch, valid, active
-                )
-        reply, state = self._lift(f"{name}.end")(index, broadcast, carry, state, valid)
-        reply, state = trees.kept(reply), trees.kept(state)
-        return reply, self.packing.pack(state, n)
+        valid = self.valid(phase, ids, few_shapes=True)
+        batches = self.batches(phase, ids, round_, int(counts.max()))
+        given = broadcast, rows, valid, counts, batches
+        return liftable.through(self._lift, name, phase, self.packing, *given)
 
-    def _batches(
+    def batches(
         self, phase: Phase, ids: np.ndarray, round_: int, steps: int
     ) -> Iterator[tuple[int, Batch]]:
         """Every step's batch, [clients, batch, …], gathered some steps at a time."""
@@ -197,18 +189,23 @@ class Engine:
                 known = weight[t], count[t], per_epoch, key, group[t]
                 yield t, Batch(x[k], y[k], *known)
 
-    def _valid(self, phase: Phase, ids: np.ndarray, few_shapes: bool = False) -> Batch:
+    def valid(self, phase: Phase, ids: np.ndarray, few_shapes: bool = False) -> Batch:
+        """What a phase looks at besides: validation data, or nothing."""
         if not phase.valid:
             return self.feed.nothing(len(ids))
         return self.feed.whole(ids, self.feed.data.valid, few_shapes)
 
+    def function(self, name: str, alone: bool = False) -> liftable.Liftable:
+        """A function of the client by name, to be lifted; or for one client alone."""
+        client = self.client if alone else self._together_client
+        return liftable.function(client, self._together_task, name)
+
     def _lift(self, name: str) -> Lifted:
         """A function of the client by name, lifted once."""
         if name not in self._lifted:
-            own = name.endswith(".step")  # of its carry, which `_together` copied
+            own = name.endswith(".step")  # of its carry, which `through` copied
             alone = "." in name and self.plan.chunk == 1
-            client = self.client if alone else self._together_client
-            function, dims = liftable.function(client, self._together_task, name)
+            function, dims = self.function(name, alone)
             self._lifted[name] = Lifted(function, dims, self.plan.how, own, alone)
         return self._lifted[name]
 
@@ -227,10 +224,10 @@ class Engine:
             phase: Phase = getattr(self._clients[worker], name)
             mine = ids[k : k + 1]
             state = trees.first(self.packing.unpack(rows[k : k + 1]))
-            valid = trees.first(self._valid(phase, mine))
+            valid = trees.first(self.valid(phase, mine))
             valid = phase.prepare(broadcast, valid) if phase.prepare else valid
             carry = phase.begin(broadcast, state)
-            for _, batch in self._batches(phase, mine, round_, int(counts[k])):
+            for _, batch in self.batches(phase, mine, round_, int(counts[k])):
                 carry = phase.step(broadcast, carry, trees.first(batch), valid)
             reply, state = phase.end(broadcast, carry, state, valid)
             return reply, self.packing.pack(state, 1)[0]

@@ -6,6 +6,7 @@ Progress, evaluation, checkpoints and stopping early are the caller's `for` loop
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,16 @@ from troth.engine import Engine
 from troth.population import Population
 from troth.serving import Rules, Serving
 from troth.types import Broadcast, Messages, Record
+
+
+class Asked(NamedTuple):
+    """A round that has begun: who was asked, and what they work with."""
+
+    round: int
+    cohort: np.ndarray
+    turnout: Turnout
+    broadcast: Broadcast
+    rows: Tensor  # [c, width] the states of those that answer
 
 
 class Federation:
@@ -74,14 +85,46 @@ class Federation:
     @torch.no_grad()
     def step(self) -> Record:
         """One round."""
+        asked = self.ask()
+        ids, steps = asked.turnout.ids, asked.turnout.steps
+        if len(ids) == 0:
+            return self.take(asked, self._nothing(asked.broadcast, ids), asked.rows)
+        found = self.engine.run(
+            "local", asked.broadcast, asked.rows, ids, asked.round, steps
+        )
+        return self.take(asked, *found)
+
+    @torch.no_grad()
+    def ask(self) -> Asked:
+        """Begin a round: what its clients are to work with."""
         r = self.round
         cohort = self.sample(r)
         turnout = self.turnout(r, cohort)
         before = self._outgoing(r, self.scale(r))
-        messages = self._sent(before, turnout)
-        served = self.serving.serve(before, messages, r, self._hostile(messages))
-        self.broadcast, self.round = served.broadcast, r + 1
-        return Record(r, cohort, turnout.absent, turnout.cut, *served)
+        if len(turnout.ids) == 0:
+            return Asked(r, cohort, turnout, before, before.w.new_zeros(0, 0))
+        if self.redraw is not None:
+            self.redraw(r, turnout.ids)
+        rows = self.population.read(turnout.ids)
+        self._prefetch(r + 1)
+        return Asked(r, cohort, turnout, before, rows)
+
+    @torch.no_grad()
+    def take(self, asked: Asked, messages: Messages, rows: Tensor) -> Record:
+        """End a round with what its clients sent and the states that they are left in.
+
+        Nothing changes for clients that did not answer.
+        """
+        before, turnout = asked.broadcast, asked.turnout
+        if len(turnout.ids):
+            self.population.write(turnout.ids, rows)
+            if self.serving.asks_loss:
+                loss = self._losses(before.w, turnout.ids)
+                messages = messages._replace(loss=loss)
+        hostile = self._hostile(messages)
+        served = self.serving.serve(before, messages, asked.round, hostile)
+        self.broadcast, self.round = served.broadcast, asked.round + 1
+        return Record(asked.round, asked.cohort, turnout.absent, turnout.cut, *served)
 
     def _outgoing(self, round_: int, scale: float) -> Broadcast:
         """What a round begins with: w, its learning rates and its common draws."""
@@ -89,24 +132,12 @@ class Federation:
         key = self.engine.feed.common(round_)
         return self.broadcast._replace(scale=factor, key=key)
 
-    def _sent(self, broadcast: Broadcast, turnout: Turnout) -> Messages:
-        """What the clients send that answer; nothing changes for the others."""
-        ids, r, w = turnout.ids, self.round, broadcast.w
-        if len(ids) == 0:
-            nobody = torch.from_numpy(ids).to(w.device)
-            none = [w.new_zeros(0, len(v)) for v in (w, broadcast.extra)]
-            return Messages(none[0], none[1], w[:0], nobody, nobody)
-        if self.redraw is not None:
-            self.redraw(r, ids)
-        rows = self.population.read(ids)
-        self._prefetch(r + 1)
-        messages, rows = self.engine.run(
-            "local", broadcast, rows, ids, r, turnout.steps
-        )
-        self.population.write(ids, rows)
-        if self.serving.asks_loss:
-            messages = messages._replace(loss=self._losses(w, ids))
-        return messages
+    def _nothing(self, broadcast: Broadcast, ids: np.ndarray) -> Messages:
+        """What is sent where nobody answers."""
+        w = broadcast.w
+        nobody = torch.from_numpy(ids).to(w.device)
+        none = [w.new_zeros(0, len(v)) for v in (w, broadcast.extra)]
+        return Messages(none[0], none[1], w[:0], nobody, nobody)
 
     def _hostile(self, messages: Messages) -> Tensor | None:
         """Which rows an adversary controls; None where there is neither."""
@@ -147,6 +178,14 @@ class Federation:
             _, rows = self.engine.run("finish", broadcast, rows, ids, self.rounds)
             self.population.write(ids, rows)
             yield len(ids)
+
+    def last(self, ids: np.ndarray) -> Asked:
+        """What some clients are to work with after the last round."""
+        if self.redraw is not None:
+            self.redraw(self.rounds, ids)
+        turnout = everyone(self.rounds, ids)
+        rows = self.population.read(ids)
+        return Asked(self.rounds, ids, turnout, self._outgoing(self.rounds, 1.0), rows)
 
     def groups(self, ids: np.ndarray, chunk: int) -> list[np.ndarray]:
         """Clients, so many at a time.

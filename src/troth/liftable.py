@@ -1,12 +1,15 @@
-"""The functions of a client by name, and which arguments have a client axis."""
+"""A client's functions by name, what has a client axis, and a phase of many clients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from troth import trees
-from troth.types import Batch, Broadcast, Client, Phase, Task
+from troth.types import Batch, Broadcast, Client, Phase, Reply, Task
 
 Liftable = tuple[Callable[..., Any], tuple[Any, ...]]
 _EACH = Batch(0, 0, 0, None, 0, 0, 0)  # type: ignore[arg-type]
@@ -49,3 +52,50 @@ def _part(phase: Phase, part: str) -> Liftable:
         "end": (lambda i, *rest: phase.end(*rest), (0, None, 0, 0, _EACH)),
     }
     return found[part]
+
+
+def through(
+    lift: Callable[[str], Any],
+    name: str,
+    phase: Phase,
+    packing: trees.Packing,
+    broadcast: Broadcast,
+    rows: Tensor,
+    valid: Batch,
+    counts: Tensor,
+    batches: Iterable[tuple[int, Batch]],
+) -> tuple[Reply, Tensor]:
+    """Some clients through a phase, as one matrix.
+
+    Args:
+        lift: name of a function of the client → that function, lifted.
+        name: `local` or `finish`.
+        phase: it.
+        packing: of their states.
+        broadcast: what the server sent; a row a client where it sent others others.
+        rows: [c, width] their states.
+        valid: what they look at besides.
+        counts: [c] how many steps each takes.
+        batches: of every step.
+
+    Returns:
+        What they reply, and their states after it.
+    """
+    n, device = len(rows), broadcast.w.device
+    index = torch.arange(n, device=device)
+    state = packing.unpack(rows)
+    if phase.prepare is not None:
+        x, y, weight = lift(f"{name}.prepare").once(broadcast, valid)
+        valid = valid._replace(x=x, y=y, weight=weight)
+    carry = lift(f"{name}.begin")(index, broadcast, state)
+    carry = trees.like(carry, [leaf.clone() for leaf in trees.leaves(carry)])
+    ahead = int(counts.min())
+    for t, batch in batches:
+        if t < ahead:
+            carry = lift(f"{name}.step")(broadcast, carry, batch, valid)
+        else:
+            active = (counts > t).to(device)
+            carry = lift(f"{name}.last")(broadcast, carry, batch, valid, active)
+    reply, state = lift(f"{name}.end")(index, broadcast, carry, state, valid)
+    reply, state = trees.kept(reply), trees.kept(state)
+    return reply, packing.pack(state, n)

@@ -75,6 +75,13 @@ def train(
     """
     folder.check_free(path)
     built = build(experiment, data_dir=data_dir, plan=plan)
+    state = begin(built, path, data_dir)
+    return _go(built, path, state, watch or (lambda p: None))
+
+
+def begin(built: Built, path: Path, data_dir: str | None) -> Path:
+    """Make the folder of a run; where its personal state lies, if it is on disk."""
+    experiment = built.experiment
     state = store.file(path, experiment.engine.state_dir)
     check_room(built, state, path)
     facts = _resolved(built, data_dir)
@@ -83,7 +90,7 @@ def train(
     resolved = dataclasses.replace(experiment, resolved=facts)
     text = config.dumps(config.to_dict(resolved))
     folder.create(path, folder.EXPERIMENT, text)
-    return _go(built, path, state, watch or (lambda p: None))
+    return state
 
 
 def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
@@ -176,9 +183,8 @@ def _finish(built: Built, path: Path, stopped: Callable[[], bool]) -> Iterator[i
     Newcomers come last.
     """
     f, done = built.federation, 0
-    plan, n = f.engine.plan, len(f.newcomers)
+    n, some = len(f.newcomers), at_once(f.engine.plan)
     n += len(f.members) if f.engine.client.finish else 0
-    some = plan.chunk * plan.workers * (4 if plan.apart else 1)  # unequal ones even out
     what, total = ("personalizing", n) if n < 2000 else ("personalizing, %", 100)
     for count in chain(f.finish(some), newcomers.serve(f, built.experiment, some)):
         done += count
@@ -188,6 +194,11 @@ def _finish(built: Built, path: Path, stopped: Callable[[], bool]) -> Iterator[i
         yield count
     if done:
         notice.report("", 0, 0)
+
+
+def at_once(plan: Plan) -> int:
+    """How many clients finish at a time; of those apart, unequal ones even out."""
+    return plan.chunk * plan.workers * (4 if plan.apart else 1)
 
 
 def _forget(path: Path, state: Path) -> None:
@@ -207,7 +218,7 @@ def _train(
 ) -> results.Tables | None:
     """All rounds that are left; gives the tables of the last."""
     f, e, saved = built.federation, built.experiment, time.monotonic()
-    due, every, plan = _due(e), e.checkpoint.every, f.engine.plan
+    due, every, plan = evaluations(e), e.checkpoint.every, f.engine.plan
     tables: results.Tables | None = None
     for record in f.train():
         last = f.round == f.rounds
@@ -237,7 +248,8 @@ def _record(path: Path, plan: Plan) -> None:
     folder.write(path / folder.EXPERIMENT, config.dumps(config.to_dict(changed)))
 
 
-def _due(e: Experiment) -> Callable[[int], bool]:
+def evaluations(e: Experiment) -> Callable[[int], bool]:
+    """Whether there is one after so many rounds."""
     every = e.evaluate.every or max(1, e.train.rounds // 20)
     return lambda done: done % every == 0
 

@@ -8,6 +8,6 @@ not.
 ORDER = (
     *("run", "resume", "data", "list", "cite"),
     *("predict", "personalize", "certify", "audit", "advise", "poison"),
-    *("report", "ui", "bench"),
+    *("report", "ui", "reproduce", "bench"),
 )
 """As help shows them; a command that is not named here comes after these."""

@@ -7,9 +7,7 @@ import math
 from troth.types import Refusal
 
 
-def steps(
-    round_: int, *, every: int, factor: float = 0.5, floor: float = 0.0
-) -> float:
+def steps(round_: int, *, every: int, factor: float = 0.5, floor: float = 0.0) -> float:
     """Multiplied by `factor` after every so many rounds.
 
     The Ditto authors' StackOverflow code halves every 200 rounds; that of the

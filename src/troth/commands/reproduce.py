@@ -1,0 +1,229 @@
+"""`troth reproduce`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Exit
+from typer import Option as Flag
+
+from troth.commands._flags import DataDir, Device, Json, Quiet
+from troth.commands._opening import absolute
+from troth.commands._words import STOPPED, complain
+
+if TYPE_CHECKING:
+    from troth.reproduce.entry import Cell, Entry
+    from troth.reproduce.judging import Judged
+    from troth.reproduce.kept import Shelf
+
+OUT = Path("runs") / "reproduce"
+
+
+def reproduce(
+    target: Annotated[
+        str | None, Argument(metavar="TARGET", help="Such as ditto/table8.")
+    ] = None,
+    list_: Annotated[bool, Flag("--list", help="What there is, all of it.")] = False,
+    cells: Annotated[
+        list[str] | None,
+        Flag(help="'ROW / COLUMN', a row or a column; * is anything; repeatable."),
+    ] = None,
+    scale: Annotated[str, Flag(help="full, or small: without data, a try.")] = "full",
+    seeds: Annotated[int, Flag(help="Runs of each cell.")] = 3,
+    out: Annotated[Path, Flag(help="Where results are kept.")] = OUT,
+    show: Annotated[bool, Flag("--show", help="Only what has been run.")] = False,
+    keep: Annotated[
+        bool, Flag("--keep", help="Results of other code count as done.")
+    ] = False,
+    apart: Annotated[
+        bool, Flag("--apart", help="One run after another, never as one matrix.")
+    ] = False,
+    page: Annotated[
+        Path | None, Flag(help="Write docs/results.md anew, from committed results.")
+    ] = None,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """A table or figure of the papers, ours beside theirs; without one, the list."""
+    from troth.types import Refusal
+
+    if scale not in ("full", "small"):
+        raise Refusal(f"--scale {scale} must be full or small")
+    if not 1 <= seeds <= 100:
+        raise Refusal(f"--seeds {seeds} must be 1 to 100")
+    if page is not None:
+        _page(page)
+    elif target is None or list_:
+        _list(target, out, absolute(data_dir), as_json)
+    else:
+        told: dict[str, Any] = {"device": device, "data_dir": absolute(data_dir)}
+        told |= {"apart": apart, "keep": keep, "scale": scale, "seeds": seeds}
+        _one(target, cells or [], out, show, told, as_json, quiet)
+
+
+def _page(file: Path) -> None:
+    from troth import display, folder
+    from troth.reproduce import kept, page
+    from troth.types import Refusal
+
+    root = kept.experiments()
+    if root is None or not file.parent.is_dir():
+        raise Refusal(
+            f"--page {file} needs a checkout with experiments/ beside the source, and "
+            "a folder that exists"
+        )
+    folder.write(file, page.page(root))
+    display.say(f"{file} is written")
+
+
+def _list(target: str | None, out: Path, data_dir: str | None, as_json: bool) -> None:
+    """Every entry, or one: what it needs, takes, and has."""
+    from troth import display
+    from troth.progress import duration
+    from troth.reproduce import kept, listing, overview
+
+    shelf = kept.Shelf(out, kept.experiments())
+    chosen = [listing.find(target)] if target else [*listing.entries().values()]
+    found = [overview.of(entry, shelf, data_dir) for entry in chosen]
+    if as_json:
+        display.print_json({"entries": found})
+        return
+    rows = []
+    for one in found:
+        time = duration(one["seconds"]) if one["seconds"] else "–"
+        ran = f"{one['run']} of {one['cells']}" if one["cells"] else one["results"]
+        steps = f"{one['client_steps']:,}" if one["client_steps"] else "–"
+        rows.append(
+            [one["name"], one["title"], one["data_words"], steps, time, str(ran or "–")]
+        )
+    heads = ["name", "what", "data", "client-steps a seed", "time here, about", "run"]
+    title = "Tables and figures; time by measured speed where there is one, else rough"
+    display.console().print(display.table(title, heads, rows, 3))
+
+
+def _one(
+    target: str,
+    patterns: list[str],
+    out: Path,
+    show: bool,
+    told: dict[str, Any],
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    from troth import folder
+    from troth.reproduce import judging, kept
+    from troth.reproduce.listing import find
+    from troth.types import Refusal
+
+    entry, scale, seeds = find(target), told.pop("scale"), told.pop("seeds")
+    if entry.cells is None:
+        _script(entry, patterns, show, told["device"], as_json, quiet)
+        return
+    cells = entry.at(scale, told["data_dir"], patterns)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        folder.write(out / ".writable", "")
+        (out / ".writable").unlink()
+    except OSError as error:
+        raise Refusal(
+            f"--out {out} cannot be written ({error.strerror}); give another folder"
+        ) from None
+    shelf = kept.Shelf(out, kept.experiments())
+    if not show:
+        _train(cells, shelf, seeds, told, quiet)
+    judged = judging.table(entry, cells, shelf, seeds)
+    took = kept.spent(shelf, cells, seeds)
+    _tell(entry, judged, out, took, as_json, quiet)
+
+
+def _train(
+    cells: list[Cell], shelf: Shelf, seeds: int, told: dict[str, Any], quiet: bool
+) -> None:
+    """What is missing, with progress; Ctrl-C says what is kept and how to go on."""
+    from troth import notice, progress, runs
+    from troth.reproduce import running
+
+    again = f"the same command goes on: {shlex.join(['troth', *sys.argv[1:]])}"
+    intro = f"Results go to {shelf.out}. Ctrl-C keeps what is done; then {again}"
+    watch = progress.Watcher("cells", intro, quiet)
+    try:
+        with watch, notice.watching(watch.heard):
+            running.run(cells, shelf, seeds, watch=watch, **told)
+    except (KeyboardInterrupt, runs.Interrupted):
+        text = f"stopped; finished cells are kept in {shelf.out}, {again}"
+        raise Exit(complain(text, STOPPED)) from None
+
+
+def _tell(
+    entry: Entry,
+    judged: list[Judged],
+    out: Path,
+    took: float,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Files, a table for people, one object for programs."""
+    from troth import display, progress
+    from troth.reproduce import judging, outputs, tables
+
+    files = outputs.write(entry, judged, out)
+    good, all_ = judging.share(judged)
+    if not (as_json and quiet):
+        for title, columns, rows in tables.layout(judged):
+            display.console().print(display.table(title, ["", *columns], rows))
+        display.say(tables.LEGEND)
+        display.say(f"Reproduced: {good} of {all_} cells judged. {tables.where(entry)}")
+        display.say(f"Its runs took {progress.duration(took)} in all")
+        display.say(f"Files: {', '.join(map(str, files))}")
+    if as_json:
+        told: dict[str, Any] = {"name": entry.name, "title": entry.title}
+        told |= {
+            "note": entry.note,
+            "reproduced": good,
+            "judged": all_,
+            "order": judging.order(judged),
+            "seconds": took,
+        }
+        rows_ = [one.plain() for one in judged]
+        display.print_json({**told, "cells": rows_, "files": [*map(str, files)]})
+
+
+def _script(
+    entry: Entry,
+    patterns: list[str],
+    show: bool,
+    device: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """An entry that a script under experiments/ makes, or that nothing makes yet."""
+    from troth import display
+    from troth.reproduce import kept, running, scripts
+    from troth.types import Refusal
+
+    if patterns:
+        raise Refusal(
+            f"{entry.name} has no cells to choose from: --cells {patterns[0]!r} names "
+            "none; leave --cells out"
+        )
+    if not entry.script:
+        raise Refusal(f"{entry.name} cannot be run: {entry.note}")
+    if not show:
+        running.script(entry, device)
+    root = kept.experiments()
+    lines = scripts.lines(entry, root) if root else []
+    if not (as_json and quiet):
+        heads = list(dict.fromkeys(name for _, found in lines for name in found))
+        rows = [
+            [label, *(f"{found.get(head, float('nan')):.4g}" for head in heads)]
+            for label, found in lines
+        ]
+        display.console().print(display.table(entry.title, ["", *heads], rows))
+    if as_json:
+        told = [{"label": label, **found} for label, found in lines]
+        display.print_json({"name": entry.name, "title": entry.title, "results": told})

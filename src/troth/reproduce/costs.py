@@ -1,0 +1,75 @@
+"""What an entry takes: client-steps, and about how long on this machine."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+from troth import build
+from troth.reproduce.entry import Cell
+from troth.reproduce.kept import Shelf
+from troth.reproduce.settings import Federation, Tree
+
+ROUGH: dict[str, dict[str, float]] = {
+    "cpu": {"linear": 5e-5, "svm": 5e-5, "mlp": 3e-4, "cnn": 2e-2, "celeba_cnn": 1e-2},
+    "cuda": {"linear": 2e-5, "svm": 2e-5, "mlp": 5e-5, "cnn": 3e-4, "celeba_cnn": 5e-4},
+}
+"""Seconds a client-step, rough: what the pages under experiments/ say of two CPU cores
+and of an H200. A model of the client's own beside the shared one doubles it."""
+
+
+class Cost(NamedTuple):
+    """Of one seed."""
+
+    client_steps: int
+    seconds: float
+    measured: bool  # by results on a device of this kind, else by `ROUGH`
+
+
+def steps(tree: Tree, federation: Federation) -> int:
+    """Client-steps of one run, about: those of all rounds, then fine-tuning's."""
+    train, part = tree["train"], tree.get("personalizer", {})
+    n, m = federation.clients, federation.examples
+    epoch = max(1, math.ceil(m / train["batch"])) if train.get("batch") else 1
+    each = train.get("steps") or train.get("epochs", 1) * epoch
+    whole = train["rounds"] * (train.get("cohort") or n) * each
+    own = part if isinstance(part, dict) else {}
+    if own.get("name") in ("finetune", "ewc", "skl", "upweight", "transfer"):
+        whole += n * (own.get("steps") or own.get("epochs", 50) * epoch)
+    return int(whole)
+
+
+def speed(shelf: Shelf, cells: Sequence[Cell], device: str) -> dict[str, float]:
+    """Federation → seconds a client-step, as results on such a device say."""
+    seen: dict[str, list[float]] = {}
+    for cell in cells:
+        result = shelf.find(cell, 0, 0)
+        if result is None or not str(result.said.get("device", "")).startswith(device):
+            continue
+        summary = result.summary
+        pace = summary["seconds"] / max(1, summary["client_steps"])
+        seen.setdefault(cell.federation.name, []).append(pace)
+    return {name: median(paces) for name, paces in seen.items()}
+
+
+def cost(cells: Sequence[Cell], shelf: Shelf) -> Cost:
+    """Of all runs of some cells in one seed, each once; every choice counts."""
+    device = build.device("auto").type
+    known, seen = speed(shelf, cells, device), set[str]()
+    rough = ROUGH.get(device, ROUGH["cpu"])
+    whole, seconds = 0, 0.0
+    for cell in cells:
+        for tree in cell.choices:
+            named = json.dumps(tree, sort_keys=True)
+            if named in seen:
+                continue
+            seen.add(named)
+            count = steps(tree, cell.federation)
+            own = 1 + ("personalizer" in tree)
+            guess = own * rough.get(tree["model"]["name"], 1e-2)
+            whole += count
+            seconds += count * known.get(cell.federation.name, guess)
+    return Cost(whole, seconds, bool(known))

@@ -1,0 +1,154 @@
+"""What an entry is: a table or figure of a paper, and the cells that make it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from troth import config, lookup
+from troth.reproduce import papers
+from troth.reproduce.settings import Federation, Scale, Setting, Tree
+from troth.sections import Experiment
+from troth.types import Refusal
+
+
+class Cell(NamedTuple):
+    """One number of a table, or one point of a figure."""
+
+    part: str  # the data set, as the paper names it
+    row: str
+    column: str
+    choices: tuple[Tree, ...]  # of several, validation data of benign clients choose
+    federation: Federation
+    kept: tuple[str, ...] = ()  # a committed result a choice, `{seed}` in it
+    whose: tuple[str, ...] = ("personal",)  # where in a summary its numbers stand
+    metric: str = "weighted"
+
+    @property
+    def label(self) -> str:
+        """A name that no other cell of its entry has."""
+        return f"{self.part}: {self.row} / {self.column}"
+
+    def fits(self, pattern: str) -> bool:
+        """Whether a pattern names it: its label, or its row, column or part alone."""
+        names = (self.label, f"{self.row} / {self.column}")
+        return any(
+            fnmatchcase(name, pattern)
+            for name in (*names, self.row, self.column, self.part)
+        )
+
+
+Pick = Callable[[Setting], Federation]
+"""What a setting comes to at a scale, on this machine."""
+
+
+class Entry(NamedTuple):
+    """A table or figure of a paper."""
+
+    name: str  # such as ditto/table8
+    title: str
+    settings: tuple[Setting, ...] = ()
+    cells: Callable[[Pick], list[Cell]] | None = None
+    script: tuple[str, ...] = ()  # below experiments/, with its arguments
+    results: str = ""  # what the script leaves, as a pattern below experiments/
+    form: Literal["table", "lines", "scatter"] = "table"
+    note: str = ""  # what of it cannot be had, or departs
+    points: str = ""  # the table whose printed numbers a figure shows
+    data: tuple[str, ...] = ()  # what a script needs, by the data sets' names here
+    work: tuple[int, float] = (0, 0.0)  # a script's client-steps, seconds on two cores
+    numbers: Callable[[Path], dict[tuple[str, str, str], float]] | None = None
+    # of a script's results, below experiments/: (part, row, column) → ours
+
+    @property
+    def paper(self) -> str:
+        """Its first part."""
+        return self.name.partition("/")[0]
+
+    @property
+    def printed(self) -> papers.Printed | None:
+        """What the paper prints of it."""
+        return papers.table(self.paper, self.points or self.name.partition("/")[2])
+
+    def at(
+        self, scale: Scale, data_dir: str | None = None, patterns: Sequence[str] = ()
+    ) -> list[Cell]:
+        """Its cells with the data that are here; all of them, or those of patterns.
+
+        Raises:
+            Refusal: a pattern names no cell, or the data of a cell are not here.
+        """
+        lacking: dict[str, Refusal] = {}
+
+        def pick(setting: Setting) -> Federation:
+            try:
+                return setting.choose(scale, data_dir)
+            except Refusal as refusal:
+                lacking[setting.original.name] = refusal
+                return setting.original
+
+        cells = chosen(self, self.cells(pick) if self.cells else [], patterns)
+        for cell in cells:
+            if cell.federation.name in lacking:
+                raise lacking[cell.federation.name]
+        return cells
+
+    def everywhere(self) -> list[Cell]:
+        """Its cells whatever data are here: with what stands in, if anything does."""
+        if self.cells is None:
+            return []
+        return self.cells(lambda setting: setting.stand_in or setting.original)
+
+    def theirs(self, cell: Cell) -> papers.Value | None:
+        """What the paper prints for a cell."""
+        printed = self.printed
+        if printed is None or cell.part not in {part.data for part in printed.parts}:
+            return None
+        return printed.part(cell.part).at(cell.row, cell.column)
+
+
+def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
+    """The cells that some pattern names; all where there is none.
+
+    Raises:
+        Refusal: a pattern that names no cell; says what there is.
+    """
+    for pattern in patterns:
+        if not any(cell.fits(pattern) for cell in cells):
+            rows = list(dict.fromkeys(cell.row for cell in cells))
+            columns = list(dict.fromkeys(cell.column for cell in cells))
+            hint = lookup.nearest(pattern, [*rows, *columns, *(c.label for c in cells)])
+            raise Refusal(
+                f"{entry.name} has no cell '{pattern}'{hint}; a cell is 'ROW / COLUMN',"
+                f" a row or a column, * standing for anything: rows {'; '.join(rows)}: "
+                f"columns {'; '.join(columns)}"
+            )
+    wanted = [c for c in cells if any(c.fits(p) for p in patterns)]
+    return wanted if patterns else list(cells)
+
+
+def experiment(tree: Tree, seed: int) -> Experiment:
+    """A cell's experiment, checked."""
+    return config.from_dict({**tree, "seed": seed})
+
+
+def key(tree: Tree, seed: int) -> str:
+    """What names a result: all that decides the numbers of a cell's run."""
+    return _key(json.dumps({**tree, "seed": seed}, sort_keys=True))
+
+
+@cache
+def _key(tree: str) -> str:
+    return config.fingerprint(config.from_dict(json.loads(tree)))
+
+
+def merged(base: Tree, changes: Tree) -> Tree:
+    """The base with some keys changed; sections are merged, all else replaced."""
+    tree = dict(base)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(tree.get(key), dict)
+        tree[key] = merged(tree[key], value) if both else value
+    return tree

@@ -1,0 +1,110 @@
+r"""Attack equivalence: Figures 1 to 20 and Table 1.
+
+@inproceedings{farhadkhani2022equivalence,
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
+    Villemaud, Oscar},
+  booktitle={ICML}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from troth.reproduce.entry import Entry
+
+_RESULTS = "attack_chain/results"
+_NOISY = "noisy Fashion-MNIST"
+_FITS = {"E": "mean", "Σ": "sum"}
+_MODELS = {"linear": "linear", "network": "MLP"}
+_ROWS = {
+    "idle user's model": "idle",
+    "active user's model": "own",
+    "global model": "shared",
+}
+
+
+_WORK: dict[str, tuple[tuple[str, ...], int, float]] = {
+    "fig1": (("mnist",), 4 * 200 * 11, 1_200.0),
+    "fig2": (("mnist",), 11 * (11 * 250 + 350), 5_000.0),
+    "fig3": (("mnist",), 5000 * 2 * 2, 600.0),
+    "fig20": (("mnist",), (300 + 300 + 600) * 3, 400.0),
+    "sums": (("fashion_mnist",), 20 * 200 * 11, 20_000.0),
+    "network": (("cifar10",), 3000 * 11, 100_000.0),
+}
+"""Figure of the script → data, client-steps (of all a user has), and seconds on two CPU
+cores: those of the curves that were run, times how many there are; else a guess."""
+
+
+def _entry(
+    name: str, title: str, figure: str, form: str = "lines", **more: str
+) -> Entry:
+    """A figure that `experiments/attack_chain/run.py` makes."""
+    data, steps, seconds = _WORK[figure]
+    return Entry(
+        f"equivalence/{name}",
+        title,
+        script=("attack_chain/run.py", figure),
+        results=f"{_RESULTS}/{figure}/{more.get('only', '')}*.json",
+        form="table" if form == "table" else "lines",
+        note=more.get("note", ""),
+        data=data,
+        work=(steps, seconds),
+    )
+
+
+def table1(experiments: Path) -> dict[tuple[str, str, str], float]:
+    """Accuracies at the end of training, of λ = 1."""
+    found = {}
+    for sign, fit in _FITS.items():
+        for model, name in _MODELS.items():
+            file = experiments / _RESULTS / "sums" / f"{name}, {fit}, λ=1.0.json"
+            curves = json.loads(file.read_text("utf-8")) if file.exists() else {}
+            for row, key in _ROWS.items():
+                if key in curves:
+                    found[_NOISY, row, f"{sign} {model}"] = float(curves[key][-1])
+    return found
+
+
+_LAMBDAS = (0.01, 0.1, 1.0, 10.0, 100.0)
+_CLEAN = "no script trains it without noise yet"
+
+ENTRIES = (
+    _entry("figure1", "Counter-gradient against ℓ2² and ℓ2: accuracy", "fig1"),
+    _entry("figure2", "A model attack, and poisoned data", "fig2"),
+    _entry("figure3", "The attack on local models", "fig3"),
+    *(
+        _entry(
+            f"figure{4 + 2 * k + m}",
+            f"Sum and expectation: {name}, λ = {lam:g}",
+            "sums",
+            only=f"{name}, *λ={lam}",
+        )
+        for k, lam in enumerate(_LAMBDAS)
+        for m, name in enumerate(_MODELS.values())
+    ),
+    *(
+        Entry(
+            f"equivalence/figure{n}",
+            f"The same without noise: {name}",
+            note=_CLEAN,
+            data=("fashion_mnist",),
+            work=(2 * 11 * epochs, 2.0 * epochs),
+        )
+        for n, name, epochs in ((14, "linear", 1000), (15, "MLP", 2000))
+    ),
+    _entry("figure16", "Counter-gradient: norms and distances", "fig1"),
+    *(
+        _entry(f"figure{n}", f"{title}, CIFAR-10's last layer", "network", only=only)
+        for n, title, only in (
+            (17, "Counter-gradient", "gradient"),
+            (18, "The model attack", "model"),
+            (19, "Data poisoning", "data"),
+        )
+    ),
+    _entry("figure20", "Data poisoning with images in [0, 1]", "fig20"),
+    _entry("table1", "Sum and expectation, λ = 1", "sums", "table")._replace(
+        numbers=table1
+    ),
+)

@@ -1,0 +1,120 @@
+"""Ours beside theirs: the difference, how sure it is, and a verdict by one rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from troth.reproduce import papers
+from troth.reproduce.entry import Cell, Entry
+from troth.reproduce.kept import Result, Shelf
+
+CLOSE = 0.02
+RULE = (
+    "A cell is *reproduced* where ours − theirs is, either way, at most .02 or two "
+    "standard errors of ours, whichever is larger; else it is *better* or *worse*. A "
+    "baseline that does better than in the paper is a miss too. The standard error is "
+    "that over seeds where there are two or more, else that over clients. Only the "
+    "paper's own data are judged, not what stands in for them."
+)
+Verdict = Literal["reproduced", "better", "worse", "not judged", ""]
+
+
+class Judged(NamedTuple):
+    """A cell with what was found for it."""
+
+    cell: Cell
+    theirs: papers.Value | None
+    seeds: int  # how many were run
+    mean: float = math.nan  # over seeds
+    std: float = math.nan  # over clients, its mean over seeds
+    spread: float = math.nan  # over seeds: the standard deviation; nan for one
+    error: float = math.nan  # standard error of the mean
+    verdict: Verdict = ""
+
+    @property
+    def difference(self) -> float:
+        """Ours − theirs; nan where one is missing."""
+        return self.mean - self.theirs.mean if self.theirs else math.nan
+
+    def plain(self) -> dict[str, Any]:
+        """For programs."""
+        theirs = self.theirs
+        return {
+            "part": self.cell.part,
+            "data": self.cell.federation.name,
+            "row": self.cell.row,
+            "column": self.cell.column,
+            "ours": self.mean,
+            "ours_std": self.std,
+            "seeds": self.seeds,
+            "spread": self.spread,
+            "standard_error": self.error,
+            "theirs": theirs.mean if theirs else math.nan,
+            "theirs_std": theirs.std if theirs else None,
+            "difference": self.difference,
+            "verdict": self.verdict,
+        }
+
+
+def verdict(difference: float, error: float) -> Verdict:
+    """By `RULE`; an error that is not known counts as none."""
+    if math.isnan(difference):
+        return ""
+    allowed = max(CLOSE, 2 * error if math.isfinite(error) else 0.0)
+    if abs(difference) <= allowed + 1e-12:
+        return "reproduced"
+    return "better" if difference > 0 else "worse"
+
+
+def judge(entry: Entry, cell: Cell, found: Sequence[Result]) -> Judged:
+    """A cell with its results, a seed each."""
+    theirs = entry.theirs(cell)
+    if not found:
+        return Judged(cell, theirs, 0)
+    values = np.array([result.number(cell, cell.metric) for result in found])
+    std = float(np.mean([result.number(cell, "std") for result in found]))
+    spread = float(values.std(ddof=1)) if len(values) > 1 else math.nan
+    n = found[0].summary["clients"] - found[0].summary["malicious"]
+    error = spread / math.sqrt(len(values)) if len(values) > 1 else std / math.sqrt(n)
+    made = Judged(cell, theirs, len(values), float(values.mean()), std, spread, error)
+    if cell.federation.kind == "original":
+        return made._replace(verdict=verdict(made.difference, error))
+    return made._replace(verdict="not judged" if theirs else "")
+
+
+def table(
+    entry: Entry, cells: Sequence[Cell], shelf: Shelf, seeds: int
+) -> list[Judged]:
+    """Every cell with what is there for it."""
+    return [judge(entry, cell, shelf.settled(cell, seeds)) for cell in cells]
+
+
+def order(judged: Sequence[Judged]) -> dict[str, float]:
+    """Column → Spearman's correlation of ours with theirs over its rows.
+
+    Columns with fewer than three rows in both are left out. Where a table has several
+    parts, their names stand before the columns'.
+    """
+    several = len({one.cell.part for one in judged}) > 1
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for one in judged:
+        if one.seeds and one.theirs:
+            part = f"{one.cell.part}, " if several else ""
+            both = (one.mean, one.theirs.mean)
+            pairs.setdefault(f"{part}{one.cell.column}", []).append(both)
+    return {
+        column: float(stats.spearmanr(*zip(*both, strict=True)).statistic)
+        for column, both in pairs.items()
+        if len(both) > 2
+    }
+
+
+def share(judged: Sequence[Judged]) -> tuple[int, int]:
+    """How many cells are reproduced, of how many that were judged."""
+    done = [one.verdict for one in judged if one.verdict not in ("", "not judged")]
+    return done.count("reproduced"), len(done)

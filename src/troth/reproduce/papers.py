@@ -1,0 +1,82 @@
+"""The papers' own numbers, as printed: one file of them a paper."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+PAPERS = ("ditto", "fmtl", "spurious", "certified", "equivalence")
+_PRINTED = re.compile(r"(\d?\.\d+)(?: \((\.\d+)\))?")
+
+
+class Value(NamedTuple):
+    """A number of a table."""
+
+    mean: float
+    std: float | None  # over clients, where it is printed
+
+
+class Part(NamedTuple):
+    """The rows of a table about one data set."""
+
+    data: str  # as the paper names it
+    columns: tuple[str, ...]
+    rows: dict[str, tuple[Value | None, ...]]  # None where the paper has none
+
+    def at(self, row: str, column: str) -> Value | None:
+        """What is printed there; None where nothing is."""
+        if row not in self.rows or column not in self.columns:
+            return None
+        return self.rows[row][self.columns.index(column)]
+
+
+class Printed(NamedTuple):
+    """A table of a paper."""
+
+    where: str  # table and section
+    parts: tuple[Part, ...]
+
+    def part(self, data: str) -> Part:
+        """That about this data set."""
+        return next(part for part in self.parts if part.data == data)
+
+
+@cache
+def read(paper: str) -> dict[str, Any]:
+    """The file of a paper: its title, a note on the numbers, its tables."""
+    file = resources.files("troth.reproduce").joinpath(f"{paper}.json")
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    return found
+
+
+def title(paper: str) -> str:
+    """What the paper is called."""
+    return str(read(paper)["title"])
+
+
+@cache
+def table(paper: str, name: str) -> Printed | None:
+    """A table with its numbers; None where the paper prints none."""
+    found = read(paper)["tables"].get(name)
+    if found is None:
+        return None
+    return Printed(found["where"], tuple(_part(part) for part in found["parts"]))
+
+
+def _part(found: dict[str, Any]) -> Part:
+    rows = {
+        name: tuple(value(cell) for cell in cells)
+        for name, cells in found["rows"].items()
+    }
+    return Part(found["data"], tuple(found["columns"]), rows)
+
+
+def value(printed: str) -> Value | None:
+    """`0.911 (.08)` or `.852` as numbers; None for what is no number (N/A)."""
+    found = _PRINTED.fullmatch(printed)
+    if found is None:
+        return None
+    return Value(float(found[1]), float(found[2]) if found[2] else None)

@@ -1,0 +1,114 @@
+"""Ditto's Table 3 on what stands in: every method with the best of its grid.
+
+Benign clients' validation data choose, in seed 0; the federations and the grids are
+those of `experiments/personalizers`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from troth.reproduce.entry import Cell, Pick, merged
+from troth.reproduce.settings import Federation, Setting, Tree
+
+_BASE: Tree = {
+    "partition": {"name": "natural", "split": [0.72, 0.08, 0.2]},
+    "train": {
+        "rounds": 200,
+        "cohort": 20,
+        "sampling": "size",
+        "steps": 5,
+        "batch": 16,
+        "lr": 0.05,
+    },
+    "evaluate": {"every": 200},
+    "output": {"personal": False, "checkpoint": False},
+}
+_MLP: Tree = {"name": "mlp", "widths": [64]}
+_FACES: Tree = {
+    "data": {"name": "celeba", "label": "Smiling", "side": 32},
+    "partition": {"min_examples": 5},
+    "model": {"name": "celeba_cnn", "channels": 8, "blocks": 3},
+    "train": {"rounds": 100},
+    "evaluate": {"every": 100},
+}
+
+
+def _writers(data: str) -> Tree:
+    return merged(_BASE, {"data": {"name": data}, "model": _MLP})
+
+
+WRITERS = Setting(
+    "FEMNIST",
+    Federation("FEMNIST, an MLP", "femnist", 205, 163.0, _writers("femnist")),
+    Federation(
+        "MNIST by writer, an MLP",
+        "mnist_by_writer",
+        539,
+        80.0,
+        _writers("mnist_by_writer"),
+        kind="stand-in",
+    ),
+)
+FACES = Setting(
+    "CelebA",
+    Federation("CelebA, small pictures", "celeba", 515, 15.0, merged(_BASE, _FACES)),
+    Federation(
+        "CelebA's identities 7201 to 7499, small pictures",
+        "celeba",
+        278,
+        16.0,
+        merged(_BASE, _FACES),
+        kind="stand-in",
+    ),
+    ("identity_CelebA.txt", 202_599),
+)
+
+
+def _grid(name: str, key: str, *values: float, **more: object) -> list[Tree]:
+    return [{"name": name, key: value, **more} for value in values]
+
+
+METHODS: dict[str, list[Tree]] = {
+    "global": [{"name": "none"}],
+    "local": [{"name": "local"}],
+    "plain finetuning": _grid("finetune", "epochs", 1, 5, 20),
+    "L2SGD": _grid("l2sgd", "lam", 0.1, 1.0, 10.0),
+    "EWC": _grid("ewc", "lam", 1.0, 10.0, 100.0, epochs=5),
+    "SKL": _grid("skl", "lam", 0.1, 1.0, 10.0, epochs=5),
+    "Per-FedAvg (HF)": _grid(
+        "per_fedavg", "alpha", 0.01, 0.03, 0.1, variant="hessian_free", epochs=5
+    ),
+    "mapper": [{"name": "mapper"}],
+    "APFL": [
+        *_grid("apfl", "alpha", 0.3, 0.5, 0.8),
+        {"name": "apfl", "alpha": 0.5, "adaptive": True},
+    ],
+    "Ditto": _grid("ditto", "lam", 0.1, 1.0, 2.0),
+}
+"""As `experiments/personalizers/choose.py` has them."""
+
+_PART = "FEMNIST and CelebA"
+_THREATS: dict[str, Tree] = {"clean": {}, "A1 50%": {"adversary": {"fraction": 0.5}}}
+
+
+def _file(folder: str, method: str, part: Tree, column: str) -> str:
+    options = [f"{k}={v}" for k, v in part.items() if k != "name"]
+    label = " ".join([method, *options])
+    return f"personalizers/results/{folder}/{label}, {column}, seed {{seed}}.json"
+
+
+def table3(pick: Pick) -> list[Cell]:
+    """Every method on two data sets, clean and under A1."""
+    found = []
+    for method, parts in METHODS.items():
+        for threat, attack in _THREATS.items():
+            for setting, folder in ((WRITERS, "mnist"), (FACES, "celeba")):
+                f = pick(setting)
+                base = merged(f.tree, attack)
+                trees = tuple(merged(base, {"personalizer": p}) for p in parts)
+                kept = tuple(_file(folder, method, p, threat) for p in parts)
+                column = f"{setting.name} {threat}"
+                known: Any = kept if f.kind == "stand-in" else ()
+                found.append(Cell(_PART, method, column, trees, f, known))
+    return found

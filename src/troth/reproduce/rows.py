@@ -1,0 +1,196 @@
+"""The rows and columns of the Ditto and FMTL tables: methods and threats."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from troth.reproduce.entry import Cell, merged
+from troth.reproduce.settings import Federation, Tree
+
+_COLUMN = re.compile(r"A([123]) (\d+)%")
+_ATTACKS = {"1": {}, "2": {"attack": "random_update"}}
+_ATTACKS |= {"3": {"attack": "model_replacement"}}
+_RULES = {"median": "median", "Krum": "krum", "multi-Krum": "multi_krum"}
+_RULES |= {"k-norm": "k_norm", "k-loss": "k_loss"}
+EPS = (0.0, 0.1, 0.5, 1.0)
+"""FedMGDA+'s, of which benign validation data choose (Ditto, G.6)."""
+WEAK = {"candidates": [0.1, 1.0, 2.0], "fallback": 1.0}
+STRONG = {"candidates": [0.05, 0.1, 0.2], "fallback": 0.1}
+_LAM = re.compile(r"(?:Ditto|FMTL), λ=([\d.]+)")
+
+
+class Method(NamedTuple):
+    """A row: what it changes, and whose models it is about."""
+
+    choices: tuple[Tree, ...]
+    whose: tuple[str, ...] = ("personal",)
+
+
+def threat(federation: Federation, column: str, attack: bool = True) -> Tree:
+    """What a column changes: `clean`, `A1 20%` and so on.
+
+    The hostile clients are those that the authors' code draws with its seed 0. A2 and
+    A3 stand on wrong labels, as in their code.
+
+    Args:
+        federation: among whose clients.
+        column: as the papers head it.
+        attack: false leaves out what reaches only the shared model.
+    """
+    if column == "clean":
+        return {}
+    found = _COLUMN.fullmatch(column)
+    assert found, column
+    number = hostile(federation.clients, int(found[2]) / 100)
+    adversary = {"clients": authors(federation.clients, number)}
+    return {"adversary": adversary, **(_ATTACKS[found[1]] if attack else {})}
+
+
+def hostile(clients: int, share: float) -> int:
+    """How many: rounded up to a fifth, down above it (the authors: 11 of 23)."""
+    exact = round(share * clients, 9)
+    return math.ceil(exact) if share <= 0.2 else math.floor(exact)
+
+
+def authors(clients: int, number: int) -> list[int]:
+    """The very clients that the authors' code draws with its seed 0."""
+    random = np.random.RandomState(1234567)
+    drawn = random.choice(clients, number, replace=False)
+    return sorted(int(k) for k in drawn)
+
+
+def strong(column: str) -> bool:
+    """An attack that the paper's rule for λ calls strong (G.4)."""
+    found = _COLUMN.fullmatch(column)
+    return bool(found) and (found[1] == "3" or int(found[2]) > 50)  # type: ignore[index]
+
+
+def held(federation: Federation) -> Tree:
+    """Validation data where a client must choose, and the split gives none."""
+    given = federation.tree["partition"].get("split") == "given"
+    return {"partition": {"valid": 0.1}} if given else {}
+
+
+def method(federation: Federation, row: str, column: str) -> Method:
+    """What a row changes in a column."""
+    f = federation
+    if row == "global":  # beside any Ditto: the shared model does not see it
+        return Method((_ditto(f, 1.0),), ("shared",))
+    if lam := _LAM.fullmatch(row):
+        return Method((_ditto(f, float(lam[1])),))
+    if row in _RULES:
+        part = {"name": _RULES[row], "strict": False}
+        part |= {"neighbours": "ditto"} if "rum" in row else {}
+        return Method(({"aggregator": part},), ("shared",))
+    known: dict[str, Callable[[], Method]] = {
+        "local": lambda: Method(({"personalizer": "local"},)),
+        "clipping": lambda: Method(({"filter": ["clip"]},), ("shared",)),
+        "FedMGDA+": lambda: Method(_mgda(f), ("shared",)),
+        "finetuning": lambda: Method((_tuned(f),)),
+        "Ditto + clipping": lambda: Method(_best(f, {"filter": ["clip"]})),
+        "Ditto + multi-Krum": lambda: Method(_best(f, _multi_krum())),
+    }
+    if row in known:
+        return known[row]()
+    if row.startswith("fair"):
+        return Method(({"aggregator": {"name": "term", "t": 1.0}},), ("shared",))
+    if row in ("dynamic λ's",):
+        return Method((_dynamic(f, column),))
+    assert row in ("Ditto", "FMTL", "best λ"), row
+    return Method(_best(f, {}))
+
+
+def _multi_krum() -> Tree:
+    part = {"name": "multi_krum", "strict": False, "neighbours": "ditto"}
+    return {"aggregator": part}
+
+
+def _mgda(f: Federation) -> tuple[Tree, ...]:
+    rules = ({"aggregator": {"name": "fedmgda", "eps": eps}} for eps in EPS)
+    return tuple(merged(held(f), rule) for rule in rules)
+
+
+def _ditto(f: Federation, lam: float) -> Tree:
+    return {"personalizer": {"name": "ditto", "lam": lam}}
+
+
+def lams(f: Federation) -> tuple[float, ...]:
+    """The fixed values that the papers try."""
+    if f.data == "stackoverflow":
+        return (0.05, 0.1, 0.3)
+    few = f.data in ("femnist", "mnist_by_writer", "mnist")
+    return (0.01, 0.1, 1.0) if few else (0.1, 1.0, 2.0)
+
+
+def _best(f: Federation, more: Tree) -> tuple[Tree, ...]:
+    """Every λ, with validation data to choose by."""
+    return tuple(merged(held(f), _ditto(f, lam) | more) for lam in lams(f))
+
+
+def _dynamic(f: Federation, column: str) -> Tree:
+    options: Tree = STRONG if strong(column) else WEAK
+    if f.data == "stackoverflow":
+        tried = [0.01, 0.05, 0.1] if strong(column) else [0.05, 0.1, 0.3]
+        options = options | {"candidates": tried}
+    part = {"name": "ditto", "lam": "auto", "choose": "paper", **options}
+    return merged(held(f), {"personalizer": part})
+
+
+def _tuned(f: Federation) -> Tree:
+    """40 epochs on Fashion-MNIST, as the authors' script; 50 else, as the paper."""
+    epochs = {"fashion_mnist": 40, "digits": 2}.get(f.data, 50)
+    chunk = {"engine": {"chunk": 50}} if f.data == "fashion_mnist" else {}
+    return {"personalizer": {"name": "finetune", "epochs": epochs}, **chunk}
+
+
+def cells(
+    part: str,
+    federation: Federation,
+    rows: Iterable[str],
+    columns: Iterable[str],
+    kept: Callable[[str, str], str] | None = None,
+    rename: dict[str, str] | None = None,
+) -> list[Cell]:
+    """Every row in every column.
+
+    Args:
+        part: the data set, as the paper names it.
+        federation: what is trained.
+        rows: methods.
+        columns: threats.
+        kept: row, column → a committed result ("" is none); None: those of the
+            federation.
+        rename: row of this table → the method that it is.
+    """
+    columns, named = list(columns), rename or {}
+    look = kept or (lambda row, column: _clean(federation, row, column))
+    return [
+        _cell(part, federation, row, named.get(row, row), column, look)
+        for row in rows
+        for column in columns
+    ]
+
+
+def _cell(
+    part: str,
+    f: Federation,
+    row: str,
+    name: str,
+    column: str,
+    kept: Callable[[str, str], str],
+) -> Cell:
+    found = method(f, name, column)
+    base = merged(f.tree, threat(f, column, attack=name != "local"))
+    trees = tuple(merged(base, changes) for changes in found.choices)
+    known = kept(name, column) if f.kind != "small" and len(trees) == 1 else ""
+    files = (known,) if known else ()
+    return Cell(part, row, column, trees, f, files, found.whose)
+
+
+def _clean(f: Federation, row: str, column: str) -> str:
+    return f.kept.get(row, "") if column == "clean" else ""

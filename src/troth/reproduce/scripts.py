@@ -1,0 +1,83 @@
+"""What scripts under experiments/ found, for entries that they make: last numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from troth.reproduce.entry import Entry
+
+Lines = list[tuple[str, dict[str, float]]]
+"""A label, and what was found under it."""
+
+_CURVES = {
+    "distance": "distance to target",
+    "norm": "norm",
+    "accuracy": "by true labels",
+    "aimed": "by wanted labels",
+    "own_accuracy": "honest users' own",
+    "shared": "global model",
+    "idle": "idle users' models",
+    "own": "active user's model",
+}
+
+
+def files(entry: Entry, root: Path) -> list[Path]:
+    """The results of an entry's script that are there."""
+    return sorted(root.glob(entry.results)) if entry.results else []
+
+
+def lines(entry: Entry, root: Path) -> Lines:
+    """A line a result, or a panel; seeds of the same label as one, their mean."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for file in files(entry, root):
+        said = json.loads(file.read_text("utf-8"))
+        number = entry.name.rpartition("figure")[2]
+        if f"figure {number}" in said:
+            return _panels(said[f"figure {number}"])
+        label = str(said.get("label", file.stem))
+        found.setdefault(label, []).append(_numbers(said))
+    return [(label, _mean(every)) for label, every in found.items()]
+
+
+def _mean(every: list[dict[str, float]]) -> dict[str, float]:
+    said = {name: float(np.mean([one[name] for one in every])) for name in every[0]}
+    return said | {"seeds": float(len(every))}
+
+
+def _numbers(said: dict[str, Any]) -> dict[str, float]:
+    if "summary" in said:
+        summary, pooled = said["summary"], said.get("pooled", {})
+        found = {
+            f"{whose}, {what}": float(summary[whose][f"accuracy_{what}"])
+            for whose in ("shared", "personal")
+            for what in ("weighted", "std")
+        }
+        told = {f"all clients', {name}": float(v) for name, v in pooled.items()}
+        return found | told
+    curves = {name: said[key] for key, name in _CURVES.items() if key in said}
+    return {name: float(curve[-1]) for name, curve in curves.items()}
+
+
+def _panels(figure: dict[str, Any]) -> Lines:
+    """Ditto's simulated figures: where errors are least, or how they end."""
+    found: Lines = []
+    for panel in figure["panels"]:
+        if "lam" in figure:
+            case, error = panel["case"], np.array(panel["error"])
+            at = int(error.argmin())
+            label = f"K = {case['K']}, {case['K_a']} adversaries"
+            least = {"least error": float(error[at]), "at λ": float(figure["lam"][at])}
+            found.append((label, least))
+        else:
+            numbers = {
+                name: float(np.mean(values))
+                for name, values in panel.items()
+                if name != "title" and isinstance(values, list)
+            }
+            label = str(panel.get("title", len(found) + 1)).replace("\n", " ")
+            found.append((label, {f"mean {n}": v for n, v in numbers.items()}))
+    return found

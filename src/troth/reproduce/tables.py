@@ -1,0 +1,132 @@
+"""A table as the paper lays it out, ours beside theirs: Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from troth.reproduce.entry import Entry
+from troth.reproduce.judging import RULE, Judged, share
+
+MARKS = {"reproduced": "=", "better": "↑", "worse": "↓", "not judged": "~", "": ""}
+LEGEND = (
+    "A cell: ours, mean (standard deviation over clients), ± standard deviation over "
+    "seeds where there are several; in brackets theirs and ours − theirs; = "
+    "reproduced, ↑ better, ↓ worse, ~ not judged."
+)
+
+
+def number(value: float | None, sign: bool = False) -> str:
+    """Three decimals without the leading zero; – for what is not known."""
+    if value is None or math.isnan(value):
+        return "–"
+    text = f"{value:+.3f}" if sign else f"{value:.3f}"
+    return text.replace("0.", ".", 1).replace("-", "−")
+
+
+def short(value: float | None) -> str:
+    """Two decimals, as the papers print standard deviations."""
+    if value is None or math.isnan(value):
+        return "–"
+    return f"{value:.2f}".replace("0.", ".", 1)
+
+
+def words(one: Judged) -> str:
+    """All of a cell in a line; "" where there is neither ours nor theirs."""
+    theirs = one.theirs
+    printed = "" if theirs is None else number(theirs.mean)
+    if theirs is not None and theirs.std is not None:
+        printed += f" ({short(theirs.std)})"
+    if not one.seeds:
+        return f"[{printed}]" if printed else ""
+    text = f"{number(one.mean)} ({short(one.std)})"
+    if one.seeds > 1:
+        text += f" ±{number(one.spread)}"
+    if printed:
+        text += f" [{printed}, {number(one.difference, sign=True)}]"
+    return f"{text} {MARKS[one.verdict]}".rstrip()
+
+
+Layout = tuple[str, list[str], list[list[str]]]
+"""A part's title, its columns, and its rows with their names first."""
+
+
+def layout(
+    judged: Sequence[Judged], text: Callable[[Judged], str] = words
+) -> Iterator[Layout]:
+    """Part by part, rows and columns in the paper's order."""
+    for part in dict.fromkeys(one.cell.part for one in judged):
+        mine = [one for one in judged if one.cell.part == part]
+        columns = list(dict.fromkeys(one.cell.column for one in mine))
+        at = {(one.cell.row, one.cell.column): text(one) for one in mine}
+        rows = [
+            [row, *(at.get((row, column), "") for column in columns)]
+            for row in dict.fromkeys(one.cell.row for one in mine)
+        ]
+        names = dict.fromkeys(one.cell.federation.name for one in mine)
+        yield f"theirs: {part}; ours: {', '.join(names)}", columns, rows
+
+
+def where(entry: Entry) -> str:
+    """The place of the paper's numbers."""
+    printed = entry.printed
+    return printed.where if printed else "the paper prints no numbers"
+
+
+def markdown(entry: Entry, judged: Sequence[Judged]) -> str:
+    """The whole table, with the rule and the share of cells that meet it."""
+    lines = [f"# {entry.name}: {entry.title}", "", f"Theirs: {where(entry)}."]
+    lines += [f"Note: {entry.note}."] if entry.note else []
+    for title, columns, rows in layout(judged):
+        lines += ["", f"## {title}", "", *grid(columns, rows)]
+    good, all_ = share(judged)
+    lines += ["", LEGEND, "", RULE, "", f"Reproduced: {good} of {all_} cells judged."]
+    return "\n".join(lines) + "\n"
+
+
+def grid(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table of Markdown."""
+    lines = ["| | " + " | ".join(columns) + " |", "|" + "---|" * (len(columns) + 1)]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def as_csv(judged: Sequence[Judged]) -> str:
+    """A line a cell, all its numbers in full precision."""
+    text = io.StringIO()
+    rows = [one.plain() for one in judged]
+    out = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    out.writeheader()
+    for row in rows:
+        out.writerow({k: "" if v is None or v != v else v for k, v in row.items()})
+    return text.getvalue()
+
+
+_SPECIAL = str.maketrans(
+    {"%": r"\%", "&": r"\&", "_": r"\_", "#": r"\#", "λ": r"$\lambda$"}
+    | {"Σ": r"$\Sigma$", "α": r"$\alpha$", "−": "$-$", "±": r"$\pm$", "–": "--"}
+    | {"=": "=", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "~": r"$\sim$"}
+)
+
+
+def latex(entry: Entry, judged: Sequence[Judged]) -> str:
+    """A tabular a part."""
+    parts = [f"% {entry.name}: {entry.title}"]
+    for title, columns, rows in layout(judged):
+        head = " & ".join(["", *columns]).translate(_SPECIAL_HEAD)
+        body = [" & ".join(c.translate(_SPECIAL) for c in row) + r" \\" for row in rows]
+        parts += [
+            f"% {title}",
+            r"\begin{tabular}{l" + "l" * len(columns) + "}",
+            r"\hline",
+            head + r" \\",
+            r"\hline",
+            *body,
+            r"\hline",
+            r"\end{tabular}",
+        ]
+    return "\n".join(parts) + "\n"
+
+
+_SPECIAL_HEAD = {k: v for k, v in _SPECIAL.items() if k != ord("&")}

@@ -1,0 +1,152 @@
+"""Train several runs at once: those that can share a population, as one matrix.
+
+Runs of the same clients, model, personalizer and seed differ only in who is hostile,
+what those do, and how the server answers: the columns of a row of a table. Their
+clients step together (`stacked`); each leaves a folder like any other run, without
+checkpoints: what is killed starts over.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import torch
+
+from troth import config, memory, results, runs
+from troth.build import Built, build
+from troth.engine import Plan
+from troth.journal import Journal
+from troth.sections import Experiment
+from troth.stacked import Stack
+from troth.types import Refusal
+
+MAY_DIFFER = ("adversary", "attack", "corruption", "filter", "aggregator", "server")
+"""Sections in which runs that step together may differ."""
+_ASIDE = ("resolved", "name", "checkpoint", "output")
+
+
+def kind(experiment: Experiment) -> str:
+    """Runs of the same kind can be trained together."""
+    tree = config.to_dict(experiment)
+    kept = {k: v for k, v in tree.items() if k not in (*MAY_DIFFER, *_ASIDE)}
+    if experiment.adversary.start:  # some states begin otherwise
+        kept["start"] = experiment.adversary.start
+    return json.dumps(kept, sort_keys=True, default=str)
+
+
+def train(
+    experiments: Sequence[Experiment],
+    paths: Sequence[Path],
+    *,
+    watch: runs.Watch | None = None,
+    data_dir: str | None = None,
+    plan: Plan | None = None,
+) -> None:
+    """Train runs of one kind, each into a folder of its own.
+
+    What memory does not hold at once is trained in parts.
+
+    Args:
+        experiments: checked, and all of the same `kind`.
+        paths: folders that do not exist yet, one a run.
+        watch: told after every round, of all together.
+        data_dir: where data sets are looked for first.
+        plan: how clients step; None measures it for the first run. Where that says
+            apart, they still step together here: that is what is asked for.
+
+    Raises:
+        Refusal: runs of several kinds, or with newcomers or state on disk.
+    """
+    if len({kind(e) for e in experiments}) > 1:
+        raise Refusal(
+            "runs that are trained together may differ only in "
+            f"{', '.join(MAY_DIFFER)}; train the others apart"
+        )
+    first = build(experiments[0], data_dir=data_dir, plan=plan)
+    some = fit(first)
+    if some < len(experiments):
+        del first
+        some = -(-len(experiments) // -(-len(experiments) // some))  # equal parts
+        for k in range(0, len(experiments), some):
+            part = slice(k, k + some)
+            train(
+                experiments[part],
+                paths[part],
+                watch=watch,
+                data_dir=data_dir,
+                plan=plan,
+            )
+        return
+    chosen = first.federation.engine.plan
+    if chosen.apart:
+        cohort = experiments[0].train.cohort or first.federation.population.n
+        chosen = Plan("vmap", cohort)
+        first.federation.engine.use(chosen)
+    rest = [build(e, data_dir=data_dir, plan=chosen) for e in experiments[1:]]
+    every = [first, *rest]
+    for built in every:
+        if built.federation.population.on_disk or len(built.federation.newcomers):
+            raise Refusal(
+                "runs with newcomers, or with state on disk, are not trained together; "
+                "train them one by one"
+            )
+    for built, path in zip(every, paths, strict=True):
+        runs.begin(built, path, data_dir)
+    _train(every, paths, watch or (lambda p: None))
+
+
+def fit(built: Built) -> int:
+    """How many such runs seven tenths of the free memory hold; at least one.
+
+    A run takes its clients' states, and about six rows of the model for each client
+    that steps: the shared model, what moves, gradients, updates.
+    """
+    f = built.federation
+    where, host = f.engine.device, torch.device("cpu")
+    cohort = built.experiment.train.cohort or f.population.n
+    rows = max(cohort, runs.at_once(f.engine.plan))
+    stepping = 6 * rows * f.engine.task.d * f.engine.feed.dtype.itemsize
+    if built.facts["store"] == "device" or where == host:
+        return max(1, _room(where) // (built.need.rows + stepping + 1))
+    few = _room(host) // (built.need.rows + 1)
+    return max(1, min(few, _room(where) // (stepping + 1)))
+
+
+def _room(place: torch.device) -> int:
+    return 7 * memory.free(place) // 10
+
+
+def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None:
+    """All rounds, what comes after the last, and the files."""
+    began, e = time.monotonic(), every[0].experiment
+    stack = Stack([built.federation for built in every])
+    due, rounds = runs.evaluations(e), e.train.rounds
+    with ExitStack() as open_:
+        journals = [
+            open_.enter_context(closing(Journal(path, built.federation)))
+            for built, path in zip(every, paths, strict=True)
+        ]
+        tables: list[results.Tables] = []
+        for done in range(1, rounds + 1):
+            records = stack.step()
+            looked = due(done) or done == rounds
+            tables = [results.evaluate(built) for built in every] if looked else []
+            found = [
+                results.summaries(built, table)
+                for built, table in zip(every, tables, strict=False)
+            ]
+            for k, (journal, record) in enumerate(zip(journals, records, strict=True)):
+                journal.write(record, found[k] if found else None)
+            name = f"{len(every)} runs together"
+            watch(runs.Progress(name, done, rounds, found[0] if found else None))
+        some = -(-runs.at_once(stack.engines[0].plan) // len(every))
+        if list(stack.finish(some)):
+            tables = [results.evaluate(built) for built in every]
+        took = (time.monotonic() - began) / len(every)  # an equal share of the time
+        for k, built in enumerate(every):
+            since = time.monotonic() - took
+            results.write(built, paths[k], journals[k], tables[k], since)

@@ -1,0 +1,88 @@
+"""The papers' numbers: whole, and in agreement with themselves where they repeat."""
+
+from __future__ import annotations
+
+import pytest
+
+from troth.reproduce import papers
+from troth.reproduce.papers import Value
+
+TABLES = [
+    (paper, name) for paper in papers.PAPERS for name in papers.read(paper)["tables"]
+]
+
+
+@pytest.mark.parametrize(("paper", "name"), TABLES)
+def test_every_row_is_as_long_as_the_head(paper: str, name: str) -> None:
+    printed = papers.table(paper, name)
+    assert printed is not None and printed.where.startswith("Table ")
+    for part in printed.parts:
+        assert part.rows and len({*part.columns}) == len(part.columns)
+        for values in part.rows.values():
+            assert len(values) == len(part.columns)
+            for value in values:
+                assert value is None or 0 <= value.mean <= 1
+                assert value is None or value.std is None or 0 <= value.std <= 0.5
+
+
+def test_how_many_numbers_there_are() -> None:
+    """As many as the text of the papers has in all its tables of results."""
+    counts = {}
+    for paper, name in TABLES:
+        printed = papers.table(paper, name)
+        assert printed is not None
+        sizes = [len(row) for part in printed.parts for row in part.rows.values()]
+        counts[paper] = counts.get(paper, 0) + sum(sizes)
+    assert counts == {"ditto": 1092, "fmtl": 380, "spurious": 32, "equivalence": 12}
+
+
+def part(name: str, data: str, paper: str = "ditto") -> papers.Part:
+    printed = papers.table(paper, name)
+    assert printed is not None
+    return printed.part(data)
+
+
+def test_some_cells_by_hand() -> None:
+    table8 = part("table8", "Fashion MNIST")
+    assert table8.at("global", "A3 20%") == Value(0.551, 0.13)
+    assert table8.at("Ditto, λ=1", "clean") == Value(0.946, 0.06)
+    assert table8.at("k-loss", "A1 80%") == Value(0.851, 0.31)
+    assert table8.at("Ditto, λ=2", "A3 50%") == Value(0.606, 0.14)
+    assert part("table4", "Vehicle").at("dynamic λ's", "A2 80%") == Value(0.848, 0.04)
+    fmtl = part("table6", "FEMNIST", "fmtl")
+    assert fmtl.at("FMTL, λ=1", "A3 20%") == Value(0.609, 0.33)
+    noisy = part("table1", "noisy Fashion-MNIST", "equivalence")
+    assert noisy.at("global model", "E network") == Value(0.58, None)
+    colours = part("table1", "coloured MNIST, CelebA and Coil20", "spurious")
+    assert colours.at("Ours", "MNIST Acc_BC") == Value(0.870, None)
+    assert colours.at("UW", "Coil20 Acc_B") is None
+
+
+def test_what_the_paper_prints_twice_is_the_same() -> None:
+    """Tables 2 and 4 repeat rows of 7 and 8; one cell is known to differ in print."""
+    whole, few = part("table8", "Fashion MNIST"), part("table2", "Fashion")
+    for row, same in {"global": "global", "local": "local"}.items():
+        assert whole.rows[row] == few.rows[same]
+    assert whole.rows["fair"] == few.rows["fair (TERM, t=1)"]
+    femnist, again = part("table7", "FEMNIST"), part("table2", "FEMNIST")
+    differ = [
+        column
+        for column in femnist.columns
+        if femnist.at("global", column) != again.at("global", column)
+    ]
+    assert differ == ["A3 20%"]  # .364 and .314
+    dynamic, ditto = part("table4", "FEMNIST"), part("table2", "FEMNIST")
+    assert dynamic.rows["dynamic λ's"] == ditto.rows["Ditto"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.911 (.08)", Value(0.911, 0.08)),
+        (".852", Value(0.852, None)),
+        ("N/A", None),
+        ("", None),
+    ],
+)
+def test_a_printed_value(text: str, value: Value | None) -> None:
+    assert papers.value(text) == value

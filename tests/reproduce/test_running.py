@@ -1,0 +1,178 @@
+"""Cells are run once, kept whole, and found again by what was trained."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from troth import runs
+from troth.reproduce import costs, kept, listing, running, settings
+from troth.reproduce.entry import Cell, merged
+from troth.reproduce.kept import Shelf
+
+TINY = merged(
+    settings.SMALL.tree,
+    {"train": {"rounds": 2, "steps": 1}, "engine": {"how": "vmap", "chunk": 10}},
+)
+ATTACKS: dict[str, dict[str, Any]] = {
+    "clean": {},
+    "A1": {"adversary": {"clients": [0, 1]}},
+    "A3": {"adversary": {"clients": [2]}, "attack": "model_replacement"},
+}
+
+
+def cells(rounds: int = 2) -> list[Cell]:
+    base = merged(TINY, {"train": {"rounds": rounds}})
+    return [
+        Cell("P", "row", name, (merged(base, attack),), settings.SMALL)
+        for name, attack in ATTACKS.items()
+    ]
+
+
+def files(out: Path) -> dict[str, int]:
+    found = out.rglob("*~*.json")
+    return {file.name: file.stat().st_mtime_ns for file in found}
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+    three = cells()
+    assert running.run(three, Shelf(tmp_path, None), 2, device="cpu") == 6
+    before = files(tmp_path)
+    assert len(before) == 6
+    shelf = Shelf(tmp_path, None)  # as another process would find it
+    assert running.run(three, shelf, 2, device="cpu") == 0
+    assert files(tmp_path) == before
+    assert kept.complete(shelf, three, 2) == 3
+    (said,) = (r.said for r in shelf.settled(three[1], 1))
+    assert sum(said["malicious"]) == 2 and said["seed"] == 0 and said["when"]
+    assert len(said["accuracy"]) == 20 and said["summary"]["rounds"] == 2
+    assert said["curve"]["round"] == [2]
+
+
+def test_other_code_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf, one = Shelf(tmp_path, None), cells()[:1]
+    assert running.run(one, shelf, 1, device="cpu") == 1
+    monkeypatch.setattr(running.digests, "code", lambda e: "other")
+    assert len(running.missing([(one[0], 0, 0)], shelf)) == 1
+    assert running.run(one, shelf, 1, device="cpu", keep=True) == 0
+    assert shelf.settled(one[0], 1)  # and is still there to be shown
+    assert not shelf.settled(one[0], 1, code=True)
+
+
+def test_together_and_apart_are_the_same(tmp_path: Path) -> None:
+    three = cells()
+    one, other = Shelf(tmp_path / "one", None), Shelf(tmp_path / "other", None)
+    running.run(three, one, 1, device="cpu")
+    running.run(three, other, 1, device="cpu", apart=True)
+    for cell in three:
+        (a,), (b,) = one.settled(cell, 1), other.settled(cell, 1)
+        for name in ("accuracy_weighted", "accuracy_std", "loss_mean"):
+            left, right = a.summary["shared"][name], b.summary["shared"][name]
+            assert left == pytest.approx(right, abs=1e-5)
+
+
+def test_groups() -> None:
+    wanted = [(cell, 0, seed) for seed in (0, 1) for cell in cells()]
+    jobs = running.missing(wanted, Shelf(None, None), "cpu")
+    assert [len(group) for group in running.groups(jobs)] == [3, 3]
+    assert [len(group) for group in running.groups(jobs, apart=True)] == [1] * 6
+    many = [jobs[0]] * 23
+    assert [len(group) for group in running.groups(many)] == [10, 10, 3]
+    plain = merged(TINY, {"engine": {"how": "auto"}})
+    cell = cells()[0]._replace(choices=(plain,))
+    jobs = running.missing([(cell, 0, 0)], Shelf(None, None), "cpu") * 2
+    assert [len(group) for group in running.groups(jobs)] == [1, 1]
+
+
+def test_cells_of_one_experiment_are_trained_once(tmp_path: Path) -> None:
+    one = cells()[0]
+    again = one._replace(row="other", whose=("shared",))
+    assert running.run([one, again], Shelf(tmp_path, None), 1, device="cpu") == 1
+    assert len(Shelf(tmp_path, None).settled(again, 1)) == 1
+
+
+def test_validation_data_choose(tmp_path: Path) -> None:
+    """The first of two learns nothing; later seeds are of the chosen one alone."""
+    idle = merged(TINY, {"train": {"lr": 1e-9, "rounds": 4}})
+    keen = merged(TINY, {"train": {"lr": 0.3, "rounds": 4}})
+    cell = Cell("P", "row", "clean", (idle, keen), settings.SMALL)
+    shelf = Shelf(tmp_path, None)
+    assert shelf.chosen(cell) is None
+    assert running.run([cell], shelf, 3, device="cpu") == 4
+    assert shelf.chosen(cell) == 1
+    results = shelf.settled(cell, 3)
+    assert [r.said["experiment"]["train"]["lr"] for r in results] == [0.3] * 3
+
+
+def test_what_is_not_whole_does_not_count(tmp_path: Path) -> None:
+    shelf, one = Shelf(tmp_path, None), cells()[:1]
+    running.run(one, shelf, 1, device="cpu")
+    (file,) = tmp_path.rglob("*~*.json")
+    file.write_text(file.read_text()[:100])
+    assert not Shelf(tmp_path, None).settled(one[0], 1)
+    assert running.run(one, Shelf(tmp_path, None), 1, device="cpu") == 1
+    assert len(Shelf(tmp_path, None).settled(one[0], 1)) == 1
+
+
+def test_a_stop_keeps_what_is_done(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def stop(p: runs.Progress) -> None:
+        seen.append(p.label)
+        if p.label.startswith("[3/3]"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        told: Any = {"device": "cpu", "apart": True, "watch": stop}
+        running.run(cells(), Shelf(tmp_path, None), 1, **told)
+    assert len(files(tmp_path)) == 2 and seen[0].startswith("[1/3] P: row / clean")
+    assert running.run(cells(), Shelf(tmp_path, None), 1, device="cpu") == 1
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {here!r})
+from test_running import cells
+from troth.reproduce import running
+from troth.reproduce.kept import Shelf
+from pathlib import Path
+running.run(cells(20), Shelf(Path(sys.argv[1]), None), 1, device="cpu", apart=True)
+"""
+
+
+def test_kill_repeats_at_most_one_group(tmp_path: Path) -> None:
+    """`kill -9` after the first result: two of three runs are left, or fewer."""
+    code = KILLED.format(here=str(Path(__file__).parent))
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    while not files(tmp_path) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = files(tmp_path)
+    assert before
+    for file in tmp_path.rglob("*~*.json"):
+        json.loads(file.read_text())
+    made = running.run(cells(20), Shelf(tmp_path, None), 1, device="cpu", apart=True)
+    assert made == 3 - len(before)
+    after = files(tmp_path)
+    assert {name: after[name] for name in before} == before
+
+
+def test_what_an_entry_takes() -> None:
+    f = settings.FASHION.original
+    assert costs.steps(f.tree, f) == 100_000
+    tuned = merged(f.tree, {"personalizer": {"name": "finetune", "epochs": 40}})
+    assert costs.steps(tuned, f) == 100_000 + 500 * 40 * 8
+    shelf = Shelf(None, None)
+    cells8 = listing.find("ditto/table8").everywhere()
+    local = [c for c in cells8 if c.row == "local"]
+    assert costs.cost(local, shelf).client_steps == 5 * 100_000  # clean, 10 … 80 %

@@ -1,0 +1,156 @@
+"""Runs that step as one matrix give what each gives by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from troth import config, folder, memory, runs, together
+from troth.build import build
+from troth.engine import Plan
+from troth.loading import Run
+from troth.stacked import Stack
+from troth.types import Refusal
+
+BASE: dict[str, Any] = {
+    "data": "digits",
+    "partition": {
+        "name": "classes",
+        "clients": 8,
+        "per_client": 5,
+        "split": [0.72, 0.08, 0.2],
+    },
+    "model": {"name": "mlp", "widths": [8]},
+    "train": {"rounds": 5, "cohort": 5, "steps": 3, "batch": 8, "lr": 0.1},
+    "evaluate": {"every": 2},
+    "engine": {"how": "vmap", "chunk": 5, "device": "cpu"},
+}
+COLUMNS: dict[str, dict[str, Any]] = {
+    "clean": {},
+    "A1": {"adversary": {"clients": [0, 3]}},
+    "A2": {"adversary": {"clients": [0, 3, 5]}, "attack": "random_update"},
+    "A3": {"adversary": {"clients": [1]}, "attack": "model_replacement"},
+    "median": {
+        "adversary": {"clients": [1]},
+        "attack": "model_replacement",
+        "aggregator": {"name": "median", "strict": False},
+    },
+    "fair": {"adversary": {"clients": [2]}, "aggregator": {"name": "term", "t": 1.0}},
+    "clipped": {"adversary": {"clients": [2]}, "filter": ["clip"]},
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "ditto": {"personalizer": {"name": "ditto", "lam": 1.0}},
+    "auto": {"personalizer": {"name": "ditto", "lam": "auto", "choose": "code"}},
+    "finetune": {"personalizer": {"name": "finetune", "epochs": 1}},
+    "scaffold": {"solver": "scaffold"},
+}
+VMAP = Plan("vmap", 5)
+
+
+def experiments(method: str) -> list[Any]:
+    """All columns of the plain method; of the others, which trace longer, three."""
+    columns = COLUMNS if method == "none" else ("clean", "A2", "fair")
+    trees = ({**BASE, **METHODS[method], **COLUMNS[name]} for name in columns)
+    return [config.from_dict(tree) for tree in trees]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_together_is_one_after_another(method: str, tmp_path: Path) -> None:
+    """Shared and own models within 1e-5 after five rounds, and what was written."""
+    every = experiments(method)
+    alone = [tmp_path / f"alone{k}" for k in range(len(every))]
+    both = [tmp_path / f"both{k}" for k in range(len(every))]
+    for e, path in zip(every, alone, strict=True):
+        runs.train(e, path, plan=VMAP)
+    together.train(every, both, plan=VMAP)
+    weights = []
+    for one, other in zip(alone, both, strict=True):
+        a, b = Run(one), Run(other)
+        for name in (folder.SHARED, folder.PERSONAL):
+            if not (one / name).exists():
+                assert not (other / name).exists()
+                continue
+            left, right = folder.load(one / name)[0], folder.load(other / name)[0]
+            for key in left:
+                torch.testing.assert_close(right[key], left[key], rtol=0, atol=1e-5)
+            weights.append(torch.cat([t.flatten().double() for t in left.values()]))
+        np.testing.assert_allclose(b.clients["loss"], a.clients["loss"], atol=1e-4)
+        assert [r["cohort"] for r in a.rounds] == [r["cohort"] for r in b.rounds]
+        assert {**a.summary, "seconds": 0}.keys() == {**b.summary, "seconds": 0}.keys()
+        assert (
+            a.experiment.resolved["fingerprint"]
+            == (b.experiment.resolved["fingerprint"])
+        )
+    shared = [w for w in weights if len(w) == len(weights[0])]
+    apart = [float((w - shared[0]).abs().max()) for w in shared[1:]]
+    assert min(apart) > 1e-3  # the columns do differ, so that a mix-up would show
+
+
+def test_a_stack_of_one_is_the_federation() -> None:
+    (e,) = experiments("ditto")[1:2]
+    one, other = (build(e, plan=VMAP).federation for _ in range(2))
+    stack = Stack([other])
+    for _ in range(3):
+        one.step()
+        stack.step()
+    torch.testing.assert_close(one.broadcast.w, other.broadcast.w, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"model": {"name": "mlp", "widths": [9]}},
+        {"personalizer": {"name": "ditto", "lam": 0.5}},
+        {"train": {**BASE["train"], "rounds": 6}},
+        {"partition": {**BASE["partition"], "valid": 0.1, "split": "given"}},
+    ],
+)
+def test_other_federations_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    one = config.from_dict(BASE)
+    other = config.from_dict({**BASE, **change})
+    with pytest.raises(Refusal, match="may differ only in adversary, attack"):
+        together.train([one, other], [tmp_path / "a", tmp_path / "b"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_newcomers_are_refused(tmp_path: Path) -> None:
+    e = config.from_dict({**BASE, "evaluate": {"newcomers": 0.25}})
+    with pytest.raises(Refusal, match="train them one by one"):
+        together.train([e, e], [tmp_path / "a", tmp_path / "b"], plan=VMAP)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rounds_in_which_nobody_answers(tmp_path: Path) -> None:
+    tree = {**BASE, "availability": {"drop": 0.7}}
+    every = [config.from_dict({**tree, **COLUMNS[name]}) for name in ("clean", "A1")]
+    together.train(every, [tmp_path / "a", tmp_path / "b"], plan=VMAP)
+    runs.train(every[1], tmp_path / "c", plan=VMAP)
+    a, c = Run(tmp_path / "b"), Run(tmp_path / "c")
+    assert [r["absent"] for r in a.rounds] == [r["absent"] for r in c.rounds]
+    left, right = (folder.load(r.path / folder.SHARED)[0] for r in (a, c))
+    for key in left:
+        torch.testing.assert_close(left[key], right[key], rtol=0, atol=1e-5)
+
+
+def test_what_memory_does_not_hold_is_trained_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    e = config.from_dict({**BASE, **METHODS["ditto"]})
+    built = build(e, plan=VMAP)
+    d = built.federation.engine.task.d
+    one = built.need.rows + 6 * 5 * d * 4 + 1
+    assert together.fit(built) > 100
+    monkeypatch.setattr(memory, "free", lambda device: 2 * one * 10 // 7 + 2)
+    assert together.fit(built) == 2
+    monkeypatch.setattr(memory, "free", lambda device: 0)
+    assert together.fit(built) == 1
+    every, told = [*experiments("none")[:3]], list[str]()
+    paths = [tmp_path / str(k) for k in range(3)]
+    together.train(every, paths, plan=VMAP, watch=lambda p: told.append(p.label))
+    assert {*told} == {"1 runs together"} and all(Run(path).finished for path in paths)
