@@ -131,7 +131,7 @@ def test_shorthands() -> None:
     assert e.personalizer.optimizer is not None
     assert e.personalizer.optimizer.options["beta1"] == 0.9
     assert e.train.optimizer == Part("momentum", {"beta": 0.9})
-    assert e.train.schedule == Part("steps", {"every": 5, "factor": 0.5})
+    assert e.train.schedule == Part("steps", {"every": 5, "factor": 0.5, "floor": 0.0})
     assert e.filter == from_dict({"filter": [{"name": "drop_invalid"}]}).filter
     assert e.filter == from_dict({"filter": {"name": "drop_invalid"}}).filter
     assert e.partition.name == "iid" and e.partition.options == {"clients": 10}
