@@ -17,7 +17,7 @@ TESTS = Path(__file__).parent
 
 LAYERS = """
     types conditions verdicts modelfile seeding numerics labels theory trees memory
-    notice disk fetching lookup toml grid parts sections config
+    notice disk fetching lookup toml grid parts deployment sections config
     layers weights batchwise flat masks
     datasets partitions features corruptions deformations augments models losses
     optimizers schedules regularizers adversarial solvers personalizers
@@ -30,7 +30,8 @@ LAYERS = """
     tails rules serving sampling availability federation newcomers
     corrupting dealing preparing leakage systematic splitting shortcuts supply
     networks stepping store rulebook build
-    folder journal loading own_examples personalizing certifiable certifying
+    folder journal loading own_examples replies keeping sites hub flower
+    personalizing certifiable certifying
     examining auditing
     results runs api heads poison goal crafting chain advice comparison bench catalogue
     gallery

@@ -77,17 +77,11 @@ class Federation:
         r = self.round
         cohort = self.sample(r)
         turnout = self.turnout(r, cohort)
-        before = self._outgoing(r, self.scale(r))
+        before = outgoing(self.engine, self.broadcast, self.scale(r), r)
         messages = self._sent(before, turnout)
         served = self.serving.serve(before, messages, r, self._hostile(messages))
         self.broadcast, self.round = served.broadcast, r + 1
         return Record(r, cohort, turnout.absent, turnout.cut, *served)
-
-    def _outgoing(self, round_: int, scale: float) -> Broadcast:
-        """What a round begins with: w, its learning rates and its common draws."""
-        factor = torch.full_like(self.broadcast.scale, scale)
-        key = self.engine.feed.common(round_)
-        return self.broadcast._replace(scale=factor, key=key)
 
     def _sent(self, broadcast: Broadcast, turnout: Turnout) -> Messages:
         """What the clients send that answer; nothing changes for the others."""
@@ -100,12 +94,11 @@ class Federation:
             self.redraw(r, ids)
         rows = self.population.read(ids)
         self._prefetch(r + 1)
-        messages, rows = self.engine.run(
-            "local", broadcast, rows, ids, r, turnout.steps
+        loss = self.serving.asks_loss
+        messages, rows = answer(
+            self.engine, broadcast, rows, ids, r, turnout.steps, loss
         )
         self.population.write(ids, rows)
-        if self.serving.asks_loss:
-            messages = messages._replace(loss=self._losses(w, ids))
         return messages
 
     def _hostile(self, messages: Messages) -> Tensor | None:
@@ -119,12 +112,6 @@ class Federation:
         """Have the states of those that come next read meanwhile."""
         if self.population.on_disk and r < self.rounds:
             self.population.prefetch(self.turnout(r, self.sample(r)).ids)
-
-    def _losses(self, w: Tensor, cohort: np.ndarray) -> Tensor:
-        """What each client would report: the loss of w on all its training data."""
-        split = self.engine.feed.data.train
-        table = evaluation.shared(self.engine, w, split, cohort)
-        return torch.from_numpy(table["loss"]).to(w)
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
@@ -140,7 +127,7 @@ class Federation:
         """
         if self.engine.client.finish is None:
             return
-        broadcast = self._outgoing(self.rounds, 1.0)
+        broadcast = outgoing(self.engine, self.broadcast, 1.0, self.rounds)
         for ids, rows in self.population.each(self.groups(self.members, chunk)):
             if self.redraw is not None:
                 self.redraw(self.rounds, ids)
@@ -156,3 +143,40 @@ class Federation:
         each = self.engine.feed.per_epoch.numpy()[ids]
         order = ids[np.argsort(each, kind="stable")]
         return [order[k : k + chunk] for k in range(0, len(order), chunk)]
+
+
+def outgoing(
+    engine: Engine, broadcast: Broadcast, scale: float, round_: int
+) -> Broadcast:
+    """What a round begins with: w, its learning rates and its common draws."""
+    factor = torch.full_like(broadcast.scale, scale)
+    return broadcast._replace(scale=factor, key=engine.feed.common(round_))
+
+
+def answer(
+    engine: Engine,
+    broadcast: Broadcast,
+    rows: Tensor,
+    ids: np.ndarray,
+    round_: int,
+    limit: int | np.ndarray | None = None,
+    loss: bool = False,
+) -> tuple[Messages, Tensor]:
+    """What clients send in a round, and their states after it.
+
+    Args:
+        engine: steps them.
+        broadcast: what the server sent.
+        rows: [c, width] their states before.
+        ids: [c] who they are.
+        round_: it keys their batches.
+        limit: at most so many steps, for all or for each of them.
+        loss: whether they also tell the loss of w on all their training data.
+    """
+    messages, rows = engine.run("local", broadcast, rows, ids, round_, limit)
+    if loss:
+        split = engine.feed.data.train
+        table = evaluation.shared(engine, broadcast.w, split, ids)
+        told = torch.from_numpy(table["loss"]).to(broadcast.w)
+        messages = messages._replace(loss=told)
+    return messages, rows
