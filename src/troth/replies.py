@@ -72,7 +72,7 @@ def unpack(name: str, wired: Wired, count: int, dtype: torch.dtype) -> Tensor:
             f"{name} is {_short(wired.dtype)} as {_short(wired.stype)}; it must be "
             f"{kind} as {RAW}"
         )
-    if tuple(wired.shape) != (count,):
+    if not isinstance(wired.shape, tuple) or wired.shape != (count,):
         raise Refusal(f"{name} has shape {_short(wired.shape)}; it must be ({count},)")
     if not isinstance(wired.data, bytes) or len(wired.data) != count * dtype.itemsize:
         raise Refusal(f"{name} does not hold the {count} numbers that it speaks of")

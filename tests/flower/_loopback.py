@@ -121,6 +121,10 @@ class Deployed:
         self.reception().run()
         return self.hub
 
+    def run_from(self, least: int) -> Hub:
+        self.reception().run(least)
+        return self.hub
+
     def restarted(self) -> Hub:
         """The server as it comes back: with what is on its disk and no more."""
         self.hub = Hub(self.experiment, "f" * 16)
