@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,28 @@ _CARD = 100_000  # characters
 class Reception:
     """The rounds of a hub over Flower's grid: who is there, and what came of it."""
 
-    def __init__(self, grid: Grid, hub: Hub, path: Path, pause: float = _PAUSE) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        hub: Hub,
+        path: Path,
+        *,
+        pause: float = _PAUSE,
+        say: Callable[[str], None] | None = None,
+        keys: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Nobody is there yet.
+
+        Args:
+            grid: Flower's.
+            hub: the server.
+            path: folder of the run, which exists.
+            pause: seconds between two looks for replies.
+            say: takes lines for people; None: Flower's log.
+            keys: site → its public key; None: anybody may come in.
+        """
         self.grid, self.hub, self.path, self.pause = grid, hub, path, pause
+        self.say, self.keys = say or log, keys
         self.nodes: dict[int, int] = {}  # client → node
         self.strangers: set[int] = set()  # nodes that do not belong here
 
@@ -48,7 +68,7 @@ class Reception:
         hub, offset = self.hub, 0
         if (self.path / folder.CHECKPOINT).exists():
             offset = hub.restore(self.path)["rounds"]
-            say(f"going on with round {hub.round + 1} of {hub.rounds}")
+            self.say(f"going on with round {hub.round + 1} of {hub.rounds}")
         hub.save(self.path, rounds=offset)  # the token of the run lasts from here on
         with (self.path / folder.ROUNDS).open("ab") as file:
             file.truncate(offset)
@@ -66,13 +86,13 @@ class Reception:
         while self.meet() < least:
             if time.monotonic() - told > 30:
                 away = [n for k, n in enumerate(self.hub.names) if k not in self.nodes]
-                say(f"waiting for {least} sites; not here yet: {', '.join(away)}")
+                self.say(f"waiting for {least} sites; not here yet: {', '.join(away)}")
                 told = time.monotonic()
             time.sleep(max(self.pause, 1.0) if self.pause else 0)
 
     def meet(self) -> int:
         """Greet nodes that are new, forget those that have gone; how many are there."""
-        infos = {node.node_id: node.name for node in self.grid.get_nodes()}
+        infos = {node.node_id: node.public_key for node in self.grid.get_nodes()}
         self.nodes = {k: v for k, v in self.nodes.items() if v in infos}
         known = {*self.nodes.values(), *self.strangers}
         new = [node for node in infos if node not in known]
@@ -81,28 +101,27 @@ class Reception:
             try:
                 client = self._welcome(_content(message), infos[node])
                 self.nodes[client] = node
-                say(f"{self.hub.names[client]} is here")
+                self.say(f"{self.hub.names[client]} is here")
             except Refusal as refusal:
                 self.strangers.add(node)
-                say(f"a node was turned away: {refusal}")
+                self.say(f"a node was turned away: {refusal}")
         return len(self.nodes)
 
-    def _welcome(self, content: RecordDict, registered: str) -> int:
+    def _welcome(self, content: RecordDict, key: bytes) -> int:
         """The client that a node is, or why it may not take part."""
         about, _ = records.parts(content)
         mine = {**self.hub.identity, "version": troth.__version__}
-        for key, value in mine.items():
-            if about.get(key) != value:
+        for word, value in mine.items():
+            if about.get(word) != value:
                 raise Refusal(
-                    f"its {key} is {ascii(about.get(key))[:60]}, and the server's is "
+                    f"its {word} is {ascii(about.get(word))[:60]}, and the server's is "
                     f"{value}; give both the same experiment and version"
                 )
         name = about.get("name")
-        if name not in self.hub.names or (registered and registered != name):
-            raise Refusal(
-                f"it calls itself {ascii(name)[:60]}, which is no site's name, or not "
-                "the one that its key is registered under"
-            )
+        if name not in self.hub.names:
+            raise Refusal(f"it calls itself {ascii(name)[:60]}, which is no site")
+        if self.keys is not None and self.keys[str(name)] != key:
+            raise Refusal(f"it calls itself {name}, and its key is another one")
         return self.hub.names.index(str(name))
 
     def exchange(
@@ -175,7 +194,9 @@ class Reception:
         line += f", farthest {next(iter(distance))}" if distance else ""
         line += "".join(f"; {n} is not counted: {why}" for n, why in refused.items())
         line += f"; missing {', '.join(names[k] for k in absent)}" if absent else ""
-        say(line + (f"; the shared model stays: {served.why}" if served.why else ""))
+        self.say(
+            line + (f"; the shared model stays: {served.why}" if served.why else "")
+        )
         return {
             "round": self.hub.round - 1,
             "cohort": asked,
@@ -201,9 +222,9 @@ class Reception:
                 about, _ = records.parts(_content(message))
                 cards[there[node]] = _card(about.get("card"))
             except Refusal as refusal:
-                say(f"{hub.names[there[node]]} has no card: {refusal}")
+                self.say(f"{hub.names[there[node]]} has no card: {refusal}")
         hub.conclude(self.path, cards)
-        say(f"finished; results are in {self.path}")
+        self.say(f"finished; results are in {self.path}")
 
 
 def _card(text: Any) -> dict[str, float]:
@@ -227,7 +248,7 @@ def _content(message: Message | Exception) -> RecordDict:
     return message.content
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """A line for people, in Flower's log."""
     flwr.common.logger.log(_INFO, "%s", text)
 
