@@ -65,6 +65,14 @@ class Keeper:
         Raises:
             Refusal: it cannot be written; all that was there is still there.
         """
+        self.make()
+        folder.save(self._file(round_ + 1), {"row": row})
+        for r in self._there():
+            if r > round_ + 1 or r <= round_ + 1 - _KEPT:
+                self._file(r).unlink(missing_ok=True)
+
+    def make(self) -> None:
+        """Make the folder, if it is not there."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -72,10 +80,6 @@ class Keeper:
                 f"{self.path} cannot be written ({error.strerror}); give another "
                 "--state, or make room"
             ) from None
-        folder.save(self._file(round_ + 1), {"row": row})
-        for r in self._there():
-            if r > round_ + 1 or r <= round_ + 1 - _KEPT:
-                self._file(r).unlink(missing_ok=True)
 
     def _there(self) -> list[int]:
         if not self.path.is_dir():

@@ -58,7 +58,7 @@ def _answer(message: Message, context: Context, how: Answer) -> Message:
     """The reply to a message; what is refused is said in a sentence."""
     try:
         content = how(*configured(context.node_config), message.content)
-    except Refusal as refusal:
+    except (Refusal, OSError) as refusal:  # such as a disk that is full
         content = records.record({"refused": str(refusal)})
     return Message(content, reply_to=message)
 
@@ -87,7 +87,7 @@ def _finish(made: Site, state: Path, content: RecordDict) -> RecordDict:
     row = keeper.before(about["round"], made.start)
     row = made.finish(sent, row)
     scores = made.scores(sent.w, row)
-    keeper.path.mkdir(parents=True, exist_ok=True)
+    keeper.make()
     folder.save(keeper.path / "model.safetensors", _named(made, sent.w, row))
     if made.prepared is not None:
         folder.save(keeper.path / folder.FEATURES, made.prepared.tensors())
