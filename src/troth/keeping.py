@@ -33,7 +33,8 @@ class Keeper:
             start: [1, width] the state of a client that was never asked.
 
         Raises:
-            Refusal: it was kept once and is gone, or is no state of this model.
+            Refusal: it was kept once and is gone, is no state of this model, or there
+                is no room for the first one.
         """
         there = self._there()
         known = [r for r in there if r <= round_]
@@ -43,6 +44,7 @@ class Keeper:
                     f"{self.path} keeps no state from before round {round_ + 1}, only "
                     f"from before round {min(there) + 1} on; start the run anew"
                 )
+            self.keep(-1, start)  # round 1 may be asked for again too
             return start
         file = self._file(max(known))
         try:

@@ -100,7 +100,7 @@ def test_a_round_asked_for_twice_moves_a_model_once(
     for _ in range(2):
         [key] = made.grid.push_messages([Message(content, 100, "train")])
         [reply] = made.grid.pull_messages([key])
-        update = reply.content["vectors"]["update"].data
+        update = records.parts(reply.content)[1]["update"].data
         found.append((update, kept.before(1, start)))
     assert found[0][0] == found[1][0]
     assert torch.equal(found[0][1], found[1][1])

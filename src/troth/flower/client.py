@@ -73,9 +73,10 @@ def _train(made: Site, state: Path, content: RecordDict) -> RecordDict:
     """A round, from the state before it."""
     sent, about = records.received(content, made.w0, made.engine.client.extra)
     keeper, r = _keeper(state, about), about["round"]
-    row = keeper.before(r, made.start)
+    wide = made.start.shape[1] > 0  # whether there is anything to keep
+    row = keeper.before(r, made.start) if wide else made.start
     messages, row = made.local(sent, row, r, about["loss"])
-    if row.shape[1]:
+    if wide:
         keeper.keep(r, row)
     return records.reply(messages, made.name, about)
 
@@ -84,7 +85,8 @@ def _finish(made: Site, state: Path, content: RecordDict) -> RecordDict:
     """After the last round: the site's own model and its card, which stay here."""
     sent, about = records.received(content, made.w0, made.engine.client.extra)
     keeper = _keeper(state, about)
-    row = keeper.before(about["round"], made.start)
+    wide = made.start.shape[1] > 0
+    row = keeper.before(about["round"], made.start) if wide else made.start
     row = made.finish(sent, row)
     scores = made.scores(sent.w, row)
     keeper.make()
