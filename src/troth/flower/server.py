@@ -15,6 +15,7 @@ from typing import Any
 
 import flwr.common.logger
 from flwr.app import Context, Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
 
 import troth
@@ -27,8 +28,13 @@ from troth.types import Refusal
 
 _INFO = 20  # the level of a line that people read
 _PAUSE = 0.2  # seconds between two looks for replies
-_GREETING = 60.0  # seconds in which a newcomer says who it is
+_GREETING = 20.0  # seconds in which a newcomer says who it is
 _CARD = 100_000  # characters
+_LOST = (
+    ErrorCode.MESSAGE_UNAVAILABLE,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    ErrorCode.NODE_UNAVAILABLE,
+)
 
 
 class Reception:
@@ -100,6 +106,7 @@ class Reception:
         for node, message in self.exchange("query", ask, _GREETING):
             try:
                 client = self._welcome(_content(message), infos[node])
+                self.strangers |= {self.nodes.get(client, node)} - {node}
                 self.nodes[client] = node
                 self.say(f"{self.hub.names[client]} is here")
             except Refusal as refusal:
@@ -149,7 +156,8 @@ class Reception:
                     found = [error] if failed[key] > 2 else []
                 for message in found:
                     del pending[key]
-                    yield node, message
+                    if not _lost(message):
+                        yield node, message
             time.sleep(self.pause if pending else 0)
 
     def round(self) -> dict[str, Any]:
@@ -237,6 +245,13 @@ def _card(text: Any) -> dict[str, float]:
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
         pass
     raise Refusal("its card cannot be read")
+
+
+def _lost(message: Message | Exception) -> bool:
+    """Whether Flower says that it could not reach the node, or the node not answer."""
+    if isinstance(message, Exception) or not message.has_error():
+        return False
+    return message.error.code in _LOST
 
 
 def _content(message: Message | Exception) -> RecordDict:
