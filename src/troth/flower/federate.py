@@ -15,6 +15,7 @@ from troth.hub import Hub
 from troth.types import Refusal
 
 _TRIES = 60  # seconds for a SuperLink to come up
+_STEADY = 120  # seconds after which a connection counts as one
 
 
 def serve(
@@ -95,6 +96,7 @@ def take_part(
     ca: Path | None = None,
     share_personal: bool = False,
     insecure: bool = False,
+    tries: int = 1_000_000,
 ) -> None:
     """Take part in a federation as one of its sites, until it is stopped.
 
@@ -109,6 +111,7 @@ def take_part(
         ca: certificate of who vouches for the server.
         share_personal: agree to methods that reveal the personal model.
         insecure: neither encrypted nor authenticated.
+        tries: how often the way to the server is looked for, ever less often.
     """
     if not insecure and (key is None or ca is None):
         raise Refusal(
@@ -140,9 +143,18 @@ def take_part(
         command += ["--auth-supernode-private-key", str(key)]
     door = Door(f"127.0.0.1:{port}", lock.read_bytes(), None)
     log = home / "supernode.log"
-    with running.child(command, log, home) as node:
-        running.site(door, node, say)
-        raise Refusal(f"Flower's SuperNode has ended; {log} says why")
+    pause = 2.0
+    for _ in range(tries):
+        began = time.monotonic()
+        with running.child(command, log, home) as node:
+            running.site(door, node, say)
+        pause = 2.0 if time.monotonic() - began > _STEADY else min(2 * pause, 60.0)
+        say(
+            f"no way to the server at {address}: it is not there, or does not know "
+            f"this site's key ({log} says more); trying again in {pause:.0f} s"
+        )
+        time.sleep(pause)
+    raise Refusal(f"there is no way to the server at {address}; {log} says why")
 
 
 def _known(

@@ -100,6 +100,7 @@ class Reception:
         """Greet nodes that are new, forget those that have gone; how many are there."""
         infos = {node.node_id: node.public_key for node in self.grid.get_nodes()}
         self.nodes = {k: v for k, v in self.nodes.items() if v in infos}
+        self.strangers &= {*infos}  # who comes back may have changed
         known = {*self.nodes.values(), *self.strangers}
         new = [node for node in infos if node not in known]
         ask = {node: records.record({"hello": troth.__version__}) for node in new}
