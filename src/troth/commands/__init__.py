@@ -7,6 +7,7 @@ not.
 
 ORDER = (
     *("run", "resume", "data", "list", "cite"),
-    *("predict", "personalize", "certify", "audit", "advise", "poison", "bench"),
+    *("predict", "personalize", "certify", "audit", "advise", "poison"),
+    *("server", "client", "bench"),
 )
 """As help shows them; a command that is not named here comes after these."""
