@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from flwr.app import Message
-from flwr.cli.supernode.register import try_load_public_key
 from flwr.common.constant import SubStatus
 from flwr.common.serde import context_from_proto, run_from_proto
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, PullTaskInputRequest
@@ -35,6 +37,7 @@ from flwr.supercore.interceptors import (
     RuntimeVersionHttpInterceptor,
     SuperExecAuthHttpInterceptor,
 )
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
@@ -286,8 +289,11 @@ def flwr(arguments: list[str], home: Path) -> dict[str, Any]:
 def public_key(file: Path) -> bytes:
     """A site's public key, in the form in which Flower tells it."""
     try:
-        return try_load_public_key(file)
-    except Exception as error:
+        key = load_ssh_public_key(file.read_bytes())
+        if not isinstance(key, EllipticCurvePublicKey):
+            raise ValueError("it is of another kind")
+        return public_key_to_bytes(key)
+    except (ValueError, OSError, UnsupportedAlgorithm) as error:
         raise Refusal(
             f"{file} is no public key of a site ({error}); make one by ssh-keygen -t "
             "ecdsa -b 384 -f KEY -N ''"
