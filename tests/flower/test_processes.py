@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from troth import api, config, folder
 from troth.build import build
@@ -96,38 +98,74 @@ def test_five_splits_with_and_without_a_hostile_hospital(
     assert abs(a - b) < 0.03
 
 
+def certified(path: Path, names: str) -> None:
+    """Certificates and keys, by the three commands of the page."""
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    make = ["openssl", "req", "-x509", *curve, "-days", "2", "-subj"]
+    tls = path / "tls"
+    tls.mkdir()
+    own = ["-keyout", str(path / "ca.key"), "-out", str(tls / "ca.pem")]
+    alias = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    above = ["-CA", str(tls / "ca.pem"), "-CAkey", str(path / "ca.key")]
+    its = ["-keyout", str(tls / "server.key"), "-out", str(tls / "server.pem")]
+    commands = [[*make, "/CN=our CA", *own]]
+    commands += [[*make, "/CN=localhost", *alias, *above, *its]]
+    kind = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f"]
+    commands += [[*kind, str(path / name)] for name in names]
+    for command in commands:
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+def wait(process: Any, until: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while process.poll() is None and not until() and time.monotonic() < end:
+        time.sleep(0.1)
+
+
+@pytest.mark.skipif(
+    not (shutil.which("openssl") and shutil.which("ssh-keygen")),
+    reason="needs openssl and ssh-keygen",
+)
 def test_processes_give_what_a_simulation_gives(
     tmp_path: Path, example: Any, tree: dict[str, Any]
 ) -> None:
+    """With TLS and keys; the server is killed on the way, and a stranger tries."""
     tree["partition"]["clients"] = 2
     tree["deployment"] |= {"sites": ["a", "b"], "deadline": 60.0}
     tree |= {"solver": "scaffold", "personalizer": {"name": "ditto", "lam": 0.5}}
-    tree["train"]["rounds"] = 2
+    tree["train"]["rounds"] = 3
     (tmp_path / "e.toml").write_text(config.dumps(tree))
-    port = str(example.free_port())
-    ours = []
-    for name in "ab":
-        flags = ["--server", f"127.0.0.1:{port}", "--name", name, "--insecure"]
-        flags += ["--data", "experiment", "--state", name]
+    certified(tmp_path, "abx")
+    port, ours, out = str(example.free_port()), [], tmp_path / "out"
+    for name in "abx":
+        flags = ["--server", f"127.0.0.1:{port}", "--tls", "tls/ca.pem", "--keys", name]
+        flags += ["--data", "experiment", "--state", f"state-{name}"]
+        flags += ["--name", "a" if name == "x" else name]  # x calls itself a
         ours.append(example.start(tmp_path, "client", "e.toml", *flags, log=name))
-    flags = ["--out", "out", "--host", "127.0.0.1", "--port", port, "--insecure"]
-    ours.append(example.start(tmp_path, "server", "e.toml", *flags))
-    end = time.monotonic() + 240
+    flags = ["--out", "out", "--host", "127.0.0.1", "--port", port]
+    flags += ["--tls", "tls", "--keys", "."]
     try:
-        while ours[-1].poll() is None and time.monotonic() < end:
-            time.sleep(0.2)
+        first = example.start(tmp_path, "server", "e.toml", *flags)
+        ours.append(first)
+        wait(first, lambda: example.rounds(out) >= 1, 150)
+        first.kill()
+        first.wait()
+        second = example.start(tmp_path, "server", "e.toml", *flags)
+        ours.append(second)
+        wait(second, lambda: False, 150)
     finally:
         for process in ours:
             process.kill()
             process.wait()
     assert ours[-1].returncode == 0, (tmp_path / "server.log").read_text()
+    assert "round" not in (tmp_path / "x.log").read_text()  # it never got in
+    assert "trying again in" in (tmp_path / "x.log").read_text()
     f = build(config.from_dict(tree), plan=Plan("loop", 1)).federation
     for _ in f.train():
         pass
-    tensors, facts = folder.load(tmp_path / "out" / folder.CHECKPOINT)
+    tensors, facts = folder.load(out / folder.CHECKPOINT)
     assert (tensors["w"] - f.broadcast.w).abs().max() < 1e-5
     rows = f.population.read(np.arange(2))
     for k, name in enumerate("ab"):
-        file = tmp_path / name / facts["run"] / "00000002.safetensors"
+        file = tmp_path / f"state-{name}" / facts["run"] / "00000003.safetensors"
         assert (folder.load(file)[0]["row"][0] - rows[k]).abs().max() < 1e-5
-    assert torch.isfinite(rows).all()
