@@ -182,6 +182,11 @@ def test_only_the_command_line_speaks(module: str) -> None:
     assert not names(module) & {"print", "input", "sys.stdout", "sys.stderr"}
 
 
+@pytest.mark.parametrize("module", [m for m in MODULES if layer(m) != "flower"])
+def test_only_its_folder_knows_flower(module: str) -> None:
+    assert "flwr" not in {name.split(".")[0] for name in imports(module)}
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_one_vmap_and_one_compiler(module: str) -> None:
     used = {part for name in names(module) for part in name.split(".")}
