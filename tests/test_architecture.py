@@ -17,7 +17,7 @@ TESTS = Path(__file__).parent
 
 LAYERS = """
     types conditions verdicts modelfile seeding numerics labels theory trees memory
-    notice disk fetching lookup toml grid parts sections config
+    notice disk fetching lookup toml grid parts deployment sections config
     layers weights batchwise flat masks
     datasets partitions features corruptions deformations augments models losses
     optimizers schedules regularizers adversarial solvers personalizers
@@ -31,7 +31,8 @@ LAYERS = """
     newcomers
     corrupting dealing preparing leakage systematic splitting shortcuts supply
     networks stepping store rulebook build
-    folder journal loading own_examples personalizing certifiable certifying
+    folder journal loading own_examples replies keeping sites hub flower
+    personalizing certifiable certifying
     examining auditing
     results runs together api heads poison goal crafting chain advice comparison bench
     catalogue gallery reproduce
@@ -182,6 +183,11 @@ def test_only_the_command_line_speaks(module: str) -> None:
     outside = {name.split(".")[0] for name in imports(module)}
     assert not outside & {"rich", "typer", "click", "logging"}
     assert not names(module) & {"print", "input", "sys.stdout", "sys.stderr"}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if layer(m) != "flower"])
+def test_only_its_folder_knows_flower(module: str) -> None:
+    assert "flwr" not in {name.split(".")[0] for name in imports(module)}
 
 
 @pytest.mark.parametrize("module", MODULES)

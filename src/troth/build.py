@@ -124,7 +124,7 @@ def build(
     n = len(shards.train)
     hostile = adversaries(e, n)
     late = newcomers.drawn(e, hostile)
-    _check_cohort(e, n, len(late))
+    check_cohort(e, n, len(late))
     shards = newcomers.fewer(e, shards, late)
     preparing.check(e, arrays)
     dtype = stepping.precision(e)
@@ -141,7 +141,7 @@ def build(
         e.features, arrays, shards, dtype, where, hostile, how, e.seed, late
     )
     engine = stepping.engine(e, net, data, arrays, n - len(late), plan)
-    _check_validation(engine, data)
+    check_validation(engine, data)
     net, w0 = engine.objective.net, tasks.flatten(engine.objective.net)
     need = _need(e, engine, n, len(late))
     kept = store.choose(e.engine.store, need.rows, where)
@@ -172,7 +172,7 @@ def build(
     return built
 
 
-def _check_validation(engine: Engine, data: Data) -> None:
+def check_validation(engine: Engine, data: Data) -> None:
     """Refuse to look at validation data where no client has any."""
     if stepping.chooses(engine.client) and not len(data.valid.y):
         raise Refusal(
@@ -182,7 +182,7 @@ def _check_validation(engine: Engine, data: Data) -> None:
         )
 
 
-def _check_cohort(e: Experiment, n: int, late: int) -> None:
+def check_cohort(e: Experiment, n: int, late: int) -> None:
     """Refuse to ask more clients than may be asked."""
     if e.train.cohort > n - late:
         who = f"{n} clients there are"

@@ -68,7 +68,8 @@ __all__ = [
     "to_dict",
 ]
 
-_ASIDE = ("resolved", "engine", "checkpoint", "output", "name")  # no number changes
+_ASIDE = ("resolved", "engine", "checkpoint", "output", "deployment", "name")
+"""Sections that change no number of a run."""
 _MAY_BE_NONE = ("corruption", "attack")  # "none" is the name of no member there
 
 

@@ -100,7 +100,7 @@ class Federation:
         r = self.round
         cohort = self.sample(r)
         turnout = self.turnout(r, cohort)
-        before = self._outgoing(r, self.scale(r))
+        before = outgoing(self.engine, self.broadcast, self.scale(r), r)
         if len(turnout.ids) == 0:
             return Asked(r, cohort, turnout, before, before.w.new_zeros(0, 0))
         if self.redraw is not None:
@@ -119,18 +119,12 @@ class Federation:
         if len(turnout.ids):
             self.population.write(turnout.ids, rows)
             if self.serving.asks_loss:
-                loss = self._losses(before.w, turnout.ids)
+                loss = losses(self.engine, before.w, turnout.ids)
                 messages = messages._replace(loss=loss)
         hostile = self._hostile(messages)
         served = self.serving.serve(before, messages, asked.round, hostile)
         self.broadcast, self.round = served.broadcast, asked.round + 1
         return Record(asked.round, asked.cohort, turnout.absent, turnout.cut, *served)
-
-    def _outgoing(self, round_: int, scale: float) -> Broadcast:
-        """What a round begins with: w, its learning rates and its common draws."""
-        factor = torch.full_like(self.broadcast.scale, scale)
-        key = self.engine.feed.common(round_)
-        return self.broadcast._replace(scale=factor, key=key)
 
     def _nothing(self, broadcast: Broadcast, ids: np.ndarray) -> Messages:
         """What is sent where nobody answers."""
@@ -151,12 +145,6 @@ class Federation:
         if self.population.on_disk and r < self.rounds:
             self.population.prefetch(self.turnout(r, self.sample(r)).ids)
 
-    def _losses(self, w: Tensor, cohort: np.ndarray) -> Tensor:
-        """What each client would report: the loss of w on all its training data."""
-        split = self.engine.feed.data.train
-        table = evaluation.shared(self.engine, w, split, cohort)
-        return torch.from_numpy(table["loss"]).to(w)
-
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
         """After the last round, once: fine-tuning and its kin, for all members.
@@ -171,7 +159,7 @@ class Federation:
         """
         if self.engine.client.finish is None:
             return
-        broadcast = self._outgoing(self.rounds, 1.0)
+        broadcast = outgoing(self.engine, self.broadcast, 1.0, self.rounds)
         for ids, rows in self.population.each(self.groups(self.members, chunk)):
             if self.redraw is not None:
                 self.redraw(self.rounds, ids)
@@ -185,7 +173,8 @@ class Federation:
             self.redraw(self.rounds, ids)
         turnout = everyone(self.rounds, ids)
         rows = self.population.read(ids)
-        return Asked(self.rounds, ids, turnout, self._outgoing(self.rounds, 1.0), rows)
+        sent = outgoing(self.engine, self.broadcast, 1.0, self.rounds)
+        return Asked(self.rounds, ids, turnout, sent, rows)
 
     def groups(self, ids: np.ndarray, chunk: int) -> list[np.ndarray]:
         """Clients, so many at a time.
@@ -195,3 +184,43 @@ class Federation:
         each = self.engine.feed.per_epoch.numpy()[ids]
         order = ids[np.argsort(each, kind="stable")]
         return [order[k : k + chunk] for k in range(0, len(order), chunk)]
+
+
+def outgoing(
+    engine: Engine, broadcast: Broadcast, scale: float, round_: int
+) -> Broadcast:
+    """What a round begins with: w, its learning rates and its common draws."""
+    factor = torch.full_like(broadcast.scale, scale)
+    return broadcast._replace(scale=factor, key=engine.feed.common(round_))
+
+
+def answer(
+    engine: Engine,
+    broadcast: Broadcast,
+    rows: Tensor,
+    ids: np.ndarray,
+    round_: int,
+    limit: int | np.ndarray | None = None,
+    loss: bool = False,
+) -> tuple[Messages, Tensor]:
+    """What clients send in a round, and their states after it.
+
+    Args:
+        engine: steps them.
+        broadcast: what the server sent.
+        rows: [c, width] their states before.
+        ids: [c] who they are.
+        round_: it keys their batches.
+        limit: at most so many steps, for all or for each of them.
+        loss: whether they also tell the loss of w on all their training data.
+    """
+    messages, rows = engine.run("local", broadcast, rows, ids, round_, limit)
+    if loss:
+        messages = messages._replace(loss=losses(engine, broadcast.w, ids))
+    return messages, rows
+
+
+def losses(engine: Engine, w: Tensor, ids: np.ndarray) -> Tensor:
+    """What clients would report: the loss of w on all their training data."""
+    table = evaluation.shared(engine, w, engine.feed.data.train, ids)
+    return torch.from_numpy(table["loss"]).to(w)

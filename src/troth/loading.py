@@ -197,19 +197,24 @@ class Run:
 
     def fits(self, x: np.ndarray) -> None:
         """Refuse inputs that this run's models do not take."""
-        shape = tuple(self.experiment.resolved["shape"])
-        if x.shape[1:] != shape:
-            raise Refusal(
-                f"inputs of shape {list(x.shape[1:])} do not fit this model, "
-                f"which takes {list(shape)}"
-            )
-        bad = np.isnan(x).reshape(len(x), -1).any(axis=1)
-        if bad.any() and not active(self.experiment.features):
-            raise Refusal(
-                f"x is NaN in {bad.sum()} of {len(x)} examples, and this run fills "
-                "nothing in: drop them, or train with features.name = 'own' or "
-                "'federated'"
-            )
+        fits(self.experiment, x)
+
+
+def fits(e: Experiment, x: np.ndarray) -> None:
+    """Refuse inputs that the models of a resolved experiment do not take."""
+    shape = tuple(e.resolved["shape"])
+    if x.shape[1:] != shape:
+        raise Refusal(
+            f"inputs of shape {list(x.shape[1:])} do not fit this model, "
+            f"which takes {list(shape)}"
+        )
+    bad = np.isnan(x).reshape(len(x), -1).any(axis=1)
+    if bad.any() and not active(e.features):
+        raise Refusal(
+            f"x is NaN in {bad.sum()} of {len(x)} examples, and this run fills "
+            "nothing in: drop them, or train with features.name = 'own' or "
+            "'federated'"
+        )
 
 
 def _place(net: nn.Module, name: str, value: Tensor) -> None:

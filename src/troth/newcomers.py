@@ -15,7 +15,7 @@ from torch import Tensor
 
 from troth import seeding
 from troth.engine import Engine
-from troth.federation import Federation
+from troth.federation import Federation, outgoing
 from troth.parts import rounded_up
 from troth.sections import Experiment
 from troth.types import Broadcast, Refusal, Shards
@@ -113,8 +113,7 @@ def join(
     rows = start.expand(len(ids), -1).clone()
 
     def through(phase: str, factor: float, round_: int) -> Tensor:
-        scale = torch.full_like(broadcast.scale, factor)
-        sent = broadcast._replace(scale=scale, key=engine.feed.common(round_))
+        sent = outgoing(engine, broadcast, factor, round_)
         return engine.run(phase, sent, rows, ids, round_)[1]
 
     if not engine.client.idle and len(start):

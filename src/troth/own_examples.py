@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from troth.datasets import npz
-from troth.loading import Run
+from troth.loading import Run, fits
+from troth.sections import Experiment
 from troth.types import Arrays, Refusal
 
 Examples = str | Path | Mapping[str, Any]
@@ -25,7 +26,12 @@ def read(run: Run, data: Examples) -> Arrays:
     Raises:
         Refusal: what does not fit; says what the run takes.
     """
-    facts = run.experiment.resolved
+    return of(run.experiment, data)
+
+
+def of(e: Experiment, data: Examples) -> Arrays:
+    """The same of a resolved experiment, of which nothing may have run yet."""
+    facts = e.resolved
     if isinstance(data, Mapping):
         where, content = "data", {k: np.asarray(v) for k, v in data.items()}
         for key in ("x", "y"):
@@ -42,7 +48,7 @@ def read(run: Run, data: Examples) -> Arrays:
                 f"{where}: {key} has shape {shape} and x holds {len(x)} examples; "
                 f"give {key} one value an example"
             )
-    run.fits(x)
+    fits(e, x)
     split, group = npz.divided(where, content), npz.codes(where, "group", content)
     y = _targets(where, content["y"], facts)
     names = tuple(facts.get("features", ()))

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from troth.deployment import Deployment
 from troth.parts import (
     AttackPart,
     CorruptionPart,
@@ -249,6 +250,7 @@ class Experiment:
     engine: Engine = field(default_factory=Engine)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     output: Output = field(default_factory=Output)
+    deployment: Deployment = field(default_factory=Deployment)
     resolved: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:

@@ -70,6 +70,7 @@ class Serving:
     ) -> None:
         self.rules, self.tail, self.seed, self.clients = rules, tail, seed, clients
         self.memories = {name: no_memory(device) for name in rules.named()}
+        self.aggregated: Tensor | None = None  # the last step, as the server got it
 
     @property
     def asks_loss(self) -> bool:
@@ -96,9 +97,10 @@ class Serving:
         angle = math.nan
         if hostile is not None and len(sent.client):
             with contextlib.suppress(Refusal):  # who cannot attack sends what it has
-                sent = self._attacked(seen, sent, hostile, round_)
+                sent = self.attacked(seen, sent, hostile, round_)
             angle = cosine(sent, hostile)
         verdicts, memories = Verdicts(), dict(self.memories)
+        self.aggregated = None
         left, dropped = sent, dict[str, list[int]]()
         moved, why, after = 0.0, NOBODY, broadcast
         try:
@@ -121,7 +123,7 @@ class Serving:
         fine = math.isfinite(moved + rest + length(after.extra))
         return moved, "" if fine else INFINITE
 
-    def _attacked(
+    def attacked(
         self, broadcast: Broadcast, messages: Messages, hostile: Tensor, round_: int
     ) -> Messages:
         """What hostile clients send in place of what they computed.
@@ -215,6 +217,7 @@ class Serving:
         """The next shared model, and what travels beside it."""
         note = verdicts.of(messages.client)
         step = self._aggregated("aggregator", broadcast, messages, round_, note=note)
+        self.aggregated = step
         w = self._apply("server", self.rules.server, broadcast, round_, step=step)
         extra = broadcast.extra
         if extra.shape[0]:

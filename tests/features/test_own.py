@@ -74,3 +74,12 @@ def test_any_shape_of_examples() -> None:
     assert all(values.shape == (2, 3, 4) for values in found)
     flat = own([values.reshape(10, 12) for values in x])
     assert (found.std.reshape(2, 12) == flat.std).all()
+
+
+def test_a_client_without_examples_has_neutral_statistics() -> None:
+    """As all others are at a site of a real federation."""
+    there, none = np.array([[1.0, np.nan], [3.0, 5.0]]), np.zeros((0, 2))
+    found = own([there, none], impute="median")
+    assert found.fill.tolist() == [[2.0, 5.0], [0.0, 0.0]]
+    assert found.mean[1].tolist() == [0.0, 0.0]
+    assert found.std[1].tolist() == [1.0, 1.0]

@@ -8,6 +8,7 @@ not.
 ORDER = (
     *("run", "resume", "data", "list", "cite"),
     *("predict", "personalize", "certify", "audit", "advise", "poison"),
-    *("report", "ui", "reproduce", "bench"),
+    *("report", "ui", "reproduce"),
+    *("server", "client", "bench"),
 )
 """As help shows them; a command that is not named here comes after these."""

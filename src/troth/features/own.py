@@ -47,6 +47,6 @@ def _one(x: np.ndarray, centre: bool, scale: bool, impute: str) -> Statistics:
     first = _sums.mean([_sums.sums(x)])
     second = _sums.mean([_sums.sums(_sums.squares(x, first.value))])
     fill = first.value if impute == "mean" else np.zeros_like(first.value)
-    if impute == "median":
+    if impute == "median" and len(x):
         fill = np.nanmedian(np.where(first.number > 0, x, 0.0), axis=0)
     return _sums.statistics(first, second, fill, centre, scale)

@@ -1,0 +1,94 @@
+"""Four hospitals as four processes on this machine; one poisons, and one dies.
+
+    python examples/hospitals/run.py FOLDER
+
+Needs `troth[flower]` and the data of heart disease (`troth data heart_disease`). What
+is started here by a script is what people start at their own machines: `troth server`,
+and at each hospital `troth client`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from troth import config
+from troth.datasets.heart_disease import HOSPITALS, heart_disease
+from troth.flower.running import free_port
+
+TOML = Path(__file__).with_name("hospitals.toml")
+HOSTILE, DIES = "va", "switzerland"
+TROTH = [sys.executable, "-c", "from troth.cli import main; main()"]
+
+
+def main(folder: Path, seed: int = 0, drill: bool = True, limit: float = 300.0) -> Path:
+    """Train; gives the folder of the server's run.
+
+    Args:
+        folder: everything is written here.
+        seed: another one is another split.
+        drill: whether one hospital sends A3 and another is killed in round 3.
+        limit: seconds, after which all is ended.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tree = {**config.read(TOML), "seed": seed}
+    if drill:  # every hospital knows, and plays its part
+        tree["adversary"] = {"clients": [list(HOSPITALS).index(HOSTILE)]}
+        tree["attack"] = {"name": "model_replacement"}
+    (folder / "experiment.toml").write_text(config.dumps(tree))
+    patients = heart_disease()
+    for k, name in enumerate(HOSPITALS):
+        mine = patients.owner == k
+        np.savez(folder / f"{name}.npz", x=patients.x[mine], y=patients.y[mine])
+    port, out = free_port(), folder / "out"
+    ours = {name: client(folder, name, port) for name in HOSPITALS}
+    flags = ["--out", "out", "--host", "127.0.0.1", "--port", str(port), "--insecure"]
+    ours["server"] = start(folder, "server", "experiment.toml", *flags)
+    end, killed = time.monotonic() + limit, not drill
+    try:
+        while ours["server"].poll() is None and time.monotonic() < end:
+            if not killed and rounds(out) == 2:
+                ours[DIES].send_signal(signal.SIGKILL)
+                ours[DIES].wait()
+                ours[DIES], killed = client(folder, DIES, port), True
+            time.sleep(0.2)
+    finally:
+        for process in ours.values():
+            process.kill()
+            process.wait()
+    return out
+
+
+def client(folder: Path, name: str, port: int) -> subprocess.Popen[bytes]:
+    """A hospital."""
+    flags = ["--server", f"127.0.0.1:{port}", "--name", name, "--insecure"]
+    flags += ["--data", f"{name}.npz", "--state", name]
+    return start(folder, "client", "experiment.toml", *flags, log=name)
+
+
+def start(folder: Path, *words: str, log: str = "server") -> subprocess.Popen[bytes]:
+    """A command of troth, as a process that writes into a log."""
+    with (folder / f"{log}.log").open("ab") as out:
+        command = [*TROTH, *words]
+        return subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
+
+
+def rounds(out: Path) -> int:
+    """How many are over."""
+    file = out / "rounds.jsonl"
+    return len(file.read_bytes().splitlines()) if file.exists() else 0
+
+
+if __name__ == "__main__":
+    found = json.loads((main(Path(sys.argv[1])) / "summary.json").read_text())
+    print("farthest from what was aggregated:")
+    for site in found["farthest"]:
+        print(f"  {site['name']:12} {site['distance']:.2f}")
+    print(f"accuracy: {found['personal']['accuracy_weighted']:.3f} of own models,")
+    print(f"          {found['shared']['accuracy_weighted']:.3f} of the shared one")

@@ -1,0 +1,1 @@
+"""The same experiment on a real federation, by Flower (extra `troth[flower]`)."""

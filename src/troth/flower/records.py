@@ -1,0 +1,74 @@
+"""Broadcasts and replies as Flower's records, and back; no pickle anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from torch import Tensor
+
+from troth.replies import Wired, pack, unpack
+from troth.types import Broadcast, Messages, Refusal
+
+_ABOUT, _VECTORS = "about", "vectors"
+_SENT = {"round": int, "run": str, "scale": float, "key": int, "loss": bool}
+
+
+def record(about: Mapping[str, Any], **vectors: Tensor) -> RecordDict:
+    """What crosses the wire: words about it, and vectors; empty ones stay here."""
+    packed = {k: Array(*pack(v)) for k, v in vectors.items() if len(v)}
+    content = RecordDict()
+    content[_ABOUT], content[_VECTORS] = ConfigRecord(dict(about)), ArrayRecord(packed)
+    return content
+
+
+def parts(content: Any) -> tuple[dict[str, Any], dict[str, Wired]]:
+    """The words and the vectors of a record, none of them checked yet.
+
+    Raises:
+        Refusal: it is no record of ours.
+    """
+    if not isinstance(content, RecordDict) or set(content) != {_ABOUT, _VECTORS}:
+        raise Refusal("it does not hold the two records that it must")
+    about, vectors = content[_ABOUT], content[_VECTORS]
+    if not isinstance(about, ConfigRecord) or not isinstance(vectors, ArrayRecord):
+        raise Refusal("its records are of other kinds")
+    words = dict(about)
+    if set(words) == {"refused"}:
+        raise Refusal(f"it says: {ascii(words['refused'])[1:-1][:300]}")
+    return words, dict(vectors)
+
+
+def sent(broadcast: Broadcast, round_: int, run: str, loss: bool) -> RecordDict:
+    """What the server sends."""
+    about = {"round": round_, "run": run, "loss": loss}
+    about |= {"scale": float(broadcast.scale), "key": int(broadcast.key)}
+    return record(about, w=broadcast.w, extra=broadcast.extra)
+
+
+def received(
+    content: RecordDict, w0: Tensor, extra: int
+) -> tuple[Broadcast, dict[str, Any]]:
+    """What a site makes of it, checked against its own model w0."""
+    about, vectors = parts(content)
+    kinds = {key: type(value) for key, value in about.items()}
+    if kinds != _SENT:
+        raise Refusal("the server's message does not say what it must; is it troth's?")
+    if set(vectors) != {"w"} | ({"extra"} if extra else set()):
+        raise Refusal(f"the server sends {ascii(sorted(vectors))[:60]}")
+    w = unpack("w", vectors["w"], len(w0), w0.dtype).to(w0.device)
+    more = w0.new_zeros(0)
+    if extra:
+        more = unpack("extra", vectors["extra"], extra, w0.dtype).to(w0.device)
+    key = torch.tensor(about["key"], device=w0.device)
+    scale = torch.full_like(w0[0], about["scale"])
+    return Broadcast(w, more, scale, key), about
+
+
+def reply(messages: Messages, name: str, about: Mapping[str, Any]) -> RecordDict:
+    """What a site sends: one row of messages."""
+    told = {"round": about["round"], "run": about["run"], "name": name}
+    told |= {"size": int(messages.size[0]), "loss": float(messages.loss[0])}
+    return record(told, update=messages.update[0], extra=messages.extra[0])

@@ -1,0 +1,213 @@
+"""The server of a real federation: the shared model, the rules, and no data.
+
+It serves messages by the same `Serving` as a simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth import build, dealing, folder, rulebook, sites, stepping, summary, tasks
+from troth.federation import outgoing
+from troth.replies import Answer, Expected
+from troth.sampling import sampler
+from troth.sections import Experiment
+from troth.serving import Served, Serving
+from troth.types import Arrays, Broadcast, Messages, Refusal, Shards
+
+
+class Hub:
+    """All that the server is at one moment: the shared model and its memories."""
+
+    def __init__(self, e: Experiment, run: str) -> None:
+        """A federation before its first round.
+
+        Args:
+            e: agreed on.
+            run: a token of this run, by which sites know their states.
+        """
+        self.e, self.run, self.round = e, run, 0
+        self.names, self.rounds = e.deployment.sites, e.train.rounds
+        n, where = len(self.names), build.device(e.engine.device)
+        arrays, shards = _blank(e)
+        nobody, dtype = np.zeros(n, bool), stepping.precision(e)
+        data = dealing.deal(arrays, shards, dtype, where, nobody, None, e.seed)
+        self.engine = sites.engine(e, arrays, data, where)
+        w0 = tasks.flatten(self.engine.objective.net)
+        hostile = int(build.adversaries(e, n).sum())
+        rules = rulebook.of(e, rulebook.expected(e, n, hostile))._replace(attack=None)
+        rulebook.tried(rules, w0, e.train.cohort or n)
+        self.serving = Serving(rules, self.engine.task.tail, e.seed, where, n)
+        extra = w0.new_zeros(self.engine.client.extra)
+        key = w0.new_zeros((), dtype=torch.long)
+        self.broadcast = Broadcast(w0, extra, w0.new_ones(()), key)
+        self.scale = stepping.schedule(e)
+        self.scale(0)  # refuses before the start
+        self.sample = sampler(e.seed, n, e.train.cohort or n, None)
+        self.identity = sites.identity(e, self.engine, w0)
+        self.far = np.zeros((2, n))  # sums of relative distances, and of how many
+
+    @property
+    def over(self) -> bool:
+        """Whether all rounds are done."""
+        return self.round >= self.rounds
+
+    def outgoing(self) -> Broadcast:
+        """What the sites get: of this round, or after the last one."""
+        scale = 1.0 if self.over else self.scale(self.round)
+        return outgoing(self.engine, self.broadcast, scale, self.round)
+
+    def expected(self) -> Expected:
+        """What a reply of this round must be."""
+        w, extra = self.broadcast.w, self.broadcast.extra
+        most, loss = self.e.deployment.most_examples, self.serving.asks_loss
+        shape = len(w), len(extra), w.dtype
+        return Expected(*shape, self.round, self.run, most, loss)
+
+    @torch.no_grad()
+    def serve(self, answers: Mapping[int, Answer]) -> tuple[Served, dict[int, float]]:
+        """Take what came in a round; says also how far each was from what became of it.
+
+        Args:
+            answers: client → its reply, checked.
+        """
+        before, r = self.outgoing(), self.round
+        messages = _stacked(dict(sorted(answers.items())), before)
+        few = len(answers) < self.e.deployment.least
+        served = self.serving.serve(before, _none(messages) if few else messages, r)
+        if few:
+            least = self.e.deployment.least
+            served = served._replace(
+                why=f"{len(answers)} replies came and {least} are needed"
+            )
+        far = self._distances(messages)
+        self.broadcast, self.round = served.broadcast, r + 1
+        return served, far
+
+    def _distances(self, messages: Messages) -> dict[int, float]:
+        """‖u − step‖ of every site that was heard, in units of the median one."""
+        step, head = self.serving.aggregated, len(self.broadcast.w)
+        head -= self.engine.task.tail
+        if step is None or not len(messages.client):
+            return {}
+        apart = (messages.update[:, :head].double() - step.double()).norm(dim=1)
+        unit = float(apart.median()) or 1.0
+        far = dict(zip(messages.client.tolist(), (apart / unit).tolist(), strict=True))
+        for k, value in far.items():
+            self.far[:, k] += value, 1
+        return far
+
+    def ranking(self) -> list[tuple[str, float]]:
+        """Sites by mean relative distance from what was aggregated, farthest first."""
+        total, count = self.far
+        mean = np.divide(
+            total, count, out=np.full(len(total), math.nan), where=count > 0
+        )
+        order = np.argsort(-np.nan_to_num(mean, nan=-1.0), kind="stable")
+        return [(self.names[k], float(mean[k])) for k in order]
+
+    def save(self, path: Path, **facts: Any) -> None:
+        """Everything needed to go on from here."""
+        tensors = {f"memory.{k}": v for k, v in self.serving.memories.items()}
+        tensors |= {"w": self.broadcast.w, "extra": self.broadcast.extra}
+        tensors["far"] = torch.from_numpy(self.far)
+        told = {"round": self.round, "run": self.run, **self.identity, **facts}
+        folder.save(path / folder.CHECKPOINT, tensors, **told)
+
+    def restore(self, path: Path) -> dict[str, Any]:
+        """Go on from the checkpoint of a folder; gives the facts beside it.
+
+        Raises:
+            Refusal: it is another experiment's.
+        """
+        tensors, facts = folder.load(path / folder.CHECKPOINT)
+        for key, value in self.identity.items():
+            if facts.get(key) != value:
+                raise Refusal(
+                    f"{path} holds a run of another experiment ({key} {facts.get(key)} "
+                    f"there, {value} here); give another --out, or that experiment"
+                )
+        device, memories = self.broadcast.w.device, self.serving.memories
+        found = {k: tensors[f"memory.{k}"].to(device) for k in memories}
+        self.serving.memories = found
+        w, extra = tensors["w"].to(device), tensors["extra"].to(device)
+        self.broadcast = self.broadcast._replace(w=w, extra=extra)
+        self.far, self.round = tensors["far"].numpy(), facts["round"]
+        self.run = facts["run"]
+        return facts
+
+    def conclude(self, path: Path, cards: Mapping[int, Mapping[str, float]]) -> None:
+        """The files of a finished run; the summary last, since it says so.
+
+        Args:
+            path: the folder.
+            cards: client → the numbers that its site reports.
+        """
+        ids = np.array(sorted(cards), dtype=np.int64)
+        keys = sorted({key for card in cards.values() for key in card})
+        table = {
+            key: np.array([cards[k].get(key, math.nan) for k in ids.tolist()])
+            for key in keys
+        }
+        names = [self.names[k] for k in ids.tolist()]
+        columns: dict[str, Any] = {"client": ids, "name": names, **table}
+        folder.write_csv(path / folder.CLIENTS, columns)
+        tasks.assign(self.engine.objective.net, self.broadcast.w)
+        state = self.engine.objective.net.state_dict().items()
+        own = {k: t.clone() for k, t in state if isinstance(t, Tensor)}
+        folder.save(path / folder.SHARED, own)
+        found: dict[str, Any] = {}
+        if len(ids):
+            size, nobody = table.pop("test"), np.zeros(len(ids), bool)
+            for kind in ("personal", "shared"):
+                mine = {
+                    k.removeprefix(f"{kind}_"): v
+                    for k, v in table.items()
+                    if k.startswith(f"{kind}_")
+                }
+                found[kind] = summary.summarise(mine, size, nobody)
+        told = {"clients": len(self.names), "heard": names, "rounds": self.rounds}
+        far = [{"name": name, "distance": value} for name, value in self.ranking()]
+        folder.write_json(path / folder.SUMMARY, {**found, **told, "farthest": far})
+
+
+def _stacked(answers: Mapping[int, Answer], sent: Broadcast) -> Messages:
+    """Replies as messages, a row a site, in the order of the clients."""
+    w, extra = sent.w, sent.extra
+    each = list(answers.values())
+
+    def stack(vectors: list[Tensor], like: Tensor) -> Tensor:
+        return (
+            torch.stack(vectors).to(like) if vectors else like.new_zeros(0, len(like))
+        )
+
+    return Messages(
+        stack([a.update for a in each], w),
+        stack([a.extra for a in each], extra),
+        torch.tensor([a.loss for a in each], dtype=w.dtype, device=w.device),
+        torch.tensor([a.size for a in each], dtype=torch.long, device=w.device),
+        torch.tensor(list(answers), dtype=torch.long, device=w.device),
+    )
+
+
+def _none(messages: Messages) -> Messages:
+    return Messages(*(field[:0] for field in messages))
+
+
+def _blank(e: Experiment) -> tuple[Arrays, Shards]:
+    """Two made-up examples: the server has no data, and its model must be tried."""
+    own = e.deployment
+    x, classes = np.zeros((2, *own.shape), np.float32), own.classes or 0
+    y = np.array([0, min(1, classes - 1)]) if classes else np.zeros(2, np.float32)
+    first, none = np.arange(2), np.zeros(0, np.int64)
+    lists: list[list[np.ndarray]] = [
+        [first, *[none] * (len(own.sites) - 1)] for _ in range(3)
+    ]
+    return Arrays(x, y, classes, own.scale), Shards(lists[0], lists[1], lists[2])

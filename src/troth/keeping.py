@@ -1,0 +1,93 @@
+"""A site's personal state on its own disk, kept a round: it never leaves the site."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from torch import Tensor
+
+from troth import folder
+from troth.types import Refusal
+
+_FILE = re.compile(r"(\d{8})\.safetensors")
+_KEPT = 8  # rounds
+
+
+class Keeper:
+    """The states of one client before some rounds of one run.
+
+    A round that is asked for again starts from the state before it; whatever came
+    after that is forgotten, for it belongs to rounds that the server has taken back.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """States lie in this folder, which is made when the first is kept."""
+        self.path = path
+
+    def before(self, round_: int, start: Tensor) -> Tensor:
+        """The state that a round begins with, [1, width].
+
+        Args:
+            round_: which one.
+            start: [1, width] the state of a client that was never asked.
+
+        Raises:
+            Refusal: it was kept once and is gone, is no state of this model, or there
+                is no room for the first one.
+        """
+        there = self._there()
+        known = [r for r in there if r <= round_]
+        if not known:
+            if there:
+                raise Refusal(
+                    f"{self.path} keeps no state from before round {round_ + 1}, only "
+                    f"from before round {min(there) + 1} on; start the run anew"
+                )
+            self.keep(-1, start)  # round 1 may be asked for again too
+            return start
+        file = self._file(max(known))
+        try:
+            row = folder.load(file)[0]["row"]
+        except Exception as error:
+            raise Refusal(
+                f"{file} cannot be read ({type(error).__name__}); remove it: the site "
+                "then goes on from the round before"
+            ) from None
+        if row.shape != start.shape or row.dtype != start.dtype:
+            raise Refusal(
+                f"{file} holds a state of {row.shape[-1]} numbers and this model has "
+                f"{start.shape[-1]}; give another --state, or that run's experiment"
+            )
+        return row.to(start.device)
+
+    def keep(self, round_: int, row: Tensor) -> None:
+        """Keep the state after a round; what is on disk is whole at any moment.
+
+        Raises:
+            Refusal: it cannot be written; all that was there is still there.
+        """
+        self.make()
+        folder.save(self._file(round_ + 1), {"row": row})
+        for r in self._there():
+            if r > round_ + 1 or r <= round_ + 1 - _KEPT:
+                self._file(r).unlink(missing_ok=True)
+
+    def make(self) -> None:
+        """Make the folder, if it is not there."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Refusal(
+                f"{self.path} cannot be written ({error.strerror}); give another "
+                "--state, or make room"
+            ) from None
+
+    def _there(self) -> list[int]:
+        if not self.path.is_dir():
+            return []
+        found = (_FILE.fullmatch(file.name) for file in self.path.iterdir())
+        return sorted(int(m[1]) for m in found if m)
+
+    def _file(self, round_: int) -> Path:
+        return self.path / f"{round_:08d}.safetensors"

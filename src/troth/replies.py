@@ -1,0 +1,129 @@
+"""What reaches a server from a site, checked before any rule sees it.
+
+Nothing here trusts what it is given: a reply may be anybody's bytes. What does not fit
+is refused with a reason, and its numbers are never made into a tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth.types import Refusal
+
+RAW = "troth.raw"
+"""How vectors travel: their numbers one after another, little-endian, no header."""
+
+_KINDS = {torch.float32: "float32", torch.float64: "float64"}
+_KEYS = {"round", "run", "name", "size", "loss"}
+
+
+class Wired(Protocol):
+    """A vector as it comes from the wire."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    stype: str
+    data: bytes
+
+
+class Expected(NamedTuple):
+    """What a reply must be to count."""
+
+    d: int
+    extra: int
+    dtype: torch.dtype
+    round: int
+    run: str  # token of the run
+    most: int  # examples that a site is believed to have
+    loss: bool  # whether a rule reads losses
+
+
+class Answer(NamedTuple):
+    """A reply that may be aggregated."""
+
+    update: Tensor  # [d]
+    extra: Tensor  # [e]
+    loss: float
+    size: int
+
+
+def pack(vector: Tensor) -> tuple[str, tuple[int, ...], str, bytes]:
+    """A vector for the wire: the four fields of `Wired`."""
+    flat = vector.detach().cpu().contiguous().numpy()
+    kind = _KINDS[vector.dtype]
+    return kind, (len(flat),), RAW, flat.astype(f"<f{flat.itemsize}").tobytes()
+
+
+def unpack(name: str, wired: Wired, count: int, dtype: torch.dtype) -> Tensor:
+    """A vector from the wire, of so many finite numbers of that type.
+
+    Raises:
+        Refusal: it is anything else.
+    """
+    kind = _KINDS[dtype]
+    if wired.stype != RAW or wired.dtype != kind:
+        raise Refusal(
+            f"{name} is {_short(wired.dtype)} as {_short(wired.stype)}; it must be "
+            f"{kind} as {RAW}"
+        )
+    if not isinstance(wired.shape, tuple) or wired.shape != (count,):
+        raise Refusal(f"{name} has shape {_short(wired.shape)}; it must be ({count},)")
+    if not isinstance(wired.data, bytes) or len(wired.data) != count * dtype.itemsize:
+        raise Refusal(f"{name} does not hold the {count} numbers that it speaks of")
+    numbers = np.frombuffer(wired.data, f"<f{dtype.itemsize}")
+    found = torch.from_numpy(numbers.astype(numbers.dtype.newbyteorder("=")))
+    if not bool(found.isfinite().all()):
+        raise Refusal(f"{name} holds NaN or infinity")
+    return found
+
+
+def check(
+    expected: Expected,
+    name: str,
+    about: Mapping[str, Any],
+    vectors: Mapping[str, Wired],
+) -> Answer:
+    """A reply that may count, or why it may not.
+
+    Args:
+        expected: what it must be.
+        name: of the site that was asked.
+        about: what the reply says of itself.
+        vectors: `update`, and `extra` where a solver sends it.
+
+    Raises:
+        Refusal: it does not fit; one sentence without the site's name.
+    """
+    if set(about) != _KEYS:
+        raise Refusal(f"it says {_short(sorted(map(str, about)))} of itself")
+    if about["name"] != name or about["run"] != expected.run:
+        raise Refusal("it is of another site or of another run")
+    if type(about["round"]) is not int or about["round"] != expected.round:
+        raise Refusal(
+            f"it is of round {_short(about['round'])}, not of {expected.round}"
+        )
+    size, loss = about["size"], about["loss"]
+    if type(size) is not int or size < 1:
+        raise Refusal(f"it claims {_short(size)} examples")
+    if type(loss) is not float or (expected.loss and not math.isfinite(loss)):
+        raise Refusal(f"its loss is {_short(loss)}, which is no number")
+    wanted = {"update"} | ({"extra"} if expected.extra else set())
+    if set(vectors) != wanted:
+        raise Refusal(f"it holds {_short(sorted(map(str, vectors)))}")
+    update = unpack("update", vectors["update"], expected.d, expected.dtype)
+    extra = update[:0]
+    if expected.extra:
+        extra = unpack("extra", vectors["extra"], expected.extra, expected.dtype)
+    told = loss if expected.loss else math.nan
+    return Answer(update, extra, told, min(size, expected.most))
+
+
+def _short(value: object) -> str:
+    """A value of anybody's in a message: never long, never more than a line."""
+    return ascii(value)[:60]

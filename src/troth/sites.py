@@ -1,0 +1,272 @@
+"""One client of a real federation: an experiment, a name, and the site's own data.
+
+The site holds the same `Client`, engine and draws as a simulation of all sites does:
+it is client k of n, and the others have no example here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth import (
+    build,
+    config,
+    corrupting,
+    evaluation,
+    networks,
+    own_examples,
+    preparing,
+    rulebook,
+    splitting,
+    stepping,
+    supply,
+    tails,
+    tasks,
+)
+from troth.engine import Engine, Plan
+from troth.federation import answer
+from troth.sections import Availability, Experiment
+from troth.serving import Serving
+from troth.types import Arrays, Broadcast, Data, Messages, Refusal, Shards
+
+SIMULATED = "experiment"
+"""In place of a file: the data that this client has in a simulation."""
+
+
+def agreed(e: Experiment) -> Experiment:
+    """The experiment with all that server and sites must know before round 1.
+
+    Raises:
+        Refusal: `[deployment]` does not say it, or something asked for needs the data
+            of all sites in one place.
+    """
+    own = e.deployment
+    for key, example in (("sites", '["a", "b"]'), ("shape", "[22]"), ("classes", "2")):
+        if getattr(own, key) in ([], None):
+            raise Refusal(
+                f"deployment.{key} is not set, and server and sites must agree on it "
+                f"before the first round; add it to [deployment], such as {example}"
+            )
+    apart = {
+        "model.normalise = 'pixel'": e.model.normalise == "pixel",
+        "features.name = 'federated'": e.features.name == "federated",
+        "train.sampling = 'size'": e.train.sampling == "size",
+    }
+    for what, there in apart.items():
+        if there:
+            raise Refusal(
+                f"{what} needs the data of all sites in one place, which a deployment "
+                "has not; set normalise to 'unit' or 'none', features to 'own' or "
+                "'none', and sampling to 'uniform'"
+            )
+    made_up = {
+        "[availability]": e.availability != Availability(),
+        "evaluate.newcomers": bool(e.evaluate.newcomers),
+        "adversary.start": bool(e.adversary.start),
+    }
+    for what, there in made_up.items():
+        if there:
+            raise Refusal(
+                f"{what} is for simulations alone: sites come, go and begin by "
+                "themselves; leave it out"
+            )
+    n = len(own.sites)
+    build.check_cohort(e, n, 0)
+    facts = {"shape": own.shape, "classes": own.classes, "scale": own.scale}
+    return dataclasses.replace(e, resolved={**facts, "clients": n})
+
+
+def fingerprint(e: Experiment) -> str:
+    """Twelve hex digits of all that server and sites must agree on.
+
+    Where the data lie is each site's own business, and how long a round may take the
+    server's.
+    """
+    own = e.deployment
+    told = repr((own.sites, own.shape, own.classes, own.scale))
+    same = dataclasses.replace(e, data=Experiment().data)
+    text = f"{config.fingerprint(same)} {told}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
+    """A site's examples, and which of them it trains, validates and tests on.
+
+    Divided as a simulation divides those of this client: by the seed and its number.
+
+    Args:
+        e: agreed on.
+        client: which one it is.
+        data: an .npz file, or `experiment`: what the client has in a simulation.
+    """
+    n, p = len(e.deployment.sites), e.partition
+    if data == SIMULATED:
+        arrays, shards, _ = supply.deal(e, None)
+        _check_simulated(e, arrays, len(shards.train))
+        parts = [part[client] for part in shards[:3]]
+    else:
+        arrays = own_examples.of(e, data)
+        nobody = np.zeros(0, np.int64)
+        lists = [*[nobody] * client, np.arange(len(arrays.y))]
+        shards, _ = splitting.split(
+            arrays,
+            lists,
+            e.seed,
+            parts=p.split
+            if isinstance(p.split, str)
+            else (p.split[0], p.split[1], p.split[2]),
+            valid=p.valid,
+            min_examples=max(1, p.min_examples),
+            by=p.split_by,
+            missing=preparing.active(e.features),
+        )
+        parts = [part[0] for part in shards[:3]]
+    empty = np.zeros(0, np.int64)
+    wide: list[list[np.ndarray]] = [
+        [part if k == client else empty for k in range(n)] for part in parts
+    ]
+    return arrays, Shards(wide[0], wide[1], wide[2])
+
+
+def _check_simulated(e: Experiment, arrays: Arrays, n: int) -> None:
+    """Refuse `[deployment]` where it is not about the data of the experiment."""
+    own = e.deployment
+    here = (list(arrays.x.shape[1:]), arrays.classes, arrays.scale, n)
+    said = (own.shape, own.classes, own.scale, len(own.sites))
+    if here != said:
+        raise Refusal(
+            "[deployment] says shape {}, classes {}, scale {:g} and {} sites, and data "
+            "'{}' have {}, {}, {:g} and {}; make them the same".format(
+                *said, e.data.name, *here
+            )
+        )
+
+
+class Site:
+    """Client k of n, with its own data and nobody else's."""
+
+    def __init__(self, e: Experiment, name: str, data: str) -> None:
+        """Everything that the site needs for its rounds.
+
+        Args:
+            e: agreed on.
+            name: which of `deployment.sites` it is.
+            data: as of `own_data`.
+
+        Raises:
+            Refusal: a name that no site has, or data that do not fit.
+        """
+        if name not in e.deployment.sites:
+            known = ", ".join(e.deployment.sites)
+            raise Refusal(f"no site is called '{name}'; deployment.sites are: {known}")
+        self.e, self.name = e, name
+        self.client, n = e.deployment.sites.index(name), len(e.deployment.sites)
+        self.ids = np.array([self.client])
+        every = build.adversaries(e, n)
+        self.hostile = bool(every[self.client])
+        arrays, shards = own_data(e, self.client, data)
+        mine = every & (np.arange(n) == self.client)
+        how = corrupting.corruption(e.corruption, arrays, every)
+        where = build.device(e.engine.device)
+        dtype = stepping.precision(e)
+        self.data, self.prepared, self.redraw = preparing.deal(
+            e.features, arrays, shards, dtype, where, mine, how, e.seed
+        )
+        self.engine = engine(e, arrays, self.data, where)
+        build.check_validation(self.engine, self.data)
+        self.w0 = tasks.flatten(self.engine.objective.net)
+        self.start = self.engine.start(self.w0)[None]
+        foes = rulebook.expected(e, n, int(every.sum()))
+        tail = self.engine.task.tail
+        self.serving = Serving(rulebook.of(e, foes), tail, e.seed, where, n)
+
+    @property
+    def size(self) -> int:
+        """How many examples it trains on."""
+        return int(self.data.train.size[self.client])
+
+    @torch.no_grad()
+    def local(
+        self, sent: Broadcast, row: Tensor, round_: int, loss: bool
+    ) -> tuple[Messages, Tensor]:
+        """A round: what the site sends, and its state after it, [1, width]."""
+        if self.redraw is not None:
+            self.redraw(round_, self.ids)
+        messages, row = answer(self.engine, sent, row, self.ids, round_, None, loss)
+        if self.hostile and self.serving.rules.attack is not None:
+            messages = self._attacked(sent, messages, round_)
+        return messages, row
+
+    def _attacked(self, sent: Broadcast, own: Messages, round_: int) -> Messages:
+        """What a hostile site sends: it takes all others for sites like itself.
+
+        For drills: a site is hostile where `[adversary]` says so.
+        """
+        n, tail = len(self.e.deployment.sites), self.engine.task.tail
+        rows = tails.cut(own, tail)
+        crowd = Messages(*(field.expand(n, *field.shape[1:]) for field in rows))
+        crowd = crowd._replace(client=torch.arange(n, device=own.client.device))
+        mine = crowd.client == self.client
+        seen = tails.cut_broadcast(sent, tail)
+        changed = self.serving.attacked(seen, crowd, mine, round_)
+        update, extra = changed.update[mine], changed.extra[mine]
+        width = own.extra.shape[1]
+        update = torch.cat([update, extra[:, width:]], dim=1)
+        return own._replace(update=update, extra=extra[:, :width])
+
+    @torch.no_grad()
+    def finish(self, sent: Broadcast, row: Tensor) -> Tensor:
+        """What its personalizer does after the last round: its last state."""
+        if self.engine.client.finish is None:
+            return row
+        rounds = self.e.train.rounds
+        if self.redraw is not None:
+            self.redraw(rounds, self.ids)
+        return self.engine.run("finish", sent, row, self.ids, rounds)[1]
+
+    @torch.no_grad()
+    def model(self, w: Tensor, row: Tensor) -> Tensor:
+        """What the site predicts with, [d]."""
+        return self.engine.models(w, self.engine.settled(row, self.ids))[0]
+
+    def scores(self, w: Tensor, row: Tensor) -> dict[str, float]:
+        """The numbers of its card: of its own model and of the shared one."""
+        models = {"personal": self.model(w, row), "shared": w}
+        found: dict[str, float] = {}
+        for kind, model in models.items():
+            test = self.data.test
+            table = evaluation.shared(self.engine, model, test, self.ids)
+            found |= {f"{kind}_{k}": float(column[0]) for k, column in table.items()}
+        return found | {"test": float(self.data.test.size[self.client])}
+
+
+def engine(e: Experiment, arrays: Arrays, data: Data, where: torch.device) -> Engine:
+    """What steps a site of an experiment, one client at a time."""
+    shape = arrays.x.shape[1:]
+    net = networks.network(e, shape, arrays.classes, arrays.x[:0], arrays.scale)
+    net = net.to(where, stepping.precision(e))
+    plan = Plan("threads", 1) if where.type == "cpu" else Plan("loop", 1)
+    return stepping.engine(e, net, data, arrays, len(e.deployment.sites), plan)
+
+
+def identity(e: Experiment, made: Engine, w0: Tensor) -> dict[str, Any]:
+    """What server and site compare before round 1; equal where they agree."""
+    digest = hashlib.sha256(w0.cpu().float().numpy().tobytes()).hexdigest()
+    return {
+        "experiment": fingerprint(e),
+        "parameters": made.task.d,
+        "extra": made.client.extra,
+        "first": digest[:12],
+    }
+
+
+def read(path: str | Path) -> Experiment:
+    """The experiment of a file, agreed on."""
+    return agreed(config.from_dict(config.read(Path(path))))

@@ -1,0 +1,131 @@
+"""Flower's grid within one process: every message goes through its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message, RecordDict
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.message_pb2 import Message as Wire
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+
+from troth import config, sites
+from troth.flower.client import app
+from troth.flower.server import Reception
+from troth.hub import Hub
+
+Tamper = Callable[[int, Message], Iterable[Any]]
+
+
+def through_bytes(message: Message) -> Message:
+    return message_from_proto(
+        Wire.FromString(message_to_proto(message).SerializeToString())
+    )
+
+
+class Loopback(Grid):
+    """Nodes that answer at once; `tamper` makes what it likes of a node's reply."""
+
+    def __init__(self, configs: list[dict[str, Any]], tamper: Tamper | None = None):
+        self.contexts = {
+            100 + k: Context(
+                run_id=1,
+                node_id=100 + k,
+                node_config=config,
+                state=RecordDict(),
+                run_config={},
+            )
+            for k, config in enumerate(configs)
+        }
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+        self.tamper = tamper
+        self.here = set(self.contexts)
+        self.inbox: dict[str, list[Any]] = {}
+        self.bytes_out: list[int] = []
+        self.seen: list[tuple[int, str, bytes]] = []
+
+    def set_run(self, run: Run) -> None:
+        raise NotImplementedError
+
+    @property
+    def run(self) -> Run:
+        raise NotImplementedError
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        raise NotImplementedError
+
+    def get_node_ids(self) -> Iterable[int]:
+        return sorted(self.here)
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        return [NodeInfo(node_id=k) for k in sorted(self.here)]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        ids = []
+        for message in messages:
+            key = f"m{len(self.inbox)}"
+            message.metadata.__dict__["_message_id"] = key
+            node = message.metadata.dst_node_id
+            arrived = through_bytes(message)
+            reply = app(arrived, self.contexts[node])
+            wire = message_to_proto(reply).SerializeToString()
+            self.seen.append((node, message.metadata.message_type, wire))
+            back = message_from_proto(Wire.FromString(wire))
+            tampered = [back] if self.tamper is None else self.tamper(node, back)
+            self.inbox[key] = list(tampered)
+            ids.append(key)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        for key in message_ids:
+            replies, self.inbox[key] = self.inbox[key], []
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    self.inbox[key] = [reply]
+                    raise reply
+                yield reply
+
+    def send_and_receive(self, messages: Iterable[Message], **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+RUN = "0123456789abcdef"
+
+
+class Deployed:
+    """An experiment on a federation within this process."""
+
+    def __init__(self, path: Path, tree: dict[str, Any], tamper: Tamper | None = None):
+        self.path, self.file = path, path / "experiment.toml"
+        self.file.write_text(config.dumps(tree))
+        self.experiment = sites.read(self.file)
+        names = self.experiment.deployment.sites
+        self.grid = Loopback([self.node(name) for name in names], tamper)
+        self.out = path / "out"
+        self.out.mkdir(exist_ok=True)
+        self.hub = Hub(self.experiment, RUN)
+
+    def node(self, name: str, **more: Any) -> dict[str, Any]:
+        own = {"experiment": str(self.file), "name": name, "data": "experiment"}
+        return {**own, "state": str(self.path / name), **more}
+
+    def reception(self) -> Reception:
+        return Reception(self.grid, self.hub, self.out, pause=0)
+
+    def run(self) -> Hub:
+        self.reception().run()
+        return self.hub
+
+    def run_from(self, least: int) -> Hub:
+        self.reception().run(least)
+        return self.hub
+
+    def restarted(self) -> Hub:
+        """The server as it comes back: with what is on its disk and no more."""
+        self.hub = Hub(self.experiment, "f" * 16)
+        return self.hub

@@ -1,0 +1,75 @@
+"""Flower ≡ simulation: same experiment, same seed, the same models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from troth import config
+from troth.build import build
+from troth.engine import Plan
+from troth.federation import Federation
+from troth.keeping import Keeper
+
+METHODS = {
+    "fedavg+none": {"solver": "fedavg", "personalizer": "none"},
+    "fedavg+ditto": {"solver": "fedavg", "personalizer": {"name": "ditto", "lam": 0.5}},
+    "scaffold+ditto": {
+        "solver": "scaffold",
+        "personalizer": {"name": "ditto", "lam": 0.5},
+    },
+}
+RULES: dict[str, dict[str, Any]] = {
+    "mean": {"aggregator": "mean"},
+    "multi_krum": {"aggregator": {"name": "multi_krum", "f": 1}},
+    "nnm+trimmed_mean": {
+        "filter": [{"name": "nnm", "f": 1}],
+        "aggregator": {"name": "trimmed_mean", "f": 1},
+    },
+}
+
+
+def simulated(tree: dict[str, Any]) -> Federation:
+    f = build(config.from_dict(tree), plan=Plan("loop", 1)).federation
+    for _ in f.train():
+        pass
+    for _ in f.finish(1):
+        pass
+    return f
+
+
+def hub_start(made: Any) -> torch.Tensor:
+    return made.restarted().broadcast.w
+
+
+def rows(path: Path, names: list[str], round_: int, start: torch.Tensor) -> Any:
+    kept = [Keeper(path / n / "0123456789abcdef") for n in names]
+    return torch.cat([k.before(round_, start[None]) for k in kept])
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("method", METHODS)
+def test_flower_gives_what_a_simulation_gives(
+    tmp_path: Path, deployed: Any, tree: Any, method: str, rule: str, precision: str
+) -> None:
+    tree |= METHODS[method] | RULES[rule]
+    tree["train"]["precision"] = precision
+    close = {"float32": 1e-5, "float64": 1e-10}[precision]
+    made = deployed(tmp_path, tree)
+    hub, f = made.run(), simulated(tree)
+    start = f.population.start
+    assert f.broadcast.w.dtype == getattr(torch, precision)
+    assert (hub.broadcast.w - f.broadcast.w).abs().max() < close
+    assert (hub.broadcast.extra - f.broadcast.extra).abs().sum() < close
+    own = rows(tmp_path, made.experiment.deployment.sites, 5, start)
+    theirs = f.population.read(np.arange(7))
+    assert own.shape == theirs.shape
+    if own.numel():
+        assert (own - theirs).abs().max() < close
+        assert (theirs - start).abs().max() > 1e-3  # there is something to compare
+    assert (f.broadcast.w - hub_start(made)).abs().max() > 1e-3

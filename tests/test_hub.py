@@ -1,0 +1,89 @@
+"""The server's half, without data and without a network."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from troth import config, sites
+from troth.hub import Hub
+from troth.replies import Answer
+from troth.types import Refusal
+
+TREE: dict[str, Any] = {
+    "train": {"rounds": 3, "batch": 4},
+    "aggregator": {"name": "median"},
+    "engine": {"device": "cpu"},
+    "deployment": {"sites": ["a", "b", "c"], "shape": [4], "classes": 2},
+}
+
+
+def hub(**changes: Any) -> Hub:
+    return Hub(sites.agreed(config.from_dict({**TREE, **changes})), "0" * 16)
+
+
+def answer(value: float) -> Answer:
+    return Answer(torch.full((10,), value), torch.zeros(0), math.nan, 5)
+
+
+def test_the_farthest_site_comes_first() -> None:
+    made = hub()
+    w = made.broadcast.w.clone()
+    served, far = made.serve({2: answer(1.0), 0: answer(2.0), 1: answer(50.0)})
+    assert torch.equal(made.broadcast.w, w + 2.0)  # the median
+    assert served.messages.client.tolist() == [0, 1, 2]
+    assert far[0] == 0 and far[1] == pytest.approx(48 * far[2])
+    assert [name for name, _ in made.ranking()] == ["b", "c", "a"]
+    made.serve({0: answer(1.0)})
+    assert made.round == 2
+
+
+def test_the_ranking_knows_sites_that_were_never_heard() -> None:
+    made = hub()
+    made.serve({0: answer(1.0), 1: answer(2.0)})
+    names = [name for name, _ in made.ranking()]
+    assert names[-1] == "c" and math.isnan(made.ranking()[-1][1])
+
+
+def test_it_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    made = hub(server={"name": "adam", "lr": 0.1})
+    made.serve({0: answer(1.0), 1: answer(-3.0), 2: answer(2.0)})
+    made.save(tmp_path, rounds=77)
+    again = hub(server={"name": "adam", "lr": 0.1})
+    assert again.restore(tmp_path)["rounds"] == 77
+    assert again.round == 1 and again.ranking() == made.ranking()
+    for one in (made, again):
+        one.serve({0: answer(0.5), 1: answer(0.25), 2: answer(2.0)})
+    assert torch.equal(made.broadcast.w, again.broadcast.w)
+    with pytest.raises(Refusal, match="holds a run of another experiment .experiment"):
+        hub(seed=1).restore(tmp_path)
+
+
+def test_nobody_answered() -> None:
+    made = hub()
+    w = made.broadcast.w.clone()
+    served, far = made.serve({})
+    assert torch.equal(made.broadcast.w, w) and far == {} and served.why
+
+
+def test_what_a_finished_run_leaves(tmp_path: Path) -> None:
+    made = hub()
+    card = {"test": 8.0, "personal_accuracy": 0.5, "shared_accuracy": 0.25}
+    card |= {"personal_loss": 1.0, "shared_loss": 2.0}
+    made.conclude(tmp_path, {2: card, 0: {**card, "personal_accuracy": 1.0}})
+    found = json.loads((tmp_path / "summary.json").read_text())
+    assert found["personal"]["accuracy_mean"] == 0.75
+    assert found["shared"]["accuracy_mean"] == 0.25
+    assert found["heard"] == ["a", "c"] and found["clients"] == 3
+    made.conclude(tmp_path, {})
+    assert "personal" not in json.loads((tmp_path / "summary.json").read_text())
+
+
+def test_the_server_has_no_attack_of_its_own() -> None:
+    drill = {"adversary": {"clients": [1]}, "attack": "model_replacement"}
+    assert hub(**drill).serving.rules.attack is None
