@@ -29,7 +29,10 @@ def test_it_says_where_and_ends(one: tuple[Path, Result]) -> None:
         with opener.open(f"{found[2]}api/runs") as answer:
             assert b'"id": "out"' in answer.read()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        try:
+            assert process.wait(60) == 0
+        finally:
+            process.kill()  # else a failure would wait for ever
         assert process.stderr.read().endswith("Ended\n")
 
 
