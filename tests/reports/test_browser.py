@@ -106,6 +106,15 @@ def test_paper(browser: Any, page: str, tmp_path: Path) -> None:
     assert (tmp_path / "x.pdf").read_bytes()[:5] == b"%PDF-"
 
 
+def test_the_link_to_one_client_asks_for_none(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    browser.js("document.querySelector('nav a[href=\"#client\"]').click()")
+    browser.js("window.dispatchEvent(new HashChangeEvent('hashchange'))")
+    said = "document.querySelector('#asked').textContent"
+    assert browser.js(f"return location.hash + {said}") == "#client"
+
+
 def column(browser: Any, place: str, at: int) -> list[str]:
     cells = f"document.querySelectorAll('{place} tbody tr td:nth-child({at})')"
     found: list[str] = browser.js(f"return [...{cells}].map((c) => c.textContent)")

@@ -169,7 +169,7 @@
     if (deck) deck.addEventListener("change", () => look(Number(deck.value), which.value, false));
     const open = () => {
       const asked = new URLSearchParams(location.hash.slice(1));
-      if (asked.has("client")) look(Math.min(Number(asked.get("deck") || 0), data.decks.length - 1), asked.get("client"), true);
+      if (asked.get("client")) look(Math.min(Number(asked.get("deck") || 0), data.decks.length - 1), asked.get("client"), true);
     };
     window.addEventListener("hashchange", open);
     const benign = data.decks[0].table.columns[1].indexOf("benign");
