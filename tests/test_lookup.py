@@ -438,5 +438,6 @@ def test_citations_in_a_text() -> None:
 
 def test_about_says_what_an_option_must_have() -> None:
     about = lookup.about("schedule", "steps")
-    assert about.options == {"every": inspect.Parameter.empty, "factor": 0.5}
+    needed = inspect.Parameter.empty
+    assert about.options == {"every": needed, "factor": 0.5, "floor": 0.0}
     assert about.citations == []

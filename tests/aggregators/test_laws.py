@@ -36,7 +36,8 @@ DTYPES = [torch.float32, torch.float64]
 
 def table() -> dict[str, dict[str, str]]:
     """Rule → column → cell, of the table of laws."""
-    lines = PAGE.read_text("utf-8").split("### Laws", 1)[1].splitlines()
+    section = PAGE.read_text("utf-8").split("### Laws", 1)[1].split("\n## ", 1)[0]
+    lines = section.splitlines()
     cells = [
         [cell.strip(" `") for cell in line.strip("|").split("|")]
         for line in lines

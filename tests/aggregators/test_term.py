@@ -79,6 +79,7 @@ def test_what_losses_that_are_no_numbers_count_as() -> None:
     assert weights(NAN, NAN) == [0.5, 0.5]
     assert weights(NAN, 0.0, 4.0) == pytest.approx(weights(2.0, 0.0, 4.0))
     assert weights(NAN, INF, 0.0) == [0.0, 1.0, 0.0]
+    assert weights(-INF, -INF, -INF, NAN, t=-1) == [0.25] * 4  # thirds round beyond it
 
 
 @settings(max_examples=100, deadline=None)
