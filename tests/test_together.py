@@ -62,7 +62,47 @@ def experiments(method: str) -> list[Any]:
 @pytest.mark.parametrize("method", METHODS)
 def test_together_is_one_after_another(method: str, tmp_path: Path) -> None:
     """Shared and own models within 1e-5 after five rounds, and what was written."""
-    every = experiments(method)
+    check_the_same(experiments(method), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"personalizer": {"name": "ditto", "lam": "auto", "choose": "code"}},
+        {"personalizer": {"name": "finetune", "epochs": 1}},
+        {"solver": "scaffold"},
+        {"model": {"name": "mlp", "widths": [8], "normalise": "pixel"}},
+        {"train": {**BASE["train"], "steps": 0, "epochs": 1, "batch": 64}},
+        {"availability": {"drop": 0.7}},
+    ],
+    ids=str,
+)
+def test_seeds_are_trained_together(change: dict[str, Any], tmp_path: Path) -> None:
+    """Other clients are asked, with other batches, shapes and numbers of steps."""
+    hostile = COLUMNS["A3"]
+    trees = [{**BASE, **change, "seed": s} for s in (0, 1, 2)]
+    trees += [{**BASE, **change, **hostile, "seed": s} for s in (1, 2)]
+    every = [config.from_dict(tree) for tree in trees]
+    assert len({together.kind(e) for e in every}) == 1
+    check_the_same(every, tmp_path)
+
+
+def test_each_begins_with_its_own_weights(tmp_path: Path) -> None:
+    """A model that was trained elsewhere, another one in every seed."""
+    every = []
+    for seed in range(3):
+        first = tmp_path / f"first{seed}"
+        runs.train(config.from_dict({**BASE, "seed": seed}), first, plan=VMAP)
+        start = {**BASE["model"], "weights": str(first / folder.SHARED)}
+        still = {**BASE["train"], "lr": 0.0, "rounds": 1}
+        own = {"name": "finetune", "steps": 3, "lr": 0.1}
+        tree = {**BASE, "model": start, "train": still, "personalizer": own}
+        every.append(config.from_dict({**tree, "seed": seed}))
+    check_the_same(every, tmp_path)
+
+
+def check_the_same(every: list[Any], tmp_path: Path) -> None:
+    """Trained together, they leave what each leaves by itself."""
     alone = [tmp_path / f"alone{k}" for k in range(len(every))]
     both = [tmp_path / f"both{k}" for k in range(len(every))]
     for e, path in zip(every, alone, strict=True):
@@ -104,7 +144,6 @@ def test_a_stack_of_one_is_the_federation() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"seed": 1},
         {"model": {"name": "mlp", "widths": [9]}},
         {"personalizer": {"name": "ditto", "lam": 0.5}},
         {"train": {**BASE["train"], "rounds": 6}},
@@ -114,7 +153,7 @@ def test_a_stack_of_one_is_the_federation() -> None:
 def test_other_federations_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
     one = config.from_dict(BASE)
     other = config.from_dict({**BASE, **change})
-    with pytest.raises(Refusal, match="may differ only in adversary, attack"):
+    with pytest.raises(Refusal, match="may differ only in seed, adversary, attack"):
         together.train([one, other], [tmp_path / "a", tmp_path / "b"])
     assert not list(tmp_path.iterdir())
 

@@ -5,7 +5,7 @@ Progress, evaluation, checkpoints and stopping early are the caller's `for` loop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -68,9 +68,7 @@ class Federation:
         self.turnout = turnout
         self.redraw: Callable[[int, np.ndarray], None] | None = None  # of poisoned data
         self.hostile, self.round = hostile, 0
-        extra = w0.new_zeros(engine.client.extra)
-        key = w0.new_zeros((), dtype=torch.long)
-        self.broadcast = Broadcast(w0, extra, w0.new_ones(()), key)
+        self.broadcast = first(engine, w0)
         nobody = np.zeros(0, dtype=np.int64)
         self.newcomers = nobody if newcomers is None else newcomers
         self.members = np.setdiff1d(np.arange(population.n), self.newcomers)
@@ -88,7 +86,7 @@ class Federation:
         asked = self.ask()
         ids, steps = asked.turnout.ids, asked.turnout.steps
         if len(ids) == 0:
-            return self.take(asked, self._nothing(asked.broadcast, ids), asked.rows)
+            return self.unanswered(asked)
         found = self.engine.run(
             "local", asked.broadcast, asked.rows, ids, asked.round, steps
         )
@@ -126,12 +124,14 @@ class Federation:
         self.broadcast, self.round = served.broadcast, asked.round + 1
         return Record(asked.round, asked.cohort, turnout.absent, turnout.cut, *served)
 
-    def _nothing(self, broadcast: Broadcast, ids: np.ndarray) -> Messages:
-        """What is sent where nobody answers."""
-        w = broadcast.w
-        nobody = torch.from_numpy(ids).to(w.device)
-        none = [w.new_zeros(0, len(v)) for v in (w, broadcast.extra)]
-        return Messages(none[0], none[1], w[:0], nobody, nobody)
+    def unanswered(self, asked: Asked) -> Record:
+        """End a round in which nobody answers."""
+        w, extra = asked.broadcast.w, asked.broadcast.extra
+        nobody = torch.from_numpy(asked.turnout.ids).to(w.device)
+        none = [w.new_zeros(0, len(v)) for v in (w, extra)]
+        return self.take(
+            asked, Messages(none[0], none[1], w[:0], nobody, nobody), asked.rows
+        )
 
     def _hostile(self, messages: Messages) -> Tensor | None:
         """Which rows an adversary controls; None where there is neither."""
@@ -159,22 +159,18 @@ class Federation:
         """
         if self.engine.client.finish is None:
             return
-        broadcast = outgoing(self.engine, self.broadcast, 1.0, self.rounds)
         for ids, rows in self.population.each(self.groups(self.members, chunk)):
-            if self.redraw is not None:
-                self.redraw(self.rounds, ids)
-            _, rows = self.engine.run("finish", broadcast, rows, ids, self.rounds)
+            sent = self.last(ids, rows).broadcast
+            _, rows = self.engine.run("finish", sent, rows, ids, self.rounds)
             self.population.write(ids, rows)
             yield len(ids)
 
-    def last(self, ids: np.ndarray) -> Asked:
-        """What some clients are to work with after the last round."""
+    def last(self, ids: np.ndarray, rows: Tensor) -> Asked:
+        """What some clients, in these states, work with after the last round."""
         if self.redraw is not None:
             self.redraw(self.rounds, ids)
-        turnout = everyone(self.rounds, ids)
-        rows = self.population.read(ids)
         sent = outgoing(self.engine, self.broadcast, 1.0, self.rounds)
-        return Asked(self.rounds, ids, turnout, sent, rows)
+        return Asked(self.rounds, ids, everyone(self.rounds, ids), sent, rows)
 
     def groups(self, ids: np.ndarray, chunk: int) -> list[np.ndarray]:
         """Clients, so many at a time.
@@ -184,6 +180,29 @@ class Federation:
         each = self.engine.feed.per_epoch.numpy()[ids]
         order = ids[np.argsort(each, kind="stable")]
         return [order[k : k + chunk] for k in range(0, len(order), chunk)]
+
+
+def first(engine: Engine, w0: Tensor) -> Broadcast:
+    """What a federation begins with: the first shared model."""
+    extra = w0.new_zeros(engine.client.extra)
+    key = w0.new_zeros((), dtype=torch.long)
+    return Broadcast(w0, extra, w0.new_ones(()), key)
+
+
+def dumped(serving: Serving, broadcast: Broadcast) -> dict[str, Tensor]:
+    """What a checkpoint holds of the server: its memories and the shared model."""
+    found = {f"memory.{k}": v for k, v in serving.memories.items()}
+    return found | {"w": broadcast.w, "extra": broadcast.extra}
+
+
+def restored(
+    serving: Serving, broadcast: Broadcast, tensors: Mapping[str, Tensor]
+) -> Broadcast:
+    """The shared model of a checkpoint; the server has its memories back."""
+    device = broadcast.w.device
+    serving.memories = {k: tensors[f"memory.{k}"].to(device) for k in serving.memories}
+    w, extra = tensors["w"].to(device), tensors["extra"].to(device)
+    return broadcast._replace(w=w, extra=extra)
 
 
 def outgoing(
@@ -200,10 +219,9 @@ def answer(
     rows: Tensor,
     ids: np.ndarray,
     round_: int,
-    limit: int | np.ndarray | None = None,
     loss: bool = False,
 ) -> tuple[Messages, Tensor]:
-    """What clients send in a round, and their states after it.
+    """What clients of one site send in a round, and their states after it.
 
     Args:
         engine: steps them.
@@ -211,10 +229,9 @@ def answer(
         rows: [c, width] their states before.
         ids: [c] who they are.
         round_: it keys their batches.
-        limit: at most so many steps, for all or for each of them.
         loss: whether they also tell the loss of w on all their training data.
     """
-    messages, rows = engine.run("local", broadcast, rows, ids, round_, limit)
+    messages, rows = engine.run("local", broadcast, rows, ids, round_)
     if loss:
         messages = messages._replace(loss=losses(engine, broadcast.w, ids))
     return messages, rows

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from troth import build, dealing, folder, rulebook, sites, stepping, summary, tasks
-from troth.federation import outgoing
+from troth.federation import dumped, first, outgoing, restored
 from troth.replies import Answer, Expected
 from troth.sampling import sampler
 from troth.sections import Experiment
@@ -45,9 +45,7 @@ class Hub:
         rules = rulebook.of(e, rulebook.expected(e, n, hostile))._replace(attack=None)
         rulebook.tried(rules, w0, e.train.cohort or n)
         self.serving = Serving(rules, self.engine.task.tail, e.seed, where, n)
-        extra = w0.new_zeros(self.engine.client.extra)
-        key = w0.new_zeros((), dtype=torch.long)
-        self.broadcast = Broadcast(w0, extra, w0.new_ones(()), key)
+        self.broadcast = first(self.engine, w0)
         self.scale = stepping.schedule(e)
         self.scale(0)  # refuses before the start
         self.sample = sampler(e.seed, n, e.train.cohort or n, None)
@@ -115,8 +113,7 @@ class Hub:
 
     def save(self, path: Path, **facts: Any) -> None:
         """Everything needed to go on from here."""
-        tensors = {f"memory.{k}": v for k, v in self.serving.memories.items()}
-        tensors |= {"w": self.broadcast.w, "extra": self.broadcast.extra}
+        tensors = dumped(self.serving, self.broadcast)
         tensors["far"] = torch.from_numpy(self.far)
         told = {"round": self.round, "run": self.run, **self.identity, **facts}
         folder.save(path / folder.CHECKPOINT, tensors, **told)
@@ -134,11 +131,7 @@ class Hub:
                     f"{path} holds a run of another experiment ({key} {facts.get(key)} "
                     f"there, {value} here); give another --out, or that experiment"
                 )
-        device, memories = self.broadcast.w.device, self.serving.memories
-        found = {k: tensors[f"memory.{k}"].to(device) for k in memories}
-        self.serving.memories = found
-        w, extra = tensors["w"].to(device), tensors["extra"].to(device)
-        self.broadcast = self.broadcast._replace(w=w, extra=extra)
+        self.broadcast = restored(self.serving, self.broadcast, tensors)
         self.far, self.round = tensors["far"].numpy(), facts["round"]
         self.run = facts["run"]
         return facts

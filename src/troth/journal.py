@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from troth import disk, folder
-from troth.federation import Federation
+from troth.federation import Federation, dumped, restored
 from troth.types import Record
 
 _VERDICTS = ("clipped", "chosen", "downweighted")
@@ -65,8 +65,7 @@ class Journal:
         self._file.flush()
         f = self._federation
         tensors = {f"population.{k}": v for k, v in f.population.dump().items()}
-        tensors |= {f"memory.{k}": v for k, v in f.serving.memories.items()}
-        tensors |= {"w": f.broadcast.w, "extra": f.broadcast.extra}
+        tensors |= dumped(f.serving, f.broadcast)
         tensors |= {k: torch.from_numpy(v) for k, v in self.counts.items()}
         path = self.path / folder.CHECKPOINT
         facts = {"round": f.round, "rounds": self._file.tell(), "seconds": seconds}
@@ -84,18 +83,13 @@ class Journal:
             self._file.truncate(0)
             return 0.0
         tensors, facts = folder.load(path)
-        device = f.broadcast.w.device
         part = {
             k.removeprefix("population."): v
             for k, v in tensors.items()
             if k.startswith("population.")
         }
         f.population.load(part)
-        f.serving.memories = {
-            k: tensors[f"memory.{k}"].to(device) for k in f.serving.memories
-        }
-        w, extra = tensors["w"].to(device), tensors["extra"].to(device)
-        f.broadcast = f.broadcast._replace(w=w, extra=extra)
+        f.broadcast = restored(f.serving, f.broadcast, tensors)
         f.round = facts["round"]
         self.stayed, self.why = facts["stayed"], facts["why"]
         self.counts = {name: tensors[name].numpy() for name in _COUNTED}

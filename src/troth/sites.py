@@ -24,7 +24,6 @@ from troth import (
     own_examples,
     preparing,
     rulebook,
-    splitting,
     stepping,
     supply,
     tails,
@@ -106,7 +105,7 @@ def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
         client: which one it is.
         data: an .npz file, or `experiment`: what the client has in a simulation.
     """
-    n, p = len(e.deployment.sites), e.partition
+    n = len(e.deployment.sites)
     if data == SIMULATED:
         arrays, shards, _ = supply.deal(e, None)
         _check_simulated(e, arrays, len(shards.train))
@@ -115,18 +114,7 @@ def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
         arrays = own_examples.of(e, data)
         nobody = np.zeros(0, np.int64)
         lists = [*[nobody] * client, np.arange(len(arrays.y))]
-        shards, _ = splitting.split(
-            arrays,
-            lists,
-            e.seed,
-            parts=p.split
-            if isinstance(p.split, str)
-            else (p.split[0], p.split[1], p.split[2]),
-            valid=p.valid,
-            min_examples=max(1, p.min_examples),
-            by=p.split_by,
-            missing=preparing.active(e.features),
-        )
+        shards, _ = supply.divided(e, arrays, lists, max(1, e.partition.min_examples))
         parts = [part[0] for part in shards[:3]]
     empty = np.zeros(0, np.int64)
     wide: list[list[np.ndarray]] = [
@@ -199,7 +187,7 @@ class Site:
         """A round: what the site sends, and its state after it, [1, width]."""
         if self.redraw is not None:
             self.redraw(round_, self.ids)
-        messages, row = answer(self.engine, sent, row, self.ids, round_, None, loss)
+        messages, row = answer(self.engine, sent, row, self.ids, round_, loss)
         if self.hostile and self.serving.rules.attack is not None:
             messages = self._attacked(sent, messages, round_)
         return messages, row

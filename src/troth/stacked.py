@@ -1,18 +1,19 @@
 """Several federations whose clients step as one matrix.
 
-They ask the same clients for the same work on the same batches, and differ in what the
-shared model became: by who is hostile, what labels those hold, and how the server puts
-updates together. So the rows of all are stepped together, each with the shared model
-of its own federation.
+Their clients do the same work with the same model and personalizer. They differ in what
+the shared model became, by who is hostile, what labels those hold and how the server
+puts updates together; and in the seed, so in who is asked and in the batches. So the
+rows of all are stepped together, each with what its own federation sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from troth import liftable
@@ -21,7 +22,7 @@ from troth.federation import Asked, Federation
 from troth.lifted import Lifted
 from troth.types import Batch, Broadcast, Messages, Phase, Record
 
-_SENT = Broadcast(0, 0, None, None)  # type: ignore[arg-type]
+_SENT = Broadcast(0, 0, None, 0)  # type: ignore[arg-type]
 
 
 class Stack:
@@ -31,92 +32,111 @@ class Stack:
         """Nothing is stepped yet.
 
         Args:
-            federations: of the same clients, model, personalizer and seed.
+            federations: of as many clients, of one model and personalizer.
         """
         self.federations = list(federations)
-        self.engines: list[Engine] = [f.engine for f in federations]
+        self._first: Engine = self.federations[0].engine
         self._lifted: dict[str, Lifted] = {}
 
     @torch.no_grad()
     def step(self) -> list[Record]:
         """One round of each."""
         asked = [f.ask() for f in self.federations]
-        if len(asked[0].turnout.ids) == 0:
-            return [f.step() for f in self.federations]
-        found = self._run("local", asked)
-        pairs = zip(self.federations, asked, found, strict=True)
-        return [f.take(a, *messages_rows) for f, a, messages_rows in pairs]
+        found = iter(self._run("local", self.federations, asked))
+        return [
+            f.take(a, *next(found)) if len(a.turnout.ids) else f.unanswered(a)
+            for f, a in zip(self.federations, asked, strict=True)
+        ]
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
         """After the last round, as `Federation.finish`: fine-tuning and its kin."""
-        first = self.federations[0]
-        if first.engine.client.finish is None:
+        if self._first.client.finish is None:
             return
-        for ids in first.groups(first.members, chunk):
-            asked = [f.last(ids) for f in self.federations]
-            found = self._run("finish", asked)
-            for f, (_, rows) in zip(self.federations, found, strict=True):
+        every = [f.groups(f.members, chunk) for f in self.federations]
+        for each in zip_longest(*every):
+            pairs = zip(self.federations, each, strict=True)
+            some = [(f, ids) for f, ids in pairs if ids is not None]
+            asked = [f.last(ids, f.population.read(ids)) for f, ids in some]
+            found = self._run("finish", [f for f, _ in some], asked)
+            for (f, ids), (_, rows) in zip(some, found, strict=True):
                 f.population.write(ids, rows)
-            yield len(ids)
+            yield len(some[0][1])
 
-    def _run(self, name: str, asked: Sequence[Asked]) -> list[tuple[Messages, Tensor]]:
-        """All rows through a phase at once."""
-        first, ids = self.engines[0], asked[0].turnout.ids
-        assert all(np.array_equal(a.turnout.ids, ids) for a in asked)
-        phase, counts = first.steps(name, ids, asked[0].turnout.steps)
+    def _run(
+        self, name: str, federations: Sequence[Federation], asked: Sequence[Asked]
+    ) -> list[tuple[Messages, Tensor]]:
+        """All rows through a phase at once; of those who ask nobody, nothing."""
+        pairs = zip(federations, asked, strict=True)
+        some = [(f.engine, a) for f, a in pairs if len(a.turnout.ids)]
+        if not some:
+            return []
+        steps = [e.steps(name, a.turnout.ids, a.turnout.steps) for e, a in some]
+        phase, counts = steps[0][0], torch.cat([own for _, own in steps])
         reply, rows = liftable.through(
             self._lift,
             name,
             phase,
-            first.packing,
-            _each([a.broadcast for a in asked], len(ids)),
-            torch.cat([a.rows for a in asked]),
-            _joined([e.valid(phase, ids, few_shapes=True) for e in self.engines]),
-            counts.repeat(len(asked)),
-            self._batches(phase, ids, asked[0].round, int(counts.max())),
+            self._first.packing,
+            _each([(a.broadcast, len(a.turnout.ids)) for _, a in some]),
+            torch.cat([a.rows for _, a in some]),
+            _joined([e.valid(phase, a.turnout.ids, few_shapes=True) for e, a in some]),
+            counts,
+            _batches(phase, some, int(counts.max())),
         )
-        n, found = len(ids), []
-        for k, engine in enumerate(self.engines):
-            own = slice(k * n, (k + 1) * n)
+        found, end = [], 0
+        for engine, a in some:
+            own = slice(end, end := end + len(a.turnout.ids))
             mine = type(reply)(*(field[own] for field in reply))
-            found.append((engine.messages(mine, ids), rows[own]))
+            found.append((engine.messages(mine, a.turnout.ids), rows[own]))
         return found
-
-    def _batches(
-        self, phase: Phase, ids: np.ndarray, round_: int, steps: int
-    ) -> Iterator[tuple[int, Batch]]:
-        every = [e.batches(phase, ids, round_, steps) for e in self.engines]
-        for each in zip(*every, strict=True):
-            yield each[0][0], _joined([batch for _, batch in each])
 
     def _lift(self, name: str) -> Lifted:
         """A function of the client by name, each row with a broadcast of its own."""
         if name not in self._lifted:
-            function, dims = self.engines[0].function(name)
+            function, dims = self._first.function(name)
             own = tuple(_SENT if dim is None else dim for dim in dims)
-            how, in_place = self.engines[0].plan.how, name.endswith(".step")
+            how, in_place = self._first.plan.how, name.endswith(".step")
             self._lifted[name] = Lifted(function, own, how, in_place)
         return self._lifted[name]
 
 
-def _each(sent: Sequence[Broadcast], rows: int) -> Broadcast:
+def _batches(
+    phase: Phase, some: Sequence[tuple[Engine, Asked]], steps: int
+) -> Iterator[tuple[int, Batch]]:
+    """Every step's batch, those of all federations one below the other."""
+    every = [e.batches(phase, a.turnout.ids, a.round, steps) for e, a in some]
+    for each in zip(*every, strict=True):
+        yield each[0][0], _joined([batch for _, batch in each])
+
+
+def _each(sent: Sequence[tuple[Broadcast, int]]) -> Broadcast:
     """What every row works with: as many of each as it has clients."""
 
-    def repeated(tensors: list[Tensor]) -> Tensor:
-        return torch.stack(tensors).repeat_interleave(rows, dim=0)
+    def repeated(name: str) -> Tensor:
+        every = [(getattr(broadcast, name), rows) for broadcast, rows in sent]
+        return torch.cat([t.expand(rows, *t.shape) for t, rows in every])
 
-    w, extra = repeated([b.w for b in sent]), repeated([b.extra for b in sent])
-    return sent[0]._replace(w=w, extra=extra)
+    each = {name: repeated(name) for name in ("w", "extra", "key")}
+    return sent[0][0]._replace(**each)
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:
     """Batches of several federations one below the other; the step is that of all."""
     first: Any = batches[0]
     joined = {
-        name: torch.cat([getattr(batch, name) for batch in batches])
+        name: torch.cat(_as_wide([getattr(batch, name) for batch in batches]))
         for name in Batch._fields
         if name != "t"
     }
     found: Batch = first._replace(**joined)
     return found
+
+
+def _as_wide(tensors: list[Tensor]) -> list[Tensor]:
+    """[c, examples, …] each, with examples that do not count up to the most of any."""
+    if tensors[0].dim() < 2:
+        return tensors
+    most = max(t.shape[1] for t in tensors)
+    rest = [[0, 0] * (t.dim() - 2) + [0, most - t.shape[1]] for t in tensors]
+    return [F.pad(t, pad) for t, pad in zip(tensors, rest, strict=True)]

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from troth import leakage, lookup, preparing, shortcuts, splitting
 from troth.sections import Experiment
 from troth.types import Arrays, Options, Refusal, Shards
@@ -45,17 +47,7 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
     arrays = lookup.call(find, e.data.options, seed=e.seed, data_dir=data_dir)
     partition = lookup.find("partition", e.partition.name)
     lists = lookup.call(partition, e.partition.options, arrays=arrays, seed=e.seed)
-    parts = e.partition.split
-    shards, facts = splitting.split(
-        arrays,
-        lists,
-        e.seed,
-        parts=parts if isinstance(parts, str) else (parts[0], parts[1], parts[2]),
-        valid=e.partition.valid,
-        min_examples=e.partition.min_examples,
-        by=e.partition.split_by,
-        missing=preparing.active(e.features),
-    )
+    shards, facts = divided(e, arrays, lists, e.partition.min_examples)
     facts |= leakage.examine(arrays, shards, e.partition.leakage)
     kind, most = e.partition.conflicting, e.partition.correlation
     shards = shortcuts.set_apart(arrays, shards, e.seed, kind, most)
@@ -65,6 +57,30 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
     if 0 < len(arrays.names) == len({*arrays.names}) <= _WIDE:
         facts["features"] = list(arrays.names)
     return arrays, shards, facts
+
+
+def divided(
+    e: Experiment, arrays: Arrays, lists: list[np.ndarray], least: int
+) -> tuple[Shards, dict[str, Any]]:
+    """Each client's examples into training, validation and test data.
+
+    Args:
+        e: its `[partition]` says how.
+        arrays: the data.
+        lists: the examples of each client.
+        least: who has fewer takes no part.
+    """
+    parts = e.partition.split
+    return splitting.split(
+        arrays,
+        lists,
+        e.seed,
+        parts=parts if isinstance(parts, str) else (parts[0], parts[1], parts[2]),
+        valid=e.partition.valid,
+        min_examples=least,
+        by=e.partition.split_by,
+        missing=preparing.active(e.features),
+    )
 
 
 def _after(

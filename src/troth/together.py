@@ -1,9 +1,9 @@
 """Train several runs at once: those that can share a population, as one matrix.
 
-Runs of the same clients, model, personalizer and seed differ only in who is hostile,
-what those do, and how the server answers: the columns of a row of a table. Their
-clients step together (`stacked`); each leaves a folder like any other run, without
-checkpoints: what is killed starts over.
+Runs of the same data, model and personalizer differ only in the seed, the weights that
+they start from, who is hostile, what those do, and how the server answers: the columns
+of a row of a table. Their clients step together (`stacked`); each leaves a folder like
+any other run, without checkpoints: what is killed starts over.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,7 +25,15 @@ from troth.sections import Experiment
 from troth.stacked import Stack
 from troth.types import Refusal
 
-MAY_DIFFER = ("adversary", "attack", "corruption", "filter", "aggregator", "server")
+MAY_DIFFER = (
+    "seed",
+    "adversary",
+    "attack",
+    "corruption",
+    "filter",
+    "aggregator",
+    "server",
+)
 """Sections in which runs that step together may differ."""
 _ASIDE = ("resolved", "name", "checkpoint", "output")
 
@@ -33,6 +42,7 @@ def kind(experiment: Experiment) -> str:
     """Runs of the same kind can be trained together."""
     tree = config.to_dict(experiment)
     kept = {k: v for k, v in tree.items() if k not in (*MAY_DIFFER, *_ASIDE)}
+    kept["model"] = {k: v for k, v in tree["model"].items() if k != "weights"}
     if experiment.adversary.start:  # some states begin otherwise
         kept["start"] = experiment.adversary.start
     return json.dumps(kept, sort_keys=True, default=str)
@@ -96,7 +106,26 @@ def train(
             )
     for built, path in zip(every, paths, strict=True):
         runs.begin(built, path, data_dir)
-    _train(every, paths, watch or (lambda p: None))
+    alike: dict[Any, list[int]] = {}
+    for k, built in enumerate(every):
+        alike.setdefault(_likeness(built), []).append(k)
+    for same in alike.values():
+        some_of, theirs = [every[k] for k in same], [paths[k] for k in same]
+        _train(some_of, theirs, watch or (lambda p: None))
+
+
+def _likeness(built: Built) -> Any:
+    """What only shows when the data are there, and runs must have in common.
+
+    How many clients, and what of the network is not trained: where inputs are
+    normalised by statistics of the training data, those of another seed are others.
+    """
+    net, f = built.network, built.federation
+    frozen = bool(built.experiment.model.freeze)
+    still = [p for p in net.parameters() if not p.requires_grad]
+    still += [b for name, b in net.named_buffers() if frozen or name.startswith("0.")]
+    numbers = [t.detach().cpu().numpy().tobytes() for t in still]
+    return f.population.n, tuple(numbers)
 
 
 def fit(built: Built) -> int:
@@ -143,7 +172,8 @@ def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None
                 journal.write(record, found[k] if found else None)
             name = f"{len(every)} runs together"
             watch(runs.Progress(name, done, rounds, found[0] if found else None))
-        some = -(-runs.at_once(stack.engines[0].plan) // len(every))
+        plan = every[0].federation.engine.plan
+        some = -(-runs.at_once(plan) // len(every))
         if list(stack.finish(some)):
             tables = [results.evaluate(built) for built in every]
         took = (time.monotonic() - began) / len(every)  # an equal share of the time

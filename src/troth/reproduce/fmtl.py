@@ -23,17 +23,7 @@ _RENAME = {f"FMTL, λ={lam}": f"Ditto, λ={lam}" for lam in ("0.01", "0.1", "1",
 
 def _whole(name: str) -> Callable[[Pick], list[Cell]]:
     """All parts, rows and columns of a table, as printed."""
-
-    def cells(pick: Pick) -> list[Cell]:
-        printed = table("fmtl", name)
-        assert printed is not None
-        found: list[Cell] = []
-        for part in printed.parts:
-            f = pick(_SETTINGS[part.data])
-            found += rows.cells(part.data, f, part.rows, part.columns, rename=_RENAME)
-        return found
-
-    return cells
+    return rows.printed(table("fmtl", name), _SETTINGS, _RENAME)
 
 
 def _with(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from troth.reproduce.entry import Cell, merged
-from troth.reproduce.settings import Federation, Tree
+from troth.reproduce.entry import Cell, Pick, merged
+from troth.reproduce.papers import Printed
+from troth.reproduce.settings import Federation, Setting, Tree
+
+Kept = Callable[[str, str], str]
+"""Row, column → a committed result; "" is none."""
 
 _COLUMN = re.compile(r"A([123]) (\d+)%")
 _ATTACKS = {"1": {}, "2": {"attack": "random_update"}}
@@ -153,7 +157,7 @@ def cells(
     federation: Federation,
     rows: Iterable[str],
     columns: Iterable[str],
-    kept: Callable[[str, str], str] | None = None,
+    kept: Kept | None = None,
     rename: dict[str, str] | None = None,
 ) -> list[Cell]:
     """Every row in every column.
@@ -176,13 +180,40 @@ def cells(
     ]
 
 
+def printed(
+    table: Printed | None,
+    settings: Mapping[str, Setting],
+    rename: dict[str, str],
+    known: Callable[[Federation], Kept | None] = lambda federation: None,
+) -> Callable[[Pick], list[Cell]]:
+    """All parts, rows and columns of a table, as the paper prints it.
+
+    Args:
+        table: the paper's.
+        settings: what is trained for each of its data sets.
+        rename: row of this table → the method that it is.
+        known: federation → where its committed results lie; None: as `cells` has it.
+    """
+    assert table is not None
+    parts = table.parts
+
+    def every(pick: Pick) -> list[Cell]:
+        found: list[Cell] = []
+        for part in parts:
+            f = pick(settings[part.data])
+            found += cells(part.data, f, part.rows, part.columns, known(f), rename)
+        return found
+
+    return every
+
+
 def _cell(
     part: str,
     f: Federation,
     row: str,
     name: str,
     column: str,
-    kept: Callable[[str, str], str],
+    kept: Kept,
 ) -> Cell:
     found = method(f, name, column)
     base = merged(f.tree, threat(f, column, attack=name != "local"))
