@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import troth
-from troth import config, folder
+from troth import config, folder, together
 from troth.loading import Run
+from troth.reproduce.entry import merged as merged
 
 Changes = dict[str, Any]
 Look = Callable[[Run], Changes]
@@ -31,20 +31,41 @@ class Cell(NamedTuple):
     changes: Changes
 
 
-def merged(base: Changes, changes: Changes) -> Changes:
-    """The base with some keys changed; sections are merged, all else replaced."""
-    tree = dict(base)
-    for key, value in changes.items():
-        both = isinstance(value, dict) and isinstance(tree.get(key), dict)
-        tree[key] = merged(tree[key], value) if both else value
-    return tree
-
-
 def train(base: Changes, changes: Changes, seed: int, device: str) -> Run:
     """One run in a folder of its own, which the caller removes."""
     tree = {**merged(base, changes), "seed": seed}
     place = Path(tempfile.mkdtemp(prefix="cell"))
     return troth.run(tree, out=place / "run", device=device)[0]
+
+
+class Job(NamedTuple):
+    """A run that is missing."""
+
+    cell: Cell
+    seed: int
+    tree: Changes
+    file: Path
+
+
+def groups(jobs: Sequence[Job], most: int) -> Iterator[list[Job]]:
+    """At most so many at a time, of runs that can step as one matrix."""
+    kinds: dict[str, list[Job]] = {}
+    for number, job in enumerate(jobs):
+        kind = together.kind(config.from_dict(job.tree)) if most > 1 else str(number)
+        kinds.setdefault(kind, []).append(job)
+    for same in kinds.values():
+        for k in range(0, len(same), most):
+            yield same[k : k + most]
+
+
+def trained(group: list[Job], device: str, place: Path) -> list[Run]:
+    """Runs, each in a folder below the place."""
+    paths = [place / str(k) / "run" for k in range(len(group))]
+    if len(group) == 1:
+        return [*troth.run(group[0].tree, out=paths[0], device=device)]
+    on = {"engine": {"device": device}}
+    together.train([config.from_dict(merged(j.tree, on)) for j in group], paths)
+    return [Run(path) for path in paths]
 
 
 def row(run: Run) -> Changes:
@@ -116,6 +137,9 @@ def main(
     parser.add_argument("--only", default="", help="labels that contain this")
     parser.add_argument("--part", default="0/1", help="i/n: every n-th, from the i-th")
     parser.add_argument("--device", default="auto")
+    parser.add_argument(
+        "--together", type=int, default=1, help="so many at a time, as one matrix"
+    )
     parser.add_argument("--out", type=Path, default=base.parent / "results")
     given = parser.parse_args()
     part, parts = map(int, given.part.split("/"))
@@ -125,17 +149,25 @@ def main(
         (cell, seed) for seed in range(first, first + given.seeds) for cell in chosen
     ]
     plain = {k: v for k, v in config.read(base).items() if k != "grid"}
+    jobs = []
     for cell, seed in every[part::parts]:
         file = given.out / cell.figure / f"{cell.label}, seed {seed}.json"
-        if file.exists():
-            continue
-        changes = given_seed(cell, seed)
-        if changes is None:
-            continue
-        file.parent.mkdir(parents=True, exist_ok=True)
-        run = train(plain, changes, seed, given.device)
-        said = {"label": cell.label, "changes": cell.changes, "seed": seed}
-        said |= row(run) | look(run)
-        shutil.rmtree(run.path.parent)
-        folder.write(file, json.dumps(folder.plain(said), indent=1) + "\n")
-        print(file.relative_to(given.out), flush=True)
+        changes = None if file.exists() else given_seed(cell, seed)
+        if changes is not None:
+            tree = {**merged(plain, changes), "seed": seed}
+            jobs.append(Job(cell, seed, tree, file))
+    for group in groups(jobs, given.together):
+        with tempfile.TemporaryDirectory(prefix="cell") as place:
+            runs = trained(group, given.device, Path(place))
+            for job, run in zip(group, runs, strict=True):
+                write(job, run, look)
+                print(job.file.relative_to(given.out), flush=True)
+
+
+def write(job: Job, run: Run, look: Look) -> None:
+    """The file of a finished run."""
+    cell = job.cell
+    said = {"label": cell.label, "changes": cell.changes, "seed": job.seed}
+    said |= row(run) | look(run)
+    job.file.parent.mkdir(parents=True, exist_ok=True)
+    folder.write(job.file, json.dumps(folder.plain(said), indent=1) + "\n")

@@ -175,6 +175,33 @@ def test_every_run_of_the_shortcuts_parses(name):
     assert every or not (SHORTCUTS / "choice.json").exists()
 
 
+def test_cells_that_are_trained_together_leave_the_same_files(tmp_path, monkeypatch):
+    made = script("shortcuts", "train")
+    (tmp_path / "base.toml").write_text(
+        'data = "digits"\nmodel = "linear"\n[partition]\nname = "iid"\nclients = 6\n'
+        '[train]\nrounds = 2\ncohort = 3\nsteps = 2\n'
+        '[engine]\nhow = "vmap"\nchunk = 3\n'
+    )
+    every = [made.Cell("a", f"{f}", {"adversary": {"fraction": f}}) for f in (0.0, 0.4)]
+    every += [made.Cell("b", "ditto", {"personalizer": "ditto"})]
+    for out, most in (("one", "1"), ("all", "4")):
+        flags = ["--seeds", "2", "--device", "cpu", "--together", most]
+        monkeypatch.setattr("sys.argv", ["x", *flags, "--out", str(tmp_path / out)])
+        made.main("", tmp_path / "base.toml", every)
+    files = [f.relative_to(tmp_path / "one") for f in tmp_path.glob("one/*/*.json")]
+    assert len(files) == 6
+    for file in files:
+        one, all_ = (
+            json.loads((tmp_path / o / file).read_text()) for o in ("one", "all")
+        )
+        for said in (one, all_):
+            said["summary"] = said["summary"].keys()
+        assert one["accuracy"] == pytest.approx(all_.pop("accuracy"), abs=0.01)
+        assert {k: one[k] for k in all_ if "accuracy" not in k} == {
+            k: v for k, v in all_.items() if "accuracy" not in k
+        }
+
+
 def test_personalizing_a_saved_model_is_what_the_run_itself_does(tmp_path):
     """Rounds with a learning rate of 0 leave w as it is; their number keys the rest."""
     problems = script("shortcuts", "problems")

@@ -58,7 +58,7 @@ METHODS = ("finetune", "upweight", "group_dro", "ditto", "transfer")
 METHODS += ("adversarial alone", "distance alone", "as finetune")
 PARTS = ("finetune", "adversarial alone", "distance alone", "transfer")
 LAST = 200  # step
-PROBLEMS = ("mnist mlp", "mnist cnn", "coil20", "celeba")
+PROBLEMS = ("mnist", "coil20", "celeba")
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 
 

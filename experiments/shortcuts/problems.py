@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -27,15 +28,12 @@ _CLASSES: Changes = {
     "split": [0.72, 0.08, 0.2],
     "leakage": "allow",
 }
-_CNN: Changes = {"name": "cnn", "channels": [16, 32], "widths": [128]}
-_MNIST: Changes = {"name": "colored", "base": "mnist", "correlation": 0.98}
 PROBLEMS: dict[str, Changes] = {
-    "mnist mlp": {
-        "data": _MNIST,
+    "mnist": {
+        "data": {"name": "colored", "base": "mnist", "correlation": 0.98},
         "partition": _CLASSES,
         "model": {"name": "mlp", "widths": [100, 100, 100]},
     },
-    "mnist cnn": {"data": _MNIST, "partition": _CLASSES, "model": _CNN},
     "coil20": {
         "data": {
             "name": "colored",
@@ -44,7 +42,7 @@ PROBLEMS: dict[str, Changes] = {
             "correlation": 1.0,
         },
         "partition": _CLASSES,
-        "model": _CNN,
+        "model": {"name": "cnn", "channels": [16, 32], "widths": [128]},
     },
     "celeba": {
         "data": {"name": "celeba", "label": "Male", "shortcut": "Blond_Hair"},
@@ -113,7 +111,7 @@ def saved(run: Run) -> Changes:
     """Keep a run's shared model for what is made of it later."""
     file = model(run.experiment.name, run.experiment.seed)
     file.parent.mkdir(exist_ok=True)
-    made = file.with_suffix(f".{run.path.parent.name}")
+    made = file.with_suffix(f".{os.getpid()}")
     shutil.copy(run.path / "shared.safetensors", made)
     made.replace(file)
     return clients(run)

@@ -1,7 +1,7 @@
 """Train what the page shows, with the options of `choice.json`.
 
     python experiments/shortcuts/run.py                # all of it, three seeds
-    python experiments/shortcuts/run.py table --only "mnist mlp"
+    python experiments/shortcuts/run.py table --only mnist
     python experiments/shortcuts/run.py --part 0/4     # every fourth
 
 Needs the shared models of train.py. A finished run is a file under `results/`.
@@ -33,10 +33,11 @@ from tune import group_dro  # noqa: E402
 import troth  # noqa: E402
 from troth.loading import Run  # noqa: E402
 
+DITTO: Changes = {"name": "ditto", "lam": 1.0}
 UPWEIGHT: Changes = {"name": "upweight", "keep": "accurate", "without": "finetune"}
 TOLD = ("change", "l_trans", "angle", "distance", "valid_gain", "confidence")
 FACTORS = (0.02, 0.025, 0.033, 0.05, 0.1)  # App. B: conflicting, up-weighted by 1/x
-NET = "mnist mlp"  # of hostile federations and App. B
+NET = "mnist"  # of hostile federations and App. B
 THREATS: dict[str, Changes] = {
     "none": {},
     "A1": {"adversary": {"fraction": 0.2}},  # random labels
@@ -74,8 +75,7 @@ def table() -> Iterator[Cell]:
                 changes |= AUDITED if seed == 0 else {}
                 yield Cell("table", f"{problem}, {label}, {seed}", changes)
         if problem in choice():
-            own = {"name": "ditto", "lam": choice()[problem]["lam"]}
-            changes = merged(base, {"personalizer": own, **AUDITED, "name": ""})
+            changes = merged(base, {"personalizer": DITTO, **AUDITED, "name": ""})
             yield Cell("ditto", f"{problem}, ditto, 0", changes)
 
 
@@ -100,7 +100,7 @@ def hostile() -> Iterator[Cell]:
     for threat, rule in pairs:
         name = {"name": f"hostile, {threat}, {rule}"}
         trained = merged(base, {**THREATS[threat], **RULES[rule], **name})
-        own = {"personalizer": {"name": "ditto", "lam": choice()[NET]["lam"]}}
+        own = {"personalizer": DITTO}
         yield Cell("hostile", f"{threat}, {rule}, ditto", merged(trained, own))
     alone = merged(base, {**THREATS["A1"], "personalizer": "local", "name": ""})
     yield Cell("hostile", "A1, mean, local", alone)

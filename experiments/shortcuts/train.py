@@ -20,7 +20,7 @@ from problems import PROBLEMS, clients, saved  # noqa: E402
 
 from troth.loading import Run  # noqa: E402
 
-EPOCHS = {"mnist mlp": 50, "mnist cnn": 50, "coil20": 76}
+EPOCHS = {"mnist": 50, "coil20": 76}
 """Of central training: as many steps as 500 rounds have, one client after another."""
 
 

@@ -1,6 +1,6 @@
 """Try the options that the paper leaves open, in a seed of their own.
 
-    python experiments/shortcuts/tune.py tuning_ditto    # trains the shared models, too
+    python experiments/shortcuts/tune.py tuning_shared   # the shared models
     python experiments/shortcuts/tune.py tuning_eps      # then how strong x_adv is
     python experiments/shortcuts/tune.py                 # then all else
 
@@ -27,7 +27,6 @@ import troth  # noqa: E402
 from troth.loading import Run  # noqa: E402
 
 WEIGHTS = (0.01, 0.1, 1.0, 10.0)  # the paper's
-LAMS = (1.0, 0.1, 2.0)  # Ditto's; the first saves the shared model
 STRENGTHS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # ε
 FOOLED = 0.05  # the shared model is right on at most so much of x_adv
 GROUP_STEPS = (0.01, 0.1, 1.0)
@@ -59,13 +58,8 @@ def group_dro(step: float) -> Changes:
 
 def cells() -> Iterator[Cell]:
     """Every run."""
-    for lam in LAMS:
-        for problem, sections in PROBLEMS.items():
-            own = {"personalizer": {"name": "ditto", "lam": lam}}
-            changes = merged(sections, own)
-            if lam != LAMS[0]:
-                changes["name"] = ""  # its shared model is the same
-            yield Cell("tuning_ditto", f"{problem}, ditto lam={lam}", changes)
+    for problem, sections in PROBLEMS.items():
+        yield Cell("tuning_shared", problem, sections)
     for problem, sections in PROBLEMS.items():
         one = {"name": "finetune", "steps": 1}
         changes = merged(again(sections, one), {"output": {"personal": True}})
@@ -102,7 +96,7 @@ def look(run: Run) -> Changes:
     e, valid = run.experiment, run.summary["valid"]
     said: Changes = {"summary": {"rounds": run.summary["rounds"], "valid": valid}}
     said["accuracy"] = said["shared_accuracy"] = None  # those of test data
-    if e.personalizer.name == "ditto" and e.name:
+    if e.personalizer.name == "none":
         saved(run)
     said["eps"] = e.adversarial.options["eps"]
     if e.personalizer.steps == 1:
