@@ -82,7 +82,8 @@ def again(problem: Changes, personalizer: Changes, seed: int = 0) -> Changes:
         personalizer: its section, but for the learning rate.
         seed: of personalization.
     """
-    still = {"rounds": 1 + seed, "lr": 0.0, "epochs": 0, "steps": 1, "cohort": 1}
+    # all are asked, so that all step at once afterwards
+    still = {"rounds": 1 + seed, "lr": 0.0, "epochs": 0, "steps": 1, "cohort": 0}
     own = {"lr": 1e-4, "steps": STEPS, **personalizer}
     more = {"train": still, "personalizer": own, "engine": {"chunk": 50}}
     return merged(problem, more)
