@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,12 +47,14 @@ class Job(NamedTuple):
     file: Path
 
 
-def groups(jobs: Sequence[Job], most: int) -> Iterator[list[Job]]:
+def groups(jobs: Iterable[Job], most: int) -> Iterator[list[Job]]:
     """At most so many at a time, of runs that can step as one matrix."""
+    if most == 1:  # as they come: whether one is needed may hang on those before
+        yield from ([job] for job in jobs)
+        return
     kinds: dict[str, list[Job]] = {}
-    for number, job in enumerate(jobs):
-        kind = together.kind(config.from_dict(job.tree)) if most > 1 else str(number)
-        kinds.setdefault(kind, []).append(job)
+    for job in jobs:
+        kinds.setdefault(together.kind(config.from_dict(job.tree)), []).append(job)
     for same in kinds.values():
         for k in range(0, len(same), most):
             yield same[k : k + most]
@@ -149,14 +151,16 @@ def main(
         (cell, seed) for seed in range(first, first + given.seeds) for cell in chosen
     ]
     plain = {k: v for k, v in config.read(base).items() if k != "grid"}
-    jobs = []
-    for cell, seed in every[part::parts]:
-        file = given.out / cell.figure / f"{cell.label}, seed {seed}.json"
-        changes = None if file.exists() else given_seed(cell, seed)
-        if changes is not None:
-            tree = {**merged(plain, changes), "seed": seed}
-            jobs.append(Job(cell, seed, tree, file))
-    for group in groups(jobs, given.together):
+
+    def missing() -> Iterator[Job]:
+        for cell, seed in every[part::parts]:
+            file = given.out / cell.figure / f"{cell.label}, seed {seed}.json"
+            changes = None if file.exists() else given_seed(cell, seed)
+            if changes is not None:
+                tree = {**merged(plain, changes), "seed": seed}
+                yield Job(cell, seed, tree, file)
+
+    for group in groups(missing(), given.together):
         with tempfile.TemporaryDirectory(prefix="cell") as place:
             runs = trained(group, given.device, Path(place))
             for job, run in zip(group, runs, strict=True):

@@ -179,7 +179,7 @@ def test_cells_that_are_trained_together_leave_the_same_files(tmp_path, monkeypa
     made = script("shortcuts", "train")
     (tmp_path / "base.toml").write_text(
         'data = "digits"\nmodel = "linear"\n[partition]\nname = "iid"\nclients = 6\n'
-        '[train]\nrounds = 2\ncohort = 3\nsteps = 2\n'
+        "[train]\nrounds = 2\ncohort = 3\nsteps = 2\n"
         '[engine]\nhow = "vmap"\nchunk = 3\n'
     )
     every = [made.Cell("a", f"{f}", {"adversary": {"fraction": f}}) for f in (0.0, 0.4)]
@@ -233,8 +233,9 @@ def test_personalizing_a_saved_model_is_what_the_run_itself_does(tmp_path):
 def test_what_was_chosen_is_what_validation_data_say():
     decide = script("shortcuts", "decide")
     held = json.loads((SHORTCUTS / "choice.json").read_text())
-    found = {problem: decide.chosen(problem) for problem in decide.PROBLEMS}
-    assert {k: held[k] for k in found} == json.loads(json.dumps(found))
+    every = {problem: decide.chosen(problem) for problem in decide.PROBLEMS}
+    found = {problem: options for problem, options in every.items() if options}
+    assert held == json.loads(json.dumps(found))
     for file in (SHORTCUTS / "results").glob("tuning*/*.json"):
         assert "tests" not in json.loads(file.read_text())["summary"]  # never looked at
 
@@ -259,4 +260,5 @@ def test_the_page_of_the_shortcuts_is_what_the_files_hold():
         assert row["changes"] == planned[where]
         assert file.name == f"{row['label']}, seed {row['seed']}.json"
         found.add(where)
-    assert found == planned.keys()
+    tried = {where for where in planned if "transfer" in where[1]}
+    assert found >= planned.keys() - {where for where in tried if where[0] == "tuning"}

@@ -26,54 +26,25 @@ from typing import Any
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from problems import CHOICE, PROBLEMS, TUNING, marked  # noqa: E402
-from tune import GROUP_STEPS, RESULTS, strength, weights  # noqa: E402
-
-Pair = tuple[float, float]
+from problems import CHOICE, PROBLEMS, marked  # noqa: E402
+from tune import GROUP_STEPS, label, rules, strength, valid  # noqa: E402
 
 
-def valid(figure: str, label: str, whose: str = "personal") -> float:
-    """Mean validation accuracy over clients of a run in the tuning seed."""
-    file = RESULTS / figure / f"{label}, seed {TUNING}.json"
-    found = json.loads(file.read_text())["summary"]["valid"][whose]
-    return float(found["accuracy_mean"])
-
-
-def largest(found: dict[Pair, float], floor: float) -> Pair:
-    """The heaviest pair that does not fall below the floor; else the lightest."""
-    order = sorted(found, key=lambda p: (_product(p), p[0]))
-    good = [pair for pair in order if found[pair] >= floor]
-    return good[-1] if good else order[0]
-
-
-def _product(pair: Pair) -> float:
-    """Of the weights that are not 0."""
-    return (pair[0] or 1.0) * (pair[1] or 1.0)
-
-
-def chosen(problem: str) -> dict[str, Any]:
-    """All options of one problem."""
-    every = {p: f"{problem}, transfer w1={p[0]} w2={p[1]}" for p in weights()}
-    found = {p: valid("tuning", label) for p, label in every.items()}
-    shared = valid("tuning", every[weights()[0]], "shared")
-    tuned = valid("tuning", f"{problem}, finetune")
+def chosen(problem: str) -> dict[str, Any] | None:
+    """All options of one problem; None: runs of tune.py are missing."""
+    found = rules(problem)
+    tuned = f"{problem}, finetune"
     made: dict[str, Any] = {"eps": strength(problem)}
-    made["valid"] = {"shared": shared, "finetune": tuned}
-    parts = {
-        "transfer": [p for p in found if all(p)],
-        "adversarial alone": [p for p in found if not p[1]],
-        "distance alone": [p for p in found if not p[0]],
-    }
-    for part, pairs in parts.items():
-        some = {pair: found[pair] for pair in pairs}
-        made[part] = largest(some, shared)
-        made["valid"][part] = found[made[part]]
-    both = {pair: found[pair] for pair in parts["transfer"]}
-    made["as finetune"] = largest(both, tuned)
-    made["valid"]["as finetune"] = found[made["as finetune"]]
+    made["valid"] = {"shared": valid("tuning_shared", problem)}
+    made["valid"]["finetune"] = valid("tuning", tuned)
+    for part, (pair, _) in found.items():
+        if pair is None:
+            return None
+        made[part] = pair
+        made["valid"][part] = valid("tuning", label(problem, pair))
     if marked(problem):
         steps = {
-            step: valid("tuning", f"{problem}, group_dro step={step}")
+            step: valid("tuning", f"{problem}, group_dro step={step}") or 0.0
             for step in GROUP_STEPS
         }
         made["group_dro"] = max(steps, key=lambda step: steps[step])
@@ -83,7 +54,8 @@ def chosen(problem: str) -> dict[str, Any]:
 
 def main() -> None:
     """Write the file."""
-    made: dict[str, Any] = {problem: chosen(problem) for problem in PROBLEMS}
+    every = {problem: chosen(problem) for problem in PROBLEMS}
+    made = {problem: options for problem, options in every.items() if options}
     text = json.dumps(made, indent=1)
     CHOICE.write_text(text + "\n")
     print(text)

@@ -4,8 +4,9 @@
     python experiments/shortcuts/tune.py tuning_eps      # then how strong x_adv is
     python experiments/shortcuts/tune.py                 # then all else
 
-Rows hold validation data only; decide.py goes by them. Conflicting test data are never
-looked at here. A finished run is a file under `results/`.
+Weights are tried from the heaviest on, until one is good enough: its rule asks for no
+lighter one. Rows hold validation data only; decide.py goes by them. Conflicting test
+data are never looked at here. A finished run is a file under `results/`.
 """
 
 from __future__ import annotations
@@ -31,12 +32,62 @@ STRENGTHS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # ε
 FOOLED = 0.05  # the shared model is right on at most so much of x_adv
 GROUP_STEPS = (0.01, 0.1, 1.0)
 RESULTS = ROOT / "results"
+MEAN = "accuracy_mean"
+Pair = tuple[float, float]
 
 
-def weights() -> list[tuple[float, float]]:
-    """All pairs that are tried: each half alone first."""
-    halves = [(w, 0.0) for w in WEIGHTS] + [(0.0, w) for w in WEIGHTS]
-    return halves + [(w1, w2) for w1 in WEIGHTS for w2 in WEIGHTS]
+def weights() -> dict[str, list[Pair]]:
+    """Pairs that are tried, heaviest first: both, and each half alone."""
+    return {
+        "transfer": sorted(
+            ((w1, w2) for w1 in WEIGHTS for w2 in WEIGHTS),
+            key=lambda pair: (pair[0] * pair[1], pair[0]),
+            reverse=True,
+        ),
+        "adversarial alone": [(w, 0.0) for w in reversed(WEIGHTS)],
+        "distance alone": [(0.0, w) for w in reversed(WEIGHTS)],
+    }
+
+
+def label(problem: str, pair: Pair) -> str:
+    """Of a pair's run."""
+    return f"{problem}, transfer w1={pair[0]} w2={pair[1]}"
+
+
+def valid(figure: str, label: str) -> float | None:
+    """Mean validation accuracy over clients in the tuning seed; None: not run yet."""
+    file = RESULTS / figure / f"{label}, seed {TUNING}.json"
+    if not file.exists():
+        return None
+    return float(json.loads(file.read_text())["summary"]["valid"]["personal"][MEAN])
+
+
+def rules(problem: str) -> dict[str, tuple[Pair | None, Pair | None]]:
+    """What each rule chose, or else the pair that has to be tried next.
+
+    The largest that does not lower the validation accuracy, against the shared model
+    or, as a second reading, against fine-tuning; the lightest where all do.
+    """
+    shared, tuned = (
+        valid("tuning_shared", problem),
+        valid("tuning", f"{problem}, finetune"),
+    )
+    every = weights()
+    found = {part: _walk(problem, pairs, shared) for part, pairs in every.items()}
+    found["as finetune"] = _walk(problem, every["transfer"], tuned)
+    return found
+
+
+def _walk(
+    problem: str, pairs: list[Pair], floor: float | None
+) -> tuple[Pair | None, Pair | None]:
+    for pair in pairs if floor is not None else ():
+        known = valid("tuning", label(problem, pair))
+        if known is None:
+            return None, pair
+        if known >= floor:
+            return pair, None
+    return (None if floor is None else pairs[-1]), None
 
 
 def personalizers(problem: str) -> dict[str, Changes]:
@@ -45,8 +96,9 @@ def personalizers(problem: str) -> dict[str, Changes]:
     if marked(problem):
         for step in GROUP_STEPS:
             made[f"group_dro step={step}"] = group_dro(step)
-    for w1, w2 in weights():
-        made[f"transfer w1={w1} w2={w2}"] = {"name": "transfer", "w1": w1, "w2": w2}
+    for w1, w2 in [pair for pairs in weights().values() for pair in pairs]:
+        named = label(problem, (w1, w2)).removeprefix(f"{problem}, ")
+        made[named] = {"name": "transfer", "w1": w1, "w2": w2}
     return made
 
 
@@ -87,7 +139,11 @@ def given_seed(cell: Cell, seed: int) -> Changes | None:
     changes = started(cell, seed)
     if changes is None or cell.figure != "tuning":
         return changes
-    eps = strength(cell.label.split(", ")[0])
+    problem = cell.label.split(", ")[0]
+    wanted = [label(problem, pair) for _, pair in rules(problem).values() if pair]
+    if "transfer" in cell.label and cell.label not in wanted:
+        return None
+    eps = strength(problem)
     return None if eps is None else merged(changes, {"adversarial": {"eps": eps}})
 
 
