@@ -3,8 +3,8 @@
     python experiments/shortcuts/along.py              # all, three seeds
     python experiments/shortcuts/along.py --part 0/4   # every fourth
 
-From the shared models of train.py, with the options of `choice.json`. Every ten steps
-all clients' models are looked at: on test data, on conflicting ones, and on adversarial
+From the shared models of train.py, with the options of `choice.json`. Forty times all
+clients' models are looked at: on test data, on conflicting ones, and on adversarial
 examples of the shared model made from test data.
 """
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
 from cells import Changes, merged  # noqa: E402
-from problems import PROBLEMS, STEPS, again, choice, model, ours  # noqa: E402
+from problems import PROBLEMS, again, choice, model, ours  # noqa: E402
 
 from troth import config, folder, labels, numerics, trees  # noqa: E402
 from troth.build import Built, build  # noqa: E402
@@ -33,7 +33,7 @@ from troth.clients import adversarial  # noqa: E402
 from troth.engine import Plan  # noqa: E402
 from troth.types import CONFLICTING, Batch  # noqa: E402
 
-EVERY = 10
+MOMENTS = 40  # how often clients are looked at
 PARTS = {  # Fig. 7
     "a": "finetune",
     "b": "adversarial alone",
@@ -128,7 +128,8 @@ def trace(problem: str, part: str, seed: int, device: str) -> dict[str, Any]:
     if part != "finetune":
         own = {"name": "transfer", "w1": found[part][0], "w2": found[part][1]}
     base = {k: v for k, v in config.read(ROOT / "base.toml").items() if k != "grid"}
-    changes = again(merged(PROBLEMS[problem], ours(problem)), {**own, "keep": "last"})
+    sections = merged(PROBLEMS[problem], ours(problem))
+    changes = again(sections, {**own, "keep": "last"}, rate=found["rate"])
     start = {"model": {"weights": str(model(problem, seed))}, "seed": seed}
     tree = merged(merged(merged(base, changes), start), {"engine": {"device": device}})
     e = config.from_dict(tree)
@@ -138,9 +139,10 @@ def trace(problem: str, part: str, seed: int, device: str) -> dict[str, Any]:
     f.engine.use(Plan("vmap", len(ids)))
     look = Looker(built, ids)
     moments: list[dict[str, Any]] = [look(look.w.expand(len(ids), -1))]
-    walk(built, EVERY, lambda _, models: moments.append(look(models)))
+    every = found["rate"][1] // MOMENTS
+    walk(built, every, lambda _, models: moments.append(look(models)))
     said = {"problem": problem, "part": part, "seed": seed, "eps": found["eps"]}
-    said["steps"] = list(range(0, STEPS + 1, EVERY))
+    said["steps"] = list(range(0, found["rate"][1] + 1, every))
     said["client"] = ids.tolist()
     said["conflicting"] = built.data.tests[CONFLICTING].size.cpu().numpy()[ids].tolist()
     curves = {name: [moment[name] for moment in moments] for name in moments[0]}

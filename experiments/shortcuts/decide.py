@@ -2,8 +2,10 @@
 
     python experiments/shortcuts/decide.py     # writes choice.json
 
-Rules, fixed before any of it was trained:
+Rules, all but the first fixed before any of it was trained:
 
+- learning rate and number of steps: those with which fine-tuning has the highest
+  validation accuracy (tried after all else had been with 1e-4 and 200; see the page);
 - ε: the smallest with which the shared model is right on at most 5 % of x_adv;
 - w₁ and w₂, each half alone and both: the largest that does not lower the validation
   accuracy (Section 4.1; of pairs the largest product, then the larger w₁), against the
@@ -26,25 +28,25 @@ from typing import Any
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from problems import CHOICE, PROBLEMS, marked  # noqa: E402
-from tune import GROUP_STEPS, label, rules, strength, valid  # noqa: E402
+from problems import CHOICE, PROBLEMS, RATE, marked  # noqa: E402
+from tune import GROUP_STEPS, label, rate, rules, strength, valid  # noqa: E402
 
 
-def chosen(problem: str) -> dict[str, Any] | None:
+def chosen(problem: str, figure: str = "tuning") -> dict[str, Any] | None:
     """All options of one problem; None: runs of tune.py are missing."""
-    found = rules(problem)
-    tuned = f"{problem}, finetune"
+    found = rules(problem, figure)
     made: dict[str, Any] = {"eps": strength(problem)}
+    made["rate"] = rate(problem) if figure == "tuning" else RATE
     made["valid"] = {"shared": valid("tuning_shared", problem)}
-    made["valid"]["finetune"] = valid("tuning", tuned)
+    made["valid"]["finetune"] = valid(figure, f"{problem}, finetune")
     for part, (pair, _) in found.items():
         if pair is None:
             return None
         made[part] = pair
-        made["valid"][part] = valid("tuning", label(problem, pair))
+        made["valid"][part] = valid(figure, label(problem, pair))
     if marked(problem):
         steps = {
-            step: valid("tuning", f"{problem}, group_dro step={step}") or 0.0
+            step: valid(figure, f"{problem}, group_dro step={step}") or 0.0
             for step in GROUP_STEPS
         }
         made["group_dro"] = max(steps, key=lambda step: steps[step])

@@ -19,7 +19,7 @@ from troth.loading import Run  # noqa: E402
 MODELS = ROOT / "models"  # shared models, not committed
 CHOICE = ROOT / "choice.json"  # written by decide.py, before the final seeds
 TUNING = 100  # the seed in which options are chosen; the final ones are 0, 1 and 2
-STEPS = 200  # of personalization
+RATE = (1e-4, 200)  # learning rate and steps of personalization that we began with
 
 _CLASSES: Changes = {
     "name": "classes",
@@ -71,7 +71,12 @@ def marked(problem: str) -> bool:
     return problem != "coil20"
 
 
-def again(problem: Changes, personalizer: Changes, seed: int = 0) -> Changes:
+def again(
+    problem: Changes,
+    personalizer: Changes,
+    seed: int = 0,
+    rate: tuple[float, int] = RATE,
+) -> Changes:
     """Only the personalization, from the shared model that was saved.
 
     Rounds with a learning rate of 0 leave w as it is, and their number keys the draws
@@ -79,12 +84,13 @@ def again(problem: Changes, personalizer: Changes, seed: int = 0) -> Changes:
 
     Args:
         problem: its `name` says which shared model.
-        personalizer: its section, but for the learning rate.
+        personalizer: its section, but for the learning rate and the steps.
         seed: of personalization.
+        rate: those two.
     """
     # all are asked, so that all step at once afterwards
     still = {"rounds": 1 + seed, "lr": 0.0, "epochs": 0, "steps": 1, "cohort": 0}
-    own = {"lr": 1e-4, "steps": STEPS, **personalizer}
+    own = {"lr": rate[0], "steps": rate[1], **personalizer}
     more = {"train": still, "personalizer": own, "engine": {"chunk": 50}}
     return merged(problem, more)
 

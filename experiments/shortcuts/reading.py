@@ -89,9 +89,9 @@ def curves(problem: str, part: str) -> list[dict[str, np.ndarray]]:
     return found
 
 
-def moment(table: dict[str, np.ndarray], step: int, *names: str) -> list[np.ndarray]:
-    """Some quantities of all clients at a step, or at the last before it."""
-    at = int(np.flatnonzero(table["steps"] <= step)[-1])
+def moment(table: dict[str, np.ndarray], share: float, *names: str) -> list[np.ndarray]:
+    """Some quantities of all clients after a share of the steps."""
+    at = int(np.flatnonzero(table["steps"] <= share * table["steps"][-1])[-1])
     return [table[name][at] for name in names]
 
 

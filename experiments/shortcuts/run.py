@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
 from cells import Cell, Changes, main, merged  # noqa: E402
+from decide import chosen  # noqa: E402
 from problems import (  # noqa: E402
     PROBLEMS,
     again,
@@ -28,7 +29,7 @@ from problems import (  # noqa: E402
     saved,
     started,
 )
-from tune import group_dro  # noqa: E402
+from tune import FINETUNE, FIRST, group_dro  # noqa: E402
 
 import troth  # noqa: E402
 from troth.loading import Run  # noqa: E402
@@ -50,12 +51,11 @@ RULES: dict[str, Changes] = {
 AUDITED: Changes = {"output": {"personal": True}}  # and so the rows say more
 
 
-def methods(problem: str) -> dict[str, Changes]:
+def methods(problem: str, found: Changes | None) -> dict[str, Changes]:
     """Every personalizer, with what was chosen; none before."""
-    found = choice().get(problem)
     if found is None:
         return {}
-    made: dict[str, Changes] = {"finetune": {"name": "finetune", "keep": "accurate"}}
+    made: dict[str, Changes] = {"finetune": FINETUNE}
     if marked(problem):
         made["upweight"] = UPWEIGHT
         made["group_dro"] = group_dro(found["group_dro"])
@@ -68,29 +68,44 @@ def methods(problem: str) -> dict[str, Changes]:
 def table() -> Iterator[Cell]:
     """Table 1: every method, three seeds of personalization; the first is audited."""
     for problem, sections in PROBLEMS.items():
-        base = merged(sections, ours(problem))
-        for label, own in methods(problem).items():
+        base, found = merged(sections, ours(problem)), choice().get(problem)
+        for label, own in methods(problem, found).items():
             for seed in range(3):
-                changes = again(base, own, seed)
+                changes = again(base, own, seed, found["rate"])
                 changes |= AUDITED if seed == 0 else {}
                 yield Cell("table", f"{problem}, {label}, {seed}", changes)
-        if problem in choice():
+        if found:
             changes = merged(base, {"personalizer": DITTO, **AUDITED, "name": ""})
             yield Cell("ditto", f"{problem}, ditto, 0", changes)
 
 
+def first() -> Iterator[Cell]:
+    """The same of one problem, as it was before rates were tried."""
+    found = chosen(FIRST, "first_tuning")
+    assert found is not None
+    base = merged(PROBLEMS[FIRST], {"adversarial": {"eps": found["eps"]}})
+    for label in ("finetune", "upweight", "group_dro", "transfer"):
+        for seed in range(3):
+            changes = again(base, methods(FIRST, found)[label], seed)
+            changes |= AUDITED if seed == 0 else {}
+            yield Cell("first", f"{FIRST}, {label}, {seed}", changes)
+
+
 def diversity() -> Iterator[Cell]:
     """Fig. 8: more or fewer conflicting examples to personalize with."""
-    base, every = merged(PROBLEMS[NET], ours(NET)), methods(NET)
+    base, found = merged(PROBLEMS[NET], ours(NET)), choice().get(NET)
+    every = methods(NET, found)
     for factor in FACTORS if every else ():
         other = merged(base, {"data": {"correlation": 1 - factor}})
         for label in ("finetune", "upweight", "transfer"):
-            yield Cell("fig8", f"{label}, {factor}", again(other, every[label]))
+            changes = again(other, every[label], rate=found["rate"])
+            yield Cell("fig8", f"{label}, {factor}", changes)
 
 
 def hostile() -> Iterator[Cell]:
     """A fifth of the clients hostile, ten a round; Ditto's runs train w for all."""
-    every = methods(NET)
+    found = choice().get(NET)
+    every = methods(NET, found)
     if not every:
         return
     wide: Changes = {"train": {"cohort": 10}, "engine": {"chunk": 10}}
@@ -109,7 +124,7 @@ def hostile() -> Iterator[Cell]:
         quiet = {"adversary": THREATS[threat].get("adversary", {})}  # w stays as it is
         bent = merged(base, {**quiet, **name})
         for label in ("finetune", "upweight", "transfer"):
-            changes = again(bent, every[label])
+            changes = again(bent, every[label], rate=found["rate"])
             yield Cell("bent", f"{threat}, {rule}, {label}", changes)
 
 
@@ -118,6 +133,7 @@ def cells() -> Iterator[Cell]:
     yield from hostile()
     yield from table()
     yield from diversity()
+    yield from first()
 
 
 def look(run: Run) -> Changes:

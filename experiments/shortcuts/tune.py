@@ -2,6 +2,7 @@
 
     python experiments/shortcuts/tune.py tuning_shared   # the shared models
     python experiments/shortcuts/tune.py tuning_eps      # then how strong x_adv is
+    python experiments/shortcuts/tune.py tuning_rate     # and how to fine-tune
     python experiments/shortcuts/tune.py                 # then all else
 
 Weights are tried from the heaviest on, until one is good enough: its rule asks for no
@@ -22,7 +23,15 @@ ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
 from cells import Cell, Changes, main, merged  # noqa: E402
-from problems import PROBLEMS, TUNING, again, marked, saved, started  # noqa: E402
+from problems import (  # noqa: E402
+    PROBLEMS,
+    RATE,
+    TUNING,
+    again,
+    marked,
+    saved,
+    started,
+)
 
 import troth  # noqa: E402
 from troth.loading import Run  # noqa: E402
@@ -31,6 +40,9 @@ WEIGHTS = (0.01, 0.1, 1.0, 10.0)  # the paper's
 STRENGTHS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # ε
 FOOLED = 0.05  # the shared model is right on at most so much of x_adv
 GROUP_STEPS = (0.01, 0.1, 1.0)
+RATES = (RATE, (1e-4, 1000), (1e-3, 200), (1e-3, 1000))
+FINETUNE: Changes = {"name": "finetune", "keep": "accurate"}
+FIRST = "mnist"  # what was tuned with RATE before rates were tried
 RESULTS = ROOT / "results"
 MEAN = "accuracy_mean"
 Pair = tuple[float, float]
@@ -62,27 +74,46 @@ def valid(figure: str, label: str) -> float | None:
     return float(json.loads(file.read_text())["summary"]["valid"]["personal"][MEAN])
 
 
-def rules(problem: str) -> dict[str, tuple[Pair | None, Pair | None]]:
+def rate(problem: str) -> tuple[float, int] | None:
+    """How fine-tuning has the highest validation accuracy; of equal ones the first.
+
+    None before all were tried.
+    """
+    found = {each: valid("tuning_rate", f"{problem}, {named(each)}") for each in RATES}
+    known = {each: value for each, value in found.items() if value is not None}
+    return (
+        max(known, key=lambda each: known[each])
+        if known.keys() == found.keys()
+        else None
+    )
+
+
+def named(rate: tuple[float, int]) -> str:
+    """A rate for people."""
+    return f"lr={rate[0]} steps={rate[1]}"
+
+
+def rules(
+    problem: str, figure: str = "tuning"
+) -> dict[str, tuple[Pair | None, Pair | None]]:
     """What each rule chose, or else the pair that has to be tried next.
 
     The largest that does not lower the validation accuracy, against the shared model
     or, as a second reading, against fine-tuning; the lightest where all do.
     """
-    shared, tuned = (
-        valid("tuning_shared", problem),
-        valid("tuning", f"{problem}, finetune"),
-    )
+    floor = valid("tuning_shared", problem)
     every = weights()
-    found = {part: _walk(problem, pairs, shared) for part, pairs in every.items()}
-    found["as finetune"] = _walk(problem, every["transfer"], tuned)
+    found = {part: _walk(figure, problem, p, floor) for part, p in every.items()}
+    floor = valid(figure, f"{problem}, finetune")
+    found["as finetune"] = _walk(figure, problem, every["transfer"], floor)
     return found
 
 
 def _walk(
-    problem: str, pairs: list[Pair], floor: float | None
+    figure: str, problem: str, pairs: list[Pair], floor: float | None
 ) -> tuple[Pair | None, Pair | None]:
     for pair in pairs if floor is not None else ():
-        known = valid("tuning", label(problem, pair))
+        known = valid(figure, label(problem, pair))
         if known is None:
             return None, pair
         if known >= floor:
@@ -92,13 +123,13 @@ def _walk(
 
 def personalizers(problem: str) -> dict[str, Changes]:
     """What is tried after the last round, by label."""
-    made: dict[str, Changes] = {"finetune": {"name": "finetune", "keep": "accurate"}}
+    made: dict[str, Changes] = {"finetune": FINETUNE}
     if marked(problem):
         for step in GROUP_STEPS:
             made[f"group_dro step={step}"] = group_dro(step)
     for w1, w2 in [pair for pairs in weights().values() for pair in pairs]:
-        named = label(problem, (w1, w2)).removeprefix(f"{problem}, ")
-        made[named] = {"name": "transfer", "w1": w1, "w2": w2}
+        short = label(problem, (w1, w2)).removeprefix(f"{problem}, ")
+        made[short] = {"name": "transfer", "w1": w1, "w2": w2}
     return made
 
 
@@ -116,9 +147,15 @@ def cells() -> Iterator[Cell]:
         one = {"name": "finetune", "steps": 1}
         changes = merged(again(sections, one), {"output": {"personal": True}})
         yield Cell("tuning_eps", f"{problem}, eps", changes)
+        for each in RATES:
+            own = again(sections, FINETUNE, rate=each)
+            yield Cell("tuning_rate", f"{problem}, {named(each)}", own)
+    for short, own in personalizers(FIRST).items():
+        yield Cell("first_tuning", f"{FIRST}, {short}", again(PROBLEMS[FIRST], own))
     for problem, sections in PROBLEMS.items():
-        for label, own in personalizers(problem).items():
-            yield Cell("tuning", f"{problem}, {label}", again(sections, own))
+        for short, own in personalizers(problem).items():
+            changes = again(sections, own, rate=rate(problem) or RATE)
+            yield Cell("tuning", f"{problem}, {short}", changes)
 
 
 def strength(problem: str) -> float | None:
@@ -137,11 +174,14 @@ def strength(problem: str) -> float | None:
 def given_seed(cell: Cell, seed: int) -> Changes | None:
     """With the shared model of the seed, and ε where it matters."""
     changes = started(cell, seed)
-    if changes is None or cell.figure != "tuning":
+    if changes is None or cell.figure not in ("tuning", "first_tuning"):
         return changes
     problem = cell.label.split(", ")[0]
-    wanted = [label(problem, pair) for _, pair in rules(problem).values() if pair]
+    found = rules(problem, cell.figure).values()
+    wanted = [label(problem, pair) for _, pair in found if pair]
     if "transfer" in cell.label and cell.label not in wanted:
+        return None
+    if cell.figure == "tuning" and rate(problem) is None:
         return None
     eps = strength(problem)
     return None if eps is None else merged(changes, {"adversarial": {"eps": eps}})
