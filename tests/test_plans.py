@@ -313,3 +313,23 @@ def test_measuring_survives_memory_that_runs_out(
     assert made.federation.engine.plan.chunk in (2, 7)
     for a, b in zip(trained(made), expected, strict=True):
         assert torch.allclose(a, b, 0, 1e-12)
+
+
+def test_after_the_rounds_a_gpu_takes_all_at_once(
+    experiment: config.Experiment,
+) -> None:
+    """But not where a chunk is given, where one client fills it, or on a CPU."""
+    engine, few = built(experiment).federation.engine, Plan("vmap", 2)
+    assert plans.after(few, engine, 7) == few
+    engine.device = torch.device("cuda")  # only its name is read
+    room, memory.free = memory.free, lambda device: 10**9
+    try:
+        assert plans.after(few, engine, 7) == Plan("vmap", 7)
+        assert plans.after(few, engine, 7, given=2) == few
+        assert plans.after(Plan("vmap", 9), engine, 7) == Plan("vmap", 9)
+        for alone in (Plan("vmap", 1), LOOP, Plan("threads", 1, 2)):
+            assert plans.after(alone, engine, 7) == alone
+        memory.free = lambda device: 0
+        assert plans.after(few, engine, 7) == few
+    finally:
+        memory.free = room

@@ -65,6 +65,23 @@ def choose(
     return best
 
 
+def after(plan: Plan, engine: Engine, n: int, given: int = 0) -> Plan:
+    """How clients step after the last round, where all do and not a cohort.
+
+    On a GPU a step of many takes hardly longer than one of few: as many at once as
+    memory holds, unless a single one was measured to fill it.
+
+    Args:
+        plan: that of the rounds.
+        engine: ready to step.
+        n: how many clients there are.
+        given: `engine.chunk`, which is kept.
+    """
+    if given or plan.apart or plan.chunk == 1 or engine.device.type != "cuda":
+        return plan
+    return plan._replace(chunk=max(plan.chunk, _fits(engine, n)))
+
+
 def _candidates(
     engine: Engine, n: int, how: str, chunk: int, workers: int
 ) -> Iterator[Plan]:

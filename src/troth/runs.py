@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 import troth
-from troth import config, folder, networks, newcomers, notice, results, store
+from troth import config, folder, networks, newcomers, notice, plans, results, store
 from troth.build import Built, build
 from troth.engine import Plan
 from troth.journal import Journal
@@ -183,8 +183,11 @@ def _finish(built: Built, path: Path, stopped: Callable[[], bool]) -> Iterator[i
     Newcomers come last.
     """
     f, done = built.federation, 0
-    n, some = len(f.newcomers), at_once(f.engine.plan)
-    n += len(f.members) if f.engine.client.finish else 0
+    n = len(f.newcomers) + (len(f.members) if f.engine.client.finish else 0)
+    plan = plans.after(f.engine.plan, f.engine, n, built.experiment.engine.chunk)
+    if plan != f.engine.plan:
+        f.engine.use(plan)
+    some = at_once(plan)
     what, total = ("personalizing", n) if n < 2000 else ("personalizing, %", 100)
     for count in chain(f.finish(some), newcomers.serve(f, built.experiment, some)):
         done += count
