@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import troth
 from troth import config, folder, memory, runs, together
 from troth.build import build
 from troth.engine import Plan
@@ -193,3 +194,66 @@ def test_what_memory_does_not_hold_is_trained_in_parts(
     paths = [tmp_path / str(k) for k in range(3)]
     together.train(every, paths, plan=VMAP, watch=lambda p: told.append(p.label))
     assert {*told} == {"1 runs together"} and all(Run(path).finished for path in paths)
+
+
+GRID = {**BASE, "grid": {"seed": [0, 1], "adversary.fraction": [0.0, 0.4]}}
+
+
+def shared(runs_: list[Run]) -> list[torch.Tensor]:
+    """The shared models of some runs, flat."""
+    found = [folder.load(run.path / folder.SHARED)[0] for run in runs_]
+    return [torch.cat([t.flatten() for t in each.values()]) for each in found]
+
+
+def test_a_grid_is_one_matrix_where_told(tmp_path: Path) -> None:
+    names: list[str] = []
+    watch = lambda p: names.append(p.label)  # noqa: E731
+    both = troth.run(GRID, out=tmp_path / "both", apart=False, watch=watch)
+    assert set(names) == {"4 runs together"}
+    alone = troth.run(GRID, out=tmp_path / "alone", apart=True)
+    assert [r.path.name for r in both] == [r.path.name for r in alone]
+    for one, other in zip(shared(both), shared(alone), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    for run in both:
+        assert run.finished and not (run.path / folder.CHECKPOINT).exists()
+
+
+def test_on_a_cpu_a_grid_is_trained_one_by_one(tmp_path: Path) -> None:
+    names: list[str] = []
+    troth.run(GRID, out=tmp_path / "g", watch=lambda p: names.append(p.label))
+    assert not any("together" in name for name in names)
+
+
+@pytest.mark.parametrize("method", ["ditto", "finetune"])
+@pytest.mark.parametrize("every", [0, 2])
+def test_what_is_killed_together_goes_on_by_itself(
+    method: str, every: int, tmp_path: Path
+) -> None:
+    """From the last checkpoint, or from the beginning where there is none."""
+    tree = {**GRID, **METHODS[method], "checkpoint": {"every": every}}
+
+    def kill(p: runs.Progress) -> None:
+        if p.done == 3:
+            raise KeyboardInterrupt  # as a second Ctrl-C: nothing is saved
+
+    root = tmp_path / "killed"
+    with pytest.raises(KeyboardInterrupt):
+        troth.run(tree, out=root, apart=False, watch=kill)
+    left = [(p / folder.CHECKPOINT).exists() for p in sorted(root.glob("seed*"))]
+    assert left == [every == 2] * 4
+    again = troth.resume(root)
+    whole = troth.run(tree, out=tmp_path / "whole", apart=True)
+    for one, other in zip(shared(again), shared(whole), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    assert [len(r.rounds) for r in again] == [5] * 4
+
+
+def test_memory_that_runs_out_leaves_each_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Stack) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Stack, "step", full)
+    found = troth.run(GRID, out=tmp_path / "g", apart=False)
+    assert all(run.finished for run in found)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from troth import config, folder, lookup, personalizing, rules, runs, store
+from troth import config, folder, lookup, personalizing, rules, runs, store, together
 from troth.build import build
 from troth.engine import Plan
 from troth.loading import Run, read_experiment
@@ -52,8 +52,12 @@ def run(
     device: str | None = None,
     data_dir: str | None = None,
     watch: Watch | None = None,
+    apart: bool | None = None,
 ) -> list[Run]:
     """Train an experiment, every run of its grid.
+
+    Runs of a grid that differ only in the seed, in who is hostile and what they do, and
+    in how the server answers, step as one matrix on a GPU.
 
     Args:
         experiment: a TOML file, a dictionary of its sections, or None: the quickstart.
@@ -62,6 +66,8 @@ def run(
         device: auto, cpu, cuda, cuda:N or mps.
         data_dir: where data sets are looked for first.
         watch: called after every round.
+        apart: True: one run of a grid after another in any case; False: together
+            wherever they can be, also on a CPU; None: together on a GPU.
 
     Returns:
         The runs, in the order of the grid.
@@ -78,6 +84,8 @@ def run(
     facts = {"device": device, "data_dir": data_dir}
     sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
     folder.create(root, folder.GRID, config.dumps(sections))
+    every = [(one.experiment, root / one.label) for one in planned]
+    together.grid(every, apart, watch=watch, data_dir=data_dir)
     return _each(planned, root, data_dir, watch)
 
 

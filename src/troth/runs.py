@@ -102,7 +102,7 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
     facts = experiment.resolved
     state = Path(facts.get("state_file", path / store.FILE))
     if (path / folder.SUMMARY).exists():
-        _forget(path, state)
+        forget(path, state)
         return Run(path).summary
     plan = plan_of(experiment)
     networks.unchanged(experiment.model, facts)
@@ -166,14 +166,14 @@ def _go(built: Built, path: Path, state: Path, watch: Watch) -> dict[str, Any]:
             told = State(state, built.need.disk)
             watch(Progress(built.experiment.name, 0, f.rounds, None, told))
         with closing(Journal(path, f)) as journal:
-            with _stoppable() as stopped:
+            with stoppable() as stopped:
                 began -= journal.restore()
                 tables = _train(built, journal, watch, stopped, began)
                 for _ in _finish(built, path, stopped):
                     tables = None if f.engine.client.finish else tables
             tables = tables or results.evaluate(built)
             found = results.write(built, path, journal, tables, began)
-    _forget(path, state)
+    forget(path, state)
     return found
 
 
@@ -204,7 +204,7 @@ def at_once(plan: Plan) -> int:
     return plan.chunk * plan.workers * (4 if plan.apart else 1)
 
 
-def _forget(path: Path, state: Path) -> None:
+def forget(path: Path, state: Path) -> None:
     """Remove what only an unfinished run needs."""
     for file in (path / folder.CHECKPOINT, state):
         file.unlink(missing_ok=True)
@@ -220,8 +220,8 @@ def _train(
     began: float,
 ) -> results.Tables | None:
     """All rounds that are left; gives the tables of the last."""
-    f, e, saved = built.federation, built.experiment, time.monotonic()
-    due, every, plan = evaluations(e), e.checkpoint.every, f.engine.plan
+    f, e = built.federation, built.experiment
+    due, save, plan = evaluations(e), saves(e, began), f.engine.plan
     tables: results.Tables | None = None
     for record in f.train():
         last = f.round == f.rounds
@@ -233,14 +233,27 @@ def _train(
         found = results.summaries(built, tables) if tables else None
         journal.write(record, found)
         watch(Progress(e.name, f.round, f.rounds, found))
-        now = time.monotonic()
-        timely = f.round % every == 0 if every else now - saved > e.checkpoint.seconds
-        if e.output.checkpoint and not over and (timely or last or stopped()):
-            journal.checkpoint(now - began)
-            saved = time.monotonic()
-        if stopped() and not over:
-            raise Interrupted(journal.path)
+        if not over:
+            save([journal], f.round, last or stopped())
+            if stopped():
+                raise Interrupted(journal.path)
     return tables
+
+
+def saves(e: Experiment, began: float) -> Callable[[list[Journal], int, bool], None]:
+    """Checkpoints of runs after so many rounds: when they are due, or at once."""
+    last = time.monotonic()
+
+    def save(journals: list[Journal], done: int, now: bool) -> None:
+        nonlocal last
+        every, passed = e.checkpoint.every, time.monotonic() - last
+        timely = done % every == 0 if every else passed > e.checkpoint.seconds
+        if e.output.checkpoint and (timely or now):
+            for journal in journals:
+                journal.checkpoint((time.monotonic() - began) / len(journals))
+            last = time.monotonic()
+
+    return save
 
 
 def _record(path: Path, plan: Plan) -> None:
@@ -258,7 +271,7 @@ def evaluations(e: Experiment) -> Callable[[int], bool]:
 
 
 @contextmanager
-def _stoppable() -> Iterator[Callable[[], bool]]:
+def stoppable() -> Iterator[Callable[[], bool]]:
     """Ctrl-C asks for a stop after the round; a second one stops at once."""
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():

@@ -3,14 +3,14 @@
 Runs of the same data, model and personalizer differ only in the seed, the weights that
 they start from, who is hostile, what those do, and how the server answers: the columns
 of a row of a table. Their clients step together (`stacked`); each leaves a folder like
-any other run, without checkpoints: what is killed starts over.
+any other run, and checkpoints from which it goes on by itself.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from troth import config, memory, results, runs
-from troth.build import Built, build
+from troth import config, memory, results, runs, store
+from troth.build import Built, build, device
 from troth.engine import Plan
 from troth.journal import Journal
 from troth.sections import Experiment
@@ -58,6 +58,8 @@ def train(
     plan: Plan | None = None,
 ) -> None:
     """Train runs of one kind, each into a folder of its own.
+
+    Stopped by Ctrl-C, or killed, each can be resumed, one by one.
 
     What memory does not hold at once is trained in parts.
 
@@ -129,6 +131,55 @@ def _likeness(built: Built) -> Any:
     return f.population.n, tuple(numbers)
 
 
+def joint(experiment: Experiment, apart: bool | None = None) -> bool:
+    """Whether a run is to be trained together with others of its kind.
+
+    On a CPU clients of large models step apart, and nothing is gained.
+
+    Args:
+        experiment: checked.
+        apart: True: never; False: wherever it can be; None: on a GPU, or where the
+            experiment says `vmap` or `compiled`.
+    """
+    if apart or experiment.evaluate.newcomers or experiment.engine.store == "disk":
+        return False
+    cuda = device(experiment.engine.device).type == "cuda"
+    return apart is False or cuda or experiment.engine.how in ("vmap", "compiled")
+
+
+def grid(
+    planned: Sequence[tuple[Experiment, Path]],
+    apart: bool | None = None,
+    *,
+    watch: runs.Watch | None = None,
+    data_dir: str | None = None,
+) -> None:
+    """Train those runs of a grid that can step as one matrix; the others are left.
+
+    So are those that memory does not hold after all: they can be resumed.
+
+    Args:
+        planned: every run and its folder.
+        apart: as in `joint`; None: together on a GPU only.
+        watch: told after every round.
+        data_dir: where data sets are looked for first.
+    """
+    kinds: dict[str, list[tuple[Experiment, Path]]] = {}
+    for e, path in planned:
+        cpu = device(e.engine.device).type != "cuda"
+        if joint(e, cpu if apart is None else apart):
+            kinds.setdefault(kind(e), []).append((e, path))
+    for same in kinds.values():
+        if len(same) == 1:
+            continue
+        experiments, paths = zip(*same, strict=True)
+        try:
+            train(experiments, paths, watch=watch, data_dir=data_dir)
+        except (RuntimeError, MemoryError) as error:
+            if not memory.exhausted(error):  # else each goes on by itself
+                raise
+
+
 def fit(built: Built) -> int:
     """How many such runs seven tenths of the free memory hold; at least one.
 
@@ -152,32 +203,51 @@ def _room(place: torch.device) -> int:
 
 def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None:
     """All rounds, what comes after the last, and the files."""
-    began, e = time.monotonic(), every[0].experiment
-    stack = Stack([built.federation for built in every])
-    due, rounds = runs.evaluations(e), e.train.rounds
+    began = time.monotonic()
     with ExitStack() as open_:
         journals = [
             open_.enter_context(closing(Journal(path, built.federation)))
             for built, path in zip(every, paths, strict=True)
         ]
-        tables: list[results.Tables] = []
-        for done in range(1, rounds + 1):
-            records = stack.step()
-            looked = due(done) or done == rounds
-            tables = [results.evaluate(built) for built in every] if looked else []
-            found = [
-                results.summaries(built, table)
-                for built, table in zip(every, tables, strict=False)
-            ]
-            for k, (journal, record) in enumerate(zip(journals, records, strict=True)):
-                journal.write(record, found[k] if found else None)
-            name = f"{len(every)} runs together"
-            watch(runs.Progress(name, done, rounds, found[0] if found else None))
-        plan = every[0].federation.engine.plan
-        some = -(-runs.at_once(plan) // len(every))
-        if list(stack.finish(some)):
-            tables = [results.evaluate(built) for built in every]
+        stack = Stack([built.federation for built in every])
+        with runs.stoppable() as stopped:
+            tables = _rounds(every, stack, journals, watch, stopped)
+            plan = every[0].federation.engine.plan
+            some = -(-runs.at_once(plan) // len(every))
+            for _ in stack.finish(some):
+                tables = []
+                if stopped():
+                    raise runs.Interrupted(paths[0])
+        tables = tables or [results.evaluate(built) for built in every]
         took = (time.monotonic() - began) / len(every)  # an equal share of the time
         for k, built in enumerate(every):
             since = time.monotonic() - took
             results.write(built, paths[k], journals[k], tables[k], since)
+            runs.forget(paths[k], paths[k] / store.FILE)
+
+
+def _rounds(
+    every: list[Built],
+    stack: Stack,
+    journals: list[Journal],
+    watch: runs.Watch,
+    stopped: Callable[[], bool],
+) -> list[results.Tables]:
+    """All of them; gives the tables of the last."""
+    e, tables = every[0].experiment, list[results.Tables]()
+    due, rounds = runs.evaluations(e), e.train.rounds
+    save = runs.saves(e, time.monotonic())
+    for done in range(1, rounds + 1):
+        records, last = stack.step(), done == rounds
+        tables = [results.evaluate(b) for b in every] if due(done) or last else []
+        pairs = zip(every, tables, strict=False)
+        found = [results.summaries(built, table) for built, table in pairs]
+        for k, (journal, record) in enumerate(zip(journals, records, strict=True)):
+            journal.write(record, found[k] if found else None)
+        name = f"{len(every)} runs together"
+        watch(runs.Progress(name, done, rounds, found[0] if found else None))
+        if not last or every[0].federation.engine.client.finish:
+            save(journals, done, last or stopped())
+            if stopped():
+                raise runs.Interrupted(journals[0].path)
+    return tables

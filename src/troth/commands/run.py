@@ -24,6 +24,13 @@ def run(
     with_report: Annotated[
         bool, Flag("--report", help="End by writing the report.")
     ] = False,
+    apart: Annotated[
+        bool | None,
+        Flag(
+            "--apart/--together",
+            help="A grid one by one, or as one matrix; unless told, on a GPU.",
+        ),
+    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -38,7 +45,7 @@ def run(
         folder.check_free(root)
         listings.costs(api.cost(experiment, **given), name, as_json)
         return
-    train = functools.partial(api.run, experiment, out=root, **given)
+    train = functools.partial(api.run, experiment, out=root, apart=apart, **given)
     found = watched(train, root, name, quiet)
     show(found, root, name, as_json, quiet, in_words=experiment is None)
     if with_report:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from troth import build, memory, runs, together
+from troth import memory, runs, together
 from troth.loading import Run
 from troth.reproduce import digests
 from troth.reproduce.entry import Cell, Entry, experiment, key
@@ -104,17 +104,11 @@ def missing(
 
 
 def groups(jobs: Sequence[Job], apart: bool = False) -> Iterator[list[Job]]:
-    """Jobs that can be trained as one matrix, at most `MOST` at a time.
-
-    On a CPU clients of large models step apart, and nothing is gained: there only
-    experiments that say `vmap` or `compiled` are put together.
-    """
+    """Jobs that can be trained as one matrix, at most `MOST` at a time."""
     kinds: dict[str, list[Job]] = {}
     for number, job in enumerate(jobs):
         e = job.experiment
-        cuda = build.device(e.engine.device).type == "cuda"
-        joint = not apart and (cuda or e.engine.how in ("vmap", "compiled"))
-        joint = joint and not e.evaluate.newcomers
+        joint = together.joint(e, apart or None)
         kind = together.kind(e) if joint else str(number)
         kinds.setdefault(kind, []).append(job)
     for same in kinds.values():
