@@ -127,7 +127,8 @@ def test_commands() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_flags_exist(page: Path) -> None:
-    known = {f for c in COMMANDS.values() for p in c.params for f in p.opts}
+    every = [p for c in COMMANDS.values() for p in c.params]
+    known = {flag for p in every for flag in (*p.opts, *p.secondary_opts)}
     text = re.sub(r"^```sh\n.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S)
     assert {*re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)} <= known
 
