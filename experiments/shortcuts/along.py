@@ -146,7 +146,8 @@ def trace(problem: str, part: str, seed: int, device: str) -> dict[str, Any]:
     said["client"] = ids.tolist()
     said["conflicting"] = built.data.tests[CONFLICTING].size.cpu().numpy()[ids].tolist()
     curves = {name: [moment[name] for moment in moments] for name in moments[0]}
-    return {**said, "curves": curves}
+    said["end"] = {name: float(np.nanmean(v)) for name, v in moments[-1].items()}
+    return {**said, "label": f"{problem}, {part}", "curves": curves}
 
 
 def main() -> None:

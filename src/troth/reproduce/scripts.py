@@ -56,8 +56,16 @@ def _numbers(said: dict[str, Any]) -> dict[str, float]:
             for whose in ("shared", "personal")
             for what in ("weighted", "std")
         }
+        tests = summary.get("tests", {})
+        found |= {
+            f"{whose}, {name}": float(each[whose]["accuracy_mean"])
+            for name, each in tests.items()
+            for whose in ("shared", "personal")
+        }
         told = {f"all clients', {name}": float(v) for name, v in pooled.items()}
         return found | told
+    if "end" in said:
+        return {name: float(value) for name, value in said["end"].items()}
     curves = {name: said[key] for key, name in _CURVES.items() if key in said}
     return {name: float(curve[-1]) for name, curve in curves.items()}
 
