@@ -60,7 +60,6 @@ def test_cells_are_trained_and_told(troth: Troth, tmp_path: Path) -> None:
             ["ditto/table8", "--scale", "small", "--cells", "Dito"],
             "ditto/table8 has no cell 'Dito'",
         ),
-        (["equivalence/figure14"], "cannot be run: no script trains it"),
         (["ditto/figure1", "--cells", "x"], "leave --cells out"),
         (
             ["ditto/table8", "--scale", "small", "--out", __file__],

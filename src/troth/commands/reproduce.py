@@ -201,7 +201,7 @@ def _script(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """An entry that a script under experiments/ makes, or that nothing makes yet."""
+    """An entry that a script under experiments/ makes."""
     from troth import display
     from troth.reproduce import kept, running, scripts
     from troth.types import Refusal
@@ -211,8 +211,6 @@ def _script(
             f"{entry.name} has no cells to choose from: --cells {patterns[0]!r} names "
             "none; leave --cells out"
         )
-    if not entry.script:
-        raise Refusal(f"{entry.name} cannot be run: {entry.note}")
     if not show:
         running.script(entry, device)
     root = kept.experiments()

@@ -83,7 +83,7 @@ def _cells(entry: Entry, found: list[judging.Judged], took: float) -> Iterator[s
 
 
 def _script(entry: Entry, made: scripts.Lines, root: Path) -> Iterator[str]:
-    command = " ".join(entry.script) or entry.results.partition("/")[0]
+    command = " ".join(entry.script)
     yield f"Made by `experiments/{command}`:\n"
     heads = list(dict.fromkeys(name for _, numbers in made for name in numbers))
     rows = [
