@@ -86,7 +86,7 @@ ENTRIES = (
     ),
     *(
         _entry(
-            f"figure{n}", f"The same without noise: {name}", "clean", only=f"{name}, *"
+            f"figure{n}", f"The same without noise: {name}", "clean", only=f"{name}, "
         )
         for n, name in ((14, "linear"), (15, "MLP"))
     ),
