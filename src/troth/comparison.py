@@ -172,8 +172,9 @@ def pairs(runs: Sequence[Run]) -> list[Pair]:
 
     Of many runs that differ in the same setting, each is paired with the first of them
     only; where that is the personalizer, also with the one whose clients train alone
-    (`local`), for that is what every other one must be worth the effort against. Where the setting is the name of a part (`personalizer.name`), options of that
-    part which only one of the two has go with the name and are no second difference.
+    (`local`), for that is what every other one must be worth the effort against.
+    Where the setting is the name of a part (`personalizer.name`), options of that part
+    which only one of the two has go with the name and are no second difference.
 
     Args:
         runs: Settings and summary of each; a run given twice counts once.

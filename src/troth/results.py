@@ -134,7 +134,7 @@ def write(
 
 
 def _valid(tables: Tables) -> Tables:
-    """What clients are judged by, on validation data: `valid_accuracy` …"""
+    """What clients are judged by, on validation data, such as `valid_accuracy`."""
     return {
         f"{kind}/valid": {k: v for k, v in table.items() if k in METRICS}
         for kind, table in tables.items()

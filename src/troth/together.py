@@ -122,7 +122,7 @@ def _likeness(built: Built) -> Any:
     """
     net, f = built.network, built.federation
     frozen = bool(built.experiment.model.freeze)
-    still = [p for p in net.parameters() if not p.requires_grad]
+    still: list[Any] = [p for p in net.parameters() if not p.requires_grad]
     still += [b for name, b in net.named_buffers() if frozen or name.startswith("0.")]
     numbers = [t.detach().cpu().numpy().tobytes() for t in still]
     return f.population.n, tuple(numbers)

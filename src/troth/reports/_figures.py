@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from troth import plot
 from troth.cards import Deck
 from troth.dossier import Dossier
-from troth.evidence import METRICS
 from troth.plot import _style
 from troth.plot.pairs import drawn
+from troth.results import METRICS
 from troth.types import Refusal
 
 _COLOURS = {
