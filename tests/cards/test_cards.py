@@ -123,7 +123,7 @@ def test_gains(told: Any, tmp_path: Path) -> None:
     other = card(document(own), 1)
     place = tmp_path / "own-local"
     asks = text(other, "gain.local_missing")
-    words = shlex.split(asks.split(f"into the new folder {place}: ")[1])
+    words = shlex.split(asks.split("into a new folder (--out): ")[1])
     assert words[:2] == ["troth", "run"] and words[-3] == "personalizer=local"
     assert words[-2:] == ["--out", str(place)]
     page = f"Then both on one page: troth report {own} {place}"
@@ -136,7 +136,7 @@ def test_a_new_run_does_not_go_into_the_grid(examined: Path) -> None:
     one = card(document(grid / name), 1)
     place = examined / "attacked-no-attack" / name
     said = text(one, "poisoning.no_twin")
-    assert f"into the new folder {place}: troth run " in said
+    assert "without the attack, into a new folder (--out): troth run " in said
     assert shlex.split(said)[-2:] == ["--out", str(place)]
     page = f"Then both on one page: troth report {grid} {place}"
     assert text(one, "poisoning.both") == page
@@ -315,7 +315,7 @@ def test_the_command_for_a_proof_is_whole(told: Any, tmp_path: Path) -> None:
     place = told(tmp_path / "x", [0.5, 1.0])
     one = card(document(place), 1)
     asks = f"troth certify {place} --transform pixel --sigma 0.25 --client 1"
-    assert text(one, "certificate.missing").endswith(f"noise): {asks}")
+    assert text(one, "certificate.missing").endswith(f"that you choose: {asks}")
     asks = f"To look: troth audit {place} --client 1"
     assert text(one, "shortcuts.missing").endswith(asks)
 
@@ -362,7 +362,7 @@ def test_an_error_is_better_when_it_is_lower(tmp_path: Path) -> None:
     assert {"certificate.never", "shortcuts.never", "served.plain"} <= rules(first)
     assert first["valid"] is not None and "served.valid" in rules(first)
     said = text(first, "poisoning.try")
-    asks = shlex.split(said.split(f"folder {tmp_path / 'x-attacked'}: ")[1])
+    asks = shlex.split(said.split("into a new folder (--out): ")[1])
     assert asks[-3:] == ["attack=sign_flip", "--out", str(tmp_path / "x-attacked")]
     settings = [word for word in asks if "=" in word and "/" not in word]
     troth.run(tree, settings=settings, out=tmp_path / "y")

@@ -88,7 +88,7 @@ def test_the_list(get: Get, root: Path) -> None:
 
 def test_reports(get: Get) -> None:
     code, text, _ = get("/report?run=clean")
-    assert code == 200 and "Report of run clean" in text and 'href="/"' in text
+    assert code == 200 and "Report of run “clean”" in text and 'href="/"' in text
     code, text, _ = get("/report?run=clean&run=g/local&run=clean")
     assert code == 200 and "Report of 2 runs" in text
 

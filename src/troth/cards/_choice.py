@@ -115,7 +115,7 @@ class Chooser:
         if model.kind == "personal":
             said = [*said, ("choice.what", *what)]
         if model.kind == "personal" and not saved(model.run):
-            return Choice(model, why, [*said, ("choice.unsaved", *keeping(model.run))])
+            return Choice(model, why, [*said, ("choice.unsaved", keeping(model.run))])
         return Choice(model, why, [*said, *_use(model, client)])
 
     def _ahead(self, i: int) -> Model | None:

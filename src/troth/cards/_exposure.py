@@ -48,7 +48,7 @@ class Exposure(NamedTuple):
         if not self.others and not alone:
             rule = "poisoning.no_twin" if run.attacked else "poisoning.try"
             place, asks = _asks(run)
-            said += [(rule, place, asks), ("poisoning.both", beside(run, place))]
+            said += [(rule, asks), ("poisoning.both", beside(run, place))]
         return facts, said
 
     def _beside(

@@ -188,7 +188,7 @@ class _Maker:
             said.append(("gain.local", change(value - alone, metric), *beside))
         elif not self.is_local:
             place, asks = _reading.again(self.run, "local", "personalizer=local")
-            said.append(("gain.local_missing", place, asks))
+            said.append(("gain.local_missing", asks))
             said.append(("gain.both", _reading.beside(self.run, place)))
         return said
 

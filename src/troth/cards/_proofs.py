@@ -35,7 +35,7 @@ def certificates(run: Dossier, client: int, hash_: str) -> Part:
                 asks = certify(run, s["transform"], float(s["sigma"]), client)
                 said.append(("certificate.stale", speaks[:12], hash_[:12], file, asks))
     if not said and not saved(run):
-        return found, [("certificate.unsaved", *keeping(run))]
+        return found, [("certificate.unsaved", keeping(run))]
     return found, said or [("certificate.missing", certify(run, client=client))]
 
 
@@ -89,7 +89,7 @@ def shortcuts(run: Dossier, client: int) -> Part:
     row = None if run.audit is None else run.audit.row.get(client)
     if run.audit is None or row is None:
         if not saved(run):
-            return None, [("shortcuts.unsaved", *keeping(run))]
+            return None, [("shortcuts.unsaved", keeping(run))]
         asks = command("audit", run.path, "--client", client)
         return None, [("shortcuts.missing", asks)]
     t = {name: float(column[row]) for name, column in run.audit.table.items()}

@@ -165,9 +165,9 @@ def saved(run: Dossier) -> bool:
     return run.part("personalizer") == "none" or (run.path / folder.PERSONAL).exists()
 
 
-def keeping(run: Dossier) -> tuple[str, str]:
+def keeping(run: Dossier) -> str:
     """The same experiment, its models kept."""
-    return again(run, "kept", "output.personal=true")
+    return again(run, "kept", "output.personal=true")[1]
 
 
 def ranks(values: np.ndarray, who: np.ndarray, metric: str) -> np.ndarray:

@@ -66,7 +66,7 @@ RULES = {
     "choice.untested": "Client {0} has no test result of its own.",
     "choice.what": "The models of run {0}: {1}.",
     "choice.unsaved": "Its parameters are not in the folder (output.personal). To have "
-    "them, train it again and keep them, in the new folder {0}: {1}",
+    "them, train it again into a new folder (--out), and keep them: {0}",
     "choice.command": "To predict with it: {0}",
     "choice.npz": 'FILE.npz is yours, written by np.savez("FILE.npz", x=…): x '
     "holds the inputs, [examples, {0}], as the data had them. It may hold their true "
@@ -94,7 +94,7 @@ RULES = {
     "gain.shared": "{0} against the shared model, which has {1} here.",
     "gain.local": "{0} against training alone ({1}), which has {2} here.",
     "gain.local_missing": "What training alone gives is not known. To know it, train "
-    "that too, into the new folder {0}: {1}",
+    "that too, into a new folder (--out): {0}",
     "gain.both": "Then both on one page: {0}",
     "lam.chosen": "λ = {0}, chosen for this client. It weighs how near its model stays "
     "to the shared one.",
@@ -112,9 +112,11 @@ RULES = {
     "certificate.stale": "These proofs speak of parameters {0}…, and the model has "
     "{1}…: it was changed since. Move {2} away, and prove it anew: {3}",
     "certificate.missing": "Nothing is proven of its predictions. To prove how far an "
-    "input may change (--transform: in which way; --sigma: under how much noise): {0}",
+    "input may change, in a way (transform) and under noise (sigma) that you choose: "
+    "{0}",
     "certificate.unsaved": "Nothing is proven of its predictions, and its parameters "
-    "are not in the folder. To have them, train it again, into the new folder {0}: {1}",
+    "are not in the folder. To have them, train it again into a new folder (--out): "
+    "{0}",
     "certificate.never": "Nothing can be proven here: certificates are about classes, "
     "one of {0} or more an example, and these models predict something else.",
     "shortcuts.above": "On {0} adversarial examples of the shared model it is right on "
@@ -139,7 +141,7 @@ RULES = {
     "predict numbers.",
     "shortcuts.missing": "What it relies on was not looked at. To look: {0}",
     "shortcuts.unsaved": "What it relies on was not looked at, and its parameters are "
-    "not in the folder. To have them, train it again, into the new folder {0}: {1}",
+    "not in the folder. To have them, train it again into a new folder (--out): {0}",
     "poisoning.under": "{0} of {1} clients are marked hostile: {2}. The server puts "
     "reports together by {3}, and the {4} of {5} above is under this attack.",
     "poisoning.apart": "{0} of {1} clients are marked hostile: {2}. This model never "
@@ -158,9 +160,9 @@ RULES = {
     "poisoning.broke": "Under that attack the shared model is not finite in {0} of its "
     "{1} tensors.",
     "poisoning.no_twin": "What it has where nobody attacks is not known. To know it, "
-    "train the same without the attack, into the new folder {0}: {1}",
-    "poisoning.try": "What an attack would do is not known. To try one, into the new "
-    "folder {0}: {1}",
+    "train the same without the attack, into a new folder (--out): {0}",
+    "poisoning.try": "What an attack would do is not known. To try one, into a new "
+    "folder (--out): {0}",
     "poisoning.both": "Then both on one page: {0}",
     "data.sizes": "{0} training examples; {1} for validation and {2} for testing were "
     "kept apart.",

@@ -19,7 +19,7 @@ import troth
 from troth import cards, dossier, folder
 from troth.cards import Deck, Said
 from troth.cards._proofs import certify
-from troth.cards._reading import command, name
+from troth.cards._reading import command, name, quoted
 from troth.cards._rules import ABOUT
 from troth.dossier import Dossier
 from troth.plot._style import settle
@@ -184,12 +184,12 @@ def _hash(script: str) -> str:
 
 def _title(runs: Sequence[Dossier]) -> str:
     if len(runs) == 1:
-        return f"Report of run {name(runs[0])}"
+        return f"Report of run {quoted(runs[0])}"
     return f"Report of {len(runs)} runs"
 
 
 def _heading(deck: Deck) -> str:
-    labels = [name(run) for run in deck.runs]
+    labels = [quoted(run) for run in deck.runs]
     more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
     return ", ".join(labels[:3]) + more
 

@@ -207,12 +207,12 @@
       [now, row] = [d, r];
       const { choices, cards: every, runs, first } = data.decks[d];
       const others = runs.map((name, i) => i).filter((i) => i !== first[r]);
-      const part = (i) => [make("h3", {}, `Its card in run ${runs[i]}`), ...grouped(data, every[i][r], "h4")];
+      const part = (i) => [make("h3", {}, `Its card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4")];
       panel.replaceChildren(
         make("h3", {}, `Client ${client(d, r)}`),
         make("div", { class: "use" }, ...choices[r].map((said) => sentence(data.rules, said))),
         ...part(first[r]),
-        ...others.map((i) => make("details", {}, make("summary", {}, `Its card in run ${runs[i]}`), ...grouped(data, every[i][r], "h4"))),
+        ...others.map((i) => make("details", {}, make("summary", {}, `Its card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4"))),
         make("details", {}, make("summary", {}, "All its numbers"), models(d, r)),
       );
       which.value = client(d, r);
