@@ -40,6 +40,20 @@ def test_a_legend_names_ten(told: Any, tmp_path: Path) -> None:
     assert len(names) == 10 and names[0] == "r0" and names[-1] == "and 4 more"
 
 
+def test_a_legend_is_read_however_many_points_there_are(
+    told: Any, tmp_path: Path
+) -> None:
+    values = np.linspace(0, 1, 1000)
+    made = plot.clients(told(tmp_path / "x", values, shared=values[::-1]))
+    (point,) = [
+        handle
+        for handle in made.axes[1].get_legend().legend_handles
+        if handle.get_label() == "shared model"
+    ]
+    assert point.get_alpha() == 1 and point.get_markersize() > 4
+    assert made.axes[1].get_lines()[0].get_alpha() < 1
+
+
 @pytest.mark.parametrize(
     ("kinds", "places"),
     [

@@ -153,6 +153,10 @@ def test_the_printer_gets_all_rows(browser: Any, told: Any, tmp_path: Path) -> N
     text = done.stdout.decode()
     firsts = {line.split()[0] for line in text.splitlines() if "benign" in line}
     assert {str(k) for k in range(120)} <= firsts
+    sheets = [sheet for sheet in text.split("\f") if sheet.count("benign") > 5]
+    assert len(sheets) > 1 and all("marked" in sheet for sheet in sheets)  # headings
+    sort = "document.querySelector('.clients th button').textContent"
+    assert browser.js(f"return {sort}") == "client"  # and they sort again
 
 
 def test_paper_says_what_it_leaves_out(browser: Any, crowd: Path) -> None:

@@ -159,6 +159,13 @@ def test_the_summary_in_words(examined: Path, whole: Made) -> None:
         f"{fell[1]} benign clients (clients {on})."
     )
     assert said in page.words
+    times = [t[k][who].sum() for who in (bad, ~bad) for k in ("chosen", "asked")]
+    assert (
+        "Chosen by rules of “clean”, which do not know who is marked: {:.0f} of {:.0f} "
+        "times that clients marked hostile were asked, and {:.0f} of {:.0f} times that "
+        "benign ones were.".format(*times)
+        in page.words
+    )
     named = f"Marked hostile by the experiment, 3 of 12: clients {marked}. What they do"
     assert named in page.words
     assert "of 9 audited clients" in page.words and "No run here" not in page.words

@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from troth import dossier
 from troth.display import short
@@ -104,11 +105,11 @@ def figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 
-def name(run: Dossier | str) -> str:
+def name(run: Dossier | str, longest: int = _LONGEST) -> str:
     """A label as it can be drawn: short, and no formula, whatever stands in it."""
     text = short(run) if isinstance(run, str) else short(run.label)
     text = "".join(c if c.isprintable() else "?" for c in text)
-    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return cut.replace("$", r"\$")
 
 
@@ -155,7 +156,11 @@ def legend(axes: Axes, **more: Any) -> None:
         labels[_NAMED - 1] = f"and {len(labels) - _NAMED + 1} more"
     if labels:
         some = handles[:_NAMED], labels[:_NAMED]
-        axes.legend(*some, frameon=False, fontsize=8.5, labelcolor=INK, **more)
+        more |= {"frameon": False, "fontsize": 8.5, "labelcolor": INK}
+        for handle in axes.legend(*some, **more).legend_handles:
+            if isinstance(handle, Line2D):  # points of very many are small and faint
+                handle.set_alpha(1)
+                handle.set_markersize(4.5)
 
 
 def share(axes: Axes, metric: str) -> None:

@@ -20,6 +20,7 @@ from troth.plot._style import (
 from troth.types import Refusal
 
 _MOST = 20
+_WIDE = 60  # characters of two names
 _POINT: dict[str, Any] = {"marker": "o", "color": INK, "markersize": 6}
 
 
@@ -53,7 +54,7 @@ def drawn(found: Sequence[Mapping[str, Any]]) -> Figure:
             axes.plot([low, high], [i, i], color=INK, lw=2)
         axes.plot([pair["mean_difference"]], [i], **_POINT)
     axes.axvline(0, color=INK, lw=1, ls=":")
-    axes.set_yticks(range(len(shown)), [name(p["label"]) for p in shown])
+    axes.set_yticks(range(len(shown)), [name(p["label"], _WIDE) for p in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.margins(x=0.08)
     metric = shown[0]["metric"]

@@ -47,6 +47,9 @@ RULES = {
     "page.verdicts": "Detected by rules of {0}, which do not know who is marked: "
     "{1} reports of those marked hostile were {2} ({3}), and {4} reports of benign "
     "clients ({5}).",
+    "page.chosen": "Chosen by rules of {0}, which do not know who is marked: {1} of "
+    "{2} times that clients marked hostile were asked, and {3} of {4} times that "
+    "benign ones were.",
     "page.stayed": "{0}: the shared model stayed as it was in {1} of {2} rounds, last "
     "since {3}.",
     "page.newcomers": "{0}: {1} newcomers, who never took part, have mean {2} {3}, "
@@ -164,6 +167,7 @@ def _happened(run: Dossier) -> list[Said]:
         if counts.any():
             (bad, bads), (good, goods) = (_fell(counts, w) for w in (hostile, ~hostile))
             said.append(("page.verdicts", label, bad, word, bads, good, goods))
+    said += _chosen(run, hostile)
     why = [r.get("why") for r in run.rounds if r.get("stayed")]
     if why:
         total = str(run.summary.get("rounds", run.total))
@@ -174,6 +178,15 @@ def _happened(run: Dossier) -> list[Said]:
         own, shared = (told(v, metric) for v in both)
         said.append(("page.newcomers", label, late, metric, own, shared))
     return [*said, *_certified(run), *_audited(run)]
+
+
+def _chosen(run: Dossier, hostile: np.ndarray) -> list[Said]:
+    """How often rules that take some reports alone took those of whom."""
+    chosen, asked = (np.nan_to_num(run.column(k)) for k in ("chosen", "asked"))
+    if not chosen.any() or not hostile.any():
+        return []
+    both = [(chosen[who].sum(), asked[who].sum()) for who in (hostile, ~hostile)]
+    return [("page.chosen", quoted(run), *(f"{v:.0f}" for pair in both for v in pair))]
 
 
 def _fell(counts: np.ndarray, who: np.ndarray) -> tuple[str, str]:

@@ -127,7 +127,13 @@
       if (fit < count) why.push(`${fit} rows fit the filter “${input.value.trim()}”`);
       if (there < fit) why.push(`${PRINTED} are the most that are printed, the first in this order; filter the table for others, or read the file`);
       left.textContent = why.length ? `Printed: ${there} of ${count} rows; ${why.join("; ")}.` : "";
-      return () => { left.textContent = ""; render(); };
+      const buttons = cells.map((cell) => cell.firstChild);
+      cells.forEach((cell, i) => cell.replaceChildren(heads[i].name)); /* a button is not printed on every sheet */
+      return () => {
+        cells.forEach((cell, i) => cell.replaceChildren(buttons[i]));
+        left.textContent = "";
+        render();
+      };
     };
     const choose = () => {
       const fits = test(input.value);
