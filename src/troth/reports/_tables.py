@@ -113,7 +113,7 @@ def _decided(deck: Deck) -> list[dict[str, Any]]:
         whole = all(
             m.kind == "personal" or m.run.part("personalizer") == "none" for m in (a, b)
         )
-        ids = frozenset(m.run.resolved.get("fingerprint") for m in (a, b))
+        ids = frozenset(str(m.run.resolved.get("fingerprint")) for m in (a, b))
         said: dict[str, Any] = {"kind": "paired", "metric": metric}
         said |= {"label": f"{a.label} − {b.label}", "key": ids if whole else None}
         pairs.append(said | paired(a, b, metric)._asdict())
