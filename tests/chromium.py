@@ -107,6 +107,13 @@ class Browser:
             {"actions": [{"type": "key", "id": "k", "actions": strokes}]},
         )
 
+    def chord(self, hold: str, key: str) -> None:
+        """A key while another one is held down."""
+        kinds = (("keyDown", hold), ("keyDown", key), ("keyUp", key), ("keyUp", hold))
+        strokes = [{"type": kind, "value": one} for kind, one in kinds]
+        keys = {"type": "key", "id": "k", "actions": strokes}
+        self.do("POST", "/actions", {"actions": [keys]})
+
     def log(self, kind: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.do("POST", "/se/log", {"type": kind})
         return found

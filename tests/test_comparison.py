@@ -192,3 +192,28 @@ def test_options_go_with_the_name_of_their_part() -> None:
     # a part that only one of them has
     attack = {"attack__name": "scale", "attack__by": 2}
     assert pairs([run(0), run(0, **attack)]) == [Pair("attack.name", 0, 1)]
+
+
+def test_training_alone_is_what_every_personalizer_is_beside() -> None:
+    """As in the quickstart: own − shared, own − local, local − shared."""
+    name = "personalizer.name"
+
+    def of(*names: str) -> list[tuple[int, int]]:
+        found = pairs([run(0, personalizer__name=each) for each in names])
+        assert {pair.setting for pair in found} <= {name}
+        return [(pair.first, pair.second) for pair in found]
+
+    assert of("none", "local", "ditto") == [(0, 1), (0, 2), (1, 2)]
+    assert of("none", "ditto", "local") == [(0, 1), (0, 2), (1, 2)]
+    assert of("local", "ditto", "apfl") == [(0, 1), (0, 2)]
+    assert of("none", "ditto", "apfl") == [(0, 1), (0, 2)]
+    crossed = [
+        run(0, personalizer__name=each, aggregator__name=rule)
+        for rule in ("mean", "median")
+        for each in ("none", "local", "ditto")
+    ]
+    by_rule = [p for p in pairs(crossed) if p.setting == name]
+    assert [(p.first, p.second) for p in by_rule] == [
+        *[(0, 1), (0, 2), (1, 2)],
+        *[(3, 4), (3, 5), (4, 5)],
+    ]

@@ -168,7 +168,7 @@ def test_anything_may_stand_in_a_file(
         validator.validate(cards.document(runs, made))
         _words.summary(runs, made)
         _tables.runs(runs)
-        _tables.compared(runs)
+        _tables.pairs(_tables.compared(runs, made))
         page.packed(made)
 
 

@@ -27,7 +27,7 @@ def clients(run: Run, which: str) -> list[int]:
     if not ids or min(ids) < 0:
         raise Refusal(
             f"clients = '{which}' is not 'all', a number of them such as 10, or ids "
-            "such as 0,3,8 (one alone: 3,)"
+            "such as 0,3,8 (one alone: 3, or --client 3)"
         )
     if "," not in which:
         if not 1 <= ids[0] <= len(good):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from troth import build, certifiable, flat, folder, seeding, supply
 from troth.certificates import certify as certifier
-from troth.certificates import curves
+from troth.certificates import curves, picture
 from troth.certificates.ledger import Ledger, Row
 from troth.certificates.record import fingerprint, matching
 from troth.certificates.smoothing import Smoothing
@@ -39,6 +39,23 @@ class Found(NamedTuple):
     curves: dict[str, curves.Curves]  # by model
     smoothing: Smoothing
     made: int  # certificates made now; the others were there already
+
+    @property
+    def files(self) -> list[Path]:
+        """The certificates, then their curves as JSON and as a picture."""
+        s = self.smoothing
+        stem = f"certificates_{s.transform}_{s.sigma:g}"
+        pixels = s.units == "pixels" and s.transform == "translation"
+        stem += "_pixels" if pixels else ""
+        beside = [self.file.parent / f"{stem}.{kind}" for kind in ("json", "png")]
+        return [self.file, *beside]
+
+    def told(self) -> dict[str, Any]:
+        """What they come to, for programs."""
+        s = self.smoothing
+        said: dict[str, Any] = {"file": str(self.file), "settings": s.record()}
+        said |= {"unit": s.unit, "certificates": len(self.rows), "made": self.made}
+        return said | {"models": {k: c.summary() for k, c in self.curves.items()}}
 
 
 class Classifier(nn.Module):
@@ -115,7 +132,8 @@ def certify(
 
     Inputs are scaled to 0 … 1 by the data's scale, so that σ and radii of `pixel` are
     on that scale. An example has the same noise under every model. Certificates that
-    the file holds already are not made again.
+    the file holds already are not made again. Beside `certificates.csv` it leaves the
+    curves of what was asked for, as JSON and as a picture (`Found.files`).
 
     Args:
         run: finished.
@@ -153,8 +171,19 @@ def certify(
         rows = _asked(ledger, tasks)
     finally:
         ledger.close()
-    found = {name: _curves(rows, name, smoothing) for name in sources}
-    return Found(ledger.path, rows, found, smoothing, made)
+    drawn = {name: _curves(rows, name, smoothing) for name in sources}
+    found = Found(ledger.path, rows, drawn, smoothing, made)
+    _write(found)
+    return found
+
+
+def _write(found: Found) -> None:
+    """The curves, beside the certificates."""
+    s, (_, numbers, drawing) = found.smoothing, found.files
+    title = f"{s.transform}, σ = {s.sigma:g}, α = {s.alpha:g}, n = {s.n:,}"
+    title += " (adaptive)" if s.adaptive else ""
+    picture.draw(found.curves, title, s.unit).savefig(drawing)
+    folder.write_json(numbers, found.told())
 
 
 Task = tuple[str, int, np.ndarray]

@@ -26,6 +26,7 @@ from troth.types import Refusal
 Stage = Literal["gradient", "model", "data"]
 STAGES: tuple[Stage, ...] = ("gradient", "model", "data")
 SETTINGS = "chain.json"
+FILE = "stages.csv"
 ATTACK = "counter_gradient"
 
 
@@ -90,7 +91,8 @@ def chain(
 
     Args:
         sections: an experiment with personalizer `coupled` and an adversary.
-        out: the folder: `target.npy`, `model.npy`, `poison.npz`, and a run a stage.
+        out: the folder: `target.npy`, `model.npy`, `poison.npz`, a run a stage, and
+            `stages.csv` with what is returned, also as JSON.
         options: what to do.
         data_dir: where data sets are looked for first.
         watch: called after every round.
@@ -120,7 +122,20 @@ def chain(
     makers = {"gradient": _gradient, "model": _model, "data": _data}
     for stage in STAGES[: STAGES.index(options.stage) + 1]:
         found.append(_reached(c, stage, makers[stage](c)))
+    _write(out, found)
     return found
+
+
+def told(out: Path, found: list[Reached]) -> dict[str, Any]:
+    """How far every stage got, for programs."""
+    return {"folder": str(out), "stages": [row._asdict() for row in found]}
+
+
+def _write(out: Path, found: list[Reached]) -> None:
+    """A row a stage, and the same as JSON."""
+    columns = {name: [getattr(row, name) for row in found] for name in Reached._fields}
+    folder.write_csv(out / FILE, columns)
+    folder.write_json((out / FILE).with_suffix(".json"), told(out, found))
 
 
 def _aim(built: Built, file: Path, options: Options) -> Goal:

@@ -24,6 +24,7 @@ Run = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Settings (dotted key → value, `seed` among them) and summary of a run."""
 
 NAN = float("nan")
+_PERSONAL = "personalizer.name"
 
 
 class Paired(NamedTuple):
@@ -170,8 +171,10 @@ def pairs(runs: Sequence[Run]) -> list[Pair]:
     """Pairs of runs that differ in exactly one setting and have the same seed.
 
     Of many runs that differ in the same setting, each is paired with the first of them
-    only. Where the setting is the name of a part (`personalizer.name`), options of that
-    part which only one of the two has go with the name and are no second difference.
+    only; where that is the personalizer, also with the one whose clients train alone
+    (`local`), for that is what every other one must be worth the effort against.
+    Where the setting is the name of a part (`personalizer.name`), options of that part
+    which only one of the two has go with the name and are no second difference.
 
     Args:
         runs: Settings and summary of each; a run given twice counts once.
@@ -185,12 +188,15 @@ def pairs(runs: Sequence[Run]) -> list[Pair]:
     written = {
         i: {k: s[k] for k in sorted(varies) if k in s} for i, s in written.items()
     }
-    found: dict[tuple[int, str], Pair] = {}
+    found: dict[tuple[Any, ...], Pair] = {}
     for j, b in written.items():
         for i in (i for i in written if i < j):
             setting = _difference(written[i], b)
+            alone = repr("local") in (written[i].get(_PERSONAL), b.get(_PERSONAL))
             if setting:
-                found.setdefault((j, setting), Pair(setting, i, j))
+                first = found.setdefault((j, setting), Pair(setting, i, j))
+                if setting == _PERSONAL and alone and first.first != i:
+                    found[j, setting, i] = Pair(setting, i, j)
     return list(found.values())
 
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from troth import auditing, chain, config, disk, evidence, folder
 from troth.certificates.ledger import NAME as CERTIFICATES
-from troth.evidence import METRICS, Audit, Certified, Table
+from troth.evidence import Audit, Certified, Table
 from troth.loading import Run, judged
+from troth.results import METRICS
 from troth.types import Refusal
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from troth import config, folder
 from troth.certificates.curves import Curves, curves
 from troth.certificates.smoothing import Smoothing
+from troth.results import METRICS
 
 Table = dict[str, np.ndarray]
-METRICS = ("accuracy", "error")
 _ENDS = ("", "_low", "_high")
 _POINTS = 101  # of a curve
 _WHOLE = (

@@ -20,6 +20,8 @@ from troth.types import Split
 
 Tables = dict[str, evaluation.Table]
 """`personal` and `shared`; on a further test set of the data `personal/NAME` …"""
+METRICS = ("accuracy", "error")
+"""What clients are judged by: the first of these that a table has."""
 _NUMBERS = 2**21  # of models that are written at once
 
 
@@ -104,8 +106,10 @@ def write(
         own = summaries(built, found[-1][1], late)
         said |= {"newcomers": own["personal"], "newcomers_shared": own["shared"]}
         said |= {"newcomers_tests": own["tests"]} if "tests" in own else {}
+    chosen_by: Tables = {}
     if len(data.valid.y):  # to choose options by, without a look at test data
-        said["valid"] = summaries(built, evaluate(built, on="valid"), on="valid")
+        chosen_by = evaluate(built, on="valid")
+        said["valid"] = summaries(built, chosen_by, on="valid")
     for name in ("train", "valid", "test"):
         columns[name] = getattr(data, name).size.cpu().numpy()
     columns |= {name: test.size.cpu().numpy() for name, test in data.tests.items()}
@@ -113,7 +117,7 @@ def write(
     if built.prepared:
         columns["imputed"] = built.prepared.imputed.reshape(n, -1).sum(axis=1)
     columns |= _told(f)
-    columns |= _scores(found, n)
+    columns |= _scores(found, n) | _scores([(found[0][0], _valid(chosen_by))], n)
     folder.write_csv(path / folder.CLIENTS, columns)
     save_models(built, path)
     result = {
@@ -127,6 +131,14 @@ def write(
     }
     folder.write_json(path / folder.SUMMARY, result)
     return folder.plain(result)  # type: ignore[no-any-return]
+
+
+def _valid(tables: Tables) -> Tables:
+    """What clients are judged by, on validation data, such as `valid_accuracy`."""
+    return {
+        f"{kind}/valid": {k: v for k, v in table.items() if k in METRICS}
+        for kind, table in tables.items()
+    }
 
 
 def _scores(found: list[tuple[np.ndarray, Tables]], n: int) -> evaluation.Table:

@@ -75,7 +75,15 @@ def test_numbers_are_those_of_the_files(examined: Path) -> None:
             assert one["chosen"] == {"lam": t["lam"][k]}
             assert (
                 text(one, "lam.chosen")
-                == f"λ = {t['lam'][k]:.4g}, chosen for this client."
+                == f"λ = {t['lam'][k]:.4g}, chosen for this client. It weighs how near "
+                "its model stays to the shared one."
+            )
+        valid = t["valid_accuracy"][k]
+        assert one["valid"] == valid
+        if not one["hostile"]:
+            assert text(one, "served.valid") == (
+                f"On its {t['valid'][k]:.0f} validation examples, which models are "
+                f"chosen by, it has {valid:.3f}."
             )
     audit = folder.read_csv(folders["personalizer=ditto+lam=auto"] / "audit.csv")
     for i, k in enumerate(audit["client"]):
@@ -109,12 +117,124 @@ def test_gains(told: Any, tmp_path: Path) -> None:
         "+0.400 against the shared model, which has 0.500 here."
     )
     assert text(one, "gain.local") == (
-        "+0.100 against training alone (alone), which has 0.800 here."
+        "+0.100 against training alone (“alone”), which has 0.800 here."
     )
     assert one["local"] == 0.8
-    asks = text(card(document(own), 1), "gain.local_missing")
-    words = shlex.split(asks.split("by: ")[1])
-    assert words[:2] == ["troth", "run"] and words[-1] == "personalizer=local"
+    other = card(document(own), 1)
+    place = tmp_path / "own-local"
+    asks = text(other, "gain.local_missing")
+    words = shlex.split(asks.split("into a new folder (--out): ")[1])
+    assert words[:2] == ["troth", "run"] and words[-3] == "personalizer=local"
+    assert words[-2:] == ["--out", str(place)]
+    page = f"Then both on one page: troth report {own} {place}"
+    assert text(other, "gain.both") == page
+    assert other["valid"] is None and "served.valid" not in rules(other)
+
+
+def test_a_new_run_does_not_go_into_the_grid(examined: Path) -> None:
+    grid, name = examined / "attacked", "personalizer=ditto+lam=auto"
+    one = card(document(grid / name), 1)
+    place = examined / "attacked-no-attack" / name
+    said = text(one, "poisoning.no_twin")
+    assert "without the attack, into a new folder (--out): troth run " in said
+    assert shlex.split(said)[-2:] == ["--out", str(place)]
+    page = f"Then both on one page: troth report {grid} {place}"
+    assert text(one, "poisoning.both") == page
+
+
+@pytest.mark.parametrize(("cohort", "words"), [(1, "asked"), (0, "every")])
+def test_how_often_it_was_asked_and_of_how_many(
+    told: Any, tmp_path: Path, cohort: int, words: str
+) -> None:
+    place = told(tmp_path / "x", [0.5, 1.0])
+    file = place / "experiment.toml"
+    file.write_text(file.read_text().replace("cohort = 0", f"cohort = {cohort}"))
+    assert text(card(document(place), 1), f"rounds.{words}") == {
+        "asked": "Asked in 3 of 4 rounds: in each the server draws 1 of 2 clients, and "
+        "only these train and report.",
+        "every": "Asked in 3 of 4 rounds: in each the server asks all of 2 clients "
+        "that "
+        "are there.",
+    }.get(words)
+
+
+def test_a_lambda_that_nobody_chose(told: Any, tmp_path: Path) -> None:
+    ditto = {"name": "ditto", "lam": 0.1}
+    one = card(document(told(tmp_path / "x", [0.5, 1.0], personalizer=ditto)), 1)
+    assert text(one, "lam.set") == (
+        "λ = 0.1, which the experiment sets for all clients alike: nobody chose it. It "
+        "weighs how near a model stays to the shared one."
+    )
+
+
+HOSTILE = {"hostile": [0, 0, 1], "attack": "sign_flip", "corruption": "auto"}
+WAYS = (
+    "1 of 3 clients are marked hostile: they train on labels drawn at random "
+    "(corruption auto, which here is random_labels), and they send the opposite of "
+    "what they learned (attack sign_flip)."
+)
+
+
+def test_who_never_met_the_federation_is_not_under_attack(
+    told: Any, tmp_path: Path
+) -> None:
+    accuracy = [0.5, 0.9, 0.2]
+    own = told(tmp_path / "own", accuracy, **HOSTILE)
+    alone = told(tmp_path / "alone", accuracy, personalizer="local", **HOSTILE)
+    made = document(own, alone)
+    assert text(card(made, 1, "own"), "poisoning.under") == (
+        f"{WAYS} The server puts reports together by aggregator mean, and the accuracy "
+        "of 0.900 above is under this attack."
+    )
+    one = card(made, 1, "alone")
+    assert text(one, "poisoning.apart") == (
+        f"{WAYS} This model never met them: it was trained on its client's data alone, "
+        "and no attack on the federation is in the accuracy of 0.900 above."
+    )
+    asked = {"poisoning.under", "poisoning.no_twin", "poisoning.try"}
+    assert not rules(one) & asked
+    bad = card(made, 2, "alone")  # its own labels are the wrong ones
+    assert "poisoning.under" in rules(bad)
+    assert text(bad, "poisoning.one") == "Client 2 is one of them."
+    assert "poisoning.one" not in rules(one)
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_what_auto_is(told: Any, tmp_path: Path, classes: int) -> None:
+    given = HOSTILE | {"attack": "none", "classes": classes}
+    made = document(told(tmp_path / "x", [0.5, 0.9, 0.2], **given))
+    here = {
+        2: "train on labels turned round (corruption auto, which here is flip_labels)",
+        10: "train on labels drawn at random (corruption auto, which here is "
+        "random_labels)",
+    }
+    said = text(card(made, 0), "poisoning.under")
+    assert f"hostile: they {here[classes]}. The server" in said
+
+
+def test_any_attack_has_words(told: Any, tmp_path: Path) -> None:
+    given = HOSTILE | {"attack": "mimic", "corruption": "none"}
+    made = document(told(tmp_path / "x", [0.5, 0.9, 0.2], **given))
+    assert (
+        "they do this: All hostile rows copy one benign row, so that this client "
+        "counts "
+        "f + 1 times (attack mimic)." in text(card(made, 0), "poisoning.under")
+    )
+
+
+def test_marked_is_not_detected(told: Any, tmp_path: Path) -> None:
+    accuracy = [0.5, 0.9, 0.2]
+    blind = document(told(tmp_path / "blind", accuracy, **HOSTILE))
+    assert text(card(blind, 2), "rounds.undetected") == (
+        "Of its reports 0 were dropped, clipped or weighed down: no rule detected it."
+    )
+    assert "rounds.undetected" not in rules(card(blind, 0))
+    seen = document(told(tmp_path / "seen", accuracy, dropped=[1, 0, 3], **HOSTILE))
+    assert "rounds.undetected" not in rules(card(seen, 2))
+    assert text(card(seen, 2), "rounds.verdicts") == (
+        "Of its reports 3 were dropped, by rules that do not know who is marked "
+        "hostile."
+    )
 
 
 def test_a_run_without_personalizer(told: Any, tmp_path: Path) -> None:
@@ -185,6 +305,19 @@ def test_a_certificate_of_other_parameters(examined: Path, tmp_path: Path) -> No
     assert said.startswith(
         "These proofs speak of parameters 000000000000…, and the model"
     )
+    assert said.endswith(
+        f"Move {place / 'certificates.csv'} away, and prove it anew: troth certify "
+        f"{place} --transform pixel --sigma 0.25 --client {client}"
+    )
+
+
+def test_the_command_for_a_proof_is_whole(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "x", [0.5, 1.0])
+    one = card(document(place), 1)
+    asks = f"troth certify {place} --transform pixel --sigma 0.25 --client 1"
+    assert text(one, "certificate.missing").endswith(f"that you choose: {asks}")
+    asks = f"To look: troth audit {place} --client 1"
+    assert text(one, "shortcuts.missing").endswith(asks)
 
 
 def test_poisoning_beside_the_run_where_nobody_attacks(examined: Path) -> None:
@@ -218,7 +351,7 @@ def test_an_error_is_better_when_it_is_lower(tmp_path: Path) -> None:
         "model": "linear",
         "train": {"rounds": 2, "lr": 0.01},
         "engine": {"how": "vmap", "chunk": 4, "device": "cpu"},
-        "personalizer": "local",
+        "personalizer": "finetune",
     }
     troth.run(tree, out=tmp_path / "x")
     made = document(tmp_path / "x")
@@ -227,8 +360,10 @@ def test_an_error_is_better_when_it_is_lower(tmp_path: Path) -> None:
         first["rank"] == 1 and first["metric"] == "error" and first["interval"] is None
     )
     assert {"certificate.never", "shortcuts.never", "served.plain"} <= rules(first)
-    asks = shlex.split(text(first, "poisoning.try").split("by: ")[1])
-    assert asks[-1] == "attack=sign_flip"
+    assert first["valid"] is not None and "served.valid" in rules(first)
+    said = text(first, "poisoning.try")
+    asks = shlex.split(said.split("into a new folder (--out): ")[1])
+    assert asks[-3:] == ["attack=sign_flip", "--out", str(tmp_path / "x-attacked")]
     settings = [word for word in asks if "=" in word and "/" not in word]
     troth.run(tree, settings=settings, out=tmp_path / "y")
     beside = card(document(tmp_path / "x", tmp_path / "y"), 0, "x")["poisoning"][
@@ -248,5 +383,6 @@ def test_models_that_were_not_saved(tmp_path: Path) -> None:
     troth.run(tree, out=tmp_path / "x")
     one = card(document(tmp_path / "x"), 1)
     assert one["parameters"] is None and "provenance.unsaved" in rules(one)
-    for rule in ("certificate.missing", "shortcuts.missing"):
-        assert text(one, rule).endswith("--set output.personal=true")
+    for rule in ("certificate.unsaved", "shortcuts.unsaved"):
+        asks = f"--set output.personal=true --out {tmp_path / 'x-kept'}"
+        assert text(one, rule).endswith(asks)

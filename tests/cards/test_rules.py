@@ -30,6 +30,13 @@ def test_places_are_numbered_without_a_gap(rule: str) -> None:
     assert found == {*range(len(found))}
 
 
+def test_nothing_is_to_be_got_by() -> None:
+    """A command stands at the end, after a colon, so that all of it is copied."""
+    for text in EVERY.values():
+        assert not re.search(r"\b(get|do|try|have) (it|one|them) by\b", text)
+        assert "differs from" not in text and "by: {" not in text
+
+
 def test_every_rule_is_about_something() -> None:
     assert {rule.split(".")[0] for rule in RULES} == {*ABOUT}
 

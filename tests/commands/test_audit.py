@@ -66,6 +66,12 @@ def refused(troth: Call, words: str, *arguments: object) -> None:
     assert re.search(words, line), line
 
 
+def test_one_client_alone(troth: Call, run: Path, tmp_path: Path) -> None:
+    done = troth("audit", run, "--client", 2, "--out", tmp_path / "there", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["clients"]["client"] == [2]
+
+
 def test_coloured_digits(troth: Call, run: Path) -> None:
     result = troth("audit", run, "--json", "--quiet")
     assert result.exit_code == 0, result.output

@@ -121,6 +121,36 @@ def test_votes_are_those_of_the_model_that_predicts(run: Path) -> None:
         assert row.certificate.label == expected and row.certificate.votes == 50
 
 
+def test_from_python_the_same_files_are_left(
+    troth: Call, run: Path, tmp_path: Path
+) -> None:
+    small = Smoothing(sigma=0.2, n=200, n0=20, alpha=0.01)
+    place = tmp_path / "python"
+    found = certifying.certify(Run(run), small, examples=2, out=place)
+    assert {file.name for file in found.files} == {f.name for f in place.iterdir()}
+    given = ("--n", 200, "--n0", 20, "--alpha", 0.01, "--examples", 2)
+    other = tmp_path / "command"
+    done = troth("certify", run, "--sigma", 0.2, *given, "--out", other)
+    assert done.exit_code == 0, done.output
+    assert {f.name for f in other.iterdir()} == {f.name for f in place.iterdir()}
+    mine, its = (
+        json.loads((p / "certificates_pixel_0.2.json").read_text())
+        for p in (place, other)
+    )
+    assert mine.pop("file") != its.pop("file") and mine == its
+    assert all(str(other / file.name) in done.stderr for file in found.files)
+
+
+def test_one_client_alone(troth: Call, run: Path) -> None:
+    given = ("--models", "shared", *FEW)
+    done = troth("certify", run, "--client", 2, "--json", "--quiet", *given)
+    assert done.exit_code == 0, done.output
+    assert {row["client"] for row in rows(run)} == {"2"}
+    words = "--client 2 is one client alone, and --clients 3 are several; give one"
+    refused(troth, words, run, "--client", 2, "--clients", "3", *given)
+    refused(troth, "there is no client 9; this run has 5", run, "--client", 9, *given)
+
+
 def test_hashes_are_of_the_models(run: Path) -> None:
     one = Run(run)
     found = certifying.certify(one, SMALL, examples=1)

@@ -62,6 +62,12 @@ def test_the_whole_chain(troth: Call, file: Path, tmp_path: Path) -> None:
         assert word in result.stderr
     with np.load(out / "poison.npz") as poison:
         assert len(poison["x"]) == 80
+    assert json.loads((out / "stages.json").read_text()) == said
+    head, *rows = (out / "stages.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == stages
+    read = dict(zip(head.split(","), rows[-1].split(","), strict=True))
+    assert float(read["aimed"]) == last["aimed"] and read["examples"] == "80"
+    assert f"Files: {out / 'stages.csv'}, {out / 'stages.json'}," in result.stderr
 
 
 def test_poisoned_data_go_into_any_other_experiment(

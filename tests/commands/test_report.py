@@ -85,9 +85,9 @@ def asks(place: Path, rule: str, *, client: int) -> list[str]:
     made = cards.document(dossier.opened([place]))
     (card,) = [c for c in made["cards"] if c["client"] == client]
     (said,) = [s["text"] for s in card["sentences"] if s["rule"] == rule]
-    words = shlex.split(said.split("by: ")[1])
-    assert words.pop(0) == "troth"
-    return words
+    words = shlex.split(said[said.index(": troth ") :])
+    assert words[:2] == [":", "troth"]
+    return words[2:]
 
 
 def test_what_is_missing_is_had_by_the_commands_named(
@@ -99,11 +99,13 @@ def test_what_is_missing_is_had_by_the_commands_named(
     file = written(tmp_path / "tiny.toml", tiny + more)
     place = tmp_path / "a b"
     assert troth("run", file, "--out", place).exit_code == 0
-    beside = [place]
     for rule in ("gain.local_missing", "poisoning.no_twin"):
-        beside.append(tmp_path / rule)
-        done = troth(*asks(place, rule, client=2), "--out", beside[-1])
+        done = troth(*asks(place, rule, client=2))
         assert done.exit_code == 0, done.stderr
+    both = asks(place, "poisoning.both", client=2)
+    assert both == ["report", str(place), str(tmp_path / "a b-no-attack")]
+    assert troth(*both).exit_code == 0
+    beside = [*map(Path, both[1:]), tmp_path / "a b-local"]
     quick = ["--n", 50, "--n0", 10, "--examples", 3]
     done = troth(*asks(place, "certificate.missing", client=2), *quick)
     assert done.exit_code == 0, done.stderr
@@ -118,11 +120,13 @@ def test_what_is_missing_is_had_by_the_commands_named(
 
 
 def test_an_attack_is_tried_by_the_command_named(
-    troth: Troth, one: tuple[Path, Result], tmp_path: Path
+    troth: Troth, written: Any, tiny: str, tmp_path: Path
 ) -> None:
-    place, _ = one
-    done = troth(*asks(place, "poisoning.try", client=0), "--out", tmp_path / "x")
+    file = written(tmp_path / "tiny.toml", tiny + '[personalizer]\nname = "ditto"\n')
+    place = tmp_path / "run"
+    assert troth("run", file, "--out", place, "-q").exit_code == 0
+    done = troth(*asks(place, "poisoning.try", client=0))
     assert done.exit_code == 0, done.stderr
-    made = cards.document(dossier.opened([place, tmp_path / "x"]))
+    made = cards.document(dossier.opened([place, tmp_path / "run-attacked"]))
     card = next(c for c in made["cards"] if c["run"] == place.name)
-    assert card["poisoning"]["beside"][0]["run"] == "x"
+    assert card["poisoning"]["beside"][0]["run"] == "run-attacked"

@@ -50,7 +50,7 @@ def test_a_grid_is_compared(grid: tuple[Path, Result]) -> None:
     found = json.loads(result.stdout)
     assert len(found["runs"]) == 6 and len({r["id"] for r in found["runs"]}) == 6
     kinds = [c["kind"] for c in found["comparisons"]]
-    assert kinds == ["seeds"] * 3 + ["paired"] * 4
+    assert kinds == ["seeds"] * 3 + ["paired"] * 6  # each seed: all three pairs
     first, pair = found["comparisons"][0], found["comparisons"][3]
     assert first["seeds"] == [0, 1] and first["label"] == "personalizer=none"
     means = [r["summary"]["personal"]["accuracy_mean"] for r in found["runs"][:2]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,80 @@ def test_paper(browser: Any, page: str, tmp_path: Path) -> None:
     assert (tmp_path / "x.pdf").read_bytes()[:5] == b"%PDF-"
 
 
+def test_paper_has_all_rows(browser: Any, told: Any, tmp_path: Path) -> None:
+    """On a screen 50 of 120; on paper all, and nothing folded; then as before."""
+    place = told(tmp_path / "run", np.linspace(0, 1, 120), test=np.full(120, 119))
+    found = reports.report([place])
+    browser.look(1200, 900)
+    browser.open(found.page.as_uri())
+    rows = "document.querySelectorAll('.clients tbody tr').length"
+    folded = "document.querySelectorAll('details:not([open])').length"
+    note = "document.querySelector('.clients .printed')"
+    assert browser.js(f"return [{rows}, {folded} > 0]") == [50, True]
+    browser.look(794, 1123, media="print")
+    browser.until(f"{rows} === 120")
+    assert browser.js(f"return [{folded}, {note}.textContent]") == [0, ""]
+    hidden = "return getComputedStyle(document.querySelector('{}')).display"
+    for one in (".copy", ".up", ".controls"):
+        assert browser.js(hidden.format(one)) == "none"
+    browser.look(1200, 900)
+    browser.until(f"{rows} === 50")
+    assert browser.js(f"return {folded} > 0")
+    column = "document.querySelector('.clients select')"
+    browser.js(f"{column}.value = '3'; {column}.dispatchEvent(new Event('change'))")
+    browser.type(".clients input", ">0.9")
+    browser.look(794, 1123, media="print")
+    browser.until(f"{rows} === 12")
+    said = "Printed: 12 of 120 rows; 12 rows fit the filter “>0.9”."
+    browser.until(f"{note}.textContent === '{said}'")
+    assert browser.js(f"return getComputedStyle({note}).display") == "block"
+    browser.look(1200, 900)
+    browser.until(f"{note}.textContent === ''")
+
+
+def test_the_printer_gets_all_rows(browser: Any, told: Any, tmp_path: Path) -> None:
+    if not shutil.which("pdftotext"):
+        pytest.skip("needs pdftotext")
+    values = np.linspace(0, 1, 120).round(3)
+    place = told(tmp_path / "run", values, test=np.full(120, 1000))
+    browser.look(1200, 900)
+    browser.open(reports.report([place]).page.as_uri())
+    browser.pdf(tmp_path / "x.pdf")
+    done = subprocess.run(
+        ["pdftotext", "-layout", tmp_path / "x.pdf", "-"], capture_output=True
+    )
+    text = done.stdout.decode()
+    firsts = {line.split()[0] for line in text.splitlines() if "benign" in line}
+    assert {str(k) for k in range(120)} <= firsts
+    sheets = [sheet for sheet in text.split("\f") if sheet.count("benign") > 5]
+    assert len(sheets) > 1 and all("marked" in sheet for sheet in sheets)  # headings
+    sort = "document.querySelector('.clients th button').textContent"
+    assert browser.js(f"return {sort}") == "client"  # and they sort again
+
+
+def test_paper_says_what_it_leaves_out(browser: Any, crowd: Path) -> None:
+    browser.look(1200, 900)
+    browser.open(crowd.as_uri())
+    browser.js("window.dispatchEvent(new Event('beforeprint'))")
+    rows = "document.querySelectorAll('.clients tbody tr').length"
+    assert browser.js(f"return {rows}") == 2000
+    said = browser.js("return document.querySelector('.clients .printed').textContent")
+    assert said.startswith("Printed: 2000 of 10000 rows; 2000 are the most")
+    browser.js("window.dispatchEvent(new Event('afterprint'))")
+    assert browser.js(f"return {rows}") == 50
+
+
+def test_every_part_leads_back_up(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    browser.js("document.documentElement.style.scrollBehavior = 'auto'")
+    browser.js("document.querySelector('nav a[href=\"#origins\"]').click()")
+    browser.until("window.scrollY > 500")
+    browser.js("document.querySelector('#origins a[href=\"#top\"]').focus()")
+    browser.press("\ue007")
+    browser.until("window.scrollY < 50")
+
+
 def test_the_link_to_one_client_asks_for_none(browser: Any, page: str) -> None:
     browser.look(1200, 900)
     browser.open(page)
@@ -151,7 +227,7 @@ def test_the_card_of_a_client(browser: Any, page: str, examined: Path) -> None:
     assert shown == "Client 7"
     texts = browser.js(
         "return [...document.querySelectorAll('#card > p, #card .use p')]"
-        ".map((p) => p.textContent)"
+        ".map((p) => p.textContent.replace(/ Copy$/, ''))"
     )
     out = Path(page.removeprefix("file://")).with_suffix(".cards.json")
     cards = json.loads(out.read_text())["cards"]
@@ -163,6 +239,124 @@ def test_the_card_of_a_client(browser: Any, page: str, examined: Path) -> None:
     browser.press(*"99", "\ue007")
     said = browser.js("return document.querySelector('#asked').textContent")
     assert said == "There is no client 99; there are 12, from 0 to 11."
+    assert browser.js("return document.querySelector('#card').textContent") == ""
+    assert browser.js("return location.hash") == "#client"
+
+
+@pytest.mark.parametrize("given", ["07", "7", " 7 ", "007", "client 7", "Client 07"])
+def test_a_client_s_number_however_it_is_written(
+    browser: Any, page: str, given: str
+) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    field = "document.querySelector('#which')"
+    browser.js(f"{field}.value = arguments[0]; {field}.focus()", given)
+    browser.press("\ue007")
+    shown = browser.js("return document.querySelector('#card h3').textContent")
+    assert shown == "Client 7"
+    assert browser.js(f"return {field}.value") == "7"
+
+
+@pytest.mark.parametrize("given", ["", "-1", "1.5", "7x", "1e1", "<b>", "9" * 40])
+def test_what_is_no_client_has_no_card(browser: Any, page: str, given: str) -> None:
+    browser.look(1200, 900)
+    browser.open(f"{page}#client=3&deck=0")
+    field = "document.querySelector('#which')"
+    browser.js(f"{field}.value = arguments[0]; {field}.focus()", given)
+    browser.press("\ue007")
+    said = browser.js("return document.querySelector('#asked').textContent")
+    assert said.startswith(f"There is no client {given}; there are 12")
+    assert browser.js("return document.querySelector('#card').childNodes.length") == 0
+    browser.js("document.querySelector('#after').click()")  # and from there one goes on
+    shown = browser.js("return document.querySelector('#card h3').textContent")
+    assert shown == "Client 4"
+
+
+def test_commands_are_copied_from_the_keyboard(
+    browser: Any, told: Any, tmp_path: Path
+) -> None:
+    place = told(tmp_path / "a run-of 3", [0.5, 0.8, 1.0])
+    browser.look(1200, 900)
+    browser.open(reports.report([place]).page.as_uri())
+    for part in ("#words", "#card .use", "#proven"):
+        code = f"document.querySelector('{part} code.command')"
+        button, wanted = (
+            f"{code}.nextElementSibling",
+            browser.js(f"return {code}.textContent"),
+        )
+        browser.js(f"{button}.focus()")
+        assert browser.js("return document.activeElement.textContent") == "Copy"
+        browser.press("\ue007")
+        browser.until(f"{button}.textContent === 'Copied'")
+        assert browser.js(f"return document.activeElement === {button}")
+        status = "document.querySelector('main > [role=status].apart').textContent"
+        assert browser.js(f"return {status}") == "The command is copied."
+        assert pasted(browser) == wanted and f"'{place}'" in wanted
+    quiet(browser)
+
+
+def pasted(browser: Any) -> str:
+    """What the clipboard holds, as one would find out."""
+    field = "document.querySelector('#which')"
+    browser.js(f"{field}.value = ''; {field}.focus()")
+    browser.chord("\ue009", "v")
+    found: str = browser.until(f"{field}.value")
+    return found
+
+
+def test_a_browser_without_a_clipboard_copies_too(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    gone = "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
+    browser.js(gone)
+    code = "document.querySelector('#card .use code.command')"
+    browser.js(f"{code}.nextElementSibling.focus()")
+    browser.press(" ")
+    browser.until(f"{code}.nextElementSibling.textContent === 'Copied'")
+    assert pasted(browser) == browser.js(f"return {code}.textContent")
+    assert browser.js("return document.querySelectorAll('textarea').length") == 0
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_a_command_is_not_broken_at_hyphens(
+    browser: Any, page: str, width: int
+) -> None:
+    """Each of its words stands on one line, unless it is wider than the page."""
+    browser.look(width, 900)
+    browser.open(page)
+    tall = browser.js(
+        "return [...document.querySelectorAll('#card > p code.command span, "
+        "#card .use code.command span')].filter((s) => s.textContent.length < 30)"
+        ".map((s) => [s.textContent, s.getBoundingClientRect().height])"
+    )
+    one = dict(tall)["troth"]
+    assert len(tall) > 5 and [word for word, high in tall if high > 1.5 * one] == []
+
+
+def test_a_filter_in_any_column(browser: Any, page: str) -> None:
+    """Whatever column is chosen, the rows that are left are those of its value."""
+    browser.look(1200, 900)
+    browser.open(page)
+    place = '.clients[data-deck="0"]'
+    read = (
+        f"return [...document.querySelectorAll('{place} tbody tr')]"
+        ".map((r) => [...r.cells].map((c) => c.textContent))"
+    )
+    every = browser.js(read)
+    options = f"return document.querySelectorAll('{place} select option').length"
+    assert browser.js(options) == 1 + len(every[0])
+    for at in range(len(every[0])):
+        value = every[len(every) // 2][at]
+        browser.js(
+            f"const p = document.querySelector('{place}');"
+            "const [i, s] = [p.querySelector('input'), p.querySelector('select')];"
+            "s.value = arguments[0]; s.dispatchEvent(new Event('change'));"
+            "i.value = arguments[1]; i.dispatchEvent(new Event('input'));",
+            str(at),
+            value,
+        )
+        left = browser.js(read)
+        assert left and left == [row for row in every if row[at] == value], (at, value)
 
 
 def test_a_card_has_an_address(browser: Any, page: str) -> None:
@@ -171,7 +365,7 @@ def test_a_card_has_an_address(browser: Any, page: str) -> None:
     shown = browser.js("return document.querySelector('#card h3').textContent")
     assert shown == "Client 3"
     runs = browser.js("return document.querySelector('#card').textContent")
-    assert "Its card in run clean" in runs
+    assert "Its card in run “clean”" in runs
     browser.open(f"{page}#client=<img src=x onerror=alert(1)>&deck=9999")
     assert browser.js("return document.querySelectorAll('#client img').length") == 0
     quiet(browser)

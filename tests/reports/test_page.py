@@ -11,9 +11,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from troth import disk, display, dossier, folder, reports
+from troth.cards import _worlds
 from troth.comparison import paired
 from troth.reports import _words
 from troth.types import Refusal
@@ -91,7 +93,7 @@ def test_every_number_is_the_one_in_its_file(whole: Made) -> None:
         wanted = str(value) if whole else display.number(value)
         assert text == (f"{value:.1f}" if form else wanted)
         seen += 1
-    assert seen == 4 * 11
+    assert seen == 4 * 12
 
 
 def test_the_table_of_clients_is_clients_csv(examined: Path, whole: Made) -> None:
@@ -142,10 +144,30 @@ def test_the_summary_in_words(examined: Path, whole: Made) -> None:
         for each in (s["attacked/personalizer=ditto+lam=auto"], s["clean"])
     )
     assert "Runs: 4. Finished: 4." in page.words
-    assert f"{under}, and {without} where nobody attacks (clean)." in page.words
-    clipped = folder.read_csv(examined / "clean" / "clients.csv")
-    good = int(clipped["clipped"][clipped["malicious"] == 0].sum())
-    assert f"and {good} of benign clients were clipped." in page.words
+    assert (
+        f"Under attack “ditto,lam=auto” has mean accuracy {under}; where nobody "
+        f"attacks (“clean”) {without}: a change of " in page.words
+    )
+    t = folder.read_csv(examined / "clean" / "clients.csv")
+    bad = t["malicious"] == 1
+    fell = [f"{t['clipped'][who].sum():.0f} reports of" for who in (bad, ~bad)]
+    marked = ", ".join(f"{k}" for k in np.flatnonzero(bad))
+    on = ", ".join(f"{k}" for k in np.flatnonzero(~bad & (t["clipped"] > 0)))
+    said = (
+        "Detected by rules of “clean”, which do not know who is marked: "
+        f"{fell[0]} those marked hostile were clipped (clients {marked}), and "
+        f"{fell[1]} benign clients (clients {on})."
+    )
+    assert said in page.words
+    times = [t[k][who].sum() for who in (bad, ~bad) for k in ("chosen", "asked")]
+    assert (
+        "Chosen by rules of “clean”, which do not know who is marked: {:.0f} of {:.0f} "
+        "times that clients marked hostile were asked, and {:.0f} of {:.0f} times that "
+        "benign ones were.".format(*times)
+        in page.words
+    )
+    named = f"Marked hostile by the experiment, 3 of 12: clients {marked}. What they do"
+    assert named in page.words
     assert "of 9 audited clients" in page.words and "No run here" not in page.words
 
 
@@ -165,11 +187,104 @@ def test_pairs_are_those_of_the_clients(examined: Path, whole: Made) -> None:
     assert texts[at + 2 : at + 8] == wanted
 
 
+def test_all_pairs_that_one_must_decide_between(whole: Made) -> None:
+    """Own − shared, own − local, local − shared; what is twice in it stands once."""
+    heads = ["mean difference", "low", "high", "better", "worse", "equal", "p"]
+    page = whole[0]
+    texts = [text for _, text in page.cells]
+    own, none = "ditto,lam=auto", "no personalizer"
+    for pair in (f"local − {none}", f"{own} − {none}", f"{own} − local"):
+        assert texts.count(pair) == 1
+    assert texts.count("clean − the shared model") == 1  # no run is that model
+    for head in ("a − b", *heads):
+        assert head in page.texts
+
+
+def test_many_models_stand_beside_what_they_must_be_worth(
+    told: Any, tmp_path: Path
+) -> None:
+    shared = [0.5, 0.6]
+    places = [told(tmp_path / "alone", [0.7, 0.7], shared=shared, personalizer="local")]
+    for i in range(6):
+        lam = {"name": "ditto", "lam": i / 10}
+        values = [0.8, 0.8 + i / 100]
+        run = told(tmp_path / f"r{i}", values, shared=shared, personalizer=lam)
+        places.append(run)
+    made = _worlds.decisions(dossier.opened(places))
+    pairs = {(a.label, b.label) for a, b in made}
+    wanted = {("alone", "the shared model")}
+    for i in range(6):
+        wanted |= {(f"r{i}", "alone"), (f"r{i}", "the shared model")}
+    assert pairs == wanted and len(made) == len(wanted)
+
+
+def test_nobody_was_detected(told: Any, tmp_path: Path) -> None:
+    bad = [0, 1, 0, 1]
+    given: dict[str, Any] = {"hostile": bad, "corruption": "auto"}
+    one = told(tmp_path / "one", [0.5, 0.1, 0.9, 0.2], **given)
+    dropped = [0, 2, 0, 0]
+    two = told(
+        tmp_path / "two",
+        *([0.5, 0.1, 0.9, 0.2],),
+        personalizer="local",
+        dropped=dropped,
+        **given,
+    )
+    page, data, _ = made(tmp_path / "x.html", one, two)
+    assert "Marked hostile by the experiment, 2 of 4: clients 1, 3." in page.words
+    assert (
+        "No rule of “one” dropped, clipped, chose or weighed down a report: 0 clients "
+        "were detected, and who is hostile is known from the experiment alone."
+    ) in page.words
+    assert (
+        "Detected by rules of “two”, which do not know who is marked: 2 reports of "
+        "those marked hostile were dropped (client 1), and 0 reports of benign clients "
+        "(no client)."
+    ) in page.words
+    table = data["decks"][0]["table"]
+    assert table["heads"][1]["name"] == "marked"
+    assert table["columns"][1] == ["benign", "hostile", "benign", "hostile"]
+
+
+def test_an_attack_does_not_change_who_trains_alone(told: Any, tmp_path: Path) -> None:
+    bad: dict[str, Any] = {"hostile": [0, 0, 1], "personalizer": "local"}
+    one = told(tmp_path / "one", [0.5, 0.7, 0.1], corruption="auto", **bad)
+    two = told(tmp_path / "two", [0.5, 0.7, 0.4], **bad)
+    page, _, _ = made(tmp_path / "x.html", one, two)
+    assert (
+        "“one” has mean accuracy 0.600, and where nobody attacks (“two”) 0.600: its "
+        "models are trained on one client's data alone and never met the attack."
+    ) in page.words
+
+
+def test_the_contents_name_the_headings(whole: Made, told: Any, tmp_path: Path) -> None:
+    """Each part is listed by its own heading, and each leads back up."""
+    place = told(tmp_path / "a", [0.5, 0.9])
+    (place / "summary.json").unlink()
+    half = made(tmp_path / "x.html", place)[2]
+    for source in (whole[2], half):
+        nav = source[source.index("<nav") : source.index("</nav>")]
+        listed = re.findall(r'<a href="#(\w+)">([^<]*)</a>', nav)
+        heads = re.findall(r'<h2 id="(\w+)-head">([^<]*)</h2>', source)
+        assert listed == heads and len(heads) >= 6
+        assert source.count('<a href="#top">') == len(heads)
+        assert source.count('id="top"') == 1
+
+
 def test_missing_parts_say_how_to_get_them(told: Any, tmp_path: Path) -> None:
     place = told(tmp_path / "a b", [0.5, 1.0])
     page, _, _ = made(tmp_path / "x.html", place)
-    for kind in ("certify", "audit"):
-        assert f"troth {kind} '{place}'" in page.words
+    how = "--transform pixel --sigma 0.25"
+    for asks in (f"troth certify '{place}' {how}", f"troth audit '{place}'"):
+        assert page.words.count(asks) == 2  # in words, and where they are missing
+
+
+def test_a_command_breaks_between_its_words(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "run-of-a-name", [0.5, 1.0])
+    _, _, source = made(tmp_path / "x.html", place)
+    found = re.findall(r'<code class="command">(.*?)</code>', source)
+    assert f"<span>troth</span> <span>audit</span> <span>{place}</span>" in found
+    assert all(re.fullmatch(r"(<span>\S+</span> ?)+", one) for one in found)
 
 
 @pytest.mark.parametrize("name", [EVIL, WORSE, "a'b", "{{ 1/0 }}", "<!--", "</title>"])
@@ -221,7 +336,7 @@ def test_half_written_runs_are_reported_as_such(examined: Path, tmp_path: Path) 
     lines = (place / "rounds.jsonl").read_text().splitlines(keepends=True)
     (place / "rounds.jsonl").write_text("".join(lines[:3]) + "{")
     page, data, _ = made(tmp_path / "x.html", place)
-    assert "half is not finished: its journal holds 3 of 8 rounds." in page.words
+    assert "“half” is not finished: its journal holds 3 of 8 rounds." in page.words
     assert f"troth resume {place}" in page.words and "3 of 8 rounds" in page.words
     assert data["decks"] == []
 
@@ -232,7 +347,7 @@ def test_a_run_that_goes_on_is_not_to_be_resumed(told: Any, tmp_path: Path) -> N
     with (place / "rounds.jsonl").open("ab") as journal:
         assert disk.hold(journal)
         page, _, _ = made(tmp_path / "x.html", place)
-    assert "a is going on: its journal holds 4 of 4 rounds." in page.words
+    assert "“a” is going on: its journal holds 4 of 4 rounds." in page.words
     assert "troth resume" not in page.words
 
 

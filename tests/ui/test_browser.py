@@ -94,7 +94,11 @@ def test_a_curve_grows_and_a_killed_run_is_said_to_be_stopped(
         process.send_signal(signal.SIGKILL)
         process.wait()
         browser.until("document.querySelector('[data-state=stopped]')")
-        assert "Go on with it by: troth resume " in states(browser)
+        assert "To go on with it: troth resume " in states(browser)
+        copies = "document.querySelector('#states button.copy')"
+        browser.js(f"{copies}.focus()")
+        browser.press("\ue007")
+        browser.until(f"{copies}.textContent === 'Copied'")
     finally:
         process.kill()
         process.wait()

@@ -88,7 +88,7 @@ def test_the_list(get: Get, root: Path) -> None:
 
 def test_reports(get: Get) -> None:
     code, text, _ = get("/report?run=clean")
-    assert code == 200 and "Report of run clean" in text and 'href="/"' in text
+    assert code == 200 and "Report of run “clean”" in text and 'href="/"' in text
     code, text, _ = get("/report?run=clean&run=g/local&run=clean")
     assert code == 200 and "Report of 2 runs" in text
 
@@ -222,10 +222,12 @@ def test_states(told: Any, tmp_path: Path) -> None:
         (run,) = server.pages.live(["r"])
         assert run["state"] == "stopped" and run["total"] == 4
         assert run["words"].startswith("r: stopped, 4 of 4 rounds; mean accuracy 0.750")
-        assert run["words"].endswith(f"Go on with it by: troth resume {place}")
+        assert run["words"].endswith(". To go on with it:")
+        assert run["command"] == f"troth resume {place}"
         with (place / "rounds.jsonl").open("ab") as journal:
             assert disk.hold(journal)
-            assert server.pages.live(["r"])[0]["state"] == "going on"
+            (run,) = server.pages.live(["r"])
+            assert run["state"] == "going on" and run["command"] == ""
             journal.write(b'{"round": 4}\n{"round":')
             journal.flush()
             assert server.pages.runs()[0]["rounds"] == "5 of 4"

@@ -18,13 +18,14 @@ from troth.cards._reading import (
     command,
     interval,
     keeping,
-    name,
     plainly,
+    quoted,
     saved,
     told,
 )
 from troth.cards._rules import Said
 from troth.cards._worlds import Model, models, paired
+from troth.comparison import Paired
 from troth.dossier import Dossier
 
 
@@ -72,15 +73,19 @@ class Chooser:
             return []
         a, b = self.models[:2]
         found = paired(a, b, self.metric)
-        numbers = [found.mean_difference, found.low, found.high]
-        said = [a.label, b.label, *(change(v, self.metric) for v in numbers)]
-        said.append(chance(found.p_value))
-        ends = found.low * self._sign, found.high * self._sign
-        if min(ends) > 0 and found.p_value < 0.05:
-            return [("choice.sure", *said)]
-        if max(ends) < 0 and found.p_value < 0.05:
-            return [("choice.behind", *said)]
-        return [("choice.unsure", *said, str(found.n))]
+        if found.n < 2:
+            return [("choice.few", a.said, b.said, str(found.n))]
+        far = told(abs(found.mean_difference), self.metric)
+        way = "less" if found.mean_difference < 0 else "more"
+        counts = (found.n, found.better, found.worse, found.equal)
+        ends = (change(v, self.metric) for v in (found.low, found.high))
+        return [
+            (
+                *(_verdict(found, self._sign), a.said, b.said),
+                *(far, f"{way} {self.metric}", *map(str, counts), *ends),
+                chance(found.p_value),
+            )
+        ]
 
     def choose(self, i: int) -> Choice:
         """For the client in row i."""
@@ -91,32 +96,27 @@ class Chooser:
         first = self.models[0]
         mean = told(self.worth(first), self.metric)
         if len(self.models) == 1:
-            only = (first.label, client, self.metric, self.by, str(self._benign), mean)
+            only = (first.said, client, self.metric, self.by, str(self._benign), mean)
             return self._with(first, "only", [("choice.only", *only)], client)
         other = self._ahead(i)
         if other is not None and self._apart(i, other):
             return self._with(other, "own", [self._own(i, client, other)], client)
         second = self.models[1]
         average: Said = (
-            *("choice.average", first.label, client, str(len(self.models))),
+            *("choice.average", first.said, client, str(len(self.models))),
             *(self._first, self.metric, self.by, str(self._benign), mean),
-            *(second.label, told(self.worth(second), self.metric)),
+            *(second.said, told(self.worth(second), self.metric)),
         )
         said = [average, *self.sure, self._locally(i, client, other)]
         return self._with(first, "average", said, client)
 
     def _with(self, model: Model, why: str, said: list[Said], client: str) -> Choice:
-        use = command("predict", model.run.path, "--client", client)
-        if model.kind == "shared" and model.run.part("personalizer") != "none":
-            use = f"troth.load({str(model.run.path)!r}).shared({client})"
-        else:
-            use += " --data FILE.npz"
-        what = name(model.run), plainly(model.run)
+        what = quoted(model.run), plainly(model.run)
         if model.kind == "personal":
             said = [*said, ("choice.what", *what)]
         if model.kind == "personal" and not saved(model.run):
             return Choice(model, why, [*said, ("choice.unsaved", keeping(model.run))])
-        return Choice(model, why, [*said, ("choice.command", use)])
+        return Choice(model, why, [*said, *_use(model, client)])
 
     def _ahead(self, i: int) -> Model | None:
         """The model that is best on this client's own test data, if not the first."""
@@ -150,8 +150,8 @@ class Chooser:
         has = (told(float(m.values[i]), self.metric) for m in (other, first))
         mine, firsts = has
         return (
-            *("choice.own", other.label, client, self._size(i), mine, low, high),
-            *(first.label, firsts, firsts_low, firsts_high),
+            *("choice.own", other.said, client, self._size(i), mine, low, high),
+            *(first.said, firsts, firsts_low, firsts_high),
         )
 
     def _locally(self, i: int, client: str, other: Model | None) -> Said:
@@ -163,9 +163,38 @@ class Chooser:
         size = self._size(i)
         if other is None:
             has = told(value, self.metric)
+            equal = [m.said for m in self.models[1:] if m.values[i] == value]
+            if equal:
+                names = " and ".join(equal)
+                return ("choice.equal", size, client, has, names, self._more)
             return ("choice.agrees", size, client, has, self._more)
         mine = told(float(other.values[i]), self.metric)
-        both = (other.label, mine, first.label, told(value, self.metric))
+        both = (other.said, mine, first.said, told(value, self.metric))
         if None in self._intervals(i, other):
             return ("choice.differs", size, client, *both)
         return ("choice.chance", size, client, *both, *self._both(i, other))
+
+
+def _verdict(found: Paired, sign: int) -> str:
+    """The rule for what two tests say of a difference."""
+    ends = found.low * sign, found.high * sign
+    apart, ranked = min(ends) > 0 or max(ends) < 0, found.p_value < 0.05
+    if apart and ranked:
+        return "choice.sure" if min(ends) > 0 else "choice.behind"
+    if apart:
+        return "choice.interval"
+    return "choice.ranks" if ranked else "choice.unsure"
+
+
+def _use(model: Model, client: str) -> list[Said]:
+    """How to predict with it, and on what."""
+    run, shape = model.run, model.run.resolved.get("shape")
+    sizes = ", ".join(map(str, shape)) if isinstance(shape, list) else "…"
+    if model.kind == "shared" and run.part("personalizer") != "none":
+        module = f"troth.load({str(run.path)!r}).shared({client})"
+        return [("choice.command", module), ("choice.module", sizes)]
+    table = run.part("data") == "csv"
+    file = "FILE.csv" if table else "FILE.npz"
+    given = command("predict", run.path, "--client", client, "--data", file)
+    holds = ("choice.table",) if table else ("choice.npz", sizes)
+    return [("choice.command", given), holds]

@@ -12,7 +12,7 @@ from troth.cards._making import Card, Deck, decks, provenance
 from troth.cards._rules import Said, words
 from troth.dossier import Dossier
 
-VERSION = "1.0"
+VERSION = "1.1"
 """Of the format: the first number changes where a reader would misunderstand."""
 
 

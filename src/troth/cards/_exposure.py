@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from troth.cards._reading import again, change, name, told
+from troth.cards._reading import again, beside, change, hostility, quoted, told
 from troth.cards._rules import Said
 from troth.cards._worlds import Moved, moved, twins
 from troth.dossier import Dossier
@@ -29,20 +29,26 @@ class Exposure(NamedTuple):
         facts: dict[str, Any] = {"hostile": hostile, "clients": every}
         facts |= {"attack": run.part("attack"), "corruption": run.part("corruption")}
         facts["aggregator"] = run.part("aggregator")
+        alone = run.part("personalizer") == "local"  # it never met the federation
+        mine = bool(run.column("malicious")[i])
         if run.attacked:
-            ways = (run.part(kind) for kind in ("attack", "corruption", "aggregator"))
+            who = f"{hostile}", f"{every}", hostility(run)
             has = (metric, told(value, metric))
-            said: list[Said] = [
-                ("poisoning.under", f"{hostile}", f"{every}", *ways, *has)
-            ]
+            rule = f"aggregator {run.part('aggregator')}"
+            said: list[Said] = [("poisoning.under", *who, rule, *has)]
+            if alone and not mine:
+                said = [("poisoning.apart", *who, *has)]
         elif hostile:
             said = [("poisoning.idle", f"{hostile}", f"{every}")]
         else:
             said = [("poisoning.clean", f"{every}")]
+        if mine:
+            said.append(("poisoning.one", f"{int(run.column('client')[i])}"))
         facts["beside"] = [self._beside(i, *other, said) for other in self.others]
-        if not self.others:
+        if not self.others and not alone:
             rule = "poisoning.no_twin" if run.attacked else "poisoning.try"
-            said.append((rule, _asks(run)))
+            place, asks = _asks(run)
+            said += [(rule, asks), ("poisoning.both", beside(run, place))]
         return facts, said
 
     def _beside(
@@ -58,10 +64,10 @@ class Exposure(NamedTuple):
         cost = change(attacked - clean, metric)
         if run.attacked:
             has = told(clean, metric), told(attacked, metric), cost
-            said.append(("poisoning.without", name(other), *has, *went))
+            said.append(("poisoning.without", quoted(other), *has, *went))
         else:
             has = told(attacked, metric), cost, told(clean, metric)
-            said.append(("poisoning.within", name(other), *has, *went))
+            said.append(("poisoning.within", quoted(other), *has, *went))
         if far is not None and far.broken:
             said.append(("poisoning.broke", f"{far.broken}", f"{far.tensors}"))
         elif far is not None:
@@ -84,13 +90,14 @@ def exposure(run: Dossier, runs: Sequence[Dossier]) -> Exposure:
     return Exposure(run, found)
 
 
-def _asks(run: Dossier) -> str:
-    """The command that would tell."""
+def _asks(run: Dossier) -> tuple[str, str]:
+    """A new folder, and the command that would tell."""
     if not run.attacked:
         hostile = run.column("malicious").any()
         way = ("corruption=auto",) if run.resolved.get("classes") else _REPORTS
-        return again(run, *(way if hostile else ("adversary.fraction=0.2", *way)))
-    return again(run, "attack=none", "corruption=none")
+        more = way if hostile else ("adversary.fraction=0.2", *way)
+        return again(run, "attacked", *more)
+    return again(run, "no-attack", "attack=none", "corruption=none")
 
 
 _REPORTS = ("corruption=none", "attack=sign_flip")  # numbers are no labels to falsify

@@ -10,11 +10,11 @@ import numpy as np
 
 from troth.cards import _exposure, _hashes, _proofs, _reading
 from troth.cards._choice import Choice, Chooser
-from troth.cards._reading import change, name, ranks, told
+from troth.cards._reading import change, ranks, told
 from troth.cards._rules import Said
 from troth.cards._worlds import worlds
 from troth.dossier import Dossier
-from troth.evidence import METRICS
+from troth.results import METRICS
 
 _SCORES = (*METRICS, "loss", "balanced_accuracy", "auroc", "exact", "attack_success")
 _VERDICTS = {
@@ -81,6 +81,7 @@ class _Maker:
         self.is_local = run.part("personalizer") == "local"
         self.hashes = _hashes.hashes(run)
         self.exposure = _exposure.exposure(run, runs)
+        self.valid = run.column(f"valid_{self.metric}")
         hostile = run.column("malicious") == 1
         late = run.column("newcomer") == 1
         self.peers = {False: ~hostile & ~late, True: ~hostile & late}
@@ -142,6 +143,7 @@ class _Maker:
         alone = self.local.column(self.metric) if self.local else alone
         facts: dict[str, Any] = {"value": value, "interval": between}
         facts |= {"rank": rank or None, "of": of, "shared": float(self.shared[i])}
+        facts["valid"] = float(self.valid[i])
         facts["local"] = None if alone is None else float(alone[i])
         head, has = self.metric.capitalize(), told(value, self.metric)
         if np.isnan(value):
@@ -156,9 +158,18 @@ class _Maker:
         rule = "served.own" if self.own else "served.shared"
         if between is None:
             rule = "served.plain" if self.own else "served.shared_plain"
-            return facts, [(rule, head, has, str(size), *place)]
-        limits = (told(v, self.metric) for v in between)
-        return facts, [(rule, head, has, str(size), *limits, *place)]
+            said: Said = (rule, head, has, str(size), *place)
+        else:
+            limits = (told(v, self.metric) for v in between)
+            said = (rule, head, has, str(size), *limits, *place)
+        return facts, [said, *self._validated(i)]
+
+    def _validated(self, i: int) -> list[Said]:
+        """On the data that models are chosen by, where the run has told it."""
+        value, size = float(self.valid[i]), self._count("valid", i)
+        if np.isnan(value):
+            return []
+        return [("served.valid", str(size), told(value, self.metric))]
 
     def _interval(self, value: float, size: int) -> _reading.Interval | None:
         if self.metric != "accuracy" or self.run.resolved.get("multi_label"):
@@ -173,11 +184,12 @@ class _Maker:
         said: list[Said] = [("gain.shared", *has)]
         if self.local:
             alone = float(self.local.column(metric)[i])
-            more = change(value - alone, metric), name(self.local), told(alone, metric)
-            said.append(("gain.local", *more))
+            beside = _reading.quoted(self.local), told(alone, metric)
+            said.append(("gain.local", change(value - alone, metric), *beside))
         elif not self.is_local:
-            asks = _reading.again(self.run, "personalizer=local")
+            place, asks = _reading.again(self.run, "local", "personalizer=local")
             said.append(("gain.local_missing", asks))
+            said.append(("gain.both", _reading.beside(self.run, place)))
         return said
 
     def _chose(self, i: int) -> list[Said]:
@@ -197,22 +209,41 @@ class _Maker:
         said: list[Said] = [("data.sizes", *sizes)]
         if self._is_late(i):
             return [*said, ("data.newcomer",)]
-        rounds = str((self.run.summary or {}).get("rounds", self.run.total))
-        said.append(("rounds.asked", str(self._count("asked", i)), rounds))
+        said.append(self._asked(i))
         away = [self._count(k, i) for k in ("absent", "cut")]
         if any(away):
             said.append(("rounds.away", *map(str, away)))
+        if not self.verdicts and self.columns["malicious"][i]:
+            said.append(("rounds.undetected",))
         if self.verdicts:
             each = [f"{self._count(v, i)} were {_VERDICTS[v]}" for v in self.verdicts]
             said.append(("rounds.verdicts", ", ".join(each)))
         return said
+
+    def _asked(self, i: int) -> Said:
+        """How often, and of how many."""
+        train = self.run.sections.get("train")
+        cohort = train.get("cohort", 0) if isinstance(train, dict) else 0
+        rounds = str((self.run.summary or {}).get("rounds", self.run.total))
+        n = len(self.values) - int(np.nansum(self.run.column("newcomer")))
+        asked = str(self._count("asked", i)), rounds
+        if isinstance(cohort, int) and 0 < cohort < n:
+            return ("rounds.asked", *asked, str(cohort), str(n))
+        return ("rounds.every", *asked, str(n))
 
     def _provenance(self, client: int, hash_: str) -> list[Said]:
         found = provenance(self.run)
         versions = found["versions"]
         three = (versions.get(k, "–") for k in ("troth", "python", "torch"))
         id_, seed, git = (str(found[k]) for k in ("id", "seed", "revision"))
-        run: Said = ("provenance.run", name(self.run), id_, seed, *three, git[:12])
+        run: Said = (
+            "provenance.run",
+            _reading.quoted(self.run),
+            id_,
+            seed,
+            *three,
+            git[:12],
+        )
         if hash_:
             return [run, ("provenance.parameters", hash_)]
         if not _reading.saved(self.run):

@@ -9,6 +9,7 @@ import numpy as np
 from troth.cards._reading import change, command, keeping, saved, told
 from troth.cards._rules import Said
 from troth.certificates.bounds import down
+from troth.certificates.ledger import NAME as CERTIFICATES
 from troth.dossier import Dossier
 from troth.evidence import Certified
 
@@ -18,7 +19,6 @@ Part = tuple[Any, list[Said]]
 
 def certificates(run: Dossier, client: int, hash_: str) -> Part:
     """One entry a setting under which this client's model was certified."""
-    asks = _asks(run, "certify", client)
     if not run.resolved.get("classes") or run.resolved.get("multi_label"):
         return [], [("certificate.never", "2")]
     kind = "shared" if run.part("personalizer") == "none" else "personal"
@@ -31,15 +31,24 @@ def certificates(run: Dossier, client: int, hash_: str) -> Part:
             said.append(words)
             speaks = facts["parameters"]
             if hash_ and speaks != hash_:
-                said.append(("certificate.stale", speaks[:12], hash_[:12], asks))
-    return found, said or [("certificate.missing", asks)]
+                s, file = each.settings, str(run.path / CERTIFICATES)
+                asks = certify(run, s["transform"], float(s["sigma"]), client)
+                said.append(("certificate.stale", speaks[:12], hash_[:12], file, asks))
+    if not said and not saved(run):
+        return found, [("certificate.unsaved", keeping(run))]
+    return found, said or [("certificate.missing", certify(run, client=client))]
 
 
-def _asks(run: Dossier, kind: str, client: int) -> str:
-    """The command that would tell."""
-    if not saved(run):
-        return keeping(run)
-    return command(kind, run.path, "--clients", f"{client},")
+def certify(
+    run: Dossier,
+    transform: str = "pixel",
+    sigma: float = 0.25,
+    client: int | None = None,
+) -> str:
+    """The command that proves something of a run's models, all or one client's."""
+    one = () if client is None else ("--client", client)
+    how = ("--transform", transform, "--sigma", f"{sigma:g}")
+    return command("certify", run.path, *how, *one)
 
 
 def _proof(each: Certified, kind: str, rows: np.ndarray) -> tuple[dict[str, Any], Said]:
@@ -79,7 +88,10 @@ def shortcuts(run: Dossier, client: int) -> Part:
         return None, [("shortcuts.never",)]
     row = None if run.audit is None else run.audit.row.get(client)
     if run.audit is None or row is None:
-        return None, [("shortcuts.missing", _asks(run, "audit", client))]
+        if not saved(run):
+            return None, [("shortcuts.unsaved", keeping(run))]
+        asks = command("audit", run.path, "--client", client)
+        return None, [("shortcuts.missing", asks)]
     t = {name: float(column[row]) for name, column in run.audit.table.items()}
     if not t["examples"]:
         return None, [("shortcuts.empty", "0")]

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import shlex
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from troth.dossier import Dossier
 from troth.types import Refusal
 
 Interval = tuple[float, float]
+_LISTED = 20  # clients that are named one by one
 
 
 def told(value: float, metric: str) -> str:
@@ -54,6 +56,11 @@ def name(run: Dossier) -> str:
     return short(run.label)
 
 
+def quoted(run: Dossier) -> str:
+    """The same inside a sentence, which any name may stand in."""
+    return f"“{name(run)}”"
+
+
 _PLAINLY = {
     "none": "one model, the same for all clients",
     "local": "each client's own, trained on its data alone",
@@ -71,16 +78,86 @@ def plainly(run: Dossier) -> str:
     return "–"
 
 
+_DOES = {
+    "model_replacement": "multiply what they send by the number of clients asked",
+    "random_labels": "train on labels drawn at random",
+    "flip_labels": "train on labels turned round",
+    "sign_flip": "send the opposite of what they learned",
+    "gaussian": "send random numbers",
+}
+
+
+def hostility(run: Dossier) -> str:
+    """What hostile clients do, each part with its name in the experiment."""
+    attack, corruption = run.part("attack"), run.part("corruption")
+    single = not run.resolved.get("multi_label")
+    named = f"corruption {corruption}"
+    if corruption == "auto":
+        flips = run.resolved.get("classes") == 2 and single
+        corruption = "flip_labels" if flips else "random_labels"
+        named += f", which here is {corruption}"
+    parts = [("corruption", corruption, named), ("attack", attack, f"attack {attack}")]
+    said = [f"they {_does(k, n)} ({w})" for k, n, w in parts if n != "none"]
+    return ", and ".join(said) or "they do nothing"
+
+
+@functools.cache
+def _does(kind: str, member: str) -> str:
+    """In plain words; of what is rare, its own summary."""
+    if member in _DOES:
+        return _DOES[member]
+    with contextlib.suppress(Refusal):
+        return f"do this: {lookup.about(kind, member).summary.rstrip('.')}"
+    return "do what its author wrote"
+
+
+def listed(ids: np.ndarray) -> str:
+    """Clients by their numbers; of very many the first."""
+    if not len(ids):
+        return "no client"
+    some = ", ".join(str(int(k)) for k in ids[:_LISTED])
+    more = f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else ""
+    return f"client{'s' if len(ids) > 1 else ''} {some}{more}"
+
+
 def command(*words: object) -> str:
     """A command that can be copied."""
     return shlex.join(["troth", *(str(word) for word in words)])
 
 
-def again(run: Dossier, *settings: str) -> str:
-    """The same experiment with other settings."""
-    file = run.path / folder.EXPERIMENT
-    more = [part for setting in settings for part in ("--set", setting)]
-    return command("run", file, *more)
+def whole(run: Dossier) -> Path:
+    """The grid that a run belongs to, or the run."""
+    if "whole" not in run.kept:
+        grid = (run.path.parent / folder.GRID).exists()
+        run.kept["whole"] = run.path.parent if grid else run.path
+    found: Path = run.kept["whole"]
+    return found
+
+
+def again(run: Dossier, why: str, *settings: str) -> tuple[str, str]:
+    """The same experiment with other settings: its new folder, and the command.
+
+    Args:
+        run: the run.
+        why: what the new folder is named after; it lies beside the old one.
+        settings: `section.key=value`.
+    """
+    if ("again", why) not in run.kept:  # all of its cards say the same
+        root = whole(run)
+        place = root.with_name(f"{root.resolve().name}-{why}")
+        if root != run.path:
+            place = place / run.path.name
+        more = [part for setting in settings for part in ("--set", setting)]
+        file = run.path / folder.EXPERIMENT
+        asks = command("run", file, *more, "--out", place)
+        run.kept["again", why] = str(place), asks
+    found: tuple[str, str] = run.kept["again", why]
+    return found
+
+
+def beside(run: Dossier, place: str) -> str:
+    """The command for one page of a run and another folder."""
+    return command("report", whole(run), place)
 
 
 def saved(run: Dossier) -> bool:
@@ -90,7 +167,7 @@ def saved(run: Dossier) -> bool:
 
 def keeping(run: Dossier) -> str:
     """The same experiment, its models kept."""
-    return again(run, "output.personal=true")
+    return again(run, "kept", "output.personal=true")[1]
 
 
 def ranks(values: np.ndarray, who: np.ndarray, metric: str) -> np.ndarray:

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from troth import comparison, folder
-from troth.cards._reading import name
+from troth.cards._reading import name, quoted
 from troth.dossier import Dossier
 
 _CLIENTS = ("seed", "data", "partition", "availability")
 _HOSTILE = ("adversary", "attack", "corruption")
+_FEW = 5  # models of which all pairs are looked at
 _ASIDE = ("name", "resolved", "engine", "checkpoint", "output")
 
 
@@ -23,6 +24,7 @@ class Model(NamedTuple):
     run: Dossier
     kind: str  # personal or shared
     label: str
+    said: str  # the same inside a sentence
     values: np.ndarray  # [n] the metric, a client each
     mean: float  # as the summary has it, on test data
     valid: float  # on validation data; NaN: there are none
@@ -92,23 +94,51 @@ def models(world: Sequence[Dossier]) -> list[Model]:
     plain = [run for run in world if run.part("personalizer") == "none"]
     own = [run for run in world if not any(run is p for p in plain)]
     for run in own:
-        found.append(_model(run, "personal", name(run)))
-    named = [(run, name(run)) for run in plain]
-    named += [(run, f"the shared model of {name(run)}") for run in own]
+        found.append(_model(run, "personal"))
+    of = "the shared model of "
     shared: list[Model] = []
-    for run, label in named:
-        model = _model(run, "shared", label)
+    for run, words in [*((run, "") for run in plain), *((run, of) for run in own)]:
+        model = _model(run, "shared", words)
         if not any(_equal(model.values, other.values) for other in shared):
             shared.append(model)
     if len(shared) == 1 and not plain:
-        shared = [shared[0]._replace(label="the shared model")]
+        words = "the shared model"
+        shared = [shared[0]._replace(label=words, said=words)]
     return [*shared, *found] if plain else [*found, *shared]
 
 
-def _model(run: Dossier, kind: str, label: str) -> Model:
+def decisions(world: Sequence[Dossier]) -> list[tuple[Model, Model]]:
+    """Pairs of models that somebody who must use one has to decide between.
+
+    All pairs of a few models. Of more: every own model beside the shared one of its
+    run and beside the local one, and these two.
+    """
+    every = models(world)
+    shared = [m for m in every if m.kind == "shared"]
+    own = [m for m in every if m.kind != "shared"]
+    local = [m for m in own if m.run.part("personalizer") == "local"]
+    rest = [m for m in own if m.run.part("personalizer") != "local"]
+    ordered = [*shared, *local, *rest]
+    return [
+        (a, b)
+        for i, a in enumerate(ordered)
+        for b in ordered[:i]
+        if len(every) <= _FEW or _reference(a, b)
+    ]
+
+
+def _reference(a: Model, b: Model) -> bool:
+    """Whether b is what a must be worth the effort against."""
+    if b.kind == "shared":
+        return _equal(_model(a.run, "shared").values, b.values) and a.kind != "shared"
+    return b.run.part("personalizer") == "local"
+
+
+def _model(run: Dossier, kind: str, words: str = "") -> Model:
+    labels = f"{words}{name(run)}", f"{words}{quoted(run)}"
     column = run.metric if kind == "personal" else f"shared_{run.metric}"
     means = run.mean(kind), run.mean(kind, on="valid")
-    return Model(run, kind, label, run.column(column), *means)
+    return Model(run, kind, *labels, run.column(column), *means)
 
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from troth.certificates.curves import Curves
 
-_HUES = {"personal": "#3d7ea6", "shared": "#e08e45", "local": "#5a9367"}
+_HUES = {"personal": "#009e73", "shared": "#0072b2", "local": "#d55e00"}  # as plot's
 _INK, _SOFT, _OTHER = "#22303c", "#6b7b88", "#8e5572"
 _FEW = 20  # radii that are marked one by one
 

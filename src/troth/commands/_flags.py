@@ -12,6 +12,10 @@ Json = Annotated[bool, Flag("--json", help="Print one JSON object on stdout.")]
 Quiet = Annotated[bool, Flag("--quiet", "-q", help="No progress, only results.")]
 Folder = Annotated[Path, Argument(metavar="RUN", help="The folder of a run.")]
 File = Annotated[Path | None, Argument(metavar="EXPERIMENT.toml")]
+Clients = Annotated[str, Flag(help="all, a number of them, or ids: 0,3,8.")]
+Client = Annotated[
+    int | None, Flag(min=0, help="This one alone; the first client is 0.")
+]
 Device = Annotated[str, Flag(help="auto, cpu, cuda, cuda:N or mps.")]
 DataDir = Annotated[Path | None, Flag(help="Look for data sets here.")]
 Settings = Annotated[

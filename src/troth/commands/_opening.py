@@ -22,6 +22,20 @@ def opened(path: Path) -> Run:
     return Run(path)
 
 
+def whose(clients: str, client: int | None) -> str:
+    """Which clients are asked for; one alone has a flag of its own."""
+    from troth.types import Refusal
+
+    if client is None:
+        return clients
+    if clients != "all":
+        raise Refusal(
+            f"--client {client} is one client alone, and --clients {clients} are "
+            "several; give one of the two"
+        )
+    return f"{client},"
+
+
 def check_free(out: Path | None) -> None:
     """Refuse, before any work, a file that exists or could not be written."""
     from troth.types import Refusal

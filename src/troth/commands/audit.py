@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option as Flag
 
-from troth.commands._flags import DataDir, Device, Folder, Json, Quiet
-from troth.commands._opening import absolute, opened
+from troth.commands._flags import Client, Clients, DataDir, Device, Folder, Json, Quiet
+from troth.commands._opening import absolute, opened, whose
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -41,7 +41,8 @@ def audit(
         str | None, Flag(help="The data's range, such as 0,1; none: it has none.")
     ] = None,
     on: Annotated[str, Flag(help="Whose examples: test or valid.")] = "test",
-    clients: Annotated[str, Flag(help="all, a number of them, or ids: 0,3,8.")] = "all",
+    clients: Clients = "all",
+    client: Client = None,
     limit: Annotated[
         float, Flag(help="A rise or a disparity that is worth a worry.")
     ] = 0.1,
@@ -64,7 +65,7 @@ def audit(
         found = auditing.audit(
             run,
             on=on,  # type: ignore[arg-type]  # refused where it is neither
-            clients=clients,
+            clients=whose(clients, client),
             limit=limit,
             out=out,
             data_dir=absolute(data_dir),

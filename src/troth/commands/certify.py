@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Exit
 from typer import Option as Flag
 
-from troth.commands._flags import DataDir, Device, Folder, Json, Quiet
-from troth.commands._opening import absolute, opened
+from troth.commands._flags import Client, Clients, DataDir, Device, Folder, Json, Quiet
+from troth.commands._opening import absolute, opened, whose
 from troth.commands._words import STOPPED, complain
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def certify(
     models: Annotated[
         str, Flag(help="Of personal,shared,local; else what the run has.")
     ] = "",
-    clients: Annotated[str, Flag(help="all, a number of them, or ids: 0,3,8.")] = "all",
+    clients: Clients = "all",
+    client: Client = None,
     examples: Annotated[int, Flag(help="Test examples of each client.")] = 500,
     n: Annotated[int, Flag(help="Samples that bound a probability.")] = 100_000,
     n0: Annotated[int, Flag(help="Samples that choose the class.")] = 100,
@@ -83,7 +84,7 @@ def certify(
         tolerance=tolerance,
         **words,
     )
-    wanted: dict[str, Any] = {"clients": clients, "examples": examples}
+    wanted: dict[str, Any] = {"clients": whose(clients, client), "examples": examples}
     wanted["models"] = tuple(m.strip() for m in models.split(",")) if models else None
     wanted["local"] = None if local is None else opened(local)
     wanted |= {"out": out, "device": device}
@@ -125,27 +126,16 @@ def _watched(
 
 
 def _show(found: Found, as_json: bool, quiet: bool) -> None:
-    """Files, a table for people, one object for programs."""
-    from troth import display, folder
-    from troth.certificates import picture
+    """A table for people, one object for programs."""
+    from troth import display
 
-    s, place = found.smoothing, found.file.parent
-    told: dict[str, Any] = {"file": str(found.file), "settings": s.record()}
-    told |= {"unit": s.unit, "certificates": len(found.rows), "made": found.made}
-    told["models"] = {name: c.summary() for name, c in found.curves.items()}
-    stem = f"certificates_{s.transform}_{s.sigma:g}"
-    stem += "_pixels" if s.units == "pixels" and s.transform == "translation" else ""
-    title = f"{s.transform}, σ = {s.sigma:g}, α = {s.alpha:g}, n = {s.n:,}"
-    title += " (adaptive)" if s.adaptive else ""
-    picture.draw(found.curves, title, s.unit).savefig(place / f"{stem}.png")
-    folder.write_json(place / f"{stem}.json", told)
     if not (as_json and quiet):
         display.console().print(_table(found))
         for line in _words(found):
             display.say(line)
-        display.say(f"Files: {found.file}, {place / stem}.json, {place / stem}.png")
+        display.say(f"Files: {', '.join(map(str, found.files))}")
     if as_json:
-        display.print_json(told)
+        display.print_json(found.told())
 
 
 def _table(found: Found) -> Group:

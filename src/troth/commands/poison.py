@@ -57,9 +57,10 @@ def poison(
         display.console().print(_table(found))
         for line in _words(found, root):
             display.say(line)
+        table = root / chain.FILE
+        display.say(f"Files: {table}, {table.with_suffix('.json')}, a folder a stage")
     if as_json:
-        rows = [row._asdict() for row in found]
-        display.print_json({"folder": str(root), "stages": rows})
+        display.print_json(chain.told(root, found))
 
 
 def _weight(said: str) -> float | str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from troth import dossier
 from troth.display import short
@@ -19,10 +20,18 @@ Given = Run | Dossier | str | Path
 Several = Given | Sequence[Given]
 
 INK, SOFT, GRID, PAPER = "#1f2a33", "#5b6873", "#dbe1e6", "#ffffff"
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#b0579a", "#c98a00", "#3f9bd1")
+SERIES = (
+    *("#0072b2", "#d55e00", "#009e73", "#b0579a"),
+    *("#c98a00", "#3f9bd1", "#7a4a21", "#6a3d9a"),
+)
 """After Okabe and Ito: told apart by all eyes, and of different lightness."""
-_DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)))
-_MARKS = ("o", "s", "^", "D", "v", "P")
+_DASHES = (
+    *("-", "--", "-.", ":"),
+    *((0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1))),
+)
+_MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
+SHARED, LOCAL = 0, 1
+"""The places of the shared model and of training alone: their colours everywhere."""
 _LONGEST = 34  # characters of a label
 _NAMED = 10  # in a legend
 _POINTS = 400  # that are drawn one by one
@@ -39,6 +48,38 @@ def given(runs: Several) -> list[Dossier]:
             found += dossier.opened([one.path if isinstance(one, Run) else one])
     if not found:
         raise Refusal("there is no run to draw; give at least one")
+    settle(found)
+    return found
+
+
+def places(personalizers: Sequence[str]) -> list[int]:
+    """A place for each of some runs: what its model looks like in every picture.
+
+    The first without a personalizer has that of the shared model, for that is what it
+    trains; the first with `local` has that of training alone.
+    """
+    free, taken, found = LOCAL + 1, set[int](), []
+    for kind in personalizers:
+        place = {"none": SHARED, "local": LOCAL}.get(kind, free)
+        place = free if place in taken else place
+        free += place == free
+        taken.add(place)
+        found.append(place)
+    return found
+
+
+def settle(runs: Sequence[Dossier]) -> None:
+    """Give runs their places, unless each has one of its own already."""
+    have = [run.kept.get("place") for run in runs]
+    if None in have or len({*have}) < len(have):
+        kinds = [run.part("personalizer") for run in runs]
+        for run, place in zip(runs, places(kinds), strict=True):
+            run.kept["place"] = place
+
+
+def place(run: Dossier) -> int:
+    """Where a run stands among those that it was given with."""
+    found: int = run.kept["place"]
     return found
 
 
@@ -64,16 +105,16 @@ def figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 
-def name(run: Dossier | str) -> str:
+def name(run: Dossier | str, longest: int = _LONGEST) -> str:
     """A label as it can be drawn: short, and no formula, whatever stands in it."""
     text = short(run) if isinstance(run, str) else short(run.label)
     text = "".join(c if c.isprintable() else "?" for c in text)
-    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return cut.replace("$", r"\$")
 
 
 def hue(i: int) -> str:
-    """The colour of the i-th run; after the last one, grey."""
+    """The colour of the i-th place; after the last one, grey."""
     return SERIES[i] if i < len(SERIES) else SOFT
 
 
@@ -115,7 +156,11 @@ def legend(axes: Axes, **more: Any) -> None:
         labels[_NAMED - 1] = f"and {len(labels) - _NAMED + 1} more"
     if labels:
         some = handles[:_NAMED], labels[:_NAMED]
-        axes.legend(*some, frameon=False, fontsize=8.5, labelcolor=INK, **more)
+        more |= {"frameon": False, "fontsize": 8.5, "labelcolor": INK}
+        for handle in axes.legend(*some, **more).legend_handles:
+            if isinstance(handle, Line2D):  # points of very many are small and faint
+                handle.set_alpha(1)
+                handle.set_markersize(4.5)
 
 
 def share(axes: Axes, metric: str) -> None:

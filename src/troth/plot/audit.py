@@ -21,7 +21,9 @@ from troth.plot._style import (
 )
 from troth.types import Refusal
 
+_FIRST = 3  # colours that no model of a small report has
 _MOST = 80  # clients that are drawn one by one
+_ORDER = "client, the largest change first"
 _VERDICTS = {1.0: "above the limit", 0.0: "not above it"}
 
 
@@ -61,11 +63,12 @@ def _changes(axes: Axes, found: Audit) -> None:
         mine = np.isnan(suspect) if np.isnan(verdict) else suspect == verdict
         x, of = np.flatnonzero(mine), order[mine]
         if len(x):
-            axes.vlines(x, t["change_low"][of], t["change_high"][of], color=hue(i))
-            axes.plot(x, t["change"][of], label=words, **mark(i, hollow=i > 0))
+            look = _FIRST + i
+            axes.vlines(x, t["change_low"][of], t["change_high"][of], color=hue(look))
+            axes.plot(x, t["change"][of], label=words, **mark(look, hollow=i > 0))
     axes.axhline(_limit(found), color=INK, lw=1, ls=":")
     some = f"{n} clients" if n == len(order) else f"{len(order)} of {n} clients"
-    dress(axes, f"{some}; bars: 95 % intervals, dotted: the limit", "client", "change")
+    dress(axes, f"{some}; bars: 95 % intervals, dotted: the limit", _ORDER, "change")
     step = max(1, len(order) // 12)
     names = [f"{int(k)}" for k in t["client"][order][::step]]
     axes.set_xticks(np.arange(len(order))[::step], names)
@@ -74,7 +77,7 @@ def _changes(axes: Axes, found: Audit) -> None:
 
 def _disparities(axes: Axes, found: Audit) -> None:
     t = found.table
-    points = mark(0) | many(len(t["change"]))
+    points = mark(_FIRST) | many(len(t["change"]))
     axes.plot(t["change"], t["disparity"], **points)
     axes.axvline(_limit(found), color=SOFT, lw=1, ls=":")
     axes.axhline(_limit(found), color=SOFT, lw=1, ls=":")

@@ -7,11 +7,21 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from troth.dossier import Dossier
 from troth.evidence import Certified
-from troth.plot._style import Several, dress, figure, given, legend, line
+from troth.plot._style import (
+    LOCAL,
+    SHARED,
+    Several,
+    dress,
+    figure,
+    given,
+    legend,
+    line,
+    name,
+    place,
+)
 from troth.types import Refusal
-
-_MODELS = ("personal", "shared", "local")
 
 
 def certified(runs: Several) -> Figure:
@@ -23,7 +33,7 @@ def certified(runs: Several) -> Figure:
         runs: one or several that `troth certify` went through.
     """
     every = given(runs)
-    found = [each for run in every for each in run.certified]
+    found = [(run, each) for run in every for each in run.certified]
     if not found:
         raise Refusal(
             "none of the runs has certificates; make them by: troth "
@@ -33,24 +43,27 @@ def certified(runs: Several) -> Figure:
     rows = -(-len(found) // columns)
     made = figure(4.5 * columns + 0.4, 3.6 * rows)
     panels = made.subplots(rows, columns, squeeze=False).flatten()
-    for axes, each in zip(panels, found, strict=False):
-        _panel(axes, each)
+    for axes, (run, each) in zip(panels, found, strict=False):
+        _panel(axes, run, each)
     for axes in panels[len(found) :]:
         axes.set_visible(False)
     return made
 
 
-def _panel(axes: Axes, each: Certified) -> None:
+def _panel(axes: Axes, run: Dossier, each: Certified) -> None:
     s = each.settings
-    names = [m for m in _MODELS if m in each.curves]
-    for name in names:
-        curve, style = each.curves[name], line(_MODELS.index(name))
+    looks = {"personal": (place(run), name(run)), "shared": (SHARED, "shared model")}
+    looks["local"] = (LOCAL, "local")
+    models = [m for m in looks if m in each.curves]
+    for model in models:
+        at, label = looks[model]
+        curve, style = each.curves[model], line(at)
         a = curve.accuracy
-        step: Any = {"drawstyle": "steps-pre", "label": name}
+        step: Any = {"drawstyle": "steps-pre", "label": label}
         axes.plot(curve.radii, a.mean(axis=0), **style, **step)
         band = {"step": "pre", "color": style["color"], "alpha": 0.15, "lw": 0}
         axes.fill_between(curve.radii, a.min(axis=0), a.max(axis=0), **band)
-    n = max(len(each.curves[name].clients) for name in names)
+    n = max(len(each.curves[model].clients) for model in models)
     title = f"{s['transform']}, σ = {s['sigma']}, α = {s['alpha']}, {n} clients"
     dress(axes, title, f"radius ({each.unit})", "certified accuracy")
     axes.set_ylim(-0.02, 1.02)

@@ -11,21 +11,23 @@ from matplotlib.figure import Figure
 from troth import outcome
 from troth.plot._style import (
     INK,
-    SERIES,
     Several,
     dress,
     figure,
     finished,
-    mark,
     name,
 )
 from troth.types import Refusal
 
 _MOST = 20
+_WIDE = 60  # characters of two names
+_POINT: dict[str, Any] = {"marker": "o", "color": INK, "markersize": 6}
 
 
 def pairs(runs: Several) -> Figure:
     """The mean difference of every pair that differs in one setting, and its interval.
+
+    Where that is the personalizer, each stands beside training alone too.
 
     Args:
         runs: two or more.
@@ -49,10 +51,10 @@ def drawn(found: Sequence[Mapping[str, Any]]) -> Figure:
     for i, pair in enumerate(shown):
         low, high = pair["low"], pair["high"]
         if not math.isnan(low):
-            axes.plot([low, high], [i, i], color=SERIES[0], lw=2)
-        axes.plot([pair["mean_difference"]], [i], **mark(0) | {"markersize": 6})
+            axes.plot([low, high], [i, i], color=INK, lw=2)
+        axes.plot([pair["mean_difference"]], [i], **_POINT)
     axes.axvline(0, color=INK, lw=1, ls=":")
-    axes.set_yticks(range(len(shown)), [name(p["label"]) for p in shown])
+    axes.set_yticks(range(len(shown)), [name(p["label"], _WIDE) for p in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.margins(x=0.08)
     metric = shown[0]["metric"]

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from troth import plot
 from troth.cards import Deck
 from troth.dossier import Dossier
-from troth.evidence import METRICS
 from troth.plot import _style
 from troth.plot.pairs import drawn
+from troth.results import METRICS
 from troth.types import Refusal
 
 _COLOURS = {
@@ -93,7 +93,7 @@ def _by_run(
     found: list[Picture] = []
     for i, run in enumerate(runs):
         if len(found) < _MOST:
-            words = f"{_style.name(run)}: {says}"
+            words = f"“{_style.name(run)}”: {says}"
             found += _tried(f"{draw.__name__} {i}", words, draw, run)
     return found
 
@@ -123,7 +123,8 @@ def clients(decks: Sequence[Deck]) -> list[Picture]:
     """A picture for runs of the same clients."""
     found: list[Picture] = []
     for i, deck in enumerate(decks[:_MOST]):
-        metric, names = deck.runs[0].metric, ", ".join(map(_style.name, deck.runs[:6]))
+        metric, some = deck.runs[0].metric, deck.runs[:6]
+        names = ", ".join(f"“{_style.name(run)}”" for run in some)
         says = f"{names}: sorted {metric} of benign clients. Numbers: clients.csv."
         found += _tried(f"clients {i}", says, plot.clients, deck.runs)
     return found

@@ -11,12 +11,13 @@ from troth import outcome
 from troth.cards import Deck
 from troth.cards._making import provenance
 from troth.cards._reading import chance, change, name, plainly, told
-from troth.cards._worlds import models
+from troth.cards._worlds import decisions, models, paired
 from troth.certificates.bounds import down
 from troth.display import number, short
 from troth.dossier import Dossier
 
 _NUMBERS = {
+    "valid mean": ("valid.personal", "mean"),
     "mean": ("personal", "mean"),
     "std": ("personal", "std"),
     "worst 10 %": ("personal", "worst10"),
@@ -72,7 +73,8 @@ def _row(run: Dossier) -> list[Cell]:
     cells = [Cell(name(run)), Cell(state(run)), Cell(run.metric or "–")]
     file, summary = str(run.path / "summary.json"), run.summary or {}
     for kind, what in _NUMBERS.values():
-        text = told(run.mean(kind, what), run.metric)
+        on, _, whose = kind.rpartition(".")
+        text = told(run.mean(whose, what, on or "test"), run.metric)
         cells.append(Cell(text, file, f"{kind}.{run.metric}_{what}"))
     for key in ("clients", "rounds"):
         cells.append(Cell(str(summary.get(key, "–")), file, key))
@@ -91,13 +93,31 @@ def what(found: Sequence[Dossier]) -> Sheet:
     return Sheet(heads, rows)
 
 
-def compared(found: Sequence[Dossier]) -> list[dict[str, Any]]:
-    """Finished runs beside each other, those that are judged alike."""
+def compared(found: Sequence[Dossier], decks: Sequence[Deck]) -> list[dict[str, Any]]:
+    """Models that a client can choose between, then runs that differ in one setting."""
+    chosen = [pair for deck in decks for pair in _decided(deck)]
     mine = [run for run in found if run.finished]
     known = [(run.run, run.label) for run in mine if run.run is not None]
     if not known:
-        return []
-    return outcome.compare([run for run, _ in known], [label for _, label in known])
+        return chosen
+    seen = {pair["key"] for pair in chosen}
+    runs = outcome.compare([run for run, _ in known], [label for _, label in known])
+    more = [p for p in runs if frozenset((p.get("first"), p.get("second"))) not in seen]
+    return [*chosen, *more]
+
+
+def _decided(deck: Deck) -> list[dict[str, Any]]:
+    """The pairs of a deck; `key` is what a pair of whole runs would be known by."""
+    metric, pairs = deck.runs[0].metric, []
+    for a, b in decisions(deck.runs):
+        whole = all(
+            m.kind == "personal" or m.run.part("personalizer") == "none" for m in (a, b)
+        )
+        ids = frozenset(str(m.run.resolved.get("fingerprint")) for m in (a, b))
+        said: dict[str, Any] = {"kind": "paired", "metric": metric}
+        said |= {"label": f"{a.label} − {b.label}", "key": ids if whole else None}
+        pairs.append(said | paired(a, b, metric)._asdict())
+    return pairs
 
 
 def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
@@ -111,7 +131,7 @@ def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
             counts = [str(pair[key]) for key in ("better", "worse", "equal")]
             texts = [pair["label"], metric, *numbers, *counts, chance(pair["p_value"])]
             rows.append([Cell(text) for text in texts])
-    texts = [Column("second − first", False), Column("metric", False)]
+    texts = [Column("a − b", False), Column("metric", False)]
     return Sheet([*texts, *(Column(head) for head in heads)], rows)
 
 
@@ -151,7 +171,7 @@ def clients(deck: Deck) -> dict[str, Any]:
     hostile, late = first.column("malicious") == 1, first.column("newcomer") == 1
     who = np.where(hostile, "hostile", np.where(late, "newcomer", "benign"))
     use = [c.model.label if c.model else "–" for c in deck.choices]
-    heads = [Column("client"), Column("who", False), Column("use", False)]
+    heads = [Column("client"), Column("marked", False), Column("use", False)]
     columns: list[list[str]] = [[str(k) for k in deck.ids], who.tolist(), use]
     sources = ["clients.csv:client", "clients.csv:malicious", ""]
     for model in models(deck.runs):

@@ -16,7 +16,7 @@
         await work();
       } catch (error) {
         const place = find("#states") || find("#news");
-        place.textContent = "The server does not answer. Start it again by: troth ui";
+        place.textContent = "The server does not answer. To start it again: troth ui";
       }
       setTimeout(again, PAUSE);
     };
@@ -45,7 +45,7 @@
     for (const round of [0, last]) svg.append(drawn("text", { x: x(round), y: high - 16, "text-anchor": "middle", "font-size": 11, fill: "var(--ink)" }, `${round}`));
     svg.append(drawn("text", { x: x(last / 2), y: high - 4, "text-anchor": "middle", "font-size": 11, fill: "var(--soft)" }, "round"));
     runs.forEach((run, i) => {
-      const colour = i < 6 ? `var(--s${i})` : "var(--soft)";
+      const colour = run.place < 8 ? `var(--s${run.place})` : "var(--soft)";
       for (const [at, dash] of [[2, "5 4"], [1, ""]]) {
         const points = run.points.filter((p) => p[at] !== null);
         if (!points.length) continue;
@@ -57,6 +57,23 @@
       svg.append(drawn("text", { x: wide - 122, y: 20 + 16 * i, "font-size": 11, fill: colour }, i < 16 ? run.label.slice(0, 22) : ""));
     });
     return svg;
+  };
+
+  /* As the other script makes them; its button copies what stands before it. */
+  const command = (text) => {
+    const code = document.createElement("code");
+    code.className = "command";
+    for (const [i, word] of text.split(" ").entries()) {
+      const span = document.createElement("span");
+      span.textContent = word;
+      code.append(i ? " " : "", span);
+    }
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "Copy";
+    button.setAttribute("aria-label", "Copy the command");
+    return [code, " ", button];
   };
 
   const growing = (ids) => {
@@ -73,6 +90,7 @@
         const line = document.createElement("p");
         line.dataset.state = run.state;
         line.textContent = run.words;
+        if (run.command) line.append(" ", ...command(run.command));
         return line;
       }));
       find("#growing").replaceChildren(picture(runs));

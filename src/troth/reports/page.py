@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -17,13 +18,30 @@ from markupsafe import Markup
 import troth
 from troth import cards, dossier, folder
 from troth.cards import Deck, Said
-from troth.cards._reading import command, name
+from troth.cards._proofs import certify
+from troth.cards._reading import command, name, quoted
 from troth.cards._rules import ABOUT
 from troth.dossier import Dossier
+from troth.plot._style import settle
 from troth.reports import _figures, _tables, _words
 from troth.types import Refusal
 
 NAME = "report.html"
+PARTS = {
+    "live": "Going on",
+    "words": "In words",
+    "client": "One client",
+    "runs": "The runs",
+    "curves": "Over the rounds",
+    "clients": "All clients",
+    "compared": "Models beside each other",
+    "rules": "What rules did to reports",
+    "proven": "What is proven",
+    "relied": "What the models rely on",
+    "origins": "Files",
+}
+"""Every part of a page, in its order: id → heading, also in the list of contents."""
+_COMMAND = ("troth ", "troth.")
 
 
 class Report(NamedTuple):
@@ -81,8 +99,9 @@ def html(
         live: names by which the page's script is to ask the server how runs go on.
         home: where the list of runs is.
     """
-    compared = _tables.compared(runs)
-    content = {
+    settle(runs)  # one colour a model, in all pictures
+    compared = _tables.compared(runs, made)
+    content: dict[str, Any] = {
         "runs": runs,
         "live": [*live],
         "home": home,
@@ -109,8 +128,21 @@ def html(
         "beside": beside,
         "data": packed(made),
     }
+    content["parts"] = _parts(content)
     scripts = ("live.js", "script.js") if live else ("script.js",)
     return rendered("page.html.j2", content, scripts)
+
+
+def _parts(content: dict[str, Any]) -> dict[str, str]:
+    """The parts of this page: what they are called, above and in the contents."""
+    there = {
+        "live": content["live"],
+        "client": content["decks"],
+        "clients": content["decks"],
+        "curves": content["pictures"]["curves"],
+        "compared": content["pairs"].rows or content["seeds"].rows,
+    }
+    return {id_: title for id_, title in PARTS.items() if there.get(id_, True)}
 
 
 def rendered(template: str, content: dict[str, Any], scripts: Sequence[str]) -> str:
@@ -152,29 +184,30 @@ def _hash(script: str) -> str:
 
 def _title(runs: Sequence[Dossier]) -> str:
     if len(runs) == 1:
-        return f"Report of run {name(runs[0])}"
+        return f"Report of run {quoted(runs[0])}"
     return f"Report of {len(runs)} runs"
 
 
 def _heading(deck: Deck) -> str:
-    labels = [name(run) for run in deck.runs]
+    labels = [quoted(run) for run in deck.runs]
     more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
     return ", ".join(labels[:3]) + more
 
 
 def _spans(said: Said) -> list[tuple[str, bool]]:
     """A sentence in pieces; commands are marked, so that they can be copied."""
-    whole = _words.text(said)
-    last = said[-1] if len(said) > 1 else ""
-    if last.startswith("troth ") and whole.endswith(last):
-        return [(whole.removesuffix(last), False), (last, True)]
-    return [(whole, False)]
+    pieces = re.split(r"\{(\d+)\}", _words.EVERY[said[0]])
+    found = []
+    for i, piece in enumerate(pieces):
+        text = said[1 + int(piece)] if i % 2 else piece
+        found.append((text, bool(i % 2) and text.startswith(_COMMAND)))
+    return found
 
 
 def _asks(runs: Sequence[Dossier]) -> dict[str, str]:
     """What gives the parts that are missing."""
     first = next((run for run in reversed(runs) if run.finished), runs[-1])
-    return {kind: command(kind, first.path) for kind in ("certify", "audit")}
+    return {"certify": certify(first), "audit": command("audit", first.path)}
 
 
 def packed(made: Sequence[Deck]) -> str:

@@ -3,6 +3,7 @@
    data as they are to be read; they go in as text, never as HTML. */
 (() => {
   const ROWS = 50;
+  const PRINTED = 2000; /* rows of a table on paper: more are 50 sheets and more */
   const find = (what, at = document) => at.querySelector(what);
   const make = (tag, props = {}, ...inside) => {
     const node = document.createElement(tag);
@@ -36,13 +37,75 @@
     return (text) => text.toLowerCase().includes(asked);
   };
 
+  /* A command breaks between its words, never inside one, and can be copied. */
+  const command = (text) => {
+    const words = text.split(" ").flatMap((word, i) => [i ? " " : "", make("span", {}, word)]);
+    const code = make("code", { class: "command" }, ...words);
+    return [code, copier()];
+  };
+  const copier = () => make("button", { type: "button", class: "copy", "aria-label": "Copy the command" }, "Copy");
+  const old = (text) => {
+    const field = make("textarea", { "aria-hidden": "true", class: "apart" });
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    return done;
+  };
+  const copied = async (text) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch (error) {
+      return old(text);
+    }
+  };
+  const copying = () => {
+    const news = make("p", { role: "status", class: "apart" });
+    find("main").append(news);
+    for (const code of document.querySelectorAll("code.command")) code.after(" ", copier());
+    document.addEventListener("click", async (event) => {
+      const button = event.target.closest("button.copy");
+      if (!button) return;
+      const code = button.previousElementSibling;
+      const done = await copied(code.textContent);
+      button.focus();
+      if (!done) getSelection().selectAllChildren(code);
+      news.textContent = done ? "The command is copied." : "The command is marked; press Ctrl+C.";
+      button.textContent = done ? "Copied" : "Press Ctrl+C";
+      setTimeout(() => { button.textContent = "Copy"; news.textContent = ""; }, 2500);
+    });
+  };
+
+  /* What paper needs: all rows, nothing folded. Each gives its way back to the screen. */
+  const onPaper = [];
+  const paper = (() => {
+    let back = null;
+    return (now) => {
+      if (now && !back) {
+        const folded = [...document.querySelectorAll("details:not([open])")];
+        for (const one of folded) one.open = true;
+        const others = onPaper.map((whole) => whole());
+        back = () => { for (const one of folded) one.open = false; for (const one of others) one(); };
+      } else if (!now && back) {
+        back();
+        back = null;
+      }
+    };
+  })();
+  window.addEventListener("beforeprint", () => paper(true));
+  window.addEventListener("afterprint", () => paper(false));
+  window.matchMedia("print").addEventListener("change", (event) => paper(event.matches));
+
   /* heads: [{name, numeric}]; count rows; text(row, column); draw(row) → <tr>. */
   const table = (place, heads, count, text, draw) => {
     let [sorted, down, page, shown] = [-1, false, 0, [...Array(count).keys()]];
     const body = find("tbody", place);
     const cells = [...place.querySelectorAll("thead th")];
     const said = make("span", { role: "status" });
-    const input = make("input", { type: "search", size: "14" });
+    const left = make("p", { class: "printed" });
+    const input = make("input", { type: "search", size: "18", placeholder: "a text, 7 or <0.8" });
     const column = make("select", {}, make("option", { value: "-1" }, "any column"), ...heads.map((h, i) => make("option", { value: i }, h.name)));
     const back = make("button", { type: "button" }, "Previous rows");
     const on = make("button", { type: "button" }, "Next rows");
@@ -56,6 +119,21 @@
       back.disabled = page === 0;
       on.disabled = page === last;
       back.hidden = on.hidden = last === 0;
+    };
+    const whole = () => {
+      body.replaceChildren(...shown.slice(0, PRINTED).map(draw));
+      const [there, fit] = [Math.min(shown.length, PRINTED), shown.length];
+      const why = [];
+      if (fit < count) why.push(`${fit} rows fit the filter “${input.value.trim()}”`);
+      if (there < fit) why.push(`${PRINTED} are the most that are printed, the first in this order; filter the table for others, or read the file`);
+      left.textContent = why.length ? `Printed: ${there} of ${count} rows; ${why.join("; ")}.` : "";
+      const buttons = cells.map((cell) => cell.firstChild);
+      cells.forEach((cell, i) => cell.replaceChildren(heads[i].name)); /* a button is not printed on every sheet */
+      return () => {
+        cells.forEach((cell, i) => cell.replaceChildren(buttons[i]));
+        left.textContent = "";
+        render();
+      };
     };
     const choose = () => {
       const fits = test(input.value);
@@ -87,6 +165,8 @@
     const controls = make("div", { class: "controls" },
       make("label", {}, "Filter ", input), make("label", {}, "in ", column), back, on, said);
     if (count > 3) place.prepend(controls);
+    place.append(left);
+    onPaper.push(whole);
     render();
   };
 
@@ -101,7 +181,8 @@
     for (const piece of rules[said[0]][1].split(/(\{\d+\})/)) {
       const at = /^\{(\d+)\}$/.exec(piece);
       const word = at ? said[1 + Number(at[1])] : piece;
-      line.append(at && /^troth[ .]/.test(word) ? make("code", {}, word) : word);
+      if (!at || !/^troth[ .]/.test(word)) line.append(word);
+      else line.append(...command(word).flatMap((node, i) => (i ? [" ", node] : [node])));
     }
     return line;
   };
@@ -132,12 +213,12 @@
       [now, row] = [d, r];
       const { choices, cards: every, runs, first } = data.decks[d];
       const others = runs.map((name, i) => i).filter((i) => i !== first[r]);
-      const part = (i) => [make("h3", {}, `Its card in run ${runs[i]}`), ...grouped(data, every[i][r], "h4")];
+      const part = (i) => [make("h3", {}, `Its card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4")];
       panel.replaceChildren(
         make("h3", {}, `Client ${client(d, r)}`),
         make("div", { class: "use" }, ...choices[r].map((said) => sentence(data.rules, said))),
         ...part(first[r]),
-        ...others.map((i) => make("details", {}, make("summary", {}, `Its card in run ${runs[i]}`), ...grouped(data, every[i][r], "h4"))),
+        ...others.map((i) => make("details", {}, make("summary", {}, `Its card in run “${runs[i]}”`), ...grouped(data, every[i][r], "h4"))),
         make("details", {}, make("summary", {}, "All its numbers"), models(d, r)),
       );
       which.value = client(d, r);
@@ -150,9 +231,12 @@
       }
     };
     const look = (d, id, focus) => {
-      const r = data.decks[d].table.columns[0].indexOf(String(id).trim());
-      if (r >= 0) return show(d, r, focus);
       const ids = data.decks[d].table.columns[0];
+      const asked = /^(?:client)?\s*0*(\d+)$/i.exec(String(id).trim());
+      const r = asked ? ids.indexOf(asked[1]) : -1;
+      if (r >= 0) return show(d, r, focus);
+      panel.replaceChildren(); /* the card of somebody else is no answer */
+      if (focus) history.replaceState(null, "", "#client");
       status.textContent = `There is no client ${id}; there are ${ids.length}, from ${ids[0]} to ${ids[ids.length - 1]}.`;
       return undefined;
     };
@@ -200,6 +284,7 @@
     return JSON.parse(await new Response(plain).text());
   };
 
+  copying();
   for (const place of document.querySelectorAll(".table:not(.clients)")) standing(place);
   if (!find("#data")) {
     document.documentElement.dataset.ready = "yes";

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from troth import folder
-from troth.evidence import METRICS
+from troth.results import METRICS
 
 
 class Growing:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from troth import disk, folder
 from troth.display import number
-from troth.evidence import METRICS
+from troth.results import METRICS
 
 _DEPTH = 3  # folders below the one that is shown
 _TAIL = 2**16  # bytes of a journal that are read for its last round

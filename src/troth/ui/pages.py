@@ -9,6 +9,7 @@ from typing import Any
 
 from troth import cards, dossier, folder
 from troth.display import number, short
+from troth.plot._style import places
 from troth.reports import page
 from troth.ui.growing import Growing
 from troth.ui.listing import Entry, Listing, resume
@@ -64,7 +65,11 @@ class Pages:
 
     def live(self, ids: list[str]) -> list[dict[str, Any]]:
         """How some runs stand, and their curves so far."""
-        return [self._live(id_, place) for id_, place in self._places(ids).items()]
+        found = [self._live(id_, place) for id_, place in self._places(ids).items()]
+        kinds = [one.pop("personalizer") for one in found]
+        for one, place in zip(found, places(kinds), strict=True):
+            one["place"] = place  # as in the pictures of the report
+        return found
 
     def _live(self, id_: str, place: Path) -> dict[str, Any]:
         entry = self.listing.entry(id_, place)
@@ -73,10 +78,12 @@ class Pages:
             growing.look()
             points = [*growing.points]
         found: dict[str, Any] = {"id": id_, "label": short(place.name)}
+        found["personalizer"] = entry.personalizer
         found |= {"state": entry.state, "metric": growing.metric, "points": points}
         total = entry.rounds.rpartition(" ")[2]
         found["total"] = int(total) if total.isdecimal() else growing.rounds
-        return found | {"words": _words(entry, place, growing)}
+        found["command"] = resume(place) if entry.state == "stopped" else ""
+        return found | {"words": _words(entry, growing)}
 
     def _places(self, ids: list[str]) -> dict[str, Path]:
         """Only runs that are in the list can be asked for, by their names there."""
@@ -106,16 +113,14 @@ COLUMNS = {
 """Fields of an entry, and their headings."""
 
 
-def _words(entry: Entry, place: Path, growing: Growing) -> str:
+def _words(entry: Entry, growing: Growing) -> str:
     """One sentence on how a run stands."""
     text = f"{short(entry.label)}: {entry.state}, {entry.rounds} rounds"
     if growing.points:
         _, own, shared = growing.points[-1]
         both = [number(v, growing.metric) for v in (own, shared)]
         text += f"; mean {growing.metric} {both[0]}, of the shared model {both[1]}"
-    if entry.state == "stopped":
-        text += f". Go on with it by: {resume(place)}"
-    return text
+    return text + (". To go on with it:" if entry.state == "stopped" else "")
 
 
 def _stamp(place: Path) -> Any:

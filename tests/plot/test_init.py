@@ -1,0 +1,48 @@
+"""All pictures: they are saved, and refuse what they cannot show."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import troth
+from troth import plot
+from troth.types import Refusal
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+@pytest.mark.parametrize("name", plot.__all__)
+def test_every_picture_is_saved(
+    examined: Path, tmp_path: Path, name: str, kind: str
+) -> None:
+    figure = getattr(plot, name)([examined / "attacked", examined / "clean"])
+    figure.savefig(tmp_path / f"x.{kind}")
+    assert (tmp_path / f"x.{kind}").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["certified", "audit", "verdicts", "pairs"])
+def test_what_is_not_there_is_refused(told: Any, tmp_path: Path, name: str) -> None:
+    with pytest.raises(Refusal, match="troth (certify|audit|list)|give two that do"):
+        getattr(plot, name)(told(tmp_path / "x", [0.5, 1.0]))
+
+
+def test_an_unfinished_run(lines: Any, examined: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(examined / "clean", place)
+    (place / "summary.json").unlink()
+    assert lines(plot.curves(place))
+    for draw in (plot.clients, plot.frontier, plot.pairs):
+        with pytest.raises(Refusal, match="none of the runs is finished"):
+            draw(place)
+    (place / "rounds.jsonl").write_text("")
+    with pytest.raises(Refusal, match="evaluation yet"):
+        plot.curves(place)
+    with pytest.raises(Refusal, match="no run to draw"):
+        plot.curves([])
+
+
+def test_plot_is_there_by_name() -> None:
+    assert troth.plot.curves is plot.curves
