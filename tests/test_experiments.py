@@ -246,7 +246,7 @@ def test_what_was_chosen_is_what_validation_data_say():
     not (SHORTCUTS / "results" / "table").exists(), reason="nothing is trained yet"
 )
 def test_the_page_of_the_shortcuts_is_what_the_files_hold():
-    made = script("shortcuts", "figures").tables()
+    made = script("shortcuts", "tables").tables()
     assert made in (SHORTCUTS / "README.md").read_text()
     planned = {
         (cell.figure, cell.label): json.loads(json.dumps(cell.changes))

@@ -6,18 +6,20 @@ python experiments/attack_chain/figures.py --draw     # and the pictures
 
 from __future__ import annotations
 
-import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 ROOT = Path(__file__).parent
+sys.path.append(str(ROOT.parent))
+
+import pages  # noqa: E402
+
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#E69F00", "#009E73", "#777777"
+RED = "#D55E00"
 FORMS = ("gradient", "data")
 REGULARIZERS = ("l2sq", "l2", "smooth_l2")
 
@@ -177,11 +179,10 @@ def curves(figure: str, name: str, labels: dict[str, str], colours: list[str]) -
     for axis in (left, right):
         axis.spines[["top", "right"]].set_visible(False)
     canvas.tight_layout()
-    canvas.savefig(ROOT / f"{figure}.png", dpi=110)
-    plt.close(canvas)
+    return canvas
 
 
-def ten() -> None:
+def ten() -> plt.Figure:
     """Figs. 4–13: a panel a model and λ; lines are who, dashes the mean."""
     found = load("sums")
     canvas, axes = plt.subplots(2, 5, figsize=(11, 4.4), sharex=True, sharey=True)
@@ -205,54 +206,44 @@ def ten() -> None:
     for axis in axes[1]:
         axis.set_xlabel("epoch", fontsize=8)
     canvas.tight_layout()
-    canvas.savefig(ROOT / "sums.png", dpi=110)
-    plt.close(canvas)
+    return canvas
 
 
-def draw() -> None:
-    """Every picture."""
-    first = {
-        "l2sq, adam": "ℓ2², the authors' server",
-        "l2sq, sgd": "ℓ2², gradient steps",
-        "l2, adam": "ℓ2",
-        "smooth_l2, adam": "smooth ℓ2",
-    }
-    curves("fig1", "accuracy", first, [BLUE, GREEN, ORANGE, GREY])
-    second = {
-        "gradient": "reports",
-        "model": "a frozen model",
-        "data, 2000, as the authors": "2,000 examples, starting at θ♠",
-        "data, 2000, from the shared start": "the same, starting at w⁰",
-        "data, 2000, with enough weight": "2,000 that count enough, from w⁰",
-    }
-    curves("fig2", "aimed", second, [BLUE, GREEN, ORANGE, GREY, "#D55E00"])
-    paces = {"a part of the way": "0.3 of the way a round", "a tenth of the way": "0.1"}
-    curves("fig3", "own_aimed", paces, [BLUE, ORANGE])
-    third = {
-        "gradient": "reports",
-        "model": "a frozen model",
-        "data in [0, 1], 2000, starting at θ♠": "2,000 images in [0, 1], from θ♠",
-        "data in [0, 1], 2000": "the same, starting at w⁰",
-    }
-    curves("fig20", "aimed", third, [BLUE, GREEN, ORANGE, GREY])
-    fourth = {
-        "gradient": "reports",
-        "model": "a frozen model",
-        "data, 100000": "100,000 embeddings",
-    }
-    curves("network", "aimed", fourth, [BLUE, GREEN, ORANGE])
-    ten()
+AUTHORS = {
+    "l2sq, adam": "ℓ2², the authors' server",
+    "l2sq, sgd": "ℓ2², gradient steps",
+    "l2, adam": "ℓ2",
+    "smooth_l2, adam": "smooth ℓ2",
+}
+FORM = {"gradient": "reports", "model": "a frozen model"}
+POISON = {
+    **FORM,
+    "data, 2000, as the authors": "2,000 examples, starting at θ♠",
+    "data, 2000, from the shared start": "the same, starting at w⁰",
+    "data, 2000, with enough weight": "2,000 that count enough, from w⁰",
+}
+PACES = {"a part of the way": "0.3 of the way a round", "a tenth of the way": "0.1"}
+BOX = {
+    **FORM,
+    "data in [0, 1], 2000, starting at θ♠": "2,000 images in [0, 1], from θ♠",
+    "data in [0, 1], 2000": "the same, starting at w⁰",
+}
+NETWORK = {**FORM, "data, 100000": "100,000 embeddings"}
+PICTURES: pages.Pictures = {
+    "fig1": lambda: curves("fig1", "accuracy", AUTHORS, [BLUE, GREEN, ORANGE, GREY]),
+    "fig2": lambda: curves("fig2", "aimed", POISON, [BLUE, GREEN, ORANGE, GREY, RED]),
+    "fig3": lambda: curves("fig3", "own_aimed", PACES, [BLUE, ORANGE]),
+    "fig20": lambda: curves("fig20", "aimed", BOX, [BLUE, GREEN, ORANGE, GREY]),
+    "network": lambda: curves("network", "aimed", NETWORK, [BLUE, GREEN, ORANGE]),
+    "sums": ten,
+}
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--draw", action="store_true")
-    if parser.parse_args().draw:
-        draw()
-    for part in (chain(), alone(), rules(), averaging(), reach(), sums()):
-        print(part, end="\n\n")
+def tables() -> str:
+    """All of them."""
+    parts = (chain(), alone(), rules(), averaging(), reach(), sums())
+    return "\n\n".join(parts)
 
 
 if __name__ == "__main__":
-    main()
+    pages.main(__doc__, ROOT, tables, PICTURES, dpi=110)

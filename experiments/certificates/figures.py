@@ -8,20 +8,20 @@ Runs that are not there yet are left out.
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Callable
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
 ROOT = Path(__file__).parent
+sys.path.append(str(ROOT.parent))
+
+import pages  # noqa: E402
+
 FIGURES = ("mnist_clients", "mnist_nominal", "mnist_affine", "mnist_mixture")
 FIGURES += ("cifar10_federated", "cifar10_nominal", "cifar10_mixture", "hostile")
 CHANGES = ("noise", "rotation", "translation")
@@ -272,7 +272,7 @@ def table(figure: str) -> str:
     return f"### {figure}\n\n{text}" if rows else ""
 
 
-PICTURES: dict[str, Callable[[], plt.Figure]] = {
+PICTURES: pages.Pictures = {
     "clients": clients,
     "each_client": each_client,
     "nominal": nominal,
@@ -282,17 +282,10 @@ PICTURES: dict[str, Callable[[], plt.Figure]] = {
 }
 
 
-def main() -> None:
-    """The tables to the screen; pictures to files."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--draw", action="store_true")
-    if parser.parse_args().draw:
-        for name, draw in PICTURES.items():
-            made = draw()
-            made.savefig(ROOT / f"{name}.png", dpi=150)
-            plt.close(made)
-    print("\n\n".join(filter(None, map(table, FIGURES))))
+def tables() -> str:
+    """All of them, as the page has them."""
+    return "\n\n".join(filter(None, map(table, FIGURES)))
 
 
 if __name__ == "__main__":
-    main()
+    pages.main(__doc__, ROOT, tables, PICTURES)

@@ -19,6 +19,9 @@ sys.path.append(str(ROOT.parent))
 
 from cells import Cell, Changes, main  # noqa: E402
 
+from troth.reproduce import personal  # noqa: E402
+from troth.reproduce.personal import grid, label  # noqa: E402
+
 HALF: Changes = {"adversary": {"fraction": 0.5}}  # A1: random labels
 FIFTH: Changes = {"adversary": {"fraction": 0.2}, "attack": "model_replacement"}
 DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
@@ -57,38 +60,14 @@ DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
 }
 
 
-def grid(name: str, key: str, *values: float, **more: object) -> list[Changes]:
-    """A method with each value of one option."""
-    return [{"name": name, key: value, **more} for value in values]
-
-
 METHODS: dict[str, list[Changes]] = {
-    "global": [{"name": "none"}],
-    "local": [{"name": "local"}],
-    "plain finetuning": grid("finetune", "epochs", 1, 5, 20),
-    "L2SGD": grid("l2sgd", "lam", 0.1, 1.0, 10.0),
-    "EWC": grid("ewc", "lam", 1.0, 10.0, 100.0, epochs=5),
-    "SKL": grid("skl", "lam", 0.1, 1.0, 10.0, epochs=5),
-    "Per-FedAvg (HF)": grid(
-        "per_fedavg", "alpha", 0.01, 0.03, 0.1, variant="hessian_free", epochs=5
-    ),
-    "mapper": [{"name": "mapper"}],
-    "APFL": [
-        *grid("apfl", "alpha", 0.3, 0.5, 0.8),
-        {"name": "apfl", "alpha": 0.5, "adaptive": True},
-    ],
-    "Ditto": grid("ditto", "lam", 0.1, 1.0, 2.0),
+    **personal.METHODS,
     "pFedMe": grid("pfedme", "lam", 1.0, 5.0, 15.0),
     "mixture": grid("mixture", "lam", 0.1, 0.5, 0.9),
     "FedPer": grid("fedper", "last", 1, 2),
     "FedRep": [{"name": "fedrep"}],
 }
-
-
-def label(method: str, part: Changes) -> str:
-    """A method and what was set of it."""
-    options = [f"{k}={v}" for k, v in part.items() if k != "name"]
-    return " ".join([method, *options])
+"""Those of Ditto's Table 3, and more."""
 
 
 def cell(data: str, threat: str, method: str, part: Changes) -> Cell:

@@ -8,7 +8,6 @@ A cell whose runs are not there yet is a dash; one with fewer seeds than three s
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable
@@ -16,16 +15,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.stats import rankdata, spearmanr
 
 ROOT = Path(__file__).parent
-sys.path.append(str(ROOT))
+sys.path += [str(ROOT), str(ROOT.parent)]
 
+import pages  # noqa: E402
 from choose import METHODS, chosen, label, problems, ready, trained  # noqa: E402
 
 SEEDS = range(3)
@@ -292,14 +289,5 @@ def tables() -> str:
     return "\n\n".join(f"### {name}\n\n{made()}" for name, made in TABLES.items())
 
 
-def main() -> None:
-    """Tables to the screen; the picture to a file."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--draw", action="store_true")
-    if parser.parse_args().draw:
-        robust().savefig(ROOT / "robust.png", dpi=150)
-    print(tables())
-
-
 if __name__ == "__main__":
-    main()
+    pages.main(__doc__, ROOT, tables, {"robust": robust})

@@ -6,18 +6,19 @@ python experiments/solvers/figures.py --draw     # and the pictures
 
 from __future__ import annotations
 
-import argparse
 import json
+import sys
 from collections import defaultdict
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
 ROOT = Path(__file__).parent
+sys.path.append(str(ROOT.parent))
+
+import pages  # noqa: E402
+
 LAMS = ("0.1", "1.0")
 COLOURS = {"0.1": "#0072B2", "1.0": "#E69F00"}
 LAST = 400  # rounds of a whole run
@@ -145,17 +146,6 @@ def figure9() -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    """The table to the screen; pictures to files."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--draw", action="store_true")
-    if parser.parse_args().draw:
-        for name, draw in (("fig7", figure7), ("fig8", figure8), ("fig9", figure9)):
-            made = draw()
-            made.savefig(ROOT / f"{name}.png", dpi=150)
-            plt.close(made)
-    print(table())
-
-
 if __name__ == "__main__":
-    main()
+    PICTURES = {"fig7": figure7, "fig8": figure8, "fig9": figure9}
+    pages.main(__doc__, ROOT, table, PICTURES)

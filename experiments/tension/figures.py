@@ -6,19 +6,19 @@ python experiments/tension/figures.py --draw     # and the pictures
 
 from __future__ import annotations
 
-import argparse
 import json
+import sys
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
 ROOT = Path(__file__).parent
+sys.path.append(str(ROOT.parent))
+
+import pages  # noqa: E402
+
 Rows = dict[tuple[str, str], list[dict]]  # (rule, threat) → a run a seed
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9"]
 MARKS = "osD^vP"
@@ -186,11 +186,9 @@ def backdoor(rows: Rows) -> plt.Figure:
     return bars(rows, ["backdoor"], "attack_success_mean", "attack success")
 
 
-DRAW: dict[str, Callable[[Rows], plt.Figure]] = {
-    "term": term,
-    "defences": defences,
-    "attacks": attacks,
-    "backdoor": backdoor,
+DRAW: pages.Pictures = {
+    draw.__name__: lambda draw=draw: draw(load(draw.__name__))
+    for draw in (term, defences, attacks, backdoor)
 }
 
 
@@ -241,17 +239,5 @@ def tables() -> str:
     return "\n\n".join(f"### {name}\n\n{text}" for name, text in made.items())
 
 
-def main() -> None:
-    """Tables to the screen; pictures to files."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--draw", action="store_true")
-    if parser.parse_args().draw:
-        for name, draw in DRAW.items():
-            made = draw(load(name))
-            made.savefig(ROOT / f"{name}.png", dpi=150)
-            plt.close(made)
-    print(tables())
-
-
 if __name__ == "__main__":
-    main()
+    pages.main(__doc__, ROOT, tables, DRAW)

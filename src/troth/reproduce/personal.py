@@ -65,37 +65,43 @@ FACES = Setting(
 )
 
 
-def _grid(name: str, key: str, *values: float, **more: object) -> list[Tree]:
+def grid(name: str, key: str, *values: float, **more: object) -> list[Tree]:
+    """A method with each value of one option."""
     return [{"name": name, key: value, **more} for value in values]
 
 
 METHODS: dict[str, list[Tree]] = {
     "global": [{"name": "none"}],
     "local": [{"name": "local"}],
-    "plain finetuning": _grid("finetune", "epochs", 1, 5, 20),
-    "L2SGD": _grid("l2sgd", "lam", 0.1, 1.0, 10.0),
-    "EWC": _grid("ewc", "lam", 1.0, 10.0, 100.0, epochs=5),
-    "SKL": _grid("skl", "lam", 0.1, 1.0, 10.0, epochs=5),
-    "Per-FedAvg (HF)": _grid(
+    "plain finetuning": grid("finetune", "epochs", 1, 5, 20),
+    "L2SGD": grid("l2sgd", "lam", 0.1, 1.0, 10.0),
+    "EWC": grid("ewc", "lam", 1.0, 10.0, 100.0, epochs=5),
+    "SKL": grid("skl", "lam", 0.1, 1.0, 10.0, epochs=5),
+    "Per-FedAvg (HF)": grid(
         "per_fedavg", "alpha", 0.01, 0.03, 0.1, variant="hessian_free", epochs=5
     ),
     "mapper": [{"name": "mapper"}],
     "APFL": [
-        *_grid("apfl", "alpha", 0.3, 0.5, 0.8),
+        *grid("apfl", "alpha", 0.3, 0.5, 0.8),
         {"name": "apfl", "alpha": 0.5, "adaptive": True},
     ],
-    "Ditto": _grid("ditto", "lam", 0.1, 1.0, 2.0),
+    "Ditto": grid("ditto", "lam", 0.1, 1.0, 2.0),
 }
-"""As `experiments/personalizers/choose.py` has them."""
+"""What each is chosen from; `experiments/personalizers` has more methods."""
 
 _PART = "FEMNIST and CelebA"
 _THREATS: dict[str, Tree] = {"clean": {}, "A1 50%": {"adversary": {"fraction": 0.5}}}
 
 
-def _file(folder: str, method: str, part: Tree, column: str) -> str:
+def label(method: str, part: Tree) -> str:
+    """A method and what was set of it."""
     options = [f"{k}={v}" for k, v in part.items() if k != "name"]
-    label = " ".join([method, *options])
-    return f"personalizers/results/{folder}/{label}, {column}, seed {{seed}}.json"
+    return " ".join([method, *options])
+
+
+def _file(folder: str, method: str, part: Tree, column: str) -> str:
+    named = f"{label(method, part)}, {column}, seed {{seed}}.json"
+    return f"personalizers/results/{folder}/{named}"
 
 
 def table3(pick: Pick) -> list[Cell]:
