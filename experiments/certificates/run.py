@@ -169,6 +169,7 @@ def smoothing(run: Run) -> Smoothing:
         sigma=sigma,
         samples="adaptive",
         radii=tuple(float(share) * sigma for share in shares),
+        n=100_000 if e.data.name == "mnist" else 10_000,
         precision="bfloat16" if e.data.name == "cifar10" else "float32",
     )
 
