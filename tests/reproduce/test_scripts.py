@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from troth.reproduce import equivalence, listing, running, scripts
+from troth.reproduce import equivalence, listing, running, scripts, spurious
 from troth.reproduce.entry import Entry
 
 ENTRY = Entry("p/figure7", "t", results="place/*.json")
@@ -41,6 +41,43 @@ def test_curves_count_by_their_end(tmp_path: Path) -> None:
     expected = {"distance to target": 1.0, "by true labels": 0.9, "seeds": 1.0}
     assert numbers == expected
     assert scripts.lines(ENTRY._replace(results=""), tmp_path) == []
+
+
+def test_certificates_count_by_their_radii(tmp_path: Path) -> None:
+    """And a figure has only the runs that are its own."""
+    place = tmp_path / "certificates" / "results" / "mnist_clients"
+    curve = {"radii": [0.0, 1.0, 2.0], "mean": [0.9, 0.5, 0.1], "acr": 1.25}
+    for label in ("rotation, 4 clients, local", "rotation, 10 clients, federated"):
+        said = {"label": label, "summary": summary(1.0)}
+        said["certified"] = {"models": {"personal": curve}}
+        put(place, f"{label}, seed 0", said)
+    every = listing.entries()
+    lines = {
+        n: scripts.lines(every[f"certified/figure{n}"], tmp_path) for n in (1, 7, 8, 9)
+    }
+    assert [len(lines[n]) for n in (1, 7, 8, 9)] == [2, 0, 1, 1]
+    expected = {"personal, certified at 0": 0.9, "personal, at half of the radii": 0.5}
+    expected |= {"personal, average radius": 1.25, "seeds": 1.0}
+    assert lines[8] == [("rotation, 4 clients, local", expected)]
+
+
+def test_the_table_of_shortcuts(tmp_path: Path) -> None:
+    assert spurious.table1(tmp_path) == {}
+    place = tmp_path / "shortcuts" / "results"
+    for figure, label in (("shared", "mnist"), ("table", "mnist, finetune, 0")):
+        for seed, accuracy in enumerate((0.5, 0.75)):
+            own = {"accuracy_mean": accuracy}
+            both = {"shared": own, "personal": {"accuracy_mean": accuracy / 2}}
+            said = {"label": label, "summary": {**both, "tests": {"conflicting": both}}}
+            put(place / figure, f"{label}, seed {seed}", said)
+    put(place / "table", "others", {"label": "mnist, distance alone, 0", "summary": {}})
+    part = "coloured MNIST, CelebA and Coil20"
+    assert spurious.table1(tmp_path) == {
+        (part, "Global", "MNIST Acc_B"): 0.625,
+        (part, "Global", "MNIST Acc_BC"): 0.625,
+        (part, "FT", "MNIST Acc_B"): 0.3125,
+        (part, "FT", "MNIST Acc_BC"): 0.3125,
+    }
 
 
 def test_the_table_of_sums(tmp_path: Path) -> None:

@@ -49,6 +49,12 @@ def _mean(every: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _numbers(said: dict[str, Any]) -> dict[str, float]:
+    if "certified" in said:
+        return {
+            f"{whose}, {what}": value
+            for whose, curve in said["certified"]["models"].items()
+            for what, value in _curve(curve).items()
+        }
     if "summary" in said:
         summary, pooled = said["summary"], said.get("pooled", {})
         found = {
@@ -68,6 +74,16 @@ def _numbers(said: dict[str, Any]) -> dict[str, float]:
         return {name: float(value) for name, value in said["end"].items()}
     curves = {name: said[key] for key, name in _CURVES.items() if key in said}
     return {name: float(curve[-1]) for name, curve in curves.items()}
+
+
+def _curve(curve: dict[str, Any]) -> dict[str, float]:
+    """Certified accuracy at the first radius and in the middle, and the mean radius."""
+    mean = curve["mean"]
+    return {
+        "certified at 0": float(mean[0]),
+        "at half of the radii": float(mean[len(mean) // 2]),
+        "average radius": float(curve["acr"]),
+    }
 
 
 def _panels(figure: dict[str, Any]) -> Lines:
