@@ -115,16 +115,28 @@ def _one(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    from troth import folder
     from troth.reproduce import judging, kept
     from troth.reproduce.listing import find
-    from troth.types import Refusal
 
     entry, scale, seeds = find(target), told.pop("scale"), told.pop("seeds")
     if entry.cells is None:
-        _script(entry, patterns, show, told["device"], as_json, quiet)
+        _script(entry, patterns, out, show, told["device"], as_json, quiet)
         return
     cells = entry.at(scale, told["data_dir"], patterns)
+    _writable(out)
+    shelf = kept.Shelf(out, kept.experiments())
+    if not show:
+        _train(cells, shelf, seeds, told, quiet)
+    judged = judging.table(entry, cells, shelf, seeds)
+    took = kept.spent(shelf, cells, seeds)
+    _tell(entry, judged, out, took, as_json, quiet)
+
+
+def _writable(out: Path) -> None:
+    """Refuse a folder that nothing can be put into, before anything is trained."""
+    from troth import folder
+    from troth.types import Refusal
+
     try:
         out.mkdir(parents=True, exist_ok=True)
         folder.write(out / ".writable", "")
@@ -133,12 +145,6 @@ def _one(
         raise Refusal(
             f"--out {out} cannot be written ({error.strerror}); give another folder"
         ) from None
-    shelf = kept.Shelf(out, kept.experiments())
-    if not show:
-        _train(cells, shelf, seeds, told, quiet)
-    judged = judging.table(entry, cells, shelf, seeds)
-    took = kept.spent(shelf, cells, seeds)
-    _tell(entry, judged, out, took, as_json, quiet)
 
 
 def _train(
@@ -196,6 +202,7 @@ def _tell(
 def _script(
     entry: Entry,
     patterns: list[str],
+    out: Path,
     show: bool,
     device: str,
     as_json: bool,
@@ -203,7 +210,7 @@ def _script(
 ) -> None:
     """An entry that a script under experiments/ makes."""
     from troth import display
-    from troth.reproduce import kept, running, scripts
+    from troth.reproduce import kept, outputs, running, scripts
     from troth.types import Refusal
 
     if patterns:
@@ -211,17 +218,19 @@ def _script(
             f"{entry.name} has no cells to choose from: --cells {patterns[0]!r} names "
             "none; leave --cells out"
         )
+    _writable(out)
     if not show:
         running.script(entry, device)
     root = kept.experiments()
     lines = scripts.lines(entry, root) if root else []
+    files = outputs.of_script(entry, root, out) if root and lines else []
     if not (as_json and quiet):
-        heads = list(dict.fromkeys(name for _, found in lines for name in found))
-        rows = [
-            [label, *(f"{found.get(head, float('nan')):.4g}" for head in heads)]
-            for label, found in lines
-        ]
+        heads, rows = scripts.layout(lines)
         display.console().print(display.table(entry.title, ["", *heads], rows))
+        display.say(
+            f"Files: {', '.join(map(str, files)) or 'none, for nothing was run'}"
+        )
     if as_json:
-        told = [{"label": label, **found} for label, found in lines]
-        display.print_json({"name": entry.name, "title": entry.title, "results": told})
+        told: dict[str, Any] = {"name": entry.name, "title": entry.title}
+        told["results"] = [{"label": label, **found} for label, found in lines]
+        display.print_json({**told, "files": [*map(str, files)]})

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import Judged
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _THREAT = re.compile(r"(A\d) (\d+)%")
 
 
@@ -58,7 +58,7 @@ def _lines(figure: Figure, judged: Sequence[Judged]) -> None:
     rows = list(dict.fromkeys(one.cell.row for one in judged))
     for axis, (name, points) in zip(axes, panels.items(), strict=True):
         for k, row in enumerate(rows):
-            colour = _COLOURS[k % len(_COLOURS)]
+            colour = COLOURS[k % len(COLOURS)]
             own = [(x, one) for x, one in points if one.cell.row == row]
             mine = sorted(own, key=lambda point: point[0])
             ran = [(x, one.mean) for x, one in mine if one.seeds]
@@ -82,7 +82,7 @@ def _scatter(figure: Figure, judged: Sequence[Judged]) -> None:
     rows = list(dict.fromkeys(one.cell.row for one in judged))
     for axis, column in zip(axes, columns, strict=True):
         for one in (one for one in judged if one.cell.column == column):
-            colour = _COLOURS[rows.index(one.cell.row) % len(_COLOURS)]
+            colour = COLOURS[rows.index(one.cell.row) % len(COLOURS)]
             if one.seeds:
                 axis.plot(one.mean, one.std**2, "o", color=colour, ms=5)
                 axis.annotate(one.cell.row, (one.mean, one.std**2), fontsize=6)

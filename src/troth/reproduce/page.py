@@ -85,11 +85,7 @@ def _cells(entry: Entry, found: list[judging.Judged], took: float) -> Iterator[s
 def _script(entry: Entry, made: scripts.Lines, root: Path) -> Iterator[str]:
     command = " ".join(entry.script)
     yield f"Made by `experiments/{command}`:\n"
-    heads = list(dict.fromkeys(name for _, numbers in made for name in numbers))
-    rows = [
-        [label, *(_number(numbers.get(head)) for head in heads)]
-        for label, numbers in made
-    ]
+    heads, rows = scripts.layout(made)
     yield "\n".join(tables.grid(heads, rows)) + "\n"
     if entry.numbers and (ours := entry.numbers(root)) and entry.printed:
         yield from _beside(entry, ours)

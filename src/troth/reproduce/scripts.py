@@ -13,7 +13,7 @@ from troth.reproduce.entry import Entry
 Lines = list[tuple[str, dict[str, float]]]
 """A label, and what was found under it."""
 
-_CURVES = {
+CURVES = {
     "distance": "distance to target",
     "norm": "norm",
     "accuracy": "by true labels",
@@ -41,6 +41,16 @@ def lines(entry: Entry, root: Path) -> Lines:
         label = str(said.get("label", file.stem))
         found.setdefault(label, []).append(_numbers(said))
     return [(label, _mean(every)) for label, every in found.items()]
+
+
+def layout(lines: Lines) -> tuple[list[str], list[list[str]]]:
+    """Heads, and a row a label; what a label has no number for is empty."""
+    heads = list(dict.fromkeys(name for _, found in lines for name in found))
+    rows = [
+        [label, *(f"{found[head]:.4g}" if head in found else "" for head in heads)]
+        for label, found in lines
+    ]
+    return heads, rows
 
 
 def _mean(every: list[dict[str, float]]) -> dict[str, float]:
@@ -72,7 +82,7 @@ def _numbers(said: dict[str, Any]) -> dict[str, float]:
         return found | told
     if "end" in said:
         return {name: float(value) for name, value in said["end"].items()}
-    curves = {name: said[key] for key, name in _CURVES.items() if key in said}
+    curves = {name: said[key] for key, name in CURVES.items() if key in said}
     return {name: float(curve[-1]) for name, curve in curves.items()}
 
 

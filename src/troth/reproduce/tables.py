@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import RULE, Judged, share
@@ -94,8 +95,12 @@ def grid(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def as_csv(judged: Sequence[Judged]) -> str:
     """A line a cell, all its numbers in full precision."""
+    return plain_csv([one.plain() for one in judged])
+
+
+def plain_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """A line a row; what is missing or no number is left empty."""
     text = io.StringIO()
-    rows = [one.plain() for one in judged]
     out = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     out.writeheader()
     for row in rows:
@@ -114,19 +119,22 @@ def latex(entry: Entry, judged: Sequence[Judged]) -> str:
     """A tabular a part."""
     parts = [f"% {entry.name}: {entry.title}"]
     for title, columns, rows in layout(judged):
-        head = " & ".join(["", *columns]).translate(_SPECIAL_HEAD)
-        body = [" & ".join(c.translate(_SPECIAL) for c in row) + r" \\" for row in rows]
-        parts += [
-            f"% {title}",
-            r"\begin{tabular}{l" + "l" * len(columns) + "}",
-            r"\hline",
-            head + r" \\",
-            r"\hline",
-            *body,
-            r"\hline",
-            r"\end{tabular}",
-        ]
+        parts += [f"% {title}", *tabular(columns, rows)]
     return "\n".join(parts) + "\n"
+
+
+def tabular(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table of LaTeX."""
+    head = " & ".join(["", *columns]).translate(_SPECIAL_HEAD)
+    return [
+        r"\begin{tabular}{l" + "l" * len(columns) + "}",
+        r"\hline",
+        head + r" \\",
+        r"\hline",
+        *(" & ".join(c.translate(_SPECIAL) for c in row) + r" \\" for row in rows),
+        r"\hline",
+        r"\end{tabular}",
+    ]
 
 
 _SPECIAL_HEAD = {k: v for k, v in _SPECIAL.items() if k != ord("&")}
