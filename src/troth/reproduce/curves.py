@@ -67,7 +67,8 @@ def _of(entry: Entry, said: dict[str, Any]) -> dict[str, Curve]:
     if "certified" in said:
         models = said["certified"]["models"].items()
         pairs = {name: (curve["radii"], curve["mean"]) for name, curve in models}
-        return {f"certified accuracy|{k}": _curve(*pair) for k, pair in pairs.items()}
+        what = f"certified accuracy, radius in {said['certified']['unit']}"
+        return {f"{what}|{k}": _curve(*pair) for k, pair in pairs.items()}
     if "curves" in said:  # [steps][clients] each
         named = {k.replace("_", " "): v for k, v in said["curves"].items()}
         return {
@@ -111,7 +112,7 @@ def _along(entry: Entry, root: Path) -> str:
     if simulated:
         return "λ" if "lam" in simulated else "τ"
     if "certified" in said:
-        return f"radius, {said['certified']['unit']}"
+        return "radius"
     return "batches" if "curves" in said else "round"
 
 
