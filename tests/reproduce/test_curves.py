@@ -49,7 +49,9 @@ def test_certificates_and_ways_of_clients(tmp_path: Path) -> None:
     certified["models"]["personal"] = {"radii": [0, 1], "mean": [0.9, 0.2]}
     put(tmp_path, "a", label="a", certified=certified)
     found = curves.found(ENTRY, tmp_path)
-    assert [*found["certified accuracy, radius in pixels"]] == ["a, shared", "a, personal"]
+    (quantity,) = found
+    assert quantity == "certified accuracy, radius in pixels"
+    assert [*found[quantity]] == ["a, shared", "a, personal"]
     way = {"conflicting_accuracy": [[0.5, None], [0.25, 0.75]]}
     put(tmp_path, "a", label="a", steps=[0, 10], curves=way)
     (_, y) = curves.found(ENTRY, tmp_path)["conflicting accuracy"]["a"]
