@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,7 +21,6 @@ import numpy as np
 
 from troth import config
 from troth.datasets.heart_disease import HOSPITALS, heart_disease
-from troth.flower.running import free_port
 
 TOML = Path(__file__).with_name("hospitals.toml")
 HOSTILE, DIES = "va", "switzerland"
@@ -77,6 +77,13 @@ def start(folder: Path, *words: str, log: str = "server") -> subprocess.Popen[by
     with (folder / f"{log}.log").open("ab") as out:
         command = [*TROTH, *words]
         return subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
+
+
+def free_port() -> int:
+    """A port of this machine that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def rounds(out: Path) -> int:

@@ -95,7 +95,7 @@ def test_a_round_asked_for_twice_moves_a_model_once(
 
     made = deployed(tmp_path, small(tree))
     kept, start = Keeper(tmp_path / "a" / RUN), torch.zeros(1, 1300)
-    content = records.sent(made.hub.outgoing(), 0, RUN, False)
+    content = records.sent(made.hub.outgoing(), made.hub.expected())
     found = []
     for _ in range(2):
         [key] = made.grid.push_messages([Message(content, 100, "train")])
@@ -188,15 +188,15 @@ def test_a_node_with_another_key_or_experiment_does_not_get_in(
     desk = made.reception()
     desk.keys = {"a": b"A", "b": b"B", "c": b"C"}
     words = {**made.hub.identity, "version": "0.1.0", "name": "b"}
-    assert desk._welcome(records.record(words), b"B") == 1
+    assert desk.welcome(records.record(words), b"B") == 1
     with pytest.raises(Refusal, match="calls itself b, and its key is another one"):
-        desk._welcome(records.record(words), b"A")
+        desk.welcome(records.record(words), b"A")
     with pytest.raises(Refusal, match="'mallory', which is no site"):
-        desk._welcome(records.record({**words, "name": "mallory"}), b"B")
+        desk.welcome(records.record({**words, "name": "mallory"}), b"B")
     with pytest.raises(Refusal, match="its parameters is 7, and the server's is 650"):
-        desk._welcome(records.record({**words, "parameters": 7}), b"B")
+        desk.welcome(records.record({**words, "parameters": 7}), b"B")
     with pytest.raises(Refusal, match="its version is '9', and the server's is 0.1.0"):
-        desk._welcome(records.record({**words, "version": "9"}), b"B")
+        desk.welcome(records.record({**words, "version": "9"}), b"B")
 
 
 def test_methods_that_reveal_a_personal_model_ask_first(

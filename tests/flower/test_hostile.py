@@ -86,7 +86,7 @@ def test_malformed_replies_reach_no_model(
     rounds = [json.loads(line) for line in lines]
     assert len(rounds) == 48
     assert all(list(r["refused"]) == ["b"] for r in rounds)
-    assert all(len(json.dumps(r)) < 2_000 for r in rounds)
+    assert all(len(json.dumps(r)) < 8_000 for r in rounds)
     assert all(set(r["distance"]) == {"a", "c"} for r in rounds)
     assert len({r["refused"]["b"].partition(" ")[0] for r in rounds}) > 1
     clean = tmp_path / "clean"
@@ -115,6 +115,7 @@ def test_random_bytes_are_no_reply(loopback: Any) -> None:
     random, through = np.random.default_rng(4), 0
     run = "0123456789abcdef"
     about = {"round": 3, "run": run, "name": "a", "size": 9, "loss": 0.5}
+    about["card"] = ""
     good = records.record(about, update=torch.ones(5))
     expected = replies.Expected(5, 0, torch.float32, 3, run, 100, False)
     whole = recorddict_to_proto(good).SerializeToString()

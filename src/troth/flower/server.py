@@ -19,17 +19,16 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
 
 import troth
-from troth import folder, replies, sites
+from troth import folder, minutes, replies, sites
 from troth.flower import records
 from troth.hub import Hub
-from troth.replies import Answer
-from troth.serving import Served
+from troth.replies import Answer, Card
 from troth.types import Refusal
 
+Say = Callable[[str], None]
 _INFO = 20  # the level of a line that people read
-_PAUSE = 0.2  # seconds between two looks for replies
+_PAUSE = 0.1  # seconds between two looks for replies
 _GREETING = 20.0  # seconds in which a newcomer says who it is
-_CARD = 100_000  # characters
 _LOST = (
     ErrorCode.MESSAGE_UNAVAILABLE,
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
@@ -47,7 +46,7 @@ class Reception:
         path: Path,
         *,
         pause: float = _PAUSE,
-        say: Callable[[str], None] | None = None,
+        say: Say | None = None,
         keys: Mapping[str, bytes] | None = None,
     ) -> None:
         """Nobody is there yet.
@@ -94,7 +93,7 @@ class Reception:
                 away = [n for k, n in enumerate(self.hub.names) if k not in self.nodes]
                 self.say(f"waiting for {least} sites; not here yet: {', '.join(away)}")
                 told = time.monotonic()
-            time.sleep(max(self.pause, 1.0) if self.pause else 0)
+            time.sleep(2 * self.pause)
 
     def meet(self) -> int:
         """Greet nodes that are new, forget those that have gone; how many are there."""
@@ -106,7 +105,7 @@ class Reception:
         ask = {node: records.record({"hello": troth.__version__}) for node in new}
         for node, message in self.exchange("query", ask, _GREETING):
             try:
-                client = self._welcome(_content(message), infos[node])
+                client = self.welcome(_content(message), infos[node])
                 self.strangers |= {self.nodes.get(client, node)} - {node}
                 self.nodes[client] = node
                 self.say(f"{self.hub.names[client]} is here")
@@ -115,22 +114,13 @@ class Reception:
                 self.say(f"a node was turned away: {refusal}")
         return len(self.nodes)
 
-    def _welcome(self, content: RecordDict, key: bytes) -> int:
+    def welcome(self, content: RecordDict, key: bytes) -> int:
         """The client that a node is, or why it may not take part."""
-        about, _ = records.parts(content)
-        mine = {**self.hub.identity, "version": troth.__version__}
-        for word, value in mine.items():
-            if about.get(word) != value:
-                raise Refusal(
-                    f"its {word} is {ascii(about.get(word))[:60]}, and the server's is "
-                    f"{value}; give both the same experiment and version"
-                )
-        name = about.get("name")
-        if name not in self.hub.names:
-            raise Refusal(f"it calls itself {ascii(name)[:60]}, which is no site")
-        if self.keys is not None and self.keys[str(name)] != key:
+        client = self.hub.welcome(records.parts(content)[0])
+        name = self.hub.names[client]
+        if self.keys is not None and self.keys[name] != key:
             raise Refusal(f"it calls itself {name}, and its key is another one")
-        return self.hub.names.index(str(name))
+        return client
 
     def exchange(
         self, kind: str, contents: Mapping[int, RecordDict], deadline: float
@@ -167,12 +157,10 @@ class Reception:
         self.meet()
         asked = hub.sample(hub.round).tolist()
         there = {self.nodes[k]: k for k in asked if k in self.nodes}
-        loss = hub.serving.asks_loss
-        content = records.sent(hub.outgoing(), hub.round, hub.run, loss)
         expected, quorum = hub.expected(), own.quorum or len(asked)
         answers: dict[int, Answer] = {}
         refused: dict[str, str] = {}
-        sent = dict.fromkeys(there, content)
+        sent = dict.fromkeys(there, records.sent(hub.outgoing(), expected))
         for node, message in self.exchange("train", sent, own.deadline):
             name = hub.names[there[node]]
             try:
@@ -185,67 +173,24 @@ class Reception:
         if not there:
             time.sleep(self.pause)
         served, far = hub.serve(answers)
-        return self._record(asked, answers, refused, served, far)
-
-    def _record(
-        self,
-        asked: list[int],
-        answers: Mapping[int, Answer],
-        refused: Mapping[str, str],
-        served: Served,
-        far: Mapping[int, float],
-    ) -> dict[str, Any]:
-        """A line of `rounds.jsonl`, and one for people."""
-        names = self.hub.names
-        distance = {names[k]: v for k, v in sorted(far.items(), key=lambda kv: -kv[1])}
-        absent = [k for k in asked if k not in answers and names[k] not in refused]
-        line = f"round {self.hub.round} of {self.hub.rounds}: {len(answers)} replies"
-        line += f", farthest {next(iter(distance))}" if distance else ""
-        line += "".join(f"; {n} is not counted: {why}" for n, why in refused.items())
-        line += f"; missing {', '.join(names[k] for k in absent)}" if absent else ""
-        self.say(
-            line + (f"; the shared model stays: {served.why}" if served.why else "")
-        )
-        return {
-            "round": self.hub.round - 1,
-            "cohort": asked,
-            "absent": absent,
-            "refused": dict(refused),
-            "dropped": served.dropped,
-            **served.verdicts,
-            "moved": served.moved,
-            "stayed": bool(served.why),
-            **({"why": served.why} if served.why else {}),
-            "distance": distance,
-        }
+        line = minutes.noted(hub, asked, answers, refused, served, far)
+        self.say(minutes.spoken(hub, line))
+        return line
 
     def finish(self) -> None:
         """After the last round: sites finish their models and report their cards."""
-        hub, cards = self.hub, dict[int, dict[str, float]]()
+        hub, cards = self.hub, dict[int, Card]()
         self.meet()
         there = {node: k for k, node in self.nodes.items()}
-        content = records.sent(hub.outgoing(), hub.round, hub.run, False)
-        sent = dict.fromkeys(there, content)
+        sent = dict.fromkeys(there, records.sent(hub.outgoing(), hub.expected()))
         for node, message in self.exchange("evaluate", sent, hub.e.deployment.deadline):
             try:
                 about, _ = records.parts(_content(message))
-                cards[there[node]] = _card(about.get("card"))
+                cards[there[node]] = replies.card(about.get("card"))
             except Refusal as refusal:
                 self.say(f"{hub.names[there[node]]} has no card: {refusal}")
-        hub.conclude(self.path, cards)
+        minutes.conclude(hub, self.path, cards)
         self.say(f"finished; results are in {self.path}")
-
-
-def _card(text: Any) -> dict[str, float]:
-    """The numbers that a site reports of its models."""
-    try:
-        found = json.loads(text if len(text) < _CARD else "")
-        card = {str(k): math.nan if v is None else float(v) for k, v in found.items()}
-        if card["test"] >= 1 and len(card) < 100:
-            return card
-    except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
-        pass
-    raise Refusal("its card cannot be read")
 
 
 def _lost(message: Message | Exception) -> bool:

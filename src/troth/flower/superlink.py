@@ -1,0 +1,298 @@
+"""Flower's SuperLink, started as a child that ends with us, and what it is told.
+
+It carries messages and runs no code: its one task is done in this process. So nobody
+can start a program at the server, and the bundle of code that Flower wants of a run is
+never used. It keeps nothing on disk: the checkpoint of the run holds all that lasts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flwr.app import Message
+from flwr.cli.build import build_fab_from_disk
+from flwr.common.constant import SubStatus
+from flwr.common.serde import fab_to_proto, run_from_proto
+from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    PullAppMessagesRequest,
+    PullTaskInputRequest,
+    PushTaskOutputRequest,
+)
+from flwr.serverapp import Grid
+from flwr.supercore.constant import TaskType
+from flwr.supercore.control.control_http_client import ControlHttpClient
+from flwr.supercore.fab import Fab
+from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+from flwr.supercore.inflatable.inflatable_protobuf_utils import (
+    make_pull_object_fn_protobuf,
+)
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectUnavailableError,
+    inflate_object_from_contents,
+)
+from flwr.supercore.interceptors import (
+    RuntimeVersionHttpInterceptor,
+    SuperExecAuthHttpInterceptor,
+)
+from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.superlink.grid.http_grid import HttpGrid
+
+from troth.types import Refusal
+
+_START = 60.0  # seconds for a SuperLink to come up
+_PATIENCE = 30.0  # seconds in which a SuperLink that does not answer is asked again
+_TAKE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
+_APP = """[project]
+name = "troth-app"
+version = "1.0.0"
+description = ""
+license = "Apache-2.0"
+[tool.flwr.app]
+publisher = "troth"
+[tool.flwr.app.components]
+serverapp = "troth_app:server"
+clientapp = "troth_app:client"
+[tool.flwr.app.config]
+experiment = ""
+out = ""
+sites = 0
+"""
+_MODULE = """from troth.flower import client as _client
+from troth.flower import server as _server
+
+client = _client.app
+server = _server.app
+"""
+
+
+class Link(NamedTuple):
+    """A SuperLink that listens, and how one gets in."""
+
+    address: str
+    secret: bytes
+    ca: bytes | None  # certificate to trust; None: not encrypted
+
+    def reach(self, kind: Any, component: str, *more: Any) -> Any:
+        """One of Flower's clients, connected."""
+        version = RuntimeVersionHttpInterceptor(component_name=component)
+        where = self.address, self.ca is None, self.ca
+        return contextlib.closing(kind.from_server_address(*where, [version, *more]))
+
+
+class Window(HttpGrid):
+    """Flower's grid, where nobody waits for a reply that comes in pieces."""
+
+    def __init__(self, link: Link, token: str, limit: int) -> None:
+        """Connect.
+
+        Args:
+            link: to what.
+            token: of the task.
+            limit: bytes, above which a reply is not taken in.
+        """
+        super().__init__(link.address, link.ca is None, link.ca, token=token)
+        self._retry_invoker.max_time = _PATIENCE
+        self.limit = limit
+        self.begun: dict[str, tuple[Any, dict[str, bytes]]] = {}
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The replies that are whole.
+
+        Raises:
+            ValueError: one is larger than any reply may be.
+        """
+        return [m for m in map(self._pull, message_ids) if m is not None]
+
+    def _pull(self, key: str) -> Message | None:
+        runtime, run = self._runtime_client, self.run.run_id
+        if key not in self.begun:
+            request = PullAppMessagesRequest(message_ids=[key])
+            found = runtime.PullMessages(request)
+            if not found.messages_list:
+                return None
+            self.begun[key] = found.message_object_trees[0], {}
+        tree, have = self.begun[key]
+        pull = make_pull_object_fn_protobuf(runtime.PullObject, self.node, run)
+        for each in iterate_object_tree(tree):
+            try:
+                have[each.object_id] = have.get(each.object_id) or pull(each.object_id)
+            except ObjectUnavailableError:
+                return None
+            if sum(map(len, have.values())) > self.limit:
+                have.clear()
+                raise ValueError(f"a reply of more than {self.limit} bytes")
+        del self.begun[key]
+        done = {"node": self.node, "run_id": run, "message_object_id": tree.object_id}
+        runtime.ConfirmMessageReceived(ConfirmMessageReceivedRequest(**done))
+        message = inflate_object_from_contents(tree.object_id, have)
+        assert isinstance(message, Message)
+        message.metadata.__dict__["_message_id"] = tree.object_id
+        return message
+
+
+@contextlib.contextmanager
+def listening(home: Path, host: str, port: int, tls: Path | None) -> Iterator[Link]:
+    """A SuperLink at a port; its log is in `home`."""
+    home.mkdir(parents=True, exist_ok=True)
+    lock = _secret(home)
+    command = ["flower-superlink", "--host", host, "--port", str(port)]
+    command += ["--isolation", "process", "--superexec-auth-secret-file", str(lock)]
+    command += ["--disable-runtime-dependency-installation"]
+    if tls is None:
+        command += ["--insecure"]
+    else:
+        command += ["--ssl-ca-certfile", str(tls / "ca.pem")]
+        command += ["--ssl-certfile", str(tls / "server.pem")]
+        command += ["--ssl-keyfile", str(tls / "server.key"), "--enable-supernode-auth"]
+    ca = None if tls is None else (tls / "ca.pem").read_bytes()
+    log = home / "superlink.log"
+    with _child(command, log, home) as made:
+        end = time.monotonic() + _START
+        while not listens(port):
+            if made.poll() is not None or time.monotonic() > end:
+                raise Refusal(f"Flower's SuperLink does not start; {log} says why")
+            time.sleep(0.1)
+        yield Link(f"127.0.0.1:{port}", lock.read_bytes(), ca)
+
+
+def serve(
+    link: Link,
+    app: Path,
+    keys: Mapping[str, bytes],
+    limit: int,
+    rounds: Callable[[Grid], None],
+) -> None:
+    """Let these keys in, start a run, and do its one task.
+
+    Args:
+        link: which SuperLink.
+        app: what Flower wants of a run.
+        keys: name → public key.
+        limit: bytes, above which a reply is not taken in.
+        rounds: the task.
+    """
+    with link.reach(ControlHttpClient, "flwr CLI") as control:
+        for name, key in keys.items():
+            control.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
+        content = build_fab_from_disk(app)
+        fab = fab_to_proto(Fab(hashlib.sha256(content).hexdigest(), content, {}))
+        started = control.StartRun(StartRunRequest(fab=fab)).run_id
+    grid = Window(link, _token(link, started), limit)
+    runtime = grid._runtime_client
+    beat = HeartbeatSender(make_task_heartbeat_fn_http(runtime))
+    beat.start()
+    try:
+        found = runtime.PullTaskInput(PullTaskInputRequest())
+        TaskIdentity.task_id, TaskIdentity.run_id = found.task_id, found.run.run_id
+        TaskIdentity.node_id = found.context.node_id
+        grid.set_run(run_from_proto(found.run))
+        rounds(grid)
+        done = PushTaskOutputRequest(context=found.context)
+        done.sub_status = SubStatus.COMPLETED
+        runtime.PushTaskOutput(done)
+    finally:
+        beat.stop()
+        grid.close()
+
+
+def _token(link: Link, run: int) -> str:
+    """The right to do a run's task; what others may have started is not done."""
+    own = SuperExecAuthHttpInterceptor(
+        master_secret=link.secret, protected_methods=_TAKE
+    )
+    request = AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
+    with link.reach(RuntimeHttpClient, "SuperExec", own) as runtime:
+        for _ in range(600):
+            found = runtime.AcquireTask(request)
+            if found.HasField("task") and found.token and found.task.run_id == run:
+                return str(found.token)
+            time.sleep(0.1)
+    raise Refusal("Flower's SuperLink has no task for the run that it started")
+
+
+def app(folder: Path) -> Path:
+    """The bundle that Flower wants of a run; `flwr run` takes the same folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pyproject.toml").write_text(_APP)
+    (folder / "troth_app.py").write_text(_MODULE)
+    return folder
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse a port that is taken."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise Refusal(
+                f"port {port} of {host} cannot be had ({error.strerror}); give another "
+                "--port, or end what holds it"
+            ) from None
+
+
+def listens(port: int) -> bool:
+    """Whether something listens at a port of this machine."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _secret(folder: Path) -> Path:
+    """A file with a fresh secret that only this user reads."""
+    file = folder / "secret"
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as out:
+        out.write(os.urandom(32))
+    return file
+
+
+@contextlib.contextmanager
+def _child(
+    command: list[str], log: Path, home: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Flower's that ends with ours, even if ours is killed.
+
+    Flower's own settings lie in the run's folder, and it reports to nobody.
+    """
+    here = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    told = {"FLWR_HOME": str(home.absolute()), "FLWR_TELEMETRY_ENABLED": "0"}
+
+    def bound() -> None:
+        with contextlib.suppress(OSError, AttributeError):  # other systems than Linux
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+    with log.open("ab") as out:
+        made = subprocess.Popen(
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **told, "PATH": here},
+            preexec_fn=bound,
+        )
+    try:
+        yield made
+    finally:
+        made.terminate()
+        try:
+            made.wait(10)
+        except subprocess.TimeoutExpired:
+            made.kill()
+            made.wait()
