@@ -9,7 +9,7 @@ import httpx
 from flwr.serverapp import Grid
 
 from troth import folder, sites
-from troth.flower import keys, server, superlink
+from troth.flower import keys, processes, server, superlink
 from troth.flower.server import Say
 from troth.hub import Hub
 from troth.types import Refusal
@@ -48,7 +48,7 @@ def serve(
         raise Refusal(f"{out} holds a finished run; give another --out")
     names = e.deployment.sites
     admitted = {} if insecure else _admitted(names, tls, known)
-    superlink.check_port(host, port)
+    processes.check_port(host, port)
     home = out / "flower"
     want = hub.expected()
     limit = _WORDS + 2 * (want.d + want.extra) * want.dtype.itemsize

@@ -142,6 +142,8 @@ class Reception:
                 found: list[Message | Exception] = []
                 try:
                     found += list(self.grid.pull_messages([key]))[:1]
+                except Refusal as refusal:
+                    found = [refusal]
                 except Exception as error:  # anybody's bytes, or a network that fails
                     failed[key] += 1
                     found = [error] if failed[key] > 2 else []
@@ -202,6 +204,8 @@ def _lost(message: Message | Exception) -> bool:
 
 def _content(message: Message | Exception) -> RecordDict:
     """What a reply holds."""
+    if isinstance(message, Refusal):
+        raise message
     if isinstance(message, Exception):
         raise Refusal(f"its bytes cannot be read ({type(message).__name__})")
     if not message.has_content():

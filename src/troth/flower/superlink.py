@@ -8,13 +8,7 @@ never used. It keeps nothing on disk: the checkpoint of the run holds all that l
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -53,6 +47,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid.http_grid import HttpGrid
 
+from troth.flower import processes
 from troth.types import Refusal
 
 _START = 60.0  # seconds for a SuperLink to come up
@@ -115,7 +110,7 @@ class Window(HttpGrid):
         """The replies that are whole.
 
         Raises:
-            ValueError: one is larger than any reply may be.
+            Refusal: one is larger than any reply may be.
         """
         return [m for m in map(self._pull, message_ids) if m is not None]
 
@@ -135,22 +130,27 @@ class Window(HttpGrid):
             except ObjectUnavailableError:
                 return None
             if sum(map(len, have.values())) > self.limit:
-                have.clear()
-                raise ValueError(f"a reply of more than {self.limit} bytes")
-        del self.begun[key]
-        done = {"node": self.node, "run_id": run, "message_object_id": tree.object_id}
-        runtime.ConfirmMessageReceived(ConfirmMessageReceivedRequest(**done))
+                self._done(key, tree.object_id)
+                raise Refusal(f"it holds more than {self.limit} bytes")
+        self._done(key, tree.object_id)
         message = inflate_object_from_contents(tree.object_id, have)
         assert isinstance(message, Message)
         message.metadata.__dict__["_message_id"] = tree.object_id
         return message
+
+    def _done(self, key: str, reply: str) -> None:
+        """The SuperLink need not keep it any longer."""
+        del self.begun[key]
+        told = {"node": self.node, "message_object_id": reply}
+        request = ConfirmMessageReceivedRequest(run_id=self.run.run_id, **told)
+        self._runtime_client.ConfirmMessageReceived(request)
 
 
 @contextlib.contextmanager
 def listening(home: Path, host: str, port: int, tls: Path | None) -> Iterator[Link]:
     """A SuperLink at a port; its log is in `home`."""
     home.mkdir(parents=True, exist_ok=True)
-    lock = _secret(home)
+    lock = processes.secret(home)
     command = ["flower-superlink", "--host", host, "--port", str(port)]
     command += ["--isolation", "process", "--superexec-auth-secret-file", str(lock)]
     command += ["--disable-runtime-dependency-installation"]
@@ -162,9 +162,9 @@ def listening(home: Path, host: str, port: int, tls: Path | None) -> Iterator[Li
         command += ["--ssl-keyfile", str(tls / "server.key"), "--enable-supernode-auth"]
     ca = None if tls is None else (tls / "ca.pem").read_bytes()
     log = home / "superlink.log"
-    with _child(command, log, home) as made:
+    with processes.child(command, log, home) as made:
         end = time.monotonic() + _START
-        while not listens(port):
+        while not processes.listens(port):
             if made.poll() is not None or time.monotonic() > end:
                 raise Refusal(f"Flower's SuperLink does not start; {log} says why")
             time.sleep(0.1)
@@ -232,67 +232,3 @@ def app(folder: Path) -> Path:
     (folder / "pyproject.toml").write_text(_APP)
     (folder / "troth_app.py").write_text(_MODULE)
     return folder
-
-
-def check_port(host: str, port: int) -> None:
-    """Refuse a port that is taken."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise Refusal(
-                f"port {port} of {host} cannot be had ({error.strerror}); give another "
-                "--port, or end what holds it"
-            ) from None
-
-
-def listens(port: int) -> bool:
-    """Whether something listens at a port of this machine."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _secret(folder: Path) -> Path:
-    """A file with a fresh secret that only this user reads."""
-    file = folder / "secret"
-    file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as out:
-        out.write(os.urandom(32))
-    return file
-
-
-@contextlib.contextmanager
-def _child(
-    command: list[str], log: Path, home: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of Flower's that ends with ours, even if ours is killed.
-
-    Flower's own settings lie in the run's folder, and it reports to nobody.
-    """
-    here = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    told = {"FLWR_HOME": str(home.absolute()), "FLWR_TELEMETRY_ENABLED": "0"}
-
-    def bound() -> None:
-        with contextlib.suppress(OSError, AttributeError):  # other systems than Linux
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-    with log.open("ab") as out:
-        made = subprocess.Popen(
-            command,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **told, "PATH": here},
-            preexec_fn=bound,
-        )
-    try:
-        yield made
-    finally:
-        made.terminate()
-        try:
-            made.wait(10)
-        except subprocess.TimeoutExpired:
-            made.kill()
-            made.wait()
