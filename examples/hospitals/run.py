@@ -9,6 +9,7 @@ and at each hospital `troth client`.
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 import socket
@@ -90,6 +91,21 @@ def rounds(out: Path) -> int:
     """How many are over."""
     file = out / "rounds.jsonl"
     return len(file.read_bytes().splitlines()) if file.exists() else 0
+
+
+def honest(file: Path, column: str) -> float:
+    """Sample-weighted mean over the hospitals that do not poison, of a table.
+
+    Args:
+        file: a run's `clients.csv`.
+        column: `personal_accuracy` of a server's run, `accuracy` of a simulation's.
+    """
+    with file.open() as lines:
+        rows = {int(row["client"]): row for row in csv.DictReader(lines)}
+    ok = [row for k, row in rows.items() if list(HOSPITALS)[k] != HOSTILE]
+    size = np.array([float(row["test"]) for row in ok])
+    found = np.array([float(row[column]) for row in ok])
+    return float((found * size).sum() / size.sum())
 
 
 if __name__ == "__main__":

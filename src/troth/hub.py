@@ -186,6 +186,7 @@ def _blank(e: Experiment) -> tuple[Arrays, Shards]:
     own = e.deployment
     x, classes = np.zeros((2, *own.shape), np.float32), own.classes or 0
     y = np.array([0, min(1, classes - 1)]) if classes else np.zeros(2, np.float32)
+    y = np.zeros((2, classes), np.int64) if own.several else y
     first, none = np.arange(2), np.zeros(0, np.int64)
     lists: list[list[np.ndarray]] = [
         [first, *[none] * (len(own.sites) - 1)] for _ in range(3)

@@ -43,6 +43,12 @@ def malformed() -> Any:
 
 
 @pytest.fixture(scope="session")
+def hostile() -> Any:
+    """Sites that send what they like to a live server."""
+    return module(HERE / "_hostile.py")
+
+
+@pytest.fixture(scope="session")
 def example() -> Any:
     """Four hospitals; it starts processes."""
     return module(EXAMPLE)

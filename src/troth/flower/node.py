@@ -233,7 +233,6 @@ def _push(fleet: FleetHttpClient, node: Node, reply: Message) -> None:
 
 def _line(message: Message, reply: Message) -> str:
     what = {"query": "greeted the server", "train": "trained and answered"}
-    what["evaluate"] = "reported how good its models are"
     done = what.get(message.metadata.message_type, "finished; model and card are here")
     try:
         records.parts(reply.content if reply.has_content() else None)
