@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import flwr.common.logger
+import httpx
 from flwr.app import Context, Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid, ServerApp
@@ -144,7 +145,9 @@ class Reception:
                     found += list(self.grid.pull_messages([key]))[:1]
                 except Refusal as refusal:
                     found = [refusal]
-                except Exception as error:  # anybody's bytes, or a network that fails
+                except httpx.TransportError:  # no site's fault
+                    raise
+                except Exception as error:  # anybody's bytes
                     failed[key] += 1
                     found = [error] if failed[key] > 2 else []
                 for message in found:
