@@ -64,7 +64,8 @@ def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
             f"{table.line[(codes < 0).argmax()]}: leave that row out"
         )
     if names:
-        return np.array(list(column.texts))[codes]
+        words: np.ndarray = np.array(list(column.texts))
+        return np.take(words, codes)
     values = [number(text) for text in column.texts]
     if None in values:
         text = shown(list(column.texts)[values.index(None)])
@@ -74,4 +75,4 @@ def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
         )
     found = np.array(values, dtype=np.float64)
     whole = bool((found == found.round()).all())
-    return (found.astype(np.int64) if whole else found)[codes]
+    return np.take(found.astype(np.int64) if whole else found, codes)

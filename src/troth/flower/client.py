@@ -50,47 +50,39 @@ def _site(experiment: str, name: str, data: str) -> Site:
     return Site(sites.read(experiment), name, data)
 
 
-def _answer(message: Message, context: Context, how: Answer) -> Message:
-    """The reply to a message; what is refused is said in a sentence."""
-    try:
-        content = how(*configured(context.node_config), message.content)
-    except (Refusal, OSError) as refusal:  # such as a disk that is full
-        content = records.record({"refused": str(refusal)})
-    return Message(content, reply_to=message)
+def _answering(how: Answer) -> Callable[[Message, Context], Message]:
+    """What replies to a message; what is refused is said in a sentence."""
+
+    def reply(message: Message, context: Context) -> Message:
+        try:
+            content = how(*configured(context.node_config), message.content)
+        except (Refusal, OSError) as refusal:  # such as a disk that is full
+            content = records.record({"refused": str(refusal)})
+        return Message(content, reply_to=message)
+
+    return reply
 
 
 def _hello(site: Site, state: Path, content: RecordDict) -> RecordDict:
+    """Before a site takes part: who it is, and what it has agreed on."""
     same = sites.identity(site.e, site.engine, site.w0)
     return records.record({"name": site.name, "version": troth.__version__, **same})
 
 
 def _train(site: Site, state: Path, content: RecordDict) -> RecordDict:
+    """A round, from the state before it."""
     sent, asked = records.received(content, site.w0, site.engine.client.extra)
     messages, card = turns.train(site, state, sent, asked)
     return records.reply(messages, site.name, asked, card)
 
 
 def _finish(site: Site, state: Path, content: RecordDict) -> RecordDict:
+    """After the last round: the site's own model and its card, which stay there."""
     sent, asked = records.received(content, site.w0, site.engine.client.extra)
     return records.record({"card": turns.finish(site, state, sent, asked)})
 
 
 app = ClientApp()
-
-
-@app.query()
-def hello(message: Message, context: Context) -> Message:
-    """Before a site takes part: who it is, and what it has agreed on."""
-    return _answer(message, context, _hello)
-
-
-@app.train()
-def train(message: Message, context: Context) -> Message:
-    """A round, from the state before it."""
-    return _answer(message, context, _train)
-
-
-@app.evaluate()
-def finish(message: Message, context: Context) -> Message:
-    """After the last round: the site's own model and its card, which stay there."""
-    return _answer(message, context, _finish)
+app.query()(_answering(_hello))
+app.train()(_answering(_train))
+app.evaluate()(_answering(_finish))

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
 from torch import Tensor
 
 from troth.replies import Expected, Wired, pack, unpack
@@ -16,6 +17,11 @@ from troth.types import Broadcast, Messages, Refusal
 _ABOUT, _VECTORS = "about", "vectors"
 _SENT = {"scale": float, "key": int, "round": int, "run": str}
 _SENT |= {"loss": bool, "card": bool}
+_LOST = (
+    ErrorCode.MESSAGE_UNAVAILABLE,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    ErrorCode.NODE_UNAVAILABLE,
+)
 
 
 def record(about: Mapping[str, Any], **vectors: Tensor) -> RecordDict:
@@ -73,3 +79,21 @@ def reply(messages: Messages, name: str, asked: Asked, card: str) -> RecordDict:
     told = {"round": asked.round, "run": asked.run, "name": name, "card": card}
     told |= {"size": int(messages.size[0]), "loss": float(messages.loss[0])}
     return record(told, update=messages.update[0], extra=messages.extra[0])
+
+
+def lost(message: Message | Exception) -> bool:
+    """Whether Flower says that it could not reach the node, or the node not answer."""
+    if isinstance(message, Exception) or not message.has_error():
+        return False
+    return message.error.code in _LOST
+
+
+def content(message: Message | Exception) -> RecordDict:
+    """What a reply holds."""
+    if isinstance(message, Refusal):
+        raise message
+    if isinstance(message, Exception):
+        raise Refusal(f"its bytes cannot be read ({type(message).__name__})")
+    if not message.has_content():
+        raise Refusal(f"its node says {ascii(message.error.reason)[:200]}")
+    return message.content

@@ -10,13 +10,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import flwr.common.logger
 import httpx
 from flwr.app import Context, Message, RecordDict
-from flwr.common.constant import ErrorCode
+from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
 import troth
@@ -27,14 +27,9 @@ from troth.replies import Answer, Card
 from troth.types import Refusal
 
 Say = Callable[[str], None]
-_INFO = 20  # the level of a line that people read
+INFO = 20  # the level of Flower's lines that people read
 _PAUSE = 0.1  # seconds between two looks for replies
 _GREETING = 20.0  # seconds in which a newcomer says who it is
-_LOST = (
-    ErrorCode.MESSAGE_UNAVAILABLE,
-    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
-    ErrorCode.NODE_UNAVAILABLE,
-)
 
 
 class Reception:
@@ -61,7 +56,7 @@ class Reception:
             keys: site → its public key; None: anybody may come in.
         """
         self.grid, self.hub, self.path, self.pause = grid, hub, path, pause
-        self.say, self.keys = say or log, keys
+        self.say, self.keys = say or partial(log, INFO), keys
         self.nodes: dict[int, int] = {}  # client → node
         self.strangers: set[int] = set()  # nodes that do not belong here
 
@@ -106,7 +101,7 @@ class Reception:
         ask = {node: records.record({"hello": troth.__version__}) for node in new}
         for node, message in self.exchange("query", ask, _GREETING):
             try:
-                client = self.welcome(_content(message), infos[node])
+                client = self.welcome(records.content(message), infos[node])
                 self.strangers |= {self.nodes.get(client, node)} - {node}
                 self.nodes[client] = node
                 self.say(f"{self.hub.names[client]} is here")
@@ -152,7 +147,7 @@ class Reception:
                     found = [error] if failed[key] > 2 else []
                 for message in found:
                     del pending[key]
-                    if not _lost(message):
+                    if not records.lost(message):
                         yield node, message
             time.sleep(self.pause if pending else 0)
 
@@ -169,7 +164,7 @@ class Reception:
         for node, message in self.exchange("train", sent, own.deadline):
             name = hub.names[there[node]]
             try:
-                told = records.parts(_content(message))
+                told = records.parts(records.content(message))
                 answers[there[node]] = replies.check(expected, name, *told)
             except Refusal as refusal:
                 refused[name] = str(refusal)
@@ -190,35 +185,12 @@ class Reception:
         sent = dict.fromkeys(there, records.sent(hub.outgoing(), hub.expected()))
         for node, message in self.exchange("evaluate", sent, hub.e.deployment.deadline):
             try:
-                about, _ = records.parts(_content(message))
+                about, _ = records.parts(records.content(message))
                 cards[there[node]] = replies.card(about.get("card"))
             except Refusal as refusal:
                 self.say(f"{hub.names[there[node]]} has no card: {refusal}")
         minutes.conclude(hub, self.path, cards)
         self.say(f"finished; results are in {self.path}")
-
-
-def _lost(message: Message | Exception) -> bool:
-    """Whether Flower says that it could not reach the node, or the node not answer."""
-    if isinstance(message, Exception) or not message.has_error():
-        return False
-    return message.error.code in _LOST
-
-
-def _content(message: Message | Exception) -> RecordDict:
-    """What a reply holds."""
-    if isinstance(message, Refusal):
-        raise message
-    if isinstance(message, Exception):
-        raise Refusal(f"its bytes cannot be read ({type(message).__name__})")
-    if not message.has_content():
-        raise Refusal(f"its node says {ascii(message.error.reason)[:200]}")
-    return message.content
-
-
-def log(text: str) -> None:
-    """A line for people, in Flower's log."""
-    flwr.common.logger.log(_INFO, "%s", text)
 
 
 app = ServerApp()

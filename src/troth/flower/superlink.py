@@ -141,8 +141,9 @@ class Window(HttpGrid):
     def _done(self, key: str, reply: str) -> None:
         """The SuperLink need not keep it any longer."""
         del self.begun[key]
-        told = {"node": self.node, "message_object_id": reply}
-        request = ConfirmMessageReceivedRequest(run_id=self.run.run_id, **told)
+        request = ConfirmMessageReceivedRequest(
+            node=self.node, run_id=self.run.run_id, message_object_id=reply
+        )
         self._runtime_client.ConfirmMessageReceived(request)
 
 
