@@ -43,6 +43,7 @@ def ten(tree: dict[str, Any]) -> dict[str, Any]:
     """Two honest sites and eight hostile ones."""
     tree["partition"]["clients"] = 10
     tree["train"] |= {"rounds": ROUNDS, "steps": 1, "batch": 2}
+    tree["evaluate"] = {"every": 100}
     tree["deployment"] |= {"sites": ["a", "c", *HOSTILE], "deadline": 3.0, "least": 2}
     return tree
 

@@ -170,7 +170,7 @@ def _answer_all(
         found = fleet.PullMessages(PullMessagesRequest(node=node))
         if not found.messages_list:
             time.sleep(pause)
-            pause = min(1.2 * pause, _LATE)
+            pause = min(1.5 * pause, _LATE)
             continue
         message = _pulled(fleet, node, found)
         reply = _reply(message, node, config)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -50,6 +51,7 @@ from flwr.superlink.grid.http_grid import HttpGrid
 from troth.flower import processes
 from troth.types import Refusal
 
+_PAUSE = 0.1  # seconds between two looks for replies
 _START = 60.0  # seconds for a SuperLink to come up
 _PATIENCE = 30.0  # seconds in which a SuperLink that does not answer is asked again
 _TAKE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
@@ -104,26 +106,33 @@ class Window(HttpGrid):
         super().__init__(link.address, link.ca is None, link.ca, token=token)
         self._retry_invoker.max_time = _PATIENCE
         self.limit = limit
+        self.waiting: set[str] = set()  # messages whose replies are not seen yet
         self.begun: dict[str, tuple[Any, dict[str, bytes]]] = {}
+        self.looked = -math.inf
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send; whoever has not answered what was sent before is not waited for."""
+        ids = list(super().push_messages(messages))
+        self.waiting, self.begun, self.looked = {*ids}, {}, -math.inf
+        return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """The replies that are whole.
 
         Raises:
-            Refusal: one is larger than any reply may be.
+            Refusal: one is larger than any reply may be, or no message.
         """
         return [m for m in map(self._pull, message_ids) if m is not None]
 
     def _pull(self, key: str) -> Message | None:
-        runtime, run = self._runtime_client, self.run.run_id
         if key not in self.begun:
-            request = PullAppMessagesRequest(message_ids=[key])
-            found = runtime.PullMessages(request)
-            if not found.messages_list:
-                return None
-            self.begun[key] = found.message_object_trees[0], {}
+            self._look()
+        if key not in self.begun:
+            return None
         tree, have = self.begun[key]
-        pull = make_pull_object_fn_protobuf(runtime.PullObject, self.node, run)
+        pull = make_pull_object_fn_protobuf(
+            self._runtime_client.PullObject, self.node, self.run.run_id
+        )
         for each in iterate_object_tree(tree):
             try:
                 have[each.object_id] = have.get(each.object_id) or pull(each.object_id)
@@ -133,10 +142,29 @@ class Window(HttpGrid):
                 self._done(key, tree.object_id)
                 raise Refusal(f"it holds more than {self.limit} bytes")
         self._done(key, tree.object_id)
-        message = inflate_object_from_contents(tree.object_id, have)
-        assert isinstance(message, Message)
+        try:
+            message = inflate_object_from_contents(tree.object_id, have)
+        except Exception as error:  # anybody's bytes
+            kind = type(error).__name__
+            raise Refusal(f"its bytes cannot be read ({kind})") from None
+        if not isinstance(message, Message):
+            raise Refusal(f"it is no message but {type(message).__name__}")
         message.metadata.__dict__["_message_id"] = tree.object_id
         return message
+
+    def _look(self) -> None:
+        """Ask for all replies at once, and not again at once."""
+        if not self.waiting or time.monotonic() - self.looked < _PAUSE:
+            return
+        request = PullAppMessagesRequest(message_ids=sorted(self.waiting))
+        found = self._runtime_client.PullMessages(request)
+        trees = found.message_object_trees
+        for message, tree in zip(found.messages_list, trees, strict=True):
+            key = message.metadata.reply_to_message_id
+            if key in self.waiting:
+                self.waiting.discard(key)
+                self.begun[key] = tree, {}
+        self.looked = time.monotonic()
 
     def _done(self, key: str, reply: str) -> None:
         """The SuperLink need not keep it any longer."""
