@@ -21,7 +21,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 CLIENTS, STEPS, BATCH, LR = 10, 8, 16, 0.1
-client, server = ClientApp(), ServerApp()
+client = ClientApp()
+server = ServerApp()
 
 
 def network() -> nn.Module:
