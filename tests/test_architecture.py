@@ -31,7 +31,8 @@ LAYERS = """
     newcomers
     corrupting dealing preparing leakage systematic splitting shortcuts supply
     networks stepping store rulebook build
-    folder journal loading own_examples replies keeping sites hub flower
+    folder journal loading own_examples own_table replies keeping sites turns
+    hub minutes flower
     personalizing certifiable certifying
     examining auditing
     results runs together api heads poison goal crafting chain advice comparison bench

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ def hub(**changes: Any) -> Hub:
 
 
 def answer(value: float) -> Answer:
-    return Answer(torch.full((10,), value), torch.zeros(0), math.nan, 5)
+    return Answer(torch.full((10,), value), torch.zeros(0), math.nan, 5, {})
 
 
 def test_the_farthest_site_comes_first() -> None:
@@ -69,19 +68,6 @@ def test_nobody_answered() -> None:
     w = made.broadcast.w.clone()
     served, far = made.serve({})
     assert torch.equal(made.broadcast.w, w) and far == {} and served.why
-
-
-def test_what_a_finished_run_leaves(tmp_path: Path) -> None:
-    made = hub()
-    card = {"test": 8.0, "personal_accuracy": 0.5, "shared_accuracy": 0.25}
-    card |= {"personal_loss": 1.0, "shared_loss": 2.0}
-    made.conclude(tmp_path, {2: card, 0: {**card, "personal_accuracy": 1.0}})
-    found = json.loads((tmp_path / "summary.json").read_text())
-    assert found["personal"]["accuracy_mean"] == 0.75
-    assert found["shared"]["accuracy_mean"] == 0.25
-    assert found["heard"] == ["a", "c"] and found["clients"] == 3
-    made.conclude(tmp_path, {})
-    assert "personal" not in json.loads((tmp_path / "summary.json").read_text())
 
 
 def test_the_server_has_no_attack_of_its_own() -> None:

@@ -9,8 +9,10 @@ and at each hospital `troth client`.
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,7 +22,6 @@ import numpy as np
 
 from troth import config
 from troth.datasets.heart_disease import HOSPITALS, heart_disease
-from troth.flower.running import free_port
 
 TOML = Path(__file__).with_name("hospitals.toml")
 HOSTILE, DIES = "va", "switzerland"
@@ -79,10 +80,32 @@ def start(folder: Path, *words: str, log: str = "server") -> subprocess.Popen[by
         return subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
 
 
+def free_port() -> int:
+    """A port of this machine that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def rounds(out: Path) -> int:
     """How many are over."""
     file = out / "rounds.jsonl"
     return len(file.read_bytes().splitlines()) if file.exists() else 0
+
+
+def honest(file: Path, column: str) -> float:
+    """Sample-weighted mean over the hospitals that do not poison, of a table.
+
+    Args:
+        file: a run's `clients.csv`.
+        column: `personal_accuracy` of a server's run, `accuracy` of a simulation's.
+    """
+    with file.open() as lines:
+        rows = {int(row["client"]): row for row in csv.DictReader(lines)}
+    ok = [row for k, row in rows.items() if list(HOSPITALS)[k] != HOSTILE]
+    size = np.array([float(row["test"]) for row in ok])
+    found = np.array([float(row[column]) for row in ok])
+    return float((found * size).sum() / size.sum())
 
 
 if __name__ == "__main__":

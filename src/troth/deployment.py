@@ -22,6 +22,10 @@ class Deployment:
     shape: list[int] = field(default_factory=list)  # of one example
     classes: int | None = None  # 0: regression
     scale: float = 1.0  # the value of x that stands for 1
+    several: bool = False  # whether an example may have several of the labels
+    features: list[str] = field(default_factory=list)  # of sites' tables, in order
+    label: str = ""  # the column of sites' tables that is predicted
+    labels: list[str] = field(default_factory=list)  # names of the classes, in order
     quorum: int = 0  # a round closes with so many replies; 0: of all that are asked
     deadline: float = 600.0  # seconds, after which a round closes without the others
     least: int = 1  # with fewer replies the shared model stays as it is
@@ -44,6 +48,21 @@ class Deployment:
             raise Refusal(
                 f"deployment.shape = {self.shape} is no shape of an example; give its "
                 "sizes, such as [22] or [1, 28, 28]"
+            )
+        if self.several and (self.classes or 0) < 2:
+            raise Refusal(
+                f"deployment.several is set and deployment.classes = {self.classes}; "
+                "say how many labels there are, at least 2"
+            )
+        if self.labels and len(self.labels) != self.classes:
+            raise Refusal(
+                f"deployment.labels names {len(self.labels)} classes and deployment."
+                f"classes = {self.classes}; name each class once, in its order"
+            )
+        if self.features and [len(self.features)] != self.shape:
+            raise Refusal(
+                f"deployment.features names {len(self.features)} features and "
+                f"deployment.shape = {self.shape}; name each feature once"
             )
         self._named()
 

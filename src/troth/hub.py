@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import build, dealing, folder, rulebook, sites, stepping, summary, tasks
+import troth
+from troth import build, dealing, folder, rulebook, sites, stepping, tasks
 from troth.federation import dumped, first, outgoing, restored
 from troth.replies import Answer, Expected
 from troth.sampling import sampler
@@ -50,6 +51,7 @@ class Hub:
         self.scale(0)  # refuses before the start
         self.sample = sampler(e.seed, n, e.train.cohort or n, None)
         self.identity = sites.identity(e, self.engine, w0)
+        self.every = e.evaluate.every or max(1, self.rounds // 20)
         self.far = np.zeros((2, n))  # sums of relative distances, and of how many
 
     @property
@@ -67,7 +69,26 @@ class Hub:
         w, extra = self.broadcast.w, self.broadcast.extra
         most, loss = self.e.deployment.most_examples, self.serving.asks_loss
         shape = len(w), len(extra), w.dtype
-        return Expected(*shape, self.round, self.run, most, loss)
+        card = self.round > 0 and self.round % self.every == 0
+        return Expected(*shape, self.round, self.run, most, loss, card)
+
+    def welcome(self, about: Mapping[str, Any]) -> int:
+        """The client that a site is by its own words.
+
+        Raises:
+            Refusal: it has not agreed on the same, or is none of ours.
+        """
+        mine = {**self.identity, "version": troth.__version__}
+        for word, value in mine.items():
+            if about.get(word) != value:
+                raise Refusal(
+                    f"its {word} is {ascii(about.get(word))[:60]}, and the server's is "
+                    f"{value}; give both the same experiment and version"
+                )
+        name = about.get("name")
+        if name not in self.names:
+            raise Refusal(f"it calls itself {ascii(name)[:60]}, which is no site")
+        return self.names.index(str(name))
 
     @torch.no_grad()
     def serve(self, answers: Mapping[int, Answer]) -> tuple[Served, dict[int, float]]:
@@ -136,40 +157,6 @@ class Hub:
         self.run = facts["run"]
         return facts
 
-    def conclude(self, path: Path, cards: Mapping[int, Mapping[str, float]]) -> None:
-        """The files of a finished run; the summary last, since it says so.
-
-        Args:
-            path: the folder.
-            cards: client → the numbers that its site reports.
-        """
-        ids = np.array(sorted(cards), dtype=np.int64)
-        keys = sorted({key for card in cards.values() for key in card})
-        table = {
-            key: np.array([cards[k].get(key, math.nan) for k in ids.tolist()])
-            for key in keys
-        }
-        names = [self.names[k] for k in ids.tolist()]
-        columns: dict[str, Any] = {"client": ids, "name": names, **table}
-        folder.write_csv(path / folder.CLIENTS, columns)
-        tasks.assign(self.engine.objective.net, self.broadcast.w)
-        state = self.engine.objective.net.state_dict().items()
-        own = {k: t.clone() for k, t in state if isinstance(t, Tensor)}
-        folder.save(path / folder.SHARED, own)
-        found: dict[str, Any] = {}
-        if len(ids):
-            size, nobody = table.pop("test"), np.zeros(len(ids), bool)
-            for kind in ("personal", "shared"):
-                mine = {
-                    k.removeprefix(f"{kind}_"): v
-                    for k, v in table.items()
-                    if k.startswith(f"{kind}_")
-                }
-                found[kind] = summary.summarise(mine, size, nobody)
-        told = {"clients": len(self.names), "heard": names, "rounds": self.rounds}
-        far = [{"name": name, "distance": value} for name, value in self.ranking()]
-        folder.write_json(path / folder.SUMMARY, {**found, **told, "farthest": far})
-
 
 def _stacked(answers: Mapping[int, Answer], sent: Broadcast) -> Messages:
     """Replies as messages, a row a site, in the order of the clients."""
@@ -199,6 +186,7 @@ def _blank(e: Experiment) -> tuple[Arrays, Shards]:
     own = e.deployment
     x, classes = np.zeros((2, *own.shape), np.float32), own.classes or 0
     y = np.array([0, min(1, classes - 1)]) if classes else np.zeros(2, np.float32)
+    y = np.zeros((2, classes), np.int64) if own.several else y
     first, none = np.arange(2), np.zeros(0, np.int64)
     lists: list[list[np.ndarray]] = [
         [first, *[none] * (len(own.sites) - 1)] for _ in range(3)

@@ -6,6 +6,7 @@ is refused with a reason, and its numbers are never made into a tensor.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -20,7 +21,11 @@ RAW = "troth.raw"
 """How vectors travel: their numbers one after another, little-endian, no header."""
 
 _KINDS = {torch.float32: "float32", torch.float64: "float64"}
-_KEYS = {"round", "run", "name", "size", "loss"}
+_KEYS = {"round", "run", "name", "size", "loss", "card"}
+_CARD = 100_000  # characters
+
+Card = dict[str, float]
+"""The numbers that a site reports of its models."""
 
 
 class Wired(Protocol):
@@ -42,6 +47,7 @@ class Expected(NamedTuple):
     run: str  # token of the run
     most: int  # examples that a site is believed to have
     loss: bool  # whether a rule reads losses
+    card: bool = False  # whether the site says how good its models are
 
 
 class Answer(NamedTuple):
@@ -51,6 +57,7 @@ class Answer(NamedTuple):
     extra: Tensor  # [e]
     loss: float
     size: int
+    card: Card
 
 
 def pack(vector: Tensor) -> tuple[str, tuple[int, ...], str, bytes]:
@@ -121,7 +128,25 @@ def check(
     if expected.extra:
         extra = unpack("extra", vectors["extra"], expected.extra, expected.dtype)
     told = loss if expected.loss else math.nan
-    return Answer(update, extra, told, min(size, expected.most))
+    found = card(about["card"]) if expected.card else {}
+    return Answer(update, extra, told, min(size, expected.most), found)
+
+
+def card(text: object) -> Card:
+    """The numbers of a card, checked.
+
+    Raises:
+        Refusal: it is none.
+    """
+    try:
+        short = isinstance(text, str) and len(text) < _CARD
+        told = json.loads(str(text) if short else "")
+        found = {str(k): math.nan if v is None else float(v) for k, v in told.items()}
+        if found["test"] >= 1 and len(found) < 100:
+            return found
+    except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
+        pass
+    raise Refusal("its card cannot be read")
 
 
 def _short(value: object) -> str:

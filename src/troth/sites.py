@@ -22,6 +22,7 @@ from troth import (
     evaluation,
     networks,
     own_examples,
+    own_table,
     preparing,
     rulebook,
     stepping,
@@ -78,8 +79,10 @@ def agreed(e: Experiment) -> Experiment:
             )
     n = len(own.sites)
     build.check_cohort(e, n, 0)
-    facts = {"shape": own.shape, "classes": own.classes, "scale": own.scale}
-    return dataclasses.replace(e, resolved={**facts, "clients": n})
+    facts: dict[str, Any] = {"shape": own.shape, "classes": own.classes}
+    facts |= {"scale": own.scale, "clients": n, "labels": own.labels}
+    facts |= {"features": own.features, "multi_label": own.several}
+    return dataclasses.replace(e, resolved=facts)
 
 
 def fingerprint(e: Experiment) -> str:
@@ -89,7 +92,8 @@ def fingerprint(e: Experiment) -> str:
     server's.
     """
     own = e.deployment
-    told = repr((own.sites, own.shape, own.classes, own.scale))
+    told = repr((own.sites, own.shape, own.classes, own.scale, own.several))
+    told += repr((own.features, own.label, own.labels))
     same = dataclasses.replace(e, data=Experiment().data)
     text = f"{config.fingerprint(same)} {told}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -103,7 +107,8 @@ def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
     Args:
         e: agreed on.
         client: which one it is.
-        data: an .npz file, or `experiment`: what the client has in a simulation.
+        data: an .npz or .csv file, or `experiment`: what the client has in a
+            simulation.
     """
     n = len(e.deployment.sites)
     if data == SIMULATED:
@@ -111,7 +116,8 @@ def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
         _check_simulated(e, arrays, len(shards.train))
         parts = [part[client] for part in shards[:3]]
     else:
-        arrays = own_examples.of(e, data)
+        table = data.lower().endswith(own_table.ENDINGS)
+        arrays = own_examples.of(e, own_table.examples(e, data) if table else data)
         nobody = np.zeros(0, np.int64)
         lists = [*[nobody] * client, np.arange(len(arrays.y))]
         shards, _ = supply.divided(e, arrays, lists, max(1, e.partition.min_examples))
@@ -128,12 +134,12 @@ def _check_simulated(e: Experiment, arrays: Arrays, n: int) -> None:
     own = e.deployment
     here = (list(arrays.x.shape[1:]), arrays.classes, arrays.scale, n)
     said = (own.shape, own.classes, own.scale, len(own.sites))
-    if here != said:
+    several = arrays.y.ndim == 2
+    if (*here, several) != (*said, own.several):
         raise Refusal(
-            "[deployment] says shape {}, classes {}, scale {:g} and {} sites, and data "
-            "'{}' have {}, {}, {:g} and {}; make them the same".format(
-                *said, e.data.name, *here
-            )
+            "[deployment] says shape {}, classes {}, scale {:g}, {} sites and several "
+            "= {}, and data '{}' have {}, {}, {:g}, {} and {}; make them the same"
+            "".format(*said, own.several, e.data.name, *here, several)
         )
 
 

@@ -27,6 +27,17 @@ how = "vmap"
 chunk = 6
 device = "cpu"
 """
+DEPLOYED = """
+[partition]
+clients = 2
+[engine]
+device = "cpu"
+[deployment]
+sites = ["a", "b"]
+shape = [1, 8, 8]
+classes = 10
+scale = 16.0
+"""
 GRID = """
 [grid]
 personalizer = ["none", "local", { name = "ditto", lam = 0.5 }]
@@ -47,6 +58,31 @@ def _written(path: Path, text: str) -> Path:
 def troth() -> Callable[..., Result]:
     """The command line, called with these arguments."""
     return _troth
+
+
+def _refused(*arguments: object) -> str:
+    result = _troth(*arguments)
+    assert result.exit_code == 2, result.output
+    [line] = result.stderr.splitlines()
+    return line
+
+
+@pytest.fixture(scope="session")
+def refused() -> Callable[..., str]:
+    """The one line with which a command refuses these arguments."""
+    return _refused
+
+
+@pytest.fixture
+def flower() -> None:
+    """Where Flower is not installed, the test is skipped."""
+    pytest.importorskip("flwr", reason="needs the extra troth[flower]")
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Path:
+    """An experiment of two sites."""
+    return _written(tmp_path / "e.toml", DEPLOYED)
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,7 @@ class Loopback(Grid):
             for k, config in enumerate(configs)
         }
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-        self.tamper = tamper
+        self.tamper, self.app = tamper, app
         self.here = set(self.contexts)
         self.inbox: dict[str, list[Any]] = {}
         self.bytes_out: list[int] = []
@@ -72,7 +72,7 @@ class Loopback(Grid):
             message.metadata.__dict__["_message_id"] = key
             node = message.metadata.dst_node_id
             arrived = through_bytes(message)
-            reply = app(arrived, self.contexts[node])
+            reply = self.app(arrived, self.contexts[node])
             wire = message_to_proto(reply).SerializeToString()
             self.seen.append((node, message.metadata.message_type, wire))
             back = message_from_proto(Wire.FromString(wire))
@@ -91,7 +91,7 @@ class Loopback(Grid):
                 yield reply
 
     def send_and_receive(self, messages: Iterable[Message], **kwargs: Any) -> Any:
-        raise NotImplementedError
+        return list(self.pull_messages(self.push_messages(messages)))
 
 
 RUN = "0123456789abcdef"

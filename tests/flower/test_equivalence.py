@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,15 @@ def simulated(tree: dict[str, Any]) -> Federation:
     return f
 
 
+def several(path: Path) -> dict[str, Any]:
+    """Examples that may have several of three labels."""
+    random = np.random.default_rng(1)
+    x = random.normal(size=(210, 4)).astype(np.float32)
+    y = (x[:, :3] + random.normal(size=(210, 3)) > 0).astype(np.int64)
+    np.savez(path / "several.npz", x=x, y=y)
+    return {"name": "npz", "path": str(path / "several.npz")}
+
+
 def hub_start(made: Any) -> torch.Tensor:
     return made.restarted().broadcast.w
 
@@ -73,3 +83,23 @@ def test_flower_gives_what_a_simulation_gives(
         assert (own - theirs).abs().max() < close
         assert (theirs - start).abs().max() > 1e-3  # there is something to compare
     assert (f.broadcast.w - hub_start(made)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["several labels", "regression"])
+def test_what_is_predicted_may_be_of_other_kinds(
+    tmp_path: Path, deployed: Any, tree: Any, kind: str
+) -> None:
+    own = {"name": "linear_regression", "clients": 7, "dim": 4}
+    if kind == "several labels":
+        own = several(tmp_path)
+        tree["deployment"] |= {"several": True, "classes": 3}
+    else:
+        tree["partition"] = {"name": "natural"}
+        tree["deployment"]["classes"] = 0
+    tree["data"] = own
+    tree["deployment"] |= {"shape": [4], "scale": 1.0}
+    tree |= METHODS["fedavg+ditto"]
+    hub, f = deployed(tmp_path, tree).run(), simulated(tree)
+    assert (hub.broadcast.w - f.broadcast.w).abs().max() < 1e-5
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert set(summary["heard"]) == {*tree["deployment"]["sites"]}

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-from types import ModuleType
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument
+
+Experiment = Annotated[Path, Argument(metavar="EXPERIMENT.toml")]
 
 
-def needed() -> ModuleType:
-    """What runs on Flower; refused where that is not installed."""
+def needed(name: str) -> Callable[..., Any]:
+    """A function that runs on Flower; refused where that is not installed.
+
+    Args:
+        name: of the function and of its module.
+    """
     from troth.types import Refusal
 
     if importlib.util.find_spec("flwr") is None:
@@ -15,6 +26,6 @@ def needed() -> ModuleType:
             "a real federation runs on Flower, which is not installed; install it by: "
             "pip install 'troth[flower]'"
         )
-    from troth.flower import federate
-
-    return federate
+    module = importlib.import_module(f"troth.flower.{name}")
+    found: Callable[..., Any] = getattr(module, name)
+    return found

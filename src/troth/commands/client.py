@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument
 from typer import Option as Flag
 
-from troth.commands._flower import needed
-
-Experiment = Annotated[Path, Argument(metavar="EXPERIMENT.toml")]
+from troth.commands._flower import Experiment, needed
 
 
 def client(
@@ -37,7 +34,7 @@ def client(
     """Take part in a real federation with this site's own data, by Flower."""
     from troth import display
 
-    needed().take_part(
+    needed("take_part")(
         experiment,
         server,
         name=name,

@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument
 from typer import Option as Flag
 
-from troth.commands._flower import needed
-
-Experiment = Annotated[Path, Argument(metavar="EXPERIMENT.toml")]
+from troth.commands._flower import Experiment, needed
 
 
 def server(
@@ -32,7 +29,7 @@ def server(
     """Serve an experiment to real sites, by Flower."""
     from troth import display
 
-    needed().serve(
+    needed("serve")(
         experiment,
         out,
         say=display.say,
@@ -40,6 +37,6 @@ def server(
         port=port,
         least=sites,
         tls=tls,
-        keys=keys,
+        known=keys,
         insecure=insecure,
     )

@@ -15,7 +15,7 @@ from troth.datasets.npz import marks
 from troth.types import Arrays, Refusal
 
 _SHOWN = 20  # names that a refusal lists
-_MISSING = ["", "?", "NA", "NaN", "nan", "null", "None"]
+MISSING = ["", "?", "NA", "NaN", "nan", "null", "None"]
 
 
 def csv(
@@ -28,7 +28,7 @@ def csv(
     kind: Literal["auto", "labels", "targets"] = "auto",
     drop: list[str] = [],  # noqa: B006
     categorical: list[str] = [],  # noqa: B006
-    missing: list[str] = _MISSING,
+    missing: list[str] = MISSING,
     delimiter: str = ",",
     columns: list[str] = [],  # noqa: B006
 ) -> Arrays:

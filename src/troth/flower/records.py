@@ -6,14 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
 from torch import Tensor
 
-from troth.replies import Wired, pack, unpack
+from troth.replies import Expected, Wired, pack, unpack
+from troth.turns import Asked
 from troth.types import Broadcast, Messages, Refusal
 
 _ABOUT, _VECTORS = "about", "vectors"
-_SENT = {"round": int, "run": str, "scale": float, "key": int, "loss": bool}
+_SENT = {"scale": float, "key": int, "round": int, "run": str}
+_SENT |= {"loss": bool, "card": bool}
+_LOST = (
+    ErrorCode.MESSAGE_UNAVAILABLE,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    ErrorCode.NODE_UNAVAILABLE,
+)
 
 
 def record(about: Mapping[str, Any], **vectors: Tensor) -> RecordDict:
@@ -41,16 +49,14 @@ def parts(content: Any) -> tuple[dict[str, Any], dict[str, Wired]]:
     return words, dict(vectors)
 
 
-def sent(broadcast: Broadcast, round_: int, run: str, loss: bool) -> RecordDict:
-    """What the server sends."""
-    about = {"round": round_, "run": run, "loss": loss}
-    about |= {"scale": float(broadcast.scale), "key": int(broadcast.key)}
+def sent(broadcast: Broadcast, expected: Expected) -> RecordDict:
+    """What the server sends, and what it wants to get for it."""
+    about = {"scale": float(broadcast.scale), "key": int(broadcast.key)}
+    about |= {key: getattr(expected, key) for key in Asked._fields}
     return record(about, w=broadcast.w, extra=broadcast.extra)
 
 
-def received(
-    content: RecordDict, w0: Tensor, extra: int
-) -> tuple[Broadcast, dict[str, Any]]:
+def received(content: RecordDict, w0: Tensor, extra: int) -> tuple[Broadcast, Asked]:
     """What a site makes of it, checked against its own model w0."""
     about, vectors = parts(content)
     kinds = {key: type(value) for key, value in about.items()}
@@ -64,11 +70,30 @@ def received(
         more = unpack("extra", vectors["extra"], extra, w0.dtype).to(w0.device)
     key = torch.tensor(about["key"], device=w0.device)
     scale = torch.full_like(w0[0], about["scale"])
-    return Broadcast(w, more, scale, key), about
+    asked = Asked(*(about[key] for key in Asked._fields))
+    return Broadcast(w, more, scale, key), asked
 
 
-def reply(messages: Messages, name: str, about: Mapping[str, Any]) -> RecordDict:
+def reply(messages: Messages, name: str, asked: Asked, card: str) -> RecordDict:
     """What a site sends: one row of messages."""
-    told = {"round": about["round"], "run": about["run"], "name": name}
+    told = {"round": asked.round, "run": asked.run, "name": name, "card": card}
     told |= {"size": int(messages.size[0]), "loss": float(messages.loss[0])}
     return record(told, update=messages.update[0], extra=messages.extra[0])
+
+
+def lost(message: Message | Exception) -> bool:
+    """Whether Flower says that it could not reach the node, or the node not answer."""
+    if isinstance(message, Exception) or not message.has_error():
+        return False
+    return message.error.code in _LOST
+
+
+def content(message: Message | Exception) -> RecordDict:
+    """What a reply holds."""
+    if isinstance(message, Refusal):
+        raise message
+    if isinstance(message, Exception):
+        raise Refusal(f"its bytes cannot be read ({type(message).__name__})")
+    if not message.has_content():
+        raise Refusal(f"its node says {ascii(message.error.reason)[:200]}")
+    return message.content

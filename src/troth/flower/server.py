@@ -10,31 +10,26 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import flwr.common.logger
+import httpx
 from flwr.app import Context, Message, RecordDict
-from flwr.common.constant import ErrorCode
+from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
 import troth
-from troth import folder, replies, sites
+from troth import folder, minutes, replies, sites
 from troth.flower import records
 from troth.hub import Hub
-from troth.replies import Answer
-from troth.serving import Served
+from troth.replies import Answer, Card
 from troth.types import Refusal
 
-_INFO = 20  # the level of a line that people read
-_PAUSE = 0.2  # seconds between two looks for replies
+Say = Callable[[str], None]
+INFO = 20  # the level of Flower's lines that people read
+_PAUSE = 0.1  # seconds between two looks for replies
 _GREETING = 20.0  # seconds in which a newcomer says who it is
-_CARD = 100_000  # characters
-_LOST = (
-    ErrorCode.MESSAGE_UNAVAILABLE,
-    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
-    ErrorCode.NODE_UNAVAILABLE,
-)
 
 
 class Reception:
@@ -47,7 +42,7 @@ class Reception:
         path: Path,
         *,
         pause: float = _PAUSE,
-        say: Callable[[str], None] | None = None,
+        say: Say | None = None,
         keys: Mapping[str, bytes] | None = None,
     ) -> None:
         """Nobody is there yet.
@@ -61,7 +56,7 @@ class Reception:
             keys: site → its public key; None: anybody may come in.
         """
         self.grid, self.hub, self.path, self.pause = grid, hub, path, pause
-        self.say, self.keys = say or log, keys
+        self.say, self.keys = say or partial(log, INFO), keys
         self.nodes: dict[int, int] = {}  # client → node
         self.strangers: set[int] = set()  # nodes that do not belong here
 
@@ -94,7 +89,7 @@ class Reception:
                 away = [n for k, n in enumerate(self.hub.names) if k not in self.nodes]
                 self.say(f"waiting for {least} sites; not here yet: {', '.join(away)}")
                 told = time.monotonic()
-            time.sleep(max(self.pause, 1.0) if self.pause else 0)
+            time.sleep(2 * self.pause)
 
     def meet(self) -> int:
         """Greet nodes that are new, forget those that have gone; how many are there."""
@@ -106,7 +101,7 @@ class Reception:
         ask = {node: records.record({"hello": troth.__version__}) for node in new}
         for node, message in self.exchange("query", ask, _GREETING):
             try:
-                client = self._welcome(_content(message), infos[node])
+                client = self.welcome(records.content(message), infos[node])
                 self.strangers |= {self.nodes.get(client, node)} - {node}
                 self.nodes[client] = node
                 self.say(f"{self.hub.names[client]} is here")
@@ -115,22 +110,13 @@ class Reception:
                 self.say(f"a node was turned away: {refusal}")
         return len(self.nodes)
 
-    def _welcome(self, content: RecordDict, key: bytes) -> int:
+    def welcome(self, content: RecordDict, key: bytes) -> int:
         """The client that a node is, or why it may not take part."""
-        about, _ = records.parts(content)
-        mine = {**self.hub.identity, "version": troth.__version__}
-        for word, value in mine.items():
-            if about.get(word) != value:
-                raise Refusal(
-                    f"its {word} is {ascii(about.get(word))[:60]}, and the server's is "
-                    f"{value}; give both the same experiment and version"
-                )
-        name = about.get("name")
-        if name not in self.hub.names:
-            raise Refusal(f"it calls itself {ascii(name)[:60]}, which is no site")
-        if self.keys is not None and self.keys[str(name)] != key:
+        client = self.hub.welcome(records.parts(content)[0])
+        name = self.hub.names[client]
+        if self.keys is not None and self.keys[name] != key:
             raise Refusal(f"it calls itself {name}, and its key is another one")
-        return self.hub.names.index(str(name))
+        return client
 
     def exchange(
         self, kind: str, contents: Mapping[int, RecordDict], deadline: float
@@ -152,12 +138,16 @@ class Reception:
                 found: list[Message | Exception] = []
                 try:
                     found += list(self.grid.pull_messages([key]))[:1]
-                except Exception as error:  # anybody's bytes, or a network that fails
+                except Refusal as refusal:
+                    found = [refusal]
+                except httpx.TransportError:  # no site's fault
+                    raise
+                except Exception as error:  # anybody's bytes
                     failed[key] += 1
                     found = [error] if failed[key] > 2 else []
                 for message in found:
                     del pending[key]
-                    if not _lost(message):
+                    if not records.lost(message):
                         yield node, message
             time.sleep(self.pause if pending else 0)
 
@@ -167,16 +157,14 @@ class Reception:
         self.meet()
         asked = hub.sample(hub.round).tolist()
         there = {self.nodes[k]: k for k in asked if k in self.nodes}
-        loss = hub.serving.asks_loss
-        content = records.sent(hub.outgoing(), hub.round, hub.run, loss)
         expected, quorum = hub.expected(), own.quorum or len(asked)
         answers: dict[int, Answer] = {}
         refused: dict[str, str] = {}
-        sent = dict.fromkeys(there, content)
+        sent = dict.fromkeys(there, records.sent(hub.outgoing(), expected))
         for node, message in self.exchange("train", sent, own.deadline):
             name = hub.names[there[node]]
             try:
-                told = records.parts(_content(message))
+                told = records.parts(records.content(message))
                 answers[there[node]] = replies.check(expected, name, *told)
             except Refusal as refusal:
                 refused[name] = str(refusal)
@@ -185,88 +173,24 @@ class Reception:
         if not there:
             time.sleep(self.pause)
         served, far = hub.serve(answers)
-        return self._record(asked, answers, refused, served, far)
-
-    def _record(
-        self,
-        asked: list[int],
-        answers: Mapping[int, Answer],
-        refused: Mapping[str, str],
-        served: Served,
-        far: Mapping[int, float],
-    ) -> dict[str, Any]:
-        """A line of `rounds.jsonl`, and one for people."""
-        names = self.hub.names
-        distance = {names[k]: v for k, v in sorted(far.items(), key=lambda kv: -kv[1])}
-        absent = [k for k in asked if k not in answers and names[k] not in refused]
-        line = f"round {self.hub.round} of {self.hub.rounds}: {len(answers)} replies"
-        line += f", farthest {next(iter(distance))}" if distance else ""
-        line += "".join(f"; {n} is not counted: {why}" for n, why in refused.items())
-        line += f"; missing {', '.join(names[k] for k in absent)}" if absent else ""
-        self.say(
-            line + (f"; the shared model stays: {served.why}" if served.why else "")
-        )
-        return {
-            "round": self.hub.round - 1,
-            "cohort": asked,
-            "absent": absent,
-            "refused": dict(refused),
-            "dropped": served.dropped,
-            **served.verdicts,
-            "moved": served.moved,
-            "stayed": bool(served.why),
-            **({"why": served.why} if served.why else {}),
-            "distance": distance,
-        }
+        line = minutes.noted(hub, asked, answers, refused, served, far)
+        self.say(minutes.spoken(hub, line))
+        return line
 
     def finish(self) -> None:
         """After the last round: sites finish their models and report their cards."""
-        hub, cards = self.hub, dict[int, dict[str, float]]()
+        hub, cards = self.hub, dict[int, Card]()
         self.meet()
         there = {node: k for k, node in self.nodes.items()}
-        content = records.sent(hub.outgoing(), hub.round, hub.run, False)
-        sent = dict.fromkeys(there, content)
+        sent = dict.fromkeys(there, records.sent(hub.outgoing(), hub.expected()))
         for node, message in self.exchange("evaluate", sent, hub.e.deployment.deadline):
             try:
-                about, _ = records.parts(_content(message))
-                cards[there[node]] = _card(about.get("card"))
+                about, _ = records.parts(records.content(message))
+                cards[there[node]] = replies.card(about.get("card"))
             except Refusal as refusal:
                 self.say(f"{hub.names[there[node]]} has no card: {refusal}")
-        hub.conclude(self.path, cards)
+        minutes.conclude(hub, self.path, cards)
         self.say(f"finished; results are in {self.path}")
-
-
-def _card(text: Any) -> dict[str, float]:
-    """The numbers that a site reports of its models."""
-    try:
-        found = json.loads(text if len(text) < _CARD else "")
-        card = {str(k): math.nan if v is None else float(v) for k, v in found.items()}
-        if card["test"] >= 1 and len(card) < 100:
-            return card
-    except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
-        pass
-    raise Refusal("its card cannot be read")
-
-
-def _lost(message: Message | Exception) -> bool:
-    """Whether Flower says that it could not reach the node, or the node not answer."""
-    if isinstance(message, Exception) or not message.has_error():
-        return False
-    return message.error.code in _LOST
-
-
-def _content(message: Message | Exception) -> RecordDict:
-    """What a reply holds."""
-    if isinstance(message, Exception):
-        raise Refusal(f"its bytes cannot be read ({type(message).__name__})")
-    if not message.has_content():
-        raise Refusal(f"its node says {ascii(message.error.reason)[:200]}")
-    return message.content
-
-
-def log(text: str) -> None:
-    """A line for people, in Flower's log."""
-    flwr.common.logger.log(_INFO, "%s", text)
 
 
 app = ServerApp()

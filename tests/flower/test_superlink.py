@@ -1,0 +1,119 @@
+"""Flower's SuperLink as ours, with hostile sites at a live server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from troth import config, folder
+from troth.flower import processes
+
+httpx = pytest.importorskip("httpx", reason="needs the extra troth[flower]")
+
+HOSTILE = [f"h{k}" for k in range(8)]
+ROUNDS = 26
+
+
+def huge(random: np.random.Generator, content: Any) -> None:
+    """Eight million bytes where 2,600 are wanted."""
+    content["vectors"]["update"].data = random.bytes(8_000_000)
+
+
+def memory(pid: int) -> float:
+    """Resident megabytes of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    [found] = [line for line in lines if line.startswith("VmRSS")]
+    return int(found.split()[1]) / 1024
+
+
+def children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+@pytest.fixture
+def ten(tree: dict[str, Any]) -> dict[str, Any]:
+    """Two honest sites and eight hostile ones."""
+    tree["partition"]["clients"] = 10
+    tree["train"] |= {"rounds": ROUNDS, "steps": 1, "batch": 2}
+    tree["evaluate"] = {"every": 100}
+    tree["deployment"] |= {"sites": ["a", "c", *HOSTILE], "deadline": 3.0, "least": 2}
+    return tree
+
+
+def besieged(
+    path: Path, example: Any, mob: Any, changes: list[Any]
+) -> tuple[Any, list[tuple[float, float]]]:
+    """A server among a mob: how it ended, and memory (its and Flower's) by rounds."""
+    port = mob.address.rpartition(":")[2]
+    flags = ["--out", "out", "--host", "127.0.0.1", "--port", port, "--insecure"]
+    ours = [example.start(path, "server", "e.toml", *flags)]
+    for name in "ac":
+        flags = ["--server", mob.address, "--name", name, "--insecure"]
+        flags += ["--data", "experiment", "--state", name]
+        ours.append(example.start(path, "client", "e.toml", *flags, log=name))
+    server, used = ours[0], list[tuple[float, float]]()
+    try:
+        waited(lambda: processes.listens(int(port)), server)
+        with mob.here():
+            mob.noise(60)
+            while server.poll() is None and mob.sent < 8 * ROUNDS:
+                mob.look(lambda k: changes[k % len(changes)])
+                if mob.sent >= 8 * (len(used) + 1):
+                    [link] = children(server.pid)
+                    used.append((memory(server.pid), memory(link)))
+                time.sleep(0.05)
+            with contextlib.suppress(httpx.ConnectError):  # it ends by itself
+                while server.poll() is None:
+                    mob.look(lambda k: changes[0])
+        server.wait(30)
+    finally:
+        for process in ours:
+            process.kill()
+            process.wait()
+    return server, used
+
+
+def waited(so: Any, process: Any, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not so():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_two_hundred_malformed_replies_at_a_live_server(
+    tmp_path: Path,
+    ten: dict[str, Any],
+    example: Any,
+    deployed: Any,
+    hostile: Any,
+    malformed: Any,
+) -> None:
+    """They change no model and hold no memory; the two honest sites train on."""
+    (tmp_path / "e.toml").write_text(config.dumps(ten))
+    mob = hostile.Mob(f"127.0.0.1:{example.free_port()}", tmp_path, HOSTILE)
+    server, used = besieged(tmp_path, example, mob, [*malformed.CHANGES, huge])
+    out = tmp_path / "out"
+    assert server.returncode == 0, (tmp_path / "server.log").read_text()
+    lines = (out / folder.ROUNDS).read_text().splitlines()
+    rounds = [json.loads(line) for line in lines]
+    assert len(rounds) == ROUNDS and mob.sent >= 200
+    assert all(set(r["distance"]) == {"a", "c"} for r in rounds)
+    refused = sum(len(r["refused"]) for r in rounds)
+    assert mob.sent - 3 <= refused <= mob.sent  # the others never came whole
+    early, late = used[3], used[-1]
+    print(f"megabytes of server and SuperLink: {early} before, {late} after")
+    assert late[0] - early[0] < 30 and late[1] - early[1] < 100, used
+    (tmp_path / "quiet").mkdir()
+    quiet = deployed(tmp_path / "quiet", ten)
+    for k in range(8):
+        quiet.grid.here.discard(102 + k)
+    wanted = quiet.run_from(2).broadcast.w
+    assert torch.equal(folder.load(out / folder.CHECKPOINT)[0]["w"], wanted)
