@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import troth
 from troth import config, folder, together
 from troth.loading import Run
+from troth.reproduce import kept
 from troth.reproduce.entry import merged as merged
 
 Changes = dict[str, Any]
@@ -29,13 +30,6 @@ class Cell(NamedTuple):
     figure: str
     label: str
     changes: Changes
-
-
-def train(base: Changes, changes: Changes, seed: int, device: str) -> Run:
-    """One run in a folder of its own, which the caller removes."""
-    tree = {**merged(base, changes), "seed": seed}
-    place = Path(tempfile.mkdtemp(prefix="cell"))
-    return troth.run(tree, out=place / "run", device=device)[0]
 
 
 class Job(NamedTuple):
@@ -72,30 +66,20 @@ def trained(group: list[Job], device: str, place: Path) -> list[Run]:
 
 def row(run: Run) -> Changes:
     """What a table needs of a run: clients' accuracies, and how they came to be."""
-    clients, resolved = run.clients, run.experiment.resolved
-    said = {
+    resolved = run.experiment.resolved
+    return {
         "fingerprint": resolved["fingerprint"],
         "f": resolved.get("f"),
         "device": resolved["device"],
         "torch": resolved["versions"]["torch"],
         "summary": run.summary,
-        "malicious": [int(m) for m in clients["malicious"]],
+        **kept.each(run, "accuracy", "shared_accuracy", "lam"),
     }
-    for name in ("accuracy", "shared_accuracy", "lam"):
-        if name in clients:
-            said[name] = [round(float(a), 6) for a in clients[name]]
-    return said
 
 
 def curve(run: Run) -> Changes:
     """Benign clients' accuracy at every evaluation on the way."""
-    seen = [(r["round"] + 1, r["evaluation"]) for r in run.rounds if "evaluation" in r]
-    points: Changes = {"round": [r for r, _ in seen]}
-    for whose in ("personal", "shared"):
-        for what in ("weighted", "mean", "std"):
-            values = [found[whose][f"accuracy_{what}"] for _, found in seen]
-            points[f"{whose}_{what}"] = [round(v, 5) for v in values]
-    return {"curve": points}
+    return {"curve": kept.curve(run, "weighted", "mean", "std")}
 
 
 def no_more(run: Run) -> Changes:

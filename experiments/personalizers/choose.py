@@ -28,20 +28,11 @@ DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
     "mnist": (
         {
             "data": {"name": "mnist_by_writer"},
-            "model": {"name": "mlp", "widths": [64]},
+            "model": personal.MLP,
         },
         {"clean": {}, "A1 50%": HALF},
     ),
-    "celeba": (
-        {
-            "data": {"name": "celeba", "label": "Smiling", "side": 32},
-            "partition": {"min_examples": 5},
-            "model": {"name": "celeba_cnn", "channels": 8, "blocks": 3},
-            "train": {"rounds": 100},
-            "evaluate": {"every": 100},
-        },
-        {"clean": {}, "A1 50%": HALF},
-    ),
+    "celeba": (personal.PICTURES, {"clean": {}, "A1 50%": HALF}),
     "fashion": (
         {
             "data": {"name": "fashion_mnist"},
@@ -53,7 +44,7 @@ DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
                 "split": "given",
                 "valid": 0.1,
             },
-            "model": {"name": "mlp", "widths": [64], "normalise": "pixel"},
+            "model": personal.MLP | {"normalise": "pixel"},
         },
         {"clean": {}, "A3 20%": FIFTH},
     ),

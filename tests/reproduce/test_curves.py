@@ -25,8 +25,8 @@ def test_seeds_are_one_curve(tmp_path: Path) -> None:
     for seed, end in enumerate((0.5, 0.75)):
         curve = {"round": [1, 2], "personal_mean": [0.0, end], "shared_mean": [0, 1]}
         put(tmp_path, f"a, seed {seed}", label="a", curve=curve)
-    found = curves.found(ENTRY, tmp_path)
-    assert list(found) == ["own models", "w"]
+    along, found = curves.found(ENTRY, tmp_path)
+    assert along == "round" and list(found) == ["own models", "w"]
     x, y = found["own models"]["a"]
     np.testing.assert_array_equal(x, [1, 2])
     np.testing.assert_array_equal(y, [0, 0.625])
@@ -35,26 +35,27 @@ def test_seeds_are_one_curve(tmp_path: Path) -> None:
 def test_curves_that_coincide_say_nothing(tmp_path: Path) -> None:
     for label in "ab":
         put(tmp_path, label, label=label, round=[1, 2], accuracy=[0.1, 0.2])
-    assert curves.found(ENTRY, tmp_path) == {}
+    assert curves.found(ENTRY, tmp_path) == ("round", {})
     put(tmp_path, "c", label="c", round=[1, 2], accuracy=[0.1, 0.3])
-    assert [*curves.found(ENTRY, tmp_path)["by true labels"]] == ["a", "b", "c"]
+    assert [*curves.found(ENTRY, tmp_path)[1]["by true labels"]] == ["a", "b", "c"]
 
 
 def test_certificates_and_ways_of_clients(tmp_path: Path) -> None:
     model = {"radii": [0, 1], "mean": [0.9, 0.1]}
     certified = {"models": {"shared": model, "personal": model}, "unit": "pixels"}
     put(tmp_path, "a", label="a", certified=certified)
-    found = curves.found(ENTRY, tmp_path)
-    assert found == {}  # both the same
+    assert curves.found(ENTRY, tmp_path) == ("radius", {})  # both the same
     certified["models"]["personal"] = {"radii": [0, 1], "mean": [0.9, 0.2]}
     put(tmp_path, "a", label="a", certified=certified)
-    found = curves.found(ENTRY, tmp_path)
+    _, found = curves.found(ENTRY, tmp_path)
     (quantity,) = found
     assert quantity == "certified accuracy, radius in pixels"
     assert [*found[quantity]] == ["a, shared", "a, personal"]
     way = {"conflicting_accuracy": [[0.5, None], [0.25, 0.75]]}
     put(tmp_path, "a", label="a", steps=[0, 10], curves=way)
-    (_, y) = curves.found(ENTRY, tmp_path)["conflicting accuracy"]["a"]
+    along, found = curves.found(ENTRY, tmp_path)
+    _, y = found["conflicting accuracy"]["a"]
+    assert along == "batches"
     np.testing.assert_array_equal(y, [0.5, 0.5])
 
 

@@ -15,7 +15,7 @@ def client(
     server: Annotated[str, Flag(help="HOST:PORT of the server.")],
     name: Annotated[str, Flag(help="Which of deployment.sites this is.")],
     data: Annotated[
-        str, Flag(help=".npz with x and y; 'experiment': as in a simulation.")
+        str, Flag(help="FILE.npz or FILE.csv; 'experiment': as in a simulation.")
     ],
     state: Annotated[
         Path | None, Flag(help="Folder for this site's models; default troth-NAME.")

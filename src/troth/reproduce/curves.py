@@ -24,21 +24,22 @@ def draw(entry: Entry, root: Path) -> Figure:
     """A panel a quantity, a line a label; where there are no curves, a bar a label."""
     figure = Figure(figsize=(11, 4.2), dpi=130, layout="constrained")
     figure.suptitle(f"{entry.name}: {entry.title}", fontsize=10)
-    panels = found(entry, root)
+    along, panels = found(entry, root)
     if panels:
-        _lines(figure, panels, _along(entry, root))
+        _lines(figure, panels, along)
     else:
         _bars(figure, scripts.lines(entry, root))
     return figure
 
 
-def found(entry: Entry, root: Path) -> Panels:
-    """All curves of an entry's results; at most four quantities."""
-    every: dict[str, dict[str, list[Curve]]] = {}
+def found(entry: Entry, root: Path) -> tuple[str, Panels]:
+    """All curves of an entry's results, and over what; at most four quantities."""
+    along, every = "", dict[str, dict[str, list[Curve]]]()
     for file in scripts.files(entry, root):
         said = json.loads(file.read_text("utf-8"))
         label = str(said.get("label", file.stem))
-        for what, curve in _of(entry, said).items():
+        along, own = _of(entry, said)
+        for what, curve in own.items():
             quantity, _, part = what.partition("|")
             named = part if part.startswith("panel") else f"{label}, {part}"
             named = named if part else label
@@ -48,7 +49,7 @@ def found(entry: Entry, root: Path) -> Panels:
         for quantity, labels in every.items()
     }
     telling = [quantity for quantity, lines in panels.items() if _differ(lines)]
-    return {quantity: panels[quantity] for quantity in telling[:4]}
+    return along, {quantity: panels[quantity] for quantity in telling[:4]}
 
 
 def _differ(lines: dict[str, Curve]) -> bool:
@@ -59,25 +60,26 @@ def _differ(lines: dict[str, Curve]) -> bool:
     )
 
 
-def _of(entry: Entry, said: dict[str, Any]) -> dict[str, Curve]:
-    """The curves in one file: "quantity", or "quantity|part of the label"."""
+def _of(entry: Entry, said: dict[str, Any]) -> tuple[str, dict[str, Curve]]:
+    """Over what, and the curves in one file: "quantity", or "quantity|label's part"."""
     simulated = said.get(f"figure {entry.name.rpartition('figure')[2]}")
     if simulated:
-        return _simulated(simulated)
+        return "λ" if "lam" in simulated else "τ", _simulated(simulated)
     if "certified" in said:
         models = said["certified"]["models"].items()
         pairs = {name: (curve["radii"], curve["mean"]) for name, curve in models}
         what = f"certified accuracy, radius in {said['certified']['unit']}"
-        return {f"{what}|{k}": _curve(*pair) for k, pair in pairs.items()}
+        every = {f"{what}|{k}": _curve(*pair) for k, pair in pairs.items()}
+        return "radius", every
     if "curves" in said:  # [steps][clients] each
         named = {k.replace("_", " "): v for k, v in said["curves"].items()}
-        return {
+        return "batches", {
             k: _curve(said["steps"], np.nanmean(np.array(v, float), axis=1))
             for k, v in named.items()
         }
     own = said.get("curve", said)
     names = dict(scripts.CURVES) | {"personal_mean": "own models", "shared_mean": "w"}
-    return {
+    return "round", {
         name: _curve(own["round"], own[key])
         for key, name in names.items()
         if "round" in own and key in own
@@ -103,17 +105,6 @@ def _mean(seeds: list[Curve]) -> Curve:
     """Of as many points as all have."""
     least = min(len(x) for x, _ in seeds)
     return seeds[0][0][:least], np.mean([y[:least] for _, y in seeds], axis=0)
-
-
-def _along(entry: Entry, root: Path) -> str:
-    """What the curves run over."""
-    said = json.loads(scripts.files(entry, root)[0].read_text("utf-8"))
-    simulated = said.get(f"figure {entry.name.rpartition('figure')[2]}")
-    if simulated:
-        return "λ" if "lam" in simulated else "τ"
-    if "certified" in said:
-        return "radius"
-    return "batches" if "curves" in said else "round"
 
 
 def _lines(figure: Figure, panels: Panels, along: str) -> None:

@@ -142,7 +142,7 @@ def _read(file: Path) -> dict[str, Any] | None:
 def record(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
     """What is kept of a run: numbers over clients and of each, and what made them."""
     tree: Tree = cell.choices[choice]
-    e, clients, resolved = experiment(tree, seed), run.clients, run.experiment.resolved
+    e, resolved = experiment(tree, seed), run.experiment.resolved
     said: dict[str, Any] = {
         "label": cell.label,
         "data": cell.federation.name,
@@ -156,21 +156,34 @@ def record(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
         "device": resolved["device"],
         "experiment": tree,
         "summary": run.summary,
-        "malicious": [int(m) for m in clients["malicious"]],
+        **each(run, "accuracy", "shared_accuracy", "test", "lam"),
     }
-    for name in ("accuracy", "shared_accuracy", "test", "lam"):
-        if name in clients:
-            said[name] = [round(float(a), 6) for a in clients[name]]
     return {**said, "curve": curve(run)}
 
 
-def curve(run: Run) -> dict[str, list[float]]:
-    """Benign clients' accuracy at every evaluation on the way."""
+def each(run: Run, *columns: str) -> dict[str, Any]:
+    """Who is hostile, and some columns of all clients, where the run has them."""
+    clients = run.clients
+    said: dict[str, Any] = {"malicious": [int(m) for m in clients["malicious"]]}
+    for name in columns:
+        if name in clients:
+            said[name] = [round(float(a), 6) for a in clients[name]]
+    return said
+
+
+def curve(run: Run, *numbers: str) -> dict[str, list[float]]:
+    """Benign clients' accuracy at every evaluation on the way.
+
+    Args:
+        run: finished.
+        numbers: of all clients' accuracies: weighted, mean, std …; none: weighted.
+    """
     seen = [(r["round"] + 1, r["evaluation"]) for r in run.rounds if "evaluation" in r]
     points: dict[str, list[float]] = {"round": [r for r, _ in seen]}
     for whose in ("personal", "shared"):
-        values = [found[whose]["accuracy_weighted"] for _, found in seen]
-        points[f"{whose}_weighted"] = [round(float(v), 5) for v in values]
+        for what in numbers or ("weighted",):
+            values = [found[whose][f"accuracy_{what}"] for _, found in seen]
+            points[f"{whose}_{what}"] = [round(float(v), 5) for v in values]
     return points
 
 

@@ -108,12 +108,6 @@ def _beside(entry: Entry, ours: dict[tuple[str, str, str], float]) -> Iterator[s
     yield "\n".join(tables.grid(["ours", "theirs", "ours − theirs", ""], rows)) + "\n"
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.0f}" if value == int(value) else f"{value:.4g}"
-
-
 def _headlines(shelf: Shelf) -> list[str]:
     """The paper's two sentences, for Fashion-MNIST."""
     rows = []

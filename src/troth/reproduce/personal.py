@@ -24,8 +24,8 @@ _BASE: Tree = {
     "evaluate": {"every": 200},
     "output": {"personal": False, "checkpoint": False},
 }
-_MLP: Tree = {"name": "mlp", "widths": [64]}
-_FACES: Tree = {
+MLP: Tree = {"name": "mlp", "widths": [64]}
+PICTURES: Tree = {
     "data": {"name": "celeba", "label": "Smiling", "side": 32},
     "partition": {"min_examples": 5},
     "model": {"name": "celeba_cnn", "channels": 8, "blocks": 3},
@@ -35,7 +35,7 @@ _FACES: Tree = {
 
 
 def _writers(data: str) -> Tree:
-    return merged(_BASE, {"data": {"name": data}, "model": _MLP})
+    return merged(_BASE, {"data": {"name": data}, "model": MLP})
 
 
 WRITERS = Setting(
@@ -52,13 +52,13 @@ WRITERS = Setting(
 )
 FACES = Setting(
     "CelebA",
-    Federation("CelebA, small pictures", "celeba", 515, 15.0, merged(_BASE, _FACES)),
+    Federation("CelebA, small pictures", "celeba", 515, 15.0, merged(_BASE, PICTURES)),
     Federation(
         "CelebA's identities 7201 to 7499, small pictures",
         "celeba",
         278,
         16.0,
-        merged(_BASE, _FACES),
+        merged(_BASE, PICTURES),
         kind="stand-in",
     ),
     ("identity_CelebA.txt", 202_599),

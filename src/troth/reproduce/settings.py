@@ -204,7 +204,14 @@ FEMNIST = Setting(
         "stand-in",
     ),
 )
-_FACES: Tree = {"name": "celeba", "label": "Smiling"}
+
+
+def _faces(side: int) -> Tree:
+    data = {"name": "celeba", "label": "Smiling", "side": side}
+    train = _LONG | {"lr": 0.1}
+    return _natural(data, {"name": "celeba_cnn"}, train, 200, min_examples=5)
+
+
 CELEBA = Setting(
     "CelebA",
     Federation(
@@ -212,26 +219,14 @@ CELEBA = Setting(
         "celeba",
         515,
         15.0,
-        _natural(
-            _FACES | {"side": 84},
-            {"name": "celeba_cnn"},
-            _LONG | {"lr": 0.1},
-            200,
-            min_examples=5,
-        ),
+        _faces(84),
     ),
     Federation(
         "CelebA's identities 7201 to 7499",
         "celeba",
         278,
         16.0,
-        _natural(
-            _FACES | {"side": 64},
-            {"name": "celeba_cnn"},
-            _LONG | {"lr": 0.1},
-            200,
-            min_examples=5,
-        ),
+        _faces(64),
         _kept("celeba", 1.0),
         "stand-in",
     ),
