@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from troth import runs
-from troth.reproduce import costs, kept, listing, running, settings
+from troth.reproduce import kept, running, settings
 from troth.reproduce.entry import Cell, merged
 from troth.reproduce.kept import Shelf
 
@@ -165,14 +165,3 @@ def test_kill_repeats_at_most_one_group(tmp_path: Path) -> None:
     assert made == 3 - len(before)
     after = files(tmp_path)
     assert {name: after[name] for name in before} == before
-
-
-def test_what_an_entry_takes() -> None:
-    f = settings.FASHION.original
-    assert costs.steps(f.tree, f) == 100_000
-    tuned = merged(f.tree, {"personalizer": {"name": "finetune", "epochs": 40}})
-    assert costs.steps(tuned, f) == 100_000 + 500 * 40 * 8
-    shelf = Shelf(None, None)
-    cells8 = listing.find("ditto/table8").everywhere()
-    local = [c for c in cells8 if c.row == "local"]
-    assert costs.cost(local, shelf).client_steps == 5 * 100_000  # clean, 10 … 80 %

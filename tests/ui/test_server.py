@@ -9,7 +9,6 @@ import re
 import shutil
 import socket
 import threading
-import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from troth import disk
 from troth.types import Refusal
 from troth.ui import Server
 
@@ -182,11 +180,6 @@ def test_refusals(root: Path, tmp_path: Path) -> None:
         Server(root, port=99999)
 
 
-def test_an_empty_folder(tmp_path: Path) -> None:
-    with Server(tmp_path, port=0) as server:
-        assert "There is no run here yet" in server.pages.index()
-
-
 def test_hostile_names(told: Any, tmp_path: Path) -> None:
     name = '"><img src=x onerror=alert(1)>&lt;'
     told(tmp_path / name, [0.5, 1.0])
@@ -201,42 +194,3 @@ def test_hostile_names(told: Any, tmp_path: Path) -> None:
         finally:
             server.shutdown()
             thread.join()
-
-
-def test_five_hundred_runs_in_a_second(told: Any, tmp_path: Path) -> None:
-    """Of this process's own time: others may be at work on the machine."""
-    first = told(tmp_path / "r000", [0.5, 1.0])
-    for i in range(1, 500):
-        shutil.copytree(first, tmp_path / f"r{i:03}")
-    with Server(tmp_path, port=0) as server:
-        began = time.process_time()
-        text = server.pages.index()
-        assert time.process_time() - began < 1
-        assert text.count("data-run=") == 500
-
-
-def test_states(told: Any, tmp_path: Path) -> None:
-    place = told(tmp_path / "r", [0.5, 1.0])
-    (place / "summary.json").unlink()
-    with Server(tmp_path, port=0) as server:
-        (run,) = server.pages.live(["r"])
-        assert run["state"] == "stopped" and run["total"] == 4
-        assert run["words"].startswith("r: stopped, 4 of 4 rounds; mean accuracy 0.750")
-        assert run["words"].endswith(". To go on with it:")
-        assert run["command"] == f"troth resume {place}"
-        with (place / "rounds.jsonl").open("ab") as journal:
-            assert disk.hold(journal)
-            (run,) = server.pages.live(["r"])
-            assert run["state"] == "going on" and run["command"] == ""
-            journal.write(b'{"round": 4}\n{"round":')
-            journal.flush()
-            assert server.pages.runs()[0]["rounds"] == "5 of 4"
-        assert server.pages.live(["r"])[0]["state"] == "stopped"
-        (place / "rounds.jsonl").write_text('{"round": 0}\n')  # resumed from before
-        (run,) = server.pages.live(["r"])
-        assert run["points"] == [] and run["words"].startswith("r: stopped, 1 of 4")
-        (place / "rounds.jsonl").write_text("nonsense\n" * 3)
-        assert server.pages.live(["r"])[0]["points"] == []
-        (place / "experiment.toml").write_bytes(b"\xff")
-        assert server.pages.runs()[0]["personalizer"] == "–"
-        assert "cannot be read" in server.pages.report(["r"])

@@ -1,0 +1,26 @@
+"""The two sentences of the paper."""
+
+from __future__ import annotations
+
+import pytest
+
+from troth.reproduce import headlines
+
+
+def numbers(robust: float, ditto: float) -> headlines.Numbers:
+    columns = ["clean", *(f"A{a} {k}%" for a in (1, 2, 3) for k in (20, 50, 80))]
+    found: headlines.Numbers = {}
+    for row in headlines.ROBUST:
+        found |= {(row, c): (robust - 0.01 * (row != "Krum"), 0.1) for c in columns}
+    found |= {("dynamic λ's", c): (ditto, 0.05) for c in columns}
+    return found | {("fair", "clean"): (0.8, 0.1)}
+
+
+def test_the_two_sentences_by_hand() -> None:
+    found = headlines.headline(numbers(0.7, 0.9))
+    assert found is not None and found.strongest == "Krum"
+    assert found.gain == pytest.approx(0.2)
+    assert found.less_variance == pytest.approx(0.75)
+    assert found.more_accuracy == pytest.approx(0.1)
+    few = {k: v for k, v in numbers(0.7, 0.9).items() if k != ("median", "A2 50%")}
+    assert headlines.headline(few) is None and headlines.headline({}) is None

@@ -1,0 +1,27 @@
+"""Table 1 of the spurious-features paper, from what its script left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from troth.reproduce import spurious
+
+
+def test_the_table_of_shortcuts(tmp_path: Path, put: Any) -> None:
+    assert spurious.table1(tmp_path) == {}
+    place = tmp_path / "shortcuts" / "results"
+    for figure, label in (("shared", "mnist"), ("table", "mnist, finetune, 0")):
+        for seed, accuracy in enumerate((0.5, 0.75)):
+            own = {"accuracy_mean": accuracy}
+            both = {"shared": own, "personal": {"accuracy_mean": accuracy / 2}}
+            said = {"label": label, "summary": {**both, "tests": {"conflicting": both}}}
+            put(place / figure, f"{label}, seed {seed}", said)
+    put(place / "table", "others", {"label": "mnist, distance alone, 0", "summary": {}})
+    part = "coloured MNIST, CelebA and Coil20"
+    assert spurious.table1(tmp_path) == {
+        (part, "Global", "MNIST Acc_B"): 0.625,
+        (part, "Global", "MNIST Acc_BC"): 0.625,
+        (part, "FT", "MNIST Acc_B"): 0.3125,
+        (part, "FT", "MNIST Acc_BC"): 0.3125,
+    }
