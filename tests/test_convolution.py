@@ -106,6 +106,16 @@ def test_under_vmap_of_grad(shared: str | None, replaced: list[Any]) -> None:
         assert all(near(a[k], b) for a, b in zip(product, alone, strict=True))
 
 
+def test_one_model_that_stands_still_is_left_to_torch(replaced: list[Any]) -> None:
+    """All clients' inputs, as one batch: climbing on a shared model."""
+    w, x = weights(), draw(3, 2, 2, 6, 6)
+    climb = torch.func.vmap(torch.func.grad(lambda at: loss(w, at)))
+    plain, same = both(climb, x)
+    assert replaced == [] and near(plain, same)
+    each = torch.stack([torch.func.grad(lambda at: loss(w, at))(one) for one in x])
+    assert near(each, same)
+
+
 @pytest.mark.parametrize("clients", [1, 4])
 def test_under_make_fx(clients: int) -> None:
     step = torch.func.vmap(torch.func.grad(loss))

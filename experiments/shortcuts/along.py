@@ -26,6 +26,7 @@ sys.path += [str(ROOT), str(ROOT.parent)]
 
 from cells import Changes, merged  # noqa: E402
 from problems import PROBLEMS, again, choice, model, ours  # noqa: E402
+from tune import HALVES  # noqa: E402
 
 from troth import config, folder, labels, numerics, trees  # noqa: E402
 from troth.build import Built, build  # noqa: E402
@@ -162,7 +163,7 @@ def main() -> None:
     first, step = map(int, given.part.split("/"))
     every = [
         (problem, part, seed)
-        for problem in PROBLEMS
+        for problem in HALVES
         for part in PARTS.values()
         for seed in range(given.seeds)
         if given.only in f"{problem}, {part}"

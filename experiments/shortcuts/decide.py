@@ -5,7 +5,8 @@
 Rules, all but the first fixed before any of it was trained:
 
 - learning rate and number of steps: those with which fine-tuning has the highest
-  validation accuracy (tried after all else had been with 1e-4 and 200; see the page);
+  validation accuracy (tried after all else had been with 1e-4 and 200; see the page).
+  For CelebA, whose network costs most, 1,000 steps are not tried, nor half a method;
 - ε: the smallest with which the shared model is right on at most 5 % of x_adv;
 - w₁ and w₂, each half alone and both: the largest that does not lower the validation
   accuracy (Section 4.1; of pairs the largest product, then the larger w₁), against the

@@ -60,6 +60,8 @@ def methods(problem: str, found: Changes | None) -> dict[str, Changes]:
         made["upweight"] = UPWEIGHT
         made["group_dro"] = group_dro(found["group_dro"])
     for label in ("transfer", "adversarial alone", "distance alone", "as finetune"):
+        if label not in found:
+            continue
         w1, w2 = found[label]
         made[label] = {"name": "transfer", "w1": w1, "w2": w2}
     return made
