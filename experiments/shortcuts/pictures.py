@@ -17,7 +17,8 @@ sys.path += [str(ROOT), str(ROOT.parent)]
 
 import pages  # noqa: E402
 from reading import curves, load, mean_curve, moment, over  # noqa: E402
-from tables import PARTS, PROBLEMS, arms, tables  # noqa: E402
+from tables import PARTS, arms, tables  # noqa: E402
+from tune import HALVES  # noqa: E402
 
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 
@@ -25,7 +26,7 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 def draw4() -> plt.Figure:
     """Accuracies of central and federated training."""
     figure, every = plt.subplots(1, 2, figsize=(7.6, 3.2), sharey=True)
-    for axes, problem in zip(every, PROBLEMS[:2], strict=True):
+    for axes, problem in zip(every, HALVES, strict=True):
         every_arm = arms(problem).items()
         found = {arm: over(runs, "shared") for arm, runs in every_arm if runs}
         place = np.arange(len(found))
@@ -44,8 +45,8 @@ def draw4() -> plt.Figure:
 
 def draw5() -> plt.Figure:
     """Accuracies along fine-tuning."""
-    figure, every = plt.subplots(1, 3, figsize=(11, 3.2))
-    for axes, problem in zip(every, PROBLEMS, strict=True):
+    figure, every = plt.subplots(1, 2, figsize=(7.6, 3.2))
+    for axes, problem in zip(every, HALVES, strict=True):
         for table in curves(problem, "finetune"):
             for name, colour in (("accuracy", 0), ("conflicting_accuracy", 1)):
                 line = mean_curve(table, name)
@@ -61,8 +62,8 @@ def draw5() -> plt.Figure:
 
 def draw6() -> plt.Figure:
     """Disparity against transferability: along the way, and across clients."""
-    figure, every = plt.subplots(2, 3, figsize=(11, 6.4))
-    for column, problem in enumerate(PROBLEMS):
+    figure, every = plt.subplots(2, 2, figsize=(7.6, 6.4))
+    for column, problem in enumerate(HALVES):
         for k, table in enumerate(curves(problem, "finetune")):
             x, y = mean_curve(table, "change"), mean_curve(table, "disparity")
             every[0, column].plot(x, y, "o-", ms=3, color=COLOURS[k])
@@ -116,7 +117,7 @@ PICTURES: pages.Pictures = {
     "fig5": draw5,
     "fig6": draw6,
     "fig8": draw8,
-    **{f"fig7_{p}": lambda p=p: draw7(p) for p in PROBLEMS},
+    **{f"fig7_{p}": lambda p=p: draw7(p) for p in HALVES},
 }
 
 

@@ -29,7 +29,7 @@ from problems import (  # noqa: E402
     saved,
     started,
 )
-from tune import FINETUNE, FIRST, group_dro  # noqa: E402
+from tune import FINETUNE, FIRST, HALVES, group_dro  # noqa: E402
 
 import troth  # noqa: E402
 from troth.loading import Run  # noqa: E402
@@ -60,10 +60,10 @@ def methods(problem: str, found: Changes | None) -> dict[str, Changes]:
         made["upweight"] = UPWEIGHT
         made["group_dro"] = group_dro(found["group_dro"])
     for label in ("transfer", "adversarial alone", "distance alone", "as finetune"):
-        if label not in found:
-            continue
-        w1, w2 = found[label]
-        made[label] = {"name": "transfer", "w1": w1, "w2": w2}
+        w1, w2 = found.get(label, found["transfer"])
+        own = {"name": "transfer", "w1": w1, "w2": w2}
+        if own not in made.values():  # nor what another rule has chosen, too
+            made[label] = own
     return made
 
 
@@ -76,7 +76,7 @@ def table() -> Iterator[Cell]:
                 changes = again(base, own, seed, found["rate"])
                 changes |= AUDITED if seed == 0 else {}
                 yield Cell("table", f"{problem}, {label}, {seed}", changes)
-        if found:
+        if problem in HALVES and found:
             changes = merged(base, {"personalizer": DITTO, **AUDITED, "name": ""})
             yield Cell("ditto", f"{problem}, ditto, 0", changes)
 
@@ -99,28 +99,35 @@ def diversity() -> Iterator[Cell]:
     every = methods(NET, found)
     for factor in FACTORS if every else ():
         other = merged(base, {"data": {"correlation": 1 - factor}})
-        for label in ("finetune", "upweight", "transfer"):
+        for label in ("finetune", "upweight"):
             changes = again(other, every[label], rate=found["rate"])
             yield Cell("fig8", f"{label}, {factor}", changes)
 
 
 def hostile() -> Iterator[Cell]:
-    """A fifth of the clients hostile, ten a round; Ditto's runs train w for all."""
+    """A fifth of the clients hostile, ten a round; then personal models from that w.
+
+    `local` takes as many steps as all of them, from a start of its own.
+    """
     found = choice().get(NET)
     every = methods(NET, found)
     if not every:
         return
+    base = merged(PROBLEMS[NET], ours(NET))
     wide: Changes = {"train": {"cohort": 10}, "engine": {"chunk": 10}}
-    base = merged(merged(PROBLEMS[NET], ours(NET)), wide)
     pairs = [("none", "mean")]
     pairs += [(threat, rule) for threat in ("A1", "A3") for rule in RULES]
     for threat, rule in pairs:
         name = {"name": f"hostile, {threat}, {rule}"}
-        trained = merged(base, {**THREATS[threat], **RULES[rule], **name})
-        own = {"personalizer": DITTO}
-        yield Cell("hostile", f"{threat}, {rule}, ditto", merged(trained, own))
-    alone = merged(base, {**THREATS["A1"], "personalizer": "local", "name": ""})
-    yield Cell("hostile", "A1, mean, local", alone)
+        own = {**THREATS[threat], **RULES[rule], **name}
+        yield Cell(
+            "hostile", f"{threat}, {rule}, global", merged(merged(base, wide), own)
+        )
+    once = {"rounds": 1, "cohort": 0, "epochs": 0}
+    once |= dict(zip(("lr", "steps"), found["rate"], strict=True))
+    alone = {**THREATS["A1"], "train": once, "personalizer": "local", "name": ""}
+    alone["engine"] = {"chunk": 50}
+    yield Cell("hostile", "A1, mean, local", merged(base, alone))
     for threat, rule in pairs:
         name = {"name": f"hostile, {threat}, {rule}"}
         quiet = {"adversary": THREATS[threat].get("adversary", {})}  # w stays as it is

@@ -208,9 +208,10 @@ def hostile() -> str:
     local = rows.get("A1, mean, local", [])
     for label, runs in rows.items():
         threat, rule, method = label.split(", ")
-        if method == "ditto":
+        if method == "global":
             found = over(runs, "shared")
             lines.append([threat, rule, "global", *map(spread, found.T), ""])
+            continue
         more = spread(paired(runs, local)[:, 1], "+") if local else "–"
         lines.append([threat, rule, method, *map(spread, over(runs).T), more])
     head = ["threat", "rule", "model", "Acc_B", "Acc_BC", "Acc_BC − local"]
