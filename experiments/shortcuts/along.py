@@ -35,6 +35,7 @@ from troth.engine import Plan  # noqa: E402
 from troth.types import CONFLICTING, Batch  # noqa: E402
 
 MOMENTS = 40  # how often clients are looked at
+EARLY = "finetune, early"  # the first batches, one by one: most happens there
 PARTS = {  # Fig. 7
     "a": "finetune",
     "b": "adversarial alone",
@@ -125,12 +126,13 @@ def walk(built: Built, every: int, seen: Callable[[int, Tensor], None]) -> None:
 def trace(problem: str, part: str, seed: int, device: str) -> dict[str, Any]:
     """One curve of every client."""
     found = choice()[problem]
+    lr, steps = found["rate"][0], MOMENTS if part == EARLY else found["rate"][1]
     own: Changes = {"name": "finetune"}
-    if part != "finetune":
+    if part not in ("finetune", EARLY):
         own = {"name": "transfer", "w1": found[part][0], "w2": found[part][1]}
     base = {k: v for k, v in config.read(ROOT / "base.toml").items() if k != "grid"}
     sections = merged(PROBLEMS[problem], ours(problem))
-    changes = again(sections, {**own, "keep": "last"}, rate=found["rate"])
+    changes = again(sections, {**own, "keep": "last"}, rate=(lr, steps))
     start = {"model": {"weights": str(model(problem, seed))}, "seed": seed}
     tree = merged(merged(merged(base, changes), start), {"engine": {"device": device}})
     e = config.from_dict(tree)
@@ -140,10 +142,10 @@ def trace(problem: str, part: str, seed: int, device: str) -> dict[str, Any]:
     f.engine.use(Plan("vmap", len(ids)))
     look = Looker(built, ids)
     moments: list[dict[str, Any]] = [look(look.w.expand(len(ids), -1))]
-    every = found["rate"][1] // MOMENTS
+    every = steps // MOMENTS
     walk(built, every, lambda _, models: moments.append(look(models)))
     said = {"problem": problem, "part": part, "seed": seed, "eps": found["eps"]}
-    said["steps"] = list(range(0, found["rate"][1] + 1, every))
+    said["steps"] = list(range(0, steps + 1, every))
     said["client"] = ids.tolist()
     said["conflicting"] = built.data.tests[CONFLICTING].size.cpu().numpy()[ids].tolist()
     curves = {name: [moment[name] for moment in moments] for name in moments[0]}
@@ -164,9 +166,12 @@ def main() -> None:
     every = [
         (problem, part, seed)
         for problem in HALVES
-        for part in PARTS.values()
+        for part in (*PARTS.values(), EARLY)
         for seed in range(given.seeds)
         if given.only in f"{problem}, {part}"
+        and (
+            problem == "mnist" or part.startswith("finetune")
+        )  # Fig. 7 is of one problem
     ]
     for problem, part, seed in every[first::step]:
         file = given.out / "along" / f"{problem}, {part}, seed {seed}.json"

@@ -21,6 +21,7 @@ from tables import PARTS, arms, tables  # noqa: E402
 from tune import HALVES  # noqa: E402
 
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
+ABOVE = {"loc": "upper center", "ncols": 2, "frameon": False, "fontsize": 8}
 
 
 def draw4() -> plt.Figure:
@@ -37,26 +38,27 @@ def draw4() -> plt.Figure:
             axes.bar(place + 0.4 * k - 0.2, means, 0.38, **style)
         axes.set_xticks(place, [arm.replace(", ", "\n") for arm in found], fontsize=8)
         axes.set(title=problem, ylim=(0, 1))
-    every[0].legend(frameon=False, fontsize=8, loc="lower left")
     every[0].set_ylabel("accuracy")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0, 1, 0.93))
+    figure.legend(*every[0].get_legend_handles_labels(), **ABOVE)
     return figure
 
 
 def draw5() -> plt.Figure:
-    """Accuracies along fine-tuning."""
-    figure, every = plt.subplots(1, 2, figsize=(7.6, 3.2))
-    for axes, problem in zip(every, HALVES, strict=True):
-        for table in curves(problem, "finetune"):
-            for name, colour in (("accuracy", 0), ("conflicting_accuracy", 1)):
-                line = mean_curve(table, name)
-                axes.plot(table["steps"], line, color=COLOURS[colour], alpha=0.8)
-        axes.set(title=problem, xlabel="batches of fine-tuning")
-    every[0].set_ylabel("accuracy")
+    """Accuracies along fine-tuning, and its first batches."""
+    figure, every = plt.subplots(2, 2, figsize=(7.6, 5.6), sharey="col")
+    for row, part in zip(every, ("finetune, early", "finetune"), strict=True):
+        for axes, problem in zip(row, HALVES, strict=True):
+            for table in curves(problem, part):
+                for name, colour in (("accuracy", 0), ("conflicting_accuracy", 1)):
+                    line = mean_curve(table, name)
+                    axes.plot(table["steps"], line, color=COLOURS[colour], alpha=0.8)
+            axes.set(title=problem, xlabel="batches of fine-tuning")
+        row[0].set_ylabel("accuracy")
     for label, colour in (("biased test data", 0), ("conflicting", 1)):
-        every[0].plot([], [], color=COLOURS[colour], label=label)
-    every[0].legend(frameon=False, fontsize=8)
-    figure.tight_layout()
+        every[0, 0].plot([], [], color=COLOURS[colour], label=label)
+    figure.tight_layout(rect=(0, 0, 1, 0.95))
+    figure.legend(*every[0, 0].get_legend_handles_labels(), **ABOVE)
     return figure
 
 
@@ -64,13 +66,15 @@ def draw6() -> plt.Figure:
     """Disparity against transferability: along the way, and across clients."""
     figure, every = plt.subplots(2, 2, figsize=(7.6, 6.4))
     for column, problem in enumerate(HALVES):
-        for k, table in enumerate(curves(problem, "finetune")):
+        for k, table in enumerate(curves(problem, "finetune, early")):
             x, y = mean_curve(table, "change"), mean_curve(table, "disparity")
             every[0, column].plot(x, y, "o-", ms=3, color=COLOURS[k])
+        for k, table in enumerate(curves(problem, "finetune")):
             at = {"s": 9, "color": COLOURS[k]}
             points = moment(table, 1.0, "change", "disparity")
             every[1, column].scatter(*points, **at)
-        every[0, column].set(title=problem, xlabel="transferability lost, mean")
+        words = "transferability lost, mean, first 40 batches"
+        every[0, column].set(title=problem, xlabel=words)
         every[1, column].set_xlabel("transferability lost, a client at the end")
     for axes in every[:, 0]:
         axes.set_ylabel("disparity")
@@ -117,7 +121,7 @@ PICTURES: pages.Pictures = {
     "fig5": draw5,
     "fig6": draw6,
     "fig8": draw8,
-    **{f"fig7_{p}": lambda p=p: draw7(p) for p in HALVES},
+    "fig7": lambda: draw7("mnist"),
 }
 
 

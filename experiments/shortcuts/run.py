@@ -132,7 +132,7 @@ def hostile() -> Iterator[Cell]:
         name = {"name": f"hostile, {threat}, {rule}"}
         quiet = {"adversary": THREATS[threat].get("adversary", {})}  # w stays as it is
         bent = merged(base, {**quiet, **name})
-        for label in ("finetune", "upweight", "transfer"):
+        for label in ("finetune", "transfer"):
             changes = again(bent, every[label], rate=found["rate"])
             yield Cell("bent", f"{threat}, {rule}, {label}", changes)
 

@@ -18,6 +18,7 @@ from reading import (  # noqa: E402
     both,
     curves,
     load,
+    mean_curve,
     moment,
     over,
     paired,
@@ -73,7 +74,8 @@ def main_table(problem: str, figure: str = "table") -> str:
         found = over(shared, "shared")
         pair = paper["global"]
         cells = [spread(found[:, 0]), spread(found[:, 1]), "", ""]
-        lines.append(["global", *cells, f"{pair[0]:.3f} / {pair[1]:.3f}"])
+        said = f"{pair[0]:.3f} / {pair[1]:.3f}"
+        lines.append(["global", str(len(shared)), *cells, said])
     for method in METHODS:
         runs = of(rows, problem, method)
         if not runs:
@@ -85,8 +87,16 @@ def main_table(problem: str, figure: str = "table") -> str:
         cells += [spread(more[:, i], "+") for i in (0, 1)]
         pair = paper.get(method)
         cells.append(f"{pair[0]:.3f} / {pair[1]:.3f}" if pair else "")
-        lines.append([method, *cells])
-    head = ["method", "Acc_B", "Acc_BC", "Acc_B − global", "Acc_BC − global", "paper"]
+        lines.append([method, str(len(runs)), *cells])
+    head = [
+        "method",
+        "runs",
+        "Acc_B",
+        "Acc_BC",
+        "Acc_B − global",
+        "Acc_BC − global",
+        "paper",
+    ]
     return markdown(head, lines)
 
 
@@ -120,8 +130,9 @@ def fig4() -> str:
                 found = over(runs, "shared")
                 gap = found[:, 0] - found[:, 1]
                 cells = [spread(v) for v in (*found.T, gap)]
-                lines.append([problem, arm, *cells])
-    return markdown(["data", "training", "Acc_B", "Acc_BC", "disparity"], lines)
+                lines.append([problem, arm, str(len(runs)), *cells])
+    head = ["data", "training", "runs", "Acc_B", "Acc_BC", "disparity"]
+    return markdown(head, lines)
 
 
 def fig6() -> str:
@@ -131,12 +142,16 @@ def fig6() -> str:
     names |= {"distance ‖v−w‖": "distance", "step": "step"}
     for problem in PROBLEMS:
         tables = curves(problem, "finetune")
-        for label, name in names.items() if tables else ():
-            cells = [_along(tables, name)]
+        early = curves(problem, "finetune, early")
+        for label, name in names.items() if tables and early else ():
+            cells = [_together(early, name), _along(early, name)]
+            cells += [_together(tables, name), _along(tables, name)]
             cells += [_across(tables, name, at) for at in MOMENTS.values()]
             cells.append(_beyond(tables, name))
             lines.append([problem, label, *cells])
-    head = ["data", "beside disparity", "along, a client"]
+    head = ["data", "beside disparity"]
+    for when in ("first 40 batches", "all batches"):
+        head += [f"{when}, clients' mean", "… a client"]
     head += [f"across clients, {label}" for label in MOMENTS]
     head.append("… given distance")
     return markdown(head, lines)
@@ -149,6 +164,15 @@ def _steps(table: dict[str, np.ndarray], name: str) -> np.ndarray:
     return np.repeat(
         table["steps"][:, None].astype(float), len(table["accuracy"][0]), 1
     )
+
+
+def _together(tables: list[dict[str, np.ndarray]], name: str) -> str:
+    """As the paper draws it: means over clients, moment by moment."""
+    found = [
+        rank(np.nanmean(_steps(t, name), axis=1), mean_curve(t, "disparity"))
+        for t in tables
+    ]
+    return spread(np.array(found)).replace("± 0.", "± .")
 
 
 def _along(tables: list[dict[str, np.ndarray]], name: str) -> str:
@@ -210,11 +234,13 @@ def hostile() -> str:
         threat, rule, method = label.split(", ")
         if method == "global":
             found = over(runs, "shared")
-            lines.append([threat, rule, "global", *map(spread, found.T), ""])
+            cells = [str(len(runs)), *map(spread, found.T), ""]
+            lines.append([threat, rule, "global", *cells])
             continue
         more = spread(paired(runs, local)[:, 1], "+") if local else "–"
-        lines.append([threat, rule, method, *map(spread, over(runs).T), more])
-    head = ["threat", "rule", "model", "Acc_B", "Acc_BC", "Acc_BC − local"]
+        cells = [str(len(runs)), *map(spread, over(runs).T), more]
+        lines.append([threat, rule, method, *cells])
+    head = ["threat", "rule", "model", "runs", "Acc_B", "Acc_BC", "Acc_BC − local"]
     return markdown(head, sorted(lines, key=lambda line: line[:2]))
 
 
