@@ -104,8 +104,11 @@ def test_words(troth: Call, run: Path) -> None:
         assert words in said
     assert "not a proof" in said and f"Files: {run / 'audit.csv'}" in said
     assert "nan" not in said
-    sure = (folder.read_csv(run / "audit.csv")["suspect"] == 1).any()
-    assert ("Worry about" in said) == sure
+    table = folder.read_csv(run / "audit.csv")
+    assert ("Worry about" in said) == (table["suspect"] == 1).any()
+    furthest = table["client"][np.argsort(-table["distance"])][:3].astype(int)
+    who = f"3 clients ({', '.join(map(str, furthest))})"
+    assert f"Furthest from the shared model: {who}" in " ".join(said.split())
 
 
 def test_without_conflicting_data(troth: Call, tmp_path: Path) -> None:
@@ -116,6 +119,7 @@ def test_without_conflicting_data(troth: Call, tmp_path: Path) -> None:
     assert (*table,) == (*COLUMNS, "suspect") and table["client"].tolist() == [0, 1]
     assert "about 100 conflicting test examples a client" in result.stderr
     assert "Conflicting test data" not in result.stderr
+    assert "Furthest" not in result.stderr  # of two there is no such thing
 
 
 def test_flags_reach_pgd(troth: Call, run: Path) -> None:

@@ -149,7 +149,7 @@ def _words(found: Found) -> list[str]:
     ]
     if open_:
         lines.append(f"Open: {_who(open_)}; their intervals reach to both sides.")
-    lines += _known(found)
+    lines += [*_far(found), *_known(found)]
     lines.append(
         f"How sure: each interval holds with 95 % for one client; of {n}, "
         f"{0.05 * n:.1f} may be wrong by chance. Other features need not be spurious: "
@@ -157,6 +157,23 @@ def _words(found: Found) -> list[str]:
     )
     lines.append(f"What would settle it: {_settle(found)}")
     return [*lines, *(f"Rough: {text}." for text in found.rough)]
+
+
+def _far(found: Found) -> list[str]:
+    """Whose models lie furthest from the shared one, which tells as much or more."""
+    import numpy as np
+
+    t = found.table
+    order = np.argsort(-np.nan_to_num(t["distance"], nan=-1.0), kind="stable")[:3]
+    if len(order) < 3:
+        return []
+    who = _who([int(k) for k in t["client"][order]])
+    each = t["distance"][order]
+    return [
+        f"Furthest from the shared model: {who}, ‖v−w‖ from {each[0]:.3g} down to "
+        f"{each[-1]:.3g}; the median is {np.nanmedian(t['distance']):.3g}. On coloured "
+        "digits distance told biased models from others better than x_adv did."
+    ]
 
 
 def _known(found: Found) -> list[str]:
