@@ -53,9 +53,11 @@ PROBLEMS = ("mnist", "coil20", "celeba")
 
 
 def spread(values: np.ndarray, sign: str = "") -> str:
-    """Mean ± standard deviation over runs."""
+    """Mean ± standard deviation over runs, of one its value."""
     if not len(values) or np.isnan(values).all():
         return "–"
+    if len(values) == 1:
+        return f"{values[0]:{sign}.3f}"
     return f"{np.nanmean(values):{sign}.3f} ± {np.nanstd(values):.3f}"
 
 
