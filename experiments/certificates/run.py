@@ -212,8 +212,9 @@ def left(run: Run) -> None:
     if not e.name or e.availability.deadline:
         return
     starts.keep(MODELS, run)
-    file = starts.place(MODELS, f"{e.name}, client 0", e.seed)
-    folder.save(file, run.model(0).state_dict())
+    if e.personalizer.name == "finetune":
+        file = starts.place(MODELS, f"{e.name}, client 0", e.seed)
+        folder.save(file, run.model(0).state_dict())
 
 
 def asked(run: Run) -> tuple[tuple[str, ...] | None, int]:
