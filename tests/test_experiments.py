@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import troth
-from troth import config
+from troth import config, together
+from troth.certificates.record import fingerprint
 
 ROOT = Path(__file__).parents[1] / "experiments"
 PAPER = {  # Ditto, Tables 2, 4 and 8, Fashion MNIST, clean: mean and std
@@ -264,3 +265,184 @@ def test_the_page_of_the_shortcuts_is_what_the_files_hold():
         found.add(where)
     tried = {where for where in planned if "transfer" in where[1]}
     assert found >= planned.keys() - {where for where in tried if where[0] == "tuning"}
+
+
+CERTIFICATES = ROOT / "certificates"
+
+
+def test_every_run_of_the_certificates_parses():
+    made = script("certificates")
+    base = config.read(CERTIFICATES / "base.toml")
+    every = made.cells()
+    for cell in every:
+        config.from_dict(made.starts.merged(base, cell.changes))
+    assert len({(cell.figure, cell.label) for cell in every}) == len(every)
+
+
+def test_whoever_begins_with_a_shared_model_comes_after_the_run_that_trains_it():
+    """And it trains for what that one does: only the personalizer is another."""
+    made, trained = script("certificates"), {}
+    for cell in made.cells():
+        changes = dict(cell.changes)
+        name, own = changes.pop("name", None), changes.pop("personalizer")
+        if changes.pop("availability", None):
+            assert trained[name] == changes and own["name"] == "finetune"
+        elif name:
+            assert name not in trained
+            trained[name] = changes
+    assert len(trained) == 17
+
+
+def test_hostile_runs_of_a_change_and_method_can_step_as_one():
+    made = script("certificates")
+    base = config.read(CERTIFICATES / "base.toml")
+    kinds = {}
+    for cell in made.hostile():
+        change, _, _, method = cell.label.split(", ")
+        e = config.from_dict(made.starts.merged(base, cell.changes))
+        kinds.setdefault((change, method), []).append(together.kind(e))
+    assert [(len(k), len({*k})) for k in kinds.values()] == [(6, 1)] * 4
+
+
+def test_fine_tuning_from_what_ditto_leaves_is_the_run_itself(tmp_path, monkeypatch):
+    """Ditto's run trains the same w, stacked with others, too; no round moves it."""
+    made, models = script("certificates"), {}
+    monkeypatch.setattr(made, "MODELS", tmp_path / "models")
+    (tmp_path / "base.toml").write_text(
+        '[partition]\nname = "iid"\nclients = 5\nsplit = [0.7, 0.1, 0.2]\n'
+        "[train]\nrounds = 2\nbatch = 16\n"
+    )
+    small = {"data": "digits", "model": {"name": "linear"}}
+    small |= {"partition": {"clients": 5}, "engine": {"how": "vmap", "chunk": 5}}
+    every = [
+        cell._replace(changes=cell.changes | small)
+        for cell in made.hostile()
+        if cell.label.startswith(("noise, clean, multi", "noise, A3, multi"))
+    ]
+    whole = [cell for cell in every if "availability" in cell.changes]
+    whole = [  # trains as well, under a name of its own
+        cell._replace(
+            figure="whole",
+            changes={k: v for k, v in cell.changes.items() if k != "availability"},
+        )
+        for cell in whole
+    ]
+
+    def look(run):
+        e = run.experiment
+        skipped, attack = bool(e.availability.deadline), e.attack.name
+        own = [run.model(k).state_dict() for k in range(5)]
+        models[e.personalizer.name, skipped, attack] = [run.shared().state_dict(), *own]
+        if e.personalizer.name == "ditto":
+            made.left(run)
+        return {}
+
+    for figure, only in (("hostile", "ditto"), ("hostile", "finetune"), ("whole", "")):
+        flags = [figure, "--only", only, "--device", "cpu", "--together", "2"]
+        monkeypatch.setattr("sys.argv", ["x", *flags, "--out", str(tmp_path / "out")])
+        base, cells = tmp_path / "base.toml", [*every, *whole]
+        made.main("", base, cells, look, seeds=1, given_seed=made.started)
+    assert len(models) == 6
+    for attack in ("none", "model_replacement"):
+        ditto = models["ditto", False, attack]
+        tuned, again = (models["finetune", s, attack] for s in (False, True))
+        for name, w in ditto[0].items():
+            assert torch.equal(w, again[0][name])
+            assert torch.allclose(w, tuned[0][name], atol=1e-6)
+        for a, b, d in zip(again[1:], tuned[1:], ditto[1:], strict=True):
+            last = next(reversed(a))
+            assert torch.allclose(a[last], b[last], atol=1e-5)
+            assert not torch.allclose(a[last], d[last], atol=1e-3)
+
+
+def test_the_page_of_the_certificates_is_what_the_files_hold():
+    made = script("certificates", "figures")
+    assert made.tables() in (CERTIFICATES / "README.md").read_text()
+    planned = {
+        (cell.figure, cell.label): json.loads(json.dumps(cell.changes))
+        for cell in script("certificates").cells()
+    }
+    assert {figure for figure, _ in planned} == {*made.FIGURES}
+    for figure in made.FIGURES:
+        for file in (CERTIFICATES / "results" / figure).glob("*.json"):
+            row = json.loads(file.read_text())
+            assert row["changes"] == planned[figure, row["label"]]
+            assert file.name == f"{row['label']}, seed {row['seed']}.json"
+
+
+def test_findings_are_read_off_curves(tmp_path, monkeypatch):
+    """Worked by hand, on two radii."""
+    made = script("certificates", "figures")
+    monkeypatch.setattr(made.found, "RESULTS", tmp_path)
+
+    def put(figure, label, *curves):
+        models = {
+            name: {"mean": mean, "std": std, "acr": mean[0], "radii": [0, 1]}
+            | {"min": mean, "max": mean, "clients": {"0": {"accuracy": mean}}}
+            for name, mean, std in curves
+        }
+        said = {"certified": {"models": models, "unit": "u"}, "label": label}
+        said["summary"] = {name: {"accuracy_mean": 0.8} for name in models}
+        file = tmp_path / figure / f"{label}, seed 0.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps(said))
+
+    def row(text):
+        lines = made.findings.table().splitlines()
+        return next(line for line in lines if text in line).split(" | ")[1:]
+
+    assert row("makes it robust") == ["–", "not run |"]
+    put("mnist_nominal", "noise", *BOTH)
+    assert row("makes it robust") == ["MNIST, noise: +.100", "yes |"]
+    put("mnist_nominal", "rotation", *[(name, [0.5, 0.5], [0, 0]) for name, *_ in BOTH])
+    assert row("makes it robust") == [
+        "MNIST, noise: +.100; MNIST, rotation: +.000",
+        "in 1 of 2 |",
+    ]
+    put("mnist_mixture", "noise, λ=1.0", ("personal", [0.9, 0.62], [0, 0]))
+    assert row("about the same for a large") == ["MNIST, noise: -.010", "yes |"]
+    put("hostile", "noise, clean, mean, ditto", *BOTH)
+    put(
+        "hostile", "noise, A1, mean, ditto", *[(n, [0.45, 0], [0, 0]) for n, *_ in BOTH]
+    )
+    assert "| noise | A1 | mean | 1.000 and 0.562 | – | 1.000 and 0.500 |" in (
+        made.findings.poisoned()
+    )
+    assert row("poisoning costs radius") == ["the next table", "yes |"]
+    for draw in made.PICTURES.values():  # of what is there, and of nothing
+        made.plt.close(draw())
+
+
+BOTH = (("personal", [0.9, 0.6], [0.1, 0.1]), ("shared", [0.8, 0.5], [0.0, 0.0]))
+
+
+def test_machines_are_compared_image_by_image():
+    made = script("certificates", "machines")
+    one = {"label": [1, 2], "votes": [90, 60], "radius": [0.5, 0.25]}
+    other = {"label": [1, -1], "votes": [90, 57], "radius": [0.5, 0.0]}
+    same = {"images": 2, "n": 100, "sigma": {}, "parameters": "x"}
+    files = [same | {"certificates": {"pixel": said}} for said in (one, other)]
+    assert made.compared(*files).splitlines()[-1] == (
+        "| pixel | 2 | 100 | 1 | 3 | 15000.0 | 1 | 2.5e-01 |"
+    )
+    with pytest.raises(SystemExit, match="parameters is x"):
+        made.compared(files[0], files[1] | {"parameters": "y"})
+
+
+def test_the_small_model_is_the_one_that_machines_counted_with():
+    made = script("certificates", "machines")
+    classify = made.opened(made.FILE, made.NETWORK, (1, 28, 28))
+    assert made.FILE.stat().st_size < 300_000
+    for file in sorted(made.RESULTS.glob("*.json")):
+        said = json.loads(file.read_text())
+        assert said["parameters"] == fingerprint(classify)
+        assert len(said["certificates"]) == 4
+        for counted in said["certificates"].values():
+            assert len(counted["votes"]) == said["images"] == made.IMAGES
+
+
+def test_adaptive_radii_go_to_where_a_smoothing_ends():
+    made = script("certificates", "adaptive")
+    assert made.grid("pixel", 0.5)[::9] == [0, 1.5]
+    assert made.grid("rotation", 0.5)[::9] == [0, 0.5]
+    assert len(made.grid("translation", 0.5)) == 10

@@ -11,69 +11,38 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
 ROOT = Path(__file__).parent
-sys.path.append(str(ROOT.parent))
+sys.path += [str(ROOT), str(ROOT.parent)]
 
+import adaptive  # noqa: E402
+import findings  # noqa: E402
+import found  # noqa: E402
+import machines  # noqa: E402
 import pages  # noqa: E402
+from found import (  # noqa: E402
+    CHANGES,
+    CLIENTS,
+    FIGURES,
+    LAMBDAS,
+    RULES,
+    Line,
+    alone,
+    left,
+    load,
+    mixed,
+    together,
+)
 
-FIGURES = ("mnist_clients", "mnist_nominal", "mnist_affine", "mnist_mixture")
-FIGURES += ("cifar10_federated", "cifar10_nominal", "cifar10_mixture", "hostile")
-CHANGES = ("noise", "rotation", "translation")
-CLIENTS = (4, 10, 20, 100)
-LAMBDAS = ("0.1", "0.5", "0.9", "1.0")
 HUES = {"local": "#5a9367", "federated": "#e08e45", "personalized": "#3d7ea6"}
 SHADES = dict(zip(LAMBDAS, ("#08306b", "#2171b5", "#6baed6", "#5a9367"), strict=True))
-MARKS = {"mean": "o", "multi_krum": "s"}
+MARKS = dict(zip(RULES, "os", strict=True))
 WHOSE = {"shared": "#e08e45", "finetune": "#3d7ea6", "ditto": "#8e5572"}
-
-
-class Line(NamedTuple):
-    """One model's certificates."""
-
-    run: dict[str, Any]
-    model: str  # personal or shared
-
-    @property
-    def curve(self) -> dict[str, Any]:
-        """As the certifier sums it up."""
-        found: dict[str, Any] = self.run["certified"]["models"][self.model]
-        return found
-
-    @property
-    def clients(self) -> np.ndarray:
-        """[n, radii]."""
-        return np.array([c["accuracy"] for c in self.curve["clients"].values()])
-
-    @property
-    def accuracy(self) -> float:
-        """Of inputs as they are, without noise."""
-        return float(self.run["summary"][self.model]["accuracy_mean"])
-
-
-def load(figure: str, label: str, model: str = "personal") -> Line | None:
-    """A run by its figure and label, the first seed."""
-    file = ROOT / "results" / figure / f"{label}, seed 0.json"
-    return Line(json.loads(file.read_text()), model) if file.exists() else None
-
-
-def alone(data: str, change: str, clients: int = 10) -> Line | None:
-    """Local training for a change."""
-    if clients == 10:
-        return load(f"{data}_mixture", f"{change}, λ=1.0")
-    return load(f"{data}_clients", f"{change}, {clients} clients, local")
-
-
-def together(data: str, change: str) -> Line | None:
-    """The shared model of ten clients that all train for a change."""
-    if data == "mnist":
-        return load("mnist_clients", f"{change}, 10 clients, federated", "shared")
-    return load("cifar10_federated", change, "shared")
 
 
 def three(
@@ -116,10 +85,19 @@ def sheet(rows: int, columns: int) -> tuple[plt.Figure, np.ndarray]:
     )
 
 
+def legend(axes: Axes, **how: Any) -> None:
+    """Every name once; nothing where there is nothing to tell."""
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    if once:
+        names = dict(frameon=False, fontsize=7, title_fontsize=7)
+        axes.legend(once.values(), once.keys(), **names, **how)
+
+
 def finished(figure: plt.Figure, every: np.ndarray) -> plt.Figure:
     """A legend in the panel that has most to tell, names of axes at the left."""
     most = max(every.flat, key=lambda axes: len(axes.get_legend_handles_labels()[0]))
-    most.legend(frameon=False, fontsize=7, loc="lower left")
+    legend(most, loc="lower left")
     for axes in every[:, 0]:
         axes.set_ylabel("certified accuracy")
     return figure
@@ -162,7 +140,8 @@ def nominal() -> plt.Figure:
             if n == 100:
                 where, label = f"{data}_clients", f"{change}, 100 clients, nominal"
             lines = three(where, label, data, change, n)
-            panel(axes, lines, HUES, f"{data}, nominal → {change}, {n} clients")
+            title = f"{findings.SETS[data]}, {n}: nominal → {change}"
+            panel(axes, lines, HUES, title)
     return finished(figure, every)
 
 
@@ -179,16 +158,14 @@ def other() -> plt.Figure:
 
 def mixture() -> plt.Figure:
     """Figures 5 and 10: the curves of each λ, and the average certified radius."""
-    rows = [("mnist", change) for change in CHANGES]
-    rows += [("cifar10", change) for change in CHANGES[1:]]
+    rows = [*(("mnist", change) for change in CHANGES), ("cifar10", "rotation")]
     figure, every = plt.subplots(
         len(rows), 2, figsize=(6.6, 2.5 * len(rows)), layout="constrained"
     )
-    for (left, right), (data, change) in zip(every, rows, strict=True):
-        found = {lam: load(f"{data}_mixture", f"{change}, λ={lam}") for lam in LAMBDAS}
-        lines = {lam: line for lam, line in found.items() if line is not None}
-        panel(left, lines, SHADES, f"{data}, {change}")
-        left.set_ylabel("certified accuracy")
+    for (left_, right), (data, change) in zip(every, rows, strict=True):
+        lines = mixed(data, change)
+        panel(left_, lines, SHADES, f"{findings.SETS[data]}, {change}")
+        left_.set_ylabel("certified accuracy")
         areas = [line.curve["acr"] for line in lines.values()]
         right.plot([float(lam) for lam in lines], areas, "o-", color="#2171b5")
         everyone = together(data, change)
@@ -201,47 +178,26 @@ def mixture() -> plt.Figure:
         right.set_ylim(bottom=0)
         right.grid(color="#e3e8ec", lw=0.6)
         right.spines[["top", "right"]].set_visible(False)
-    every[0, 0].legend(frameon=False, fontsize=7, title="λ", title_fontsize=7)
-    every[0, 1].legend(frameon=False, fontsize=7)
+    legend(every[0, 0], title="λ")
+    legend(every[0, 1])
     return figure
-
-
-def kept(change: str) -> list[tuple[str, str, str, float, float]]:
-    """Threat, rule, model, and the shares of accuracy and of radius that are left."""
-    rows = []
-    for method in ("finetune", "ditto"):
-        for rule in MARKS:
-            for model in ("personal", "shared") if method == "ditto" else ("personal",):
-                clean = load("hostile", f"{change}, clean, {rule}, {method}", model)
-                for threat in ("A1", "A3"):
-                    label = f"{change}, {threat}, {rule}, {method}"
-                    line = load("hostile", label, model)
-                    if line is None or clean is None:
-                        continue
-                    left = line.accuracy / clean.accuracy
-                    radius = line.curve["acr"] / max(clean.curve["acr"], 1e-12)
-                    name = "shared" if model == "shared" else method
-                    rows.append((threat, rule, name, left, radius))
-    return rows
 
 
 def hostile() -> plt.Figure:
     """Below the diagonal poisoning has cost more radius than accuracy."""
     figure, every = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
     for axes, change in zip(every, ("noise", "rotation"), strict=True):
-        for threat, rule, name, left, radius in kept(change):
+        for threat, rule, name, accuracy, radius in left(change):
             style = {"marker": MARKS[rule], "color": WHOSE[name], "ms": 7}
-            axes.plot(left, radius, ls="", **style, label=f"{name}, {rule}")
+            axes.plot(accuracy, radius, ls="", **style, label=f"{name}, {rule}")
             place = {"xytext": (5, 3), "textcoords": "offset points", "fontsize": 7}
-            axes.annotate(threat, (left, radius), **place)
+            axes.annotate(threat, (accuracy, radius), **place)
         axes.plot([0, 1.05], [0, 1.05], color="#999999", lw=0.8, zorder=0)
         axes.set(xlim=(0, 1.1), ylim=(0, 1.1), title=f"MNIST, {change}")
         axes.set(xlabel="accuracy, of that without an adversary")
         axes.grid(color="#e3e8ec", lw=0.6)
     every[0].set_ylabel("average certified radius, likewise")
-    handles, labels = every[0].get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    every[0].legend(once.values(), once.keys(), frameon=False, fontsize=7)
+    legend(every[0])
     return figure
 
 
@@ -257,7 +213,7 @@ def down(radius: float | None) -> str:
 def table(figure: str) -> str:
     """A row a model of every run."""
     rows = []
-    for file in sorted((ROOT / "results" / figure).glob("*, seed 0.json")):
+    for file in sorted((found.RESULTS / figure).glob("*, seed 0.json")):
         run = json.loads(file.read_text())
         for model in run["certified"]["models"]:
             line = Line(run, model)
@@ -267,9 +223,7 @@ def table(figure: str) -> str:
             words = [f"{share:.3f}" for share in shares]
             words += [down(c["acr"]), down(c["acr_right"]), f"{c['abstained']:.3f}"]
             rows.append([run["label"], model, *words, f"{c['used']:,.0f}"])
-    lines = [HEAD, ["---"] * len(HEAD), *rows]
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"### {figure}\n\n{text}" if rows else ""
+    return pages.markdown(HEAD, rows) if rows else ""
 
 
 PICTURES: pages.Pictures = {
@@ -284,7 +238,10 @@ PICTURES: pages.Pictures = {
 
 def tables() -> str:
     """All of them, as the page has them."""
-    return "\n\n".join(filter(None, map(table, FIGURES)))
+    made = {"Findings": findings.table(), "Hostile clients": findings.poisoned()}
+    made |= {"Adaptive samples": adaptive.table(), "Two machines": machines.table()}
+    made |= {figure: table(figure) for figure in FIGURES}
+    return "\n\n".join(f"### {name}\n\n{text}" for name, text in made.items() if text)
 
 
 if __name__ == "__main__":

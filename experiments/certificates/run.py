@@ -2,49 +2,47 @@
 
     python experiments/certificates/run.py --device cuda              # all of them
     python experiments/certificates/run.py mnist_clients --only "10 clients"
-    python experiments/certificates/run.py --part 0/4                 # every fourth
+    python experiments/certificates/run.py hostile --only ditto --together 6
 
 A finished run is a file under `results/`: how accurate its models are, and how many of
 each client's predictions are certified at every radius. What is there already is not
 trained again. A run with fine-tuning gives the shared model and the clients' own; the
 local models are those of `mixture` with λ = 1, which is the same and trains no other.
+
+Runs of one name have the same shared model: the first of them trains it and leaves it
+under `models/`, the others only personalize. Those that are to begin with a model that
+is not there yet are left out; with --together that is asked before any is trained.
 """
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 ROOT = Path(__file__).parent
-sys.path.append(str(ROOT.parent))
+sys.path += [str(ROOT), str(ROOT.parent)]
 
+import starts  # noqa: E402
 from cells import Cell, Changes, main  # noqa: E402
+from smoothed import MODELS, NETWORKS, SIGMA  # noqa: E402
 
-from troth import certifying  # noqa: E402
+from troth import certifying, folder  # noqa: E402
 from troth.certificates.smoothing import Smoothing  # noqa: E402
 from troth.loading import Run  # noqa: E402
-
-SIGMA: dict[str, dict[str, float]] = {
-    "mnist": {"noise": 0.5, "rotation": math.pi / 2, "translation": 0.5, "affine": 0.1},
-    "cifar10": {"noise": 0.12, "rotation": 0.1 * math.pi, "translation": 0.1},
-}
-"""The larger of the paper's two σ for the easy data, the smaller for the hard ones; its
-rotations count half turns."""
 
 DATA: dict[str, Changes] = {
     "mnist": {
         "data": "mnist",
-        "model": {"name": "cnn", "channels": [16, 32], "widths": [128]},
+        "model": NETWORKS["mnist"],
         "train": {"lr": 0.1},
     },
     "cifar10": {
         "data": "cifar10",
-        "model": {"name": "resnet18", "normalise": "pixel"},
+        "model": NETWORKS["cifar10"],
         "train": {
             "lr": 0.1,
             "optimizer": {"name": "momentum", "beta": 0.9},
@@ -69,6 +67,10 @@ THREATS: dict[str, Changes] = {
     "A3": {"adversary": {"fraction": 0.2}, "attack": "model_replacement"},  # and these
 }
 RULES = ("mean", "multi_krum")
+SKIPPED: Changes = {"availability": {"deadline": 1e-6}}
+"""Rounds that are over before anyone has made a step: w stays as it was given, batch
+normalisation's statistics too, and what comes after the last round is what it would be
+after rounds that led to this w."""
 
 
 def seen(data: str, change: str) -> list[Any]:
@@ -82,10 +84,22 @@ def cell(
 ) -> Cell:
     """A run whose shared model is trained for a change of inputs, "" being none."""
     train = DATA[data]["train"] | {"augment": seen(data, shared)}
-    # small models step together; how large ones do is measured
-    engine = {"how": "vmap", "chunk": clients} if data == "mnist" else {}
+    # of large networks one client fills a GPU (benchmarks/resnet18.py)
+    engine = {"how": "vmap", "chunk": clients if data == "mnist" else 1}
     changes = DATA[data] | {"train": train, "partition": {"clients": clients}}
     return Cell(figure, label, changes | {"engine": engine, "personalizer": part})
+
+
+def again(made: Cell) -> Cell:
+    """The same, from the shared model that another run of its name has left."""
+    return made._replace(changes=made.changes | SKIPPED)
+
+
+def named(name: str, every: Iterable[Cell]) -> Iterator[Cell]:
+    """Runs with one and the same shared model: the first trains it."""
+    for k, one in enumerate(every):
+        made = one._replace(changes=one.changes | {"name": name})
+        yield again(made) if k else made
 
 
 def tuned(data: str, change: str) -> Changes:
@@ -107,41 +121,52 @@ def by_clients() -> Iterator[Cell]:
             yield cell(name, f"{label}, federated", "mnist", change, own, n)
             if n != 10:  # which `mnist_mixture` has
                 yield cell(name, f"{label}, local", "mnist", change, mixed(1.0), n)
-    for change in CHANGES:
-        label = f"{change}, 100 clients, nominal"
-        yield cell(name, label, "mnist", "", tuned("mnist", change), 100)
+    every = [
+        cell(name, f"{c}, 100 clients, nominal", "mnist", "", tuned("mnist", c), 100)
+        for c in CHANGES
+    ]
+    yield from named("mnist, nominal, 100 clients", every)
     yield cell(
         name, "noise, 100 clients, local", "mnist", "noise", mixed(1.0), clients=100
     )
 
 
+def personalized(figure: str, data: str, shared: str, own: Iterable[str]) -> list[Cell]:
+    """Ten clients that train for one change, "" being none, and then for others."""
+    every = (cell(figure, change, data, shared, tuned(data, change)) for change in own)
+    return [*named(f"{data}, {shared or 'nominal'}", every)]
+
+
 def one_size() -> Iterator[Cell]:
     """Ten clients: Figures 2 and 4 (nominal), 3 (affine), 5 and 10 (mixture), 1."""
     for data in ("mnist", "cifar10"):
+        yield from personalized(f"{data}_nominal", data, "", CHANGES)
         for change in CHANGES:
-            own = tuned(data, change)
-            yield cell(f"{data}_nominal", change, data, "", own)
-            every = data == "mnist" or change != "noise"
+            every = data == "mnist" or change == "rotation"
             for lam in LAMBDAS if every else (1.0,):
                 label = f"{change}, λ={lam}"
                 yield cell(f"{data}_mixture", label, data, change, mixed(lam))
-    for change in CHANGES[1:]:
-        yield cell("mnist_affine", change, "mnist", "affine", tuned("mnist", change))
-        own = tuned("cifar10", change)
-        yield cell("cifar10_federated", change, "cifar10", change, own)
+    yield from personalized("mnist_affine", "mnist", "affine", CHANGES[1:])
+    yield from personalized("cifar10_federated", "cifar10", "rotation", ["rotation"])
 
 
 def hostile() -> Iterator[Cell]:
-    """A fifth of twenty clients: what does poisoning cost first?"""
+    """A fifth of twenty clients: what does poisoning cost first?
+
+    Ditto's shared model is that of fine-tuning: its personal models are trained beside.
+    """
     for change in ("noise", "rotation"):
-        parts = {"finetune": tuned("mnist", change), "ditto": {"name": "ditto"}}
+        parts = {"ditto": {"name": "ditto"}, "finetune": tuned("mnist", change)}
         for threat, sections in THREATS.items():
             for rule in RULES:
-                for method, part in parts.items():
-                    label = f"{change}, {threat}, {rule}, {method}"
-                    made = cell("hostile", label, "mnist", change, part, 20)
-                    changes = made.changes | sections | {"aggregator": rule}
-                    yield made._replace(changes=changes)
+                more = sections | {"aggregator": rule}
+                label = f"{change}, {threat}, {rule}"
+                pair = [
+                    cell("hostile", f"{label}, {method}", "mnist", change, part, 20)
+                    for method, part in parts.items()
+                ]
+                same = (one._replace(changes=one.changes | more) for one in pair)
+                yield from named(f"hostile, {label}", same)
 
 
 def cells() -> list[Cell]:
@@ -174,19 +199,48 @@ def smoothing(run: Run) -> Smoothing:
     )
 
 
+def started(cell: Cell, seed: int) -> Changes | None:
+    """The cell's changes, and the shared model where it begins with one."""
+    if SKIPPED.items() <= cell.changes.items():
+        return starts.begun(MODELS, cell, seed)
+    return cell.changes
+
+
+def left(run: Run) -> None:
+    """Keep the shared model of a run that others begin with, and a client's own."""
+    e = run.experiment
+    if not e.name or e.availability.deadline:
+        return
+    starts.keep(MODELS, run)
+    if e.personalizer.name == "finetune":
+        file = starts.place(MODELS, f"{e.name}, client 0", e.seed)
+        folder.save(file, run.model(0).state_dict())
+
+
+def asked(run: Run) -> tuple[tuple[str, ...] | None, int]:
+    """Which models are certified, None being all, and on how many images a client."""
+    e, n = run.experiment, run.experiment.resolved["clients"]
+    poisoned = e.name.startswith("hostile")
+    # a hostile run's shared model is certified once, with Ditto's
+    own = e.personalizer.name == "mixture" or (poisoned and e.availability.deadline)
+    images = 20 if n > 20 else 50 if poisoned else 100
+    return ("personal",) if own else None, images
+
+
 def certified(run: Run) -> Changes:
     """Certified accuracy of every client at every radius, by every model there is."""
-    s, n = smoothing(run), run.experiment.resolved["clients"]
+    left(run)
+    s, (models, images) = smoothing(run), asked(run)
     found = certifying.certify(
         run,
         s,
-        models=("personal",) if run.experiment.personalizer.name == "mixture" else None,
-        examples=100 if n <= 20 else 20,
+        models=models,
+        examples=images,
         device=run.experiment.resolved["device"],
     )
-    models = {name: c.summary() for name, c in found.curves.items()}
-    return {"certified": {"settings": s.record(), "unit": s.unit, "models": models}}
+    curves = {name: c.summary() for name, c in found.curves.items()}
+    return {"certified": {"settings": s.record(), "unit": s.unit, "models": curves}}
 
 
 if __name__ == "__main__":
-    main(__doc__, ROOT / "base.toml", cells(), certified, seeds=1)
+    main(__doc__, ROOT / "base.toml", cells(), certified, seeds=1, given_seed=started)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
+import starts  # noqa: E402
 from cells import Cell, Changes, merged  # noqa: E402
 
 from troth.loading import Run  # noqa: E402
@@ -97,7 +96,7 @@ def again(
 
 def model(name: str, seed: int) -> Path:
     """Where a shared model is kept."""
-    return MODELS / f"{name}, seed {seed}.safetensors"
+    return starts.place(MODELS, name, seed)
 
 
 def started(cell: Cell, seed: int) -> Changes | None:
@@ -107,20 +106,12 @@ def started(cell: Cell, seed: int) -> Changes | None:
     """
     if cell.changes.get("train", {}).get("lr") != 0:
         return cell.changes
-    file = model(cell.changes["name"], seed)
-    if not file.exists():
-        print(f"{file.name} is not there yet, for {cell.label}", flush=True)
-        return None
-    return merged(cell.changes, {"model": {"weights": str(file)}})
+    return starts.begun(MODELS, cell, seed)
 
 
 def saved(run: Run) -> Changes:
     """Keep a run's shared model for what is made of it later."""
-    file = model(run.experiment.name, run.experiment.seed)
-    file.parent.mkdir(exist_ok=True)
-    made = file.with_suffix(f".{os.getpid()}")
-    shutil.copy(run.path / "shared.safetensors", made)
-    made.replace(file)
+    starts.keep(MODELS, run)
     return clients(run)
 
 

@@ -29,9 +29,9 @@ _FIGURES = {  # title, runs of the script, and which of them
     4: ("Personalization beside local training", "cifar10_nominal", "*"),
     5: ("Mixtures of models, CIFAR-10", "cifar10_mixture", "*"),
     6: (
-        "Translation: local, federated and personalized",
-        "cifar10_federated",
-        "translation*",
+        "Translation: local, federated and personalized, 4 to 100 clients",
+        "mnist_clients",
+        "translation, *",
     ),
     7: ("100 clients", "mnist_clients", "*, 100 clients*"),
     8: ("Every client of 4", "mnist_clients", "*, 4 clients*"),

@@ -1,0 +1,114 @@
+"""What `results/` holds: certificates of models, by run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results"
+FIGURES = ("mnist_clients", "mnist_nominal", "mnist_affine", "mnist_mixture")
+FIGURES += ("cifar10_federated", "cifar10_nominal", "cifar10_mixture", "hostile")
+CHANGES = ("noise", "rotation", "translation")
+CLIENTS = (4, 10, 20, 100)
+LAMBDAS = ("0.1", "0.5", "0.9", "1.0")
+RULES = ("mean", "multi_krum")
+
+
+class Line(NamedTuple):
+    """One model's certificates."""
+
+    run: dict[str, Any]
+    model: str  # personal or shared
+
+    @property
+    def curve(self) -> dict[str, Any]:
+        """As the certifier sums it up."""
+        found: dict[str, Any] = self.run["certified"]["models"][self.model]
+        return found
+
+    @property
+    def clients(self) -> np.ndarray:
+        """[n, radii]."""
+        return np.array([c["accuracy"] for c in self.curve["clients"].values()])
+
+    @property
+    def accuracy(self) -> float:
+        """Of inputs as they are, without noise."""
+        return float(self.run["summary"][self.model]["accuracy_mean"])
+
+    @property
+    def apart(self) -> float:
+        """Standard deviation over clients of certified accuracy, mean over radii."""
+        return float(np.mean(self.curve["std"]))
+
+
+def load(figure: str, label: str, model: str = "personal") -> Line | None:
+    """A run by its figure and label, the first seed; None: it is not there."""
+    file = RESULTS / figure / f"{label}, seed 0.json"
+    return Line(json.loads(file.read_text()), model) if file.exists() else None
+
+
+def alone(data: str, change: str, clients: int = 10) -> Line | None:
+    """Local training for a change."""
+    if clients == 10:
+        return load(f"{data}_mixture", f"{change}, λ=1.0")
+    return load(f"{data}_clients", f"{change}, {clients} clients, local")
+
+
+def together(
+    data: str, change: str, clients: int = 10, model: str = "shared"
+) -> Line | None:
+    """A model of clients that all train for a change."""
+    if data == "mnist":
+        label = f"{change}, {clients} clients, federated"
+        return load("mnist_clients", label, model)
+    return load("cifar10_federated", change, model)
+
+
+def nominal(
+    data: str, change: str, clients: int = 10, model: str = "personal"
+) -> Line | None:
+    """A model of clients of whom only the personalizer trains for a change."""
+    if clients == 10:
+        return load(f"{data}_nominal", change, model)
+    return load(f"{data}_clients", f"{change}, {clients} clients, nominal", model)
+
+
+def mixed(data: str, change: str) -> dict[str, Line]:
+    """Models of Eq. 5 by λ."""
+    every = {lam: load(f"{data}_mixture", f"{change}, λ={lam}") for lam in LAMBDAS}
+    return {lam: line for lam, line in every.items() if line is not None}
+
+
+class Left(NamedTuple):
+    """What poisoning leaves of a model, as shares of what is there without it."""
+
+    threat: str
+    rule: str
+    whose: str  # shared, finetune or ditto
+    accuracy: float
+    radius: float  # average certified
+
+
+def left(change: str) -> list[Left]:
+    """What is left in federations with hostile clients."""
+    rows = []
+    for whose in ("shared", "finetune", "ditto"):
+        # the shared model is certified with Ditto's run
+        method, model = whose, "personal"
+        if whose == "shared":
+            method, model = "ditto", "shared"
+        for rule in RULES:
+            clean = load("hostile", f"{change}, clean, {rule}, {method}", model)
+            for threat in ("A1", "A3"):
+                label = f"{change}, {threat}, {rule}, {method}"
+                line = load("hostile", label, model)
+                if line is None or clean is None:
+                    continue
+                kept = line.accuracy / clean.accuracy
+                radius = line.curve["acr"] / max(clean.curve["acr"], 1e-12)
+                rows.append(Left(threat, rule, whose, kept, radius))
+    return rows

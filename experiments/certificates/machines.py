@@ -1,0 +1,138 @@
+"""Do two machines count the same votes? One small model, the same images, n fixed.
+
+    python experiments/certificates/machines.py --device cpu    # results/machines/
+    python experiments/certificates/machines.py --compare cpu cuda
+    python experiments/certificates/machines.py --train         # small.safetensors anew
+
+The model is `small.safetensors` beside this, which all machines are given: a CNN that
+was trained on MNIST under noise and rotations. Noise follows from (seed, image, sample)
+on any machine, so votes differ only where rounding tips a near tie of two scores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).parent
+sys.path += [str(ROOT), str(ROOT.parent)]
+
+from cells import Changes  # noqa: E402
+from pages import markdown  # noqa: E402
+from smoothed import opened, tested  # noqa: E402
+
+import troth  # noqa: E402
+from troth import folder  # noqa: E402
+
+FILE = ROOT / "small.safetensors"
+RESULTS = ROOT / "results" / "machines"
+NETWORK: Changes = {"name": "cnn", "channels": [8, 16], "widths": [32]}
+SIGMAS = {"pixel": 0.5, "rotation": math.pi / 2}
+PRECISIONS = ("float32", "bfloat16")
+IMAGES, SAMPLES = 200, 1000
+HEAD = ("", "images", "samples each", "counts that differ", "by at most")
+HEAD += ("votes moved, of a million", "other classes", "radius differs by at most")
+
+
+def train() -> None:
+    """Make the model: one client, two rounds of an epoch, on one thread of a CPU."""
+    torch.set_num_threads(1)
+    parts = {"noise": SIGMAS["pixel"], "rotation": SIGMAS["rotation"]}
+    augment = [{"name": name, "sigma": sigma} for name, sigma in parts.items()]
+    sections: Changes = {
+        "data": "mnist",
+        "partition": {"name": "iid", "clients": 1, "split": "given"},
+        "model": NETWORK,
+        "train": {"rounds": 2, "epochs": 1, "batch": 64, "lr": 0.1, "augment": augment},
+        "evaluate": {"every": 2},
+        "engine": {"how": "loop", "device": "cpu"},
+    }
+    with tempfile.TemporaryDirectory() as place:
+        (run,) = troth.run(sections, out=Path(place) / "run")
+        print(f"accuracy {run.summary['shared']['accuracy_mean']:.4f}")
+        folder.save(FILE, run.shared().state_dict())
+
+
+def counted(device: str, images: int, n: int) -> dict[str, Any]:
+    """Certificates of the first test images, for every change and precision."""
+    x, _ = tested("mnist", images)
+    classify = opened(FILE, NETWORK, tuple(x.shape[1:])).to(device)
+    found: dict[str, Any] = {"device": device, "torch": torch.__version__}
+    found |= {"images": images, "n": n, "sigma": SIGMAS, "certificates": {}}
+    for transform, sigma in SIGMAS.items():
+        for precision in PRECISIONS:
+            began = time.perf_counter()
+            settings = {"transform": transform, "sigma": sigma, "n": n}
+            made = troth.certify(classify, x, precision=precision, **settings)
+            said = {name: getattr(made, name) for name in ("label", "votes", "radius")}
+            said["seconds"] = round(time.perf_counter() - began, 1)
+            said["compiled"] = made.record["compiled"]
+            found["parameters"] = made.record["parameters"]
+            found["certificates"][f"{transform}, {precision}"] = said
+    return found
+
+
+def compared(a: dict[str, Any], b: dict[str, Any]) -> str:
+    """How far two machines are apart, a line a change and precision."""
+    for name in ("images", "n", "sigma", "parameters"):
+        if a[name] != b[name]:
+            raise SystemExit(
+                f"{name} is {a[name]} in one file and {b[name]} in another"
+            )
+    lines = []
+    for label, one in a["certificates"].items():
+        other = b["certificates"][label]
+        off = np.abs(np.subtract(one["votes"], other["votes"]))
+        apart = np.abs(np.subtract(one["radius"], other["radius"])).max()
+        classes = int(np.not_equal(one["label"], other["label"]).sum())
+        share = 1e6 * off.sum() / (a["n"] * a["images"])
+        cells = [a["images"], a["n"], (off > 0).sum(), off.max(), f"{share:.1f}"]
+        lines.append([label, *map(str, cells), str(classes), f"{apart:.1e}"])
+    return markdown(HEAD, lines)
+
+
+def read(device: str) -> dict[str, Any]:
+    """What a machine counted."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{device}.json").read_text())
+    return found
+
+
+def table() -> str:
+    """A CPU beside an H200, as the page has it; empty before both have counted."""
+    there = all((RESULTS / f"{device}.json").exists() for device in ("cpu", "cuda"))
+    return compared(read("cpu"), read("cuda")) if there else ""
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--images", type=int, default=IMAGES)
+    parser.add_argument("--n", type=int, default=SAMPLES)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"))
+    parser.add_argument("--train", action="store_true", help="make the model anew")
+    given = parser.parse_args()
+    if given.train:
+        train()
+    elif given.compare:
+        print(compared(*map(read, given.compare)))
+    else:
+        found = counted(given.device, given.images, given.n)
+        given.out.mkdir(parents=True, exist_ok=True)
+        file = given.out / f"{torch.device(given.device).type}.json"
+        folder.write(file, json.dumps(folder.plain(found)) + "\n")
+        print(file)
+
+
+if __name__ == "__main__":
+    main()
