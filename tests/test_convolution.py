@@ -9,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import conv2d
 
 from troth import convolution
-from troth.convolution import Together
+from troth.convolution import Still, Together
 
 F64 = torch.float64
 KERNELS = [(1, 1), (3, 3), (5, 5), (1, 3), (4, 2)]
@@ -109,11 +109,65 @@ def test_under_vmap_of_grad(shared: str | None, replaced: list[Any]) -> None:
 def test_one_model_that_stands_still_is_left_to_torch(replaced: list[Any]) -> None:
     """All clients' inputs, as one batch: climbing on a shared model."""
     w, x = weights(), draw(3, 2, 2, 6, 6)
-    climb = torch.func.vmap(torch.func.grad(lambda at: loss(w, at)))
-    plain, same = both(climb, x)
-    assert replaced == [] and near(plain, same)
+    inside = lambda at: loss(tuple(t.clone() for t in w), at)  # noqa: E731
+    for found in (lambda at: loss(w, at), inside):  # made on the way, too
+        climb = torch.func.vmap(torch.func.grad(found))
+        plain, same = both(climb, x)
+        assert replaced == [] and near(plain, same)
     each = torch.stack([torch.func.grad(lambda at: loss(w, at))(one) for one in x])
     assert near(each, same)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_gradient_in_the_pictures_of_a_model_that_stands_still(
+    kernel: tuple[int, int],
+    padding: tuple[int, int],
+    channels: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w, b, x = draw(3, channels, *kernel), draw(3), draw(4, 2, channels, 7, 6)
+    turned: list[Any] = []
+    real = convolution._Turned.apply
+    seen = lambda *args: (turned.append(args), real(*args))[1]  # noqa: E731
+    monkeypatch.setattr(convolution._Turned, "apply", seen)
+
+    def climb(x: Tensor) -> tuple[Tensor, Tensor]:
+        def loss(at: Tensor) -> tuple[Tensor, Tensor]:
+            out = conv2d(at, w.clone(), b, (1, 1), padding)  # made on the way
+            return out.sin().sum(), out
+
+        return torch.func.grad(loss, has_aux=True)(x)
+
+    lifted = torch.func.vmap(climb)
+    plain = lifted(x)
+    with Still():
+        found, traced = lifted(x), make_fx(lifted)(x)(x)
+        alone = [climb(one) for one in x]
+    fits = all(p < k for p, k in zip(padding, kernel, strict=True))
+    assert bool(turned) == (channels == 1 and fits)
+    for k in range(2):
+        each = torch.stack([pair[k] for pair in alone])
+        assert near(plain[k], found[k]) and near(plain[k], traced[k])
+        assert near(plain[k], each)
+
+
+def test_a_model_that_moves_is_left_to_torch() -> None:
+    """Its own gradient is asked for: one that is lost would stand still as well."""
+    w, x = draw(3, 1, 3, 3), draw(2, 1, 6, 6)
+
+    def loss(w: Tensor, x: Tensor) -> Tensor:
+        return conv2d(x, w, None, (1, 1), (1, 1)).sin().sum()
+
+    both_ways = torch.func.grad(loss, argnums=(0, 1))
+    plain = both_ways(w, x)
+    with Still():
+        found = both_ways(w, x)
+        moving = w.clone().requires_grad_()
+        own = torch.autograd.grad(loss(moving, x), moving)[0]
+    assert all(near(a, b) for a, b in zip(plain, found, strict=True))
+    assert near(plain[0], own)
 
 
 @pytest.mark.parametrize("clients", [1, 4])

@@ -15,6 +15,8 @@ from torch import Tensor, library
 from torch.nn.functional import pad
 from torch.overrides import TorchFunctionMode
 
+_inside = torch._C._functorch
+
 
 class Together(TorchFunctionMode):
     """Inside, plain 2-d convolutions (stride 1, one group) are matrix products."""
@@ -34,13 +36,76 @@ class Together(TorchFunctionMode):
         return out if bias is None else out + bias.reshape(-1, 1, 1)
 
 
+class Still(TorchFunctionMode):
+    """Inside, the gradient in pictures of one channel is a plain convolution on a CPU.
+
+    What torch computes it by there takes five times as long as the way forwards.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Replace `conv2d` where a model that stands still meets such pictures."""
+        kwargs = kwargs or {}
+        padding = _padding(*args) if func is torch.conv2d and not kwargs else None
+        if padding is None or not _grey_and_still(args[0], args[1], padding):
+            return func(*args, **kwargs)
+        x, w, bias = (*args, None)[:3]
+        convolve: Any = _Turned.apply
+        out = convolve(x, w, *padding)
+        return out if bias is None else out + bias.reshape(-1, 1, 1)
+
+
+def _grey_and_still(x: Tensor, w: Tensor, padding: tuple[int, int]) -> bool:
+    fits = padding[0] < w.shape[2] and padding[1] < w.shape[3]
+    grey = x.shape[1] == 1 and not x.is_cuda and fits
+    return grey and _same_for_all(x, w)
+
+
+class _Turned(torch.autograd.Function):
+    """x [b, c, h, w], weight [o, c, p, q] → [b, o, h', w'], for gradients in x alone.
+
+    Back goes a convolution of what comes with the weights turned round.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
+        """As it is."""
+        return torch.conv2d(x, w, None, (1, 1), (above, left))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep the weights."""
+        ctx.save_for_backward(inputs[1])
+        ctx.padding = inputs[2:]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        """Of x."""
+        (w,) = ctx.saved_tensors
+        above, left = ctx.padding
+        rest = w.shape[2] - 1 - above, w.shape[3] - 1 - left
+        turned = w.flip(2, 3).transpose(0, 1)
+        return torch.conv2d(g, turned, None, (1, 1), rest), None, None, None
+
+
 def _same_for_all(x: Tensor, w: Tensor) -> bool:
     """Whether many clients' inputs meet one model that stands still.
 
     Lifted, that is a plain convolution of all their inputs, which cuDNN does best.
     """
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    return wrapped(x) and not wrapped(w)
+    return _inside.is_functorch_wrapped_tensor(x) and not _own(w)
+
+
+def _own(w: Tensor) -> bool:
+    """Whether every client has its own, or a gradient in it is asked for."""
+    while _inside.is_functorch_wrapped_tensor(w):
+        if _inside.is_batchedtensor(w) or w.requires_grad:
+            return True
+        w = _inside.get_unwrapped(w)
+    return w.requires_grad
 
 
 def _padding(
