@@ -29,7 +29,7 @@ from problems import (  # noqa: E402
     saved,
     started,
 )
-from tune import FINETUNE, FIRST, HALVES, group_dro  # noqa: E402
+from tune import FINETUNE, FIRST, group_dro  # noqa: E402
 
 import troth  # noqa: E402
 from troth.loading import Run  # noqa: E402
@@ -76,7 +76,7 @@ def table() -> Iterator[Cell]:
                 changes = again(base, own, seed, found["rate"])
                 changes |= AUDITED if seed == 0 else {}
                 yield Cell("table", f"{problem}, {label}, {seed}", changes)
-        if problem in HALVES and found:
+        if problem == NET and found:
             changes = merged(base, {"personalizer": DITTO, **AUDITED, "name": ""})
             yield Cell("ditto", f"{problem}, ditto, 0", changes)
 
