@@ -14,6 +14,7 @@ import pytest
 from typer.testing import Result
 
 from troth import api, folder
+from troth.commands import audit
 from troth.loading import Run
 
 Call = Callable[..., Result]
@@ -109,6 +110,12 @@ def test_words(troth: Call, run: Path) -> None:
     furthest = table["client"][np.argsort(-table["distance"])][:3].astype(int)
     who = f"3 clients ({', '.join(map(str, furthest))})"
     assert f"Furthest from the shared model: {who}" in " ".join(said.split())
+
+
+def test_the_largest_come_first_and_unknown_ones_last() -> None:
+    column = np.array([0.5, np.nan, -1.0, 2.0, 0.5, np.nan])
+    assert audit._largest(column, 10).tolist() == [3, 0, 4, 2, 1, 5]
+    assert audit._largest(column, 2).tolist() == [3, 0]
 
 
 def test_without_conflicting_data(troth: Call, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from troth.commands._flags import Client, Clients, DataDir, Device, Folder, Json
 from troth.commands._opening import absolute, opened, whose
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import Group
 
     from troth.auditing import Found
@@ -109,12 +110,10 @@ def told(found: Found) -> dict[str, Any]:
 
 def _table(found: Found) -> Group:
     """The clients that changed most."""
-    import numpy as np
-
     from troth import display
 
     t = found.table
-    order = np.argsort(-np.nan_to_num(t["change"], nan=-2.0), kind="stable")[:_MOST]
+    order = _largest(t["change"], _MOST)
     columns = {head: t[name] for head, name in _COLUMNS.items() if name in t}
     rows = [[_cell(head, c[i]) for head, c in columns.items()] for i in order]
     some = f"the {len(order)} of {len(t['client'])} clients that changed most"
@@ -123,6 +122,13 @@ def _table(found: Found) -> Group:
         f"change: since personalization began), {some}"
     )
     return display.table(title, list(columns), rows, texts=0)
+
+
+def _largest(column: np.ndarray, many: int) -> np.ndarray:
+    """Where the largest values stand, the very largest first and NaN last."""
+    import numpy as np
+
+    return np.argsort(-column, kind="stable")[:many]
 
 
 def _cell(head: str, value: float) -> str:
@@ -164,7 +170,7 @@ def _far(found: Found) -> list[str]:
     import numpy as np
 
     t = found.table
-    order = np.argsort(-np.nan_to_num(t["distance"], nan=-1.0), kind="stable")[:3]
+    order = _largest(t["distance"], 3)
     if len(order) < 3:
         return []
     who = _who([int(k) for k in t["client"][order]])
