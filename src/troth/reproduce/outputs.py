@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from troth import folder
 from troth.reproduce import curves, drawing, scripts, tables
@@ -13,17 +15,12 @@ from troth.reproduce.judging import Judged
 
 def write(entry: Entry, judged: Sequence[Judged], out: Path) -> list[Path]:
     """Write them into a folder, each whole or not at all; which they are."""
-    out.mkdir(parents=True, exist_ok=True)
-    stem = out / entry.name.replace("/", "-")
     texts = {
         ".md": tables.markdown(entry, judged),
         ".csv": tables.as_csv(judged),
         ".tex": tables.latex(entry, judged),
     }
-    files = _texts(stem, texts)
-    if entry.form != "table":
-        files += drawing.save(drawing.draw(entry, judged), stem)
-    return files
+    return _written(entry, out, texts, lambda: drawing.draw(entry, judged))
 
 
 def of_script(entry: Entry, root: Path, out: Path) -> list[Path]:
@@ -37,17 +34,18 @@ def of_script(entry: Entry, root: Path, out: Path) -> list[Path]:
         ".csv": tables.plain_csv([{**empty, "label": k, **v} for k, v in lines]),
         ".tex": "\n".join([f"% {title}", *tables.tabular(heads, rows)]) + "\n",
     }
+    return _written(entry, out, texts, lambda: curves.draw(entry, root))
+
+
+def _written(
+    entry: Entry, out: Path, texts: dict[str, str], draw: Callable[[], Figure]
+) -> list[Path]:
+    """Texts by suffix, and what is drawn where the entry is a figure."""
     out.mkdir(parents=True, exist_ok=True)
-    stem = out / entry.name.replace("/", "-")
-    files = _texts(stem, texts)
-    if entry.form != "table":
-        files += drawing.save(curves.draw(entry, root), stem)
-    return files
-
-
-def _texts(stem: Path, texts: dict[str, str]) -> list[Path]:
-    files = []
+    stem, files = out / entry.name.replace("/", "-"), list[Path]()
     for suffix, text in texts.items():
         files.append(stem.with_suffix(suffix))
         folder.write(files[-1], text)
+    if entry.form != "table":
+        files += drawing.save(draw(), stem)
     return files
