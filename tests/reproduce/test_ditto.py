@@ -1,0 +1,99 @@
+"""Ditto's tables and figures, and what of them is committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from troth.reproduce import ditto, listing
+from troth.reproduce.entry import Cell
+
+ROOT = Path(__file__).parents[2] / "experiments"
+FILES = ROOT / "fashion_ditto" / "results" / "table"
+ROWS = {
+    *("global", "local", "fair", "median", "Krum", "multi-Krum", "clipping"),
+    *("k-norm", "k-loss", "FedMGDA+", "finetuning"),
+    *("Ditto, λ=0.1", "Ditto, λ=1", "Ditto, λ=2"),
+}
+COLUMNS = [
+    "clean",
+    *(f"A{k} {share}%" for k in (1, 2) for share in (20, 50, 80)),
+    *(f"A3 {share}%" for share in (10, 20, 50)),
+]
+
+
+def cells(name: str) -> list[Cell]:
+    return listing.find(f"ditto/{name}").everywhere()
+
+
+def test_table_8_is_every_method_under_every_threat() -> None:
+    found = cells("table8")
+    assert len(found) == 140
+    every = {(row, column) for row in ROWS for column in COLUMNS}
+    assert {(cell.row, cell.column) for cell in found} == every
+    assert all(listing.find("ditto/table8").theirs(cell) for cell in found)
+
+
+def test_committed_results_are_named_and_no_others() -> None:
+    """Of the files, all but those of other rules for λ."""
+    named = {
+        ditto.fashion(row, column).format(seed=0)
+        for row in ROWS | {"dynamic λ's"}
+        for column in COLUMNS
+    }
+    place = FILES.relative_to(ROOT).as_posix()
+    there = {
+        f"{place}/{file.name}"
+        for file in FILES.glob("*, seed 0.json")
+        if not file.name.startswith(("dynamic, code", "dynamic, side by side"))
+    }
+    assert named - {""} == there
+    assert ditto.fashion("median", "clean") == ditto.fashion("local", "A1 50%") == ""
+    assert ditto.fashion("global", "A1 20%") == ""
+
+
+def test_cells_of_one_choice_have_their_files() -> None:
+    kept = {(c.row, c.column): c.kept for c in cells("table8")}
+    for (row, column), files in kept.items():
+        file = ditto.fashion(row, column)
+        assert files == ((file,) if file else ())
+    shared, own = kept["global", "A3 20%"], kept["Ditto, λ=1", "A3 20%"]
+    assert shared == own != ()  # the shared model stands beside any Ditto
+    small = listing.find("ditto/table8").at("small")
+    assert not any(cell.kept for cell in small)
+
+
+def test_ditto_of_table_2_chooses_its_own_lambda() -> None:
+    found = [c for c in cells("table2") if c.row == "Ditto" and c.part == "Fashion"]
+    assert [cell.column for cell in found] == COLUMNS
+    for cell in found:
+        (tree,) = cell.choices
+        part = tree["personalizer"]
+        assert (part["name"], part["lam"], part["choose"]) == ("ditto", "auto", "paper")
+        strong = cell.column.startswith("A3") or cell.column.endswith("80%")
+        assert part["fallback"] == (0.1 if strong else 1.0)
+    assert found[0].kept == (
+        f"{ditto._FILES}dynamic, paper, clean, seed {{seed}}.json",
+    )
+
+
+def test_figures_show_cells_of_table_8() -> None:
+    whole = {cell.label: cell for cell in cells("table8")}
+    for name, many in (("figure3", 60), ("figure6", 42)):
+        found = cells(name)
+        assert len(found) == many
+        assert all(whole[cell.label] == cell for cell in found)
+        assert all(listing.find(f"ditto/{name}").theirs(cell) for cell in found)
+    assert {"global", "local", "Ditto, λ=1"} < {cell.row for cell in cells("figure3")}
+    assert {cell.column for cell in cells("figure6")} == {*COLUMNS[1:4]}
+
+
+def test_figure_5_is_term_at_three_temperatures() -> None:
+    found = cells("figure5")
+    assert len(found) == 16 and {cell.column for cell in found} == {*COLUMNS[:4]}
+    for cell in found:
+        assert cell.whose == ("shared",)
+        (tree,) = cell.choices
+        rules = {"global": None}
+        rules |= {f"TERM, t={t}": {"name": "term", "t": float(t)} for t in (1, 2, 5)}
+        assert tree.get("aggregator") == rules[cell.row]
+        assert ("adversary" in tree) == (cell.column != "clean")

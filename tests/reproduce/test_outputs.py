@@ -1,0 +1,81 @@
+"""The files of an entry."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from troth.reproduce import outputs, tables
+from troth.reproduce.entry import Entry
+
+TEXTS = [".md", ".csv", ".tex"]
+PICTURES = [".png", ".svg"]
+SCRIPT = Entry("p/figure7", "a title", script=("x.py",), results="place/*.json")
+
+
+@pytest.fixture
+def root(tmp_path: Path, put: Any) -> Path:
+    """What a script left: two labels, of which one has a number more."""
+    place = tmp_path / "experiments" / "place"
+    put(place, "a", {"label": "a", "end": {"error": 0.5}})
+    put(place, "b", {"label": "b", "end": {"error": 0.25, "radius": 2.0}})
+    return place.parent
+
+
+def test_a_table_is_three_texts(tmp_path: Path, made: Any) -> None:
+    found, out = made.judged({"global": 0.9, "local": 0.8}), tmp_path / "new" / "out"
+    files = outputs.write(made.table, found, out)
+    assert files == [out / f"ditto-table8{suffix}" for suffix in TEXTS]
+    assert sorted(out.iterdir()) == sorted(files)
+    texts = [file.read_text("utf-8") for file in files]
+    assert texts[0] == tables.markdown(made.table, found)
+    assert texts[1] == tables.as_csv(found) and "local" in texts[1]
+    assert texts[2] == tables.latex(made.table, found)
+
+
+@pytest.mark.parametrize("form", ["lines", "scatter"])
+def test_a_figure_is_drawn_too(form: Any, tmp_path: Path, made: Any) -> None:
+    entry: Entry = made.table._replace(form=form)
+    found = made.judged({"global": 0.9, "local": 0.8}, "A1 20%")
+    files = outputs.write(entry, found, tmp_path)
+    assert [file.suffix for file in files] == TEXTS + PICTURES
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert files[3].read_bytes()[:4] == b"\x89PNG" and "<svg" in files[4].read_text()
+
+
+def test_they_are_written_anew(tmp_path: Path, made: Any) -> None:
+    outputs.write(made.table, made.judged({"global": 0.9}), tmp_path)
+    files = outputs.write(made.table, made.judged({"global": 0.5}), tmp_path)
+    assert len([*tmp_path.iterdir()]) == 3
+    for file in files:
+        text = file.read_text("utf-8")
+        assert "0.5" in text or ".500" in text
+        assert "0.9," not in text and ".900" not in text
+
+
+def test_what_a_script_made(tmp_path: Path, root: Path) -> None:
+    out = tmp_path / "new" / "out"
+    files = outputs.of_script(SCRIPT, root, out)
+    assert files == [out / f"p-figure7{suffix}" for suffix in TEXTS]
+    lines = files[0].read_text("utf-8").splitlines()
+    assert lines[0] == "# p/figure7: a title"
+    assert lines[2] == "| | error | seeds | radius |"
+    assert lines[4:] == ["| a | 0.5 | 1 |  |", "| b | 0.25 | 1 | 2 |"]
+    with files[1].open(encoding="utf-8") as file:
+        rows = [*csv.DictReader(file)]
+    assert [row["label"] for row in rows] == ["a", "b"]
+    assert [row["radius"] for row in rows] == ["", "2.0"]
+    latex = files[2].read_text("utf-8")
+    assert (
+        latex.startswith("% p/figure7: a title\n") and r"b & 0.25 & 1 & 2 \\" in latex
+    )
+
+
+def test_a_script_s_figure_is_drawn_too(tmp_path: Path, root: Path) -> None:
+    entry = SCRIPT._replace(form="lines")
+    files = outputs.of_script(entry, root, tmp_path / "out")
+    assert [file.suffix for file in files] == TEXTS + PICTURES
+    assert files[3].read_bytes()[:4] == b"\x89PNG" and "<svg" in files[4].read_text()

@@ -1,0 +1,110 @@
+"""What the list says of an entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from troth import build, catalogue
+from troth.reproduce import listing, overview
+from troth.reproduce.entry import key
+from troth.reproduce.kept import Shelf
+
+NOTHING = Shelf(None, None)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without data: where they would lie."""
+    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def of(name: str, shelf: Shelf = NOTHING) -> dict[str, Any]:
+    return overview.of(listing.find(name), shelf)
+
+
+def test_cells_without_results() -> None:
+    said = of("ditto/table8")
+    assert (said["name"], said["form"]) == ("ditto/table8", "table")
+    assert said["where"].startswith("Table 8") and said["script"] is None
+    assert (said["cells"], said["run"], said["results"]) == (140, 0, 0)
+    assert said["last"] is None and said["note"] is None
+    assert said["time"] == "rough"
+    # 8 methods and 3 λ by 10 columns, local by 5, FedMGDA+ by 4 values of ε;
+    # the shared model is that of a Ditto
+    tuned = 10 * 500 * 40 * 8
+    assert said["client_steps"] == (11 * 10 + 5 + 4 * 10) * 100_000 + tuned
+    assert said["seconds"] > 0
+
+
+def test_cells_with_results(tmp_path: Path, put: Any) -> None:
+    """A shared model and the personal ones beside it are one run."""
+    entry = listing.find("ditto/table8")
+    cells = {f"{c.row} / {c.column}": c for c in entry.everywhere()}
+    said: dict[str, Any] = {"summary": {"seconds": 50.0, "client_steps": 100_000}}
+    said["device"] = build.device("auto").type
+    for name, day in (("global / A1 20%", 2), ("median / clean", 1)):
+        named = key(cells[name].choices[0], 0)
+        put(tmp_path, f"x~{named}", said | {"when": f"2026-01-0{day}T03:04:05+00:00"})
+    found = overview.of(entry, Shelf(tmp_path, None))
+    assert (found["run"], found["cells"]) == (3, 140)  # Ditto with λ = 1, too
+    assert found["last"] == "2026-01-02T03:04:05+00:00"
+    assert found["time"] == "measured speed"
+    assert found["seconds"] == pytest.approx(found["client_steps"] * 50 / 100_000)
+    assert of("ditto/table8", Shelf(tmp_path / "none", None))["run"] == 0
+
+
+def test_committed_results_count(tmp_path: Path, put: Any) -> None:
+    summary = {"seconds": 50.0, "client_steps": 100_000}
+    place = tmp_path / "fashion_ditto" / "results" / "table"
+    put(place, "finetuning, clean, seed 0", {"summary": summary})
+    put(place, "finetuning, A1 50%, seed 1", {"summary": summary})  # only the first
+    found = of("ditto/table8", Shelf(None, tmp_path))
+    assert found["run"] == 1 and found["last"] is None
+
+
+def test_a_script_and_what_it_left(tmp_path: Path, put: Any) -> None:
+    entry = listing.find("fmtl/figure2")
+    said = of("fmtl/figure2")
+    assert (said["cells"], said["run"], said["results"]) == (0, 0, 0)
+    assert (said["client_steps"], said["seconds"]) == entry.work != (0, 0.0)
+    assert said["time"] == "rough, on two CPU cores"
+    assert said["script"] == "tension/run.py defences" and said["where"] is None
+    for name in "ab":
+        put(tmp_path / "tension" / "results" / "defences", name, {})
+    put(tmp_path / "tension" / "results" / "term", "c", {})
+    assert of("fmtl/figure2", Shelf(None, tmp_path))["results"] == 2
+
+
+def test_data_that_are_here_or_not(bare: Path) -> None:
+    (data,) = of("ditto/table6")["data"]
+    words = "Vehicle's train file alone, divided 72/8/20 for Vehicle"
+    assert (data["name"], data["here"], data["stand_in_here"]) == (
+        "Vehicle",
+        False,
+        False,
+    )
+    assert data["words"] == f"{words}: not here"
+    (bare / "vehicle").mkdir()
+    (bare / "vehicle" / "mytrain.json").touch()
+    said = of("ditto/table6")
+    assert said["data_words"] == words and said["data"][0]["stand_in_here"] is True
+    (bare / "vehicle" / "mytest.json").touch()
+    (data,) = of("ditto/table6")["data"]
+    assert data["here"] is True and data["words"] == "Vehicle"
+    assert data["stand_in"] is data["stand_in_here"] is None
+
+
+def test_data_that_nothing_stands_in_for(bare: Path) -> None:
+    (data,) = of("ditto/table11")["data"]
+    assert data["words"] == "StackOverflow: not here"
+    assert data["stand_in"] is data["stand_in_here"] is None
+    assert of("ditto/figure1")["data_words"] == "–"  # simulated
+    if catalogue.entry("fashion_mnist").place is not None:
+        pytest.skip("Fashion-MNIST comes with this system")
+    (data,) = of("ditto/figure7")["data"]
+    assert data["here"] is False and data["words"] == "fashion_mnist: not here"
