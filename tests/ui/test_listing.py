@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -31,6 +32,22 @@ def test_runs_are_known_by_their_paths(told: Any, tmp_path: Path) -> None:
     found = Listing(root).paths()
     assert [*found] == ["1/2/3", "a", "b", "grid/x"]
     assert found["grid/x"] == root.resolve() / "grid" / "x"
+
+
+def test_a_folder_that_may_not_be_entered_is_passed_over(
+    told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(tmp_path / "mine", [0.5, 1.0])
+    told(tmp_path / "theirs", [0.5, 1.0])
+    stat = os.stat
+
+    def denied(path: Any, **more: Any) -> os.stat_result:
+        if Path(path).parent.name == "theirs":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **more)
+
+    monkeypatch.setattr(os, "stat", denied)
+    assert [*Listing(tmp_path).paths()] == ["mine"]
 
 
 def test_the_folder_may_be_a_run_or_a_link(told: Any, tmp_path: Path) -> None:
@@ -119,7 +136,10 @@ def test_files_are_read_when_they_change(
 
 
 @pytest.mark.parametrize(
-    "summary", ["", "[]", "{}", '{"personal": 1, "shared": 2, "rounds": 3}']
+    "summary",
+    [
+        *("", "[]", "{}", '{"personal": 1, "shared": 2, "rounds": 3}'),
+    ],
 )
 def test_a_summary_that_says_nothing_is_none(
     summary: str, told: Any, tmp_path: Path

@@ -57,7 +57,7 @@ class Listing:
         ahead = [(self.root, 0)]
         while ahead:
             place, depth = ahead.pop()
-            if (place / folder.EXPERIMENT).is_file():
+            if os.path.isfile(place / folder.EXPERIMENT):  # False where we may not look
                 found[place.relative_to(self.root).as_posix()] = place
             elif depth < _DEPTH:
                 ahead += [(inside, depth + 1) for inside in _folders(place)]
