@@ -139,6 +139,7 @@ def test_files_are_read_when_they_change(
     "summary",
     [
         *("", "[]", "{}", '{"personal": 1, "shared": 2, "rounds": 3}'),
+        '{"personal": {}, "shared": {}, "rounds": 3}',
     ],
 )
 def test_a_summary_that_says_nothing_is_none(

@@ -18,6 +18,8 @@ _DEPTH = 3  # folders below the one that is shown
 _TAIL = 2**16  # bytes of a journal that are read for its last round
 _SAYS = re.compile(r'^\[(\w+)\]\nname = ("(?:[^"\\\n]|\\.)*")$', re.M)
 _ROUNDS = re.compile(r"^\[train\]\n(?:[^\[\n].*\n)*?rounds = (\d+)$", re.M)
+_SENSELESS = (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration)
+"""What reading a file may raise that is none of ours."""
 PARTS = ("personalizer", "attack", "aggregator")
 NUMBERS = ("mean", "std", "worst10", "shared")
 
@@ -96,7 +98,7 @@ class Listing:
             if known is None or known[0] != stamp:
                 self._known[file] = known = (stamp, read(file))
             return known[1].copy() if isinstance(known[1], dict) else known[1]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except _SENSELESS:
             return {}
 
 
