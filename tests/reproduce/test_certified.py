@@ -65,7 +65,34 @@ def test_figures_that_show_all_runs_of_a_kind(
     assert {*found} == {(figure, label) for label in labels}
 
 
-@pytest.mark.parametrize(("number", "clients"), [(7, 100), (8, 4), (9, 10)])
+@pytest.mark.parametrize(
+    ("number", "changes", "clients", "how"),
+    [
+        (1, {"rotation"}, {4, 10, 20}, {"federated", "local"}),
+        (6, {"translation"}, {4, 10, 20, 100}, {"federated", "local"}),
+        (7, CHANGES, {100}, {"nominal", "local"}),  # nobody trains for it in the rounds
+    ],
+)
+def test_figures_of_local_and_federated_training(
+    number: int,
+    changes: set[str],
+    clients: set[int],
+    how: set[str],
+    planned: list[tuple[str, str]],
+) -> None:
+    every = {label for figure, label in planned if figure == "mnist_clients"}
+    wanted = {
+        label
+        for label in every
+        for change, many, kind in [label.split(", ")]
+        if change in changes and int(many.split()[0]) in clients and kind in how
+    }
+    found = shown(FIGURES[number], planned)
+    assert {label for _, label in found} == wanted
+    assert {label.rpartition(", ")[2] for label in wanted} == how
+
+
+@pytest.mark.parametrize(("number", "clients"), [(8, 4), (9, 10)])
 def test_figures_of_so_many_clients(
     number: int, clients: int, planned: list[tuple[str, str]]
 ) -> None:

@@ -22,7 +22,7 @@ _FIGURES = {  # title, runs of the script, and which of them
     1: (
         "Rotation: local, federated and personalized, 4 to 20 clients",
         "mnist_clients",
-        "rotation, *",
+        "rotation,*[ 12][04] clients, *",  # 4, 10 or 20
     ),
     2: ("Personalization after nominal training", "mnist_nominal", "*"),
     3: ("Affine in the rounds, another change after", "mnist_affine", "*"),
@@ -31,9 +31,9 @@ _FIGURES = {  # title, runs of the script, and which of them
     6: (
         "Translation: local, federated and personalized, 4 to 100 clients",
         "mnist_clients",
-        "translation, *",
+        "translation, * clients, [fl]*",  # federated or local
     ),
-    7: ("100 clients", "mnist_clients", "*, 100 clients*"),
+    7: ("100 clients", "mnist_clients", "*, 100 clients, [nl]*"),
     8: ("Every client of 4", "mnist_clients", "*, 4 clients*"),
     9: ("Every client of 10", "mnist_clients", "*, 10 clients*"),
     10: ("Mixtures of models, MNIST", "mnist_mixture", "*"),
