@@ -94,12 +94,12 @@ def _term(pick: Pick) -> list[Cell]:
     f, found = pick(FASHION), list[Cell]()
     for column in ("clean", "A1 20%", "A1 50%", "A1 80%"):
         found += rows.cells("Fashion MNIST", f, ["global"], [column], fashion)
-        found += [_tilted(f.name, t, column, pick) for t in (1, 2, 5)]
+        found += [_tilted(f, t, column) for t in (1, 2, 5)]
     return found
 
 
-def _tilted(name: str, t: int, column: str, pick: Pick) -> Cell:
-    (cell,) = rows.cells("Fashion MNIST", pick(FASHION), ["fair"], [column])
+def _tilted(f: Federation, t: int, column: str) -> Cell:
+    (cell,) = rows.cells("Fashion MNIST", f, ["fair"], [column])
     part = {"aggregator": {"name": "term", "t": float(t)}}
     return cell._replace(row=f"TERM, t={t}", choices=({**cell.choices[0], **part},))
 

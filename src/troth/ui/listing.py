@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
     id: str  # its path below the folder
     label: str
-    state: str  # finished, going on, stopped or unreadable
+    state: str  # finished, going on or stopped
     rounds: str
     metric: str
     mean: str
