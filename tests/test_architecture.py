@@ -18,11 +18,11 @@ TESTS = Path(__file__).parent
 LAYERS = """
     types conditions verdicts modelfile seeding numerics labels theory trees memory
     notice disk fetching lookup toml grid parts deployment sections config
-    layers weights batchwise flat masks
+    layers weights convolution batchwise flat masks
     datasets partitions features corruptions deformations augments models losses
     optimizers schedules regularizers adversarial solvers personalizers
     attacks filters aggregators servers metrics
-    objectives convolution tasks lifting traces lifted liftable threads
+    objectives tasks lifting traces lifted liftable threads
     certificates
     feed slots rowfile population beside
     engine plans augmenting clients transferability

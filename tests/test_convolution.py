@@ -9,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import conv2d
 
 from troth import convolution
-from troth.convolution import Still, Together
+from troth.convolution import Apart, Together
 
 F64 = torch.float64
 KERNELS = [(1, 1), (3, 3), (5, 5), (1, 3), (4, 2)]
@@ -142,7 +142,7 @@ def test_gradient_in_the_pictures_of_a_model_that_stands_still(
 
     lifted = torch.func.vmap(climb)
     plain = lifted(x)
-    with Still():
+    with Apart():
         found, traced = lifted(x), make_fx(lifted)(x)(x)
         alone = [climb(one) for one in x]
     fits = all(p < k for p, k in zip(padding, kernel, strict=True))
@@ -162,7 +162,7 @@ def test_a_model_that_moves_is_left_to_torch() -> None:
 
     both_ways = torch.func.grad(loss, argnums=(0, 1))
     plain = both_ways(w, x)
-    with Still():
+    with Apart():
         found = both_ways(w, x)
         moving = w.clone().requires_grad_()
         own = torch.autograd.grad(loss(moving, x), moving)[0]

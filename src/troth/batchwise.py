@@ -26,6 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from troth import seeding
+from troth.convolution import lifted
 
 _NORMS: dict[type, tuple[int, ...]] = {  # and how many axes it takes
     nn.BatchNorm1d: (2, 3),
@@ -72,8 +73,10 @@ class BatchNorm(_BatchNorm):
             there = torch.ones(1, device=x.device) if present is None else present
             return self._some(x, there > 0, mean, var)
         self.moved = mean, var = mean.clone(), var.clone()
-        # Lifted, its gradient knows one precision alone, and one order on CUDA.
-        wide, rate = x.to(mean.dtype).contiguous(), self.momentum or 0.0
+        wide, rate = x, self.momentum or 0.0
+        if lifted(x) or not x.is_cuda:
+            # Lifted, its gradient knows one precision alone, and one order on CUDA.
+            wide = x.to(mean.dtype).contiguous()
         out = batch_norm(wide, mean, var, self.weight, self.bias, True, rate, self.eps)
         return out.to(x.dtype)
 

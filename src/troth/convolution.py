@@ -18,48 +18,86 @@ from torch.overrides import TorchFunctionMode
 _inside = torch._C._functorch
 
 
-class Together(TorchFunctionMode):
+class _Convolving(TorchFunctionMode):
+    """Inside, 2-d convolutions are computed in another way where there is a better."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Replace `conv2d` where it is of the kind; leave all else alone."""
+        kwargs = kwargs or {}
+        out = self.convolved(*args) if func is torch.conv2d and not kwargs else None
+        return func(*args, **kwargs) if out is None else out
+
+    def convolved(
+        self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
+    ) -> Tensor | None:
+        """What `conv2d` of these comes to; None where it is to compute that itself."""
+        raise NotImplementedError
+
+
+class Together(_Convolving):
     """Inside, plain 2-d convolutions (stride 1, one group) are matrix products."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Replace `conv2d` where it is of the plain kind; leave all else alone."""
-        kwargs = kwargs or {}
-        ours = func is torch.conv2d and not kwargs
-        padding = _padding(*args) if ours else None
-        if padding is None or _same_for_all(*args[:2]):
-            return func(*args, **kwargs)
-        x, w, bias = (*args, None)[:3]
+    def convolved(
+        self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
+    ) -> Tensor | None:
+        """Windows times weights, for clients with weights of their own."""
+        padding = _padding(x, *how)
+        if padding is None or _same_for_all(x, w):
+            return None
         convolve: Any = _Convolve.apply
-        out, _ = convolve(x, w, padding[0], padding[1])
-        return out if bias is None else out + bias.reshape(-1, 1, 1)
+        return _shifted(convolve(x, w, *padding)[0], bias)
 
 
-class Still(TorchFunctionMode):
-    """Inside, the gradient in pictures of one channel is a plain convolution on a CPU.
+class Apart(_Convolving):
+    """Inside, convolutions of one client, or of a model that stands still.
 
-    What torch computes it by there takes five times as long as the way forwards.
+    On CUDA one client's go channels-last, which is the order that cuDNN computes in; in
+    another it turns every input and every result round. On a CPU the gradient in
+    pictures of one channel is a plain convolution: what torch computes it by there
+    takes five times as long as the way forwards.
     """
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Replace `conv2d` where a model that stands still meets such pictures."""
-        kwargs = kwargs or {}
-        padding = _padding(*args) if func is torch.conv2d and not kwargs else None
-        if padding is None or not _grey_and_still(args[0], args[1], padding):
-            return func(*args, **kwargs)
-        x, w, bias = (*args, None)[:3]
+    def convolved(
+        self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
+    ) -> Tensor | None:
+        """In another order, or with another gradient."""
+        if x.is_cuda:
+            return None if lifted(x) or lifted(w) else _ordered(x, w, bias, *how)
+        padding = _padding(x, *how)
+        if padding is None or not _grey_and_still(x, w, padding):
+            return None
         convolve: Any = _Turned.apply
-        out = convolve(x, w, *padding)
-        return out if bias is None else out + bias.reshape(-1, 1, 1)
+        return _shifted(convolve(x, w, *padding), bias)
+
+
+def _shifted(out: Tensor, bias: Tensor | None) -> Tensor:
+    return out if bias is None else out + bias.reshape(-1, 1, 1)
+
+
+def _ordered(x: Tensor, w: Tensor, *how: Any) -> Tensor | None:
+    """Channels-last, for pictures in batches."""
+    if x.dim() != 4:
+        return None
+    order = torch.channels_last
+    return torch.conv2d(
+        x.contiguous(memory_format=order), w.contiguous(memory_format=order), *how
+    )
+
+
+def lifted(x: Tensor) -> bool:
+    """Whether a tensor stands for those of many clients, here or further in."""
+    while _inside.is_functorch_wrapped_tensor(x):
+        if _inside.is_batchedtensor(x):
+            return True
+        x = _inside.get_unwrapped(x)
+    return False
 
 
 def _grey_and_still(x: Tensor, w: Tensor, padding: tuple[int, int]) -> bool:
     fits = padding[0] < w.shape[2] and padding[1] < w.shape[3]
-    grey = x.shape[1] == 1 and not x.is_cuda and fits
-    return grey and _same_for_all(x, w)
+    return x.shape[1] == 1 and fits and _same_for_all(x, w)
 
 
 class _Turned(torch.autograd.Function):
@@ -110,8 +148,6 @@ def _own(w: Tensor) -> bool:
 
 def _padding(
     x: Tensor,
-    w: Tensor,
-    bias: Tensor | None = None,
     stride: Any = 1,
     padding: Any = 0,
     dilation: Any = 1,

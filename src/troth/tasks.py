@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from troth import numerics
-from troth.convolution import Still, Together
+from troth.convolution import Apart, Together
 from troth.flat import Layout, assign, call, flatten, layout, tensors, ties, unflatten
 from troth.objectives import Objective, at
 from troth.types import Batch, Task
@@ -51,7 +51,7 @@ def functional(
             float64 compute all in the type of the vector.
         together: convolutions as matrix products, for clients lifted on a GPU.
     """
-    convolving = Together if together else Still
+    convolving = Together if together else Apart
     whole = at(objective, precision)
     net = whole.net
     place = layout(net)
