@@ -16,7 +16,7 @@ from troth.certificates.bounds import Law
 
 _GROWTH = 1.2  # how many times the samples of one look the next has
 _LAST = 0.5  # share of α that the last look gets; the others share the rest evenly
-_DOUBT = 0.05  # how likely a radius may be that is given up; no part of the guarantee
+_DOUBT = 0.1  # how likely a radius may be that is given up; no part of the guarantee
 
 
 class Plan(NamedTuple):
@@ -139,10 +139,13 @@ def bound(
 def reach(count: np.ndarray, k: int, looks: Plan, sigma: float, law: Law) -> np.ndarray:
     """The largest radius that the last look will likely prove, seen from look k.
 
-    What all samples would prove if the class had the largest probability that the
-    count does not speak against. Where it errs (by `_DOUBT` a look) a radius is given
-    up that could have been proven; nothing is proven that should not be.
+    The share of votes that all samples will have is about Beta-distributed round the
+    share so far, as if this were of n·N/(N − n) samples: the fewer are to come, the
+    less it will move. What its likely largest value would prove is the reach. Where it
+    errs (by `_DOUBT`, about) a radius is given up that could have been proven; nothing
+    is proven that should not be.
     """
-    whole, alpha = looks.n[-1], looks.alpha[-1]
-    most = np.ceil(whole * bounds.upper(count, looks.n[k], _DOUBT))
+    n, whole, alpha = looks.n[k], looks.n[-1], looks.alpha[-1]
+    worth = whole / (whole - n) if n < whole else 1.0  # at the end: of more samples yet
+    most = np.ceil(whole * bounds.upper(worth * count, worth * n, _DOUBT))
     return bounds.radius(bounds.lower(most, whole, alpha), sigma, law)
