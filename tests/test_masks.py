@@ -108,6 +108,11 @@ def test_the_last_layers_by_hand() -> None:
     assert numbers(masks.last("last", 5)) == list(range(30))
 
 
+def test_sizes_by_hand() -> None:
+    expected = [float(len(place)) for place in PLACES.values() for _ in place]
+    assert Masks(behind(Small())).sizes().tolist() == expected
+
+
 def test_norms_by_hand() -> None:
     found = numbers(Masks(behind(Small())).norms())
     assert found == at(

@@ -92,6 +92,11 @@ class Masks:
             )
         return self._in(found)
 
+    def sizes(self) -> Tensor:
+        """[d] of float32: how many numbers there are in the tensor of each."""
+        sizes = torch.tensor(self._layout.sizes, device=self._device)
+        return sizes.float().repeat_interleave(sizes)
+
     @property
     def _listed(self) -> str:
         return ", ".join(name or "the model itself" for name in self.layers)

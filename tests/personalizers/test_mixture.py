@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import lookup
+from troth import flat, lookup
 from troth.engine import Plan
 from troth.personalizers.mixture import mixture
 from troth.types import Budget, Client, Descent, Refusal
@@ -206,17 +206,22 @@ def test_from_the_mean_too_where_a_round_is_long_enough(quadratics: Any) -> None
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 @pytest.mark.parametrize("start", ["own", "mean"])
-def test_written_out(small: Any, plan: Plan, start: str) -> None:
+@pytest.mark.parametrize("distance", ["sum", "mean"])
+def test_written_out(small: Any, plan: Plan, start: str, distance: str) -> None:
     lam, lr = 0.3, 0.1
-    own = {"name": "mixture", "lam": lam, "start": start}
+    own = {"name": "mixture", "lam": lam, "start": start, "distance": distance}
     built = small.built(own, plan)
+    place = flat.layout(built.network)
+    each = [torch.full((size,), float(size)) for size in place.sizes]
+    divisor = torch.cat(each).double() if distance == "mean" else 1.0
     theta = built.federation.broadcast.w.repeat(small.n, 1)
     share = small.cohort / small.n if start == "own" else 1.0
 
     def local(k: int, w: Tensor, r: int, gradients: list[Any]) -> Tensor:
         at = theta[k] if start == "own" else w
         for gradient in gradients:
-            at = at - lr * (lam * gradient(at) + 2 * (1 - lam) * (at - w))
+            pull = (at - w) / divisor
+            at = at - lr * (lam * gradient(at) + 2 * (1 - lam) * pull)
         theta[k] = at
         return share * (at - w)
 
@@ -285,7 +290,7 @@ def test_a_step_that_diverges_is_refused(bowl: Any, made: Any) -> None:
 def test_a_start_that_there_is_not_is_refused() -> None:
     with pytest.raises(Refusal, match="personalizer.start = 'zero' is not one of"):
         lookup.check("personalizer", "mixture", {"start": "zero"})
-    full = {"lam": 0.5, "start": "own"}
+    full = {"lam": 0.5, "start": "own", "distance": "sum"}
     assert lookup.check("personalizer", "mixture", {}) == full
 
 

@@ -14,9 +14,12 @@ r"""A mixture of the client's own loss and its distance from the mean of all mod
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
 
 from troth import numerics
+from troth.masks import Masks
 from troth.personalizers import _lam
 from troth.personalizers._sent import Start, sent
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
@@ -28,9 +31,11 @@ def mixture(
     budget: Budget | None,
     work: Budget,
     share: float,
+    masks: Masks | None = None,
     *,
     lam: float = 0.5,
     start: Start = "own",
+    distance: Literal["sum", "mean"] = "sum",
 ) -> Client:
     """Personal models between the client's own loss and the mean of all (Eq. 4 and 5).
 
@@ -63,15 +68,22 @@ def mixture(
         budget: how long, where `[personalizer]` says so.
         work: how long a client works in a round, where it does not.
         share: of all clients, how much a round asks.
+        masks: which numbers are of one tensor; distance = "mean" asks.
         lam: λ in [0, 1]: the weight of the client's own loss; the paper has 0.1, 0.5,
             0.9 and 1.
         start: "own": a round goes on from the client's own θ_i, and where only some
             clients are asked θ̄ is a running mean, θ̄ + share·mean(θ_i − θ̄); "mean": it
             begins at θ̄, which overwrites θ_i, and θ̄ is the mean of those asked.
+        distance: "sum": ‖θ_i − θ̄‖² of all numbers, as Eq. 4 is written; "mean": of each
+            tensor the mean of its squares, and their sum over tensors, as the authors'
+            code has it. There a weight of a large tensor is hardly pulled at all, and λ
+            does little but scale the learning rate.
 
-    Departs: the paper's training code is not public, and does not say which `start`
-    its figures have. Running statistics of batch normalisation are not pulled, and
-    follow the data whatever λ is.
+    Departs: the paper's training loop is not public, and nothing says which `start`
+    and `distance` its figures have; of its code there is only the helper with "mean".
+    As written and with a small λ, models move so little in a round that they stay far
+    behind: the pull holds each to a θ̄ that is still that of the round before. Running
+    statistics of batch normalisation are not pulled, and follow the data whatever λ is.
 
     Guarantee: lr·2(1 − λ) must stay below what the optimiser can follow (2 for `sgd`);
     more diverges on any data and is refused.
@@ -81,12 +93,19 @@ def mixture(
             f"mixture's lam = {lam} must lie in [0, 1]; 1 is the client's own loss "
             "alone, 0.5 half of it"
         )
-    _lam.stable("mixture", descent, {"2(1 − lam)": 2 * (1 - lam)})
+    factors = {"2(1 − lam)": 2 * (1 - lam)}
+    sizes = None
+    if distance == "mean":
+        assert masks is not None
+        sizes = masks.sizes()
+        factors["1/size of the smallest tensor"] = float(1 / sizes.min())
+    _lam.stable("mixture", descent, factors)
 
     def gradient(broadcast: Broadcast, v: Tensor, batch: Batch) -> Tensor:
         if lam == 1:
             return task.grad(v, batch)
-        pull = numerics.off_tail(v - broadcast.w, task.tail)
+        apart = v - broadcast.w if sizes is None else (v - broadcast.w) / sizes
+        pull = numerics.off_tail(apart, task.tail)
         g = _lam.times(task.grad(v, batch), lam, task.tail)
         return _lam.plus(g, pull, 2 * (1 - lam))
 
