@@ -12,7 +12,7 @@ from troth.reproduce import curves, listing, outputs, scripts
 from troth.reproduce.entry import Entry
 
 ROOT = Path(__file__).parents[2] / "experiments"
-ENTRY = Entry("p/figure7", "t", script=("x",), results="place/*.json", form="lines")
+ENTRY = Entry("p/figure7", "t", script=("x",), results=("place/*.json",), form="lines")
 SCRIPTS = [e for e in listing.entries().values() if e.script and scripts.files(e, ROOT)]
 
 

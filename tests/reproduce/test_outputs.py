@@ -13,7 +13,7 @@ from troth.reproduce.entry import Entry
 
 TEXTS = [".md", ".csv", ".tex"]
 PICTURES = [".png", ".svg"]
-SCRIPT = Entry("p/figure7", "a title", script=("x.py",), results="place/*.json")
+SCRIPT = Entry("p/figure7", "a title", script=("x.py",), results=("place/*.json",))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from troth.reproduce import listing, running, scripts
 from troth.reproduce.entry import Entry
 
-ENTRY = Entry("p/figure7", "t", results="place/*.json")
+ENTRY = Entry("p/figure7", "t", results=("place/*.json",))
 
 
 def summary(accuracy: float) -> dict[str, object]:
@@ -29,13 +29,23 @@ def test_seeds_of_a_label_are_one_line(tmp_path: Path, put: Any) -> None:
     assert numbers["all clients', loss"] == 2.0
 
 
+def test_the_same_label_in_two_folders_is_two_lines(tmp_path: Path, put: Any) -> None:
+    for place, accuracy in (("place", 0.5), ("other", 1.0)):
+        put(tmp_path / place, "a", {"label": "a", "summary": summary(accuracy)})
+    both = ENTRY._replace(results=("place/*.json", "other/*.json"))
+    lines = dict(scripts.lines(both, tmp_path))
+    assert [*lines] == ["place: a", "other: a"]
+    assert lines["other: a"]["shared, weighted"] == 1.0
+    assert [label for label, _ in scripts.lines(ENTRY, tmp_path)] == ["a"]
+
+
 def test_curves_count_by_their_end(tmp_path: Path, put: Any) -> None:
     said = {"label": "x", "accuracy": [0.1, 0.9], "distance": [3.0, 2.0, 1.0]}
     put(tmp_path / "place", "x", said)
     ((_, numbers),) = scripts.lines(ENTRY, tmp_path)
     expected = {"distance to target": 1.0, "by true labels": 0.9, "seeds": 1.0}
     assert numbers == expected
-    assert scripts.lines(ENTRY._replace(results=""), tmp_path) == []
+    assert scripts.lines(ENTRY._replace(results=()), tmp_path) == []
 
 
 def test_certificates_count_by_their_radii(tmp_path: Path, put: Any) -> None:

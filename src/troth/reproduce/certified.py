@@ -16,39 +16,88 @@ _SMALLER = (
     "(experiments/certificates)"
 )
 _STEPS = {"mnist": (20 * 2 * 940, 3_600.0), "cifar10": (20 * 2 * 780, 400_000.0)}
-"""Data → client-steps of one training, and seconds on two CPU cores with certifying: a
-guess, for none was run."""
-_FIGURES = {  # title, runs of the script, and which of them
+"""Data → client-steps of one training, and seconds on two CPU cores with certifying, a
+guess."""
+_ALONE = "{}_mixture/{}, λ=1.0*"  # local training of ten clients
+_FIGURES: dict[int, tuple[str, tuple[str, ...], dict[str, int]]] = {
+    # title, which runs of the script, and how many trainings these are
     1: (
         "Rotation: local, federated and personalized, 4 to 20 clients",
-        "mnist_clients",
-        "rotation,*[ 12][04] clients, *",  # 4, 10 or 20
+        (
+            "mnist_clients/rotation,*[ 12][04] clients, *",  # 4, 10 or 20
+            _ALONE.format("mnist", "rotation"),
+            "cifar10_federated/*",
+            _ALONE.format("cifar10", "rotation"),
+        ),
+        {"mnist": 6, "cifar10": 2},
     ),
-    2: ("Personalization after nominal training", "mnist_nominal", "*"),
-    3: ("Affine in the rounds, another change after", "mnist_affine", "*"),
-    4: ("Personalization beside local training", "cifar10_nominal", "*"),
-    5: ("Mixtures of models, CIFAR-10", "cifar10_mixture", "*"),
+    2: (
+        "Personalization after nominal training",
+        ("mnist_nominal/*", "cifar10_nominal/*"),
+        {"mnist": 1, "cifar10": 1},
+    ),
+    3: (
+        "Affine in the rounds, another change after",
+        ("mnist_affine/*",),
+        {"mnist": 1},
+    ),
+    4: (
+        "Personalization beside local training",
+        (
+            "mnist_nominal/*",
+            _ALONE.format("mnist", "*"),
+            "cifar10_nominal/*",
+            _ALONE.format("cifar10", "*"),
+        ),
+        {"mnist": 4, "cifar10": 4},
+    ),
+    5: (
+        "Mixtures of models, CIFAR-10",
+        ("cifar10_mixture/rotation, *", "cifar10_federated/*"),
+        {"cifar10": 5},
+    ),
     6: (
         "Translation: local, federated and personalized, 4 to 100 clients",
-        "mnist_clients",
-        "translation, * clients, [fl]*",  # federated or local
+        (
+            "mnist_clients/translation, * clients, [fl]*",  # federated or local
+            _ALONE.format("mnist", "translation"),
+        ),
+        {"mnist": 8},
     ),
-    7: ("100 clients", "mnist_clients", "*, 100 clients, [nl]*"),
-    8: ("Every client of 4", "mnist_clients", "*, 4 clients*"),
-    9: ("Every client of 10", "mnist_clients", "*, 10 clients*"),
-    10: ("Mixtures of models, MNIST", "mnist_mixture", "*"),
+    7: ("100 clients", ("mnist_clients/*, 100 clients, [nl]*",), {"mnist": 4}),
+    8: ("Every client of 4", ("mnist_clients/*, 4 clients*",), {"mnist": 4}),
+    9: (
+        "Every client of 10",
+        ("mnist_clients/*, 10 clients*", _ALONE.format("mnist", "*")),
+        {"mnist": 6},
+    ),
+    10: (
+        "Mixtures of models, MNIST",
+        ("mnist_mixture/*", "mnist_readings/*", "mnist_clients/*, 10 clients*"),
+        {"mnist": 24},
+    ),
 }
+
+
+def _work(trainings: dict[str, int]) -> tuple[int, float]:
+    """Client-steps and seconds of so many trainings by data set."""
+    each = [(n, *_STEPS[data]) for data, n in trainings.items()]
+    return sum(n * steps for n, steps, _ in each), sum(n * time for n, _, time in each)
+
 
 ENTRIES = tuple(
     Entry(
         f"certified/figure{number}",
         title,
-        script=("certificates/run.py", runs),
-        results=f"certificates/results/{runs}/{some}.json",
+        script=(
+            "certificates/run.py",
+            *dict.fromkeys(some.partition("/")[0] for some in runs),
+        ),
+        results=tuple(f"certificates/results/{some}.json" for some in runs),
         form="lines",
         note=_SMALLER,
-        data=(runs.partition("_")[0],),
-        work=_STEPS[runs.partition("_")[0]],
+        data=tuple(trainings),
+        work=_work(trainings),
     )
-    for number, (title, runs, some) in _FIGURES.items()
+    for number, (title, runs, trainings) in _FIGURES.items()
 )

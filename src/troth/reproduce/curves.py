@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +34,7 @@ def draw(entry: Entry, root: Path) -> Figure:
 def found(entry: Entry, root: Path) -> tuple[str, Panels]:
     """All curves of an entry's results, and over what; at most four quantities."""
     along, every = "", dict[str, dict[str, list[Curve]]]()
-    for file in scripts.files(entry, root):
-        said = json.loads(file.read_text("utf-8"))
-        label = str(said.get("label", file.stem))
+    for label, said in scripts.said(entry, root):
         along, own = _of(entry, said)
         for what, curve in own.items():
             quantity, _, part = what.partition("|")

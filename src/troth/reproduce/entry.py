@@ -54,7 +54,7 @@ class Entry(NamedTuple):
     settings: tuple[Setting, ...] = ()
     cells: Callable[[Pick], list[Cell]] | None = None
     script: tuple[str, ...] = ()  # below experiments/, with its arguments
-    results: str = ""  # what the script leaves, as a pattern below experiments/
+    results: tuple[str, ...] = ()  # what the script leaves: patterns below experiments/
     form: Literal["table", "lines", "scatter"] = "table"
     note: str = ""  # what of it cannot be had, or departs
     points: str = ""  # the table whose printed numbers a figure shows

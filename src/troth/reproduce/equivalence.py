@@ -47,7 +47,7 @@ def _entry(
         f"equivalence/{name}",
         title,
         script=("attack_chain/run.py", figure),
-        results=f"{_RESULTS}/{figure}/{more.get('only', '')}*.json",
+        results=(f"{_RESULTS}/{figure}/{more.get('only', '')}*.json",),
         form="table" if form == "table" else "lines",
         note=more.get("note", ""),
         data=data,

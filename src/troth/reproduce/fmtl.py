@@ -108,7 +108,7 @@ ENTRIES = (
     Entry(
         "fmtl/figure1",
         "Fair rules under attack",
-        results="tension/results/term/*.json",
+        results=("tension/results/term/*.json",),
         script=("tension/run.py", "term"),
         form="lines",
         data=("fashion_mnist",),
@@ -118,7 +118,7 @@ ENTRIES = (
     Entry(
         "fmtl/figure2",
         "Accuracy and variance under attack",
-        results="tension/results/defences/*.json",
+        results=("tension/results/defences/*.json",),
         script=("tension/run.py", "defences"),
         data=("fashion_mnist",),
         work=(40 * 200 * 20 * 5, 40 * 15.0),
@@ -139,7 +139,7 @@ ENTRIES = (
         script=("solvers/run.py",),
         data=("fashion_mnist",),
         work=(84 * 400 * 20 * 5, 84 * 30.0),
-        results="solvers/results/two_stage/*.json",
+        results=("solvers/results/two_stage/*.json",),
         form="lines",
         note="on Fashion-MNIST among 100 clients; the paper does not name its data",
     ),

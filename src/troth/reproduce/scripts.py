@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +28,27 @@ CURVES = {
 
 def files(entry: Entry, root: Path) -> list[Path]:
     """The results of an entry's script that are there."""
-    return sorted(root.glob(entry.results)) if entry.results else []
+    return [file for some in entry.results for file in sorted(root.glob(some))]
+
+
+def said(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every result by its label, behind its folder where they lie in several."""
+    every = files(entry, root)
+    many = len({file.parent for file in every}) > 1
+    for file in every:
+        found = json.loads(file.read_text("utf-8"))
+        label = str(found.get("label", file.stem))
+        yield f"{file.parent.name}: {label}" if many else label, found
 
 
 def lines(entry: Entry, root: Path) -> Lines:
     """A line a result, or a panel; seeds of the same label as one, their mean."""
     found: dict[str, list[dict[str, float]]] = {}
-    for file in files(entry, root):
-        said = json.loads(file.read_text("utf-8"))
-        number = entry.name.rpartition("figure")[2]
-        if f"figure {number}" in said:
-            return _panels(said[f"figure {number}"])
-        label = str(said.get("label", file.stem))
-        found.setdefault(label, []).append(_numbers(said))
+    number = entry.name.rpartition("figure")[2]
+    for label, one in said(entry, root):
+        if f"figure {number}" in one:
+            return _panels(one[f"figure {number}"])
+        found.setdefault(label, []).append(_numbers(one))
     return [(label, _mean(every)) for label, every in found.items()]
 
 

@@ -60,7 +60,7 @@ def _figure(
         f"spurious/figure{number}",
         title,
         script=(f"shortcuts/{script}", *own),
-        results=f"shortcuts/results/{figure}/*.json",
+        results=(f"shortcuts/results/{figure}/*.json",),
         form="lines",
         note=_OPEN,
         data=("mnist", "coil20"),
@@ -73,7 +73,7 @@ ENTRIES = (
         "spurious/table1",
         "Accuracy on biased and on conflicting test data",
         script=("shortcuts/run.py", "table"),
-        results="shortcuts/results/table/*.json",
+        results=("shortcuts/results/table/*.json",),
         note="its CelebA columns need all identities (experiments/shortcuts has 299); "
         + _OPEN,
         data=("mnist", "coil20"),
