@@ -3,8 +3,9 @@
     python experiments/certificates/adaptive.py small mnist cifar10 --device cuda
 
 Ten radii evenly over [0, 3σ] (over [0, σ] for rotations, which end there) are asked of
-the same images; all are answered from one sequence of samples. `small` is the model of
-machines.py; the others are those of client 0 after `mnist_nominal` and
+the same images; all are answered from one sequence of samples, at most a tenth more
+than n: its last look has half of α (docs/derivations/certify.md). `small` is the model
+of machines.py; the others are those of client 0 after `mnist_nominal` and
 `cifar10_nominal` for noise, which run.py leaves under `models/`.
 """
 
@@ -34,6 +35,8 @@ from troth import folder  # noqa: E402
 
 RESULTS = ROOT / "results" / "adaptive"
 RADII = 10
+MORE = 1.1
+"""How many times n the samples of the last adaptive look are."""
 HEAD = ("model", "change", "images", "n", "certified at 0", "in the middle")
 HEAD += ("largest difference", "samples, adaptive", "times fewer")
 
@@ -79,14 +82,15 @@ def answered(
     radii = grid(transform, sigma)
     found: dict[str, Any] = {"transform": transform, "radii": radii, "images": images}
     for samples in ("fixed", "adaptive"):
-        more = {"radii": radii} if samples == "adaptive" else {}
+        more: Changes = {"n": n}
+        if samples == "adaptive":
+            more = {"n": round(MORE * n), "radii": radii}
         began = time.perf_counter()
         made = troth.certify(
             classify,
             x,
             transform=transform,
             sigma=sigma,
-            n=n,
             samples=samples,
             precision=model.precision,
             **more,
@@ -122,7 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("models", nargs="*", help=", ".join(MODELS_ASKED))
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--images", type=int, default=500)
+    parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--n", type=int, default=100_000)
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()

@@ -184,14 +184,18 @@ def mixture() -> plt.Figure:
 
 
 def hostile() -> plt.Figure:
-    """Below the diagonal poisoning has cost more radius than accuracy."""
+    """Below the diagonal poisoning has cost more radius than accuracy.
+
+    A1 is hollow, A3 filled.
+    """
     figure, every = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
     for axes, change in zip(every, ("noise", "rotation"), strict=True):
         for threat, rule, name, accuracy, radius in left(change):
             style = {"marker": MARKS[rule], "color": WHOSE[name], "ms": 7}
-            axes.plot(accuracy, radius, ls="", **style, label=f"{name}, {rule}")
-            place = {"xytext": (5, 3), "textcoords": "offset points", "fontsize": 7}
-            axes.annotate(threat, (accuracy, radius), **place)
+            if threat == "A1":
+                style |= {"mfc": "none", "ms": 10}
+            label = f"{name}, {rule}, {threat}"
+            axes.plot(accuracy, radius, ls="", **style, label=label)
         axes.plot([0, 1.05], [0, 1.05], color="#999999", lw=0.8, zorder=0)
         axes.set(xlim=(0, 1.1), ylim=(0, 1.1), title=f"MNIST, {change}")
         axes.set(xlabel="accuracy, of that without an adversary")
@@ -239,6 +243,7 @@ PICTURES: pages.Pictures = {
 def tables() -> str:
     """All of them, as the page has them."""
     made = {"Findings": findings.table(), "Hostile clients": findings.poisoned()}
+    made |= {"Readings of the mixture": findings.readings()}
     made |= {"Adaptive samples": adaptive.table(), "Two machines": machines.table()}
     made |= {figure: table(figure) for figure in FIGURES}
     return "\n\n".join(f"### {name}\n\n{text}" for name, text in made.items() if text)

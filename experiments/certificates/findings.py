@@ -8,19 +8,21 @@ unless it says otherwise; differences up to a hundredth count as none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
 from found import (
     CHANGES,
     CLIENTS,
+    LAMBDAS,
     Line,
     alone,
     left,
     load,
     mixed,
     nominal,
+    read,
     together,
 )
 from pages import markdown
@@ -217,6 +219,22 @@ def closer() -> Iterator[Case]:
             said = "{:.3f}, fine-tuned {:.3f}, local {:.3f}".format(*each)
             narrow = WIDER * each[0] < min(each[1:])
             yield Case(f"{SETS[data]}, {change}", said, narrow)
+
+
+def readings() -> str:
+    """Accuracy and average certified radius by each reading of Eq. 4 and 5."""
+    rows = []
+    for distance, start in product(("sum", "mean"), ("own", "mean")):
+        lines = [read(lam, distance, start) for lam in LAMBDAS[:-1]]
+        if any(lines):
+            each = [_both(line) for line in lines]
+            rows.append([distance, start, *each, _both(together("mnist", "rotation"))])
+    head = ("distance", "start", *(f"λ = {lam}" for lam in LAMBDAS[:-1]), "federated")
+    return markdown(head, rows) if rows else ""
+
+
+def _both(line: Line | None) -> str:
+    return f"{line.accuracy:.3f}, {line.curve['acr']:.3f}" if line else "–"
 
 
 def poisoned() -> str:

@@ -10,7 +10,13 @@ import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
 FIGURES = ("mnist_clients", "mnist_nominal", "mnist_affine", "mnist_mixture")
-FIGURES += ("cifar10_federated", "cifar10_nominal", "cifar10_mixture", "hostile")
+FIGURES += (
+    "mnist_readings",
+    "cifar10_federated",
+    "cifar10_nominal",
+    "cifar10_mixture",
+    "hostile",
+)
 CHANGES = ("noise", "rotation", "translation")
 CLIENTS = (4, 10, 20, 100)
 LAMBDAS = ("0.1", "0.5", "0.9", "1.0")
@@ -81,6 +87,14 @@ def mixed(data: str, change: str) -> dict[str, Line]:
     """Models of Eq. 5 by λ."""
     every = {lam: load(f"{data}_mixture", f"{change}, λ={lam}") for lam in LAMBDAS}
     return {lam: line for lam, line in every.items() if line is not None}
+
+
+def read(lam: str, distance: str, start: str) -> Line | None:
+    """A mixture for rotations of digits, by a reading of Eq. 4 and 5."""
+    if (distance, start) == ("sum", "own"):
+        return load("mnist_mixture", f"rotation, λ={lam}")
+    label = f"rotation, λ={lam}, distance {distance}, start {start}"
+    return load("mnist_readings", label)
 
 
 class Left(NamedTuple):

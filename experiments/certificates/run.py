@@ -60,6 +60,8 @@ PLAIN: dict[str, list[Any]] = {
 TUNED: Changes = {"name": "finetune", "epochs": 4, "lr": 0.01}
 CHANGES = ("noise", "rotation", "translation")
 LAMBDAS = (0.1, 0.5, 0.9, 1.0)
+READINGS = (("sum", "mean"), ("mean", "own"), ("mean", "mean"))
+"""Distances and starts of mixtures beside ("sum", "own"), which `mnist_mixture` has."""
 CLIENTS = (4, 10, 20, 100)
 THREATS: dict[str, Changes] = {
     "clean": {},
@@ -84,8 +86,9 @@ def cell(
 ) -> Cell:
     """A run whose shared model is trained for a change of inputs, "" being none."""
     train = DATA[data]["train"] | {"augment": seen(data, shared)}
-    # of large networks one client fills a GPU (benchmarks/resnet18.py)
-    engine = {"how": "vmap", "chunk": clients if data == "mnist" else 1}
+    engine: Changes = {"how": "vmap", "chunk": clients}
+    if data == "cifar10":  # one client fills a GPU (benchmarks/resnet18.py)
+        engine = {"how": "compiled", "chunk": 1}
     changes = DATA[data] | {"train": train, "partition": {"clients": clients}}
     return Cell(figure, label, changes | {"engine": engine, "personalizer": part})
 
@@ -107,9 +110,9 @@ def tuned(data: str, change: str) -> Changes:
     return TUNED | {"augment": seen(data, change)}
 
 
-def mixed(lam: float) -> Changes:
-    """Eq. 5; λ = 1 is local training."""
-    return {"name": "mixture", "lam": lam}
+def mixed(lam: float, **reading: str) -> Changes:
+    """Eq. 5; λ = 1 is local training unless a round begins at the mean."""
+    return {"name": "mixture", "lam": lam, **reading}
 
 
 def by_clients() -> Iterator[Cell]:
@@ -150,6 +153,15 @@ def one_size() -> Iterator[Cell]:
     yield from personalized("cifar10_federated", "cifar10", "rotation", ["rotation"])
 
 
+def readings() -> Iterator[Cell]:
+    """Figure 10 by other readings of Eq. 4 and 5, which leave two things open."""
+    for distance, start in READINGS:
+        for lam in LAMBDAS[:-1]:
+            label = f"rotation, λ={lam}, distance {distance}, start {start}"
+            part = mixed(lam, distance=distance, start=start)
+            yield cell("mnist_readings", label, "mnist", "rotation", part)
+
+
 def hostile() -> Iterator[Cell]:
     """A fifth of twenty clients: what does poisoning cost first?
 
@@ -171,7 +183,7 @@ def hostile() -> Iterator[Cell]:
 
 def cells() -> list[Cell]:
     """All of them, digits first."""
-    every = [*by_clients(), *one_size(), *hostile()]
+    every = [*by_clients(), *one_size(), *readings(), *hostile()]
     return sorted(every, key=lambda one: one.figure.startswith("cifar10"))
 
 
