@@ -19,7 +19,7 @@ sys.path.append(str(ROOT.parent))
 
 from cells import Cell, Changes, main  # noqa: E402
 
-from troth.reproduce import personal  # noqa: E402
+from troth.reproduce import personal, settings  # noqa: E402
 from troth.reproduce.personal import grid, label  # noqa: E402
 
 HALF: Changes = {"adversary": {"fraction": 0.5}}  # A1: random labels
@@ -28,11 +28,11 @@ DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
     "mnist": (
         {
             "data": {"name": "mnist_by_writer"},
-            "model": personal.MLP,
+            "model": settings.MLP,
         },
         {"clean": {}, "A1 50%": HALF},
     ),
-    "celeba": (personal.PICTURES, {"clean": {}, "A1 50%": HALF}),
+    "celeba": (settings.PICTURES, {"clean": {}, "A1 50%": HALF}),
     "fashion": (
         {
             "data": {"name": "fashion_mnist"},
@@ -44,7 +44,7 @@ DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
                 "split": "given",
                 "valid": 0.1,
             },
-            "model": personal.MLP | {"normalise": "pixel"},
+            "model": settings.MLP | {"normalise": "pixel"},
         },
         {"clean": {}, "A3 20%": FIFTH},
     ),

@@ -9,60 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from troth.reproduce.entry import Cell, Pick, merged
-from troth.reproduce.settings import Federation, Setting, Tree
-
-_BASE: Tree = {
-    "partition": {"name": "natural", "split": [0.72, 0.08, 0.2]},
-    "train": {
-        "rounds": 200,
-        "cohort": 20,
-        "sampling": "size",
-        "steps": 5,
-        "batch": 16,
-        "lr": 0.05,
-    },
-    "evaluate": {"every": 200},
-    "output": {"personal": False, "checkpoint": False},
-}
-MLP: Tree = {"name": "mlp", "widths": [64]}
-PICTURES: Tree = {
-    "data": {"name": "celeba", "label": "Smiling", "side": 32},
-    "partition": {"min_examples": 5},
-    "model": {"name": "celeba_cnn", "channels": 8, "blocks": 3},
-    "train": {"rounds": 100},
-    "evaluate": {"every": 100},
-}
-
-
-def _writers(data: str) -> Tree:
-    return merged(_BASE, {"data": {"name": data}, "model": MLP})
-
-
-WRITERS = Setting(
-    "FEMNIST",
-    Federation("FEMNIST, an MLP", "femnist", 205, 163.0, _writers("femnist")),
-    Federation(
-        "MNIST by writer, an MLP",
-        "mnist_by_writer",
-        539,
-        80.0,
-        _writers("mnist_by_writer"),
-        kind="stand-in",
-    ),
-)
-FACES = Setting(
-    "CelebA",
-    Federation("CelebA, small pictures", "celeba", 515, 15.0, merged(_BASE, PICTURES)),
-    Federation(
-        "CelebA's identities 7201 to 7499, small pictures",
-        "celeba",
-        278,
-        16.0,
-        merged(_BASE, PICTURES),
-        kind="stand-in",
-    ),
-    ("identity_CelebA.txt", 202_599),
-)
+from troth.reproduce.settings import CELEBA, FEMNIST, Tree
 
 
 def grid(name: str, key: str, *values: float, **more: object) -> list[Tree]:
@@ -109,7 +56,7 @@ def table3(pick: Pick) -> list[Cell]:
     found = []
     for method, parts in METHODS.items():
         for threat, attack in _THREATS.items():
-            for setting, folder in ((WRITERS, "mnist"), (FACES, "celeba")):
+            for setting, folder in ((FEMNIST, "mnist"), (CELEBA, "celeba")):
                 f = pick(setting)
                 base = merged(f.tree, attack)
                 trees = tuple(merged(base, {"personalizer": p}) for p in parts)

@@ -1,7 +1,8 @@
 """The papers' federations: their data, what stands in for them, and a small one.
 
 What stands in has a name of its own, and its numbers are judged by nobody: they are
-about other data.
+about other data. So it is trained at a scale that two CPU cores can bear, with smaller
+models and fewer rounds than the paper's.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from troth.types import Refusal
 Tree = dict[str, Any]
 """The sections of an experiment."""
 Scale = Literal["full", "small"]
+OTHER = "what stands in is other data: its numbers are shown and not judged"
+SMALLER = "smaller models and fewer rounds than the paper's; " + OTHER
+"""What entries say of data that stand in."""
 
 
 class Federation(NamedTuple):
@@ -152,13 +156,11 @@ def _natural(
     }
 
 
-def _kept(folder: str, *lams: float) -> dict[str, str]:
-    """Committed results of `experiments/natural`."""
-    names = {"global": "ditto+lam=1.0", "local": "local"}  # its shared model
-    names |= {f"Ditto, λ={lam:g}": f"ditto+lam={lam}" for lam in lams}
-    place = f"natural/results/{folder}/seed={{seed}},personalizer="
-    return {row: f"{place}{name}/summary.json" for row, name in names.items()}
-
+_NATURAL = {"global": "ditto+lam=1.0", "local": "local"}  # its shared model
+_NATURAL |= {f"Ditto, λ={lam:g}": f"ditto+lam={lam}" for lam in (0.1, 1.0, 2.0)}
+_PLACE = "natural/results/vehicle/seed={seed},personalizer="
+_KEPT = {row: f"{_PLACE}{name}/summary.json" for row, name in _NATURAL.items()}
+"""Committed results of `experiments/natural`."""
 
 _CNN: Tree = {"name": "cnn", "channels": [16, 32], "widths": [128]}
 _LONG: Tree = {"rounds": 1000, "steps": 5, "batch": 16}
@@ -180,11 +182,22 @@ VEHICLE = Setting(
         23,
         58.0,
         _natural({"name": "vehicle"}, _SVM, _VEHICLE, 100),
-        _kept("vehicle", 0.1, 1.0, 2.0),
+        _KEPT,
         "stand-in",
     ),
     ("mytest.json", 0),
 )
+MLP: Tree = {"name": "mlp", "widths": [64]}
+_SHORT: Tree = {"rounds": 200, "cohort": 20, "steps": 5, "batch": 16, "lr": 0.05}
+PICTURES: Tree = {
+    "data": {"name": "celeba", "label": "Smiling", "side": 32},
+    "partition": {"min_examples": 5},
+    "model": {"name": "celeba_cnn", "channels": 8, "blocks": 3},
+    "train": {"rounds": 100},
+    "evaluate": {"every": 100},
+}
+"""CelebA as it stands in: small pictures, a small network."""
+
 FEMNIST = Setting(
     "FEMNIST",
     Federation(
@@ -195,60 +208,62 @@ FEMNIST = Setting(
         _natural({"name": "femnist"}, _CNN, _LONG | {"batch": 32, "lr": 0.1}, 200),
     ),
     Federation(
-        "MNIST by writer",
+        "MNIST by writer, an MLP",
         "mnist_by_writer",
         539,
         80.0,
-        _natural({"name": "mnist_by_writer"}, _CNN, _LONG | {"lr": 0.05}, 200),
-        _kept("mnist_by_writer", 0.1, 1.0, 2.0),
-        "stand-in",
+        _natural({"name": "mnist_by_writer"}, MLP, _SHORT, 200),
+        kind="stand-in",
     ),
 )
-
-
-def _faces(side: int) -> Tree:
-    data = {"name": "celeba", "label": "Smiling", "side": side}
-    train = _LONG | {"lr": 0.1}
-    return _natural(data, {"name": "celeba_cnn"}, train, 200, min_examples=5)
-
-
+_FACES = _natural(
+    {"name": "celeba", "label": "Smiling", "side": 84},
+    {"name": "celeba_cnn"},
+    _LONG | {"lr": 0.1},
+    200,
+    min_examples=5,
+)
 CELEBA = Setting(
     "CelebA",
+    Federation("CelebA", "celeba", 515, 15.0, _FACES),
     Federation(
-        "CelebA",
-        "celeba",
-        515,
-        15.0,
-        _faces(84),
-    ),
-    Federation(
-        "CelebA's identities 7201 to 7499",
+        "CelebA's identities 7201 to 7499, small pictures",
         "celeba",
         278,
         16.0,
-        _faces(64),
-        _kept("celeba", 1.0),
-        "stand-in",
+        _natural(
+            PICTURES["data"],
+            PICTURES["model"],
+            _SHORT | PICTURES["train"],
+            PICTURES["evaluate"]["every"],
+            **PICTURES["partition"],
+        ),
+        kind="stand-in",
     ),
     ("identity_CelebA.txt", 202_599),
 )
 
 
-def _skewed(data: str) -> Tree:
-    tree = _natural({"name": data}, _CNN, _LONG | {"batch": 32, "lr": 0.1}, 200)
+def _skewed(data: str, model: Tree, train: Tree) -> Tree:
     part = {"name": "classes", "clients": 100, "per_client": 5, "split": _SHARES}
-    return {**tree, "partition": part}
+    return {**_natural({"name": data}, model, train, 200), "partition": part}
 
 
 SKEWED = Setting(
     "FEMNIST (skewed)",
-    Federation("FEMNIST, 5 classes a client", "femnist", 100, 80.0, _skewed("femnist")),
     Federation(
-        "MNIST, 5 of 10 classes a client",
+        "FEMNIST, 5 classes a client",
+        "femnist",
+        100,
+        80.0,
+        _skewed("femnist", _CNN, _LONG | {"batch": 32, "lr": 0.1}),
+    ),
+    Federation(
+        "MNIST, 5 of 10 classes a client, an MLP",
         "mnist",
         100,
         430.0,
-        _skewed("mnist"),
+        _skewed("mnist", MLP, _SHORT),
         kind="stand-in",
     ),
 )
