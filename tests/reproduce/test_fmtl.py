@@ -73,6 +73,7 @@ def test_figure_3_is_the_strongest_rules_of_two_tables() -> None:
     whole = {cell.label: cell for cell in [*cells("table5"), *cells("table6")]}
     assert all(whole[cell.label] == cell for cell in found)
     assert {cell.part for cell in found} == {"Vehicle", "FEMNIST"}
+    assert all(listing.find("fmtl/figure3").theirs(cell) for cell in found)
 
 
 def test_fmtl_is_ditto_and_keeps_its_name() -> None:

@@ -57,7 +57,7 @@ class Entry(NamedTuple):
     results: tuple[str, ...] = ()  # what the script leaves: patterns below experiments/
     form: Literal["table", "lines", "scatter"] = "table"
     note: str = ""  # what of it cannot be had, or departs
-    points: str = ""  # the table whose printed numbers a figure shows
+    points: tuple[str, ...] = ()  # the tables whose printed numbers a figure shows
     data: tuple[str, ...] = ()  # what a script needs, by the data sets' names here
     work: tuple[int, float] = (0, 0.0)  # a script's client-steps, seconds on two cores
     numbers: Callable[[Path], dict[tuple[str, str, str], float]] | None = None
@@ -71,7 +71,12 @@ class Entry(NamedTuple):
     @property
     def printed(self) -> papers.Printed | None:
         """What the paper prints of it."""
-        return papers.table(self.paper, self.points or self.name.partition("/")[2])
+        names = self.points or (self.name.partition("/")[2],)
+        tables = [t for t in (papers.table(self.paper, n) for n in names) if t]
+        if not tables:
+            return None
+        parts = tuple(part for table in tables for part in table.parts)
+        return papers.Printed("; ".join(table.where for table in tables), parts)
 
     def at(
         self, scale: Scale, data_dir: str | None = None, patterns: Sequence[str] = ()

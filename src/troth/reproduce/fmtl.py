@@ -139,7 +139,8 @@ ENTRIES = (
         (VEHICLE, SKEWED),
         _lines,
         form="lines",
-        note=SMALLER,
+        points=("table5", "table6"),
+        note="points of the paper are those of its Tables 5 and 6; " + SMALLER,
     ),
     Entry(
         "fmtl/figure4",
