@@ -153,8 +153,8 @@ ENTRIES = (
         _some("global", "local", "FedMGDA+", "clipping", "Krum", "Ditto, λ=1"),
         form="lines",
         points=("table8",),
-        note="points of the paper are those of its Table 8; the three strongest defences "
-        "are those by its means over attacks, for the text does not name them",
+        note="points of the paper are those of its Table 8; the three strongest "
+        "defences are those by its means over attacks, for the text does not name them",
     ),
     Entry(
         "ditto/figure5",
