@@ -32,6 +32,7 @@ NONE = 0.01
 WIDER = 1.1
 """A spread is larger than another if it is so many times as large: most of either is
 that of 100 images a client."""
+WHOSE = ("personal", "shared")
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
 
@@ -128,6 +129,8 @@ def no_change() -> Iterator[Case]:
     for data, change, n in [*places, ("cifar10", "rotation", 10)]:
         pair = together(data, change, n, "personal"), together(data, change, n)
         yield from compared(f"{SETS[data]}, {change}, {n}", *pair, alike)
+    gently = (load("cifar10_gently", "rotation → rotation", who) for who in WHOSE)
+    yield from compared("the same with a tenth of the rate", *gently, alike)
 
 
 def spread() -> Iterator[Case]:

@@ -9,11 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
-FIGURES = ("mnist_clients", "mnist_nominal", "mnist_affine", "mnist_mixture")
-FIGURES += (
+FIGURES = (
+    "mnist_clients",
+    "mnist_nominal",
+    "mnist_affine",
+    "mnist_mixture",
     "mnist_readings",
     "cifar10_federated",
     "cifar10_nominal",
+    "cifar10_gently",
     "cifar10_mixture",
     "hostile",
 )
