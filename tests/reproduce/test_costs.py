@@ -16,3 +16,12 @@ def test_what_an_entry_takes() -> None:
     cells8 = listing.find("ditto/table8").everywhere()
     local = [c for c in cells8 if c.row == "local"]
     assert costs.cost(local, shelf).client_steps == 5 * 100_000  # clean, 10 … 80 %
+
+
+def test_rounds_of_a_small_model_take_longer_than_its_steps() -> None:
+    """600 rounds of ten linear models: of their seconds, steps are a tenth."""
+    cells = listing.find("fmtl/table5").everywhere()
+    (one,) = (c for c in cells if c.label.endswith("median / clean"))
+    found = costs.cost([one], Shelf(None, None))
+    assert found.seconds > 600 * costs.ROUND > 5 * (found.seconds - 600 * costs.ROUND)
+    assert not found.measured

@@ -19,6 +19,8 @@ ROUGH: dict[str, dict[str, float]] = {
 }
 """Seconds a client-step, rough: what the pages under experiments/ say of two CPU cores
 and of an H200. A model of the client's own beside the shared one doubles it."""
+ROUND = 5e-3
+"""Seconds that a round takes besides: sampling, gathering, aggregating."""
 
 
 class Cost(NamedTuple):
@@ -69,7 +71,9 @@ def cost(cells: Sequence[Cell], shelf: Shelf) -> Cost:
             seen.add(named)
             count = steps(tree, cell.federation)
             own = 1 + ("personalizer" in tree)
-            guess = own * rough.get(tree["model"]["name"], 1e-2)
+            guess = own * rough.get(tree["model"]["name"], 1e-2) * count
+            guess += ROUND * tree["train"]["rounds"]
+            pace = known.get(cell.federation.name)
             whole += count
-            seconds += count * known.get(cell.federation.name, guess)
+            seconds += guess if pace is None else count * pace
     return Cost(whole, seconds, bool(known))
