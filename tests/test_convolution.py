@@ -294,3 +294,37 @@ def test_the_tf32_setting_is_left_as_it_was() -> None:
     with Together():
         conv2d(draw(1, 1, 3, 3), draw(1, 1, 2, 2), None, (1, 1), (0, 0))
     assert torch.backends.cuda.matmul.allow_tf32 == before
+
+
+@pytest.mark.parametrize("how", [(1, 1), (2, 1), (2, 0, 1, 2), (1, 2, 2)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_in_another_order_it_is_the_same(how: Any, bias: bool) -> None:
+    """One client's on CUDA, which goes channels-last, here on whatever there is."""
+    groups = how[3] if len(how) > 3 else 1
+    x, w = draw(2, 4, 9, 8).requires_grad_(), draw(6, 4 // groups, 3, 3)
+    w.requires_grad_()
+    b = draw(6) if bias else None
+    ours = convolution._ordered(x, w, b, *how)
+    plain = conv2d(x, w, b, *how)
+    assert ours is not None and near(ours, plain)
+    assert ours.is_contiguous(memory_format=torch.channels_last)
+    g = torch.randn_like(plain)
+    pairs = zip(
+        *(torch.autograd.grad(o, (x, w), g) for o in (ours, plain)), strict=True
+    )
+    assert all(near(a, b) for a, b in pairs)
+    assert convolution._ordered(x[0], w, b, *how) is None  # a single picture
+
+
+def test_whether_a_tensor_stands_for_many() -> None:
+    seen = []
+
+    def look(x: Tensor) -> Tensor:
+        seen.append(convolution.lifted(x))
+        return x.sum()
+
+    x = draw(3, 2)
+    look(x), torch.func.grad(look)(x), torch.func.vmap(look)(x)
+    torch.func.vmap(torch.func.grad(look))(x)
+    torch.func.grad(lambda v: torch.func.vmap(look)(v).sum())(x)
+    assert seen == [False, False, True, True, True]
