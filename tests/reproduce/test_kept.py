@@ -51,3 +51,10 @@ def _experiment(file: Path) -> dict[str, object]:
 
 def _base(file: Path) -> Path:
     return ROOT / "natural" / f"{file.parent.parent.name}.toml"
+
+
+def test_a_file_has_a_line_a_key() -> None:
+    said = {"label": "a / b", "accuracy": [0.5, 1.0], "summary": {"x": {"y": None}}}
+    text = kept._text(said)
+    assert json.loads(text) == said and len(text.splitlines()) == 2 + len(said)
+    assert json.loads(kept._text({})) == {}

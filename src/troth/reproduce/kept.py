@@ -121,9 +121,15 @@ class Shelf:
         place = self.out / re.sub(r"\W+", "-", cell.federation.name).strip("-")
         place.mkdir(parents=True, exist_ok=True)
         file = place / f"{name}{number}, seed {seed}~{said['key']}.json"
-        folder.write(file, json.dumps(folder.plain(said), indent=1) + "\n")
+        folder.write(file, _text(folder.plain(said)))
         self._files.setdefault(said["key"], []).insert(0, file)
         return Result(file, said)
+
+
+def _text(said: dict[str, Any]) -> str:
+    """A line a key: there are lists of a number a client."""
+    lines = (f" {json.dumps(k)}: {json.dumps(v)}" for k, v in said.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def _code(cell: Cell, choice: int, seed: int, asked: bool) -> str | None:
