@@ -310,11 +310,12 @@ def test_written_out(tree: Tree, plan: Plan) -> None:
             copy, total = w.clone(), np.zeros(3)
             for t, row in enumerate(slots[:, 0]):
                 held = row[weight[t, 0] > 0]
+                # so written equal models mix to the very same: a tie, on any machine
                 for i, lam in enumerate(weights):
-                    there = lam * v[k] + (1 - lam) * copy
+                    there = copy + lam * (v[k] - copy)
                     total[i] += by_hand(made, there, held).item()
                 lam = weights[int(np.argmin(total))]
-                g = gradient(made, lam * v[k] + (1 - lam) * copy, held)
+                g = gradient(made, copy + lam * (v[k] - copy), held)
                 v[k], copy = v[k] - 0.3 * lam * g, copy - 0.1 * (1 - lam) * g
                 lams[k] = lam
                 taken.add(lam)
