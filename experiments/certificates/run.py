@@ -98,11 +98,15 @@ def again(made: Cell) -> Cell:
     return made._replace(changes=made.changes | SKIPPED)
 
 
+def called(name: str, made: Cell) -> Cell:
+    """A run of the name that its shared model is kept by."""
+    return made._replace(changes=made.changes | {"name": name})
+
+
 def named(name: str, every: Iterable[Cell]) -> Iterator[Cell]:
     """Runs with one and the same shared model: the first trains it."""
     for k, one in enumerate(every):
-        made = one._replace(changes=one.changes | {"name": name})
-        yield again(made) if k else made
+        yield again(called(name, one)) if k else called(name, one)
 
 
 def tuned(data: str, change: str) -> Changes:
@@ -134,10 +138,15 @@ def by_clients() -> Iterator[Cell]:
     )
 
 
+def kept(data: str, shared: str) -> str:
+    """What the shared model of ten clients is called, "" being nominal."""
+    return f"{data}, {shared or 'nominal'}"
+
+
 def personalized(figure: str, data: str, shared: str, own: Iterable[str]) -> list[Cell]:
     """Ten clients that train for one change, "" being none, and then for others."""
     every = (cell(figure, change, data, shared, tuned(data, change)) for change in own)
-    return [*named(f"{data}, {shared or 'nominal'}", every)]
+    return [*named(kept(data, shared), every)]
 
 
 def one_size() -> Iterator[Cell]:
@@ -158,10 +167,9 @@ def gently() -> Iterator[Cell]:
     gentle = {"lr": TUNED["lr"] / 10}
     for shared, own in [*(("", change) for change in CHANGES), ("rotation",) * 2]:
         part = tuned("cifar10", own) | gentle
-        name = f"cifar10, {shared or 'nominal'}"
         label = f"{shared or 'nominal'} → {own}"
         made = cell("cifar10_gently", label, "cifar10", shared, part)
-        yield again(made._replace(changes=made.changes | {"name": name}))
+        yield again(called(kept("cifar10", shared), made))
 
 
 def readings() -> Iterator[Cell]:

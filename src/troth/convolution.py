@@ -8,6 +8,7 @@ that is what makes a hundred clients with a CNN of their own step as one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -88,11 +89,15 @@ def _ordered(x: Tensor, w: Tensor, *how: Any) -> Tensor | None:
 
 def lifted(x: Tensor) -> bool:
     """Whether a tensor stands for those of many clients, here or further in."""
+    return any(_inside.is_batchedtensor(one) for one in _wrapped(x))
+
+
+def _wrapped(x: Tensor) -> Iterator[Tensor]:
+    """A tensor, and all that stand inside it, one in another."""
+    yield x
     while _inside.is_functorch_wrapped_tensor(x):
-        if _inside.is_batchedtensor(x):
-            return True
         x = _inside.get_unwrapped(x)
-    return False
+        yield x
 
 
 def _grey_and_still(x: Tensor, w: Tensor, padding: tuple[int, int]) -> bool:
@@ -139,11 +144,7 @@ def _same_for_all(x: Tensor, w: Tensor) -> bool:
 
 def _own(w: Tensor) -> bool:
     """Whether every client has its own, or a gradient in it is asked for."""
-    while _inside.is_functorch_wrapped_tensor(w):
-        if _inside.is_batchedtensor(w) or w.requires_grad:
-            return True
-        w = _inside.get_unwrapped(w)
-    return w.requires_grad
+    return lifted(w) or any(one.requires_grad for one in _wrapped(w))
 
 
 def _padding(

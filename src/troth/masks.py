@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
@@ -94,8 +96,7 @@ class Masks:
 
     def sizes(self) -> Tensor:
         """[d] of float32: how many numbers there are in the tensor of each."""
-        sizes = torch.tensor(self._layout.sizes, device=self._device)
-        return sizes.float().repeat_interleave(sizes)
+        return self._spread(self._layout.sizes).float()
 
     @property
     def _listed(self) -> str:
@@ -106,8 +107,12 @@ class Masks:
 
     def _mask(self, wanted: set[str]) -> Tensor:
         hits = [not wanted.isdisjoint(own) for own in self._names]
+        return self._spread(hits)
+
+    def _spread(self, values: Sequence[float]) -> Tensor:
+        """A value a tensor → [d] one a number."""
         sizes = torch.tensor(self._layout.sizes, device=self._device)
-        return torch.tensor(hits, device=self._device).repeat_interleave(sizes)
+        return torch.tensor(values, device=self._device).repeat_interleave(sizes)
 
 
 def _bare(network: nn.Module) -> tuple[str, nn.Module]:
