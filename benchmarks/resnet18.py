@@ -53,6 +53,8 @@ def measure(e: config.Experiment, plan: Plan | None) -> dict[str, Any]:
         return time.perf_counter() - began
 
     once()
+    if engine.device.type == "cuda":  # not what choosing a plan took
+        torch.cuda.reset_peak_memory_stats()
     seconds = sorted(once() for _ in range(TIMES))[TIMES // 2]
     found = {"plan": engine.plan._asdict()}
     found["ms_client_step"] = 1e3 * seconds / (STEPS * CLIENTS)

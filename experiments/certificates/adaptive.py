@@ -4,7 +4,7 @@
 
 Ten radii evenly over [0, 3σ] (over [0, σ] for rotations, which end there) are asked of
 the same images; all are answered from one sequence of samples, at most a tenth more
-than n: its last look has half of α (docs/derivations/certify.md). `small` is the model
+than n (`--more`): its last look has half of α (docs/derivations/certify.md). `small` is the model
 of machines.py; the others are those of client 0 after `mnist_nominal` and
 `cifar10_nominal` for noise, which run.py leaves under `models/`.
 """
@@ -35,10 +35,8 @@ from troth import folder  # noqa: E402
 
 RESULTS = ROOT / "results" / "adaptive"
 RADII = 10
-MORE = 1.1
-"""How many times n the samples of the last adaptive look are."""
-HEAD = ("model", "change", "images", "n", "certified at 0", "in the middle")
-HEAD += ("largest difference", "samples, adaptive", "times fewer")
+HEAD = ("model", "change", "images", "n", "adaptive, up to", "certified at 0")
+HEAD += ("in the middle", "largest difference", "samples, adaptive", "times fewer")
 
 
 class Asked(NamedTuple):
@@ -71,7 +69,7 @@ def grid(transform: str, sigma: float) -> list[float]:
 
 
 def answered(
-    model: Asked, transform: str, images: int, n: int, device: str
+    model: Asked, transform: str, images: int, n: int, most: int, device: str
 ) -> dict[str, Any]:
     """Certified accuracy by n samples of every image, and by as many as it takes."""
     x, y = tested(model.data, images)
@@ -84,7 +82,7 @@ def answered(
     for samples in ("fixed", "adaptive"):
         more: Changes = {"n": n}
         if samples == "adaptive":
-            more = {"n": round(MORE * n), "radii": radii}
+            more = {"n": most, "radii": radii}
         began = time.perf_counter()
         made = troth.certify(
             classify,
@@ -113,7 +111,8 @@ def table() -> str:
     for file in sorted(RESULTS.glob("*.json")):
         said = json.loads(file.read_text())
         a = said["adaptive"]
-        cells = [said["images"], f"{said['fixed']['settings']['n']:,}"]
+        every = [said[way]["settings"]["n"] for way in ("fixed", "adaptive")]
+        cells = [said["images"], *(f"{n:,}" for n in every)]
         cells += [f"{a['accuracy'][0]:.3f}", f"{a['accuracy'][RADII // 2]:.3f}"]
         cells += [f"{said['difference']:.4f}", f"{a['used']:,.0f}"]
         cells.append(f"{said['fewer']:.1f}")
@@ -128,6 +127,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--n", type=int, default=100_000)
+    parser.add_argument("--more", type=float, default=1.1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -137,8 +137,10 @@ def main() -> None:
             print(f"{model.file.name} is not there yet, for {name}", flush=True)
             continue
         for transform in model.sigmas:
-            found = answered(model, transform, given.images, given.n, given.device)
-            file = given.out / f"{name}, {transform}.json"
+            most = round(given.more * given.n)
+            asked = model, transform, given.images, given.n, most, given.device
+            found = answered(*asked)
+            file = given.out / f"{name}, {transform}, up to {most}.json"
             said = folder.plain({"model": name, **found})
             folder.write(file, json.dumps(said, indent=1) + "\n")
             print(f"{file.name}: {found['difference']:.4f}, {found['fewer']:.1f} times")
