@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import conv2d
 
-from troth import convolution
+from troth import convolution, kernels
 from troth.convolution import Apart, Together
 
 F64 = torch.float64
@@ -25,17 +25,27 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(params=["windows laid out", "where they lie"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Both ways to compute them; the second goes by plain code on a CPU."""
+    if request.param == "windows laid out":
+        return convolution._Convolve
+    monkeypatch.setattr(kernels, "ready", lambda x: True)
+    monkeypatch.setattr(convolution, "_many_channels", lambda x, w: True)
+    return convolution._Direct
+
+
 @pytest.fixture
-def replaced(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def replaced(way: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """One entry for every convolution that is computed as a product."""
     calls: list[Any] = []
-    real = convolution._Convolve.apply
+    real = way.apply
 
     def apply(*args: Any) -> Any:
         calls.append(args)
         return real(*args)
 
-    monkeypatch.setattr(convolution._Convolve, "apply", apply)
+    monkeypatch.setattr(way, "apply", apply)
     return calls
 
 
@@ -70,6 +80,7 @@ def test_forward_and_gradients_are_those_of_torch(
     assert all(near(a, b) for a, b in zip(plain, product, strict=True))
 
 
+@pytest.mark.usefixtures("way")
 def test_gradient_of_one_of_the_two_only() -> None:
     for which in (0, 1):
 
@@ -171,16 +182,18 @@ def test_a_model_that_moves_is_left_to_torch() -> None:
 
 
 @pytest.mark.parametrize("clients", [1, 4])
-def test_under_make_fx(clients: int) -> None:
+def test_under_make_fx(clients: int, way: Any) -> None:
     step = torch.func.vmap(torch.func.grad(loss))
     w, x = weights(clients), draw(clients, 2, 2, 6, 6)
     with Together():
         traced = make_fx(step)(w, x)
-    assert any(n.target is torch.ops.troth.product.default for n in traced.graph.nodes)
+    ours = torch.ops.troth
+    expected = ours.product if way is convolution._Convolve else ours.weigh
+    assert any(n.target is expected.default for n in traced.graph.nodes)
     assert not any("convolution" in str(n.target) for n in traced.graph.nodes)
     again, y = weights(clients), draw(clients, 2, 2, 6, 6)
-    for got, expected in zip(traced(again, y), step(again, y), strict=True):
-        assert near(got, expected)
+    for got, wanted in zip(traced(again, y), step(again, y), strict=True):
+        assert near(got, wanted)
 
 
 def test_in_a_module_by_functional_call() -> None:
@@ -258,6 +271,7 @@ def test_an_image_without_a_batch() -> None:
     assert near(*both(lambda x: conv(x).detach(), draw(3, 6, 6)))
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.filterwarnings("ignore")  # a warning is not enough
 def test_second_derivatives_are_right_or_refused() -> None:
     """Zeros in silence would turn a method that needs them into another one."""

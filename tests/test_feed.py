@@ -53,6 +53,16 @@ def seen(f: Feed, slots: Tensor, weight: Tensor, k: int) -> list[list[int]]:
     ]
 
 
+def test_which_feeds_draw_alike() -> None:
+    one = feed()
+    other = feed()
+    other.data.train.y[:] = 0  # labels do not matter
+    assert one.alike(other)
+    others = [feed(seed=1), feed(batch=5), feed(drop_last=True), feed(dtype=torch.half)]
+    others.append(feed(sizes=[11, 1, 4, 3, 9, 20]))
+    assert not any(one.alike(another) for another in others)
+
+
 def test_every_example_exactly_once_an_epoch() -> None:
     f = feed()
     assert f.per_epoch.tolist() == [3, 1, 1, 1, 5, 3]

@@ -162,6 +162,15 @@ def test_captured_gives_what_the_graph_gives() -> None:
         assert equal(run(b, a), [a + b, b * 2])
 
 
+def test_captured_reads_what_is_kept_where_it_lies() -> None:
+    a, b = draw(3), draw(3)
+    a.is_kept = True  # type: ignore[attr-defined]
+    run = captured(lambda a, b: [a + b], a, b)
+    for _ in range(3):
+        a.copy_(draw(3))  # filled anew, the same tensor
+        assert equal(run(a, b), [a + b])
+
+
 def test_captured_does_not_change_what_it_is_given() -> None:
     v, g, rate = draw(2, 3), draw(2, 3), draw()
     kept = v.clone()

@@ -286,8 +286,18 @@ def test_square_distances_in_half_precision(dtype: torch.dtype) -> None:
     assert_right((1 + 0.01 * random(6, 20)).to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_which_rows_are_finite(dtype: torch.dtype) -> None:
+    rows = torch.randn(6, 40).to(dtype)
+    rows[0, 3], rows[1, 0], rows[2, 39] = torch.nan, torch.inf, -torch.inf
+    rows[3] = torch.finfo(dtype).max  # whose length does not fit into the type
+    rows[4] = 0
+    assert numerics.finite(rows).tolist() == [False] * 3 + [True] * 3
+    assert numerics.finite(rows[:, :0]).tolist() == [True] * 6
+
+
 def test_where_a_device_has_float32_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numerics, "_wide", lambda rows: torch.float32)
+    monkeypatch.setattr(numerics, "widest", lambda rows: torch.float32)
     rows = 3 + 1e-2 * random(40, 500)
     assert numerics.square_distances(rows).dtype == torch.float32
     assert_right(rows, rtol=1e-5)

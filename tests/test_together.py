@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import troth
 from troth import config, folder, memory, runs, together
 from troth.build import build
 from troth.engine import Plan
+from troth.federation import Federation
+from troth.feed import Feed
 from troth.loading import Run
 from troth.stacked import Stack
 from troth.types import Refusal
@@ -140,6 +143,51 @@ def test_a_stack_of_one_is_the_federation() -> None:
         one.step()
         stack.step()
     torch.testing.assert_close(one.broadcast.w, other.broadcast.w, rtol=0, atol=1e-6)
+
+
+def test_ends_of_rounds_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, where each waits for numbers: threads change nothing."""
+    monkeypatch.setattr(Stack, "_waits", lambda self: True)
+    names: set[str] = set()
+    real = Federation.take
+
+    def take(self: Federation, *given: Any) -> Any:
+        names.add(threading.current_thread().name)
+        return real(self, *given)
+
+    monkeypatch.setattr(Federation, "take", take)
+    check_the_same(experiments("none"), tmp_path)
+    assert len(names) > 1 and threading.main_thread().name in names  # alone, too
+
+
+def test_who_needs_losses_ends_rounds_one_by_one() -> None:
+    tree = {**BASE, "aggregator": "k_loss"}
+    federations = [build(config.from_dict(tree), plan=VMAP).federation for _ in (0, 1)]
+    stack = Stack(federations)
+    stack._first.device = torch.device("cuda")
+    assert not stack._waits()
+    federations[0].serving = federations[1].serving = build(
+        config.from_dict(BASE), plan=VMAP
+    ).federation.serving
+    assert stack._waits()
+
+
+def test_the_same_draws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    real = Feed.draw
+
+    def draw(self: Feed, *given: Any) -> Any:
+        calls.append(self.seed)
+        return real(self, *given)
+
+    monkeypatch.setattr(Feed, "draw", draw)
+    trees = [BASE, {**BASE, **COLUMNS["A1"]}, {**BASE, "seed": 1}]
+    every = [build(config.from_dict(t), plan=VMAP).federation for t in trees]
+    calls.clear()
+    Stack(every).step()
+    assert calls == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@
 
 Ten radii evenly over [0, 3σ] (over [0, σ] for rotations, which end there) are asked of
 the same images; all are answered from one sequence of samples, at most a tenth more
-than n (`--more`): its last look has half of α (docs/derivations/certify.md). `small` is the model
-of machines.py; the others are those of client 0 after `mnist_nominal` and
+than n (`--more`): its last look has half of α (docs/derivations/certify.md). `small` is
+the model of machines.py; the others are those of client 0 after `mnist_nominal` and
 `cifar10_nominal` for noise, which run.py leaves under `models/`.
 """
 

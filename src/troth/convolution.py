@@ -3,7 +3,8 @@
 Lifted over clients, a convolution becomes one with a group a client, which cuDNN runs
 one group after another. Here the windows of all clients are laid out as matrices and
 multiplied together (im2col), forwards, for the weights and for the inputs; on an H200
-that is what makes a hundred clients with a CNN of their own step as one.
+that is what makes a hundred clients with a CNN of their own step as one. Where there
+are kernels (`troth.kernels`) and enough channels, windows are read where they lie.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import torch
 from torch import Tensor, library
 from torch.nn.functional import pad
 from torch.overrides import TorchFunctionMode
+
+from troth import kernels
 
 _inside = torch._C._functorch
 
@@ -47,6 +50,9 @@ class Together(_Convolving):
         padding = _padding(x, *how)
         if padding is None or _same_for_all(x, w):
             return None
+        if kernels.ready(x) and _many_channels(x, w):
+            direct: Any = _Direct.apply
+            return _shifted(direct(x, w, *padding), bias)
         convolve: Any = _Convolve.apply
         return _shifted(convolve(x, w, *padding)[0], bias)
 
@@ -71,6 +77,14 @@ class Apart(_Convolving):
             return None
         convolve: Any = _Turned.apply
         return _shifted(convolve(x, w, *padding), bias)
+
+
+def _many_channels(x: Tensor, w: Tensor) -> bool:
+    """Whether tiles of the kernels are full; of one channel, windows are small."""
+    return min(w.shape[:2]) >= 16 and x.dtype == w.dtype and x.dtype in _DIRECT
+
+
+_DIRECT = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def _shifted(out: Tensor, bias: Tensor | None) -> Tensor:
@@ -226,6 +240,40 @@ class _Convolve(torch.autograd.Function):
         return for_x, for_w, None, None
 
 
+class _Direct(torch.autograd.Function):
+    """The same, without the windows: neither made nor kept."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
+        """The result is channels-last."""
+        by_tap = w.permute(2, 3, 1, 0)
+        return _direct(x.permute(0, 2, 3, 1), by_tap, above, left).permute(0, 3, 1, 2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep what the gradients need."""
+        ctx.save_for_backward(*inputs[:2])
+        ctx.padding = inputs[2:]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        """The weights' gradient, and the inputs' where it is asked for."""
+        x, w = ctx.saved_tensors
+        p, q = w.shape[2:]
+        above, left = ctx.padding
+        seen, slope = x.permute(0, 2, 3, 1)[None], g.permute(0, 2, 3, 1)
+        by_tap = torch.ops.troth.weigh(seen, slope[None], p, q, above, left)[0]
+        once: Any = _Once.apply
+        for_w = once(by_tap.permute(3, 2, 0, 1))
+        if not ctx.needs_input_grad[0]:
+            return None, for_w, None, None
+        back = w.flip(2, 3).permute(2, 3, 0, 1)  # the weights turned round
+        for_x = _direct(slope, back, p - 1 - above, q - 1 - left)
+        return once(for_x.permute(0, 3, 1, 2)), for_w, None, None
+
+
 def _windows(
     x: Tensor, kernel: Any, above: int, left: int
 ) -> tuple[Tensor, tuple[int, int, int]]:
@@ -251,21 +299,85 @@ _LIBRARY.define("product(Tensor a, Tensor b) -> Tensor")
 _LIBRARY.impl("product", _multiply, "CompositeExplicitAutograd")
 
 
+_LIBRARY.define("convolve(Tensor x, Tensor w, int above, int left) -> Tensor")
+_LIBRARY.define(
+    "weigh(Tensor x, Tensor g, int p, int q, int above, int left) -> Tensor"
+)
+
+
+def _columns(x: Tensor, p: int, q: int, above: int, left: int) -> tuple[Tensor, Any]:
+    """Windows of [n, b, h, w, c], laid out: [n, b·h'·w', p·q·c], and (b, h', w')."""
+    n = x.shape[0]
+    flat = x.flatten(0, 1).permute(0, 3, 1, 2)
+    columns, (b, high, wide) = _windows(flat, (p, q), above, left)
+    b = b // n
+    return columns.reshape(n, b * high * wide, -1), (b, high, wide)
+
+
+def _convolve_plainly(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
+    """`kernels.windows.convolve`, by windows laid out: what it must agree with."""
+    p, q, _, o = w.shape[1:]
+    columns, shape = _columns(x, p, q, above, left)
+    return _multiply(columns, w.flatten(1, 3)).reshape(len(x), *shape, o)
+
+
+def _weigh_plainly(
+    x: Tensor, g: Tensor, p: int, q: int, above: int, left: int
+) -> Tensor:
+    """`kernels.windows.weigh`, by windows laid out."""
+    columns, _ = _columns(x, p, q, above, left)
+    by_window = _multiply(columns.mT, g.flatten(1, 3))
+    return by_window.reshape(len(x), p, q, x.shape[4], g.shape[4])
+
+
+def _convolve_fast(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
+    from troth.kernels import windows
+
+    return windows.convolve(x, w, above, left)
+
+
+def _weigh_fast(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor:
+    from troth.kernels import windows
+
+    return windows.weigh(x, g, p, q, above, left)
+
+
+for _name, _plain, _fast in (
+    ("convolve", _convolve_plainly, _convolve_fast),
+    ("weigh", _weigh_plainly, _weigh_fast),
+):
+    _LIBRARY.impl(_name, _plain, "CompositeExplicitAutograd")
+    _LIBRARY.impl(_name, _fast, "CUDA")
+
+
 def _rows_of_one(a: Tensor, dim: int | None, n: int) -> Tensor:
     return a.expand(n, *a.shape) if dim is None else a.movedim(dim, 0)
 
 
-def _lifted(info: Any, dims: Any, a: Tensor, b: Tensor) -> tuple[Tensor, int]:
-    """Over clients: their matrices side by side in one product."""
-    n = info.batch_size
-    a, b = _rows_of_one(a, dims[0], n), _rows_of_one(b, dims[1], n)
-    out = torch.ops.troth.product(a.flatten(0, 1), b.flatten(0, 1))
-    return out.unflatten(0, (n, -1)), 0
+def _over_clients(name: str) -> Any:
+    """An operation of two tensors, over clients: theirs side by side in one."""
+
+    def lifted(
+        info: Any, dims: Any, a: Tensor, b: Tensor, *rest: int
+    ) -> tuple[Tensor, int]:
+        n = info.batch_size
+        a, b = _rows_of_one(a, dims[0], n), _rows_of_one(b, dims[1], n)
+        operation = getattr(torch.ops.troth, name)
+        out = operation(a.flatten(0, 1), b.flatten(0, 1), *rest)
+        return out.unflatten(0, (n, -1)), 0
+
+    return lifted
 
 
-library.register_vmap("troth::product", _lifted, lib=_LIBRARY)
+for _name in ("product", "convolve", "weigh"):
+    library.register_vmap(f"troth::{_name}", _over_clients(_name), lib=_LIBRARY)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     out: Tensor = torch.ops.troth.product(a[None], b[None])
+    return out[0]
+
+
+def _direct(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
+    out: Tensor = torch.ops.troth.convolve(x[None], w[None], above, left)
     return out[0]

@@ -35,6 +35,17 @@ class Plan(NamedTuple):
         return self.how in ("loop", "threads")
 
 
+class Drawn(NamedTuple):
+    """What a phase draws for some clients, whatever examples lie in the slots."""
+
+    slots: Tensor  # [steps, clients, batch]
+    weight: Tensor  # [steps, clients, batch]
+    step: Tensor  # [steps] their numbers
+    per_epoch: Tensor  # [clients]
+    key: Tensor  # [clients]
+    group: Tensor  # [steps, clients, batch], or no columns
+
+
 class Engine:
     """Steps any number of clients through a phase, by a plan."""
 
@@ -172,22 +183,34 @@ class Engine:
         self, phase: Phase, ids: np.ndarray, round_: int, steps: int
     ) -> Iterator[tuple[int, Batch]]:
         """Every step's batch, [clients, batch, …], gathered some steps at a time."""
+        return self.gathered(self.drawn(phase, ids, round_, steps))
+
+    def drawn(self, phase: Phase, ids: np.ndarray, round_: int, steps: int) -> Drawn:
+        """Which examples these clients will see, and what their steps know besides."""
         slots, weight = self.feed.draw(ids, steps, round_, phase.by_group)
         if self.plan.apart and not phase.by_group:  # alone, nobody's padding
             own = max(1, int(self.feed.sizes[ids[0]]))
             slots, weight = slots[..., :own], weight[..., :own]
-        group = self.feed.group(slots, phase.by_group)
-        weight = weight.to(self.device)
-        per_epoch = self.feed.per_epoch[torch.from_numpy(ids)].to(self.device)
-        count = torch.arange(steps, device=self.device)
-        key = self.feed.keys(ids, round_).to(self.device)
-        some = self.feed.block(len(ids))
+        return Drawn(
+            slots.to(self.device),
+            weight.to(self.device),
+            torch.arange(steps, device=self.device),
+            self.feed.per_epoch[torch.from_numpy(ids)].to(self.device),
+            self.feed.keys(ids, round_).to(self.device),
+            self.feed.group(slots, phase.by_group),
+        )
+
+    def gathered(self, drawn: Drawn) -> Iterator[tuple[int, Batch]]:
+        """The batches of what was drawn, with this engine's own examples and labels."""
+        steps, clients = drawn.slots.shape[:2]
+        some = self.feed.block(clients)
         for first in range(0, steps, some):
-            x, y = self.feed.gather(slots[first : first + some], self.feed.data.train)
+            slots = drawn.slots[first : first + some]
+            x, y = self.feed.gather(slots, self.feed.data.train)
             for t in range(first, min(steps, first + some)):
-                k = t - first
-                known = weight[t], count[t], per_epoch, key, group[t]
-                yield t, Batch(x[k], y[k], *known)
+                k, known = t - first, (drawn.weight[t], drawn.step[t])
+                shared = drawn.per_epoch, drawn.key, drawn.group[t]
+                yield t, Batch(x[k], y[k], *known, *shared)
 
     def valid(self, phase: Phase, ids: np.ndarray, few_shapes: bool = False) -> Batch:
         """What a phase looks at besides: validation data, or nothing."""

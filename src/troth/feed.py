@@ -72,6 +72,16 @@ class Feed:
         held = self.groups.held
         return _Piles(slot, np.cumsum(held) - held, np.cumsum(size) - size, size)
 
+    def alike(self, other: Feed) -> bool:
+        """Whether the other draws the same slots for the same clients."""
+        pairs = ("_sizes", "_starts", "_code")
+        same = self.seed == other.seed and self.batch == other.batch
+        same &= self.dtype == other.dtype and self._last == other._last
+        same &= np.array_equal(self._per_epoch, other._per_epoch)
+        return same and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in pairs
+        )
+
     def draw(
         self, ids: np.ndarray, steps: int, round_: int, by_group: bool = False
     ) -> tuple[Tensor, Tensor]:

@@ -54,6 +54,11 @@ def _part(phase: Phase, part: str) -> Liftable:
     return found[part]
 
 
+def _own(leaf: Tensor) -> Tensor:
+    """A tensor that a step may write over: a captured step copies what it is given."""
+    return leaf if hasattr(leaf, "is_reused") else leaf.clone()
+
+
 def through(
     lift: Callable[[str], Any],
     name: str,
@@ -88,7 +93,7 @@ def through(
         x, y, weight = lift(f"{name}.prepare").once(broadcast, valid)
         valid = valid._replace(x=x, y=y, weight=weight)
     carry = lift(f"{name}.begin")(index, broadcast, state)
-    carry = trees.like(carry, [leaf.clone() for leaf in trees.leaves(carry)])
+    carry = trees.like(carry, [_own(leaf) for leaf in trees.leaves(carry)])
     ahead = int(counts.min())
     for t, batch in batches:
         if t < ahead:

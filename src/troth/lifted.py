@@ -129,14 +129,15 @@ def _captured(
 ) -> Callable[..., Any]:
     """The graph with memory of its own, so that it can be replayed in one launch.
 
-    What it returns lies in that memory and is valid until the next call.
+    What it returns lies in that memory and is valid until the next call. Inputs that
+    the caller keeps and fills anew (marked `is_kept`) are read where they lie.
 
     Args:
         graph: the trace.
         flat: inputs of the shapes it takes.
         record: (graph, inputs) → (outputs, replay); by default a CUDA graph.
     """
-    held = [t.clone() for t in flat]
+    held = [t if hasattr(t, "is_kept") else t.clone() for t in flat]
     recorder: Any = record or _cuda_graph
     out, again = recorder(graph, held)
     for tensor in out:

@@ -15,6 +15,8 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from troth import kernels
+
 _NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 25}
 """How many numbers a block holds: what fits a CPU's cache; what fills a GPU."""
 
@@ -30,7 +32,7 @@ def blocks(rows: Tensor, n: int = 0) -> Iterator[slice]:
         yield slice(first, min(first + width, d))
 
 
-def _wide(rows: Tensor) -> torch.dtype:
+def widest(rows: Tensor) -> torch.dtype:
     """The widest numbers that the device of these rows has."""
     return torch.float32 if rows.device.type == "mps" else torch.float64
 
@@ -41,6 +43,11 @@ def median(rows: Tensor) -> Tensor:
     Where a column holds NaN, so does the result. (`torch.median` gives the lower of
     the two middle values.)
     """
+    if kernels.ready(rows):
+        from troth.kernels import columns
+
+        if columns.fits(rows):
+            return columns.median(rows)
     n = rows.shape[0]
     result = rows.new_empty(rows.shape[1])
     for block, ordered in sorted_blocks(rows):
@@ -76,7 +83,7 @@ def sorted_blocks(rows: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 def norms(rows: Tensor) -> Tensor:
     """[n] lengths of rows in float64, however large or small their numbers are."""
-    wide = _wide(rows)
+    wide = widest(rows)
     total = rows.new_zeros(rows.shape[0], dtype=wide)
     if rows.dtype.itemsize < wide.itemsize:  # no square leaves the range
         for block in blocks(rows):
@@ -86,6 +93,16 @@ def norms(rows: Tensor) -> Tensor:
     for block in blocks(rows):
         total += _length(rows[:, block] / largest[:, None], wide) ** 2
     return largest * total.sqrt()
+
+
+def finite(rows: Tensor) -> Tensor:
+    """[n] whether all numbers of a row are finite.
+
+    Of less than 64 bits, exactly where the row's length is: one pass instead of four.
+    """
+    if rows.dtype.itemsize < widest(rows).itemsize:
+        return norms(rows).isfinite()
+    return rows.isfinite().all(dim=1)
 
 
 def _length(rows: Tensor, dtype: torch.dtype) -> Tensor:
@@ -118,7 +135,7 @@ def square_distances(rows: Tensor) -> Tensor:
     rows, once there are more than 25.
     """
     n, rows = rows.shape[0], rows.detach()
-    result = rows.new_zeros(n, n, dtype=_wide(rows))
+    result = rows.new_zeros(n, n, dtype=widest(rows))
     unit = _unit(rows) if rows.numel() else 0.0
     missing = ~torch.eye(n, dtype=torch.bool, device=rows.device)
     groups: list[tuple[Tensor, Tensor | None]] = []
@@ -152,7 +169,7 @@ def _around(
     rows: Tensor, group: Tensor, centre: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, float]:
     """Squared distances in a group, which are vague, those from c, and their unit."""
-    n, wide = len(group), _wide(rows)
+    n, wide = len(group), widest(rows)
     whole, safe = n == rows.shape[0], rows.dtype.itemsize < wide.itemsize
     gram, scale = rows.new_zeros(n, n, dtype=wide), 0.0
     for block in blocks(rows, n):
@@ -242,7 +259,7 @@ def capped_simplex(point: Tensor, low: float, high: float) -> Tensor:
     (1e30) keep their digits. Where none sums to 1, all entries are `low`, or `high`.
     """
     n, order = len(point), point.argsort()
-    wide = point.to(_wide(point))
+    wide = point.to(widest(point))
     gaps = wide[order].diff().clamp(max=high - low)
     near = torch.empty_like(wide)
     near[order] = torch.cat([wide.new_zeros(1), gaps.cumsum(0)])

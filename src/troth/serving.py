@@ -119,9 +119,10 @@ class Serving:
     def _moved(self, before: Broadcast, after: Broadcast) -> tuple[float, str]:
         """‖w⁺ − w‖ without running statistics; and why it may not be taken."""
         head = before.w.shape[0] - self.tail
-        moved, rest = (length(s) for s in (after.w - before.w).tensor_split([head]))
-        fine = math.isfinite(moved + rest + length(after.extra))
-        return moved, "" if fine else INFINITE
+        parts = (after.w - before.w).tensor_split([head])
+        every = torch.stack([_length(part) for part in (*parts, after.extra)])
+        moved, *rest = every.tolist()  # all at once: a device is waited for
+        return moved, "" if math.isfinite(moved + sum(rest)) else INFINITE
 
     def attacked(
         self, broadcast: Broadcast, messages: Messages, hostile: Tensor, round_: int
@@ -240,18 +241,27 @@ def cosine(messages: Messages, hostile: Tensor) -> float:
 
     Of rows that are numbers; nan where there are none of either kind.
     """
-    finite = numerics.norms(messages.update).isfinite()
+    rows, finite = messages.update, numerics.finite(messages.update)
     sides = torch.stack([hostile & finite, ~hostile & finite])
-    if not bool(sides.any(dim=1).all()):
+    known = torch.cat([sides.any(dim=1), finite.all()[None]])
+    *both_there, all_finite = known.tolist()
+    if not all(both_there):
         return math.nan
-    rows = messages.update[finite]
-    weight = sides[:, finite].to(rows)
+    if not all_finite:
+        rows, sides = rows[finite], sides[:, finite]
+    weight = sides.to(rows)
     a, b = (weight / weight.sum(dim=1, keepdim=True)) @ rows
-    both = length(a) * length(b)
-    return float((a.double() @ b.double()) / both) if both else math.nan
+    inner = a.to(numerics.widest(a)) @ b.to(numerics.widest(b))
+    product, *lengths = torch.stack([inner, _length(a), _length(b)]).tolist()
+    both = math.prod(lengths)
+    return float(product / both) if both else math.nan
 
 
 def length(vector: Tensor) -> float:
     """‖vector‖, finite exactly where all of it is (hence in double precision)."""
-    wide = torch.float64 if vector.device.type != "mps" else torch.float32
-    return float(torch.linalg.vector_norm(vector, dtype=wide))
+    return float(_length(vector))
+
+
+def _length(vector: Tensor) -> Tensor:
+    found: Tensor = torch.linalg.vector_norm(vector, dtype=numerics.widest(vector))
+    return found

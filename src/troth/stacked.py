@@ -9,6 +9,7 @@ rows of all are stepped together, each with what its own federation sent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Any
 
@@ -17,8 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from troth import liftable
-from troth.engine import Engine
+from troth.engine import Drawn, Engine
 from troth.federation import Asked, Federation
+from troth.feed import Feed
 from troth.lifted import Lifted
 from troth.types import Batch, Broadcast, Messages, Phase, Record
 
@@ -37,16 +39,34 @@ class Stack:
         self.federations = list(federations)
         self._first: Engine = self.federations[0].engine
         self._lifted: dict[str, Lifted] = {}
+        self._sent: dict[Any, Tensor] = {}
+        self._feeds: dict[Feed, Feed] = {}  # → the first that draws the same
+        for feed in (f.engine.feed for f in self.federations):
+            same = (known for known in self._feeds.values() if known.alike(feed))
+            self._feeds[feed] = next(same, feed)
+        workers = len(self.federations) if self._waits() else 0
+        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+
+    def _waits(self) -> bool:
+        """Whether ends of rounds wait for a device, and may do so side by side.
+
+        Not where losses are computed in them: that is the network's work again.
+        """
+        cuda = self._first.device.type == "cuda"
+        return cuda and not any(f.serving.asks_loss for f in self.federations)
 
     @torch.no_grad()
     def step(self) -> list[Record]:
         """One round of each."""
         asked = [f.ask() for f in self.federations]
         found = iter(self._run("local", self.federations, asked))
-        return [
-            f.take(a, *next(found)) if len(a.turnout.ids) else f.unanswered(a)
+        none = Messages(*[torch.empty(0)] * 5), torch.empty(0)
+        every = [
+            (f, a, *(next(found) if len(a.turnout.ids) else none))
             for f, a in zip(self.federations, asked, strict=True)
         ]
+        each: Any = self._pool.map if self._pool else map
+        return list(each(_taken, every))
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
@@ -78,11 +98,11 @@ class Stack:
             name,
             phase,
             self._first.packing,
-            _each([(a.broadcast, len(a.turnout.ids)) for _, a in some]),
+            self._each([(a.broadcast, len(a.turnout.ids)) for _, a in some]),
             torch.cat([a.rows for _, a in some]),
             _joined([e.valid(phase, a.turnout.ids, few_shapes=True) for e, a in some]),
             counts,
-            _batches(phase, some, int(counts.max())),
+            self._batches(phase, some, int(counts.max())),
         )
         found, end = [], 0
         for engine, a in some:
@@ -90,6 +110,43 @@ class Stack:
             mine = type(reply)(*(field[own] for field in reply))
             found.append((engine.messages(mine, a.turnout.ids), rows[own]))
         return found
+
+    def _each(self, sent: Sequence[tuple[Broadcast, int]]) -> Broadcast:
+        """What every row works with: as many of each as it has clients.
+
+        In memory that is kept, so that graphs read it where it lies.
+        """
+
+        def repeated(name: str) -> Tensor:
+            every = [(getattr(broadcast, name), rows) for broadcast, rows in sent]
+            rows = [t.expand(rows, *t.shape) for t, rows in every]
+            shape = name, sum(map(len, rows)), *rows[0].shape[1:]
+            if shape not in self._sent:
+                self._sent[shape] = rows[0].new_empty(shape[1:])
+                self._sent[shape].is_kept = True  # type: ignore[attr-defined]
+            return torch.cat(rows, out=self._sent[shape])
+
+        each = {name: repeated(name) for name in ("w", "extra", "key")}
+        return sent[0][0]._replace(**each)
+
+    def _batches(
+        self, phase: Phase, some: Sequence[tuple[Engine, Asked]], steps: int
+    ) -> Iterator[tuple[int, Batch]]:
+        """Every step's batch, those of all federations one below the other.
+
+        Federations of one seed ask the same clients, who draw the same examples: once
+        is enough, though labels may be others.
+        """
+        drawn: dict[Any, Drawn] = {}
+        every = []
+        for engine, asked in some:
+            ids = asked.turnout.ids
+            same = id(self._feeds[engine.feed]), asked.round, ids.tobytes()
+            if same not in drawn:
+                drawn[same] = engine.drawn(phase, ids, asked.round, steps)
+            every.append(engine.gathered(drawn[same]))
+        for each in zip(*every, strict=True):
+            yield each[0][0], _joined([batch for _, batch in each])
 
     def _lift(self, name: str) -> Lifted:
         """A function of the client by name, each row with a broadcast of its own."""
@@ -101,24 +158,13 @@ class Stack:
         return self._lifted[name]
 
 
-def _batches(
-    phase: Phase, some: Sequence[tuple[Engine, Asked]], steps: int
-) -> Iterator[tuple[int, Batch]]:
-    """Every step's batch, those of all federations one below the other."""
-    every = [e.batches(phase, a.turnout.ids, a.round, steps) for e, a in some]
-    for each in zip(*every, strict=True):
-        yield each[0][0], _joined([batch for _, batch in each])
-
-
-def _each(sent: Sequence[tuple[Broadcast, int]]) -> Broadcast:
-    """What every row works with: as many of each as it has clients."""
-
-    def repeated(name: str) -> Tensor:
-        every = [(getattr(broadcast, name), rows) for broadcast, rows in sent]
-        return torch.cat([t.expand(rows, *t.shape) for t, rows in every])
-
-    each = {name: repeated(name) for name in ("w", "extra", "key")}
-    return sent[0][0]._replace(**each)
+@torch.no_grad()
+def _taken(given: tuple[Federation, Asked, Messages, Tensor]) -> Record:
+    """The end of a federation's round."""
+    federation, asked, messages, rows = given
+    if len(asked.turnout.ids):
+        return federation.take(asked, messages, rows)
+    return federation.unanswered(asked)
 
 
 def _joined(batches: Sequence[Batch]) -> Batch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from troth import seeding
+from troth import kernels, seeding
 from troth.attacks import _crowd
 from troth.types import Messages
 
@@ -30,6 +30,15 @@ def noise(
     drawn_in = torch.promote_types(dtype, torch.float32)
     keys = seeding.fold(key.to(update.device), messages.client[rows])
     for i, row in enumerate(rows.tolist()):
-        drawn = seeding.normal(keys[i], d, drawn_in).double() * std[i] + mean
+        drawn = _normal(keys[i], d, drawn_in).double() * std[i] + mean
         update[row] = _crowd.narrow(drawn, dtype)
     return messages._replace(update=update)
+
+
+def _normal(key: Tensor, d: int, dtype: torch.dtype) -> Tensor:
+    """Standard normal numbers of a key: [d]."""
+    if dtype == torch.float32 and kernels.ready(key):
+        from troth.kernels import normal
+
+        return normal.normal(key[None], d)[0]
+    return seeding.normal(key, d, dtype)

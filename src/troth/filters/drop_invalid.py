@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from troth import numerics
 from troth.types import Broadcast, Messages
 
 
@@ -17,19 +18,23 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
     Guarantee: every row that is left is finite and as long as w.
     """
     d, e = broadcast.w.shape[0], broadcast.extra.shape[0]
-    fits = torch.tensor(
-        [
-            u.shape == (d,) and x.shape == (e,)
-            for u, x in zip(messages.update, messages.extra, strict=True)
-        ],
-        dtype=torch.bool,
-        device=broadcast.w.device,
-    )
-    lists = not all(isinstance(m, torch.Tensor) for m in messages[:2])
-    if lists or not bool(fits.all()):
+    if not (_whole(messages.update, d) and _whole(messages.extra, e)):
+        fits = torch.tensor(
+            [
+                u.shape == (d,) and x.shape == (e,)
+                for u, x in zip(messages.update, messages.extra, strict=True)
+            ],
+            dtype=torch.bool,
+            device=broadcast.w.device,
+        )
         messages = _stack(messages, fits, broadcast)
-    finite = messages.update.isfinite().all(dim=1) & messages.extra.isfinite().all(1)
+    finite = numerics.finite(messages.update) & numerics.finite(messages.extra)
     return messages if bool(finite.all()) else keep(messages, finite)
+
+
+def _whole(rows: object, width: int) -> bool:
+    """Whether rows are a matrix already, and as wide."""
+    return isinstance(rows, torch.Tensor) and rows.shape[1:] == (width,)
 
 
 def keep(messages: Messages, rows: torch.Tensor) -> Messages:
