@@ -119,6 +119,13 @@ def test_a_shape_is_traced_once_and_a_new_shape_anew() -> None:
     assert len(calls) == 4
 
 
+def test_one_tensor_given_twice_is_two_inputs() -> None:
+    many = Lifted(lambda a, b: a * 2 - b, (0, 0), "vmap")
+    x = draw(3, 2)
+    assert equal(many(x, x), x)
+    assert equal(many(x, x + 1), x - 1)
+
+
 def test_threads_share_traces() -> None:
     many = Lifted(lambda v, x: v - 0.1 * grad(_loss)(v, x), (0, 0), "vmap")
     plain = vmap(lambda v, x: v - 0.1 * grad(_loss)(v, x))
@@ -169,6 +176,23 @@ def test_captured_reads_what_is_kept_where_it_lies() -> None:
     for _ in range(3):
         a.copy_(draw(3))  # filled anew, the same tensor
         assert equal(run(a, b), [a + b])
+
+
+def test_captured_never_writes_over_what_is_kept() -> None:
+    """Given twice: once to be read, and once as the state that a step begins with."""
+    w, rate = draw(2, 3), torch.tensor(-0.1, dtype=F64)
+    w.is_kept = True  # type: ignore[attr-defined]
+    step = lambda w, v, r: [torch.addcmul(v, v - w + 1, r)]  # noqa: E731
+    graph = make_fx(step)(w, w.clone(), rate)
+    update_in_place(graph, in_pieces=True)
+    run = _captured(graph, [w, w, rate], record)
+    for _ in range(3):
+        w.copy_(draw(2, 3))
+        before, v, plain = w.clone(), w, w.clone()
+        for _ in range(3):
+            (v,) = run(w, v, rate)
+            plain = plain + rate * (plain - before + 1)
+            assert equal([v], [plain]) and torch.equal(w, before)
 
 
 def test_captured_does_not_change_what_it_is_given() -> None:

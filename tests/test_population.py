@@ -42,7 +42,7 @@ def rows(*values: float, width: int = 3) -> Tensor:
 
 @pytest.fixture
 def two_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(population, "_BLOCK", 6)  # of width 3
+    monkeypatch.setattr(population, "_BLOCK", {"cpu": 6})  # of width 3
 
 
 def test_unvisited_rows_are_the_start_row_and_allocate_nothing() -> None:
@@ -108,7 +108,7 @@ def test_any_history_reads_as_a_plain_table() -> None:
 def test_a_row_wider_than_a_block_has_a_block_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(population, "_BLOCK", 2)
+    monkeypatch.setattr(population, "_BLOCK", {"cpu": 2})
     people = fresh(5)
     people.write(ids(3, 1), rows(3, 1))
     assert torch.equal(people.read(ids(1, 3)), rows(1, 3))

@@ -326,3 +326,11 @@ def test_golden_permutations() -> None:
         assert few.tolist() == expected
     assert seeding.choose(0, "golden", 0, 10, 4).tolist() == GOLDEN_FEW_CHOSEN
     assert seeding.choose(0, "golden", 0, 1_000, 5).tolist() == GOLDEN_CHOSEN
+
+
+@pytest.mark.parametrize("client", [0, 1, 77, 2**40])
+@pytest.mark.parametrize("round_", [0, 3, 10**9])
+def test_one_key_is_the_key_of_one(client: int, round_: int) -> None:
+    one = seeding.key(5, "test", round_, client)
+    assert one.shape == () and one.dtype == torch.long
+    assert one == seeding.keys(5, "test", round_, torch.tensor(client))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 import troth
-from troth import config, folder, memory, runs, together
+from troth import config, folder, lifted, memory, runs, together
 from troth.build import build
 from troth.engine import Plan
 from troth.federation import Federation
@@ -160,6 +161,72 @@ def test_ends_of_rounds_side_by_side(
     monkeypatch.setattr(Federation, "take", take)
     check_the_same(experiments("none"), tmp_path)
     assert len(names) > 1 and threading.main_thread().name in names  # alone, too
+
+
+@pytest.mark.parametrize("method", ["none", "ditto", "finetune"])
+def test_stacks_by_turns(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: while one steps, rounds of the other end."""
+    order: list[tuple[str, int]] = []
+    for name in ("launch", "land"):
+        real = getattr(Stack, name)
+
+        def seen(self: Stack, name: str = name, real: Any = real) -> Any:
+            order.append((name, len(self.federations)))
+            return real(self)
+
+        monkeypatch.setattr(Stack, name, seen)
+    monkeypatch.setattr(
+        together, "_stacks", lambda all_: [Stack(all_[:2]), Stack(all_[2:])]
+    )
+    every = experiments(method)
+    check_the_same(every, tmp_path)
+    rest = len(every) - 2
+    begun = [("launch", 2), ("launch", rest)]
+    ahead = [("land", 2), ("launch", 2), ("land", rest), ("launch", rest)]
+    ended = [("land", 2), ("land", rest)]  # a table is due: nothing is begun before
+    assert order == [*begun, *ahead, *ended, *begun, *ahead, *ended, *begun, *ended]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_as_graphs_are_replayed(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU results lie in memory that the next replay writes over."""
+
+    def record(graph: Any, held: list[Any]) -> Any:
+        out = [t if any(t is h for h in held) else t.clone() for t in graph(*held)]
+
+        def again() -> None:
+            for old, new in zip(out, graph(*held), strict=True):
+                if old is not new:
+                    old.copy_(new)
+
+        return out, again
+
+    monkeypatch.setattr(lifted, "_can_capture", lambda tensor: True)
+    monkeypatch.setattr(lifted, "_cuda_graph", record)
+    monkeypatch.setattr(
+        together, "_stacks", lambda all_: [Stack(all_[:2]), Stack(all_[2:])]
+    )
+    check_the_same(experiments(method), tmp_path)
+
+
+def test_two_stacks_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "Stack", list)
+    cpu, cuda = (SimpleNamespace(type=name) for name in ("cpu", "cuda"))
+    for device, n, sizes in (
+        (cpu, 10, [10]),
+        (cuda, 10, [5, 5]),
+        (cuda, 5, [3, 2]),
+        (cuda, 3, [2, 1]),
+        (cuda, 2, [2]),
+        (cuda, 1, [1]),
+    ):
+        federation = SimpleNamespace(engine=SimpleNamespace(device=device))
+        found = together._stacks([federation] * n)  # type: ignore[list-item]
+        assert [len(stack) for stack in found] == sizes  # type: ignore[arg-type]
 
 
 def test_who_needs_losses_ends_rounds_one_by_one() -> None:

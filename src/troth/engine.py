@@ -117,7 +117,7 @@ class Engine:
 
     def messages(self, reply: Reply, ids: np.ndarray) -> Messages:
         """What clients send, signed with what the server knows of them."""
-        clients = torch.from_numpy(ids).to(self.device)
+        clients = torch.from_numpy(ids).to(self.device, non_blocking=True)
         size = self.feed.data.train.size[clients]
         loss = torch.full((len(ids),), torch.nan, device=self.device)
         return Messages(reply.update, reply.extra, loss, size, clients)
@@ -191,12 +191,16 @@ class Engine:
         if self.plan.apart and not phase.by_group:  # alone, nobody's padding
             own = max(1, int(self.feed.sizes[ids[0]]))
             slots, weight = slots[..., :own], weight[..., :own]
+
+        def there(tensor: Tensor) -> Tensor:  # staged at once: nobody waits for it
+            return tensor.to(self.device, non_blocking=True)
+
         return Drawn(
-            slots.to(self.device),
-            weight.to(self.device),
+            there(slots),
+            there(weight),
             torch.arange(steps, device=self.device),
-            self.feed.per_epoch[torch.from_numpy(ids)].to(self.device),
-            self.feed.keys(ids, round_).to(self.device),
+            there(self.feed.per_epoch[torch.from_numpy(ids)]),
+            there(self.feed.keys(ids, round_)),
             self.feed.group(slots, phase.by_group),
         )
 

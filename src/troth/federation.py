@@ -137,8 +137,8 @@ class Federation:
         """Which rows an adversary controls; None where there is neither."""
         if self.serving.rules.attack is None and not self.hostile.any():
             return None
-        rows = self.hostile[messages.client.cpu().numpy()]
-        return torch.from_numpy(rows).to(messages.client.device)
+        rows = torch.from_numpy(self.hostile[messages.client.cpu().numpy()])
+        return rows.to(messages.client.device, non_blocking=True)
 
     def _prefetch(self, r: int) -> None:
         """Have the states of those that come next read meanwhile."""

@@ -148,7 +148,7 @@ class Feed:
         if not asked or not len(self._code):
             slots = slots[..., :0]
         code = torch.from_numpy(self._code[slots.numpy()])
-        return code.to(self.data.x.device)
+        return code.to(self.data.x.device, non_blocking=True)
 
     def keys(self, ids: np.ndarray, round_: int) -> Tensor:
         """One key a client, for all that it draws in this round beside its batches."""
@@ -156,8 +156,7 @@ class Feed:
 
     def common(self, round_: int) -> Tensor:
         """One key for all clients: for what they draw alike in this round."""
-        everyone = torch.zeros((), dtype=torch.long, device=self.data.x.device)
-        return seeding.keys(self.seed, "common", round_, everyone)
+        return seeding.key(self.seed, "common", round_, device=self.data.x.device)
 
     def block(self, clients: int) -> int:
         """How many steps of so many clients are gathered at once."""

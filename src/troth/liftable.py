@@ -56,7 +56,8 @@ def _part(phase: Phase, part: str) -> Liftable:
 
 def _own(leaf: Tensor) -> Tensor:
     """A tensor that a step may write over: a captured step copies what it is given."""
-    return leaf if hasattr(leaf, "is_reused") else leaf.clone()
+    copied = hasattr(leaf, "is_reused") and not hasattr(leaf, "is_kept")
+    return leaf if copied else leaf.clone()
 
 
 def through(

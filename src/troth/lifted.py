@@ -75,16 +75,18 @@ class Lifted:
             made.append(out)
             return trees.leaves(out)
 
-        graph: Any = make_fx(plain)(*flat)
+        seen = {id(t): i for i, t in reversed([*enumerate(flat)])}
+        apart = (t if seen[id(t)] == i else t.detach() for i, t in enumerate(flat))
+        graph: Any = make_fx(plain)(*apart)  # a tensor given twice is two inputs
         empty = torch.empty(0)
         example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
-        compiled, cuda = self._how == "compiled", flat[0].is_cuda
+        compiled = self._how == "compiled"
         traces.compute_once(graph)
         if self._in_place:
             traces.update_in_place(graph, in_pieces=not compiled)
         if compiled:
             graph = torch._inductor.compile(graph, list[Any](flat))
-        if cuda:
+        if _can_capture(flat[0]):
             graph = _captured(graph, flat)
         return graph, example
 
@@ -124,20 +126,26 @@ def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., A
     return lifted
 
 
+def _can_capture(tensor: Tensor) -> bool:
+    return tensor.is_cuda
+
+
 def _captured(
     graph: Callable[..., Any], flat: list[Tensor], record: Any = None
 ) -> Callable[..., Any]:
     """The graph with memory of its own, so that it can be replayed in one launch.
 
     What it returns lies in that memory and is valid until the next call. Inputs that
-    the caller keeps and fills anew (marked `is_kept`) are read where they lie.
+    the caller keeps and fills anew (marked `is_kept`) are read where they lie; given
+    once more in another place, they are copied there, for that may be written over.
 
     Args:
         graph: the trace.
         flat: inputs of the shapes it takes.
         record: (graph, inputs) → (outputs, replay); by default a CUDA graph.
     """
-    held = [t if hasattr(t, "is_kept") else t.clone() for t in flat]
+    kept = {id(t): i for i, t in reversed([*enumerate(flat)]) if hasattr(t, "is_kept")}
+    held = [t if kept.get(id(t)) == i else t.clone() for i, t in enumerate(flat)]
     recorder: Any = record or _cuda_graph
     out, again = recorder(graph, held)
     for tensor in out:
@@ -146,6 +154,7 @@ def _captured(
     returned = {t.data_ptr() for t in out}
     fixed = [place not in returned for place in places]  # the graph only reads it
     seen: list[Any] = [None] * len(held)  # what an input was copied from
+    moving = {place for i, place in enumerate(places) if i not in kept.values()}
 
     def replay(*tensors: Tensor) -> Any:
         moves = []
@@ -155,7 +164,7 @@ def _captured(
                 continue
             lasting = fixed[i] and not hasattr(given, "is_reused")
             seen[i] = given if lasting else None
-            moves.append((i, given.clone() if place in places else given))
+            moves.append((i, given.clone() if place in moving else given))
         for i, given in moves:
             held[i].copy_(given)
         again()

@@ -13,7 +13,9 @@ from torch import Tensor
 from troth.rowfile import RowFile
 from troth.slots import Slots
 
-_BLOCK = 2**25  # numbers a block: growing never copies what is there
+_BLOCK = {"cpu": 2**25, "cuda": 2**30}
+"""Numbers a block: growing never copies what is there. On a GPU few blocks count more
+than what an empty one takes: each costs a round some launches."""
 
 
 class Population:
@@ -141,23 +143,31 @@ class Blocks:
         self, n: int, width: int, dtype: torch.dtype, store: torch.device
     ) -> None:
         self._dtype, self._store = dtype, store
-        self._shape = (max(1, min(n, _BLOCK // max(1, width))), width)
+        few = -(-n * width // _BLOCK.get(store.type, _BLOCK["cpu"])) or 1
+        self._shape = (max(1, -(-n // few)), width)
         self._blocks: list[Tensor] = []
 
     def get(self, slots: np.ndarray) -> Tensor:
         """The rows in some slots, [c, width]."""
+        found = self._places(slots)
+        if len(found) == 1:
+            return found[0][0][found[0][2]]
         shape = (len(slots), self._shape[1])
         out = torch.empty(shape, dtype=self._dtype, device=self._store)
-        for block, places, offsets in self._places(slots):
-            out[places.to(self._store)] = block[offsets]
+        for block, places, offsets in found:
+            out[places.to(self._store, non_blocking=True)] = block[offsets]
         return out
 
     def put(self, slots: np.ndarray, rows: Tensor) -> None:
         """Keep rows."""
         while len(self._blocks) * self._shape[0] <= slots.max():
             self._blocks.append(self._empty())
-        for block, places, offsets in self._places(slots):
-            block[offsets] = rows[places.to(rows.device)].to(self._store)
+        found = self._places(slots)
+        for block, places, offsets in found:
+            some = rows
+            if len(found) > 1:
+                some = rows[places.to(rows.device, non_blocking=True)]
+            block[offsets] = some.to(self._store)
 
     def _empty(self) -> Tensor:
         return torch.empty(self._shape, dtype=self._dtype, device=self._store)
@@ -167,7 +177,8 @@ class Blocks:
         found, length = [], self._shape[0]
         for b in np.unique(slots // length):
             where = np.flatnonzero(slots // length == b)
-            offsets = torch.from_numpy(slots[where] - b * length).to(self._store)
+            offsets = torch.from_numpy(slots[where] - b * length)
+            offsets = offsets.to(self._store, non_blocking=True)
             found.append((self._blocks[b], torch.from_numpy(where), offsets))
         return found
 

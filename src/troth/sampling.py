@@ -39,7 +39,7 @@ def sampler(
     def by_size(r: int) -> np.ndarray:
         found: list[int] = []
         for i in range(0 if 2 * cohort > n else 8):
-            key = seeding.keys(seed, "cohort", r, torch.tensor(i))
+            key = seeding.key(seed, "cohort", r, i)
             count = 2 * cohort << (i if there else 0)  # more, where few may be there
             u = seeding.uniform(key, count, torch.float64).numpy()
             drawn = np.searchsorted(edges, u * edges[-1], side="right")
@@ -65,7 +65,7 @@ def _uniformly(
 
     The order is that of `seeding.choose`.
     """
-    key = seeding.keys(seed, "cohort", r, torch.tensor([0])).numpy()
+    key = seeding.key(seed, "cohort", r).numpy()[None]
     found, last = np.zeros(0, np.int64), 0
     while len(found) < cohort and last < n:
         first, last = last, min(n, 2 * last or cohort)

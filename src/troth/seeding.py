@@ -65,6 +65,22 @@ def keys(seed: int, purpose: str, round_: int, clients: Tensor) -> Tensor:
     return _mix((clients + 1) * _GAMMA + _opening(seed, purpose, round_))
 
 
+def key(
+    seed: int,
+    purpose: str,
+    round_: int,
+    client: int = 0,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """The key of one client, worked out on the host: one operation on a device."""
+    z = (client + 1) * _GAMMA + _opening(seed, purpose, round_)
+    for shift, factor in ((30, _MIX1), (27, _MIX2), (31, 1)):
+        z &= 2**64 - 1
+        z = (z ^ (z >> shift)) * factor
+    z &= 2**64 - 1
+    return torch.full((), z - (z >> 63 << 64), dtype=torch.long, device=device)
+
+
 def fold(key: Tensor, count: Tensor | int) -> Tensor:
     """A key for every (key, count): how one more index enters a key."""
     if isinstance(count, int):  # the same, wrapped to 64 bits as tensors do

@@ -119,9 +119,9 @@ class Serving:
     def _moved(self, before: Broadcast, after: Broadcast) -> tuple[float, str]:
         """‖w⁺ − w‖ without running statistics; and why it may not be taken."""
         head = before.w.shape[0] - self.tail
-        parts = (after.w - before.w).tensor_split([head])
-        every = torch.stack([_length(part) for part in (*parts, after.extra)])
-        moved, *rest = every.tolist()  # all at once: a device is waited for
+        parts = (*(after.w - before.w).tensor_split([head]), after.extra)
+        every = [_length(part) for part in (parts[0], *filter(len, parts[1:]))]
+        moved, *rest = torch.stack(every).tolist()  # at once: a device is waited for
         return moved, "" if math.isfinite(moved + sum(rest)) else INFINITE
 
     def attacked(
@@ -170,8 +170,8 @@ class Serving:
     ) -> Any:
         """A rule with its memory and its own random key."""
         if "key" in rule.asks:
-            client = torch.zeros((), dtype=torch.long, device=broadcast.w.device)
-            more["key"] = seeding.keys(self.seed, name, round_, client)
+            where = broadcast.w.device
+            more["key"] = seeding.key(self.seed, name, round_, device=where)
         result, self.memories[name] = rule(
             self.memories[name], broadcast=broadcast, round_=round_, **more
         )

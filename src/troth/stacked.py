@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 from typing import Any
 
@@ -46,6 +47,9 @@ class Stack:
             self._feeds[feed] = next(same, feed)
         workers = len(self.federations) if self._waits() else 0
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
+        cuda = self._first.device.type == "cuda"
+        self._stream = torch.cuda.Stream() if cuda else None  # type: ignore[no-untyped-call]
+        self._flying: list[tuple[Federation, Asked, Messages, Tensor]] = []
 
     def _waits(self) -> bool:
         """Whether ends of rounds wait for a device, and may do so side by side.
@@ -55,18 +59,51 @@ class Stack:
         cuda = self._first.device.type == "cuda"
         return cuda and not any(f.serving.asks_loss for f in self.federations)
 
-    @torch.no_grad()
     def step(self) -> list[Record]:
         """One round of each."""
-        asked = [f.ask() for f in self.federations]
-        found = iter(self._run("local", self.federations, asked))
+        self.launch()
+        return self.land()
+
+    @torch.no_grad()
+    def launch(self) -> None:
+        """Begin a round of each: their clients step, on a GPU in its own stream.
+
+        Nothing waits for them here, and nothing of a federation changes before `land`.
+        """
+        if self._stream is not None:  # after all that was done elsewhere meanwhile
+            self._stream.wait_stream(torch.cuda.current_stream())
+        with self._aside():
+            asked = [f.ask() for f in self.federations]
+            found = iter(self._run("local", self.federations, asked))
         none = Messages(*[torch.empty(0)] * 5), torch.empty(0)
-        every = [
+        self._flying = [
             (f, a, *(next(found) if len(a.turnout.ids) else none))
             for f, a in zip(self.federations, asked, strict=True)
         ]
+
+    def land(self) -> list[Record]:
+        """End the round that `launch` began."""
         each: Any = self._pool.map if self._pool else map
-        return list(each(_taken, every))
+        records = list(each(self._taken, self._flying))
+        self._flying = []
+        if self._stream is not None:
+            torch.cuda.current_stream().wait_stream(self._stream)
+        return records
+
+    @torch.no_grad()
+    def _taken(self, given: tuple[Federation, Asked, Messages, Tensor]) -> Record:
+        """The end of a federation's round."""
+        federation, asked, messages, rows = given
+        with self._aside():
+            if len(asked.turnout.ids):
+                return federation.take(asked, messages, rows)
+            return federation.unanswered(asked)
+
+    def _aside(self) -> AbstractContextManager[Any]:
+        """In the stack's own stream, in this thread."""
+        return (
+            nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+        )
 
     @torch.no_grad()
     def finish(self, chunk: int) -> Iterator[int]:
@@ -158,15 +195,6 @@ class Stack:
         return self._lifted[name]
 
 
-@torch.no_grad()
-def _taken(given: tuple[Federation, Asked, Messages, Tensor]) -> Record:
-    """The end of a federation's round."""
-    federation, asked, messages, rows = given
-    if len(asked.turnout.ids):
-        return federation.take(asked, messages, rows)
-    return federation.unanswered(asked)
-
-
 def _joined(batches: Sequence[Batch]) -> Batch:
     """Batches of several federations one below the other; the step is that of all."""
     first: Any = batches[0]
@@ -181,7 +209,7 @@ def _joined(batches: Sequence[Batch]) -> Batch:
 
 def _as_wide(tensors: list[Tensor]) -> list[Tensor]:
     """[c, examples, …] each, with examples that do not count up to the most of any."""
-    if tensors[0].dim() < 2:
+    if tensors[0].dim() < 2 or len({t.shape[1] for t in tensors}) == 1:
         return tensors
     most = max(t.shape[1] for t in tensors)
     rest = [[0, 0] * (t.dim() - 2) + [0, most - t.shape[1]] for t in tensors]

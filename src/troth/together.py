@@ -21,10 +21,11 @@ from torch import Tensor
 from troth import config, memory, results, runs, store
 from troth.build import Built, build, device
 from troth.engine import Plan
+from troth.federation import Federation
 from troth.journal import Journal
 from troth.sections import Experiment
 from troth.stacked import Stack
-from troth.types import Refusal
+from troth.types import Record, Refusal
 
 MAY_DIFFER = (
     "seed",
@@ -209,15 +210,16 @@ def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None
             open_.enter_context(closing(Journal(path, built.federation)))
             for built, path in zip(every, paths, strict=True)
         ]
-        stack = Stack([built.federation for built in every])
+        stacks = _stacks([built.federation for built in every])
         with runs.stoppable() as stopped:
-            tables = _rounds(every, stack, journals, watch, stopped)
+            tables = _rounds(every, stacks, journals, watch, stopped)
             plan = every[0].federation.engine.plan
-            some = -(-runs.at_once(plan) // len(every))
-            for _ in stack.finish(some):
-                tables = []
-                if stopped():
-                    raise runs.Interrupted(paths[0])
+            for stack in stacks:
+                some = -(-runs.at_once(plan) // len(stack.federations))
+                for _ in stack.finish(some):
+                    tables = []
+                    if stopped():
+                        raise runs.Interrupted(paths[0])
         tables = tables or [results.evaluate(built) for built in every]
         took = (time.monotonic() - began) / len(every)  # an equal share of the time
         for k, built in enumerate(every):
@@ -226,9 +228,17 @@ def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None
             runs.forget(paths[k], paths[k] / store.FILE)
 
 
+def _stacks(federations: list[Federation]) -> list[Stack]:
+    """Two of them by turns on a GPU: one steps while rounds of the other end."""
+    half = -(-len(federations) // 2)
+    if federations[0].engine.device.type != "cuda" or half < 2:
+        half = len(federations)
+    return [Stack(federations[k : k + half]) for k in range(0, len(federations), half)]
+
+
 def _rounds(
     every: list[Built],
-    stack: Stack,
+    stacks: list[Stack],
     journals: list[Journal],
     watch: runs.Watch,
     stopped: Callable[[], bool],
@@ -237,9 +247,17 @@ def _rounds(
     e, tables = every[0].experiment, list[results.Tables]()
     due, rounds = runs.evaluations(e), e.train.rounds
     save = runs.saves(e, time.monotonic())
+    ahead = False  # whether the next round has begun already
     for done in range(1, rounds + 1):
-        records, last = stack.step(), done == rounds
-        tables = [results.evaluate(b) for b in every] if due(done) or last else []
+        last, looked_at = done == rounds, due(done)
+        for stack in () if ahead else stacks:
+            stack.launch()
+        ahead, records = not (last or looked_at), list[Record]()
+        for stack in stacks:
+            records += stack.land()
+            if ahead:
+                stack.launch()
+        tables = [results.evaluate(b) for b in every] if looked_at or last else []
         pairs = zip(every, tables, strict=False)
         found = [results.summaries(built, table) for built, table in pairs]
         for k, (journal, record) in enumerate(zip(journals, records, strict=True)):
