@@ -16,9 +16,9 @@ SOURCE = Path(troth.__file__).parent
 TESTS = Path(__file__).parent
 
 LAYERS = """
-    types conditions verdicts modelfile seeding numerics labels theory trees memory
-    notice disk fetching lookup toml grid parts deployment sections config
-    layers weights convolution batchwise flat masks
+    types kernels conditions verdicts modelfile seeding numerics labels theory trees
+    memory notice disk fetching lookup toml grid parts deployment sections config
+    layers weights windows convolution batchwise flat masks
     datasets partitions features corruptions deformations augments models losses
     optimizers schedules regularizers adversarial solvers personalizers
     attacks filters aggregators servers metrics

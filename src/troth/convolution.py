@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, library
-from torch.nn.functional import pad
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from troth import kernels
+from troth import kernels, windows
 
 _inside = torch._C._functorch
 
@@ -209,9 +208,9 @@ class _Convolve(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, w: Tensor, above: int, left: int) -> tuple[Tensor, Tensor]:
         """Windows times weights; the result is channels-last."""
-        columns, shape = _windows(x, w.shape[2:], above, left)
+        columns, shape = windows.laid_out(x, w.shape[2:], above, left)
         flat = w.permute(2, 3, 1, 0).reshape(-1, w.shape[0])
-        out = _product(columns, flat).reshape(*shape, -1).permute(0, 3, 1, 2)
+        out = windows.product(columns, flat).reshape(*shape, -1).permute(0, 3, 1, 2)
         return out, columns
 
     @staticmethod
@@ -228,15 +227,17 @@ class _Convolve(torch.autograd.Function):
         w, columns = ctx.saved_tensors
         o, c, p, q = w.shape
         flat = g.permute(0, 2, 3, 1).reshape(-1, o)
-        by_window = _product(flat.transpose(0, 1), columns)
+        by_window = windows.product(flat.transpose(0, 1), columns)
         once: Any = _Once.apply
         for_w = once(by_window.reshape(o, p, q, c).permute(0, 3, 1, 2))
         if not ctx.needs_input_grad[0]:
             return None, for_w, None, None
         above, left = ctx.padding  # a convolution of g with the weights turned round
-        turned, shape = _windows(g, (p, q), p - 1 - above, q - 1 - left)
+        turned, shape = windows.laid_out(g, (p, q), p - 1 - above, q - 1 - left)
         back = w.flip(2, 3).permute(2, 3, 0, 1).reshape(-1, c)
-        for_x = once(_product(turned, back).reshape(*shape, c).permute(0, 3, 1, 2))
+        for_x = once(
+            windows.product(turned, back).reshape(*shape, c).permute(0, 3, 1, 2)
+        )
         return for_x, for_w, None, None
 
 
@@ -249,7 +250,9 @@ class _Direct(torch.autograd.Function):
     def forward(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
         """The result is channels-last."""
         by_tap = w.permute(2, 3, 1, 0)
-        return _direct(x.permute(0, 2, 3, 1), by_tap, above, left).permute(0, 3, 1, 2)
+        return windows.convolve(x.permute(0, 2, 3, 1), by_tap, above, left).permute(
+            0, 3, 1, 2
+        )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -263,121 +266,12 @@ class _Direct(torch.autograd.Function):
         x, w = ctx.saved_tensors
         p, q = w.shape[2:]
         above, left = ctx.padding
-        seen, slope = x.permute(0, 2, 3, 1)[None], g.permute(0, 2, 3, 1)
-        by_tap = torch.ops.troth.weigh(seen, slope[None], p, q, above, left)[0]
+        seen, slope = x.permute(0, 2, 3, 1), g.permute(0, 2, 3, 1)
+        by_tap = windows.weigh(seen, slope, p, q, above, left)
         once: Any = _Once.apply
         for_w = once(by_tap.permute(3, 2, 0, 1))
         if not ctx.needs_input_grad[0]:
             return None, for_w, None, None
         back = w.flip(2, 3).permute(2, 3, 0, 1)  # the weights turned round
-        for_x = _direct(slope, back, p - 1 - above, q - 1 - left)
+        for_x = windows.convolve(slope, back, p - 1 - above, q - 1 - left)
         return once(for_x.permute(0, 3, 1, 2)), for_w, None, None
-
-
-def _windows(
-    x: Tensor, kernel: Any, above: int, left: int
-) -> tuple[Tensor, tuple[int, int, int]]:
-    """Every window of [b, c, h, w] as a row: [b·h'·w', p·q·c], and (b, h', w')."""
-    padded = pad(x.permute(0, 2, 3, 1), (0, 0, left, left, above, above))
-    views = padded.unfold(1, kernel[0], 1).unfold(2, kernel[1], 1)  # b h w c p q
-    b, h, w = views.shape[:3]
-    return views.permute(0, 1, 2, 4, 5, 3).reshape(b * h * w, -1), (b, h, w)
-
-
-def _multiply(a: Tensor, b: Tensor) -> Tensor:
-    """[n, i, k] × [n, k, j] in the precision that convolutions are allowed."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32
-    try:
-        return torch.bmm(a, b)
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-
-
-_LIBRARY: Any = library.Library("troth", "DEF")  # type: ignore[no-untyped-call]
-_LIBRARY.define("product(Tensor a, Tensor b) -> Tensor")
-_LIBRARY.impl("product", _multiply, "CompositeExplicitAutograd")
-
-
-_LIBRARY.define("convolve(Tensor x, Tensor w, int above, int left) -> Tensor")
-_LIBRARY.define(
-    "weigh(Tensor x, Tensor g, int p, int q, int above, int left) -> Tensor"
-)
-
-
-def _columns(x: Tensor, p: int, q: int, above: int, left: int) -> tuple[Tensor, Any]:
-    """Windows of [n, b, h, w, c], laid out: [n, b·h'·w', p·q·c], and (b, h', w')."""
-    n = x.shape[0]
-    flat = x.flatten(0, 1).permute(0, 3, 1, 2)
-    columns, (b, high, wide) = _windows(flat, (p, q), above, left)
-    b = b // n
-    return columns.reshape(n, b * high * wide, -1), (b, high, wide)
-
-
-def _convolve_plainly(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
-    """`kernels.windows.convolve`, by windows laid out: what it must agree with."""
-    p, q, _, o = w.shape[1:]
-    columns, shape = _columns(x, p, q, above, left)
-    return _multiply(columns, w.flatten(1, 3)).reshape(len(x), *shape, o)
-
-
-def _weigh_plainly(
-    x: Tensor, g: Tensor, p: int, q: int, above: int, left: int
-) -> Tensor:
-    """`kernels.windows.weigh`, by windows laid out."""
-    columns, _ = _columns(x, p, q, above, left)
-    by_window = _multiply(columns.mT, g.flatten(1, 3))
-    return by_window.reshape(len(x), p, q, x.shape[4], g.shape[4])
-
-
-def _convolve_fast(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
-    from troth.kernels import windows
-
-    return windows.convolve(x, w, above, left)
-
-
-def _weigh_fast(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor:
-    from troth.kernels import windows
-
-    return windows.weigh(x, g, p, q, above, left)
-
-
-for _name, _plain, _fast in (
-    ("convolve", _convolve_plainly, _convolve_fast),
-    ("weigh", _weigh_plainly, _weigh_fast),
-):
-    _LIBRARY.impl(_name, _plain, "CompositeExplicitAutograd")
-    _LIBRARY.impl(_name, _fast, "CUDA")
-
-
-def _rows_of_one(a: Tensor, dim: int | None, n: int) -> Tensor:
-    return a.expand(n, *a.shape) if dim is None else a.movedim(dim, 0)
-
-
-def _over_clients(name: str) -> Any:
-    """An operation of two tensors, over clients: theirs side by side in one."""
-
-    def lifted(
-        info: Any, dims: Any, a: Tensor, b: Tensor, *rest: int
-    ) -> tuple[Tensor, int]:
-        n = info.batch_size
-        a, b = _rows_of_one(a, dims[0], n), _rows_of_one(b, dims[1], n)
-        operation = getattr(torch.ops.troth, name)
-        out = operation(a.flatten(0, 1), b.flatten(0, 1), *rest)
-        return out.unflatten(0, (n, -1)), 0
-
-    return lifted
-
-
-for _name in ("product", "convolve", "weigh"):
-    library.register_vmap(f"troth::{_name}", _over_clients(_name), lib=_LIBRARY)
-
-
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    out: Tensor = torch.ops.troth.product(a[None], b[None])
-    return out[0]
-
-
-def _direct(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
-    out: Tensor = torch.ops.troth.convolve(x[None], w[None], above, left)
-    return out[0]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from troth import liftable, memory, tasks, trees
-from troth.feed import Feed
+from troth.feed import Drawn, Feed
 from troth.lifted import Lifted
 from troth.threads import spread
 from troth.types import Batch, Broadcast, Client, Messages, Phase, Reply, Task
@@ -33,17 +33,6 @@ class Plan(NamedTuple):
     def apart(self) -> bool:
         """Whether clients step one by one."""
         return self.how in ("loop", "threads")
-
-
-class Drawn(NamedTuple):
-    """What a phase draws for some clients, whatever examples lie in the slots."""
-
-    slots: Tensor  # [steps, clients, batch]
-    weight: Tensor  # [steps, clients, batch]
-    step: Tensor  # [steps] their numbers
-    per_epoch: Tensor  # [clients]
-    key: Tensor  # [clients]
-    group: Tensor  # [steps, clients, batch], or no columns
 
 
 class Engine:
@@ -183,38 +172,12 @@ class Engine:
         self, phase: Phase, ids: np.ndarray, round_: int, steps: int
     ) -> Iterator[tuple[int, Batch]]:
         """Every step's batch, [clients, batch, …], gathered some steps at a time."""
-        return self.gathered(self.drawn(phase, ids, round_, steps))
+        return self.feed.gathered(self.drawn(phase, ids, round_, steps))
 
     def drawn(self, phase: Phase, ids: np.ndarray, round_: int, steps: int) -> Drawn:
-        """Which examples these clients will see, and what their steps know besides."""
-        slots, weight = self.feed.draw(ids, steps, round_, phase.by_group)
-        if self.plan.apart and not phase.by_group:  # alone, nobody's padding
-            own = max(1, int(self.feed.sizes[ids[0]]))
-            slots, weight = slots[..., :own], weight[..., :own]
-
-        def there(tensor: Tensor) -> Tensor:  # staged at once: nobody waits for it
-            return tensor.to(self.device, non_blocking=True)
-
-        return Drawn(
-            there(slots),
-            there(weight),
-            torch.arange(steps, device=self.device),
-            there(self.feed.per_epoch[torch.from_numpy(ids)]),
-            there(self.feed.keys(ids, round_)),
-            self.feed.group(slots, phase.by_group),
-        )
-
-    def gathered(self, drawn: Drawn) -> Iterator[tuple[int, Batch]]:
-        """The batches of what was drawn, with this engine's own examples and labels."""
-        steps, clients = drawn.slots.shape[:2]
-        some = self.feed.block(clients)
-        for first in range(0, steps, some):
-            slots = drawn.slots[first : first + some]
-            x, y = self.feed.gather(slots, self.feed.data.train)
-            for t in range(first, min(steps, first + some)):
-                k, known = t - first, (drawn.weight[t], drawn.step[t])
-                shared = drawn.per_epoch, drawn.key, drawn.group[t]
-                yield t, Batch(x[k], y[k], *known, *shared)
+        """Which examples these clients will see in a phase."""
+        alone = self.plan.apart and not phase.by_group  # nobody's padding
+        return self.feed.drawn(ids, steps, round_, phase.by_group, alone)
 
     def valid(self, phase: Phase, ids: np.ndarray, few_shapes: bool = False) -> Batch:
         """What a phase looks at besides: validation data, or nothing."""

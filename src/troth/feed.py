@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -22,6 +23,17 @@ class _Piles(NamedTuple):
     first: np.ndarray  # [n] each client's first pile
     start: np.ndarray  # [piles] where it begins in `slot`
     size: np.ndarray  # [piles]
+
+
+class Drawn(NamedTuple):
+    """What is drawn for the steps of some clients, whatever lies in the slots."""
+
+    slots: Tensor  # [steps, clients, batch]
+    weight: Tensor  # [steps, clients, batch]
+    step: Tensor  # [steps] their numbers
+    per_epoch: Tensor  # [clients]
+    key: Tensor  # [clients]
+    group: Tensor  # [steps, clients, batch], or no columns
 
 
 class Feed:
@@ -122,6 +134,47 @@ class Feed:
             torch.from_numpy(weight.transpose(1, 2, 0).astype(kind, order="C")),
         )
 
+    def drawn(
+        self, ids: np.ndarray, steps: int, round_: int, by_group: bool, alone: bool
+    ) -> Drawn:
+        """`draw` on the device, and what steps know besides.
+
+        Args:
+            ids: the clients.
+            steps: how many.
+            round_: it keys their draws.
+            by_group: as in `draw`.
+            alone: of one client, without padding.
+        """
+        slots, weight = self.draw(ids, steps, round_, by_group)
+        if alone:
+            own = max(1, int(self.sizes[ids[0]]))
+            slots, weight = slots[..., :own], weight[..., :own]
+        device = self.data.x.device
+
+        def there(tensor: Tensor) -> Tensor:  # staged at once: nobody waits for it
+            return tensor.to(device, non_blocking=True)
+
+        return Drawn(
+            there(slots),
+            there(weight),
+            torch.arange(steps, device=device),
+            there(self.per_epoch[torch.from_numpy(ids)]),
+            there(self.keys(ids, round_)),
+            there(self.group(slots, by_group)),
+        )
+
+    def gathered(self, drawn: Drawn) -> Iterator[tuple[int, Batch]]:
+        """Every step's batch, [clients, batch, …], gathered some steps at a time."""
+        steps, clients = drawn.slots.shape[:2]
+        some = self.block(clients)
+        for first in range(0, steps, some):
+            x, y = self.gather(drawn.slots[first : first + some], self.data.train)
+            for t in range(first, min(steps, first + some)):
+                k, known = t - first, (drawn.weight[t], drawn.step[t])
+                shared = drawn.per_epoch, drawn.key, drawn.group[t]
+                yield t, Batch(x[k], y[k], *known, *shared)
+
     def _balanced(self, key: Tensor, ids: np.ndarray, steps: int) -> np.ndarray:
         """Slots of which each group of a client has the same chance.
 
@@ -147,8 +200,7 @@ class Feed:
         """The groups of training slots, numbered from 0; none where not asked for."""
         if not asked or not len(self._code):
             slots = slots[..., :0]
-        code = torch.from_numpy(self._code[slots.numpy()])
-        return code.to(self.data.x.device, non_blocking=True)
+        return torch.from_numpy(self._code[slots.numpy()])
 
     def keys(self, ids: np.ndarray, round_: int) -> Tensor:
         """One key a client, for all that it draws in this round beside its batches."""

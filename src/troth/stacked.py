@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from troth import liftable
-from troth.engine import Drawn, Engine
+from troth.engine import Engine
 from troth.federation import Asked, Federation
-from troth.feed import Feed
+from troth.feed import Drawn, Feed
 from troth.lifted import Lifted
 from troth.types import Batch, Broadcast, Messages, Phase, Record
 
@@ -181,7 +181,7 @@ class Stack:
             same = id(self._feeds[engine.feed]), asked.round, ids.tobytes()
             if same not in drawn:
                 drawn[same] = engine.drawn(phase, ids, asked.round, steps)
-            every.append(engine.gathered(drawn[same]))
+            every.append(engine.feed.gathered(drawn[same]))
         for each in zip(*every, strict=True):
             yield each[0][0], _joined([batch for _, batch in each])
 

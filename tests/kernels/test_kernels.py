@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from troth import convolution, kernels, numerics, seeding
+from troth import windows as plain_code
 
 HERE = torch.cuda.is_available() and kernels.ready(torch.zeros(1, device="cuda"))
 on_gpu = pytest.mark.skipif(not HERE, reason="needs a GPU with Triton")
@@ -55,8 +56,8 @@ def test_convolutions_are_those_of_windows_laid_out(
         ours = windows.convolve(x, w, above, left)
         g = torch.randn_like(ours)
         by_tap = windows.weigh(x, g, p, q, above, left)
-    plain = convolution._convolve_plainly(x.double(), w.double(), above, left)
-    plainly = convolution._weigh_plainly(x.double(), g.double(), p, q, above, left)
+    plain = plain_code.convolve_plainly(x.double(), w.double(), above, left)
+    plainly = plain_code.weigh_plainly(x.double(), g.double(), p, q, above, left)
     assert ours.shape == plain.shape and ours.dtype == dtype
     assert far(ours, plain) < most and far(by_tap, plainly) < most
 
