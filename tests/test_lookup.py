@@ -441,3 +441,20 @@ def test_about_says_what_an_option_must_have() -> None:
     needed = inspect.Parameter.empty
     assert about.options == {"every": needed, "factor": 0.5, "floor": 0.0}
     assert about.citations == []
+
+
+def test_a_new_file_is_found_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import troth.metrics
+
+    folder = tmp_path / "more"
+    folder.mkdir()
+    monkeypatch.setattr(troth.metrics, "__path__", [*troth.metrics.__path__, folder])
+    before = lookup.names("metric")
+    (folder / "fresh.py").write_text("def fresh(values): ...\n")
+    assert set(lookup.names("metric")) - set(before) == {"fresh"}
+    (folder / "fresh.py").unlink()
+    assert lookup.names("metric") == before
+    lookup.names("metric").clear()  # a list of the caller's own
+    assert lookup.names("metric") == before

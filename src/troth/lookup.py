@@ -7,9 +7,11 @@ other packages are named `package.module:function`.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 import types as pytypes
@@ -62,8 +64,22 @@ def nearest(word: str, words: Iterable[str]) -> str:
 def names(kind: str) -> list[str]:
     """All members of a kind, sorted; found by looking, never listed by hand."""
     package = importlib.import_module(f"troth.{FOLDERS[kind]}")
-    found = (m.name for m in pkgutil.iter_modules(package.__path__))
-    return sorted(n for n in found if not n.startswith("_"))
+    places = tuple(package.__path__)
+    return list(_members(places, tuple(_changed(place) for place in places)))
+
+
+@lru_cache(maxsize=64)
+def _members(places: tuple[str, ...], changed: tuple[int, ...]) -> tuple[str, ...]:
+    """The members in some folders; looked for again where one has changed since."""
+    found = (m.name for m in pkgutil.iter_modules(places))
+    return tuple(sorted(n for n in found if not n.startswith("_")))
+
+
+def _changed(place: str) -> int:
+    """When a folder last got or lost a file; 0 for what is no folder, as a zip."""
+    with contextlib.suppress(OSError):
+        return os.stat(place).st_mtime_ns
+    return 0
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:

@@ -82,6 +82,10 @@ def summaries(
         kind, _, name = key.partition("/")
         split = data.tests[name] if name else getattr(data, on)
         at = found.setdefault("tests", {}).setdefault(name, {}) if name else found
+        own = tables.get(f"personal{key.removeprefix('shared')}")
+        if kind == "shared" and table is own:
+            at[kind] = dict(at["personal"])  # clients have no other model
+            continue
         size = split.size.cpu().numpy()[ids]
         at[kind] = summary.summarise(table, size, built.hostile[ids])
     return found
