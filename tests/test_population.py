@@ -432,3 +432,20 @@ def test_a_file_keeps_rows_of_a_device(file: Path) -> None:
     assert read.device.type == "cuda"
     assert torch.equal(read.cpu(), torch.cat([rows(2), torch.zeros(1, 3), rows(1)]))
     people.close()
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, 5, 9])
+def test_what_was_written_in_other_blocks(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an earlier version, or on another device."""
+    monkeypatch.setattr(population, "_BLOCK", {"cpu": 3 * length})
+    people = fresh(9)
+    people.write(ids(*range(7)), rows(*range(7)))
+    kept = people.dump()
+    monkeypatch.setattr(population, "_BLOCK", {"cpu": 9})
+    again = fresh(9)
+    again.load(kept)
+    assert torch.equal(again.read(ids(*range(9))), people.read(ids(*range(9))))
+    again.write(ids(8), rows(8))
+    assert torch.equal(again.read(ids(8, 6)), rows(8, 6))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -106,12 +107,15 @@ def test_each_begins_with_its_own_weights(tmp_path: Path) -> None:
     check_the_same(every, tmp_path)
 
 
-def check_the_same(every: list[Any], tmp_path: Path) -> None:
-    """Trained together, they leave what each leaves by itself."""
+def check_the_same(
+    every: list[Any], tmp_path: Path, between: Callable[[], None] = lambda: None
+) -> None:
+    """Trained together, they leave what each leaves by itself (before `between`)."""
     alone = [tmp_path / f"alone{k}" for k in range(len(every))]
     both = [tmp_path / f"both{k}" for k in range(len(every))]
     for e, path in zip(every, alone, strict=True):
         runs.train(e, path, plan=VMAP)
+    between()
     together.train(every, both, plan=VMAP)
     weights = []
     for one, other in zip(alone, both, strict=True):
@@ -205,12 +209,14 @@ def test_as_graphs_are_replayed(
 
         return out, again
 
-    monkeypatch.setattr(lifted, "_can_capture", lambda tensor: True)
-    monkeypatch.setattr(lifted, "_cuda_graph", record)
+    def captured() -> None:
+        monkeypatch.setattr(lifted, "_can_capture", lambda tensor: True)
+        monkeypatch.setattr(lifted, "_cuda_graph", record)
+
     monkeypatch.setattr(
         together, "_stacks", lambda all_: [Stack(all_[:2]), Stack(all_[2:])]
     )
-    check_the_same(experiments(method), tmp_path)
+    check_the_same(experiments(method), tmp_path, captured)
 
 
 def test_two_stacks_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,12 +369,42 @@ def test_what_is_killed_together_goes_on_by_itself(
     assert [len(r.rounds) for r in again] == [5] * 4
 
 
+@pytest.mark.parametrize("where", ["launch", "land", "take"])
+@pytest.mark.parametrize("calls", [1, 2])  # the second launch is that of a round ahead
 def test_memory_that_runs_out_leaves_each_to_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Stack) -> Any:
+    monkeypatch.setattr(Stack, "_waits", lambda self: True)  # in threads, too
+    whose: Any = Federation if where == "take" else Stack
+    real, seen = getattr(whose, where), list[int]()
+
+    def full(self: Any, *given: Any) -> Any:
+        seen.append(1)
+        alone = threading.current_thread() is threading.main_thread()
+        if len(seen) < calls or (where == "take" and alone):
+            return real(self, *given)
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(Stack, "step", full)
+    monkeypatch.setattr(whose, where, full)
     found = troth.run(GRID, out=tmp_path / "g", apart=False)
-    assert all(run.finished for run in found)
+    assert len(seen) >= calls and all(run.finished for run in found)
+
+
+def test_a_round_is_kept_where_the_next_cannot_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every, real, begun = experiments("none")[:2], Stack.launch, list[int]()
+
+    def launch(self: Stack) -> None:
+        begun.append(1)
+        if len(begun) == 4:  # round 4 is begun ahead of what is said of round 3
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        real(self)
+
+    monkeypatch.setattr(Stack, "launch", launch)
+    paths = [tmp_path / "a", tmp_path / "b"]
+    with pytest.raises(torch.OutOfMemoryError):
+        together.train(every, paths, plan=VMAP)
+    assert all(len(Run(path).rounds) == 3 for path in paths)
+    again = [run for path in paths for run in troth.resume(path)]
+    assert len(again) == 2 and all(run.finished for run in again)

@@ -106,6 +106,8 @@ def device(name: str) -> torch.device:
     if kind != "cpu" and not there.get(kind, False):
         has = ", ".join(["cpu", *(d for d, yes in there.items() if yes)])
         raise Refusal(f"device '{name}' is not here; this machine has: {has}")
+    if name.startswith("cuda:"):
+        torch.cuda.set_device(name)  # streams, graphs and kernels go there too
     return torch.device(name)
 
 

@@ -79,10 +79,16 @@ class Apart(_Convolving):
 
 
 def _many_channels(x: Tensor, w: Tensor) -> bool:
-    """Whether tiles of the kernels are full; of one channel, windows are small."""
-    return min(w.shape[:2]) >= 16 and x.dtype == w.dtype and x.dtype in _DIRECT
+    """Whether tiles of the kernels are full; of one channel, windows are small.
+
+    And whether 32 bits count all that a client has.
+    """
+    pixels = x.shape[0] * x.shape[2] * x.shape[3]
+    full = min(w.shape[:2]) >= 16 and x.dtype == w.dtype
+    return full and x.dtype in _DIRECT and pixels * max(w.shape[:2]) < _MOST
 
 
+_MOST = 2**30  # half of what they count, for padding makes results larger
 _DIRECT = (torch.float32, torch.bfloat16, torch.float16)
 
 

@@ -106,7 +106,7 @@ class Engine:
 
     def messages(self, reply: Reply, ids: np.ndarray) -> Messages:
         """What clients send, signed with what the server knows of them."""
-        clients = torch.from_numpy(ids).to(self.device, non_blocking=True)
+        clients = memory.sent(torch.from_numpy(ids), self.device)
         size = self.feed.data.train.size[clients]
         loss = torch.full((len(ids),), torch.nan, device=self.device)
         return Messages(reply.update, reply.extra, loss, size, clients)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import evaluation
+from troth import evaluation, memory
 from troth.availability import Turnout, everyone
 from troth.engine import Engine
 from troth.population import Population
@@ -138,7 +138,7 @@ class Federation:
         if self.serving.rules.attack is None and not self.hostile.any():
             return None
         rows = torch.from_numpy(self.hostile[messages.client.cpu().numpy()])
-        return rows.to(messages.client.device, non_blocking=True)
+        return memory.sent(rows, messages.client.device)
 
     def _prefetch(self, r: int) -> None:
         """Have the states of those that come next read meanwhile."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import seeding
+from troth import memory, seeding
 from troth.types import Batch, Data, Groups, Split
 
 _BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once: few launches, or in cache
@@ -151,17 +151,14 @@ class Feed:
             own = max(1, int(self.sizes[ids[0]]))
             slots, weight = slots[..., :own], weight[..., :own]
         device = self.data.x.device
-
-        def there(tensor: Tensor) -> Tensor:  # staged at once: nobody waits for it
-            return tensor.to(device, non_blocking=True)
-
+        per_epoch = self.per_epoch[torch.from_numpy(ids)]
         return Drawn(
-            there(slots),
-            there(weight),
+            memory.sent(slots, device),
+            memory.sent(weight, device),
             torch.arange(steps, device=device),
-            there(self.per_epoch[torch.from_numpy(ids)]),
-            there(self.keys(ids, round_)),
-            there(self.group(slots, by_group)),
+            memory.sent(per_epoch, device),
+            memory.sent(self.keys(ids, round_), device),
+            memory.sent(self.group(slots, by_group), device),
         )
 
     def gathered(self, drawn: Drawn) -> Iterator[tuple[int, Batch]]:

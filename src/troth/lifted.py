@@ -176,7 +176,14 @@ def _captured(
 def _cuda_graph(
     graph: Callable[..., Any], held: list[Tensor]
 ) -> tuple[list[Any], Callable[[], None]]:
-    """Record the graph on a stream of its own, after two runs to warm up."""
+    """Record the graph after two runs to warm up.
+
+    Where the work has a stream of its own the graph is recorded there, for graphs that
+    are recorded on the same stream share cuBLAS's working memory: those of several
+    streams would be replayed side by side, and write it at once.
+    """
+    here = torch.cuda.current_stream()
+    own = None if here == torch.cuda.default_stream() else here
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -186,6 +193,6 @@ def _cuda_graph(
     recorded = torch.cuda.CUDAGraph()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # begin and end may have nothing to do
-        with torch.cuda.graph(recorded):
+        with torch.cuda.graph(recorded, stream=own):
             out = graph(*held)
     return list(out), recorded.replay

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import torch
+from torch import Tensor
 
 _ARENAS, _MMAPS, _TOP_PAD, _TRIM = -8, -4, -2, -1  # glibc's names for mallopt
 
@@ -28,6 +29,15 @@ def keep() -> None:
     for option, value in ((_MMAPS, 0), (_TRIM, 2**31 - 1), (_TOP_PAD, 2**26)):
         mallopt(option, value)
     mallopt(_ARENAS, 1)
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A small tensor of the host on a device, without waiting for what runs there.
+
+    CUDA copies memory that is not pinned aside before it returns. MPS does not, and
+    would read what has been freed since: there one waits.
+    """
+    return tensor.to(device, non_blocking=device.type == "cuda")
 
 
 _RAN_OUT = (

@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from troth import memory
 from troth.rowfile import RowFile
 from troth.slots import Slots
 
-_BLOCK = {"cpu": 2**25, "cuda": 2**30}
-"""Numbers a block: growing never copies what is there. On a GPU few blocks count more
-than what an empty one takes: each costs a round some launches."""
+_BLOCK = {"cpu": 2**25, "cuda": 2**28}
+"""Numbers a block: growing never copies what is there. On a GPU blocks are larger, for
+each costs a round some launches."""
 
 
 class Population:
@@ -155,7 +156,7 @@ class Blocks:
         shape = (len(slots), self._shape[1])
         out = torch.empty(shape, dtype=self._dtype, device=self._store)
         for block, places, offsets in found:
-            out[places.to(self._store, non_blocking=True)] = block[offsets]
+            out[memory.sent(places, self._store)] = block[offsets]
         return out
 
     def put(self, slots: np.ndarray, rows: Tensor) -> None:
@@ -166,7 +167,7 @@ class Blocks:
         for block, places, offsets in found:
             some = rows
             if len(found) > 1:
-                some = rows[places.to(rows.device, non_blocking=True)]
+                some = rows[memory.sent(places, rows.device)]
             block[offsets] = some.to(self._store)
 
     def _empty(self) -> Tensor:
@@ -178,7 +179,7 @@ class Blocks:
         for b in np.unique(slots // length):
             where = np.flatnonzero(slots // length == b)
             offsets = torch.from_numpy(slots[where] - b * length)
-            offsets = offsets.to(self._store, non_blocking=True)
+            offsets = memory.sent(offsets, self._store)
             found.append((self._blocks[b], torch.from_numpy(where), offsets))
         return found
 
@@ -201,8 +202,14 @@ class Blocks:
 
     def load(self, tensors: dict[str, Tensor], used: int) -> None:
         """Take up what `dump` gave."""
-        self._blocks = []
-        for i in range(-(-used // self._shape[0])):
-            rows = tensors[f"block{i}"]
+        self._blocks, length = [], self._shape[0]
+        for _ in range(-(-used // length)):
             self._blocks.append(self._empty())
-            self._blocks[i][: len(rows)] = rows.to(self._store)
+        first = 0
+        for i in range(sum(name.startswith("block") for name in tensors)):
+            rows = tensors[f"block{i}"]  # as long as blocks were where it was written
+            while len(rows):
+                block, at = divmod(first, length)
+                some, rows = rows.tensor_split([length - at])
+                self._blocks[block][at : at + len(some)] = some.to(self._store)
+                first += len(some)

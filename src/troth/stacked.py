@@ -48,7 +48,7 @@ class Stack:
         workers = len(self.federations) if self._waits() else 0
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         cuda = self._first.device.type == "cuda"
-        self._stream = torch.cuda.Stream() if cuda else None  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream(self._first.device) if cuda else None  # type: ignore[no-untyped-call]
         self._flying: list[tuple[Federation, Asked, Messages, Tensor]] = []
 
     def _waits(self) -> bool:

@@ -253,10 +253,11 @@ def _rounds(
         for stack in () if ahead else stacks:
             stack.launch()
         ahead, records = not (last or looked_at), list[Record]()
+        failed: Exception | None = None
         for stack in stacks:
             records += stack.land()
-            if ahead:
-                stack.launch()
+            if ahead and failed is None:
+                failed = _failure(stack.launch)  # this round is written down first
         tables = [results.evaluate(b) for b in every] if looked_at or last else []
         pairs = zip(every, tables, strict=False)
         found = [results.summaries(built, table) for built, table in pairs]
@@ -265,7 +266,18 @@ def _rounds(
         name = f"{len(every)} runs together"
         watch(runs.Progress(name, done, rounds, found[0] if found else None))
         if not last or every[0].federation.engine.client.finish:
-            save(journals, done, last or stopped())
+            save(journals, done, last or stopped() or failed is not None)
             if stopped():
                 raise runs.Interrupted(journals[0].path)
+        if failed is not None:
+            raise failed
     return tables
+
+
+def _failure(work: Callable[[], None]) -> Exception | None:
+    """Why some work cannot be done; None: it is done."""
+    try:
+        work()
+    except Exception as error:
+        return error
+    return None

@@ -17,11 +17,25 @@ __all__ = ["ready"]
 
 def ready(tensor: Tensor) -> bool:
     """Whether the kernels run where this tensor lies, lifted or not."""
-    return tensor.is_cuda and _here()
+    return tensor.is_cuda and _run_on(tensor.device.index)
 
 
 @functools.cache
-def _here() -> bool:
+def _run_on(index: int | None) -> bool:
+    """Whether they can be built and launched here: one is tried.
+
+    Triton may be there without the C compiler that it needs.
+    """
     if torch.version.hip is not None or importlib.util.find_spec("triton") is None:
         return False
-    return torch.cuda.get_device_capability() >= (8, 0)  # the first with TF32
+    device = torch.device("cuda", index or 0)
+    if torch.cuda.get_device_capability(device) < (8, 0):  # the first with TF32
+        return False
+    try:
+        from troth.kernels import normal
+
+        with torch.cuda.device(device):
+            normal.normal(torch.zeros(1, dtype=torch.long, device=device), 2)
+    except Exception:
+        return False
+    return True
