@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from troth import theory
@@ -27,6 +27,7 @@ def test_clean_the_most_accurate_is_the_fairest(f: dict[str, Any]) -> None:
     assert theory.fairest_lam(**f) == pytest.approx(lam, rel=1e-5)
 
 
+@example({"K": 29, "n": 1, "sigma": 1.5, "tau": 0.05}, 1, 1.5)
 @given(FEDERATIONS, st.integers(1, 10), st.floats(1.1, 20))
 def test_with_adversaries_it_lies_between(
     f: dict[str, Any], some: int, times: float
@@ -40,9 +41,11 @@ def test_with_adversaries_it_lies_between(
     assert attacked * (1 - 1e-9) < fairest < clean * (1 + 1e-9)
     lams = np.array([fairest, attacked, clean, 0.99 * fairest, 1.01 * fairest])
     least, *others = theory.variance_within(lams, **f, **attack)
-    assert all(least <= other * (1 + 1e-12) for other in others)
+    # σ²/n is taken off by all but τ² of it, and so many digits are lost
+    slack = 1e-12 + 1e-13 * f["sigma"] ** 2 / f["n"] / f["tau"] ** 2
+    assert all(least <= other * (1 + slack) for other in others)
     at, *others = theory.variance_pooled(lams[[1, 0, 2]], **f, **attack)
-    assert all(at <= other * (1 + 1e-12) for other in others)  # as the theorems say
+    assert all(at <= other * (1 + slack) for other in others)  # as the theorems say
 
 
 def test_figure_1() -> None:
