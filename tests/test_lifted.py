@@ -139,28 +139,20 @@ def test_threads_share_traces() -> None:
 # Memory of its own, with a recorder that needs no GPU
 
 
-def record(graph: Any, held: list[Tensor]) -> Any:
-    """As a CUDA graph: outputs have a fixed place; what is an input stays that."""
-    out = [t if any(t is h for h in held) else t.clone() for t in graph(*held)]
+@pytest.fixture
+def captured(record: Any) -> Any:
+    def capture(
+        function: Callable[..., Any], *flat: Tensor, in_place: bool = False
+    ) -> Any:
+        graph = make_fx(function)(*flat)
+        if in_place:
+            update_in_place(graph, in_pieces=True)
+        return _captured(graph, list(flat), record)
 
-    def again() -> None:
-        for old, new in zip(out, graph(*held), strict=True):
-            if old is not new:
-                old.copy_(new)
-
-    return out, again
-
-
-def captured(
-    function: Callable[..., Any], *flat: Tensor, in_place: bool = False
-) -> Any:
-    graph = make_fx(function)(*flat)
-    if in_place:
-        update_in_place(graph, in_pieces=True)
-    return _captured(graph, list(flat), record)
+    return capture
 
 
-def test_captured_gives_what_the_graph_gives() -> None:
+def test_captured_gives_what_the_graph_gives(captured: Any) -> None:
     run = captured(lambda a, b: [a + b, a * 2], draw(3), draw(3))
     for _ in range(4):
         a, b = draw(3), draw(3)
@@ -169,7 +161,7 @@ def test_captured_gives_what_the_graph_gives() -> None:
         assert equal(run(b, a), [a + b, b * 2])
 
 
-def test_captured_reads_what_is_kept_where_it_lies() -> None:
+def test_captured_reads_what_is_kept_where_it_lies(captured: Any) -> None:
     a, b = draw(3), draw(3)
     a.is_kept = True  # type: ignore[attr-defined]
     run = captured(lambda a, b: [a + b], a, b)
@@ -178,7 +170,7 @@ def test_captured_reads_what_is_kept_where_it_lies() -> None:
         assert equal(run(a, b), [a + b])
 
 
-def test_captured_never_writes_over_what_is_kept() -> None:
+def test_captured_never_writes_over_what_is_kept(record: Any) -> None:
     """Given twice: once to be read, and once as the state that a step begins with."""
     w, rate = draw(2, 3), torch.tensor(-0.1, dtype=F64)
     w.is_kept = True  # type: ignore[attr-defined]
@@ -195,7 +187,7 @@ def test_captured_never_writes_over_what_is_kept() -> None:
             assert equal([v], [plain]) and torch.equal(w, before)
 
 
-def test_captured_does_not_change_what_it_is_given() -> None:
+def test_captured_does_not_change_what_it_is_given(captured: Any) -> None:
     v, g, rate = draw(2, 3), draw(2, 3), draw()
     kept = v.clone()
     run = captured(lambda v, g, r: [torch.addcmul(v, g, r)], v, g, rate, in_place=True)
@@ -204,7 +196,7 @@ def test_captured_does_not_change_what_it_is_given() -> None:
         assert torch.equal(v, kept)
 
 
-def test_captured_steps_on_its_own_outputs() -> None:
+def test_captured_steps_on_its_own_outputs(captured: Any) -> None:
     def step(v: Tensor, m: Tensor, x: Tensor) -> list[Tensor]:
         m = 0.9 * m + v * x
         return [torch.addcmul(v, m, torch.tensor(-0.1, dtype=F64)), m]
@@ -219,7 +211,7 @@ def test_captured_steps_on_its_own_outputs() -> None:
                 assert equal(mine, plain)
 
 
-def test_captured_starts_again_from_the_same_state() -> None:
+def test_captured_starts_again_from_the_same_state(captured: Any) -> None:
     """A client asked twice starts from the state before, in the same tensors."""
 
     def step(v: Tensor, x: Tensor) -> list[Tensor]:
@@ -234,7 +226,7 @@ def test_captured_starts_again_from_the_same_state() -> None:
             assert equal(mine, plain)
 
 
-def test_captured_hands_a_leaf_on_to_another_place() -> None:
+def test_captured_hands_a_leaf_on_to_another_place(captured: Any) -> None:
     """A carry that keeps the last iterate: (v, last) → (v', v)."""
 
     def step(v: Tensor, last: Tensor, x: Tensor) -> list[Tensor]:
@@ -248,7 +240,7 @@ def test_captured_hands_a_leaf_on_to_another_place() -> None:
         assert equal(mine, plain)
 
 
-def test_captured_swaps_leaves() -> None:
+def test_captured_swaps_leaves(captured: Any) -> None:
     run = captured(lambda a, b: [b, a], draw(2), draw(2))
     mine = a, b = draw(2), draw(2)
     for k in range(3):
@@ -256,7 +248,7 @@ def test_captured_swaps_leaves() -> None:
         assert equal(mine, [b, a] if k % 2 == 0 else [a, b])
 
 
-def test_captured_without_any_number() -> None:
+def test_captured_without_any_number(captured: Any) -> None:
     run = captured(lambda a, b: [a + 1, b], draw(2, 0), draw(2, 3))
     for _ in range(2):
         b = draw(2, 3)
@@ -308,6 +300,7 @@ def test_rounds_of_captured_chunks_are_the_loop(
     in_pieces: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    record: Any,
 ) -> None:
     """What runs on a GPU, but for the GPU: two chunks, several rounds, in place."""
     experiment = _experiment(tmp_path, personalizer, optimizer)

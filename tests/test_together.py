@@ -146,7 +146,8 @@ def test_a_stack_of_one_is_the_federation() -> None:
     stack = Stack([other])
     for _ in range(3):
         one.step()
-        stack.step()
+        stack.launch()
+        stack.land()
     torch.testing.assert_close(one.broadcast.w, other.broadcast.w, rtol=0, atol=1e-6)
 
 
@@ -195,19 +196,9 @@ def test_stacks_by_turns(
 
 @pytest.mark.parametrize("method", METHODS)
 def test_as_graphs_are_replayed(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU results lie in memory that the next replay writes over."""
-
-    def record(graph: Any, held: list[Any]) -> Any:
-        out = [t if any(t is h for h in held) else t.clone() for t in graph(*held)]
-
-        def again() -> None:
-            for old, new in zip(out, graph(*held), strict=True):
-                if old is not new:
-                    old.copy_(new)
-
-        return out, again
 
     def captured() -> None:
         monkeypatch.setattr(lifted, "_can_capture", lambda tensor: True)
@@ -259,7 +250,7 @@ def test_the_same_draws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     trees = [BASE, {**BASE, **COLUMNS["A1"]}, {**BASE, "seed": 1}]
     every = [build(config.from_dict(t), plan=VMAP).federation for t in trees]
     calls.clear()
-    Stack(every).step()
+    Stack(every).launch()
     assert calls == [0, 1]
 
 

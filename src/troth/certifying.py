@@ -253,6 +253,6 @@ def _curves(rows: list[Row], model: str, s: Smoothing) -> curves.Curves:
 
 def _drawn(test: np.ndarray, client: int, count: int, seed: int) -> np.ndarray:
     """Some of a client's test examples; of fewer, the first of the same order."""
-    key = seeding.keys(seed, "certify examples", 0, torch.tensor([client])).numpy()
+    key = seeding.key(seed, "certify examples", 0, client).numpy()[None]
     some = np.arange(min(count, len(test)))
     return np.asarray(test[seeding.permute(key, some, np.array([len(test)]))])

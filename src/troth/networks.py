@@ -54,7 +54,7 @@ def _initialised(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Modu
             "or no axis; give x as [m, features] or [m, channels, height, width]"
         )
     function = lookup.find("model", e.model.name)
-    seed = int(seeding.keys(e.seed, "model", 0, torch.tensor(0)))
+    seed = int(seeding.key(e.seed, "model", 0))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = lookup.call(

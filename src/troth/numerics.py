@@ -85,10 +85,11 @@ def sorted_blocks(rows: Tensor) -> Iterator[tuple[slice, Tensor]]:
 def norms(rows: Tensor) -> Tensor:
     """[n] lengths of rows in float64, however large or small their numbers are."""
     wide = widest(rows)
+    safe = rows.dtype.itemsize < wide.itemsize  # no square leaves the range
+    if safe and rows.numel() <= _NUMBERS.get(rows.device.type, 0):
+        return _length(rows, wide)
     total = rows.new_zeros(rows.shape[0], dtype=wide)
-    if rows.dtype.itemsize < wide.itemsize:  # no square leaves the range
-        if rows.numel() <= _NUMBERS.get(rows.device.type, 0):
-            return _length(rows, wide)
+    if safe:
         for block in blocks(rows):
             total += _length(rows[:, block], wide) ** 2
         return total.sqrt()

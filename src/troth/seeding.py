@@ -77,15 +77,19 @@ def key(
     for shift, factor in ((30, _MIX1), (27, _MIX2), (31, 1)):
         z &= 2**64 - 1
         z = (z ^ (z >> shift)) * factor
-    z &= 2**64 - 1
-    return torch.full((), z - (z >> 63 << 64), dtype=torch.long, device=device)
+    return torch.full((), _wrapped(z), dtype=torch.long, device=device)
+
+
+def _wrapped(number: int) -> int:
+    """A number as the 64 bits with a sign that tensors keep of it."""
+    number &= 2**64 - 1
+    return number - (number >> 63 << 64)
 
 
 def fold(key: Tensor, count: Tensor | int) -> Tensor:
     """A key for every (key, count): how one more index enters a key."""
     if isinstance(count, int):  # the same, wrapped to 64 bits as tensors do
-        wrapped = ((count + 1) * _MIX2) & (2**64 - 1)
-        return _mix(key + (wrapped - (wrapped >> 63 << 64)))
+        return _mix(key + _wrapped((count + 1) * _MIX2))
     return _mix(key + _times(count + 1, _MIX2))
 
 
@@ -211,8 +215,8 @@ def _feistel(
 
 def choose(seed: int, purpose: str, round_: int, n: int, count: int) -> np.ndarray:
     """`count` of n clients, uniformly, without replacement; cost grows with count."""
-    key = keys(seed, purpose, round_, torch.tensor([0])).numpy()
-    return permute(key, np.arange(count), np.array([n]))
+    opened = key(seed, purpose, round_).numpy()[None]
+    return permute(opened, np.arange(count), np.array([n]))
 
 
 def generator(seed: int, purpose: str, count: int = 0) -> np.random.Generator:

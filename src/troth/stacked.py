@@ -59,11 +59,6 @@ class Stack:
         cuda = self._first.device.type == "cuda"
         return cuda and not any(f.serving.asks_loss for f in self.federations)
 
-    def step(self) -> list[Record]:
-        """One round of each."""
-        self.launch()
-        return self.land()
-
     @torch.no_grad()
     def launch(self) -> None:
         """Begin a round of each: their clients step, on a GPU in its own stream.

@@ -30,7 +30,7 @@ def seen(messages: Messages, hostile: Tensor) -> Crowd | None:
     """The adversary's picture; None where it has no row, or nothing finite to see."""
     if not bool(hostile.any()):
         return None
-    finite = messages.update.isfinite().all(dim=1)
+    finite = numerics.finite(messages.update)
     for mask in (finite & ~hostile, finite):
         rows = mask.nonzero().flatten()
         if len(rows):

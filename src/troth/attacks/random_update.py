@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from troth import numerics
 from troth.attacks import _crowd, _noise, _options
 from troth.types import Messages
 
@@ -45,7 +46,7 @@ def random_update(
     _options.finite("random_update", "scale", scale, 0, "0 sends zeros")
     _options.finite("random_update", "std", std, 0, "0 means that of the own update")
     own = std == 0
-    finite = messages.update.isfinite().all(dim=1) if own else torch.ones_like(hostile)
+    finite = numerics.finite(messages.update) if own else torch.ones_like(hostile)
     rows = (hostile & finite).nonzero().flatten()
     if len(rows) == 0:
         return messages

@@ -13,6 +13,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from troth import numerics
 from troth.attacks import _crowd, _options
 from troth.types import Messages
 
@@ -51,7 +52,7 @@ def sign_flip(
 
 
 def _own(messages: Messages, hostile: Tensor, factor: float) -> Messages:
-    rows = (hostile & messages.update.isfinite().all(dim=1)).nonzero().flatten()
+    rows = (hostile & numerics.finite(messages.update)).nonzero().flatten()
     if len(rows) == 0:
         return messages
     update = messages.update.clone()

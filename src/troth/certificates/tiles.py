@@ -69,7 +69,7 @@ class Tiles:
             tile: which one; its samples are tile·size … (tile + 1)·size − 1.
         """
         size = self._sizes[purpose]
-        key = seeding.keys(self.smoothing.seed, purpose, 0, torch.tensor(number))
+        key = seeding.key(self.smoothing.seed, purpose, 0, number)
         # filled, not copied there: a copy would wait for all that a GPU has to do
         there = torch.full((), int(key), device=self.device)
         samples = torch.arange(tile * size, (tile + 1) * size, device=self.device)
