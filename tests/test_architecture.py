@@ -22,7 +22,7 @@ LAYERS = """
     datasets partitions features corruptions deformations augments models losses
     optimizers schedules regularizers adversarial solvers personalizers
     attacks filters aggregators servers metrics
-    objectives tasks lifting traces lifted liftable threads
+    objectives tasks lifting ordering traces lifted liftable threads
     certificates
     feed slots rowfile population beside
     engine plans augmenting clients transferability

@@ -155,7 +155,7 @@ def test_ends_of_rounds_side_by_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, where each waits for numbers: threads change nothing."""
-    monkeypatch.setattr(Stack, "_waits", lambda self: True)
+    monkeypatch.setattr(Stack, "waits", True)
     names: set[str] = set()
     real = Federation.take
 
@@ -201,7 +201,7 @@ def test_as_graphs_are_replayed(
     """On a GPU results lie in memory that the next replay writes over."""
 
     def captured() -> None:
-        monkeypatch.setattr(lifted, "_can_capture", lambda tensor: True)
+        monkeypatch.setattr(lifted, "captures", lambda tensor: True)
         monkeypatch.setattr(lifted, "_cuda_graph", record)
 
     monkeypatch.setattr(
@@ -231,11 +231,11 @@ def test_who_needs_losses_ends_rounds_one_by_one() -> None:
     federations = [build(config.from_dict(tree), plan=VMAP).federation for _ in (0, 1)]
     stack = Stack(federations)
     stack._first.device = torch.device("cuda")
-    assert not stack._waits()
+    assert not stack.waits
     federations[0].serving = federations[1].serving = build(
         config.from_dict(BASE), plan=VMAP
     ).federation.serving
-    assert stack._waits()
+    assert stack.waits
 
 
 def test_the_same_draws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +365,7 @@ def test_what_is_killed_together_goes_on_by_itself(
 def test_memory_that_runs_out_leaves_each_to_itself(
     where: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Stack, "_waits", lambda self: True)  # in threads, too
+    monkeypatch.setattr(Stack, "waits", True)  # in threads, too
     whose: Any = Federation if where == "take" else Stack
     real, seen = getattr(whose, where), list[int]()
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import liftable, memory, tasks, trees
+from troth import liftable, memory, numerics, tasks, trees
 from troth.feed import Drawn, Feed
 from troth.lifted import Lifted
 from troth.threads import spread
@@ -48,7 +48,7 @@ class Engine:
         plan: Plan,
     ) -> None:
         memory.keep()
-        self.objective, self._make, self._precision = objective, make_client, precision
+        self.objective, self._make, self.precision = objective, make_client, precision
         self.feed, self.device = feed, w0.device
         self.task = tasks.functional(objective, precision)
         self.client = make_client(self.task)
@@ -65,7 +65,7 @@ class Engine:
         self._clients, self._tasks = [self.client], [self.task]
         if plan.how == "threads":
             self._tasks = [
-                tasks.in_place(self.objective, self._precision)
+                tasks.in_place(self.objective, self.precision)
                 for _ in range(plan.workers)
             ]
             self._clients = [self._make(task) for task in self._tasks]
@@ -96,7 +96,8 @@ class Engine:
         """
         while True:
             try:
-                out = self._run(name, broadcast, rows, ids, round_, limit)
+                with numerics.products(self.precision):
+                    out = self._run(name, broadcast, rows, ids, round_, limit)
                 break
             except (RuntimeError, MemoryError) as error:
                 if not memory.exhausted(error) or self.plan.chunk == 1:
@@ -272,13 +273,14 @@ class Engine:
     @torch.no_grad()
     def predict(self, models: Tensor, x: Tensor) -> Tensor:
         """Outputs of every client's model on its own examples: [c, b, k]."""
-        if not self.plan.apart:
-            return self._lift("predict").once(models, x)  # type: ignore[no-any-return]
 
         def one(worker: int, k: int) -> Tensor:
             return self._tasks[worker].predict(models[k], x[k])
 
-        return torch.stack(spread(one, len(models), self.plan.workers))
+        with numerics.products(self.precision):
+            if not self.plan.apart:
+                return self._lift("predict").once(models, x)  # type: ignore[no-any-return]
+            return torch.stack(spread(one, len(models), self.plan.workers))
 
 
 def _join(parts: Iterable[Tensor]) -> Tensor:

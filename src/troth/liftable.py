@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from troth import trees
+from troth import lifted, trees
 from troth.types import Batch, Broadcast, Client, Phase, Reply, Task
 
 Liftable = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -56,8 +56,7 @@ def _part(phase: Phase, part: str) -> Liftable:
 
 def _own(leaf: Tensor) -> Tensor:
     """A tensor that a step may write over: a captured step copies what it is given."""
-    copied = hasattr(leaf, "is_reused") and not hasattr(leaf, "is_kept")
-    return leaf if copied else leaf.clone()
+    return leaf if lifted.captures(leaf) else leaf.clone()
 
 
 def through(

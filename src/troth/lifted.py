@@ -19,10 +19,11 @@ from torch import Tensor
 from torch.func import vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth import traces, trees
+from troth import ordering, traces, trees
 
 _ATEN = torch.ops.aten
 _TRACING = threading.Lock()  # a thread at a time
+_FEW = 8  # operations that are not worth a graph of their own
 
 
 class Lifted:
@@ -82,12 +83,15 @@ class Lifted:
         example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
         compiled = self._how == "compiled"
         traces.compute_once(graph)
+        if captures(flat[0]) and not compiled:
+            ordering.by_kernels(graph)
         if self._in_place:
             traces.update_in_place(graph, in_pieces=not compiled)
+        worth_it = self._in_place or len(graph.graph.nodes) > _FEW + len(flat)
         if compiled:
             graph = torch._inductor.compile(graph, list[Any](flat))
-        if _can_capture(flat[0]):
-            graph = _captured(graph, flat)
+        if captures(flat[0]):
+            graph = _captured(graph, flat) if worth_it else _marked(graph)
         return graph, example
 
 
@@ -126,8 +130,34 @@ def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., A
     return lifted
 
 
-def _can_capture(tensor: Tensor) -> bool:
+def captures(tensor: Tensor) -> bool:
+    """Whether what is computed where this tensor lies is captured as graphs."""
     return tensor.is_cuda
+
+
+def _marked(graph: Callable[..., Any]) -> Callable[..., Any]:
+    """A trace of few operations, not captured: inputs would be copied for nothing.
+
+    What it gives of memory that is written over, is marked as such.
+    """
+
+    def replay(*tensors: Tensor) -> Any:
+        out = graph(*tensors)
+        lent = {_memory(t) for t in tensors if _lent(t)}
+        for tensor in out:
+            if _memory(tensor) in lent:
+                tensor.is_reused = True
+        return out
+
+    return replay
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _lent(tensor: Tensor) -> bool:
+    return hasattr(tensor, "is_reused") or hasattr(tensor, "is_kept")
 
 
 def _captured(

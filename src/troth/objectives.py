@@ -179,8 +179,9 @@ def at(objective: Objective, precision: str) -> Objective:
     if precision == "bfloat16":
         lowered = _Lowered(objective.net)
         return Objective(lowered, objective.classes, objective.loss, objective.padded)
-    if precision in ("float32", "float64"):
+    if precision in ("float32", "tf32", "float64"):
         return objective
     raise Refusal(
-        f"precision = {precision!r} is not one of 'float32', 'float64', 'bfloat16'"
+        f"precision = {precision!r} is not one of 'float32', 'tf32', 'float64', "
+        "'bfloat16'"
     )

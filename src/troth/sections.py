@@ -42,7 +42,7 @@ class Train:
     loss: Part = field(default_factory=lambda: Part("auto"))
     augment: list[Part] = field(default_factory=list)  # in this order
     statistics: Literal["auto", "mean", "median"] = "auto"  # of batch normalisation
-    precision: Literal["float32", "float64", "bfloat16"] = "float32"
+    precision: Literal["float32", "tf32", "float64", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
         zero = ("cohort", "steps", "epochs", "batch", "lr", "weight_decay")

@@ -263,5 +263,4 @@ def length(vector: Tensor) -> float:
 
 
 def _length(vector: Tensor) -> Tensor:
-    found: Tensor = torch.linalg.vector_norm(vector, dtype=numerics.widest(vector))
-    return found
+    return numerics.norms(vector[None])[0]

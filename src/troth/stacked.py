@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from troth import liftable
+from troth import liftable, numerics
 from troth.engine import Engine
 from troth.federation import Asked, Federation
 from troth.feed import Drawn, Feed
@@ -45,13 +45,14 @@ class Stack:
         for feed in (f.engine.feed for f in self.federations):
             same = (known for known in self._feeds.values() if known.alike(feed))
             self._feeds[feed] = next(same, feed)
-        workers = len(self.federations) if self._waits() else 0
+        workers = len(self.federations) if self.waits else 0
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         cuda = self._first.device.type == "cuda"
         self._stream = torch.cuda.Stream(self._first.device) if cuda else None  # type: ignore[no-untyped-call]
         self._flying: list[tuple[Federation, Asked, Messages, Tensor]] = []
 
-    def _waits(self) -> bool:
+    @property
+    def waits(self) -> bool:
         """Whether ends of rounds wait for a device, and may do so side by side.
 
         Not where losses are computed in them: that is the network's work again.
@@ -125,17 +126,19 @@ class Stack:
             return []
         steps = [e.steps(name, a.turnout.ids, a.turnout.steps) for e, a in some]
         phase, counts = steps[0][0], torch.cat([own for _, own in steps])
-        reply, rows = liftable.through(
-            self._lift,
-            name,
-            phase,
-            self._first.packing,
-            self._each([(a.broadcast, len(a.turnout.ids)) for _, a in some]),
-            torch.cat([a.rows for _, a in some]),
-            _joined([e.valid(phase, a.turnout.ids, few_shapes=True) for e, a in some]),
-            counts,
-            self._batches(phase, some, int(counts.max())),
-        )
+        valid = [e.valid(phase, a.turnout.ids, few_shapes=True) for e, a in some]
+        with numerics.products(self._first.precision):
+            reply, rows = liftable.through(
+                self._lift,
+                name,
+                phase,
+                self._first.packing,
+                self._each([(a.broadcast, len(a.turnout.ids)) for _, a in some]),
+                torch.cat([a.rows for _, a in some]),
+                _joined(valid),
+                counts,
+                self._batches(phase, some, int(counts.max())),
+            )
         found, end = [], 0
         for engine, a in some:
             own = slice(end, end := end + len(a.turnout.ids))

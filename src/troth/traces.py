@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from troth import windows
+
 _ATEN = torch.ops.aten
 
 
@@ -70,6 +72,7 @@ def update_in_place(graph: Any, in_pieces: bool) -> None:
         node.replace_all_uses_with(v)
         spent = [node, g, *([pull.away] if pull else []), share and share.whole, rest]
         _drop(graph.graph, spent)
+        graph.graph.eliminate_dead_code()  # products that are added where they belong
     graph.recompile()
 
 
@@ -119,8 +122,42 @@ def _add(graph: Any, v: Any, pieces: list[Any], rate: Any) -> None:
     for piece in pieces:
         last = first + piece.meta["val"].shape[1]
         part = graph.call_function(_ATEN.slice.Tensor, (v, 1, first, last))
-        graph.call_function(_ATEN.addcmul_.default, (part, piece, rate))
+        product = _product(piece)
+        if product is None:
+            graph.call_function(_ATEN.addcmul_.default, (part, piece, rate))
+        else:  # without laying it down first
+            shape = list(product.meta["val"].shape)
+            part = graph.call_function(_ATEN.view.default, (part, shape))
+            given = (part, *product.args, rate)
+            graph.call_function(windows.ADD_PRODUCT, given)
         first = last
+
+
+_SAME = (
+    _ATEN.view.default,
+    _ATEN._unsafe_view.default,
+    _ATEN.transpose.int,
+    _ATEN.permute.default,
+    _ATEN.unsqueeze.default,
+)
+"""What gives the same numbers another shape."""
+
+
+def _product(piece: Any) -> Any:
+    """The product of activations and slopes that a piece is, all of it and in order.
+
+    None where it is none, or where something else uses it.
+    """
+    node = piece
+    while node.target in _SAME and len(node.users) == 1:
+        node = node.args[0]
+    known = node.target is windows.PRODUCT and "val" in node.meta  # else a sum
+    if not known or len(node.users) != 1:
+        return None
+    whole = node.meta["val"].is_contiguous() and piece.meta["val"].is_contiguous()
+    computed = all(_root(factor).op != "placeholder" for factor in node.args)
+    alike = node.meta["val"].numel() == piece.meta["val"].numel()
+    return node if whole and computed and alike else None
 
 
 class _Pull(NamedTuple):

@@ -2,8 +2,9 @@
 
 Three operations that `vmap` lifts by putting clients one behind the other: a plain
 product of matrices, a convolution of pictures that lie channels-last, and its gradient
-in the weights. On CUDA the latter two are kernels (`troth.kernels.windows`); elsewhere
-windows are laid out and multiplied (im2col), which is what kernels are tested against.
+in the weights. On CUDA they are kernels (`troth.kernels`); elsewhere windows are laid
+out and multiplied (im2col), which is what kernels are tested against. A fourth adds a
+product to what is there, for traces.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, library
 from torch.nn.functional import pad
+
+from troth import kernels
 
 
 def laid_out(
@@ -37,7 +40,7 @@ def _multiply(a: Tensor, b: Tensor) -> Tensor:
 
 _LIBRARY: Any = library.Library("troth", "DEF")  # type: ignore[no-untyped-call]
 _LIBRARY.define("product(Tensor a, Tensor b) -> Tensor")
-_LIBRARY.impl("product", _multiply, "CompositeExplicitAutograd")
+_LIBRARY.define("add_product(Tensor(a!) out, Tensor a, Tensor b, Tensor rate) -> ()")
 _LIBRARY.define("convolve(Tensor x, Tensor w, int above, int left) -> Tensor")
 _LIBRARY.define(
     "weigh(Tensor x, Tensor g, int p, int q, int above, int left) -> Tensor"
@@ -69,6 +72,35 @@ def weigh_plainly(
     return by_window.reshape(len(x), p, q, x.shape[4], g.shape[4])
 
 
+def _add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
+    out.addcmul_(_multiply(a, b), rate.reshape(-1, 1, 1))
+
+
+def _takes(a: Tensor, b: Tensor) -> bool:
+    """Whether there is a kernel for such a product."""
+    if not kernels.ready(a):
+        return False
+    from troth.kernels import products
+
+    return products.fits(a, b)
+
+
+def _multiply_fast(a: Tensor, b: Tensor) -> Tensor:
+    if not _takes(a, b):
+        return _multiply(a, b)
+    from troth.kernels import products
+
+    return products.multiply(a, b)
+
+
+def _add_product_fast(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
+    if not _takes(a, b):
+        return _add_product(out, a, b, rate)
+    from troth.kernels import products
+
+    return products.add_product(out, a, b, rate)
+
+
 def _convolve_fast(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
     from troth.kernels import windows
 
@@ -81,12 +113,20 @@ def _weigh_fast(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> 
     return windows.weigh(x, g, p, q, above, left)
 
 
-for _name, _plain, _fast in (
+_operations: Any = (
+    ("product", _multiply, _multiply_fast),
+    ("add_product", _add_product, _add_product_fast),
     ("convolve", convolve_plainly, _convolve_fast),
     ("weigh", weigh_plainly, _weigh_fast),
-):
+)
+for _name, _plain, _fast in _operations:
     _LIBRARY.impl(_name, _plain, "CompositeExplicitAutograd")
     _LIBRARY.impl(_name, _fast, "CUDA")
+
+
+PRODUCT = torch.ops.troth.product.default
+ADD_PRODUCT = torch.ops.troth.add_product.default
+"""As they stand in a trace."""
 
 
 def _rows_of_one(a: Tensor, dim: int | None, n: int) -> Tensor:

@@ -29,16 +29,12 @@ def noise(
     d, dtype = update.shape[1], update.dtype
     drawn_in = torch.promote_types(dtype, torch.float32)
     keys = seeding.fold(key.to(update.device), messages.client[rows])
-    for i, row in enumerate(rows.tolist()):
-        drawn = _normal(keys[i], d, drawn_in).double() * std[i] + mean
-        update[row] = _crowd.narrow(drawn, dtype)
-    return messages._replace(update=update)
-
-
-def _normal(key: Tensor, d: int, dtype: torch.dtype) -> Tensor:
-    """Standard normal numbers of a key: [d]."""
-    if dtype == torch.float32 and kernels.ready(key):
+    if dtype == torch.float32 and kernels.ready(update):
         from troth.kernels import normal
 
-        return normal.normal(key[None], d)[0]
-    return seeding.normal(key, d, dtype)
+        normal.fill(update, rows, keys, std, torch.full_like(std, mean))
+        return messages._replace(update=update)
+    for i, row in enumerate(rows.tolist()):
+        drawn = seeding.normal(keys[i], d, drawn_in).double() * std[i] + mean
+        update[row] = _crowd.narrow(drawn, dtype)
+    return messages._replace(update=update)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from troth import numerics
+from troth import kernels, numerics
 from troth.attacks import _crowd, _noise, _options
 from troth.types import Messages
 
@@ -50,13 +50,24 @@ def random_update(
     rows = (hostile & finite).nonzero().flatten()
     if len(rows) == 0:
         return messages
-    spread = [_spread(messages.update[row]) if own else std for row in rows.tolist()]
-    each = torch.as_tensor(spread, dtype=torch.float64, device=hostile.device)
+    each = torch.full(rows.shape, std, dtype=torch.float64, device=hostile.device)
+    each = _spreads(messages.update, rows) if own else each
     return _noise.noise(messages, rows, key, 0.0, each * scale)
 
 
+def _spreads(update: Tensor, rows: Tensor) -> Tensor:
+    """Standard deviations of the numbers of some rows, in float64."""
+    if kernels.ready(update) and update.shape[1]:
+        from troth.kernels import rows as by_rows
+
+        if by_rows.fits(update):
+            means = by_rows.sums(update, update[:, 0]) / update.shape[1]
+            return (means[:, 1] - means[:, 0] ** 2).clamp(min=0).sqrt()[rows]
+    return torch.stack([_spread(update[row]) for row in rows.tolist()])
+
+
 def _spread(update: Tensor) -> Tensor:
-    """Standard deviation of the numbers of one update, in float64."""
+    """Of one update."""
     wide = update.double()
     unit = _crowd.power_of_two(wide.abs().max())
     return (wide / unit).std(correction=0) * unit

@@ -8,13 +8,12 @@ once, nor on whether the work was stopped in between.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from troth import lifted, seeding
+from troth import lifted, numerics, seeding
 from troth.certificates.smoothing import Smoothing
 from troth.types import Refusal
 
@@ -73,7 +72,7 @@ class Tiles:
         # filled, not copied there: a copy would wait for all that a GPU has to do
         there = torch.full((), int(key), device=self.device)
         samples = torch.arange(tile * size, (tile + 1) * size, device=self.device)
-        with torch.no_grad(), exact(self.device):
+        with torch.no_grad(), numerics.products("float32"):
             if purpose == CHOOSING:  # another shape, too few to compile for
                 return self._plain(x, there, samples)
             return self._voted(x, there, samples)
@@ -129,18 +128,3 @@ def _expect_scores(scores: Tensor, b: int) -> None:
             f"classify gave scores of type {scores.dtype}; it must give floating-point "
             "numbers, from which the largest is taken"
         )
-
-
-@contextlib.contextmanager
-def exact(device: torch.device) -> Iterator[None]:
-    """Float32 means float32: no TF32, which CUDA convolutions take by default."""
-    if device.type != "cuda":
-        yield
-        return
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before

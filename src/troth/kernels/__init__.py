@@ -12,7 +12,7 @@ import importlib.util
 import torch
 from torch import Tensor
 
-__all__ = ["ready"]
+__all__ = ["precision", "ready"]
 
 
 def ready(tensor: Tensor) -> bool:
@@ -39,3 +39,8 @@ def _run_on(index: int | None) -> bool:
     except Exception:
         return False
     return True
+
+
+def precision() -> str:
+    """Of products: as convolutions are allowed; three of TF32 are one of float32."""
+    return "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"

@@ -31,28 +31,55 @@ def _uniform(key, count) -> Any:
 
 
 @triton.jit
-def _normal(keys, out, count, half, BLOCK: tl.constexpr) -> None:
+def _narrow(drawn, std, mean) -> Any:
+    """`drawn·std + mean` in float32; what is beyond its range stops at the end."""
+    wide = drawn.to(tl.float64) * std + mean
+    least = tl.minimum(wide, 3.4028234663852886e38)
+    return tl.maximum(least, -3.4028234663852886e38).to(tl.float32)
+
+
+@triton.jit
+def _normal(
+    keys, rows, stds, means, out, count, half, stride, BLOCK: tl.constexpr
+) -> None:
     """Box and Muller: two numbers of every pair."""
-    row = tl.program_id(1).to(tl.int64)
+    k = tl.program_id(1)
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    key = tl.load(keys + row)
+    key, std, mean = tl.load(keys + k), tl.load(stds + k), tl.load(means + k)
     radius = tl.sqrt_rn(-2.0 * tl.log(_uniform(key, i)))
     angle = 6.283185307179586 * _uniform(key, i + half)
-    out += row * count
-    tl.store(out + i, radius * tl.cos(angle), mask=i < half)
-    tl.store(out + half + i, radius * tl.sin(angle), mask=half + i < count)
+    out += tl.load(rows + k) * stride
+    x, y = radius * tl.cos(angle), radius * tl.sin(angle)
+    tl.store(out + i, _narrow(x, std, mean), mask=i < half)
+    tl.store(out + half + i, _narrow(y, std, mean), mask=half + i < count)
 
 
 def normal(keys: Tensor, count: int) -> Tensor:
-    """[n, count] in float32, a row a key.
+    """[n, count] standard normal numbers in float32, a row a key.
 
     Args:
         keys: [n] int64.
         count: how many of each.
     """
     out = torch.empty(len(keys), count, device=keys.device)
-    half = (count + 1) // 2
-    if out.numel():
-        launch: Any = _normal[triton.cdiv(half, _BLOCK), len(keys)]
-        launch(keys.contiguous(), out, count, half, _BLOCK)
+    ones = torch.ones(len(keys), dtype=torch.float64, device=keys.device)
+    fill(out, torch.arange(len(keys), device=keys.device), keys, ones, 0 * ones)
     return out
+
+
+def fill(out: Tensor, rows: Tensor, keys: Tensor, std: Tensor, mean: Tensor) -> None:
+    """Some rows of a matrix in float32 become normal numbers.
+
+    Args:
+        out: [n, count], the numbers of a row one behind the other.
+        rows: [f] which of them, int64.
+        keys: [f] of each, int64.
+        std: [f] of each, float64.
+        mean: [f] of each, float64.
+    """
+    count = out.shape[1]
+    half = (count + 1) // 2
+    if len(rows) and count:
+        launch: Any = _normal[triton.cdiv(half, _BLOCK), len(rows)]
+        given = (one.contiguous() for one in (keys, rows, std, mean))
+        launch(*given, out, count, half, out.stride(0), _BLOCK)

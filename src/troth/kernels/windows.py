@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from troth.kernels import precision
 
 
 @triton.jit
@@ -141,7 +142,7 @@ def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
     if out.numel():
         launch: Any = _convolve[grid]
         given = x.contiguous(), w.contiguous(), out
-        launch(*given, *shape, *tile, _precision(), num_warps=4, num_stages=3)
+        launch(*given, *shape, *tile, precision(), num_warps=4, num_stages=3)
     return out
 
 
@@ -165,15 +166,10 @@ def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor
     if out.numel():
         launch: Any = _weigh[grid]
         given = x.contiguous(), g.contiguous(), out
-        launch(*given, *shape, *tile, _precision(), num_warps=4, num_stages=2)
+        launch(*given, *shape, *tile, precision(), num_warps=4, num_stages=2)
     return out
 
 
 def _tile(channels: int, most: int) -> int:
     """A power of two, at least the 16 that a tensor core takes."""
     return int(max(16, min(most, triton.next_power_of_2(channels))))
-
-
-def _precision() -> str:
-    """That which convolutions are allowed."""
-    return "tf32" if torch.backends.cudnn.allow_tf32 else "ieee"
