@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import labels, memory, scores
+from troth import labels, memory, numerics, scores
 from troth.engine import Engine
 from troth.population import Population
 from troth.types import Split
@@ -52,7 +52,9 @@ def shared(
     for slot in torch.split(where.slot, _EXAMPLES):
         x, y = engine.feed.gather(slot, split)
         for show, found in zip(shows, outputs, strict=True):
-            found.append(engine.task.predict(w, show(x, y)))
+            shown = show(x, y)
+            with numerics.products(engine.precision):
+                found.append(engine.task.predict(w, shown))
     return _table(engine, outputs, split, where, aim)
 
 

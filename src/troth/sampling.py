@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -39,9 +40,8 @@ def sampler(
     def by_size(r: int) -> np.ndarray:
         found: list[int] = []
         for i in range(0 if 2 * cohort > n else 8):
-            key = seeding.key(seed, "cohort", r, i)
             count = 2 * cohort << (i if there else 0)  # more, where few may be there
-            u = seeding.uniform(key, count, torch.float64).numpy()
+            u = _uniform(seed, r, i, count)
             drawn = np.searchsorted(edges, u * edges[-1], side="right")
             found += _present(there, r, drawn).tolist()
             found = list(dict.fromkeys(found))[:cohort]  # drawn twice counts once
@@ -52,6 +52,14 @@ def sampler(
         return np.sort(_race(seed, r, size, cohort, np.array(found, int), there))
 
     return by_size
+
+
+@lru_cache(maxsize=64)
+def _uniform(seed: int, r: int, i: int, count: int) -> np.ndarray:
+    """Numbers in [0, 1]; once for all runs of one seed that are trained together."""
+    key = seeding.key(seed, "cohort", r, i)
+    found: np.ndarray = seeding.uniform(key, count, torch.float64).numpy()
+    return found
 
 
 def _present(there: There | None, r: int, ids: np.ndarray) -> np.ndarray:

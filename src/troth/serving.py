@@ -73,6 +73,11 @@ class Serving:
         self.aggregated: Tensor | None = None  # the last step, as the server got it
 
     @property
+    def _checks(self) -> bool:
+        """Whether rows that are no numbers are dropped first, as they are in a run."""
+        return any(rule.name == "drop_invalid" for rule in self.rules.filters[:1])
+
+    @property
     def asks_loss(self) -> bool:
         """Whether some rule reads the clients' losses."""
         return any("loss" in rule.asks for rule in self.rules.named().values())
@@ -94,17 +99,16 @@ class Serving:
         """
         seen = tails.cut_broadcast(broadcast, self.tail)
         sent = tails.cut(messages, self.tail)
-        angle = math.nan
         if hostile is not None and len(sent.client):
             with contextlib.suppress(Refusal):  # who cannot attack sends what it has
                 sent = self.attacked(seen, sent, hostile, round_)
-            angle = cosine(sent, hostile)
         verdicts, memories = Verdicts(), dict(self.memories)
         self.aggregated = None
-        left, dropped = sent, dict[str, list[int]]()
+        left, dropped, numbers = sent, dict[str, list[int]](), False
         moved, why, after = 0.0, NOBODY, broadcast
         try:
             left, dropped = self._filtered(seen, sent, round_, verdicts)
+            numbers = self._checks and len(left.client) == len(sent.client)
             if len(left.client):
                 stepped = self._stepped(seen, left, round_, verdicts)
                 after = tails.join(stepped, self.tail)
@@ -113,6 +117,9 @@ class Serving:
             why = str(refusal)
         if why:
             moved, self.memories, after = 0.0, memories, broadcast
+        angle = math.nan
+        if hostile is not None and len(sent.client):
+            angle = cosine(sent, hostile, numbers)
         said = {name: sorted(who) for name, who in verdicts.clients.items()}
         return Served(after, left, dropped, said, moved, angle, why)
 
@@ -236,19 +243,23 @@ class Serving:
         return broadcast._replace(w=w, extra=extra)
 
 
-def cosine(messages: Messages, hostile: Tensor) -> float:
+def cosine(messages: Messages, hostile: Tensor, numbers: bool = False) -> float:
     """Of the angle between the mean hostile and the mean benign update.
 
     Of rows that are numbers; nan where there are none of either kind.
+
+    Args:
+        messages: of the round.
+        hostile: [n] which rows an adversary controls.
+        numbers: whether all rows are known to be.
     """
-    rows, finite = messages.update, numerics.finite(messages.update)
-    sides = torch.stack([hostile & finite, ~hostile & finite])
-    known = torch.cat([sides.any(dim=1), finite.all()[None]])
-    *both_there, all_finite = known.tolist()
-    if not all(both_there):
+    rows = messages.update
+    if not numbers:
+        finite = numerics.finite(rows)
+        rows, hostile = rows[finite], hostile[finite]
+    sides = torch.stack([hostile, ~hostile])
+    if not all(sides.any(dim=1).tolist()):
         return math.nan
-    if not all_finite:
-        rows, sides = rows[finite], sides[:, finite]
     weight = sides.to(rows)
     a, b = (weight / weight.sum(dim=1, keepdim=True)) @ rows
     inner = a.to(numerics.widest(a)) @ b.to(numerics.widest(b))

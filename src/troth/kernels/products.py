@@ -101,8 +101,9 @@ def multiply(a: Tensor, b: Tensor) -> Tensor:
         return out
     some = a.new_empty(n, parts, i * j, dtype=torch.float32)
     _launch(a, b, some.view(n, parts, i, j), None)
-    ones = some.new_ones(1).expand(n, 1, parts)
-    return multiply(ones, some).view(n, i, j).to(a.dtype)
+    out, ones = some.new_empty(n, 1, i * j), some.new_ones(1).expand(n, 1, parts)
+    _launch(ones, some, out, None, "tf32x3")  # sums keep their digits
+    return out.view(n, i, j).to(a.dtype)
 
 
 def add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
@@ -124,7 +125,9 @@ def _parts(i: int, k: int, j: int) -> int:
     return int(triton.cdiv(k, _LONG)) if few else 1
 
 
-def _launch(a: Tensor, b: Tensor, out: Tensor, rate: Tensor | None) -> None:
+def _launch(
+    a: Tensor, b: Tensor, out: Tensor, rate: Tensor | None, how: str = ""
+) -> None:
     (n, i, k), j = a.shape, b.shape[2]
     ti, tk, tj = _tiles(i, k, j)
     parts = out.shape[1] if out.dim() == 4 else 1
@@ -139,7 +142,7 @@ def _launch(a: Tensor, b: Tensor, out: Tensor, rate: Tensor | None) -> None:
     launch: Any = _multiply[tiles * parts, n]
     launch(
         *(a, b, out, rates, *by, by_rate, i, k, j, *inner, *units, length),
-        *(rate is not None, ti, tk, tj, precision()),
+        *(rate is not None, ti, tk, tj, how or precision()),
         num_warps=4,
         num_stages=3,
     )

@@ -37,6 +37,17 @@ def _sums(
     tl.store(place + 1, tl.sum(squares, axis=0))
 
 
+@triton.jit
+def _whole(parts, out, count, WIDE: tl.constexpr) -> None:
+    """The sums of a row, from those of its parts."""
+    row = tl.program_id(0).to(tl.int64)
+    k = tl.arange(0, WIDE)
+    place = parts + (row * count + k) * 2
+    tl.store(out + row * 2, tl.sum(tl.load(place, mask=k < count, other=0.0), axis=0))
+    squares = tl.load(place + 1, mask=k < count, other=0.0)
+    tl.store(out + row * 2 + 1, tl.sum(squares, axis=0))
+
+
 def fits(rows: Tensor) -> bool:
     """Whether the kernel takes such a matrix."""
     return rows.dtype in (torch.float32, torch.bfloat16, torch.float16)
@@ -52,8 +63,12 @@ def sums(rows: Tensor, centre: Tensor) -> Tensor:
     rows = rows if rows.stride(1) == 1 else rows.contiguous()
     n, d = rows.shape
     parts = triton.cdiv(d, _BLOCK * _STEPS)
-    out = rows.new_zeros(n, parts, 2, dtype=torch.float64)
-    if out.numel():
-        launch: Any = _sums[parts, n]
-        launch(rows, centre, out, d, rows.stride(0), parts, _BLOCK, _STEPS)
-    return out.sum(dim=1)
+    if n * d == 0:
+        return rows.new_zeros(n, 2, dtype=torch.float64)
+    some = rows.new_empty(n, parts, 2, dtype=torch.float64)
+    out = rows.new_empty(n, 2, dtype=torch.float64)
+    launch: Any = _sums[parts, n]
+    launch(rows, centre, some, d, rows.stride(0), parts, _BLOCK, _STEPS)
+    together: Any = _whole[n,]
+    together(some, out, parts, triton.next_power_of_2(parts))
+    return out
