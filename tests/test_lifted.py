@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth import build, config, seeding, traces, trees
+from troth import build, config, lifted, seeding, traces, trees
 from troth.engine import Plan
 from troth.lifted import Lifted, _captured
 from troth.traces import compute_once, update_in_place
@@ -253,6 +253,26 @@ def test_captured_without_any_number(captured: Any) -> None:
     for _ in range(2):
         b = draw(2, 3)
         assert equal(run(draw(2, 0), b), [draw(2, 0), b])
+
+
+def test_few_operations_are_not_captured_and_say_what_they_pass_on(
+    record: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifted, "captures", lambda tensor: True)
+    monkeypatch.setattr(lifted, "_cuda_graph", record)
+
+    def few(v: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+        return v, v[:2], w, v - w
+
+    v, w = draw(3, 4), draw(3, 4)
+    v.is_reused = True  # type: ignore[attr-defined]
+    passed, part, other, fresh = Lifted(few, (0, 0), "vmap")(v, w)
+    assert passed is v and part.data_ptr() == v.data_ptr()
+    assert hasattr(part, "is_reused")  # a view of what is written over
+    assert not hasattr(other, "is_reused") and not hasattr(fresh, "is_reused")
+    again = Lifted(few, (0, 0), "vmap", in_place=True)(v, w)  # steps are, always
+    assert all(hasattr(leaf, "is_reused") for leaf in again)
+    assert all(leaf.data_ptr() != v.data_ptr() for leaf in again)
 
 
 def _experiment(path: Path, personalizer: Any, optimizer: Any) -> config.Experiment:

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from troth import convolution, ordering, traces, windows
+
+ATEN = torch.ops.aten
+
+
+def traced(function: Callable[..., Any], *given: Tensor) -> Any:
+    graph = make_fx(function)(*given)
+    traces.compute_once(graph)
+    return graph
+
+
+def targets(graph: Any) -> list[Any]:
+    return [node.target for node in graph.graph.nodes if node.op == "call_function"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 5), min_size=2, max_size=5),
+    st.integers(0, 2**5 - 1),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_sums_are_products_with_ones(
+    shape: list[int], mask: int, keep: bool, seed: int
+) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    axes = [axis for axis in range(len(shape)) if mask >> axis & 1]
+    negative = [axis - len(shape) if axis % 2 else axis for axis in axes]
+    if not axes:
+        return
+
+    def total(x: Tensor) -> list[Tensor]:
+        return [torch.sum(x.transpose(0, 1), negative, keepdim=keep)]
+
+    graph = traced(total, x)
+    ordering.by_kernels(graph)
+    (found,), (plain,) = graph(x), total(x)
+    assert found.shape == plain.shape
+    torch.testing.assert_close(found, plain)
+    assert (windows.PRODUCT in targets(graph)) == (0 not in axes)
+
+
+def test_what_else_is_summed_is_left_alone() -> None:
+    """Of whole numbers, of float64 and into another type."""
+    whole, narrow = torch.arange(6).reshape(2, 3), torch.randn(2, 3)
+
+    def total(*given: Tensor) -> list[Tensor]:
+        wide = torch.sum(given[1], [1], dtype=torch.float64)
+        return [wide, *(torch.sum(x, [1]) for x in (given[0], given[1].double()))]
+
+    graph = traced(total, whole, narrow)
+    ordering.by_kernels(graph)
+    assert windows.PRODUCT not in targets(graph)
+    for ours, plain in zip(graph(whole, narrow), total(whole, narrow), strict=True):
+        assert torch.equal(ours, plain) and ours.dtype == plain.dtype
+
+
+class Net(nn.Module):
+    """What a client of the Ditto paper has, and smaller."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Conv2d(1, 3, 3, padding=1),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(27, 5),
+            nn.ReLU(),
+            nn.Linear(5, 4),
+        )
+        self.sizes = [p.numel() for p in self.parameters()]
+
+    def loss(self, v: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        named = list(self.named_parameters())
+        parts = torch.split(v, self.sizes)
+        pairs = zip(named, parts, strict=True)
+        given = {name: part.view(p.shape) for (name, p), part in pairs}
+        out = functional_call(self, given, (x,))
+        return nn.functional.cross_entropy(out, y)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("pulled", [False, True])
+@pytest.mark.parametrize("each", [False, True])
+def test_a_step_by_kernels_is_the_plain_one(pulled: bool, each: bool) -> None:
+    """Products and sums in order, and gradients of dense layers never laid down."""
+    net = Net()
+    n, d = 4, sum(net.sizes)
+
+    def one(v: Tensor, w: Tensor, share: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        slope = grad(net.loss)(v, x, y)
+        slope = share * slope if each else slope
+        slope = torch.add(slope, v - w, alpha=0.5) if pulled else slope
+        return torch.addcmul(v, slope, torch.tensor(-0.1))
+
+    def step(*given: Tensor) -> Tensor:
+        with convolution.Together():
+            return vmap(one)(*given)
+
+    v, w, share = torch.randn(n, d), torch.randn(n, d), torch.rand(n, 1)
+    x, y = torch.randn(n, 6, 1, 6, 6), torch.randint(4, (n, 6))
+    plain = step(v, w, share, x, y)
+    graph = traced(lambda *given: [step(*given)], v, w, share, x, y)
+    unpooled = ATEN.max_pool2d_with_indices_backward.default
+    ordering.by_kernels(graph)
+    (pool,) = (node for node in graph.graph.nodes if node.target is unpooled)
+    assert pool.args[-1].target is not ATEN.clone.default
+    traces.update_in_place(graph, in_pieces=True)
+    found = targets(graph)
+    assert found.count(windows.ADD_PRODUCT) == 2  # both dense layers
+    assert ATEN.bmm.default not in found
+    summed = [n.args[0] for n in graph.graph.nodes if n.target is ATEN.sum.dim_IntList]
+    assert all(node.meta["val"].dtype == torch.bool for node in summed)  # how many
+    (out,) = graph(own := v.clone(), w, share, x, y)
+    assert out.data_ptr() == own.data_ptr()
+    torch.testing.assert_close(out, plain)
+
+
+def test_a_product_that_is_read_twice_is_laid_down() -> None:
+    def step(v: Tensor, a: Tensor, b: Tensor) -> list[Tensor]:
+        slope = torch.bmm(torch.tanh(a), torch.tanh(b))
+        return [torch.addcmul(v, slope.flatten(1), torch.tensor(0.1)), slope * 2]
+
+    v, a, b = torch.randn(3, 8), torch.randn(3, 2, 5), torch.randn(3, 5, 4)
+    graph = traced(step, v, a, b)
+    ordering.by_kernels(graph)
+    traces.update_in_place(graph, in_pieces=True)
+    assert windows.ADD_PRODUCT not in targets(graph)
+    pairs = zip(graph(v.clone(), a, b), step(v, a, b), strict=True)
+    assert all(torch.allclose(ours, plain) for ours, plain in pairs)
