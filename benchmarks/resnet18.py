@@ -34,7 +34,13 @@ def experiment(folder: Path) -> config.Experiment:
             "data": {"name": "npz", "path": str(path)},
             "partition": {"name": "natural", "split": "given"},
             "model": "resnet18",
-            "train": {"rounds": 1, "steps": 20, "batch": 64, "drop_last": True},
+            "train": {
+                "rounds": 1,
+                "steps": 20,
+                "batch": 64,
+                "drop_last": True,
+                "precision": "tf32",
+            },
         }
     )
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from troth import clients, config, lookup, plans, tasks
+from troth import clients, config, lookup, numerics, plans, tasks
 from troth.engine import Engine, Plan
 from troth.feed import Feed
 from troth.population import Population
@@ -156,8 +156,12 @@ def _loop(net: nn.Module, data: Data, n: int, steps: int) -> Callable[[], None]:
                 cross_entropy(modules[k](x), y).backward()  # type: ignore[no-untyped-call]
                 optimizers[k].step()
 
-    work()
-    return work
+    def exact() -> None:
+        with numerics.products("float32"):
+            work()
+
+    exact()
+    return exact
 
 
 def _sync(where: torch.device) -> Callable[[], None]:
