@@ -16,8 +16,8 @@ SOURCE = Path(troth.__file__).parent
 TESTS = Path(__file__).parent
 
 LAYERS = """
-    types kernels conditions verdicts modelfile seeding numerics labels theory trees
-    memory notice disk fetching lookup toml grid parts deployment sections config
+    types digits kernels conditions verdicts modelfile seeding numerics labels theory
+    trees memory notice disk fetching lookup toml grid parts deployment sections config
     layers weights windows convolution batchwise flat masks
     datasets partitions features corruptions deformations augments models losses
     optimizers schedules regularizers adversarial solvers personalizers

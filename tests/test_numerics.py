@@ -376,18 +376,3 @@ def test_level_numbers() -> None:
     assert level[0] != level[2]
     assert torch.allclose(level[:4], third[:4], rtol=1e-9, atol=0)
     assert torch.equal(level[3:], third[3:])
-
-
-@pytest.mark.parametrize(
-    ("precision", "allowed"),
-    [("float32", False), ("tf32", True), ("bfloat16", False), ("float64", False)],
-)
-def test_products_are_allowed_what_the_precision_says(
-    precision: str, allowed: bool
-) -> None:
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    with pytest.raises(ValueError, match="afterwards"), numerics.products(precision):
-        assert (matmul.allow_tf32, cudnn.allow_tf32) == (allowed, allowed)
-        raise ValueError("as they were afterwards")
-    assert (matmul.allow_tf32, cudnn.allow_tf32) == before

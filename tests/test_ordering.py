@@ -144,3 +144,28 @@ def test_a_product_that_is_read_twice_is_laid_down() -> None:
     assert windows.ADD_PRODUCT not in targets(graph)
     pairs = zip(graph(v.clone(), a, b), step(v, a, b), strict=True)
     assert all(torch.allclose(ours, plain) for ours, plain in pairs)
+
+
+def test_a_product_of_several_matrices_a_client_is_laid_down() -> None:
+    def one(v: Tensor, x: Tensor) -> Tensor:
+        slope = grad(lambda v: torch.tanh(torch.bmm(x, v.view(2, 3, 4))).sum())(v)
+        return torch.addcmul(v, slope, torch.tensor(-0.1))
+
+    v, x = torch.randn(5, 24), torch.randn(5, 2, 6, 3)
+    graph = traced(lambda *given: [vmap(one)(given[0], torch.tanh(given[1]))], v, x)
+    ordering.by_kernels(graph)
+    traces.update_in_place(graph, in_pieces=True)
+    (found,) = graph(v.clone(), x)
+    torch.testing.assert_close(found, vmap(one)(v, torch.tanh(x)))
+    assert windows.ADD_PRODUCT not in targets(graph)
+
+
+def test_sums_of_nothing() -> None:
+    def total(x: Tensor, y: Tensor) -> list[Tensor]:
+        return [torch.sum(x, [1]), torch.sum(y, [0]), torch.sum(x, [1, 2])]
+
+    given = torch.randn(3, 0, 2), torch.tensor(2.0)
+    graph = traced(total, *given)
+    ordering.by_kernels(graph)
+    pairs = zip(graph(*given), total(*given), strict=True)
+    assert all(torch.equal(ours, plain) for ours, plain in pairs)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from troth import clients, config, lookup, numerics, plans, tasks
+from troth import clients, config, digits, lookup, plans, tasks
 from troth.engine import Engine, Plan
 from troth.feed import Feed
 from troth.population import Population
@@ -157,7 +157,7 @@ def _loop(net: nn.Module, data: Data, n: int, steps: int) -> Callable[[], None]:
                 optimizers[k].step()
 
     def exact() -> None:
-        with numerics.products("float32"):
+        with digits.products("float32", data.x.device):
             work()
 
     exact()

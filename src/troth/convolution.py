@@ -85,11 +85,10 @@ def _many_channels(x: Tensor, w: Tensor) -> bool:
     """
     pixels = x.shape[0] * x.shape[2] * x.shape[3]
     full = min(w.shape[:2]) >= 16 and x.dtype == w.dtype
-    return full and x.dtype in _DIRECT and pixels * max(w.shape[:2]) < _MOST
+    return full and x.dtype in kernels.NARROW and pixels * max(w.shape[:2]) < _MOST
 
 
 _MOST = 2**30  # half of what they count, for padding makes results larger
-_DIRECT = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def _shifted(out: Tensor, bias: Tensor | None) -> Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import liftable, memory, numerics, tasks, trees
+from troth import digits, liftable, memory, tasks, trees
 from troth.feed import Drawn, Feed
 from troth.lifted import Lifted
 from troth.threads import spread
@@ -96,7 +96,7 @@ class Engine:
         """
         while True:
             try:
-                with numerics.products(self.precision):
+                with digits.products(self.precision, self.device):
                     out = self._run(name, broadcast, rows, ids, round_, limit)
                 break
             except (RuntimeError, MemoryError) as error:
@@ -246,13 +246,15 @@ class Engine:
         """
         if self.client.settle is None:
             return rows
-        if self.plan.apart:
-            each = [self._settled(row, ids[k : k + 1]) for k, row in enumerate(rows)]
-            return torch.stack(each)
-        index, n = torch.arange(len(rows), device=self.device), len(rows)
-        valid = self.feed.whole(ids, self.feed.data.valid, few_shapes=True)
-        state = self._lift("settle").once(index, self.packing.unpack(rows), valid)
-        return self.packing.pack(trees.kept(state), n)
+        with digits.products(self.precision, self.device):
+            if self.plan.apart:
+                every = enumerate(rows)
+                each = [self._settled(row, ids[k : k + 1]) for k, row in every]
+                return torch.stack(each)
+            index, n = torch.arange(len(rows), device=self.device), len(rows)
+            valid = self.feed.whole(ids, self.feed.data.valid, few_shapes=True)
+            state = self._lift("settle").once(index, self.packing.unpack(rows), valid)
+            return self.packing.pack(trees.kept(state), n)
 
     def _settled(self, row: Tensor, mine: np.ndarray) -> Tensor:
         """One client's."""
@@ -277,7 +279,7 @@ class Engine:
         def one(worker: int, k: int) -> Tensor:
             return self._tasks[worker].predict(models[k], x[k])
 
-        with numerics.products(self.precision):
+        with digits.products(self.precision, self.device):
             if not self.plan.apart:
                 return self._lift("predict").once(models, x)  # type: ignore[no-any-return]
             return torch.stack(spread(one, len(models), self.plan.workers))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import labels, memory, numerics, scores
+from troth import digits, labels, memory, scores
 from troth.engine import Engine
 from troth.population import Population
 from troth.types import Split
@@ -53,7 +53,7 @@ def shared(
         x, y = engine.feed.gather(slot, split)
         for show, found in zip(shows, outputs, strict=True):
             shown = show(x, y)
-            with numerics.products(engine.precision):
+            with digits.products(engine.precision, engine.device):
                 found.append(engine.task.predict(w, shown))
     return _table(engine, outputs, split, where, aim)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from troth import lookup, modelfile
+from troth import digits, lookup, modelfile
 from troth.build import Built
 from troth.optimizers.adam import adam
 from troth.types import Batch, Refusal
@@ -78,10 +78,11 @@ def judged(built: Built, goal: Goal, rho: Tensor) -> tuple[float, float]:
 
     Where the target came from a file, those are the target's own answers.
     """
-    task, test = built.federation.engine.task, built.data.test
+    engine, test = built.federation.engine, built.data.test
+    task = engine.task
     w = rho.to(built.federation.broadcast.w)
     x = built.data.x[test.row]
-    with torch.no_grad():
+    with torch.no_grad(), digits.products(engine.precision, engine.device):
         said = task.predict(w, x).argmax(1)
         if named(goal.name):
             other = wanted(built, goal.name, test.y)

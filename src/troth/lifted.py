@@ -3,7 +3,7 @@
 A function of one client is lifted over the rows of a chunk by `torch.func.vmap`, and
 what that comes to is traced once for each shape into plain tensor operations, which
 are then replayed: without the costs of vmap and autograd, and without a compiler. The
-trace can be compiled, and on CUDA it is captured as a graph.
+trace can be compiled; on CUDA it is captured as a graph, but for a few operations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from troth import ordering, traces, trees
 
-_ATEN = torch.ops.aten
 _TRACING = threading.Lock()  # a thread at a time
 _FEW = 8  # operations that are not worth a graph of their own
 

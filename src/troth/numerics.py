@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -37,22 +36,6 @@ def blocks(rows: Tensor, n: int = 0) -> Iterator[slice]:
 def widest(rows: Tensor) -> torch.dtype:
     """The widest numbers that the device of these rows has."""
     return torch.float32 if rows.device.type == "mps" else torch.float64
-
-
-@contextmanager
-def products(precision: str) -> Iterator[None]:
-    """Products on CUDA keep the digits of float32, unless the precision is `tf32`.
-
-    Left alone, torch takes TF32 for convolutions: three digits, so that what clients
-    become would depend on how many step together.
-    """
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = precision == "tf32"
-    try:
-        yield
-    finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
 
 
 def median(rows: Tensor) -> Tensor:

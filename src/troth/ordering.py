@@ -11,12 +11,10 @@ from typing import Any
 
 import torch
 
-from troth import windows
+from troth import kernels, windows
 
 _ATEN = torch.ops.aten
 _UNPOOL = _ATEN.max_pool2d_with_indices_backward.default
-_NARROW = (torch.float32, torch.bfloat16, torch.float16)
-_PRODUCT = windows.PRODUCT
 
 
 def by_kernels(graph: Any) -> None:
@@ -30,7 +28,7 @@ def by_kernels(graph: Any) -> None:
     """
     for node in list(graph.graph.nodes):
         if node.target is _ATEN.bmm.default:
-            node.target = _PRODUCT
+            node.target = windows.PRODUCT
         elif node.target is _ATEN.sum.dim_IntList:
             _sum(graph.graph, node)
         elif node.target is _ATEN.clone.default:
@@ -45,8 +43,10 @@ def _sum(graph: Any, node: Any) -> None:
     """A sum over all axes but the first and some others, as a product with ones."""
     x, axes = node.args[:2]
     seen, found = x.meta["val"], node.meta["val"]
-    over = sorted({axis % seen.dim() for axis in axes})
-    if not over or 0 in over or seen.dtype not in _NARROW or node.kwargs:
+    over = sorted({axis % max(1, seen.dim()) for axis in axes})
+    if not over or 0 in over or node.kwargs or seen.numel() == 0:
+        return
+    if seen.dtype not in kernels.NARROW:
         return
     order = [axis for axis in range(seen.dim()) if axis not in over]
     n, terms = seen.shape[0], math.prod(seen.shape[axis] for axis in over)
@@ -55,7 +55,7 @@ def _sum(graph: Any, node: Any) -> None:
         rows = graph.call_function(_ATEN.reshape.default, (turned, [n, terms, -1]))
         one = graph.call_function(_ATEN.new_ones.default, (x, [1, 1, 1]))
         ones = graph.call_function(_ATEN.expand.default, (one, [n, 1, terms]))
-        total = graph.call_function(_PRODUCT, (ones, rows))
+        total = graph.call_function(windows.PRODUCT, (ones, rows, True))
         shaped = (total, list(found.shape))
         total = graph.call_function(_ATEN.view.default, shaped)
     total.meta["val"] = found

@@ -73,7 +73,7 @@ class Serving:
         self.aggregated: Tensor | None = None  # the last step, as the server got it
 
     @property
-    def _checks(self) -> bool:
+    def _drops_invalid(self) -> bool:
         """Whether rows that are no numbers are dropped first, as they are in a run."""
         return any(rule.name == "drop_invalid" for rule in self.rules.filters[:1])
 
@@ -104,11 +104,11 @@ class Serving:
                 sent = self.attacked(seen, sent, hostile, round_)
         verdicts, memories = Verdicts(), dict(self.memories)
         self.aggregated = None
-        left, dropped, numbers = sent, dict[str, list[int]](), False
+        left, dropped, finite = sent, dict[str, list[int]](), False
         moved, why, after = 0.0, NOBODY, broadcast
         try:
             left, dropped = self._filtered(seen, sent, round_, verdicts)
-            numbers = self._checks and len(left.client) == len(sent.client)
+            finite = self._drops_invalid and len(left.client) == len(sent.client)
             if len(left.client):
                 stepped = self._stepped(seen, left, round_, verdicts)
                 after = tails.join(stepped, self.tail)
@@ -119,7 +119,7 @@ class Serving:
             moved, self.memories, after = 0.0, memories, broadcast
         angle = math.nan
         if hostile is not None and len(sent.client):
-            angle = cosine(sent, hostile, numbers)
+            angle = cosine(sent, hostile, finite)
         said = {name: sorted(who) for name, who in verdicts.clients.items()}
         return Served(after, left, dropped, said, moved, angle, why)
 
@@ -243,7 +243,7 @@ class Serving:
         return broadcast._replace(w=w, extra=extra)
 
 
-def cosine(messages: Messages, hostile: Tensor, numbers: bool = False) -> float:
+def cosine(messages: Messages, hostile: Tensor, all_finite: bool = False) -> float:
     """Of the angle between the mean hostile and the mean benign update.
 
     Of rows that are numbers; nan where there are none of either kind.
@@ -251,11 +251,11 @@ def cosine(messages: Messages, hostile: Tensor, numbers: bool = False) -> float:
     Args:
         messages: of the round.
         hostile: [n] which rows an adversary controls.
-        numbers: whether all rows are known to be.
+        all_finite: all rows are known to be numbers.
     """
     rows = messages.update
-    if not numbers:
-        finite = numerics.finite(rows)
+    finite = None if all_finite else numerics.finite(rows)
+    if finite is not None and not bool(finite.all()):
         rows, hostile = rows[finite], hostile[finite]
     sides = torch.stack([hostile, ~hostile])
     if not all(sides.any(dim=1).tolist()):

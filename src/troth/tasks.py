@@ -47,8 +47,8 @@ def functional(
         objective: left untouched; where its buffers are of another floating type than
             the vector given, they are converted on the way.
         precision: bfloat16 computes the network in bfloat16 and everything else
-            (outputs, loss, penalty, gradient) in the type of the vector; float32 and
-            float64 compute all in the type of the vector.
+            (outputs, loss, penalty, gradient) in the type of the vector; the others
+            compute all in the type of the vector (`tf32`: see `digits`).
         together: convolutions as matrix products, for clients lifted on a GPU.
     """
     convolving = Together if together else Apart

@@ -213,7 +213,7 @@ def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None
         ]
         stacks = _stacks([built.federation for built in every])
         if any(stack.waits for stack in stacks):
-            open_.enter_context(one_core_each())  # their threads, not ten times all
+            open_.enter_context(one_core_each())  # else each would take all
         with runs.stoppable() as stopped:
             tables = _rounds(every, stacks, journals, watch, stopped)
             plan = every[0].federation.engine.plan

@@ -128,7 +128,7 @@ def _add(graph: Any, v: Any, pieces: list[Any], rate: Any) -> None:
         else:  # without laying it down first
             shape = list(product.meta["val"].shape)
             part = graph.call_function(_ATEN.view.default, (part, shape))
-            given = (part, *product.args, rate)
+            given = (part, *product.args[:2], rate)
             graph.call_function(windows.ADD_PRODUCT, given)
         first = last
 
@@ -146,18 +146,25 @@ _SAME = (
 def _product(piece: Any) -> Any:
     """The product of activations and slopes that a piece is, all of it and in order.
 
-    None where it is none, or where something else uses it.
+    None where it is something else, or a product that is better laid down: where it is
+    used besides, and where many examples are added up, which is done side by side.
     """
     node = piece
     while node.target in _SAME and len(node.users) == 1:
         node = node.args[0]
-    known = node.target is windows.PRODUCT and "val" in node.meta  # else a sum
-    if not known or len(node.users) != 1:
+    if node.target is not windows.PRODUCT or len(node.users) != 1:
         return None
-    whole = node.meta["val"].is_contiguous() and piece.meta["val"].is_contiguous()
-    computed = all(_root(factor).op != "placeholder" for factor in node.args)
-    alike = node.meta["val"].numel() == piece.meta["val"].numel()
-    return node if whole and computed and alike else None
+    values = [part.meta.get("val") for part in (node, piece, node.args[0])]
+    if any(value is None for value in values):  # a sum over examples
+        return None
+    product, whole, left = values
+    same = product.is_contiguous() and whole.is_contiguous()
+    same = same and (len(product), product.numel()) == (len(whole), whole.numel())
+    computed = all(_root(factor).op != "placeholder" for factor in node.args[:2])
+    return node if same and computed and left.shape[2] <= _EXAMPLES else None
+
+
+_EXAMPLES = 512
 
 
 class _Pull(NamedTuple):

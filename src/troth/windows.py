@@ -28,18 +28,13 @@ def laid_out(
     return views.permute(0, 1, 2, 4, 5, 3).reshape(b * h * w, -1), (b, h, w)
 
 
-def _multiply(a: Tensor, b: Tensor) -> Tensor:
-    """[n, i, k] × [n, k, j] in the precision that convolutions are allowed."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32
-    try:
-        return torch.bmm(a, b)
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+def _multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
+    """[n, i, k] × [n, k, j]."""
+    return torch.bmm(a, b)
 
 
 _LIBRARY: Any = library.Library("troth", "DEF")  # type: ignore[no-untyped-call]
-_LIBRARY.define("product(Tensor a, Tensor b) -> Tensor")
+_LIBRARY.define("product(Tensor a, Tensor b, bool exact=False) -> Tensor")
 _LIBRARY.define("add_product(Tensor(a!) out, Tensor a, Tensor b, Tensor rate) -> ()")
 _LIBRARY.define("convolve(Tensor x, Tensor w, int above, int left) -> Tensor")
 _LIBRARY.define(
@@ -85,12 +80,12 @@ def _takes(a: Tensor, b: Tensor) -> bool:
     return products.fits(a, b)
 
 
-def _multiply_fast(a: Tensor, b: Tensor) -> Tensor:
+def _multiply_fast(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
     if not _takes(a, b):
         return _multiply(a, b)
     from troth.kernels import products
 
-    return products.multiply(a, b)
+    return products.multiply(a, b, exact)
 
 
 def _add_product_fast(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import numerics
+from troth import digits
 
+CUDA = torch.device("cuda")
 SHAPES = [
     (3, 16, 100, 70),  # n, i, k, j
     (2, 130, 25, 32),
@@ -54,7 +55,7 @@ def test_products_are_those_of_torch(
     a = drawn(n, i, k, turned=turned[0], dtype=dtype)
     b = drawn(n, k, j, turned=turned[1], dtype=dtype)
     assert products.fits(a, b)
-    with numerics.products(precision):
+    with digits.products(precision, CUDA):
         ours = products.multiply(a, b)
     assert ours.dtype == dtype
     assert far(ours, torch.bmm(a.double(), b.double())) < most
@@ -75,7 +76,7 @@ def test_what_is_added_is_rate_times_the_product(
     wanted = rows.double()
     inside = wanted[:, 3 : 3 + i * j].view(n, i, j)
     inside += rate.double().reshape(-1, 1, 1) * torch.bmm(a.double(), b.double())
-    with numerics.products("float32"):
+    with digits.products("float32", CUDA):
         products.add_product(rows[:, 3 : 3 + i * j].view(n, i, j), a, b, rate)
     assert torch.equal(rows[:, :3], wanted[:, :3].float())
     assert torch.equal(rows[:, 3 + i * j :], wanted[:, 3 + i * j :].float())
@@ -84,14 +85,34 @@ def test_what_is_added_is_rate_times_the_product(
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_client_alone_gets_the_same_bits(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_a_client_alone_gets_the_same_bits(
+    shape: tuple[int, ...], precision: str
+) -> None:
     from troth.kernels import products
 
     _, i, k, j = shape
     a, b = drawn(9, i, k, turned=False), drawn(9, k, j, turned=True)
-    whole = products.multiply(a, b)
-    for own in (slice(4, 5), slice(2, 9)):
-        assert torch.equal(products.multiply(a[own], b[own]), whole[own])
+    rate = torch.tensor(0.1, device="cuda")
+    with digits.products(precision, CUDA):
+        whole = products.multiply(a, b)
+        added = whole.clone()
+        products.add_product(added, a, b, rate)
+        for own in (slice(4, 5), slice(2, 9)):
+            alone = products.multiply(a[own], b[own])
+            assert torch.equal(alone, whole[own])
+            products.add_product(alone, a[own], b[own], rate)
+            assert torch.equal(alone, added[own])
+
+
+@pytest.mark.usefixtures("gpu")
+def test_sums_keep_their_digits() -> None:
+    from troth.kernels import products
+
+    rows, ones = drawn(3, 5000, 20, turned=False), torch.ones(1, 1, 1).cuda()
+    with digits.products("tf32", CUDA):
+        found = products.multiply(ones.expand(3, 1, 5000), rows, exact=True)
+    assert far(found[:, 0], rows.double().sum(dim=1)) < 2e-6
 
 
 @pytest.mark.usefixtures("gpu")

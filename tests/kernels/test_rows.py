@@ -38,3 +38,6 @@ def test_spreads_are_those_of_a_cpu() -> None:
     ours = random_update._spreads(x.cuda(), rows.cuda()).cpu()
     torch.testing.assert_close(ours, random_update._spreads(x, rows))
     assert ours[1] == 0
+    x[0] = torch.inf  # another's
+    ours = random_update._spreads(x.cuda(), rows[1:].cuda()).cpu()
+    torch.testing.assert_close(ours, random_update._spreads(x, rows[1:]))

@@ -16,7 +16,7 @@ def noise(
     """Messages whose `rows` [f] send N(mean, std²), each number drawn for itself.
 
     The draws of a client come from its id: neither the order of the rows nor who else
-    is there changes them. One row at a time, so that draws take little memory.
+    is there changes them. Draws take the memory of one row at most.
 
     Args:
         messages: of the round.
@@ -25,7 +25,7 @@ def noise(
         mean: of every number.
         std: [f] of each row, float64.
     """
-    update = messages.update.clone()
+    update = messages.update.clone(memory_format=torch.contiguous_format)
     d, dtype = update.shape[1], update.dtype
     drawn_in = torch.promote_types(dtype, torch.float32)
     keys = seeding.fold(key.to(update.device), messages.client[rows])

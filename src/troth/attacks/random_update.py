@@ -50,8 +50,8 @@ def random_update(
     rows = (hostile & finite).nonzero().flatten()
     if len(rows) == 0:
         return messages
-    each = torch.full(rows.shape, std, dtype=torch.float64, device=hostile.device)
-    each = _spreads(messages.update, rows) if own else each
+    fixed = torch.full(rows.shape, std, dtype=torch.float64, device=hostile.device)
+    each = _spreads(messages.update, rows) if own else fixed
     return _noise.noise(messages, rows, key, 0.0, each * scale)
 
 
@@ -67,7 +67,7 @@ def _spreads(update: Tensor, rows: Tensor) -> Tensor:
 
 
 def _spread(update: Tensor) -> Tensor:
-    """Of one update."""
+    """The standard deviation of the numbers of one update, in float64."""
     wide = update.double()
     unit = _crowd.power_of_two(wide.abs().max())
     return (wide / unit).std(correction=0) * unit

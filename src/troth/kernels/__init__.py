@@ -12,7 +12,12 @@ import importlib.util
 import torch
 from torch import Tensor
 
-__all__ = ["precision", "ready"]
+from troth import digits
+
+__all__ = ["NARROW", "precision", "ready", "tile"]
+
+NARROW = (torch.float32, torch.bfloat16, torch.float16)
+"""What kernels compute with."""
 
 
 def ready(tensor: Tensor) -> bool:
@@ -42,5 +47,10 @@ def _run_on(index: int | None) -> bool:
 
 
 def precision() -> str:
-    """Of products: as convolutions are allowed; three of TF32 are one of float32."""
-    return "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
+    """Of products: as they are allowed; three of TF32 are one of float32."""
+    return "tf32" if digits.few() else "tf32x3"
+
+
+def tile(size: int, most: int) -> int:
+    """A side of a tile: a power of two, at least the 16 that a tensor core takes."""
+    return max(16, min(most, 1 << max(0, size - 1).bit_length()))

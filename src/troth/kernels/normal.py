@@ -35,7 +35,8 @@ def _narrow(drawn, std, mean) -> Any:
     """`drawn·std + mean` in float32; what is beyond its range stops at the end."""
     wide = drawn.to(tl.float64) * std + mean
     least = tl.minimum(wide, 3.4028234663852886e38)
-    return tl.maximum(least, -3.4028234663852886e38).to(tl.float32)
+    inside = tl.maximum(least, -3.4028234663852886e38)
+    return tl.where(wide == wide, inside, wide).to(tl.float32)
 
 
 @triton.jit
@@ -43,8 +44,9 @@ def _normal(
     keys, rows, stds, means, out, count, half, stride, BLOCK: tl.constexpr
 ) -> None:
     """Box and Muller: two numbers of every pair."""
-    k = tl.program_id(1)
-    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    blocks = tl.cdiv(half, BLOCK)
+    k = tl.program_id(0) // blocks
+    i = (tl.program_id(0) % blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     key, std, mean = tl.load(keys + k), tl.load(stds + k), tl.load(means + k)
     radius = tl.sqrt_rn(-2.0 * tl.log(_uniform(key, i)))
     angle = 6.283185307179586 * _uniform(key, i + half)
@@ -80,6 +82,6 @@ def fill(out: Tensor, rows: Tensor, keys: Tensor, std: Tensor, mean: Tensor) -> 
     count = out.shape[1]
     half = (count + 1) // 2
     if len(rows) and count:
-        launch: Any = _normal[triton.cdiv(half, _BLOCK), len(rows)]
+        launch: Any = _normal[triton.cdiv(half, _BLOCK) * len(rows),]
         given = (one.contiguous() for one in (keys, rows, std, mean))
         launch(*given, out, count, half, out.stride(0), _BLOCK)

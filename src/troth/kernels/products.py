@@ -2,7 +2,7 @@
 
 What cuBLAS adds up first depends on how many matrices there are, and so do the last
 digits: a unit close to 0, or the larger of two that are nearly equal, may then be
-another. Here a client alone gets the same bits as one of a hundred. And with a batch as
+another. Here one of two gets the same bits as one of a hundred. And with a batch as
 small as clients have, weights are read at the speed of memory.
 
 The plain code is `torch.bmm`.
@@ -18,11 +18,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from troth.kernels import precision
+from troth.kernels import NARROW, precision, tile
 
-_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 _LONG = 2048  # products that are added up in one piece; of more, some at a time
-_FEW = 8  # tiles; with more there is enough to do side by side
+_SPARE = 8  # tiles; with more there is enough to do side by side
 _ROWS = 65535  # of a launch's second axis
 _NUMBERS = 2**31  # that 32 bits count
 
@@ -85,24 +84,30 @@ def _multiply(
 
 def fits(a: Tensor, b: Tensor) -> bool:
     """Whether the kernel takes such matrices."""
-    if a.dtype != b.dtype or a.dtype not in _TYPES or 0 in (*a.shape, *b.shape):
+    if a.dtype != b.dtype or a.dtype not in NARROW or 0 in (*a.shape, *b.shape):
         return False
     far = [m.shape[1] * m.stride(1) + m.shape[2] * m.stride(2) for m in (a, b)]
     return len(a) <= _ROWS and max(*far, a.shape[1] * b.shape[2]) < _NUMBERS
 
 
-def multiply(a: Tensor, b: Tensor) -> Tensor:
-    """[n, i, k] × [n, k, j] → [n, i, j]."""
+def multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
+    """[n, i, k] × [n, k, j] → [n, i, j].
+
+    Args:
+        a: of each client.
+        b: of each.
+        exact: never in TF32, whatever products are allowed.
+    """
     (n, i, k), j = a.shape, b.shape[2]
     parts = _parts(i, k, j)
     if parts == 1:
         out = a.new_empty(n, i, j)
-        _launch(a, b, out, None)
+        _launch(a, b, out, None, exact)
         return out
     some = a.new_empty(n, parts, i * j, dtype=torch.float32)
-    _launch(a, b, some.view(n, parts, i, j), None)
+    _launch(a, b, some.view(n, parts, i, j), None, exact)
     out, ones = some.new_empty(n, 1, i * j), some.new_ones(1).expand(n, 1, parts)
-    _launch(ones, some, out, None, "tf32x3")  # sums keep their digits
+    _launch(ones, some, out, None, exact=True)
     return out.view(n, i, j).to(a.dtype)
 
 
@@ -121,12 +126,12 @@ def add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
 def _parts(i: int, k: int, j: int) -> int:
     """In how many pieces sums are taken: long ones of few numbers, side by side."""
     ti, _, tj = _tiles(i, k, j)
-    few = triton.cdiv(i, ti) * triton.cdiv(j, tj) <= _FEW
+    few = triton.cdiv(i, ti) * triton.cdiv(j, tj) <= _SPARE
     return int(triton.cdiv(k, _LONG)) if few else 1
 
 
 def _launch(
-    a: Tensor, b: Tensor, out: Tensor, rate: Tensor | None, how: str = ""
+    a: Tensor, b: Tensor, out: Tensor, rate: Tensor | None, exact: bool = False
 ) -> None:
     (n, i, k), j = a.shape, b.shape[2]
     ti, tk, tj = _tiles(i, k, j)
@@ -142,7 +147,7 @@ def _launch(
     launch: Any = _multiply[tiles * parts, n]
     launch(
         *(a, b, out, rates, *by, by_rate, i, k, j, *inner, *units, length),
-        *(rate is not None, ti, tk, tj, how or precision()),
+        *(rate is not None, ti, tk, tj, "tf32x3" if exact else precision()),
         num_warps=4,
         num_stages=3,
     )
@@ -150,10 +155,5 @@ def _launch(
 
 def _tiles(i: int, k: int, j: int) -> tuple[int, int, int]:
     """Rows, terms and columns of a tile; they do not depend on how many clients."""
-    ti = _power(i, 128 if i > 2048 else 64)
-    return ti, _power(k, 64 if ti == 16 else 32), _power(j, 64)
-
-
-def _power(size: int, most: int) -> int:
-    """A power of two, at least the 16 that a tensor core takes."""
-    return int(max(16, min(most, triton.next_power_of_2(size))))
+    ti = tile(i, 128 if i > 2048 else 64)
+    return ti, tile(k, 64 if ti == 16 else 32), tile(j, 64)

@@ -12,16 +12,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from troth.kernels import NARROW
+
 _BLOCK, _STEPS = 2048, 8
 
 
 @triton.jit
 def _sums(
     rows, centre, out, d, stride, parts, BLOCK: tl.constexpr, STEPS: tl.constexpr
-):
+) -> None:
     """Of a part of one row."""
-    row = tl.program_id(1).to(tl.int64)
-    part = tl.program_id(0).to(tl.int64)
+    row = (tl.program_id(0) // parts).to(tl.int64)
+    part = (tl.program_id(0) % parts).to(tl.int64)
     rows += row * stride
     middle = tl.load(centre + row).to(tl.float64)
     total = tl.zeros((BLOCK,), dtype=tl.float64)
@@ -50,7 +52,7 @@ def _whole(parts, out, count, WIDE: tl.constexpr) -> None:
 
 def fits(rows: Tensor) -> bool:
     """Whether the kernel takes such a matrix."""
-    return rows.dtype in (torch.float32, torch.bfloat16, torch.float16)
+    return rows.dtype in NARROW
 
 
 def sums(rows: Tensor, centre: Tensor) -> Tensor:
@@ -67,8 +69,8 @@ def sums(rows: Tensor, centre: Tensor) -> Tensor:
         return rows.new_zeros(n, 2, dtype=torch.float64)
     some = rows.new_empty(n, parts, 2, dtype=torch.float64)
     out = rows.new_empty(n, 2, dtype=torch.float64)
-    launch: Any = _sums[parts, n]
-    launch(rows, centre, some, d, rows.stride(0), parts, _BLOCK, _STEPS)
+    launch: Any = _sums[n * parts,]
+    launch(rows, centre.contiguous(), some, d, rows.stride(0), parts, _BLOCK, _STEPS)
     together: Any = _whole[n,]
     together(some, out, parts, triton.next_power_of_2(parts))
     return out

@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from troth.kernels import precision
+from troth.kernels import tile as side
 
 
 @triton.jit
@@ -136,7 +137,7 @@ def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
     high, broad = h + 2 * above - p + 1, wide + 2 * left - q + 1
     out = x.new_empty(n, b, high, broad, o)
     m = b * high * broad
-    tile = 128, _tile(c, 32), _tile(o, 64)
+    tile = 128, side(c, 32), side(o, 64)
     grid = triton.cdiv(m, tile[0]) * triton.cdiv(o, tile[2]), n
     shape = h, wide, c, p, q, o, m, high, broad, above, left
     if out.numel():
@@ -160,7 +161,7 @@ def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor
     n, b, h, wide, c = x.shape
     high, broad, o = g.shape[2:]
     out = x.new_empty(n, p, q, c, o)
-    tile = 64, _tile(c, 32), _tile(o, 64)
+    tile = 64, side(c, 32), side(o, 64)
     grid = p * q * triton.cdiv(c, tile[1]) * triton.cdiv(o, tile[2]), n
     shape = h, wide, c, p, q, o, b * high * broad, high, broad, above, left
     if out.numel():
@@ -168,8 +169,3 @@ def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor
         given = x.contiguous(), g.contiguous(), out
         launch(*given, *shape, *tile, precision(), num_warps=4, num_stages=2)
     return out
-
-
-def _tile(channels: int, most: int) -> int:
-    """A power of two, at least the 16 that a tensor core takes."""
-    return int(max(16, min(most, triton.next_power_of_2(channels))))
