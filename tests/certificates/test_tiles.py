@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from troth.certificates.smoothing import Smoothing
-from troth.certificates.tiles import BOUNDING, CHOOSING, Tiles, exact
+from troth.certificates.tiles import BOUNDING, CHOOSING, Tiles
 from troth.types import Refusal
 
 CPU = torch.device("cpu")
@@ -130,10 +130,3 @@ def test_compiled_tiles_vote_the_same() -> None:
         assert (one != two).sum() <= 1  # a tie, to the last digit
         with torch.no_grad():
             net[1].weight.neg_()  # type: ignore[operator]
-
-
-def test_exact_leaves_no_trace() -> None:
-    before = torch.backends.cudnn.allow_tf32
-    with exact(torch.device("cuda")):
-        assert not torch.backends.cudnn.allow_tf32
-    assert torch.backends.cudnn.allow_tf32 == before
