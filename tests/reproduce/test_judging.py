@@ -75,3 +75,29 @@ def test_the_order_of_methods(made: Any) -> None:
     parts = [one._replace(cell=one.cell._replace(part="Q")) for one in other]
     both = judging.order([*same, *parts])
     assert both["Fashion MNIST, clean"] > 0.9 and both["Q, clean"] < -0.9
+
+
+def test_what_a_run_goes_through_in_its_last_rounds(made: Any) -> None:
+    """Theirs is .911."""
+    rounds = [10 * k for k in range(1, 11)]
+    values = [0.1] * 7 + [0.80, 0.90, 0.85]
+    result = made.result(0.85)
+    result.said["curve"] = {"round": rounds, "shared_weighted": values}
+    found = judging.judge(made.table, made.cell(), [result])
+    assert found.verdict == "worse" and found.late == (0.80, 0.90)
+    assert found.plain()["late_least"] == 0.80 and found.plain()["late_most"] == 0.90
+    assert judging.swings([found]) == [found]
+    calm = found._replace(late=(0.80, 0.89))
+    good = found._replace(verdict="reproduced")
+    assert judging.swings([calm, good, found._replace(late=None)]) == []
+
+
+def test_runs_that_were_not_looked_at_on_the_way(made: Any) -> None:
+    few = {"round": [90, 100], "shared_weighted": [0.5, 0.6]}
+    other = {"round": [80, 90, 100], "personal_weighted": [0.5, 0.6, 0.7]}
+    for curve in ({}, few, other):
+        result = made.result(0.85)
+        result.said["curve"] = curve
+        found = judging.judge(made.table, made.cell(), [result])
+        assert found.late is None and found.plain()["late_least"] is None
+    assert made.result(0.85).late(made.cell()) is None

@@ -35,6 +35,12 @@ class Judged(NamedTuple):
     spread: float = math.nan  # over seeds: the standard deviation; nan for one
     error: float = math.nan  # standard error of the mean
     verdict: Verdict = ""
+    late: tuple[float, float] | None = None  # within, in the last fifth of the rounds
+
+    @property
+    def missed(self) -> bool:
+        """Whether it was judged, and found to be off."""
+        return self.verdict in ("better", "worse")
 
     @property
     def difference(self) -> float:
@@ -58,6 +64,8 @@ class Judged(NamedTuple):
             "theirs_std": theirs.std if theirs else None,
             "difference": self.difference,
             "verdict": self.verdict,
+            "late_least": self.late[0] if self.late else None,
+            "late_most": self.late[1] if self.late else None,
         }
 
 
@@ -82,6 +90,9 @@ def judge(entry: Entry, cell: Cell, found: Sequence[Result]) -> Judged:
     n = found[0].summary["clients"] - found[0].summary["malicious"]
     error = spread / math.sqrt(len(values)) if len(values) > 1 else std / math.sqrt(n)
     made = Judged(cell, theirs, len(values), float(values.mean()), std, spread, error)
+    seen = [late for result in found if (late := result.late(cell)) is not None]
+    if seen:
+        made = made._replace(late=(min(a for a, _ in seen), max(b for _, b in seen)))
     if cell.federation.kind == "original":
         return made._replace(verdict=verdict(made.difference, error))
     return made._replace(verdict="not judged" if theirs else "")
@@ -112,6 +123,21 @@ def order(judged: Sequence[Judged]) -> dict[str, float]:
         for column, both in pairs.items()
         if len(both) > 2
     }
+
+
+def swings(judged: Sequence[Judged]) -> list[Judged]:
+    """Misses whose number of the paper our own runs go through in their last rounds.
+
+    Within `CLOSE`: there the last round's value is a draw.
+    """
+    return [
+        one
+        for one in judged
+        if one.missed
+        and one.theirs
+        and one.late
+        and one.late[0] - CLOSE <= one.theirs.mean <= one.late[1] + CLOSE
+    ]
 
 
 def share(judged: Sequence[Judged]) -> tuple[int, int]:

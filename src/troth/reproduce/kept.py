@@ -40,6 +40,20 @@ class Result(NamedTuple):
             at = at[part]
         return float(at[f"accuracy_{metric}"])
 
+    def late(self, cell: Cell) -> tuple[float, float] | None:
+        """The least and the most of its number in the last fifth of the rounds.
+
+        As far as that was looked at; None where it was not.
+        """
+        curve = self.said.get("curve", {})
+        values = curve.get(f"{cell.whose[0]}_{cell.metric}")
+        if len(cell.whose) > 1 or not values:
+            return None
+        begin = 0.8 * curve["round"][-1]
+        pairs = zip(curve["round"], values, strict=True)
+        last = [value for r, value in pairs if r >= begin]
+        return (min(last), max(last)) if len(last) > 2 else None
+
     @property
     def valid(self) -> float:
         """By which choices are made: benign clients' own models, validation data."""
