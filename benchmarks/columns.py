@@ -14,6 +14,7 @@ import dataclasses
 import json
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,14 @@ def trained(every: list[Experiment], place: Path, joint: bool) -> tuple[float, f
     def watch(progress: runs.Progress) -> None:
         marks.append(time.perf_counter())
 
-    for some in (
-        [slice(None)] if joint else [slice(k, k + 1) for k in range(len(every))]
-    ):
+    whole = [partial(together.train, every, paths, watch=watch)]
+    alone = [
+        partial(runs.train, one, path, watch=watch)
+        for one, path in zip(every, paths, strict=True)
+    ]
+    for train in whole if joint else alone:
         marks.clear()
-        if joint:
-            together.train(every, paths, watch=watch)
-        else:
-            runs.train(every[some][0], paths[some][0], watch=watch)
+        train()
         middle = marks[FIRST:-1]
         each += (middle[-1] - middle[0]) / (len(middle) - 1) if middle[1:] else 0.0
     return time.perf_counter() - began, each

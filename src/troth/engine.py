@@ -9,6 +9,7 @@ specification that the others are tested against.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,7 @@ class Engine:
         plan: Plan,
     ) -> None:
         memory.keep()
-        self.objective, self._make, self.precision = objective, make_client, precision
+        self.objective, self._make, self._precision = objective, make_client, precision
         self.feed, self.device = feed, w0.device
         self.task = tasks.functional(objective, precision)
         self.client = make_client(self.task)
@@ -65,10 +66,14 @@ class Engine:
         self._clients, self._tasks = [self.client], [self.task]
         if plan.how == "threads":
             self._tasks = [
-                tasks.in_place(self.objective, self.precision)
+                tasks.in_place(self.objective, self._precision)
                 for _ in range(plan.workers)
             ]
             self._clients = [self._make(task) for task in self._tasks]
+
+    def products(self) -> AbstractContextManager[None]:
+        """Inside, products have the digits of the engine's precision."""
+        return digits.products(self._precision, self.device)
 
     def start(self, w0: Tensor) -> Tensor:
         """The row of a client that was never asked."""
@@ -96,7 +101,7 @@ class Engine:
         """
         while True:
             try:
-                with digits.products(self.precision, self.device):
+                with self.products():
                     out = self._run(name, broadcast, rows, ids, round_, limit)
                 break
             except (RuntimeError, MemoryError) as error:
@@ -246,7 +251,7 @@ class Engine:
         """
         if self.client.settle is None:
             return rows
-        with digits.products(self.precision, self.device):
+        with self.products():
             if self.plan.apart:
                 every = enumerate(rows)
                 each = [self._settled(row, ids[k : k + 1]) for k, row in every]
@@ -279,7 +284,7 @@ class Engine:
         def one(worker: int, k: int) -> Tensor:
             return self._tasks[worker].predict(models[k], x[k])
 
-        with digits.products(self.precision, self.device):
+        with self.products():
             if not self.plan.apart:
                 return self._lift("predict").once(models, x)  # type: ignore[no-any-return]
             return torch.stack(spread(one, len(models), self.plan.workers))

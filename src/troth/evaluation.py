@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import digits, labels, memory, scores
+from troth import labels, memory, scores
 from troth.engine import Engine
 from troth.population import Population
 from troth.types import Split
@@ -53,7 +53,7 @@ def shared(
         x, y = engine.feed.gather(slot, split)
         for show, found in zip(shows, outputs, strict=True):
             shown = show(x, y)
-            with digits.products(engine.precision, engine.device):
+            with engine.products():
                 found.append(engine.task.predict(w, shown))
     return _table(engine, outputs, split, where, aim)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from troth import digits, lookup, modelfile
+from troth import lookup, modelfile
 from troth.build import Built
 from troth.optimizers.adam import adam
 from troth.types import Batch, Refusal
@@ -82,7 +82,7 @@ def judged(built: Built, goal: Goal, rho: Tensor) -> tuple[float, float]:
     task = engine.task
     w = rho.to(built.federation.broadcast.w)
     x = built.data.x[test.row]
-    with torch.no_grad(), digits.products(engine.precision, engine.device):
+    with torch.no_grad(), engine.products():
         said = task.predict(w, x).argmax(1)
         if named(goal.name):
             other = wanted(built, goal.name, test.y)

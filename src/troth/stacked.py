@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from troth import digits, liftable
+from troth import liftable
 from troth.engine import Engine
 from troth.federation import Asked, Federation
 from troth.feed import Drawn, Feed
@@ -127,7 +127,7 @@ class Stack:
         steps = [e.steps(name, a.turnout.ids, a.turnout.steps) for e, a in some]
         phase, counts = steps[0][0], torch.cat([own for _, own in steps])
         valid = [e.valid(phase, a.turnout.ids, few_shapes=True) for e, a in some]
-        with digits.products(self._first.precision, self._first.device):
+        with self._first.products():
             reply, rows = liftable.through(
                 self._lift,
                 name,

@@ -70,9 +70,7 @@ def update_in_place(graph: Any, in_pieces: bool) -> None:
                 _towards(graph.graph, v, pull, rate)
             _add(graph.graph, v, pieces, own)
         node.replace_all_uses_with(v)
-        spent = [node, g, *([pull.away] if pull else []), share and share.whole, rest]
-        _drop(graph.graph, spent)
-        graph.graph.eliminate_dead_code()  # products that are added where they belong
+        graph.graph.eliminate_dead_code()  # the gradient, where its pieces are enough
     graph.recompile()
 
 
@@ -102,13 +100,6 @@ def _pieces(graph: Any, v: Any, g: Any, apart: bool) -> list[Any]:
         g = graph.graph.call_function(_ATEN.clone.default, (g,))
         g.meta["val"] = v.meta["val"]
     return [g]
-
-
-def _drop(graph: Any, nodes: list[Any]) -> None:
-    """Take out what nothing uses any more."""
-    for node in dict.fromkeys(nodes):
-        if node is not None and node.op == "call_function" and not node.users:
-            graph.erase_node(node)
 
 
 def _times(graph: Any, rate: Any, factor: Any) -> Any:
@@ -170,9 +161,7 @@ _EXAMPLES = 512
 class _Pull(NamedTuple):
     """A gradient that is rest + λ(v − w)."""
 
-    whole: Any
     rest: Any
-    away: Any  # v − w
     w: Any
     lam: float
 
@@ -192,13 +181,12 @@ def _pull(graph: Any, v: Any, g: Any) -> _Pull | None:
         return None
     if _changed(graph, [w, rest], away):
         return None
-    return _Pull(g, rest, away, w, g.kwargs.get("alpha", 1.0))
+    return _Pull(rest, w, g.kwargs.get("alpha", 1.0))
 
 
 class _Share(NamedTuple):
     """A gradient that is factor·rest."""
 
-    whole: Any
     rest: Any
     factor: Any  # a number, or one a client
 
@@ -216,7 +204,7 @@ def _share(graph: Any, v: Any, g: Any) -> _Share | None:
         whole = hasattr(rest, "meta") and rest.meta["val"].shape == (clients, wide)
         if whole and shape in ((), (1,), (1, 1), (clients, 1)):
             parts = [part for part in g.args if hasattr(part, "meta")]
-            return None if _changed(graph, parts, g) else _Share(g, rest, factor)
+            return None if _changed(graph, parts, g) else _Share(rest, factor)
     return None
 
 
