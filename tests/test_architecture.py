@@ -60,6 +60,7 @@ MAY_DRAW = {
     "lifting": r"torch\.random\.fork_rng",  # a trial leaves no trace
     "partitions.classes": r"np\.random\.RandomState",  # the Ditto authors' recipe
     "reproduce.rows": r"np\.random\.RandomState",  # the Ditto authors' hostile clients
+    "sampling": r"np\.random\.RandomState",  # and their cohorts
     "seeding": ".*",
 }
 

@@ -128,6 +128,23 @@ def test_shared_and_personal_are_a_plain_loop(
         )
 
 
+@pytest.mark.parametrize(("model", "classes"), MODELS)
+def test_losses_alone_are_those_of_the_table(
+    folder: Path, model: Any, classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = built(folder, PLANS[0], model, classes)
+    f, split, ids = made.federation, made.data.train, np.array([4, 0, 3])
+    table = evaluation.shared(f.engine, f.broadcast.w, split, ids)
+    first, size = f.engine.feed.places(ids)
+    for some in (2048, 5):
+        monkeypatch.setattr(evaluation, "_EXAMPLES", some)
+        found = evaluation.losses(f.engine, f.broadcast.w, split, first, size)
+        assert found.numpy() == pytest.approx(table["loss"], abs=1e-12)
+    size[1] = 0
+    found = evaluation.losses(f.engine, f.broadcast.w, split, first, size)
+    assert found.isnan().tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize("plan", PLANS)
 def test_in_pieces_as_at_once(
     folder: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch

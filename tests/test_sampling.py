@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from troth.sampling import sampler
+from troth.sampling import named, published, sampler
 
 ALPHA = 1e-6
 
@@ -105,6 +105,29 @@ def test_rounds_and_seeds_draw_otherwise_and_always_the_same(
     assert all(len(set(d)) == cohort == len(d) for d in draws)
     again = sampler(1, 100, cohort, size)
     assert [tuple(again(r)) for r in (4, 0)] == [draws[9], draws[5]]
+
+
+def test_published_cohorts_are_those_of_the_ditto_authors() -> None:
+    """Written as their code has it, with numpy's one generator; in its order."""
+    size = np.random.default_rng(0).integers(30, 1400, 500)
+    draw, share = published(10, size), [n * 1.0 / size.sum() for n in size]
+    for r in (0, 1, 4_999):
+        np.random.seed(r + 4)
+        theirs = np.random.choice(range(500), 10, replace=False, p=share)
+        assert draw(r).tolist() == theirs.tolist()
+    assert sorted(published(10, size[:4])(0)) == [0, 1, 2, 3]
+    even = published(10, size, lambda r, ids: ids % 2 == 0)(7)
+    assert even.tolist() == [k for k in draw(7) if k % 2 == 0]
+
+
+def test_by_name() -> None:
+    size = np.arange(1, 101)
+    for how, same in (
+        ("uniform", sampler(3, 100, 10, None)),
+        ("size", sampler(3, 100, 10, size)),
+        ("ditto", published(10, size)),
+    ):
+        assert named(how, 3, 10, size)(2).tolist() == same(2).tolist()
 
 
 def test_one_client_with_nearly_all_data() -> None:

@@ -226,18 +226,6 @@ def test_two_stacks_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [len(stack) for stack in found] == sizes  # type: ignore[arg-type]
 
 
-def test_who_needs_losses_ends_rounds_one_by_one() -> None:
-    tree = {**BASE, "aggregator": "k_loss"}
-    federations = [build(config.from_dict(tree), plan=VMAP).federation for _ in (0, 1)]
-    stack = Stack(federations)
-    stack._first.device = torch.device("cuda")
-    assert not stack.waits
-    federations[0].serving = federations[1].serving = build(
-        config.from_dict(BASE), plan=VMAP
-    ).federation.serving
-    assert stack.waits
-
-
 def test_the_same_draws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     real = Feed.draw

@@ -17,6 +17,7 @@ from troth import (
     plans,
     preparing,
     rulebook,
+    sampling,
     seeding,
     stepping,
     store,
@@ -30,7 +31,7 @@ from troth.federation import Federation
 from troth.feed import Feed
 from troth.population import Population
 from troth.preparing import Prepared
-from troth.sampling import There, sampler
+from troth.sampling import There
 from troth.sections import Availability, Experiment
 from troth.types import Data, Phase, Refusal
 
@@ -82,7 +83,7 @@ class Built(NamedTuple):
             return done * f.rounds / len(some)
         steps = _steps(f.engine.client.local, feed).double()[f.members]
         train, n = self.experiment.train, len(f.members)
-        if train.sampling == "size" and train.cohort:
+        if train.sampling != "uniform" and train.cohort:
             sizes = feed.sizes[f.members]
             steps = steps * sizes / sizes.double().mean()
         return float(steps.mean()) * (train.cohort or n) * train.rounds
@@ -276,10 +277,9 @@ def _sampler(
     e: Experiment, engine: Engine, members: np.ndarray, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
     """Who is asked: some of the members, numbered among themselves to be drawn."""
-    size = engine.feed.sizes.numpy()[members] if e.train.sampling == "size" else None
-    n = len(members)
+    size, how = engine.feed.sizes.numpy()[members], e.train.sampling
     here = None if there is None else lambda r, some: there(r, members[some])
-    draw = sampler(e.seed, n, e.train.cohort or n, size, here)
+    draw = sampling.named(how, e.seed, e.train.cohort or len(members), size, here)
     return lambda r: members[draw(r)]
 
 

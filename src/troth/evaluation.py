@@ -59,6 +59,35 @@ def shared(
 
 
 @torch.no_grad()
+def losses(
+    engine: Engine, w: Tensor, split: Split, first: np.ndarray, size: np.ndarray
+) -> Tensor:
+    """[n] the mean loss of the shared model on clients' examples; NaN without any.
+
+    As `shared` has it, but alone and on the device, which nobody waits for: a rule that
+    reads losses asks for them in every round.
+
+    Args:
+        engine: predicts.
+        w: [d] the shared model.
+        split: which examples.
+        first: [n] the first slot of each client.
+        size: [n] how many it has.
+    """
+    where, each = _placed(first, size), []
+    for slot in torch.split(memory.sent(where.slot, w.device), _EXAMPLES):
+        x, y = engine.feed.gather(slot, split)
+        with engine.products():
+            each.append(engine.objective.per_example(engine.task.predict(w, x), y))
+    found = torch.cat([*each, w.new_zeros(1)]).double()  # and a place for padding
+    position = np.arange(size.max(initial=0))
+    inside = position < size[:, None]
+    place = np.where(inside, where.start[:, None] + position, len(found) - 1)
+    rows = found[memory.sent(torch.from_numpy(place), w.device)]
+    return rows.sum(dim=1) / memory.sent(torch.from_numpy(size), w.device)
+
+
+@torch.no_grad()
 def personal(
     engine: Engine,
     w: Tensor,
@@ -101,7 +130,10 @@ def _chunk(engine: Engine, population: Population) -> int:
 
 def _slots(split: Split, ids: np.ndarray) -> _Slots:
     clients = torch.from_numpy(ids).to(split.size.device)
-    first, size = (part[clients].cpu().numpy() for part in (split.start, split.size))
+    return _placed(*(part[clients].cpu().numpy() for part in (split.start, split.size)))
+
+
+def _placed(first: np.ndarray, size: np.ndarray) -> _Slots:
     start = np.concatenate([[0], np.cumsum(size)[:-1]])
     slots = np.arange(size.sum()) - np.repeat(start - first, size)
     return _Slots(torch.from_numpy(slots), start, size)

@@ -90,7 +90,7 @@ class Federation:
         found = self.engine.run(
             "local", asked.broadcast, asked.rows, ids, asked.round, steps
         )
-        return self.take(asked, *found)
+        return self.take(asked, self.told(asked, found[0]), found[1])
 
     @torch.no_grad()
     def ask(self) -> Asked:
@@ -107,6 +107,13 @@ class Federation:
         self._prefetch(r + 1)
         return Asked(r, cohort, turnout, before, rows)
 
+    def told(self, asked: Asked, messages: Messages) -> Messages:
+        """What clients send, and where a rule asks for it what they lose by w."""
+        if not self.serving.asks_loss or not len(asked.turnout.ids):
+            return messages
+        loss = losses(self.engine, asked.broadcast.w, asked.turnout.ids)
+        return messages._replace(loss=loss)
+
     @torch.no_grad()
     def take(self, asked: Asked, messages: Messages, rows: Tensor) -> Record:
         """End a round with what its clients sent and the states that they are left in.
@@ -116,9 +123,6 @@ class Federation:
         before, turnout = asked.broadcast, asked.turnout
         if len(turnout.ids):
             self.population.write(turnout.ids, rows)
-            if self.serving.asks_loss:
-                loss = losses(self.engine, before.w, turnout.ids)
-                messages = messages._replace(loss=loss)
         hostile = self._hostile(messages)
         served = self.serving.serve(before, messages, asked.round, hostile)
         self.broadcast, self.round = served.broadcast, asked.round + 1
@@ -239,5 +243,5 @@ def answer(
 
 def losses(engine: Engine, w: Tensor, ids: np.ndarray) -> Tensor:
     """What clients would report: the loss of w on all their training data."""
-    table = evaluation.shared(engine, w, engine.feed.data.train, ids)
-    return torch.from_numpy(table["loss"]).to(w)
+    feed = engine.feed
+    return evaluation.losses(engine, w, feed.data.train, *feed.places(ids)).to(w)

@@ -248,6 +248,10 @@ class Feed:
         weight = weight.to(x.device, self.dtype)
         return Batch(x, y, weight, zero, none, none, none[:, None][:, :0])
 
+    def places(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first training slot of some clients and how many they have, two [n]."""
+        return self._starts[ids], self._sizes[ids]
+
     def first(self) -> Batch:
         """Two examples (or the only one) as a batch of one client, to try things on."""
         train = self.data.train

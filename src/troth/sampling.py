@@ -14,6 +14,15 @@ There = Callable[[int, np.ndarray], np.ndarray]
 """Round, ids → which of them are there: a mask."""
 
 
+def named(
+    how: str, seed: int, cohort: int, size: np.ndarray, there: There | None = None
+) -> Callable[[int], np.ndarray]:
+    """`train.sampling`; arguments as of `sampler`."""
+    if how == "ditto":
+        return published(cohort, size, there)
+    return sampler(seed, len(size), cohort, size if how == "size" else None, there)
+
+
 def sampler(
     seed: int, n: int, cohort: int, size: np.ndarray | None, there: There | None = None
 ) -> Callable[[int], np.ndarray]:
@@ -52,6 +61,26 @@ def sampler(
         return np.sort(_race(seed, r, size, cohort, np.array(found, int), there))
 
     return by_size
+
+
+def published(
+    cohort: int, size: np.ndarray, there: There | None = None
+) -> Callable[[int], np.ndarray]:
+    """The very clients that the Ditto authors' code asks in a round, in its order.
+
+    It seeds numpy with the round + 4, whatever the seed of the run. What a model is
+    worth after the last round of an attack hangs on who was asked in the last few, so
+    their numbers can only be met with their cohorts. Those who are not there leave a
+    smaller one.
+    """
+    share, cohort = size / size.sum(), min(cohort, len(size))
+
+    def drawn(r: int) -> np.ndarray:
+        random = np.random.RandomState(r + 4)
+        found = random.choice(len(share), cohort, replace=False, p=share)
+        return _present(there, r, found)
+
+    return drawn
 
 
 @lru_cache(maxsize=64)

@@ -57,7 +57,7 @@ def agreed(e: Experiment) -> Experiment:
     apart = {
         "model.normalise = 'pixel'": e.model.normalise == "pixel",
         "features.name = 'federated'": e.features.name == "federated",
-        "train.sampling = 'size'": e.train.sampling == "size",
+        f"train.sampling = {e.train.sampling!r}": e.train.sampling != "uniform",
     }
     for what, there in apart.items():
         if there:

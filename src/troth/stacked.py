@@ -53,12 +53,8 @@ class Stack:
 
     @property
     def waits(self) -> bool:
-        """Whether ends of rounds wait for a device, and may do so side by side.
-
-        Not where losses are computed in them: that is the network's work again.
-        """
-        cuda = self._first.device.type == "cuda"
-        return cuda and not any(f.serving.asks_loss for f in self.federations)
+        """Whether ends of rounds wait for a device, and may do so side by side."""
+        return self._first.device.type == "cuda"
 
     @torch.no_grad()
     def launch(self) -> None:
@@ -71,11 +67,11 @@ class Stack:
         with self._aside():
             asked = [f.ask() for f in self.federations]
             found = iter(self._run("local", self.federations, asked))
-        none = Messages(*[torch.empty(0)] * 5), torch.empty(0)
-        self._flying = [
-            (f, a, *(next(found) if len(a.turnout.ids) else none))
-            for f, a in zip(self.federations, asked, strict=True)
-        ]
+            none = Messages(*[torch.empty(0)] * 5), torch.empty(0)
+            self._flying = []
+            for f, a in zip(self.federations, asked, strict=True):
+                messages, rows = next(found) if len(a.turnout.ids) else none
+                self._flying.append((f, a, f.told(a, messages), rows))
 
     def land(self) -> list[Record]:
         """End the round that `launch` began."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -9,9 +11,15 @@ from troth import numerics
 from troth.types import Messages
 from troth.verdicts import Note
 
+Ties = Literal["id", "first"]
+"""Which of equal rows is taken: that of the lowest client id, or the one that comes
+first, which in a simulation is the one that was drawn first."""
 
-def by_client(messages: Messages) -> Tensor:
+
+def by_client(messages: Messages, ties: Ties = "id") -> Tensor:
     """[n] the rows from the lowest client id to the highest, so that ties go by id."""
+    if ties == "first":
+        return torch.arange(len(messages.client), device=messages.client.device)
     return messages.client.argsort(stable=True)
 
 

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from troth import numerics
 
-Neighbours = Literal["blanchard", "ditto", "byzfl"]
-"""How many of the nearest others a score adds up: n − f − 2 (the paper), n − f − 3
-(the Ditto authors' code) or n − f − 1 (the package byzfl)."""
+Neighbours = Literal["blanchard", "byzfl"]
+"""How many of the nearest others a score adds up: n − f − 2 (the paper, and the Ditto
+authors' code) or n − f − 1 (the package byzfl)."""
 
-_FEWER = {"blanchard": 2, "ditto": 3, "byzfl": 1}
+_FEWER = {"blanchard": 2, "byzfl": 1}
 
 
 def best(between: Tensor, f: int, neighbours: Neighbours, m: int) -> Tensor:

@@ -24,6 +24,7 @@ def multi_krum(
     f: conditions.Count = "auto",
     m: int = 0,
     neighbours: _krum.Neighbours = "blanchard",
+    ties: _choice.Ties = "id",
     strict: bool = True,
 ) -> Tensor:
     """The mean of the m updates with the lowest Krum scores (Blanchard et al., Sec. 5).
@@ -37,17 +38,16 @@ def multi_krum(
         f: rows that may be hostile; 0 with m = 0 is the mean.
         m: rows that are averaged; 1 is Krum; 0 means n − f (the Ditto authors' code).
         neighbours: as for `krum`.
+        ties: as for `krum`; with n = 10 and f = 8 no neighbour counts, and the Ditto
+            authors' code takes the two clients that were drawn first.
         strict: refuse n < 2f + 3 and m > n − f. Otherwise at least one row and at most
             all are taken; where no neighbour is left to count, all scores are 0.
-
-    Departs: from the Ditto authors' code, where equal scores go to the rows that were
-    sampled first: here to the lowest client ids, so with n = 10 and f = 8 to those two.
     """
     n = len(messages.client)
     f = conditions.number("multi_krum", f)
     conditions.enough("multi_krum", n, f, 2 * f + 3, "n ≥ 2f + 3", strict)
     m = _count(m, n, f, strict)
-    order = _choice.by_client(messages)
+    order = _choice.by_client(messages, ties)
     between = _choice.distances(messages, order)
     first = _krum.best(between, f, neighbours, m)
     return _choice.taken(messages, order, first, note)

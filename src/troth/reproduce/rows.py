@@ -89,7 +89,7 @@ def method(federation: Federation, row: str, column: str) -> Method:
         return Method((_ditto(f, float(lam[1])),))
     if row in _RULES:
         part = {"name": _RULES[row], "strict": False}
-        part |= {"neighbours": "ditto"} if "rum" in row else {}
+        part |= {"ties": "first"} if "rum" in row else {}
         return Method(({"aggregator": part},), ("shared",))
     known: dict[str, Callable[[], Method]] = {
         "local": lambda: Method(({"personalizer": "local"},)),
@@ -110,7 +110,7 @@ def method(federation: Federation, row: str, column: str) -> Method:
 
 
 def _multi_krum() -> Tree:
-    part = {"name": "multi_krum", "strict": False, "neighbours": "ditto"}
+    part = {"name": "multi_krum", "strict": False, "ties": "first"}
     return {"aggregator": part}
 
 
