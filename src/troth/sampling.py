@@ -69,9 +69,8 @@ def published(
     """The very clients that the Ditto authors' code asks in a round, in its order.
 
     It seeds numpy with the round + 4, whatever the seed of the run. What a model is
-    worth after the last round of an attack hangs on who was asked in the last few, so
-    their numbers can only be met with their cohorts. Those who are not there leave a
-    smaller one.
+    worth after the last round of an attack hangs in part on who was asked in the last
+    few. Those who are not there leave a smaller cohort.
     """
     share, cohort = size / size.sum(), min(cohort, int((size > 0).sum()))
 

@@ -16,7 +16,7 @@ Ties = Literal["id", "first"]
 first, which in a simulation is the one that was drawn first."""
 
 
-def by_client(messages: Messages, ties: Ties = "id") -> Tensor:
+def ordered(messages: Messages, ties: Ties = "id") -> Tensor:
     """[n] the rows in the order in which ties go: by client id, or as they come."""
     if ties == "first":
         return torch.arange(len(messages.client), device=messages.client.device)

@@ -50,7 +50,7 @@ def bulyan(
     conditions.enough("bulyan", n, f, 4 * f + 3, "n ≥ 4f + 3", strict)
     theta = max(1, n - 2 * f)
     beta = max(2 - theta % 2, theta - 2 * f)
-    order = _choice.by_client(messages)
+    order = _choice.ordered(messages)
     if theta == n:
         return _choice.taken(messages, order, torch.arange(n), note)
     places = _chosen(_choice.distances(messages, order), f, theta)

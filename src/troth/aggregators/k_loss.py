@@ -45,7 +45,7 @@ def k_loss(
     n = len(messages.client)
     f = conditions.number("k_loss", f)
     conditions.enough("k_loss", n, f, f + 1, "n ≥ f + 1", strict)
-    order = _choice.by_client(messages)
+    order = _choice.ordered(messages)
     reported = loss.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
     down = reported[order].sort(descending=True, stable=True).indices
     place = min(f, n - 1)

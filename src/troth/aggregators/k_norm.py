@@ -39,7 +39,7 @@ def k_norm(
     n = len(messages.client)
     f = conditions.number("k_norm", f)
     conditions.enough("k_norm", n, f, f + 1, "n ≥ f + 1", strict)
-    order = _choice.by_client(messages)
+    order = _choice.ordered(messages)
     length = numerics.level(numerics.norms(messages.update)[order].cpu().double())
     kept = length.sort(stable=True).indices[: max(1, n - f)]
     return _choice.taken(messages, order, kept, note)

@@ -55,7 +55,7 @@ def krum(
     n = len(messages.client)
     f = conditions.number("krum", f)
     conditions.enough("krum", n, f, 2 * f + 3, "n ≥ 2f + 3", strict)
-    order = _choice.by_client(messages, ties)
+    order = _choice.ordered(messages, ties)
     between = _choice.distances(messages, order)
     first = _krum.best(between, f, neighbours, 1)
     return _choice.taken(messages, order, first, note)

@@ -63,7 +63,7 @@ def mda(
     conditions.enough("mda", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
     if limit < 1:
         raise Refusal(f"mda's limit = {limit} must be at least 1 step of its search")
-    order = _choice.by_client(messages)
+    order = _choice.ordered(messages)
     places = torch.arange(n)
     spare = min(f, n - 1)
     if spare:

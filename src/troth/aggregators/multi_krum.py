@@ -47,7 +47,7 @@ def multi_krum(
     f = conditions.number("multi_krum", f)
     conditions.enough("multi_krum", n, f, 2 * f + 3, "n ≥ 2f + 3", strict)
     m = _count(m, n, f, strict)
-    order = _choice.by_client(messages, ties)
+    order = _choice.ordered(messages, ties)
     between = _choice.distances(messages, order)
     first = _krum.best(between, f, neighbours, m)
     return _choice.taken(messages, order, first, note)

@@ -88,16 +88,14 @@ def method(federation: Federation, row: str, column: str) -> Method:
     if lam := _LAM.fullmatch(row):
         return Method((_ditto(f, float(lam[1])),))
     if row in _RULES:
-        part = {"name": _RULES[row], "strict": False}
-        part |= {"ties": "first"} if "rum" in row else {}
-        return Method(({"aggregator": part},), ("shared",))
+        return Method((_rule(row),), ("shared",))
     known: dict[str, Callable[[], Method]] = {
         "local": lambda: Method(({"personalizer": "local"},)),
         "clipping": lambda: Method(({"filter": ["clip"]},), ("shared",)),
         "FedMGDA+": lambda: Method(_mgda(f), ("shared",)),
         "finetuning": lambda: Method((_tuned(f),)),
         "Ditto + clipping": lambda: Method(_best(f, {"filter": ["clip"]})),
-        "Ditto + multi-Krum": lambda: Method(_best(f, _multi_krum())),
+        "Ditto + multi-Krum": lambda: Method(_best(f, _rule("multi-Krum"))),
     }
     if row in known:
         return known[row]()
@@ -109,9 +107,9 @@ def method(federation: Federation, row: str, column: str) -> Method:
     return Method(_best(f, {}))
 
 
-def _multi_krum() -> Tree:
-    part = {"name": "multi_krum", "strict": False, "ties": "first"}
-    return {"aggregator": part}
+def _rule(row: str) -> Tree:
+    part = {"name": _RULES[row], "strict": False}
+    return {"aggregator": part | ({"ties": "first"} if "rum" in row else {})}
 
 
 def _mgda(f: Federation) -> tuple[Tree, ...]:
