@@ -13,9 +13,6 @@ from troth.reproduce.entry import Cell, Pick, merged
 from troth.reproduce.papers import Printed
 from troth.reproduce.settings import Federation, Setting, Tree
 
-Kept = Callable[[str, str], str]
-"""Row, column → a committed result; "" is none."""
-
 _COLUMN = re.compile(r"A([123]) (\d+)%")
 _ATTACKS = {"1": {}, "2": {"attack": "random_update"}}
 _ATTACKS |= {"3": {"attack": "model_replacement"}}
@@ -157,7 +154,6 @@ def cells(
     federation: Federation,
     rows: Iterable[str],
     columns: Iterable[str],
-    kept: Kept | None = None,
     rename: dict[str, str] | None = None,
 ) -> list[Cell]:
     """Every row in every column.
@@ -167,14 +163,11 @@ def cells(
         federation: what is trained.
         rows: methods.
         columns: threats.
-        kept: row, column → a committed result ("" is none); None: those of the
-            federation.
         rename: row of this table → the method that it is.
     """
     columns, named = list(columns), rename or {}
-    look = kept or (lambda row, column: _clean(federation, row, column))
     return [
-        _cell(part, federation, row, named.get(row, row), column, look)
+        _cell(part, federation, row, named.get(row, row), column)
         for row in rows
         for column in columns
     ]
@@ -184,7 +177,6 @@ def printed(
     table: Printed | None,
     settings: Mapping[str, Setting],
     rename: dict[str, str],
-    known: Callable[[Federation], Kept | None] = lambda federation: None,
 ) -> Callable[[Pick], list[Cell]]:
     """All parts, rows and columns of a table, as the paper prints it.
 
@@ -192,7 +184,6 @@ def printed(
         table: the paper's.
         settings: what is trained for each of its data sets.
         rename: row of this table → the method that it is.
-        known: federation → where its committed results lie; None: as `cells` has it.
     """
     assert table is not None
     parts = table.parts
@@ -201,24 +192,17 @@ def printed(
         found: list[Cell] = []
         for part in parts:
             f = pick(settings[part.data])
-            found += cells(part.data, f, part.rows, part.columns, known(f), rename)
+            found += cells(part.data, f, part.rows, part.columns, rename)
         return found
 
     return every
 
 
-def _cell(
-    part: str,
-    f: Federation,
-    row: str,
-    name: str,
-    column: str,
-    kept: Kept,
-) -> Cell:
+def _cell(part: str, f: Federation, row: str, name: str, column: str) -> Cell:
     found = method(f, name, column)
     base = merged(f.tree, threat(f, column, attack=name != "local"))
     trees = tuple(merged(base, changes) for changes in found.choices)
-    known = kept(name, column) if f.kind != "small" and len(trees) == 1 else ""
+    known = _clean(f, name, column) if f.kind != "small" and len(trees) == 1 else ""
     files = (known,) if known else ()
     return Cell(part, row, column, trees, f, files, found.whose)
 
