@@ -11,6 +11,7 @@ from pathlib import Path
 
 from troth.reproduce import judging, kept, listing
 from troth.reproduce.entry import Cell, merged
+from troth.reproduce.settings import Tree
 
 ROOT = Path(__file__).parent
 ENTRY = listing.find("ditto/table8")
@@ -26,7 +27,9 @@ NAMES = {  # row → files of `run.py`
 
 def own(cell: Cell) -> Cell:
     """The same cell as it was run before: our own cohorts, products in float32."""
-    changes = {"train": {"sampling": "size"}}
+    changes: Tree = {"train": {"sampling": "size"}}
+    if len(cell.choices) > 1:
+        changes["partition"] = {"valid": 0.1}  # of which the choice was made
     trees = [merged(tree, changes) for tree in cell.choices]
     for tree in trees:
         del tree["train"]["precision"]

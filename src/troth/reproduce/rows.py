@@ -91,7 +91,7 @@ def method(federation: Federation, row: str, column: str) -> Method:
     known: dict[str, Callable[[], Method]] = {
         "local": lambda: Method(({"personalizer": "local"},)),
         "clipping": lambda: Method(({"filter": ["clip"]},), ("shared",)),
-        "FedMGDA+": lambda: Method(_mgda(f), ("shared",)),
+        "FedMGDA+": lambda: Method(_mgda(), ("shared",)),
         "finetuning": lambda: Method((_tuned(f),)),
         "Ditto + clipping": lambda: Method(_best(f, {"filter": ["clip"]})),
         "Ditto + multi-Krum": lambda: Method(_best(f, _multi_krum())),
@@ -111,9 +111,8 @@ def _multi_krum() -> Tree:
     return {"aggregator": part}
 
 
-def _mgda(f: Federation) -> tuple[Tree, ...]:
-    rules = ({"aggregator": {"name": "fedmgda", "eps": eps}} for eps in EPS)
-    return tuple(merged(held(f), rule) for rule in rules)
+def _mgda() -> tuple[Tree, ...]:
+    return tuple({"aggregator": {"name": "fedmgda", "eps": eps}} for eps in EPS)
 
 
 def _ditto(f: Federation, lam: float) -> Tree:
@@ -129,8 +128,8 @@ def lams(f: Federation) -> tuple[float, ...]:
 
 
 def _best(f: Federation, more: Tree) -> tuple[Tree, ...]:
-    """Every λ, with validation data to choose by."""
-    return tuple(merged(held(f), _ditto(f, lam) | more) for lam in lams(f))
+    """Every λ, of which one is chosen."""
+    return tuple(_ditto(f, lam) | more for lam in lams(f))
 
 
 def _dynamic(f: Federation, column: str) -> Tree:
