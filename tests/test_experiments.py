@@ -34,6 +34,21 @@ def test_fashion_ditto_is_within_two_hundredths_of_the_paper(name):
     assert f"{own['accuracy_std']:.3f}"[1:] in page
 
 
+@pytest.mark.parametrize(
+    "row", ["Krum, A1", "multi-Krum, A1", "Krum, A2", "global, A1"]
+)
+def test_fashion_ditto_says_what_other_cohorts_come_to(row):
+    page, said = (ROOT / "fashion_ditto" / "README.md").read_text(), []
+    for whose in ("our", "their"):
+        file = ROOT / f"fashion_ditto/draws/{row} 80%, {whose} cohorts.json"
+        found = json.loads(file.read_text())
+        pairs = zip(*found["curve"].values(), strict=True)
+        last = [value for at, value in pairs if at >= 4000]
+        mean = found["summary"]["shared"]["accuracy_weighted"]
+        said.append(f"{mean:.3f} ({min(last):.3f} to {max(last):.3f})")
+    assert f"| {said[0]} | {said[1]} |".replace("0.", ".") in page
+
+
 @pytest.mark.parametrize("file", sorted(ROOT.glob("*/*.toml")), ids=lambda f: f.stem)
 def test_every_experiment_parses(file):
     for _, tree in config.expand(config.read(file)):

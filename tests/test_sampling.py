@@ -116,6 +116,7 @@ def test_published_cohorts_are_those_of_the_ditto_authors() -> None:
         theirs = np.random.choice(range(500), 10, replace=False, p=share)
         assert draw(r).tolist() == theirs.tolist()
     assert sorted(published(10, size[:4])(0)) == [0, 1, 2, 3]
+    assert sorted(published(10, np.array([3, 0, 5]))(0)) == [0, 2]
     even = published(10, size, lambda r, ids: ids % 2 == 0)(7)
     assert even.tolist() == [k for k in draw(7) if k % 2 == 0]
 

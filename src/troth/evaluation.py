@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import labels, memory, scores
+from troth import labels, memory, numerics, scores
 from troth.engine import Engine
 from troth.population import Population
 from troth.types import Split
@@ -79,7 +79,8 @@ def losses(
         x, y = engine.feed.gather(slot, split)
         with engine.products():
             each.append(engine.objective.per_example(engine.task.predict(w, x), y))
-    found = torch.cat([*each, w.new_zeros(1)]).double()  # and a place for padding
+    found = torch.cat([*each, w.new_zeros(1)])  # and a place for padding
+    found = found.to(numerics.widest(found))
     position = np.arange(size.max(initial=0))
     inside = position < size[:, None]
     place = np.where(inside, where.start[:, None] + position, len(found) - 1)

@@ -73,7 +73,7 @@ def published(
     their numbers can only be met with their cohorts. Those who are not there leave a
     smaller one.
     """
-    share, cohort = size / size.sum(), min(cohort, len(size))
+    share, cohort = size / size.sum(), min(cohort, int((size > 0).sum()))
 
     def drawn(r: int) -> np.ndarray:
         random = np.random.RandomState(r + 4)

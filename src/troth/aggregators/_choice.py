@@ -17,7 +17,7 @@ first, which in a simulation is the one that was drawn first."""
 
 
 def by_client(messages: Messages, ties: Ties = "id") -> Tensor:
-    """[n] the rows from the lowest client id to the highest, so that ties go by id."""
+    """[n] the rows in the order in which ties go: by client id, or as they come."""
     if ties == "first":
         return torch.arange(len(messages.client), device=messages.client.device)
     return messages.client.argsort(stable=True)
