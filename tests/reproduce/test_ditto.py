@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import mean
 
-from troth.reproduce import ditto, listing, papers
+import numpy as np
+
+from troth.reproduce import listing, papers
 from troth.reproduce.entry import Cell
 
-ROOT = Path(__file__).parents[2] / "experiments"
-FILES = ROOT / "fashion_ditto" / "results" / "table"
 ROWS = {
     *("global", "local", "fair", "median", "Krum", "multi-Krum", "clipping"),
     *("k-norm", "k-loss", "FedMGDA+", "finetuning"),
@@ -34,33 +33,16 @@ def test_table_8_is_every_method_under_every_threat() -> None:
     assert all(listing.find("ditto/table8").theirs(cell) for cell in found)
 
 
-def test_committed_results_are_named_and_no_others() -> None:
-    """Of the files, all but those of other rules for λ."""
-    named = {
-        ditto.fashion(row, column).format(seed=0)
-        for row in ROWS | {"dynamic λ's"}
-        for column in COLUMNS
-    }
-    place = FILES.relative_to(ROOT).as_posix()
-    there = {
-        f"{place}/{file.name}"
-        for file in FILES.glob("*, seed 0.json")
-        if not file.name.startswith(("dynamic, code", "dynamic, side by side"))
-    }
-    assert named - {""} == there
-    assert ditto.fashion("median", "clean") == ditto.fashion("local", "A1 50%") == ""
-    assert ditto.fashion("global", "A1 20%") == ""
-
-
-def test_cells_of_one_choice_have_their_files() -> None:
-    kept = {(c.row, c.column): c.kept for c in cells("table8")}
-    for (row, column), files in kept.items():
-        file = ditto.fashion(row, column)
-        assert files == ((file,) if file else ())
-    shared, own = kept["global", "A3 20%"], kept["Ditto, λ=1", "A3 20%"]
-    assert shared == own != ()  # the shared model stands beside any Ditto
-    small = listing.find("ditto/table8").at("small")
-    assert not any(cell.kept for cell in small)
+def test_table_8_has_the_authors_cohorts_and_hostile_clients() -> None:
+    for cell in cells("table8"):
+        for tree in cell.choices:
+            assert tree["train"]["sampling"] == "ditto"
+            if cell.column != "clean":
+                number = int(500 * int(cell.column[3:-1]) / 100)
+                hostile = np.random.RandomState(1234567).choice(
+                    500, number, replace=False
+                )
+                assert tree["adversary"]["clients"] == sorted(hostile.tolist())
 
 
 def test_ditto_of_table_2_chooses_its_own_lambda() -> None:
@@ -72,9 +54,6 @@ def test_ditto_of_table_2_chooses_its_own_lambda() -> None:
         assert (part["name"], part["lam"], part["choose"]) == ("ditto", "auto", "paper")
         strong = cell.column.startswith("A3") or cell.column.endswith("80%")
         assert part["fallback"] == (0.1 if strong else 1.0)
-    assert found[0].kept == (
-        f"{ditto._FILES}dynamic, paper, clean, seed {{seed}}.json",
-    )
 
 
 def test_figures_show_cells_of_table_8() -> None:

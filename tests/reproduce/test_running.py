@@ -100,10 +100,15 @@ def test_cells_of_one_experiment_are_trained_once(tmp_path: Path) -> None:
     assert len(Shelf(tmp_path, None).settled(again, 1)) == 1
 
 
-def test_validation_data_choose(tmp_path: Path) -> None:
-    """The first of two learns nothing; later seeds are of the chosen one alone."""
-    idle = merged(TINY, {"train": {"lr": 1e-9, "rounds": 4}})
-    keen = merged(TINY, {"train": {"lr": 0.3, "rounds": 4}})
+@pytest.mark.parametrize("split", [[0.7, 0.1, 0.2], [0.8, 0.0, 0.2]])
+def test_validation_data_choose(tmp_path: Path, split: list[float]) -> None:
+    """The first of two learns nothing; later seeds are of the chosen one alone.
+
+    Where there are none, test data do.
+    """
+    base = merged(TINY, {"partition": {"split": split}})
+    idle = merged(base, {"train": {"lr": 1e-9, "rounds": 4}})
+    keen = merged(base, {"train": {"lr": 0.3, "rounds": 4}})
     cell = Cell("P", "row", "clean", (idle, keen), settings.SMALL)
     shelf = Shelf(tmp_path, None)
     assert shelf.chosen(cell) is None

@@ -22,7 +22,7 @@ class Cell(NamedTuple):
     part: str  # the data set, as the paper names it
     row: str
     column: str
-    choices: tuple[Tree, ...]  # of several, validation data of benign clients choose
+    choices: tuple[Tree, ...]  # of several, data of benign clients choose
     federation: Federation
     kept: tuple[str, ...] = ()  # a committed result a choice, `{seed}` in it
     whose: tuple[str, ...] = ("personal",)  # where in a summary its numbers stand

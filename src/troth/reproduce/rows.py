@@ -13,9 +13,6 @@ from troth.reproduce.entry import Cell, Pick, merged
 from troth.reproduce.papers import Printed
 from troth.reproduce.settings import Federation, Setting, Tree
 
-Kept = Callable[[str, str], str]
-"""Row, column → a committed result; "" is none."""
-
 _COLUMN = re.compile(r"A([123]) (\d+)%")
 _ATTACKS = {"1": {}, "2": {"attack": "random_update"}}
 _ATTACKS |= {"3": {"attack": "model_replacement"}}
@@ -92,7 +89,7 @@ def method(federation: Federation, row: str, column: str) -> Method:
     known: dict[str, Callable[[], Method]] = {
         "local": lambda: Method(({"personalizer": "local"},)),
         "clipping": lambda: Method(({"filter": ["clip"]},), ("shared",)),
-        "FedMGDA+": lambda: Method(_mgda(f), ("shared",)),
+        "FedMGDA+": lambda: Method(_mgda(), ("shared",)),
         "finetuning": lambda: Method((_tuned(f),)),
         "Ditto + clipping": lambda: Method(_best(f, {"filter": ["clip"]})),
         "Ditto + multi-Krum": lambda: Method(_best(f, _rule("multi-Krum"))),
@@ -112,9 +109,8 @@ def _rule(row: str) -> Tree:
     return {"aggregator": part | ({"ties": "first"} if "rum" in row else {})}
 
 
-def _mgda(f: Federation) -> tuple[Tree, ...]:
-    rules = ({"aggregator": {"name": "fedmgda", "eps": eps}} for eps in EPS)
-    return tuple(merged(held(f), rule) for rule in rules)
+def _mgda() -> tuple[Tree, ...]:
+    return tuple({"aggregator": {"name": "fedmgda", "eps": eps}} for eps in EPS)
 
 
 def _ditto(f: Federation, lam: float) -> Tree:
@@ -130,8 +126,8 @@ def lams(f: Federation) -> tuple[float, ...]:
 
 
 def _best(f: Federation, more: Tree) -> tuple[Tree, ...]:
-    """Every λ, with validation data to choose by."""
-    return tuple(merged(held(f), _ditto(f, lam) | more) for lam in lams(f))
+    """Every λ, of which one is chosen."""
+    return tuple(_ditto(f, lam) | more for lam in lams(f))
 
 
 def _dynamic(f: Federation, column: str) -> Tree:
@@ -155,7 +151,6 @@ def cells(
     federation: Federation,
     rows: Iterable[str],
     columns: Iterable[str],
-    kept: Kept | None = None,
     rename: dict[str, str] | None = None,
 ) -> list[Cell]:
     """Every row in every column.
@@ -165,14 +160,11 @@ def cells(
         federation: what is trained.
         rows: methods.
         columns: threats.
-        kept: row, column → a committed result ("" is none); None: those of the
-            federation.
         rename: row of this table → the method that it is.
     """
     columns, named = list(columns), rename or {}
-    look = kept or (lambda row, column: _clean(federation, row, column))
     return [
-        _cell(part, federation, row, named.get(row, row), column, look)
+        _cell(part, federation, row, named.get(row, row), column)
         for row in rows
         for column in columns
     ]
@@ -182,7 +174,6 @@ def printed(
     table: Printed | None,
     settings: Mapping[str, Setting],
     rename: dict[str, str],
-    known: Callable[[Federation], Kept | None] = lambda federation: None,
 ) -> Callable[[Pick], list[Cell]]:
     """All parts, rows and columns of a table, as the paper prints it.
 
@@ -190,7 +181,6 @@ def printed(
         table: the paper's.
         settings: what is trained for each of its data sets.
         rename: row of this table → the method that it is.
-        known: federation → where its committed results lie; None: as `cells` has it.
     """
     assert table is not None
     parts = table.parts
@@ -199,24 +189,17 @@ def printed(
         found: list[Cell] = []
         for part in parts:
             f = pick(settings[part.data])
-            found += cells(part.data, f, part.rows, part.columns, known(f), rename)
+            found += cells(part.data, f, part.rows, part.columns, rename)
         return found
 
     return every
 
 
-def _cell(
-    part: str,
-    f: Federation,
-    row: str,
-    name: str,
-    column: str,
-    kept: Kept,
-) -> Cell:
+def _cell(part: str, f: Federation, row: str, name: str, column: str) -> Cell:
     found = method(f, name, column)
     base = merged(f.tree, threat(f, column, attack=name != "local"))
     trees = tuple(merged(base, changes) for changes in found.choices)
-    known = kept(name, column) if f.kind != "small" and len(trees) == 1 else ""
+    known = _clean(f, name, column) if f.kind != "small" and len(trees) == 1 else ""
     files = (known,) if known else ()
     return Cell(part, row, column, trees, f, files, found.whose)
 

@@ -128,11 +128,12 @@ FASHION = Setting(
             "train": {
                 "rounds": 5000,
                 "cohort": 10,
-                "sampling": "size",
+                "sampling": "ditto",
                 "steps": 2,
                 "batch": 16,
                 "drop_last": True,
                 "lr": 0.05,
+                "precision": "tf32",
             },
             "evaluate": {"every": 100},
             "output": _LEAN,

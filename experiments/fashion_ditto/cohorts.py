@@ -1,0 +1,73 @@
+"""Who is asked last decides: Table 8 of Ditto with our own cohorts, and the authors'.
+
+    python experiments/fashion_ditto/cohorts.py
+
+Prints the cells that were trained with both, and of which one at least is off.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from troth.reproduce import judging, kept, listing
+from troth.reproduce.entry import Cell, merged
+from troth.reproduce.settings import Tree
+
+ROOT = Path(__file__).parent
+ENTRY = listing.find("ditto/table8")
+NAMES = {  # row → files of `run.py`
+    "global": "Ditto λ=1.0",
+    "Ditto, λ=0.1": "Ditto λ=0.1",
+    "Ditto, λ=1": "Ditto λ=1.0",
+    "Ditto, λ=2": "Ditto λ=2.0",
+    "finetuning": "finetuning",
+    "local": "local",
+}
+
+
+def own(cell: Cell) -> Cell:
+    """The same cell as it was run before: our own cohorts, products in float32."""
+    changes: Tree = {"train": {"sampling": "size"}}
+    if len(cell.choices) > 1:
+        changes["partition"] = {"valid": 0.1}  # of which the choice was made
+    trees = [merged(tree, changes) for tree in cell.choices]
+    for tree in trees:
+        del tree["train"]["precision"]
+    file = f"{NAMES.get(cell.row, '')}, {cell.column}, seed {{seed}}.json"
+    known = (f"fashion_ditto/results/table/{file}",) if cell.row in NAMES else ()
+    return cell._replace(choices=tuple(trees), kept=known)
+
+
+def table() -> str:
+    """As Markdown."""
+    before = kept.Shelf(ROOT / "draws" / "own", ROOT.parent)
+    after = kept.Shelf(None, ROOT.parent)
+    cells = ENTRY.everywhere()
+    ours = judging.table(ENTRY, [own(cell) for cell in cells], before, 1)
+    theirs = judging.table(ENTRY, cells, after, 1)
+    both = [
+        pair for pair in zip(ours, theirs, strict=True) if all(p.seeds for p in pair)
+    ]
+    lines = ["| | the paper | their cohorts | our cohorts |", "|---|---|---|---|"]
+    for own_, their in both:
+        if own_.missed or their.missed:
+            assert their.theirs is not None
+            lines.append(
+                f"| {their.cell.row}, {their.cell.column} | {their.theirs.mean:.3f} | "
+                f"{_said(their)} | {_said(own_)} |"
+            )
+    met = [sum(not pair[k].missed for pair in both) for k in (0, 1)]
+    lines += [
+        "",
+        f"Of {len(both)} cells trained with both, {met[1]} are reproduced with their "
+        f"cohorts and {met[0]} with ours.",
+    ]
+    return "\n".join(lines)
+
+
+def _said(one: judging.Judged) -> str:
+    return f"{one.mean:.3f}" + ("" if one.missed else " =")
+
+
+if __name__ == "__main__":
+    print(table())
