@@ -73,13 +73,15 @@ def published(
     few. Those who are not there leave a smaller cohort.
     """
     share, cohort = size / size.sum(), min(cohort, int((size > 0).sum()))
+    exactly = share.tobytes()
+    return lambda r: _present(there, r, _chosen(r, cohort, exactly))
 
-    def drawn(r: int) -> np.ndarray:
-        random = np.random.RandomState(r + 4)
-        found = random.choice(len(share), cohort, replace=False, p=share)
-        return _present(there, r, found)
 
-    return drawn
+@lru_cache(maxsize=64)
+def _chosen(r: int, cohort: int, share: bytes) -> np.ndarray:
+    """As `published`, once for all runs that are trained together."""
+    p = np.frombuffer(share)
+    return np.random.RandomState(r + 4).choice(len(p), cohort, replace=False, p=p)
 
 
 @lru_cache(maxsize=64)
