@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -387,3 +388,21 @@ def test_a_round_is_kept_where_the_next_cannot_begin(
     assert all(len(Run(path).rounds) == 3 for path in paths)
     again = [run for path in paths for run in troth.resume(path)]
     assert len(again) == 2 and all(run.finished for run in again)
+
+
+def test_memory_that_ran_out_is_free_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every, real, seen = experiments("none")[:2], Stack.launch, list[Any]()
+
+    def launch(self: Stack) -> None:
+        seen.append(weakref.ref(self))
+        if len(seen) == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        real(self)
+
+    monkeypatch.setattr(Stack, "launch", launch)
+    assert not together.held(every, [tmp_path / "a", tmp_path / "b"], plan=VMAP)
+    assert [stack() for stack in seen] == [None] * 3
+    monkeypatch.setattr(Stack, "launch", real)
+    assert together.held(every, [tmp_path / "c", tmp_path / "d"], plan=VMAP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -54,6 +55,13 @@ def exhausted(error: Exception) -> bool:
             torch.cuda.empty_cache()
         return True
     return isinstance(error, MemoryError) or any(t in str(error) for t in _RAN_OUT)
+
+
+def tidy() -> None:
+    """Give back what nothing refers to any more, on GPUs too."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def free(device: torch.device) -> int:

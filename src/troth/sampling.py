@@ -80,8 +80,8 @@ def published(
 @lru_cache(maxsize=64)
 def _chosen(r: int, cohort: int, share: bytes) -> np.ndarray:
     """As `published`, once for all runs that are trained together."""
-    p = np.frombuffer(share)
-    return np.random.RandomState(r + 4).choice(len(p), cohort, replace=False, p=p)
+    p, random = np.frombuffer(share), np.random.RandomState(r + 4)
+    return random.choice(len(p), cohort, replace=False, p=p)
 
 
 @lru_cache(maxsize=64)

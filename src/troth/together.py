@@ -175,11 +175,22 @@ def grid(
         if len(same) == 1:
             continue
         experiments, paths = zip(*same, strict=True)
-        try:
-            train(experiments, paths, watch=watch, data_dir=data_dir)
-        except (RuntimeError, MemoryError) as error:
-            if not memory.exhausted(error):  # else each goes on by itself
-                raise
+        held(experiments, paths, watch=watch, data_dir=data_dir)
+
+
+def held(experiments: Sequence[Experiment], paths: Sequence[Path], **how: Any) -> bool:
+    """`train` them; whether memory held them. If not, what they took is free again.
+
+    (While an error is looked at, nothing is: it remembers all that it went through.)
+    """
+    try:
+        train(experiments, paths, **how)
+        return True
+    except (RuntimeError, MemoryError) as error:
+        if not memory.exhausted(error):
+            raise
+    memory.tidy()
+    return False
 
 
 def fit(built: Built) -> int:

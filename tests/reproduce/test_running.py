@@ -80,6 +80,21 @@ def test_together_and_apart_are_the_same(tmp_path: Path) -> None:
             assert left == pytest.approx(right, abs=1e-5)
 
 
+def test_what_memory_does_not_hold_is_trained_in_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, sizes = running.together.held, list[int]()
+
+    def held(experiments: Any, paths: Any, **how: Any) -> bool:
+        sizes.append(len(experiments))
+        return len(experiments) < 3 and real(experiments, paths, **how)
+
+    monkeypatch.setattr(running.together, "held", held)
+    shelf = Shelf(tmp_path, None)
+    assert running.run(cells(), shelf, 1, device="cpu") == 3
+    assert sizes == [3, 2] and all(shelf.settled(cell, 1) for cell in cells())
+
+
 def test_groups() -> None:
     wanted = [(cell, 0, seed) for seed in (0, 1) for cell in cells()]
     jobs = running.missing(wanted, Shelf(None, None), "cpu")

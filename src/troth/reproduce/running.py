@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from troth import memory, runs, together
+from troth import runs, together
 from troth.loading import Run
 from troth.reproduce import digests
 from troth.reproduce.entry import Cell, Entry, experiment, key
@@ -123,16 +123,11 @@ def _train(
     with tempfile.TemporaryDirectory(prefix="troth-cells-") as place:
         paths = [Path(place) / str(k) for k in range(len(group))]
         every = [job.experiment for job in group]
-        if len(group) > 1:
-            try:
-                together.train(every, paths, watch=watch, data_dir=data_dir)
-            except (RuntimeError, MemoryError) as error:
-                if not memory.exhausted(error):
-                    raise
-                _halves(group, shelf, data_dir, watch)
-                return
-        else:
+        if len(group) == 1:
             runs.train(every[0], paths[0], watch=watch, data_dir=data_dir)
+        elif not together.held(every, paths, watch=watch, data_dir=data_dir):
+            _halves(group, shelf, data_dir, watch)
+            return
         for job, path in zip(group, paths, strict=True):
             shelf.add(job.cell, job.choice, job.seed, Run(path))
 
