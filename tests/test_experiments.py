@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,7 @@ def test_results_come_from_a_committed_experiment(file):
         ("tension", "figures", "| krum |", 4),
         ("solvers", "figures", "| joint |", 1),
         ("fashion_ditto", "tables", "| Ditto λ=1.0 |", 1),
+        ("fashion_ditto", "cohorts", "| global, A1 80% |", 1),
         ("personalizers", "tables", "| Ditto |", 5),
     ],
 )
@@ -109,6 +111,17 @@ def test_the_tables_of_a_page_are_what_the_files_hold(folder, script, cell, time
     ).stdout.strip()
     assert made in (ROOT / folder / "README.md").read_text()
     assert made.count(cell) == times
+
+
+@pytest.mark.data
+def test_what_dead_models_are_worth_is_what_the_data_say():
+    if not (Path(os.environ.get("TROTH_DATA", "")) / "fashion-mnist").is_dir():
+        pytest.skip("no fashion-mnist under $TROTH_DATA")
+    page = (ROOT / "fashion_ditto" / "README.md").read_text()
+    worth = script("fashion_ditto", "constants").worth("A1 50%")
+    half = [f"{mean:.3f} ({std:.2f})" for mean, std in worth]
+    assert " | ".join(half).replace("0.", ".") in page
+    assert half[0] == "0.131 (0.16)" and half[4] == "0.092 (0.13)"  # as the paper has
 
 
 def script(folder: str, name: str = "run"):

@@ -101,3 +101,21 @@ def test_runs_that_were_not_looked_at_on_the_way(made: Any) -> None:
         found = judging.judge(made.table, made.cell(), [result])
         assert found.late is None and found.plain()["late_least"] is None
     assert made.result(0.85).late(made.cell()) is None
+
+
+def test_how_many_are_reproduced_after_fewer_rounds(made: Any) -> None:
+    """Theirs are .911 (global) and .876 (local)."""
+    ways = {"global": [0.80, 0.90, 0.85, 0.92], "local": [0.87, 0.88, 0.70, 0.70]}
+    found = []
+    for row, values in ways.items():
+        result, rounds = made.result(values[-1]), [10, 20, 30, 40]
+        rounds[2] -= 5 * (row == "local")
+        result.said["curve"] = {"round": rounds, "shared_weighted": values}
+        found.append(judging.judge(made.table, made.cell(row), [result]))
+    assert [one.verdict for one in found] == ["reproduced", "worse"]
+    assert judging.readings(found) == {10: 1, 20: 2, 40: 1}  # no round 30 of local
+    assert judging.readings(found[:1]) == {10: 0, 20: 1, 30: 0, 40: 1}
+    assert judging.inside(found[0]) == [20, 40] and judging.inside(found[1]) == [10, 20]
+    unjudged = found[1]._replace(verdict="not judged")
+    assert judging.readings([found[0], unjudged]) == judging.readings(found[:1])
+    assert judging.readings([]) == {}

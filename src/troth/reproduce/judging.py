@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ RULE = (
     "paper's own data are judged, not what stands in for them."
 )
 Verdict = Literal["reproduced", "better", "worse", "not judged", ""]
+_JUDGED = ("reproduced", "better", "worse")
 
 
 class Judged(NamedTuple):
@@ -36,6 +39,7 @@ class Judged(NamedTuple):
     error: float = math.nan  # standard error of the mean
     verdict: Verdict = ""
     late: tuple[float, float] | None = None  # within, in the last fifth of the rounds
+    way: Mapping[int, float] = MappingProxyType({})  # round → the mean over seeds
 
     @property
     def missed(self) -> bool:
@@ -93,6 +97,10 @@ def judge(entry: Entry, cell: Cell, found: Sequence[Result]) -> Judged:
     seen = [late for result in found if (late := result.late(cell)) is not None]
     if seen:
         made = made._replace(late=(min(a for a, _ in seen), max(b for _, b in seen)))
+    ways = [result.way(cell) for result in found]
+    rounds = [r for r in ways[0] if all(r in way for way in ways)]
+    way = {r: float(np.mean([way[r] for way in ways])) for r in rounds}
+    made = made._replace(way=way)
     if cell.federation.kind == "original":
         return made._replace(verdict=verdict(made.difference, error))
     return made._replace(verdict="not judged" if theirs else "")
@@ -140,7 +148,29 @@ def swings(judged: Sequence[Judged]) -> list[Judged]:
     ]
 
 
+def readings(judged: Sequence[Judged]) -> dict[int, int]:
+    """Round → how many judged cells are reproduced if ours are read after that one.
+
+    Of those cells that were looked at on the way, after rounds at which all of them
+    were. The paper's number stays what it is.
+    """
+    known = [one for one in judged if one.verdict in _JUDGED and one.way]
+    counts = Counter(r for one in known for r in one.way)
+    return {
+        r: sum(r in inside(one) for one in known)
+        for r, seen in sorted(counts.items())
+        if seen == len(known)
+    }
+
+
+def inside(one: Judged) -> list[int]:
+    """The rounds on the way after which a judged cell would be reproduced."""
+    assert one.theirs is not None
+    off = {r: value - one.theirs.mean for r, value in one.way.items()}
+    return [r for r, far in off.items() if verdict(far, one.error) == "reproduced"]
+
+
 def share(judged: Sequence[Judged]) -> tuple[int, int]:
     """How many cells are reproduced, of how many that were judged."""
-    done = [one.verdict for one in judged if one.verdict not in ("", "not judged")]
+    done = [one.verdict for one in judged if one.verdict in _JUDGED]
     return done.count("reproduced"), len(done)

@@ -45,14 +45,17 @@ class Result(NamedTuple):
 
         As far as that was looked at; None where it was not.
         """
+        way = self.way(cell)
+        last = [value for r, value in way.items() if r >= 0.8 * max(way)]
+        return (min(last), max(last)) if len(last) > 2 else None
+
+    def way(self, cell: Cell) -> dict[int, float]:
+        """Its number after the rounds at which that was looked at."""
         curve = self.said.get("curve", {})
         values = curve.get(f"{cell.whose[0]}_{cell.metric}")
         if len(cell.whose) > 1 or not values:
-            return None
-        begin = 0.8 * curve["round"][-1]
-        pairs = zip(curve["round"], values, strict=True)
-        last = [value for r, value in pairs if r >= begin]
-        return (min(last), max(last)) if len(last) > 2 else None
+            return {}
+        return dict(zip(curve["round"], values, strict=True))
 
     @property
     def valid(self) -> float:

@@ -81,6 +81,7 @@ def _cells(entry: Entry, found: list[judging.Judged], took: float) -> Iterator[s
         words = (f"{column} {tables.number(rank)}" for column, rank in ranks.items())
         yield f"Order of the methods, Spearman with theirs: {', '.join(words)}.\n"
     yield from _misses(found)
+    yield from _readings(found)
 
 
 def _misses(found: list[judging.Judged]) -> Iterator[str]:
@@ -92,16 +93,43 @@ def _misses(found: list[judging.Judged]) -> Iterator[str]:
     yield (
         f"Cells that are off and were looked at on the way: {len(known)}; in "
         f"{len(inside)} of them our own run comes within .02 of the paper's number in "
-        "the last fifth of its rounds, so that the last is a draw:\n"
+        "the last fifth of its rounds, so that the last is a draw. *Inside*: after how "
+        "many of the rounds at which it was looked at it would be reproduced:\n"
     )
     rows = []
     for one in known:
         assert one.late is not None and one.theirs is not None
         numbers = [one.mean, *one.late, one.theirs.mean]
+        looks = f"{len(judging.inside(one))} of {len(one.way)}"
         said = "a draw" if one in inside else ""
         name = f"{one.cell.row}, {one.cell.column}"
-        rows.append([name, *(tables.number(value) for value in numbers), said])
-    heads = ["ours", "at least", "at most", "theirs", ""]
+        rows.append([name, *(tables.number(value) for value in numbers), looks, said])
+    heads = ["ours", "at least", "at most", "theirs", "inside", ""]
+    yield "\n".join(tables.grid(heads, rows)) + "\n"
+
+
+def _readings(found: list[judging.Judged]) -> Iterator[str]:
+    """How many cells of a row would be reproduced after fewer rounds."""
+    rows: list[list[str]] = []
+    off = {one.cell.row for one in found if one.missed and one.way}
+    for row in (*dict.fromkeys(o.cell.row for o in found if o.cell.row in off), ""):
+        own = [one for one in found if one.way and row in ("", one.cell.row)]
+        own = [one for one in own if one.verdict != "not judged"]
+        if not (read := judging.readings(own)):
+            continue
+        last, most = read[max(read)], max(read.values())
+        best = [f"{r:,}" for r, good in read.items() if good == most]
+        when = ", ".join(best[:4]) + (", …" if len(best) > 4 else "")
+        name = row or "all that were looked at"
+        rows.append([name, str(len(own)), str(last), str(most), when])
+    if len(rows) < 2:
+        return
+    yield (
+        "Of what a row has of cells that were looked at on the way, so many are "
+        "reproduced if ours are read after the last round, and after the rounds at "
+        "which most are:\n"
+    )
+    heads = ["cells", "after the last round", "at most", "after"]
     yield "\n".join(tables.grid(heads, rows)) + "\n"
 
 

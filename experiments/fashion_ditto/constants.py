@@ -1,0 +1,37 @@
+"""What a model that always answers the same is worth to the benign clients.
+
+    python experiments/fashion_ditto/constants.py
+
+The mean over benign clients' test examples (standard deviation over clients), by the
+share of hostile clients. TensorFlow, asked for the largest of numbers that are none,
+answers 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.build import build
+from troth.reproduce import listing
+from troth.reproduce.entry import experiment
+
+
+def worth(column: str) -> list[tuple[float, float]]:
+    """Of every class as the only answer: mean and standard deviation."""
+    (cell,) = listing.find("ditto/table8").at("full", patterns=[f"global / {column}"])
+    built = build(experiment(cell.choices[0], 0))
+    test, benign = built.data.test, ~built.hostile
+    owner = np.repeat(np.arange(len(benign)), test.size.cpu().numpy())
+    found = []
+    for label in range(10):
+        right = (test.y == label).cpu().numpy()
+        each = np.bincount(owner, right) / np.bincount(owner)
+        found.append((float(right[benign[owner]].mean()), float(each[benign].std())))
+    return found
+
+
+if __name__ == "__main__":
+    print(f"| hostile | {' | '.join(map(str, range(10)))} |\n|---|{'---|' * 10}")
+    for column in ("A3 10%", "A1 20%", "A1 50%", "A1 80%"):
+        cells = [f"{mean:.3f} ({std:.2f})"[1:] for mean, std in worth(column)]
+        print(f"| {column[3:]} | {' | '.join(cells)} |".replace("(0.", "(."))
