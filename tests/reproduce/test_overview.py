@@ -60,10 +60,10 @@ def test_cells_with_results(tmp_path: Path, put: Any) -> None:
 
 def test_committed_results_count(tmp_path: Path, put: Any) -> None:
     summary = {"seconds": 50.0, "client_steps": 100_000}
-    place = tmp_path / "fashion_ditto" / "results" / "table"
-    put(place, "finetuning, clean, seed 0", {"summary": summary})
-    put(place, "finetuning, A1 50%, seed 1", {"summary": summary})  # only the first
-    found = of("ditto/table8", Shelf(None, tmp_path))
+    for seed in (0, 1):  # only the first counts
+        folder = f"natural/results/vehicle/seed={seed},personalizer=local"
+        put(tmp_path / folder, "summary", summary)
+    found = of("ditto/table6", Shelf(None, tmp_path))
     assert found["run"] == 1 and found["last"] is None
 
 
