@@ -41,6 +41,7 @@ class Stack:
         self._first: Engine = self.federations[0].engine
         self._lifted: dict[str, Lifted] = {}
         self._sent: dict[Any, Tensor] = {}
+        self._nothing: dict[int, Batch] = {}
         self._feeds: dict[Feed, Feed] = {}  # → the first that draws the same
         for feed in (f.engine.feed for f in self.federations):
             same = (known for known in self._feeds.values() if known.alike(feed))
@@ -122,7 +123,6 @@ class Stack:
             return []
         steps = [e.steps(name, a.turnout.ids, a.turnout.steps) for e, a in some]
         phase, counts = steps[0][0], torch.cat([own for _, own in steps])
-        valid = [e.valid(phase, a.turnout.ids, few_shapes=True) for e, a in some]
         with self._first.products():
             reply, rows = liftable.through(
                 self._lift,
@@ -131,7 +131,7 @@ class Stack:
                 self._first.packing,
                 self._each([(a.broadcast, len(a.turnout.ids)) for _, a in some]),
                 torch.cat([a.rows for _, a in some]),
-                _joined(valid),
+                self._valid(phase, some),
                 counts,
                 self._batches(phase, some, int(counts.max())),
             )
@@ -141,6 +141,16 @@ class Stack:
             mine = type(reply)(*(field[own] for field in reply))
             found.append((engine.messages(mine, a.turnout.ids), rows[own]))
         return found
+
+    def _valid(self, phase: Phase, some: Sequence[tuple[Engine, Asked]]) -> Batch:
+        """What a phase looks at besides, of all rows; where nothing, it is kept."""
+        if phase.valid:
+            ids = [(engine, a.turnout.ids) for engine, a in some]
+            return _joined([e.valid(phase, own, few_shapes=True) for e, own in ids])
+        rows = sum(len(a.turnout.ids) for _, a in some)
+        if rows not in self._nothing:
+            self._nothing[rows] = self._first.feed.nothing(rows)
+        return self._nothing[rows]
 
     def _each(self, sent: Sequence[tuple[Broadcast, int]]) -> Broadcast:
         """What every row works with: as many of each as it has clients.
