@@ -1,0 +1,151 @@
+"""The Ditto authors' loop, written out: FedAvg on Fashion-MNIST, one step at a time.
+
+    python experiments/fashion_ditto/loop.py "A1 80%" --rounds 5000 --out FILE.json
+
+What Troth does otherwise it does as they do: a client's order of examples is carried on
+over the rounds and shuffled by seeds that count its steps, random labels and noise come
+from numpy's one stream, and the first model is Glorot's. Only the order of examples in
+their file, which nothing seeds, and TensorFlow's first numbers are not theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from troth.build import build
+from troth.reproduce import listing
+from troth.reproduce.entry import experiment
+
+CLIENTS, ASKED, STEPS, BATCH, RATE = 500, 10, 2, 16, 0.05
+SHAPES = ((32, 1, 5, 5), (64, 32, 5, 5), (1024, 3136), (10, 1024))
+
+
+def first() -> list[Tensor]:
+    """Glorot's uniform weights, and biases of 0."""
+    torch.manual_seed(123)
+    model = []
+    for shape in SHAPES:
+        fans = sum(shape[:2]) * int(np.prod(shape[2:]))
+        most = (6 / fans) ** 0.5
+        model += [torch.empty(shape).uniform_(-most, most), torch.zeros(shape[0])]
+    return model
+
+
+def outputs(p: list[Tensor], x: Tensor) -> Tensor:
+    """Two convolutions of 5×5, each halved, and two layers."""
+    for k in (0, 2):
+        x = F.max_pool2d(F.relu(F.conv2d(x, p[k], p[k + 1], padding=2)), 2)
+    return F.linear(F.relu(F.linear(x.flatten(1), p[4], p[5])), p[6], p[7])
+
+
+def batches(size: int) -> Iterator[np.ndarray]:
+    """Positions in a client's data, one order after another, without the rest."""
+    order, at, step = np.arange(size), size, 0
+    while True:
+        at += BATCH
+        if at + BATCH > size:
+            at = 0
+            np.random.seed(step + 1)
+            np.random.shuffle(order)
+        step += 1
+        yield order[at : at + BATCH]
+
+
+class Loop:
+    """The whole federation under one column's attack."""
+
+    def __init__(self, column: str) -> None:
+        (cell,) = listing.find("ditto/table8").at("full", patterns=["global / clean"])
+        data = build(experiment(cell.choices[0], 0)).data
+        pixels, test = data.x.float(), data.test
+        seen = pixels[
+            :60_000
+        ].numpy()  # in float32 numpy's sums are others than torch's
+        self.x = (pixels - torch.from_numpy(seen.mean(0))) / (seen.std(0) + 0.001)
+        sizes, starts = data.train.size.numpy(), data.train.start.numpy()
+        self.rows, self.y = list[Tensor](), list[Tensor]()
+        for k, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+            row, y = (t[start : start + size] for t in data.train[:2])
+            by_class = np.lexsort((row.numpy(), (y.numpy() - k) % 10))
+            order = np.random.RandomState(k).permutation(by_class)
+            self.rows.append(row[order])
+            self.y.append(y[order])
+        self.share, self.attack = sizes / sizes.sum(), column[:2]
+        share = 0 if column == "clean" else int(column[3:-1])
+        np.random.seed(1234567)
+        drawn = np.random.choice(range(CLIENTS), CLIENTS * share // 100, replace=False)
+        self.hostile = np.isin(np.arange(CLIENTS), drawn)
+        for k in np.flatnonzero(self.hostile):
+            self.y[k] = torch.from_numpy(np.random.randint(0, 10, sizes[k]))
+        self.batches = [batches(size) for size in sizes]
+        benign = np.repeat(~self.hostile, test.size.numpy())
+        self.test = self.x[test.row[benign]], test.y[benign]
+        self.w, self.round = first(), 0
+
+    def step(self) -> None:
+        """One round."""
+        np.random.seed(self.round + 4)
+        asked = np.random.choice(CLIENTS, ASKED, replace=False, p=self.share)
+        updates = [self.update(k) for k in asked]
+        for w, *each in zip(self.w, *updates, strict=True):
+            w += torch.stack(each).mean(0)
+        self.round += 1
+
+    def update(self, k: int) -> list[Tensor]:
+        """What a client sends."""
+        p = [w.clone().requires_grad_() for w in self.w]
+        for _ in range(STEPS):
+            at = torch.from_numpy(next(self.batches[k]))
+            x, y = self.x[self.rows[k][at]], self.y[k][at]
+            gradient = torch.autograd.grad(F.cross_entropy(outputs(p, x), y), p)
+            with torch.no_grad():
+                for own, g in zip(p, gradient, strict=True):
+                    own -= RATE * g
+        sent = [own.detach() - w for own, w in zip(p, self.w, strict=True)]
+        if self.hostile[k] and self.attack == "A3":
+            return [ASKED * u for u in sent]
+        if self.hostile[k] and self.attack == "A2":
+            std = float(np.std(torch.cat([u.flatten() for u in sent]).numpy()))
+            noise = (np.random.normal(0, std, u.shape) for u in sent)
+            return [torch.from_numpy(u).float() for u in noise]
+        return sent
+
+    @torch.no_grad()
+    def accuracy(self) -> float:
+        """Of benign clients' test examples."""
+        x, y = self.test
+        right = sum(
+            int((outputs(self.w, x[k : k + 500]).argmax(1) == y[k : k + 500]).sum())
+            for k in range(0, len(y), 500)
+        )
+        return right / len(y)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("column", help="such as 'A1 80%%'")
+    parser.add_argument("--rounds", type=int, default=5000)
+    parser.add_argument("--every", type=int, default=500)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    loop, found = Loop(given.column), dict[int, float]()
+    while loop.round < given.rounds:
+        loop.step()
+        if loop.round % given.every == 0:
+            found[loop.round] = round(loop.accuracy(), 5)
+            print(given.column, loop.round, found[loop.round], flush=True)
+            said = {"column": given.column, "accuracy": found}
+            given.out.write_text(json.dumps(said, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
