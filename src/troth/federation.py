@@ -123,7 +123,7 @@ class Federation:
         before, turnout = asked.broadcast, asked.turnout
         if len(turnout.ids):
             self.population.write(turnout.ids, rows)
-        hostile = self._hostile(messages)
+        hostile = self._hostile(turnout.ids, messages.client.device)
         served = self.serving.serve(before, messages, asked.round, hostile)
         self.broadcast, self.round = served.broadcast, asked.round + 1
         return Record(asked.round, asked.cohort, turnout.absent, turnout.cut, *served)
@@ -137,12 +137,11 @@ class Federation:
             asked, Messages(none[0], none[1], w[:0], nobody, nobody), asked.rows
         )
 
-    def _hostile(self, messages: Messages) -> Tensor | None:
-        """Which rows an adversary controls; None where there is neither."""
+    def _hostile(self, ids: np.ndarray, device: torch.device) -> Tensor | None:
+        """Which of these clients an adversary controls; None where there is neither."""
         if self.serving.rules.attack is None and not self.hostile.any():
             return None
-        rows = torch.from_numpy(self.hostile[messages.client.cpu().numpy()])
-        return memory.sent(rows, messages.client.device)
+        return memory.sent(torch.from_numpy(self.hostile[ids]), device)
 
     def _prefetch(self, r: int) -> None:
         """Have the states of those that come next read meanwhile."""

@@ -74,7 +74,7 @@ def published(
     """
     share, cohort = size / size.sum(), min(cohort, int((size > 0).sum()))
     exactly = share.tobytes()
-    return lambda r: _present(there, r, _chosen(r, cohort, exactly))
+    return lambda r: _present(there, r, _chosen(r, cohort, exactly).copy())
 
 
 @lru_cache(maxsize=64)

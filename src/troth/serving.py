@@ -17,7 +17,7 @@ from torch import Tensor
 from troth import numerics, seeding, tails
 from troth.rules import Rule, no_memory
 from troth.types import Broadcast, Messages, Refusal
-from troth.verdicts import Verdicts
+from troth.verdicts import Verdicts, behind
 
 
 class Rules(NamedTuple):
@@ -190,8 +190,7 @@ class Serving:
         """Through all filters; says which clients each of them removed."""
         dropped: dict[str, list[int]] = {}
         for i, rule in enumerate(self.rules.filters):
-            before = messages.client
-            everyone = sorted(verdicts.behind(before.tolist()))
+            before, within = messages.client, verdicts.within
             if len(before) == 0:
                 break
             more = {"loss": messages.loss, "note": verdicts.of(before)}
@@ -200,7 +199,7 @@ class Serving:
             )
             if len(messages.client) < len(before):
                 left = verdicts.behind(messages.client.tolist())
-                gone = [c for c in everyone if c not in left]
+                gone = sorted(behind(before.tolist(), within) - left)
                 if gone:
                     dropped[rule.name] = dropped.get(rule.name, []) + gone
         return messages, dropped
@@ -257,11 +256,8 @@ def cosine(messages: Messages, hostile: Tensor, all_finite: bool = False) -> flo
     finite = None if all_finite else numerics.finite(rows)
     if finite is not None and not bool(finite.all()):
         rows, hostile = rows[finite], hostile[finite]
-    sides = torch.stack([hostile, ~hostile])
-    if not all(sides.any(dim=1).tolist()):
-        return math.nan
-    weight = sides.to(rows)
-    a, b = (weight / weight.sum(dim=1, keepdim=True)) @ rows
+    weight = torch.stack([hostile, ~hostile]).to(rows)
+    a, b = (weight / weight.sum(dim=1, keepdim=True)) @ rows  # nan: of none
     inner = a.to(numerics.widest(a)) @ b.to(numerics.widest(b))
     product, *lengths = torch.stack([inner, _length(a), _length(b)]).tolist()
     both = math.prod(lengths)

@@ -21,6 +21,10 @@ Note = Callable[..., None]
 """
 
 
+Within = dict[int, set[int]]
+"""Client → whose rows its row holds; who is not in it bears its own."""
+
+
 def silent(**said: Tensor) -> None:
     """Nobody listens."""
 
@@ -30,7 +34,7 @@ class Verdicts:
 
     def __init__(self) -> None:
         self.clients: dict[str, set[int]] = {}
-        self._within: dict[int, set[int]] = {}  # client → whose rows its row holds
+        self.within: Within = {}
 
     def of(self, client: Tensor) -> Note:
         """A `note` for a rule that is given the rows of these clients."""
@@ -50,14 +54,19 @@ class Verdicts:
 
     def behind(self, clients: list[int]) -> set[int]:
         """Everyone whose row is in the rows that these clients bear by now."""
-        return {other for one in clients for other in self._within.get(one, {one})}
+        return behind(clients, self.within)
 
     def _merge(self, client: list[int], into: list[int]) -> None:
         """From now on some rows hold those of several clients."""
-        within: dict[int, set[int]] = {}
+        within: Within = {}
         for one, other in zip(client, into, strict=True):
-            within.setdefault(other, set()).update(self._within.get(one, {one}))
-        self._within = within
+            within.setdefault(other, set()).update(self.within.get(one, {one}))
+        self.within = within
+
+
+def behind(clients: list[int], within: Within) -> set[int]:
+    """Everyone whose row is in the rows that these clients bear."""
+    return {other for one in clients for other in within.get(one, {one})}
 
 
 def _check(name: str, rows: Tensor, n: int) -> None:
