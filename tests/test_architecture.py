@@ -27,7 +27,7 @@ LAYERS = """
     feed slots rowfile population beside
     engine plans augmenting clients transferability
     scores summary evaluation
-    tails rules serving sampling availability federation stacked
+    angles stages tails rules serving sampling availability federation stacked
     newcomers
     corrupting dealing preparing leakage systematic splitting shortcuts supply
     networks stepping store rulebook build

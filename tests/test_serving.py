@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
 from troth import lookup, rules, serving
-from troth.serving import Rules, Served, Serving
+from troth.serving import Rules, Serving
+from troth.stages import Served
 from troth.types import Broadcast, Messages, Refusal
 
 
@@ -232,3 +233,61 @@ def test_an_attack_that_refuses_in_a_round_does_not_stop_it() -> None:
     each = [server.serve(broadcast, messages, r, hostile) for r in (0, 1)]
     assert [float(found.broadcast.w) for found in each] == [-1.0, 2.0]
     assert [found.why for found in each] == ["", ""]
+
+
+class Told(NamedTuple):
+    """A server with what it is sent."""
+
+    server: Serving
+    messages: Messages
+    hostile: Any = None
+
+
+def several() -> list[Told]:
+    """As a run has them, with rows that are no numbers, none, or a broken condition."""
+    from troth.filters.drop_invalid import drop_invalid
+
+    def three(messages: Messages) -> Tensor:
+        if len(messages.client) < 3:
+            raise Refusal("three are wanted")
+        return messages.update.mean(0)
+
+    def last(messages: Messages, note: Any) -> Tensor:
+        note(chosen=torch.arange(len(messages.client)) == len(messages.client) - 1)
+        return messages.update[-1]
+
+    good, bad = [[1.0, 2.0], [3.0, 5.0]], [[1.0, 2.0], [3.0, math.nan]]
+    kept = {"filters": (drop_invalid,)}
+    return [
+        Told(desk(**kept), sent(good)),
+        Told(desk(**kept), sent(bad), [False, True]),
+        Told(desk(**kept, aggregator=three), sent(good), [False, True]),
+        Told(
+            desk(**kept, aggregator=last), sent([*good, [0.0, 1.0]]), [True, False, 1]
+        ),
+        Told(desk(**kept), sent(good)._replace(update=torch.zeros(0, 2))),
+        Told(desk(), sent(bad)),
+    ]
+
+
+def test_rounds_that_end_at_once_end_as_each_alone() -> None:
+    """Rows, verdicts, reasons, and what each server remembers."""
+
+    def received(told: Told) -> Any:
+        server, messages, hostile = told
+        rows = None if hostile is None else torch.tensor(hostile).bool()
+        if not len(messages.update):
+            messages = Messages(*(field[:0] for field in messages))
+        return server.receive(start(2), messages, 0, rows)
+
+    alone = [serving.served([(t.server, received(t))])[0] for t in several()]
+    both = [(t.server, received(t)) for t in several()]
+    for one, other in zip(serving.served(both), alone, strict=True):
+        torch.testing.assert_close(one.broadcast.w, other.broadcast.w, rtol=0, atol=0)
+        assert one.messages.client.tolist() == other.messages.client.tolist()
+        assert one[2:5] == other[2:5] and one.why == other.why
+        assert str(one.cosine) == str(other.cosine)
+    reasons = [one.why for one in alone]
+    assert reasons == ["", "", "three are wanted", "", serving.NOBODY, serving.INFINITE]
+    assert alone[1].dropped == {"drop_invalid": [1]}
+    assert alone[3].verdicts == {"chosen": [2]} and alone[3].moved == 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -150,23 +149,6 @@ def test_a_stack_of_one_is_the_federation() -> None:
         stack.launch()
         stack.land()
     torch.testing.assert_close(one.broadcast.w, other.broadcast.w, rtol=0, atol=1e-6)
-
-
-def test_ends_of_rounds_side_by_side(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on a GPU, where each waits for numbers: threads change nothing."""
-    monkeypatch.setattr(Stack, "waits", True)
-    names: set[str] = set()
-    real = Federation.take
-
-    def take(self: Federation, *given: Any) -> Any:
-        names.add(threading.current_thread().name)
-        return real(self, *given)
-
-    monkeypatch.setattr(Federation, "take", take)
-    check_the_same(experiments("none"), tmp_path)
-    assert len(names) > 1 and threading.main_thread().name in names  # alone, too
 
 
 @pytest.mark.parametrize("method", ["none", "ditto", "finetune"])
@@ -349,20 +331,18 @@ def test_what_is_killed_together_goes_on_by_itself(
     assert [len(r.rounds) for r in again] == [5] * 4
 
 
-@pytest.mark.parametrize("where", ["launch", "land", "take"])
+@pytest.mark.parametrize("where", ["launch", "land", "receive"])
 @pytest.mark.parametrize("calls", [1, 2])  # the second launch is that of a round ahead
 def test_memory_that_runs_out_leaves_each_to_itself(
     where: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Stack, "waits", True)  # in threads, too
-    whose: Any = Federation if where == "take" else Stack
+    whose: Any = Federation if where == "receive" else Stack
     real, seen = getattr(whose, where), list[int]()
 
     def full(self: Any, *given: Any) -> Any:
         seen.append(1)
-        alone = threading.current_thread() is threading.main_thread()
-        if len(seen) < calls or (where == "take" and alone):
-            return real(self, *given)
+        if len(seen) < calls or (where == "receive" and len(seen) > calls):
+            return real(self, *given)  # alone they receive, too
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(whose, where, full)

@@ -14,23 +14,23 @@ def test_rows_are_told_by_client() -> None:
     note = verdicts.of(torch.tensor([7, 3, 9]))
     note(chosen=torch.tensor([True, False, True]))
     note(clipped=torch.tensor([False, False, False]))
-    assert verdicts.clients == {"chosen": {7, 9}, "clipped": set()}
+    assert verdicts.clients() == {"chosen": {7, 9}, "clipped": set()}
 
 
 def test_down_weighted_is_below_an_equal_share() -> None:
     verdicts = Verdicts()
     third = torch.full((3,), 1 / 3)
     verdicts.of(torch.arange(3))(weight=third)
-    assert verdicts.clients == {"downweighted": set()}  # rounding is no verdict
+    assert verdicts.clients() == {"downweighted": set()}  # rounding is no verdict
     verdicts.of(torch.arange(3))(weight=torch.tensor([0.3, 0.3, 0.4]))
-    assert verdicts.clients == {"downweighted": {0, 1}}
+    assert verdicts.clients() == {"downweighted": {0, 1}}
 
 
 def test_several_rules_say_the_same_of_a_client_once() -> None:
     verdicts = Verdicts()
     verdicts.of(torch.tensor([1, 2]))(clipped=torch.tensor([True, True]))
     verdicts.of(torch.tensor([2, 5]))(clipped=torch.tensor([True, True]))
-    assert verdicts.clients == {"clipped": {1, 2, 5}}
+    assert verdicts.clients() == {"clipped": {1, 2, 5}}
 
 
 def test_what_is_said_of_a_merged_row_falls_on_all_that_it_holds() -> None:
@@ -38,11 +38,11 @@ def test_what_is_said_of_a_merged_row_falls_on_all_that_it_holds() -> None:
     note = verdicts.of(torch.tensor([7, 3, 9, 4, 5]))
     note(into=torch.tensor([3, 3, 4, 4, 5]))
     verdicts.of(torch.tensor([3, 4, 5]))(chosen=torch.tensor([True, False, True]))
-    assert verdicts.clients == {"chosen": {3, 5, 7}}
+    assert verdicts.clients() == {"chosen": {3, 5, 7}}
     again = verdicts.of(torch.tensor([3, 4, 5]))  # groups of groups
     again(into=torch.tensor([3, 3, 5]))
     verdicts.of(torch.tensor([3, 5]))(weight=torch.tensor([0.1, 0.9]))
-    assert verdicts.clients["downweighted"] == {3, 4, 7, 9}
+    assert verdicts.clients()["downweighted"] == {3, 4, 7, 9}
 
 
 def test_nobody_has_to_listen() -> None:

@@ -16,7 +16,8 @@ from troth import evaluation, memory
 from troth.availability import Turnout, everyone
 from troth.engine import Engine
 from troth.population import Population
-from troth.serving import Rules, Serving
+from troth.serving import Rules, Serving, served
+from troth.stages import Received, Served
 from troth.types import Broadcast, Messages, Record
 
 
@@ -85,12 +86,13 @@ class Federation:
         """One round."""
         asked = self.ask()
         ids, steps = asked.turnout.ids, asked.turnout.steps
-        if len(ids) == 0:
-            return self.unanswered(asked)
-        found = self.engine.run(
-            "local", asked.broadcast, asked.rows, ids, asked.round, steps
-        )
-        return self.take(asked, self.told(asked, found[0]), found[1])
+        messages, rows = self.nobody(asked), asked.rows
+        if len(ids):
+            messages, rows = self.engine.run(
+                "local", asked.broadcast, asked.rows, ids, asked.round, steps
+            )
+        received = self.receive(asked, self.told(asked, messages), rows)
+        return self.take(asked, served([(self.serving, received)])[0])
 
     @torch.no_grad()
     def ask(self) -> Asked:
@@ -114,28 +116,31 @@ class Federation:
         loss = losses(self.engine, asked.broadcast.w, asked.turnout.ids)
         return messages._replace(loss=loss)
 
+    def nobody(self, asked: Asked) -> Messages:
+        """What is sent where nobody answers."""
+        w, extra = asked.broadcast.w, asked.broadcast.extra
+        ids = torch.zeros(0, dtype=torch.long, device=w.device)
+        return Messages(
+            w.new_zeros(0, len(w)), extra.new_zeros(0, len(extra)), w[:0], ids, ids
+        )
+
     @torch.no_grad()
-    def take(self, asked: Asked, messages: Messages, rows: Tensor) -> Record:
-        """End a round with what its clients sent and the states that they are left in.
+    def receive(self, asked: Asked, messages: Messages, rows: Tensor) -> Received:
+        """What clients sent reaches the server; the states that they are left in stay.
 
         Nothing changes for clients that did not answer.
         """
-        before, turnout = asked.broadcast, asked.turnout
-        if len(turnout.ids):
-            self.population.write(turnout.ids, rows)
-        hostile = self._hostile(turnout.ids, messages.client.device)
-        served = self.serving.serve(before, messages, asked.round, hostile)
-        self.broadcast, self.round = served.broadcast, asked.round + 1
-        return Record(asked.round, asked.cohort, turnout.absent, turnout.cut, *served)
+        ids = asked.turnout.ids
+        if len(ids):
+            self.population.write(ids, rows)
+        hostile = self._hostile(ids, messages.client.device)
+        return self.serving.receive(asked.broadcast, messages, asked.round, hostile)
 
-    def unanswered(self, asked: Asked) -> Record:
-        """End a round in which nobody answers."""
-        w, extra = asked.broadcast.w, asked.broadcast.extra
-        nobody = torch.from_numpy(asked.turnout.ids).to(w.device)
-        none = [w.new_zeros(0, len(v)) for v in (w, extra)]
-        return self.take(
-            asked, Messages(none[0], none[1], w[:0], nobody, nobody), asked.rows
-        )
+    def take(self, asked: Asked, found: Served) -> Record:
+        """End a round with what the server made of it."""
+        turnout = asked.turnout
+        self.broadcast, self.round = found.broadcast, asked.round + 1
+        return Record(asked.round, asked.cohort, turnout.absent, turnout.cut, *found)
 
     def _hostile(self, ids: np.ndarray, device: torch.device) -> Tensor | None:
         """Which of these clients an adversary controls; None where there is neither."""

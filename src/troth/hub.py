@@ -20,7 +20,8 @@ from troth.federation import dumped, first, outgoing, restored
 from troth.replies import Answer, Expected
 from troth.sampling import sampler
 from troth.sections import Experiment
-from troth.serving import Served, Serving
+from troth.serving import Serving
+from troth.stages import Served
 from troth.types import Arrays, Broadcast, Messages, Refusal, Shards
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from troth import folder, summary, tasks
 from troth.hub import Hub
 from troth.replies import Answer, Card
-from troth.serving import Served
+from troth.stages import Served
 
 
 def noted(

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from troth import numerics, seeding, tails
+from troth import angles, numerics, seeding, tails
 from troth.rules import Rule, no_memory
+from troth.stages import Received, Served, Settled
 from troth.types import Broadcast, Messages, Refusal
 from troth.verdicts import Verdicts, behind
 
@@ -36,18 +39,6 @@ class Rules(NamedTuple):
         named |= {"aggregator": self.aggregator, "server": self.server}
         named |= {"extra": self.aggregator, "statistics": self.statistics}
         return named | ({"attack": self.attack} if self.attack else {})
-
-
-class Served(NamedTuple):
-    """What the server made of a round's messages."""
-
-    broadcast: Broadcast  # what the next round starts from
-    messages: Messages  # what reached the aggregator
-    dropped: dict[str, list[int]]  # filter → clients it removed
-    verdicts: dict[str, list[int]]  # clipped, chosen, downweighted → clients
-    moved: float  # ‖w⁺ − w‖
-    cosine: float  # of the mean hostile to the mean benign update; nan: not known
-    why: str  # w stayed for this reason; empty: it did not stay
 
 
 NOBODY, INFINITE = "no message was left", "the step is not finite"
@@ -97,39 +88,75 @@ class Serving:
             round_: which one it is.
             hostile: [n] rows that an adversary controls; None: nobody knows.
         """
-        seen = tails.cut_broadcast(broadcast, self.tail)
+        received = self.receive(broadcast, messages, round_, hostile)
+        return served([(self, received)])[0]
+
+    def receive(
+        self,
+        broadcast: Broadcast,
+        messages: Messages,
+        round_: int,
+        hostile: Tensor | None,
+    ) -> Received:
+        """The first third of `serve`: the attack."""
         sent = tails.cut(messages, self.tail)
         if hostile is not None and len(sent.client):
+            seen = tails.cut_broadcast(broadcast, self.tail)
             with contextlib.suppress(Refusal):  # who cannot attack sends what it has
                 sent = self.attacked(seen, sent, hostile, round_)
+        finite = broadcast.w.new_zeros(0, dtype=torch.bool)
+        if self._drops_invalid and isinstance(sent.update, Tensor) and len(sent.client):
+            rows = numerics.finite(sent.update) & numerics.finite(sent.extra)
+            finite = rows.all()[None]
+        return Received(broadcast, sent, round_, hostile, finite)
+
+    def settle(self, received: Received, finite: bool) -> Settled:
+        """The second: filters, aggregator and server, without waiting for a device.
+
+        Args:
+            received: what `receive` gave.
+            finite: all of its rows are known to be numbers.
+        """
+        broadcast, sent, round_, hostile, _ = received
+        seen = tails.cut_broadcast(broadcast, self.tail)
         verdicts, memories = Verdicts(), dict(self.memories)
         self.aggregated = None
-        left, dropped, finite = sent, dict[str, list[int]](), False
-        moved, why, after = 0.0, NOBODY, broadcast
+        left, dropped = sent, dict[str, list[int]]()
+        why, after, none = NOBODY, broadcast, broadcast.w.new_zeros(0)
+        lengths = angle = none
         try:
-            left, dropped = self._filtered(seen, sent, round_, verdicts)
-            finite = self._drops_invalid and len(left.client) == len(sent.client)
+            left, dropped = self._filtered(seen, sent, round_, verdicts, int(finite))
             if len(left.client):
                 stepped = self._stepped(seen, left, round_, verdicts)
-                after = tails.join(stepped, self.tail)
-                moved, why = self._moved(broadcast, after)
+                after, why = tails.join(stepped, self.tail), ""
+                lengths = self._lengths(broadcast, after)
         except Refusal as refusal:
-            why = str(refusal)
-        if why:
-            moved, self.memories, after = 0.0, memories, broadcast
-        angle = math.nan
+            why, after = str(refusal), broadcast
         if hostile is not None and len(sent.client):
-            angle = cosine(sent, hostile, finite)
-        said = {name: sorted(who) for name, who in verdicts.clients.items()}
-        return Served(after, left, dropped, said, moved, angle, why)
+            angle = angles.between(sent, hostile, finite)
+        return Settled(
+            broadcast, after, left, dropped, verdicts, memories, why, lengths, angle
+        )
 
-    def _moved(self, before: Broadcast, after: Broadcast) -> tuple[float, str]:
-        """‖w⁺ − w‖ without running statistics; and why it may not be taken."""
+    def close(
+        self, settled: Settled, lengths: list[float], angle: list[float]
+    ) -> Served:
+        """The last: whether the step is taken; with what lay on the device."""
+        before, after, left, dropped, verdicts, memories, why, *_ = settled
+        moved = lengths[0] if lengths else 0.0
+        if not why and not math.isfinite(sum(lengths)):
+            why = INFINITE
+        if why:
+            moved, self.memories, after = 0.0, memories, before
+        said = {name: sorted(who) for name, who in verdicts.clients().items()}
+        return Served(after, left, dropped, said, moved, angles.cosine(angle), why)
+
+    def _lengths(self, before: Broadcast, after: Broadcast) -> Tensor:
+        """‖w⁺ − w‖ without running statistics; then of these, and of what is beside."""
         head = before.w.shape[0] - self.tail
         parts = (*(after.w - before.w).tensor_split([head]), after.extra)
-        every = [_length(part) for part in (parts[0], *filter(len, parts[1:]))]
-        moved, *rest = torch.stack(every).tolist()  # at once: a device is waited for
-        return moved, "" if math.isfinite(moved + sum(rest)) else INFINITE
+        every = [angles.length(part) for part in (parts[0], *filter(len, parts[1:]))]
+        return torch.stack(every)
 
     def attacked(
         self, broadcast: Broadcast, messages: Messages, hostile: Tensor, round_: int
@@ -166,7 +193,7 @@ class Serving:
             if len(messages.client) == 0:
                 return nothing
             step = self._aggregated("aggregator", broadcast, messages, round_)
-            return step if math.isfinite(length(step)) else nothing
+            return step if math.isfinite(float(angles.length(step))) else nothing
         except Refusal:
             return nothing
         finally:
@@ -185,11 +212,16 @@ class Serving:
         return result
 
     def _filtered(
-        self, broadcast: Broadcast, messages: Messages, round_: int, verdicts: Verdicts
+        self,
+        broadcast: Broadcast,
+        messages: Messages,
+        round_: int,
+        verdicts: Verdicts,
+        skip: int = 0,
     ) -> tuple[Messages, dict[str, list[int]]]:
-        """Through all filters; says which clients each of them removed."""
+        """Through all filters but the first few; says whom each of them removed."""
         dropped: dict[str, list[int]] = {}
-        for i, rule in enumerate(self.rules.filters):
+        for i, rule in [*enumerate(self.rules.filters)][skip:]:
             before, within = messages.client, verdicts.within
             if len(before) == 0:
                 break
@@ -242,32 +274,23 @@ class Serving:
         return broadcast._replace(w=w, extra=extra)
 
 
-def cosine(messages: Messages, hostile: Tensor, all_finite: bool = False) -> float:
-    """Of the angle between the mean hostile and the mean benign update.
-
-    Of rows that are numbers; nan where there are none of either kind.
-
-    Args:
-        messages: of the round.
-        hostile: [n] which rows an adversary controls.
-        all_finite: all rows are known to be numbers.
-    """
-    rows = messages.update
-    finite = None if all_finite else numerics.finite(rows)
-    if finite is not None and not bool(finite.all()):
-        rows, hostile = rows[finite], hostile[finite]
-    weight = torch.stack([hostile, ~hostile]).to(rows)
-    a, b = (weight / weight.sum(dim=1, keepdim=True)) @ rows  # nan: of none
-    inner = a.to(numerics.widest(a)) @ b.to(numerics.widest(b))
-    product, *lengths = torch.stack([inner, _length(a), _length(b)]).tolist()
-    both = math.prod(lengths)
-    return float(product / both) if both else math.nan
+def served(every: Sequence[tuple[Serving, Received]]) -> list[Served]:
+    """The rounds of several servers end: a device is waited for twice, for all."""
+    known = _read([received.finite for _, received in every])
+    settled = [
+        serving.settle(received, any(finite))
+        for (serving, received), finite in zip(every, known, strict=True)
+    ]
+    lengths = _read([one.lengths for one in settled])
+    beside = _read([one.angle for one in settled])
+    return [
+        serving.close(settled[k], lengths[k], beside[k])
+        for k, (serving, _) in enumerate(every)
+    ]
 
 
-def length(vector: Tensor) -> float:
-    """‖vector‖, finite exactly where all of it is (hence in double precision)."""
-    return float(_length(vector))
-
-
-def _length(vector: Tensor) -> Tensor:
-    return numerics.norms(vector[None])[0]
+def _read(every: Sequence[Tensor]) -> list[list[Any]]:
+    """The numbers of several short tensors, at once."""
+    values = torch.cat([*every]).tolist()
+    ends = [0, *accumulate(len(one) for one in every)]
+    return [values[a:b] for a, b in pairwise(ends)]

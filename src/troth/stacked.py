@@ -9,7 +9,6 @@ rows of all are stepped together, each with what its own federation sent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 from typing import Any
@@ -23,6 +22,7 @@ from troth.engine import Engine
 from troth.federation import Asked, Federation
 from troth.feed import Drawn, Feed
 from troth.lifted import Lifted
+from troth.serving import served
 from troth.types import Batch, Broadcast, Messages, Phase, Record
 
 _SENT = Broadcast(0, 0, None, 0)  # type: ignore[arg-type]
@@ -46,16 +46,9 @@ class Stack:
         for feed in (f.engine.feed for f in self.federations):
             same = (known for known in self._feeds.values() if known.alike(feed))
             self._feeds[feed] = next(same, feed)
-        workers = len(self.federations) if self.waits else 0
-        self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         cuda = self._first.device.type == "cuda"
         self._stream = torch.cuda.Stream(self._first.device) if cuda else None  # type: ignore[no-untyped-call]
         self._flying: list[tuple[Federation, Asked, Messages, Tensor]] = []
-
-    @property
-    def waits(self) -> bool:
-        """Whether ends of rounds wait for a device, and may do so side by side."""
-        return self._first.device.type == "cuda"
 
     @torch.no_grad()
     def launch(self) -> None:
@@ -68,29 +61,29 @@ class Stack:
         with self._aside():
             asked = [f.ask() for f in self.federations]
             found = iter(self._run("local", self.federations, asked))
-            none = Messages(*[torch.empty(0)] * 5), torch.empty(0)
             self._flying = []
             for f, a in zip(self.federations, asked, strict=True):
-                messages, rows = next(found) if len(a.turnout.ids) else none
+                messages, rows = f.nobody(a), a.rows
+                if len(a.turnout.ids):
+                    messages, rows = next(found)
                 self._flying.append((f, a, f.told(a, messages), rows))
 
+    @torch.no_grad()
     def land(self) -> list[Record]:
-        """End the round that `launch` began."""
-        each: Any = self._pool.map if self._pool else map
-        records = list(each(self._taken, self._flying))
+        """End the round that `launch` began: all wait for the device together."""
+        with self._aside():
+            found = served(
+                [
+                    (f.serving, f.receive(asked, messages, rows))
+                    for f, asked, messages, rows in self._flying
+                ]
+            )
+        pairs = zip(self._flying, found, strict=True)
+        records = [f.take(asked, one) for (f, asked, _, _), one in pairs]
         self._flying = []
         if self._stream is not None:
             torch.cuda.current_stream().wait_stream(self._stream)
         return records
-
-    @torch.no_grad()
-    def _taken(self, given: tuple[Federation, Asked, Messages, Tensor]) -> Record:
-        """The end of a federation's round."""
-        federation, asked, messages, rows = given
-        with self._aside():
-            if len(asked.turnout.ids):
-                return federation.take(asked, messages, rows)
-            return federation.unanswered(asked)
 
     def _aside(self) -> AbstractContextManager[Any]:
         """In the stack's own stream, in this thread."""

@@ -25,7 +25,6 @@ from troth.federation import Federation
 from troth.journal import Journal
 from troth.sections import Experiment
 from troth.stacked import Stack
-from troth.threads import one_core_each
 from troth.types import Record, Refusal
 
 MAY_DIFFER = (
@@ -223,8 +222,6 @@ def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None
             for built, path in zip(every, paths, strict=True)
         ]
         stacks = _stacks([built.federation for built in every])
-        if any(stack.waits for stack in stacks):
-            open_.enter_context(one_core_each())  # else each would take all
         with runs.stoppable() as stopped:
             tables = _rounds(every, stacks, journals, watch, stopped)
             plan = every[0].federation.engine.plan

@@ -30,11 +30,11 @@ def silent(**said: Tensor) -> None:
 
 
 class Verdicts:
-    """A listener: verdict → the clients that it fell on."""
+    """A listener; whoever it heard of is looked up when that is asked for."""
 
     def __init__(self) -> None:
-        self.clients: dict[str, set[int]] = {}
         self.within: Within = {}
+        self._said: list[tuple[str, Tensor, Tensor, Within]] = []  # on the device yet
 
     def of(self, client: Tensor) -> Note:
         """A `note` for a rule that is given the rows of these clients."""
@@ -47,10 +47,18 @@ class Verdicts:
                     continue
                 mask = _light(rows) if name == "weight" else rows
                 name = "downweighted" if name == "weight" else name
-                known = self.clients.setdefault(name, set())
-                known |= self.behind(client[mask.to(client.device)].tolist())
+                self._said.append((name, client, mask, self.within))
 
         return note
+
+    def clients(self) -> dict[str, set[int]]:
+        """Verdict → the clients that it fell on; a device is waited for."""
+        found: dict[str, set[int]] = {}
+        for name, client, mask, within in self._said:
+            pairs = zip(client.tolist(), mask.tolist(), strict=True)
+            rows = [one for one, fell in pairs if fell]
+            found.setdefault(name, set()).update(behind(rows, within))
+        return found
 
     def behind(self, clients: list[int]) -> set[int]:
         """Everyone whose row is in the rows that these clients bear by now."""
