@@ -88,8 +88,7 @@ class Serving:
             round_: which one it is.
             hostile: [n] rows that an adversary controls; None: nobody knows.
         """
-        received = self.receive(broadcast, messages, round_, hostile)
-        return served([(self, received)])[0]
+        return served([(self, self.receive(broadcast, messages, round_, hostile))])[0]
 
     def receive(
         self,
@@ -99,13 +98,13 @@ class Serving:
         hostile: Tensor | None,
     ) -> Received:
         """The first third of `serve`: the attack."""
+        seen = tails.cut_broadcast(broadcast, self.tail)
         sent = tails.cut(messages, self.tail)
         if hostile is not None and len(sent.client):
-            seen = tails.cut_broadcast(broadcast, self.tail)
             with contextlib.suppress(Refusal):  # who cannot attack sends what it has
                 sent = self.attacked(seen, sent, hostile, round_)
         finite = broadcast.w.new_zeros(0, dtype=torch.bool)
-        if self._drops_invalid and isinstance(sent.update, Tensor) and len(sent.client):
+        if self._drops_invalid and len(sent.client) and _fit(sent, seen):
             rows = numerics.finite(sent.update) & numerics.finite(sent.extra)
             finite = rows.all()[None]
         return Received(broadcast, sent, round_, hostile, finite)
@@ -122,8 +121,7 @@ class Serving:
         verdicts, memories = Verdicts(), dict(self.memories)
         self.aggregated = None
         left, dropped = sent, dict[str, list[int]]()
-        why, after, none = NOBODY, broadcast, broadcast.w.new_zeros(0)
-        lengths = angle = none
+        why, after, lengths = NOBODY, broadcast, broadcast.w.new_zeros(0)
         try:
             left, dropped = self._filtered(seen, sent, round_, verdicts, int(finite))
             if len(left.client):
@@ -132,6 +130,7 @@ class Serving:
                 lengths = self._lengths(broadcast, after)
         except Refusal as refusal:
             why, after = str(refusal), broadcast
+        angle = broadcast.w.new_zeros(0)
         if hostile is not None and len(sent.client):
             angle = angles.between(sent, hostile, finite)
         return Settled(
@@ -287,6 +286,12 @@ def served(every: Sequence[tuple[Serving, Received]]) -> list[Served]:
         serving.close(settled[k], lengths[k], beside[k])
         for k, (serving, _) in enumerate(every)
     ]
+
+
+def _fit(messages: Messages, broadcast: Broadcast) -> bool:
+    """Whether messages are matrices, as wide as what was sent."""
+    pairs = zip(messages[:2], broadcast[:2], strict=True)
+    return all(isinstance(m, Tensor) and m.shape[1:] == b.shape for m, b in pairs)
 
 
 def _read(every: Sequence[Tensor]) -> list[list[Any]]:
