@@ -152,10 +152,10 @@ class Serving:
 
     def _lengths(self, before: Broadcast, after: Broadcast) -> Tensor:
         """‖w⁺ − w‖ without running statistics; then of these, and of what is beside."""
-        head = before.w.shape[0] - self.tail
-        parts = (*(after.w - before.w).tensor_split([head]), after.extra)
-        every = [angles.length(part) for part in (parts[0], *filter(len, parts[1:]))]
-        return torch.stack(every)
+        head = [before.w.shape[0] - self.tail]
+        parts = (*(after.w - before.w).tensor_split(head), after.extra)
+        some = (parts[0], *filter(len, parts[1:]))
+        return torch.stack([angles.length(part) for part in some])
 
     def attacked(
         self, broadcast: Broadcast, messages: Messages, hostile: Tensor, round_: int
@@ -296,6 +296,5 @@ def _fit(messages: Messages, broadcast: Broadcast) -> bool:
 
 def _read(every: Sequence[Tensor]) -> list[list[Any]]:
     """The numbers of several short tensors, at once."""
-    values = torch.cat([*every]).tolist()
-    ends = [0, *accumulate(len(one) for one in every)]
+    values, ends = torch.cat([*every]).tolist(), [0, *accumulate(map(len, every))]
     return [values[a:b] for a, b in pairwise(ends)]
