@@ -113,6 +113,32 @@ def test_the_tables_of_a_page_are_what_the_files_hold(folder, script, cell, time
     assert made.count(cell) == times
 
 
+@pytest.mark.parametrize("column", ["A1 80%", "A3 20%"])
+def test_fashion_ditto_says_what_the_loop_came_to(column):
+    page = (ROOT / "fashion_ditto" / "README.md").read_text()
+    file = ROOT / "fashion_ditto" / "draws" / "loop" / f"{column}.json"
+    looped = json.loads(file.read_text())["accuracy"]
+    (other,) = ROOT.glob(f"reproduce/Fashion-MNIST/global, {column}, seed 0~*.json")
+    curve = json.loads(other.read_text())["curve"]
+    ours = dict(zip(curve["round"], curve["shared_weighted"], strict=True))
+    assert [*map(int, looped)] == [500 * k for k in range(1, 11)]
+    for who, found in (("their loop", looped), ("Troth", ours)):
+        said = [f"{v:.3f}"[1:] for at, v in found.items() if int(at) % 500 == 0]
+        assert f"| {column}, {who} | {' | '.join(said)} |" in page
+
+
+def test_the_loop_carries_its_orders_on():
+    loop = script("fashion_ditto", "loop")
+    orders = [loop.batches(40), loop.batches(40)]
+    drawn = [[next(batches).copy() for _ in range(4)] for batches in orders]
+    for one, other in zip(*drawn, strict=True):
+        assert one.tolist() == other.tolist()  # seeded by their own steps
+    for first, second in (drawn[0][:2], drawn[0][2:]):  # two of 16 make an epoch
+        assert len({*first, *second}) == 32
+    assert drawn[0][0].tolist() != drawn[0][2].tolist()
+    assert len(next(loop.batches(9))) == 9  # all, where there are fewer than a batch
+
+
 @pytest.mark.data
 def test_what_dead_models_are_worth_is_what_the_data_say():
     if not (Path(os.environ.get("TROTH_DATA", "")) / "fashion-mnist").is_dir():
