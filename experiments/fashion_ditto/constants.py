@@ -14,6 +14,7 @@ import numpy as np
 from troth.build import build
 from troth.reproduce import listing
 from troth.reproduce.entry import experiment
+from troth.reproduce.tables import grid, number, short
 
 
 def worth(column: str) -> list[tuple[float, float]]:
@@ -31,7 +32,8 @@ def worth(column: str) -> list[tuple[float, float]]:
 
 
 if __name__ == "__main__":
-    print(f"| hostile | {' | '.join(map(str, range(10)))} |\n|---|{'---|' * 10}")
-    for column in ("A3 10%", "A1 20%", "A1 50%", "A1 80%"):
-        cells = [f"{mean:.3f} ({std:.2f})"[1:] for mean, std in worth(column)]
-        print(f"| {column[3:]} | {' | '.join(cells)} |".replace("(0.", "(."))
+    rows = [
+        [column[3:], *(f"{number(mean)} ({short(std)})" for mean, std in worth(column))]
+        for column in ("A3 10%", "A1 20%", "A1 50%", "A1 80%")
+    ]
+    print("\n".join(grid([*map(str, range(10))], rows)))

@@ -66,9 +66,7 @@ class Loop:
         (cell,) = listing.find("ditto/table8").at("full", patterns=["global / clean"])
         data = build(experiment(cell.choices[0], 0)).data
         pixels, test = data.x.float(), data.test
-        seen = pixels[
-            :60_000
-        ].numpy()  # in float32 numpy's sums are others than torch's
+        seen = pixels[:60_000].numpy()  # whose sums in float32 are not torch's
         self.x = (pixels - torch.from_numpy(seen.mean(0))) / (seen.std(0) + 0.001)
         sizes, starts = data.train.size.numpy(), data.train.start.numpy()
         self.rows, self.y = list[Tensor](), list[Tensor]()

@@ -148,19 +148,21 @@ def swings(judged: Sequence[Judged]) -> list[Judged]:
     ]
 
 
+def looked_at(judged: Sequence[Judged]) -> list[Judged]:
+    """Cells that were judged, and looked at on the way."""
+    return [one for one in judged if one.verdict in _JUDGED and one.way]
+
+
 def readings(judged: Sequence[Judged]) -> dict[int, int]:
     """Round → how many judged cells are reproduced if ours are read after that one.
 
     Of those cells that were looked at on the way, after rounds at which all of them
     were. The paper's number stays what it is.
     """
-    known = [one for one in judged if one.verdict in _JUDGED and one.way]
-    counts = Counter(r for one in known for r in one.way)
-    return {
-        r: sum(r in inside(one) for one in known)
-        for r, seen in sorted(counts.items())
-        if seen == len(known)
-    }
+    known = looked_at(judged)
+    seen = Counter(r for one in known for r in one.way)
+    good = Counter(r for one in known for r in inside(one))
+    return {r: good[r] for r in sorted(seen) if seen[r] == len(known)}
 
 
 def inside(one: Judged) -> list[int]:

@@ -46,7 +46,8 @@ class Result(NamedTuple):
         As far as that was looked at; None where it was not.
         """
         way = self.way(cell)
-        last = [value for r, value in way.items() if r >= 0.8 * max(way)]
+        begin = 0.8 * max(way, default=0)
+        last = [value for r, value in way.items() if r >= begin]
         return (min(last), max(last)) if len(last) > 2 else None
 
     def way(self, cell: Cell) -> dict[int, float]:

@@ -89,10 +89,10 @@ def _misses(found: list[judging.Judged]) -> Iterator[str]:
     known = [one for one in found if one.missed and one.late]
     if not known:
         return
-    inside = judging.swings(found)
+    draws = judging.swings(found)
     yield (
         f"Cells that are off and were looked at on the way: {len(known)}; in "
-        f"{len(inside)} of them our own run comes within .02 of the paper's number in "
+        f"{len(draws)} of them our own run comes within .02 of the paper's number in "
         "the last fifth of its rounds, so that the last is a draw. *Inside*: after how "
         "many of the rounds at which it was looked at it would be reproduced:\n"
     )
@@ -101,7 +101,7 @@ def _misses(found: list[judging.Judged]) -> Iterator[str]:
         assert one.late is not None and one.theirs is not None
         numbers = [one.mean, *one.late, one.theirs.mean]
         looks = f"{len(judging.inside(one))} of {len(one.way)}"
-        said = "a draw" if one in inside else ""
+        said = "a draw" if one in draws else ""
         name = f"{one.cell.row}, {one.cell.column}"
         rows.append([name, *(tables.number(value) for value in numbers), looks, said])
     heads = ["ours", "at least", "at most", "theirs", "inside", ""]
@@ -110,17 +110,16 @@ def _misses(found: list[judging.Judged]) -> Iterator[str]:
 
 def _readings(found: list[judging.Judged]) -> Iterator[str]:
     """How many cells of a row would be reproduced after fewer rounds."""
+    known = judging.looked_at(found)
+    off = dict.fromkeys(one.cell.row for one in known if one.missed)
+    parts = {row: [one for one in known if one.cell.row == row] for row in off}
     rows: list[list[str]] = []
-    off = {one.cell.row for one in found if one.missed and one.way}
-    for row in (*dict.fromkeys(o.cell.row for o in found if o.cell.row in off), ""):
-        own = [one for one in found if one.way and row in ("", one.cell.row)]
-        own = [one for one in own if one.verdict != "not judged"]
-        if not (read := judging.readings(own)):
+    for name, own in (parts | {"all that were looked at": known}).items():
+        if not (read := judging.readings(own)):  # they were looked at differently
             continue
         last, most = read[max(read)], max(read.values())
         best = [f"{r:,}" for r, good in read.items() if good == most]
         when = ", ".join(best[:4]) + (", …" if len(best) > 4 else "")
-        name = row or "all that were looked at"
         rows.append([name, str(len(own)), str(last), str(most), when])
     if len(rows) < 2:
         return

@@ -16,8 +16,11 @@ from troth.reproduce.settings import Federation, Setting, Tree
 _COLUMN = re.compile(r"A([123]) (\d+)%")
 _ATTACKS = {"1": {}, "2": {"attack": "random_update"}}
 _ATTACKS |= {"3": {"attack": "model_replacement"}}
-_RULES = {"median": "median", "Krum": "krum", "multi-Krum": "multi_krum"}
-_RULES |= {"k-norm": "k_norm", "k-loss": "k_loss"}
+_FIRST = {"ties": "first"}  # of equal clients the one that was drawn first
+_RULES: dict[str, Tree] = {"median": {"name": "median"}}
+_RULES |= {"Krum": {"name": "krum"} | _FIRST}
+_RULES |= {"multi-Krum": {"name": "multi_krum"} | _FIRST}
+_RULES |= {"k-norm": {"name": "k_norm"}, "k-loss": {"name": "k_loss"}}
 EPS = (0.0, 0.1, 0.5, 1.0)
 """FedMGDA+'s, of which benign validation data choose (Ditto, G.6)."""
 WEAK = {"candidates": [0.1, 1.0, 2.0], "fallback": 1.0}
@@ -105,8 +108,7 @@ def method(federation: Federation, row: str, column: str) -> Method:
 
 
 def _rule(row: str) -> Tree:
-    part = {"name": _RULES[row], "strict": False}
-    return {"aggregator": part | ({"ties": "first"} if "rum" in row else {})}
+    return {"aggregator": _RULES[row] | {"strict": False}}
 
 
 def _mgda() -> tuple[Tree, ...]:
@@ -199,10 +201,7 @@ def _cell(part: str, f: Federation, row: str, name: str, column: str) -> Cell:
     found = method(f, name, column)
     base = merged(f.tree, threat(f, column, attack=name != "local"))
     trees = tuple(merged(base, changes) for changes in found.choices)
-    known = _clean(f, name, column) if f.kind != "small" and len(trees) == 1 else ""
+    whole = f.kind != "small" and len(trees) == 1
+    known = f.kept.get(name) if whole and column == "clean" else None
     files = (known,) if known else ()
     return Cell(part, row, column, trees, f, files, found.whose)
-
-
-def _clean(f: Federation, row: str, column: str) -> str:
-    return f.kept.get(row, "") if column == "clean" else ""
