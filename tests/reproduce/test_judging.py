@@ -103,6 +103,15 @@ def test_runs_that_were_not_looked_at_on_the_way(made: Any) -> None:
     assert made.result(0.85).late(made.cell()) is None
 
 
+def test_what_is_trained_after_the_last_round_was_not_looked_at(made: Any) -> None:
+    looks = {"round": [80, 90, 100], "shared_weighted": [0.4, 0.4, 0.41]}
+    for last, seen in ((0.41, 3), (0.41004, 3), (0.7, 0)):
+        result = made.result(last)
+        result.said["curve"] = looks
+        found = judging.judge(made.table, made.cell(), [result])
+        assert len(found.way) == seen and (found.late is not None) == bool(seen)
+
+
 def test_how_many_are_reproduced_after_fewer_rounds(made: Any) -> None:
     """Theirs are .911 (global) and .876 (local)."""
     ways = {"global": [0.80, 0.90, 0.85, 0.92], "local": [0.87, 0.88, 0.70, 0.70]}

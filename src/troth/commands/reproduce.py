@@ -134,13 +134,13 @@ def _one(
 
 def _writable(out: Path) -> None:
     """Refuse a folder that nothing can be put into, before anything is trained."""
-    from troth import folder
+    import tempfile
+
     from troth.types import Refusal
 
     try:
         out.mkdir(parents=True, exist_ok=True)
-        folder.write(out / ".writable", "")
-        (out / ".writable").unlink()
+        tempfile.TemporaryFile(dir=out).close()  # its name is nobody else's
     except OSError as error:
         raise Refusal(
             f"--out {out} cannot be written ({error.strerror}); give another folder"

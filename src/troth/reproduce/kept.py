@@ -20,6 +20,8 @@ from troth.reproduce.settings import Tree
 COMMITTED = "reproduce"
 """The folder under experiments/ whose results belong to the source."""
 
+_SAME = 1e-4  # curves are kept with five digits
+
 
 class Result(NamedTuple):
     """What a run found, and when and with what it ran."""
@@ -51,12 +53,17 @@ class Result(NamedTuple):
         return (min(last), max(last)) if len(last) > 2 else None
 
     def way(self, cell: Cell) -> dict[int, float]:
-        """Its number after the rounds at which that was looked at."""
+        """Its number after the rounds at which that was looked at.
+
+        What is trained after the last round (fine-tuning) was not looked at on the way:
+        there the last look is not the number.
+        """
         curve = self.said.get("curve", {})
         values = curve.get(f"{cell.whose[0]}_{cell.metric}")
         if len(cell.whose) > 1 or not values:
             return {}
-        return dict(zip(curve["round"], values, strict=True))
+        own = abs(values[-1] - self.number(cell, cell.metric)) < _SAME
+        return dict(zip(curve["round"], values, strict=True)) if own else {}
 
     @property
     def valid(self) -> float:
