@@ -105,3 +105,16 @@ def test_what_was_not_run_is_named_so(made: str) -> None:
         ran = any(shelf.settled(cell, 1) for cell in entry.everywhere())
         ran = ran or bool(scripts.files(entry, EXPERIMENTS))
         assert (f"### `{entry.name}`" in made) == ran
+
+
+def test_the_glance_leads_to_every_section(made: str) -> None:
+    glance = made.partition("## At a glance")[2].partition("\n## ")[0]
+    links = re.findall(r"^\| \[`(.*?)`\]\(#(.*?)\)", glance, re.MULTILINE)
+    assert [name for name, _ in links] == re.findall(
+        r"^### `(.*?)`", made, re.MULTILINE
+    )
+    for name, anchor in links:
+        assert f'<a id="{anchor}"></a>\n\n### `{name}`' in made
+    for name, share in re.findall(r"`(ditto/.*?)`\].* (\d+ of \d+) \|$", glance, re.M):
+        section = made.partition(f"### `{name}`")[2].partition("\n### ")[0]
+        assert f"reproduced: {share} judged" in section

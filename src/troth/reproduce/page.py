@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from troth.reproduce import headlines, judging, papers, scripts, tables
 from troth.reproduce.entry import Entry
@@ -30,37 +31,79 @@ def page(root: Path) -> str:
         root: the folder of experiments.
     """
     shelf, parts = Shelf(None, root), [_HEAD, _RULE]
+    every = [_seen(entry, shelf, root) for entry in entries().values()]
+    parts += _glance([one for one in every if one])
     for paper in papers.PAPERS:
         parts += ["", f"## {papers.title(paper)}", ""]
-        own = [entry for entry in entries().values() if entry.paper == paper]
-        sections = {entry.name: [*_section(entry, shelf, root)] for entry in own}
-        parts += [text for texts in sections.values() for text in texts]
-        idle = [name for name, texts in sections.items() if not texts]
+        own = [one for one in every if one.entry.paper == paper]
+        parts += [text for one in own if one for text in _section(one, shelf, root)]
+        idle = [f"`{one.entry.name}`" for one in own if not one]
         if idle:
-            parts += [f"Not run: {', '.join(f'`{name}`' for name in idle)}.", ""]
+            parts += [f"Not run: {', '.join(idle)}.", ""]
         if paper == "ditto":
             parts += _headlines(shelf)
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _found(entry: Entry, shelf: Shelf) -> list[judging.Judged]:
-    """The cells of an entry that were run."""
+class _Seen(NamedTuple):
+    """What there is of an entry; false where that is nothing."""
+
+    entry: Entry
+    found: list[judging.Judged]  # cells that were run
+    made: scripts.Lines
+    beside: list[tuple[str, float, float]]  # a script's numbers, the paper's
+
+    def __bool__(self) -> bool:
+        return bool(self.found or self.made)
+
+    @property
+    def anchor(self) -> str:
+        """What links to its section name."""
+        return self.entry.name.replace("/", "-")
+
+
+def _seen(entry: Entry, shelf: Shelf, root: Path) -> _Seen:
     every = judging.table(entry, entry.everywhere(), shelf, SEEDS)
-    return [one for one in every if one.seeds]
+    beside, printed = list[tuple[str, float, float]](), entry.printed
+    if entry.numbers and printed and (ours := entry.numbers(root)):
+        for (part, row, column), value in ours.items():
+            theirs = printed.part(part).at(row, column)
+            assert theirs is not None
+            beside.append((f"{row}, {column}", value, theirs.mean))
+    found = [one for one in every if one.seeds]
+    return _Seen(entry, found, scripts.lines(entry, root), beside)
 
 
-def _section(entry: Entry, shelf: Shelf, root: Path) -> Iterator[str]:
+def _glance(every: list[_Seen]) -> Iterator[str]:
+    """All that was run, a line each."""
+    rows = []
+    for one in every:
+        good, judged = judging.share(one.found)
+        offs = [ours - theirs for _, ours, theirs in one.beside]
+        good += [judging.verdict(off, 0.0) for off in offs].count("reproduced")
+        judged += len(one.beside)
+        ran = f"{len(one.found)} of {len(one.entry.everywhere())} cells"
+        ran = ran if one.found else "by a script"
+        share = f"{good} of {judged}" if judged else "–"
+        name = f"[`{one.entry.name}`](#{one.anchor})"
+        rows.append([name, one.entry.title, ran, share])
+    if rows:
+        heads = ["", "run", "reproduced of what is judged"]
+        yield "\n## At a glance\n"
+        yield "\n".join(tables.grid(heads, rows)) + "\n"
+
+
+def _section(one: _Seen, shelf: Shelf, root: Path) -> Iterator[str]:
     """What was run of an entry."""
-    found, made = _found(entry, shelf), scripts.lines(entry, root)
-    if not found and not made:
-        return
+    entry, found, made = one.entry, one.found, one.made
+    yield f'<a id="{one.anchor}"></a>\n'
     yield f"### `{entry.name}`: {entry.title}\n"
     if entry.note:
         yield f"{entry.note[0].upper()}{entry.note[1:]}.\n"
     if found:
         yield from _cells(entry, found, spent(shelf, entry.everywhere(), SEEDS))
     if made:
-        yield from _script(entry, made, root)
+        yield from _script(one)
     for cell, text in _notes(root).get(entry.name, {}).items():
         yield f"- *{cell}*: {text}"
     yield ""
@@ -132,30 +175,21 @@ def _readings(found: list[judging.Judged]) -> Iterator[str]:
     yield "\n".join(tables.grid(heads, rows)) + "\n"
 
 
-def _script(entry: Entry, made: scripts.Lines, root: Path) -> Iterator[str]:
-    command = " ".join(entry.script)
-    yield f"Made by `experiments/{command}`:\n"
-    heads, rows = scripts.layout(made)
+def _script(one: _Seen) -> Iterator[str]:
+    """What a script found; where the paper prints numbers, beside them."""
+    yield f"Made by `experiments/{' '.join(one.entry.script)}`:\n"
+    heads, rows = scripts.layout(one.made)
     yield "\n".join(tables.grid(heads, rows)) + "\n"
-    if entry.numbers and (ours := entry.numbers(root)) and entry.printed:
-        yield from _beside(entry, ours)
-
-
-def _beside(entry: Entry, ours: dict[tuple[str, str, str], float]) -> Iterator[str]:
-    """A script's numbers with the paper's."""
-    printed = entry.printed
-    assert printed is not None
-    rows = []
-    for (part, row, column), value in ours.items():
-        theirs = printed.part(part).at(row, column)
-        assert theirs is not None
-        off = value - theirs.mean
-        words = (value, theirs.mean, off)
-        cells = [tables.number(words[0]), tables.number(words[1])]
-        cells += [tables.number(off, sign=True), judging.verdict(off, 0.0)]
-        rows.append([f"{row}, {column}", *cells])
-    yield f"Theirs: {printed.where}.\n"
-    yield "\n".join(tables.grid(["ours", "theirs", "ours − theirs", ""], rows)) + "\n"
+    if one.beside:
+        rows = []
+        for name, ours, theirs in one.beside:
+            off = ours - theirs
+            cells = [tables.number(ours), tables.number(theirs)]
+            cells += [tables.number(off, sign=True), judging.verdict(off, 0.0)]
+            rows.append([name, *cells])
+        heads = ["ours", "theirs", "ours − theirs", ""]
+        yield f"Theirs: {tables.where(one.entry)}.\n"
+        yield "\n".join(tables.grid(heads, rows)) + "\n"
 
 
 def _headlines(shelf: Shelf) -> list[str]:

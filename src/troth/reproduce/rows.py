@@ -84,9 +84,9 @@ def method(federation: Federation, row: str, column: str) -> Method:
     """What a row changes in a column."""
     f = federation
     if row == "global":  # beside any Ditto: the shared model does not see it
-        return Method((_ditto(f, 1.0),), ("shared",))
+        return Method((_ditto(1.0),), ("shared",))
     if lam := _LAM.fullmatch(row):
-        return Method((_ditto(f, float(lam[1])),))
+        return Method((_ditto(float(lam[1])),))
     if row in _RULES:
         return Method((_rule(row),), ("shared",))
     known: dict[str, Callable[[], Method]] = {
@@ -115,7 +115,7 @@ def _mgda() -> tuple[Tree, ...]:
     return tuple({"aggregator": {"name": "fedmgda", "eps": eps}} for eps in EPS)
 
 
-def _ditto(f: Federation, lam: float) -> Tree:
+def _ditto(lam: float) -> Tree:
     return {"personalizer": {"name": "ditto", "lam": lam}}
 
 
@@ -129,7 +129,7 @@ def lams(f: Federation) -> tuple[float, ...]:
 
 def _best(f: Federation, more: Tree) -> tuple[Tree, ...]:
     """Every λ, of which one is chosen."""
-    return tuple(_ditto(f, lam) | more for lam in lams(f))
+    return tuple(_ditto(lam) | more for lam in lams(f))
 
 
 def _dynamic(f: Federation, column: str) -> Tree:
