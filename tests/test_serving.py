@@ -252,21 +252,31 @@ def several() -> list[Told]:
             raise Refusal("three are wanted")
         return messages.update.mean(0)
 
-    def last(messages: Messages, note: Any) -> Tensor:
-        note(chosen=torch.arange(len(messages.client)) == len(messages.client) - 1)
-        return messages.update[-1]
+    buffer = torch.zeros(3, dtype=torch.bool)
+
+    def least(messages: Messages, note: Any) -> Tensor:
+        first = messages.update[:, 0]
+        note(chosen=torch.eq(first, first.min(), out=buffer))
+        return messages.update[buffer][0]
+
+    def adding(messages: Messages, memory: Tensor) -> tuple[Tensor, Tensor]:
+        total = messages.update.sum(0) + (memory if memory.numel() else 0)
+        return total, total
 
     good, bad = [[1.0, 2.0], [3.0, 5.0]], [[1.0, 2.0], [3.0, math.nan]]
     kept = {"filters": (drop_invalid,)}
+    three_rows = [*good, [0.0, 1.0]]
     return [
         Told(desk(**kept), sent(good)),
         Told(desk(**kept), sent(bad), [False, True]),
         Told(desk(**kept, aggregator=three), sent(good), [False, True]),
-        Told(
-            desk(**kept, aggregator=last), sent([*good, [0.0, 1.0]]), [True, False, 1]
-        ),
+        Told(desk(**kept, aggregator=least), sent(three_rows), [True, False, 1]),
+        Told(desk(**kept, aggregator=least), sent(three_rows[::-1])),
         Told(desk(**kept), sent(good)._replace(update=torch.zeros(0, 2))),
         Told(desk(), sent(bad)),
+        Told(desk(**kept, aggregator=adding, attack=flip), sent(good), [True, False]),
+        Told(desk(**kept, aggregator=adding), sent([[math.inf, 0.0]])),
+        Told(desk(tail=2, **kept), sent([[1.0, 5.0, 2.0], [3.0, 7.0, 4.0]])),
     ]
 
 
@@ -278,16 +288,24 @@ def test_rounds_that_end_at_once_end_as_each_alone() -> None:
         rows = None if hostile is None else torch.tensor(hostile).bool()
         if not len(messages.update):
             messages = Messages(*(field[:0] for field in messages))
-        return server.receive(start(2), messages, 0, rows)
+        return server.receive(start(messages.update.shape[1]), messages, 0, rows)
 
-    alone = [serving.served([(t.server, received(t))])[0] for t in several()]
-    both = [(t.server, received(t)) for t in several()]
-    for one, other in zip(serving.served(both), alone, strict=True):
+    one_by_one, at_once = several(), several()
+    alone = [serving.served([(t.server, received(t))])[0] for t in one_by_one]
+    both = serving.served([(t.server, received(t)) for t in at_once])
+    for one, other in zip(both, alone, strict=True):
         torch.testing.assert_close(one.broadcast.w, other.broadcast.w, rtol=0, atol=0)
         assert one.messages.client.tolist() == other.messages.client.tolist()
         assert one[2:5] == other[2:5] and one.why == other.why
         assert str(one.cosine) == str(other.cosine)
-    reasons = [one.why for one in alone]
-    assert reasons == ["", "", "three are wanted", "", serving.NOBODY, serving.INFINITE]
+    for told, other_ in zip(at_once, one_by_one, strict=True):
+        torch.testing.assert_close(told.server.memories, other_.server.memories)
+    nobody, infinite = serving.NOBODY, serving.INFINITE
+    reasons = ["", "", "three are wanted", "", "", nobody, infinite, "", nobody, ""]
+    assert [one.why for one in alone] == reasons
     assert alone[1].dropped == {"drop_invalid": [1]}
-    assert alone[3].verdicts == {"chosen": [2]} and alone[3].moved == 1.0
+    assert [alone[k].verdicts for k in (3, 4)] == [{"chosen": [2]}, {"chosen": [0]}]
+    assert alone[3].moved == 1.0 and alone[9].broadcast.w.tolist() == [2.0, 6.0, 3.0]
+    assert at_once[7].server.memories["aggregator"].tolist() == [2.0, 3.0]
+    assert at_once[8].server.memories["aggregator"].tolist() == []
+    assert serving.served([]) == []

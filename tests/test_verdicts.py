@@ -45,6 +45,16 @@ def test_what_is_said_of_a_merged_row_falls_on_all_that_it_holds() -> None:
     assert verdicts.clients()["downweighted"] == {3, 4, 7, 9}
 
 
+def test_a_rule_may_go_on_with_its_mask() -> None:
+    """What is noted is read after all rules; columns may share a rule's buffer."""
+    verdicts, buffer = Verdicts(), torch.tensor([True, False])
+    verdicts.of(torch.tensor([4, 6]))(chosen=buffer)
+    buffer.logical_not_()
+    verdicts.of(torch.tensor([4, 6]))(clipped=buffer)
+    buffer.fill_(True)
+    assert verdicts.clients() == {"chosen": {4}, "clipped": {6}}
+
+
 def test_nobody_has_to_listen() -> None:
     silent(chosen=torch.ones(2, dtype=torch.bool))
 
@@ -56,6 +66,8 @@ def test_nobody_has_to_listen() -> None:
         ("cohort", torch.ones(3), "it may note clipped, chosen, weight, into"),
         ("chosen", torch.ones(2, dtype=torch.bool), "of shape .2. for 3 rows"),
         ("chosen", [True] * 3, "of shape list"),
+        ("chosen", torch.tensor([2, 0, 1]), "'chosen' as torch.int64; it is a mask"),
+        ("clipped", torch.ones(3), "'clipped' as torch.float32; it is a mask"),
     ],
 )
 def test_what_is_no_verdict_is_refused(name: str, rows: Any, words: str) -> None:

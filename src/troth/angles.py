@@ -12,12 +12,19 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.types import Messages
+from troth.types import Broadcast, Messages
 
 
 def length(vector: Tensor) -> Tensor:
     """‖vector‖, finite exactly where all of it is (hence in double precision)."""
     return numerics.norms(vector[None])[0]
+
+
+def lengths(before: Broadcast, after: Broadcast, tail: int) -> Tensor:
+    """‖w⁺ − w‖ without running statistics; then of these, and of what is beside."""
+    parts = (*(after.w - before.w).tensor_split([len(before.w) - tail]), after.extra)
+    some = (parts[0], *filter(len, parts[1:]))
+    return torch.stack([length(part) for part in some])
 
 
 def between(messages: Messages, hostile: Tensor, all_finite: bool) -> Tensor:

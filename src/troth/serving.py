@@ -1,6 +1,7 @@
 """The server's half of a round: what becomes of the messages, and of the shared model.
 
-A simulation and a deployment call the same `serve`. Nothing that clients send stops it:
+A simulation and a deployment go through the same steps: `serve` one round, `served` the
+rounds of several servers at once. Nothing that clients send stops it:
 where no message is left, a rule's condition is broken or the step is no number, w stays
 as it is, and what is given back says why.
 """
@@ -16,7 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from troth import angles, numerics, seeding, tails
+from troth import angles, seeding, tails
+from troth.filters import drop_invalid
 from troth.rules import Rule, no_memory
 from troth.stages import Received, Served, Settled
 from troth.types import Broadcast, Messages, Refusal
@@ -97,20 +99,22 @@ class Serving:
         round_: int,
         hostile: Tensor | None,
     ) -> Received:
-        """The first third of `serve`: the attack."""
+        """The first third of `serve`: the attack, and whether all rows are numbers."""
         seen = tails.cut_broadcast(broadcast, self.tail)
         sent = tails.cut(messages, self.tail)
         if hostile is not None and len(sent.client):
             with contextlib.suppress(Refusal):  # who cannot attack sends what it has
                 sent = self.attacked(seen, sent, hostile, round_)
         finite = broadcast.w.new_zeros(0, dtype=torch.bool)
-        if self._drops_invalid and len(sent.client) and _fit(sent, seen):
-            rows = numerics.finite(sent.update) & numerics.finite(sent.extra)
-            finite = rows.all()[None]
+        whole = drop_invalid.matrices(sent, seen)
+        if self._drops_invalid and len(sent.client) and whole:
+            finite = drop_invalid.finite(sent).all()[None]
         return Received(broadcast, sent, round_, hostile, finite)
 
     def settle(self, received: Received, finite: bool) -> Settled:
-        """The second: filters, aggregator and server, without waiting for a device.
+        """The second: filters, aggregator and server.
+
+        A device is waited for only where one of these does.
 
         Args:
             received: what `receive` gave.
@@ -127,7 +131,7 @@ class Serving:
             if len(left.client):
                 stepped = self._stepped(seen, left, round_, verdicts)
                 after, why = tails.join(stepped, self.tail), ""
-                lengths = self._lengths(broadcast, after)
+                lengths = angles.lengths(broadcast, after, self.tail)
         except Refusal as refusal:
             why, after = str(refusal), broadcast
         angle = broadcast.w.new_zeros(0)
@@ -149,13 +153,6 @@ class Serving:
             moved, self.memories, after = 0.0, memories, before
         said = {name: sorted(who) for name, who in verdicts.clients().items()}
         return Served(after, left, dropped, said, moved, angles.cosine(angle), why)
-
-    def _lengths(self, before: Broadcast, after: Broadcast) -> Tensor:
-        """‖w⁺ − w‖ without running statistics; then of these, and of what is beside."""
-        head = [before.w.shape[0] - self.tail]
-        parts = (*(after.w - before.w).tensor_split(head), after.extra)
-        some = (parts[0], *filter(len, parts[1:]))
-        return torch.stack([angles.length(part) for part in some])
 
     def attacked(
         self, broadcast: Broadcast, messages: Messages, hostile: Tensor, round_: int
@@ -274,27 +271,25 @@ class Serving:
 
 
 def served(every: Sequence[tuple[Serving, Received]]) -> list[Served]:
-    """The rounds of several servers end: a device is waited for twice, for all."""
+    """The rounds of several servers end, and wait for a device together.
+
+    Once for whether rows are numbers, once for how the rounds ended; beside these wait
+    only rules that have to, and who asks what rules noted.
+    """
     known = _read([received.finite for _, received in every])
     settled = [
         serving.settle(received, any(finite))
         for (serving, received), finite in zip(every, known, strict=True)
     ]
-    lengths = _read([one.lengths for one in settled])
-    beside = _read([one.angle for one in settled])
+    ends = _read([part for one in settled for part in (one.lengths, one.angle)])
     return [
-        serving.close(settled[k], lengths[k], beside[k])
+        serving.close(settled[k], ends[2 * k], ends[2 * k + 1])
         for k, (serving, _) in enumerate(every)
     ]
 
 
-def _fit(messages: Messages, broadcast: Broadcast) -> bool:
-    """Whether messages are matrices, as wide as what was sent."""
-    pairs = zip(messages[:2], broadcast[:2], strict=True)
-    return all(isinstance(m, Tensor) and m.shape[1:] == b.shape for m, b in pairs)
-
-
 def _read(every: Sequence[Tensor]) -> list[list[Any]]:
     """The numbers of several short tensors, at once."""
-    values, ends = torch.cat([*every]).tolist(), [0, *accumulate(map(len, every))]
+    ends = [0, *accumulate(map(len, every))]
+    values = torch.cat([*every]).tolist() if every else []
     return [values[a:b] for a, b in pairwise(ends)]

@@ -86,7 +86,7 @@ class Stack:
         return records
 
     def _aside(self) -> AbstractContextManager[Any]:
-        """In the stack's own stream, in this thread."""
+        """In the stack's own stream."""
         return (
             nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
         )

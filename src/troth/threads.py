@@ -26,13 +26,13 @@ def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
         with torch.no_grad():
             return [one(worker, k) for k in range(worker, n, workers)]
 
-    with one_core_each(), ThreadPoolExecutor(workers) as pool:
+    with _one_core_each(), ThreadPoolExecutor(workers) as pool:
         shares = list(pool.map(share, range(workers)))
     return [shares[k % workers][k // workers] for k in range(n)]
 
 
 @contextmanager
-def one_core_each() -> Iterator[None]:
+def _one_core_each() -> Iterator[None]:
     """Inside, torch has one core in every thread, and starts none of its own."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

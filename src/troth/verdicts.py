@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from troth.types import Refusal
@@ -45,7 +46,8 @@ class Verdicts:
                 if name == "into":
                     self._merge(client.tolist(), rows.tolist())
                     continue
-                mask = _light(rows) if name == "weight" else rows
+                # A copy: it is read when the rule may have gone on with its own.
+                mask = _light(rows) if name == "weight" else rows.clone()
                 name = "downweighted" if name == "weight" else name
                 self._said.append((name, client, mask, self.within))
 
@@ -84,6 +86,11 @@ def _check(name: str, rows: Tensor, n: int) -> None:
         raise Refusal(
             f"a rule notes '{name}' of shape {shape} for {n} rows; it may note "
             f"{', '.join(_NAMES)}, each a tensor with a value a row"
+        )
+    if name in ("clipped", "chosen") and rows.dtype != torch.bool:
+        raise Refusal(
+            f"a rule notes '{name}' as {rows.dtype}; it is a mask, torch.bool: true in "
+            "the rows that it is about"
         )
 
 

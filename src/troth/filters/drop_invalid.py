@@ -17,8 +17,8 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
 
     Guarantee: every row that is left is finite and as long as w.
     """
-    d, e = broadcast.w.shape[0], broadcast.extra.shape[0]
-    if not (_whole(messages.update, d) and _whole(messages.extra, e)):
+    if not matrices(messages, broadcast):
+        d, e = broadcast.w.shape[0], broadcast.extra.shape[0]
         fits = torch.tensor(
             [
                 u.shape == (d,) and x.shape == (e,)
@@ -28,13 +28,19 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
             device=broadcast.w.device,
         )
         messages = _stack(messages, fits, broadcast)
-    finite = numerics.finite(messages.update) & numerics.finite(messages.extra)
-    return messages if bool(finite.all()) else keep(messages, finite)
+    valid = finite(messages)
+    return messages if bool(valid.all()) else keep(messages, valid)
 
 
-def _whole(rows: object, width: int) -> bool:
-    """Whether rows are a matrix already, and as wide."""
-    return isinstance(rows, torch.Tensor) and rows.shape[1:] == (width,)
+def matrices(messages: Messages, broadcast: Broadcast) -> bool:
+    """Whether messages are matrices already, as wide as what was sent."""
+    pairs = zip(messages[:2], broadcast[:2], strict=True)
+    return all(isinstance(m, torch.Tensor) and m.shape[1:] == b.shape for m, b in pairs)
+
+
+def finite(messages: Messages) -> torch.Tensor:
+    """[n] rows that hold numbers alone."""
+    return numerics.finite(messages.update) & numerics.finite(messages.extra)
 
 
 def keep(messages: Messages, rows: torch.Tensor) -> Messages:
