@@ -24,3 +24,8 @@ def test_the_two_sentences_by_hand() -> None:
     assert found.more_accuracy == pytest.approx(0.1)
     few = {k: v for k, v in numbers(0.7, 0.9).items() if k != ("median", "A2 50%")}
     assert headlines.headline(few) is None and headlines.headline({}) is None
+    assert headlines.headline(numbers(0.7, 0.9), "best λ") is None
+    best = {("best λ", c): (0.75, 0.1) for _, c in numbers(0.7, 0.9)}
+    other = headlines.headline(numbers(0.7, 0.9) | best, "best λ")
+    assert other is not None and other.gain == pytest.approx(0.05)
+    assert (other.strongest, other.less_variance) == ("Krum", 0.0)

@@ -94,7 +94,7 @@ def test_a_changed_file_changes_the_page(made: str, tmp_path: Path) -> None:
     shutil.rmtree(place)
     place.mkdir()
     empty = page.page(place)
-    assert "reproduced:" not in empty and "| ours | not all cells are run" in empty
+    assert "reproduced:" not in empty and "λ, ours | not all cells are run" in empty
     for entry in listing.entries():
         assert f"`{entry}`" in empty.partition("Not run")[2]
 

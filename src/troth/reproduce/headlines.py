@@ -16,6 +16,8 @@ from troth.reproduce.kept import Shelf
 from troth.reproduce.listing import find
 
 ROBUST = ("median", "Krum", "multi-Krum", "clipping", "k-norm", "k-loss", "FedMGDA+")
+OWN = ("dynamic λ's", "best λ")
+"""Rows of Ditto's: that of the sentence; that whose λ is one of three fixed ones."""
 
 
 class Headline(NamedTuple):
@@ -31,15 +33,15 @@ Numbers = dict[tuple[str, str], tuple[float, float]]
 """(row, column) → mean and standard deviation over clients."""
 
 
-def headline(numbers: Numbers) -> Headline | None:
-    """Of a whole table with the row `dynamic λ's`; None where a cell is missing.
+def headline(numbers: Numbers, ditto: str = OWN[0]) -> Headline | None:
+    """Of a whole table with a row of Ditto's; None where a cell is missing.
 
     The strongest robust rule is that with the highest mean over the attacks.
     """
     columns = dict.fromkeys(column for _, column in numbers)
     attacks = [column for column in columns if column != "clean"]
-    wanted = {(row, column) for row in (*ROBUST, "dynamic λ's") for column in attacks}
-    wanted |= {("fair", "clean"), ("dynamic λ's", "clean")}
+    wanted = {(row, column) for row in (*ROBUST, ditto) for column in attacks}
+    wanted |= {("fair", "clean"), (ditto, "clean")}
     if len(attacks) < 9 or not wanted <= numbers.keys():
         return None
 
@@ -47,13 +49,13 @@ def headline(numbers: Numbers) -> Headline | None:
         return sum(numbers[row, c][0] for c in attacks) / len(attacks)
 
     best = max(ROBUST, key=mean)
-    own, fair = numbers["dynamic λ's", "clean"], numbers["fair", "clean"]
+    own, fair = numbers[ditto, "clean"], numbers["fair", "clean"]
     less = 1 - (own[1] / fair[1]) ** 2
-    return Headline(mean("dynamic λ's") - mean(best), best, less, own[0] - fair[0])
+    return Headline(mean(ditto) - mean(best), best, less, own[0] - fair[0])
 
 
-def both(shelf: Shelf, seeds: int) -> dict[str, Headline | None]:
-    """From the paper's numbers and from ours."""
+def both(shelf: Shelf, seeds: int) -> dict[tuple[str, str], Headline | None]:
+    """(Ditto's λ, whose) → from the paper's numbers and from ours."""
     judged = []
     for name in ("ditto/table8", "ditto/table4"):
         entry = find(name)
@@ -64,9 +66,14 @@ def both(shelf: Shelf, seeds: int) -> dict[str, Headline | None]:
         found = {(one.cell.row, one.cell.column): value(one) for one in judged}
         return {key: both for key, both in found.items() if both is not None}
 
+    whose = {
+        "the paper's": taken(_theirs),
+        "ours": taken(lambda one: (one.mean, one.std) if one.seeds else None),
+    }
     return {
-        "the paper's": headline(taken(_theirs)),
-        "ours": headline(taken(lambda one: (one.mean, one.std) if one.seeds else None)),
+        (ditto, who): headline(numbers, ditto)
+        for ditto in OWN
+        for who, numbers in whose.items()
     }
 
 

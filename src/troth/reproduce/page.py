@@ -195,7 +195,8 @@ def _script(one: _Seen) -> Iterator[str]:
 def _headlines(shelf: Shelf) -> list[str]:
     """The paper's two sentences, for Fashion-MNIST."""
     rows = []
-    for name, found in headlines.both(shelf, SEEDS).items():
+    for (ditto, whose), found in headlines.both(shelf, SEEDS).items():
+        name = f"{ditto}, {whose}"
         if found is None:
             rows.append([name, "not all cells are run", "", ""])
             continue
