@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
+from troth.commands import reproduce
 from troth.reproduce import listing
 
 Troth = Callable[..., Result]
@@ -97,3 +99,11 @@ def test_the_page(troth: Troth, tmp_path: Path) -> None:
     file = tmp_path / "results.md"
     result = troth("reproduce", "--page", file)
     assert result.exit_code == 0 and file.read_text().startswith("# Results")
+
+
+def test_several_may_begin_in_one_folder(tmp_path: Path) -> None:
+    """At the same moment: none sees another's trial of whether it can be written."""
+    out = tmp_path / "out"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(reproduce._writable, [out] * 400))
+    assert list(out.iterdir()) == []

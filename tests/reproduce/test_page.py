@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from troth.reproduce import kept, listing, page, papers, scripts
+from troth.reproduce import judging, kept, listing, page, papers, scripts
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
@@ -118,3 +118,13 @@ def test_the_glance_leads_to_every_section(made: str) -> None:
     for name, share in re.findall(r"`(ditto/.*?)`\].* (\d+ of \d+) \|$", glance, re.M):
         section = made.partition(f"### `{name}`")[2].partition("\n### ")[0]
         assert f"reproduced: {share} judged" in section
+
+
+def test_the_front_page_says_the_same() -> None:
+    """How much of Ditto's Table 8 is reproduced, and of its personal models."""
+    shelf, entry = kept.Shelf(None, EXPERIMENTS), listing.find("ditto/table8")
+    found = judging.table(entry, entry.everywhere(), shelf, page.SEEDS)
+    own = [one for one in found if one.cell.whose[0] == "personal"]
+    front = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    said = "in {} of {} cells, and in {} of the {} that are about clients' own models"
+    assert said.format(*judging.share(found), *judging.share(own)) in front
