@@ -102,8 +102,10 @@ def test_links_lead_somewhere() -> None:
             target = page if not path else (page.parent / path)
             assert target.exists(), f"{page.name}: {link}"
             if anchor:
-                heads = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.M)
-                assert anchor in {head.lower().replace(" ", "-") for head in heads}
+                text = target.read_text("utf-8")
+                heads = re.findall(r"^#+ (.*)$", text, re.M)
+                places = {head.lower().replace(" ", "-") for head in heads}
+                assert anchor in places | {*re.findall(r'<a id="(.*?)"></a>', text)}
 
 
 def test_what_exists() -> None:
