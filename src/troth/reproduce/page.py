@@ -157,6 +157,10 @@ def _readings(found: list[judging.Judged]) -> Iterator[str]:
     off = dict.fromkeys(one.cell.row for one in known if one.missed)
     parts = {row: [one for one in known if one.cell.row == row] for row in off}
     rows: list[list[str]] = []
+    for whose in ("shared", "personal"):
+        models = [one for one in known if one.cell.whose[0] == whose]
+        if 0 < len(models) < len(known):
+            parts[f"all {whose} models"] = models
     for name, own in (parts | {"all that were looked at": known}).items():
         if not (read := judging.readings(own)):  # they were looked at differently
             continue
