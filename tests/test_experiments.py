@@ -1,5 +1,6 @@
 """What the pages under `experiments/` claim is what the committed files hold."""
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -13,6 +14,7 @@ import torch
 import troth
 from troth import config, together
 from troth.certificates.record import fingerprint
+from troth.reproduce.entry import experiment
 
 ROOT = Path(__file__).parents[1] / "experiments"
 PAPER = {  # Ditto, Tables 2, 4 and 8, Fashion MNIST, clean: mean and std
@@ -125,6 +127,22 @@ def test_fashion_ditto_says_what_the_loop_came_to(column):
     for who, found in (("their loop", looped), ("Troth", ours)):
         said = [f"{v:.3f}"[1:] for at, v in found.items() if int(at) % 500 == 0]
         assert f"| {column}, {who} | {' | '.join(said)} |" in page
+
+
+def test_fashion_ditto_changes_one_thing():
+    variants = script("fashion_ditto", "variants")
+    parts = {"t = 2": "aggregator", "tuned earlier": "train", "times 20": "attack"}
+    assert [*parts] == [*variants.CHANGES]
+    for name, part in parts.items():
+        pairs = variants.changed(name)
+        assert len(pairs) == (9 if part == "attack" else 10)
+        for cell, other in pairs:
+            assert len(cell.choices) == len(other.choices) == 1
+            old, new = (experiment(c.choices[0], 0) for c in (cell, other))
+            assert new.train.rounds == variants.ROUNDS < old.train.rounds
+            shorter = dataclasses.replace(old, train=new.train)
+            whole = dataclasses.replace(shorter, **{part: getattr(new, part)})
+            assert new == whole and (new == shorter) == (part == "train")
 
 
 def test_the_loop_carries_its_orders_on():
