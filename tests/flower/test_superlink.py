@@ -70,7 +70,7 @@ def besieged(
                     [link] = children(server.pid)
                     used.append((memory(server.pid), memory(link)))
                 time.sleep(0.05)
-            with contextlib.suppress(httpx.ConnectError):  # it ends by itself
+            with contextlib.suppress(httpx.TransportError):  # it ends by itself
                 while server.poll() is None:
                     mob.look(lambda k: changes[0])
         server.wait(30)
