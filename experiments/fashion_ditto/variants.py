@@ -23,6 +23,7 @@ ROUNDS = 2900
 FEWER: Tree = {"train": {"rounds": ROUNDS}}
 CHANGES: dict[str, tuple[list[str], Tree]] = {  # name → cells, what is changed
     "t = 2": (["fair"], merged(FEWER, {"aggregator": {"name": "term", "t": 2.0}})),
+    "t = 5": (["fair"], merged(FEWER, {"aggregator": {"name": "term", "t": 5.0}})),
     "tuned earlier": (["finetuning"], FEWER),
     "times 20": (
         [f"{row} / A3 *" for row in ("global", "Krum", "k-loss")],
