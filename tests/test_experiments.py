@@ -101,6 +101,7 @@ def test_results_come_from_a_committed_experiment(file):
         ("solvers", "figures", "| joint |", 1),
         ("fashion_ditto", "tables", "| Ditto λ=1.0 |", 1),
         ("fashion_ditto", "cohorts", "| global, A1 80% |", 1),
+        ("fashion_ditto", "variants", "| fair, A1 80% |", 2),
         ("personalizers", "tables", "| Ditto |", 5),
     ],
 )
@@ -131,18 +132,19 @@ def test_fashion_ditto_says_what_the_loop_came_to(column):
 
 def test_fashion_ditto_changes_one_thing():
     variants = script("fashion_ditto", "variants")
-    parts = {"t = 2": "aggregator", "tuned earlier": "train", "times 20": "attack"}
+    parts = {"t = 2": "aggregator", "t = 5": "aggregator"}
+    parts |= {"tuned earlier": "train", "times 20": "attack"}
     assert [*parts] == [*variants.CHANGES]
     for name, part in parts.items():
-        pairs = variants.changed(name)
-        assert len(pairs) == (9 if part == "attack" else 10)
-        for cell, other in pairs:
-            assert len(cell.choices) == len(other.choices) == 1
-            old, new = (experiment(c.choices[0], 0) for c in (cell, other))
+        cells = variants.changed(name)
+        assert len(cells) == (9 if part == "attack" else 10)
+        for each in cells:
+            assert {len(cell.choices) for cell in each} == {1}
+            old, whole, new = (experiment(cell.choices[0], 0) for cell in each)
             assert new.train.rounds == variants.ROUNDS < old.train.rounds
-            shorter = dataclasses.replace(old, train=new.train)
-            whole = dataclasses.replace(shorter, **{part: getattr(new, part)})
-            assert new == whole and (new == shorter) == (part == "train")
+            assert new == dataclasses.replace(whole, train=new.train)
+            assert whole == dataclasses.replace(old, **{part: getattr(whole, part)})
+            assert (whole == old) == (part == "train")
 
 
 def test_the_loop_carries_its_orders_on():
