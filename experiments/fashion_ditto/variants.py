@@ -102,7 +102,8 @@ if __name__ == "__main__":
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
     if given.change:
-        cells = chosen(ENTRY, [c.short for c in changed(given.change)], given.cells or ())
+        short = [each.short for each in changed(given.change)]
+        cells = chosen(ENTRY, short, given.cells or ())
         place = shelf(given.change)
         running.run(cells, place, 1, device=given.device, keep=True, watch=_watch)
     print(table())
