@@ -45,7 +45,10 @@ def test_cells_are_trained_and_told(troth: Troth, tmp_path: Path) -> None:
         assert cell["seeds"] == 1 and 0 <= cell["ours"] <= 1 and cell["theirs"] > 0
         assert cell["verdict"] == "not judged"
     names = {Path(file).name for file in found["files"]}
-    assert names == {f"ditto-figure3.{s}" for s in ("md", "csv", "tex", "png", "svg")}
+    suffixes = ("md", "csv", "tex", "png", "svg")
+    assert names == {f"ditto-figure3-small.{suffix}" for suffix in suffixes}
+    table = (out / "ditto-figure3-small.csv").read_text().splitlines()
+    assert len(table) == 61  # all cells, whichever were chosen
     again = troth("reproduce", "ditto/table8", *SOME, "--out", out, "--show", "--json")
     same = json.loads(again.stdout)["cells"]
     assert [c["ours"] for c in same] == [c["ours"] for c in found["cells"]]
@@ -63,6 +66,7 @@ def test_cells_are_trained_and_told(troth: Troth, tmp_path: Path) -> None:
             "ditto/table8 has no cell 'Dito'",
         ),
         (["ditto/figure1", "--cells", "x"], "leave --cells out"),
+        (["ditto/figure7", "--scale", "small"], "has no --scale small"),
         (
             ["ditto/table8", "--scale", "small", "--out", __file__],
             "cannot be written (File exists); give another folder",
@@ -86,6 +90,8 @@ def test_full_scale_without_data(
     assert result.exit_code == 2
     assert "mytrain.json" in result.stderr and "--scale small" in result.stderr
     assert not (tmp_path / "out").exists()
+    shown = troth("reproduce", "ditto/table6", "--out", tmp_path, "--show", "--json")
+    assert shown.exit_code == 0 and len(json.loads(shown.stdout)["cells"]) == 130
 
 
 def test_what_a_script_made_is_shown(troth: Troth) -> None:

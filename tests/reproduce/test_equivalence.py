@@ -16,8 +16,8 @@ def test_the_table_of_sums(tmp_path: Path, put: Any) -> None:
     found = equivalence.table1(tmp_path)
     printed = listing.find("equivalence/table1").printed
     assert printed is not None and len(found) == 3
-    for (part, row, column), value in found.items():
+    for (part, row, column), (value,) in found.items():
         theirs = printed.part(part).at(row, column)
         assert theirs is not None and column == "Σ linear"
         assert abs(theirs.mean - value) < 0.3
-    assert found["noisy Fashion-MNIST", "idle user's model", "Σ linear"] == 0.7
+    assert found["noisy Fashion-MNIST", "idle user's model", "Σ linear"] == [0.7]

@@ -87,9 +87,19 @@ def test_what_a_run_goes_through_in_its_last_rounds(made: Any) -> None:
     assert found.verdict == "worse" and found.late == (0.80, 0.90)
     assert found.plain()["late_least"] == 0.80 and found.plain()["late_most"] == 0.90
     assert judging.swings([found]) == [found]
-    calm = found._replace(late=(0.80, 0.89))
+    across = {**found.way, 90: 0.95}  # past it between two looks
+    early = {**across, 70: 0.91}
     good = found._replace(verdict="reproduced")
-    assert judging.swings([calm, good, found._replace(late=None)]) == []
+    others = [found._replace(way=way) for way in (across, early, {})]
+    assert judging.swings([good, *others]) == []
+
+
+def test_the_error_of_a_mean_over_seeds() -> None:
+    mean, error = judging.spread([0.818, 0.909, 0.864])
+    assert abs(mean - 0.8637) < 1e-4 and abs(error - 0.0263) < 1e-4
+    assert judging.verdict(mean - 0.903, error) == "reproduced"
+    mean, error = judging.spread([0.5])
+    assert mean == 0.5 and math.isnan(error)
 
 
 def test_runs_that_were_not_looked_at_on_the_way(made: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from troth import build, catalogue
-from troth.reproduce import listing, overview
+from troth.reproduce import kept, listing, overview
 from troth.reproduce.entry import key
 from troth.reproduce.kept import Shelf
 
@@ -78,6 +79,16 @@ def test_a_script_and_what_it_left(tmp_path: Path, put: Any) -> None:
         put(tmp_path / "tension" / "results" / "defences", name, {})
     put(tmp_path / "tension" / "results" / "term", "c", {})
     assert of("fmtl/figure2", Shelf(None, tmp_path))["results"] == 2
+
+
+def test_when_a_script_last_left_something() -> None:
+    """By the repository: its files do not say."""
+    root = kept.experiments()
+    assert root is not None
+    found = of("equivalence/figure1", Shelf(None, root))["last"]
+    if not (root.parent / ".git").exists():
+        pytest.skip("not a git checkout")
+    assert datetime.datetime.fromisoformat(found).year >= 2026
 
 
 def test_data_that_are_here_or_not(bare: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from troth.reproduce import judging, kept, listing, page, papers, scripts
+from troth.reproduce import judging, kept, listing, notes, page, papers, scripts
+from troth.reproduce.entry import key
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
@@ -45,27 +46,38 @@ def test_every_source_is_committed(sources: list[Path]) -> None:
     assert len(sources) > 100 and {*sources} <= tracked
 
 
-def numbers(value: object) -> set[float]:
-    """All numbers in a file, and the last of every curve among them."""
-    if isinstance(value, dict):
-        return set().union(*map(numbers, value.values()))
-    if isinstance(value, list):
-        return (
-            set().union(*map(numbers, value)) if len(value) < 30 else numbers(value[-1])
-        )
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return {float(value)} if plain else set()  # type: ignore[arg-type]
+def weighted(file: Path, whose: str) -> float:
+    """Benign clients' accuracy by their test examples, anew from what each has."""
+    said = json.loads(file.read_text("utf-8"))
+    columns = (said[name] for name in ("malicious", "test", whose))
+    benign = [(n, a) for bad, n, a in zip(*columns, strict=True) if not bad]
+    return sum(n * a for n, a in benign) / sum(n for n, _ in benign)
 
 
-def test_every_accuracy_is_in_a_file(made: str, sources: list[Path]) -> None:
-    """Ours of one seed and theirs, to the digits that are shown."""
-    found: set[float] = set()
-    for file in sources:
-        found |= numbers(json.loads(file.read_text("utf-8")))
-    ours = {f"{value:.3f}"[1:] for value in found if 0 <= value < 1}
-    cells = re.findall(r"(?<= )(\.\d{3}) \((?:\.\d\d)\) \[", made)
-    assert len(cells) > 15  # ± follows where there are several seeds
-    assert {*cells} <= ours
+def test_table_8_is_what_its_clients_have(made: str) -> None:
+    """Every cell by the clients' own numbers in the files of its experiment."""
+    section = made.partition("### `ditto/table8`")[2].partition("\n### ")[0]
+    lines = [line.split(" | ") for line in section.splitlines() if "[" in line]
+    shown = {line[0].removeprefix("| "): line[1:] for line in lines if len(line) == 11}
+    table = listing.find("ditto/table8")
+    cells, looked = table.everywhere(), 0
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    for cell in cells:
+        if len(cell.choices) > 1:
+            continue
+        found = []
+        for seed in range(page.SEEDS):
+            name = f"*, seed {seed}~{key(cell.choices[0], seed)}.json"
+            found += [*(EXPERIMENTS / "reproduce" / "Fashion-MNIST").glob(name)]
+        whose = "shared_accuracy" if cell.whose == ("shared",) else "accuracy"
+        ours = sum(weighted(file, whose) for file in found) / len(found)
+        said = shown[cell.row][columns.index(cell.column)].split()[0]
+        assert abs(float(said) - ours) < 6e-4, cell.label
+        looked += 1
+    assert looked > 120
+
+
+def test_theirs_are_the_papers(made: str) -> None:
     printed = {
         f"{value.mean:.3f}"[1:]
         for paper in papers.PAPERS
@@ -77,6 +89,15 @@ def test_every_accuracy_is_in_a_file(made: str, sources: list[Path]) -> None:
     }
     theirs = re.findall(r"\[(\.\d{3}) ", made)
     assert theirs and {*theirs} <= printed
+
+
+def test_notes_have_no_numbers_of_their_own(made: str) -> None:
+    """Accuracies in them are filled in from results."""
+    for name, texts in notes.read(EXPERIMENTS).items():
+        assert f"### `{name}`" in made
+        for text in texts.values():
+            assert not re.search(r"\.\d", re.sub(r"\{.*?\}", "", text)), text
+    assert "{" not in made
 
 
 def test_a_changed_file_changes_the_page(made: str, tmp_path: Path) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from troth import runs
-from troth.reproduce import kept, running, settings
+from troth.reproduce import kept, listing, running, settings
 from troth.reproduce.entry import Cell, merged
 from troth.reproduce.kept import Shelf
+from troth.types import Refusal
 
 TINY = merged(
     settings.SMALL.tree,
@@ -61,8 +63,10 @@ def test_other_code_is_run_again(
 ) -> None:
     shelf, one = Shelf(tmp_path, None), cells()[:1]
     assert running.run(one, shelf, 1, device="cpu") == 1
+    assert running.older(one, shelf, 2) == 0  # one is there, and one is not
     monkeypatch.setattr(running.digests, "code", lambda e: "other")
     assert len(running.missing([(one[0], 0, 0)], shelf)) == 1
+    assert running.older(one, shelf, 2) == 1
     assert running.run(one, shelf, 1, device="cpu", keep=True) == 0
     assert shelf.settled(one[0], 1)  # and is still there to be shown
     assert not shelf.settled(one[0], 1, code=True)
@@ -165,23 +169,64 @@ from test_running import cells
 from troth.reproduce import running
 from troth.reproduce.kept import Shelf
 from pathlib import Path
-running.run(cells(20), Shelf(Path(sys.argv[1]), None), 1, device="cpu", apart=True)
+def watch(p):
+    print(p.label, flush=True)
+shelf = Shelf(Path(sys.argv[1]), None)
+running.run(cells(8), shelf, 2, device="cpu", apart={apart}, watch=watch)
 """
 
 
-def test_kill_repeats_at_most_one_group(tmp_path: Path) -> None:
-    """`kill -9` after the first result: two of three runs are left, or fewer."""
-    code = KILLED.format(here=str(Path(__file__).parent))
-    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
-    while not files(tmp_path) and process.poll() is None:
-        time.sleep(0.01)
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("part", [0, 1, 2])  # of the rounds, in which the moment lies
+def test_kill_repeats_at_most_one_group(tmp_path: Path, apart: bool, part: int) -> None:
+    """`kill -9` at a random moment: all groups before the one at work are kept."""
+    rounds = 8 * (6 if apart else 2)  # two seeds of three cells, a group or a run each
+    after = random.randint(1 + part * rounds // 3, (part + 1) * rounds // 3)
+    code = KILLED.format(here=str(Path(__file__).parent), apart=apart)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for _ in range(after):
+        label = process.stdout.readline()
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.communicate()
     before = files(tmp_path)
-    assert before
     for file in tmp_path.rglob("*~*.json"):
         json.loads(file.read_text())
-    made = running.run(cells(20), Shelf(tmp_path, None), 1, device="cpu", apart=True)
-    assert made == 3 - len(before)
-    after = files(tmp_path)
-    assert {name: after[name] for name in before} == before
+    done = int(re.match(r"\[(\d+)/3\]", label)[1]) - 1  # type: ignore[index]
+    done += 3 if label.strip().endswith("seed 1") else 0
+    assert len(before) >= done, (after, label)
+    told: Any = {"device": "cpu", "apart": apart}
+    made = running.run(cells(8), Shelf(tmp_path, None), 2, **told)
+    assert made == 6 - len(before) <= 6 - done
+    now = files(tmp_path)
+    assert {name: now[name] for name in before} == before
+
+
+def test_scripts_are_not_begun_without_their_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    begun: list[Any] = []
+    monkeypatch.setattr(running.subprocess, "run", lambda *a, **k: begun.append(a))
+    with pytest.raises(Refusal, match=r"wanted for fmtl/figure1.*train-images-idx3"):
+        running.script(listing.find("fmtl/figure1"))
+    assert not begun
+
+
+def test_a_script_is_told_where_data_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def began(command: list[str], **told: Any) -> Any:
+        seen.append((command, told["env"]["TROTH_DATA"]))
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(running.subprocess, "run", began)
+    entry = listing.find("fmtl/figure1")._replace(data=())
+    running.script(entry, "cpu", str(tmp_path))
+    ((command, place),) = seen
+    assert place == str(tmp_path) and command[-3:] == ["term", "--device", "cpu"]

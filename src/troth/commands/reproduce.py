@@ -98,10 +98,11 @@ def _list(target: str | None, out: Path, data_dir: str | None, as_json: bool) ->
         time = duration(one["seconds"]) if one["seconds"] else "–"
         ran = f"{one['run']} of {one['cells']}" if one["cells"] else one["results"]
         steps = f"{one['client_steps']:,}" if one["client_steps"] else "–"
-        rows.append(
-            [one["name"], one["title"], one["data_words"], steps, time, str(ran or "–")]
-        )
+        last = (one["last"] or "–").partition("T")[0]
+        row = [one["name"], one["title"], one["data_words"], steps, time]
+        rows.append([*row, str(ran or "–"), last])
     heads = ["name", "what", "data", "client-steps a seed", "time here, about", "run"]
+    heads += ["last"]
     title = "Tables and figures; time by measured speed where there is one, else rough"
     display.console().print(display.table(title, heads, rows, 3))
 
@@ -115,21 +116,41 @@ def _one(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    from troth.reproduce import judging, kept
+    from troth.reproduce import judging, kept, outputs
     from troth.reproduce.listing import find
 
     entry, scale, seeds = find(target), told.pop("scale"), told.pop("seeds")
     if entry.cells is None:
-        _script(entry, patterns, out, show, told["device"], as_json, quiet)
+        _whole(entry, patterns, scale)
+        _script(entry, out, show, told, as_json, quiet)
         return
-    cells = entry.at(scale, told["data_dir"], patterns)
+    cells = entry.at(scale, told["data_dir"], patterns, needed=not show)
     _writable(out)
     shelf = kept.Shelf(out, kept.experiments())
     if not show:
         _train(cells, shelf, seeds, told, quiet)
     judged = judging.table(entry, cells, shelf, seeds)
     took = kept.spent(shelf, cells, seeds)
-    _tell(entry, judged, out, took, as_json, quiet)
+    every = entry.at(scale, told["data_dir"], needed=False)
+    whole = judging.table(entry, every, shelf, seeds) if patterns else judged
+    files = outputs.write(entry, whole, out, scale)
+    _tell(entry, judged, files, took, as_json, quiet)
+
+
+def _whole(entry: Entry, patterns: list[str], scale: str) -> None:
+    """Refuse what a script that makes an entry cannot be told."""
+    from troth.types import Refusal
+
+    if patterns:
+        raise Refusal(
+            f"{entry.name} has no cells to choose from: --cells {patterns[0]!r} names "
+            "none; leave --cells out"
+        )
+    if scale != "full":
+        raise Refusal(
+            f"{entry.name} is made by experiments/{entry.script[0]}, which has no "
+            f"--scale {scale}; leave --scale out"
+        )
 
 
 def _writable(out: Path) -> None:
@@ -151,9 +172,14 @@ def _train(
     cells: list[Cell], shelf: Shelf, seeds: int, told: dict[str, Any], quiet: bool
 ) -> None:
     """What is missing, with progress; Ctrl-C says what is kept and how to go on."""
-    from troth import notice, progress, runs
+    from troth import display, notice, progress, runs
     from troth.reproduce import running
 
+    if not quiet and not told["keep"] and (old := running.older(cells, shelf, seeds)):
+        display.say(
+            f"{old} of the runs that this needs are there, but of other code, and are "
+            "trained again; --keep takes them as they are, --show trains nothing"
+        )
     again = f"the same command goes on: {shlex.join(['troth', *sys.argv[1:]])}"
     intro = f"Results go to {shelf.out}. Ctrl-C keeps what is done; then {again}"
     watch = progress.Watcher("cells", intro, quiet)
@@ -168,16 +194,15 @@ def _train(
 def _tell(
     entry: Entry,
     judged: list[Judged],
-    out: Path,
+    files: list[Path],
     took: float,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Files, a table for people, one object for programs."""
     from troth import display, progress
-    from troth.reproduce import judging, outputs, tables
+    from troth.reproduce import judging, tables
 
-    files = outputs.write(entry, judged, out)
     good, all_ = judging.share(judged)
     if not (as_json and quiet):
         for title, columns, rows in tables.layout(judged):
@@ -201,26 +226,19 @@ def _tell(
 
 def _script(
     entry: Entry,
-    patterns: list[str],
     out: Path,
     show: bool,
-    device: str,
+    told: dict[str, Any],
     as_json: bool,
     quiet: bool,
 ) -> None:
     """An entry that a script under experiments/ makes."""
     from troth import display
     from troth.reproduce import kept, outputs, running, scripts
-    from troth.types import Refusal
 
-    if patterns:
-        raise Refusal(
-            f"{entry.name} has no cells to choose from: --cells {patterns[0]!r} names "
-            "none; leave --cells out"
-        )
     _writable(out)
     if not show:
-        running.script(entry, device)
+        running.script(entry, told["device"], told["data_dir"])
     root = kept.experiments()
     lines = scripts.lines(entry, root) if root else []
     files = outputs.of_script(entry, root, out) if root and lines else []
@@ -231,6 +249,6 @@ def _script(
             f"Files: {', '.join(map(str, files)) or 'none, for nothing was run'}"
         )
     if as_json:
-        told: dict[str, Any] = {"name": entry.name, "title": entry.title}
-        told["results"] = [{"label": label, **found} for label, found in lines]
-        display.print_json({**told, "files": [*map(str, files)]})
+        said: dict[str, Any] = {"name": entry.name, "title": entry.title}
+        said["results"] = [{"label": label, **found} for label, found in lines]
+        display.print_json({**said, "files": [*map(str, files)]})

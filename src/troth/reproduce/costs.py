@@ -28,7 +28,7 @@ class Cost(NamedTuple):
 
     client_steps: int
     seconds: float
-    measured: bool  # by results on a device of this kind, else by `ROUGH`
+    measured: bool  # all by results on a device of this kind, else by `ROUGH`
 
 
 def steps(tree: Tree, federation: Federation) -> int:
@@ -76,4 +76,5 @@ def cost(cells: Sequence[Cell], shelf: Shelf) -> Cost:
             pace = known.get(cell.federation.name)
             whole += count
             seconds += guess if pace is None else count * pace
-    return Cost(whole, seconds, bool(known))
+    every = {cell.federation.name for cell in cells}
+    return Cost(whole, seconds, every <= {*known})

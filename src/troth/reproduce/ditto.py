@@ -161,14 +161,14 @@ ENTRIES = (
             f"ditto/figure{number}",
             title,
             script=("solvers/run.py",),
-            results=(f"solvers/results/{folder}/*.json",),
+            results=tuple(f"solvers/results/{folder}/*.json" for folder in folders),
             form="lines",
             note=_SOLVERS,
             data=("fashion_mnist",),
             work=(84 * 400 * 20 * 5, 84 * 30.0),
         )
-        for number, title, folder in (
-            (7, "Ditto solved jointly and in two stages, A3", "two_stage"),
+        for number, title, *folders in (
+            (7, "Ditto solved jointly and in two stages, A3", "joint", "two_stage"),
             (8, "Fine-tuning after stopping early, A3", "stopped"),
             (9, "What a server sees that would stop early, A3", "stopped"),
         )

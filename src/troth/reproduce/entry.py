@@ -60,8 +60,8 @@ class Entry(NamedTuple):
     points: tuple[str, ...] = ()  # the tables whose printed numbers a figure shows
     data: tuple[str, ...] = ()  # what a script needs, by the data sets' names here
     work: tuple[int, float] = (0, 0.0)  # a script's client-steps, seconds on two cores
-    numbers: Callable[[Path], dict[tuple[str, str, str], float]] | None = None
-    # of a script's results, below experiments/: (part, row, column) → ours
+    numbers: Callable[[Path], dict[tuple[str, str, str], list[float]]] | None = None
+    # of a script's results, below experiments/: (part, row, column) → ours, a seed each
 
     @property
     def paper(self) -> str:
@@ -79,9 +79,19 @@ class Entry(NamedTuple):
         return papers.Printed("; ".join(table.where for table in tables), parts)
 
     def at(
-        self, scale: Scale, data_dir: str | None = None, patterns: Sequence[str] = ()
+        self,
+        scale: Scale,
+        data_dir: str | None = None,
+        patterns: Sequence[str] = (),
+        needed: bool = True,
     ) -> list[Cell]:
         """Its cells with the data that are here; all of them, or those of patterns.
+
+        Args:
+            scale: full or small.
+            data_dir: where data sets are looked for first.
+            patterns: which cells.
+            needed: whether data have to be here; if not, what stands in stands in.
 
         Raises:
             Refusal: a pattern names no cell, or the data of a cell are not here.
@@ -92,6 +102,8 @@ class Entry(NamedTuple):
             try:
                 return setting.choose(scale, data_dir)
             except Refusal as refusal:
+                if not needed:
+                    return setting.stand_in or setting.original
                 lacking[setting.original.name] = refusal
                 return setting.original
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 from troth.reproduce import papers
 from troth.reproduce.entry import Cell, Entry
-from troth.reproduce.kept import Result, Shelf
+from troth.reproduce.kept import Result, Shelf, late
 
 CLOSE = 0.02
 RULE = (
@@ -134,18 +134,22 @@ def order(judged: Sequence[Judged]) -> dict[str, float]:
 
 
 def swings(judged: Sequence[Judged]) -> list[Judged]:
-    """Misses whose number of the paper our own runs go through in their last rounds.
+    """Misses that would be reproduced after a look in the last fifth of the rounds.
 
-    Within `CLOSE`: there the last round's value is a draw.
+    There the last round's value is a draw.
     """
     return [
         one
         for one in judged
-        if one.missed
-        and one.theirs
-        and one.late
-        and one.late[0] - CLOSE <= one.theirs.mean <= one.late[1] + CLOSE
+        if one.missed and max(inside(one), default=0) >= late(one.way)
     ]
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """The mean of values, one a seed, and its standard error; nan for one."""
+    found = np.array(values)
+    wide = float(found.std(ddof=1)) if len(found) > 1 else math.nan
+    return float(found.mean()), wide / math.sqrt(len(found))
 
 
 def looked_at(judged: Sequence[Judged]) -> list[Judged]:

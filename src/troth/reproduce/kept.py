@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,8 +48,7 @@ class Result(NamedTuple):
         As far as that was looked at; None where it was not.
         """
         way = self.way(cell)
-        begin = 0.8 * max(way, default=0)
-        last = [value for r, value in way.items() if r >= begin]
+        last = [value for r, value in way.items() if r >= late(way)]
         return (min(last), max(last)) if len(last) > 2 else None
 
     def way(self, cell: Cell) -> dict[int, float]:
@@ -75,6 +74,11 @@ class Result(NamedTuple):
         if "valid" in self.summary:
             return float(self.summary["valid"]["personal"]["accuracy_mean"])
         return float(self.summary["personal"]["accuracy_weighted"])
+
+
+def late(way: Mapping[int, float]) -> float:
+    """The round with which the last fifth begins."""
+    return 0.8 * max(way, default=1)
 
 
 def experiments() -> Path | None:

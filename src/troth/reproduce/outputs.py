@@ -11,16 +11,20 @@ from troth import folder
 from troth.reproduce import curves, drawing, scripts, tables
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import Judged
+from troth.reproduce.settings import Scale
 
 
-def write(entry: Entry, judged: Sequence[Judged], out: Path) -> list[Path]:
+def write(
+    entry: Entry, judged: Sequence[Judged], out: Path, scale: Scale = "full"
+) -> list[Path]:
     """Write them into a folder, each whole or not at all; which they are."""
     texts = {
         ".md": tables.markdown(entry, judged),
         ".csv": tables.as_csv(judged),
         ".tex": tables.latex(entry, judged),
     }
-    return _written(entry, out, texts, lambda: drawing.draw(entry, judged))
+    name = entry.name + ("" if scale == "full" else f"-{scale}")
+    return _written(entry, name, out, texts, lambda: drawing.draw(entry, judged))
 
 
 def of_script(entry: Entry, root: Path, out: Path) -> list[Path]:
@@ -34,15 +38,19 @@ def of_script(entry: Entry, root: Path, out: Path) -> list[Path]:
         ".csv": tables.plain_csv([{**empty, "label": k, **v} for k, v in lines]),
         ".tex": "\n".join([f"% {title}", *tables.tabular(heads, rows)]) + "\n",
     }
-    return _written(entry, out, texts, lambda: curves.draw(entry, root))
+    return _written(entry, entry.name, out, texts, lambda: curves.draw(entry, root))
 
 
 def _written(
-    entry: Entry, out: Path, texts: dict[str, str], draw: Callable[[], Figure]
+    entry: Entry,
+    name: str,
+    out: Path,
+    texts: dict[str, str],
+    draw: Callable[[], Figure],
 ) -> list[Path]:
     """Texts by suffix, and what is drawn where the entry is a figure."""
     out.mkdir(parents=True, exist_ok=True)
-    stem, files = out / entry.name.replace("/", "-"), list[Path]()
+    stem, files = out / name.replace("/", "-"), list[Path]()
     for suffix, text in texts.items():
         files.append(stem.with_suffix(suffix))
         folder.write(files[-1], text)

@@ -20,6 +20,8 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
     cost = costs.cost(cells, shelf) if cells else None
     made = scripts.files(entry, shelf.root) if shelf.root else []
     moments = [r.said["when"] for some in found for r in some if r.said.get("when")]
+    if made and not moments and shelf.root:
+        moments = [when for when in [scripts.committed(entry, shelf.root)] if when]
     printed = entry.printed
     return {
         "name": entry.name,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from troth.reproduce import headlines, judging, papers, scripts, tables
+from troth.reproduce import headlines, judging, notes, papers, scripts, tables
 from troth.reproduce.entry import Entry
-from troth.reproduce.kept import COMMITTED, Shelf, spent
+from troth.reproduce.kept import Shelf, spent
 from troth.reproduce.listing import entries
 
 SEEDS = 3
-NOTES = "notes.json"
 _HEAD = """# Results
 
 *Made by `troth reproduce --page docs/results.md` from the files under
@@ -45,13 +43,32 @@ def page(root: Path) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
+class _Beside(NamedTuple):
+    """A number of a script's, and the paper's."""
+
+    name: str
+    ours: float
+    theirs: float
+    error: float  # standard error of ours over seeds; nan for one
+
+    @property
+    def off(self) -> float:
+        """Ours − theirs."""
+        return self.ours - self.theirs
+
+    @property
+    def verdict(self) -> judging.Verdict:
+        """By the rule."""
+        return judging.verdict(self.off, self.error)
+
+
 class _Seen(NamedTuple):
     """What there is of an entry; false where that is nothing."""
 
     entry: Entry
     found: list[judging.Judged]  # cells that were run
     made: scripts.Lines
-    beside: list[tuple[str, float, float]]  # a script's numbers, the paper's
+    beside: list[_Beside]  # a script's numbers, the paper's
 
     def __bool__(self) -> bool:
         return bool(self.found or self.made)
@@ -64,12 +81,13 @@ class _Seen(NamedTuple):
 
 def _seen(entry: Entry, shelf: Shelf, root: Path) -> _Seen:
     every = judging.table(entry, entry.everywhere(), shelf, SEEDS)
-    beside, printed = list[tuple[str, float, float]](), entry.printed
+    beside, printed = list[_Beside](), entry.printed
     if entry.numbers and printed and (ours := entry.numbers(root)):
-        for (part, row, column), value in ours.items():
+        for (part, row, column), values in ours.items():
             theirs = printed.part(part).at(row, column)
             assert theirs is not None
-            beside.append((f"{row}, {column}", value, theirs.mean))
+            mean, error = judging.spread(values)
+            beside.append(_Beside(f"{row}, {column}", mean, theirs.mean, error))
     found = [one for one in every if one.seeds]
     return _Seen(entry, found, scripts.lines(entry, root), beside)
 
@@ -79,8 +97,7 @@ def _glance(every: list[_Seen]) -> Iterator[str]:
     rows = []
     for one in every:
         good, judged = judging.share(one.found)
-        offs = [ours - theirs for _, ours, theirs in one.beside]
-        good += [judging.verdict(off, 0.0) for off in offs].count("reproduced")
+        good += [number.verdict for number in one.beside].count("reproduced")
         judged += len(one.beside)
         ran = f"{len(one.found)} of {len(one.entry.everywhere())} cells"
         ran = ran if one.found else "by a script"
@@ -104,8 +121,8 @@ def _section(one: _Seen, shelf: Shelf, root: Path) -> Iterator[str]:
         yield from _cells(entry, found, spent(shelf, entry.everywhere(), SEEDS))
     if made:
         yield from _script(one)
-    for cell, text in _notes(root).get(entry.name, {}).items():
-        yield f"- *{cell}*: {text}"
+    for cell, text in notes.read(root).get(entry.name, {}).items():
+        yield f"- *{cell}*: {notes.filled(text, entry.name, shelf, SEEDS)}"
     yield ""
 
 
@@ -135,9 +152,10 @@ def _misses(found: list[judging.Judged]) -> Iterator[str]:
     draws = judging.swings(found)
     yield (
         f"Cells that are off and were looked at on the way: {len(known)}; in "
-        f"{len(draws)} of them our own run comes within .02 of the paper's number in "
-        "the last fifth of its rounds, so that the last is a draw. *Inside*: after how "
-        "many of the rounds at which it was looked at it would be reproduced:\n"
+        f"{len(draws)} of them ours would be reproduced after some look in the last "
+        "fifth of the rounds, so that the last is a draw. *At least* and *at most*: "
+        "ours in that fifth. *Inside*: after how many of the rounds at which it was "
+        "looked at it would be reproduced:\n"
     )
     rows = []
     for one in known:
@@ -181,16 +199,18 @@ def _readings(found: list[judging.Judged]) -> Iterator[str]:
 
 def _script(one: _Seen) -> Iterator[str]:
     """What a script found; where the paper prints numbers, beside them."""
-    yield f"Made by `experiments/{' '.join(one.entry.script)}`:\n"
+    home = one.entry.results[0].partition("/")[0]
+    script = " ".join(one.entry.script)
+    made = f"Made by `experiments/{script}`" if script else f"In experiments/{home}"
+    yield f"{made}:\n"
     heads, rows = scripts.layout(one.made)
     yield "\n".join(tables.grid(heads, rows)) + "\n"
     if one.beside:
         rows = []
-        for name, ours, theirs in one.beside:
-            off = ours - theirs
-            cells = [tables.number(ours), tables.number(theirs)]
-            cells += [tables.number(off, sign=True), judging.verdict(off, 0.0)]
-            rows.append([name, *cells])
+        for number in one.beside:
+            cells = [tables.number(number.ours), tables.number(number.theirs)]
+            cells += [tables.number(number.off, sign=True), number.verdict]
+            rows.append([number.name, *cells])
         heads = ["ours", "theirs", "ours − theirs", ""]
         yield f"Theirs: {tables.where(one.entry)}.\n"
         yield "\n".join(tables.grid(heads, rows)) + "\n"
@@ -216,12 +236,6 @@ def _headlines(shelf: Shelf) -> list[str]:
         "data), for Fashion-MNIST alone:\n"
     )
     return [text, "\n".join(tables.grid(heads, rows)), ""]
-
-
-def _notes(root: Path) -> dict[str, dict[str, str]]:
-    """Entry → cell → why we think that it is off; written by hand."""
-    file = root / COMMITTED / NOTES
-    return json.loads(file.read_text("utf-8")) if file.exists() else {}
 
 
 def sources(root: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from troth import runs, together
+from troth import catalogue, runs, together
+from troth.datasets import _files
 from troth.loading import Run
 from troth.reproduce import digests
 from troth.reproduce.entry import Cell, Entry, experiment, key
@@ -103,6 +105,17 @@ def missing(
     return list(jobs.values())
 
 
+def older(cells: Sequence[Cell], shelf: Shelf, seeds: int) -> int:
+    """How many runs of some cells are there, and of other code."""
+    wanted = [
+        (cell, choice, seed)
+        for cell in cells
+        for choice in range(len(cell.choices))
+        for seed in range(seeds)
+    ]
+    return len(missing(wanted, shelf)) - len(missing(wanted, shelf, keep=True))
+
+
 def groups(jobs: Sequence[Job], apart: bool = False) -> Iterator[list[Job]]:
     """Jobs that can be trained as one matrix, at most `MOST` at a time."""
     kinds: dict[str, list[Job]] = {}
@@ -148,11 +161,17 @@ def _named(watch: runs.Watch | None, label: str) -> runs.Watch | None:
     return lambda p: told(p._replace(label=label))
 
 
-def script(entry: Entry, device: str = "auto") -> None:
+def script(entry: Entry, device: str = "auto", data_dir: str | None = None) -> None:
     """Run the script that makes an entry; it goes on where it was.
 
+    Args:
+        entry: which.
+        device: auto, cpu, cuda, cuda:N or mps.
+        data_dir: where data sets are looked for first.
+
     Raises:
-        Refusal: there is no checkout with experiments, or the script fails.
+        Refusal: there is no checkout with experiments, data are not here, or the script
+            fails.
     """
     root = experiments()
     if root is None:
@@ -160,12 +179,20 @@ def script(entry: Entry, device: str = "auto") -> None:
             f"{entry.name} is made by experiments/{entry.script[0]}, which is not part "
             "of an installed package; run troth from a checkout of its source"
         )
+    for data in entry.data:
+        found = catalogue.entry(data, data_dir)
+        if found.place is None and found.source is not None:
+            why = f" (wanted for {entry.name}; --show tells what has been run)"
+            raise Refusal(_files.absent(found.source, data_dir, why))
     name, *rest = entry.script
     takes = "--device" in (root / name).read_text("utf-8")
     takes = takes or "cells import" in (root / name).read_text("utf-8")
     command = [sys.executable, str(root / name), *rest]
     command += ["--device", device] if takes else []
-    done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    where = {"TROTH_DATA": data_dir} if data_dir else {}
+    done = subprocess.run(
+        command, check=False, stdout=subprocess.DEVNULL, env={**os.environ, **where}
+    )
     if done.returncode:
         raise Refusal(
             f"experiments/{name} ended with code {done.returncode}; what it said is "

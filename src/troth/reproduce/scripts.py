@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,17 +30,38 @@ CURVES = {
 
 def files(entry: Entry, root: Path) -> list[Path]:
     """The results of an entry's script that are there."""
-    return [file for some in entry.results for file in sorted(root.glob(some))]
+    return [f for some in entry.results for f in sorted(root.glob(some), key=_order)]
+
+
+def _order(file: Path) -> list[str | int]:
+    """Names by the numbers in them: 20 before 100."""
+    parts = re.split(r"(\d+)", file.name)  # texts and numbers in turn
+    return [int(part) if k % 2 else part for k, part in enumerate(parts)]
+
+
+def committed(entry: Entry, root: Path) -> str | None:
+    """When results of an entry's script last came into the repository, if they did."""
+    command = ["git", "-C", str(root), "log", "-1", "--format=%cI", "--"]
+    try:
+        found = subprocess.run(
+            [*command, *entry.results], capture_output=True, text=True, check=False
+        )
+    except OSError:  # there is no git
+        return None
+    return found.stdout.strip() or None if not found.returncode else None
 
 
 def said(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every result by its label, behind its folder where they lie in several."""
-    every = files(entry, root)
-    many = len({file.parent for file in every}) > 1
-    for file in every:
-        found = json.loads(file.read_text("utf-8"))
-        label = str(found.get("label", file.stem))
-        yield f"{file.parent.name}: {label}" if many else label, found
+    """Every result by its label; behind its folder where several have that label."""
+    every = [
+        (f.parent, json.loads(f.read_text("utf-8")), f.stem) for f in files(entry, root)
+    ]
+    labels = [str(found.get("label", stem)) for _, found, stem in every]
+    homes: dict[str, set[Path]] = {}
+    for label, (place, _, _) in zip(labels, every, strict=True):
+        homes.setdefault(label, set()).add(place)
+    for label, (place, found, _) in zip(labels, every, strict=True):
+        yield f"{place.name}: {label}" if len(homes[label]) > 1 else label, found
 
 
 def lines(entry: Entry, root: Path) -> Lines:

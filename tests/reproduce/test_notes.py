@@ -1,0 +1,46 @@
+"""Notes have their numbers from results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from troth.reproduce import judging, kept, listing, notes
+
+ROOT = Path(__file__).parents[2] / "experiments"
+
+
+@pytest.mark.parametrize(
+    ("text", "entry", "column", "after"),
+    [
+        ("{global / A1 80%}", "ditto/table8", "A1 80%", 0),
+        ("{global / A3 20% @ 2900}", "ditto/table8", "A3 20%", 2900),
+        ("{ditto/figure5: global / clean}", "ditto/figure5", "clean", 0),
+    ],
+)
+def test_ours(text: str, entry: str, column: str, after: int) -> None:
+    shelf, found = kept.Shelf(None, ROOT), listing.find(entry)
+    cells = [c for c in found.everywhere() if (c.row, c.column) == ("global", column)]
+    (one,) = judging.table(found, cells, shelf, 3)
+    value = one.way[after] if after else one.mean
+    said = notes.filled(f"It is {text}, so.", "ditto/table8", shelf, 3)
+    assert said == f"It is {value:.3f}, so.".replace("0.", ".")
+
+
+def test_theirs_and_what_was_not_run() -> None:
+    nothing = kept.Shelf(None, None)
+    text = "{theirs Ditto, λ=1 / A3 50%} and {median / clean} {as it is}"
+    said = notes.filled(text, "ditto/table8", nothing, 1)
+    assert said == ".740 and (not run) {as it is}"
+    with pytest.raises(StopIteration):  # a cell that does not exist
+        notes.filled("{median / A9}", "ditto/table8", nothing, 1)
+
+
+def test_where_they_are(tmp_path: Path) -> None:
+    assert notes.read(tmp_path) == {}
+    (tmp_path / "reproduce").mkdir()
+    said = {"ditto/table8": {"fair": "because"}}
+    (tmp_path / "reproduce" / "notes.json").write_text(json.dumps(said))
+    assert notes.read(tmp_path) == said
