@@ -32,6 +32,23 @@ def test_seeds_are_one_curve(tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, [0, 0.625])
 
 
+def test_what_is_trained_after_the_last_round_is_a_point(tmp_path: Path) -> None:
+    curve = {"round": [1, 2], "personal_mean": [0.1, 0.2], "shared_mean": [0.1, 0.2]}
+    for label, end in (("joint", 0.20004), ("tuned", 0.9)):
+        summary = {
+            whose: {"accuracy_mean": end, "accuracy_weighted": end, "accuracy_std": 0}
+            for whose in ("shared", "personal")
+        }
+        put(tmp_path, label, label=label, curve=curve, summary=summary)
+    _, found = curves.found(ENTRY, tmp_path)
+    own = {
+        label: (x.tolist(), y.tolist()) for label, (x, y) in found["own models"].items()
+    }
+    assert own == {"joint": ([1, 2], [0.1, 0.2]), "tuned": ([2], [0.9])}
+    (axis,) = curves.draw(ENTRY, tmp_path).axes
+    assert [line.get_marker() for line in axis.lines] == ["None", "o"]
+
+
 def test_curves_that_coincide_say_nothing(tmp_path: Path) -> None:
     for label in "ab":
         put(tmp_path, label, label=label, round=[1, 2], accuracy=[0.1, 0.2])

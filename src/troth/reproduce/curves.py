@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 from troth.reproduce import scripts
 from troth.reproduce.drawing import COLOURS
 from troth.reproduce.entry import Entry
+from troth.reproduce.kept import SAME
 
 Curve = tuple[np.ndarray, np.ndarray]
 Panels = dict[str, dict[str, Curve]]
 """Quantity → label → its curve, the mean over seeds."""
 
-_MOST = 12  # labels that a legend can hold
+_MOST = 16  # labels that a legend can hold
 
 
 def draw(entry: Entry, root: Path) -> Figure:
@@ -76,11 +77,21 @@ def _of(entry: Entry, said: dict[str, Any]) -> tuple[str, dict[str, Curve]]:
         }
     own = said.get("curve", said)
     names = dict(scripts.CURVES) | {"personal_mean": "own models", "shared_mean": "w"}
-    return "round", {
+    every = {
         name: _curve(own["round"], own[key])
         for key, name in names.items()
         if "round" in own and key in own
     }
+    if "own models" in every and "summary" in said:
+        every["own models"] = _ended(every["own models"], said["summary"])
+    return "round", every
+
+
+def _ended(curve: Curve, summary: dict[str, Any]) -> Curve:
+    """Own models that are trained after the last round have no way: a point there."""
+    rounds, values = curve
+    end = float(summary["personal"]["accuracy_mean"])
+    return curve if abs(values[-1] - end) < SAME else _curve(rounds[-1:], [end])
 
 
 def _simulated(figure: dict[str, Any]) -> dict[str, Curve]:
@@ -109,13 +120,15 @@ def _lines(figure: Figure, panels: Panels, along: str) -> None:
     for axis, (quantity, lines) in zip(axes, panels.items(), strict=True):
         for k, (label, (x, y)) in enumerate(lines.items()):
             dash = "-" if k < len(COLOURS) else "--"
+            dash = dash if len(x) > 1 else "o"
             axis.plot(x, y, dash, color=COLOURS[k % len(COLOURS)], label=label)
         axis.set_title(quantity, fontsize=9)
         axis.set_xlabel(along)
         axis.set_xscale("log" if along == "λ" else "linear")
         axis.grid(alpha=0.3)
-    if len(next(reversed(panels.values()))) <= _MOST:
-        axes[-1].legend(fontsize=7)
+    many = len(next(reversed(panels.values())))
+    if many <= _MOST:
+        axes[-1].legend(fontsize=7 if many < 10 else 6, ncols=1 if many < 10 else 2)
 
 
 def _bars(figure: Figure, lines: scripts.Lines) -> None:

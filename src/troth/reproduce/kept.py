@@ -20,7 +20,8 @@ from troth.reproduce.settings import Tree
 COMMITTED = "reproduce"
 """The folder under experiments/ whose results belong to the source."""
 
-_SAME = 1e-4  # curves are kept with five digits
+SAME = 1e-4
+"""Curves are kept with five digits."""
 
 
 class Result(NamedTuple):
@@ -61,7 +62,7 @@ class Result(NamedTuple):
         values = curve.get(f"{cell.whose[0]}_{cell.metric}")
         if len(cell.whose) > 1 or not values:
             return {}
-        own = abs(values[-1] - self.number(cell, cell.metric)) < _SAME
+        own = abs(values[-1] - self.number(cell, cell.metric)) < SAME
         return dict(zip(curve["round"], values, strict=True)) if own else {}
 
     @property
