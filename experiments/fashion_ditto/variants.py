@@ -52,13 +52,9 @@ def changed(name: str) -> list[Changed]:
 
 
 def _with(cell: Cell, change: Tree) -> Cell:
-    """A cell with a change; parts that are a name alone are replaced."""
-    choices = []
-    for tree in cell.choices:
-        named = [k for k in change if isinstance(tree.get(k), str)]
-        plain = {k: v for k, v in tree.items() if k not in named}
-        choices.append(merged(plain, change))
-    return cell._replace(choices=tuple(choices), kept=())
+    """A cell with a change."""
+    choices = tuple(merged(tree, change) for tree in cell.choices)
+    return cell._replace(choices=choices, kept=())
 
 
 def shelf(name: str) -> kept.Shelf:

@@ -95,10 +95,10 @@ def test_what_a_run_goes_through_in_its_last_rounds(made: Any) -> None:
 
 
 def test_the_error_of_a_mean_over_seeds() -> None:
-    mean, error = judging.spread([0.818, 0.909, 0.864])
+    mean, _, error = judging.spread([0.818, 0.909, 0.864])
     assert abs(mean - 0.8637) < 1e-4 and abs(error - 0.0263) < 1e-4
     assert judging.verdict(mean - 0.903, error) == "reproduced"
-    mean, error = judging.spread([0.5])
+    mean, _, error = judging.spread([0.5])
     assert mean == 0.5 and math.isnan(error)
 
 

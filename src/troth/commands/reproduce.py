@@ -131,8 +131,10 @@ def _one(
         _train(cells, shelf, seeds, told, quiet)
     judged = judging.table(entry, cells, shelf, seeds)
     took = kept.spent(shelf, cells, seeds)
-    every = entry.at(scale, told["data_dir"], needed=False)
-    whole = judging.table(entry, every, shelf, seeds) if patterns else judged
+    whole = judged
+    if patterns:  # the files have all cells
+        every = entry.at(scale, told["data_dir"], needed=False)
+        whole = judging.table(entry, every, shelf, seeds)
     files = outputs.write(entry, whole, out, scale)
     _tell(entry, judged, files, took, as_json, quiet)
 

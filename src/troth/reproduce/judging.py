@@ -88,12 +88,13 @@ def judge(entry: Entry, cell: Cell, found: Sequence[Result]) -> Judged:
     theirs = entry.theirs(cell)
     if not found:
         return Judged(cell, theirs, 0)
-    values = np.array([result.number(cell, cell.metric) for result in found])
+    values = [result.number(cell, cell.metric) for result in found]
     std = float(np.mean([result.number(cell, "std") for result in found]))
-    spread = float(values.std(ddof=1)) if len(values) > 1 else math.nan
-    n = found[0].summary["clients"] - found[0].summary["malicious"]
-    error = spread / math.sqrt(len(values)) if len(values) > 1 else std / math.sqrt(n)
-    made = Judged(cell, theirs, len(values), float(values.mean()), std, spread, error)
+    mean, wide, error = spread(values)
+    if len(values) == 1:
+        n = found[0].summary["clients"] - found[0].summary["malicious"]
+        error = std / math.sqrt(n)
+    made = Judged(cell, theirs, len(values), mean, std, wide, error)
     seen = [late for result in found if (late := result.late(cell)) is not None]
     if seen:
         made = made._replace(late=(min(a for a, _ in seen), max(b for _, b in seen)))
@@ -145,11 +146,14 @@ def swings(judged: Sequence[Judged]) -> list[Judged]:
     ]
 
 
-def spread(values: Sequence[float]) -> tuple[float, float]:
-    """The mean of values, one a seed, and its standard error; nan for one."""
+def spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean of values, one a seed, their deviation, the mean's standard error.
+
+    The last two are nan for one value.
+    """
     found = np.array(values)
     wide = float(found.std(ddof=1)) if len(found) > 1 else math.nan
-    return float(found.mean()), wide / math.sqrt(len(found))
+    return float(found.mean()), wide, wide / math.sqrt(len(found))
 
 
 def looked_at(judged: Sequence[Judged]) -> list[Judged]:

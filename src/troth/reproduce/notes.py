@@ -17,8 +17,12 @@ _NUMBER = re.compile(
 )
 
 
-def read(root: Path) -> dict[str, dict[str, str]]:
-    """Entry → what of it → why, as written."""
+Notes = dict[str, dict[str, str]]
+"""Entry → what of it → why."""
+
+
+def read(root: Path) -> Notes:
+    """All of them, as written."""
     file = root / COMMITTED / FILE
     return json.loads(file.read_text("utf-8")) if file.exists() else {}
 

@@ -28,13 +28,13 @@ def page(root: Path) -> str:
     Args:
         root: the folder of experiments.
     """
-    shelf, parts = Shelf(None, root), [_HEAD, _RULE]
+    shelf, parts, why = Shelf(None, root), [_HEAD, _RULE], notes.read(root)
     every = [_seen(entry, shelf, root) for entry in entries().values()]
     parts += _glance([one for one in every if one])
     for paper in papers.PAPERS:
         parts += ["", f"## {papers.title(paper)}", ""]
         own = [one for one in every if one.entry.paper == paper]
-        parts += [text for one in own if one for text in _section(one, shelf, root)]
+        parts += [text for one in own if one for text in _section(one, shelf, why)]
         idle = [f"`{one.entry.name}`" for one in own if not one]
         if idle:
             parts += [f"Not run: {', '.join(idle)}.", ""]
@@ -86,7 +86,7 @@ def _seen(entry: Entry, shelf: Shelf, root: Path) -> _Seen:
         for (part, row, column), values in ours.items():
             theirs = printed.part(part).at(row, column)
             assert theirs is not None
-            mean, error = judging.spread(values)
+            mean, _, error = judging.spread(values)
             beside.append(_Beside(f"{row}, {column}", mean, theirs.mean, error))
     found = [one for one in every if one.seeds]
     return _Seen(entry, found, scripts.lines(entry, root), beside)
@@ -110,7 +110,7 @@ def _glance(every: list[_Seen]) -> Iterator[str]:
         yield "\n".join(tables.grid(heads, rows)) + "\n"
 
 
-def _section(one: _Seen, shelf: Shelf, root: Path) -> Iterator[str]:
+def _section(one: _Seen, shelf: Shelf, why: notes.Notes) -> Iterator[str]:
     """What was run of an entry."""
     entry, found, made = one.entry, one.found, one.made
     yield f'<a id="{one.anchor}"></a>\n'
@@ -121,7 +121,7 @@ def _section(one: _Seen, shelf: Shelf, root: Path) -> Iterator[str]:
         yield from _cells(entry, found, spent(shelf, entry.everywhere(), SEEDS))
     if made:
         yield from _script(one)
-    for cell, text in notes.read(root).get(entry.name, {}).items():
+    for cell, text in why.get(entry.name, {}).items():
         yield f"- *{cell}*: {notes.filled(text, entry.name, shelf, SEEDS)}"
     yield ""
 

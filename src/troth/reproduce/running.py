@@ -113,7 +113,8 @@ def older(cells: Sequence[Cell], shelf: Shelf, seeds: int) -> int:
         for choice in range(len(cell.choices))
         for seed in range(seeds)
     ]
-    return len(missing(wanted, shelf)) - len(missing(wanted, shelf, keep=True))
+    again = missing(wanted, shelf)
+    return sum(shelf.find(job.cell, job.choice, job.seed) is not None for job in again)
 
 
 def groups(jobs: Sequence[Job], apart: bool = False) -> Iterator[list[Job]]:

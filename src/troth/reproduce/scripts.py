@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,15 +54,13 @@ def committed(entry: Entry, root: Path) -> str | None:
 
 def said(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every result by its label; behind its folder where several have that label."""
-    every = [
-        (f.parent, json.loads(f.read_text("utf-8")), f.stem) for f in files(entry, root)
-    ]
-    labels = [str(found.get("label", stem)) for _, found, stem in every]
-    homes: dict[str, set[Path]] = {}
-    for label, (place, _, _) in zip(labels, every, strict=True):
-        homes.setdefault(label, set()).add(place)
-    for label, (place, found, _) in zip(labels, every, strict=True):
-        yield f"{place.name}: {label}" if len(homes[label]) > 1 else label, found
+    every = []
+    for file in files(entry, root):
+        found = json.loads(file.read_text("utf-8"))
+        every.append((str(found.get("label", file.stem)), file.parent, found))
+    homes = Counter(label for label, _ in {(label, place) for label, place, _ in every})
+    for label, place, found in every:
+        yield f"{place.name}: {label}" if homes[label] > 1 else label, found
 
 
 def lines(entry: Entry, root: Path) -> Lines:
