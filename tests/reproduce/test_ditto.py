@@ -19,6 +19,7 @@ COLUMNS = [
     *(f"A{k} {share}%" for k in (1, 2) for share in (20, 50, 80)),
     *(f"A3 {share}%" for share in (10, 20, 50)),
 ]
+OWN = ("Fashion", "Ditto")
 
 
 def cells(name: str) -> list[Cell]:
@@ -56,20 +57,29 @@ def test_ditto_of_table_2_chooses_its_own_lambda() -> None:
         assert part["fallback"] == (0.1 if strong else 1.0)
 
 
-def test_figures_show_cells_of_table_8() -> None:
+def test_figures_show_cells_of_table_8_and_ditto_of_table_2() -> None:
     whole = {cell.label: cell for cell in cells("table8")}
-    for name, many in (("figure3", 60), ("figure6", 42)):
-        found = cells(name)
+    own = {c.column: c for c in cells("table2") if (c.part, c.row) == OWN}
+    for name, many in (("figure3", 60), ("figure6", 24)):
+        found, entry = cells(name), listing.find(f"ditto/{name}")
         assert len(found) == many
-        assert all(whole[cell.label] == cell for cell in found)
-        assert all(listing.find(f"ditto/{name}").theirs(cell) for cell in found)
+        for cell in found:
+            if cell.row == "Ditto":  # whose clients choose λ
+                other = own[cell.column]
+                assert cell.choices == other.choices and cell.part == "Fashion MNIST"
+                assert entry.theirs(cell) == listing.find("ditto/table2").theirs(other)
+            else:
+                assert whole[cell.label] == cell
+            assert entry.theirs(cell)
     (part,) = papers.table("ditto", "table8").parts
     rules = ("median", "Krum", "multi-Krum", "clipping", "k-norm", "k-loss", "FedMGDA+")
     scores = {rule: mean(v.mean for v in part.rows[rule][1:] if v) for rule in rules}
     strongest = sorted(rules, key=lambda rule: -scores[rule])[:3]
     shown = {cell.row for cell in cells("figure3")}
-    assert shown == {"global", "local", "Ditto, λ=1", *strongest}
+    assert shown == {"global", "local", "Ditto", *strongest}
     assert {cell.column for cell in cells("figure6")} == {*COLUMNS[1:4]}
+    named = {"global", "Ditto", *rules} - {"FedMGDA+"}  # in the text beside it
+    assert {cell.row for cell in cells("figure6")} == named
 
 
 def test_figure_5_is_term_at_three_temperatures() -> None:

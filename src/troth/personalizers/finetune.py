@@ -20,7 +20,7 @@ def finetune(
 ) -> Personal:
     """After the last round every client trains on from w*: v ← v − η∇F_k(v).
 
-    The baseline of Ditto's Tables 3 and 5 and Figures 7–9: `personalizer.steps` or
+    The baseline of Ditto's Tables 3 and 7–10 and Figures 7–9: `personalizer.steps` or
     `personalizer.epochs` say how long (50 epochs as in the paper, FMTL 30, the authors'
     script 40). Nothing pulls v back, so where w* was poisoned v starts from that.
 

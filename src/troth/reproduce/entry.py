@@ -27,6 +27,7 @@ class Cell(NamedTuple):
     kept: tuple[str, ...] = ()  # a committed result a choice, `{seed}` in it
     whose: tuple[str, ...] = ("personal",)  # where in a summary its numbers stand
     metric: str = "weighted"
+    stands: tuple[str, str] = ("", "")  # part and row of the paper's, if others
 
     @property
     def label(self) -> str:
@@ -121,10 +122,11 @@ class Entry(NamedTuple):
 
     def theirs(self, cell: Cell) -> papers.Value | None:
         """What the paper prints for a cell."""
-        printed = self.printed
-        if printed is None or cell.part not in {part.data for part in printed.parts}:
+        printed, (part, row) = self.printed, cell.stands
+        part, row = part or cell.part, row or cell.row
+        if printed is None or part not in {each.data for each in printed.parts}:
             return None
-        return printed.part(cell.part).at(cell.row, cell.column)
+        return printed.part(part).at(row, cell.column)
 
 
 def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:

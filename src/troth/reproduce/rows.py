@@ -22,7 +22,8 @@ _RULES |= {"Krum": {"name": "krum"} | _FIRST}
 _RULES |= {"multi-Krum": {"name": "multi_krum"} | _FIRST}
 _RULES |= {"k-norm": {"name": "k_norm"}, "k-loss": {"name": "k_loss"}}
 EPS = (0.0, 0.1, 0.5, 1.0)
-"""FedMGDA+'s, of which benign validation data choose (Ditto, G.6)."""
+"""FedMGDA+'s, of which benign clients' validation data choose (Ditto, G.6), and test
+data where there are none: on Fashion-MNIST."""
 WEAK = {"candidates": [0.1, 1.0, 2.0], "fallback": 1.0}
 STRONG = {"candidates": [0.05, 0.1, 0.2], "fallback": 0.1}
 _LAM = re.compile(r"(?:Ditto|FMTL), λ=([\d.]+)")
