@@ -225,6 +225,7 @@ POISON = {
 PACES = {"a part of the way": "0.3 of the way a round", "a tenth of the way": "0.1"}
 BOX = {
     **FORM,
+    "data in [0, 1], 100000, as the authors": "100,000 images in [0, 1], from θ♠",
     "data in [0, 1], 2000, starting at θ♠": "2,000 images in [0, 1], from θ♠",
     "data in [0, 1], 2000": "the same, starting at w⁰",
 }
@@ -233,7 +234,7 @@ PICTURES: pages.Pictures = {
     "fig1": lambda: curves("fig1", "accuracy", AUTHORS, [BLUE, GREEN, ORANGE, GREY]),
     "fig2": lambda: curves("fig2", "aimed", POISON, [BLUE, GREEN, ORANGE, GREY, RED]),
     "fig3": lambda: curves("fig3", "own_aimed", PACES, [BLUE, ORANGE]),
-    "fig20": lambda: curves("fig20", "aimed", BOX, [BLUE, GREEN, ORANGE, GREY]),
+    "fig20": lambda: curves("fig20", "aimed", BOX, [BLUE, GREEN, RED, ORANGE, GREY]),
     "network": lambda: curves("network", "aimed", NETWORK, [BLUE, GREEN, ORANGE]),
     "sums": ten,
 }

@@ -113,13 +113,15 @@ def fig20() -> Iterator[Figure]:
     def second(work: Work) -> dict[str, Any]:
         return frozen(work, tree, 6, name, first)
 
-    def third(label: str, rounds: int, start: bool) -> Figure:
+    few: Any = {"number": 2000, "noise": 0.1, "weight": None}
+    many: Any = {"number": 100_000, "noise": 0.01, "weight": 1000.0}  # the authors'
+
+    def third(label: str, rounds: int, start: bool, options: Any = few) -> Figure:
         longer = {**tree, "train": {**tree["train"], "rounds": rounds}}
-        options: Any = {"inputs": "box", "noise": 0.1, "weight": None, "start": start}
+        told = {**options, "inputs": "box", "start": start}
 
         def make(work: Work) -> dict[str, Any]:
-            every = rounds // 50
-            return examples(work, longer, every, name, first, number=2000, **options)
+            return examples(work, longer, rounds // 50, name, first, **told)
 
         return Figure("fig20", label, make)
 
@@ -127,6 +129,7 @@ def fig20() -> Iterator[Figure]:
     yield Figure("fig20", "model", second)
     yield third("data in [0, 1], 2000, starting at θ♠", 300, True)
     yield third("data in [0, 1], 2000", 600, False)
+    yield third("data in [0, 1], 100000, as the authors", 300, True, many)
 
 
 def fig3() -> Iterator[Figure]:

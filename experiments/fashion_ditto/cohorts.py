@@ -40,7 +40,7 @@ def own(cell: Cell) -> Cell:
 
 def table() -> str:
     """As Markdown."""
-    before = kept.Shelf(ROOT / "draws" / "own", ROOT.parent)
+    before = kept.Shelf(ROOT / "draws" / "our own cohorts", ROOT.parent)
     after = kept.Shelf(None, ROOT.parent)
     cells = ENTRY.everywhere()
     ours = judging.table(ENTRY, [own(cell) for cell in cells], before, 1)

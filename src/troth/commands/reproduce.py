@@ -236,7 +236,7 @@ def _script(
 ) -> None:
     """An entry that a script under experiments/ makes."""
     from troth import display
-    from troth.reproduce import kept, outputs, running, scripts
+    from troth.reproduce import judging, kept, outputs, running, scripts
 
     _writable(out)
     if not show:
@@ -244,6 +244,10 @@ def _script(
     root = kept.experiments()
     lines = scripts.lines(entry, root) if root else []
     files = outputs.of_script(entry, root, out) if root and lines else []
+    if root and (judged := judging.of_script(entry, root)):
+        took = sum(scripts.seconds(entry, root))
+        _tell(entry, judged, files, took, as_json, quiet)
+        return
     if not (as_json and quiet):
         heads, rows = scripts.layout(lines)
         display.console().print(display.table(entry.title, ["", *heads], rows))

@@ -63,6 +63,7 @@ class Entry(NamedTuple):
     work: tuple[int, float] = (0, 0.0)  # a script's client-steps, seconds on two cores
     numbers: Callable[[Path], dict[tuple[str, str, str], list[float]]] | None = None
     # of a script's results, below experiments/: (part, row, column) → ours, a seed each
+    own: str = ""  # what those numbers are of
 
     @property
     def paper(self) -> str:

@@ -103,9 +103,10 @@ ENTRIES = (
         "figure20",
         "Data poisoning with images in [0, 1]",
         "fig20",
-        note="2,000 examples are the attacker's, where the authors took 100,000",
+        note="100,000 examples that count 1,000 times each, as the authors took, and "
+        "2,000 besides",
     ),
     _entry("table1", "Sum and expectation, λ = 1", "sums", "table")._replace(
-        numbers=table1
+        numbers=table1, own="Fashion-MNIST with noisy labels"
     ),
 )

@@ -27,16 +27,24 @@ class Headline(NamedTuple):
     strongest: str
     less_variance: float  # share of the variance over clients that is gone, clean
     more_accuracy: float  # over the fair rule, clean
+    between: tuple[float, float] | None = None  # less variance, of rounded deviations
 
 
 Numbers = dict[tuple[str, str], tuple[float, float]]
 """(row, column) → mean and standard deviation over clients."""
 
 
-def headline(numbers: Numbers, ditto: str = OWN[0]) -> Headline | None:
+def headline(
+    numbers: Numbers, ditto: str = OWN[0], digits: float = 0.0
+) -> Headline | None:
     """Of a whole table with a row of Ditto's; None where a cell is missing.
 
     The strongest robust rule is that with the highest mean over the attacks.
+
+    Args:
+        numbers: of the table.
+        ditto: which row of Ditto's.
+        digits: to what deviations are rounded; 0: they are exact.
     """
     columns = dict.fromkeys(column for _, column in numbers)
     attacks = [column for column in columns if column != "clean"]
@@ -50,8 +58,13 @@ def headline(numbers: Numbers, ditto: str = OWN[0]) -> Headline | None:
 
     best = max(ROBUST, key=mean)
     own, fair = numbers[ditto, "clean"], numbers["fair", "clean"]
-    less = 1 - (own[1] / fair[1]) ** 2
-    return Headline(mean(ditto) - mean(best), best, less, own[0] - fair[0])
+    less, half = 1 - (own[1] / fair[1]) ** 2, digits / 2
+    found = Headline(mean(ditto) - mean(best), best, less, own[0] - fair[0])
+    if not digits:
+        return found
+    ends = ((own[1] + half) / (fair[1] - half), (own[1] - half) / (fair[1] + half))
+    least, most = (1 - ratio**2 for ratio in ends)
+    return found._replace(between=(least, most))
 
 
 def both(shelf: Shelf, seeds: int) -> dict[tuple[str, str], Headline | None]:
@@ -71,7 +84,7 @@ def both(shelf: Shelf, seeds: int) -> dict[tuple[str, str], Headline | None]:
         "ours": taken(lambda one: (one.mean, one.std) if one.seeds else None),
     }
     return {
-        (ditto, who): headline(numbers, ditto)
+        (ditto, who): headline(numbers, ditto, 0.0 if who == "ours" else 0.01)
         for ditto in OWN
         for who, numbers in whose.items()
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +16,7 @@ from scipy import stats
 from troth.reproduce import papers
 from troth.reproduce.entry import Cell, Entry
 from troth.reproduce.kept import Result, Shelf, late
+from troth.reproduce.settings import Federation
 
 CLOSE = 0.02
 RULE = (
@@ -114,24 +117,48 @@ def table(
     return [judge(entry, cell, shelf.settled(cell, seeds)) for cell in cells]
 
 
-def order(judged: Sequence[Judged]) -> dict[str, float]:
-    """Column → Spearman's correlation of ours with theirs over its rows.
+def of_script(entry: Entry, root: Path) -> list[Judged]:
+    """What a script found beside what the paper prints, in the paper's order.
 
-    Columns with fewer than three rows in both are left out. Where a table has several
-    parts, their names stand before the columns'.
+    Cells for which there is neither are left out; empty where the paper prints nothing.
+
+    Args:
+        entry: made by a script.
+        root: the folder of experiments.
     """
-    several = len({one.cell.part for one in judged}) > 1
-    pairs: dict[str, list[tuple[float, float]]] = {}
+    printed, found = entry.printed, list[Judged]()
+    if entry.numbers is None or printed is None:
+        return found
+    ours, federation = entry.numbers(root), Federation(entry.own, "", 0, 0.0, {})
+    for part in printed.parts:
+        for row, column in itertools.product(part.rows, part.columns):
+            cell = Cell(part.data, row, column, (), federation)
+            one = Judged(cell, part.at(row, column), 0)
+            if values := ours.get((part.data, row, column)):
+                mean, wide, error = spread(values)
+                one = Judged(cell, one.theirs, len(values), mean, math.nan, wide, error)
+                one = one._replace(verdict=verdict(one.difference, error))
+            found += [one] if one.seeds or one.theirs else []
+    return found if ours else []
+
+
+def order(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
+    """Ours → column → Spearman's correlation of ours with theirs over its rows.
+
+    Columns with fewer than three rows in both, or one number for all, are left out.
+    Ours are named by what they were trained on, which may stand in for the paper's.
+    """
+    pairs: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for one in judged:
         if one.seeds and one.theirs:
-            part = f"{one.cell.part}, " if several else ""
-            both = (one.mean, one.theirs.mean)
-            pairs.setdefault(f"{part}{one.cell.column}", []).append(both)
-    return {
-        column: float(stats.spearmanr(*zip(*both, strict=True)).statistic)
-        for column, both in pairs.items()
-        if len(both) > 2
-    }
+            at = (one.cell.federation.name, one.cell.column)
+            pairs.setdefault(at, []).append((one.mean, one.theirs.mean))
+    found: dict[str, dict[str, float]] = {}
+    for (ours, column), both in pairs.items():
+        if len(both) > 2 and all(len({*side}) > 1 for side in zip(*both, strict=True)):
+            rank = float(stats.spearmanr(*zip(*both, strict=True)).statistic)
+            found.setdefault(ours, {})[column] = rank
+    return found
 
 
 def swings(judged: Sequence[Judged]) -> list[Judged]:

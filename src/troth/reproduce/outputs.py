@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from troth import folder
-from troth.reproduce import curves, drawing, scripts, tables
+from troth.reproduce import curves, drawing, judging, scripts, tables
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import Judged
 from troth.reproduce.settings import Scale
@@ -18,27 +18,41 @@ def write(
     entry: Entry, judged: Sequence[Judged], out: Path, scale: Scale = "full"
 ) -> list[Path]:
     """Write them into a folder, each whole or not at all; which they are."""
-    texts = {
-        ".md": tables.markdown(entry, judged),
-        ".csv": tables.as_csv(judged),
-        ".tex": tables.latex(entry, judged),
-    }
     name = entry.name + ("" if scale == "full" else f"-{scale}")
+    texts = _beside(entry, judged)
     return _written(entry, name, out, texts, lambda: drawing.draw(entry, judged))
 
 
 def of_script(entry: Entry, root: Path, out: Path) -> list[Path]:
-    """The same for an entry that a script under experiments/ makes."""
+    """The same for an entry that a script under experiments/ makes.
+
+    Where the paper prints numbers, ours stand beside them in the paper's layout.
+    """
+    judged = judging.of_script(entry, root)
+    texts = _beside(entry, judged) if judged else _alone(entry, root)
+    return _written(entry, entry.name, out, texts, lambda: curves.draw(entry, root))
+
+
+def _beside(entry: Entry, judged: Sequence[Judged]) -> dict[str, str]:
+    """Texts by suffix: ours beside theirs."""
+    return {
+        ".md": tables.markdown(entry, judged),
+        ".csv": tables.as_csv(judged),
+        ".tex": tables.latex(entry, judged),
+    }
+
+
+def _alone(entry: Entry, root: Path) -> dict[str, str]:
+    """The same of a script's numbers, where the paper prints none."""
     lines = scripts.lines(entry, root)
     heads, rows = scripts.layout(lines)
     title = f"{entry.name}: {entry.title}"
     empty = dict.fromkeys(["label", *heads])
-    texts = {
+    return {
         ".md": "\n".join([f"# {title}", "", *tables.grid(heads, rows)]) + "\n",
         ".csv": tables.plain_csv([{**empty, "label": k, **v} for k, v in lines]),
         ".tex": "\n".join([f"% {title}", *tables.tabular(heads, rows)]) + "\n",
     }
-    return _written(entry, entry.name, out, texts, lambda: curves.draw(entry, root))
 
 
 def _written(

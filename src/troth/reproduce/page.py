@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from troth.reproduce import headlines, judging, notes, papers, scripts, tables
+from troth.reproduce import (
+    headlines,
+    judging,
+    misses,
+    notes,
+    papers,
+    scripts,
+    tables,
+    tried,
+)
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import Shelf, spent
 from troth.reproduce.listing import entries
@@ -30,11 +40,12 @@ def page(root: Path) -> str:
     """
     shelf, parts, why = Shelf(None, root), [_HEAD, _RULE], notes.read(root)
     every = [_seen(entry, shelf, root) for entry in entries().values()]
-    parts += _glance([one for one in every if one])
+    parts += _glance(every)
     for paper in papers.PAPERS:
         parts += ["", f"## {papers.title(paper)}", ""]
         own = [one for one in every if one.entry.paper == paper]
-        parts += [text for one in own if one for text in _section(one, shelf, why)]
+        for one in (one for one in own if one):
+            parts += _section(one, shelf, why, root)
         idle = [f"`{one.entry.name}`" for one in own if not one]
         if idle:
             parts += [f"Not run: {', '.join(idle)}.", ""]
@@ -43,32 +54,13 @@ def page(root: Path) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-class _Beside(NamedTuple):
-    """A number of a script's, and the paper's."""
-
-    name: str
-    ours: float
-    theirs: float
-    error: float  # standard error of ours over seeds; nan for one
-
-    @property
-    def off(self) -> float:
-        """Ours − theirs."""
-        return self.ours - self.theirs
-
-    @property
-    def verdict(self) -> judging.Verdict:
-        """By the rule."""
-        return judging.verdict(self.off, self.error)
-
-
 class _Seen(NamedTuple):
     """What there is of an entry; false where that is nothing."""
 
     entry: Entry
     found: list[judging.Judged]  # cells that were run
     made: scripts.Lines
-    beside: list[_Beside]  # a script's numbers, the paper's
+    beside: list[judging.Judged]  # a script's numbers, and the paper's
 
     def __bool__(self) -> bool:
         return bool(self.found or self.made)
@@ -81,36 +73,32 @@ class _Seen(NamedTuple):
 
 def _seen(entry: Entry, shelf: Shelf, root: Path) -> _Seen:
     every = judging.table(entry, entry.everywhere(), shelf, SEEDS)
-    beside, printed = list[_Beside](), entry.printed
-    if entry.numbers and printed and (ours := entry.numbers(root)):
-        for (part, row, column), values in ours.items():
-            theirs = printed.part(part).at(row, column)
-            assert theirs is not None
-            mean, _, error = judging.spread(values)
-            beside.append(_Beside(f"{row}, {column}", mean, theirs.mean, error))
     found = [one for one in every if one.seeds]
-    return _Seen(entry, found, scripts.lines(entry, root), beside)
+    made = scripts.lines(entry, root)
+    return _Seen(entry, found, made, judging.of_script(entry, root))
 
 
 def _glance(every: list[_Seen]) -> Iterator[str]:
-    """All that was run, a line each."""
+    """All of it, a line each."""
     rows = []
     for one in every:
-        good, judged = judging.share(one.found)
-        good += [number.verdict for number in one.beside].count("reproduced")
-        judged += len(one.beside)
+        if not one:
+            why = f"not run: {one.entry.note}" if one.entry.note else "not run"
+            rows.append([f"`{one.entry.name}`", one.entry.title, why, "–"])
+            continue
+        good, judged = judging.share([*one.found, *one.beside])
         ran = f"{len(one.found)} of {len(one.entry.everywhere())} cells"
         ran = ran if one.found else "by a script"
         share = f"{good} of {judged}" if judged else "–"
         name = f"[`{one.entry.name}`](#{one.anchor})"
         rows.append([name, one.entry.title, ran, share])
-    if rows:
+    if any(every):
         heads = ["", "run", "reproduced of what is judged"]
         yield "\n## At a glance\n"
         yield "\n".join(tables.grid(heads, rows)) + "\n"
 
 
-def _section(one: _Seen, shelf: Shelf, why: notes.Notes) -> Iterator[str]:
+def _section(one: _Seen, shelf: Shelf, why: notes.Notes, root: Path) -> Iterator[str]:
     """What was run of an entry."""
     entry, found, made = one.entry, one.found, one.made
     yield f'<a id="{one.anchor}"></a>\n'
@@ -119,6 +107,8 @@ def _section(one: _Seen, shelf: Shelf, why: notes.Notes) -> Iterator[str]:
         yield f"{entry.note[0].upper()}{entry.note[1:]}.\n"
     if found:
         yield from _cells(entry, found, spent(shelf, entry.everywhere(), SEEDS))
+        yield from misses.off(entry, found, root)
+        yield from misses.readings(found)
     if made:
         yield from _script(one)
     for cell, text in why.get(entry.name, {}).items():
@@ -131,70 +121,25 @@ def _cells(entry: Entry, found: list[judging.Judged], took: float) -> Iterator[s
     good, all_ = judging.share(found)
     yield (
         f"Theirs: {tables.where(entry)}. Run: {len(found)} of {whole} cells; "
-        f"reproduced: {good} of {all_} judged. The runs took {took:,.0f} s in all.\n"
+        f"reproduced: {good} of {all_} judged. {_seeds(found)} The runs took "
+        f"{took:,.0f} s in all.\n"
     )
     for title, columns, rows in tables.layout(found):
         yield f"*{title}*\n"
         yield "\n".join(tables.grid(columns, rows)) + "\n"
-    ranks = judging.order(found)
-    if ranks:
+    several = len({one.cell.federation.name for one in found}) > 1
+    for ours, ranks in judging.order(found).items():
         words = (f"{column} {tables.number(rank)}" for column, rank in ranks.items())
-        yield f"Order of the methods, Spearman with theirs: {', '.join(words)}.\n"
-    yield from _misses(found)
-    yield from _readings(found)
+        of = f", ours {ours}" if several else ""
+        yield f"Order of the methods, Spearman with theirs{of}: {', '.join(words)}.\n"
 
 
-def _misses(found: list[judging.Judged]) -> Iterator[str]:
-    """What judged cells that are off went through in their last rounds."""
-    known = [one for one in found if one.missed and one.late]
-    if not known:
-        return
-    draws = judging.swings(found)
-    yield (
-        f"Cells that are off and were looked at on the way: {len(known)}; in "
-        f"{len(draws)} of them ours would be reproduced after some look in the last "
-        "fifth of the rounds, so that the last is a draw. *At least* and *at most*: "
-        "ours in that fifth. *Inside*: after how many of the rounds at which it was "
-        "looked at it would be reproduced:\n"
-    )
-    rows = []
-    for one in known:
-        assert one.late is not None and one.theirs is not None
-        numbers = [one.mean, *one.late, one.theirs.mean]
-        looks = f"{len(judging.inside(one))} of {len(one.way)}"
-        said = "a draw" if one in draws else ""
-        name = f"{one.cell.row}, {one.cell.column}"
-        rows.append([name, *(tables.number(value) for value in numbers), looks, said])
-    heads = ["ours", "at least", "at most", "theirs", "inside", ""]
-    yield "\n".join(tables.grid(heads, rows)) + "\n"
-
-
-def _readings(found: list[judging.Judged]) -> Iterator[str]:
-    """How many cells of a row would be reproduced after fewer rounds."""
-    known = judging.looked_at(found)
-    off = dict.fromkeys(one.cell.row for one in known if one.missed)
-    parts = {row: [one for one in known if one.cell.row == row] for row in off}
-    rows: list[list[str]] = []
-    for whose in ("shared", "personal"):
-        models = [one for one in known if one.cell.whose[0] == whose]
-        if 0 < len(models) < len(known):
-            parts[f"all {whose} models"] = models
-    for name, own in (parts | {"all that were looked at": known}).items():
-        if not (read := judging.readings(own)):  # they were looked at differently
-            continue
-        last, most = read[max(read)], max(read.values())
-        best = [f"{r:,}" for r, good in read.items() if good == most]
-        when = ", ".join(best[:4]) + (", …" if len(best) > 4 else "")
-        rows.append([name, str(len(own)), str(last), str(most), when])
-    if len(rows) < 2:
-        return
-    yield (
-        "Of what a row has of cells that were looked at on the way, so many are "
-        "reproduced if ours are read after the last round, and after the rounds at "
-        "which most are:\n"
-    )
-    heads = ["cells", "after the last round", "at most", "after"]
-    yield "\n".join(tables.grid(heads, rows)) + "\n"
+def _seeds(found: list[judging.Judged]) -> str:
+    """How many seeds its cells have."""
+    counts = sorted(Counter(one.seeds for one in found).items())
+    if len(counts) == 1:
+        return f"Seeds: {counts[0][0]}."
+    return f"Seeds: {', '.join(f'{n} in {many} cells' for n, many in counts)}."
 
 
 def _script(one: _Seen) -> Iterator[str]:
@@ -203,17 +148,18 @@ def _script(one: _Seen) -> Iterator[str]:
     script = " ".join(one.entry.script)
     made = f"Made by `experiments/{script}`" if script else f"In experiments/{home}"
     yield f"{made}:\n"
-    heads, rows = scripts.layout(one.made)
-    yield "\n".join(tables.grid(heads, rows)) + "\n"
-    if one.beside:
-        rows = []
-        for number in one.beside:
-            cells = [tables.number(number.ours), tables.number(number.theirs)]
-            cells += [tables.number(number.off, sign=True), number.verdict]
-            rows.append([number.name, *cells])
-        heads = ["ours", "theirs", "ours − theirs", ""]
-        yield f"Theirs: {tables.where(one.entry)}.\n"
+    if not one.beside:
+        heads, rows = scripts.layout(one.made)
         yield "\n".join(tables.grid(heads, rows)) + "\n"
+        return
+    good, all_ = judging.share(one.beside)
+    yield (
+        f"Theirs: {tables.where(one.entry)}. Reproduced: {good} of {all_} judged. "
+        f"{_seeds([cell for cell in one.beside if cell.seeds])}\n"
+    )
+    for title, columns, rows in tables.layout(one.beside):
+        yield f"*{title}*\n"
+        yield "\n".join(tables.grid(columns, rows)) + "\n"
 
 
 def _headlines(shelf: Shelf) -> list[str]:
@@ -226,6 +172,9 @@ def _headlines(shelf: Shelf) -> list[str]:
             continue
         gain = f"{tables.number(found.gain, sign=True)} over {found.strongest}"
         less = f"{100 * found.less_variance:.0f} %"
+        if found.between:  # deviations are printed with two digits
+            least, most = (f"{100 * value:.0f}" for value in found.between)
+            less += f" (by rounding {least} to {most} %)"
         more = tables.number(found.more_accuracy, sign=True)
         rows.append([name, gain, less, more])
     heads = ["over the strongest robust rule, mean of nine attacks"]
@@ -233,7 +182,7 @@ def _headlines(shelf: Shelf) -> list[str]:
     text = (
         "The paper's two sentences (6 % absolute over the strongest robust baseline; "
         "10 % less variance and 5 % more accuracy than fair methods; over all its "
-        "data), for Fashion-MNIST alone:\n"
+        "data), for Fashion-MNIST alone; accuracies are absolute differences:\n"
     )
     return [text, "\n".join(tables.grid(heads, rows)), ""]
 
@@ -245,7 +194,8 @@ def sources(root: Path) -> list[Path]:
         found += scripts.files(entry, root)
         for cell in entry.everywhere():
             found += [result.file for result in shelf.settled(cell, SEEDS)]
+            found += [one.file for one in tried.tried(entry, cell, root)]
             if len(cell.choices) > 1 and shelf.chosen(cell) is not None:
-                tried = (shelf.find(cell, i, 0) for i in range(len(cell.choices)))
-                found += [result.file for result in tried if result is not None]
+                every = (shelf.find(cell, i, 0) for i in range(len(cell.choices)))
+                found += [result.file for result in every if result is not None]
     return list(dict.fromkeys(found))

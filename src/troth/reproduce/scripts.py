@@ -63,6 +63,12 @@ def said(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{place.name}: {label}" if homes[label] > 1 else label, found
 
 
+def seconds(entry: Entry, root: Path) -> Iterator[float]:
+    """What each run took, as far as the files say."""
+    for _, found in said(entry, root):
+        yield float(found.get("seconds", found.get("summary", {}).get("seconds", 0.0)))
+
+
 def lines(entry: Entry, root: Path) -> Lines:
     """A line a result, or a panel; seeds of the same label as one, their mean."""
     found: dict[str, list[dict[str, float]]] = {}

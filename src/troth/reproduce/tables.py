@@ -42,7 +42,8 @@ def words(one: Judged) -> str:
         printed += f" ({short(theirs.std)})"
     if not one.seeds:
         return f"[{printed}]" if printed else ""
-    text = f"{number(one.mean)} ({short(one.std)})"
+    text = number(one.mean)
+    text += f" ({short(one.std)})" if not math.isnan(one.std) else ""
     if one.seeds > 1:
         text += f" ±{number(one.spread)}"
     if printed:
@@ -66,8 +67,9 @@ def layout(
             [row, *(at.get((row, column), "") for column in columns)]
             for row in dict.fromkeys(one.cell.row for one in mine)
         ]
-        names = dict.fromkeys(one.cell.federation.name for one in mine)
-        yield f"theirs: {part}; ours: {', '.join(names)}", columns, rows
+        names = "; ".join(dict.fromkeys(one.cell.federation.name for one in mine))
+        theirs = f"theirs: {part}; " if any(one.theirs for one in mine) else ""
+        yield f"{theirs}ours: {names}", columns, rows
 
 
 def where(entry: Entry) -> str:

@@ -1,0 +1,61 @@
+"""What was tried on cells that are off: runs with one thing changed.
+
+A folder a change, named by it, below the experiments that belong to an entry; in it
+results as everywhere. Which change that is, the script beside the folders says.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from troth.reproduce import judging, kept, tables
+from troth.reproduce.entry import Cell, Entry
+
+HOMES = {"ditto/table8": "fashion_ditto/draws"}
+"""Entry → where its changes are, below experiments/."""
+
+
+class Tried(NamedTuple):
+    """A cell with one thing changed."""
+
+    change: str
+    file: Path
+    rounds: int  # of so many, where these are not the entry's; else 0
+    one: judging.Judged
+
+    @property
+    def met(self) -> bool:
+        """Whether it is reproduced after its last round."""
+        return self.one.verdict == "reproduced"
+
+    @property
+    def words(self) -> str:
+        """In a line, for a table."""
+        text = f"{self.change}, {self.rounds:,} rounds" if self.rounds else self.change
+        text += f": {tables.number(self.one.mean)}"
+        if self.met:
+            return f"{text} ="
+        looks = judging.inside(self.one)
+        of = f" (inside after {len(looks)} of {len(self.one.way)} looks)"
+        return text + of if looks else text
+
+
+def tried(entry: Entry, cell: Cell, root: Path) -> list[Tried]:
+    """Every change of a cell that was trained, by name.
+
+    Args:
+        entry: whose cell it is.
+        cell: as the entry has it.
+        root: the folder of experiments.
+    """
+    home, found = HOMES.get(entry.name), list[Tried]()
+    for place in sorted((root / home).iterdir()) if home and root.is_dir() else []:
+        for file in sorted(place.glob(f"*/{cell.row}, {cell.column}, seed 0~*.json")):
+            said = json.loads(file.read_text("utf-8"))
+            one = judging.judge(entry, cell, [kept.Result(file, said)])
+            same = said["experiment"]["train"]["rounds"]
+            fewer = same != cell.choices[0]["train"]["rounds"]
+            found.append(Tried(place.name, file, int(same) if fewer else 0, one))
+    return found
