@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from troth.reproduce import judging, tables
 from troth.reproduce.kept import COMMITTED, Shelf
 from troth.reproduce.listing import find
 
-FILE = "notes.json"
+FILE, TIMES = "notes.json", "device.json"
 _NUMBER = re.compile(
-    r"\{(?P<theirs>theirs )?((?P<entry>\w+/\w+): )?"
+    r"\{((?P<what>theirs|looks|late) )?((?P<entry>\w+/\w+): )?"
     r"(?P<row>[^{}]+?) / (?P<column>[^{}@]+?)( @ (?P<round>\d+))?\}"
 )
+_DEVICE = re.compile(r"\{device (?P<what>runs|seconds), (?P<of>[^{}]+)\}")
 
 
 Notes = dict[str, dict[str, str]]
@@ -23,7 +25,12 @@ Notes = dict[str, dict[str, str]]
 
 def read(root: Path) -> Notes:
     """All of them, as written."""
-    file = root / COMMITTED / FILE
+    found: Notes = _json(root, FILE)
+    return found
+
+
+def _json(root: Path, name: str) -> Any:
+    file = root / COMMITTED / name
     return json.loads(file.read_text("utf-8")) if file.exists() else {}
 
 
@@ -31,8 +38,11 @@ def filled(text: str, name: str, shelf: Shelf, seeds: int) -> str:
     """A text with its numbers.
 
     `{global / A3 20%}` is ours of that cell, `{global / A3 20% @ 2900}` what it was
-    after so many rounds, `{theirs global / A3 20%}` the paper's; another entry's name
-    may stand before the cell (`{ditto/figure5: TERM, t=5 / clean}`).
+    after so many rounds, `{theirs global / A3 20%}` the paper's, `{late …}` between
+    what ours was in the last fifth of the rounds and `{looks …}` after how many looks
+    it would be reproduced; another entry's name may stand before the cell
+    (`{ditto/figure5: TERM, t=5 / clean}`). `{device seconds, first seeds}` adds up
+    batches of `device.json`: how long a device was busy, and with how many runs.
 
     Args:
         text: with cells in braces.
@@ -46,12 +56,26 @@ def filled(text: str, name: str, shelf: Shelf, seeds: int) -> str:
         here = (match["row"], match["column"])
         cell = next(c for c in entry.everywhere() if (c.row, c.column) == here)
         (one,) = judging.table(entry, [cell], shelf, seeds)
-        if match["theirs"]:
-            assert one.theirs is not None
-            return tables.number(one.theirs.mean)
-        if not one.seeds:
-            return "(not run)"
-        after = match["round"]
-        return tables.number(one.way[int(after)] if after else one.mean)
+        return _said(one, match["what"] or "", int(match["round"] or 0))
 
-    return _NUMBER.sub(number, text)
+    def device(match: re.Match[str]) -> str:
+        every = _json(shelf.root, TIMES).get("batches", []) if shelf.root else []
+        own = [one[match["what"]] for one in every if one["what"] == match["of"]]
+        return f"{sum(own):,}" if own else "(not run)"
+
+    return _NUMBER.sub(number, _DEVICE.sub(device, text))
+
+
+def _said(one: judging.Judged, what: str, after: int) -> str:
+    """A number of a cell, as the page has it."""
+    if what == "theirs":
+        assert one.theirs is not None
+        return tables.number(one.theirs.mean)
+    if not one.seeds:
+        return "(not run)"
+    if what == "looks":
+        return f"{len(judging.inside(one))} of {len(one.way)}"
+    if what == "late":
+        assert one.late is not None
+        return " to ".join(map(tables.number, one.late))
+    return tables.number(one.way[after] if after else one.mean)
