@@ -6,15 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import troth
-from troth import config, together
+from troth import config, sampling, together
 from troth.certificates.record import fingerprint
-from troth.reproduce.entry import experiment
+from troth.reproduce import rows
+from troth.reproduce.entry import experiment, key
+from troth.types import Messages
 
 ROOT = Path(__file__).parents[1] / "experiments"
 PAPER = {  # Ditto, Tables 2, 4 and 8, Fashion MNIST, clean: mean and std
@@ -101,7 +106,7 @@ def test_results_come_from_a_committed_experiment(file):
         ("solvers", "figures", "| joint |", 1),
         ("fashion_ditto", "tables", "| Ditto λ=1.0 |", 1),
         ("fashion_ditto", "cohorts", "| global, A1 80% |", 1),
-        ("fashion_ditto", "variants", "| fair, A1 80% |", 2),
+        ("fashion_ditto", "variants", "| fair, A1 80% |", 3),
         ("personalizers", "tables", "| Ditto |", 5),
     ],
 )
@@ -130,21 +135,119 @@ def test_fashion_ditto_says_what_the_loop_came_to(column):
         assert f"| {column}, {who} | {' | '.join(said)} |" in page
 
 
-def test_fashion_ditto_changes_one_thing():
+def test_fashion_ditto_changes_one_thing(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "fashion_ditto")  # repeated.py
     variants = script("fashion_ditto", "variants")
-    parts = {"t = 2": "aggregator", "t = 5": "aggregator"}
-    parts |= {"tuned earlier": "train", "times 20": "attack"}
+    parts = {"t = 2": {"aggregator"}, "t = 5": {"aggregator"}}
+    parts |= {"noise that repeats": {"attack"}}
+    parts |= {"t = 5, noise that repeats": {"aggregator", "attack"}}
+    parts |= {"one neighbour more": {"aggregator"}, "50 epochs": {"personalizer"}}
+    parts |= {"tuned earlier": set(), "times 20": {"attack"}}
     assert [*parts] == [*variants.CHANGES]
-    for name, part in parts.items():
-        cells = variants.changed(name)
-        assert len(cells) == (9 if part == "attack" else 10)
-        for each in cells:
-            assert {len(cell.choices) for cell in each} == {1}
-            old, whole, new = (experiment(cell.choices[0], 0) for cell in each)
-            assert new.train.rounds == variants.ROUNDS < old.train.rounds
-            assert new == dataclasses.replace(whole, train=new.train)
-            assert whole == dataclasses.replace(old, **{part: getattr(whole, part)})
-            assert (whole == old) == (part == "train")
+    for name, changed in parts.items():
+        keys = set()
+        for plain, new in variants.changed(name):
+            assert len(plain.choices) == len(new.choices) == 1
+            old, e = (experiment(cell.choices[0], 0) for cell in (plain, new))
+            assert e.train.rounds in variants.CHANGES[name].rounds
+            assert e.train == dataclasses.replace(old.train, rounds=e.train.rounds)
+            for field in {f.name for f in dataclasses.fields(e)} - {"train"}:
+                same = getattr(old, field) == getattr(e, field)
+                assert same == (field not in changed), (name, field)
+            keys.add(key(new.choices[0], 0))
+        there = (ROOT / "fashion_ditto" / "draws" / name).glob("*/*~*.json")
+        found = {file.stem.rpartition("~")[2] for file in there}
+        assert found and found <= keys  # what is there is what would be trained
+
+
+def test_noise_repeats_itself_where_the_loop_s_does(monkeypatch):
+    """Streams of one number are one noise; few others are the same by chance."""
+    loop = script("fashion_ditto", "loop")
+    repeated = script("fashion_ditto", "repeated")
+    sizes = np.array([31, 40, 40, 64, 33, 40, 31, 100] * 2)
+    share, hostile = sizes / sizes.sum(), np.arange(len(sizes)) % 3 > 0
+    for name, value in (("CLIENTS", 16), ("ASKED", 5), ("sizes", lambda: sizes)):
+        monkeypatch.setattr(repeated, name, value)
+    drawn, times = {}, 0  # number of a stream → the noise that came of it
+    batches = [loop.batches(size) for size in sizes]
+    for r in range(150):
+        np.random.seed(r + 4)
+        ids = np.random.choice(len(sizes), 5, replace=False, p=share)
+        before = repeated.before(r, ids.tolist())
+        named = repeated.streams(r, sizes[ids].tolist(), before, hostile[ids].tolist())
+        for k, stream in zip(ids, named, strict=True):
+            for _ in range(repeated.STEPS):
+                next(batches[k])
+            if hostile[k]:
+                noise, times = tuple(np.random.normal(0, 1, 6)), times + 1
+                assert drawn.setdefault(stream, noise) == noise
+    assert 0.98 * len(drawn) < len({*drawn.values()}) and len(drawn) < times
+
+
+def test_fashion_ditto_says_how_often_noise_repeats_itself():
+    """By the numbers of streams, and by all that shuffles use of them."""
+    repeated = script("fashion_ditto", "repeated")
+    page = " ".join((ROOT / "fashion_ditto" / "README.md").read_text().split())
+    draw, sizes = sampling.published(10, repeated.sizes()), repeated.sizes()
+    said = {name: [] for name in ("sent", "other", "sum", "truly", "true sum")}
+
+    @cache
+    def used(seed, size):
+        """How far a shuffle goes in the stream of a seed."""
+        stream = np.random.RandomState(seed)
+        stream.shuffle(np.arange(size))
+        return seed, int(stream.get_state()[1][0]), int(stream.get_state()[2])
+
+    for many in (100, 250, 400):
+        bad, sent = {*rows.authors(500, many)}, []
+        for r in range(5000):
+            ids = draw(r).tolist()
+            hostile = [k in bad for k in ids]
+            every = repeated.streams(r, sizes[ids], repeated.before(r, ids), hostile)
+            sent += [one for one, own in zip(every, hostile, strict=True) if own]
+        true = [
+            (*used(*divmod(one // 16, 2048)), one % 16) if one < 1 << 40 else one
+            for one in sent
+        ]
+        for names, found in ((("other", "sum"), sent), (("truly", "true sum"), true)):
+            times = np.array([*Counter(found).values()])
+            said[names[0]].append(f"{len(times):,}")
+            said[names[1]].append(f"{(times**2).sum() / len(sent):.1f}")
+        said["sent"].append(f"{len(sent):,}")
+    for three in said.values():
+        assert "{}, {} and {}".format(*three) in page
+
+
+def test_a_noise_that_repeats_is_as_strong_as_a2_s(monkeypatch):
+    repeated = script("fashion_ditto", "repeated")
+    assert (repeated.sizes().sum(), repeated.sizes().min()) == (61_251, 31)
+    monkeypatch.setattr(repeated, "before", lambda r, ids: [0, 0, 5, 0])
+    update = torch.randn(4, 500, generator=torch.Generator().manual_seed(0))
+    size, none = torch.tensor([40.0, 40, 88, 40]), torch.zeros(4, 0)
+    ids = torch.tensor([3, 141, 59, 265])
+    given = Messages(update, none, torch.zeros(4), size, ids)
+    hostile = torch.tensor([True, True, True, False])
+    found = repeated.repeated(given, hostile, 7)
+    assert torch.equal(found.update[3], update[3]) and torch.equal(found.client, ids)
+    standard = found.update[:3] / update[:3].std(dim=1, correction=0)[:, None]
+    torch.testing.assert_close(standard[0], standard[1])  # one size, one step
+    assert not torch.allclose(standard[0], standard[2])
+    assert float(standard.std()) == pytest.approx(1, abs=0.1)
+
+
+def test_fashion_ditto_says_who_is_hostile_in_the_last_cohorts():
+    """Of the authors' cohorts and of ours, in the last three rounds."""
+    repeated = script("fashion_ditto", "repeated")
+    page = (ROOT / "fashion_ditto" / "README.md").read_text()
+    sizes, said = repeated.sizes(), []
+    for whose in (sampling.published(10, sizes), sampling.sampler(0, 500, 10, sizes)):
+        for many in (250, 400):
+            bad = {*rows.authors(500, many)}
+            last = [sum(k in bad for k in whose(r).tolist()) for r in range(4997, 5000)]
+            said.append("{}, {} and {}".format(*last))
+    assert f"{said[0]} are hostile under A1 50% and {said[1]} under A1 80%" in page
+    ours = " and ".join(one.replace(" and", ",") for one in said[2:])
+    assert f"of\nours {ours}" in page
 
 
 def test_the_loop_carries_its_orders_on():

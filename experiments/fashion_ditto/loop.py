@@ -1,6 +1,7 @@
 """The Ditto authors' loop, written out: FedAvg on Fashion-MNIST, one step at a time.
 
     python experiments/fashion_ditto/loop.py "A1 80%" --rounds 5000 --out FILE.json
+    python experiments/fashion_ditto/loop.py "A2 80%" --rule multi-Krum --out FILE.json
 
 What Troth does otherwise it does as they do: a client's order of examples is carried on
 over the rounds and shuffled by seeds that count its steps, random labels and noise come
@@ -59,10 +60,22 @@ def batches(size: int) -> Iterator[np.ndarray]:
         yield order[at : at + BATCH]
 
 
-class Loop:
-    """The whole federation under one column's attack."""
+def nearest(updates: list[list[Tensor]], near: int) -> np.ndarray:
+    """Krum's order: by the sum of squared distances to so many others."""
+    rows = torch.stack([torch.cat([u.flatten() for u in each]) for each in updates])
+    far = torch.stack([(rows - row).square().sum(1) for row in rows]).numpy()
+    return np.argsort(np.sort(far)[:, : near + 1].sum(1))
 
-    def __init__(self, column: str) -> None:
+
+class Loop:
+    """The whole federation under one column's attack.
+
+    Args:
+        column: such as A1 80%.
+        rule: how the server joins updates: mean, Krum or multi-Krum.
+    """
+
+    def __init__(self, column: str, rule: str = "mean") -> None:
         (cell,) = listing.find("ditto/table8").at("full", patterns=["global / clean"])
         data = build(experiment(cell.choices[0], 0)).data
         pixels, test = data.x.float(), data.test
@@ -78,6 +91,9 @@ class Loop:
             self.y.append(y[order])
         self.share, self.attack = sizes / sizes.sum(), column[:2]
         share = 0 if column == "clean" else int(column[3:-1])
+        f = ASKED * share // 100
+        self.near = ASKED - f - 2  # neighbours that a score counts
+        self.taken = {"mean": ASKED, "Krum": 1, "multi-Krum": ASKED - f}[rule]
         np.random.seed(1234567)
         drawn = np.random.choice(range(CLIENTS), CLIENTS * share // 100, replace=False)
         self.hostile = np.isin(np.arange(CLIENTS), drawn)
@@ -92,7 +108,14 @@ class Loop:
         """One round."""
         np.random.seed(self.round + 4)
         asked = np.random.choice(CLIENTS, ASKED, replace=False, p=self.share)
-        updates = [self.update(k) for k in asked]
+        first = self.near <= 0  # all scores are 0: who was drawn first is taken
+        joined = self.taken if first else ASKED
+        updates = [self.update(k) for k in asked[:joined]]
+        for k in asked[joined:]:  # nobody asks for what they send
+            for _ in range(STEPS):
+                next(self.batches[k])
+        if self.taken < len(updates):
+            updates = [updates[k] for k in nearest(updates, self.near)[: self.taken]]
         for w, *each in zip(self.w, *updates, strict=True):
             w += torch.stack(each).mean(0)
         self.round += 1
@@ -131,17 +154,18 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("column", help="such as 'A1 80%%'")
+    parser.add_argument("--rule", default="mean", help="mean, Krum or multi-Krum")
     parser.add_argument("--rounds", type=int, default=5000)
     parser.add_argument("--every", type=int, default=500)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    loop, found = Loop(given.column), dict[int, float]()
+    loop, found = Loop(given.column, given.rule), dict[int, float]()
     while loop.round < given.rounds:
         loop.step()
         if loop.round % given.every == 0:
             found[loop.round] = round(loop.accuracy(), 5)
             print(given.column, loop.round, found[loop.round], flush=True)
-            said = {"column": given.column, "accuracy": found}
+            said = {"column": given.column, "rule": given.rule, "accuracy": found}
             given.out.write_text(json.dumps(said, indent=1) + "\n")
 
 

@@ -21,7 +21,12 @@ def test_the_two_sentences_by_hand() -> None:
     assert found is not None and found.strongest == "Krum"
     assert found.gain == pytest.approx(0.2)
     assert found.less_variance == pytest.approx(0.75)
-    assert found.more_accuracy == pytest.approx(0.1)
+    assert found.more_accuracy == pytest.approx(0.1) and found.between is None
+    printed = headlines.headline(numbers(0.7, 0.9), digits=0.01)
+    assert printed is not None  # .05 is .045 to .055, and .1 is .095 to .105
+    least, most = 1 - (0.055 / 0.095) ** 2, 1 - (0.045 / 0.105) ** 2
+    assert printed.between == pytest.approx((least, most))
+    assert printed._replace(between=None) == found
     few = {k: v for k, v in numbers(0.7, 0.9).items() if k != ("median", "A2 50%")}
     assert headlines.headline(few) is None and headlines.headline({}) is None
     assert headlines.headline(numbers(0.7, 0.9), "best λ") is None

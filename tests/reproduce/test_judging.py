@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.reproduce import judging
+from troth.reproduce import judging, listing, tables
 
 
 @pytest.mark.parametrize(
@@ -68,13 +69,46 @@ def test_other_data_are_not_judged(made: Any) -> None:
 
 def test_the_order_of_methods(made: Any) -> None:
     same = made.judged({"global": 0.5, "local": 0.4, "Ditto, λ=1": 0.6})
-    assert judging.order(same) == {"clean": pytest.approx(1.0)}
+    ours = "Fashion-MNIST"
+    assert judging.order(same) == {ours: {"clean": pytest.approx(1.0)}}
     other = made.judged({"global": 0.5, "local": 0.9, "Ditto, λ=1": 0.4})
-    assert judging.order(other)["clean"] == pytest.approx(-1.0)
+    assert judging.order(other)[ours]["clean"] == pytest.approx(-1.0)
     assert judging.order(same[:2]) == {}
-    parts = [one._replace(cell=one.cell._replace(part="Q")) for one in other]
+    flat = made.judged(dict.fromkeys(["global", "local", "Ditto, λ=1"], 0.5))
+    assert judging.order(flat) == {}
+    parts = [_of(one, "what stands in") for one in other]  # by its own name
     both = judging.order([*same, *parts])
-    assert both["Fashion MNIST, clean"] > 0.9 and both["Q, clean"] < -0.9
+    assert both[ours]["clean"] > 0.9 and both["what stands in"]["clean"] < -0.9
+
+
+def _of(one: judging.Judged, name: str) -> judging.Judged:
+    federation = one.cell.federation._replace(name=name)
+    return one._replace(cell=one.cell._replace(federation=federation))
+
+
+def test_a_script_s_numbers_stand_beside_the_paper_s(tmp_path: Path) -> None:
+    """In the paper's order; what is in neither is left out."""
+    part = "noisy Fashion-MNIST"
+    ours = {
+        (part, "global model", "Σ linear"): [0.81, 0.79],
+        (part, "idle user's model", "E linear"): [0.42],
+    }
+    entry = listing.find("equivalence/table1")._replace(numbers=lambda root: ours)
+    found = judging.of_script(entry, tmp_path)
+    assert len(found) == 12 and {one.cell.federation.name for one in found} == {
+        "Fashion-MNIST with noisy labels"
+    }
+    at = {(one.cell.row, one.cell.column): one for one in found}
+    idle, both = at["idle user's model", "E linear"], at["global model", "Σ linear"]
+    assert (idle.seeds, idle.mean, idle.verdict) == (1, 0.42, "worse")
+    assert idle.theirs and idle.theirs.mean == 0.52
+    assert (both.seeds, both.verdict) == (2, "reproduced")
+    assert both.mean == pytest.approx(0.8) and both.error == pytest.approx(0.01)
+    assert judging.share(found) == (1, 2)
+    assert tables.words(idle) == ".420 [.520, −.100] ↓"
+    assert tables.words(at["idle user's model", "Σ linear"]) == "[.800]"
+    assert judging.of_script(entry._replace(numbers=lambda root: {}), tmp_path) == []
+    assert judging.of_script(listing.find("ditto/figure1"), tmp_path) == []
 
 
 def test_what_a_run_goes_through_in_its_last_rounds(made: Any) -> None:

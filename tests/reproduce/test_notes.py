@@ -38,6 +38,25 @@ def test_theirs_and_what_was_not_run() -> None:
         notes.filled("{median / A9}", "ditto/table8", nothing, 1)
 
 
+def test_ways_and_devices() -> None:
+    shelf, entry = kept.Shelf(None, ROOT), listing.find("ditto/table8")
+    cells = entry.at("full", patterns=["k-loss / A3 50%"], needed=False)
+    (one,) = judging.table(entry, cells, shelf, 3)
+    assert one.late is not None
+    text = "{looks k-loss / A3 50%} looks, {late k-loss / A3 50%}"
+    within = " to ".join(f"{value:.3f}"[1:] for value in one.late)
+    said = f"{len(judging.inside(one))} of 50 looks, {within}"
+    assert notes.filled(text, "ditto/table8", shelf, 3) == said
+    batches = json.loads((ROOT / "reproduce" / "device.json").read_text())["batches"]
+    first = [b for b in batches if b["what"] == "first seeds"]
+    text = "{device runs, first seeds} in {device seconds, first seeds} s"
+    said = f"{sum(b['runs'] for b in first)} in {sum(b['seconds'] for b in first):,} s"
+    assert notes.filled(text, "ditto/table8", shelf, 3) == said
+    assert (
+        notes.filled(text, "x", kept.Shelf(None, None), 1) == "(not run) in (not run) s"
+    )
+
+
 def test_where_they_are(tmp_path: Path) -> None:
     assert notes.read(tmp_path) == {}
     (tmp_path / "reproduce").mkdir()

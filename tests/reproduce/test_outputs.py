@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from troth.reproduce import outputs, tables
+from troth.reproduce import judging, listing, outputs, tables
 from troth.reproduce.entry import Entry
 
+ROOT = Path(__file__).parents[2] / "experiments"
 TEXTS = [".md", ".csv", ".tex"]
 PICTURES = [".png", ".svg"]
 SCRIPT = Entry("p/figure7", "a title", script=("x.py",), results=("place/*.json",))
@@ -72,6 +73,20 @@ def test_what_a_script_made(tmp_path: Path, root: Path) -> None:
     assert (
         latex.startswith("% p/figure7: a title\n") and r"b & 0.25 & 1 & 2 \\" in latex
     )
+
+
+def test_a_script_s_table_stands_beside_the_paper_s(tmp_path: Path) -> None:
+    """As one that is made of cells: theirs, the difference and a verdict."""
+    entry = listing.find("equivalence/table1")
+    files = outputs.of_script(entry, ROOT, tmp_path)
+    found = judging.of_script(entry, ROOT)
+    assert files[0].read_text("utf-8") == tables.markdown(entry, found)
+    assert "| idle user's model | .423 [.520, −.097] ↓ |" in files[0].read_text("utf-8")
+    with files[1].open(encoding="utf-8") as file:
+        rows = [*csv.DictReader(file)]
+    assert [row["theirs"] for row in rows] == [str(one.theirs.mean) for one in found]
+    assert {row["verdict"] for row in rows} == {"reproduced", "worse"}
+    assert r"$\downarrow$" in files[2].read_text("utf-8")
 
 
 def test_a_script_s_figure_is_drawn_too(tmp_path: Path, root: Path) -> None:

@@ -126,8 +126,8 @@ def of_script(entry: Entry, root: Path) -> list[Judged]:
         entry: made by a script.
         root: the folder of experiments.
     """
-    printed, found = entry.printed, list[Judged]()
-    if entry.numbers is None or printed is None:
+    found = list[Judged]()
+    if entry.numbers is None or (printed := entry.printed) is None:
         return found
     ours, federation = entry.numbers(root), Federation(entry.own, "", 0, 0.0, {})
     for part in printed.parts:

@@ -51,11 +51,11 @@ def tried(entry: Entry, cell: Cell, root: Path) -> list[Tried]:
         root: the folder of experiments.
     """
     home, found = HOMES.get(entry.name), list[Tried]()
-    for place in sorted((root / home).iterdir()) if home and root.is_dir() else []:
-        for file in sorted(place.glob(f"*/{cell.row}, {cell.column}, seed 0~*.json")):
-            said = json.loads(file.read_text("utf-8"))
-            one = judging.judge(entry, cell, [kept.Result(file, said)])
-            same = said["experiment"]["train"]["rounds"]
-            fewer = same != cell.choices[0]["train"]["rounds"]
-            found.append(Tried(place.name, file, int(same) if fewer else 0, one))
+    pattern = f"*/*/{cell.row}, {cell.column}, seed 0~*.json"
+    for file in sorted((root / home).glob(pattern)) if home else []:
+        said = json.loads(file.read_text("utf-8"))
+        one = judging.judge(entry, cell, [kept.Result(file, said)])
+        rounds = int(said["experiment"]["train"]["rounds"])
+        fewer = rounds != cell.choices[0]["train"]["rounds"]
+        found.append(Tried(file.parts[-3], file, rounds if fewer else 0, one))
     return found

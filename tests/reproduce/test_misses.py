@@ -1,0 +1,54 @@
+"""Cells that are off, on the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from troth.reproduce import judging, misses
+
+ROUNDS = [1000 * k for k in range(1, 6)]
+
+
+def looked(made: Any, row: str, values: list[float]) -> judging.Judged:
+    result = made.result(values[-1], std=0.0)
+    result.said["curve"] = {"round": ROUNDS, "shared_weighted": values}
+    found: judging.Judged = judging.judge(made.table, made.cell(row), [result])
+    return found
+
+
+def test_what_they_went_through(made: Any, tmp_path: Path) -> None:
+    """Theirs are .911 (global), .884 (median)."""
+    far = looked(made, "global", [0.91, 0.91, 0.91, 0.91, 0.5])
+    good = looked(made, "median", [0.5, 0.5, 0.5, 0.5, 0.88])
+    never = looked(made, "Krum", [0.1, 0.1, 0.1, 0.1, 0.1])
+    text = "\n".join(misses.off(made.table, [far, good, never], tmp_path))
+    assert text.startswith("Cells that are off: 2; in 1 of them")
+    lines = text.splitlines()
+    assert (
+        "| global, clean | .500 | .911 |  | 4 of 5: …, 2,000, 3,000, 4,000 | a draw |"
+        in lines
+    )
+    assert "| Krum, clean | .100 | .838 |  | 0 of 5 |  |" in lines
+    assert "tried" not in lines[2] and "median" not in text
+    assert list(misses.off(made.table, [good], tmp_path)) == []
+
+
+def test_what_was_tried_stands_beside(made: Any, tmp_path: Path, put: Any) -> None:
+    far = looked(made, "global", [0.5] * 5)
+    shared = {"accuracy_weighted": 0.91, "accuracy_std": 0.1}
+    summary = {"clients": 500, "malicious": 0, "shared": shared}
+    place = tmp_path / "fashion_ditto" / "draws" / "less of it" / "x"
+    said = {"summary": summary, "experiment": {"train": {"rounds": 5000}}}
+    put(place, "global, clean, seed 0~1", said)
+    (text,) = [*misses.off(made.table, [far], tmp_path)][1:]
+    assert text.splitlines()[-1].endswith("| less of it: .910 = |")
+
+
+def test_after_fewer_rounds(made: Any) -> None:
+    far = looked(made, "global", [0.91, 0.91, 0.5, 0.5, 0.5])
+    other = looked(made, "median", [0.5, 0.88, 0.88, 0.5, 0.5])
+    text = "\n".join(misses.readings([far, other]))
+    assert "| global | 1 | 0 | 1 | 1,000, 2,000 | 0 |" in text
+    assert "| all that were looked at | 2 | 0 | 2 | 2,000 | 1, 0 |" in text
+    assert list(misses.readings([])) == []
