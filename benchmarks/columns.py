@@ -3,8 +3,9 @@
     python benchmarks/columns.py --device cuda --out FILE.json
 
 Milliseconds a round are those between the first rounds, which trace, and the last,
-which evaluates. Both ways are then held against each other; where their models are not
-the same at the end, after five rounds.
+which evaluates; seconds are those of all. Both ways are then held against each other,
+shared models and losses of clients' own; where these are not the same at the end, after
+five rounds.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
 
 import machine
 from troth import runs, together
@@ -67,12 +71,19 @@ def trained(every: list[Experiment], place: Path, joint: bool) -> tuple[float, f
 
 
 def apart(place: Path, columns: int) -> float:
-    """How far the shared models of both ways lie apart, at most."""
+    """How far shared models and own losses of both ways lie apart, at most.
+
+    What is no number in one and a number in the other is infinitely far.
+    """
     far = 0.0
     for k in range(columns):
-        pair = [Run(place / n / str(k)).shared() for n in WAYS]
-        ours, theirs = (one.state_dict() for one in pair)
-        far = max(far, *(float((ours[n] - theirs[n]).abs().max()) for n in ours))
+        pair = [Run(place / n / str(k)) for n in WAYS]
+        ours, theirs = (one.shared().state_dict() for one in pair)
+        own = [torch.as_tensor(np.array(one.clients["loss"], float)) for one in pair]
+        for one, other in [*((ours[n], theirs[n]) for n in ours), (own[0], own[1])]:
+            same = (one == other) | (one.isnan() & other.isnan())
+            off = torch.where(same, 0.0, (one - other).abs()).nan_to_num(torch.inf)
+            far = max(far, float(off.max()))
     return far
 
 
