@@ -147,6 +147,18 @@ def test_what_is_not_whole_does_not_count(tmp_path: Path) -> None:
     assert len(Shelf(tmp_path, None).settled(one[0], 1)) == 1
 
 
+def test_what_another_process_made_meanwhile_is_not_made_again(tmp_path: Path) -> None:
+    other = Shelf(tmp_path, None)
+
+    def meanwhile(p: runs.Progress) -> None:
+        if p.label.startswith("[1/3]") and p.done == 1:
+            assert running.run(cells()[1:], other, 1, device="cpu", apart=True) == 2
+
+    told: Any = {"device": "cpu", "apart": True, "watch": meanwhile}
+    assert running.run(cells(), Shelf(tmp_path, None), 1, **told) == 1
+    assert len(files(tmp_path)) == 3
+
+
 def test_a_stop_keeps_what_is_done(tmp_path: Path) -> None:
     seen: list[str] = []
 

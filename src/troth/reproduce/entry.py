@@ -151,17 +151,26 @@ def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list
 
 def experiment(tree: Tree, seed: int) -> Experiment:
     """A cell's experiment, checked."""
-    return config.from_dict({**tree, "seed": seed})
+    return _experiment(_text(tree, seed))
 
 
 def key(tree: Tree, seed: int) -> str:
     """What names a result: all that decides the numbers of a cell's run."""
-    return _key(json.dumps({**tree, "seed": seed}, sort_keys=True))
+    return _key(_text(tree, seed))
+
+
+def _text(tree: Tree, seed: int) -> str:
+    return json.dumps({**tree, "seed": seed}, sort_keys=True)
 
 
 @cache
-def _key(tree: str) -> str:
-    return config.fingerprint(config.from_dict(json.loads(tree)))
+def _experiment(text: str) -> Experiment:
+    return config.from_dict(json.loads(text))
+
+
+@cache
+def _key(text: str) -> str:
+    return config.fingerprint(_experiment(text))
 
 
 def merged(base: Tree, changes: Tree) -> Tree:

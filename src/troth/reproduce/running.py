@@ -47,7 +47,8 @@ def run(
     """Train what is missing of some cells, and write down each as soon as it is done.
 
     A group of cells is written when all of it is trained: whoever is killed and started
-    again repeats at most that group.
+    again repeats at most that group. What another process made in the meantime is not
+    trained again.
 
     Args:
         cells: which.
@@ -64,12 +65,15 @@ def run(
     """
 
     def train(wanted: list[tuple[Cell, int, int]]) -> int:
-        jobs, done = missing(wanted, shelf, device, keep), 0
+        jobs, done, made = missing(wanted, shelf, device, keep), 0, 0
         for group in groups(jobs, apart):
-            label = f"[{done + 1}/{len(jobs)}] {_label(group)}"
-            _train(group, shelf, data_dir, _named(watch, label))
-            done += len(group)
-        return done
+            shelf.look()  # others may have made some of it meanwhile
+            left = [job for job in group if _lacks(shelf, *job[:3], keep)]
+            if left:
+                label = f"[{done + 1}/{len(jobs)}] {_label(left)}"
+                _train(left, shelf, data_dir, _named(watch, label))
+            done, made = done + len(group), made + len(left)
+        return made
 
     made = train([(c, i, 0) for c in cells for i in range(len(c.choices))])
     chosen = [(c, shelf.chosen(c, code=not keep)) for c in cells]
@@ -97,12 +101,17 @@ def missing(
     for cell, choice, seed in wanted:
         e = experiment(cell.choices[choice], seed)
         named = key(cell.choices[choice], seed)
-        code = None if keep else digests.code(e)
-        if named not in jobs and shelf.find(cell, choice, seed, code) is None:
+        if named not in jobs and _lacks(shelf, cell, choice, seed, keep):
             engine = dataclasses.replace(e.engine, device=device)
             e = dataclasses.replace(e, engine=engine)
             jobs[named] = Job(cell, choice, seed, e)
     return list(jobs.values())
+
+
+def _lacks(shelf: Shelf, cell: Cell, choice: int, seed: int, keep: bool) -> bool:
+    """Whether there is no result, of this code unless any is to be kept."""
+    code = None if keep else digests.code(experiment(cell.choices[choice], seed))
+    return shelf.find(cell, choice, seed, code) is None
 
 
 def older(cells: Sequence[Cell], shelf: Shelf, seeds: int) -> int:
