@@ -123,3 +123,9 @@ def test_others_results_are_seen_when_looked_for_again(
     assert shelf.find(cell, 0, 0) is None
     shelf.look()
     assert shelf.find(cell, 0, 0) is not None
+
+
+def test_a_folder_of_results_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "Fashion-MNIST").touch()
+    with pytest.raises(Refusal, match="Fashion-MNIST cannot be made .*another --out"):
+        kept._made(tmp_path / "Fashion-MNIST")

@@ -114,11 +114,21 @@ class Shelf:
         name = re.sub(r"[^\w .,=%λ()+-]", "-", f"{cell.row}, {cell.column}")
         number = f" ({choice + 1})" if len(cell.choices) > 1 else ""
         place = self.out / re.sub(r"\W+", "-", cell.federation.name).strip("-")
-        place.mkdir(parents=True, exist_ok=True)
+        _made(place)
         file = place / f"{name}{number}, seed {seed}~{said['key']}.json"
         folder.write(file, _text(folder.plain(said)))
         self._files.setdefault(said["key"], []).insert(0, file)
         return Result(file, said)
+
+
+def _made(place: Path) -> None:
+    """A folder for results."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(
+            f"the folder {place} cannot be made ({error.strerror}); give another --out"
+        ) from None
 
 
 def _text(said: dict[str, Any]) -> str:

@@ -106,7 +106,7 @@ def _summary(said: object) -> bool:
     """Whether it is one: counts, and accuracies of both models, all of them numbers."""
     if not isinstance(said, dict):
         return False
-    counts = [said.get(name) for name in _COUNTS]
+    counts: list[Any] = [said.get(name) for name in _COUNTS]
     if not all(_number(count) and count >= 0 for count in counts):
         return False
     models = [said.get("personal"), said.get("shared")]
@@ -122,7 +122,8 @@ def _model(said: object) -> bool:
     """Whether it says what shares of examples models get right."""
     if not isinstance(said, dict):
         return False
-    return all(_number(x) and 0 <= x <= 1 for x in (said.get(n) for n in _SHARES))
+    shares: list[Any] = [said.get(name) for name in _SHARES]
+    return all(_number(share) and 0 <= share <= 1 for share in shares)
 
 
 def _curve(said: object) -> bool:
