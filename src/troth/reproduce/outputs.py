@@ -38,7 +38,8 @@ def of_script(entry: Entry, root: Path, out: Path) -> list[Path]:
     texts = {
         ".md": "\n".join([f"# {title}", "", *tables.grid(heads, rows)]) + "\n",
         ".csv": tables.plain_csv([{**empty, "label": k, **v} for k, v in lines]),
-        ".tex": "\n".join([f"% {title}", *tables.tabular(heads, rows)]) + "\n",
+        ".tex": "\n".join([f"% {tables.escaped(title)}", *tables.tabular(heads, rows)])
+        + "\n",
     }
     return _written(entry, entry.name, out, texts, lambda: curves.draw(entry, root))
 
