@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from troth import runs
-from troth.reproduce import kept, listing, running, settings
+from troth.reproduce import kept, running, settings
 from troth.reproduce.entry import Cell, merged
 from troth.reproduce.kept import Shelf
-from troth.types import Refusal
 
 TINY = merged(
     settings.SMALL.tree,
@@ -214,31 +213,3 @@ def test_kill_repeats_at_most_one_group(tmp_path: Path, apart: bool, part: int) 
     assert made == 6 - len(before) <= 6 - done
     now = files(tmp_path)
     assert {name: now[name] for name in before} == before
-
-
-def test_scripts_are_not_begun_without_their_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    begun: list[Any] = []
-    monkeypatch.setattr(running.subprocess, "run", lambda *a, **k: begun.append(a))
-    with pytest.raises(Refusal, match=r"wanted for fmtl/figure1.*train-images-idx3"):
-        running.script(listing.find("fmtl/figure1"))
-    assert not begun
-
-
-def test_a_script_is_told_where_data_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Any] = []
-
-    def began(command: list[str], **told: Any) -> Any:
-        seen.append((command, told["env"]["TROTH_DATA"]))
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(running.subprocess, "run", began)
-    entry = listing.find("fmtl/figure1")._replace(data=())
-    running.script(entry, "cpu", str(tmp_path))
-    ((command, place),) = seen
-    assert place == str(tmp_path) and command[-3:] == ["term", "--device", "cpu"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import unicodedata
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
@@ -14,6 +16,12 @@ from troth.reproduce import papers
 from troth.reproduce.settings import Federation, Scale, Setting, Tree
 from troth.sections import Experiment
 from troth.types import Refusal
+
+
+@cache
+def folded(text: str) -> str:
+    """A name as it is compared: one of a letter's forms, single spaces."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
 class Cell(NamedTuple):
@@ -38,7 +46,7 @@ class Cell(NamedTuple):
         """Whether a pattern names it: its label, or its row, column or part alone."""
         names = (self.label, f"{self.row} / {self.column}")
         return any(
-            fnmatchcase(name, pattern)
+            fnmatchcase(folded(name), folded(pattern))
             for name in (*names, self.row, self.column, self.part)
         )
 
@@ -139,7 +147,8 @@ def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list
         if not any(cell.fits(pattern) for cell in cells):
             rows = list(dict.fromkeys(cell.row for cell in cells))
             columns = list(dict.fromkeys(cell.column for cell in cells))
-            hint = lookup.nearest(pattern, [*rows, *columns, *(c.label for c in cells)])
+            hint = _nearest(folded(pattern), rows, columns)
+            hint = hint or lookup.nearest(pattern, (cell.label for cell in cells))
             raise Refusal(
                 f"{entry.name} has no cell '{pattern}'{hint}; a cell is 'ROW / COLUMN',"
                 f" a row or a column, * standing for anything: rows {'; '.join(rows)}: "
@@ -147,6 +156,20 @@ def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list
             )
     wanted = [c for c in cells if any(c.fits(p) for p in patterns)]
     return wanted if patterns else list(cells)
+
+
+def _nearest(pattern: str, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """A hint: row and column apart, where both are given."""
+    row, both, column = pattern.rpartition(" / ")
+    if not both:
+        return lookup.nearest(pattern, [*rows, *columns])
+    close = [
+        difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+        for word, words in ((row.rpartition(": ")[2], rows), (column, columns))
+    ]
+    if not all(close):
+        return ""
+    return f" (did you mean '{' / '.join(found[0] for found in close)}'?)"
 
 
 def experiment(tree: Tree, seed: int) -> Experiment:
