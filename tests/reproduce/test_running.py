@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from troth import runs
-from troth.reproduce import kept, running, settings
+from troth.reproduce import kept, listing, running, settings
 from troth.reproduce.entry import Cell, merged
 from troth.reproduce.kept import Shelf
 
@@ -213,3 +214,19 @@ def test_kill_repeats_at_most_one_group(tmp_path: Path, apart: bool, part: int) 
     assert made == 6 - len(before) <= 6 - done
     now = files(tmp_path)
     assert {name: now[name] for name in before} == before
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("row", ["median", "global"])
+def test_committed_results_hold_with_todays_code(tmp_path: Path, row: str) -> None:
+    """A cell trained anew gives every client the accuracy that is committed."""
+    if not (Path(os.environ.get("TROTH_DATA", "")) / "vehicle").is_dir():
+        pytest.skip("no vehicle under $TROTH_DATA")
+    pattern = f"{row} / A1 20%"
+    (cell,) = listing.find("ditto/table6").at("full", patterns=[pattern])
+    shelf = Shelf(tmp_path, None)
+    assert running.run([cell], shelf, 1, device="cpu") == 1
+    (new,) = shelf.settled(cell, 1)
+    (old,) = Shelf(None, kept.experiments()).settled(cell, 1)
+    for name in ("malicious", "accuracy", "shared_accuracy", "test", "curve"):
+        assert new.said[name] == old.said[name], name
