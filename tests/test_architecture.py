@@ -38,7 +38,7 @@ LAYERS = """
     results runs together api heads poison goal crafting chain advice comparison bench
     catalogue gallery reproduce
     display listings progress outcome evidence dossier plot cards reports ui
-    commands cli
+    commands cli __main__
 """.split()  # noqa: SIM905
 """From the first to the last: a module or folder imports only what stands before it."""
 

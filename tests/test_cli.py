@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -81,3 +82,36 @@ def test_a_reader_who_leaves_is_no_error() -> None:
     said = command.stderr.read()
     command.stderr.close()
     assert command.wait(timeout=300) == 1 and said == b""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-"])
+def test_closed_streams_are_no_error(closed: str) -> None:
+    line = f'exec {shlex.join(TROTH)} "$@" {closed}'
+    for arguments, code in ((["list", "data"], 0), (["runn"], 2)):
+        command = ["sh", "-c", line, "sh", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == code and "Traceback" not in done.stderr
+
+
+HEEDS = """
+import signal, sys, time
+from troth.commands import _words
+signal.signal(signal.SIGINT, getattr(signal, sys.argv[1]))
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+_words.heed()
+try:
+    signal.raise_signal(signal.SIGHUP)
+    print("goes on", flush=True)
+    signal.raise_signal(signal.SIGTERM)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print(_words.stopped(_words.STOPPED), _words.stopped(2))
+"""
+
+
+@pytest.mark.parametrize("before", ["SIG_IGN", "default_int_handler"])
+def test_whoever_ends_a_command_ends_it_as_ctrl_c_does(before: str) -> None:
+    """Even in the background, where shells have Ctrl-C ignored; nohup is heeded."""
+    command = [sys.executable, "-c", HEEDS, before]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "goes on\n143 2\n"

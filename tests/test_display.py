@@ -188,3 +188,24 @@ def test_brackets_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
     display.say("[bold]a[/bold] :smile: " + "long " * 100)
     said = capsys.readouterr().err
     assert said.startswith("[bold]a[/bold] :smile: ") and said.count("\n") == 1
+
+
+def test_the_width_of_a_table() -> None:
+    made = display.table("a long title " * 9, ["", "ab"], [["name", "1"], ["x", ""]])
+    assert display.width(made) == len("name") + 3 + len("ab")
+    assert display.width(display.table("", ["a"], [])) > 0
+
+
+def test_names_that_are_never_broken() -> None:
+    row = ["a-long-name-of-a-run", "words and words and words"]
+    for whole, found in ((0, False), (1, True)):
+        text = io.StringIO()
+        made = display.table("", ["", ""], [row], texts=2, whole=whole)
+        Console(file=text, width=30).print(made)
+        assert (row[0] in text.getvalue()) == found
+
+
+def test_lines_below_others() -> None:
+    text = io.StringIO()
+    Console(file=text, width=20).print(display.indented("some words that are many"))
+    assert [line[:2] for line in text.getvalue().splitlines()] == ["  ", "  "]

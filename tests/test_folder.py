@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,39 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     with pytest.raises(Refusal, match="cannot be written"):
         folder.save(tmp_path / "a" / "b", {"x": torch.zeros(1)})
+
+
+def test_a_text_that_cannot_be_written_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(Refusal, match=r"taken cannot be written .*; give another"):
+        folder.write(tmp_path / "taken", "x")
+    with pytest.raises(Refusal, match="cannot be written .File name too long"):
+        folder.write(tmp_path / ("x" * 300), "x")
+    with pytest.raises(UnicodeEncodeError):
+        folder.write(tmp_path / "a", "\udcff")
+    folder.write(tmp_path / "a", "before")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Refusal, match="No space left on device.*make room"):
+        folder.write(tmp_path / "a", "after")
+    with pytest.raises(Refusal, match="output folder .* cannot be written"):
+        folder.create(tmp_path / "run", "experiment.toml", "x")
+    assert (tmp_path / "a").read_text() == "before"
+    assert {p.name for p in tmp_path.iterdir()} == {"a", "taken"}
+
+
+def test_several_may_write_one_file_at_once(tmp_path: Path) -> None:
+    """None takes another's half for its own: the file is always one of the texts."""
+    texts = [str(k) * 50_000 for k in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(folder.write, [tmp_path / "a"] * 80, texts * 10))
+    assert (tmp_path / "a").read_text() in texts
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])

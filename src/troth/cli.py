@@ -7,6 +7,7 @@ help must come at once, and torch does not.
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import sys
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typer import Option as Flag
 from typer.core import TyperGroup
 
 from troth import commands
-from troth.commands._words import STOPPED, complain
+from troth.commands._words import STOPPED, complain, heed, stopped
 
 
 class Commands(TyperGroup):
@@ -29,10 +30,10 @@ class Commands(TyperGroup):
         try:
             code = super().main(*args, **kwargs)
         except typer.Abort:
-            sys.exit(STOPPED)
+            sys.exit(stopped(STOPPED))
         except Exception as error:
             sys.exit(_explain(error))
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(stopped(code) if isinstance(code, int) else 0)
 
 
 def _explain(error: Exception) -> int:
@@ -85,6 +86,12 @@ for _name, _function in found().items():
 
 def main() -> None:
     """The entry point."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: nothing else may take its place
+            way = "r" if name == "stdin" else "w"
+            stream = open(os.devnull, way, encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    heed()
     app(prog_name="troth")

@@ -11,7 +11,9 @@ from typing import Any, Literal
 
 from rich import box
 from rich.console import Console, Group
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from troth import folder, lookup
 from troth.loading import Run, judged
@@ -77,16 +79,40 @@ def signed(value: float | None, head: str) -> str:
 
 
 def table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    texts: int = 1,
+    whole: int = 0,
 ) -> Group:
-    """A table under its title: texts in the first columns, numbers in the others."""
+    """A table under its title: texts in the first columns, numbers in the others.
+
+    Args:
+        title: above it.
+        columns: their heads.
+        rows: a text a column.
+        texts: how many columns are texts.
+        whole: how many of these are never broken.
+    """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i, name in enumerate(columns):
         side: Literal["left", "right"] = "left" if i < texts else "right"
-        made.add_column(name, justify=side, overflow="fold")
+        made.add_column(name, justify=side, overflow="fold", no_wrap=i < whole)
     for row in rows:
         made.add_row(*row)
     return Group(f"\n{title}", made, "")
+
+
+def width(shown: Group) -> int:
+    """The columns of a screen that hold it without breaking anything but titles."""
+    endless = Console(width=100_000)
+    inside = [one for one in shown.renderables if not isinstance(one, str)]
+    return max(endless.measure(one).maximum for one in inside)
+
+
+def indented(text: str) -> Padding:
+    """A text below another: all its lines begin a little later."""
+    return Padding(Text(text), (0, 0, 0, 2), expand=False)
 
 
 def heading(summary: Mapping[str, Any]) -> str:

@@ -8,6 +8,8 @@ import io
 import json
 import math
 import os
+import shutil
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,10 +46,12 @@ def create(path: Path, name: str, text: str) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.mkdir(parents=True)
-        write(part / name, text)
+        _write(part / name, text)
         part.rename(path)
     except OSError as error:
         raise Refusal(_unwritable(path, error)) from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def check_free(path: Path) -> None:
@@ -69,13 +73,32 @@ def _unwritable(path: Path, why: object) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """A text file, whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    """A text file, whole or not at all, whoever else writes it at the same moment.
+
+    Raises:
+        Refusal: it cannot be written; what was there before is still there.
+    """
+    try:
+        _write(path, text)
+    except OSError as error:
+        raise Refusal(
+            f"{path} cannot be written ({error.strerror}); give another place with "
+            "--out, or make room if its disk is full"
+        ) from None
+
+
+def _write(path: Path, text: str) -> None:
+    own = f"{os.getpid()}-{threading.get_native_id()}"  # nobody else's
+    part = path.with_name(f".{path.name[:40]}.{own}.part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:

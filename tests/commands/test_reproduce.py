@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,8 +55,19 @@ def test_cells_are_trained_and_told(troth: Troth, tmp_path: Path) -> None:
     table = (out / "ditto-figure3-small.csv").read_text().splitlines()
     assert len(table) == 61  # all cells, whichever were chosen
     again = troth("reproduce", "ditto/table8", *SOME, "--out", out, "--show", "--json")
-    same = json.loads(again.stdout)["cells"]
-    assert [c["ours"] for c in same] == [c["ours"] for c in found["cells"]]
+    same = json.loads(again.stdout)
+    assert [c["ours"] for c in same["cells"]] == [c["ours"] for c in found["cells"]]
+    assert same["other_code"] == 0 and "Of other code" not in again.stderr
+    for file in out.rglob("*A3 20%*~*.json"):
+        file.write_text(file.read_text().replace('"code": "', '"code": "x'))
+    again = troth("reproduce", "ditto/table8", *SOME, "--out", out, "--show", "--json")
+    same = json.loads(again.stdout)
+    assert same["other_code"] == 1 and [c["other_code"] for c in same["cells"]] == [
+        False,
+        True,
+        False,
+    ]
+    assert "Of other code than today's: 1 of the 3 cells shown" in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -72,6 +88,20 @@ def test_cells_are_trained_and_told(troth: Troth, tmp_path: Path) -> None:
             "cannot be written (File exists); give another folder",
         ),
         (["--page", "nowhere/results.md"], "a folder that exists"),
+        (["--page", ""], "a file to write in a folder that exists"),
+        (["--page", "x" * 300], "x cannot be written; give another file"),
+        (["--page", "p.md", "ditto/table8"], "leave TARGET out"),
+        (["--page", "p.md", "--cells", "x"], "leave --cells out"),
+        (["--list", "ditto/table8", "--cells", "x"], "leave --cells out"),
+        (["--cells", "x", "--show"], "leave --cells, --show out"),
+        (["--list", "--out", "x" * 300], "cannot be looked into (File name too long)"),
+        (["ditto/table8", "--seeds", "abc"], "'--seeds': 'abc' is no whole number"),
+        (["ditto/table8", "--show", "--device", "foo"], "device 'foo' is not here"),
+        (["ditto/table8", "--show", "--device", "cpu:x"], "device 'cpu:x' is none"),
+        (
+            ["ditto/table8", "--show", "--cells", "Ditto, λ=1 / A9 20%"],
+            "did you mean 'Ditto, λ=1 / A",
+        ),
     ],
 )
 def test_refusals(troth: Troth, arguments: list[str], words: str) -> None:
@@ -103,8 +133,102 @@ def test_what_a_script_made_is_shown(troth: Troth) -> None:
 
 def test_the_page(troth: Troth, tmp_path: Path) -> None:
     file = tmp_path / "results.md"
-    result = troth("reproduce", "--page", file)
+    result = troth("reproduce", "--page", file, "--json")
     assert result.exit_code == 0 and file.read_text().startswith("# Results")
+    assert json.loads(result.stdout) == {"page": str(file)}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_is_refused_leaves_no_folder(
+    troth: Troth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    out = ["--out", tmp_path / "out"]
+    assert troth("reproduce", "fmtl/figure1", *out).exit_code == 2  # no data
+    small = ("ditto/table8", "--scale", "small", "--device", "foo")
+    assert troth("reproduce", *small, *out).exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written(troth: Troth, tmp_path: Path) -> None:
+    (tmp_path / "ditto-table8.md").mkdir()
+    result = troth("reproduce", "ditto/table8", "--show", "--out", tmp_path)
+    assert result.exit_code == 2 and "give another" in result.stderr
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_forms_of_a_letter_do_not_matter(troth: Troth, tmp_path: Path) -> None:
+    cells = ["--cells", "Ditto,\u00a0\U0001d706=1  / clean"]
+    told = ("--show", "--json", "--out", tmp_path)
+    result = troth("reproduce", "ditto/table8", *cells, *told)
+    assert result.exit_code == 0 and len(json.loads(result.stdout)["cells"]) == 1
+
+
+def test_a_script_has_seeds_of_its_own(troth: Troth, tmp_path: Path) -> None:
+    told = ("--show", "--seeds", 2, "--out", tmp_path)
+    result = troth("reproduce", "equivalence/figure1", *told)
+    assert result.exit_code == 0 and "--seeds 2 changes nothing" in result.stderr
+
+
+SLOW = """
+import sys
+from pathlib import Path
+from troth.reproduce import listing, starting
+entries = listing.entries()
+one = entries["ditto/figure1"]._replace(script=("slow.py", sys.argv.pop(1)), data=())
+entries["ditto/figure1"] = one
+starting.experiments = lambda: Path(one.script[1]).parent
+from troth.cli import main
+main()
+"""
+
+
+def ended(process: subprocess.Popen[str], waits_for: Callable[[], object]) -> str:
+    """The one line of a command that is told to end, once something has happened."""
+    until = time.monotonic() + 120
+    while not waits_for():
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 143 and "Traceback" not in said
+    return said.splitlines()[-1]
+
+
+def test_a_script_ends_with_the_command(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import os, pathlib, sys, time\n"
+        "pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))\n"
+        "time.sleep(600)\n"
+    )
+    pid = tmp_path / "pid"
+    command = [sys.executable, "-c", SLOW, pid, "reproduce", "ditto/figure1"]
+    process = subprocess.Popen(
+        [*command, "--out", tmp_path / "out"], stderr=subprocess.PIPE, text=True
+    )
+    said = ended(process, lambda: pid.exists() and pid.read_text())
+    assert said.startswith("troth: stopped; the same command goes on: troth reproduce")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_cells_leave_nothing_behind_when_they_are_ended(tmp_path: Path) -> None:
+    place, out = tmp_path / "tmp", tmp_path / "out"
+    place.mkdir()
+    command = [sys.executable, "-m", "troth", "reproduce", "ditto/table8", "--apart"]
+    told = ["--scale", "small", "--device", "cpu", "--out", str(out)]
+    process = subprocess.Popen(
+        [*command, *told],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(place)},
+        text=True,
+    )
+    said = ended(process, lambda: list(place.glob("troth-cells-*/*/rounds.jsonl")))
+    assert said.startswith(
+        f"troth: stopped; finished cells are kept in {out}, the same"
+    )
+    assert list(place.iterdir()) == [] and not list(out.rglob("*.part"))
 
 
 def test_several_may_begin_in_one_folder(tmp_path: Path) -> None:

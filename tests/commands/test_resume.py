@@ -97,14 +97,15 @@ def resumed(out: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_saves_and_resume_goes_on(
-    troth: Any, tmp_path: Path, long: tuple[Path, Path]
+    troth: Any, tmp_path: Path, long: tuple[Path, Path], by: signal.Signals
 ) -> None:
     file, whole = long
     process = begun(file, tmp_path / "out", folder.CHECKPOINT)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(by)
     _, said = process.communicate(timeout=300)
-    assert process.returncode == 130
+    assert process.returncode == 128 + by
     assert not (tmp_path / "out" / folder.SUMMARY).exists()
     assert "Traceback" not in said
     last = said.splitlines()[-1]

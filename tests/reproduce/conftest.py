@@ -50,6 +50,20 @@ def made() -> Made:
 
 
 @pytest.fixture
+def whole() -> Callable[..., dict[str, Any]]:
+    """Makes up all that a summary has to say, and the accuracy of all models."""
+
+    def made(accuracy: float = 0.5, **more: object) -> dict[str, Any]:
+        names = ("accuracy_weighted", "accuracy_mean", "accuracy_std")
+        model = dict.fromkeys(names, accuracy)
+        said = {"clients": 500, "malicious": 0, "seconds": 50.0, "rounds": 1}
+        said |= {"client_steps": 100_000}
+        return {**said, "personal": model, "shared": model, **more}
+
+    return made
+
+
+@pytest.fixture
 def put() -> Callable[[Path, str, object], None]:
     """Writes a result file of a script."""
 

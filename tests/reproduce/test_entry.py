@@ -25,6 +25,31 @@ def test_cells_by_pattern() -> None:
         chosen(entry, cells, ["clean", "Dito, λ=1"])
 
 
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ("Ditto, λ=1 / A9 20%", "did you mean 'Ditto, λ=1 / A"),
+        ("Fashion MNIST: Kurm / clean", "did you mean 'Krum / clean'?"),
+        ("Ditto, λ=1 / cleen", "did you mean 'Ditto, λ=1 / clean'?"),
+        ("Krumm", "did you mean 'Krum'?"),
+        ("nothing of it / at all", "has no cell 'nothing of it / at all'; a cell is"),
+    ],
+)
+def test_rows_and_columns_are_guessed_apart(pattern: str, hint: str) -> None:
+    entry = ENTRIES["ditto/table8"]
+    with pytest.raises(Refusal) as refusal:
+        chosen(entry, entry.everywhere(), [pattern])
+    assert hint in str(refusal.value)
+
+
+def test_forms_of_a_letter_do_not_matter() -> None:
+    entry = ENTRIES["ditto/table8"]
+    forms = ["Ditto,\u00a0λ=1 / clean", " Ditto,  \U0001d706=1\u2003/ clean "]
+    for form in forms:
+        (cell,) = chosen(entry, entry.everywhere(), [form])
+        assert (cell.row, cell.column) == ("Ditto, λ=1", "clean")
+
+
 def test_full_scale_without_the_data_says_which_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

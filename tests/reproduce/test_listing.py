@@ -36,3 +36,23 @@ def test_unknown_targets_name_the_nearest() -> None:
         listing.find("fmtl")
     with pytest.raises(Refusal, match="troth reproduce lists all of them"):
         listing.find("resnet")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ditto/figure4", "the nearest are ditto/figure3, ditto/figure5; troth"),
+        ("ditto/figure99", "the nearest are ditto/figure9, ditto/figure8; troth"),
+        ("spurious/table7", "the nearest are spurious/table1; troth"),
+        ("ditto/", f"{', '.join(n for n in ENTRIES if n.startswith('ditto/'))}; troth"),
+    ],
+)
+def test_the_nearest_are_of_the_same_paper_and_kind(name: str, words: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        listing.find(name)
+    assert words in str(refusal.value)
+
+
+def test_forms_of_a_letter_do_not_matter() -> None:
+    assert listing.find("\u00a0ditto/table8 ") == ENTRIES["ditto/table8"]
+    assert listing.find("ｄitto/table８") == ENTRIES["ditto/table8"]

@@ -10,6 +10,7 @@ import pytest
 
 from troth.reproduce import judging, listing, outputs, tables
 from troth.reproduce.entry import Entry
+from troth.types import Refusal
 
 ROOT = Path(__file__).parents[2] / "experiments"
 TEXTS = [".md", ".csv", ".tex"]
@@ -94,3 +95,21 @@ def test_a_script_s_figure_is_drawn_too(tmp_path: Path, root: Path) -> None:
     files = outputs.of_script(entry, root, tmp_path / "out")
     assert [file.suffix for file in files] == TEXTS + PICTURES
     assert files[3].read_bytes()[:4] == b"\x89PNG" and "<svg" in files[4].read_text()
+
+
+@pytest.mark.parametrize("suffix", [*TEXTS, *PICTURES])
+def test_what_cannot_be_written_is_refused(
+    suffix: str, tmp_path: Path, made: Any
+) -> None:
+    (tmp_path / f"ditto-table8{suffix}").mkdir()
+    entry: Entry = made.table._replace(form="lines")
+    found = made.judged({"global": 0.9, "local": 0.8}, "A1 20%")
+    with pytest.raises(Refusal, match=f"{suffix} cannot be written .*another"):
+        outputs.write(entry, found, tmp_path)
+    assert {one.stem for one in tmp_path.iterdir()} == {"ditto-table8"}
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, made: Any) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Refusal, match="cannot be written .*--out"):
+        outputs.write(made.table, made.judged({"global": 0.9}), tmp_path / "file" / "x")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from troth import build, catalogue
-from troth.reproduce import kept, listing, overview
-from troth.reproduce.entry import key
+from troth.reproduce import digests, kept, listing, overview
+from troth.reproduce.entry import experiment, key
 from troth.reproduce.kept import Shelf
 
 NOTHING = Shelf(None, None)
@@ -34,6 +34,7 @@ def test_cells_without_results() -> None:
     assert said["where"].startswith("Table 8") and said["script"] is None
     assert (said["cells"], said["run"], said["results"]) == (140, 0, 0)
     assert said["last"] is None and "40 epochs" in said["note"]
+    assert said["other_code"] == 0
     assert said["time"] == "rough"
     # 8 methods and 3 λ by 10 columns, local by 5, FedMGDA+ by 4 values of ε;
     # the shared model is that of a Ditto
@@ -42,30 +43,35 @@ def test_cells_without_results() -> None:
     assert said["seconds"] > 0
 
 
-def test_cells_with_results(tmp_path: Path, put: Any) -> None:
+def test_cells_with_results(tmp_path: Path, put: Any, whole: Any) -> None:
     """A shared model and the personal ones beside it are one run."""
     entry = listing.find("ditto/table8")
     cells = {f"{c.row} / {c.column}": c for c in entry.everywhere()}
-    said: dict[str, Any] = {"summary": {"seconds": 50.0, "client_steps": 100_000}}
-    said["device"] = build.device("auto").type
+    said = {"summary": whole(), "device": build.device("auto").type}
+    codes = {
+        name: digests.code(experiment(cells[name].choices[0], 0)) for name in cells
+    }
     for name, day in (("global / A1 20%", 2), ("median / clean", 1)):
         named = key(cells[name].choices[0], 0)
-        put(tmp_path, f"x~{named}", said | {"when": f"2026-01-0{day}T03:04:05+00:00"})
+        said |= {"when": f"2026-01-0{day}T03:04:05+00:00", "key": named}
+        said["code"] = codes[name] if day == 2 else "older"
+        put(tmp_path, f"x~{named}", said)
     found = overview.of(entry, Shelf(tmp_path, None))
     assert (found["run"], found["cells"]) == (3, 140)  # Ditto with λ = 1, too
+    assert found["other_code"] == 1
     assert found["last"] == "2026-01-02T03:04:05+00:00"
     assert found["time"] == "measured speed"
     assert found["seconds"] == pytest.approx(found["client_steps"] * 50 / 100_000)
     assert of("ditto/table8", Shelf(tmp_path / "none", None))["run"] == 0
 
 
-def test_committed_results_count(tmp_path: Path, put: Any) -> None:
-    summary = {"seconds": 50.0, "client_steps": 100_000}
+def test_committed_results_count(tmp_path: Path, put: Any, whole: Any) -> None:
     for seed in (0, 1):  # only the first counts
         folder = f"natural/results/vehicle/seed={seed},personalizer=local"
-        put(tmp_path / folder, "summary", summary)
+        put(tmp_path / folder, "summary", whole())
     found = of("ditto/table6", Shelf(None, tmp_path))
     assert found["run"] == 1 and found["last"] is None
+    assert found["other_code"] == 1  # of which, nobody wrote down
 
 
 def test_a_script_and_what_it_left(tmp_path: Path, put: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import signal
@@ -17,7 +18,6 @@ from troth import runs
 from troth.reproduce import kept, listing, running, settings
 from troth.reproduce.entry import Cell, merged
 from troth.reproduce.kept import Shelf
-from troth.types import Refusal
 
 TINY = merged(
     settings.SMALL.tree,
@@ -147,6 +147,18 @@ def test_what_is_not_whole_does_not_count(tmp_path: Path) -> None:
     assert len(Shelf(tmp_path, None).settled(one[0], 1)) == 1
 
 
+def test_what_another_process_made_meanwhile_is_not_made_again(tmp_path: Path) -> None:
+    other = Shelf(tmp_path, None)
+
+    def meanwhile(p: runs.Progress) -> None:
+        if p.label.startswith("[1/3]") and p.done == 1:
+            assert running.run(cells()[1:], other, 1, device="cpu", apart=True) == 2
+
+    told: Any = {"device": "cpu", "apart": True, "watch": meanwhile}
+    assert running.run(cells(), Shelf(tmp_path, None), 1, **told) == 1
+    assert len(files(tmp_path)) == 3
+
+
 def test_a_stop_keeps_what_is_done(tmp_path: Path) -> None:
     seen: list[str] = []
 
@@ -204,29 +216,17 @@ def test_kill_repeats_at_most_one_group(tmp_path: Path, apart: bool, part: int) 
     assert {name: now[name] for name in before} == before
 
 
-def test_scripts_are_not_begun_without_their_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    begun: list[Any] = []
-    monkeypatch.setattr(running.subprocess, "run", lambda *a, **k: begun.append(a))
-    with pytest.raises(Refusal, match=r"wanted for fmtl/figure1.*train-images-idx3"):
-        running.script(listing.find("fmtl/figure1"))
-    assert not begun
-
-
-def test_a_script_is_told_where_data_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Any] = []
-
-    def began(command: list[str], **told: Any) -> Any:
-        seen.append((command, told["env"]["TROTH_DATA"]))
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(running.subprocess, "run", began)
-    entry = listing.find("fmtl/figure1")._replace(data=())
-    running.script(entry, "cpu", str(tmp_path))
-    ((command, place),) = seen
-    assert place == str(tmp_path) and command[-3:] == ["term", "--device", "cpu"]
+@pytest.mark.data
+@pytest.mark.parametrize("row", ["median", "global"])
+def test_committed_results_hold_with_todays_code(tmp_path: Path, row: str) -> None:
+    """A cell trained anew gives every client the accuracy that is committed."""
+    if not (Path(os.environ.get("TROTH_DATA", "")) / "vehicle").is_dir():
+        pytest.skip("no vehicle under $TROTH_DATA")
+    pattern = f"{row} / A1 20%"
+    (cell,) = listing.find("ditto/table6").at("full", patterns=[pattern])
+    shelf = Shelf(tmp_path, None)
+    assert running.run([cell], shelf, 1, device="cpu") == 1
+    (new,) = shelf.settled(cell, 1)
+    (old,) = Shelf(None, kept.experiments()).settled(cell, 1)
+    for name in ("malicious", "accuracy", "shared_accuracy", "test", "curve"):
+        assert new.said[name] == old.said[name], name

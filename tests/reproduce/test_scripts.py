@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from troth.reproduce import listing, running, scripts
+from troth.reproduce import listing, scripts, starting
 from troth.reproduce.entry import Entry
 
 ENTRY = Entry("p/figure7", "t", results=("place/*.json",))
@@ -70,9 +70,9 @@ def test_a_script_that_fails_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bad.py").write_text("raise SystemExit(3)\n")
-    monkeypatch.setattr(running, "experiments", lambda: tmp_path)
-    with pytest.raises(running.Refusal, match=r"experiments/bad.py ended with code 3"):
-        running.script(ENTRY._replace(script=("bad.py",)))
-    monkeypatch.setattr(running, "experiments", lambda: None)
-    with pytest.raises(running.Refusal, match="run troth from a checkout"):
-        running.script(ENTRY._replace(script=("bad.py",)))
+    monkeypatch.setattr(starting, "experiments", lambda: tmp_path)
+    with pytest.raises(starting.Refusal, match=r"experiments/bad.py ended with code 3"):
+        starting.script(ENTRY._replace(script=("bad.py",)))
+    monkeypatch.setattr(starting, "experiments", lambda: None)
+    with pytest.raises(starting.Refusal, match="run troth from a checkout"):
+        starting.script(ENTRY._replace(script=("bad.py",)))

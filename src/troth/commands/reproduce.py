@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Exit
+from typer import Argument, BadParameter, Exit
 from typer import Option as Flag
 
 from troth.commands._flags import DataDir, Device, Json, Quiet
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
     from troth.reproduce.kept import Shelf
 
 OUT = Path("runs") / "reproduce"
+SEEDS = 3
+
+
+def _count(text: str) -> int:
+    """A number of seeds."""
+    try:
+        return int(text)
+    except ValueError:
+        raise BadParameter(f"'{text}' is no whole number") from None
 
 
 def reproduce(
@@ -32,7 +42,10 @@ def reproduce(
         Flag(help="'ROW / COLUMN', a row or a column; * is anything; repeatable."),
     ] = None,
     scale: Annotated[str, Flag(help="full, or small: without data, a try.")] = "full",
-    seeds: Annotated[int, Flag(help="Runs of each cell.")] = 3,
+    seeds: Annotated[
+        int | None,
+        Flag(metavar="N", parser=_count, help=f"Runs of each cell; else {SEEDS}."),
+    ] = None,
     out: Annotated[Path, Flag(help="Where results are kept.")] = OUT,
     show: Annotated[bool, Flag("--show", help="Only what has been run.")] = False,
     keep: Annotated[
@@ -50,41 +63,78 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """A table or figure of the papers, ours beside theirs; without one, the list."""
+    _checked(scale, seeds, device)
+    told: dict[str, Any] = {"--cells": cells, "--seeds": seeds, "--show": show}
+    told |= {"--keep": keep, "--apart": apart, "--scale": scale != "full"}
+    try:
+        if page is not None:
+            _alone("--page", told | {"TARGET": target, "--list": list_})
+            _page(page, as_json)
+        elif target is None or list_:
+            _alone("--list" if list_ else "the list", told)
+            _list(target, out, absolute(data_dir), as_json)
+        else:
+            how: dict[str, Any] = {"device": device, "data_dir": absolute(data_dir)}
+            how |= {"apart": apart, "keep": keep, "scale": scale, "seeds": seeds}
+            _one(target, cells or [], out, show, how, as_json, quiet)
+    except KeyboardInterrupt:
+        raise Exit(complain(f"stopped; {_again()}", STOPPED)) from None
+
+
+def _again() -> str:
+    return f"the same command goes on: {shlex.join(['troth', *sys.argv[1:]])}"
+
+
+def _checked(scale: str, seeds: int | None, device: str) -> None:
+    """Refuse bad values before anything is read or made."""
+    from troth import build
     from troth.types import Refusal
 
     if scale not in ("full", "small"):
         raise Refusal(f"--scale {scale} must be full or small")
-    if not 1 <= seeds <= 100:
+    if seeds is not None and not 1 <= seeds <= 100:
         raise Refusal(f"--seeds {seeds} must be 1 to 100")
-    if page is not None:
-        _page(page)
-    elif target is None or list_:
-        _list(target, out, absolute(data_dir), as_json)
-    else:
-        told: dict[str, Any] = {"device": device, "data_dir": absolute(data_dir)}
-        told |= {"apart": apart, "keep": keep, "scale": scale, "seeds": seeds}
-        _one(target, cells or [], out, show, told, as_json, quiet)
+    try:
+        build.device(device)
+    except RuntimeError:
+        raise Refusal(
+            f"device '{device}' is none; give auto, cpu, cuda, cuda:N or mps"
+        ) from None
 
 
-def _page(file: Path) -> None:
+def _alone(what: str, told: dict[str, Any]) -> None:
+    """Refuse flags that would change nothing."""
+    from troth.types import Refusal
+
+    idle = [flag for flag, given in told.items() if given]
+    if idle:
+        names = ", ".join(idle)
+        raise Refusal(f"{what} is not changed by {names}; leave {names} out")
+
+
+def _page(file: Path, as_json: bool) -> None:
     from troth import display, folder
     from troth.reproduce import kept, page
     from troth.types import Refusal
 
     root = kept.experiments()
-    if root is None or not file.parent.is_dir():
+    if root is None or os.path.isdir(file) or not os.path.isdir(file.parent):
         raise Refusal(
             f"--page {file} needs a checkout with experiments/ beside the source, and "
-            "a folder that exists"
+            "a file to write in a folder that exists"
         )
+    if len(os.fsencode(file.name)) > 255 or not os.access(file.parent, os.W_OK):
+        raise Refusal(f"--page {file} cannot be written; give another file")
     folder.write(file, page.page(root))
     display.say(f"{file} is written")
+    if as_json:
+        display.print_json({"page": str(file)})
 
 
 def _list(target: str | None, out: Path, data_dir: str | None, as_json: bool) -> None:
     """Every entry, or one: what it needs, takes, and has."""
     from troth import display
-    from troth.progress import duration
+    from troth.commands import _reproduced
     from troth.reproduce import kept, listing, overview
 
     shelf = kept.Shelf(out, kept.experiments())
@@ -92,19 +142,8 @@ def _list(target: str | None, out: Path, data_dir: str | None, as_json: bool) ->
     found = [overview.of(entry, shelf, data_dir) for entry in chosen]
     if as_json:
         display.print_json({"entries": found})
-        return
-    rows = []
-    for one in found:
-        time = duration(one["seconds"]) if one["seconds"] else "–"
-        ran = f"{one['run']} of {one['cells']}" if one["cells"] else one["results"]
-        steps = f"{one['client_steps']:,}" if one["client_steps"] else "–"
-        last = (one["last"] or "–").partition("T")[0]
-        row = [one["name"], one["title"], one["data_words"], steps, time]
-        rows.append([*row, str(ran or "–"), last])
-    heads = ["name", "what", "data", "client-steps a seed", "time here, about", "run"]
-    heads += ["last"]
-    title = "Tables and figures; time by measured speed where there is one, else rough"
-    display.console().print(display.table(title, heads, rows, 3))
+    else:
+        _reproduced.entries(found)
 
 
 def _one(
@@ -122,21 +161,48 @@ def _one(
     entry, scale, seeds = find(target), told.pop("scale"), told.pop("seeds")
     if entry.cells is None:
         _whole(entry, patterns, scale)
-        _script(entry, out, show, told, as_json, quiet)
+        _script(entry, out, show, told | {"seeds": seeds}, as_json, quiet)
         return
+    seeds = seeds or SEEDS
     cells = entry.at(scale, told["data_dir"], patterns, needed=not show)
     _writable(out)
     shelf = kept.Shelf(out, kept.experiments())
     if not show:
         _train(cells, shelf, seeds, told, quiet)
     judged = judging.table(entry, cells, shelf, seeds)
-    took = kept.spent(shelf, cells, seeds)
+    work = kept.spent(shelf, cells, seeds), kept.other_code(shelf, cells, seeds)
     whole = judged
     if patterns:  # the files have all cells
         every = entry.at(scale, told["data_dir"], needed=False)
         whole = judging.table(entry, every, shelf, seeds)
     files = outputs.write(entry, whole, out, scale)
-    _tell(entry, judged, files, took, as_json, quiet)
+    _tell(entry, judged, files, work, as_json, quiet)
+
+
+def _tell(
+    entry: Entry,
+    judged: list[Judged],
+    files: list[Path],
+    work: tuple[float, list[bool]],
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """A table for people, one object for programs.
+
+    Args:
+        entry: which.
+        judged: its cells.
+        files: that were written.
+        work: how long it took, and which cells are of other code.
+        as_json: whether programs are told, too.
+        quiet: whether then people are not.
+    """
+    from troth.commands import _reproduced
+
+    if not (as_json and quiet):
+        _reproduced.people(entry, judged, files, *work)
+    if as_json:
+        _reproduced.programs(entry, judged, files, *work)
 
 
 def _whole(entry: Entry, patterns: list[str], scale: str) -> None:
@@ -182,48 +248,14 @@ def _train(
             f"{old} of the runs that this needs are there, but of other code, and are "
             "trained again; --keep takes them as they are, --show trains nothing"
         )
-    again = f"the same command goes on: {shlex.join(['troth', *sys.argv[1:]])}"
-    intro = f"Results go to {shelf.out}. Ctrl-C keeps what is done; then {again}"
+    intro = f"Results go to {shelf.out}. Ctrl-C keeps what is done; then {_again()}"
     watch = progress.Watcher("cells", intro, quiet)
     try:
         with watch, notice.watching(watch.heard):
             running.run(cells, shelf, seeds, watch=watch, **told)
     except (KeyboardInterrupt, runs.Interrupted):
-        text = f"stopped; finished cells are kept in {shelf.out}, {again}"
+        text = f"stopped; finished cells are kept in {shelf.out}, {_again()}"
         raise Exit(complain(text, STOPPED)) from None
-
-
-def _tell(
-    entry: Entry,
-    judged: list[Judged],
-    files: list[Path],
-    took: float,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Files, a table for people, one object for programs."""
-    from troth import display, progress
-    from troth.reproduce import judging, tables
-
-    good, all_ = judging.share(judged)
-    if not (as_json and quiet):
-        for title, columns, rows in tables.layout(judged):
-            display.console().print(display.table(title, ["", *columns], rows))
-        display.say(tables.LEGEND)
-        display.say(f"Reproduced: {good} of {all_} cells judged. {tables.where(entry)}")
-        display.say(f"Its runs took {progress.duration(took)} in all")
-        display.say(f"Files: {', '.join(map(str, files))}")
-    if as_json:
-        told: dict[str, Any] = {"name": entry.name, "title": entry.title}
-        told |= {
-            "note": entry.note,
-            "reproduced": good,
-            "judged": all_,
-            "order": judging.order(judged),
-            "seconds": took,
-        }
-        rows_ = [one.plain() for one in judged]
-        display.print_json({**told, "cells": rows_, "files": [*map(str, files)]})
 
 
 def _script(
@@ -236,24 +268,29 @@ def _script(
 ) -> None:
     """An entry that a script under experiments/ makes."""
     from troth import display
-    from troth.reproduce import judging, kept, outputs, running, scripts
+    from troth.commands import _reproduced
+    from troth.reproduce import judging, kept, outputs, scripts, starting
 
-    _writable(out)
     if not show:
-        running.script(entry, told["device"], told["data_dir"])
+        starting.check(entry, told["data_dir"])
+    _writable(out)
+    if told["seeds"] and not quiet:
+        display.say(
+            f"{entry.name} is made by a script with seeds of its own: --seeds "
+            f"{told['seeds']} changes nothing"
+        )
+    if not show:
+        starting.script(entry, told["device"], told["data_dir"])
     root = kept.experiments()
     lines = scripts.lines(entry, root) if root else []
     files = outputs.of_script(entry, root, out) if root and lines else []
     if root and (judged := judging.of_script(entry, root)):
         took = sum(scripts.seconds(entry, root))
-        _tell(entry, judged, files, took, as_json, quiet)
+        work = took, [False] * len(judged)
+        _tell(entry, judged, files, work, as_json, quiet)
         return
     if not (as_json and quiet):
-        heads, rows = scripts.layout(lines)
-        display.console().print(display.table(entry.title, ["", *heads], rows))
-        display.say(
-            f"Files: {', '.join(map(str, files)) or 'none, for nothing was run'}"
-        )
+        _reproduced.script(entry, lines, files)
     if as_json:
         said: dict[str, Any] = {"name": entry.name, "title": entry.title}
         said["results"] = [{"label": label, **found} for label, found in lines]

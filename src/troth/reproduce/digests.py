@@ -23,6 +23,12 @@ def code(experiment: Experiment) -> str:
     and docstrings do not count.
     """
     named = {f"{lookup.FOLDERS[kind]}.{part.name}" for kind, part in _own(experiment)}
+    return _of(frozenset(named))
+
+
+@cache
+def _of(named: frozenset[str]) -> str:
+    """The same, by the members that an experiment names."""
     ahead, seen = [*_ALWAYS, *sorted(named)], set[str]()
     while ahead:
         module = ahead.pop()

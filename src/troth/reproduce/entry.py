@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import unicodedata
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
@@ -14,6 +16,12 @@ from troth.reproduce import papers
 from troth.reproduce.settings import Federation, Scale, Setting, Tree
 from troth.sections import Experiment
 from troth.types import Refusal
+
+
+@cache
+def folded(text: str) -> str:
+    """A name as it is compared: one of a letter's forms, single spaces."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
 class Cell(NamedTuple):
@@ -38,7 +46,7 @@ class Cell(NamedTuple):
         """Whether a pattern names it: its label, or its row, column or part alone."""
         names = (self.label, f"{self.row} / {self.column}")
         return any(
-            fnmatchcase(name, pattern)
+            fnmatchcase(folded(name), folded(pattern))
             for name in (*names, self.row, self.column, self.part)
         )
 
@@ -140,7 +148,8 @@ def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list
         if not any(cell.fits(pattern) for cell in cells):
             rows = list(dict.fromkeys(cell.row for cell in cells))
             columns = list(dict.fromkeys(cell.column for cell in cells))
-            hint = lookup.nearest(pattern, [*rows, *columns, *(c.label for c in cells)])
+            hint = _nearest(folded(pattern), rows, columns)
+            hint = hint or lookup.nearest(pattern, (cell.label for cell in cells))
             raise Refusal(
                 f"{entry.name} has no cell '{pattern}'{hint}; a cell is 'ROW / COLUMN',"
                 f" a row or a column, * standing for anything: rows {'; '.join(rows)}: "
@@ -150,19 +159,42 @@ def chosen(entry: Entry, cells: Sequence[Cell], patterns: Sequence[str]) -> list
     return wanted if patterns else list(cells)
 
 
+def _nearest(pattern: str, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """A hint: row and column apart, where both are given."""
+    row, both, column = pattern.rpartition(" / ")
+    if not both:
+        return lookup.nearest(pattern, [*rows, *columns])
+    close = [
+        difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+        for word, words in ((row.rpartition(": ")[2], rows), (column, columns))
+    ]
+    if not all(close):
+        return ""
+    return f" (did you mean '{' / '.join(found[0] for found in close)}'?)"
+
+
 def experiment(tree: Tree, seed: int) -> Experiment:
     """A cell's experiment, checked."""
-    return config.from_dict({**tree, "seed": seed})
+    return _experiment(_text(tree, seed))
 
 
 def key(tree: Tree, seed: int) -> str:
     """What names a result: all that decides the numbers of a cell's run."""
-    return _key(json.dumps({**tree, "seed": seed}, sort_keys=True))
+    return _key(_text(tree, seed))
+
+
+def _text(tree: Tree, seed: int) -> str:
+    return json.dumps({**tree, "seed": seed}, sort_keys=True)
 
 
 @cache
-def _key(tree: str) -> str:
-    return config.fingerprint(config.from_dict(json.loads(tree)))
+def _experiment(text: str) -> Experiment:
+    return config.from_dict(json.loads(text))
+
+
+@cache
+def _key(text: str) -> str:
+    return config.fingerprint(_experiment(text))
 
 
 def merged(base: Tree, changes: Tree) -> Tree:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,71 +15,15 @@ from troth import build, folder
 from troth.loading import Run
 from troth.reproduce import digests
 from troth.reproduce.entry import Cell, experiment, key
+from troth.reproduce.result import SAME as SAME
+from troth.reproduce.result import Result as Result
+from troth.reproduce.result import late as late
+from troth.reproduce.result import read
 from troth.reproduce.settings import Tree
+from troth.types import Refusal
 
 COMMITTED = "reproduce"
 """The folder under experiments/ whose results belong to the source."""
-
-SAME = 1e-4
-"""Curves are kept with five digits."""
-
-
-class Result(NamedTuple):
-    """What a run found, and when and with what it ran."""
-
-    file: Path
-    said: dict[str, Any]
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """Over benign clients, as a run's `summary.json`."""
-        found: dict[str, Any] = self.said["summary"]
-        return found
-
-    def number(self, cell: Cell, metric: str) -> float:
-        """Of a cell: accuracy_<metric> of the models that it is about."""
-        at = self.summary
-        for part in cell.whose:
-            at = at[part]
-        return float(at[f"accuracy_{metric}"])
-
-    def late(self, cell: Cell) -> tuple[float, float] | None:
-        """The least and the most of its number in the last fifth of the rounds.
-
-        As far as that was looked at; None where it was not.
-        """
-        way = self.way(cell)
-        last = [value for r, value in way.items() if r >= late(way)]
-        return (min(last), max(last)) if len(last) > 2 else None
-
-    def way(self, cell: Cell) -> dict[int, float]:
-        """Its number after the rounds at which that was looked at.
-
-        What is trained after the last round (fine-tuning) was not looked at on the way:
-        there the last look is not the number.
-        """
-        curve = self.said.get("curve", {})
-        values = curve.get(f"{cell.whose[0]}_{cell.metric}")
-        if len(cell.whose) > 1 or not values:
-            return {}
-        own = abs(values[-1] - self.number(cell, cell.metric)) < SAME
-        return dict(zip(curve["round"], values, strict=True)) if own else {}
-
-    @property
-    def valid(self) -> float:
-        """By which choices are made: benign clients' own models, validation data.
-
-        Where the split has none, test data: so do the Ditto authors with Fashion-MNIST,
-        whose best λ in Table 4 is in every column the best of Table 8.
-        """
-        if "valid" in self.summary:
-            return float(self.summary["valid"]["personal"]["accuracy_mean"])
-        return float(self.summary["personal"]["accuracy_weighted"])
-
-
-def late(way: Mapping[int, float]) -> float:
-    """The round with which the last fifth begins."""
-    return 0.8 * max(way, default=1)
 
 
 def experiments() -> Path | None:
@@ -93,17 +37,32 @@ class Shelf:
 
     def __init__(self, out: Path | None, root: Path | None) -> None:
         self.out, self.root = out, root
-        places = [out, *([root / COMMITTED] if root else [])]
         self._files: dict[str, list[Path]] = {}
-        for place in dict.fromkeys(p for p in places if p is not None and p.is_dir()):
-            for file in sorted(place.rglob("*~*.json")):
-                named = file.stem.rpartition("~")[2]
-                self._files.setdefault(named, []).append(file)
+        self.look()
+
+    def look(self) -> None:
+        """See what lies there now: others may have put results there meanwhile."""
+        committed = self.root / COMMITTED if self.root else None
+        places = [p for p in (self.out, committed) if p is not None]
+        found: dict[str, list[Path]] = {}
+        for place in dict.fromkeys(places):
+            try:
+                files = sorted(place.rglob("*~*.json")) if place.is_dir() else []
+            except OSError as error:
+                raise Refusal(
+                    f"{place} cannot be looked into ({error.strerror}); give another "
+                    "folder with --out"
+                ) from None
+            for file in files:
+                found.setdefault(file.stem.rpartition("~")[2], []).append(file)
+        self._files = found
 
     def find(
         self, cell: Cell, choice: int, seed: int, code: str | None = None
     ) -> Result | None:
         """The result of a cell; None where there is none.
+
+        Of several that of today's code, else the newest.
 
         Args:
             cell: which.
@@ -113,15 +72,15 @@ class Shelf:
                 before codes were kept counts as computed by any.
         """
         named = key(cell.choices[choice], seed) if self._files else ""
-        for file in self._files.get(named, []):
-            said = _read(file)
-            if said is not None and code in (None, said.get("code")):
-                return Result(file, said)
+        every = (read(file, named) for file in self._files.get(named, []))
+        found = [one for one in every if one is not None and one.has(cell)]
+        if code is not None:
+            found = [one for one in found if one.said.get("code") == code]
+        if found:
+            return found[0] if len(found) == 1 else _best(found, cell, choice, seed)
         if cell.kept and self.root is not None:
-            file = self.root / cell.kept[choice].format(seed=seed)
-            said = _read(file) if file.exists() else None
-            if said is not None:
-                return Result(file, said if "summary" in said else {"summary": said})
+            old = read(self.root / cell.kept[choice].format(seed=seed))
+            return old if old is not None and old.has(cell) else None
         return None
 
     def settled(self, cell: Cell, seeds: int, code: bool = False) -> list[Result]:
@@ -155,11 +114,21 @@ class Shelf:
         name = re.sub(r"[^\w .,=%λ()+-]", "-", f"{cell.row}, {cell.column}")
         number = f" ({choice + 1})" if len(cell.choices) > 1 else ""
         place = self.out / re.sub(r"\W+", "-", cell.federation.name).strip("-")
-        place.mkdir(parents=True, exist_ok=True)
+        _made(place)
         file = place / f"{name}{number}, seed {seed}~{said['key']}.json"
         folder.write(file, _text(folder.plain(said)))
         self._files.setdefault(said["key"], []).insert(0, file)
         return Result(file, said)
+
+
+def _made(place: Path) -> None:
+    """A folder for results."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(
+            f"the folder {place} cannot be made ({error.strerror}); give another --out"
+        ) from None
 
 
 def _text(said: dict[str, Any]) -> str:
@@ -172,13 +141,12 @@ def _code(cell: Cell, choice: int, seed: int, asked: bool) -> str | None:
     return digests.code(experiment(cell.choices[choice], seed)) if asked else None
 
 
-def _read(file: Path) -> dict[str, Any] | None:
-    """A result; None for a file that is none, which nobody wrote whole."""
-    try:
-        found = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+def _best(found: list[Result], cell: Cell, choice: int, seed: int) -> Result:
+    """Of several results of one experiment: today's code's, else the newest."""
+    today = _code(cell, choice, seed, asked=True)
+    said = [one.said for one in found]
+    ranks = [(one.get("code") == today, one.get("when", "")) for one in said]
+    return found[ranks.index(max(ranks))]
 
 
 def record(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
@@ -244,3 +212,23 @@ def spent(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> float:
 def complete(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> int:
     """How many cells have all their seeds."""
     return sum(len(shelf.settled(cell, seeds)) == seeds for cell in cells)
+
+
+def other_code(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> list[bool]:
+    """Of each cell: whether a result that is shown for it is not of today's code.
+
+    So are those from before codes were kept.
+    """
+
+    def old(cell: Cell) -> bool:
+        at = shelf.chosen(cell)
+        if at is None:
+            return False
+        found = [(seed, shelf.find(cell, at, seed)) for seed in range(seeds)]
+        return any(
+            result.said.get("code") != _code(cell, at, seed, asked=True)
+            for seed, result in found
+            if result is not None
+        )
+
+    return [old(cell) for cell in cells]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from troth.reproduce import curves, drawing, judging, scripts, tables
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import Judged
 from troth.reproduce.settings import Scale
+from troth.types import Refusal
 
 
 def write(
@@ -51,7 +53,8 @@ def _alone(entry: Entry, root: Path) -> dict[str, str]:
     return {
         ".md": "\n".join([f"# {title}", "", *tables.grid(heads, rows)]) + "\n",
         ".csv": tables.plain_csv([{**empty, "label": k, **v} for k, v in lines]),
-        ".tex": "\n".join([f"% {title}", *tables.tabular(heads, rows)]) + "\n",
+        ".tex": "\n".join([f"% {tables.escaped(title)}", *tables.tabular(heads, rows)])
+        + "\n",
     }
 
 
@@ -63,11 +66,22 @@ def _written(
     draw: Callable[[], Figure],
 ) -> list[Path]:
     """Texts by suffix, and what is drawn where the entry is a figure."""
-    out.mkdir(parents=True, exist_ok=True)
     stem, files = out / name.replace("/", "-"), list[Path]()
-    for suffix, text in texts.items():
-        files.append(stem.with_suffix(suffix))
-        folder.write(files[-1], text)
-    if entry.form != "table":
-        files += drawing.save(draw(), stem)
-    return files
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for suffix, text in texts.items():
+            files.append(stem.with_suffix(suffix))
+            folder.write(files[-1], text)
+        return files + (_drawn(draw(), stem) if entry.form != "table" else [])
+    except OSError as error:
+        raise Refusal(
+            f"{error.filename2 or error.filename or out} cannot be written "
+            f"({error.strerror}); give another folder with --out, or make room"
+        ) from None
+
+
+def _drawn(figure: Figure, stem: Path) -> list[Path]:
+    """A picture's files, each put into its place when it is whole."""
+    with tempfile.TemporaryDirectory(dir=stem.parent, prefix=".") as place:
+        made = drawing.save(figure, Path(place) / stem.name)
+        return [one.replace(stem.parent / one.name) for one in made]

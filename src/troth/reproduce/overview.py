@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from troth import catalogue
-from troth.reproduce import costs, scripts
+from troth.reproduce import costs, kept, scripts
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import Shelf
 from troth.reproduce.settings import Setting
@@ -29,13 +29,14 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
         "where": printed.where if printed else None,
         "form": entry.form,
         "data": data,
-        "data_words": ", ".join(one["words"] for one in data) or "–",
+        "data_words": "; ".join(one["words"] for one in data) or "–",
         "cells": len(cells),
         "client_steps": cost.client_steps if cost else entry.work[0],
         "seconds": cost.seconds if cost else entry.work[1],
         "time": _time(cost),
         "script": " ".join(entry.script) or None,
         "run": sum(bool(some) for some in found),
+        "other_code": sum(kept.other_code(shelf, cells, 1)),
         "results": len(made),
         "last": max(moments, default=None),
         "note": entry.note or None,

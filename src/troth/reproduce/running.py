@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from troth import catalogue, runs, together
-from troth.datasets import _files
+from troth import runs, together
 from troth.loading import Run
 from troth.reproduce import digests
-from troth.reproduce.entry import Cell, Entry, experiment, key
-from troth.reproduce.kept import Shelf, experiments
+from troth.reproduce.entry import Cell, experiment, key
+from troth.reproduce.kept import Shelf
 from troth.sections import Experiment
-from troth.types import Refusal
 
 MOST = 10
 """Cells that are trained as one matrix: the columns of a row."""
@@ -47,7 +42,8 @@ def run(
     """Train what is missing of some cells, and write down each as soon as it is done.
 
     A group of cells is written when all of it is trained: whoever is killed and started
-    again repeats at most that group.
+    again repeats at most that group. What another process made in the meantime is not
+    trained again.
 
     Args:
         cells: which.
@@ -64,12 +60,15 @@ def run(
     """
 
     def train(wanted: list[tuple[Cell, int, int]]) -> int:
-        jobs, done = missing(wanted, shelf, device, keep), 0
+        jobs, done, made = missing(wanted, shelf, device, keep), 0, 0
         for group in groups(jobs, apart):
-            label = f"[{done + 1}/{len(jobs)}] {_label(group)}"
-            _train(group, shelf, data_dir, _named(watch, label))
-            done += len(group)
-        return done
+            shelf.look()  # others may have made some of it meanwhile
+            left = [job for job in group if _lacks(shelf, *job[:3], keep)]
+            if left:
+                label = f"[{done + 1}/{len(jobs)}] {_label(left)}"
+                _train(left, shelf, data_dir, _named(watch, label))
+            done, made = done + len(group), made + len(left)
+        return made
 
     made = train([(c, i, 0) for c in cells for i in range(len(c.choices))])
     chosen = [(c, shelf.chosen(c, code=not keep)) for c in cells]
@@ -97,12 +96,17 @@ def missing(
     for cell, choice, seed in wanted:
         e = experiment(cell.choices[choice], seed)
         named = key(cell.choices[choice], seed)
-        code = None if keep else digests.code(e)
-        if named not in jobs and shelf.find(cell, choice, seed, code) is None:
+        if named not in jobs and _lacks(shelf, cell, choice, seed, keep):
             engine = dataclasses.replace(e.engine, device=device)
             e = dataclasses.replace(e, engine=engine)
             jobs[named] = Job(cell, choice, seed, e)
     return list(jobs.values())
+
+
+def _lacks(shelf: Shelf, cell: Cell, choice: int, seed: int, keep: bool) -> bool:
+    """Whether there is no result, of this code unless any is to be kept."""
+    code = None if keep else digests.code(experiment(cell.choices[choice], seed))
+    return shelf.find(cell, choice, seed, code) is None
 
 
 def older(cells: Sequence[Cell], shelf: Shelf, seeds: int) -> int:
@@ -160,42 +164,3 @@ def _named(watch: runs.Watch | None, label: str) -> runs.Watch | None:
         return None
     told = watch
     return lambda p: told(p._replace(label=label))
-
-
-def script(entry: Entry, device: str = "auto", data_dir: str | None = None) -> None:
-    """Run the script that makes an entry; it goes on where it was.
-
-    Args:
-        entry: which.
-        device: auto, cpu, cuda, cuda:N or mps.
-        data_dir: where data sets are looked for first.
-
-    Raises:
-        Refusal: there is no checkout with experiments, data are not here, or the script
-            fails.
-    """
-    root = experiments()
-    if root is None:
-        raise Refusal(
-            f"{entry.name} is made by experiments/{entry.script[0]}, which is not part "
-            "of an installed package; run troth from a checkout of its source"
-        )
-    for data in entry.data:
-        found = catalogue.entry(data, data_dir)
-        if found.place is None and found.source is not None:
-            why = f" (wanted for {entry.name}; --show tells what has been run)"
-            raise Refusal(_files.absent(found.source, data_dir, why))
-    name, *rest = entry.script
-    takes = "--device" in (root / name).read_text("utf-8")
-    takes = takes or "cells import" in (root / name).read_text("utf-8")
-    command = [sys.executable, str(root / name), *rest]
-    command += ["--device", device] if takes else []
-    where = {"TROTH_DATA": data_dir} if data_dir else {}
-    done = subprocess.run(
-        command, check=False, stdout=subprocess.DEVNULL, env={**os.environ, **where}
-    )
-    if done.returncode:
-        raise Refusal(
-            f"experiments/{name} ended with code {done.returncode}; what it said is "
-            "above, and what it finished is kept"
-        )

@@ -1,0 +1,99 @@
+"""Scripts are begun with what they need, and end with us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from troth.reproduce import listing, starting
+from troth.types import Refusal
+
+
+def test_scripts_are_not_begun_without_their_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    begun: list[Any] = []
+    monkeypatch.setattr(starting, "ran", lambda *a: begun.append(a))
+    with pytest.raises(Refusal, match=r"wanted for fmtl/figure1.*train-images-idx3"):
+        starting.script(listing.find("fmtl/figure1"))
+    assert not begun
+
+
+def test_a_script_is_told_where_data_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def began(command: list[str], told: dict[str, str]) -> int:
+        seen.append((command, told["TROTH_DATA"]))
+        return len(seen) - 1
+
+    monkeypatch.setattr(starting, "ran", began)
+    entry = listing.find("fmtl/figure1")._replace(data=())
+    starting.script(entry, "cpu", str(tmp_path))
+    ((command, place),) = seen
+    assert place == str(tmp_path) and command[-3:] == ["term", "--device", "cpu"]
+    with pytest.raises(Refusal, match="run.py ended with code 1; what it said"):
+        starting.script(entry, "cpu", str(tmp_path))
+
+
+def test_how_it_ended(tmp_path: Path) -> None:
+    code = "import os, sys; sys.exit(int(os.environ['X']))"
+    assert starting.ran([sys.executable, "-c", code], {"X": "7"}) == 7
+    assert starting.ran([sys.executable, "-c", code], {"X": "0"}) == 0
+
+
+CHILD = """
+import os, pathlib, sys, tempfile, time
+tempfile.mkdtemp()
+pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))
+time.sleep(600)
+"""
+PARENT = """
+import sys
+from troth.commands import _words
+from troth.reproduce import starting
+_words.heed()
+starting.ran([sys.executable, "-c", *sys.argv[1:]], {})
+"""
+
+
+def gone(pid: int) -> bool:
+    """A moment later: whoever inherits it has to notice."""
+    for _ in range(200):
+        try:
+            os.kill(pid, 0)
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_it_ends_with_us(tmp_path: Path, by: signal.Signals) -> None:
+    place, file = tmp_path / "tmp", tmp_path / "pid"
+    place.mkdir()
+    command = [sys.executable, "-c", PARENT, CHILD, str(file)]
+    process = subprocess.Popen(
+        command, env={**os.environ, "TMPDIR": str(place)}, stderr=subprocess.DEVNULL
+    )
+    while not (file.exists() and file.read_text()):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(by)
+    assert process.wait(60) != 0 and gone(int(file.read_text()))
+    if by != signal.SIGKILL:
+        assert list(place.iterdir()) == []
