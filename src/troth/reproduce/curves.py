@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from troth.reproduce import scripts
-from troth.reproduce.drawing import COLOURS
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import SAME
+from troth.reproduce.looks import COLOURS
 
 Curve = tuple[np.ndarray, np.ndarray]
 Panels = dict[str, dict[str, Curve]]
