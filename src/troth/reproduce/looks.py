@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """After Okabe and Ito: told apart by all eyes."""
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
-_DASHES = ("-", "--", ":", "-.")
+_DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1)), (0, (5, 1, 1, 1)))
 _WIDE = 165  # characters of a line across the sheet
 _ROW = 4  # panels in a row
 
@@ -34,23 +34,27 @@ def mark(k: int, hollow: bool = False) -> dict[str, Any]:
 
 
 def line(k: int) -> dict[str, Any]:
-    """The line of the k-th label: no two of the first 28 are alike."""
-    return {"color": hue(k), "linestyle": _DASHES[k // len(COLOURS) % len(_DASHES)]}
+    """The line of the k-th label: no two of the first 28 are alike.
+
+    Neighbours have other dashes: where lines coincide, both are seen.
+    """
+    turn, place = divmod(k, len(COLOURS))
+    return {"color": hue(k), "linestyle": _DASHES[(place + turn) % len(_DASHES)]}
 
 
 def sheet(
     title: str, many: int, under: Sequence[str] = (), foot: str = "", **more: Any
 ) -> tuple[Figure, list[Axes]]:
-    """An empty sheet of panels, in two rows where they are many.
+    """An empty sheet of panels, in two rows where they are many, four at most in one.
 
     Args:
         title: what it is.
         many: how many panels.
         under: lines below the title, such as what ours are trained on.
         foot: what else is to be known, below the panels.
-        **more: of `Figure.subplots`.
+        **more: `row`, how many fit beside each other; the rest of `Figure.subplots`.
     """
-    rows = 1 if many <= _ROW else 2
+    rows = 1 if many <= more.pop("row", _ROW) else 2
     size = (11.5, 4.4 if rows == 1 else 7.2)
     figure = Figure(figsize=size, dpi=130, layout="constrained")
     lines = [part for text in under for part in textwrap.wrap(text, _WIDE)]
