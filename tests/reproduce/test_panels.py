@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from troth.reproduce import panels
-from troth.reproduce.panels import SIMULATED, Head, Line, Panel
+from troth.reproduce.panels import SIMULATED, THEORY, Head, Line, Panel
 
 HEAD = Head("a title", ["ours: digits"], "a note")
 
@@ -47,15 +47,15 @@ def test_many_labels_are_all_named_and_told_apart() -> None:
 
 
 def test_simulated_points_have_their_line_s_colour() -> None:
-    lines = {"a": line(1, 2), "a" + SIMULATED: line(1, 2), "b": line(3, 4)}
+    lines = {"a" + THEORY: line(1, 2), "a" + SIMULATED: line(1, 2), "b": line(3, 4)}
     figure = panels.lines(HEAD, [Panel("t", "λ", lines, "symlog", {"λ* = 1": 1.0})])
     a, points, b, upright = figure.axes[0].lines
     assert points.get_color() == a.get_color() != b.get_color()
     assert (points.get_linestyle(), a.get_marker()) == ("None", "None")
     assert [*upright.get_xdata()] == [1, 1]
-    assert names(figure) == ["a", "a" + SIMULATED, "b", "λ* = 1"]
+    assert names(figure) == [*lines, "λ* = 1"]
     assert figure.axes[0].get_xscale() == "symlog"  # where zero has a place
-    assert figure.axes[0].get_xticks()[0] == 0
+    assert figure.axes[0].get_xticks()[0] == 0 > figure.axes[0].get_xlim()[0] > -1
 
 
 def test_what_is_one_number_is_level() -> None:

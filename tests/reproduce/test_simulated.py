@@ -9,7 +9,7 @@ import numpy as np
 
 from troth import theory
 from troth.reproduce import simulated
-from troth.reproduce.panels import SIMULATED
+from troth.reproduce.panels import SIMULATED, THEORY
 
 FILE = Path(__file__).parents[2] / "experiments" / "theory" / "results" / "figures.json"
 SAID = json.loads(FILE.read_text("utf-8"))
@@ -21,8 +21,9 @@ def test_figure_1_has_theory_simulation_and_the_best_lambda() -> None:
     for panel, told in zip(found, SAID["figure 1"]["panels"] * 2, strict=True):
         assert told["best"] in panel.at.values()
         assert f"λ* = {told['best']:.2f}" in " ".join(panel.at)
-        for label in (name for name in panel.lines if not name.endswith(SIMULATED)):
-            line, points = panel.lines[label], panel.lines[label + SIMULATED]
+        for name in (name for name in panel.lines if name.endswith(THEORY)):
+            label = name.removesuffix(THEORY)
+            line, points = panel.lines[name], panel.lines[label + SIMULATED]
             near = np.interp(points.x, line.x, line.y)
             np.testing.assert_allclose(points.y, near, rtol=0.05)
             assert "std_" not in label and points.x[0] == 0
@@ -36,10 +37,10 @@ def test_figure_2_has_three_models_and_the_best_lambda() -> None:
     found = [*simulated.panels(SAID["figure 2"])]
     errors, lams = found[:3], found[3:]
     for panel in errors:
-        assert [*panel.lines][::2] == ["local", "shared", "Ditto, λ*"]
-        ditto = panel.lines["Ditto, λ*"].y
-        assert (ditto <= panel.lines["local"].y).all()
-        assert (ditto <= panel.lines["shared"].y).all()
+        local, shared, ditto = (line.y for line in [*panel.lines.values()][::2])
+        named = [f"{name}{THEORY}" for name in ("local", "shared", "Ditto, λ*")]
+        assert [*panel.lines][::2] == named
+        assert (ditto <= local).all() and (ditto <= shared).all()
         np.testing.assert_allclose(panel.lines["Ditto, λ*" + SIMULATED].y, ditto, 0.05)
     for panel in lams:
         (line,) = panel.lines.values()

@@ -14,8 +14,8 @@ from matplotlib.lines import Line2D
 
 from troth.reproduce import looks
 
-SIMULATED = ", simulated"
-"""Ends the label of points that belong to a line: they have its colour."""
+THEORY, SIMULATED = ", by theory", ", simulated"
+"""End the labels of a line and of the points that belong to it: of one colour."""
 _SHORT = 32  # characters of titles of which four stand side by side
 _TICKS = (0, 1, 3, 10, 30, 100, 300, 1000)
 
@@ -79,12 +79,12 @@ def _places(labels: Iterable[str]) -> dict[str, int]:
 
 
 def _base(label: str) -> str:
-    return label.removesuffix(SIMULATED)
+    return label.removesuffix(SIMULATED).removesuffix(THEORY)
 
 
 def _look(label: str, line: Line, marked: bool, k: int) -> dict[str, Any]:
     """As a line, marked or not; as points where it is simulated, or but one."""
-    if label != _base(label) or len(line.x) == 1:
+    if label.endswith(SIMULATED) or len(line.x) == 1:
         return looks.mark(k) | {"ms": 4}
     mark = {"marker": looks.mark(k)["marker"], "ms": 4}
     return looks.line(k) | {"lw": 1.4} | (mark if marked and not line.level else {})
@@ -100,8 +100,10 @@ def _plot(axis: Axes, line: Line, look: dict[str, Any]) -> Artist:
 def _symlog(axis: Axes, panel: Panel) -> None:
     """Zero is a place on this axis, and what lies near it is not crowded."""
     most = max(float(line.x[-1]) for line in panel.lines.values() if len(line.x))
-    axis.set_xscale("symlog", linthresh=1 if most < 500 else 10, linscale=0.5)
-    ticks = [tick for tick in _TICKS if tick <= most and (most < 500 or tick != 1)]
+    small = 1 if most < 500 else 10  # below it the axis is linear
+    axis.set_xscale("symlog", linthresh=small, linscale=0.5)
+    axis.set_xlim(-0.15 * small, 1.2 * most)
+    ticks = [tick for tick in _TICKS if tick == 0 or small <= tick <= most]
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.minorticks_off()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from troth.reproduce.panels import SIMULATED, Line, Panel
+from troth.reproduce.panels import SIMULATED, THEORY, Line, Panel
 
 _SPREADS = {"within": "within a federation", "pooled": "pooled over federations"}
 _ERROR = "error of benign clients"
@@ -43,7 +43,7 @@ def _both(
 ) -> dict[str, Line]:
     """By theory, and as simulated."""
     return {
-        label: Line(np.array(figure["fine"]), np.array(panel["theory"][name])),
+        label + THEORY: Line(np.array(figure["fine"]), np.array(panel["theory"][name])),
         label + SIMULATED: Line(np.array(figure["lam"]), np.array(panel[name])),
     }
 
@@ -54,7 +54,7 @@ def _over_tau(figure: dict[str, Any]) -> Iterator[Panel]:
     for panel in figure["panels"]:
         lines: dict[str, Line] = {}
         for name, values in panel["theory"].items():
-            lines[name] = Line(x, np.array(values))
+            lines[name + THEORY] = Line(x, np.array(values))
             lines[name + SIMULATED] = Line(x, np.array(panel[name]))
         yield Panel(f"{panel['title']}\n{_ERROR}", along, lines)
     for panel in figure["panels"]:
