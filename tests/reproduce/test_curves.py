@@ -98,6 +98,19 @@ def test_ways_of_clients_and_what_follows_from_them(tmp_path: Path) -> None:
     assert numbers == {k: v[-1] for k, v in expected.items()} | {"seeds": 1}
 
 
+def test_closer_looks_at_first_batches_are_of_the_same_line(tmp_path: Path) -> None:
+    """Between 0 and the first look there is no straight way."""
+    for label, steps in (("a", [0, 4, 8]), ("a, early", [0, 1, 2, 4]), ("b", [0, 4])):
+        way = {"accuracy": [[step / 10] for step in steps]}
+        put(tmp_path, label, label=label, steps=steps, curves=way)
+    (found,) = curves.found(ENTRY, tmp_path)
+    assert {label: [*line.x] for label, line in found.lines.items()} == {
+        "a": [0, 1, 2, 4, 8],
+        "b": [0, 4],
+    }
+    np.testing.assert_allclose(found.lines["a"].y, found.lines["a"].x / 10)
+
+
 def test_numbers_go_over_what_their_labels_say(tmp_path: Path) -> None:
     for label, value in (("a, 80%", 0.3), ("a, 20%", 0.1), ("none", 0.5)):
         put(tmp_path, label, label=label, end={"error": value, "other": 1.0})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from troth.reproduce.kept import SAME
 from troth.reproduce.panels import Head, Line, Panel
 
 _MOST = 4  # panels where an entry does not say what it is about
+_EARLY = ", early"
 _DATA = {
     "mnist": "MNIST",
     "fashion_mnist": "Fashion-MNIST",
@@ -83,7 +84,7 @@ def found(entry: Entry, root: Path) -> list[Panel]:
         for name in names
     ]
     if along == "batches":
-        ways = [panel._replace(scale="symlog") for panel in ways]
+        ways = [p._replace(scale="symlog", lines=_joined(p.lines)) for p in ways]
     return [*ways, *(_numbers(entry, root) if entry.over[0] else ())]
 
 
@@ -141,6 +142,21 @@ def _differ(lines: dict[str, Line]) -> bool:
     """Whether labels have curves of their own: some differ only after training."""
     first, *others = lines.values()
     return not others or not all(np.array_equal(first.y, line.y) for line in others)
+
+
+def _joined(lines: Mapping[str, Line]) -> dict[str, Line]:
+    """A run and the closer looks at its first batches, ", early", as one line."""
+    found = {label: line for label, line in lines.items() if not _early(label, lines)}
+    for label, line in found.items():
+        if (first := lines.get(label + _EARLY)) is not None:
+            after = line.x > first.x[-1]
+            x, y = np.r_[first.x, line.x[after]], np.r_[first.y, line.y[after]]
+            found[label] = Line(x, y)
+    return found
+
+
+def _early(label: str, lines: Mapping[str, Line]) -> bool:
+    return label.endswith(_EARLY) and label.removesuffix(_EARLY) in lines
 
 
 def _long(lines: dict[str, Line], entry: Entry) -> dict[str, Line]:
