@@ -32,10 +32,14 @@ def figure_1() -> dict[str, Any]:
     """Mean error and its spread over clients, against λ; clean and adversarial."""
     plot, axes = plt.subplots(2, 2, figsize=(10, 7), sharex=True, layout="constrained")
     titles = ["clean: K = 8", "adversarial: K = 16, of which 8 with τ$_a$ = 0.5"]
-    kept: dict[str, Any] = {"lam": GRID.tolist(), "trials": TRIALS_1, "panels": []}
+    kept: dict[str, Any] = {"lam": GRID.tolist(), "trials": TRIALS_1}
+    kept |= {"fine": FINE.tolist(), "panels": []}
     for i, (case, title) in enumerate(zip(FIGURE_1, titles, strict=True)):
         found = _curves(case, i)
-        kept["panels"].append({"case": case._asdict(), **found})
+        told = {"title": title, "case": case._asdict(), **found}
+        kept["panels"].append(told | {"theory": _theory(case), "best": best(case)})
+        if case.K_a:
+            kept["panels"][-1]["fairest"] = theory.fairest_lam(*case.numbers)
         _errors(axes[0, i], case, found)
         _spreads(axes[1, i], case, found)
         axes[0, i].set_title(title)
@@ -57,6 +61,16 @@ def _curves(case: Case, index: int) -> dict[str, list[float]]:
         "std_pooled": np.sqrt(quartic(found.pooled)(a)),
     }
     return {name: values.tolist() for name, values in each.items()}
+
+
+def _theory(case: Case) -> dict[str, list[float]]:
+    """The same by the closed forms, on the fine grid."""
+    each = {
+        "error": theory.error(FINE, *case.numbers),
+        "std_within": np.sqrt(theory.variance_within(FINE, *case.numbers)),
+        "std_pooled": np.sqrt(theory.variance_pooled(FINE, *case.numbers)),
+    }
+    return {name: np.asarray(values).tolist() for name, values in each.items()}
 
 
 def _errors(axis: plt.Axes, case: Case, found: dict[str, list[float]]) -> None:
@@ -122,9 +136,9 @@ def figure_2() -> dict[str, Any]:
     for i, (title, (K, n, sigma, K_a, tau_a)) in enumerate(PANELS.items()):
         cases = [Case(title, K, n, sigma, float(t), K_a, tau_a) for t in tau]
         found = _relatedness(axes[0, i], cases, i)
-        kept["panels"].append({"title": title, **found})
-        axes[0, i].set_title(title, fontsize=10)
         lams = [best(case) for case in cases]
+        kept["panels"].append({"title": title, **found, "best": lams})
+        axes[0, i].set_title(title, fontsize=10)
         axes[1, i].plot(1 / tau, lams, color=BLUE)
         axes[1, i].set_xlabel("relatedness of clients, 1/τ")
         axes[1, i].grid(alpha=0.25)
@@ -141,7 +155,8 @@ def figure_2() -> dict[str, Any]:
 def _relatedness(axis: plt.Axes, cases: list[Case], panel: int) -> dict[str, Any]:
     """Three models: lines by theory, marks by simulation."""
     kinds = [("local", GREEN, "o"), ("shared", ORANGE, "s"), ("Ditto, λ*", BLUE, "D")]
-    kept: dict[str, list[float]] = {name: [] for name, _, _ in kinds}
+    kept: dict[str, Any] = {name: [] for name, _, _ in kinds}
+    kept["theory"] = {}
     for j, case in enumerate(cases):
         random = seeding.generator(0, "theory.figure2", 100 * panel + j)
         curve = Polynomial(tally(case, TRIALS_2, random, best(case)).mean)
@@ -152,6 +167,7 @@ def _relatedness(axis: plt.Axes, cases: list[Case], panel: int) -> dict[str, Any
         lams = [{"local": 0.0, "shared": np.inf}.get(name, best(c)) for c in cases]
         pairs = zip(lams, cases, strict=True)
         line = [float(theory.error(lam, *case.numbers)) for lam, case in pairs]
+        kept["theory"][name] = line
         axis.plot(x, line, color=colour)
         axis.plot(x, kept[name], mark, color=colour, ms=4, label=name)
     axis.set_yscale("log")

@@ -137,3 +137,8 @@ def test_curves_have_no_printed_numbers() -> None:
         assert (
             entry.printed is None and entry.form == "lines" and not entry.everywhere()
         )
+
+
+def test_two_figures_have_a_line_a_client() -> None:
+    shown = [e.name for e in certified.ENTRIES if certified.EVERY in e.shows]
+    assert shown == ["certified/figure8", "certified/figure9"]

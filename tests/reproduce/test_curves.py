@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from troth.reproduce import curves, judging, listing, outputs, scripts
+from troth.reproduce.certified import EVERY
 from troth.reproduce.entry import Entry
+from troth.reproduce.panels import Panel
 
 ROOT = Path(__file__).parents[2] / "experiments"
 ENTRY = Entry("p/figure7", "t", script=("x",), results=("place/*.json",), form="lines")
+OWN = ("own models", True)
 SCRIPTS = [e for e in listing.entries().values() if e.script and scripts.files(e, ROOT)]
 
 
@@ -21,15 +24,19 @@ def put(place: Path, name: str, **said: object) -> None:
     (place / "place" / f"{name}.json").write_text(json.dumps(said))
 
 
+def panel(root: Path, title: str, entry: Entry = ENTRY) -> Panel:
+    (one,) = [each for each in curves.found(entry, root) if each.title == title]
+    return one
+
+
 def test_seeds_are_one_curve(tmp_path: Path) -> None:
     for seed, end in enumerate((0.5, 0.75)):
         curve = {"round": [1, 2], "personal_mean": [0.0, end], "shared_mean": [0, 1]}
         put(tmp_path, f"a, seed {seed}", label="a", curve=curve)
-    along, found = curves.found(ENTRY, tmp_path)
-    assert along == "round" and list(found) == ["own models", "w"]
-    x, y = found["own models"]["a"]
-    np.testing.assert_array_equal(x, [1, 2])
-    np.testing.assert_array_equal(y, [0, 0.625])
+    own, shared = curves.found(ENTRY, tmp_path)
+    assert own.along == "round" and shared.title == "shared model: mean accuracy"
+    np.testing.assert_array_equal(own.lines["a"].x, [1, 2])
+    np.testing.assert_array_equal(own.lines["a"].y, [0, 0.625])
 
 
 def test_what_is_trained_after_the_last_round_is_a_point(tmp_path: Path) -> None:
@@ -40,40 +47,142 @@ def test_what_is_trained_after_the_last_round_is_a_point(tmp_path: Path) -> None
             for whose in ("shared", "personal")
         }
         put(tmp_path, label, label=label, curve=curve, summary=summary)
-    _, found = curves.found(ENTRY, tmp_path)
     own = {
-        label: (x.tolist(), y.tolist()) for label, (x, y) in found["own models"].items()
+        label: (line.x.tolist(), line.y.tolist())
+        for label, line in panel(tmp_path, "own models: mean accuracy").lines.items()
     }
     assert own == {"joint": ([1, 2], [0.1, 0.2]), "tuned": ([2], [0.9])}
     (axis,) = curves.draw(ENTRY, tmp_path).axes
-    assert [line.get_marker() for line in axis.lines] == ["None", "o"]
+    assert [line.get_marker() for line in axis.lines] == ["None", "s"]
 
 
 def test_curves_that_coincide_say_nothing(tmp_path: Path) -> None:
     for label in "ab":
         put(tmp_path, label, label=label, round=[1, 2], accuracy=[0.1, 0.2])
-    assert curves.found(ENTRY, tmp_path) == ("round", {})
+    assert curves.found(ENTRY, tmp_path) == []
     put(tmp_path, "c", label="c", round=[1, 2], accuracy=[0.1, 0.3])
-    assert [*curves.found(ENTRY, tmp_path)[1]["by true labels"]] == ["a", "b", "c"]
+    found = panel(tmp_path, "accuracy by true labels")
+    assert [*found.lines] == ["a", "b", "c"]
 
 
-def test_certificates_and_ways_of_clients(tmp_path: Path) -> None:
-    model = {"radii": [0, 1], "mean": [0.9, 0.1]}
-    certified = {"models": {"shared": model, "personal": model}, "unit": "pixels"}
-    put(tmp_path, "a", label="a", certified=certified)
-    assert curves.found(ENTRY, tmp_path) == ("radius", {})  # both the same
-    certified["models"]["personal"] = {"radii": [0, 1], "mean": [0.9, 0.2]}
-    put(tmp_path, "a", label="a", certified=certified)
-    _, found = curves.found(ENTRY, tmp_path)
-    (quantity,) = found
-    assert quantity == "certified accuracy, radius in pixels"
-    assert [*found[quantity]] == ["a, shared", "a, personal"]
-    way = {"conflicting_accuracy": [[0.5, None], [0.25, 0.75]]}
+def test_an_entry_says_which_quantities_it_is_about(tmp_path: Path) -> None:
+    values = {name: [0.1, 0.2] for name in ("norm", "aimed", "distance", "accuracy")}
+    put(tmp_path, "a", label="a", round=[1, 2], **values)
+    shows = ("accuracy by wanted labels", "norm")
+    entry = ENTRY._replace(shows=shows)
+    assert [each.title for each in curves.found(entry, tmp_path)] == [*shows]
+    ((_, numbers),) = scripts.lines(entry, tmp_path)
+    assert [*numbers] == [*shows, "seeds"]
+
+
+def test_ways_of_clients_and_what_follows_from_them(tmp_path: Path) -> None:
+    way = {
+        "accuracy": [[0.5, 1.0], [0.75, 1.0]],
+        "conflicting_accuracy": [[0.5, None], [0.25, 0.75]],
+        "loss": [[1.0, 1.0], [1.0, 1.0]],
+        "conflicting_loss": [[1.0, 2.0], [2.0, 3.0]],
+        "adv_accuracy": [[0.25, 0.25], [0.5, 0.5]],
+    }
     put(tmp_path, "a", label="a", steps=[0, 10], curves=way)
-    along, found = curves.found(ENTRY, tmp_path)
-    _, y = found["conflicting accuracy"]["a"]
-    assert along == "batches"
-    np.testing.assert_array_equal(y, [0.5, 0.5])
+    expected = {
+        "conflicting accuracy": [0.5, 0.5],
+        "accuracy disparity": [0.25, 0.375],
+        "loss disparity": [0.5, 1.5],
+        "adversarial accuracy gained": [0.0, 0.25],
+    }
+    entry = ENTRY._replace(shows=(*expected,))
+    found = curves.found(entry, tmp_path)
+    assert {(each.along, each.scale) for each in found} == {("batches", "symlog")}
+    assert {each.title: [*each.lines["a"].y] for each in found} == expected
+    ((_, numbers),) = scripts.lines(entry, tmp_path)
+    assert numbers == {k: v[-1] for k, v in expected.items()} | {"seeds": 1}
+
+
+def test_closer_looks_at_first_batches_are_of_the_same_line(tmp_path: Path) -> None:
+    """Between 0 and the first look there is no straight way."""
+    for label, steps in (("a", [0, 4, 8]), ("a, early", [0, 1, 2, 4]), ("b", [0, 4])):
+        way = {"accuracy": [[step / 10] for step in steps]}
+        put(tmp_path, label, label=label, steps=steps, curves=way)
+    (found,) = curves.found(ENTRY, tmp_path)
+    assert {label: [*line.x] for label, line in found.lines.items()} == {
+        "a": [0, 1, 2, 4, 8],
+        "b": [0, 4],
+    }
+    np.testing.assert_allclose(found.lines["a"].y, found.lines["a"].x / 10)
+
+
+def test_numbers_go_over_what_their_labels_say(tmp_path: Path) -> None:
+    for label, value in (("a, 80%", 0.3), ("a, 20%", 0.1), ("none", 0.5)):
+        put(tmp_path, label, label=label, end={"error": value, "other": 1.0})
+    over = ("attackers, %", r", (\d+)%$")
+    entry = ENTRY._replace(shows=("error",), over=over)
+    (found,) = curves.found(entry, tmp_path)
+    assert (found.title, found.along, found.marked) == ("error", "attackers, %", True)
+    assert [*found.lines["a"].x] == [20, 80] and [*found.lines["a"].y] == [0.1, 0.3]
+    assert found.lines["none"].level and [*found.lines["none"].y] == [0.5]
+
+
+def test_accuracies_against_variances(tmp_path: Path) -> None:
+    for share in (20, 80):
+        own = {"accuracy_weighted": 0.5, "accuracy_std": share / 100}
+        summary = {"shared": own, "personal": own | {"accuracy_weighted": 0.75}}
+        label = f"krum, {share}%"
+        put(tmp_path, label, label=label, summary=summary)
+    over = ("attackers, %", r", (\d+)%$")
+    entry = ENTRY._replace(form="scatter", over=over)
+    found = curves.scattered(entry, tmp_path)
+    assert [*found] == ["20 % attackers", "80 % attackers"]
+    assert found["80 % attackers"][0] == {"krum": (0.5, 0.8**2)}
+    assert found["20 % attackers"][1] == {"krum": (0.75, 0.2**2)}
+    figure = curves.draw(entry, tmp_path)
+    assert [axis.get_ylabel() for axis in figure.axes] == ["variance over clients"] * 2
+
+
+def shown(entry: Entry) -> tuple[object, object]:
+    """What a picture has, and the numbers of its table."""
+    drawn = [
+        (each.title, each.along, label, line.x.tolist(), line.y.tolist())
+        for each in curves.found(entry, ROOT)
+        for label, line in each.lines.items()
+    ]
+    return drawn or entry.form, scripts.layout(scripts.lines(entry, ROOT))
+
+
+@pytest.mark.parametrize("paper", {entry.paper: 0 for entry in SCRIPTS})
+def test_no_two_figures_of_a_paper_are_the_same(paper: str) -> None:
+    mine = [e for e in SCRIPTS if e.paper == paper and e.form != "table"]
+    pictures, tables = zip(*map(shown, mine), strict=True)
+    for k, entry in enumerate(mine):
+        assert pictures[k] not in pictures[:k], entry.name
+        assert tables[k] not in tables[:k], entry.name
+
+
+@pytest.mark.parametrize("entry", SCRIPTS, ids=lambda entry: entry.name)
+def test_what_an_entry_is_about_is_there(entry: Entry) -> None:
+    """Every name in `shows` is a curve or a number of its results."""
+    ways = {
+        name
+        for _, said in scripts.said(entry, ROOT)
+        for name in (
+            scripts.ways(said) if "curves" in said else said.get("curve", said)
+        )
+    }
+    heads = {n for _, numbers in scripts.lines(entry, ROOT) for n in numbers}
+    for name in set(entry.shows) - heads:
+        assert name in ways | {EVERY} or (name, "personal_mean" in ways) == OWN, name
+    assert heads - {"seeds"}
+
+
+def test_a_picture_names_the_data_of_its_script() -> None:
+    names = {"certified/figure3": "MNIST", "ditto/figure7": "Fashion-MNIST"}
+    names |= {"spurious/figure7": "MNIST", "spurious/figure5": "MNIST, Coil20"}
+    names |= {"equivalence/figure17": "CIFAR-10"}
+    for name, data in names.items():
+        entry = listing.find(name)
+        figure = curves.draw(entry, ROOT)
+        assert figure.get_suptitle().endswith(f"\nours: {data}")
+        said = " ".join(figure.get_supxlabel().split("\n"))
+        assert said == (f"Note: {entry.note}." if entry.note else "")
 
 
 @pytest.mark.parametrize("entry", SCRIPTS, ids=lambda entry: entry.name)

@@ -92,3 +92,11 @@ def test_figure_5_is_term_at_three_temperatures() -> None:
         rules |= {f"TERM, t={t}": {"name": "term", "t": float(t)} for t in (1, 2, 5)}
         assert tree.get("aggregator") == rules[cell.row]
         assert ("adversary" in tree) == (cell.column != "clean")
+
+
+def test_figures_8_and_9_are_about_other_things() -> None:
+    entries = {n: listing.find(f"ditto/figure{n}") for n in (8, 9)}
+    assert entries[8].over == entries[9].over
+    assert entries[8].shows == ("personal, weighted", "personal, std")
+    seen = {"all clients', train_loss", "all clients', valid_accuracy"}
+    assert seen < {*entries[9].shows}

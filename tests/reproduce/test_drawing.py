@@ -1,4 +1,4 @@
-"""Figures in two forms."""
+"""Figures in two forms: ours and theirs, and what ours are trained on."""
 
 from __future__ import annotations
 
@@ -6,23 +6,105 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
-from troth.reproduce import drawing, judging
+from troth.reproduce import drawing, judging, kept, listing
 from troth.reproduce.entry import Entry
+
+ROOT = Path(__file__).parents[2] / "experiments"
+FIGURES = [e for e in listing.entries().values() if e.cells and e.form != "table"]
+COLUMNS = ("clean", "A1 20%", "A1 50%", "A3 10%")
+
+
+def names(figure: Figure) -> list[str]:
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def several(made: Any) -> list[judging.Judged]:
+    rows = {"global": 0.9, "local": 0.8}
+    return [one for column in COLUMNS for one in made.judged(rows, column)]
 
 
 @pytest.mark.parametrize("form", ["lines", "scatter"])
 def test_figures_in_two_forms(form: Any, tmp_path: Path, made: Any) -> None:
-    columns = ("clean", "A1 20%", "A1 50%", "A3 10%")
-    found = [
-        one for c in columns for one in made.judged({"global": 0.9, "local": 0.8}, c)
-    ]
+    found = several(made)
     found.append(judging.judge(made.table, made.cell("fair"), []))
     entry: Entry = made.table._replace(form=form)
     files = drawing.save(drawing.draw(entry, found), tmp_path / "f")
     assert [file.suffix for file in files] == [".png", ".svg"]
     assert files[0].read_bytes()[:4] == b"\x89PNG"
-    svg = files[1].read_text()
-    assert "A1" in svg or "<path" in svg
+    assert "<!-- global -->" in files[1].read_text("utf-8")
     again = drawing.save(drawing.draw(entry, found), tmp_path / "g")
-    assert again[0].read_bytes() == files[0].read_bytes()
+    for one, other in zip(files, again, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_picture_is_written_whole_or_not_at_all(
+    tmp_path: Path, made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = drawing.draw(made.table._replace(form="lines"), several(made))
+    files = drawing.save(figure, tmp_path / "f")
+    before = [file.read_bytes() for file in files]
+
+    def full(*_: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(drawing.os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        drawing.save(figure, tmp_path / "f")
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert [file.read_bytes() for file in files] == before
+    monkeypatch.undo()
+
+    def half(self: Figure, file: Any, **_: Any) -> None:
+        data = b"half of a picture"
+        file.write(data) if hasattr(file, "write") else file.write_bytes(data)
+        full()
+
+    monkeypatch.setattr(Figure, "savefig", half)
+    with pytest.raises(OSError, match="no space"):
+        drawing.save(figure, tmp_path / "g")
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+
+
+@pytest.mark.parametrize("form", ["lines", "scatter"])
+def test_hollow_points_are_spoken_of_where_there_are_some(form: Any, made: Any) -> None:
+    entry, found = made.table._replace(form=form), several(made)
+    rows = ["global", "local"]
+    theirs = ["filled: ours", "hollow: the paper's"]
+    assert names(drawing.draw(entry, found)) == rows + theirs
+    figure = drawing.draw(entry, [one._replace(theirs=None) for one in found])
+    assert names(figure) == [*rows, "filled: ours"]
+    assert "the paper prints no points" in figure.get_suptitle()
+
+
+def test_every_method_has_a_look_and_is_joined_with_the_paper_s(made: Any) -> None:
+    rows = ("global", "local", "fair", "median", "Krum", "multi-Krum", "clipping")
+    rows += ("k-norm", "k-loss", "FedMGDA+", "finetuning")
+    found = made.judged({row: 0.5 + k / 100 for k, row in enumerate(rows)})
+    figure = drawing.draw(made.table._replace(form="scatter"), found)
+    (axis,), marks = figure.axes, []
+    for ours, theirs, joint in zip(*(axis.lines[k::3] for k in range(3)), strict=True):
+        assert ours.get_color() == theirs.get_color() == joint.get_color()
+        assert ours.get_marker() == theirs.get_marker()
+        assert theirs.get_markerfacecolor() == "none" != ours.get_markerfacecolor()
+        assert [*joint.get_xdata()] == [*ours.get_xdata(), *theirs.get_xdata()]
+        marks.append((ours.get_color(), ours.get_marker()))
+    assert len({*marks}) == len(rows) and not axis.texts  # nothing overprints
+    assert names(figure)[: len(rows)] == [*rows]
+
+
+@pytest.mark.parametrize("scale", ["full", "small"])
+@pytest.mark.parametrize("entry", FIGURES, ids=lambda entry: entry.name)
+def test_a_figure_says_what_ours_are_trained_on(
+    entry: Entry, scale: Any, tmp_path: Path
+) -> None:
+    cells = entry.everywhere() if scale == "full" else entry.at("small")
+    found = judging.table(entry, cells, kept.Shelf(None, ROOT), 3)
+    svg = drawing.save(drawing.draw(entry, found), tmp_path / "f")[1].read_text("utf-8")
+    for cell in cells:
+        assert f"; ours: {cell.federation.name} -->" in svg
+        assert ("see above" in svg) == (cell.federation.kind != "original")
+    if not any(one.theirs for one in found):
+        assert "theirs:" not in svg and "hollow" not in svg

@@ -21,3 +21,11 @@ def test_the_table_of_sums(tmp_path: Path, put: Any) -> None:
         assert theirs is not None and column == "Σ linear"
         assert abs(theirs.mean - value) < 0.3
     assert found["noisy Fashion-MNIST", "idle user's model", "Σ linear"] == [0.7]
+
+
+def test_figures_are_about_what_their_captions_say() -> None:
+    shows = {n: listing.find(f"equivalence/figure{n}").shows for n in (1, 2, 3, 16)}
+    assert shows[1] == ("accuracy by true labels",)
+    assert shows[2] == ("distance to target", "accuracy by wanted labels")
+    assert shows[3] == ("honest users' own, by wanted labels",)
+    assert shows[16] == ("norm", "distance to target")

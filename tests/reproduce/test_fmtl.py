@@ -83,3 +83,9 @@ def test_fmtl_is_ditto_and_keeps_its_name() -> None:
         own = {row for where, row in rows if where == part}
         assert own == {f"FMTL, λ={lam}" for lam in lams.split()}
     assert not any(cell.row.startswith("Ditto") for cell in whole)
+
+
+def test_figure_2_has_variances() -> None:
+    entry = listing.find("fmtl/figure2")
+    assert entry.form == "scatter"
+    assert {"shared, std", "personal, std"} < {*entry.shows}

@@ -43,9 +43,39 @@ def test_curves_count_by_their_end(tmp_path: Path, put: Any) -> None:
     said = {"label": "x", "accuracy": [0.1, 0.9], "distance": [3.0, 2.0, 1.0]}
     put(tmp_path / "place", "x", said)
     ((_, numbers),) = scripts.lines(ENTRY, tmp_path)
-    expected = {"distance to target": 1.0, "by true labels": 0.9, "seeds": 1.0}
+    expected = {"distance to target": 1.0, "accuracy by true labels": 0.9, "seeds": 1.0}
     assert numbers == expected
     assert scripts.lines(ENTRY._replace(results=()), tmp_path) == []
+
+
+def test_other_test_data_have_a_disparity(tmp_path: Path, put: Any) -> None:
+    made: dict[str, Any] = {
+        whose: {"accuracy_weighted": 0.5, "accuracy_std": 0.0, "accuracy_mean": 0.75}
+        for whose in ("shared", "personal")
+    }
+    other = {whose: {"accuracy_mean": 0.5} for whose in ("shared", "personal")}
+    summary = {**made, "tests": {"conflicting": other}}
+    put(tmp_path / "place", "a", {"label": "a", "summary": summary})
+    shows = ("personal, biased", "personal, conflicting", "personal, disparity")
+    ((_, numbers),) = scripts.lines(ENTRY._replace(shows=shows), tmp_path)
+    assert numbers == dict(zip(shows, (0.75, 0.5, 0.25), strict=True)) | {"seeds": 1}
+
+
+def test_simulated_figures_count_by_their_least(tmp_path: Path, put: Any) -> None:
+    case = {"K": 8, "K_a": 2}
+    panel = {"case": case, "error": [3, 1, 2], "theory": {"error": [4, 0.5]}}
+    said = {"figure 7": {"lam": [0, 1, 2], "panels": [panel | {"best": 1.25}]}}
+    put(tmp_path / "place", "figures", said)
+    ((label, numbers),) = scripts.lines(ENTRY, tmp_path)
+    assert label == "K = 8, 2 adversaries"
+    expected = {"least error": 1, "at λ": 1, "least by theory": 0.5}
+    assert numbers == expected | {"λ* by theory": 1.25}
+    panel = {"title": "with τ$_a$", "local": [1, 3], "best": [0.5, 2]}
+    said = {"figure 7": {"tau": [0.5, 0.25], "panels": [panel]}}
+    put(tmp_path / "place", "figures", said)
+    ((label, numbers),) = scripts.lines(ENTRY, tmp_path)
+    assert label == "with τ_a" and numbers["mean error, local"] == 2
+    assert [*numbers.values()][1:] == [0.5, 2]
 
 
 def test_certificates_count_by_their_radii(tmp_path: Path, put: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from troth.reproduce import spurious
+from troth.reproduce import listing, spurious
 
 
 def test_the_table_of_shortcuts(tmp_path: Path, put: Any) -> None:
@@ -26,3 +26,10 @@ def test_the_table_of_shortcuts(tmp_path: Path, put: Any) -> None:
         (part, "FT", "MNIST Acc_B"): [0.25, 0.375],
         (part, "FT", "MNIST Acc_BC"): [0.25, 0.375],
     }
+
+
+def test_figures_along_fine_tuning_are_about_other_things() -> None:
+    shows = {n: listing.find(f"spurious/figure{n}").shows for n in (5, 6, 7)}
+    assert shows[5] == ("accuracy", "conflicting accuracy")
+    assert shows[6] == ("accuracy disparity", "adversarial accuracy gained")
+    assert shows[7] == ("loss disparity", "transferability gap")

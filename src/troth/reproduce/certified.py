@@ -91,6 +91,13 @@ _FIGURES: dict[int, tuple[str, tuple[str, ...], dict[str, int]]] = {
 }
 
 
+EVERY = "every client"
+"""In `Entry.shows`: a panel a way of training, a line a client."""
+_CLIENTS = (8, 9)
+"""Figures that have a line a client."""
+_NUMBERS = ("certified at 0", "at half of the radii", "average radius")
+
+
 def _work(trainings: dict[str, int]) -> tuple[int, float]:
     """Client-steps and seconds of so many trainings by data set."""
     each = [(n, *_STEPS[data]) for data, n in trainings.items()]
@@ -107,6 +114,9 @@ ENTRIES = tuple(
         ),
         results=tuple(f"certificates/results/{some}.json" for some in runs),
         form="lines",
+        shows=(EVERY, *(f"personal, {what}" for what in _NUMBERS))
+        if number in _CLIENTS
+        else (),
         note="; ".join([*([_APART[number]] if number in _APART else []), _SMALLER]),
         data=tuple(trainings),
         work=_work(trainings),

@@ -74,6 +74,33 @@ _TERM = (
 )
 
 
+_EPOCHS = ("epochs of fine-tuning", r", epochs=(\d+)$")
+_STOPPED = ("rounds before stopping", r" at (\d+) rounds$")
+_SEEN = ("train_loss", "valid_accuracy")
+
+
+def _solved(
+    number: int,
+    title: str,
+    *results: str,
+    shows: tuple[str, ...],
+    over: tuple[str, str],
+) -> Entry:
+    """A figure that `experiments/solvers/run.py` makes."""
+    return Entry(
+        f"ditto/figure{number}",
+        title,
+        script=("solvers/run.py",),
+        results=tuple(f"solvers/results/{some}.json" for some in results),
+        form="lines",
+        shows=shows,
+        over=over,
+        note=_SOLVERS,
+        data=("fashion_mnist",),
+        work=(84 * 400 * 20 * 5, 84 * 30.0),
+    )
+
+
 def _term(pick: Pick) -> list[Cell]:
     """TERM at three temperatures beside the mean, under A1."""
     f, found = pick(FASHION), list[Cell]()
@@ -171,21 +198,25 @@ ENTRIES = (
         "Ditto, whose clients choose λ, deviations squared; rules are those that its "
         "text names",
     ),
-    *(
-        Entry(
-            f"ditto/figure{number}",
-            title,
-            script=("solvers/run.py",),
-            results=tuple(f"solvers/results/{folder}/*.json" for folder in folders),
-            form="lines",
-            note=_SOLVERS,
-            data=("fashion_mnist",),
-            work=(84 * 400 * 20 * 5, 84 * 30.0),
-        )
-        for number, title, *folders in (
-            (7, "Ditto solved jointly and in two stages, A3", "joint", "two_stage"),
-            (8, "Fine-tuning after stopping early, A3", "stopped"),
-            (9, "What a server sees that would stop early, A3", "stopped"),
-        )
+    _solved(
+        7,
+        "Ditto solved jointly and in two stages, A3",
+        *("joint/*", "two_stage/*"),
+        shows=("own models", "personal, weighted", "personal, std"),
+        over=_EPOCHS,
+    ),
+    _solved(
+        8,
+        "Fine-tuning after stopping early, A3",
+        *("stopped/*", "joint/*"),
+        shows=("personal, weighted", "personal, std"),
+        over=_STOPPED,
+    ),
+    _solved(
+        9,
+        "What a server sees that would stop early, A3",
+        "stopped/*λ=1.0*",  # the shared model does not see λ
+        shows=(*(f"all clients', {w}" for w in _SEEN), "shared, weighted"),
+        over=_STOPPED,
     ),
 )

@@ -1,38 +1,74 @@
-"""Figures: ours, and the paper's points where it prints numbers."""
+"""Figures of cells: ours, and the paper's points where it prints numbers."""
 
 from __future__ import annotations
 
+import io
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import matplotlib as mpl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from troth.reproduce import looks
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import Judged
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _THREAT = re.compile(r"(A\d) (\d+)%")
 
 
 def draw(entry: Entry, judged: Sequence[Judged]) -> Figure:
     """Lines against the share of attackers, or means against variances."""
-    figure = Figure(figsize=(11, 4.2), dpi=130, layout="constrained")
-    figure.suptitle(f"{entry.name}: {entry.title}", fontsize=10)
-    if entry.form == "scatter":
-        _scatter(figure, judged)
-    else:
-        _lines(figure, judged)
-    return figure
+    return (_scatter if entry.form == "scatter" else _lines)(entry, judged)
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
-    """As PNG and as SVG; the same figure gives the same bytes."""
+    """As PNG and as SVG, each whole or not at all; the same figure, the same bytes."""
     files = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-    figure.savefig(files[0], metadata={"Software": None})
-    figure.savefig(files[1], metadata={"Date": None})
+    made = []
+    with mpl.rc_context({"svg.hashsalt": "troth"}):
+        for file, facts in zip(files, ("Software", "Date"), strict=True):
+            made.append(io.BytesIO())
+            form = file.suffix[1:]
+            figure.savefig(made[-1], format=form, metadata={facts: None})
+    for file, content in zip(files, made, strict=True):
+        _write(file, content.getvalue())
     return files
+
+
+def _write(path: Path, content: bytes) -> None:
+    """As `folder.write` does it, for bytes."""
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def trained(judged: Sequence[Judged]) -> Iterator[str]:
+    """On what, part by part: the paper's data, and ours, which may stand in."""
+    for part in dict.fromkeys(one.cell.part for one in judged):
+        mine = [one for one in judged if one.cell.part == part]
+        names = dict.fromkeys(one.cell.federation.name for one in mine)
+        printed = any(one.theirs for one in mine)
+        theirs = f"theirs: {part}" if printed else "the paper prints no points"
+        yield f"{theirs}; ours: {', '.join(names)}"
+
+
+def _sheet(
+    entry: Entry, judged: Sequence[Judged], many: int, share: bool
+) -> tuple[Figure, list[Axes]]:
+    title = f"{entry.name}: {entry.title}"
+    note, more = entry.note, {"sharey": share}
+    return looks.sheet(title, many, [*trained(judged)], note, **more)
 
 
 def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
@@ -52,44 +88,74 @@ def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
     return found or {"": [(float(k), one) for k, one in enumerate(judged)]}
 
 
-def _lines(figure: Figure, judged: Sequence[Judged]) -> None:
-    panels = _panels(judged)
-    axes: Any = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+def _lines(entry: Entry, judged: Sequence[Judged]) -> Figure:
+    panels, handles = _panels(judged), dict[str, Artist]()
+    figure, axes = _sheet(entry, judged, len(panels), True)
     rows = list(dict.fromkeys(one.cell.row for one in judged))
     for axis, (name, points) in zip(axes, panels.items(), strict=True):
         for k, row in enumerate(rows):
-            colour = COLOURS[k % len(COLOURS)]
             own = [(x, one) for x, one in points if one.cell.row == row]
             mine = sorted(own, key=lambda point: point[0])
             ran = [(x, one.mean) for x, one in mine if one.seeds]
-            axis.plot(*_split(ran), "o-", color=colour, ms=4, label=row)
+            solid = looks.mark(k) | {"linestyle": "-"}
+            (handles[row],) = axis.plot(*_split(ran), **solid, label=row)
             known = [(x, one.theirs.mean) for x, one in mine if one.theirs]
-            axis.plot(*_split(known), "s:", color=colour, ms=6, mfc="none")
-        axis.set_title(name, fontsize=9)
-        axis.set_xlabel("attackers, %" if name else "cell")
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("accuracy of benign clients")
-    axes[-1].legend(fontsize=7, title="ours; hollow: the paper's")
+            axis.plot(*_split(known), **looks.mark(k, hollow=True) | {"linestyle": ":"})
+        titled = _titled(name, [one for _, one in points])
+        looks.dress(axis, titled, "attackers, %" if name else "cell")
+        if axis.get_subplotspec().is_first_col():  # type: ignore[union-attr]
+            axis.set_ylabel("accuracy of benign clients", fontsize=8)
+    looks.legend(figure, handles, _meanings(judged, {"linestyle": "-"}, ":"))
+    return figure
+
+
+def _titled(name: str, judged: Sequence[Judged]) -> str:
+    """A panel by the paper's name of it, and whether ours are of other data."""
+    kinds = {one.cell.federation.kind for one in judged}
+    return name if kinds <= {"original"} else f"{name} (ours: other data, see above)"
 
 
 def _split(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
     return [x for x, _ in points], [y for _, y in points]
 
 
-def _scatter(figure: Figure, judged: Sequence[Judged]) -> None:
+def _meanings(
+    judged: Sequence[Judged], ours: dict[str, str], dots: str
+) -> list[tuple[str, Artist]]:
+    """What filled and hollow marks are; only of what there is."""
+    found = []
+    if any(one.seeds for one in judged):
+        found.append(looks.meaning("filled: ours", marker="o", ms=5, **ours))
+    if any(one.theirs for one in judged):
+        look = {"marker": "o", "mfc": "none", "ms": 6, "linestyle": dots}
+        found.append(looks.meaning("hollow: the paper's", **look))
+    return found
+
+
+def _scatter(entry: Entry, judged: Sequence[Judged]) -> Figure:
+    """A method has a colour and a mark; a thin line joins ours with the paper's."""
     columns = list(dict.fromkeys(one.cell.column for one in judged))
-    axes: Any = figure.subplots(1, len(columns), squeeze=False)[0]
+    figure, axes = _sheet(entry, judged, len(columns), False)
     rows = list(dict.fromkeys(one.cell.row for one in judged))
     for axis, column in zip(axes, columns, strict=True):
-        for one in (one for one in judged if one.cell.column == column):
-            colour = COLOURS[rows.index(one.cell.row) % len(COLOURS)]
-            if one.seeds:
-                axis.plot(one.mean, one.std**2, "o", color=colour, ms=5)
-                axis.annotate(one.cell.row, (one.mean, one.std**2), fontsize=6)
-            if one.theirs and one.theirs.std is not None:
-                at = one.theirs.mean, one.theirs.std**2
-                axis.plot(*at, "s", color=colour, ms=6, mfc="none")
-        axis.set_title(f"{column}; hollow: the paper's", fontsize=9)
-        axis.set_xlabel("accuracy of benign clients")
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("variance over clients")
+        mine = [one for one in judged if one.cell.column == column]
+        for one in mine:
+            _pair(axis, one, rows.index(one.cell.row))
+        looks.dress(axis, _titled(column, mine), "accuracy of benign clients")
+    axes[0].set_ylabel("variance over clients", fontsize=8)
+    handles = {row: Line2D([], [], **looks.mark(k)) for k, row in enumerate(rows)}
+    looks.legend(figure, handles, _meanings(judged, {"linestyle": "none"}, "none"))
+    return figure
+
+
+def _pair(axis: Axes, one: Judged, k: int) -> None:
+    """Ours and the paper's of one method."""
+    at = []
+    if one.seeds:
+        at.append((one.mean, one.std**2))
+        axis.plot(*at[-1], **looks.mark(k))
+    if one.theirs and one.theirs.std is not None:
+        at.append((one.theirs.mean, one.theirs.std**2))
+        axis.plot(*at[-1], **looks.mark(k, hollow=True))
+    if len(at) == 2:
+        axis.plot(*_split(at), color=looks.hue(k), lw=0.6, alpha=0.6, zorder=1)

@@ -65,6 +65,8 @@ class Entry(NamedTuple):
     script: tuple[str, ...] = ()  # below experiments/, with its arguments
     results: tuple[str, ...] = ()  # what the script leaves: patterns below experiments/
     form: Literal["table", "lines", "scatter"] = "table"
+    shows: tuple[str, ...] = ()  # the numbers and curves it is about; else all
+    over: tuple[str, str] = ("", "")  # over what numbers go, and where labels have it
     note: str = ""  # what of it cannot be had, or departs
     points: tuple[str, ...] = ()  # the tables whose printed numbers a figure shows
     data: tuple[str, ...] = ()  # what a script needs, by the data sets' names here

@@ -39,9 +39,9 @@ cores: those of the curves that were run, times how many there are; else a guess
 
 
 def _entry(
-    name: str, title: str, figure: str, form: str = "lines", **more: str
+    name: str, title: str, figure: str, *shows: str, form: str = "lines", **more: str
 ) -> Entry:
-    """A figure that `experiments/attack_chain/run.py` makes."""
+    """A figure that `experiments/attack_chain/run.py` makes, and what it is about."""
     data, steps, seconds = _WORK[figure]
     return Entry(
         f"equivalence/{name}",
@@ -49,6 +49,7 @@ def _entry(
         script=("attack_chain/run.py", figure),
         results=(f"{_RESULTS}/{figure}/{more.get('only', '')}*.json",),
         form="table" if form == "table" else "lines",
+        shows=shows,
         note=more.get("note", ""),
         data=data,
         work=(steps, seconds),
@@ -68,17 +69,25 @@ def table1(experiments: Path) -> dict[tuple[str, str, str], list[float]]:
     return found
 
 
+_AIMED, _TRUE, _NEAR = (
+    "accuracy by wanted labels",
+    "accuracy by true labels",
+    "distance to target",
+)
+_OWN = "honest users' own, by wanted labels"
+_THREE = ("global model", "idle users' models", "active user's model")
 _LAMBDAS = (0.01, 0.1, 1.0, 10.0, 100.0)
 
 ENTRIES = (
-    _entry("figure1", "Counter-gradient against ℓ2² and ℓ2: accuracy", "fig1"),
-    _entry("figure2", "A model attack, and poisoned data", "fig2"),
-    _entry("figure3", "The attack on local models", "fig3"),
+    _entry("figure1", "Counter-gradient against ℓ2² and ℓ2: accuracy", "fig1", _TRUE),
+    _entry("figure2", "A model attack, and poisoned data", "fig2", _NEAR, _AIMED),
+    _entry("figure3", "The attack on local models", "fig3", _OWN),
     *(
         _entry(
             f"figure{4 + 2 * k + m}",
             f"Sum and expectation: {name}, λ = {lam:g}",
             "sums",
+            *_THREE,
             only=f"{name}, *λ={lam}",
         )
         for k, lam in enumerate(_LAMBDAS)
@@ -86,13 +95,30 @@ ENTRIES = (
     ),
     *(
         _entry(
-            f"figure{n}", f"The same without noise: {name}", "clean", only=f"{name}, "
+            f"figure{n}",
+            f"The same without noise: {name}",
+            "clean",
+            *_THREE,
+            only=f"{name}, ",
         )
         for n, name in ((14, "linear"), (15, "MLP"))
     ),
-    _entry("figure16", "Counter-gradient: norms and distances", "fig1"),
+    _entry(
+        "figure16",
+        "Counter-gradient: norms and distances",
+        "fig1",
+        "norm",
+        _NEAR,
+        note="the distance to the first model, which the paper has too, was not kept",
+    ),
     *(
-        _entry(f"figure{n}", f"{title}, CIFAR-10's last layer", "network", only=only)
+        _entry(
+            f"figure{n}",
+            f"{title}, CIFAR-10's last layer",
+            "network",
+            *(_NEAR, "norm", _TRUE, _AIMED),
+            only=only,
+        )
         for n, title, only in (
             (17, "Counter-gradient", "gradient"),
             (18, "The model attack", "model"),
@@ -103,10 +129,12 @@ ENTRIES = (
         "figure20",
         "Data poisoning with images in [0, 1]",
         "fig20",
+        _AIMED,
+        _NEAR,
         note="100,000 examples that count 1,000 times each, as the authors took, and "
         "2,000 besides",
     ),
-    _entry("table1", "Sum and expectation, λ = 1", "sums", "table")._replace(
-        numbers=table1, own="Fashion-MNIST with noisy labels"
-    ),
+    _entry(
+        "table1", "Sum and expectation, λ = 1", "sums", *_THREE, form="table"
+    )._replace(numbers=table1, own="Fashion-MNIST with noisy labels"),
 )

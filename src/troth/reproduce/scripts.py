@@ -20,13 +20,22 @@ Lines = list[tuple[str, dict[str, float]]]
 CURVES = {
     "distance": "distance to target",
     "norm": "norm",
-    "accuracy": "by true labels",
-    "aimed": "by wanted labels",
-    "own_accuracy": "honest users' own",
+    "accuracy": "accuracy by true labels",
+    "aimed": "accuracy by wanted labels",
+    "own_accuracy": "honest users' own, by true labels",
+    "own_aimed": "honest users' own, by wanted labels",
     "shared": "global model",
     "idle": "idle users' models",
     "own": "active user's model",
 }
+WAYS = {
+    "conflicting_accuracy": "conflicting accuracy",
+    "conflicting_loss": "conflicting loss",
+    "adv_accuracy": "adversarial accuracy",
+    "adv_loss": "adversarial loss",
+    "l_trans": "transferability gap",
+}
+"""Of personal models on their way; what is not here has its own name."""
 
 
 def files(entry: Entry, root: Path) -> list[Path]:
@@ -60,7 +69,8 @@ def said(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         every.append((str(found.get("label", file.stem)), file.parent, found))
     homes = Counter(label for label, _ in {(label, place) for label, place, _ in every})
     for label, place, found in every:
-        yield f"{place.name}: {label}" if homes[label] > 1 else label, found
+        named = f"{place.name}: {label}" if homes[label] > 1 else label
+        yield named, {"folder": place.name, **found}
 
 
 def seconds(entry: Entry, root: Path) -> Iterator[float]:
@@ -70,14 +80,45 @@ def seconds(entry: Entry, root: Path) -> Iterator[float]:
 
 
 def lines(entry: Entry, root: Path) -> Lines:
-    """A line a result, or a panel; seeds of the same label as one, their mean."""
+    """A line a result, or a panel; seeds of the same label as one, their mean.
+
+    Of what they hold, the numbers that the entry is about.
+    """
     found: dict[str, list[dict[str, float]]] = {}
     number = entry.name.rpartition("figure")[2]
     for label, one in said(entry, root):
         if f"figure {number}" in one:
             return _panels(one[f"figure {number}"])
         found.setdefault(label, []).append(_numbers(one))
-    return [(label, _mean(every)) for label, every in found.items()]
+    return [(label, _shown(entry, _mean(every))) for label, every in found.items()]
+
+
+def _shown(entry: Entry, numbers: dict[str, float]) -> dict[str, float]:
+    """In the entry's order."""
+    names = [*entry.shows, "seeds"] if entry.shows else numbers
+    return {name: numbers[name] for name in names if name in numbers}
+
+
+def ways(said: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Quantity → its mean over clients along fine-tuning, and what follows from them.
+
+    Disparities are what conflicting examples have less of accuracy and more of loss;
+    the paper's Figure 6 has adversarial accuracy above its least.
+    """
+    every = said["curves"].items()  # [steps][clients] each
+    found = {
+        WAYS.get(name, name): np.nanmean(np.array(values, float), axis=1)
+        for name, values in every
+    }
+    if "accuracy" in found and "conflicting accuracy" in found:
+        less = found["accuracy"] - found["conflicting accuracy"]
+        found["accuracy disparity"] = less
+    if "loss" in found and "conflicting loss" in found:
+        found["loss disparity"] = found["conflicting loss"] - found["loss"]
+    if "adversarial accuracy" in found:
+        adversarial = found["adversarial accuracy"]
+        found["adversarial accuracy gained"] = adversarial - adversarial.min()
+    return found
 
 
 def layout(lines: Lines) -> tuple[list[str], list[list[str]]]:
@@ -109,14 +150,11 @@ def _numbers(said: dict[str, Any]) -> dict[str, float]:
             for whose in ("shared", "personal")
             for what in ("weighted", "std")
         }
-        tests = summary.get("tests", {})
-        found |= {
-            f"{whose}, {name}": float(each[whose]["accuracy_mean"])
-            for name, each in tests.items()
-            for whose in ("shared", "personal")
-        }
+        found |= _tests(summary)
         told = {f"all clients', {name}": float(v) for name, v in pooled.items()}
         return found | told
+    if "curves" in said:
+        return {name: float(way[-1]) for name, way in ways(said).items()}
     if "end" in said:
         return {name: float(value) for name, value in said["end"].items()}
     curves = {name: said[key] for key, name in CURVES.items() if key in said}
@@ -133,6 +171,18 @@ def _curve(curve: dict[str, Any]) -> dict[str, float]:
     }
 
 
+def _tests(summary: dict[str, Any]) -> dict[str, float]:
+    """Of other test data, and how much less that is: means over clients."""
+    found: dict[str, float] = {}
+    for name, each in summary.get("tests", {}).items():
+        for whose in ("shared", "personal"):
+            biased = float(summary[whose]["accuracy_mean"])
+            other = float(each[whose]["accuracy_mean"])
+            found |= {f"{whose}, biased": biased, f"{whose}, {name}": other}
+            found[f"{whose}, disparity"] = biased - other
+    return found
+
+
 def _panels(figure: dict[str, Any]) -> Lines:
     """Ditto's simulated figures: where errors are least, or how they end."""
     found: Lines = []
@@ -141,14 +191,21 @@ def _panels(figure: dict[str, Any]) -> Lines:
             case, error = panel["case"], np.array(panel["error"])
             at = int(error.argmin())
             label = f"K = {case['K']}, {case['K_a']} adversaries"
-            least = {"least error": float(error[at]), "at λ": float(figure["lam"][at])}
-            found.append((label, least))
+            numbers = {"least error": float(error[at])}
+            numbers["at λ"] = float(figure["lam"][at])
+            if "theory" in panel:
+                numbers["least by theory"] = float(min(panel["theory"]["error"]))
+                numbers["λ* by theory"] = float(panel["best"])
         else:
             numbers = {
-                name: float(np.mean(values))
+                f"mean error, {name}": float(np.mean(values))
                 for name, values in panel.items()
-                if name != "title" and isinstance(values, list)
+                if isinstance(values, list) and name != "best"
             }
+            if "best" in panel:
+                numbers["λ* where clients differ most"] = float(panel["best"][0])
+                numbers["where least"] = float(panel["best"][-1])
             label = str(panel.get("title", len(found) + 1)).replace("\n", " ")
-            found.append((label, {f"mean {n}": v for n, v in numbers.items()}))
+            label = label.replace("$", "")
+        found.append((label, numbers))
     return found

@@ -53,19 +53,30 @@ def _tests(summary: dict[str, Any], whose: str) -> dict[str, float]:
 
 
 def _figure(
-    number: int, title: str, script: str, figure: str, work: tuple[int, float]
+    number: int,
+    title: str,
+    script: str,
+    results: str,
+    work: tuple[int, float],
+    shows: tuple[str, ...],
 ) -> Entry:
+    figure = results.partition("/")[0]
     own = () if script == "along.py" else (figure,)  # which makes nothing else
     return Entry(
         f"spurious/figure{number}",
         title,
         script=(f"shortcuts/{script}", *own),
-        results=(f"shortcuts/results/{figure}/*.json",),
+        results=(f"shortcuts/results/{results}.json",),
         form="lines",
+        shows=shows,
         note=_OPEN,
         data=("mnist", "coil20"),
         work=work,
     )
+
+
+def _of(whose: str) -> tuple[str, ...]:
+    return tuple(f"{whose}, {what}" for what in ("biased", "conflicting", "disparity"))
 
 
 ENTRIES = (
@@ -78,12 +89,36 @@ ENTRIES = (
         "experiments/shortcuts, with other methods and single seeds; " + _OPEN,
         data=("mnist", "coil20", "celeba"),
         work=_PERSONAL,
+        shows=(*_of("shared"), *_of("personal")),
         numbers=table1,
         own="coloured MNIST and COIL-20, mean over clients",
     ),
-    _figure(4, "Federated beside central training", "train.py", "fig4", _TRAINED),
-    _figure(5, "Accuracies along fine-tuning", "along.py", "along", _PERSONAL),
-    _figure(6, "Disparity and adversarial accuracy", "along.py", "along", _PERSONAL),
-    _figure(7, "Loss disparity and transferability", "along.py", "along", _PERSONAL),
-    _figure(8, "Up-weighting few conflicting examples", "run.py", "fig8", _PERSONAL),
+    _figure(
+        4,
+        "Federated beside central training",
+        *("train.py", "fig4/*", _TRAINED, _of("shared")),
+    ),
+    _figure(
+        5,
+        "Accuracies along fine-tuning",
+        *("along.py", "along/*finetune*", _PERSONAL),
+        shows=("accuracy", "conflicting accuracy"),
+    ),
+    _figure(
+        6,
+        "Disparity and adversarial accuracy",
+        *("along.py", "along/*finetune*", _PERSONAL),
+        shows=("accuracy disparity", "adversarial accuracy gained"),
+    ),
+    _figure(
+        7,
+        "Loss disparity and transferability",
+        *("along.py", "along/mnist,*", _PERSONAL),
+        shows=("loss disparity", "transferability gap"),
+    ),
+    _figure(
+        8,
+        "Up-weighting few conflicting examples",
+        *("run.py", "fig8/*", _PERSONAL, _of("personal")),
+    )._replace(over=("sampling factor", r", ([\d.]+)$"), data=("mnist",)),
 )

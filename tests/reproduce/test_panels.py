@@ -1,0 +1,93 @@
+"""Panels of lines, of points and of bars."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from troth.reproduce import panels
+from troth.reproduce.panels import SIMULATED, THEORY, Head, Line, Panel
+
+HEAD = Head("a title", ["ours: digits"], "a note")
+
+
+def line(*y: float) -> Line:
+    return Line(np.arange(len(y), dtype=float), np.array(y))
+
+
+def names(figure: Figure) -> list[str]:
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_a_label_looks_the_same_in_all_panels() -> None:
+    """And the legend has the labels of every panel, not those of the last."""
+    one = Panel("one", "x", {"a": line(1, 2), "b": line(2, 3)})
+    other = Panel("other", "x", {"c": line(1, 2), "b": line(2, 3)})
+    figure = panels.lines(HEAD, [one, other])
+    assert names(figure) == ["a", "b", "c"]
+    (_, b), (c, again) = (axis.lines for axis in figure.axes)
+    assert b.get_color() == again.get_color() != c.get_color()
+    assert b.get_linestyle() == again.get_linestyle()
+    assert figure.get_suptitle() == "a title\nours: digits"
+    assert not any(axis.get_legend() for axis in figure.axes)
+
+
+def test_many_labels_are_all_named_and_told_apart() -> None:
+    many = {f"label {k}": line(k, k + 1) for k in range(18)}
+    points = {f"point {k}": line(k) for k in range(10)}
+    figure = panels.lines(HEAD, [Panel("t", "x", many | points)])
+    assert names(figure) == [*many, *points]
+    drawn = figure.axes[0].lines
+    every = [
+        (one.get_color(), str(one._dash_pattern), one.get_marker()) for one in drawn
+    ]  # type: ignore[attr-defined]
+    assert len({*every}) == 28
+
+
+def test_simulated_points_have_their_line_s_colour() -> None:
+    lines = {"a" + THEORY: line(1, 2), "a" + SIMULATED: line(1, 2), "b": line(3, 4)}
+    figure = panels.lines(HEAD, [Panel("t", "λ", lines, "symlog", {"λ* = 1": 1.0})])
+    a, points, b, upright = figure.axes[0].lines
+    assert points.get_color() == a.get_color() != b.get_color()
+    assert (points.get_linestyle(), a.get_marker()) == ("None", "None")
+    assert [*upright.get_xdata()] == [1, 1]
+    assert names(figure) == [*lines, "λ* = 1"]
+    assert figure.axes[0].get_xscale() == "symlog"  # where zero has a place
+    assert figure.axes[0].get_xticks()[0] == 0 > figure.axes[0].get_xlim()[0] > -1
+
+
+def test_what_is_one_number_is_level() -> None:
+    level = Line(np.array([]), np.array([0.5]))
+    lines = {"a": line(0.1, 0.9), "b": level}
+    figure = panels.lines(HEAD, [Panel("t", "x", lines, marked=True)])
+    a, b = figure.axes[0].lines
+    assert a.get_marker() == "o" and b.get_marker() == "None"
+    assert [*b.get_ydata()] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("title", "rows"), [("short", 1), ("long " * 8, 2)])
+def test_long_titles_do_not_overprint(title: str, rows: int) -> None:
+    four = [Panel(title, "x", {"a": line(1, 2)})] * 4
+    spots = [axis.get_subplotspec() for axis in panels.lines(HEAD, four).axes]
+    assert {spot.rowspan.start for spot in spots if spot} == {*range(rows)}
+
+
+def test_points_are_of_shared_and_of_own_models() -> None:
+    found = {"20 %": ({"a": (0.5, 0.1), "b": (0.6, 0.2)}, {"a": (0.9, 0.01)})}
+    figure = panels.scatter(HEAD, found)
+    (axis,) = figure.axes
+    a, b, own = axis.lines
+    assert a.get_color() == own.get_color() != b.get_color()
+    assert own.get_markerfacecolor() == "none" != a.get_markerfacecolor()
+    assert axis.get_ylabel() == "variance over clients"
+    assert names(figure) == ["a", "b", "filled: shared models", "hollow: own models"]
+
+
+def test_a_bar_a_label() -> None:
+    figure = panels.bars(HEAD, [("a", {"n": 1.0}), ("b", {"n": 2.0, "m": 3.0})])
+    first, second = figure.axes
+    assert [bar.get_width() for bar in first.patches] == [1, 2]  # type: ignore[attr-defined]
+    assert [text.get_text() for text in first.get_yticklabels()] == ["a", "b"]
+    assert (first.get_title(), second.get_title()) == ("n", "m")
