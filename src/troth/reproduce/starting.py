@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from troth import catalogue
@@ -75,12 +75,14 @@ def ran(command: Sequence[str], told: Mapping[str, str]) -> int:
         told: what its environment has beside ours.
     """
     with tempfile.TemporaryDirectory(prefix="troth-script-") as place:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, **told, "TMPDIR": place},
-            preexec_fn=_bound if os.name == "posix" else None,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12: of threads
+            process = subprocess.Popen(
+                command,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, **told, "TMPDIR": place},
+                preexec_fn=_bound() if os.name == "posix" else None,
+            )
         try:
             return process.wait()
         finally:  # nothing is left to do unless we were stopped
@@ -92,8 +94,16 @@ def ran(command: Sequence[str], told: Mapping[str, str]) -> int:
                 process.wait()
 
 
-def _bound() -> None:
-    """Ctrl-C is ours to hear; and whoever kills us ends the script, too."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with contextlib.suppress(OSError, AttributeError):  # other systems than Linux
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+def _bound() -> Callable[[], None]:
+    """For its beginning: Ctrl-C is ours to hear; whoever kills us ends it, too.
+
+    All that can be looked up is looked up before there is a second process.
+    """
+    own = getattr(ctypes.CDLL(None), "prctl", None)  # Linux alone has it
+
+    def bind() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if own is not None:
+            own(1, int(signal.SIGTERM))
+
+    return bind
