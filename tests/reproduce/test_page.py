@@ -46,6 +46,17 @@ def test_every_source_is_committed(sources: list[Path]) -> None:
     assert len(sources) > 100 and {*sources} <= tracked
 
 
+def test_what_stands_in_has_its_own_name() -> None:
+    """In raw files, too."""
+    found = 0
+    for file in (EXPERIMENTS / "reproduce").glob("*/*~*.json"):
+        said = json.loads(file.read_text("utf-8"))
+        if said["kind"] == "stand-in":
+            assert said["label"].startswith(f"{said['data']}: "), file
+            found += 1
+    assert found > 900
+
+
 def weighted(file: Path, whose: str) -> float:
     """Benign clients' accuracy by their test examples, anew from what each has."""
     said = json.loads(file.read_text("utf-8"))
@@ -185,3 +196,10 @@ def test_the_front_page_says_the_same() -> None:
     front = " ".join((ROOT / "README.md").read_text("utf-8").split())
     said = "in {} of {} cells, and in {} of the {} that are about clients' own models"
     assert said.format(*judging.share(found), *judging.share(own)) in front
+    off = [one for one in found if one.missed]
+    shared = sum(one.cell.whose[0] == "shared" for one in off)
+    late = sum(one.cell.whose[0] == "shared" for one in judging.swings(found))
+    said = (
+        f"{shared} of the {len(off)} others are shared models under attack, and {late}"
+    )
+    assert f"{said} of them" in front

@@ -30,6 +30,9 @@ ATTACKS: dict[str, dict[str, Any]] = {
 }
 
 
+SAID = "[1/3] 8×8 digits, 20 clients: row / clean"
+
+
 def cells(rounds: int = 2) -> list[Cell]:
     base = merged(TINY, {"train": {"rounds": rounds}})
     return [
@@ -170,7 +173,7 @@ def test_a_stop_keeps_what_is_done(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         told: Any = {"device": "cpu", "apart": True, "watch": stop}
         running.run(cells(), Shelf(tmp_path, None), 1, **told)
-    assert len(files(tmp_path)) == 2 and seen[0].startswith("[1/3] P: row / clean")
+    assert len(files(tmp_path)) == 2 and seen[0].startswith(SAID)
     assert running.run(cells(), Shelf(tmp_path, None), 1, device="cpu") == 1
 
 

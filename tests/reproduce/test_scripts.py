@@ -9,6 +9,7 @@ import pytest
 
 from troth.reproduce import listing, scripts, starting
 from troth.reproduce.entry import Entry
+from troth.types import Refusal
 
 ENTRY = Entry("p/figure7", "t", results=("place/*.json",))
 
@@ -106,3 +107,12 @@ def test_a_script_that_fails_is_one_sentence(
     monkeypatch.setattr(starting, "experiments", lambda: None)
     with pytest.raises(starting.Refusal, match="run troth from a checkout"):
         starting.script(ENTRY._replace(script=("bad.py",)))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])
+def test_files_that_are_no_results_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place" / "a.json").write_text(text)
+    entry = Entry("p/figure7", "t", script=("x",), results=("place/*.json",))
+    with pytest.raises(Refusal, match=r"a\.json is no result"):
+        scripts.lines(entry, tmp_path)

@@ -42,6 +42,12 @@ class Cell(NamedTuple):
         """A name that no other cell of its entry has."""
         return f"{self.part}: {self.row} / {self.column}"
 
+    @property
+    def ours(self) -> str:
+        """The same by what is trained, which may stand in for the paper's data."""
+        name = self.federation.name.partition(" (")[0]
+        return f"{name}: {self.row} / {self.column}"
+
     def fits(self, pattern: str) -> bool:
         """Whether a pattern names it: its label, or its row, column or part alone."""
         names = (self.label, f"{self.row} / {self.column}")

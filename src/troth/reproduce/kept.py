@@ -154,7 +154,7 @@ def record(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
     tree: Tree = cell.choices[choice]
     e, resolved = experiment(tree, seed), run.experiment.resolved
     said: dict[str, Any] = {
-        "label": cell.label,
+        "label": cell.ours,
         "data": cell.federation.name,
         "kind": cell.federation.kind,
         "seed": seed,

@@ -79,7 +79,7 @@ def run(
 def _label(group: list[Job]) -> str:
     """A group for people."""
     more = f" and {len(group) - 1} more" if len(group) > 1 else ""
-    return f"{group[0].cell.label}{more}, seed {group[0].seed}"
+    return f"{group[0].cell.ours}{more}, seed {group[0].seed}"
 
 
 def missing(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from troth.reproduce.entry import Entry
+from troth.types import Refusal
 
 Lines = list[tuple[str, dict[str, float]]]
 """A label, and what was found under it."""
@@ -65,12 +66,29 @@ def said(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every result by its label; behind its folder where several have that label."""
     every = []
     for file in files(entry, root):
-        found = json.loads(file.read_text("utf-8"))
+        found = _read(file)
         every.append((str(found.get("label", file.stem)), file.parent, found))
     homes = Counter(label for label, _ in {(label, place) for label, place, _ in every})
     for label, place, found in every:
         named = f"{place.name}: {label}" if homes[label] > 1 else label
         yield named, {"folder": place.name, **found}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """A result of a script.
+
+    Raises:
+        Refusal: the file is none.
+    """
+    try:
+        found = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Refusal(
+            f"{file} is no result of a script; remove it, and run the entry again"
+        )
+    return found
 
 
 def seconds(entry: Entry, root: Path) -> Iterator[float]:
