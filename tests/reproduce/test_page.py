@@ -106,6 +106,7 @@ NAMES = (  # digits of a note that are no finding: names, settings, an answer
     r"A[123](,? \d+%)?(( and|,) \d+%)*|\[Table 8\]\(#ditto-table8\)|float32|TF32|H200"
     r"|λ = \d( and \d)?|λ=\d|t = \d|the answer \d|1e-\d|5,000|50 epochs|script's 40"
     r"|200 and 1,000 batches|a client has 21 pictures|about 44 are right|with 60 set"
+    r"|ℓ2|Figure \d+|CIFAR-10"
 )
 COUNTED = (
     r"\b(two|three|four|five|six|seven|eight|nine|ten|twenty) (of|looks|rounds|cells)"
@@ -120,6 +121,18 @@ def test_notes_have_no_numbers_of_their_own(made: str) -> None:
             bare = re.sub(NAMES, "", re.sub(r"\{.*?\}", "", text))
             assert not re.search(r"\d", bare) and not re.search(COUNTED, bare), bare
     assert "{" not in made
+
+
+def test_where_nothing_is_judged_a_note_says_what_holds(made: str) -> None:
+    """Of all that was run but what stands in, whose numbers stand beside theirs."""
+    glance = made.partition("## At a glance")[2].partition("\n## ")[0]
+    for name, entry in listing.entries().items():
+        said = [key for key in notes.read(EXPERIMENTS).get(name, {})]
+        told = [key for key in said if key in notes.HOLDS]
+        wanted = entry.printed is None and f"### `{name}`" in made
+        assert len(told) == wanted, name
+        (line,) = [one for one in glance.splitlines() if f"`{name}`" in one]
+        assert not wanted or line.endswith(f"| {told[0]} |")
 
 
 def test_what_notes_say_of_the_papers_is_so() -> None:

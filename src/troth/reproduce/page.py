@@ -40,7 +40,7 @@ def page(root: Path) -> str:
     """
     shelf, parts, why = Shelf(None, root), [_HEAD, _RULE], notes.read(root)
     every = [_seen(entry, shelf, root) for entry in entries().values()]
-    parts += _glance(every)
+    parts += _glance(every, why)
     for paper in papers.PAPERS:
         parts += ["", f"## {papers.title(paper)}", ""]
         own = [one for one in every if one.entry.paper == paper]
@@ -78,22 +78,23 @@ def _seen(entry: Entry, shelf: Shelf, root: Path) -> _Seen:
     return _Seen(entry, found, made, judging.of_script(entry, root))
 
 
-def _glance(every: list[_Seen]) -> Iterator[str]:
+def _glance(every: list[_Seen], why: notes.Notes) -> Iterator[str]:
     """All of it, a line each."""
     rows = []
     for one in every:
         if not one:
-            why = f"not run: {one.entry.note}" if one.entry.note else "not run"
-            rows.append([f"`{one.entry.name}`", one.entry.title, why, "–"])
+            idle = f"not run: {one.entry.note}" if one.entry.note else "not run"
+            rows.append([f"`{one.entry.name}`", one.entry.title, idle, "–"])
             continue
         good, judged = judging.share([*one.found, *one.beside])
         ran = f"{len(one.found)} of {len(one.entry.everywhere())} cells"
         ran = ran if one.found else "by a script"
-        share = f"{good} of {judged}" if judged else "–"
+        said = [key for key in why.get(one.entry.name, {}) if key in notes.HOLDS]
+        share = f"{good} of {judged}" if judged else "".join(said) or "–"
         name = f"[`{one.entry.name}`](#{one.anchor})"
         rows.append([name, one.entry.title, ran, share])
     if any(every):
-        heads = ["", "run", "reproduced of what is judged"]
+        heads = ["", "run", "reproduced of what is judged; else what the paper says"]
         yield "\n## At a glance\n"
         yield "\n".join(tables.grid(heads, rows)) + "\n"
 
