@@ -19,6 +19,7 @@ from troth.reproduce.settings import (
     FEMNIST,
     OTHER,
     SKEWED,
+    SLOW,
     SMALLER,
     STACKOVERFLOW,
     VEHICLE,
@@ -123,7 +124,8 @@ ENTRIES = (
         "Ditto beside other personalizers",
         (FEMNIST, CELEBA),
         personal.table3,
-        note=SMALLER,
+        note="grids of options, and how long EWC, SKL and Per-FedAvg tune, are ours "
+        f"(experiments/personalizers); {SMALLER}",
     ),
     _entry(
         4,
@@ -134,7 +136,7 @@ ENTRIES = (
         "StackOverflow is not run, for nothing stands in for it",
     ),
     _entry(5, "Ditto with robust rules", FEMNIST, CELEBA, note=SMALLER),
-    _entry(6, "All methods on Vehicle", VEHICLE, note=OTHER),
+    _entry(6, "All methods on Vehicle", VEHICLE, note=f"{SLOW}; {OTHER}"),
     _entry(7, "All methods on FEMNIST", FEMNIST, note=SMALLER),
     _entry(
         8,

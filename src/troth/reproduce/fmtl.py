@@ -17,6 +17,7 @@ from troth.reproduce.settings import (
     CELEBA,
     OTHER,
     SKEWED,
+    SLOW,
     SMALLER,
     VEHICLE,
     Federation,
@@ -26,6 +27,7 @@ from troth.reproduce.settings import (
 
 _SETTINGS = {"Vehicle": VEHICLE, "FEMNIST": SKEWED, "CelebA": CELEBA}
 _SAME = "FMTL states no learning rate, batch or rounds: Ditto's are taken"
+_FLIPS = "A1 flips CelebA's labels, as Ditto does; this paper draws them at random"
 _RENAME = {f"FMTL, λ={lam}": f"Ditto, λ={lam}" for lam in ("0.01", "0.1", "1", "2")}
 
 
@@ -89,7 +91,9 @@ def _lines(pick: Pick) -> list[Cell]:
 
 
 def _entry(number: int, title: str, *settings: Setting) -> Entry:
-    note = f"{_SAME}; {OTHER if settings == (VEHICLE,) else SMALLER}"
+    more = [_FLIPS] if CELEBA in settings else [SLOW] if VEHICLE in settings else []
+    last = OTHER if settings == (VEHICLE,) else SMALLER
+    note = "; ".join([_SAME, *more, last])
     name = f"table{number}"
     return Entry(f"fmtl/{name}", title, settings, _whole(name), note=note)
 
@@ -113,7 +117,7 @@ ENTRIES = (
         "Other multi-task objectives",
         (SKEWED, CELEBA),
         _objectives,
-        note=SMALLER,
+        note=f"{_FLIPS}; {SMALLER}",
     ),
     _entry(5, "All methods on Vehicle", VEHICLE),
     _entry(6, "All methods on FEMNIST (skewed)", SKEWED),

@@ -22,6 +22,8 @@ Scale = Literal["full", "small"]
 OTHER = "what stands in is other data: its numbers are shown and not judged"
 SMALLER = "smaller models and fewer rounds than the paper's; " + OTHER
 """What entries say of data that stand in."""
+SLOW = "the learning rate is that of the authors' scripts, a tenth of the paper's"
+"""What they say of Vehicle."""
 
 
 class Federation(NamedTuple):
