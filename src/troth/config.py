@@ -128,7 +128,7 @@ def _values(
     wanted: Iterable[Field[Any]], cls: Any, where: str, table: dict[str, Any]
 ) -> dict[str, Any]:
     """Field → value, for the fields that a table gives and for all parts."""
-    hints = typing.get_type_hints(cls)
+    hints = lookup.hints(cls)
     values: dict[str, Any] = {}
     for f in wanted:
         inner, hint = f"{where}.{f.name}".lstrip("."), hints[f.name]

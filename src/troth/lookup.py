@@ -16,7 +16,7 @@ import pkgutil
 import re
 import types as pytypes
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -161,11 +161,11 @@ def check(kind: str, name: str, given: Options) -> dict[str, Any]:
             raise Refusal(
                 f"{kind} '{name}' has no option '{key}'{nearest(key, known)}; {has}"
             )
-    hints = typing.get_type_hints(inspect.unwrap(function))
+    types = hints(inspect.unwrap(function))
     full: dict[str, Any] = {}
     for key, parameter in known.items():
         if key in given:
-            full[key] = typed(f"{kind}.{key}", given[key], hints.get(key, Any))
+            full[key] = typed(f"{kind}.{key}", given[key], types.get(key, Any))
         elif parameter.default is parameter.empty:
             raise Refusal(
                 f"{kind} '{name}' needs the option '{key}': set {kind}.{key} = …"
@@ -173,6 +173,12 @@ def check(kind: str, name: str, given: Options) -> dict[str, Any]:
         else:
             full[key] = parameter.default
     return full
+
+
+@lru_cache(maxsize=512)
+def hints(thing: Callable[..., Any]) -> Mapping[str, Any]:
+    """What a function or class says of its parameters' types; read once."""
+    return typing.get_type_hints(thing)
 
 
 def call(function: Callable[..., Any], given: Options, **available: Any) -> Any:

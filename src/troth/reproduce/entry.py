@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
 import unicodedata
@@ -183,26 +184,27 @@ def _nearest(pattern: str, rows: Sequence[str], columns: Sequence[str]) -> str:
 
 def experiment(tree: Tree, seed: int) -> Experiment:
     """A cell's experiment, checked."""
-    return _experiment(_text(tree, seed))
+    return _experiment(json.dumps(tree, sort_keys=True), seed)
 
 
 def key(tree: Tree, seed: int) -> str:
     """What names a result: all that decides the numbers of a cell's run."""
-    return _key(_text(tree, seed))
-
-
-def _text(tree: Tree, seed: int) -> str:
-    return json.dumps({**tree, "seed": seed}, sort_keys=True)
+    return _key(json.dumps(tree, sort_keys=True), seed)
 
 
 @cache
-def _experiment(text: str) -> Experiment:
+def _checked(text: str) -> Experiment:
     return config.from_dict(json.loads(text))
 
 
 @cache
-def _key(text: str) -> str:
-    return config.fingerprint(_experiment(text))
+def _experiment(text: str, seed: int) -> Experiment:
+    return dataclasses.replace(_checked(text), seed=seed)
+
+
+@cache
+def _key(text: str, seed: int) -> str:
+    return config.fingerprint(_experiment(text, seed))
 
 
 def merged(base: Tree, changes: Tree) -> Tree:

@@ -10,13 +10,16 @@ from troth.reproduce.entry import Entry
 from troth.reproduce.kept import Shelf
 from troth.reproduce.settings import Setting
 
+SEEDS = 3
+"""That are looked for."""
+
 
 def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any]:
     """All that the list says of an entry."""
     data = [_data(setting, data_dir) for setting in entry.settings]
     data += [_named(name, data_dir) for name in entry.data]
     cells = entry.everywhere()
-    found = [shelf.settled(cell, 1) for cell in cells]
+    found = [shelf.settled(cell, SEEDS) for cell in cells]
     cost = costs.cost(cells, shelf) if cells else None
     made = scripts.files(entry, shelf.root) if shelf.root else []
     moments = [r.said["when"] for some in found for r in some if r.said.get("when")]
@@ -36,7 +39,7 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
         "time": _time(cost),
         "script": " ".join(entry.script) or None,
         "run": sum(bool(some) for some in found),
-        "other_code": sum(kept.other_code(shelf, cells, 1)),
+        "other_code": sum(kept.other_code(shelf, cells, SEEDS)),
         "results": len(made),
         "last": max(moments, default=None),
         "note": entry.note or None,
