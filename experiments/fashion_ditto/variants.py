@@ -76,17 +76,17 @@ def table() -> str:
     committed = kept.Shelf(None, ROOT.parent)
     every = ENTRY.everywhere()
     olds = judging.table(ENTRY, every, committed, 1)
+    tries = [(old, one) for old in olds for one in tried(ENTRY, old.cell, ROOT.parent)]
     for name in CHANGES:
-        for cell, old in zip(every, olds, strict=True):
-            for one in tried(ENTRY, cell, ROOT.parent):
-                if one.change == name and old.theirs:
-                    rounds = one.rounds or WHOLE[0]
-                    plain = old.way.get(rounds) if one.rounds else old.mean
-                    before = "" if plain is None else _said(plain, old)
-                    said = f"{name} | {cell.row}, {cell.column} | {rounds:,}"
-                    new = one.words.partition(": ")[2]
-                    theirs = f"{old.theirs.mean:.3f}"[1:]
-                    lines.append(f"| {said} | {theirs} | {before} | {new} |")
+        for old, one in tries:
+            if one.change == name and old.theirs:
+                rounds = one.rounds or WHOLE[0]
+                plain = old.way.get(rounds) if one.rounds else old.mean
+                before = "" if plain is None else _said(plain, old)
+                said = f"{name} | {old.cell.row}, {old.cell.column} | {rounds:,}"
+                new = one.words.partition(": ")[2]
+                theirs = f"{old.theirs.mean:.3f}"[1:]
+                lines.append(f"| {said} | {theirs} | {before} | {new} |")
     return "\n".join(lines)
 
 

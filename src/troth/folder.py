@@ -46,7 +46,7 @@ def create(path: Path, name: str, text: str) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.mkdir(parents=True)
-        _write(part / name, text)
+        put(part / name, text.encode())
         part.rename(path)
     except OSError as error:
         raise Refusal(_unwritable(path, error)) from None
@@ -79,7 +79,7 @@ def write(path: Path, text: str) -> None:
         Refusal: it cannot be written; what was there before is still there.
     """
     try:
-        _write(path, text)
+        put(path, text.encode())
     except OSError as error:
         raise Refusal(
             f"{path} cannot be written ({error.strerror}); give another place with "
@@ -87,12 +87,17 @@ def write(path: Path, text: str) -> None:
         ) from None
 
 
-def _write(path: Path, text: str) -> None:
+def put(path: Path, content: bytes) -> None:
+    """The same for bytes; whoever calls it says what is to be done where it fails.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     own = f"{os.getpid()}-{threading.get_native_id()}"  # nobody else's
     part = path.with_name(f".{path.name[:40]}.{own}.part")
     try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with part.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)

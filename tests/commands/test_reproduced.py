@@ -34,7 +34,8 @@ def shown(name: str, seeds: int = 3) -> None:
     entry = listing.find(name)
     cells = entry.everywhere()
     judged = judging.table(entry, cells, SHELF, seeds)
-    _reproduced.people(entry, judged, [], 1.0, kept.other_code(SHELF, cells, seeds))
+    older = kept.other_code(SHELF, cells, seeds)
+    _reproduced.people(_reproduced.Shown(entry, judged, [], 1.0, older))
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 400])

@@ -50,7 +50,7 @@ def test_a_picture_is_written_whole_or_not_at_all(
     def full(*_: Any) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(drawing.os, "fsync", full)
+    monkeypatch.setattr(drawing.folder.os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
         drawing.save(figure, tmp_path / "f")
     assert sorted(tmp_path.iterdir()) == sorted(files)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from troth.reproduce import judging, kept, listing, notes, page, papers, scripts
+from troth.reproduce import SEEDS, judging, kept, listing, notes, page, papers, scripts
 from troth.reproduce.entry import key
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,7 @@ def test_table_8_is_what_its_clients_have(made: str) -> None:
         if len(cell.choices) > 1:
             continue
         found = []
-        for seed in range(page.SEEDS):
+        for seed in range(SEEDS):
             name = f"*, seed {seed}~{key(cell.choices[0], seed)}.json"
             found += [*(EXPERIMENTS / "reproduce" / "Fashion-MNIST").glob(name)]
         whose = "shared_accuracy" if cell.whose == ("shared",) else "accuracy"
@@ -204,7 +204,7 @@ def test_the_glance_leads_to_every_section(made: str) -> None:
 def test_the_front_page_says_the_same() -> None:
     """How much of Ditto's Table 8 is reproduced, and of its personal models."""
     shelf, entry = kept.Shelf(None, EXPERIMENTS), listing.find("ditto/table8")
-    found = judging.table(entry, entry.everywhere(), shelf, page.SEEDS)
+    found = judging.table(entry, entry.everywhere(), shelf, SEEDS)
     own = [one for one in found if one.cell.whose[0] == "personal"]
     front = " ".join((ROOT / "README.md").read_text("utf-8").split())
     said = "in {} of {} cells, and in {} of the {} that are about clients' own models"

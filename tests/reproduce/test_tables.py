@@ -70,7 +70,7 @@ def test_latex_of_all_entries_is_ascii(
 ) -> None:
     root = kept.experiments()
     assert root is not None
-    monkeypatch.setattr(outputs, "_drawn", lambda *_: [])
+    monkeypatch.setattr(outputs.drawing, "save", lambda *_: [])
     monkeypatch.setattr(outputs.curves, "draw", lambda *_: None)
     monkeypatch.setattr(outputs.drawing, "draw", lambda *_: None)
     for entry in listing.entries().values():

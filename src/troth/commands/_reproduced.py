@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from troth.reproduce.entry import Entry
@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 HEADS = ["name", "what", "data", "client-steps a seed", "time here, about", "run"]
 WIDE = 160
 """Columns of a screen on which the list is a table; else it is lines."""
+
+
+class Shown(NamedTuple):
+    """What is said of an entry whose numbers stand beside the paper's."""
+
+    entry: Entry
+    judged: Sequence[Judged]
+    files: Sequence[Path]  # that were written
+    took: float  # seconds, in all
+    older: Sequence[bool]  # of each cell: whether it is of other code
 
 
 def entries(found: Sequence[dict[str, Any]]) -> None:
@@ -48,17 +58,12 @@ def _entry(one: dict[str, Any]) -> list[str]:
     return [*row, str(ran or "–"), last]
 
 
-def people(
-    entry: Entry,
-    judged: Sequence[Judged],
-    files: Sequence[Path],
-    took: float,
-    older: Sequence[bool],
-) -> None:
+def people(shown: Shown) -> None:
     """An entry of cells: the table, and what it comes to."""
     from troth import display, progress
     from troth.reproduce import judging, tables
 
+    entry, judged, files, took, older = shown
     for full, brief in zip(
         tables.layout(judged), tables.layout(judged, tables.brief), strict=True
     ):
@@ -66,26 +71,21 @@ def people(
     display.say(tables.LEGEND)
     good, all_ = judging.share(judged)
     display.say(f"Reproduced: {good} of {all_} cells judged. {tables.where(entry)}")
-    shown = sum(one.seeds > 0 for one in judged)
+    ran = sum(one.seeds > 0 for one in judged)
     if any(older):
         display.say(
-            f"Of other code than today's: {sum(older)} of the {shown} cells shown"
+            f"Of other code than today's: {sum(older)} of the {ran} cells shown"
         )
     display.say(f"Its runs took {progress.duration(took)} in all")
     display.say(f"Files: {', '.join(map(str, files))}")
 
 
-def programs(
-    entry: Entry,
-    judged: Sequence[Judged],
-    files: Sequence[Path],
-    took: float,
-    older: Sequence[bool],
-) -> None:
+def programs(shown: Shown) -> None:
     """The same as one object."""
     from troth import display
     from troth.reproduce import judging
 
+    entry, judged, files, took, older = shown
     good, all_ = judging.share(judged)
     told: dict[str, Any] = {"name": entry.name, "title": entry.title}
     told |= {

@@ -13,15 +13,15 @@ from typer import Option as Flag
 
 from troth.commands._flags import DataDir, Device, Json, Quiet
 from troth.commands._opening import absolute
+from troth.commands._reproduced import Shown
 from troth.commands._words import STOPPED, complain
+from troth.reproduce import SEEDS
 
 if TYPE_CHECKING:
     from troth.reproduce.entry import Cell, Entry
-    from troth.reproduce.judging import Judged
     from troth.reproduce.kept import Shelf
 
 OUT = Path("runs") / "reproduce"
-SEEDS = 3
 
 
 def _count(text: str) -> int:
@@ -170,39 +170,23 @@ def _one(
     if not show:
         _train(cells, shelf, seeds, told, quiet)
     judged = judging.table(entry, cells, shelf, seeds)
-    work = kept.spent(shelf, cells, seeds), kept.other_code(shelf, cells, seeds)
+    took, older = kept.spent(shelf, cells, seeds), kept.other_code(shelf, cells, seeds)
     whole = judged
     if patterns:  # the files have all cells
         every = entry.at(scale, told["data_dir"], needed=False)
         whole = judging.table(entry, every, shelf, seeds)
     files = outputs.write(entry, whole, out, scale)
-    _tell(entry, judged, files, work, as_json, quiet)
+    _tell(Shown(entry, judged, files, took, older), as_json, quiet)
 
 
-def _tell(
-    entry: Entry,
-    judged: list[Judged],
-    files: list[Path],
-    work: tuple[float, list[bool]],
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """A table for people, one object for programs.
-
-    Args:
-        entry: which.
-        judged: its cells.
-        files: that were written.
-        work: how long it took, and which cells are of other code.
-        as_json: whether programs are told, too.
-        quiet: whether then people are not.
-    """
+def _tell(shown: Shown, as_json: bool, quiet: bool) -> None:
+    """A table for people, one object for programs."""
     from troth.commands import _reproduced
 
     if not (as_json and quiet):
-        _reproduced.people(entry, judged, files, *work)
+        _reproduced.people(shown)
     if as_json:
-        _reproduced.programs(entry, judged, files, *work)
+        _reproduced.programs(shown)
 
 
 def _whole(entry: Entry, patterns: list[str], scale: str) -> None:
@@ -286,8 +270,8 @@ def _script(
     files = outputs.of_script(entry, root, out) if root and lines else []
     if root and (judged := judging.of_script(entry, root)):
         took = sum(scripts.seconds(entry, root))
-        work = took, [False] * len(judged)
-        _tell(entry, judged, files, work, as_json, quiet)
+        none = [False] * len(judged)
+        _tell(Shown(entry, judged, files, took, none), as_json, quiet)
         return
     if not (as_json and quiet):
         _reproduced.script(entry, lines, files)

@@ -17,13 +17,6 @@ from troth.reproduce.panels import Head, Line, Panel
 
 _MOST = 4  # panels where an entry does not say what it is about
 _EARLY = ", early"
-_DATA = {
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "cifar10": "CIFAR-10",
-    "coil20": "Coil20",
-    "celeba": "CelebA",
-}
 _TITLES = {
     "personal, weighted": "own models: accuracy of benign clients",
     "shared, weighted": "shared model: accuracy of benign clients",
@@ -62,7 +55,7 @@ def _data(entry: Entry, root: Path) -> list[str]:
     """What ours are trained on: of a script's data those that labels name, if any."""
     labels = " ".join(label for label, _ in scripts.said(entry, root))
     named = [name for name in entry.data if name in labels]
-    return [_DATA.get(name, name) for name in named or entry.data]
+    return [scripts.DATA.get(name, name) for name in named or entry.data]
 
 
 def found(entry: Entry, root: Path) -> list[Panel]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from troth.reproduce import looks
+from troth import folder
+from troth.reproduce import looks, tables
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import Judged
 
@@ -36,31 +36,14 @@ def save(figure: Figure, stem: Path) -> list[Path]:
             form = file.suffix[1:]
             figure.savefig(made[-1], format=form, metadata={facts: None})
     for file, content in zip(files, made, strict=True):
-        _write(file, content.getvalue())
+        folder.put(file, content.getvalue())
     return files
-
-
-def _write(path: Path, content: bytes) -> None:
-    """As `folder.write` does it, for bytes."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def trained(judged: Sequence[Judged]) -> Iterator[str]:
     """On what, part by part: the paper's data, and ours, which may stand in."""
-    for part in dict.fromkeys(one.cell.part for one in judged):
-        mine = [one for one in judged if one.cell.part == part]
-        names = dict.fromkeys(one.cell.federation.name for one in mine)
-        printed = any(one.theirs for one in mine)
-        theirs = f"theirs: {part}" if printed else "the paper prints no points"
-        yield f"{theirs}; ours: {', '.join(names)}"
+    for mine in tables.parts(judged):
+        yield tables.title(mine, "the paper prints no points; ")
 
 
 def _sheet(

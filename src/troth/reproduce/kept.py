@@ -215,20 +215,15 @@ def complete(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> int:
 
 
 def other_code(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> list[bool]:
-    """Of each cell: whether a result that is shown for it is not of today's code.
+    """Of each cell: whether a result that is shown for it is not of today's code."""
+    return [outdated(cell, shelf.settled(cell, seeds)) for cell in cells]
 
-    So are those from before codes were kept.
+
+def outdated(cell: Cell, found: Sequence[Result]) -> bool:
+    """Whether one of a cell's results is not of today's code.
+
+    So are those from before codes were kept. The seed does not matter to it.
     """
-
-    def old(cell: Cell) -> bool:
-        at = shelf.chosen(cell)
-        if at is None:
-            return False
-        found = [(seed, shelf.find(cell, at, seed)) for seed in range(seeds)]
-        return any(
-            result.said.get("code") != _code(cell, at, seed, asked=True)
-            for seed, result in found
-            if result is not None
-        )
-
-    return [old(cell) for cell in cells]
+    choices = range(len(cell.choices))
+    today = {_code(cell, at, 0, asked=True) for at in choices} if found else set()
+    return any(result.said.get("code") not in today for result in found)

@@ -32,12 +32,11 @@ def off(entry: Entry, found: Sequence[judging.Judged], root: Path) -> Iterator[s
     rows = []
     for one in known:
         assert one.theirs is not None
-        late = " to ".join(map(tables.number, one.late)) if one.late else ""
         name = f"{one.cell.row}, {one.cell.column}"
         changes = "; ".join(each.words for each in tried(entry, one.cell, root))
-        numbers = [tables.number(one.mean), tables.number(one.theirs.mean), late]
+        numbers = [tables.number(one.mean), tables.number(one.theirs.mean)]
         said = "a draw" if one in draws else ""
-        rows.append([name, *numbers, _inside(one), said, changes])
+        rows.append([name, *numbers, tables.late(one), _inside(one), said, changes])
     heads = ["ours", "theirs", "late", "inside", "", "tried"]
     if not any(row[-1] for row in rows):
         heads, rows = heads[:-1], [row[:-1] for row in rows]
@@ -51,7 +50,7 @@ def _inside(one: judging.Judged) -> str:
     looks = judging.inside(one)
     last = ", ".join(f"{r:,}" for r in looks[-3:])
     more = "…, " if len(looks) > 3 else ""
-    return f"{len(looks)} of {len(one.way)}" + (f": {more}{last}" if looks else "")
+    return tables.looks(one) + (f": {more}{last}" if looks else "")
 
 
 def readings(found: Sequence[judging.Judged]) -> Iterator[str]:

@@ -76,8 +76,7 @@ def _said(one: judging.Judged, what: str, after: int) -> str:
     if not one.seeds:
         return "(not run)"
     if what == "looks":
-        return f"{len(judging.inside(one))} of {len(one.way)}"
+        return tables.looks(one)
     if what == "late":
-        assert one.late is not None
-        return " to ".join(map(tables.number, one.late))
+        return tables.late(one)
     return tables.number(one.way[after] if after else one.mean)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -72,16 +71,9 @@ def _written(
         for suffix, text in texts.items():
             files.append(stem.with_suffix(suffix))
             folder.write(files[-1], text)
-        return files + (_drawn(draw(), stem) if entry.form != "table" else [])
+        return files + (drawing.save(draw(), stem) if entry.form != "table" else [])
     except OSError as error:
         raise Refusal(
             f"{error.filename2 or error.filename or out} cannot be written "
             f"({error.strerror}); give another folder with --out, or make room"
         ) from None
-
-
-def _drawn(figure: Figure, stem: Path) -> list[Path]:
-    """A picture's files, each put into its place when it is whole."""
-    with tempfile.TemporaryDirectory(dir=stem.parent, prefix=".") as place:
-        made = drawing.save(figure, Path(place) / stem.name)
-        return [one.replace(stem.parent / one.name) for one in made]

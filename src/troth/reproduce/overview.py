@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from troth import catalogue
-from troth.reproduce import costs, kept, scripts
+from troth.reproduce import SEEDS, costs, kept, scripts
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import Shelf
 from troth.reproduce.settings import Setting
-
-SEEDS = 3
-"""That are looked for."""
 
 
 def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any]:
@@ -39,7 +36,7 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
         "time": _time(cost),
         "script": " ".join(entry.script) or None,
         "run": sum(bool(some) for some in found),
-        "other_code": sum(kept.other_code(shelf, cells, SEEDS)),
+        "other_code": sum(map(kept.outdated, cells, found)),
         "results": len(made),
         "last": max(moments, default=None),
         "note": entry.note or None,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from troth.reproduce import (
+    SEEDS,
     headlines,
     judging,
     misses,
@@ -21,7 +22,6 @@ from troth.reproduce.entry import Entry
 from troth.reproduce.kept import Shelf, spent
 from troth.reproduce.listing import entries
 
-SEEDS = 3
 _HEAD = """# Results
 
 *Made by `troth reproduce --page docs/results.md` from the files under

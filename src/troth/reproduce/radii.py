@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from troth.reproduce import scripts
 from troth.reproduce.certified import EVERY
 from troth.reproduce.entry import Entry
 from troth.reproduce.panels import Line, Panel
 
-_DATA = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 _LOCAL = "λ=1.0"  # of mixtures: every client trains alone
 
 Said = dict[str, Any]
@@ -55,7 +55,7 @@ def _setting(label: str, said: Said) -> str:
     data = str(said.get("changes", {}).get("data", ""))
     clients = said.get("summary", {}).get("clients")
     many = f"{clients} clients" if clients else ""
-    return ", ".join(filter(None, (change, _DATA.get(data, data), many)))
+    return ", ".join(filter(None, (change, scripts.DATA.get(data, data), many)))
 
 
 def _order(at: tuple[str, str]) -> tuple[bool, str, int]:

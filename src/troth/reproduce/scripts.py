@@ -18,6 +18,14 @@ from troth.types import Refusal
 Lines = list[tuple[str, dict[str, float]]]
 """A label, and what was found under it."""
 
+DATA = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "coil20": "Coil20",
+    "celeba": "CelebA",
+}
+"""Data sets by the names that people know."""
 CURVES = {
     "distance": "distance to target",
     "norm": "norm",

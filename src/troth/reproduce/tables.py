@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import Any
 
 from troth.reproduce.entry import Entry
-from troth.reproduce.judging import RULE, Judged, share
+from troth.reproduce.judging import RULE, Judged, inside, share
 
 MARKS = {"reproduced": "=", "better": "↑", "worse": "↓", "not judged": "~", "": ""}
 LEGEND = (
@@ -67,17 +67,45 @@ def layout(
     judged: Sequence[Judged], text: Callable[[Judged], str] = words
 ) -> Iterator[Layout]:
     """Part by part, rows and columns in the paper's order."""
-    for part in dict.fromkeys(one.cell.part for one in judged):
-        mine = [one for one in judged if one.cell.part == part]
+    for mine in parts(judged):
         columns = list(dict.fromkeys(one.cell.column for one in mine))
         at = {(one.cell.row, one.cell.column): text(one) for one in mine}
         rows = [
             [row, *(at.get((row, column), "") for column in columns)]
             for row in dict.fromkeys(one.cell.row for one in mine)
         ]
-        names = "; ".join(dict.fromkeys(one.cell.federation.name for one in mine))
-        theirs = f"theirs: {part}; " if any(one.theirs for one in mine) else ""
-        yield f"{theirs}ours: {names}", columns, rows
+        yield title(mine), columns, rows
+
+
+def parts(judged: Sequence[Judged]) -> list[list[Judged]]:
+    """The cells of each of the paper's data sets."""
+    found: dict[str, list[Judged]] = {}
+    for one in judged:
+        found.setdefault(one.cell.part, []).append(one)
+    return [*found.values()]
+
+
+def title(mine: Sequence[Judged], nothing: str = "") -> str:
+    """The paper's data of a part, and ours, which may stand in for them.
+
+    Args:
+        mine: its cells.
+        nothing: said in the place of the paper's where it prints no number of it.
+    """
+    names = "; ".join(dict.fromkeys(one.cell.federation.name for one in mine))
+    printed = any(one.theirs for one in mine)
+    theirs = f"theirs: {mine[0].cell.part}; " if printed else nothing
+    return f"{theirs}ours: {names}"
+
+
+def late(one: Judged) -> str:
+    """Between what ours was in the last fifth of the rounds; "" where not known."""
+    return " to ".join(map(number, one.late)) if one.late else ""
+
+
+def looks(one: Judged) -> str:
+    """After how many of the looks on the way a judged cell would be reproduced."""
+    return f"{len(inside(one))} of {len(one.way)}"
 
 
 def where(entry: Entry) -> str:

@@ -37,9 +37,8 @@ class Tried(NamedTuple):
         text += f": {tables.number(self.one.mean)}"
         if self.met:
             return f"{text} ="
-        looks = judging.inside(self.one)
-        of = f" (inside after {len(looks)} of {len(self.one.way)} looks)"
-        return text + of if looks else text
+        of = f" (inside after {tables.looks(self.one)} looks)"
+        return text + of if judging.inside(self.one) else text
 
 
 def tried(entry: Entry, cell: Cell, root: Path) -> list[Tried]:
