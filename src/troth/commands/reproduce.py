@@ -15,7 +15,6 @@ from troth.commands._flags import DataDir, Device, Json, Quiet
 from troth.commands._opening import absolute
 from troth.commands._reproduced import Shown
 from troth.commands._words import STOPPED, complain
-from troth.reproduce import SEEDS
 
 if TYPE_CHECKING:
     from troth.reproduce.entry import Cell, Entry
@@ -44,7 +43,7 @@ def reproduce(
     scale: Annotated[str, Flag(help="full, or small: without data, a try.")] = "full",
     seeds: Annotated[
         int | None,
-        Flag(metavar="N", parser=_count, help=f"Runs of each cell; else {SEEDS}."),
+        Flag(metavar="N", parser=_count, help="Runs of each cell; else 3."),
     ] = None,
     out: Annotated[Path, Flag(help="Where results are kept.")] = OUT,
     show: Annotated[bool, Flag("--show", help="Only what has been run.")] = False,
@@ -155,7 +154,7 @@ def _one(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    from troth.reproduce import judging, kept, outputs
+    from troth.reproduce import SEEDS, judging, kept, outputs
     from troth.reproduce.listing import find
 
     entry, scale, seeds = find(target), told.pop("scale"), told.pop("seeds")
