@@ -19,7 +19,6 @@ import troth
 from troth import (
     build,
     config,
-    display,
     folder,
     lookup,
     newcomers,
@@ -29,6 +28,7 @@ from troth import (
     supply,
     trees,
 )
+from troth.cli import tables as display
 from troth.engine import Plan
 from troth.sections import Evaluate, Experiment
 from troth.types import Batch, Broadcast, Refusal, Shards

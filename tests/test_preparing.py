@@ -15,7 +15,8 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import troth
-from troth import build, cli, config, folder, layers, preparing, seeding, supply
+from troth import build, config, folder, layers, preparing, seeding, supply
+from troth.cli import app
 from troth.corrupting import Corruption
 from troth.features.federated import federated
 from troth.features.own import own
@@ -343,7 +344,7 @@ def test_the_command_line_predicts_with_holes(
     x = np.load(tree["data"]["path"])["x"][:9]
     np.save(tmp_path / "x.npy", x)
     arguments = ["predict", str(run.path), "--client", "1", "--data"]
-    found = CliRunner().invoke(cli.app, [*arguments, str(tmp_path / "x.npy"), "--json"])
+    found = CliRunner().invoke(app.app, [*arguments, str(tmp_path / "x.npy"), "--json"])
     assert found.exit_code == 0
     said = json.loads(found.stdout)
     assert said["predictions"] == run.predict(1, x).tolist()

@@ -14,7 +14,8 @@ import pytest
 import typer
 
 import troth
-from troth import cli, config, folder, lookup, sections, store
+from troth import config, folder, lookup, sections, store
+from troth.cli import app
 
 ROOT = Path(__file__).parents[1]
 README, USAGE = ROOT / "README.md", ROOT / "docs" / "usage.md"
@@ -118,7 +119,7 @@ def test_what_exists() -> None:
         assert set(named) <= set(lookup.names(kind))
 
 
-COMMANDS = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_command(app.app).commands  # type: ignore[attr-defined]
 
 
 def test_commands() -> None:

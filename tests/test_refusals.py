@@ -12,7 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from troth import cli
+from troth.cli import app
 
 SMALL = """
 [data]
@@ -36,7 +36,7 @@ def refused(place: Path, *arguments: object, out: Path | None = None) -> str:
     before = sorted(place.rglob("*"))
     out = out or place / "out"
     given = [str(a) for a in ("run", *arguments, "--out", out)]
-    result = CliRunner().invoke(cli.app, given)
+    result = CliRunner().invoke(app.app, given)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
@@ -243,7 +243,7 @@ def test_a_dry_run_refuses_alike(small: Path) -> None:
 
 def test_for_real(small: Path) -> None:
     """The exit code and the streams of a process of its own."""
-    command = [sys.executable, "-c", "from troth.cli import main; main()", "run"]
+    command = [sys.executable, "-c", "from troth.cli.app import main; main()", "run"]
     more = [small, "--set", "train.cohort=7", "--out", small.parent / "out", "--json"]
     done = subprocess.run([*command, *more], capture_output=True, text=True)
     assert done.returncode == 2 and done.stdout == ""

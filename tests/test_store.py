@@ -17,7 +17,8 @@ import pytest
 import torch
 
 import troth
-from troth import config, folder, listings, memory, runs, store
+from troth import config, folder, memory, runs, store
+from troth.cli import listings
 from troth.types import Refusal
 
 SMALL: dict[str, Any] = {
@@ -124,7 +125,7 @@ def test_a_full_disk_stops_a_run_that_can_go_on(tmp_path: Path, whole: Path) -> 
     program = (
         "import resource, sys\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n"
-        "from troth.cli import main\n"
+        "from troth.cli.app import main\n"
         "main()\n"
     )
     arguments = [sys.executable, "-c", program, "run", str(file), "--out", str(out)]

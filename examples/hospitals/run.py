@@ -25,7 +25,7 @@ from troth.datasets.heart_disease import HOSPITALS, heart_disease
 
 TOML = Path(__file__).with_name("hospitals.toml")
 HOSTILE, DIES = "va", "switzerland"
-TROTH = [sys.executable, "-c", "from troth.cli import main; main()"]
+TROTH = [sys.executable, "-c", "from troth.cli.app import main; main()"]
 
 
 def main(folder: Path, seed: int = 0, drill: bool = True, limit: float = 300.0) -> Path:

@@ -1,6 +1,6 @@
 """`python -m troth` is `troth`."""
 
-from troth.cli import main
+from troth.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -13,7 +13,8 @@ from torch.nn import functional
 from typer.testing import CliRunner
 
 import troth
-from troth import cli, folder
+from troth import folder
+from troth.cli import app
 from troth.losses.cross_entropy import cross_entropy
 from troth.losses.multi_label import multi_label
 from troth.types import Refusal
@@ -160,7 +161,7 @@ def test_csv_on_the_command_line(data: Path) -> None:
     file.write_text("\n".join(lines))
 
     def said(*given: object) -> Any:
-        result = CliRunner().invoke(cli.app, [str(word) for word in given])
+        result = CliRunner().invoke(app.app, [str(word) for word in given])
         assert result.exit_code == 0, result.output
         return result
 
@@ -185,7 +186,7 @@ def test_csv_on_the_command_line(data: Path) -> None:
     assert table["prediction wet"].tolist() == found[:, 1].tolist()
     np.savez(data / "other.npz", x=x, y=y[:, 0])
     what = ("predict", out, "--client", 0, "--data", data / "other.npz")
-    result = CliRunner().invoke(cli.app, [str(word) for word in what])
+    result = CliRunner().invoke(app.app, [str(word) for word in what])
     assert result.exit_code == 2
     assert "y has shape (240,) and the predictions (240, 3)" in result.stderr
 

@@ -19,7 +19,8 @@ from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 import troth
-from troth import build, cli, config, lookup, results, tasks
+from troth import build, config, lookup, results, tasks
+from troth.cli import app
 from troth.clients import descent
 from troth.engine import Plan
 from troth.parts import Part
@@ -651,17 +652,17 @@ def test_the_command_line_refuses_and_lists(data: Path, tmp_path: Path) -> None:
         "personalizer.lam=-1": "ditto's lam = -1.0 must be a finite number",
     }.items():
         out = ["--set", setting, "--out", str(tmp_path / "out")]
-        result = CliRunner().invoke(cli.app, ["run", str(file), *out])
+        result = CliRunner().invoke(app.app, ["run", str(file), *out])
         assert result.exit_code == 2 and words in " ".join(result.stderr.split())
         assert not (tmp_path / "out").exists()
     dry = ["run", str(file), "--dry-run", "--json", "--set", "personalizer.lam=auto"]
-    result = CliRunner().invoke(cli.app, dry)
+    result = CliRunner().invoke(app.app, dry)
     assert result.exit_code == 0, result.output
     [run] = json.loads(result.stdout)["runs"]
     assert run["experiment"]["personalizer"]["lam"] == "auto"
-    result = CliRunner().invoke(cli.app, ["list", "personalizer", "--json"])
+    result = CliRunner().invoke(app.app, ["list", "personalizer", "--json"])
     listed = json.loads(result.stdout)["kinds"]["personalizer"]
     [options] = [m["options"] for m in listed if m["name"] == "ditto"]
     assert options["candidates"]["default"] == [0.1, 1.0, 2.0]
-    result = CliRunner().invoke(cli.app, ["list", "personalizer"])
+    result = CliRunner().invoke(app.app, ["list", "personalizer"])
     assert result.exit_code == 0 and "ditto" in result.stdout

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth import display, folder, reports
+from troth import folder, reports
+from troth.cli import tables
 
 SIZES = [(1200, 900, False), (1200, 900, True), (360, 740, False)]
 MANY = 10_000
@@ -392,7 +393,7 @@ def test_ten_thousand_clients(browser: Any, crowd: Path) -> None:
     place = ".clients"
     assert len(column(browser, place, 1)) == 50
     table = folder.read_csv(crowd.parent / "clients.csv")
-    first = [display.number(float(v)) for v in table["accuracy"][:50]]
+    first = [tables.number(float(v)) for v in table["accuracy"][:50]]
     assert column(browser, place, 4) == first
     took = browser.js(
         "const t = performance.now();"
@@ -407,7 +408,7 @@ def test_ten_thousand_clients(browser: Any, crowd: Path) -> None:
     assert nodes < 5000
     browser.open(f"{crowd.as_uri()}#client=9998")
     shown = browser.js("return document.querySelector('#card').textContent")
-    assert display.number(float(table["accuracy"][9998])) in shown
+    assert tables.number(float(table["accuracy"][9998])) in shown
 
 
 def test_axe_finds_nothing_among_ten_thousand(

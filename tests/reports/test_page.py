@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth import disk, display, dossier, folder, reports
+from troth import disk, dossier, folder, reports
 from troth.cards import _worlds
+from troth.cli import tables
 from troth.comparison import paired
 from troth.reports import _words
 from troth.types import Refusal
@@ -90,7 +91,7 @@ def test_every_number_is_the_one_in_its_file(whole: Made) -> None:
             value = value[part]
         whole = isinstance(value, int)
         form = "seconds" if attrs["data-key"] == "seconds" else ""
-        wanted = str(value) if whole else display.number(value)
+        wanted = str(value) if whole else tables.number(value)
         assert text == (f"{value:.1f}" if form else wanted)
         seen += 1
     assert seen == 4 * 12
@@ -107,7 +108,7 @@ def test_the_table_of_clients_is_clients_csv(examined: Path, whole: Made) -> Non
             continue
         file, _, name = source.partition(":")
         values = folder.read_csv(examined / "attacked" / file)[name]
-        exact = [display.number(float(v)) for v in values]
+        exact = [tables.number(float(v)) for v in values]
         whole = [str(int(v)) for v in values]
         assert column == (exact if "accuracy" in name else whole)
         seen += 1
@@ -140,7 +141,7 @@ def test_the_summary_in_words(examined: Path, whole: Made) -> None:
         for name in ("clean", "attacked/personalizer=ditto+lam=auto")
     }
     under, without = (
-        display.number(each["accuracy_mean"])
+        tables.number(each["accuracy_mean"])
         for each in (s["attacked/personalizer=ditto+lam=auto"], s["clean"])
     )
     assert "Runs: 4. Finished: 4." in page.words
@@ -182,7 +183,7 @@ def test_pairs_are_those_of_the_clients(examined: Path, whole: Made) -> None:
     texts = [text for _, text in whole[0].cells]
     at = texts.index("local − no personalizer")
     numbers = (found.mean_difference, found.low, found.high)
-    wanted = [display.signed(value, "accuracy") for value in numbers]
+    wanted = [tables.signed(value, "accuracy") for value in numbers]
     wanted += [str(v) for v in (found.better, found.worse, found.equal)]
     assert texts[at + 2 : at + 8] == wanted
 

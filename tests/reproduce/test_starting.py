@@ -60,7 +60,7 @@ time.sleep(600)
 """
 PARENT = """
 import sys
-from troth.commands import _words
+from troth.cli.commands import _words
 from troth.reproduce import starting
 _words.heed()
 starting.ran([sys.executable, "-c", *sys.argv[1:]], {})

@@ -16,7 +16,7 @@ import pytest
 
 from troth.ui import Server
 
-MAIN = "from troth.cli import main; main()"
+MAIN = "from troth.cli.app import main; main()"
 LONG = """
 [data]
 name = "digits"

@@ -12,7 +12,7 @@ import numpy as np
 
 from troth import folder, lookup
 from troth.certificates.bounds import lower, upper
-from troth.display import number, short, signed
+from troth.cli.tables import number, short, signed
 from troth.dossier import Dossier
 from troth.types import Refusal
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from troth import dossier
-from troth.display import short
+from troth.cli.tables import short
 from troth.dossier import Dossier
 from troth.loading import Run
 from troth.types import Refusal

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from troth import outcome
+from troth.cli import outcome
 from troth.plot._style import (
     INK,
     Several,

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from troth import outcome
 from troth.cards import Deck
 from troth.cards._making import provenance
 from troth.cards._reading import chance, change, name, plainly, told
 from troth.cards._worlds import decisions, models, paired
 from troth.certificates.bounds import down
-from troth.display import number, short
+from troth.cli import outcome
+from troth.cli.tables import number, short
 from troth.dossier import Dossier
 
 _NUMBERS = {

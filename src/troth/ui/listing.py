@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from troth import disk, folder
-from troth.display import number
+from troth.cli.tables import number
 from troth.results import METRICS
 
 _DEPTH = 3  # folders below the one that is shown

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from troth import cards, dossier, folder
-from troth.display import number, short
+from troth.cli.tables import number, short
 from troth.plot._style import places
 from troth.reports import page
 from troth.ui.growing import Growing

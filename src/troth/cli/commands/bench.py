@@ -1,0 +1,20 @@
+"""`troth bench`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Option as Flag
+
+from troth.cli.commands._flags import Json
+
+
+def bench(
+    quick: Annotated[bool, Flag("--quick", help="Only the small models.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure the engine here, against a plain loop over the clients."""
+    from troth import bench as measuring
+    from troth.cli import listings
+
+    listings.speeds(measuring.measure(quick), as_json)

@@ -1,0 +1,29 @@
+"""`troth cite`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument
+
+from troth.cli.commands._flags import Json
+
+
+def cite(
+    of: Annotated[Path | None, Argument(metavar="EXPERIMENT.toml|RUN")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print BibTeX of all that an experiment uses; without one, of the quickstart."""
+    from troth import api, config, folder
+    from troth.cli import tables
+
+    if of is not None and of.is_dir():
+        of /= folder.GRID if (of / folder.GRID).exists() else folder.EXPERIMENT
+    planned = api.plan(api.tree(of, []), None)
+    used = [config.citations(one.experiment) for one in planned]
+    entries = list(dict.fromkeys(entry for each in used for entry in each))
+    if as_json:
+        tables.print_json({"citations": entries})
+    else:
+        print("\n\n".join(entries))

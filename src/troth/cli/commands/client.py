@@ -1,0 +1,48 @@
+"""`troth client`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option as Flag
+
+from troth.cli.commands._flower import Experiment, needed
+
+
+def client(
+    experiment: Experiment,
+    server: Annotated[str, Flag(help="HOST:PORT of the server.")],
+    name: Annotated[str, Flag(help="Which of deployment.sites this is.")],
+    data: Annotated[
+        str, Flag(help="FILE.npz or FILE.csv; 'experiment': as in a simulation.")
+    ],
+    state: Annotated[
+        Path | None, Flag(help="Folder for this site's models; default troth-NAME.")
+    ] = None,
+    keys: Annotated[Path | None, Flag(help="This site's private key.")] = None,
+    tls: Annotated[
+        Path | None, Flag(help="The certificate that vouches for the server.")
+    ] = None,
+    share_personal: Annotated[
+        bool, Flag("--share-personal", help="Agree to reveal the personal model.")
+    ] = False,
+    insecure: Annotated[
+        bool, Flag("--insecure", help="Neither encrypt nor say who this is.")
+    ] = False,
+) -> None:
+    """Take part in a real federation with this site's own data, by Flower."""
+    from troth.cli import tables
+
+    needed("take_part")(
+        experiment,
+        server,
+        name=name,
+        data=data,
+        say=tables.say,
+        state=state or Path(f"troth-{name}"),
+        key=keys,
+        ca=tls,
+        share_personal=share_personal,
+        insecure=insecure,
+    )

@@ -1,0 +1,27 @@
+"""`troth list`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Argument
+
+from troth.cli.commands._flags import Json
+
+
+def list(
+    kind: Annotated[str | None, Argument(metavar="KIND")] = None,
+    as_json: Json = False,
+) -> None:
+    """What exists of a kind, or of all kinds, with options and papers."""
+    from troth import lookup
+    from troth.cli import listings
+    from troth.types import Refusal
+
+    kinds = [*lookup.FOLDERS]
+    if kind is not None and kind not in kinds:
+        hint = f"{lookup.nearest(kind, kinds)}; there are: {', '.join(kinds)}"
+        raise Refusal(f"there is no kind '{kind}'{hint}")
+    chosen = [kind] if kind else kinds
+    found = {k: [lookup.about(k, name) for name in lookup.names(k)] for k in chosen}
+    listings.methods(found, as_json)

@@ -1,0 +1,20 @@
+"""`troth resume`."""
+
+from __future__ import annotations
+
+import functools
+
+from troth.cli.commands._flags import Folder, Json, Quiet
+from troth.cli.commands._training import show, watched
+
+
+def resume(path: Folder, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Go on with a run, or with a grid, from its last checkpoint."""
+    from troth import api
+    from troth.cli import tables
+
+    if api.finished(path) and not quiet:
+        tables.say(f"{path} is finished already; this is what it found.")
+    train = functools.partial(api.resume, path)
+    found = watched(train, path, path.name, quiet)
+    show(found, path, path.name, as_json, quiet)

@@ -1,0 +1,234 @@
+"""What people see of a run while it goes on: bars on a terminal, lines in a log."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from contextlib import AbstractContextManager
+from typing import Any
+
+from rich import filesize
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column
+
+from troth import runs
+from troth.cli.tables import console, heading, number, say, short
+
+_EVERY, _EVALUATED = 5.0, 1.0  # seconds between plain lines; between evaluated ones
+_MARKS, _APART = 20, 0.5  # how many points a rate is taken over; seconds between them
+_KEPT = 8  # bars of runs that stay on the screen
+
+
+def duration(seconds: float) -> str:
+    """`5 s`, `3 min 20 s` or `2 h 10 min`."""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def amount(done: int, total: int) -> str:
+    """`3/20` of few things, `3.1 of 9.9 MB` of many bytes; "" if nothing is known."""
+    if max(done, total) < 2000:
+        return f"{done}/{total}" if total else ""
+    if not total:
+        return filesize.decimal(done)
+    unit, name = filesize.pick_unit_and_suffix(total, ["B", "kB", "MB", "GB"], 1000)
+    return f"{done / unit:.1f} of {total / unit:.1f} {name}"
+
+
+class Watcher(AbstractContextManager["Watcher"]):
+    """Told after every round: bars on a terminal, lines in a log.
+
+    Args:
+        name: of a run that has none of its own.
+        intro: said when the first round is done, for then nothing is refused any more.
+        quiet: say nothing.
+    """
+
+    def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
+        self.last: runs.Progress | None = None
+        self._name, self._intro, self._quiet = name, intro, quiet
+        self._printed, self._found, self._what = -math.inf, "", ""
+        self._marks: deque[tuple[float, int]] = deque()  # when how many were done
+        self._began = 0.0
+        terminal = not quiet and console().is_terminal
+        self._bars = _bars() if terminal else None
+        self._tasks: list[TaskID] = []
+        self._pulse: TaskID | None = None
+
+    def __enter__(self) -> Watcher:
+        if self._bars:
+            self._bars.start()
+            self._wait("preparing")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave the bars of what was trained; where nothing was, no trace."""
+        if self._bars:
+            self._wait("")
+            self._bars.live.transient = not self._tasks
+            self._bars.stop()
+
+    def __call__(self, p: runs.Progress) -> None:
+        """Show a round."""
+        if p.state is not None:
+            self._state(p.state)
+            return
+        last, self.last = self.last, p
+        if self._quiet:
+            return
+        if last is None:
+            (self._bars or console()).print(self._intro, soft_wrap=True)
+        fresh = last is None or last.label != p.label or last.done >= p.done
+        now = time.monotonic()
+        if fresh:
+            self._began, self._found, self._marks = now, "", deque(maxlen=_MARKS)
+        if not self._marks or now - self._marks[-1][0] >= _APART:
+            self._marks.append((now, p.done))
+        if p.evaluation is not None:
+            head = heading(p.evaluation)
+            means = {k: p.evaluation[k][f"{head}_mean"] for k in ("personal", "shared")}
+            self._found = " ".join(f"{k} {number(v, head)}" for k, v in means.items())
+        label = short(p.label) if p.label else self._name
+        if self._bars:
+            self._bar(p, label, fresh)
+        else:
+            self._line(p, label)
+
+    def _state(self, state: runs.State) -> None:
+        """Say what will lie on disk, before it does."""
+        most = filesize.decimal(state.bytes)
+        text = f"Personal state is kept on disk: up to {most} in {state.file}"
+        if not self._quiet:
+            (self._bars or console()).print(text, soft_wrap=True)
+
+    def heard(self, what: str, done: int, total: int) -> None:
+        """Show a download, or other work that is no round; `what` = "": it is over."""
+        if self._quiet:
+            return
+        now, over, far = time.monotonic(), total and done >= total, amount(done, total)
+        fresh, self._what = what != self._what, what
+        if self._bars:
+            if fresh or self._pulse is None:
+                self._wait(what or ("working" if self._tasks else "preparing"))
+            assert self._pulse is not None
+            known: dict[str, Any] = {"total": total} if total else {}
+            self._bars.update(self._pulse, completed=done, count=far, **known)
+        elif what and (fresh or over or now - self._printed >= _EVERY):
+            say(f"{what}: {far}" if far else what)
+            self._printed = now
+
+    def _pace(self, p: runs.Progress) -> str:
+        """« 31 rounds/s, 5 s left », of late; after a single round nothing is known."""
+        now, (when, before) = time.monotonic(), self._marks[0]
+        if p.done == before or now <= when:
+            return ""
+        if p.done == p.total:
+            return duration(now - self._began)
+        rate = (p.done - before) / (now - when)
+        whole = 0 if rate > 9 or rate < 0.1 else 1
+        speed = f"{rate:.{whole}f} rounds/s"
+        if rate < 0.5:
+            speed = f"{1 / rate:.{whole}f} s a round"
+        return f"{speed}, {duration((p.total - p.done) / rate)} left"
+
+    def _line(self, p: runs.Progress, label: str) -> None:
+        """A line, at evaluations and where these are rare."""
+        now = time.monotonic()
+        wait = _EVERY if p.evaluation is None else _EVALUATED
+        if now - self._printed >= wait or p.done == p.total:
+            parts = f"{label}: round {p.done}/{p.total}", self._pace(p), self._found
+            say(", ".join(part for part in parts if part))
+            self._printed = now
+
+    def _bar(self, p: runs.Progress, label: str, fresh: bool) -> None:
+        """Move the bar of this run; make one where it is new."""
+        assert self._bars is not None
+        facts: dict[str, Any] = {"count": f"{p.done}/{p.total}", "found": self._found}
+        facts["pace"], over = self._pace(p), p.done == p.total
+        if fresh:
+            self._wait("")
+            self._tasks.append(self._bars.add_task(label, total=p.total, **facts))
+            for old in self._tasks[:-_KEPT]:
+                self._bars.update(old, visible=False)
+        self._bars.update(self._tasks[-1], completed=p.done, **facts)
+        if over:
+            self._wait("working")
+
+    def _wait(self, word: str) -> None:
+        """A bar below the others that only says that work goes on; "" takes it away."""
+        assert self._bars is not None
+        if self._pulse is not None:
+            self._bars.remove_task(self._pulse)
+        facts: dict[str, Any] = {"count": "", "pace": "", "found": ""}
+        add = self._bars.add_task
+        self._pulse = add(word, total=None, **facts) if word else None
+
+
+class Counter(AbstractContextManager["Counter"]):
+    """Told after every piece of long work that is no training: how far, how fast.
+
+    Args:
+        what: is counted.
+        intro: said with the first piece, for then nothing is refused any more.
+        quiet: say nothing.
+    """
+
+    def __init__(self, what: str, intro: str, quiet: bool = False) -> None:
+        self.last: Any = None
+        self._what, self._intro, self._quiet = what, intro, quiet
+        self._printed, self._began, self._said = -math.inf, 0.0, ""
+        self._bars = _bars() if not quiet and console().is_terminal else None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Counter:
+        self._began = time.monotonic()
+        if self._bars:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bars:
+            self._bars.stop()
+
+    def __call__(self, p: Any) -> None:
+        """Show a piece: done of total, `made` of them now, `used` samples for these."""
+        first, self.last = self.last is None, p
+        if self._quiet:
+            return
+        if first:
+            (self._bars or console()).print(self._intro, soft_wrap=True)
+        now = time.monotonic()
+        seconds = max(now - self._began, 1e-9)
+        left = duration(seconds / p.made * (p.total - p.done))
+        pace = f"{p.used / seconds:,.0f} samples/s, {left} left"
+        if self._bars:
+            facts = {"count": f"{p.done}/{p.total}", "pace": pace, "found": p.what}
+            if self._task is None:
+                self._task = self._bars.add_task(self._what, total=p.total, **facts)
+            self._bars.update(self._task, completed=p.done, **facts)
+        elif now - self._printed >= _EVERY or p.done == p.total:
+            say(f"{p.done}/{p.total} {self._what}, {pace}, {p.what}")
+            self._printed = now
+
+    def heard(self, what: str, done: int, total: int) -> None:
+        """Show a download, or other work before the first piece."""
+        if what and what != self._said and not self._quiet:
+            (self._bars or console()).print(what, soft_wrap=True)
+        self._said = what
+
+
+def _bars() -> Progress:
+    label = Column(no_wrap=True, overflow="ellipsis")
+    return Progress(
+        TextColumn("{task.description}", table_column=label, markup=False),
+        BarColumn(None, table_column=Column(ratio=1, min_width=6)),
+        *(
+            TextColumn(f"{{task.fields[{field}]}}", table_column=Column(no_wrap=True))
+            for field in ("count", "pace", "found")
+        ),
+        console=console(),
+        expand=True,
+    )

@@ -1,0 +1,263 @@
+"""Runs whose σ, τ and λ* are known, and what is advised for them.
+
+All are seeded. The advised λ varies from seed to seed: with K clients and p parameters
+τ² has a relative standard error of about √(2/(K·p))·(1 + noise/τ²). Tolerances are four
+of these or more, so that another seed would fail with a chance below 1e-4.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from troth import api, theory
+from troth.cli import app
+
+LINE = {"name": "linear", "bias": False, "normalise": "none"}
+
+
+def troth(*arguments: object) -> Result:
+    return CliRunner().invoke(app.app, [str(a) for a in arguments])
+
+
+def trained(place: Path, data: dict[str, Any], **more: Any) -> Path:
+    experiment = {
+        "data": data,
+        "partition": {"name": "natural", "split": "given"},
+        "model": LINE,
+        "train": {"rounds": 2, "batch": 0, "lr": 0.1},
+        "engine": {"how": "vmap", "device": "cpu"},
+        **more,
+    }
+    api.run(experiment, out=place / "run")
+    return place / "run"
+
+
+def advised(path: Path) -> dict[str, Any]:
+    result = troth("advise", path, "--json")
+    assert result.exit_code == 0, result.output
+    (line,) = result.stdout.splitlines()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def points(**more: Any) -> dict[str, Any]:
+    data = {"name": "point_estimation", "examples": 50, "sigma": 0.8, "tau": 0.3}
+    return {**data, "clients": 400, **more}
+
+
+def regression(**more: Any) -> dict[str, Any]:
+    data = {"name": "linear_regression", "examples": 60, "sigma": 1.5, "tau": 0.4}
+    return {**data, "clients": 100, "dim": 8, **more}
+
+
+def test_points(tmp_path: Path) -> None:
+    """τ² has a relative error of .08 here."""
+    path = trained(tmp_path, points(), personalizer="local")
+    found = advised(path)
+    lam = theory.best_lam_points(40, 0.8, 0.3)
+    assert found["lam"] == pytest.approx(lam, rel=0.35)
+    assert found["lam"] == found["lam_clean"] == found["lam_sizes"][0]
+    assert found["sigma2"] == pytest.approx(0.64, rel=0.05)
+    assert found["tau2"] == pytest.approx(0.09, rel=0.35)
+    assert found["lam_range"][0] < found["lam"] < found["lam_range"][1]
+    assert found["examples"] == [40, 40, 40] and found["used"] == 400
+    assert found["method"] == "least squares" and found["rough"] == []
+    assert found["tau_a2"] is None
+
+
+@pytest.mark.parametrize("orthogonal", [True, False])
+def test_regression(tmp_path: Path, orthogonal: bool) -> None:
+    """τ² has a relative error of .07."""
+    found = advised(trained(tmp_path, regression(orthogonal=orthogonal)))
+    lam = theory.best_lam_regression(48, 1.5, 0.4)
+    assert found["lam"] == pytest.approx(lam, rel=0.3)
+    assert found["tau2_error"] == pytest.approx(0.07 * found["tau2"], rel=0.5)
+
+
+def test_adversaries(tmp_path: Path) -> None:
+    """10 of 30 stray ten times as far; τ² and τ_a² have relative errors of .1."""
+    data = regression(clients=30, dim=20, hostile=10, tau=0.5, tau_a=5.0)
+    hostile = {"adversary": {"clients": list(range(20, 30))}, "corruption": "none"}
+    path = trained(tmp_path, data, **hostile, train={"rounds": 1, "lr": 0.01})
+    found = advised(path)
+    given = (30, 48, 1.5, 0.5, 10, 5.0)
+    lam = theory.best_lam_regression_attacked(*given)
+    clean = theory.best_lam_regression(48, 1.5, 0.5)
+    assert lam < 0.5 * clean
+    assert found["lam"] == pytest.approx(lam, rel=0.5)
+    assert found["lam_clean"] == pytest.approx(clean, rel=0.4)
+    assert found["tau_a2"] == pytest.approx(25, rel=0.5)
+    assert (found["clients"], found["hostile"], found["used"]) == (30, 10, 20)
+    said = troth("advise", path).stderr
+    assert "10 hostile clients' data stray by τ_a² = " in said
+
+
+def test_what_people_read(tmp_path: Path) -> None:
+    path = trained(tmp_path, points(clients=20))
+    result = troth("advise", path)
+    assert result.exit_code == 0 and result.stdout == ""
+    first, second, third, fourth = result.stderr.splitlines()
+    assert first.startswith("From 20 benign clients of 20, with 40 training examples")
+    assert "σ² = 0.6" in second and "τ² = " in second and third.startswith("  λ = ")
+    assert fourth.startswith("Adversaries: were 4 of 20 clients hostile with ten times")
+    factor = theory.best_lam_points_attacked(20, 40, 1.0, 1.0, 4, 10.0)
+    factor /= theory.best_lam_points(40, 1.0, 1.0)
+    assert f"λ should be {factor:.2g} of this (Theorem 3)" in fourth
+
+
+def test_clients_that_are_all_alike(tmp_path: Path) -> None:
+    """With τ = 0 the shared model it is: λ is infinite, or 2 and more (three s.e.)."""
+    same = points(tau=0.0, clients=100)
+    lams = [
+        advised(trained(tmp_path / str(seed), same, seed=seed))["lam"]
+        for seed in range(2)
+    ]
+    assert all(lam is None or lam > 2 for lam in lams)
+
+
+def logistic(file: Path, K: int, n: int, tau: float, classes: int) -> Path:
+    """Clients with logistic regressions of their own, w_k = θ + N(0, τ²I)."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((K, n, 4))
+    w = random.standard_normal((4, classes)) + tau * random.standard_normal(
+        (K, 4, classes)
+    )
+    noise = random.gumbel(size=(K, n, classes))
+    y = (x @ w + noise).argmax(axis=-1).ravel()
+    owner = np.repeat(np.arange(K), n)
+    np.savez(file, x=x.reshape(-1, 4).astype(np.float32), y=y, owner=owner)
+    return file
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_cross_entropy(tmp_path: Path, classes: int) -> None:
+    """The true λ is 1/(nτ²); to first order only, so within a factor of two."""
+    K, n, tau = 120, 100, 0.5
+    file = logistic(tmp_path / "d.npz", K, n, tau, classes)
+    training = {"rounds": 60, "batch": 0, "lr": 1.0}
+    more = {"partition": "natural", "train": training}
+    path = trained(tmp_path, {"name": "npz", "path": str(file)}, **more)
+    found = advised(path)
+    assert found["method"] == "slopes" and found["sigma2"] == 1
+    lam = theory.best_lam_regression(found["examples"][1], 1.0, tau)
+    assert 0.5 < found["lam"] / lam < 2
+    (rough,) = found["rough"]
+    assert "taken for a square about the shared model" in rough
+
+
+def test_a_network_is_said_to_be_rough(tmp_path: Path) -> None:
+    experiment = {
+        "partition": {"name": "classes", "clients": 10, "per_client": 3},
+        "model": {"name": "mlp", "widths": [16]},
+        "train": {"rounds": 5},
+        "adversary": {"fraction": 0.2},
+        "attack": "sign_flip",
+        "aggregator": "median",
+    }
+    api.run(experiment, out=tmp_path / "run")
+    found = advised(tmp_path / "run")
+    assert found["lam"] is None or found["lam"] > 0
+    words = " ".join(found["rough"])
+    for part in ("this is a network", "cross-entropy", "'median'", "'sign_flip'"):
+        assert part in words
+    assert found["hostile"] == 2 and found["tau_a2"] >= 0
+    mild = found["tau_a2"] <= found["tau2"]  # labels at random lean to no class
+    assert ("Theorem 3 sees no attack in them" in words) == mild
+    result = troth("advise", tmp_path / "run")
+    assert result.stderr.count("\nRough: ") == len(found["rough"])
+
+
+def test_features_that_are_prepared(tmp_path: Path) -> None:
+    """Standardised inputs are what the layer sees: τ² is in their units."""
+    random = np.random.default_rng(3)
+    K, n, scale = 60, 40, 10.0
+    x = scale * random.standard_normal((K, n, 3))
+    w = 1 + 0.5 * random.standard_normal((K, 3, 1))
+    y = (x / scale @ w)[..., 0] + 0.5 * random.standard_normal((K, n))
+    owner = np.repeat(np.arange(K), n)
+    np.savez(tmp_path / "d.npz", x=x.reshape(-1, 3), y=y.ravel(), owner=owner)
+    found = advised(
+        trained(
+            tmp_path,
+            {"name": "npz", "path": str(tmp_path / "d.npz")},
+            partition="natural",
+            features="federated",
+        )
+    )
+    size = found["examples"][1]
+    lam = theory.best_lam_regression(size, 0.5, 0.5)
+    assert found["lam"] == pytest.approx(lam, rel=0.6)
+
+
+def test_a_step_that_would_diverge_is_told(tmp_path: Path) -> None:
+    data = points(examples=4, sigma=3.0)
+    found = advised(trained(tmp_path, data, train={"rounds": 1, "lr": 0.9}))
+    assert found["lam"] > 3
+    (rough,) = found["rough"]
+    assert f"set personalizer.lr below {2 / found['lam']:.2g}" in rough
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "words"),
+    [
+        (points(clients=5), {"train": {"rounds": 1, "loss": "huber"}}, "loss 'huber'"),
+        (regression(clients=5, examples=9), {}, "0 of the benign clients have the 9"),
+        (points(clients=1), {}, "1 of the benign clients have the 2 training"),
+    ],
+)
+def test_refusals(
+    tmp_path: Path, data: dict[str, Any], more: dict[str, Any], words: str
+) -> None:
+    path = trained(tmp_path, data, **{"train": {"rounds": 1}, **more})
+    result = troth("advise", path)
+    assert result.exit_code == 2 and result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert words in line, line
+
+
+def test_a_loss_of_the_model_s_own_is_refused(tmp_path: Path) -> None:
+    file = logistic(tmp_path / "d.npz", 3, 20, 0.5, 2)
+    data = {"name": "npz", "path": str(file)}
+    path = trained(tmp_path, data, partition="natural", model="svm")
+    result = troth("advise", path)
+    assert result.exit_code == 2 and "the loss of model 'svm'; choose" in result.stderr
+
+
+def test_refused_networks_and_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "odd_networks.py").write_text(
+        "import torch\n"
+        "class Odd(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layer = torch.nn.Linear(1, 1)\n"
+        "    def forward(self, x):\n"
+        "        return 2 * self.layer(x)\n"
+        "def odd(shape, classes):\n"
+        '    """A network."""\n'
+        "    return Odd()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model = {"name": "odd_networks:odd", "normalise": "none"}
+    path = trained(tmp_path, points(clients=5), model=model)
+    result = troth("advise", path)
+    assert result.exit_code == 2 and "does not end in a linear layer" in result.stderr
+    result = troth("advise", tmp_path)
+    assert result.exit_code == 2 and "is not the folder of a run" in result.stderr
+    (path / "shared.safetensors").unlink()
+    result = troth("advise", path)
+    assert result.exit_code == 2 and "is not finished" in result.stderr
+
+
+def test_a_grid_is_refused(tmp_path: Path) -> None:
+    grid = {"seed": [0, 1]}
+    path = trained(tmp_path, points(clients=3), grid=grid)
+    result = troth("advise", path)
+    assert result.exit_code == 2 and "is a grid; give one of its runs" in result.stderr

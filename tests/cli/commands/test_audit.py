@@ -1,0 +1,151 @@
+"""`troth audit` on coloured digits, end to end."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+from troth import api, folder
+from troth.cli.commands import audit
+from troth.loading import Run
+
+Call = Callable[..., Result]
+COLUMNS = (
+    *("client", "examples", "accuracy", "shared_accuracy"),
+    *("adv_accuracy", "adv_low", "adv_high", "transferability"),
+    *("shared_adv_accuracy", "change", "change_low", "change_high"),
+    *("l_trans", "angle", "ratio", "distance", "valid_gain", "confidence"),
+)
+CONFLICTING = (
+    *("conflicting", "conflicting_accuracy"),
+    *("disparity", "disparity_low", "disparity_high"),
+    *("shared_disparity", "loss_disparity"),
+)
+BOUND = (
+    *("bound", "bound_gradient", "bound_sin_theta_g"),
+    *("bound_gamma_min", "bound_l_trans", "bound_lam"),
+)
+
+
+def trained(place: Path, **sections: Any) -> Path:
+    tree = {
+        "data": {"name": "colored", "base": "digits", "correlation": 0.95},
+        "partition": {"name": "classes", "clients": 4, "per_client": 7},
+        "train": {"rounds": 5, "epochs": 1, "batch": 32, "lr": 0.1},
+        "personalizer": {"name": "finetune", "epochs": 20},
+        "engine": {"how": "loop", "chunk": 1, "device": "cpu"},
+        "evaluate": {"every": 5},
+    }
+    (run,) = api.run(tree | sections, out=place)
+    return run.path
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(tmp_path_factory.mktemp("audit") / "run")
+
+
+@pytest.fixture
+def run(tuned: Path, tmp_path: Path) -> Path:
+    """A run of one's own, to be written to."""
+    return Path(shutil.copytree(tuned, tmp_path / "run"))
+
+
+def refused(troth: Call, words: str, *arguments: object) -> None:
+    """One line on stderr, exit code 2, nothing on stdout."""
+    result = troth("audit", *arguments)
+    assert result.exit_code == 2 and result.stdout == "", result.output
+    (line,) = result.stderr.splitlines()
+    assert re.search(words, line), line
+
+
+def test_one_client_alone(troth: Call, run: Path, tmp_path: Path) -> None:
+    done = troth("audit", run, "--client", 2, "--out", tmp_path / "there", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["clients"]["client"] == [2]
+
+
+def test_coloured_digits(troth: Call, run: Path) -> None:
+    result = troth("audit", run, "--json", "--quiet")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    told = json.loads(result.stdout)
+    assert told["file"] == str(run / "audit.csv")
+    assert told["settings"]["adversarial"]["eps"] == 0.1
+    table = folder.read_csv(run / "audit.csv")
+    assert (*table,) == (*COLUMNS, *CONFLICTING, *BOUND, "suspect", "biased")
+    assert {*told["clients"]} == {*table}
+    clients = Run(run).clients
+    for name in ("accuracy", "shared_accuracy", "conflicting_accuracy"):
+        np.testing.assert_allclose(table[name], clients[name], rtol=1e-12)
+    gap = clients["accuracy"] - clients["conflicting_accuracy"]
+    np.testing.assert_allclose(table["disparity"], gap, atol=1e-12)
+    loss = clients["conflicting_loss"] - clients["loss"]
+    np.testing.assert_allclose(table["loss_disparity"], loss, rtol=1e-4)
+    assert ((table["bound_sin_theta_g"] > 0) & (table["bound_sin_theta_g"] < 1)).all()
+    for column in ("suspect", "biased"):
+        every = told[column]
+        assert sorted(every["yes"] + every["no"] + every["open"]) == [0, 1, 2, 3]
+
+
+def test_words(troth: Call, run: Path) -> None:
+    result = troth("audit", run, "--eps", 0.3, "--limit", 0.05)
+    assert result.exit_code == 0 and result.stdout == "", result.output
+    said = result.stderr
+    assert "4/4 clients" in said and "θ" in said and "disparity" in said
+    for words in ("Conflicting test data:", "How sure:", "What would settle it:"):
+        assert words in said
+    assert "not a proof" in said and f"Files: {run / 'audit.csv'}" in said
+    assert "nan" not in said
+    table = folder.read_csv(run / "audit.csv")
+    assert ("Worry about" in said) == (table["suspect"] == 1).any()
+    furthest = table["client"][np.argsort(-table["distance"])][:3].astype(int)
+    who = f"3 clients ({', '.join(map(str, furthest))})"
+    assert f"Furthest from the shared model: {who}" in " ".join(said.split())
+
+
+def test_the_largest_come_first_and_unknown_ones_last() -> None:
+    column = np.array([0.5, np.nan, -1.0, 2.0, 0.5, np.nan])
+    assert audit._largest(column, 10).tolist() == [3, 0, 4, 2, 1, 5]
+    assert audit._largest(column, 2).tolist() == [3, 0]
+
+
+def test_without_conflicting_data(troth: Call, tmp_path: Path) -> None:
+    run = trained(tmp_path / "plain", data={"name": "digits"})
+    result = troth("audit", run, "--clients", 2, "--out", tmp_path / "there")
+    assert result.exit_code == 0, result.output
+    table = folder.read_csv(tmp_path / "there" / "audit.csv")
+    assert (*table,) == (*COLUMNS, "suspect") and table["client"].tolist() == [0, 1]
+    assert "about 100 conflicting test examples a client" in result.stderr
+    assert "Conflicting test data" not in result.stderr
+    assert "Furthest" not in result.stderr  # of two there is no such thing
+
+
+def test_flags_reach_pgd(troth: Call, run: Path) -> None:
+    flags = ("--eps", 0.5, "--norm", "l2", "--iterations", 3, "--bounds", "none")
+    result = troth("audit", run, "--json", "-q", "--on", "valid", *flags)
+    told = json.loads(result.stdout)["settings"]
+    assert told["on"] == "valid" and told["confidence"] == 0.95
+    made = told["adversarial"]
+    assert (made["eps"], made["norm"], made["iterations"]) == (0.5, "l2", 3)
+    assert made["bounds"] == []
+
+
+def test_refusals(troth: Call, run: Path, tmp_path: Path) -> None:
+    refused(troth, r"adversarial.eps = 0.0 must be a positive", run, "--eps", 0)
+    refused(troth, "adversarial.norm", run, "--norm", "l1")
+    refused(troth, "--bounds 0;1 must be two numbers", run, "--bounds", "0;1")
+    refused(troth, r"bounds = \[1.0\] is no range", run, "--bounds", "1")
+    refused(troth, "between 0 and 127.5", run, "--bounds", "0,0.5")
+    refused(troth, "clients = 'some' is not", run, "--clients", "some")
+    refused(troth, "is not the folder of a run", tmp_path)
+    none = trained(tmp_path / "none", personalizer="none")
+    refused(troth, "no personal models .* --set personalizer.name=finetune", none)

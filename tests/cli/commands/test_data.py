@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from troth import lookup
+from troth.cli import app
+from troth.datasets import mnist
+from troth.datasets._source import Remote
+
+A, B = bytes(5000), b"b" * 3000
+
+
+def troth(*arguments: object) -> Result:
+    return CliRunner().invoke(app.app, [str(a) for a in arguments])
+
+
+def md5(content: bytes) -> str:
+    return f"md5:{hashlib.md5(content).hexdigest()}"
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TROTH_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def offered(server, monkeypatch: pytest.MonkeyPatch):
+    """`mnist` is two small files that a server on this machine offers."""
+    urls = server.url("x/a", A), server.url("x/b", B)
+    digests = {"a": md5(A), "b": md5(B)}
+    source = mnist.SOURCE._replace(
+        files=("a", "b"),
+        remotes=tuple(Remote(url, digests[url[-1]]) for url in urls),
+        digests=digests,
+    )
+    monkeypatch.setattr(mnist, "SOURCE", source)
+    return server
+
+
+def refused(result: Result, words: str) -> None:
+    assert result.exit_code == 2 and result.stdout == "", result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("troth: ") and words in line
+
+
+def test_a_row_a_data_set():
+    result = troth("data")
+    assert result.exit_code == 0, result.output
+    for name in lookup.names("data"):
+        assert f"\n{name} " in result.stdout
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if line}
+    assert "made here" in lines["digits"] and "your file" in lines["npz"]
+    assert "CC BY-SA 3.0" in lines["mnist"] and " – " in lines["mnist"]
+
+
+def test_the_same_for_programs():
+    found = json.loads(troth("data", "--json").stdout)["data"]
+    assert [each["name"] for each in found] == lookup.names("data")
+    rows = {each["name"]: each for each in found}
+    assert rows["digits"]["here"] and not rows["mnist"]["here"]
+    assert rows["mnist"]["place"] is None and rows["npz"]["licence"] is None
+
+
+def test_what_is_said_of_one_that_is_not_here(tmp_path):
+    result = troth("data", "mnist", "--data-dir", tmp_path / "d")
+    assert result.exit_code == 0
+    for words in (
+        "mnist: MNIST: 60,000 + 10,000",
+        mnist.SOURCE.page,
+        "licence    CC BY-SA 3.0",
+        "here       no",
+        "train-images-idx3-ubyte.gz",
+        f"looked in  {tmp_path / 'd' / 'mnist'}\n           {tmp_path / 'd'}\n",
+        "/usr/share/dataset-mnist",
+        "get it     troth data mnist --get (11.6 MB)",
+        "@article{lecun1998gradient,",
+    ):
+        assert words in result.stdout, words
+
+
+def test_what_no_program_can_get_says_what_to_do():
+    text = troth("data", "celeba").stdout
+    assert "get it     " in text and "--get" not in text
+    result = troth("data", "celeba", "--get")
+    refused(result, "data 'celeba' cannot be downloaded: ")
+
+
+def test_made_ones_and_yours():
+    assert "needs no files" in troth("data", "digits").stdout
+    text = troth("data", "npz").stdout
+    assert "reads a file of yours" in text and "data.path" in text
+
+
+def test_get_check_and_what_is_there_then(offered, tmp_path):
+    result = troth("data", "mnist", "--get")
+    place = tmp_path / "cache" / "troth" / "mnist"
+    assert result.exit_code == 0 and result.stdout == ""
+    assert result.stderr.endswith(f"mnist is in {place}\n")
+    assert "a: 5.0 of 5.0 kB" in result.stderr and "b: 3.0 of 3.0 kB" in result.stderr
+    text = troth("data", "mnist").stdout
+    assert f"here       {place} (8.0 kB)" in text and "a (5.0 kB)\n" in text
+    result = troth("data", "mnist", "--check")
+    assert result.exit_code == 0 and result.stderr.count("as published") == 2
+    (place / "a").write_bytes(B)
+    result = troth("data", "mnist", "--check", "--json")
+    assert result.exit_code == 2
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(
+        f"troth: {place / 'a'} is not the published file (it holds b"
+    )
+    checked = json.loads(result.stdout)["checked"]["mnist"]
+    assert checked["b"] == "ok" and "not the published file" in checked["a"]
+    result = troth("data", "mnist", "--get", "--json", "--quiet")  # mends it
+    assert result.stderr == "" and (place / "a").read_bytes() == A
+    assert json.loads(result.stdout)["got"] == str(place)
+
+
+def test_get_into_a_folder(offered, tmp_path):
+    result = troth("data", "mnist", "--get", "--data-dir", "mine")
+    assert result.exit_code == 0
+    assert (tmp_path / "mine" / "mnist" / "a").read_bytes() == A
+
+
+def test_check_of_all_that_is_here(offered, tmp_path):
+    troth("data", "mnist", "--get", "--quiet")
+    found = json.loads(troth("data", "--check", "--json").stdout)["checked"]
+    assert found == {"mnist": {"a": "ok", "b": "ok"}}
+    refused(troth("data", "cifar10", "--check"), "'cifar10' has no files here to be")
+    refused(troth("data", "digits", "--check"), "'digits' has no files here to be")
+
+
+def test_an_experiment_downloads_what_it_needs(offered, tmp_path):
+    """The loader then refuses the made files, by name: they were downloaded."""
+    result = troth("run", "--set", "data=mnist", "--set", "model=linear")
+    place = tmp_path / "cache" / "troth" / "mnist"
+    assert result.exit_code == 2 and (place / "a").read_bytes() == A
+    assert "a: 5.0 of 5.0 kB" in result.stderr
+    assert "train-images-idx3-ubyte.gz is not a whole gzip file" in result.stderr
+
+
+def test_offline(offered, monkeypatch):
+    monkeypatch.setenv("TROTH_OFFLINE", "1")
+    refused(troth("data", "mnist", "--get"), "TROTH_OFFLINE is set")
+    refused(troth("data", "mnist", "--show"), "and was not downloaded: TROTH_OFFLINE")
+
+
+def test_ctrl_c_keeps_what_came(server, tmp_path):
+    """A real process, stopped in the middle; the same command goes on."""
+    server.pace = 0.3  # so that a busy machine is in time to stop it
+    content = bytes(range(250)) * 1000
+    url = server.url("a", content)
+    code = (
+        "from troth.datasets import mnist\n"
+        "from troth.datasets._source import Remote\n"
+        f"remote = Remote({url!r}, {md5(content)!r})\n"
+        "mnist.SOURCE = mnist.SOURCE._replace(\n"
+        "    files=('a',), remotes=(remote,), digests={})\n"
+        "from troth.cli.app import main; main()\n"
+    )
+    command = [sys.executable, "-c", code, "data", "mnist", "--get"]
+    place = tmp_path / "cache" / "troth" / "mnist"
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ)
+    deadline = time.monotonic() + 300
+    while not (part := place / "a.part").exists() or part.stat().st_size < 5000:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=300)[1].decode()
+    assert process.returncode == 130 and "Traceback" not in said
+    assert said.splitlines()[-1].startswith("troth: stopped; what came so far is kept")
+    server.pace = 0.0
+    subprocess.run(command, check=True, env=os.environ, stderr=subprocess.DEVNULL)
+    assert (place / "a").read_bytes() == content
+    assert server.asked[0] == "" and server.asked[1].startswith("bytes=")
+
+
+def picture(path: Path) -> tuple[int, int]:
+    with Image.open(path) as image:
+        image.load()
+        return image.size
+
+
+def test_show(tmp_path):
+    result = troth("data", "digits", "--show", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    facts = {key: found[key] for key in ("shown", "picture", "examples", "clients")}
+    assert list(facts.values()) == ["digits", "digits.png", 1797, 10]
+    assert min(picture(tmp_path / "digits.png")) > 700
+    assert "1,797 examples, 10 clients (iid), 10 classes" in result.stderr
+    assert list(tmp_path.glob("*.part")) == []
+
+
+def test_show_an_experiment_and_a_file_of_ones_own(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('data = "digits"\npartition = {name = "classes", clients = 6}\n')
+    result = troth("data", "--show", "--experiment", file, "--out", "e.png")
+    assert "6 clients (classes)" in result.stderr, result.output
+    picture(tmp_path / "e.png")
+    np.savez("mine.npz", x=np.eye(6), y=np.arange(6.0), owner=np.arange(6) // 2)
+    arguments = ["data", "npz", "--show", "--set", "data.path=mine.npz", "--quiet"]
+    result = troth(*arguments, "--json")
+    assert result.stderr == "" and json.loads(result.stdout)["clients"] == 3
+    picture(tmp_path / "npz.png")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["minst"], "there is no data 'minst' (did you mean 'mnist'?)"),
+        (["minst", "--show"], "there is no data 'minst' (did you mean 'mnist'?)"),
+        (["minst", "--get"], "there is no data 'minst' (did you mean 'mnist'?)"),
+        (["--get"], "--get needs the name of a data set"),
+        (["--show"], "--show needs the name of a data set"),
+        (["digits", "--get"], "data 'digits' is not made of files"),
+        (["digits", "--out", "x.png"], "--out is about the picture"),
+        (["digits", "--set", "a.b=1"], "--set is about the picture"),
+        (["digits", "--experiment", "x.toml"], "--experiment is about the picture"),
+        (["digits", "--show", "--out", "x.pdf"], "--out x.pdf must be a new file"),
+        (["digits", "--show", "--out", "no/x.png"], "no cannot be written to"),
+        (["npz", "--show"], "data 'npz' needs the option 'path'"),
+        (["npz", "--show", "--set", "data.path=none"], "there is no file 'none'"),
+        (["digits", "--show", "--set", "data.side=2"], "has no option 'side'"),
+        (["digits", "--show", "--experiment", "none.toml"], "none.toml"),
+    ],
+)
+def test_refusals(arguments, words, tmp_path):
+    refused(troth("data", *arguments), words)
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_a_picture_is_not_written_over_another(tmp_path):
+    (tmp_path / "x.png").write_bytes(b"mine")
+    refused(troth("data", "digits", "--show", "--out", "x.png"), "must be a new file")
+    assert (tmp_path / "x.png").read_bytes() == b"mine"

@@ -1,0 +1,441 @@
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+import troth as front
+from troth import api, build, config, folder, lookup, newcomers, supply, tasks
+from troth.cli import app
+from troth.engine import Plan
+from troth.loading import Run
+from troth.personalizing import Newcomer
+from troth.types import Refusal
+
+NAMES = lookup.names("personalizer")
+NORMED = """
+from torch import nn
+
+
+def net(shape, classes):
+    inner = nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Tanh()
+    return nn.Sequential(*inner, nn.Linear(5, classes))
+"""
+
+
+def troth(*arguments: object) -> Result:
+    return CliRunner().invoke(app.app, [str(a) for a in arguments])
+
+
+def refused(words: str, *arguments: object) -> None:
+    """One line on stderr, exit code 2, nothing on stdout."""
+    result = troth("personalize", *arguments)
+    assert result.exit_code == 2 and result.stdout == "", result.output
+    (line,) = result.stderr.splitlines()
+    assert re.search(words, line), line
+
+
+def examples(owner: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
+    """Three classes; clients turn the inputs by an angle of their own."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(len(owner), 3)).astype(np.float32)
+    y = np.digitize(x[:, 0] + np.sin(owner) * x[:, 1], [-0.4, 0.4])
+    return {"x": x, "y": y, "group": np.arange(len(x)) % 2}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: Any) -> Iterator[Path]:
+    """A file of data, and a model of a guest."""
+    path: Path = tmp_path_factory.mktemp("place")
+    owner = np.repeat(np.arange(6), 20)
+    np.savez(path / "d.npz", **examples(owner), owner=owner)
+    (path / "normed3.py").write_text(NORMED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(path))
+        yield path
+    sys.modules.pop("normed3", None)
+
+
+def experiment(place: Path, **sections: Any) -> dict[str, Any]:
+    return {
+        "data": {"name": "npz", "path": str(place / "d.npz")},
+        "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
+        "train": {"rounds": 8, "cohort": 3, "steps": 3, "batch": 4, "lr": 0.2},
+        "personalizer": {"name": "ditto", "lam": 0.3},
+        "engine": {"how": "loop", "chunk": 1, "device": "cpu"},
+    } | sections
+
+
+@pytest.fixture(scope="module")
+def run(place: Path) -> Path:
+    """A run whose data are gone."""
+    shutil.copy(place / "d.npz", place / "gone.npz")
+    gone = {"name": "npz", "path": str(place / "gone.npz")}
+    api.run(experiment(place, data=gone), out=place / "run")
+    (place / "gone.npz").unlink()
+    return place / "run"
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "mine.npz", **examples(np.full(50, 9), seed=4))
+    return tmp_path / "mine.npz"
+
+
+def vector(found: Newcomer) -> torch.Tensor:
+    return tasks.flatten(found.model)
+
+
+# The command
+
+
+def test_a_model_is_made_written_and_predicts(run: Path, mine: Path) -> None:
+    out = mine.with_name("me.safetensors")
+    result = troth("personalize", run, "--data", mine, "--out", out, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["examples"] == {"train": 40, "valid": 0, "test": 10}
+    assert found["rounds"] == 4 and found["file"] == str(out)  # 8 · 3 / 6
+    own, shared = found["personal"], found["shared"]
+    assert own.keys() == shared.keys() >= {"accuracy", "loss"}
+    first, second, third = result.stderr.splitlines()
+    assert first == "ditto: 4 rounds on 40 training examples"
+    numbers = (own["accuracy"], shared["accuracy"])
+    assert second == "accuracy {:.3f} on 10 test examples, shared model {:.3f}".format(
+        *numbers
+    )
+    assert third == f"Next: troth predict {run} --model {out} --data FILE.npz"
+    given = np.load(mine)
+    ask = ("predict", run, "--model", out, "--data", mine, "--json")
+    told = json.loads(troth(*ask).stdout)
+    assert told["model"] == str(out) and "client" not in told
+    made = api.personalize(run, mine)
+    with torch.no_grad():
+        labels = made.model(torch.from_numpy(given["x"])).argmax(1).tolist()
+    assert told["predictions"] == labels == Run(run).predict(out, given["x"]).tolist()
+    assert told["accuracy"] == np.mean(np.array(labels) == given["y"])
+
+
+def test_nothing_is_written_unasked(run: Path, mine: Path) -> None:
+    before = sorted(mine.parent.iterdir()), sorted(run.iterdir())
+    result = troth("personalize", run, "--data", mine, "--test", 0, "--rounds", 1)
+    assert result.exit_code == 0 and result.stdout == ""
+    first, second, third = result.stderr.splitlines()
+    assert first == "ditto: 1 round on 50 training examples"
+    assert second.startswith("No example was held out")
+    assert third.startswith("Nothing was written; --out FILE")
+    assert (sorted(mine.parent.iterdir()), sorted(run.iterdir())) == before
+
+
+def test_more_rounds_lead_further(run: Path, mine: Path) -> None:
+    w = tasks.flatten(Run(run).shared())
+    away = [
+        float((vector(api.personalize(run, mine, rounds=r)) - w).norm())
+        for r in (1, 3, 9)
+    ]
+    assert 0 < away[0] < away[1] < away[2]
+
+
+def test_twice_the_same(run: Path, mine: Path) -> None:
+    one, two = (front.personalize(Run(run), mine) for _ in range(2))
+    assert torch.equal(vector(one), vector(two)) and one.personal == two.personal
+    arrays = dict(np.load(mine))
+    assert torch.equal(vector(front.personalize(run, arrays)), vector(one))
+
+
+# The same as a run gives its own newcomers
+
+
+def newcomer(place: Path, name: str, **more: Any) -> tuple[Run, dict[str, np.ndarray]]:
+    """A run in which client 0 was the newcomer, and what that client has.
+
+    Draws are keyed by the client, and one that comes with a file is number 0.
+    """
+    own = {"name": name, **({} if name == "none" else {"steps": 2})}
+    late = {"newcomers": 0.1}
+    whole = experiment(place, personalizer=own, evaluate=late, **more)
+    whole["train"] = {**whole["train"], "precision": "float64"}
+    e = config.from_dict(whole)
+    nobody = np.zeros(6, dtype=bool)
+    while newcomers.drawn(e, nobody).tolist() != [0]:
+        whole["seed"] = whole.get("seed", 0) + 1
+        e = config.from_dict(whole)
+    (found,) = api.run(whole, out=place / f"own-{name}-{len(list(place.iterdir()))}")
+    assert np.flatnonzero(found.clients["newcomer"]).tolist() == [0]
+    shards, all_ = supply.deal(found.experiment, None)[1], np.load(place / "d.npz")
+    lists = [part[0] for part in shards[:3]]
+    rows = np.sort(np.concatenate(lists))
+    marks = [np.flatnonzero([r in part for part in lists])[0] for r in rows]
+    words = np.array(["train", "valid", "test"])[marks]
+    mine = {key: all_[key][rows] for key in ("x", "y", "group") if key in all_}
+    return found, {**mine, "split": words}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_personalizer_as_in_a_run(place: Path, name: str) -> None:
+    more: Any = {"model": "normed3:net"} if name == "fedbn" else {}
+    more |= {"adversarial": {"name": "pgd", "bounds": []}}  # inputs of any size
+    run, mine = newcomer(place, name, **more)
+    found = api.personalize(run, mine)
+    expected = tasks.flatten(run.model(0))
+    assert (vector(found) - expected).abs().max() < 1e-10
+    assert found.personal["accuracy"] == run.clients["accuracy"][0]
+    assert found.shared["accuracy"] == run.clients["shared_accuracy"][0]
+    assert found.personal["loss"] == pytest.approx(run.clients["loss"][0], abs=1e-9)
+    assert found.rounds in (0, 5)  # 8 · 3 / 5, rounded; 0 where they do not matter
+    assert found.examples == {
+        key: int(run.clients[key][0]) for key in ("train", "valid", "test")
+    }
+
+
+@pytest.mark.parametrize("features", ["federated", "own"])
+def test_inputs_are_prepared_as_in_the_run(
+    place: Path, features: str, tmp_path: Path
+) -> None:
+    run, mine = newcomer(place, "ditto", features=features)
+    found = api.personalize(run, mine)
+    found.save(tmp_path / "me.safetensors")
+    again = run.newcomer(tmp_path / "me.safetensors")
+    x = torch.from_numpy(mine["x"])
+    with torch.no_grad():
+        outputs = [net(x) for net in (found.model, again, run.model(0))]
+    assert torch.equal(outputs[0], outputs[1])
+    assert (outputs[0] - outputs[2]).abs().max() < 1e-9
+
+
+def test_pictures_in_whole_batches(tmp_path: Path) -> None:
+    """Bytes behind the run's own normalisation, some layers frozen, stepped lifted."""
+    random, owner = np.random.default_rng(3), np.repeat(np.arange(6), 12)
+    x = random.integers(0, 256, (72, 6, 6), dtype=np.uint8)
+    y = (x.reshape(72, -1) @ random.normal(size=(36, 3))).argmax(1)
+    np.savez(tmp_path / "d.npz", x=x, y=y, owner=owner)
+    whole = experiment(
+        tmp_path,
+        model={"name": "mlp", "widths": [6], "normalise": "pixel", "freeze": ["1.*"]},
+        train={"rounds": 5, "steps": 2, "batch": 0, "lr": 0.2, "precision": "float64"},
+        evaluate={"newcomers": 0.3},
+        engine={"how": "vmap", "chunk": 3, "device": "cpu"},
+    )
+    (run,) = api.run(whole, out=tmp_path / "run")
+    shards = supply.deal(run.experiment, None)[1]
+    for k in np.flatnonzero(run.clients["newcomer"]).tolist():
+        rows = np.concatenate([part[k] for part in shards[:3]])
+        split = np.repeat([0, 1, 2], [len(part[k]) for part in shards[:3]])
+        found = api.personalize(run, {"x": x[rows], "y": y[rows], "split": split})
+        assert (vector(found) - tasks.flatten(run.model(k))).abs().max() < 1e-10
+        found.save(tmp_path / f"{k}.safetensors")
+        again = run.predict(tmp_path / f"{k}.safetensors", x[rows][:, None])
+        assert np.array_equal(again, run.predict(k, x[rows][:, None]))
+
+
+def test_a_missing_value_is_filled_in(place: Path, mine: Path) -> None:
+    run, _ = newcomer(place, "ditto", features="own")
+    arrays = dict(np.load(mine))
+    arrays["x"][3, 1] = np.nan
+    found = api.personalize(run, arrays)
+    with torch.no_grad():
+        assert found.model(torch.from_numpy(arrays["x"])).isfinite().all()
+    plain = build.build(config.from_dict(experiment(place)), plan=Plan("loop", 1))
+    assert plain.prepared is None
+
+
+# What a newcomer may have
+
+
+def test_one_class_alone_will_do(run: Path) -> None:
+    x = examples(np.full(12, 9))["x"]
+    found = api.personalize(run, {"x": x, "y": np.full(12, 2)})
+    assert found.examples == {"train": 10, "valid": 0, "test": 2}
+    assert found.personal["accuracy"] >= found.shared["accuracy"]
+
+
+def test_a_single_example(run: Path) -> None:
+    found = api.personalize(run, {"x": np.ones((1, 3)), "y": np.array([1])})
+    assert found.examples == {"train": 1, "valid": 0, "test": 0}
+    assert found.personal == {} and vector(found).isfinite().all()
+
+
+def test_examples_that_are_divided_already(run: Path, mine: Path) -> None:
+    arrays = dict(np.load(mine))
+    split = np.array(["train"] * 5 + ["test"] * 40 + ["valid"] * 5)
+    found = api.personalize(run, {**arrays, "split": split}, test=0.9)
+    assert found.examples == {"train": 5, "valid": 5, "test": 40}
+    expected = api.personalize(run, {k: v[:5] for k, v in arrays.items()}, test=0)
+    assert torch.equal(vector(found), vector(expected))
+
+
+def test_lam_is_chosen(place: Path, mine: Path) -> None:
+    auto = {"name": "ditto", "lam": "auto", "candidates": [0.0, 1.0]}
+    (run,) = api.run(experiment(place, personalizer=auto), out=place / "auto")
+    found = api.personalize(run, mine)
+    assert found.examples == {"train": 30, "valid": 10, "test": 10}
+    one = {"x": np.ones((2, 3)), "y": np.array([1, 0])}
+    with pytest.raises(Refusal, match="of 2 examples none is left for that; give more"):
+        api.personalize(run, one)
+
+
+def test_names_of_classes(tmp_path: Path) -> None:
+    lines = [f"{i % 7},{i % 5},{'well' if i % 7 > 3 else 'ill'}" for i in range(60)]
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(["a,b,state", *lines]) + "\n")
+    data = {"name": "csv", "path": str(table), "label": "state"}
+    whole = {
+        "data": data,
+        "partition": {"name": "iid", "clients": 3},
+        "train": {"rounds": 2},
+        "personalizer": "local",
+        "engine": {"how": "loop"},
+    }
+    (run,) = api.run(whole, out=tmp_path / "run")
+    x = np.array([[i % 7, i % 5] for i in range(20)], np.float32)
+    words = np.where(x[:, 0] > 3, "well", "ill")
+    named = api.personalize(run, {"x": x, "y": words})
+    labels = run.experiment.resolved["labels"]
+    numbers = np.array([labels.index(word) for word in words])
+    plain = api.personalize(run, {"x": x, "y": numbers})
+    signs = api.personalize(run, {"x": x, "y": np.where(numbers == 1, 1, -1)})
+    assert torch.equal(vector(named), vector(plain))
+    assert torch.equal(vector(signs), vector(plain))
+    with pytest.raises(Refusal, match="y holds 'fine', which is no class.*: ill, well"):
+        api.personalize(run, {"x": x, "y": np.where(x[:, 0] > 3, "fine", "ill")})
+
+
+def test_a_regression(tmp_path: Path) -> None:
+    random, owner = np.random.default_rng(2), np.repeat(np.arange(4), 15)
+    x = random.normal(size=(60, 2))
+    y = x @ [1.0, -1.0] + 0.1 * owner
+    np.savez(tmp_path / "d.npz", x=x, y=y, owner=owner)
+    whole = experiment(tmp_path, train={"rounds": 20, "lr": 0.1})
+    (run,) = api.run(whole, out=tmp_path / "run")
+    far = {"x": x[:30], "y": (x @ [1.0, -1.0] + 5)[:30]}
+    np.savez(tmp_path / "me.npz", **far)
+    result = troth("personalize", run.path, "--data", tmp_path / "me.npz", "--json")
+    found = json.loads(result.stdout)
+    assert found["personal"]["error"] < found["shared"]["error"]
+    assert "error " in result.stderr
+    whole_numbers = {"x": x[:30], "y": np.arange(30)}
+    assert api.personalize(run, whole_numbers).personal["error"] > 0
+    for y, words in (
+        (np.full(30, np.nan), "y is NaN or infinite in 30 of 30"),
+        (np.array(["a"] * 30), "this run predicts one number"),
+        (np.ones((30, 2)), "this run predicts one number"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            api.personalize(run, {"x": x[:30], "y": y})
+
+
+def test_several_labels(tmp_path: Path) -> None:
+    random, owner = np.random.default_rng(2), np.repeat(np.arange(4), 15)
+    x = random.normal(size=(60, 2)).astype(np.float32)
+    y = (x @ random.normal(size=(2, 3)) > 0).astype(int)
+    np.savez(tmp_path / "d.npz", x=x, y=y, owner=owner)
+    (run,) = api.run(experiment(tmp_path), out=tmp_path / "run")
+    found = api.personalize(run, {"x": x[:20], "y": y[:20]})
+    assert {"accuracy", "exact"} <= found.personal.keys()
+    for wrong, words in (
+        (y[:20] + 1, "y holds 2, which this run does not know"),
+        (y[:20, :2], "this run has 3 labels, several an example"),
+        (y[:20, 0], "this run has 3 labels, several an example"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            api.personalize(run, {"x": x[:20], "y": wrong})
+
+
+# What is refused
+
+X = np.ones((4, 3), np.float32)
+LABELS = np.array([0, 1, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"x": X}, "lacks the array y"),
+        ({"y": LABELS}, "lacks the array x"),
+        ({"x": X[:, :2], "y": LABELS}, r"inputs of shape \[2\] do not fit this model"),
+        ({"x": X, "y": LABELS[:3]}, r"y has shape \(3,\) and x holds 4 examples"),
+        (
+            {"x": X, "y": np.array([0, 1, 3, 7])},
+            "y holds 3, 7, which this run does not",
+        ),
+        ({"x": X, "y": np.array([0, 1, -1, 1])}, "y holds -1, which this run does not"),
+        ({"x": X, "y": LABELS * 1.0}, "y is float64.*this run has 3 classes"),
+        ({"x": X, "y": np.array(list("abca"))}, "y is <U1.*this run has 3 classes"),
+        ({"x": X * np.nan, "y": LABELS}, "x is NaN in 4 of 4 examples"),
+        ({"x": X * np.inf, "y": LABELS}, "x is NaN or infinite in 4 of 4"),
+        ({"x": X, "y": LABELS, "split": [2] * 4}, "split marks none of 4 .* 'train'"),
+        ({"x": X, "y": LABELS, "split": [0, 1, 2, 3]}, "split holds 3; it must be 0,"),
+        ({"x": X, "y": LABELS, "split": [0, 2]}, r"split has shape \(2,\)"),
+        ({"x": X[:0], "y": LABELS[:0]}, "x has shape"),
+    ],
+)
+def test_refused_examples(
+    run: Path, tmp_path: Path, arrays: dict[str, Any], words: str
+) -> None:
+    np.savez(tmp_path / "bad.npz", **arrays)
+    out = tmp_path / "out.safetensors"
+    refused(words, run, "--data", tmp_path / "bad.npz", "--out", out)
+    assert not out.exists()
+
+
+def test_refused_files_and_numbers(run: Path, mine: Path, place: Path) -> None:
+    ask = (run, "--data", mine)
+    refused("there is no file", run, "--data", mine.with_name("nowhere.npz"))
+    (mine.parent / "t.csv").write_text("a,b\n1,2\n")
+    refused("is not a whole .npz file", run, "--data", mine.parent / "t.csv")
+    refused("exists already or cannot be written", *ask, "--out", mine)
+    refused("cannot be written", *ask, "--out", mine / "not" / "there.safetensors")
+    refused("rounds = -1 must be at least 0", *ask, "--rounds", -1)
+    refused("test = 1.0 must be a share", *ask, "--test", 1)
+    refused("test = nan must be a share", *ask, "--test", "nan")
+    refused("device 'tpu' is not here", *ask, "--device", "tpu")
+    refused("is not the folder of a run", place, "--data", mine)
+    refused("Missing option '--data'", run)
+
+
+def test_an_unfinished_run(run: Path, mine: Path, tmp_path: Path) -> None:
+    (tmp_path / "half").mkdir()
+    shutil.copy(run / "experiment.toml", tmp_path / "half")
+    refused("is not finished", tmp_path / "half", "--data", mine)
+
+
+def test_a_shared_model_that_is_no_number(
+    run: Path, mine: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(run, tmp_path / "far")
+    tensors, _ = folder.load(run / folder.SHARED)
+    name = next(k for k in tensors if k.endswith("weight"))
+    tensors[name][0, 0] = float("inf")
+    folder.save(tmp_path / "far" / folder.SHARED, tensors)
+    refused("is not finite, and no model can", tmp_path / "far", "--data", mine)
+
+
+def test_models_of_other_runs(place: Path, run: Path, mine: Path) -> None:
+    out = mine.with_name("me.safetensors")
+    api.personalize(run, mine).save(out)
+    with pytest.raises(Refusal, match="exists already"):
+        api.personalize(run, mine).save(out)
+    (other,) = api.run(experiment(place, seed=5), out=place / "other")
+    cases = [
+        (other.path, out, "is not a newcomer's model of the run in"),
+        (run, run / "shared.safetensors", "is not a newcomer's model of the run in"),
+        (run, mine, "cannot be read as a model"),
+        (run, mine.with_name("no"), "cannot be read as a model"),
+    ]
+    for path, model, words in cases:
+        result = troth("predict", path, "--model", model, "--data", mine)
+        assert result.exit_code == 2, result.output
+        (line,) = result.stderr.splitlines()
+        assert words in line
+    for flags in ((), ("--client", 0, "--model", out)):
+        result = troth("predict", run, *flags, "--data", mine)
+        assert result.exit_code == 2 and "say whose model predicts" in result.stderr

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from troth import api, folder
+from troth.cli import app
+from troth.datasets.csv import csv as dataset
+from troth.loading import Run
+
+HEAD = ["age", "sex", "ward", "smokes", "note", "hospital", "ill"]
+
+
+def troth(*arguments: object) -> Result:
+    return CliRunner().invoke(app.app, [str(a) for a in arguments])
+
+
+def rows(gaps: bool) -> list[list[str]]:
+    draw = np.random.default_rng(0)
+    made = []
+    for i in range(80):
+        age = "NA" if gaps and i % 9 == 4 else f"{draw.normal(50, 9):.3f}"
+        sex = "" if gaps and i % 7 == 3 else "fm"[i % 2]
+        ward, smokes = str(draw.integers(1, 4)), ["true", "False"][draw.integers(2)]
+        ill = "well" if age == "NA" or float(age) < 50 else "ill, badly"
+        made.append([age, sex, ward, smokes, "x", f"h{i % 4}", ill])
+    return made
+
+
+def save(path: Path, head: list[str], body: list[list[str]], mark: str = ",") -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=mark).writerows([head, *body])
+    return path
+
+
+def trained(place: Path, features: str) -> Path:
+    data: dict[str, Any] = {
+        "path": str(save(place / "t.csv", HEAD, rows(features != "none"), ";")),
+        "label": "ill",
+        "owner": "hospital",
+        "drop": ["note"],
+        "categorical": ["ward"],
+        "delimiter": ";",
+    }
+    experiment = {
+        "data": {"name": "csv", **data},
+        "partition": "natural",
+        "features": features,
+        "personalizer": "local",
+        "train": {"rounds": 4, "steps": 5},
+        "engine": {"how": "vmap", "chunk": 4, "device": "cpu"},
+    }
+    api.run(experiment, out=place / "out")
+    return place / "out"
+
+
+@pytest.fixture(scope="module", params=["own", "federated"])
+def filled(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Path:
+    """A run on a table with gaps."""
+    return trained(tmp_path_factory.mktemp(request.param), request.param)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: Any) -> Path:
+    """A run that fills nothing in."""
+    return trained(tmp_path_factory.mktemp("none"), "none")
+
+
+def test_a_table_in_another_order_without_the_label(
+    filled: Path, tmp_path: Path
+) -> None:
+    run = Run(filled)
+    names = ["age", "sex=f", "sex=m", "ward=1", "ward=2", "ward=3", "smokes"]
+    assert run.experiment.resolved["features"] == names
+    x = dataset(**run.experiment.data.options).x
+    order = [3, 1, 0, 2]
+    body = [[row[j] for j in order] + ["?"] for row in rows(True)]
+    file = save(tmp_path / "new.CSV", [HEAD[j] for j in order] + [""], body, ";")
+    ask = ("predict", filled, "--client", 1, "--data", file)
+    result = troth(*ask, "--json")
+    assert result.exit_code == 0, result.output
+    expected = run.predict(1, x)
+    assert np.isnan(x).any() and {*expected.tolist()} == {0, 1}
+    found = json.loads(result.stdout)
+    words = [("ill, badly", "well")[k] for k in expected]
+    assert found == {
+        "client": 1,
+        "predictions": expected.tolist(),
+        "accuracy": None,
+        "names": words,
+    }
+    assert troth(*ask).stdout.splitlines() == words
+    out = tmp_path / "p.csv"
+    assert troth(*ask, "--out", out).exit_code == 0
+    with out.open(encoding="utf-8") as lines:
+        table = list(csv.DictReader(lines))
+    assert [row["name"] for row in table] == words
+    assert [int(row["prediction"]) for row in table] == expected.tolist()
+
+
+def test_a_category_that_was_not_trained_on_is_none(
+    filled: Path, tmp_path: Path
+) -> None:
+    head, run = ["age", "sex", "ward", "smokes"], Run(filled)
+    body = [["70", "q", "9", "1"], ["30", "f", "3", "true"], ["", "", "", "NA"]]
+    file = save(tmp_path / "new.csv", head, body, ";")
+    found = troth("predict", filled, "--client", 0, "--data", file, "--json")
+    nan = np.nan
+    x = [[70, 0, 0, 0, 0, 0, 1], [30, 1, 0, 0, 0, 1, 1], [nan, 0, 0, 0, 0, 0, nan]]
+    expected = run.predict(0, np.array(x, np.float32)).tolist()
+    assert json.loads(found.stdout)["predictions"] == expected
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "words"),
+    [
+        ("age;sex;smokes", "1;f;true", "has no column 'ward', which this run was"),
+        ("Age;sex;ward;smokes", "1;f;1;true", "no column 'age'.*did you mean 'Age'"),
+        ("1;f;1;true", "1;f;1;true", "no column 'age'.*first line must name"),
+        ("age;sex;ward;smokes", "old;f;1;1", "column 'age' holds 'old' in line 2, and"),
+        ("age;sex;ward;smokes", "1e99;f;1;1", "holds '1e99' in line 2.* finite number"),
+        ("age;sex;ward;smokes", "1_0;f;1;1", "column 'age' holds '1_0' in line 2"),
+        ("age;sex;ward;smokes", "NA;f;1;1", "column 'age' has no value in line 2, and"),
+        ("age;sex;ward;smokes", "1;f;1", "line 2 holds 3 values and there are 4"),
+        ("age;sex;ward;smokes", "", "holds names and no rows"),
+        ("age;sex;ward;smokes;age", "1;f;1;1;2", "several columns that may be.*'age'"),
+        ("age;sex;ward;smokes;sex=f", "1;f;1;1;0", "several columns.*'sex=f'.*: sex, "),
+    ],
+)
+def test_refused_tables(
+    plain: Path, tmp_path: Path, head: str, row: str, words: str
+) -> None:
+    file = tmp_path / "new.csv"
+    file.write_text(f"{head}\n{row}\n")
+    result = troth("predict", plain, "--client", 0, "--data", file)
+    assert result.exit_code == 2 and result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert re.search(words, line), line
+
+
+def test_no_file_and_no_names(plain: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere.csv"
+    result = troth("predict", plain, "--client", 0, "--data", nowhere)
+    assert result.exit_code == 2 and "there is no file" in result.stderr
+    tiny = {"train": {"rounds": 1}, "partition": {"name": "iid", "clients": 2}}
+    api.run(tiny, out=tmp_path / "digits")
+    file = save(tmp_path / "a.csv", ["a"], [["1"]])
+    result = troth("predict", tmp_path / "digits", "--client", 0, "--data", file)
+    assert result.exit_code == 2 and "has no names of features" in result.stderr
+
+
+def test_arrays_still_do_and_are_scored(plain: Path, tmp_path: Path) -> None:
+    arrays = dataset(**Run(plain).experiment.data.options)
+    np.savez(tmp_path / "xy.npz", x=arrays.x, y=arrays.y)
+    data, out = tmp_path / "xy.npz", tmp_path / "p.csv"
+    result = troth("predict", plain, "--client", 0, "--data", data, "--out", out)
+    assert result.exit_code == 0 and "accuracy" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """Some digits in the shapes that a user may have them in."""
+    from sklearn.datasets import load_digits
+
+    place, found = tmp_path_factory.mktemp("digits"), load_digits()
+    x = found.images[:9].astype(np.uint8)
+    np.savez(place / "xy.npz", x=x, y=found.target[:9])
+    np.savez(place / "channels.npz", x=x[:, None].astype(np.float32))
+    np.savez(place / "float.npz", x=x.astype(np.float32))
+    np.savez(place / "short.npz", x=x, y=found.target[:8])
+    np.savez(place / "none.npz", y=found.target[:8])
+    np.save(place / "x.npy", x)
+    (place / "text.npz").write_text("no")
+    return place, found.target[:9]
+
+
+def test_predict(
+    one: tuple[Path, Result], digits: tuple[Path, Any], tmp_path: Path
+) -> None:
+    (out, _), (place, y) = one, digits
+    result = troth("predict", out, "--client", 2, "--data", place / "xy.npz")
+    assert result.exit_code == 0, result.output
+    labels = [int(line) for line in result.stdout.splitlines()]
+    assert (
+        labels == Run(out).predict(2, np.load(place / "xy.npz")["x"][:, None]).tolist()
+    )
+    accuracy = np.mean(labels == y)
+    assert result.stderr == f"accuracy {accuracy:.3f} on 9 examples\n"
+    for name, known in (("xy.npz", accuracy), ("x.npy", None), ("channels.npz", None)):
+        result = troth("predict", out, "--client", 2, "--data", place / name, "--json")
+        expected = {"client": 2, "predictions": labels, "accuracy": known}
+        assert json.loads(result.stdout) == expected
+    file = tmp_path / "p.csv"
+    data = place / "x.npy"
+    result = troth("predict", out, "--client", 2, "--data", data, "--out", file)
+    assert (
+        result.stdout == "" and folder.read_csv(file)["prediction"].tolist() == labels
+    )
+    result = troth("predict", out, "--client", 2, "--data", data, "--out", file)
+    assert result.exit_code == 2 and "exists already" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "client", "words"),
+    [
+        ("float.npz", 0, ["[8, 8]", "[1, 8, 8]"]),
+        ("short.npz", 0, ["y has shape (8,)", "9 examples"]),
+        ("none.npz", 0, ["has no array x", "np.savez"]),
+        ("text.npz", 0, ["text.npz cannot be read (it holds no plain arrays)"]),
+        ("missing.npz", 0, ["missing.npz cannot be read"]),
+        ("x.npy", 6, ["there is no client 6", "0 to 5"]),
+        ("x.npy", -1, ["there is no client -1"]),
+    ],
+)
+def test_predict_refuses(
+    one: tuple[Path, Result],
+    digits: tuple[Path, Any],
+    name: str,
+    client: int,
+    words: list[str],
+) -> None:
+    data = digits[0] / name
+    result = troth("predict", one[0], "--client", client, "--data", data)
+    assert result.exit_code == 2 and result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("troth: ") and all(word in line for word in words)
+
+
+def test_predict_for_a_grid_names_its_runs(
+    grid: tuple[Path, Result], digits: tuple[Path, Any]
+) -> None:
+    result = troth("predict", grid[0], "--client", 0, "--data", digits[0] / "x.npy")
+    assert result.exit_code == 2 and "personalizer=local,seed=1" in result.stderr
+
+
+def test_predict_a_regression(tiny: str, written: Any, tmp_path: Path) -> None:
+    text = tiny.replace('"digits"', '"linear_regression"').replace('"iid"', '"natural"')
+    file = written(tmp_path / "r.toml", text.replace("clients = 6", ""))
+    result = troth("run", file, "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 0, result.output
+    assert "Error of the clients' own models" in result.stderr
+    assert "error_mean" in json.loads(result.stdout)["runs"][0]["summary"]["personal"]
+    d = json.loads(result.stdout)["runs"][0]["experiment"]["resolved"]["shape"][0]
+    x = np.eye(d)
+    np.savez(tmp_path / "x.npz", x=x, y=np.zeros(d))
+    result = troth(
+        "predict",
+        tmp_path / "out",
+        "--client",
+        0,
+        "--data",
+        tmp_path / "x.npz",
+        "--json",
+    )
+    found = json.loads(result.stdout)
+    assert found["error"] == pytest.approx(np.mean(np.square(found["predictions"])))

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from troth.cli.commands import reproduce
+from troth.reproduce import listing
+
+Troth = Callable[..., Result]
+SOME = ("--scale", "small", "--seeds", 1, "--device", "cpu", "--cells", "global / A3*")
+
+
+def test_the_list_names_all(troth: Troth, tmp_path: Path) -> None:
+    result = troth("reproduce", "--list", "--json", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    found = {one["name"]: one for one in json.loads(result.stdout)["entries"]}
+    assert list(found) == list(listing.entries())
+    table8 = found["ditto/table8"]
+    assert table8["cells"] == 140 and table8["client_steps"] > 10_000_000
+    assert table8["data"][0]["name"] == "Fashion MNIST" and table8["seconds"] > 0
+    assert 16 <= table8["run"] <= 140 and table8["where"] == "Table 8, Appendix G.6"
+    for one in found.values():
+        assert one["data"] or one["name"].startswith("ditto/figure")
+        assert one["seconds"] > 0
+    plain = troth("reproduce", "--list", "ditto/table6", "--out", tmp_path)
+    assert plain.exit_code == 0 and "ditto/table6" in plain.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_cells_are_trained_and_told(troth: Troth, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shown = troth("reproduce", "ditto/table8", *SOME, "--out", out, "--show", "--json")
+    assert shown.exit_code == 0
+    assert all(c["seeds"] == 0 for c in json.loads(shown.stdout)["cells"])
+    result = troth("reproduce", "ditto/figure3", *SOME, "--out", out, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [cell["column"] for cell in found["cells"]] == ["A3 10%", "A3 20%", "A3 50%"]
+    for cell in found["cells"]:
+        assert cell["seeds"] == 1 and 0 <= cell["ours"] <= 1 and cell["theirs"] > 0
+        assert cell["verdict"] == "not judged"
+    names = {Path(file).name for file in found["files"]}
+    suffixes = ("md", "csv", "tex", "png", "svg")
+    assert names == {f"ditto-figure3-small.{suffix}" for suffix in suffixes}
+    table = (out / "ditto-figure3-small.csv").read_text().splitlines()
+    assert len(table) == 61  # all cells, whichever were chosen
+    again = troth("reproduce", "ditto/table8", *SOME, "--out", out, "--show", "--json")
+    same = json.loads(again.stdout)
+    assert [c["ours"] for c in same["cells"]] == [c["ours"] for c in found["cells"]]
+    assert same["other_code"] == 0 and "Of other code" not in again.stderr
+    for file in out.rglob("*A3 20%*~*.json"):
+        file.write_text(file.read_text().replace('"code": "', '"code": "x'))
+    again = troth("reproduce", "ditto/table8", *SOME, "--out", out, "--show", "--json")
+    same = json.loads(again.stdout)
+    assert same["other_code"] == 1 and [c["other_code"] for c in same["cells"]] == [
+        False,
+        True,
+        False,
+    ]
+    assert "Of other code than today's: 1 of the 3 cells shown" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["ditto/tabel8"], "nearest are ditto/table8"),
+        (["nothing"], "there is no table or figure 'nothing'"),
+        (["ditto/table8", "--scale", "huge"], "--scale huge must be full or small"),
+        (["ditto/table8", "--seeds", "0"], "--seeds 0 must be 1 to 100"),
+        (
+            ["ditto/table8", "--scale", "small", "--cells", "Dito"],
+            "ditto/table8 has no cell 'Dito'",
+        ),
+        (["ditto/figure1", "--cells", "x"], "leave --cells out"),
+        (["ditto/figure7", "--scale", "small"], "has no --scale small"),
+        (
+            ["ditto/table8", "--scale", "small", "--out", __file__],
+            "cannot be written (File exists); give another folder",
+        ),
+        (["--page", "nowhere/results.md"], "a folder that exists"),
+        (["--page", ""], "a file to write in a folder that exists"),
+        (["--page", "x" * 300], "x cannot be written; give another file"),
+        (["--page", "p.md", "ditto/table8"], "leave TARGET out"),
+        (["--page", "p.md", "--cells", "x"], "leave --cells out"),
+        (["--list", "ditto/table8", "--cells", "x"], "leave --cells out"),
+        (["--cells", "x", "--show"], "leave --cells, --show out"),
+        (["--list", "--out", "x" * 300], "cannot be looked into (File name too long)"),
+        (["ditto/table8", "--seeds", "abc"], "'--seeds': 'abc' is no whole number"),
+        (["ditto/table8", "--show", "--device", "foo"], "device 'foo' is not here"),
+        (["ditto/table8", "--show", "--device", "cpu:x"], "device 'cpu:x' is none"),
+        (
+            ["ditto/table8", "--show", "--cells", "Ditto, λ=1 / A9 20%"],
+            "did you mean 'Ditto, λ=1 / A",
+        ),
+    ],
+)
+def test_refusals(troth: Troth, arguments: list[str], words: str) -> None:
+    result = troth("reproduce", *arguments)
+    assert result.exit_code == 2 and result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("troth: ") and words in line
+
+
+def test_full_scale_without_data(
+    troth: Troth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    result = troth("reproduce", "ditto/table6", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "mytrain.json" in result.stderr and "--scale small" in result.stderr
+    assert not (tmp_path / "out").exists()
+    shown = troth("reproduce", "ditto/table6", "--out", tmp_path, "--show", "--json")
+    assert shown.exit_code == 0 and len(json.loads(shown.stdout)["cells"]) == 130
+
+
+def test_what_a_script_made_is_shown(troth: Troth) -> None:
+    result = troth("reproduce", "equivalence/figure1", "--show", "--json")
+    assert result.exit_code == 0
+    labels = {one["label"] for one in json.loads(result.stdout)["results"]}
+    assert {"l2, adam", "l2sq, adam"} <= labels
+
+
+def test_the_page(troth: Troth, tmp_path: Path) -> None:
+    file = tmp_path / "results.md"
+    result = troth("reproduce", "--page", file, "--json")
+    assert result.exit_code == 0 and file.read_text().startswith("# Results")
+    assert json.loads(result.stdout) == {"page": str(file)}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_is_refused_leaves_no_folder(
+    troth: Troth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    out = ["--out", tmp_path / "out"]
+    assert troth("reproduce", "fmtl/figure1", *out).exit_code == 2  # no data
+    small = ("ditto/table8", "--scale", "small", "--device", "foo")
+    assert troth("reproduce", *small, *out).exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written(troth: Troth, tmp_path: Path) -> None:
+    (tmp_path / "ditto-table8.md").mkdir()
+    result = troth("reproduce", "ditto/table8", "--show", "--out", tmp_path)
+    assert result.exit_code == 2 and "give another" in result.stderr
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_forms_of_a_letter_do_not_matter(troth: Troth, tmp_path: Path) -> None:
+    cells = ["--cells", "Ditto,\u00a0\U0001d706=1  / clean"]
+    told = ("--show", "--json", "--out", tmp_path)
+    result = troth("reproduce", "ditto/table8", *cells, *told)
+    assert result.exit_code == 0 and len(json.loads(result.stdout)["cells"]) == 1
+
+
+def test_a_script_has_seeds_of_its_own(troth: Troth, tmp_path: Path) -> None:
+    told = ("--show", "--seeds", 2, "--out", tmp_path)
+    result = troth("reproduce", "equivalence/figure1", *told)
+    assert result.exit_code == 0 and "--seeds 2 changes nothing" in result.stderr
+
+
+SLOW = """
+import sys
+from pathlib import Path
+from troth.reproduce import listing, starting
+entries = listing.entries()
+one = entries["ditto/figure1"]._replace(script=("slow.py", sys.argv.pop(1)), data=())
+entries["ditto/figure1"] = one
+starting.experiments = lambda: Path(one.script[1]).parent
+from troth.cli.app import main
+main()
+"""
+
+
+def ended(process: subprocess.Popen[str], waits_for: Callable[[], object]) -> str:
+    """The one line of a command that is told to end, once something has happened."""
+    until = time.monotonic() + 120
+    while not waits_for():
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 143 and "Traceback" not in said
+    return said.splitlines()[-1]
+
+
+def test_a_script_ends_with_the_command(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import os, pathlib, sys, time\n"
+        "pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))\n"
+        "time.sleep(600)\n"
+    )
+    pid = tmp_path / "pid"
+    command = [sys.executable, "-c", SLOW, pid, "reproduce", "ditto/figure1"]
+    process = subprocess.Popen(
+        [*command, "--out", tmp_path / "out"], stderr=subprocess.PIPE, text=True
+    )
+    said = ended(process, lambda: pid.exists() and pid.read_text())
+    assert said.startswith("troth: stopped; the same command goes on: troth reproduce")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_cells_leave_nothing_behind_when_they_are_ended(tmp_path: Path) -> None:
+    place, out = tmp_path / "tmp", tmp_path / "out"
+    place.mkdir()
+    command = [sys.executable, "-m", "troth", "reproduce", "ditto/table8", "--apart"]
+    told = ["--scale", "small", "--device", "cpu", "--out", str(out)]
+    process = subprocess.Popen(
+        [*command, *told],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(place)},
+        text=True,
+    )
+    said = ended(process, lambda: list(place.glob("troth-cells-*/*/rounds.jsonl")))
+    assert said.startswith(
+        f"troth: stopped; finished cells are kept in {out}, the same"
+    )
+    assert list(place.iterdir()) == [] and not list(out.rglob("*.part"))
+
+
+def test_several_may_begin_in_one_folder(tmp_path: Path) -> None:
+    """At the same moment: none sees another's trial of whether it can be written."""
+    out = tmp_path / "out"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(reproduce._writable, [out] * 400))
+    assert list(out.iterdir()) == []

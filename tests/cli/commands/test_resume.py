@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from troth import api, folder, runs
+
+TROTH = [sys.executable, "-c", "from troth.cli.app import main; main()"]
+SAME = (folder.SHARED, folder.PERSONAL, folder.CLIENTS, folder.ROUNDS)
+
+
+def test_resume_of_what_is_finished(
+    troth: Any, one: tuple[Path, Result], grid: tuple[Path, Result]
+) -> None:
+    for out, first in (one, grid):
+        before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+        result = troth("resume", out, "--json")
+        assert result.exit_code == 0 and "finished already" in result.stderr
+        again = json.loads(result.stdout)
+        assert again["runs"] == json.loads(first.stdout)["runs"]
+        assert before == {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+
+
+def test_resume_of_half_a_grid(
+    troth: Any, written: Any, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path / "g.toml", tiny + "[grid]\nseed = [0, 1, 2]\n")
+
+    def stop(p: runs.Progress) -> None:
+        if p.label == "seed=1" and p.done == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(runs.Interrupted):
+        api.run(file, out=tmp_path / "half", watch=stop)
+    assert not (tmp_path / "half" / "seed=2").exists()
+    result = troth("resume", tmp_path / "half", "--json")
+    assert result.exit_code == 0, result.output
+    assert troth("run", file, "--out", tmp_path / "whole").exit_code == 0
+    for seed in range(3):
+        same(tmp_path / "half" / f"seed={seed}", tmp_path / "whole" / f"seed={seed}")
+    assert len(json.loads(result.stdout)["runs"]) == 3
+
+
+def same(a: Path, b: Path) -> None:
+    for name in SAME:
+        if (a / name).exists() or (b / name).exists():
+            assert (a / name).read_bytes() == (b / name).read_bytes(), name
+    assert sorted(p.name for p in a.iterdir()) == sorted(p.name for p in b.iterdir())
+
+
+LONG = """
+[checkpoint]
+every = 1
+[personalizer]
+name = "ditto"
+[adversary]
+fraction = 0.2
+"""
+
+
+@pytest.fixture(scope="module")
+def long(
+    written: Any, tiny: str, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """An experiment that takes a while, and its folder when nothing stops it."""
+    place = tmp_path_factory.mktemp("long")
+    text = (tiny + LONG).replace("rounds = 3", "rounds = 300")
+    file = written(place / "long.toml", text)
+    done = subprocess.run([*TROTH, "run", file, "--out", place / "out"], check=False)
+    assert done.returncode == 0
+    return file, place / "out"
+
+
+def begun(file: Path, out: Path, waits_for: str) -> subprocess.Popen[str]:
+    """A run in a process of its own that has come as far as writing a file."""
+    process = subprocess.Popen(
+        [*TROTH, "run", file, "--out", out], stderr=subprocess.PIPE, text=True
+    )
+    end = time.monotonic() + 300
+    while not (out / waits_for).exists():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.005)
+    return process
+
+
+def resumed(out: Path) -> None:
+    done = subprocess.run([*TROTH, "resume", out], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_resume_goes_on(
+    troth: Any, tmp_path: Path, long: tuple[Path, Path], by: signal.Signals
+) -> None:
+    file, whole = long
+    process = begun(file, tmp_path / "out", folder.CHECKPOINT)
+    process.send_signal(by)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 128 + by
+    assert not (tmp_path / "out" / folder.SUMMARY).exists()
+    assert "Traceback" not in said
+    last = said.splitlines()[-1]
+    assert last.startswith("troth: stopped after round ") and "of 300, saved in" in last
+    assert last.endswith(f"go on with: troth resume {tmp_path / 'out'}")
+    resumed(tmp_path / "out")
+    same(tmp_path / "out", whole)
+
+
+@pytest.mark.parametrize("waits_for", [folder.EXPERIMENT, folder.CHECKPOINT])
+def test_kill_9_and_resume(
+    tmp_path: Path, long: tuple[Path, Path], waits_for: str
+) -> None:
+    file, whole = long
+    wait = random.SystemRandom().uniform(0, 0.3)
+    print(f"killed after {wait} s")  # for whoever sees this fail
+    process = begun(file, tmp_path / "out", waits_for)
+    time.sleep(wait)
+    process.kill()
+    process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGKILL
+    assert not (tmp_path / "out" / folder.SUMMARY).exists()
+    resumed(tmp_path / "out")
+    same(tmp_path / "out", whole)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import ast
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from troth import api
+from troth.cli import app
+
+TROTH = [sys.executable, "-c", "from troth.cli.app import main; main()"]
+
+
+def troth(*arguments: object) -> Result:
+    return CliRunner().invoke(app.app, [str(a) for a in arguments])
+
+
+def test_a_bug_shows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(api, "run", broken)
+    result = troth("run")
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_help_and_version() -> None:
+    assert troth("--version").stdout.startswith("troth 0.")
+    for arguments in ([], ["--help"], ["-h"]):
+        result = troth(*arguments)
+        assert result.exit_code == 0 and "predict" in result.stdout
+    for command in ("run", "resume", "data", "list", "cite", "predict", "bench"):
+        assert troth(command, "--help").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--sett", "a=1"], "No such option: --sett"),
+        (["runn"], "No such command 'runn'"),
+        (["--bogus"], "No such option: --bogus"),
+        (["resume"], "Missing argument"),
+        (["predict", "x", "--client", "two", "--data", "y"], "--client"),
+        (["run", "a.toml", "b.toml"], "b.toml"),
+        (["list", "agregator"], "(did you mean 'aggregator'?)"),
+        (["cite", "nowhere.toml"], "nowhere.toml"),
+        (["resume", "nowhere"], "nowhere is not the folder of a run"),
+        (["predict", "nowhere", "--client", "0", "--data", "y"], "nowhere is not the"),
+    ],
+)
+def test_usage_errors_are_one_line(arguments: list[str], words: str) -> None:
+    result = troth(*arguments)
+    assert result.exit_code == 2 and result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("troth: ") and words in line
+
+
+def test_nothing_heavy_is_imported_before_a_command_runs() -> None:
+    files = [Path(app.__file__), *Path(app.commands.__file__).parent.glob("*.py")]
+    assert len(files) > 7
+    for file in files:
+        body = ast.parse(file.read_text("utf-8")).body
+        top = [n for n in body if isinstance(n, ast.Import | ast.ImportFrom)]
+        names = {f"{getattr(n, 'module', '')}.{a.name}" for n in top for a in n.names}
+        names = {name.removeprefix(".") for name in names}
+        own = {name for name in names if name.startswith("troth.cli.commands")}
+        heavy = ("troth", "torch", "numpy", "rich", "scipy", "sklearn", "matplotlib")
+        assert not [n for n in names - own if n.split(".")[0] in heavy], file
+    code = "import troth.cli.app, sys; assert not {'torch', 'numpy'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_reader_who_leaves_is_no_error() -> None:
+    command = subprocess.Popen(
+        [*TROTH, "list", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert command.stdout is not None and command.stderr is not None
+    command.stdout.close()
+    said = command.stderr.read()
+    command.stderr.close()
+    assert command.wait(timeout=300) == 1 and said == b""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-"])
+def test_closed_streams_are_no_error(closed: str) -> None:
+    line = f'exec {shlex.join(TROTH)} "$@" {closed}'
+    for arguments, code in ((["list", "data"], 0), (["runn"], 2)):
+        command = ["sh", "-c", line, "sh", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == code and "Traceback" not in done.stderr
+
+
+HEEDS = """
+import signal, sys, time
+from troth.cli.commands import _words
+signal.signal(signal.SIGINT, getattr(signal, sys.argv[1]))
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+_words.heed()
+try:
+    signal.raise_signal(signal.SIGHUP)
+    print("goes on", flush=True)
+    signal.raise_signal(signal.SIGTERM)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print(_words.stopped(_words.STOPPED), _words.stopped(2))
+"""
+
+
+@pytest.mark.parametrize("before", ["SIG_IGN", "default_int_handler"])
+def test_whoever_ends_a_command_ends_it_as_ctrl_c_does(before: str) -> None:
+    """Even in the background, where shells have Ctrl-C ignored; nohup is heeded."""
+    command = [sys.executable, "-c", HEEDS, before]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "goes on\n143 2\n"

@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from rich.console import Console
+
+from troth.cli import progress
+from troth.cli.progress import Watcher
+from troth.runs import Progress, State
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.1, "1 s"),
+        (59.5, "1 min 0 s"),
+        (200, "3 min 20 s"),
+        (3599.5, "1 h 0 min"),
+        (7800, "2 h 10 min"),
+    ],
+)
+def test_duration(seconds: float, words: str) -> None:
+    assert progress.duration(seconds) == words
+
+
+def evaluated(personal: float, shared: float) -> dict[str, Any]:
+    found = {"personal": personal, "shared": shared}
+    return {kind: {"accuracy_mean": mean} for kind, mean in found.items()}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A clock that the test moves."""
+    now = SimpleNamespace(seconds=100.0)
+    fake = SimpleNamespace(monotonic=lambda: now.seconds)
+    monkeypatch.setattr(progress, "time", fake)
+    return now
+
+
+def test_lines(clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    with Watcher("tiny", "hello") as watch:
+        assert capsys.readouterr().err == ""  # nothing is said before a first round
+        for done in range(1, 41):
+            found = evaluated(done / 100, 0.5) if done % 20 == 0 else None
+            watch(Progress("", done, 40, found))
+            clock.seconds += 0.5
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "hello",
+        "tiny: round 1/40",
+        "tiny: round 11/40, 2.0 rounds/s, 15 s left",
+        "tiny: round 20/40, 2.0 rounds/s, 10 s left, personal 0.200 shared 0.500",
+        "tiny: round 30/40, 2.0 rounds/s, 5 s left, personal 0.200 shared 0.500",
+        "tiny: round 40/40, 20 s, personal 0.400 shared 0.500",
+    ]
+    assert watch.last == Progress("", 40, 40, evaluated(0.4, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [(0.01, "100 rounds/s, 1 s left"), (4, "4.0 s a round, "), (40, "40 s a round, ")],
+)
+def test_speeds_from_fast_to_slow(
+    clock: SimpleNamespace,
+    capsys: pytest.CaptureFixture[str],
+    step: float,
+    words: str,
+) -> None:
+    watch = Watcher("", "")
+    watch(Progress("a", 1, 1050, None))
+    clock.seconds += 1000 * step
+    watch(Progress("a", 1001, 1050, None))
+    assert words in capsys.readouterr().err
+
+
+def test_a_slow_start_is_forgotten(
+    clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watch = Watcher("", "")
+    for done in range(1, 501):
+        watch(Progress("a", done, 1000, None))
+        clock.seconds += 100 if done == 1 else 0.1
+    assert capsys.readouterr().err.splitlines()[-1].endswith(" 10 rounds/s, 54 s left")
+
+
+def test_every_run_of_a_grid_starts_its_own_count(
+    clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watch = Watcher("tiny", "hello")
+    for label in ("seed=0", "seed=1", "seed=1"):  # the last: the same name again
+        for done in (1, 2):
+            watch(Progress(label, done, 2, None))
+            clock.seconds += 3
+    said = capsys.readouterr().err.splitlines()
+    assert said.count("hello") == 1
+    assert said.count("seed=1: round 2/2, 3 s") == 2
+
+
+def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    with Watcher("tiny", "hello", quiet=True) as watch:
+        watch(Progress("", 1, 1, evaluated(1, 1)))
+    assert watch.last is not None and capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """A terminal of 100 columns, as a text."""
+    screen = io.StringIO()
+
+    def console(stderr: bool = True) -> Console:
+        return Console(file=screen, force_terminal=True, width=100, markup=False)
+
+    monkeypatch.setattr(progress, "console", console)
+    return screen
+
+
+def plain(screen: io.StringIO) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+
+
+def test_bars(clock: SimpleNamespace, terminal: io.StringIO) -> None:
+    with Watcher("tiny", "hello") as watch:
+        for k in range(10):
+            for done in (1, 30, 40):
+                watch(Progress(f"seed={k}", done, 40, evaluated(0.25, 0.5)))
+                clock.seconds += 1
+    text = plain(terminal)
+    assert "preparing" in text and text.count("hello") == 1
+    last = text.splitlines()[-8:]  # older ones have made room
+    assert [line.split()[0] for line in last] == [f"seed={k}" for k in range(2, 10)]
+    assert all("40/40 2 s personal 0.250 shared 0.500" in line for line in last)
+    assert "working" not in last
+
+
+def test_bars_leave_no_trace_of_what_was_refused(terminal: io.StringIO) -> None:
+    with pytest.raises(ValueError), Watcher("tiny", "hello"):
+        raise ValueError
+    text = terminal.getvalue()
+    assert "preparing" in text and "hello" not in text
+    assert text.endswith("\r\x1b[2K\x1b[?25h\r") and "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "words"),
+    [
+        (3, 20, "3/20"),
+        (0, 0, ""),
+        (4542, 4542, "4.5 of 4.5 kB"),
+        (3_100_000, 9_912_422, "3.1 of 9.9 MB"),
+        (3_100_000, 0, "3.1 MB"),
+    ],
+)
+def test_amount(done: int, total: int, words: str) -> None:
+    assert progress.amount(done, total) == words
+
+
+def test_lines_of_a_download(
+    clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line when something begins, every five seconds, and when it is done."""
+    with Watcher("tiny", "hello") as watch:
+        for done in range(1, 13):
+            watch.heard("a.gz", done * 10**6, 12 * 10**6)
+            clock.seconds += 1
+        watch.heard("checking a.gz", 0, 0)
+        watch.heard("checking a.gz", 0, 0)
+        watch.heard("", 0, 0)
+    assert capsys.readouterr().err.splitlines() == [
+        "a.gz: 1.0 of 12.0 MB",
+        "a.gz: 6.0 of 12.0 MB",
+        "a.gz: 11.0 of 12.0 MB",
+        "a.gz: 12.0 of 12.0 MB",
+        "checking a.gz",
+    ]
+    with Watcher("tiny", "hello", quiet=True) as watch:
+        watch.heard("a.gz", 1, 2)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_of_a_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    made = Console(file=screen, force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "console", lambda: made)
+    with Watcher("tiny", "hello") as watch:
+        watch.heard("a.gz", 6 * 10**6, 12 * 10**6)
+        assert watch._bars is not None
+        (task,) = watch._bars.tasks
+        assert (task.description, task.percentage) == ("a.gz", 50)
+        assert task.fields["count"] == "6.0 of 12.0 MB"
+        watch.heard("checking a.gz", 0, 0)
+        (task,) = watch._bars.tasks
+        assert task.total is None and task.description == "checking a.gz"
+        watch.heard("", 0, 0)
+        (task,) = watch._bars.tasks
+        assert task.description == "preparing"
+
+
+def test_a_bar_of_what_is_done_after_the_last_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Console(file=io.StringIO(), force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "console", lambda: made)
+    with Watcher("tiny", "hello") as watch:
+        watch(Progress("", 3, 3, None))
+        assert watch._bars is not None
+        watch.heard("personalizing", 4, 12)
+        _, task = watch._bars.tasks
+        assert (task.description, task.completed) == ("personalizing", 4)
+        watch.heard("", 0, 0)
+        _, task = watch._bars.tasks
+        assert task.description == "working"
+
+
+def test_state_on_disk_is_said_before_the_first_round(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = Progress("", 0, 9, None, State(Path("/a/state/rows.bin"), 8_883_120_000))
+    with Watcher("tiny", "hello") as watch:
+        watch(told)
+        assert capsys.readouterr().err == (
+            "Personal state is kept on disk: up to 8.9 GB in /a/state/rows.bin\n"
+        )
+        assert watch.last is None
+        watch(Progress("", 1, 9, None))
+        assert capsys.readouterr().err == "hello\ntiny: round 1/9\n"
+    Watcher("tiny", "hello", quiet=True)(told)
+    assert capsys.readouterr().err == ""
+
+
+# Work that is no training
+
+
+class Piece(NamedTuple):
+    done: int
+    total: int
+    made: int
+    used: int
+    what: str
+
+
+def test_a_counter_says_how_far_and_how_fast(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with progress.Counter("certificates", "Writing to here.") as counter:
+        counter.heard("reading data", 0, 0)
+        for done in (3, 4, 5):
+            counter(Piece(done, 5, done - 2, 1000 * done, "shared, client 0"))
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == ["reading data", "Writing to here."]
+    assert re.fullmatch(
+        r"3/5 certificates, [\d,]+ samples/s, \d+ s left, shared, client 0", said[2]
+    )
+    assert said[-1].startswith("5/5 certificates") and "0 s left" in said[-1]
+    assert len(said) == 4 and counter.last.done == 5
+
+
+def test_a_quiet_counter_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.Counter("certificates", "Writing to here.", quiet=True) as counter:
+        counter.heard("reading data", 0, 0)
+        counter(Piece(1, 1, 1, 1, "x"))
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from troth import config
+from troth.cli import tables
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("personalizer=ditto+lam=0.1", "ditto,lam=0.1"),
+        ("personalizer=none,seed=2", "no personalizer,seed=2"),
+        ("attack=none,aggregator=median", "no attack,median"),
+        ("lam=0.1", "lam=0.1"),
+        ("recipe=none", "recipe=none"),
+        ("many", "many"),
+        ("", ""),
+    ],
+)
+def test_short(label: str, words: str) -> None:
+    assert tables.short(label) == words
+
+
+def test_difference() -> None:
+    assert tables.difference("lam=0.1", "lam=1.0") == "lam=1.0 − lam=0.1"
+    a, b = "personalizer=local,seed=0", "personalizer=ditto+lam=1,seed=0"
+    assert tables.difference(a, b) == "ditto,lam=1 − local (seed=0)"
+
+
+@pytest.mark.parametrize(
+    ("value", "head", "words"),
+    [
+        (0.93449, "accuracy", "0.934"),
+        (1.0, "accuracy", "1.000"),
+        (12345.678, "error", "1.235e+04"),
+        (0.00123456, "error", "0.001235"),
+        (None, "accuracy", "–"),
+        (math.nan, "error", "–"),
+    ],
+)
+def test_number(value: float | None, head: str, words: str) -> None:
+    assert tables.number(value, head) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.012, "+0.012"), (-0.003, "−0.003"), (0, "+0.000"), (None, "–")],
+)
+def test_signed(value: float | None, words: str) -> None:
+    assert tables.signed(value, "accuracy") == words
+
+
+BENIGN = [False, False, True, False]
+
+
+def run(
+    own: list[float], shared: float = 0.5, head: str = "accuracy", **sections: Any
+) -> Any:
+    """A finished run, as far as a table looks at it."""
+    experiment = config.from_dict({"personalizer": "local", **sections})
+    experiment.resolved["fingerprint"] = config.fingerprint(experiment)
+    benign = np.array(own)[~np.array(BENIGN)]
+    numbers = {f"{head}_{m}": float(benign.mean()) for m in ("mean", "std", "weighted")}
+    numbers[f"{head}_worst10"] = float(benign.min())
+    common = {f"{head}_mean": shared, f"{head}_worst10": shared / 2}
+    return SimpleNamespace(
+        path=Path("out") / "run",
+        experiment=experiment,
+        summary={"personal": numbers, "shared": common, "clients": 4, "seconds": 1.25},
+        clients={head: np.array(own), "malicious": np.array(BENIGN)},
+    )
+
+
+def printed(table: Any) -> str:
+    screen = io.StringIO()
+    Console(file=screen, width=200, markup=False).print(table)
+    return screen.getvalue()
+
+
+def test_results() -> None:
+    text = printed(
+        tables.results([run([0.25, 0.5, 1.0, 0.75])], ["personalizer=local"])
+    )
+    assert "Accuracy of the clients' own models" in text
+    assert "over the 3 benign of 4 clients" in text
+    (row,) = (line for line in text.splitlines() if line.startswith("local"))
+    assert row.split() == ["local", "0.500", "0.500", "0.250", "0.500", "0.500", "1.2"]
+
+
+def test_results_of_an_attack_that_is_after_something() -> None:
+    aimed, plain = run([0.25, 0.5, 1.0, 0.75]), run([0.25, 0.5, 1.0, 0.75])
+    aimed.summary["personal"]["attack_success_mean"] = 0.125
+    aimed.summary["shared"]["attack_success_mean"] = None  # no client has a value
+    text = printed(tables.results([aimed, plain], ["aimed", "plain"]))
+    assert "attack success" in text and "on shared" in text
+    ends = [
+        line.split()[-3:]
+        for line in text.splitlines()
+        if line.startswith(("aimed", "plain"))
+    ]
+    assert ends == [["0.125", "–", "1.2"], ["–", "–", "1.2"]]
+    assert "attack" not in printed(tables.results([plain], ["plain"]))
+
+
+def test_results_on_further_test_sets() -> None:
+    """Of every run that has them, its own models' and the shared one's."""
+    hard, plain = run([0.25, 0.5, 1.0, 0.75]), run([0.25, 0.5, 1.0, 0.75])
+    both = {"personal": {"accuracy_mean": 0.125}, "shared": {"accuracy_mean": None}}
+    hard.summary["tests"] = {"conflicting": both}
+    text = printed(tables.results([plain, hard], ["plain", "hard"]))
+    assert "conflicting mean" in text and "shared conflicting" in text
+    rows = {line.split()[0]: line.split()[-3:] for line in text.splitlines() if line}
+    assert rows["hard"] == ["0.125", "–", "1.2"]
+    assert rows["plain"] == ["–", "–", "1.2"]
+    assert "conflicting" not in printed(tables.results([plain], ["plain"]))
+
+
+def test_seeds_on_further_test_sets() -> None:
+    kinds = {"personal": ("mean", "std", "worst10", "weighted"), "shared": ("mean",)}
+    interval = {"mean": 0.5, "half_width": 0.25}
+    numbers = {f"{k}.accuracy_{m}": interval for k, ms in kinds.items() for m in ms}
+    own = {"mean": 0.75, "half_width": 0.125}
+    further = {"tests.conflicting.personal.accuracy_mean": own}
+    groups = [
+        {"label": name, "seeds": [0, 1], "metric": "accuracy", "numbers": found}
+        for name, found in (("hard", numbers | further), ("plain", numbers))
+    ]
+    lines = printed(tables.seeds(groups)).splitlines()
+    (hard,) = (line for line in lines if line.startswith("hard"))
+    (plain,) = (line for line in lines if line.startswith("plain"))
+    assert hard.split()[-6:] == ["0.750", "±", "0.125", "–", "±", "–"]
+    assert plain.split()[-6:] == ["–", "±", "–", "–", "±", "–"]
+    assert "conflicting" not in printed(tables.seeds(groups[1:]))
+
+
+def test_clients_that_were_not_evaluated_are_not_called_hostile() -> None:
+    nan = float("nan")
+    sample = run([0.25, nan, nan, 0.75])
+    text = printed(tables.results([sample], ["a"]))
+    assert "over 2 of the 3 benign of 4 clients" in text
+    sample.clients["malicious"] = np.zeros(4, bool)
+    text = printed(tables.results([sample], ["a"]))
+    assert "over 2 of 4 clients" in text and "benign" not in text
+
+
+def test_results_of_a_regression() -> None:
+    text = printed(tables.results([run([4, 5, 0, 6], head="error")], ["a"]))
+    assert text.strip().startswith("Error of") and " 5 " in text
+
+
+def test_small_chances_are_not_zero() -> None:
+    pair = dict.fromkeys(("mean_difference", "low", "high"), 0.5)
+    pair |= {"p_value": 1e-9, "better": 9, "worse": 0, "equal": 0}
+    line = tables.paired({**pair, "label": "a − b", "metric": "accuracy"})
+    assert line.endswith("p < 0.001")
+
+
+def test_words_follow_the_numbers() -> None:
+    none = run([0.25] * 4, shared=0.25, personalizer="none")
+    local, ditto = run([0.75] * 4), run([0.125] * 4, personalizer="ditto")
+    text = tables.words([none, local, ditto], ["x", "local", "ditto"])
+    assert text == (
+        "On average over 3 benign clients the accuracy of the shared model is 0.250, "
+        "and 0.125 for the worst tenth. With models of their own, local has 0.750: "
+        "0.500 above the shared model; ditto has 0.125: 0.125 below the shared model, "
+        "0.625 below local."
+    )
+    same = tables.words([run([0.5] * 4), run([0.5] * 4)], ["a", "b"])
+    assert "a has 0.500: level with the shared model; b has 0.500: level" in same
+    assert tables.words([none], ["x"]).endswith("worst tenth.")
+
+
+def test_words_without_numbers() -> None:
+    lost = run([0.5] * 4)
+    lost.summary["personal"]["accuracy_mean"] = None  # as JSON has NaN
+    assert "a has –: beside 0.500 of the shared model" in tables.words([lost], ["a"])
+
+
+def test_brackets_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.say("[bold]a[/bold] :smile: " + "long " * 100)
+    said = capsys.readouterr().err
+    assert said.startswith("[bold]a[/bold] :smile: ") and said.count("\n") == 1
+
+
+def test_the_width_of_a_table() -> None:
+    made = tables.table("a long title " * 9, ["", "ab"], [["name", "1"], ["x", ""]])
+    assert tables.width(made) == len("name") + 3 + len("ab")
+    assert tables.width(tables.table("", ["a"], [])) > 0
+
+
+def test_names_that_are_never_broken() -> None:
+    row = ["a-long-name-of-a-run", "words and words and words"]
+    for whole, found in ((0, False), (1, True)):
+        text = io.StringIO()
+        made = tables.table("", ["", ""], [row], texts=2, whole=whole)
+        Console(file=text, width=30).print(made)
+        assert (row[0] in text.getvalue()) == found
+
+
+def test_lines_below_others() -> None:
+    text = io.StringIO()
+    Console(file=text, width=20).print(tables.indented("some words that are many"))
+    assert [line[:2] for line in text.getvalue().splitlines()] == ["  ", "  "]
