@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import troth
-from troth import config, folder, together
+from troth import config, files, together
 from troth.loading import Run
 from troth.reproduce import kept
 from troth.reproduce.entry import merged as merged
@@ -158,4 +158,4 @@ def write(job: Job, run: Run, look: Look) -> None:
     said = {"label": cell.label, "changes": cell.changes, "seed": job.seed}
     said |= row(run) | look(run)
     job.file.parent.mkdir(parents=True, exist_ok=True)
-    folder.write(job.file, json.dumps(folder.plain(said), indent=1) + "\n")
+    files.write(job.file, json.dumps(files.plain(said), indent=1) + "\n")

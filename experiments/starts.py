@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cells import Cell, Changes, merged
 
-from troth import folder
+from troth import files
 from troth.loading import Run
 
 
@@ -22,7 +22,7 @@ def keep(models: Path, run: Run) -> None:
     file = place(models, run.experiment.name, run.experiment.seed)
     file.parent.mkdir(exist_ok=True)
     made = file.with_suffix(f".{os.getpid()}")
-    shutil.copy(run.path / folder.SHARED, made)
+    shutil.copy(run.path / files.SHARED, made)
     made.replace(file)
 
 

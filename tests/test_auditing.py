@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import troth
-from troth import api, auditing, flat, folder, supply
+from troth import api, auditing, files, flat, supply
 from troth.certifying import Progress
 from troth.loading import Run
 from troth.types import Refusal
@@ -135,7 +135,7 @@ def test_disparity_by_group(run: Path) -> None:
 def test_models_that_are_the_shared_one(run: Path) -> None:
     w = flat.flatten(Run(run).network()).detach()
     rows = {"parameters": w[None], "client": torch.tensor([-1])}
-    folder.save(run / folder.PERSONAL, rows)
+    files.save(run / files.PERSONAL, rows)
     found = auditing.audit(run, eps=EPS)
     t = found.table
     assert t["transferability"].tolist() == (1 - t["shared_adv_accuracy"]).tolist()
@@ -150,7 +150,7 @@ def test_the_file_holds_the_table(run: Path, tmp_path: Path) -> None:
     found = auditing.audit(Run(run), eps=EPS, out=tmp_path / "a" / "b")
     assert found.file == tmp_path / "a" / "b" / "audit.csv"
     assert not (run / "audit.csv").exists()
-    read = folder.read_csv(found.file)
+    read = files.read_csv(found.file)
     assert [*read] == [*found.table]
     for name, column in read.items():
         np.testing.assert_array_equal(column, found.table[name])
@@ -171,9 +171,9 @@ def test_verdicts(run: Path) -> None:
 
 
 def test_options_are_the_run_s_own_where_none_is_given(run: Path) -> None:
-    text = (run / folder.EXPERIMENT).read_text()
+    text = (run / files.EXPERIMENT).read_text()
     assert "eps = 0.1\n" in text
-    (run / folder.EXPERIMENT).write_text(text.replace("eps = 0.1\n", "eps = 0.15\n"))
+    (run / files.EXPERIMENT).write_text(text.replace("eps = 0.1\n", "eps = 0.15\n"))
     own, given = auditing.audit(run), auditing.audit(run, eps=0.1, norm="l2")
     assert own.settings["adversarial"]["eps"] == 0.15
     assert given.settings["adversarial"]["norm"] == "l2"
@@ -265,8 +265,8 @@ def test_runs_that_cannot_be_audited(run: Path, tmp_path: Path) -> None:
     natural = {"name": "natural", "split": "given"}
     points = trained(tmp_path / "points", path, data=data, partition=natural)
     refused("predict numbers, and an audit counts", points)
-    (run / folder.SUMMARY).unlink()
-    (run / folder.CLIENTS).unlink()
+    (run / files.SUMMARY).unlink()
+    (run / files.CLIENTS).unlink()
     refused("is not finished .* troth resume", run)
 
 
@@ -278,8 +278,8 @@ def test_data_outside_the_stated_range(tmp_path: Path) -> None:
 
 
 def test_a_shared_model_that_diverged(run: Path) -> None:
-    tensors, facts = folder.load(run / folder.SHARED)
-    folder.save(
-        run / folder.SHARED, {k: t * torch.nan for k, t in tensors.items()}, **facts
+    tensors, facts = files.load(run / files.SHARED)
+    files.save(
+        run / files.SHARED, {k: t * torch.nan for k, t in tensors.items()}, **facts
     )
     refused("is not finite", run)

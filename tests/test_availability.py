@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import troth
-from troth import build, config, folder
+from troth import build, config, files
 from troth.availability import Attendance, everyone
 from troth.engine import Plan
 from troth.sections import Availability
@@ -652,9 +652,9 @@ def test_the_work_is_estimated(path: Path) -> None:
 
 
 def contents(run: Path) -> dict[str, Any]:
-    names = (folder.ROUNDS, folder.CLIENTS, folder.SHARED, folder.PERSONAL)
+    names = (files.ROUNDS, files.CLIENTS, files.SHARED, files.PERSONAL)
     found: dict[str, Any] = {name: (run / name).read_bytes() for name in names}
-    summary = json.loads((run / folder.SUMMARY).read_text())
+    summary = json.loads((run / files.SUMMARY).read_text())
     del summary["seconds"]
     return found | {"summary": summary}
 
@@ -706,7 +706,7 @@ def test_what_happened_is_written_down(path: Path, tmp_path: Path) -> None:
         absent, cut = set(line["absent"]), set(line["cut"])
         assert absent | cut <= set(line["cohort"]) and not absent & cut
         assert line["stayed"] == (absent == set(line["cohort"]))
-    again = config.from_dict(config.read(run.path / folder.EXPERIMENT))
+    again = config.from_dict(config.read(run.path / files.EXPERIMENT))
     assert again.availability == Availability(**BUSY)
 
 

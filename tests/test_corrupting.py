@@ -16,7 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 import troth
-from troth import build, config, corrupting, folder, results, seeding
+from troth import build, config, corrupting, files, results, seeding
 from troth.corrupting import Corruption, poison
 from troth.engine import Plan
 from troth.parts import CorruptionPart
@@ -241,7 +241,7 @@ def test_refuses_an_aim_that_does_not_fit(
 
 # Whole runs.
 
-FILES = (folder.EXPERIMENT, folder.ROUNDS, folder.CLIENTS, folder.SHARED)
+FILES = (files.EXPERIMENT, files.ROUNDS, files.CLIENTS, files.SHARED)
 TREE: dict[str, Any] = {
     "partition": {"name": "iid", "clients": 8},
     "train": {"rounds": 5, "cohort": 5, "epochs": 1, "batch": 16, "lr": 0.2},
@@ -259,7 +259,7 @@ REDRAWN = [
 
 def contents(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {name: (path / name).read_bytes() for name in FILES}
-    summary = json.loads((path / folder.SUMMARY).read_text())
+    summary = json.loads((path / files.SUMMARY).read_text())
     assert summary.pop("seconds") > 0
     return found | {"summary": summary}
 

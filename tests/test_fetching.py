@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from troth import fetching, notice
+from troth import fetching, progress
 from troth.types import Refusal
 
 CONTENT = bytes(range(256)) * 500  # 128,000 bytes
@@ -272,7 +272,7 @@ def test_progress_is_told_to_whoever_watches(server, target):
     told: list[tuple[str, int, int]] = []
     url = server.url("a.bin", CONTENT)
     server.tricks = [("cut", 50_000), ("status", 503, {})]
-    with notice.watching(lambda *now: told.append(now)):
+    with progress.watching(lambda *now: told.append(now)):
         fetching.fetch(url, target, MD5)
     done = [now for what, now, total in told if what == "a.bin" and total]
     assert done == sorted(done) and done[-1] == len(CONTENT) and len(done) > 1
@@ -344,7 +344,7 @@ def test_threads_wait_for_each_other_and_say_so(tmp_path):
 
     def second() -> None:
         with (
-            notice.watching(lambda what, *_: told.append(what)),
+            progress.watching(lambda what, *_: told.append(what)),
             alone(tmp_path),
         ):
             assert inside.is_set()

@@ -16,18 +16,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import (
-    build,
-    config,
-    folder,
-    lookup,
-    newcomers,
-    notice,
-    results,
-    runs,
-    supply,
-    trees,
-)
+from troth import build, config, files, lookup, newcomers, results, runs, supply, trees
+from troth import progress as notice
 from troth.cli import tables as display
 from troth.engine import Plan
 from troth.sections import Evaluate, Experiment
@@ -519,11 +509,11 @@ def test_steps_are_counted(data: Path) -> None:
     assert tuned.client_steps == 6 * 3 * 2 + N * 7
 
 
-FILES = (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL)
+FILES = (files.CLIENTS, files.ROUNDS, files.SHARED, files.PERSONAL)
 
 
 def told(path: Path) -> list[Any]:
-    summary = json.loads((path / folder.SUMMARY).read_text())
+    summary = json.loads((path / files.SUMMARY).read_text())
     del summary["seconds"]
     return [summary, *((path / name).read_bytes() for name in FILES)]
 
@@ -545,8 +535,8 @@ def test_a_resumed_run_gives_the_same_bytes(
 
     with pytest.raises(runs.Interrupted):
         troth.run(whole, out=tmp_path / "cut", watch=stop)
-    assert (tmp_path / "cut" / folder.CHECKPOINT).exists()
-    assert not (tmp_path / "cut" / folder.SUMMARY).exists()
+    assert (tmp_path / "cut" / files.CHECKPOINT).exists()
+    assert not (tmp_path / "cut" / files.SUMMARY).exists()
     troth.resume(tmp_path / "cut")
     assert told(tmp_path / "cut") == told(tmp_path / "whole")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth import build, config, memory, plans
+from troth import build, config, devices, plans
 from troth.engine import Engine, Plan
 from troth.types import Refusal
 
@@ -120,7 +120,7 @@ def test_candidates_fit_into_what_is_free(
     engine = built(experiment).federation.engine
     one = (8 * engine.task.d + 2 * engine.packing.width) * 8
     for rows, most in ((0, 1), (1, 1), (9, 4), (10**9, 100)):
-        monkeypatch.setattr(memory, "free", lambda device, rows=rows: rows * (one + 1))
+        monkeypatch.setattr(devices, "free", lambda device, rows=rows: rows * (one + 1))
         found = [p for p in plans._candidates(engine, 100, "vmap", 0, 0)]
         assert max(plan.chunk for plan in found) == most
 
@@ -322,14 +322,14 @@ def test_after_the_rounds_a_gpu_takes_all_at_once(
     engine, few = built(experiment).federation.engine, Plan("vmap", 2)
     assert plans.after(few, engine, 7) == few
     engine.device = torch.device("cuda")  # only its name is read
-    room, memory.free = memory.free, lambda device: 10**9
+    room, devices.free = devices.free, lambda device: 10**9
     try:
         assert plans.after(few, engine, 7) == Plan("vmap", 7)
         assert plans.after(few, engine, 7, given=2) == few
         assert plans.after(Plan("vmap", 9), engine, 7) == Plan("vmap", 9)
         for alone in (Plan("vmap", 1), LOOP, Plan("threads", 1, 2)):
             assert plans.after(alone, engine, 7) == alone
-        memory.free = lambda device: 0
+        devices.free = lambda device: 0
         assert plans.after(few, engine, 7) == few
     finally:
-        memory.free = room
+        devices.free = room

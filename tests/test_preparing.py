@@ -15,7 +15,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import troth
-from troth import build, config, folder, layers, preparing, seeding, supply
+from troth import build, config, files, layers, preparing, seeding, supply
 from troth.cli import app
 from troth.corrupting import Corruption
 from troth.features.federated import federated
@@ -253,7 +253,7 @@ def test_models_of_a_run_take_raw_inputs(
     given, who, _ = supply.deal(run.experiment, None)
     built = build.build(run.experiment)
     split = built.data.test
-    assert (run.path / folder.FEATURES).exists()
+    assert (run.path / files.FEATURES).exists()
     for client in range(4):
         raw = given.x[who.test[client]]
         assert np.isnan(raw).any()
@@ -273,7 +273,7 @@ def test_models_of_a_run_take_raw_inputs(
 def test_what_is_recorded(tree: dict[str, Any], tmp_path: Path) -> None:
     [run] = troth.run(tree | {"features": "own"}, out=tmp_path / "run")
     given, who, _ = supply.deal(run.experiment, None)
-    tensors, _ = folder.load(run.path / folder.FEATURES)
+    tensors, _ = files.load(run.path / files.FEATURES)
     assert set(tensors) == {"fill", "mean", "std", "constant", "imputed"}
     assert all(t.shape == (4, 5) for t in tensors.values())
     lacks = [
@@ -308,7 +308,7 @@ def test_resuming_fits_the_same(
     with pytest.raises(KeyboardInterrupt):
         troth.run(tree, out=tmp_path / "cut", watch=kill)
     troth.resume(tmp_path / "cut")
-    for file in (folder.FEATURES, folder.SHARED, folder.PERSONAL, folder.CLIENTS):
+    for file in (files.FEATURES, files.SHARED, files.PERSONAL, files.CLIENTS):
         one, other = ((tmp_path / run / file).read_bytes() for run in ("whole", "cut"))
         assert one == other
 
@@ -319,7 +319,7 @@ def test_loop_and_vmap_agree(tree: dict[str, Any], tmp_path: Path) -> None:
         given = tree | {"features": "own", "engine": {"how": how, "chunk": 4}}
         given["train"] = tree["train"] | {"precision": "float64"}
         [run] = troth.run(given, out=tmp_path / how)
-        tensors = folder.load(run.path / folder.SHARED)[0]
+        tensors = files.load(run.path / files.SHARED)[0]
         models.append(torch.cat([t.flatten() for t in tensors.values()]))
     torch.testing.assert_close(*models, rtol=1e-10, atol=1e-10)
 
@@ -451,7 +451,7 @@ def test_four_hospitals(tmp_path: Path) -> None:
         assert [len(rows) for rows in held] == [303, 294, 123, 200]
         assert run.clients["imputed"].tolist() == lacks and min(lacks) > 0
         assert run.summary["shared"]["accuracy_weighted"] > 0.7  # the larger class: .55
-        tensors, _ = folder.load(run.path / folder.FEATURES)
+        tensors, _ = files.load(run.path / files.FEATURES)
         each = [given.x[rows].astype(np.float64) for rows in who.train]
         single = [(~np.isnan(x)).sum(axis=0) == 1 for x in each]
         assert np.sum(single) == 1  # a vessel count of one patient: it is not told

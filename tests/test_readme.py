@@ -14,7 +14,8 @@ import pytest
 import typer
 
 import troth
-from troth import config, folder, lookup, sections, store
+from troth import config, lookup, sections, store
+from troth import files as folder
 from troth.cli import app
 
 ROOT = Path(__file__).parents[1]

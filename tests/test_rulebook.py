@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import troth
-from troth import build, config, folder
+from troth import build, config, files
 from troth.engine import Plan
 from troth.types import Refusal
 
@@ -99,7 +99,7 @@ def test_a_condition_broken_on_the_way_leaves_w_and_says_so(
         ),
         out=tmp_path / "run",
     )[0]
-    lines = (run.path / folder.ROUNDS).read_text().splitlines()
+    lines = (run.path / files.ROUNDS).read_text().splitlines()
     rounds = [json.loads(line) for line in lines]
     assert [r["stayed"] for r in rounds] == [False, False, True, True]
     assert [r["moved"] > 0 for r in rounds] == [True, True, False, False]
@@ -112,7 +112,7 @@ def test_verdicts_are_counted_by_client(path: Path, tmp_path: Path) -> None:
     sections = {"filter": ["clip"], "aggregator": {"name": "multi_krum", "m": 3}}
     attack = {"attack": "model_replacement", **FIFTH}
     run = troth.run(tree(path, **sections, **attack), out=tmp_path / "run")[0]
-    lines = (run.path / folder.ROUNDS).read_text().splitlines()
+    lines = (run.path / files.ROUNDS).read_text().splitlines()
     rounds = [json.loads(line) for line in lines]
     for name, each in (("chosen", 3), ("clipped", 5)):
         assert [len(r[name]) for r in rounds] == [each] * 4

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import troth
-from troth import build, config, engine, folder, runs, supply
+from troth import build, config, engine, files, runs, supply
 from troth.types import Refusal
 
 SMALL = {
@@ -26,18 +26,18 @@ SMALL = {
     "engine": {"how": "vmap", "chunk": 3},
 }
 FILES = (
-    folder.EXPERIMENT,
-    folder.ROUNDS,
-    folder.CLIENTS,
-    folder.SHARED,
-    folder.PERSONAL,
+    files.EXPERIMENT,
+    files.ROUNDS,
+    files.CLIENTS,
+    files.SHARED,
+    files.PERSONAL,
 )
 
 
 def contents(path):
     """The bytes of a run's files; of the summary, all but the time it took."""
     found = {name: (path / name).read_bytes() for name in FILES}
-    summary = json.loads((path / folder.SUMMARY).read_text())
+    summary = json.loads((path / files.SUMMARY).read_text())
     assert summary.pop("seconds") > 0
     return found | {"summary": summary}
 
@@ -70,7 +70,7 @@ def changed(**sections):
 def test_files_and_summary(tmp_path):
     [run] = troth.run(SMALL, out=tmp_path / "run")
     assert run.finished
-    assert {p.name for p in run.path.iterdir()} == {*FILES, folder.SUMMARY}
+    assert {p.name for p in run.path.iterdir()} == {*FILES, files.SUMMARY}
     keys = {"personal", "shared", "clients", "malicious", "rounds", "client_steps"}
     assert set(run.summary) == keys | {"seconds", "stayed", "valid"}
     wanted = {"mean", "std", "weighted", "worst10", "best10", "deciles", "jain"}
@@ -95,7 +95,7 @@ def test_same_experiment_same_bytes(tmp_path):
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     [other] = troth.run(SMALL | {"seed": 1}, out=tmp_path / "other")
     assert (
-        contents(other.path)[folder.SHARED] != contents(tmp_path / "one")[folder.SHARED]
+        contents(other.path)[files.SHARED] != contents(tmp_path / "one")[files.SHARED]
     )
 
 
@@ -147,13 +147,13 @@ def test_kill_at_three_random_moments(tmp_path):
         time.sleep(chance.uniform(0.0, 0.8))
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert not (cut / folder.SUMMARY).exists()
+    assert not (cut / files.SUMMARY).exists()
     subprocess.run(arguments, check=True)
     assert contents(cut) == contents(tmp_path / "whole")
 
 
 def _size(path):
-    file = path / folder.CHECKPOINT
+    file = path / files.CHECKPOINT
     return os.stat(file).st_mtime_ns if file.exists() else 0
 
 
@@ -200,7 +200,7 @@ def test_client_never_asked_has_the_first_model(tmp_path):
 
 def test_without_personal_models(tmp_path):
     [run] = troth.run(changed(output={"personal": False}), out=tmp_path / "run")
-    assert not (run.path / folder.PERSONAL).exists()
+    assert not (run.path / files.PERSONAL).exists()
     with pytest.raises(Refusal, match=r"output\.personal"):
         run.model(0)
 
@@ -222,7 +222,7 @@ def test_grid_shares_plans_and_resumes(tmp_path):
     assert len(found) == 4
     assert len({repr(run.experiment.resolved["plan"]) for run in found}) == 1
     before = contents(found[3].path)
-    for name in (folder.SUMMARY, folder.ROUNDS):
+    for name in (files.SUMMARY, files.ROUNDS):
         (found[3].path / name).unlink()
     again = troth.resume(tmp_path / "grid")
     assert contents(again[3].path) == before

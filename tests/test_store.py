@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import troth
-from troth import config, folder, memory, runs, store
+from troth import config, devices, files, runs, store
 from troth.cli import listings
 from troth.types import Refusal
 
@@ -30,7 +30,7 @@ SMALL: dict[str, Any] = {
     "checkpoint": {"every": 2},
 }
 D = (64 + 1) * 16 + (16 + 1) * 10
-RESULTS = (folder.ROUNDS, folder.CLIENTS, folder.SHARED, folder.PERSONAL)
+RESULTS = (files.ROUNDS, files.CLIENTS, files.SHARED, files.PERSONAL)
 
 
 class Killed(Exception):
@@ -43,7 +43,7 @@ def changed(**sections: Any) -> dict[str, Any]:
 
 def contents(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {name: (path / name).read_bytes() for name in RESULTS}
-    found["summary"] = json.loads((path / folder.SUMMARY).read_text())
+    found["summary"] = json.loads((path / files.SUMMARY).read_text())
     del found["summary"]["seconds"]
     return found
 
@@ -67,7 +67,7 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(
             assert (tmp_path / "run" / store.FILE).exists()
             return
         said.append(p.state)
-        assert seen == [] and not (tmp_path / "run" / folder.CHECKPOINT).exists()
+        assert seen == [] and not (tmp_path / "run" / files.CHECKPOINT).exists()
 
     [run] = troth.run(SMALL, out=tmp_path / "run", watch=watch)
     assert contents(run.path) == contents(whole)
@@ -75,7 +75,7 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(
     facts = run.experiment.resolved
     assert (facts["store"], facts["state_bytes"]) == ("disk", (12 + 10) * D * 4)
     left = {p.name for p in run.path.iterdir()}
-    assert left == {*RESULTS, folder.EXPERIMENT, folder.SUMMARY}  # no state, no more
+    assert left == {*RESULTS, files.EXPERIMENT, files.SUMMARY}  # no state, no more
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
@@ -105,12 +105,12 @@ def test_kill_at_a_random_moment(tmp_path: Path) -> None:
     cut, chance = tmp_path / "cut", random.Random()  # whenever it is, it must hold
     arguments = [sys.executable, "-c", PROGRAM, str(file), str(cut)]
     process = subprocess.Popen(arguments)
-    while not (cut / folder.CHECKPOINT).exists() and process.poll() is None:
+    while not (cut / files.CHECKPOINT).exists() and process.poll() is None:
         time.sleep(0.01)
     time.sleep(chance.uniform(0.0, 0.3))
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not (cut / folder.SUMMARY).exists() and (cut / store.FILE).exists()
+    assert not (cut / files.SUMMARY).exists() and (cut / store.FILE).exists()
     troth.resume(cut)
     tree["engine"] = tree["engine"] | {"store": "host"}
     troth.run(tree, out=tmp_path / "whole")
@@ -187,12 +187,12 @@ def test_state_may_lie_elsewhere(tmp_path: Path, whole: Path) -> None:
 def test_leftovers_of_a_finished_run_are_removed(tmp_path: Path) -> None:
     """As when it is killed between its last file and its tidying up."""
     [run] = troth.run(SMALL, out=tmp_path / "run")
-    for name in (folder.CHECKPOINT, store.FILE):
+    for name in (files.CHECKPOINT, store.FILE):
         (run.path / name).parent.mkdir()
         (run.path / name).write_bytes(b"0" * 100)
     troth.resume(run.path)
     assert not (run.path / store.FILE).parent.exists()
-    assert not (run.path / folder.CHECKPOINT).parent.exists()
+    assert not (run.path / files.CHECKPOINT).parent.exists()
 
 
 def test_a_run_without_its_state_file_is_refused(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_what_does_not_fit_goes_to_disk(
 ) -> None:
     """`auto` decides by half of what is free, and a resumed run stays where it was."""
     need, half = 12 * D * 4, [0]
-    monkeypatch.setattr(memory, "free", lambda device: 2 * half[0] + 1)
+    monkeypatch.setattr(devices, "free", lambda device: 2 * half[0] + 1)
     for half[0], kept in ((need - 1, "disk"), (need, "device")):
         tree = changed(engine={"store": "auto"})
         [run] = troth.run(tree, out=tmp_path / kept)
@@ -228,7 +228,7 @@ def test_a_resumed_run_keeps_its_store(
             raise Killed
 
     free = [1]
-    monkeypatch.setattr(memory, "free", lambda device: free[0])
+    monkeypatch.setattr(devices, "free", lambda device: free[0])
     with pytest.raises(Killed):
         troth.run(changed(engine={"store": "auto"}), out=tmp_path / "a", watch=kill)
     free[0] = 2**40

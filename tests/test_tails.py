@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import troth
-from troth import build, config, folder, tails, tasks
+from troth import build, config, files, tails, tasks
 from troth.engine import Plan
 from troth.federation import Federation
 from troth.types import Broadcast, Messages, Refusal
@@ -513,7 +513,7 @@ def test_going_on_is_bit_exact(path: Path, tmp_path: Path, after: int) -> None:
     troth.run(whole, out=tmp_path / "whole")
     stopped(whole, tmp_path / "parts", after)
     troth.resume(tmp_path / "parts")
-    for name in (folder.SHARED, folder.PERSONAL, folder.CLIENTS, folder.ROUNDS):
+    for name in (files.SHARED, files.PERSONAL, files.CLIENTS, files.ROUNDS):
         one, two = ((tmp_path / k / name).read_bytes() for k in ("whole", "parts"))
         assert one == two, name
 

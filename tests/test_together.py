@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import troth
-from troth import config, folder, lifted, memory, runs, together
+from troth import config, devices, files, lifted, runs, together
 from troth.build import build
 from troth.engine import Plan
 from troth.federation import Federation
@@ -99,7 +99,7 @@ def test_each_begins_with_its_own_weights(tmp_path: Path) -> None:
     for seed in range(3):
         first = tmp_path / f"first{seed}"
         runs.train(config.from_dict({**BASE, "seed": seed}), first, plan=VMAP)
-        start = {**BASE["model"], "weights": str(first / folder.SHARED)}
+        start = {**BASE["model"], "weights": str(first / files.SHARED)}
         still = {**BASE["train"], "lr": 0.0, "rounds": 1}
         own = {"name": "finetune", "steps": 3, "lr": 0.1}
         tree = {**BASE, "model": start, "train": still, "personalizer": own}
@@ -120,11 +120,11 @@ def check_the_same(
     weights = []
     for one, other in zip(alone, both, strict=True):
         a, b = Run(one), Run(other)
-        for name in (folder.SHARED, folder.PERSONAL):
+        for name in (files.SHARED, files.PERSONAL):
             if not (one / name).exists():
                 assert not (other / name).exists()
                 continue
-            left, right = folder.load(one / name)[0], folder.load(other / name)[0]
+            left, right = files.load(one / name)[0], files.load(other / name)[0]
             for key in left:
                 torch.testing.assert_close(right[key], left[key], rtol=0, atol=1e-5)
             weights.append(torch.cat([t.flatten().double() for t in left.values()]))
@@ -256,7 +256,7 @@ def test_rounds_in_which_nobody_answers(tmp_path: Path) -> None:
     runs.train(every[1], tmp_path / "c", plan=VMAP)
     a, c = Run(tmp_path / "b"), Run(tmp_path / "c")
     assert [r["absent"] for r in a.rounds] == [r["absent"] for r in c.rounds]
-    left, right = (folder.load(r.path / folder.SHARED)[0] for r in (a, c))
+    left, right = (files.load(r.path / files.SHARED)[0] for r in (a, c))
     for key in left:
         torch.testing.assert_close(left[key], right[key], rtol=0, atol=1e-5)
 
@@ -269,9 +269,9 @@ def test_what_memory_does_not_hold_is_trained_in_parts(
     d = built.federation.engine.task.d
     one = built.need.rows + 6 * 5 * d * 4 + 1
     assert together.fit(built) > 100
-    monkeypatch.setattr(memory, "free", lambda device: 2 * one * 10 // 7 + 2)
+    monkeypatch.setattr(devices, "free", lambda device: 2 * one * 10 // 7 + 2)
     assert together.fit(built) == 2
-    monkeypatch.setattr(memory, "free", lambda device: 0)
+    monkeypatch.setattr(devices, "free", lambda device: 0)
     assert together.fit(built) == 1
     every, told = [*experiments("none")[:3]], list[str]()
     paths = [tmp_path / str(k) for k in range(3)]
@@ -284,7 +284,7 @@ GRID = {**BASE, "grid": {"seed": [0, 1], "adversary.fraction": [0.0, 0.4]}}
 
 def shared(runs_: list[Run]) -> list[torch.Tensor]:
     """The shared models of some runs, flat."""
-    found = [folder.load(run.path / folder.SHARED)[0] for run in runs_]
+    found = [files.load(run.path / files.SHARED)[0] for run in runs_]
     return [torch.cat([t.flatten() for t in each.values()]) for each in found]
 
 
@@ -298,7 +298,7 @@ def test_a_grid_is_one_matrix_where_told(tmp_path: Path) -> None:
     for one, other in zip(shared(both), shared(alone), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
     for run in both:
-        assert run.finished and not (run.path / folder.CHECKPOINT).exists()
+        assert run.finished and not (run.path / files.CHECKPOINT).exists()
 
 
 def test_on_a_cpu_a_grid_is_trained_one_by_one(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_what_is_killed_together_goes_on_by_itself(
     root = tmp_path / "killed"
     with pytest.raises(KeyboardInterrupt):
         troth.run(tree, out=root, apart=False, watch=kill)
-    left = [(p / folder.CHECKPOINT).exists() for p in sorted(root.glob("seed*"))]
+    left = [(p / files.CHECKPOINT).exists() for p in sorted(root.glob("seed*"))]
     assert left == [every == 2] * 4
     again = troth.resume(root)
     whole = troth.run(tree, out=tmp_path / "whole", apart=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from troth import config, folder, sites, turns
+from troth import config, files, sites, turns
 from troth.sites import Site
 from troth.turns import Asked
 from troth.types import Broadcast, Refusal
@@ -59,7 +59,7 @@ def test_the_end_leaves_a_model_and_a_card(tmp_path: Path, site: Site) -> None:
     card = json.loads((tmp_path / RUN / "card.json").read_text())
     assert card["name"] == "b" and card["run"] == RUN
     assert {k: card[k] for k in json.loads(told)} == json.loads(told)
-    own = folder.load(tmp_path / RUN / "model.safetensors")[0]
+    own = files.load(tmp_path / RUN / "model.safetensors")[0]
     assert sum(t.numel() for t in own.values()) >= 650
     assert any(not torch.equal(t, u) for t, u in zip_models(site, own))
 

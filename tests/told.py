@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from troth import config, folder
+from troth import config, files
 
 
 def written(
@@ -48,7 +48,7 @@ def written(
     sections["resolved"] |= {"malicious": int(bad.sum()), "git": "0" * 40}
     sections["resolved"]["parameters"] = 650
     path.mkdir(parents=True)
-    folder.write(path / folder.EXPERIMENT, config.dumps(sections))
+    files.write(path / files.EXPERIMENT, config.dumps(sections))
     columns: dict[str, Any] = {"client": np.arange(n), "malicious": bad}
     columns |= {"train": np.full(n, 40), "valid": np.full(n, 5)}
     columns["test"] = np.full(n, 10) if test is None else np.asarray(test)
@@ -57,18 +57,18 @@ def written(
     both = own if shared is None else np.asarray(shared, dtype=float)
     columns |= {"accuracy": own, "loss": 1 - own}
     columns |= {"shared_accuracy": both, "shared_loss": 1 - both}
-    folder.write_csv(path / folder.CLIENTS, columns)
+    files.write_csv(path / files.CLIENTS, columns)
     tables = {"personal": own[~bad], "shared": both[~bad]}
     said = {kind: _numbers(values) for kind, values in tables.items()}
     lines = [
-        json.dumps(folder.plain({"round": r, "cohort": [], "evaluation": said}))
+        json.dumps(files.plain({"round": r, "cohort": [], "evaluation": said}))
         for r in range(4)
     ]
-    (path / folder.ROUNDS).write_text("\n".join(lines) + "\n")
+    (path / files.ROUNDS).write_text("\n".join(lines) + "\n")
     if e.personalizer.name != "none":  # there, but not to be read
-        (path / folder.PERSONAL).write_bytes(b"")
+        (path / files.PERSONAL).write_bytes(b"")
     summary = {**said, "clients": n, "malicious": int(bad.sum()), "rounds": 4}
-    folder.write_json(path / folder.SUMMARY, {**summary, "seconds": 1.25, "stayed": 0})
+    files.write_json(path / files.SUMMARY, {**summary, "seconds": 1.25, "stayed": 0})
     return path
 
 

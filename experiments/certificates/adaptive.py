@@ -31,7 +31,7 @@ from pages import markdown  # noqa: E402
 from smoothed import MODELS, NETWORKS, SIGMA, opened, tested  # noqa: E402
 
 import troth  # noqa: E402
-from troth import folder  # noqa: E402
+from troth import files  # noqa: E402
 
 RESULTS = ROOT / "results" / "adaptive"
 RADII = 10
@@ -141,8 +141,8 @@ def main() -> None:
             asked = model, transform, given.images, given.n, most, given.device
             found = answered(*asked)
             file = given.out / f"{name}, {transform}, up to {most}.json"
-            said = folder.plain({"model": name, **found})
-            folder.write(file, json.dumps(said, indent=1) + "\n")
+            said = files.plain({"model": name, **found})
+            files.write(file, json.dumps(said, indent=1) + "\n")
             print(f"{file.name}: {found['difference']:.4f}, {found['fewer']:.1f} times")
 
 

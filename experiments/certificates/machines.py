@@ -31,7 +31,7 @@ from pages import markdown  # noqa: E402
 from smoothed import opened, tested  # noqa: E402
 
 import troth  # noqa: E402
-from troth import folder  # noqa: E402
+from troth import files  # noqa: E402
 
 FILE = ROOT / "small.safetensors"
 RESULTS = ROOT / "results" / "machines"
@@ -59,7 +59,7 @@ def train() -> None:
     with tempfile.TemporaryDirectory() as place:
         (run,) = troth.run(sections, out=Path(place) / "run")
         print(f"accuracy {run.summary['shared']['accuracy_mean']:.4f}")
-        folder.save(FILE, run.shared().state_dict())
+        files.save(FILE, run.shared().state_dict())
 
 
 def counted(device: str, images: int, n: int) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def main() -> None:
         found = counted(given.device, given.images, given.n)
         given.out.mkdir(parents=True, exist_ok=True)
         file = given.out / f"{torch.device(given.device).type}.json"
-        folder.write(file, json.dumps(folder.plain(found)) + "\n")
+        files.write(file, json.dumps(files.plain(found)) + "\n")
         print(file)
 
 

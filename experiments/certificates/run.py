@@ -30,7 +30,7 @@ import starts  # noqa: E402
 from cells import Cell, Changes, main  # noqa: E402
 from smoothed import MODELS, NETWORKS, SIGMA  # noqa: E402
 
-from troth import certifying, folder  # noqa: E402
+from troth import certifying, files  # noqa: E402
 from troth.certificates.smoothing import Smoothing  # noqa: E402
 from troth.loading import Run  # noqa: E402
 
@@ -245,7 +245,7 @@ def left(run: Run) -> None:
     starts.keep(MODELS, run)
     if e.personalizer.name == "finetune":
         file = starts.place(MODELS, f"{e.name}, client 0", e.seed)
-        folder.save(file, run.model(0).state_dict())
+        files.save(file, run.model(0).state_dict())
 
 
 def asked(run: Run) -> tuple[tuple[str, ...] | None, int]:

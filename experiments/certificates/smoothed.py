@@ -15,7 +15,7 @@ sys.path.append(str(ROOT.parent))
 
 from cells import Changes  # noqa: E402
 
-from troth import folder, layers, lookup  # noqa: E402
+from troth import files, layers, lookup  # noqa: E402
 from troth.certifying import Classifier  # noqa: E402
 from troth.types import TEST, Arrays  # noqa: E402
 
@@ -57,7 +57,7 @@ def opened(file: Path, part: Changes, shape: tuple[int, ...]) -> Classifier:
         part: the network, as in `[model]`.
         shape: of one example, whose largest value is 255.
     """
-    tensors, _ = folder.load(file)
+    tensors, _ = files.load(file)
     options = {k: v for k, v in part.items() if k not in ("name", "normalise")}
     network = lookup.find("model", part["name"])
     net: nn.Module = lookup.call(network, options, shape=shape, classes=10)

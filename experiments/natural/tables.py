@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from troth import folder
+from troth import files
 
 ROOT = Path(__file__).parent
 DATA = ("mnist_by_writer", "celeba", "vehicle", "heart_disease")
@@ -44,7 +44,7 @@ def spread(values: np.ndarray) -> str:
 
 def accuracies(paths: list[Path], column: str = "accuracy") -> np.ndarray:
     """[seeds, clients]."""
-    return np.stack([folder.read_csv(p / "clients.csv")[column] for p in paths])
+    return np.stack([files.read_csv(p / "clients.csv")[column] for p in paths])
 
 
 def summary(data: str) -> list[str]:
@@ -72,7 +72,7 @@ def gains(data: str) -> list[str]:
     """
     all_runs = runs(data)
     shared = accuracies(all_runs["none"])
-    size = folder.read_csv(all_runs["none"][0] / "clients.csv")["train"]
+    size = files.read_csv(all_runs["none"][0] / "clients.csv")["train"]
     others = np.stack([np.delete(shared, k, axis=0).mean(0) for k in range(len(SEEDS))])
     rows = [
         "| model − shared | all | better / worse / equal | few examples | many | "

@@ -18,7 +18,7 @@ sys.path += [str(ROOT.parent), str(ROOT)]
 from choose import METHODS, cell  # noqa: E402
 
 import troth  # noqa: E402
-from troth import config, folder  # noqa: E402
+from troth import config, files  # noqa: E402
 from troth.reproduce.entry import merged  # noqa: E402
 
 DATA = ("mnist", "fashion")
@@ -36,7 +36,7 @@ def main() -> None:
             "asked": [int(a) for a in clients["asked"]],
             "accuracy": [round(float(a), 6) for a in clients["accuracy"]],
         }
-    folder.write(ROOT / "results" / "asked.json", json.dumps(found) + "\n")
+    files.write(ROOT / "results" / "asked.json", json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

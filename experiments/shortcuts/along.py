@@ -28,7 +28,7 @@ from cells import Changes, merged  # noqa: E402
 from problems import PROBLEMS, again, choice, model, ours  # noqa: E402
 from tune import HALVES  # noqa: E402
 
-from troth import config, folder, labels, numerics, trees  # noqa: E402
+from troth import config, files, labels, numerics, trees  # noqa: E402
 from troth.build import Built, build  # noqa: E402
 from troth.clients import adversarial  # noqa: E402
 from troth.engine import Plan  # noqa: E402
@@ -183,7 +183,7 @@ def main() -> None:
             continue
         file.parent.mkdir(parents=True, exist_ok=True)
         made = trace(problem, part, seed, given.device)
-        folder.write(file, json.dumps(folder.plain(made)) + "\n")
+        files.write(file, json.dumps(files.plain(made)) + "\n")
         print(file.relative_to(given.out), flush=True)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from troth import config, folder, lookup, personalizing, rules, runs, store, together
+from troth import config, files, lookup, personalizing, rules, runs, store, together
 from troth.build import build
 from troth.engine import Plan
 from troth.loading import Run, read_experiment
@@ -75,7 +75,7 @@ def run(
     sections = tree(experiment, settings)
     planned = plan(sections, device)
     root = Path(out) if out is not None else fresh(experiment)
-    folder.check_free(root)
+    files.check_free(root)
     if not sections.get("grid"):
         runs.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
         return [Run(root)]
@@ -83,7 +83,7 @@ def run(
         build_check(one.experiment, data_dir, root / one.label)
     facts = {"device": device, "data_dir": data_dir}
     sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
-    folder.create(root, folder.GRID, config.dumps(sections))
+    files.create(root, files.GRID, config.dumps(sections))
     every = [(one.experiment, root / one.label) for one in planned]
     together.grid(every, apart, watch=watch, data_dir=data_dir)
     return _each(planned, root, data_dir, watch)
@@ -96,7 +96,7 @@ def _each(
     plans: dict[str, Plan] = {}
     for one in planned:
         place, work = root / one.label, _work(one.experiment)
-        if (place / folder.EXPERIMENT).exists():
+        if (place / files.EXPERIMENT).exists():
             runs.resume(place, watch=watch)
         else:
             known = plans.get(work)
@@ -123,10 +123,10 @@ def build_check(experiment: Experiment, data_dir: str | None, path: Path) -> Non
 def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
     """Go on with a run, or with every unfinished run of a grid."""
     root = Path(path)
-    if not (root / folder.GRID).exists():
+    if not (root / files.GRID).exists():
         runs.resume(root, watch=watch)
         return [Run(root)]
-    sections = config.read(root / folder.GRID)
+    sections = config.read(root / files.GRID)
     facts = sections.pop("resolved", {})
     planned = plan(sections, facts.get("device"))
     return _each(planned, root, facts.get("data_dir"), watch)
@@ -135,12 +135,12 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
 def finished(path: str | Path) -> bool:
     """Whether a run, or every run of a grid, went to its end."""
     root = Path(path)
-    if not (root / folder.GRID).exists():
+    if not (root / files.GRID).exists():
         return Run(root).finished
-    sections = config.read(root / folder.GRID)
+    sections = config.read(root / files.GRID)
     sections.pop("resolved", None)
     planned = plan(sections, None)
-    return all((root / one.label / folder.SUMMARY).exists() for one in planned)
+    return all((root / one.label / files.SUMMARY).exists() for one in planned)
 
 
 def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from troth import certifiable, flat, folder, lookup
+from troth import certifiable, files, flat, lookup
 from troth.build import Built, build
 from troth.certifying import Progress
 from troth.clients import adversarial
@@ -104,7 +104,7 @@ def audit(
     _check_data(a, chosen, on)
     found: list[Row] = []
     for done, k in enumerate(chosen, 1):
-        v = folder.load_model(run.path / folder.PERSONAL, k).to(a.w)
+        v = files.load_model(run.path / files.PERSONAL, k).to(a.w)
         found.append({"client": k} | row(a, k, v))
         if watch is not None:
             used = int(sum(each["examples"] for each in found))
@@ -212,8 +212,8 @@ def _written(place: Path, table: dict[str, np.ndarray], beside: dict[str, Any]) 
     """The table, and how it was made."""
     try:
         place.mkdir(parents=True, exist_ok=True)
-        folder.write_csv(place / FILE, {n: c.tolist() for n, c in table.items()})
-        folder.write_json((place / FILE).with_suffix(".json"), beside)
+        files.write_csv(place / FILE, {n: c.tolist() for n, c in table.items()})
+        files.write_json((place / FILE).with_suffix(".json"), beside)
     except OSError as error:
         raise Refusal(
             f"{place / FILE} cannot be written ({error.strerror}); give another folder "

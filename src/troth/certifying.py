@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import build, certifiable, flat, folder, seeding, supply
+from troth import build, certifiable, flat, seeding, supply
+from troth import files as folder
 from troth.certificates import certify as certifier
 from troth.certificates import curves, picture
 from troth.certificates.ledger import Ledger, Row

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, get_type_hints
 import numpy as np
 from torch import Tensor
 
-from troth import api, config, crafting, flat, folder, lookup, modelfile, runs
+from troth import api, config, crafting, files, flat, lookup, modelfile, runs
 from troth.build import Built, build
 from troth.goal import Goal, goal, judged
 from troth.loading import Run
@@ -103,18 +103,18 @@ def chain(
     _check(sections, options)
     said = {"sections": sections, "options": options._asdict()}
     if (out / SETTINGS).exists():
-        if json.loads((out / SETTINGS).read_text()) != folder.plain(said):
+        if json.loads((out / SETTINGS).read_text()) != files.plain(said):
             raise Refusal(
                 f"{out} holds a chain with other settings; give another folder"
             )
     else:
-        folder.check_free(out)
+        files.check_free(out)
     plain = {**sections, "attack": "none", "corruption": "none"}
     built = build(config.from_dict(plain), data_dir=data_dir, plan=runs.UNMEASURED)
     _linear(built, options.stage)
     aim = _aim(built, out / "target.npy", options)
     if not out.exists():
-        folder.create(out, SETTINGS, json.dumps(folder.plain(said), indent=1))
+        files.create(out, SETTINGS, json.dumps(files.plain(said), indent=1))
     if not (out / "target.npy").exists():
         np.save(out / "target.npy", aim.target.numpy())
     c = _Chain(sections, out, options, data_dir, watch, built, aim)
@@ -134,8 +134,8 @@ def told(out: Path, found: list[Reached]) -> dict[str, Any]:
 def _write(out: Path, found: list[Reached]) -> None:
     """A row a stage, and the same as JSON."""
     columns = {name: [getattr(row, name) for row in found] for name in Reached._fields}
-    folder.write_csv(out / FILE, columns)
-    folder.write_json((out / FILE).with_suffix(".json"), told(out, found))
+    files.write_csv(out / FILE, columns)
+    files.write_json((out / FILE).with_suffix(".json"), told(out, found))
 
 
 def _aim(built: Built, file: Path, options: Options) -> Goal:
@@ -246,5 +246,5 @@ def _ended(c: _Chain, stage: str) -> tuple[Tensor, list[Tensor]]:
     run = Run(c.out / stage)
     rho = flat.flatten(run.network()).double()
     honest = np.flatnonzero(~c.built.hostile)
-    file = run.path / folder.PERSONAL
-    return rho, [folder.load_model(file, int(k)).double() for k in honest]
+    file = run.path / files.PERSONAL
+    return rho, [files.load_model(file, int(k)).double() for k in honest]

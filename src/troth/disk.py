@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from troth.notice import report
+from troth.progress import report
 from troth.types import Refusal
 
 try:

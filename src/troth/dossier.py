@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from troth import auditing, chain, config, disk, evidence, folder
+from troth import auditing, chain, config, disk, evidence
+from troth import files as folder
 from troth.certificates.ledger import NAME as CERTIFICATES
 from troth.evidence import Audit, Certified, Table
 from troth.loading import Run, judged

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import digits, liftable, memory, tasks, trees
+from troth import devices, digits, liftable, tasks, trees
 from troth.feed import Drawn, Feed
 from troth.lifted import Lifted
 from troth.threads import spread
@@ -48,7 +48,7 @@ class Engine:
         precision: str,
         plan: Plan,
     ) -> None:
-        memory.keep()
+        devices.keep()
         self.objective, self._make, self._precision = objective, make_client, precision
         self.feed, self.device = feed, w0.device
         self.task = tasks.functional(objective, precision)
@@ -105,14 +105,14 @@ class Engine:
                     out = self._run(name, broadcast, rows, ids, round_, limit)
                 break
             except (RuntimeError, MemoryError) as error:
-                if not memory.exhausted(error) or self.plan.chunk == 1:
+                if not devices.exhausted(error) or self.plan.chunk == 1:
                     raise
                 self.use(self.plan._replace(chunk=(self.plan.chunk + 1) // 2))
         return self.messages(out[0], ids), out[1]
 
     def messages(self, reply: Reply, ids: np.ndarray) -> Messages:
         """What clients send, signed with what the server knows of them."""
-        clients = memory.sent(torch.from_numpy(ids), self.device)
+        clients = devices.sent(torch.from_numpy(ids), self.device)
         size = self.feed.data.train.size[clients]
         loss = torch.full((len(ids),), torch.nan, device=self.device)
         return Messages(reply.update, reply.extra, loss, size, clients)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import labels, memory, numerics, scores
+from troth import devices, labels, numerics, scores
 from troth.engine import Engine
 from troth.population import Population
 from troth.types import Split
@@ -75,7 +75,7 @@ def losses(
         size: [n] how many it has.
     """
     where, each = _placed(first, size), []
-    for slot in torch.split(memory.sent(where.slot, w.device), _EXAMPLES):
+    for slot in torch.split(devices.sent(where.slot, w.device), _EXAMPLES):
         x, y = engine.feed.gather(slot, split)
         with engine.products():
             each.append(engine.objective.per_example(engine.task.predict(w, x), y))
@@ -84,8 +84,8 @@ def losses(
     position = np.arange(size.max(initial=0))
     inside = position < size[:, None]
     place = np.where(inside, where.start[:, None] + position, len(found) - 1)
-    rows = found[memory.sent(torch.from_numpy(place), w.device)]
-    return rows.sum(dim=1) / memory.sent(torch.from_numpy(size), w.device)
+    rows = found[devices.sent(torch.from_numpy(place), w.device)]
+    return rows.sum(dim=1) / devices.sent(torch.from_numpy(size), w.device)
 
 
 @torch.no_grad()
@@ -126,7 +126,7 @@ def _chunk(engine: Engine, population: Population) -> int:
     numbers = engine.task.d * 3 + population.width
     one = engine.feed.dtype.itemsize * numbers + 2**16
     most = min(256, _NUMBERS // numbers)
-    return int(max(1, min(most, memory.free(engine.device) // 8 // one)))
+    return int(max(1, min(most, devices.free(engine.device) // 8 // one)))
 
 
 def _slots(split: Split, ids: np.ndarray) -> _Slots:

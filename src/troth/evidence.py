@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from troth import config, folder
+from troth import config, files
 from troth.certificates.curves import Curves, curves
 from troth.certificates.smoothing import Smoothing
 from troth.results import METRICS
@@ -76,7 +76,7 @@ def summary(file: Path) -> dict[str, Any]:
 
 def clients(file: Path) -> Table:
     """A column a name."""
-    found = folder.read_csv(file)
+    found = files.read_csv(file)
     known = any(metric in found for metric in METRICS)
     if not {"client", "malicious", "test"} <= {*found} or not known:
         raise ValueError("columns are missing")
@@ -90,7 +90,7 @@ def clients(file: Path) -> Table:
 
 def audit(file: Path) -> Audit:
     """The table, and the file beside it that says how it was made."""
-    table = folder.read_csv(file)
+    table = files.read_csv(file)
     needed = {"client", "examples", "adv_accuracy", "shared_adv_accuracy", "suspect"}
     needed |= {f"change{end}" for end in _ENDS}
     if "disparity" in table:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import evaluation, memory
+from troth import devices, evaluation
 from troth.availability import Turnout, everyone
 from troth.engine import Engine
 from troth.population import Population
@@ -146,7 +146,7 @@ class Federation:
         """Which of these clients an adversary controls; None where there is neither."""
         if self.serving.rules.attack is None and not self.hostile.any():
             return None
-        return memory.sent(torch.from_numpy(self.hostile[ids]), device)
+        return devices.sent(torch.from_numpy(self.hostile[ids]), device)
 
     def _prefetch(self, r: int) -> None:
         """Have the states of those that come next read meanwhile."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import memory, seeding
+from troth import devices, seeding
 from troth.types import Batch, Data, Groups, Split
 
 _BYTES = {"cuda": 2**28, "cpu": 2**22}  # gathered at once: few launches, or in cache
@@ -153,12 +153,12 @@ class Feed:
         device = self.data.x.device
         per_epoch = self.per_epoch[torch.from_numpy(ids)]
         return Drawn(
-            memory.sent(slots, device),
-            memory.sent(weight, device),
+            devices.sent(slots, device),
+            devices.sent(weight, device),
             torch.arange(steps, device=device),
-            memory.sent(per_epoch, device),
-            memory.sent(self.keys(ids, round_), device),
-            memory.sent(self.group(slots, by_group), device),
+            devices.sent(per_epoch, device),
+            devices.sent(self.keys(ids, round_), device),
+            devices.sent(self.group(slots, by_group), device),
         )
 
     def gathered(self, drawn: Drawn) -> Iterator[tuple[int, Batch]]:

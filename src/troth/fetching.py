@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from troth.disk import digest_of, on_disk
-from troth.notice import report
+from troth.progress import report
 from troth.types import Refusal
 
 TIMEOUT = 30.0

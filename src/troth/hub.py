@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, dealing, folder, rulebook, sites, stepping, tasks
+from troth import build, dealing, files, rulebook, sites, stepping, tasks
 from troth.federation import dumped, first, outgoing, restored
 from troth.replies import Answer, Expected
 from troth.sampling import sampler
@@ -138,7 +138,7 @@ class Hub:
         tensors = dumped(self.serving, self.broadcast)
         tensors["far"] = torch.from_numpy(self.far)
         told = {"round": self.round, "run": self.run, **self.identity, **facts}
-        folder.save(path / folder.CHECKPOINT, tensors, **told)
+        files.save(path / files.CHECKPOINT, tensors, **told)
 
     def restore(self, path: Path) -> dict[str, Any]:
         """Go on from the checkpoint of a folder; gives the facts beside it.
@@ -146,7 +146,7 @@ class Hub:
         Raises:
             Refusal: it is another experiment's.
         """
-        tensors, facts = folder.load(path / folder.CHECKPOINT)
+        tensors, facts = files.load(path / files.CHECKPOINT)
         for key, value in self.identity.items():
             if facts.get(key) != value:
                 raise Refusal(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from troth import disk, folder
+from troth import disk, files
 from troth.federation import Federation, dumped, restored
 from troth.types import Record
 
@@ -25,7 +25,7 @@ class Journal:
         n = federation.population.n
         self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
         self.stayed, self.why = 0, ""  # rounds in which w did; why it last did
-        self._file = (path / folder.ROUNDS).open("ab")
+        self._file = (path / files.ROUNDS).open("ab")
         disk.hold(self._file)  # a sign of life, for whoever looks on
 
     def write(self, record: Record, evaluated: dict[str, Any] | None) -> None:
@@ -53,7 +53,7 @@ class Journal:
             line["why"] = self.why = record.why
         if evaluated is not None:
             line["evaluation"] = evaluated
-        self._file.write((json.dumps(folder.plain(line)) + "\n").encode())
+        self._file.write((json.dumps(files.plain(line)) + "\n").encode())
         self._file.flush()  # for whoever looks on
 
     def checkpoint(self, seconds: float) -> None:
@@ -67,9 +67,9 @@ class Journal:
         tensors = {f"population.{k}": v for k, v in f.population.dump().items()}
         tensors |= dumped(f.serving, f.broadcast)
         tensors |= {k: torch.from_numpy(v) for k, v in self.counts.items()}
-        path = self.path / folder.CHECKPOINT
+        path = self.path / files.CHECKPOINT
         facts = {"round": f.round, "rounds": self._file.tell(), "seconds": seconds}
-        folder.save(path, tensors, **facts, stayed=self.stayed, why=self.why)
+        files.save(path, tensors, **facts, stayed=self.stayed, why=self.why)
         f.population.saved()
 
     def restore(self) -> float:
@@ -78,11 +78,11 @@ class Journal:
         Returns:
             The seconds that the run had taken by then.
         """
-        path, f = self.path / folder.CHECKPOINT, self._federation
+        path, f = self.path / files.CHECKPOINT, self._federation
         if not path.exists():
             self._file.truncate(0)
             return 0.0
-        tensors, facts = folder.load(path)
+        tensors, facts = files.load(path)
         part = {
             k.removeprefix("population."): v
             for k, v in tensors.items()

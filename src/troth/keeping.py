@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from troth import folder
+from troth import files
 from troth.types import Refusal
 
 _FILE = re.compile(r"(\d{8})\.safetensors")
@@ -48,7 +48,7 @@ class Keeper:
             return start
         file = self._file(max(known))
         try:
-            row = folder.load(file)[0]["row"]
+            row = files.load(file)[0]["row"]
         except Exception as error:
             raise Refusal(
                 f"{file} cannot be read ({type(error).__name__}); remove it: the site "
@@ -68,7 +68,7 @@ class Keeper:
             Refusal: it cannot be written; all that was there is still there.
         """
         self.make()
-        folder.save(self._file(round_ + 1), {"row": row})
+        files.save(self._file(round_ + 1), {"row": row})
         for r in self._there():
             if r > round_ + 1 or r <= round_ + 1 - _KEPT:
                 self._file(r).unlink(missing_ok=True)

@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from troth import config, folder, layers, tasks
+from troth import config, files, layers, tasks
 from troth.networks import network
 from troth.preparing import active
 from troth.sections import Experiment
@@ -25,10 +25,10 @@ PREPARED = ("features.fill", "features.mean", "features.std")
 
 def read_experiment(path: Path) -> Experiment:
     """The resolved experiment of a run's folder."""
-    file = path / folder.EXPERIMENT
+    file = path / files.EXPERIMENT
     if not file.exists():
         raise Refusal(
-            f"{path} is not the folder of a run (it has no {folder.EXPERIMENT}); "
+            f"{path} is not the folder of a run (it has no {files.EXPERIMENT}); "
             "give the folder that troth run wrote"
         )
     return config.from_dict(config.read(file))
@@ -44,23 +44,23 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether it went to its end."""
-        return (self.path / folder.SUMMARY).exists()
+        return (self.path / files.SUMMARY).exists()
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Means, spreads and tails over benign clients, and what the run cost."""
-        found: dict[str, Any] = json.loads(self._file(folder.SUMMARY).read_text())
+        found: dict[str, Any] = json.loads(self._file(files.SUMMARY).read_text())
         return found
 
     @cached_property
     def clients(self) -> dict[str, np.ndarray]:
         """`clients.csv` as columns; a client without a value has NaN."""
-        return folder.read_csv(self._file(folder.CLIENTS))
+        return files.read_csv(self._file(files.CLIENTS))
 
     @cached_property
     def rounds(self) -> list[dict[str, Any]]:
         """Every round: who was asked, who failed, what an evaluation found."""
-        return folder.read_rounds(self.path / folder.ROUNDS)
+        return files.read_rounds(self.path / files.ROUNDS)
 
     def shared(self, client: int | None = None) -> nn.Module:
         """The shared model, ready to predict; it takes inputs as the data had them.
@@ -81,7 +81,7 @@ class Run:
         rows = np.zeros((1, *shape), dtype=np.float32)
         net = network(e, shape, facts["classes"], rows, facts["scale"], given=False)
         if tensors is None:
-            tensors, _ = folder.load(self._file(folder.SHARED))
+            tensors, _ = files.load(self._file(files.SHARED))
         state = net.state_dict()
         own = dict(net.named_parameters(remove_duplicate=False))
         for name, value in tensors.items():  # statistics may have any shape
@@ -96,8 +96,8 @@ class Run:
         """What this client predicts with: its own model, or the shared one."""
         self.check(client)
         net = self.network()
-        if (self.path / folder.PERSONAL).exists():
-            tasks.assign(net, folder.load_model(self.path / folder.PERSONAL, client))
+        if (self.path / files.PERSONAL).exists():
+            tasks.assign(net, files.load_model(self.path / files.PERSONAL, client))
         elif self.experiment.personalizer.name != "none":
             raise Refusal(
                 f"{self.path} holds no personal models; "
@@ -108,7 +108,7 @@ class Run:
     def newcomer(self, file: str | Path) -> nn.Module:
         """The model of a newcomer, from the file that `troth personalize` wrote."""
         try:
-            tensors, facts = folder.load(Path(file))
+            tensors, facts = files.load(Path(file))
         except (OSError, SafetensorError) as error:
             raise Refusal(
                 f"{file} cannot be read as a model ({error}); give a file that troth "
@@ -150,7 +150,7 @@ class Run:
 
     @cached_property
     def _features(self) -> dict[str, Tensor]:
-        return folder.load(self._file(folder.FEATURES))[0]
+        return files.load(self._file(files.FEATURES))[0]
 
     def _file(self, name: str) -> Path:
         file = self.path / name

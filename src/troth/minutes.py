@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from troth import folder, summary, tasks
+from troth import files, summary, tasks
 from troth.hub import Hub
 from troth.replies import Answer, Card
 from troth.stages import Served
@@ -103,13 +103,13 @@ def conclude(hub: Hub, path: Path, cards: Mapping[int, Card]) -> None:
     ids = sorted(cards)
     names = [hub.names[k] for k in ids]
     columns: dict[str, Any] = {"client": np.array(ids), "name": names, **_table(cards)}
-    folder.write_csv(path / folder.CLIENTS, columns)
+    files.write_csv(path / files.CLIENTS, columns)
     net = hub.engine.objective.net
     tasks.assign(net, hub.broadcast.w)
     state = net.state_dict().items()
     own = {k: t.clone() for k, t in state if isinstance(t, Tensor)}
-    folder.save(path / folder.SHARED, own)
+    files.save(path / files.SHARED, own)
     found = summarised(cards) if ids else {}
     told = {"clients": len(hub.names), "heard": names, "rounds": hub.rounds}
     far = [{"name": name, "distance": value} for name, value in hub.ranking()]
-    folder.write_json(path / folder.SUMMARY, {**found, **told, "farthest": far})
+    files.write_json(path / files.SUMMARY, {**found, **told, "farthest": far})

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from troth import (
     build,
     evaluation,
-    folder,
+    files,
     layers,
     newcomers,
     preparing,
@@ -45,7 +45,7 @@ class Newcomer(NamedTuple):
         """Write the model as a new .safetensors file, which `Run.newcomer` opens."""
         if Path(file).exists():
             raise Refusal(f"{file} exists already; give another file, or remove it")
-        folder.save(Path(file), self.tensors, run=self.run)
+        files.save(Path(file), self.tensors, run=self.run)
 
 
 class _Made(NamedTuple):

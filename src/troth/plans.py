@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from troth import memory
+from troth import devices
 from troth.engine import Engine, Plan
 from troth.population import Population
 from troth.types import Broadcast, Refusal
@@ -108,7 +108,7 @@ def _fits(engine: Engine, n: int) -> int:
     """How many clients' working rows fit into half of what is free."""
     rows = 8 * engine.task.d + 2 * engine.packing.width
     one = rows * engine.feed.dtype.itemsize + 1
-    return int(max(1, min(n, memory.free(engine.device) // 2 // one)))
+    return int(max(1, min(n, devices.free(engine.device) // 2 // one)))
 
 
 def _time(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import memory
+from troth import devices
 from troth.rowfile import RowFile
 from troth.slots import Slots
 
@@ -156,7 +156,7 @@ class Blocks:
         shape = (len(slots), self._shape[1])
         out = torch.empty(shape, dtype=self._dtype, device=self._store)
         for block, places, offsets in found:
-            out[memory.sent(places, self._store)] = block[offsets]
+            out[devices.sent(places, self._store)] = block[offsets]
         return out
 
     def put(self, slots: np.ndarray, rows: Tensor) -> None:
@@ -167,7 +167,7 @@ class Blocks:
         for block, places, offsets in found:
             some = rows
             if len(found) > 1:
-                some = rows[memory.sent(places, rows.device)]
+                some = rows[devices.sent(places, rows.device)]
             block[offsets] = some.to(self._store)
 
     def _empty(self) -> Tensor:
@@ -179,7 +179,7 @@ class Blocks:
         for b in np.unique(slots // length):
             where = np.flatnonzero(slots // length == b)
             offsets = torch.from_numpy(slots[where] - b * length)
-            offsets = memory.sent(offsets, self._store)
+            offsets = devices.sent(offsets, self._store)
             found.append((self._blocks[b], torch.from_numpy(where), offsets))
         return found
 

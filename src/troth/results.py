@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import evaluation, folder, seeding, summary, tasks
+from troth import evaluation, files, seeding, summary, tasks
 from troth.build import Built
 from troth.federation import Federation
 from troth.journal import Journal
@@ -122,7 +122,7 @@ def write(
         columns["imputed"] = built.prepared.imputed.reshape(n, -1).sum(axis=1)
     columns |= _told(f)
     columns |= _scores(found, n) | _scores([(found[0][0], _valid(chosen_by))], n)
-    folder.write_csv(path / folder.CLIENTS, columns)
+    files.write_csv(path / files.CLIENTS, columns)
     save_models(built, path)
     result = {
         **said,
@@ -133,8 +133,8 @@ def write(
         "client_steps": int(built.client_steps),
         "seconds": time.monotonic() - began,
     }
-    folder.write_json(path / folder.SUMMARY, result)
-    return folder.plain(result)  # type: ignore[no-any-return]
+    files.write_json(path / files.SUMMARY, result)
+    return files.plain(result)  # type: ignore[no-any-return]
 
 
 def _valid(tables: Tables) -> Tables:
@@ -179,9 +179,9 @@ def save_models(built: Built, path: Path) -> None:
     state = built.network.state_dict()
     tensors = {n: t for n, t in state.items() if isinstance(t, Tensor)}
     own = {name: tensor.clone() for name, tensor in tensors.items()}  # some may be tied
-    folder.save(path / folder.SHARED, own)
+    files.save(path / files.SHARED, own)
     if built.prepared:
-        folder.save(path / folder.FEATURES, built.prepared.tensors())
+        files.save(path / files.FEATURES, built.prepared.tensors())
     if not built.experiment.output.personal or f.population.width == 0:
         return
     ids, dtype = f.population.visited, f.population.start.dtype
@@ -191,7 +191,7 @@ def save_models(built: Built, path: Path) -> None:
         "parameters": (dtype, [len(client), f.engine.task.d]),
     }
     models = (m.to(dtype) for m in _models(f, ids))
-    folder.stream(path / folder.PERSONAL, shapes, chain([client], models))
+    files.stream(path / files.PERSONAL, shapes, chain([client], models))
 
 
 def _models(f: Federation, ids: np.ndarray) -> Iterator[Tensor]:

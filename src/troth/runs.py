@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 import troth
-from troth import config, folder, networks, newcomers, notice, plans, results, store
+from troth import config, files, networks, newcomers, plans, progress, results, store
 from troth.build import Built, build
 from troth.engine import Plan
 from troth.journal import Journal
@@ -73,7 +73,7 @@ def train(
     Returns:
         What `summary.json` holds.
     """
-    folder.check_free(path)
+    files.check_free(path)
     built = build(experiment, data_dir=data_dir, plan=plan)
     state = begin(built, path, data_dir)
     return _go(built, path, state, watch or (lambda p: None))
@@ -89,7 +89,7 @@ def begin(built: Built, path: Path, data_dir: str | None) -> Path:
         facts["state_file"] = str(state)
     resolved = dataclasses.replace(experiment, resolved=facts)
     text = config.dumps(config.to_dict(resolved))
-    folder.create(path, folder.EXPERIMENT, text)
+    files.create(path, files.EXPERIMENT, text)
     return state
 
 
@@ -101,7 +101,7 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
     experiment = read_experiment(path)
     facts = experiment.resolved
     state = Path(facts.get("state_file", path / store.FILE))
-    if (path / folder.SUMMARY).exists():
+    if (path / files.SUMMARY).exists():
         forget(path, state)
         return Run(path).summary
     plan = plan_of(experiment)
@@ -191,12 +191,12 @@ def _finish(built: Built, path: Path, stopped: Callable[[], bool]) -> Iterator[i
     what, total = ("personalizing", n) if n < 2000 else ("personalizing, %", 100)
     for count in chain(f.finish(some), newcomers.serve(f, built.experiment, some)):
         done += count
-        notice.report(what, total * done // n, total)
+        progress.report(what, total * done // n, total)
         if stopped() and done < n:
             raise Interrupted(path)
         yield count
     if done:
-        notice.report("", 0, 0)
+        progress.report("", 0, 0)
 
 
 def at_once(plan: Plan) -> int:
@@ -206,7 +206,7 @@ def at_once(plan: Plan) -> int:
 
 def forget(path: Path, state: Path) -> None:
     """Remove what only an unfinished run needs."""
-    for file in (path / folder.CHECKPOINT, state):
+    for file in (path / files.CHECKPOINT, state):
         file.unlink(missing_ok=True)
         if file.parent.parent == path and file.parent.exists():
             file.parent.rmdir()
@@ -261,7 +261,7 @@ def _record(path: Path, plan: Plan) -> None:
     experiment = read_experiment(path)
     resolved = {**experiment.resolved, "plan": plan._asdict()}
     changed = dataclasses.replace(experiment, resolved=resolved)
-    folder.write(path / folder.EXPERIMENT, config.dumps(config.to_dict(changed)))
+    files.write(path / files.EXPERIMENT, config.dumps(config.to_dict(changed)))
 
 
 def evaluations(e: Experiment) -> Callable[[int], bool]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from troth import memory
+from troth import devices
 from troth.sections import Experiment
 from troth.types import Refusal
 
@@ -62,7 +62,7 @@ def choose(wish: str, rows: int, where: torch.device) -> str:
         return wish
     host = torch.device("cpu")
     for name, place in (("device", where), ("host", host)):
-        if rows <= memory.free(place) // 2:
+        if rows <= devices.free(place) // 2:
             return name
     return "disk"
 

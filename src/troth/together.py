@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from troth import config, memory, results, runs, store
+from troth import config, devices, results, runs, store
 from troth.build import Built, build, device
 from troth.engine import Plan
 from troth.federation import Federation
@@ -186,9 +186,9 @@ def held(experiments: Sequence[Experiment], paths: Sequence[Path], **how: Any) -
         train(experiments, paths, **how)
         return True
     except (RuntimeError, MemoryError) as error:
-        if not memory.exhausted(error):
+        if not devices.exhausted(error):
             raise
-    memory.tidy()
+    devices.tidy()
     return False
 
 
@@ -210,7 +210,7 @@ def fit(built: Built) -> int:
 
 
 def _room(place: torch.device) -> int:
-    return 7 * memory.free(place) // 10
+    return 7 * devices.free(place) // 10
 
 
 def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None:

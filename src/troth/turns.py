@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from troth import folder, tasks
+from troth import files, tasks
 from troth.keeping import Keeper
 from troth.sites import Site
 from troth.types import Broadcast, Messages, Refusal
@@ -52,17 +52,17 @@ def finish(site: Site, state: Path, sent: Broadcast, asked: Asked) -> str:
     row = site.finish(sent, row)
     scores = site.scores(sent.w, row)
     keeper.make()
-    folder.save(keeper.path / "model.safetensors", _named(site, sent.w, row))
+    files.save(keeper.path / "model.safetensors", _named(site, sent.w, row))
     if site.prepared is not None:
-        folder.save(keeper.path / folder.FEATURES, site.prepared.tensors())
+        files.save(keeper.path / files.FEATURES, site.prepared.tensors())
     card = {"name": site.name, "experiment": site.e.name, "run": asked.run, **scores}
-    folder.write_json(keeper.path / "card.json", card)
+    files.write_json(keeper.path / "card.json", card)
     return written(scores)
 
 
 def written(scores: dict[str, float]) -> str:
     """The numbers of a card, as they cross the wire."""
-    return json.dumps(folder.plain(scores))
+    return json.dumps(files.plain(scores))
 
 
 def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:

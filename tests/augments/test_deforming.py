@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, config, folder, lookup, notice, seeding
+from troth import build, config, files, lookup, seeding
+from troth import progress as notice
 from troth.engine import Plan
 from troth.types import Refusal
 
@@ -223,7 +224,7 @@ def test_stopped_and_resumed(tree: Tree, tmp_path: Path, when: str) -> None:
     with pytest.raises(Killed), notice.watching(in_tuning):
         troth.run(tree, out=tmp_path / "cut", watch=in_round)
     troth.resume(tmp_path / "cut")
-    for file in (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL):
+    for file in (files.CLIENTS, files.ROUNDS, files.SHARED, files.PERSONAL):
         whole, cut = (tmp_path / part / file for part in ("whole", "cut"))
         assert whole.read_bytes() == cut.read_bytes(), file
 

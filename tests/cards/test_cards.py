@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import troth
-from troth import cards, dossier, folder
+from troth import cards, dossier, files
 from troth.certificates.record import fingerprint
 
 
@@ -63,7 +63,7 @@ def test_numbers_are_those_of_the_files(examined: Path) -> None:
     folders = {run["label"]: Path(run["folder"]) for run in made["runs"]}
     for one in made["cards"]:
         place, k = folders[one["run"]], one["client"]
-        t = folder.read_csv(place / "clients.csv")
+        t = files.read_csv(place / "clients.csv")
         assert (
             one["value"] == t["accuracy"][k]
             and one["shared"] == t["shared_accuracy"][k]
@@ -85,7 +85,7 @@ def test_numbers_are_those_of_the_files(examined: Path) -> None:
                 f"On its {t['valid'][k]:.0f} validation examples, which models are "
                 f"chosen by, it has {valid:.3f}."
             )
-    audit = folder.read_csv(folders["personalizer=ditto+lam=auto"] / "audit.csv")
+    audit = files.read_csv(folders["personalizer=ditto+lam=auto"] / "audit.csv")
     for i, k in enumerate(audit["client"]):
         mine = card(made, int(k), "ditto")["shortcuts"]
         assert mine["change"] == audit["change"][i]
@@ -326,7 +326,7 @@ def test_poisoning_beside_the_run_where_nobody_attacks(examined: Path) -> None:
     (beside,) = one["poisoning"]["beside"]
     assert (beside["attacked"], beside["clean"]) == (one["value"], other["value"])
     w, w0 = (
-        folder.load(examined / place / "shared.safetensors")[0]
+        files.load(examined / place / "shared.safetensors")[0]
         for place in ("attacked/personalizer=ditto+lam=auto", "clean")
     )
     far = sum(float((w[k].double() - w0[k].double()).square().sum()) for k in w) ** 0.5

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from troth import folder
+from troth import files
 from troth.certificates import bounds, curves, picture
 from troth.certificates.smoothing import Smoothing
 
@@ -32,7 +32,7 @@ def test_the_summary_by_hand() -> None:
     assert s["min"].tolist() == [0, 0, 0] and s["max"].tolist() == [0.5, 0.5, 0.25]
     assert s["acr"] == pytest.approx(0.075) and s["acr_right"] == pytest.approx(0.3)
     assert s["used"] == pytest.approx(1400 / 6)
-    text = json.loads(json.dumps(folder.plain(s)))
+    text = json.loads(json.dumps(files.plain(s)))
     assert text["clients"]["9"]["acr_right"] is None
 
 

@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from troth import lookup, memory
+from troth import devices, lookup
 from troth.datasets.made_digits import _moved, made_digits
 from troth.partitions.natural import natural
 from troth.types import Refusal
@@ -128,6 +128,6 @@ def test_refusals(options: dict[str, Any], words: str) -> None:
 
 
 def test_more_than_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "free", lambda device: 10**6)
+    monkeypatch.setattr(devices, "free", lambda device: 10**6)
     with pytest.raises(Refusal, match=r"lower data\.clients or data\.per_client"):
         made_digits(0, clients=1000, per_client=10)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth import memory
+from troth import devices
 from troth.datasets import _room
 from troth.datasets._files import obtain
 from troth.datasets.stackoverflow import SOURCE, stackoverflow
@@ -158,7 +158,7 @@ def test_refuses_when_nothing_is_left(tmp_path):
 
 
 def test_refuses_what_does_not_fit_and_says_the_sizes(place):
-    free = memory.free(torch.device("cpu"))
+    free = devices.free(torch.device("cpu"))
     with pytest.raises(Refusal, match=r"7 things would take \d\S* GB, more than half"):
         _room.check("7 things", (7, free // 7), 1, "have fewer")
     _room.check("few things", (7, 7), 1, "have fewer")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import troth
-from troth import build, config, folder, lookup
+from troth import build, config, files, lookup
 from troth.features.none import none
 from troth.types import Refusal
 
@@ -27,7 +27,7 @@ def test_it_is_what_happens_unless_something_is_said(tmp_path: Path) -> None:
     assert built.prepared is None and not {"imputed", "constant"} & set(built.facts)
     assert built.data.x.dtype == torch.uint8
     [run] = troth.run(tree, out=tmp_path / "run")
-    assert not (run.path / folder.FEATURES).exists()
+    assert not (run.path / files.FEATURES).exists()
     assert "imputed" not in run.clients
 
 

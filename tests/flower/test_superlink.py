@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth import config, folder
+from troth import config, files
 from troth.flower import processes
 
 httpx = pytest.importorskip("httpx", reason="needs the extra troth[flower]")
@@ -102,7 +102,7 @@ def test_two_hundred_malformed_replies_at_a_live_server(
     server, used = besieged(tmp_path, example, mob, [*malformed.CHANGES, huge])
     out = tmp_path / "out"
     assert server.returncode == 0, (tmp_path / "server.log").read_text()
-    lines = (out / folder.ROUNDS).read_text().splitlines()
+    lines = (out / files.ROUNDS).read_text().splitlines()
     rounds = [json.loads(line) for line in lines]
     assert len(rounds) == ROUNDS and mob.sent >= 200
     assert all(set(r["distance"]) == {"a", "c"} for r in rounds)
@@ -116,4 +116,4 @@ def test_two_hundred_malformed_replies_at_a_live_server(
     for k in range(8):
         quiet.grid.here.discard(102 + k)
     wanted = quiet.run_from(2).broadcast.w
-    assert torch.equal(folder.load(out / folder.CHECKPOINT)[0]["w"], wanted)
+    assert torch.equal(files.load(out / files.CHECKPOINT)[0]["w"], wanted)

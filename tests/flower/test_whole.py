@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth import api, config, folder
+from troth import api, config, files
 from troth.build import build
 from troth.datasets.heart_disease import HOSPITALS
 from troth.engine import Plan
@@ -80,12 +80,12 @@ def test_seven_sites_and_a_server_that_is_killed_five_times(
     f = build(config.from_dict(tree), plan=Plan("loop", 1)).federation
     for _ in f.train():
         pass
-    tensors, facts = folder.load(tmp_path / "out" / folder.CHECKPOINT)
+    tensors, facts = files.load(tmp_path / "out" / files.CHECKPOINT)
     assert (tensors["w"] - f.broadcast.w).abs().max() < 1e-5
     rows = f.population.read(np.arange(7))
     for k, name in enumerate(names):
         file = tmp_path / f"state-{name}" / facts["run"] / "00000017.safetensors"
-        assert (folder.load(file)[0]["row"][0] - rows[k]).abs().max() < 1e-5
+        assert (files.load(file)[0]["row"][0] - rows[k]).abs().max() < 1e-5
 
 
 @pytest.mark.data

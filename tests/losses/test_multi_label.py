@@ -13,7 +13,7 @@ from torch.nn import functional
 from typer.testing import CliRunner
 
 import troth
-from troth import folder
+from troth import files
 from troth.cli import app
 from troth.losses.cross_entropy import cross_entropy
 from troth.losses.multi_label import multi_label
@@ -181,7 +181,7 @@ def test_csv_on_the_command_line(data: Path) -> None:
     told = json.loads(said(*what, "--json").stdout)
     assert told["predictions"] == rows and told["accuracy"] == pytest.approx(right)
     said(*what, "--out", data / "p.csv")
-    table = folder.read_csv(data / "p.csv")
+    table = files.read_csv(data / "p.csv")
     assert [*table] == ["example", *(f"prediction {name}" for name in NAMES)]
     assert table["prediction wet"].tolist() == found[:, 1].tolist()
     np.savez(data / "other.npz", x=x, y=y[:, 0])

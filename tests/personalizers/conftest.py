@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, config, folder, lookup, supply, tasks
+from troth import build, config, files, lookup, supply, tasks
 from troth.clients import descent
 from troth.engine import Plan
 from troth.loading import Run
@@ -465,7 +465,7 @@ def resumed(tmp_path: Path) -> Callable[[dict[str, Any]], Run]:
         with pytest.raises(Killed):
             troth.run(wanted, out=tmp_path / "cut", watch=kill)
         troth.resume(tmp_path / "cut")
-        for name in (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL):
+        for name in (files.CLIENTS, files.ROUNDS, files.SHARED, files.PERSONAL):
             whole, cut = (tmp_path / part / name for part in ("whole", "cut"))
             assert whole.read_bytes() == cut.read_bytes(), name
         return run

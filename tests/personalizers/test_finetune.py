@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, config, labels, lookup, notice, results, runs, tasks
+from troth import build, config, labels, lookup, progress, results, runs, tasks
 from troth.engine import Plan
 from troth.types import Budget, Personal, Refusal
 
@@ -271,7 +271,7 @@ def test_progress(path: Path, tmp_path: Path) -> None:
         told.clear()
         engine = {"how": how, "chunk": chunk, "workers": 2 if how == "threads" else 1}
         whole = tree(path, {"name": "finetune", "steps": 2}, engine=engine)
-        with notice.watching(lambda *now: told.append(now)):
+        with progress.watching(lambda *now: told.append(now)):
             troth.run(whole, out=tmp_path / how)
         said = [now for now in told if now[0] == "personalizing"]
         assert said == [("personalizing", k, N) for k in steps]
@@ -301,7 +301,7 @@ def test_stopped_in_the_middle_it_goes_on(
         if what == "personalizing" and count == 4:
             raise Killed
 
-    with pytest.raises(Killed), notice.watching(kill):
+    with pytest.raises(Killed), progress.watching(kill):
         troth.run(whole, out=tmp_path / "cut")
     assert not troth.load(tmp_path / "cut").finished
     rounds: list[int] = []
@@ -321,7 +321,7 @@ def test_a_wish_to_stop_is_heard(path: Path, tmp_path: Path) -> None:
         if what == "personalizing":
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(runs.Interrupted), notice.watching(stop):
+    with pytest.raises(runs.Interrupted), progress.watching(stop):
         troth.run(whole, out=tmp_path / "cut")
     troth.resume(tmp_path / "cut")
     troth.run(whole, out=tmp_path / "whole")

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, config, folder, lookup, tasks
+from troth import build, config, files, lookup, tasks
 from troth.clients import descent
 from troth.engine import Plan
 from troth.parts import Part
@@ -395,6 +395,6 @@ def test_resumed_it_gives_the_same_bytes(tree: Tree, tmp_path: Path) -> None:
     with pytest.raises(Killed):
         troth.run(as_run(tree), out=tmp_path / "cut", watch=kill)
     troth.resume(tmp_path / "cut")
-    for name in (folder.CLIENTS, folder.ROUNDS, folder.SHARED, folder.PERSONAL):
+    for name in (files.CLIENTS, files.ROUNDS, files.SHARED, files.PERSONAL):
         whole, cut = (tmp_path / part / name for part in ("whole", "cut"))
         assert whole.read_bytes() == cut.read_bytes(), name

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth import folder, reports
+from troth import files, reports
 from troth.cli import tables
 
 SIZES = [(1200, 900, False), (1200, 900, True), (360, 740, False)]
@@ -392,7 +392,7 @@ def test_ten_thousand_clients(browser: Any, crowd: Path) -> None:
     quiet(browser)
     place = ".clients"
     assert len(column(browser, place, 1)) == 50
-    table = folder.read_csv(crowd.parent / "clients.csv")
+    table = files.read_csv(crowd.parent / "clients.csv")
     first = [tables.number(float(v)) for v in table["accuracy"][:50]]
     assert column(browser, place, 4) == first
     took = browser.js(

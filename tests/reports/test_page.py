@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth import disk, dossier, folder, reports
+from troth import disk, dossier, files, reports
 from troth.cards import _worlds
 from troth.cli import tables
 from troth.comparison import paired
@@ -107,7 +107,7 @@ def test_the_table_of_clients_is_clients_csv(examined: Path, whole: Made) -> Non
         if "/" not in source:
             continue
         file, _, name = source.partition(":")
-        values = folder.read_csv(examined / "attacked" / file)[name]
+        values = files.read_csv(examined / "attacked" / file)[name]
         exact = [tables.number(float(v)) for v in values]
         whole = [str(int(v)) for v in values]
         assert column == (exact if "accuracy" in name else whole)
@@ -149,7 +149,7 @@ def test_the_summary_in_words(examined: Path, whole: Made) -> None:
         f"Under attack “ditto,lam=auto” has mean accuracy {under}; where nobody "
         f"attacks (“clean”) {without}: a change of " in page.words
     )
-    t = folder.read_csv(examined / "clean" / "clients.csv")
+    t = files.read_csv(examined / "clean" / "clients.csv")
     bad = t["malicious"] == 1
     fell = [f"{t['clipped'][who].sum():.0f} reports of" for who in (bad, ~bad)]
     marked = ", ".join(f"{k}" for k in np.flatnonzero(bad))
@@ -175,7 +175,7 @@ def test_the_summary_in_words(examined: Path, whole: Made) -> None:
 def test_pairs_are_those_of_the_clients(examined: Path, whole: Made) -> None:
     place = examined / "attacked"
     one, two = (
-        folder.read_csv(place / f"personalizer={name}" / "clients.csv")
+        files.read_csv(place / f"personalizer={name}" / "clients.csv")
         for name in ("none", "local")
     )
     benign = one["malicious"] == 0

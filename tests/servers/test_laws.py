@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import troth
-from troth import folder, lookup, rules
+from troth import files, lookup, rules
 from troth.types import Broadcast
 
 SERVERS: list[tuple[str, dict[str, Any]]] = [
@@ -179,6 +179,6 @@ def test_memory_goes_through_a_checkpoint(
     with pytest.raises(Killed):
         troth.run(tree, out=tmp_path / "cut", watch=kill)
     troth.resume(tmp_path / "cut")
-    for file in (folder.ROUNDS, folder.CLIENTS, folder.SHARED):
+    for file in (files.ROUNDS, files.CLIENTS, files.SHARED):
         whole, cut = (tmp_path / run / file for run in ("whole", "cut"))
         assert whole.read_bytes() == cut.read_bytes(), file

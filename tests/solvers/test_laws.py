@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import troth
-from troth import folder, lookup
+from troth import files, lookup
 from troth.engine import Plan
 from troth.types import Record
 
@@ -116,7 +116,7 @@ def test_resumed_bit_for_bit(tmp_path: Path, labels: Path, solver: Any) -> None:
     with pytest.raises(Killed):
         troth.run(tree, out=tmp_path / "cut", watch=kill)
     troth.resume(tmp_path / "cut")
-    names = (folder.ROUNDS, folder.CLIENTS, folder.SHARED, folder.PERSONAL)
+    names = (files.ROUNDS, files.CLIENTS, files.SHARED, files.PERSONAL)
     for name in names:
         whole, cut = (tmp_path / run / name for run in ("whole", "cut"))
         assert whole.read_bytes() == cut.read_bytes(), name

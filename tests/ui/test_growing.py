@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from troth import folder
+from troth import files
 from troth.ui.growing import Growing
 
 
@@ -21,7 +21,7 @@ def line(number: int, metric: str = "accuracy", **means: float | None) -> bytes:
 
 
 def add(place: Path, content: bytes) -> None:
-    with (place / folder.ROUNDS).open("ab") as journal:
+    with (place / files.ROUNDS).open("ab") as journal:
         journal.write(content)
 
 
@@ -60,7 +60,7 @@ def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
     growing = Growing(tmp_path)
     growing.look()
     changed = first.replace(b"0.5", b"0.9")
-    (tmp_path / folder.ROUNDS).write_bytes(changed + line(1, personal=0.7, shared=0.6))
+    (tmp_path / files.ROUNDS).write_bytes(changed + line(1, personal=0.7, shared=0.6))
     growing.look()
     assert growing.points == [[1, 0.5, 0.5], [2, 0.7, 0.6]]
 
@@ -73,7 +73,7 @@ def test_a_journal_that_was_cut_back_is_read_anew(tmp_path: Path) -> None:
     growing.look()
     assert growing.rounds == 3
     again = line(0, personal=0.5, shared=0.5) + line(1, personal=0.75, shared=0.25)
-    (tmp_path / folder.ROUNDS).write_bytes(again)
+    (tmp_path / files.ROUNDS).write_bytes(again)
     growing.look()
     assert growing.rounds == 2
     assert growing.points == [[1, 0.5, 0.5], [2, 0.75, 0.25]]
@@ -109,6 +109,6 @@ def test_a_journal_that_is_gone_leaves_the_curve(told: Any, tmp_path: Path) -> N
     place = told(tmp_path / "r", [0.5, 1.0])
     growing = Growing(place)
     growing.look()
-    (place / folder.ROUNDS).unlink()
+    (place / files.ROUNDS).unlink()
     growing.look()
     assert growing.rounds == 4 and len(growing.points) == 4

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from troth import disk, folder
+from troth import disk, files
 from troth.ui import listing
 from troth.ui.listing import Listing
 
 
 def unfinished(place: Path, journal: str) -> Path:
     """The same run without its end."""
-    (place / folder.SUMMARY).unlink()
-    (place / folder.ROUNDS).write_text(journal)
+    (place / files.SUMMARY).unlink()
+    (place / files.ROUNDS).write_text(journal)
     return place
 
 
@@ -75,7 +75,7 @@ def test_errors_have_digits_and_what_is_no_number_has_none(
     place = told(tmp_path / "r", [0.5, 1.0])
     own = {"error_mean": 123.456, "error_std": None, "error_worst10": 1.0}
     said = {"personal": own, "shared": {"error_mean": 2}, "rounds": 3}
-    (place / folder.SUMMARY).write_text(json.dumps(said))
+    (place / files.SUMMARY).write_text(json.dumps(said))
     (entry,) = Listing(tmp_path).entries()
     numbers = (entry.mean, entry.std, entry.worst10, entry.shared)
     assert entry.metric == "error" and numbers == ("123.5", "–", "1", "2")
@@ -88,7 +88,7 @@ def test_an_unfinished_run(told: Any, tmp_path: Path) -> None:
     (entry,) = here.entries()
     assert (entry.state, entry.rounds) == ("stopped", "2 of 4")
     assert entry[4:9] == ("–",) * 5 and entry.personalizer == "ditto"
-    with (place / folder.ROUNDS).open("ab") as held:
+    with (place / files.ROUNDS).open("ab") as held:
         assert disk.hold(held)
         assert here.progress(place) == ("going on", 2)
     assert here.progress(place) == ("stopped", 2)
@@ -129,9 +129,9 @@ def test_files_are_read_when_they_change(
     monkeypatch.setattr(listing, "_summary", counted)
     here = Listing(tmp_path)
     assert here.entries() == here.entries() and len(seen) == 1
-    said = json.loads((place / folder.SUMMARY).read_text())
+    said = json.loads((place / files.SUMMARY).read_text())
     said["personal"]["accuracy_mean"] = 0.125
-    (place / folder.SUMMARY).write_text(json.dumps(said))
+    (place / files.SUMMARY).write_text(json.dumps(said))
     assert here.entries()[0].mean == "0.125" and len(seen) == 2
 
 
@@ -146,14 +146,14 @@ def test_a_summary_that_says_nothing_is_none(
     summary: str, told: Any, tmp_path: Path
 ) -> None:
     place = told(tmp_path / "r", [0.5, 1.0])
-    (place / folder.SUMMARY).write_text(summary)
+    (place / files.SUMMARY).write_text(summary)
     (entry,) = Listing(tmp_path).entries()
     assert (entry.state, entry.rounds, entry.mean) == ("stopped", "4 of 4", "–")
 
 
 def test_an_experiment_that_cannot_be_read(told: Any, tmp_path: Path) -> None:
     place = told(tmp_path / "r", [0.5, 1.0])
-    (place / folder.EXPERIMENT).write_bytes(b"\xff")
+    (place / files.EXPERIMENT).write_bytes(b"\xff")
     (entry,) = Listing(tmp_path).entries()
     assert entry.state == "finished" and entry[-3:] == ("–",) * 3
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from troth import folder
+from troth import files
 from troth.cards._making import Card, Deck, decks, provenance
 from troth.cards._rules import Said, words
 from troth.dossier import Dossier
@@ -31,7 +31,7 @@ def document(runs: Sequence[Dossier], made: list[Deck] | None = None) -> dict[st
     return {
         "format": "troth trust cards",
         "version": VERSION,
-        "runs": [folder.plain(_run(run)) for run in runs],
+        "runs": [files.plain(_run(run)) for run in runs],
         "cards": chosen,
     }
 
@@ -63,7 +63,7 @@ def _written(card: Card, deck: Deck, i: int) -> dict[str, Any]:
     if choice.model is not None:
         use |= {"run": choice.model.run.label, "model": choice.model.kind}
     said = [_sentence(each) for each in (*choice.said, *card.said)]
-    return {**folder.plain(card.facts), "use": use, "sentences": said}
+    return {**files.plain(card.facts), "use": use, "sentences": said}
 
 
 def _sentence(said: Said) -> dict[str, Any]:

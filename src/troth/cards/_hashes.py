@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from safetensors import safe_open
 
-from troth import flat, folder
+from troth import files, flat
 from troth.cards._reading import saved
 from troth.certificates.record import fingerprint
 from troth.dossier import Dossier
@@ -30,7 +30,7 @@ def _hashes(run: Dossier) -> dict[int, str]:
     net = run.run.network().float()
     w = flat.flatten(net)
     ids = [int(k) for k in run.clients["client"]]
-    file = run.path / folder.PERSONAL
+    file = run.path / files.PERSONAL
     if not saved(run):
         return {}
     if not file.exists():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from troth import folder, lookup
+from troth import files, lookup
 from troth.certificates.bounds import lower, upper
 from troth.cli.tables import number, short, signed
 from troth.dossier import Dossier
@@ -128,7 +128,7 @@ def command(*words: object) -> str:
 def whole(run: Dossier) -> Path:
     """The grid that a run belongs to, or the run."""
     if "whole" not in run.kept:
-        grid = (run.path.parent / folder.GRID).exists()
+        grid = (run.path.parent / files.GRID).exists()
         run.kept["whole"] = run.path.parent if grid else run.path
     found: Path = run.kept["whole"]
     return found
@@ -148,7 +148,7 @@ def again(run: Dossier, why: str, *settings: str) -> tuple[str, str]:
         if root != run.path:
             place = place / run.path.name
         more = [part for setting in settings for part in ("--set", setting)]
-        file = run.path / folder.EXPERIMENT
+        file = run.path / files.EXPERIMENT
         asks = command("run", file, *more, "--out", place)
         run.kept["again", why] = str(place), asks
     found: tuple[str, str] = run.kept["again", why]
@@ -162,7 +162,7 @@ def beside(run: Dossier, place: str) -> str:
 
 def saved(run: Dossier) -> bool:
     """Whether the models that its clients predict with are in the folder."""
-    return run.part("personalizer") == "none" or (run.path / folder.PERSONAL).exists()
+    return run.part("personalizer") == "none" or (run.path / files.PERSONAL).exists()
 
 
 def keeping(run: Dossier) -> str:

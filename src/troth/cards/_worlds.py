@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from troth import comparison, folder
+from troth import comparison, files
 from troth.cards._reading import name, quoted
 from troth.dossier import Dossier
 
@@ -154,9 +154,7 @@ def paired(a: Model, b: Model, metric: str) -> comparison.Paired:
 def moved(attacked: Dossier, clean: Dossier) -> Moved | None:
     """How far apart two shared models are; None where one cannot be read."""
     try:
-        one, two = (
-            folder.load(run.path / folder.SHARED)[0] for run in (attacked, clean)
-        )
+        one, two = (files.load(run.path / files.SHARED)[0] for run in (attacked, clean))
         names = [k for k, v in two.items() if v.is_floating_point()]
         pairs = [(one[k].double(), two[k].double()) for k in names]
         broken = sum(not bool(a.isfinite().all()) for a, _ in pairs)

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from troth import folder, lookup
+from troth import files, lookup
 from troth.loading import Run, judged
 
 _MOST = 20  # pairs of runs that are printed
@@ -42,7 +42,7 @@ def say(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """The one object of `--json`, on stdout; what is not a number is null."""
-    print(json.dumps(folder.plain(value), default=str))
+    print(json.dumps(files.plain(value), default=str))
 
 
 def short(label: str) -> str:

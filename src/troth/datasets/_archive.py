@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from troth.disk import on_disk
-from troth.notice import report
+from troth.progress import report
 from troth.types import Refusal
 
 

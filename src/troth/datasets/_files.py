@@ -11,7 +11,7 @@ from troth import fetching
 from troth.datasets._archive import unpack
 from troth.datasets._source import Source
 from troth.disk import alone, digest_of
-from troth.notice import report
+from troth.progress import report
 from troth.types import Refusal
 
 

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from troth import memory
+from troth import devices
 from troth.types import Refusal
 
 
@@ -24,7 +24,7 @@ def check(what: str, shape: tuple[int, ...], itemsize: int, remedy: str) -> None
     Raises:
         Refusal: it would; says both sizes.
     """
-    size, free = math.prod(shape) * itemsize, memory.free(torch.device("cpu"))
+    size, free = math.prod(shape) * itemsize, devices.free(torch.device("cpu"))
     if size > free / 2:
         raise Refusal(
             f"{what} would take {size / 1e9:.3g} GB, more than half of the "

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 from flwr.serverapp import Grid
 
-from troth import folder, sites
+from troth import files, sites
 from troth.flower import keys, processes, server, superlink
 from troth.flower.server import Say
 from troth.hub import Hub
@@ -44,7 +44,7 @@ def serve(
     """
     e = sites.read(experiment)
     hub = Hub(e, f"{time.time_ns():016x}")
-    if (out / folder.SUMMARY).exists():
+    if (out / files.SUMMARY).exists():
         raise Refusal(f"{out} holds a finished run; give another --out")
     names = e.deployment.sites
     admitted = {} if insecure else _admitted(names, tls, known)

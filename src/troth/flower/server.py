@@ -20,7 +20,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
 import troth
-from troth import folder, minutes, replies, sites
+from troth import files, minutes, replies, sites
 from troth.flower import records
 from troth.hub import Hub
 from troth.replies import Answer, Card
@@ -67,15 +67,15 @@ class Reception:
             least: how many sites must be there to begin; 0: all.
         """
         hub, offset = self.hub, 0
-        if (self.path / folder.CHECKPOINT).exists():
+        if (self.path / files.CHECKPOINT).exists():
             offset = hub.restore(self.path)["rounds"]
             self.say(f"going on with round {hub.round + 1} of {hub.rounds}")
         hub.save(self.path, rounds=offset)  # the token of the run lasts from here on
-        with (self.path / folder.ROUNDS).open("ab") as file:
+        with (self.path / files.ROUNDS).open("ab") as file:
             file.truncate(offset)
             self.gather(least or len(hub.names))
             while not hub.over:
-                line = json.dumps(folder.plain(self.round())) + "\n"
+                line = json.dumps(files.plain(self.round())) + "\n"
                 file.write(line.encode())
                 file.flush()
                 hub.save(self.path, rounds=file.tell())

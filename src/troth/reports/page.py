@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 import troth
-from troth import cards, dossier, folder
+from troth import cards, dossier, files
 from troth.cards import Deck, Said
 from troth.cards._proofs import certify
 from troth.cards._reading import command, name, quoted
@@ -74,8 +74,8 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report
     text = html(runs, made, beside.name)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
-        folder.write(page, text)
-        folder.write(beside, json.dumps(cards.document(runs, made)) + "\n")
+        files.write(page, text)
+        files.write(beside, json.dumps(cards.document(runs, made)) + "\n")
     except OSError as error:
         raise Refusal(
             f"{page} cannot be written ({error.strerror}); give another file with --out"

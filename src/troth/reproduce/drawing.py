@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from troth import folder
+from troth import files as folder
 from troth.reproduce import looks, tables
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import Judged

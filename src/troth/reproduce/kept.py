@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from troth import build, folder
+from troth import build
+from troth import files as folder
 from troth.loading import Run
 from troth.reproduce import digests
 from troth.reproduce.entry import Cell, experiment, key

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from troth import folder
+from troth import files as folder
 from troth.reproduce import curves, drawing, judging, scripts, tables
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import Judged

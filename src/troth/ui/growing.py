@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from troth import folder
+from troth import files
 from troth.results import METRICS
 
 
@@ -18,7 +18,7 @@ class Growing:
     """
 
     def __init__(self, place: Path) -> None:
-        self._file = place / folder.ROUNDS
+        self._file = place / files.ROUNDS
         self._read, self._at = b"", 0
         self.rounds = 0
         self.metric = ""

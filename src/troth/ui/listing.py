@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from troth import disk, folder
+from troth import disk, files
 from troth.cli.tables import number
 from troth.results import METRICS
 
@@ -59,7 +59,7 @@ class Listing:
         ahead = [(self.root, 0)]
         while ahead:
             place, depth = ahead.pop()
-            if os.path.isfile(place / folder.EXPERIMENT):  # False where we may not look
+            if os.path.isfile(place / files.EXPERIMENT):  # False where we may not look
                 found[place.relative_to(self.root).as_posix()] = place
             elif depth < _DEPTH:
                 ahead += [(inside, depth + 1) for inside in _folders(place)]
@@ -71,8 +71,8 @@ class Listing:
 
     def entry(self, id_: str, place: Path) -> Entry:
         """One run."""
-        said = self._read(place / folder.EXPERIMENT, _parts)
-        summary = self._read(place / folder.SUMMARY, _summary)
+        said = self._read(place / files.EXPERIMENT, _parts)
+        summary = self._read(place / files.SUMMARY, _summary)
         total = said.get("rounds", "–")
         parts = [str(said.get(kind, "–")) for kind in PARTS]
         if summary:
@@ -85,7 +85,7 @@ class Listing:
 
     def progress(self, place: Path) -> tuple[str, int]:
         """How an unfinished run stands, and after how many rounds."""
-        journal = place / folder.ROUNDS
+        journal = place / files.ROUNDS
         state = "going on" if disk.busy(journal) else "stopped"
         return state, self._read(journal, _last) or 0
 

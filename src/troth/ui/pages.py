@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from troth import cards, dossier, folder
+from troth import cards, dossier, files
 from troth.cli.tables import number, short
 from troth.plot._style import places
 from troth.reports import page
@@ -125,7 +125,7 @@ def _words(entry: Entry, growing: Growing) -> str:
 
 def _stamp(place: Path) -> Any:
     """Changes whenever a file of a run does."""
-    names = (folder.EXPERIMENT, folder.ROUNDS, folder.SUMMARY, folder.CLIENTS)
+    names = (files.EXPERIMENT, files.ROUNDS, files.SUMMARY, files.CLIENTS)
     found = []
     for file in (*names, "certificates.csv", "audit.csv"):
         try:
@@ -138,4 +138,4 @@ def _stamp(place: Path) -> Any:
 
 def dumped(value: Any) -> str:
     """JSON for a browser; what is not a number is null."""
-    return json.dumps(folder.plain(value))
+    return json.dumps(files.plain(value))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from troth import api, folder
+from troth import api, files
 from troth.cli.commands import audit
 from troth.loading import Run
 
@@ -80,7 +80,7 @@ def test_coloured_digits(troth: Call, run: Path) -> None:
     told = json.loads(result.stdout)
     assert told["file"] == str(run / "audit.csv")
     assert told["settings"]["adversarial"]["eps"] == 0.1
-    table = folder.read_csv(run / "audit.csv")
+    table = files.read_csv(run / "audit.csv")
     assert (*table,) == (*COLUMNS, *CONFLICTING, *BOUND, "suspect", "biased")
     assert {*told["clients"]} == {*table}
     clients = Run(run).clients
@@ -105,7 +105,7 @@ def test_words(troth: Call, run: Path) -> None:
         assert words in said
     assert "not a proof" in said and f"Files: {run / 'audit.csv'}" in said
     assert "nan" not in said
-    table = folder.read_csv(run / "audit.csv")
+    table = files.read_csv(run / "audit.csv")
     assert ("Worry about" in said) == (table["suspect"] == 1).any()
     furthest = table["client"][np.argsort(-table["distance"])][:3].astype(int)
     who = f"3 clients ({', '.join(map(str, furthest))})"
@@ -122,7 +122,7 @@ def test_without_conflicting_data(troth: Call, tmp_path: Path) -> None:
     run = trained(tmp_path / "plain", data={"name": "digits"})
     result = troth("audit", run, "--clients", 2, "--out", tmp_path / "there")
     assert result.exit_code == 0, result.output
-    table = folder.read_csv(tmp_path / "there" / "audit.csv")
+    table = files.read_csv(tmp_path / "there" / "audit.csv")
     assert (*table,) == (*COLUMNS, "suspect") and table["client"].tolist() == [0, 1]
     assert "about 100 conflicting test examples a client" in result.stderr
     assert "Conflicting test data" not in result.stderr

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import Result
 
-from troth import api, certifying, folder
+from troth import api, certifying, files
 from troth.certificates.bounds import lower
 from troth.certificates.record import fingerprint
 from troth.certificates.smoothing import Smoothing
@@ -232,7 +232,7 @@ def test_a_run_without_personal_models(
 
 
 def test_an_unfinished_run(troth: Call, run: Path) -> None:
-    (run / folder.SUMMARY).unlink()
+    (run / files.SUMMARY).unlink()
     refused(troth, "not finished.*troth resume", run)
     assert not (run / "certificates.csv").exists()
 
@@ -241,11 +241,11 @@ def test_parameters_that_do_not_match_the_hash(troth: Call, run: Path) -> None:
     given = ("--models", "shared", "--clients", 2, *FEW)
     assert troth("certify", run, *given).exit_code == 0
     before = (run / "certificates.csv").read_bytes()
-    _, facts = folder.load(run / folder.SHARED)
-    tensors = load_file(run / folder.SHARED)
+    _, facts = files.load(run / files.SHARED)
+    tensors = load_file(run / files.SHARED)
     name = next(n for n, t in tensors.items() if n.endswith("weight"))
     tensors[name] = tensors[name] + 1e-3
-    folder.save(run / folder.SHARED, tensors, **facts)
+    files.save(run / files.SHARED, tensors, **facts)
     refused(troth, "shared model of client 0 has .*changed since", run, *given)
     assert (run / "certificates.csv").read_bytes() == before
 

@@ -14,7 +14,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 import troth as front
-from troth import api, build, config, folder, lookup, newcomers, supply, tasks
+from troth import api, build, config, files, lookup, newcomers, supply, tasks
 from troth.cli import app
 from troth.engine import Plan
 from troth.loading import Run
@@ -412,10 +412,10 @@ def test_a_shared_model_that_is_no_number(
     run: Path, mine: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(run, tmp_path / "far")
-    tensors, _ = folder.load(run / folder.SHARED)
+    tensors, _ = files.load(run / files.SHARED)
     name = next(k for k in tensors if k.endswith("weight"))
     tensors[name][0, 0] = float("inf")
-    folder.save(tmp_path / "far" / folder.SHARED, tensors)
+    files.save(tmp_path / "far" / files.SHARED, tensors)
     refused("is not finite, and no model can", tmp_path / "far", "--data", mine)
 
 

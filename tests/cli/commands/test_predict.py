@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from troth import api, folder
+from troth import api, files
 from troth.cli import app
 from troth.datasets.csv import csv as dataset
 from troth.loading import Run
@@ -200,9 +200,7 @@ def test_predict(
     file = tmp_path / "p.csv"
     data = place / "x.npy"
     result = troth("predict", out, "--client", 2, "--data", data, "--out", file)
-    assert (
-        result.stdout == "" and folder.read_csv(file)["prediction"].tolist() == labels
-    )
+    assert result.stdout == "" and files.read_csv(file)["prediction"].tolist() == labels
     result = troth("predict", out, "--client", 2, "--data", data, "--out", file)
     assert result.exit_code == 2 and "exists already" in result.stderr
 

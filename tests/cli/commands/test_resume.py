@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from troth import api, folder, runs
+from troth import api, files, runs
 
 TROTH = [sys.executable, "-c", "from troth.cli.app import main; main()"]
-SAME = (folder.SHARED, folder.PERSONAL, folder.CLIENTS, folder.ROUNDS)
+SAME = (files.SHARED, files.PERSONAL, files.CLIENTS, files.ROUNDS)
 
 
 def test_resume_of_what_is_finished(
@@ -102,11 +102,11 @@ def test_ctrl_c_saves_and_resume_goes_on(
     troth: Any, tmp_path: Path, long: tuple[Path, Path], by: signal.Signals
 ) -> None:
     file, whole = long
-    process = begun(file, tmp_path / "out", folder.CHECKPOINT)
+    process = begun(file, tmp_path / "out", files.CHECKPOINT)
     process.send_signal(by)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 128 + by
-    assert not (tmp_path / "out" / folder.SUMMARY).exists()
+    assert not (tmp_path / "out" / files.SUMMARY).exists()
     assert "Traceback" not in said
     last = said.splitlines()[-1]
     assert last.startswith("troth: stopped after round ") and "of 300, saved in" in last
@@ -115,7 +115,7 @@ def test_ctrl_c_saves_and_resume_goes_on(
     same(tmp_path / "out", whole)
 
 
-@pytest.mark.parametrize("waits_for", [folder.EXPERIMENT, folder.CHECKPOINT])
+@pytest.mark.parametrize("waits_for", [files.EXPERIMENT, files.CHECKPOINT])
 def test_kill_9_and_resume(
     tmp_path: Path, long: tuple[Path, Path], waits_for: str
 ) -> None:
@@ -127,6 +127,6 @@ def test_kill_9_and_resume(
     process.kill()
     process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
-    assert not (tmp_path / "out" / folder.SUMMARY).exists()
+    assert not (tmp_path / "out" / files.SUMMARY).exists()
     resumed(tmp_path / "out")
     same(tmp_path / "out", whole)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from troth import api, config, folder, runs
+from troth import api, config, files, runs
 from troth.loading import Run
 
 
@@ -20,7 +20,7 @@ def test_json_is_one_object_on_stdout(one: tuple[Path, Result]) -> None:
     (run,) = found["runs"]
     assert list(run) == ["id", "folder", "experiment", "summary"]
     assert run["folder"] == str(out)
-    assert run["summary"] == json.loads((out / folder.SUMMARY).read_text())
+    assert run["summary"] == json.loads((out / files.SUMMARY).read_text())
     experiment = Run(out).experiment
     assert (
         run["id"]

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 def opened(path: Path) -> Run:
     """The run in this folder; a grid is refused, with the names of its runs."""
-    from troth import folder
+    from troth import files
     from troth.loading import Run
     from troth.types import Refusal
 
-    if (path / folder.GRID).exists():
-        names = sorted(file.parent.name for file in path.glob(f"*/{folder.EXPERIMENT}"))
+    if (path / files.GRID).exists():
+        names = sorted(file.parent.name for file in path.glob(f"*/{files.EXPERIMENT}"))
         raise Refusal(f"{path} is a grid; give one of its runs: {', '.join(names)}")
     return Run(path)
 

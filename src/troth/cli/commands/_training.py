@@ -19,7 +19,8 @@ def watched(
     train: Callable[..., list[Run]], root: Path, name: str, quiet: bool
 ) -> list[Run]:
     """Train with progress; Ctrl-C says what is saved and how to go on."""
-    from troth import folder, notice, runs
+    from troth import files, runs
+    from troth import progress as notice
     from troth.cli import progress
 
     again = f"go on with: troth resume {shlex.quote(str(root))}"
@@ -29,7 +30,7 @@ def watched(
         with watch, notice.watching(watch.heard):
             return train(watch=watch)
     except runs.Interrupted as stop:
-        last, saved = watch.last, (Path(stop.args[0]) / folder.CHECKPOINT).exists()
+        last, saved = watch.last, (Path(stop.args[0]) / files.CHECKPOINT).exists()
         at = f" after round {last.done} of {last.total}" if last else ""
         state = f"saved in {root}" if saved else "not saved (output.checkpoint = false)"
         text = f"stopped{at}, {state}; {again}"

@@ -62,7 +62,8 @@ def audit(
     quiet: Quiet = False,
 ) -> None:
     """Say which clients' models may lean on a shortcut."""
-    from troth import auditing, notice
+    from troth import auditing
+    from troth import progress as notice
     from troth.cli import progress, tables
 
     given = {"eps": eps, "norm": norm, "iterations": iterations}

@@ -118,7 +118,8 @@ def _watched(
     run: Any, smoothing: Smoothing, wanted: dict[str, Any], quiet: bool
 ) -> Found:
     """The work with progress; Ctrl-C says what is kept and how to go on."""
-    from troth import certifying, notice
+    from troth import certifying
+    from troth import progress as notice
     from troth.cli import progress
 
     again = f"the same command goes on: {shlex.join(['troth', *sys.argv[1:]])}"

@@ -15,11 +15,11 @@ def cite(
     as_json: Json = False,
 ) -> None:
     """Print BibTeX of all that an experiment uses; without one, of the quickstart."""
-    from troth import api, config, folder
+    from troth import api, config, files
     from troth.cli import tables
 
     if of is not None and of.is_dir():
-        of /= folder.GRID if (of / folder.GRID).exists() else folder.EXPERIMENT
+        of /= files.GRID if (of / files.GRID).exists() else files.EXPERIMENT
     planned = api.plan(api.tree(of, []), None)
     used = [config.citations(one.experiment) for one in planned]
     entries = list(dict.fromkeys(entry for each in used for entry in each))

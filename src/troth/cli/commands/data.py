@@ -66,7 +66,8 @@ def data(
 
 def _got(name: str, root: str | None, quiet: bool) -> str:
     """Download with progress; where it is then."""
-    from troth import catalogue, notice
+    from troth import catalogue
+    from troth import progress as notice
     from troth.cli import progress, tables
 
     try:
@@ -92,7 +93,8 @@ def _drawn(
     """Draw a data set and its clients; what was drawn, and where it is."""
     import os
 
-    from troth import catalogue, gallery, notice
+    from troth import catalogue, gallery
+    from troth import progress as notice
     from troth.cli import progress, tables
     from troth.types import Refusal
 

@@ -80,7 +80,8 @@ def _watched(
     quiet: bool,
 ) -> list[Reached]:
     """The chain with progress; Ctrl-C says how to go on."""
-    from troth import chain, notice, runs
+    from troth import chain, runs
+    from troth import progress as notice
     from troth.cli import progress
 
     again = f"the same command with --out {shlex.quote(str(root))} goes on"

@@ -33,7 +33,7 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict with a client's own model: a line an example on stdout."""
-    from troth import folder
+    from troth import files
     from troth.cli import tables
     from troth.types import Refusal
 
@@ -53,7 +53,7 @@ def predict(
     names = _names(found, labels)
     if out is not None:
         columns = _columns(found, labels) | ({"name": names} if names else {})
-        folder.write_csv(out, {"example": list(range(len(x))), **columns})
+        files.write_csv(out, {"example": list(range(len(x))), **columns})
     if as_json:
         who = {"model": model} if client is None else {"client": client}
         told = {"names": names} if names else {}

@@ -112,7 +112,7 @@ def _alone(what: str, told: dict[str, Any]) -> None:
 
 
 def _page(file: Path, as_json: bool) -> None:
-    from troth import folder
+    from troth import files as folder
     from troth.cli import tables
     from troth.reproduce import kept, page
     from troth.types import Refusal
@@ -224,7 +224,8 @@ def _train(
     cells: list[Cell], shelf: Shelf, seeds: int, told: dict[str, Any], quiet: bool
 ) -> None:
     """What is missing, with progress; Ctrl-C says what is kept and how to go on."""
-    from troth import notice, runs
+    from troth import progress as notice
+    from troth import runs
     from troth.cli import progress, tables
     from troth.reproduce import running
 

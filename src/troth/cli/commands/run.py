@@ -35,7 +35,7 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Train an experiment, every run of its grid; without a file, the quickstart."""
-    from troth import api, folder
+    from troth import api, files
     from troth.cli import listings
 
     name = experiment.stem if experiment else "quickstart"
@@ -43,7 +43,7 @@ def run(
     given: dict[str, Any] = {"settings": settings or [], "device": device}
     given["data_dir"] = absolute(data_dir)
     if dry_run:
-        folder.check_free(root)
+        files.check_free(root)
         listings.costs(api.cost(experiment, **given), name, as_json)
         return
     train = functools.partial(api.run, experiment, out=root, apart=apart, **given)

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from troth import memory
+from troth import devices
 
 
 def test_keep_can_be_called_again_and_again() -> None:
     before = torch.ones(10**6)
     for _ in range(3):
-        memory.keep()
+        devices.keep()
     assert before.sum() == 10**6  # what was there stays there
 
 
@@ -31,7 +31,7 @@ def test_keep_sets_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    memory.keep()
+    devices.keep()
     assert dict(calls)[-4] == 0  # M_MMAP_MAX: no block is mapped apart
     assert dict(calls)[-1] >= 2**30  # M_TRIM_THRESHOLD: the top is not given back
 
@@ -45,7 +45,7 @@ def test_keep_does_nothing_elsewhere(
 
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(ctypes, "CDLL", never)
-    memory.keep()
+    devices.keep()
 
 
 @pytest.mark.parametrize("error", [OSError, AttributeError])
@@ -57,13 +57,13 @@ def test_keep_does_without_glibc(
 
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(ctypes, "CDLL", fail)
-    memory.keep()
+    devices.keep()
 
 
 def test_torch_says_so_itself() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**60, dtype=torch.uint8)
-    assert memory.exhausted(caught.value)
+    assert devices.exhausted(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -87,18 +87,18 @@ def test_torch_says_so_itself() -> None:
     ],
 )
 def test_memory_that_ran_out_is_recognised(error: Exception) -> None:
-    assert memory.exhausted(error)
+    assert devices.exhausted(error)
 
 
 @pytest.mark.parametrize(
     "text", ["mat1 and mat2 shapes cannot be multiplied", "", "CUDA error: device lost"]
 )
 def test_other_errors_are_not_taken_for_it(text: str) -> None:
-    assert not memory.exhausted(RuntimeError(text))
+    assert not devices.exhausted(RuntimeError(text))
 
 
 def test_free_is_a_number_of_bytes() -> None:
-    free = memory.free(torch.device("cpu"))
+    free = devices.free(torch.device("cpu"))
     assert type(free) is int and 2**20 < free < 2**50
 
 
@@ -118,7 +118,7 @@ def _meminfo(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
 def test_free_reads_what_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "MemTotal:  9 kB\nMemFree:  1 kB\nMemAvailable:   123 kB\n"
     _meminfo(monkeypatch, text)
-    assert memory.free(torch.device("cpu")) == 123 * 1024
+    assert devices.free(torch.device("cpu")) == 123 * 1024
 
 
 @pytest.mark.parametrize("text", [None, "MemTotal: 9 kB\n"])
@@ -126,7 +126,7 @@ def test_free_without_an_answer_is_modest(
     monkeypatch: pytest.MonkeyPatch, text: str | None
 ) -> None:
     _meminfo(monkeypatch, text)
-    assert memory.free(torch.device("cpu")) == 4 * 2**30
+    assert devices.free(torch.device("cpu")) == 4 * 2**30
 
 
 # --- limits below what the machine has ---
@@ -149,7 +149,7 @@ def _files(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
 
 
 def _free() -> int:
-    return memory.free(torch.device("cpu"))
+    return devices.free(torch.device("cpu"))
 
 
 def test_free_within_a_control_group(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
-from troth import folder
+from troth import files
 from troth.types import Refusal
 
 KINDS = [
@@ -51,8 +51,8 @@ def test_what_is_saved_is_read_by_others_and_by_us(
         for name, (dtype, shape) in table.items()
     }
     path = tmp_path_factory.mktemp("tensors") / "a"
-    folder.save(path, tensors, seed=seed, words="é")
-    found, facts = folder.load(path)
+    files.save(path, tensors, seed=seed, words="é")
+    found, facts = files.load(path)
     assert facts == {"seed": seed, "words": "é"}
     for read in (found, load_file(path)):
         assert read.keys() == tensors.keys()
@@ -63,8 +63,8 @@ def test_what_is_saved_is_read_by_others_and_by_us(
 def test_views_and_shared_tensors_are_written_as_they_are_seen(tmp_path: Path) -> None:
     base = torch.arange(12.0).reshape(3, 4)
     given = {"turned": base.T, "some": base[:, 1::2], "again": base, "same": base}
-    folder.save(tmp_path / "a", given)
-    found, _ = folder.load(tmp_path / "a")
+    files.save(tmp_path / "a", given)
+    found, _ = files.load(tmp_path / "a")
     assert all(torch.equal(found[name], value) for name, value in given.items())
 
 
@@ -77,16 +77,16 @@ def pieces(clients: list[int], d: int) -> Iterator[Tensor]:
 def test_models_are_streamed_and_read_one_by_one(tmp_path: Path) -> None:
     clients, d = [2, 5, 9, -1], 7
     shapes = {"client": (torch.int64, [4]), "parameters": (torch.float32, [4, d])}
-    folder.stream(tmp_path / "a", shapes, pieces(clients, d))
+    files.stream(tmp_path / "a", shapes, pieces(clients, d))
     for client, value in ((5, 5), (2, 2), (9, 9), (0, -1), (3, -1)):
-        row = folder.load_model(tmp_path / "a", client)
+        row = files.load_model(tmp_path / "a", client)
         assert torch.equal(row, torch.full((d,), float(value)))
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_failure_on_the_way_leaves_what_was_there(tmp_path: Path) -> None:
     shapes = {"client": (torch.int64, [2])}
-    folder.stream(tmp_path / "a", shapes, [torch.tensor([1, 2])])
+    files.stream(tmp_path / "a", shapes, [torch.tensor([1, 2])])
     before = (tmp_path / "a").read_bytes()
 
     def broken(error: Exception) -> Iterator[Tensor]:
@@ -94,12 +94,12 @@ def test_a_failure_on_the_way_leaves_what_was_there(tmp_path: Path) -> None:
         raise error
 
     with pytest.raises(KeyError):
-        folder.stream(tmp_path / "a", shapes, broken(KeyError("x")))
+        files.stream(tmp_path / "a", shapes, broken(KeyError("x")))
     with pytest.raises(AssertionError):  # less than the header says
-        folder.stream(tmp_path / "a", shapes, [torch.tensor([3])])
+        files.stream(tmp_path / "a", shapes, [torch.tensor([3])])
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with pytest.raises(Refusal, match="a cannot be written .No space left on device"):
-        folder.stream(tmp_path / "a", shapes, broken(full))
+        files.stream(tmp_path / "a", shapes, broken(full))
     assert (tmp_path / "a").read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
@@ -107,7 +107,7 @@ def test_a_failure_on_the_way_leaves_what_was_there(tmp_path: Path) -> None:
 def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     with pytest.raises(Refusal, match="cannot be written"):
-        folder.save(tmp_path / "a" / "b", {"x": torch.zeros(1)})
+        files.save(tmp_path / "a" / "b", {"x": torch.zeros(1)})
 
 
 def test_a_text_that_cannot_be_written_leaves_what_was_there(
@@ -115,21 +115,21 @@ def test_a_text_that_cannot_be_written_leaves_what_was_there(
 ) -> None:
     (tmp_path / "taken").mkdir()
     with pytest.raises(Refusal, match=r"taken cannot be written .*; give another"):
-        folder.write(tmp_path / "taken", "x")
+        files.write(tmp_path / "taken", "x")
     with pytest.raises(Refusal, match="cannot be written .File name too long"):
-        folder.write(tmp_path / ("x" * 300), "x")
+        files.write(tmp_path / ("x" * 300), "x")
     with pytest.raises(UnicodeEncodeError):
-        folder.write(tmp_path / "a", "\udcff")
-    folder.write(tmp_path / "a", "before")
+        files.write(tmp_path / "a", "\udcff")
+    files.write(tmp_path / "a", "before")
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(Refusal, match="No space left on device.*make room"):
-        folder.write(tmp_path / "a", "after")
+        files.write(tmp_path / "a", "after")
     with pytest.raises(Refusal, match="output folder .* cannot be written"):
-        folder.create(tmp_path / "run", "experiment.toml", "x")
+        files.create(tmp_path / "run", "experiment.toml", "x")
     assert (tmp_path / "a").read_text() == "before"
     assert {p.name for p in tmp_path.iterdir()} == {"a", "taken"}
 
@@ -138,7 +138,7 @@ def test_several_may_write_one_file_at_once(tmp_path: Path) -> None:
     """None takes another's half for its own: the file is always one of the texts."""
     texts = [str(k) * 50_000 for k in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(folder.write, [tmp_path / "a"] * 80, texts * 10))
+        list(pool.map(files.write, [tmp_path / "a"] * 80, texts * 10))
     assert (tmp_path / "a").read_text() in texts
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
@@ -152,8 +152,8 @@ def test_tables_come_back(tmp_path: Path, n: int) -> None:
         "accuracy": random.random(n),
         "loss": np.array([np.nan, np.inf, 1e-300][:n]),
     }
-    folder.write_csv(tmp_path / "a.csv", columns)
-    found = folder.read_csv(tmp_path / "a.csv")
+    files.write_csv(tmp_path / "a.csv", columns)
+    found = files.read_csv(tmp_path / "a.csv")
     assert list(found) == list(columns)
     for name, values in columns.items():
         np.testing.assert_array_equal(found[name], values)

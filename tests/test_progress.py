@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from troth.notice import report, watching
+from troth.progress import report, watching
 
 
 def test_nobody_watches_unless_asked_to():
