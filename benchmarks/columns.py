@@ -24,10 +24,10 @@ import torch
 
 import machine
 from troth import runs, together
+from troth.config.schema import Experiment
 from troth.loading import Run
 from troth.reproduce import listing
 from troth.reproduce.entry import experiment
-from troth.sections import Experiment
 
 ROWS = ("median", "Ditto, λ=1")
 WAYS = ("together", "apart")

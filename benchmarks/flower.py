@@ -31,7 +31,7 @@ from flwr.app import Message
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
 import machine
-from troth import config
+from troth.config import reader
 from troth.types import Broadcast
 
 HERE = Path(__file__).parent
@@ -119,7 +119,7 @@ def our_processes(rounds: int, folder: Path) -> list[float]:
     """Seconds between the ends of rounds."""
     folder.mkdir()
     example = loaded(ROOT / "examples" / "hospitals" / "run.py")
-    (folder / "e.toml").write_text(config.dumps(experiment(rounds, MLP)))
+    (folder / "e.toml").write_text(reader.dumps(experiment(rounds, MLP)))
     port, ends = str(example.free_port()), []
     flags = ["--out", "out", "--host", "127.0.0.1", "--port", port, "--insecure"]
     ours = [example.start(folder, "server", "e.toml", *flags)]

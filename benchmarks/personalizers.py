@@ -24,7 +24,8 @@ from typing import Any
 import torch
 
 from machine import facts
-from troth import bench, build, config
+from troth import bench, build
+from troth.config import reader
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 WARM = 2  # rounds that are not counted: they trace
@@ -85,7 +86,7 @@ def experiment(case: bench.Case, personalizer: dict[str, Any], given: Any) -> An
             "device": given.device,
         },
     }
-    return config.from_dict(tree)
+    return reader.from_dict(tree)
 
 
 def measure(case: bench.Case, given: Any) -> list[dict[str, Any]]:

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from troth import build, config
+from troth import build
+from troth.config import reader
 from troth.engine import Plan
 
 CLIENTS, EXAMPLES, STEPS, TIMES = 10, 256, 10, 5
 
 
-def experiment(folder: Path) -> config.Experiment:
+def experiment(folder: Path) -> reader.Experiment:
     """Random pictures of the size of CIFAR-10's: speed does not ask what they show."""
     random, m = np.random.default_rng(1), CLIENTS * (EXAMPLES + 2)
     x = random.integers(0, 256, (m, 3, 32, 32), dtype=np.uint8)
@@ -29,7 +30,7 @@ def experiment(folder: Path) -> config.Experiment:
     owner = np.repeat(np.arange(CLIENTS), EXAMPLES + 2)
     path = folder / "pictures.npz"
     np.savez(path, x=x, y=np.arange(m) % 10, owner=owner, split=split)
-    return config.from_dict(
+    return reader.from_dict(
         {
             "data": {"name": "npz", "path": str(path)},
             "partition": {"name": "natural", "split": "given"},
@@ -45,7 +46,7 @@ def experiment(folder: Path) -> config.Experiment:
     )
 
 
-def measure(e: config.Experiment, plan: Plan | None) -> dict[str, Any]:
+def measure(e: reader.Experiment, plan: Plan | None) -> dict[str, Any]:
     """Milliseconds a client-step by a plan, the median of several rounds."""
     federation = build.build(e, plan=plan).federation
     engine, ids = federation.engine, np.arange(CLIENTS)

@@ -213,9 +213,9 @@ def _wait(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
 
 
 def _toml(tree: dict[str, Any]) -> str:
-    from troth import config
+    from troth.config import reader
 
-    return config.dumps(tree)
+    return reader.dumps(tree)
 
 
 def _summed(each: list[float]) -> dict[str, Any]:
@@ -233,10 +233,10 @@ def _summed(each: list[float]) -> dict[str, Any]:
 def planned(tree: dict[str, Any]) -> dict[str, Any]:
     """The plan that the engine measures for one of the runs that are compared."""
     sys.path.insert(0, str(HERE))
-    from troth import config
     from troth.build import build
+    from troth.config import reader
 
-    plan = build(config.from_dict(tree)).federation.engine.plan
+    plan = build(reader.from_dict(tree)).federation.engine.plan
     return {"how": plan.how, "chunk": plan.chunk, "workers": plan.workers}
 
 

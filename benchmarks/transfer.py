@@ -26,7 +26,8 @@ import numpy as np
 import torch
 
 from machine import facts
-from troth import bench, build, config
+from troth import bench, build
+from troth.config import reader
 from troth.engine import Engine, Plan
 from troth.types import Broadcast
 
@@ -50,7 +51,7 @@ def experiment(case: bench.Case, personalizer: dict[str, Any], given: Any) -> An
         "adversarial": {"name": "pgd", "iterations": given.iterations},
         "engine": {"device": given.device},
     }
-    return config.from_dict(tree)
+    return reader.from_dict(tree)
 
 
 class Phase:

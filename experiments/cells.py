@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import troth
-from troth import config, files, together
+from troth import files, together
+from troth.config import reader
 from troth.loading import Run
 from troth.reproduce import kept
 from troth.reproduce.entry import merged as merged
@@ -48,7 +49,7 @@ def groups(jobs: Iterable[Job], most: int) -> Iterator[list[Job]]:
         return
     kinds: dict[str, list[Job]] = {}
     for job in jobs:
-        kinds.setdefault(together.kind(config.from_dict(job.tree)), []).append(job)
+        kinds.setdefault(together.kind(reader.from_dict(job.tree)), []).append(job)
     for same in kinds.values():
         for k in range(0, len(same), most):
             yield same[k : k + most]
@@ -60,7 +61,7 @@ def trained(group: list[Job], device: str, place: Path) -> list[Run]:
     if len(group) == 1:
         return [*troth.run(group[0].tree, out=paths[0], device=device)]
     on = {"engine": {"device": device}}
-    together.train([config.from_dict(merged(j.tree, on)) for j in group], paths)
+    together.train([reader.from_dict(merged(j.tree, on)) for j in group], paths)
     return [Run(path) for path in paths]
 
 
@@ -134,7 +135,7 @@ def main(
     every = [
         (cell, seed) for seed in range(first, first + given.seeds) for cell in chosen
     ]
-    plain = {k: v for k, v in config.read(base).items() if k != "grid"}
+    plain = {k: v for k, v in reader.read(base).items() if k != "grid"}
 
     def missing() -> Iterator[Job]:
         for cell, seed in every[part::parts]:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from troth import augmenting, build, config, lookup
+from troth import augmenting, build, lookup
 from troth.beside import as_it_is
+from troth.config import reader
+from troth.config.parts import Part
 from troth.engine import Plan
-from troth.parts import Part
 from troth.types import Batch, Refusal
 
 
@@ -59,7 +60,7 @@ def images(path: Path) -> dict[str, Any]:
 
 
 def trained(tree: dict[str, Any], plan: Plan) -> torch.Tensor:
-    f = build.build(config.from_dict(tree), plan=plan).federation
+    f = build.build(reader.from_dict(tree), plan=plan).federation
     for _ in f.train():
         pass
     return torch.cat([f.broadcast.w[None], f.population.read(np.arange(4))])
@@ -101,11 +102,11 @@ def test_an_augment_that_does_not_fit_is_refused_before_anything(
         "train": {"augment": ["flip"]},
     }
     with pytest.raises(Refusal, match=r"'flip' needs images"):
-        build.build(config.from_dict(tree), plan=Plan("loop", 1))
+        build.build(reader.from_dict(tree), plan=Plan("loop", 1))
     with pytest.raises(Refusal, match=r"no augment 'flop' \(did you mean 'flip'"):
-        config.from_dict({"train": {"augment": ["flop"]}})
+        reader.from_dict({"train": {"augment": ["flop"]}})
     with pytest.raises(Refusal, match=r"has no option 'q'"):
-        config.from_dict({"train": {"augment": [{"name": "flip", "q": 1}]}})
+        reader.from_dict({"train": {"augment": [{"name": "flip", "q": 1}]}})
 
 
 STRANGER = """
@@ -155,8 +156,8 @@ def test_an_augment_of_somebody_else_must_keep_to_the_rules(
     tree = images(tmp_path) | {"personalizer": {"name": "local"}}
     tree.setdefault(section, {})["augment"] = [f"stranger:{name}"]
     with pytest.raises(Refusal, match=words):
-        build.build(config.from_dict(tree), plan=Plan("loop", 1))
+        build.build(reader.from_dict(tree), plan=Plan("loop", 1))
     tree[section]["augment"] = ["stranger:dark", "flip"]
-    f = build.build(config.from_dict(tree), plan=Plan("vmap", 4)).federation
+    f = build.build(reader.from_dict(tree), plan=Plan("vmap", 4)).federation
     assert f.step().broadcast.w.isfinite().all()
     sys.modules.pop("stranger")

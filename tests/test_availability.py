@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import troth
-from troth import build, config, files
+from troth import build, files
 from troth.availability import Attendance, everyone
+from troth.config import reader
+from troth.config.schema import Availability
 from troth.engine import Plan
-from troth.sections import Availability
 from troth.types import Record, Refusal
 
 ALPHA = 1e-6
@@ -358,7 +359,7 @@ def test_seeds_and_rounds_differ_and_repeat() -> None:
 )
 def test_settings_that_make_no_sense(keys: dict[str, Any], sentence: str) -> None:
     with pytest.raises(Refusal) as caught:
-        config.from_dict({"availability": keys})
+        reader.from_dict({"availability": keys})
     assert sentence in str(caught.value)
 
 
@@ -432,7 +433,7 @@ def tree(path: Path, **sections: Any) -> dict[str, Any]:
 
 
 def built(path: Path, plan: Plan | None = None, **sections: Any) -> build.Built:
-    wanted = config.from_dict(tree(path, **sections))
+    wanted = reader.from_dict(tree(path, **sections))
     return build.build(wanted, plan=plan or Plan("threads", 1, 1))
 
 
@@ -625,7 +626,7 @@ def test_zeros_are_as_nothing(path: Path) -> None:
 def test_rounds_are_measured_by_whole_cohorts(path: Path) -> None:
     """Nobody is there in the first round, and the engine finds its plan yet."""
     keys = {"join": 1.0}
-    wanted = config.from_dict(tree(path, availability=keys, engine={"how": "vmap"}))
+    wanted = reader.from_dict(tree(path, availability=keys, engine={"how": "vmap"}))
     ready = build.build(wanted)
     assert ready.federation.sample(0).tolist() == []
     assert 1 <= ready.federation.engine.plan.chunk <= 4
@@ -706,7 +707,7 @@ def test_what_happened_is_written_down(path: Path, tmp_path: Path) -> None:
         absent, cut = set(line["absent"]), set(line["cut"])
         assert absent | cut <= set(line["cohort"]) and not absent & cut
         assert line["stayed"] == (absent == set(line["cohort"]))
-    again = config.from_dict(config.read(run.path / files.EXPERIMENT))
+    again = reader.from_dict(reader.read(run.path / files.EXPERIMENT))
     assert again.availability == Availability(**BUSY)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from troth import build, config, lookup
+from troth import build, lookup
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Refusal
 
@@ -25,7 +26,7 @@ def made(personalizer: Any, **sections: Any) -> build.Built:
         "personalizer": personalizer,
         "engine": {"device": "cpu"},
     }
-    return build.build(config.from_dict(tree | sections), plan=LOOP)
+    return build.build(reader.from_dict(tree | sections), plan=LOOP)
 
 
 def test_these_own_their_reply() -> None:

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from troth import build, config, supply
+from troth import build, supply
+from troth.config import reader
 from troth.engine import Plan
 
 
 def converge(data, lam, lr, rounds):
     """A federation of linear models, full batches, all clients, one step a round."""
-    experiment = config.from_dict(
+    experiment = reader.from_dict(
         {
             "data": data,
             "partition": {"name": "natural", "split": "given"},
@@ -81,7 +82,7 @@ def test_lambda_zero_is_local_even_when_the_shared_model_is_lost():
     """An attack drives w to infinity; λ = 0 does not look at it, bit for bit."""
     found = []
     for personalizer in ("local", {"name": "ditto", "lam": 0.0}):
-        experiment = config.from_dict(
+        experiment = reader.from_dict(
             {
                 "partition": {"name": "classes", "clients": 10, "per_client": 3},
                 "train": {"rounds": 12, "cohort": 5, "steps": 2, "lr": 0.1},

@@ -16,10 +16,11 @@ from scipy import stats
 from torch import Tensor
 
 import troth
-from troth import build, config, corrupting, files, results, seeding
+from troth import build, corrupting, files, results, seeding
+from troth.config import reader
+from troth.config.parts import CorruptionPart
 from troth.corrupting import Corruption, poison
 from troth.engine import Plan
-from troth.parts import CorruptionPart
 from troth.types import Arrays, Refusal
 
 M = 40
@@ -283,7 +284,7 @@ def test_resume_goes_on_bit_for_bit(tmp_path: Path, corruption: dict[str, Any]) 
 
 
 def built(plan: Plan = Plan("loop", 1), **changes: Any) -> build.Built:  # noqa: B008
-    return build.build(config.from_dict(TREE | changes), plan=plan)
+    return build.build(reader.from_dict(TREE | changes), plan=plan)
 
 
 @pytest.mark.parametrize("corruption", REDRAWN, ids=lambda c: c["name"])

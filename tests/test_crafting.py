@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from troth import config, crafting, lookup
+from troth import crafting, lookup
 from troth.build import Built, build
+from troth.config import reader
 from troth.goal import Goal
 
 TREE: dict[str, Any] = {
@@ -26,7 +27,7 @@ TREE: dict[str, Any] = {
 
 
 def federation(regularizer: str) -> Built:
-    return build(config.from_dict({**TREE, "regularizer": regularizer}))
+    return build(reader.from_dict({**TREE, "regularizer": regularizer}))
 
 
 def random(built: Built, *rows: int, seed: int) -> torch.Tensor:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from troth import build, config, lookup, tasks
+from troth import build, lookup, tasks
+from troth.config import reader
 from troth.engine import Engine, Plan
 
 SIZES = [5, 9, 16, 26, 2, 14, 33]  # examples of each client
@@ -60,7 +61,7 @@ class State(NamedTuple):
     rows: Tensor
 
 
-def experiment(folder: Path, model: str = "mlp", **sections: Any) -> config.Experiment:
+def experiment(folder: Path, model: str = "mlp", **sections: Any) -> reader.Experiment:
     classes = 2 if model == "svm" else 3
     train = {"rounds": 5, "cohort": COHORT, "batch": 4, "lr": 0.05, "epochs": 2}
     if sections.get("train", {}).get("steps"):
@@ -74,10 +75,10 @@ def experiment(folder: Path, model: str = "mlp", **sections: Any) -> config.Expe
         "attack": "model_replacement",
         "engine": {"device": "cpu"},
     }
-    return config.from_dict(tree | sections | {"train": train | sections["train"]})
+    return reader.from_dict(tree | sections | {"train": train | sections["train"]})
 
 
-def trained(wanted: config.Experiment, plan: Plan) -> State:
+def trained(wanted: reader.Experiment, plan: Plan) -> State:
     federation = build.build(wanted, plan=plan).federation
     for _ in federation.train():
         pass
@@ -94,7 +95,7 @@ def assert_near(found: State, expected: State, atol: float, what: Any = "") -> N
 
 
 def assert_all_plans_agree(
-    wanted: config.Experiment, plans: list[Plan] = PLANS
+    wanted: reader.Experiment, plans: list[Plan] = PLANS
 ) -> State:
     expected = trained(wanted, LOOP)
     for plan in plans:
@@ -494,7 +495,7 @@ def test_deep_networks_with_batch_normalisation(
     np.savez(tmp_path / "images.npz", x=x, y=y, owner=owner, split=split)
     train = {"rounds": 1, "steps": 10, "batch": 8, "lr": lr, "precision": precision}
     options = {"widths": [16], "dropout": 0.5} if model == "vgg13_bn" else {}
-    wanted = config.from_dict(
+    wanted = reader.from_dict(
         {
             "data": {"name": "npz", "path": str(tmp_path / "images.npz")},
             "partition": {"name": "natural", "split": "given"},

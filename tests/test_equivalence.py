@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import build, config, poison
+from troth import build, poison
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Batch
 
@@ -69,7 +70,7 @@ def federation(place: Path, seed: int, classify: bool) -> Case:
 
 def trained(case: Case, **changes: Any) -> build.Built:
     tree = {**case.tree, **changes}
-    built = build.build(config.from_dict(tree), plan=Plan("vmap", case.n))
+    built = build.build(reader.from_dict(tree), plan=Plan("vmap", case.n))
     list(built.federation.train())
     return built
 
@@ -134,7 +135,7 @@ def test_without_an_attack_the_shared_model_is_elsewhere(tmp_path: Path) -> None
 
 def test_the_loss_is_half_the_squared_error(tmp_path: Path) -> None:
     """As in Theorem 5."""
-    built = build.build(config.from_dict(federation(tmp_path, 0, False).tree))
+    built = build.build(reader.from_dict(federation(tmp_path, 0, False).tree))
     task, zero = built.federation.engine.task, torch.tensor(0)
     x, y = torch.ones(1, D, dtype=torch.float64), torch.full((1,), 3.0).double()
     seen = Batch(x, y, torch.ones(1, dtype=torch.float64), zero, zero + 1)

@@ -10,7 +10,8 @@ import torch
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from torch import Tensor
 
-from troth import build, config, evaluation, tasks
+from troth import build, evaluation, tasks
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Split
 
@@ -50,7 +51,7 @@ def built(
         "personalizer": "ditto",
         "engine": {"device": "cpu"},
     }
-    made = build.build(config.from_dict(tree), plan=PLANS[3])
+    made = build.build(reader.from_dict(tree), plan=PLANS[3])
     for _ in made.federation.train():
         pass
     made.federation.engine.use(plan)
@@ -183,8 +184,8 @@ def test_some_clients_in_any_order(folder: Path, plan: Plan) -> None:
 @pytest.mark.parametrize("plan", [PLANS[1], PLANS[3]])
 def test_without_personal_models_both_tables_are_one(folder: Path, plan: Plan) -> None:
     made = built(folder, plan, "linear")
-    tree = config.to_dict(made.experiment) | {"personalizer": "none"}
-    f = build.build(config.from_dict(tree), plan=plan).federation
+    tree = reader.to_dict(made.experiment) | {"personalizer": "none"}
+    f = build.build(reader.from_dict(tree), plan=plan).federation
     w, ids = f.broadcast.w, np.arange(N)
     shared = evaluation.shared(f.engine, w, made.data.test, ids)
     personal = evaluation.personal(f.engine, w, f.population, made.data.test, ids)

@@ -15,8 +15,9 @@ import pytest
 import torch
 
 import troth
-from troth import config, sampling, together
+from troth import sampling, together
 from troth.certificates.record import fingerprint
+from troth.config import reader
 from troth.reproduce import rows
 from troth.reproduce.entry import experiment, key
 from troth.types import Messages
@@ -59,8 +60,8 @@ def test_fashion_ditto_says_what_other_cohorts_come_to(row):
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("*/*.toml")), ids=lambda f: f.stem)
 def test_every_experiment_parses(file):
-    for _, tree in config.expand(config.read(file)):
-        config.from_dict(tree)
+    for _, tree in reader.expand(reader.read(file)):
+        reader.from_dict(tree)
 
 
 @pytest.mark.parametrize(("name", "wanted"), [("resnet18", 0.93), ("vgg13_bn", 0.91)])
@@ -71,7 +72,7 @@ def test_cifar10_central_is_as_good_as_the_page_says(name, wanted):
     assert found >= wanted and summary["rounds"] == 40
     page = (ROOT / "cifar10_central" / "README.md").read_text()
     assert f"| {found:.4f} |" in page and f"| {summary['seconds']:.0f} |" in page
-    ran = config.read(folder / "experiment.toml")
+    ran = reader.read(folder / "experiment.toml")
     assert f"{ran['resolved']['parameters']:,}" in page
 
 
@@ -89,14 +90,14 @@ RESULTS = sorted(ROOT.glob("*/results/**/experiment.toml"))
 
 @pytest.mark.parametrize("file", RESULTS, ids=lambda f: f.parent.name)
 def test_results_come_from_a_committed_experiment(file):
-    ran = config.from_dict(config.read(file))
+    ran = reader.from_dict(reader.read(file))
     home = ROOT / file.relative_to(ROOT).parts[0]
     planned = [
-        config.from_dict(tree)
+        reader.from_dict(tree)
         for toml in home.glob("*.toml")
-        for _, tree in config.expand(config.read(toml))
+        for _, tree in reader.expand(reader.read(toml))
     ]
-    assert config.fingerprint(ran) in {config.fingerprint(e) for e in planned}
+    assert reader.fingerprint(ran) in {reader.fingerprint(e) for e in planned}
 
 
 @pytest.mark.parametrize(
@@ -304,7 +305,7 @@ def test_every_run_of_a_page_is_one_that_its_script_trains(folder, base):
         (cell.figure, cell.label): json.loads(json.dumps(cell.changes))
         for cell in made.cells()
     }
-    tree = config.read(ROOT / folder / base)
+    tree = reader.read(ROOT / folder / base)
     found = {}
     for file in sorted((ROOT / folder / "results").glob("*/*.json")):
         if file.name == "summary.json":
@@ -355,10 +356,10 @@ SHORTCUTS = ROOT / "shortcuts"
 @pytest.mark.parametrize("name", ["train", "tune", "run"])
 def test_every_run_of_the_shortcuts_parses(name):
     made = script("shortcuts", name)
-    base = config.read(SHORTCUTS / "base.toml")
+    base = reader.read(SHORTCUTS / "base.toml")
     every = list(made.cells())
     for cell in every:
-        config.from_dict(made.merged(base, cell.changes))
+        reader.from_dict(made.merged(base, cell.changes))
     assert len({(cell.figure, cell.label) for cell in every}) == len(every)
     assert every or not (SHORTCUTS / "choice.json").exists()
 
@@ -457,10 +458,10 @@ CERTIFICATES = ROOT / "certificates"
 
 def test_every_run_of_the_certificates_parses():
     made = script("certificates")
-    base = config.read(CERTIFICATES / "base.toml")
+    base = reader.read(CERTIFICATES / "base.toml")
     every = made.cells()
     for cell in every:
-        config.from_dict(made.starts.merged(base, cell.changes))
+        reader.from_dict(made.starts.merged(base, cell.changes))
     assert len({(cell.figure, cell.label) for cell in every}) == len(every)
 
 
@@ -480,11 +481,11 @@ def test_whoever_begins_with_a_shared_model_comes_after_the_run_that_trains_it()
 
 def test_hostile_runs_of_a_change_and_method_can_step_as_one():
     made = script("certificates")
-    base = config.read(CERTIFICATES / "base.toml")
+    base = reader.read(CERTIFICATES / "base.toml")
     kinds = {}
     for cell in made.hostile():
         change, _, _, method = cell.label.split(", ")
-        e = config.from_dict(made.starts.merged(base, cell.changes))
+        e = reader.from_dict(made.starts.merged(base, cell.changes))
         kinds.setdefault((change, method), []).append(together.kind(e))
     assert [(len(k), len({*k})) for k in kinds.values()] == [(6, 1)] * 4
 

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from troth import build, config, tasks
+from troth import build, tasks
+from troth.config import reader
 from troth.engine import Plan
 from troth.federation import Federation
 from troth.types import Record, Refusal
@@ -157,7 +158,7 @@ def built(path: Path, plan: Plan | None = None, **sections: Any) -> build.Built:
         **sections,
         "train": train | sections.get("train", {}),
     }
-    return build.build(config.from_dict(tree), plan=plan or Plan("threads", 1, 1))
+    return build.build(reader.from_dict(tree), plan=plan or Plan("threads", 1, 1))
 
 
 def made(path: Path, **sections: Any) -> Federation:

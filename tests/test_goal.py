@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from troth import build, config, goal, runs
+from troth import build, goal, runs
+from troth.config import reader
 from troth.types import Refusal
 
 
@@ -21,7 +22,7 @@ def built() -> build.Built:
         "model": {"name": "linear"},
         "engine": {"device": "cpu"},
     }
-    return build.build(config.from_dict(tree), plan=runs.UNMEASURED)
+    return build.build(reader.from_dict(tree), plan=runs.UNMEASURED)
 
 
 def test_a_model_of_everyones_data_with_labels_changed(built: build.Built) -> None:

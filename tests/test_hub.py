@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from troth import config, sites
+from troth import sites
+from troth.config import reader
 from troth.hub import Hub
 from troth.replies import Answer
 from troth.types import Refusal
@@ -23,7 +24,7 @@ TREE: dict[str, Any] = {
 
 
 def hub(**changes: Any) -> Hub:
-    return Hub(sites.agreed(config.from_dict({**TREE, **changes})), "0" * 16)
+    return Hub(sites.agreed(reader.from_dict({**TREE, **changes})), "0" * 16)
 
 
 def answer(value: float) -> Answer:

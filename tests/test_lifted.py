@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth import build, config, lifted, seeding, traces, trees
+from troth import build, lifted, seeding, traces, trees
+from troth.config import reader
 from troth.engine import Plan
 from troth.lifted import Lifted, _captured
 from troth.traces import compute_once, update_in_place
@@ -275,7 +276,7 @@ def test_few_operations_are_not_captured_and_say_what_they_pass_on(
     assert all(leaf.data_ptr() != v.data_ptr() for leaf in again)
 
 
-def _experiment(path: Path, personalizer: Any, optimizer: Any) -> config.Experiment:
+def _experiment(path: Path, personalizer: Any, optimizer: Any) -> reader.Experiment:
     random = np.random.default_rng(0)
     owner = np.repeat(np.arange(5), [5, 16, 9, 12, 7])
     x = random.random((len(owner), 4))
@@ -289,10 +290,10 @@ def _experiment(path: Path, personalizer: Any, optimizer: Any) -> config.Experim
         "engine": {"device": "cpu"},
     }
     tree["train"] |= {"precision": "float64", "optimizer": optimizer}  # type: ignore
-    return config.from_dict(tree)
+    return reader.from_dict(tree)
 
 
-def _trained(experiment: config.Experiment, plan: Plan) -> tuple[Tensor, Tensor]:
+def _trained(experiment: reader.Experiment, plan: Plan) -> tuple[Tensor, Tensor]:
     federation = build.build(experiment, plan=plan).federation
     for _ in federation.train():
         pass

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from troth import config, minutes, sites
+from troth import minutes, sites
+from troth.config import reader
 from troth.hub import Hub
 from troth.replies import Answer
 
@@ -25,7 +26,7 @@ TREE: dict[str, Any] = {
 
 
 def hub() -> Hub:
-    return Hub(sites.agreed(config.from_dict(TREE)), "0" * 16)
+    return Hub(sites.agreed(reader.from_dict(TREE)), "0" * 16)
 
 
 def test_a_round_in_a_line() -> None:

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import troth
-from troth import config, flat, networks, runs
+from troth import flat, networks, runs
+from troth.config import reader
 from troth.types import Refusal
 
 NORMED = """
@@ -83,7 +84,7 @@ def changed(model: dict[str, Any], **sections: Any) -> dict[str, Any]:
 
 def made(model: dict[str, Any], given: bool = True, **sections: Any) -> nn.Module:
     """The bare model of an experiment on digits."""
-    e = config.from_dict(changed(model, **sections))
+    e = reader.from_dict(changed(model, **sections))
     rows = np.zeros((2, 1, 8, 8), dtype=np.float32)
     net = networks.network(e, (1, 8, 8), 10, rows, 16.0, given=given)
     assert isinstance(net, nn.Sequential)
@@ -179,12 +180,12 @@ def test_refuses_bad_patterns(freeze: list[str], words: list[str]) -> None:
 def test_patterns_are_a_list_of_texts(value: Any) -> None:
     for key in ("freeze", "weights_skip"):
         with pytest.raises(Refusal, match=rf"model\.{key}"):
-            config.from_dict({"model": {"name": "linear", key: value}})
+            reader.from_dict({"model": {"name": "linear", key: value}})
 
 
 def test_skip_needs_weights() -> None:
     with pytest.raises(Refusal, match=r"model\.weights_skip = \['fc'\] says what not"):
-        config.from_dict({"model": {"name": "linear", "weights_skip": ["fc"]}})
+        reader.from_dict({"model": {"name": "linear", "weights_skip": ["fc"]}})
 
 
 # training with frozen parts
@@ -407,4 +408,4 @@ def test_refuses_what_is_no_network_yet(place: Path) -> None:
 def test_refuses_examples_that_hold_nothing(shape: tuple[int, ...]) -> None:
     rows = np.zeros((2, *shape), dtype=np.float32)
     with pytest.raises(Refusal, match="one example has shape"):
-        networks.network(config.from_dict({}), shape, 2, rows, 1.0)
+        networks.network(reader.from_dict({}), shape, 2, rows, 1.0)

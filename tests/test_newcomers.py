@@ -16,11 +16,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, config, files, lookup, newcomers, results, runs, supply, trees
+from troth import build, files, lookup, newcomers, results, runs, supply, trees
 from troth import progress as notice
 from troth.cli import tables as display
+from troth.config import reader
+from troth.config.schema import Evaluate, Experiment
 from troth.engine import Plan
-from troth.sections import Evaluate, Experiment
 from troth.types import Batch, Broadcast, Refusal, Shards
 
 NAMES = lookup.names("personalizer")
@@ -61,7 +62,7 @@ def tree(data: Path, **sections: Any) -> dict[str, Any]:
 
 
 def built(data: Path, plan: Plan | None = None, **sections: Any) -> build.Built:
-    whole = config.from_dict(tree(data, **sections))
+    whole = reader.from_dict(tree(data, **sections))
     return build.build(whole, plan=plan or Plan("loop", 1))
 
 
@@ -213,7 +214,7 @@ def test_members_do_not_notice_how_newcomers_are_served(data: Path) -> None:
 
 def test_inputs_are_prepared_without_them(data: Path) -> None:
     """What all share is fitted on members; of their own they fit themselves."""
-    shards = supply.deal(config.from_dict(tree(data)), None)[1]
+    shards = supply.deal(reader.from_dict(tree(data)), None)[1]
     x = np.load(data)["x"].astype(np.float64)
     for name in ("federated", "own"):
         made = built(data, features=name, evaluate={"newcomer_examples": 6})
@@ -277,7 +278,7 @@ def test_as_many_rounds_as_the_average_client(
 ) -> None:
     late = {"newcomers": 0.1, "newcomer_rounds": own}
     train = {"rounds": rounds, "cohort": cohort}
-    e = config.from_dict({"train": train, "evaluate": late})
+    e = reader.from_dict({"train": train, "evaluate": late})
     assert newcomers.rounds(e, members) == expected
 
 
@@ -588,7 +589,7 @@ def test_loop_vmap_and_threads_agree(data: Path, plan: Plan) -> None:
 )
 def test_refused_settings(evaluate: dict[str, Any], words: str) -> None:
     with pytest.raises(Refusal, match=words):
-        config.from_dict({"evaluate": evaluate})
+        reader.from_dict({"evaluate": evaluate})
 
 
 def test_too_large_a_cohort(data: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth import config, sites
+from troth import sites
+from troth.config import reader
 from troth.types import Refusal
 
 TREE: dict[str, Any] = {
@@ -30,7 +31,7 @@ TABLE = "id,sick,sex,age\n" + "1,yes,m,50\n2,no,m,\n3,no,x,60\n" * 8
 
 def agreed(**changes: Any) -> Any:
     own = {**TREE["deployment"], **changes}
-    return sites.agreed(config.from_dict({**TREE, "deployment": own}))
+    return sites.agreed(reader.from_dict({**TREE, "deployment": own}))
 
 
 def saved(path: Path, text: str = TABLE) -> str:

@@ -16,8 +16,9 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from troth import config, lookup, tasks, trees
+from troth import lookup, tasks, trees
 from troth.clients import maker
+from troth.config import reader
 from troth.masks import Masks
 from troth.types import Batch, Broadcast, Client, Personal, Task
 
@@ -113,9 +114,9 @@ class TestPage:
 
     def test_the_example_is_an_experiment(self, name: str, plots: ModuleType) -> None:
         assert toml(name)["personalizer"]["name"] == name
-        config.from_dict(toml(name))
+        reader.from_dict(toml(name))
         drawn = plots.SETTINGS | {"personalizer": plots.example(name)}
-        assert config.from_dict(drawn).personalizer.name == name
+        assert reader.from_dict(drawn).personalizer.name == name
 
     def test_citations(self, name: str) -> None:
         entries = lookup.about("personalizer", name).citations
@@ -145,7 +146,7 @@ D = 23
 
 def client(name: str, grad: Callable[[Task], Any] | None = None) -> tuple[Client, Task]:
     """As an experiment with all defaults makes it, one step a round."""
-    e = config.from_dict({"personalizer": name, "train": {"steps": 1}})
+    e = reader.from_dict({"personalizer": name, "train": {"steps": 1}})
     task = tasks.functional(tasks.Objective(network(), 2), "float32")
     if grad is not None:
         task = task._replace(grad=grad(task))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from troth import build, config, devices, plans
+from troth import build, devices, plans
+from troth.config import reader
 from troth.engine import Engine, Plan
 from troth.types import Refusal
 
@@ -25,12 +26,12 @@ def _one_thread() -> Any:
 
 
 @pytest.fixture
-def experiment(tmp_path: Path) -> config.Experiment:
+def experiment(tmp_path: Path) -> reader.Experiment:
     random = np.random.default_rng(0)
     owner = np.repeat(np.arange(7), [5, 16, 9, 12, 7, 6, 10])
     x = random.random((len(owner), 3))
     np.savez(tmp_path / "data.npz", x=x, y=np.arange(len(owner)) % 2, owner=owner)
-    return config.from_dict(
+    return reader.from_dict(
         {
             "data": {"name": "npz", "path": str(tmp_path / "data.npz")},
             "partition": {"name": "natural", "split": [0.6, 0.1, 0.3]},
@@ -41,7 +42,7 @@ def experiment(tmp_path: Path) -> config.Experiment:
     )
 
 
-def built(experiment: config.Experiment, plan: Plan = LOOP) -> build.Built:
+def built(experiment: reader.Experiment, plan: Plan = LOOP) -> build.Built:
     return build.build(experiment, plan=plan)
 
 
@@ -76,7 +77,7 @@ def cores(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     ],
 )
 def test_what_is_given_is_kept_and_not_measured(
-    experiment: config.Experiment,
+    experiment: reader.Experiment,
     wish: dict[str, Any],
     expected: Plan,
     monkeypatch: pytest.MonkeyPatch,
@@ -92,7 +93,7 @@ def test_what_is_given_is_kept_and_not_measured(
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 100])
 @pytest.mark.parametrize("count", [1, 2, 16])
 def test_candidates_are_valid(
-    experiment: config.Experiment, n: int, count: int, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, n: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = built(experiment).federation.engine
     cores(monkeypatch, count)
@@ -115,7 +116,7 @@ def test_candidates_are_valid(
 
 
 def test_candidates_fit_into_what_is_free(
-    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = built(experiment).federation.engine
     one = (8 * engine.task.d + 2 * engine.packing.width) * 8
@@ -139,7 +140,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, seconds: Any) -> list[Plan]:
 
 
 def test_the_fastest_is_taken_and_the_first_of_equals(
-    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = built(experiment)
     timed(monkeypatch, lambda p: 1.0 if p.how == "threads" else 2.0)
@@ -153,7 +154,7 @@ def test_the_fastest_is_taken_and_the_first_of_equals(
 
 
 def test_a_compiler_is_tried_only_where_it_pays(
-    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = built(experiment)
 
@@ -172,7 +173,7 @@ def test_a_compiler_is_tried_only_where_it_pays(
     assert choose(made, steps=10_000) == Plan("vmap", 7)
 
 
-def test_something_is_chosen_by_measuring(experiment: config.Experiment) -> None:
+def test_something_is_chosen_by_measuring(experiment: reader.Experiment) -> None:
     made = built(experiment)
     f = made.federation
     before = f.broadcast.w.clone()
@@ -183,7 +184,7 @@ def test_something_is_chosen_by_measuring(experiment: config.Experiment) -> None
 
 
 def test_a_built_experiment_goes_by_what_was_chosen(
-    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = trained(built(experiment))
     timed(monkeypatch, lambda p: 1.0 if p == Plan("vmap", 2) else 2.0)
@@ -207,7 +208,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_without_a_compiler_it_falls_back(
-    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = built(experiment)
     monkeypatch.setattr(plans, "_candidates", lambda *given: [Plan("vmap", 7)])
@@ -217,7 +218,7 @@ def test_without_a_compiler_it_falls_back(
 
 
 def test_a_compiler_that_is_asked_for_and_missing(
-    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = built(experiment)
     without_compiler(monkeypatch)
@@ -229,7 +230,7 @@ def test_a_compiler_that_is_asked_for_and_missing(
 
 
 def test_a_plan_that_fails_otherwise_says_so(
-    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = built(experiment)
 
@@ -267,7 +268,7 @@ def scarce(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list
 )
 @pytest.mark.parametrize("workers", [1, 2])
 def test_memory_that_runs_out_halves_the_chunk(
-    experiment: config.Experiment,
+    experiment: reader.Experiment,
     monkeypatch: pytest.MonkeyPatch,
     error: RuntimeError,
     workers: int,
@@ -284,7 +285,7 @@ def test_memory_that_runs_out_halves_the_chunk(
 
 
 def test_a_client_that_does_not_fit_alone_says_so(
-    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = built(experiment, Plan("vmap", 7))
     scarce(monkeypatch, 0, RuntimeError("can't allocate memory"))
@@ -294,7 +295,7 @@ def test_a_client_that_does_not_fit_alone_says_so(
 
 
 def test_other_errors_do_not_change_the_plan(
-    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = built(experiment, Plan("vmap", 7))
     scarce(monkeypatch, 2, RuntimeError("shapes do not fit"))
@@ -304,7 +305,7 @@ def test_other_errors_do_not_change_the_plan(
 
 
 def test_measuring_survives_memory_that_runs_out(
-    experiment: config.Experiment, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = trained(built(experiment))
     scarce(monkeypatch, 2, torch.OutOfMemoryError("CUDA out of memory"))
@@ -316,7 +317,7 @@ def test_measuring_survives_memory_that_runs_out(
 
 
 def test_after_the_rounds_a_gpu_takes_all_at_once(
-    experiment: config.Experiment,
+    experiment: reader.Experiment,
 ) -> None:
     """But not where a chunk is given, where one client fills it, or on a CPU."""
     engine, few = built(experiment).federation.engine, Plan("vmap", 2)

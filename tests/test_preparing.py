@@ -15,12 +15,13 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import troth
-from troth import build, config, files, layers, preparing, seeding, supply
+from troth import build, files, layers, preparing, seeding, supply
 from troth.cli import app
+from troth.config import reader
+from troth.config.parts import Part
 from troth.corrupting import Corruption
 from troth.features.federated import federated
 from troth.features.own import own
-from troth.parts import Part
 from troth.preparing import Prepared
 from troth.types import Arrays, Data, Refusal, Shards, Split
 
@@ -287,7 +288,7 @@ def test_what_is_recorded(tree: dict[str, Any], tmp_path: Path) -> None:
     assert run.experiment.features == Part(
         "own", {"centre": True, "scale": True, "impute": "mean"}
     )
-    ids = {config.fingerprint(config.from_dict(tree | {"features": f})) for f in NAMES}
+    ids = {reader.fingerprint(reader.from_dict(tree | {"features": f})) for f in NAMES}
     assert len(ids) == 3  # it decides the numbers of a run
 
 
@@ -517,5 +518,5 @@ def test_no_trigger_is_shown_where_inputs_are_prepared(tmp_path: Path) -> None:
         "corruption": "backdoor",
     }
     with pytest.raises(Refusal, match="'backdoor' shows test inputs as the data set"):
-        build.build(config.from_dict(tree))
-    assert build.build(config.from_dict(tree | {"features": "none"})).aim is not None
+        build.build(reader.from_dict(tree))
+    assert build.build(reader.from_dict(tree | {"features": "none"})).aim is not None

@@ -14,9 +14,10 @@ import pytest
 import typer
 
 import troth
-from troth import config, lookup, sections, store
 from troth import files as folder
+from troth import lookup, store
 from troth.cli import app
+from troth.config import reader, schema
 
 ROOT = Path(__file__).parents[1]
 README, USAGE = ROOT / "README.md", ROOT / "docs" / "usage.md"
@@ -89,10 +90,10 @@ def test_the_rule_shown_is_one(place: Path) -> None:
 
 @pytest.mark.parametrize("block", every("toml"))
 def test_toml_is_an_experiment(block: str, place: Path) -> None:
-    runs = config.expand(tomllib.loads(block))
+    runs = reader.expand(tomllib.loads(block))
     assert runs
     for _, tree in runs:
-        config.from_dict(tree)
+        reader.from_dict(tree)
 
 
 def test_links_lead_somewhere() -> None:
@@ -156,18 +157,16 @@ def made(field: dataclasses.Field[Any]) -> Any:
 
 def keys(section: Any) -> dict[str, Any]:
     """Key → default of a section; members by name."""
-    found = {"name": section.name} if isinstance(section, sections.Part) else {}
+    found = {"name": section.name} if isinstance(section, schema.Part) else {}
     for field in dataclasses.fields(section):
         if field.name not in ("name", "options"):
             value = made(field)
-            found[field.name] = (
-                value.name if isinstance(value, sections.Part) else value
-            )
+            found[field.name] = value.name if isinstance(value, schema.Part) else value
     return found
 
 
 def test_every_key_and_default() -> None:
-    defaults = {f.name: made(f) for f in dataclasses.fields(sections.Experiment)}
+    defaults = {f.name: made(f) for f in dataclasses.fields(schema.Experiment)}
     del defaults["resolved"]
     inner = {k: keys(v) for k, v in defaults.items() if dataclasses.is_dataclass(v)}
     top = {k: v for k, v in defaults.items() if k not in inner}

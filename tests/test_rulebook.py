@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import troth
-from troth import build, config, files
+from troth import build, files
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Refusal
 
@@ -40,7 +41,7 @@ def tree(path: Path, **sections: Any) -> dict[str, Any]:
 
 
 def built(path: Path, **sections: Any) -> build.Built:
-    return build.build(config.from_dict(tree(path, **sections)), plan=Plan("vmap", 10))
+    return build.build(reader.from_dict(tree(path, **sections)), plan=Plan("vmap", 10))
 
 
 FIFTH = {"adversary": {"fraction": 0.2}}

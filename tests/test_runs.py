@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import troth
-from troth import build, config, engine, files, runs, supply
+from troth import build, engine, files, runs, supply
+from troth.config import reader
 from troth.types import Refusal
 
 SMALL = {
@@ -127,7 +128,7 @@ def test_kill_at_three_random_moments(tmp_path):
     """`kill -9` whenever: what was lost is done again, and the bytes are the same."""
     tree = changed(train={"rounds": 120}, checkpoint={"every": 3})
     file = tmp_path / "experiment.toml"
-    file.write_text(config.dumps(tree))
+    file.write_text(reader.dumps(tree))
     troth.run(file, out=tmp_path / "whole")
     cut, chance, command = tmp_path / "cut", random.Random(5), sys.executable
     program = (

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import troth
-from troth import build, config, lookup, personalizing, results, runs, shortcuts, supply
+from troth import build, lookup, personalizing, results, runs, shortcuts, supply
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Arrays, Refusal, Shards
 
@@ -100,7 +101,7 @@ def test_refusals() -> None:
     for value in (0.0, -1.0, 1.1, float("nan")):
         partition = {"name": "iid", "clients": 2, "correlation": value}
         with pytest.raises(Refusal, match=r"partition.correlation = .* out of range"):
-            config.from_dict({"partition": partition})
+            reader.from_dict({"partition": partition})
 
 
 # What a run makes of further test sets
@@ -192,7 +193,7 @@ def test_a_resumed_run_says_the_same(path: Path, tmp_path: Path) -> None:
             raise Stopped
 
     whole = tree(path, evaluate={"newcomers": 0.2}, checkpoint={"every": 1})
-    e = config.from_dict(whole)
+    e = reader.from_dict(whole)
     runs.train(e, tmp_path / "whole", plan=Plan("loop", 1))
     with pytest.raises(Stopped):
         runs.train(e, tmp_path / "cut", plan=Plan("loop", 1), watch=stop)
@@ -217,7 +218,7 @@ def test_newcomers_have_them_too(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("features", ["own", "federated"])
 def test_they_are_prepared_as_all_test_data(path: Path, features: str) -> None:
-    e = config.from_dict(tree(path, features=features))
+    e = reader.from_dict(tree(path, features=features))
     ready = build.build(e, plan=Plan("loop", 1))
     data, (_, shards, _) = ready.data, supply.deal(e, None)
     for k in range(N):
@@ -272,7 +273,7 @@ def test_a_newcomers_own_file_may_have_groups(path: Path, tmp_path: Path) -> Non
 
 
 def test_evaluation_takes_no_further_sets_for_validation(path: Path) -> None:
-    ready = build.build(config.from_dict(tree(path)), plan=Plan("loop", 1))
+    ready = build.build(reader.from_dict(tree(path)), plan=Plan("loop", 1))
     assert set(results.evaluate(ready, on="valid")) == {"personal", "shared"}
     names = {f"{kind}/conflicting" for kind in ("personal", "shared")}
     assert set(results.evaluate(ready)) == {"personal", "shared"} | names

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from troth import config, sites, supply
+from troth import sites, supply
+from troth.config import reader
 from troth.sites import Site
 from troth.types import Refusal
 
@@ -28,7 +29,7 @@ TREE: dict[str, Any] = {
 
 
 def agreed(**changes: Any) -> Any:
-    return sites.agreed(config.from_dict({**TREE, **changes}))
+    return sites.agreed(reader.from_dict({**TREE, **changes}))
 
 
 def deployment(**changes: Any) -> dict[str, Any]:

@@ -17,8 +17,9 @@ import pytest
 import torch
 
 import troth
-from troth import config, devices, files, runs, store
+from troth import devices, files, runs, store
 from troth.cli import listings
+from troth.config import reader
 from troth.types import Refusal
 
 SMALL: dict[str, Any] = {
@@ -101,7 +102,7 @@ def test_kill_at_a_random_moment(tmp_path: Path) -> None:
     """`kill -9` of a run on disk: the same bytes as in memory and never killed."""
     tree = changed(train={"rounds": 30}, checkpoint={"every": 3})
     file = tmp_path / "experiment.toml"
-    file.write_text(config.dumps(tree))
+    file.write_text(reader.dumps(tree))
     cut, chance = tmp_path / "cut", random.Random()  # whenever it is, it must hold
     arguments = [sys.executable, "-c", PROGRAM, str(file), str(cut)]
     process = subprocess.Popen(arguments)
@@ -120,7 +121,7 @@ def test_kill_at_a_random_moment(tmp_path: Path) -> None:
 def test_a_full_disk_stops_a_run_that_can_go_on(tmp_path: Path, whole: Path) -> None:
     """The system's own limit on files stands for a full disk."""
     file, out = tmp_path / "experiment.toml", tmp_path / "cut"
-    file.write_text(config.dumps(changed(checkpoint={"every": 1})))
+    file.write_text(reader.dumps(changed(checkpoint={"every": 1})))
     most = 15 * D * 4  # rows; there are 12 clients, and at most 5 more at a time
     program = (
         "import resource, sys\n"
@@ -237,19 +238,19 @@ def test_a_resumed_run_keeps_its_store(
 
 
 def test_only_clients_that_are_asked_take_space() -> None:
-    e = config.from_dict({"train": {"rounds": 30, "cohort": 10}})
+    e = reader.from_dict({"train": {"rounds": 30, "cohort": 10}})
     found = store.need(e, 1000, row=40, model=8, finishes=False)
     assert found == store.Need(300 * 40, 300 * 40, 301 * 8) and found.disk == 600 * 40
     assert store.need(e, 200, 40, 8, False).rows == 200 * 40
     assert store.need(e, 1000, 40, 8, True).rows == 1000 * 40
     assert store.need(e, 1000, 0, 8, False) == store.Need(0, 0, 0)
-    e = config.from_dict({"train": {"rounds": 30}, "output": {"personal": False}})
+    e = reader.from_dict({"train": {"rounds": 30}, "output": {"personal": False}})
     assert store.need(e, 70, 40, 8, False) == store.Need(70 * 40, 70 * 40, 0)
     tree: dict[str, Any] = {"train": {"rounds": 30, "cohort": 10}}
-    e = config.from_dict(tree | {"checkpoint": {"every": 5}})
+    e = reader.from_dict(tree | {"checkpoint": {"every": 5}})
     assert store.need(e, 1000, 40, 8, False).shadow == 50 * 40
     assert store.need(e, 1000, 40, 8, True).shadow == 1000 * 40
-    e = config.from_dict(tree | {"output": {"checkpoint": False}})
+    e = reader.from_dict(tree | {"output": {"checkpoint": False}})
     assert store.need(e, 1000, 40, 8, True).shadow == 0
 
 

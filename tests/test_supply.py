@@ -5,12 +5,13 @@ import os
 import numpy as np
 import pytest
 
-from troth import config, supply
+from troth import supply
+from troth.config import reader
 from troth.types import Refusal
 
 
 def experiment(**sections):
-    return config.from_dict({"partition": {"name": "iid", "clients": 2}, **sections})
+    return reader.from_dict({"partition": {"name": "iid", "clients": 2}, **sections})
 
 
 @pytest.fixture

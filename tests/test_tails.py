@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import troth
-from troth import build, config, files, tails, tasks
+from troth import build, files, tails, tasks
+from troth.config import reader
 from troth.engine import Plan
 from troth.federation import Federation
 from troth.types import Broadcast, Messages, Refusal
@@ -141,7 +142,7 @@ def tree(path: Path, model: Any = "strangers:first", **sections: Any) -> dict[st
 def built(
     path: Path, model: Any = "strangers:first", plan: Plan | None = None, **more: Any
 ) -> build.Built:
-    whole = config.from_dict(tree(path, model, **more))
+    whole = reader.from_dict(tree(path, model, **more))
     return build.build(whole, plan=plan or Plan("loop", 1))
 
 

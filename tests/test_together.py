@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import troth
-from troth import config, devices, files, lifted, runs, together
+from troth import devices, files, lifted, runs, together
 from troth.build import build
+from troth.config import reader
 from troth.engine import Plan
 from troth.federation import Federation
 from troth.feed import Feed
@@ -62,7 +63,7 @@ def experiments(method: str) -> list[Any]:
     """All columns of the plain method; of the others, which trace longer, three."""
     columns = COLUMNS if method == "none" else ("clean", "A2", "fair")
     trees = ({**BASE, **METHODS[method], **COLUMNS[name]} for name in columns)
-    return [config.from_dict(tree) for tree in trees]
+    return [reader.from_dict(tree) for tree in trees]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -88,7 +89,7 @@ def test_seeds_are_trained_together(change: dict[str, Any], tmp_path: Path) -> N
     hostile = COLUMNS["A3"]
     trees = [{**BASE, **change, "seed": s} for s in (0, 1, 2)]
     trees += [{**BASE, **change, **hostile, "seed": s} for s in (1, 2)]
-    every = [config.from_dict(tree) for tree in trees]
+    every = [reader.from_dict(tree) for tree in trees]
     assert len({together.kind(e) for e in every}) == 1
     check_the_same(every, tmp_path)
 
@@ -98,12 +99,12 @@ def test_each_begins_with_its_own_weights(tmp_path: Path) -> None:
     every = []
     for seed in range(3):
         first = tmp_path / f"first{seed}"
-        runs.train(config.from_dict({**BASE, "seed": seed}), first, plan=VMAP)
+        runs.train(reader.from_dict({**BASE, "seed": seed}), first, plan=VMAP)
         start = {**BASE["model"], "weights": str(first / files.SHARED)}
         still = {**BASE["train"], "lr": 0.0, "rounds": 1}
         own = {"name": "finetune", "steps": 3, "lr": 0.1}
         tree = {**BASE, "model": start, "train": still, "personalizer": own}
-        every.append(config.from_dict({**tree, "seed": seed}))
+        every.append(reader.from_dict({**tree, "seed": seed}))
     check_the_same(every, tmp_path)
 
 
@@ -219,7 +220,7 @@ def test_the_same_draws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Feed, "draw", draw)
     trees = [BASE, {**BASE, **COLUMNS["A1"]}, {**BASE, "seed": 1}]
-    every = [build(config.from_dict(t), plan=VMAP).federation for t in trees]
+    every = [build(reader.from_dict(t), plan=VMAP).federation for t in trees]
     calls.clear()
     Stack(every).launch()
     assert calls == [0, 1]
@@ -235,15 +236,15 @@ def test_the_same_draws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_other_federations_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    one = config.from_dict(BASE)
-    other = config.from_dict({**BASE, **change})
+    one = reader.from_dict(BASE)
+    other = reader.from_dict({**BASE, **change})
     with pytest.raises(Refusal, match="may differ only in seed, adversary, attack"):
         together.train([one, other], [tmp_path / "a", tmp_path / "b"])
     assert not list(tmp_path.iterdir())
 
 
 def test_newcomers_are_refused(tmp_path: Path) -> None:
-    e = config.from_dict({**BASE, "evaluate": {"newcomers": 0.25}})
+    e = reader.from_dict({**BASE, "evaluate": {"newcomers": 0.25}})
     with pytest.raises(Refusal, match="train them one by one"):
         together.train([e, e], [tmp_path / "a", tmp_path / "b"], plan=VMAP)
     assert not list(tmp_path.iterdir())
@@ -251,7 +252,7 @@ def test_newcomers_are_refused(tmp_path: Path) -> None:
 
 def test_rounds_in_which_nobody_answers(tmp_path: Path) -> None:
     tree = {**BASE, "availability": {"drop": 0.7}}
-    every = [config.from_dict({**tree, **COLUMNS[name]}) for name in ("clean", "A1")]
+    every = [reader.from_dict({**tree, **COLUMNS[name]}) for name in ("clean", "A1")]
     together.train(every, [tmp_path / "a", tmp_path / "b"], plan=VMAP)
     runs.train(every[1], tmp_path / "c", plan=VMAP)
     a, c = Run(tmp_path / "b"), Run(tmp_path / "c")
@@ -264,7 +265,7 @@ def test_rounds_in_which_nobody_answers(tmp_path: Path) -> None:
 def test_what_memory_does_not_hold_is_trained_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    e = config.from_dict({**BASE, **METHODS["ditto"]})
+    e = reader.from_dict({**BASE, **METHODS["ditto"]})
     built = build(e, plan=VMAP)
     d = built.federation.engine.task.d
     one = built.need.rows + 6 * 5 * d * 4 + 1

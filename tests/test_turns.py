@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from troth import config, files, sites, turns
+from troth import files, sites, turns
+from troth.config import reader
 from troth.sites import Site
 from troth.turns import Asked
 from troth.types import Broadcast, Refusal
@@ -32,7 +33,7 @@ TREE: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def site() -> Site:
-    return Site(sites.agreed(config.from_dict(TREE)), "b", "experiment")
+    return Site(sites.agreed(reader.from_dict(TREE)), "b", "experiment")
 
 
 def sent(site: Site) -> Broadcast:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from troth import config, files
+from troth import files
+from troth.config import reader
 
 
 def written(
@@ -40,15 +41,15 @@ def written(
     }
     if bad.any():
         tree["adversary"] = {"clients": np.flatnonzero(bad).tolist()}
-    e = config.from_dict(tree)
-    sections = config.to_dict(e)
+    e = reader.from_dict(tree)
+    sections = reader.to_dict(e)
     versions = {"python": "3.11.7", "troth": "0.1.0", "torch": "2.13.0"}
     sections["resolved"] = {"clients": n, "classes": classes, "versions": versions}
-    sections["resolved"] |= {"fingerprint": config.fingerprint(e), "shape": [1, 8, 8]}
+    sections["resolved"] |= {"fingerprint": reader.fingerprint(e), "shape": [1, 8, 8]}
     sections["resolved"] |= {"malicious": int(bad.sum()), "git": "0" * 40}
     sections["resolved"]["parameters"] = 650
     path.mkdir(parents=True)
-    files.write(path / files.EXPERIMENT, config.dumps(sections))
+    files.write(path / files.EXPERIMENT, reader.dumps(sections))
     columns: dict[str, Any] = {"client": np.arange(n), "malicious": bad}
     columns |= {"train": np.full(n, 40), "valid": np.full(n, 5)}
     columns["test"] = np.full(n, 10) if test is None else np.asarray(test)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from troth import config
+from troth.config import reader
 from troth.datasets.heart_disease import HOSPITALS, heart_disease
 
 TOML = Path(__file__).with_name("hospitals.toml")
@@ -38,11 +38,11 @@ def main(folder: Path, seed: int = 0, drill: bool = True, limit: float = 300.0) 
         limit: seconds, after which all is ended.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tree = {**config.read(TOML), "seed": seed}
+    tree = {**reader.read(TOML), "seed": seed}
     if drill:  # every hospital knows, and plays its part
         tree["adversary"] = {"clients": [list(HOSPITALS).index(HOSTILE)]}
         tree["attack"] = {"name": "model_replacement"}
-    (folder / "experiment.toml").write_text(config.dumps(tree))
+    (folder / "experiment.toml").write_text(reader.dumps(tree))
     patients = heart_disease()
     for k, name in enumerate(HOSPITALS):
         mine = patients.owner == k

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import config, goal, runs
+from troth import goal, runs
 from troth.build import Built, build
+from troth.config import reader
 
 Tree = dict[str, Any]
 AUTHORS = {"name": "adam", "lr": 0.02, "beta2": 0.999, "tau": 1e-8}
@@ -59,7 +60,7 @@ def digits(
 def made(tree: Tree, device: str) -> Built:
     """The federation of an experiment, ready to train."""
     tree = {**tree, "engine": {"device": device}}
-    return build(config.from_dict(tree), plan=runs.UNMEASURED)
+    return build(reader.from_dict(tree), plan=runs.UNMEASURED)
 
 
 def target(tree: Tree, file: Path, device: str) -> goal.Goal:

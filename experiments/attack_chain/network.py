@@ -18,7 +18,8 @@ from federations import digits
 
 import troth
 from attacks import Figure, Work, examples, frozen, gradient
-from troth import config, poison
+from troth import poison
+from troth.config import reader
 from troth.datasets.cifar10 import cifar10
 from troth.types import TEST
 
@@ -31,7 +32,7 @@ def data(work: Work) -> str:
     file = work.models / "embeddings.npz"
     if not file.exists():
         place = Path(tempfile.mkdtemp(prefix="backbone")) / "run"
-        run = troth.run(config.read(BACKBONE), out=place, device=work.device)[0]
+        run = troth.run(reader.read(BACKBONE), out=place, device=work.device)[0]
         accuracy = run.summary["shared"]["accuracy_mean"]
         if accuracy < WANTED:
             raise SystemExit(f"the backbone is right on {accuracy:.3f} only")

@@ -21,8 +21,9 @@ from settings import EXAMPLES, HIDDEN, METHODS, PARTITION, SEEDS, TRAIN
 from torch import nn
 
 import troth
-from troth import config, lookup, runs, supply
+from troth import lookup, runs, supply
 from troth.build import build
+from troth.config import reader
 from troth.loading import Run
 
 HERE = Path(__file__).parent
@@ -40,7 +41,7 @@ def dealt(seed: int, place: Path) -> Path:
     np.savez(chosen, x=everything.x[rows], y=everything.y[rows])
     tree = {"seed": seed, "partition": PARTITION}
     tree["data"] = {"name": "npz", "path": str(chosen)}
-    arrays, shards, _ = supply.deal(config.from_dict(tree), None)
+    arrays, shards, _ = supply.deal(reader.from_dict(tree), None)
     chosen.unlink()
     parts = [(list_, mark) for mark, list_ in ((0, shards.train), (2, shards.test))]
     x, y, owner, split = [], [], [], []
@@ -99,7 +100,7 @@ def orders(seed: int, place: Path) -> None:
     `order` [rounds, steps, clients, batch] counts a client's training examples as the
     file has them, and is -1 where a batch is shorter; `per_epoch` [clients] steps.
     """
-    e = config.from_dict(planned("fedrep", seed, place))
+    e = reader.from_dict(planned("fedrep", seed, place))
     feed = build(e, plan=runs.UNMEASURED).federation.engine.feed
     everyone = np.arange(len(feed.per_epoch))
     steps = EPOCHS * int(feed.per_epoch.max())

@@ -18,7 +18,8 @@ sys.path += [str(ROOT.parent), str(ROOT)]
 from choose import METHODS, cell  # noqa: E402
 
 import troth  # noqa: E402
-from troth import config, files  # noqa: E402
+from troth import files
+from troth.config import reader
 from troth.reproduce.entry import merged  # noqa: E402
 
 DATA = ("mnist", "fashion")
@@ -26,7 +27,7 @@ DATA = ("mnist", "fashion")
 
 def main() -> None:
     """Train, and keep what each client was asked and scored."""
-    base, found = config.read(ROOT / "base.toml"), {}
+    base, found = reader.read(ROOT / "base.toml"), {}
     for data in DATA:
         changes = cell(data, "clean", "local", *METHODS["local"]).changes
         with tempfile.TemporaryDirectory() as place:

@@ -28,9 +28,10 @@ from cells import Changes, merged  # noqa: E402
 from problems import PROBLEMS, again, choice, model, ours  # noqa: E402
 from tune import HALVES  # noqa: E402
 
-from troth import config, files, labels, numerics, trees  # noqa: E402
+from troth import files, labels, numerics, trees
 from troth.build import Built, build  # noqa: E402
 from troth.clients import adversarial  # noqa: E402
+from troth.config import reader
 from troth.engine import Plan  # noqa: E402
 from troth.types import CONFLICTING, Batch  # noqa: E402
 
@@ -130,12 +131,12 @@ def trace(problem: str, part: str, seed: int, device: str) -> dict[str, Any]:
     own: Changes = {"name": "finetune"}
     if part not in ("finetune", EARLY):
         own = {"name": "transfer", "w1": found[part][0], "w2": found[part][1]}
-    base = {k: v for k, v in config.read(ROOT / "base.toml").items() if k != "grid"}
+    base = {k: v for k, v in reader.read(ROOT / "base.toml").items() if k != "grid"}
     sections = merged(PROBLEMS[problem], ours(problem))
     changes = again(sections, {**own, "keep": "last"}, rate=(lr, steps))
     start = {"model": {"weights": str(model(problem, seed))}, "seed": seed}
     tree = merged(merged(merged(base, changes), start), {"engine": {"device": device}})
-    e = config.from_dict(tree)
+    e = reader.from_dict(tree)
     built = build(e, plan=Plan("vmap", 50))
     f = built.federation
     ids = f.groups(f.members, f.population.n)[0]

@@ -12,9 +12,9 @@ from torch import nn
 
 from troth import heads, theory
 from troth.build import Built, build
+from troth.config.schema import Experiment
 from troth.engine import Plan
 from troth.loading import Run
-from troth.sections import Experiment
 from troth.theory.moments import wobble
 from troth.types import Refusal
 

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from troth import config, files, lookup, personalizing, rules, runs, store, together
+from troth import files, lookup, personalizing, rules, runs, store, together
 from troth.build import build
+from troth.config import reader
+from troth.config.schema import Experiment
 from troth.engine import Plan
 from troth.loading import Run, read_experiment
 from troth.own_examples import Examples
 from troth.personalizing import Newcomer
 from troth.runs import Watch
-from troth.sections import Experiment
 from troth.types import Broadcast, Messages, Refusal
 
 Given = str | Path | Mapping[str, Any] | None
@@ -83,7 +84,7 @@ def run(
         build_check(one.experiment, data_dir, root / one.label)
     facts = {"device": device, "data_dir": data_dir}
     sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
-    files.create(root, files.GRID, config.dumps(sections))
+    files.create(root, files.GRID, reader.dumps(sections))
     every = [(one.experiment, root / one.label) for one in planned]
     together.grid(every, apart, watch=watch, data_dir=data_dir)
     return _each(planned, root, data_dir, watch)
@@ -126,7 +127,7 @@ def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
     if not (root / files.GRID).exists():
         runs.resume(root, watch=watch)
         return [Run(root)]
-    sections = config.read(root / files.GRID)
+    sections = reader.read(root / files.GRID)
     facts = sections.pop("resolved", {})
     planned = plan(sections, facts.get("device"))
     return _each(planned, root, facts.get("data_dir"), watch)
@@ -137,7 +138,7 @@ def finished(path: str | Path) -> bool:
     root = Path(path)
     if not (root / files.GRID).exists():
         return Run(root).finished
-    sections = config.read(root / files.GRID)
+    sections = reader.read(root / files.GRID)
     sections.pop("resolved", None)
     planned = plan(sections, None)
     return all((root / one.label / files.SUMMARY).exists() for one in planned)
@@ -146,12 +147,12 @@ def finished(path: str | Path) -> bool:
 def plan(sections: dict[str, Any], device: str | None) -> list[Planned]:
     """The runs that the sections of a file come to, each one checked."""
     found = []
-    for changed, one in config.expand(sections):
-        experiment = config.from_dict(one)
+    for changed, one in reader.expand(sections):
+        experiment = reader.from_dict(one)
         if device is not None:
             engine = dataclasses.replace(experiment.engine, device=device)
             experiment = dataclasses.replace(experiment, engine=engine)
-        label = config.label(changed)
+        label = reader.label(changed)
         name = ",".join(part for part in (experiment.name, label) if part)
         experiment = dataclasses.replace(experiment, name=name)
         found.append(Planned(changed, label, experiment))
@@ -280,12 +281,12 @@ def quickstart() -> str:
 def tree(experiment: Given, settings: Sequence[str]) -> dict[str, Any]:
     """The sections of an experiment as plain tables, changed by settings."""
     if experiment is None:
-        sections = config.parse(quickstart(), "the quickstart")
+        sections = reader.parse(quickstart(), "the quickstart")
     elif isinstance(experiment, Mapping):
         sections = dict(experiment)
     else:
-        sections = config.read(experiment)
-    return config.override(sections, list(settings))
+        sections = reader.read(experiment)
+    return reader.override(sections, list(settings))
 
 
 def fresh(experiment: Given) -> Path:

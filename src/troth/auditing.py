@@ -21,10 +21,10 @@ from troth import certifiable, files, flat, lookup
 from troth.build import Built, build
 from troth.certifying import Progress
 from troth.clients import adversarial
+from troth.config.parts import Part
 from troth.engine import Plan
 from troth.examining import ALPHA, Row, Setting, batches, row
 from troth.loading import Run
-from troth.parts import Part
 from troth.preparing import active
 from troth.types import CONFLICTING, Refusal, Split
 

@@ -8,7 +8,7 @@ import torch
 
 from troth import lookup, seeding
 from troth.beside import as_it_is
-from troth.parts import Part
+from troth.config.parts import Part
 from troth.types import Augment, Batch, Refusal
 
 

@@ -15,8 +15,8 @@ import torch
 from scipy import special
 
 from troth import seeding
-from troth.parts import rounded_up
-from troth.sections import Availability
+from troth.config.parts import rounded_up
+from troth.config.schema import Availability
 from troth.types import Refusal
 
 _COLUMNS = ("client", "first", "last")

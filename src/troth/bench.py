@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from troth import clients, config, digits, lookup, plans, tasks
+from troth import clients, digits, lookup, plans, tasks
+from troth.config import reader
 from troth.engine import Engine, Plan
 from troth.feed import Feed
 from troth.population import Population
@@ -114,7 +115,7 @@ def _engine(
 ) -> tuple[Engine, Broadcast, Tensor, np.ndarray]:
     """The engine with the plan that it chooses for a long run."""
     train = {"steps": steps, "batch": _BATCH, "lr": 0.05}
-    experiment = config.from_dict({"train": train})
+    experiment = reader.from_dict({"train": train})
     feed = Feed(data, _BATCH, False, 0, torch.float32)
     w0 = tasks.flatten(net)
     engine = Engine(

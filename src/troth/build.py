@@ -25,6 +25,7 @@ from troth import (
     tasks,
 )
 from troth.availability import Attendance, everyone
+from troth.config.schema import Availability, Experiment
 from troth.engine import Engine, Plan
 from troth.evaluation import Aim
 from troth.federation import Federation
@@ -32,7 +33,6 @@ from troth.feed import Feed
 from troth.population import Population
 from troth.preparing import Prepared
 from troth.sampling import There
-from troth.sections import Availability, Experiment
 from troth.types import Data, Phase, Refusal
 
 

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from troth import api, config, lookup, supply
+from troth import api, lookup, supply
+from troth.config import reader
 from troth.datasets import _files
 from troth.datasets._source import Source
 from troth.types import Arrays, Refusal
@@ -124,7 +125,7 @@ def deal(
         data_dir: where data sets are looked for first.
     """
     if experiment is None:
-        tree = config.override({"data": {"name": name}}, list(settings))
+        tree = reader.override({"data": {"name": name}}, list(settings))
     else:
         tree = api.tree(experiment, settings)
     e = api.plan(tree, None)[0].experiment

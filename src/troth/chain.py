@@ -16,8 +16,9 @@ from typing import Any, Literal, NamedTuple, get_type_hints
 import numpy as np
 from torch import Tensor
 
-from troth import api, config, crafting, files, flat, lookup, modelfile, runs
+from troth import api, crafting, files, flat, lookup, modelfile, runs
 from troth.build import Built, build
+from troth.config import reader
 from troth.goal import Goal, goal, judged
 from troth.loading import Run
 from troth.runs import Watch
@@ -110,7 +111,7 @@ def chain(
     else:
         files.check_free(out)
     plain = {**sections, "attack": "none", "corruption": "none"}
-    built = build(config.from_dict(plain), data_dir=data_dir, plan=runs.UNMEASURED)
+    built = build(reader.from_dict(plain), data_dir=data_dir, plan=runs.UNMEASURED)
     _linear(built, options.stage)
     aim = _aim(built, out / "target.npy", options)
     if not out.exists():
@@ -149,7 +150,7 @@ def _aim(built: Built, file: Path, options: Options) -> Goal:
 
 def _check(sections: dict[str, Any], options: Options) -> None:
     """Refuse what the chain cannot attack, before any work."""
-    e = config.from_dict(sections)
+    e = reader.from_dict(sections)
     if e.personalizer.name != "coupled" or not e.adversary.present():
         raise Refusal(
             "the chain needs personalizer 'coupled' and an adversary; set "

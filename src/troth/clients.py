@@ -11,9 +11,9 @@ from torch import Tensor
 from troth import augmenting, lookup, numerics
 from troth.adversarial._worst import Adversarial
 from troth.beside import beside, seen_through
+from troth.config.parts import Part
+from troth.config.schema import Experiment
 from troth.masks import Masks
-from troth.parts import Part
-from troth.sections import Experiment
 from troth.types import (
     Batch,
     Budget,

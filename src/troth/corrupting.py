@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from troth import labels, lookup, seeding
+from troth.config.parts import CorruptionPart, rounded_up
 from troth.corruptions._numbers import like
 from troth.evaluation import Aim
-from troth.parts import CorruptionPart, rounded_up
 from troth.types import Arrays, Exact, Refusal
 
 Corrupt = Callable[..., tuple[Tensor, Tensor]]

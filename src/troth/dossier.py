@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from troth import auditing, chain, config, disk, evidence
+from troth import auditing, chain, disk, evidence
 from troth import files as folder
 from troth.certificates.ledger import NAME as CERTIFICATES
+from troth.config import reader
 from troth.evidence import Audit, Certified, Table
 from troth.loading import Run, judged
 from troth.results import METRICS
@@ -164,9 +165,9 @@ def _ordered(root: Path, inside: list[Path]) -> list[Path]:
     names = ["none", *chain.STAGES]
     if (root / folder.GRID).exists():
         with contextlib.suppress(Refusal):
-            tree = config.read(root / folder.GRID)
+            tree = reader.read(root / folder.GRID)
             tree.pop("resolved", None)
-            names = [config.label(changed) for changed, _ in config.expand(tree)]
+            names = [reader.label(changed) for changed, _ in reader.expand(tree)]
     order = {name: i for i, name in enumerate(names)}
     return sorted(inside, key=lambda p: (order.get(p.name, len(order)), p.name))
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from troth import config, files
+from troth import files
 from troth.certificates.curves import Curves, curves
 from troth.certificates.smoothing import Smoothing
+from troth.config import reader
 from troth.results import METRICS
 
 Table = dict[str, np.ndarray]
@@ -47,7 +48,7 @@ class Audit:
 
 def experiment(file: Path) -> dict[str, Any]:
     """The sections, with what the run wrote about itself."""
-    found = config.read(file)
+    found = reader.read(file)
     if not isinstance(found.get("resolved"), dict):
         raise ValueError("it has no [resolved], which every run writes")
     return found

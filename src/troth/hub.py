@@ -16,10 +16,10 @@ from torch import Tensor
 
 import troth
 from troth import build, dealing, files, rulebook, sites, stepping, tasks
+from troth.config.schema import Experiment
 from troth.federation import dumped, first, outgoing, restored
 from troth.replies import Answer, Expected
 from troth.sampling import sampler
-from troth.sections import Experiment
 from troth.serving import Serving
 from troth.stages import Served
 from troth.types import Arrays, Broadcast, Messages, Refusal, Shards

@@ -13,10 +13,11 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from troth import config, files, layers, tasks
+from troth import files, layers, tasks
+from troth.config import reader
+from troth.config.schema import Experiment
 from troth.networks import network
 from troth.preparing import active
-from troth.sections import Experiment
 from troth.types import Refusal, Statistics
 
 PREPARED = ("features.fill", "features.mean", "features.std")
@@ -31,7 +32,7 @@ def read_experiment(path: Path) -> Experiment:
             f"{path} is not the folder of a run (it has no {files.EXPERIMENT}); "
             "give the folder that troth run wrote"
         )
-    return config.from_dict(config.read(file))
+    return reader.from_dict(reader.read(file))
 
 
 class Run:

@@ -11,8 +11,8 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from troth import layers, lookup, seeding, weights
-from troth.parts import ModelPart
-from troth.sections import Experiment
+from troth.config.parts import ModelPart
+from troth.config.schema import Experiment
 from troth.types import Refusal
 
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from troth import seeding
+from troth.config.parts import rounded_up
+from troth.config.schema import Experiment
 from troth.engine import Engine
 from troth.federation import Federation, outgoing
-from troth.parts import rounded_up
-from troth.sections import Experiment
 from troth.types import Broadcast, Refusal, Shards
 
 

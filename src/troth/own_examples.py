@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from troth.config.schema import Experiment
 from troth.datasets import npz
 from troth.loading import Run, fits
-from troth.sections import Experiment
 from troth.types import Arrays, Refusal
 
 Examples = str | Path | Mapping[str, Any]

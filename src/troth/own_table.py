@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from troth import preparing
+from troth.config.schema import Experiment
 from troth.datasets._encoding import encode
 from troth.datasets._table import Column, number, read, shown
 from troth.datasets.csv import MISSING
-from troth.sections import Experiment
 from troth.types import Refusal
 
 ENDINGS = (".csv", ".csv.gz")

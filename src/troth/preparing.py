@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from troth import corrupting, dealing, layers, lookup
-from troth.parts import Part
-from troth.sections import Experiment
+from troth.config.parts import Part
+from troth.config.schema import Experiment
 from troth.types import Arrays, Data, Refusal, Shards, Split, Statistics
 
 _NUMBERS = 1 << 21  # prepared at a time: 16 MB in float64

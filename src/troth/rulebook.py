@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from troth import conditions, lookup, rules
-from troth.parts import Part
-from troth.sections import Experiment
+from troth.config.parts import Part
+from troth.config.schema import Experiment
 from troth.serving import Rules
 from troth.types import Broadcast, Messages, Refusal
 from troth.verdicts import Verdicts

@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 import torch
 
 import troth
-from troth import config, files, networks, newcomers, plans, progress, results, store
+from troth import files, networks, newcomers, plans, progress, results, store
 from troth.build import Built, build
+from troth.config import reader
+from troth.config.schema import Experiment
 from troth.engine import Plan
 from troth.journal import Journal
 from troth.loading import Run, read_experiment
-from troth.sections import Experiment
 
 
 class State(NamedTuple):
@@ -88,7 +89,7 @@ def begin(built: Built, path: Path, data_dir: str | None) -> Path:
     if built.federation.population.on_disk and experiment.engine.state_dir:
         facts["state_file"] = str(state)
     resolved = dataclasses.replace(experiment, resolved=facts)
-    text = config.dumps(config.to_dict(resolved))
+    text = reader.dumps(reader.to_dict(resolved))
     files.create(path, files.EXPERIMENT, text)
     return state
 
@@ -139,7 +140,7 @@ def _resolved(built: Built, data_dir: str | None) -> dict[str, Any]:
 
 
 def _fingerprint(built: Built) -> str:
-    return config.fingerprint(built.experiment)
+    return reader.fingerprint(built.experiment)
 
 
 def _git() -> dict[str, str]:
@@ -261,7 +262,7 @@ def _record(path: Path, plan: Plan) -> None:
     experiment = read_experiment(path)
     resolved = {**experiment.resolved, "plan": plan._asdict()}
     changed = dataclasses.replace(experiment, resolved=resolved)
-    files.write(path / files.EXPERIMENT, config.dumps(config.to_dict(changed)))
+    files.write(path / files.EXPERIMENT, reader.dumps(reader.to_dict(changed)))
 
 
 def evaluations(e: Experiment) -> Callable[[int], bool]:

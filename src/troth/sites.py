@@ -17,7 +17,6 @@ from torch import Tensor
 
 from troth import (
     build,
-    config,
     corrupting,
     evaluation,
     networks,
@@ -30,9 +29,10 @@ from troth import (
     tails,
     tasks,
 )
+from troth.config import reader
+from troth.config.schema import Availability, Experiment
 from troth.engine import Engine, Plan
 from troth.federation import answer
-from troth.sections import Availability, Experiment
 from troth.serving import Serving
 from troth.types import Arrays, Broadcast, Data, Messages, Refusal, Shards
 
@@ -95,7 +95,7 @@ def fingerprint(e: Experiment) -> str:
     told = repr((own.sites, own.shape, own.classes, own.scale, own.several))
     told += repr((own.features, own.label, own.labels))
     same = dataclasses.replace(e, data=Experiment().data)
-    text = f"{config.fingerprint(same)} {told}"
+    text = f"{reader.fingerprint(same)} {told}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -263,4 +263,4 @@ def identity(e: Experiment, made: Engine, w0: Tensor) -> dict[str, Any]:
 
 def read(path: str | Path) -> Experiment:
     """The experiment of a file, agreed on."""
-    return agreed(config.from_dict(config.read(Path(path))))
+    return agreed(reader.from_dict(reader.read(Path(path))))

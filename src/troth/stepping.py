@@ -9,11 +9,11 @@ from torch import nn
 
 from troth import augmenting, lifting, lookup, tasks
 from troth.clients import adversarial, maker
+from troth.config.schema import Experiment
 from troth.engine import Engine, Plan
 from troth.feed import Feed
 from troth.masks import Masks
 from troth.objectives import Loss
-from troth.sections import Experiment
 from troth.types import Arrays, Client, Data
 
 

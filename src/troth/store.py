@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from troth import devices
-from troth.sections import Experiment
+from troth.config.schema import Experiment
 from troth.types import Refusal
 
 FILE = "state/rows.bin"  # in the folder of a run

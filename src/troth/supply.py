@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from troth import leakage, lookup, preparing, shortcuts, splitting
-from troth.sections import Experiment
+from troth.config.schema import Experiment
 from troth.types import Arrays, Options, Refusal, Shards
 
 _MANY = 1000  # names of classes that a run still writes down

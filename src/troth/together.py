@@ -18,12 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from troth import config, devices, results, runs, store
+from troth import devices, results, runs, store
 from troth.build import Built, build, device
+from troth.config import reader
+from troth.config.schema import Experiment
 from troth.engine import Plan
 from troth.federation import Federation
 from troth.journal import Journal
-from troth.sections import Experiment
 from troth.stacked import Stack
 from troth.types import Record, Refusal
 
@@ -42,7 +43,7 @@ _ASIDE = ("resolved", "name", "checkpoint", "output")
 
 def kind(experiment: Experiment) -> str:
     """Runs of the same kind can be trained together."""
-    tree = config.to_dict(experiment)
+    tree = reader.to_dict(experiment)
     kept = {k: v for k, v in tree.items() if k not in (*MAY_DIFFER, *_ASIDE)}
     kept["model"] = {k: v for k, v in tree["model"].items() if k != "weights"}
     if experiment.adversary.start:  # some states begin otherwise

@@ -17,9 +17,10 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from troth import build, config, layers, lookup, seeding, tasks
+from troth import build, layers, lookup, seeding, tasks
 from troth.adversarial._worst import Worst, worse
 from troth.adversarial.pgd import pgd
+from troth.config import reader
 from troth.engine import Plan
 from troth.lifted import Lifted
 from troth.types import Batch, Refusal, Task
@@ -416,7 +417,7 @@ def tree(**sections: Any) -> dict[str, Any]:
 
 
 def built(plan: Plan = Plan("loop", 1), **sections: Any) -> build.Built:  # noqa: B008
-    return build.build(config.from_dict(tree(**sections)), plan=plan)
+    return build.build(reader.from_dict(tree(**sections)), plan=plan)
 
 
 class TestRefusals:
@@ -496,7 +497,7 @@ def test_options_and_references() -> None:
     }
     first, second = lookup.about("adversarial", "pgd").citations
     assert "madry2018towards" in first and "wang2021robust" in second
-    cited = config.citations(config.from_dict(tree()))
+    cited = reader.citations(reader.from_dict(tree()))
     assert sum("madry2018towards" in entry for entry in cited) == 1
-    others = config.citations(config.from_dict(tree(personalizer="finetune")))
+    others = reader.citations(reader.from_dict(tree(personalizer="finetune")))
     assert not any("madry2018towards" in entry for entry in others)

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import build, config
+from troth import build
 from troth.attacks.counter_gradient import counter_gradient
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Broadcast, Messages, Refusal
 
@@ -191,7 +192,7 @@ def test_whether_it_can_infer_comes_from_the_experiment(
 ) -> None:
     tree, _ = federation(tmp_path, "linear", 0)
     tree |= {"train": {**tree["train"], "rounds": 2}, **sections}
-    built = build.build(config.from_dict(tree), plan=Plan("vmap", 4))
+    built = build.build(reader.from_dict(tree), plan=Plan("vmap", 4))
     list(built.federation.train())
     estimate = built.federation.serving.memories["attack"]
     assert bool(estimate.tensor_split([4, 8, 12])[2].any()) == infers
@@ -241,7 +242,7 @@ def federation(tmp_path: Path, kind: str, seed: int) -> tuple[Any, np.ndarray]:
 def test_theorem_4(tmp_path: Path, kind: str) -> None:
     """ρ reaches the target to 1e-6, and geometrically."""
     tree, goal = federation(tmp_path, kind, 0)
-    built = build.build(config.from_dict(tree), plan=Plan("vmap", 4))
+    built = build.build(reader.from_dict(tree), plan=Plan("vmap", 4))
     wanted = torch.from_numpy(goal)
     away = [float((r.broadcast.w - wanted).norm()) for r in built.federation.train()]
     assert away[-1] <= 1e-6

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, config, files, lookup, seeding
+from troth import build, files, lookup, seeding
 from troth import progress as notice
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Refusal
 
@@ -119,7 +120,7 @@ def tree(tmp_path: Path) -> Tree:
 
 def trained(tree: Tree, plan: Plan) -> tuple[Tensor, Tensor]:
     """The shared model, and the clients' own."""
-    f = build.build(config.from_dict(tree), plan=plan).federation
+    f = build.build(reader.from_dict(tree), plan=plan).federation
     for _ in f.train():
         pass
     for _ in f.finish(4):

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth import config
 from troth.cli import outcome, tables
+from troth.config import reader
 
 HOSTILE = np.array([False, False, True, False])
 
 
 def run(own: list[float], head: str = "accuracy", **sections: Any) -> Any:
     """A finished run, as far as a comparison looks at it."""
-    experiment = config.from_dict({"personalizer": "local", **sections})
-    experiment.resolved["fingerprint"] = config.fingerprint(experiment)
+    experiment = reader.from_dict({"personalizer": "local", **sections})
+    experiment.resolved["fingerprint"] = reader.fingerprint(experiment)
     mean = float(np.array(own)[~HOSTILE].mean())
     metrics = ("mean", "std", "weighted", "worst10")
     numbers = {f"{head}_{metric}": mean for metric in metrics}
@@ -91,4 +91,4 @@ def test_entries() -> None:
     assert list(made[0]) == ["id", "folder", "experiment", "summary"]
     assert made[0]["id"] == made[1]["id"] != made[2]["id"]
     assert made[0]["folder"] == str(one.path) and made[0]["summary"] == one.summary
-    assert config.from_dict(made[2]["experiment"]) == two.experiment
+    assert reader.from_dict(made[2]["experiment"]) == two.experiment

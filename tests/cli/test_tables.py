@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from troth import config
 from troth.cli import tables
+from troth.config import reader
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def run(
     own: list[float], shared: float = 0.5, head: str = "accuracy", **sections: Any
 ) -> Any:
     """A finished run, as far as a table looks at it."""
-    experiment = config.from_dict({"personalizer": "local", **sections})
-    experiment.resolved["fingerprint"] = config.fingerprint(experiment)
+    experiment = reader.from_dict({"personalizer": "local", **sections})
+    experiment.resolved["fingerprint"] = reader.fingerprint(experiment)
     benign = np.array(own)[~np.array(BENIGN)]
     numbers = {f"{head}_{m}": float(benign.mean()) for m in ("mean", "std", "weighted")}
     numbers[f"{head}_worst10"] = float(benign.min())

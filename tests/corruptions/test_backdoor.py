@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import config, lookup
+from troth import lookup
+from troth.config import reader
 from troth.corruptions.backdoor import aim, backdoor
 from troth.types import Refusal
 
@@ -220,7 +221,7 @@ def test_refused_before_anything_is_written(tmp_path: Path, count: int) -> None:
 
 
 def test_the_trigger_stands_in_the_resolved_experiment(tmp_path: Path) -> None:
-    tree = config.to_dict(config.from_dict(TREE))
+    tree = reader.to_dict(reader.from_dict(TREE))
     assert tree["corruption"] == {
         "name": "backdoor",
         "share": 0.5,

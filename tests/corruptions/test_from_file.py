@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import troth
-from troth import build, config, corrupting, dealing, lookup, seeding
+from troth import build, corrupting, dealing, lookup, seeding
+from troth.config import reader
+from troth.config.parts import CorruptionPart
 from troth.corruptions.from_file import from_file
 from troth.engine import Plan
-from troth.parts import CorruptionPart
 from troth.types import Arrays, Data, Exact, Refusal, Shards
 
 KEY = seeding.keys(0, "corruption", 0, torch.tensor(3))
@@ -447,8 +448,8 @@ def test_updates_are_those_of_plain_torch(path: str, plan: Plan, batch: int) -> 
     corruption = {"name": "from_file", "path": path, "take": "all", "mix": True}
     tree = TREE | {"corruption": corruption}
     tree["train"] = TREE["train"] | {"batch": batch}
-    clean = build.build(config.from_dict(TREE | {"corruption": "none"}), plan=plan)
-    made = build.build(config.from_dict(tree), plan=plan)
+    clean = build.build(reader.from_dict(TREE | {"corruption": "none"}), plan=plan)
+    made = build.build(reader.from_dict(tree), plan=plan)
     w = made.federation.broadcast.w.clone()
     update = made.federation.step().messages.update
     size = clean.data.train.size
@@ -484,7 +485,7 @@ def test_rows_with_a_single_1_are_labels(path: str) -> None:
         tree["corruption"] = {"name": "from_file", "path": path, "take": "all"}
         tree["personalizer"] = {"name": "ditto", "lam": 0.5}
         tree["regularizer"] = "kl"
-        made = build.build(config.from_dict(tree), plan=Plan("vmap", 4))
+        made = build.build(reader.from_dict(tree), plan=Plan("vmap", 4))
         for record in made.federation.train():
             assert bool(record.messages.loss.isfinite().all())
         rows = made.federation.population.read(np.arange(4))
@@ -510,13 +511,13 @@ def test_refused_by_models_and_losses_that_take_labels(
     np.savez(path, x=x[:4], y=np.arange(4) % 2, p=np.full((4, 2), 0.5))
     tree = TREE | {"data": {"name": "npz", "path": str(tmp_path / "two.npz")}}
     tree["corruption"] = {"name": "from_file", "path": path}
-    build.build(config.from_dict(tree), plan=PLANS[0])
+    build.build(reader.from_dict(tree), plan=PLANS[0])
     with pytest.raises(Refusal, match="a loss of its own, which takes labels, and"):
-        build.build(config.from_dict(tree | {"model": "svm"}), plan=PLANS[0])
+        build.build(reader.from_dict(tree | {"model": "svm"}), plan=PLANS[0])
     mend = TREE["train"] | {"loss": "cross_entropy"}
-    made = config.from_dict(tree | {"model": "svm", "train": mend})
+    made = reader.from_dict(tree | {"model": "svm", "train": mend})
     build.build(made, plan=PLANS[0]).federation.step()  # one output: the margin
     for name in ("squared", "multi_label", "huber"):
         wrong = tree | {"train": TREE["train"] | {"loss": name}}
         with pytest.raises(Refusal, match=f"train.loss = '{name}' needs"):
-            build.build(config.from_dict(wrong), plan=PLANS[0])
+            build.build(reader.from_dict(wrong), plan=PLANS[0])

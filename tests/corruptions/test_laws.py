@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from troth import corrupting, dealing, lookup, seeding
-from troth.parts import CorruptionPart
+from troth.config.parts import CorruptionPart
 from troth.types import Arrays, Data, Shards, Split
 
 NAMES = lookup.names("corruption")

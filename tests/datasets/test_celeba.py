@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from troth import config, supply
+from troth import supply
+from troth.config import reader
 from troth.datasets.celeba import SOURCE, celeba
 from troth.types import TEST, TRAIN, VALID, Refusal
 
@@ -370,7 +371,7 @@ def test_real_conflicting_tests(real, how):
         "partition": {"name": "identities", "per_client": 20, "conflicting": how},
     }
     tree["data"] |= {"identities": 60, "side": 8}
-    arrays, shards, _ = supply.deal(config.from_dict(tree), real)
+    arrays, shards, _ = supply.deal(reader.from_dict(tree), real)
     assert len(shards.train) == 3
     found = np.concatenate(shards.tests["conflicting"])
     assert 0 < len(found) <= arrays.group.sum()

@@ -15,7 +15,8 @@ import pytest
 from scipy import stats
 
 import troth
-from troth import catalogue, config, supply
+from troth import catalogue, supply
+from troth.config import reader
 from troth.datasets import mnist
 from troth.datasets.colored import PALETTE, colored, dealt
 from troth.types import Arrays, Refusal, Shards
@@ -48,7 +49,7 @@ def deal(path: Path, seed: int = 0, grey: bool = False, **more: Any) -> Any:
         data = {"name": "colored", "base": "npz", "base_options": {"path": str(path)}}
         data |= {"spread": 0.0} | more
     tree = {"seed": seed, "data": data, "partition": partition}
-    return supply.deal(config.from_dict(tree), None)[:2]
+    return supply.deal(reader.from_dict(tree), None)[:2]
 
 
 def numbers(x: np.ndarray) -> np.ndarray:
@@ -148,7 +149,7 @@ def test_central_training_is_one_client_with_all_classes(path: Path) -> None:
     one = {"name": "iid", "clients": 1}
     data = {"name": "colored", "base": "npz", "base_options": {"path": str(path)}}
     data |= {"maps": "fixed", "spread": 0.0}
-    e = config.from_dict({"data": data, "partition": one})
+    e = reader.from_dict({"data": data, "partition": one})
     arrays, shards, facts = supply.deal(e, None)
     assert facts["clients"] == 1 and len(shards.train) == 1
     colour = numbers(arrays.x)
@@ -160,7 +161,7 @@ def test_a_base_of_ones_own_is_read_again_when_it_changed(tmp_path: Path) -> Non
     x = np.full((40, 2, 2), 255, np.uint8)
     data = {"name": "colored", "base": "npz", "maps": "fixed", "spread": 0.0}
     data |= {"correlation": 1.0, "base_options": {"path": str(tmp_path / "own.npz")}}
-    e = config.from_dict({"data": data, "partition": {"name": "iid", "clients": 2}})
+    e = reader.from_dict({"data": data, "partition": {"name": "iid", "clients": 2}})
     for label in (0, 1):
         save(tmp_path, x, np.where(np.arange(40) < 20 + label, 0, 1))
         arrays, shards, _ = supply.deal(e, None)
@@ -342,7 +343,7 @@ def test_as_in_the_paper(real: str) -> None:
         "data": {"name": "colored", "spread": 0.0},
         "partition": {"name": "classes", "clients": 50, "per_client": 5},
     }
-    arrays, shards, facts = supply.deal(config.from_dict(tree), real)
+    arrays, shards, facts = supply.deal(reader.from_dict(tree), real)
     assert facts["clients"] == 50 and arrays.x.shape[1:] == (3, 28, 28)
     sizes = [[len(p) for p in parts] for parts in zip(*shards[:3], strict=True)]
     assert sum(map(sum, sizes)) == 60_000

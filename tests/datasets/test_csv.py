@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth import config, lookup, supply
+from troth import lookup, supply
+from troth.config import reader
 from troth.datasets.csv import csv
 from troth.types import Refusal
 
@@ -475,8 +476,8 @@ def dealt(save, monkeypatch, tmp_path, text, **partition):
     monkeypatch.chdir(tmp_path)
     tree = tomllib.loads(TOML)
     tree["partition"] |= partition
-    e = config.from_dict(tree)
-    assert config.from_dict(tomllib.loads(config.dumps(config.to_dict(e)))) == e
+    e = reader.from_dict(tree)
+    assert reader.from_dict(tomllib.loads(reader.dumps(reader.to_dict(e)))) == e
     return supply.deal(e, None)
 
 
@@ -519,7 +520,7 @@ def test_refuses_a_class_seen_only_in_test(save, monkeypatch, tmp_path):
     tree["data"]["split"] = "part"
     tree["partition"] |= {"split": "given", "leakage": "record"}
     with pytest.raises(Refusal, match="^class 'ill' .4 examples. is seen only in test"):
-        supply.deal(config.from_dict(tree), None)
+        supply.deal(reader.from_dict(tree), None)
 
 
 def test_options_are_typed():

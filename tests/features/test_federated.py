@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
-from troth import config
+from troth.config import reader
 from troth.features.federated import federated
 from troth.features.own import own
 from troth.types import Refusal
@@ -83,7 +83,7 @@ def test_refusals() -> None:
     with pytest.raises(Refusal, match="min_values = 4 is more than any client has"):
         federated([x, x], min_values=4)
     with pytest.raises(Refusal, match="features.impute = 'median' is not one of"):
-        config.from_dict({"features": {"name": "federated", "impute": "median"}})
+        reader.from_dict({"features": {"name": "federated", "impute": "median"}})
 
 
 def test_a_feature_that_nobody_has() -> None:

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import troth
-from troth import build, config, files, lookup
+from troth import build, files, lookup
+from troth.config import reader
 from troth.features.none import none
 from troth.types import Refusal
 
@@ -18,12 +19,12 @@ def test_it_gives_nothing_and_takes_nothing() -> None:
     assert none() is None  # type: ignore[func-returns-value]
     assert lookup.options(none) == {}
     with pytest.raises(Refusal, match="features 'none' has no option 'scale'"):
-        config.from_dict({"features": {"name": "none", "scale": True}})
+        reader.from_dict({"features": {"name": "none", "scale": True}})
 
 
 def test_it_is_what_happens_unless_something_is_said(tmp_path: Path) -> None:
     tree = {"train": {"rounds": 1}, "engine": {"how": "loop", "chunk": 1}}
-    built = build.build(config.from_dict(tree))
+    built = build.build(reader.from_dict(tree))
     assert built.prepared is None and not {"imputed", "constant"} & set(built.facts)
     assert built.data.x.dtype == torch.uint8
     [run] = troth.run(tree, out=tmp_path / "run")

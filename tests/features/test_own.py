@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
-from troth import config
+from troth.config import reader
 from troth.features.own import own
 from troth.types import Refusal
 
@@ -65,7 +65,7 @@ def test_options() -> None:
     lacking = [np.where([True, False, False, False], np.nan, x) for x in each]
     assert (own(lacking, impute="median").fill[:, 0] == 0).all()
     with pytest.raises(Refusal, match="features.impute = 'mode' is not one of 'mean'"):
-        config.from_dict({"features": {"name": "own", "impute": "mode"}})
+        reader.from_dict({"features": {"name": "own", "impute": "mode"}})
 
 
 def test_any_shape_of_examples() -> None:

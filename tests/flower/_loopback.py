@@ -14,7 +14,8 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from troth import config, sites
+from troth import sites
+from troth.config import reader
 from troth.flower.client import app
 from troth.flower.server import Reception
 from troth.hub import Hub
@@ -102,7 +103,7 @@ class Deployed:
 
     def __init__(self, path: Path, tree: dict[str, Any], tamper: Tamper | None = None):
         self.path, self.file = path, path / "experiment.toml"
-        self.file.write_text(config.dumps(tree))
+        self.file.write_text(reader.dumps(tree))
         self.experiment = sites.read(self.file)
         names = self.experiment.deployment.sites
         self.grid = Loopback([self.node(name) for name in names], tamper)

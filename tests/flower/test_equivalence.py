@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from troth import config
 from troth.build import build
+from troth.config import reader
 from troth.engine import Plan
 from troth.federation import Federation
 from troth.keeping import Keeper
@@ -35,7 +35,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 def simulated(tree: dict[str, Any]) -> Federation:
-    f = build(config.from_dict(tree), plan=Plan("loop", 1)).federation
+    f = build(reader.from_dict(tree), plan=Plan("loop", 1)).federation
     for _ in f.train():
         pass
     for _ in f.finish(1):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from troth import config
+from troth.config import reader
 from troth.types import Refusal
 
 
@@ -26,7 +26,7 @@ def test_a_superlink_that_ends_is_no_round_without_replies(
     from troth.flower import serve, superlink
 
     monkeypatch.setattr(superlink, "_PATIENCE", 0.2)
-    (tmp_path / "e.toml").write_text(config.dumps(three))
+    (tmp_path / "e.toml").write_text(reader.dumps(three))
     before, said = {*children()}, list[str]()
 
     def say(text: str) -> None:
@@ -47,7 +47,7 @@ def test_a_superlink_that_does_not_start(
 ) -> None:
     from troth.flower import serve
 
-    (tmp_path / "e.toml").write_text(config.dumps(three))
+    (tmp_path / "e.toml").write_text(reader.dumps(three))
     certified(tmp_path, ["a", "b", "c"])
     (tmp_path / "tls" / "server.key").write_text("none")
     flags: Any = {"port": example.free_port(), "tls": tmp_path / "tls"}

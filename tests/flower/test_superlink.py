@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from troth import config, files
+from troth import files
+from troth.config import reader
 from troth.flower import processes
 
 httpx = pytest.importorskip("httpx", reason="needs the extra troth[flower]")
@@ -97,7 +98,7 @@ def test_two_hundred_malformed_replies_at_a_live_server(
     malformed: Any,
 ) -> None:
     """They change no model and hold no memory; the two honest sites train on."""
-    (tmp_path / "e.toml").write_text(config.dumps(ten))
+    (tmp_path / "e.toml").write_text(reader.dumps(ten))
     mob = hostile.Mob(f"127.0.0.1:{example.free_port()}", tmp_path, HOSTILE)
     server, used = besieged(tmp_path, example, mob, [*malformed.CHANGES, huge])
     out = tmp_path / "out"

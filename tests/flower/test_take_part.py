@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from troth import config
+from troth.config import reader
 from troth.types import Refusal
 
 
@@ -16,7 +16,7 @@ def test_it_says_who_it_is_and_what_it_tries(
 ) -> None:
     from troth.flower.take_part import take_part
 
-    (tmp_path / "e.toml").write_text(config.dumps(three))
+    (tmp_path / "e.toml").write_text(reader.dumps(three))
     said, address = list[str](), f"127.0.0.1:{example.free_port()}"
     flags: Any = {"name": "b", "data": "experiment", "state": tmp_path / "b"}
     flags |= {"say": said.append, "insecure": True, "tries": 1}

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth import api, config, files
+from troth import api, files
 from troth.build import build
+from troth.config import reader
 from troth.datasets.heart_disease import HOSPITALS
 from troth.engine import Plan
 
@@ -58,7 +59,7 @@ def test_seven_sites_and_a_server_that_is_killed_five_times(
     tree |= {"filter": [{"name": "nnm", "f": 1}]}
     tree |= {"aggregator": {"name": "trimmed_mean", "f": 1}}
     tree["train"]["rounds"] = 17
-    (tmp_path / "e.toml").write_text(config.dumps(tree))
+    (tmp_path / "e.toml").write_text(reader.dumps(tree))
     certified(tmp_path, [*names, "x"])
     port, ours = str(example.free_port()), []
     try:
@@ -77,7 +78,7 @@ def test_seven_sites_and_a_server_that_is_killed_five_times(
     assert said.count("going on with round") == 5
     stranger = (tmp_path / "x.log").read_text()
     assert "connected" not in stranger and "does not know this site's key" in stranger
-    f = build(config.from_dict(tree), plan=Plan("loop", 1)).federation
+    f = build(reader.from_dict(tree), plan=Plan("loop", 1)).federation
     for _ in f.train():
         pass
     tensors, facts = files.load(tmp_path / "out" / files.CHECKPOINT)
@@ -109,7 +110,7 @@ def test_four_hospitals(tmp_path: Path, example: Any, patients: None) -> None:
     kept = {int(p.stem) for p in state.glob("0*.safetensors")}
     assert kept == {*range(1, 9)} - {r + 1 for r in missed}  # it went on from there
     assert set(found["heard"]) == {*HOSPITALS}
-    clean = {**config.read(example.TOML), "seed": 0}
+    clean = {**reader.read(example.TOML), "seed": 0}
     clean["engine"] |= {"how": "vmap", "chunk": 4}
     [run] = api.run(clean, out=tmp_path / "clean")
     mine = example.honest(out / "clients.csv", "personal_accuracy")

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, config, files, lookup, supply, tasks
+from troth import build, files, lookup, supply, tasks
 from troth.clients import descent
+from troth.config import reader
+from troth.config.parts import Part
 from troth.engine import Plan
 from troth.loading import Run
-from troth.parts import Part
 from troth.types import Batch, Broadcast, Client, Descent, Task
 
 SIZES = [9, 15, 25, 7, 19, 12]  # examples of each client; one is tested on
@@ -125,7 +126,7 @@ def train(tree: Callable[..., dict[str, Any]]) -> Train:
 
     def made(plan: Plan, model: str, personalizer: Any, **sections: Any) -> Trained:
         wanted = tree(model, personalizer, **sections)
-        built = build.build(config.from_dict(wanted), plan=plan)
+        built = build.build(reader.from_dict(wanted), plan=plan)
         f = built.federation
         updates = [record.messages.update for record in f.train()]
         w = f.broadcast.w
@@ -275,7 +276,7 @@ class Small:
         return base | sections | {"train": train | sections.get("train", {})}
 
     def built(self, personalizer: Any, plan: Plan, **sections: Any) -> build.Built:
-        wanted = config.from_dict(self.tree(personalizer, **sections))
+        wanted = reader.from_dict(self.tree(personalizer, **sections))
         return build.build(wanted, plan=plan)
 
     def trained(self, personalizer: Any, plan: Plan, **sections: Any) -> build.Built:
@@ -346,7 +347,7 @@ def quadratics() -> Callable[..., Ended]:
     ) -> Ended:
         data = {"name": "linear_regression", "clients": 5, "examples": 40, "dim": 3}
         whole = {"rounds": rounds, "batch": 0, "precision": "float64"}
-        experiment = config.from_dict(
+        experiment = reader.from_dict(
             {
                 "data": data,
                 "partition": {"name": "natural", "split": "given"},

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, config, lookup, tasks
+from troth import build, lookup, tasks
 from troth.beside import beside
 from troth.clients import descent
+from troth.config import reader
+from troth.config.parts import Part
 from troth.engine import Plan
-from troth.parts import Part
 from troth.personalizers._mixed import mixed, through
 from troth.personalizers.apfl import apfl
 from troth.personalizers.local import local
@@ -257,7 +258,7 @@ def test_in_long_rounds_it_is_between_local_and_shared_by_alpha() -> None:
 
 
 def built(wanted: dict[str, Any], plan: Plan) -> build.Built:
-    made = build.build(config.from_dict(wanted), plan=plan)
+    made = build.build(reader.from_dict(wanted), plan=plan)
     for _ in made.federation.train():
         pass
     return made
@@ -312,7 +313,7 @@ def test_written_out(
     gradient: Any, tree: Tree, plan: Plan, mix: str, adaptive: bool
 ) -> None:
     own = {"name": "apfl", "alpha": 0.4, "mix": mix, "adaptive": adaptive, "lr": 0.2}
-    made = build.build(config.from_dict(tree("plain", own)), plan=plan)
+    made = build.build(reader.from_dict(tree("plain", own)), plan=plan)
     f = made.federation
     n, w = f.population.n, f.broadcast.w.clone()
     v, alpha = w.repeat(n, 1), [0.4] * n

@@ -19,11 +19,12 @@ from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 import troth
-from troth import build, config, lookup, results, tasks
+from troth import build, lookup, results, tasks
 from troth.cli import app
 from troth.clients import descent
+from troth.config import reader
+from troth.config.parts import Part
 from troth.engine import Plan
-from troth.parts import Part
 from troth.personalizers._choosing import Asked, _choice
 from troth.personalizers.ditto import ditto
 from troth.personalizers.local import local
@@ -294,7 +295,7 @@ def asked(rule: str, **more: Any) -> dict[str, Any]:
 
 def made(wanted: dict[str, Any], plan: Plan, rounds: int | None = None) -> build.Built:
     """An experiment, built and trained; `rounds`: no further than that."""
-    built = build.build(config.from_dict(wanted), plan=plan)
+    built = build.build(reader.from_dict(wanted), plan=plan)
     list(itertools.islice(built.federation.train(), rounds))
     return built
 
@@ -385,7 +386,7 @@ def test_the_code_rule_written_out(
     """Every step: a step with each candidate, and the one that validates best."""
     lr = 0.1
     built = build.build(
-        config.from_dict(tree(data, asked("code", anchor=anchor))), plan=plan
+        reader.from_dict(tree(data, asked("code", anchor=anchor))), plan=plan
     )
     f, feed = built.federation, built.federation.engine.feed
     w = f.broadcast.w.clone()
@@ -511,7 +512,7 @@ def test_unequal_validation_sets_are_traced_in_few_shapes(data: Path) -> None:
 
 def test_reading_does_not_change_what_is_trained(data: Path) -> None:
     """Side by side: settled or not on the way, states and models are the same."""
-    wanted = config.from_dict(tree(data, asked("side_by_side")))
+    wanted = reader.from_dict(tree(data, asked("side_by_side")))
     ids, found = np.arange(len(TRAIN)), []
     for look in (True, False):
         built = build.build(wanted, plan=THREADS)
@@ -599,9 +600,9 @@ def test_no_validation_data_at_all_is_refused() -> None:
     for rule in RULES:
         own = {"name": "ditto", "lam": "auto", "choose": rule}
         with pytest.raises(Refusal, match=words):
-            build.build(config.from_dict(plain | {"personalizer": own}), plan=LOOP)
+            build.build(reader.from_dict(plain | {"personalizer": own}), plan=LOOP)
     own = {"name": "ditto", "lam": 0.5, "choose": "code"}
-    build.build(config.from_dict(plain | {"personalizer": own}), plan=LOOP)
+    build.build(reader.from_dict(plain | {"personalizer": own}), plan=LOOP)
 
 
 # How it is said
@@ -612,24 +613,24 @@ def test_in_a_file_on_the_command_line_and_in_a_grid(
 ) -> None:
     file = tmp_path / "experiment.toml"
     wanted = tree(data, asked("code"))
-    file.write_text(config.dumps(wanted))
+    file.write_text(reader.dumps(wanted))
     assert 'lam = "auto"' in file.read_text()
-    assert config.from_dict(config.read(file)).personalizer.options["lam"] == "auto"
-    full = config.from_dict(wanted)
+    assert reader.from_dict(reader.read(file)).personalizer.options["lam"] == "auto"
+    full = reader.from_dict(wanted)
     assert (
-        config.from_dict(config.parse(config.dumps(config.to_dict(full)), "")) == full
+        reader.from_dict(reader.parse(reader.dumps(reader.to_dict(full)), "")) == full
     )
-    changed = config.override(tree(data, {"lam": 1.0}), ["personalizer.lam=auto"])
+    changed = reader.override(tree(data, {"lam": 1.0}), ["personalizer.lam=auto"])
     assert changed["personalizer"]["lam"] == "auto"
     for text in ("personalizer.lam='auto'", 'personalizer.lam="auto"'):
-        assert config.override({}, [text])["personalizer"]["lam"] == "auto"
-    back = config.override(wanted, ["personalizer.lam=0.25"])
-    assert config.from_dict(back).personalizer.options["lam"] == 0.25
+        assert reader.override({}, [text])["personalizer"]["lam"] == "auto"
+    back = reader.override(wanted, ["personalizer.lam=0.25"])
+    assert reader.from_dict(back).personalizer.options["lam"] == 0.25
     grid = {"personalizer.lam": [0.1, 2, "auto"], "personalizer.choose": ["code"]}
-    many = config.expand(tree(data, {"lam": 1.0}) | {"grid": grid})
-    found = [config.from_dict(one).personalizer.options["lam"] for _, one in many]
+    many = reader.expand(tree(data, {"lam": 1.0}) | {"grid": grid})
+    found = [reader.from_dict(one).personalizer.options["lam"] for _, one in many]
     assert found == [0.1, 2.0, "auto"]
-    labels = [config.label(changed) for changed, _ in many]
+    labels = [reader.label(changed) for changed, _ in many]
     assert len({*labels}) == 3 and "auto" in labels[2]
 
 
@@ -645,7 +646,7 @@ def test_a_grid_of_numbers_and_auto_is_run_and_compared(
 
 def test_the_command_line_refuses_and_lists(data: Path, tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
-    file.write_text(config.dumps(tree(data, {"lam": 1.0})))
+    file.write_text(reader.dumps(tree(data, {"lam": 1.0})))
     for setting, words in {
         "personalizer.lam=otto": "personalizer.lam = 'otto' is a text; it must be a "
         "number or 'auto'",

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import build, config
+from troth import build
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Batch, Refusal
 
@@ -57,7 +58,7 @@ def tree(path: Path, options: dict[str, Any] | None = None, **more: Any) -> Any:
 
 
 def trained(wanted: Any, plan: Plan = VMAP) -> build.Built:
-    built = build.build(config.from_dict(wanted), plan=plan)
+    built = build.build(reader.from_dict(wanted), plan=plan)
     list(built.federation.train())
     return built
 
@@ -143,7 +144,7 @@ def test_a_round_by_hand(classes: Path, report: str) -> None:
     lam, nu, lr = 0.5, 0.2, 0.02
     options = {"solve": "step", "lam": lam, "nu": nu, "report": report, "lr": lr}
     wanted = tree(classes, options, train={"rounds": 3})
-    built = build.build(config.from_dict(wanted), plan=LOOP)
+    built = build.build(reader.from_dict(wanted), plan=LOOP)
     f, task = built.federation, built.federation.engine.task
     rho = f.broadcast.w.clone()
     theta = rho.repeat(N, 1)
@@ -172,7 +173,7 @@ def test_no_reply_is_longer_than_lam(classes: Path, regularizer: str) -> None:
         filter=["plausible"],
         train={"rounds": 5},
     )
-    built = build.build(config.from_dict(wanted), plan=LOOP)
+    built = build.build(reader.from_dict(wanted), plan=LOOP)
     for record in built.federation.train():
         assert record.messages.update.norm(dim=1).max() <= lam * (1 + 1e-12)
         assert not record.dropped
@@ -191,4 +192,4 @@ def test_no_reply_is_longer_than_lam(classes: Path, regularizer: str) -> None:
 )
 def test_refusals(classes: Path, options: Any, sections: Any, words: str) -> None:
     with pytest.raises(Refusal, match=words):
-        build.build(config.from_dict(tree(classes, options, **sections)), plan=LOOP)
+        build.build(reader.from_dict(tree(classes, options, **sections)), plan=LOOP)

@@ -10,7 +10,7 @@ from torch import Tensor
 from troth import lookup
 from troth.beside import beside
 from troth.clients import descent
-from troth.parts import Part
+from troth.config.parts import Part
 from troth.personalizers.ditto import ditto
 from troth.personalizers.local import local
 from troth.regularizers.l2sq import l2sq

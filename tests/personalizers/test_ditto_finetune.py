@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import build, config, lookup, supply
+from troth import build, lookup, supply
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Budget, Refusal
 
@@ -31,7 +32,7 @@ def built(
     train: dict[str, Any] = {"rounds": 2, "cohort": 4, "batch": 8, "lr": 0.1}
     train |= {"precision": "float64", "steps": 2} | sections.pop("train", {})
     tree = {**base, "train": train, "personalizer": personalizer, **sections}
-    return build.build(config.from_dict(tree), plan=plan)
+    return build.build(reader.from_dict(tree), plan=plan)
 
 
 def done(ready: build.Built) -> tuple[Tensor, Tensor]:

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import build, config, lookup, tasks
+from troth import build, lookup, tasks
 from troth.clients import descent
+from troth.config import reader
+from troth.config.parts import Part
 from troth.engine import Plan
-from troth.parts import Part
 from troth.personalizers.ewc import ewc
 from troth.personalizers.finetune import finetune
 from troth.types import Batch, Broadcast, Budget, Descent, Personal, Refusal, Task
@@ -150,7 +151,7 @@ def models(personalizer: Any, plan: Plan) -> tuple[Tensor, Tensor]:
         "train": {"rounds": 2, "steps": 2, "batch": 40, "precision": "float64"},
         "personalizer": personalizer,
     }
-    f = build.build(config.from_dict(tree), plan=plan).federation
+    f = build.build(reader.from_dict(tree), plan=plan).federation
     for _ in f.train():
         pass
     list(f.finish(5))

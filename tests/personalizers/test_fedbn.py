@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from troth import build, config
+from troth import build
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Refusal
 
@@ -90,7 +91,7 @@ def test_it_learns_what_inputs_look_like(train: Any) -> None:
 def test_a_model_without_is_refused(tree: Any, section: Any, layers: str) -> None:
     wanted = tree("plain", "fedbn") | section
     with pytest.raises(Refusal, match="no normalisation layer that is tr") as refusal:
-        build.build(config.from_dict(wanted), plan=LOOP)
+        build.build(reader.from_dict(wanted), plan=LOOP)
     assert str(refusal.value).endswith(f"some of its layers: {layers}")
 
 
@@ -98,12 +99,12 @@ def test_frozen_norms_are_refused(tree: Any) -> None:
     wanted = tree("normed", "fedbn")
     wanted["model"] = {"name": "layered:normed", "freeze": ["norm*"]}
     with pytest.raises(Refusal, match="no normalisation layer that is trained"):
-        build.build(config.from_dict(wanted), plan=LOOP)
+        build.build(reader.from_dict(wanted), plan=LOOP)
 
 
 def test_frozen_statistics_alone(tree: Any) -> None:
     """Scale and shift are still the client's own."""
     wanted = tree("normed", "fedbn")
     wanted["model"] = {"name": "layered:normed", "freeze": ["*.running_*"]}
-    built = build.build(config.from_dict(wanted), plan=LOOP)
+    built = build.build(reader.from_dict(wanted), plan=LOOP)
     assert built.federation.population.width == 8

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 import troth
-from troth import build, config, lookup, tasks
+from troth import build, lookup, tasks
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Refusal
 
@@ -286,7 +287,7 @@ def test_a_run_gives_each_client_its_own_head(tree: Any, tmp_path: Path) -> None
 def test_refusals(tree: Any, name: str, options: dict[str, Any], words: str) -> None:
     wanted = tree("normed", {"name": name, **options})
     with pytest.raises(Refusal, match=re.escape(words)) as refusal:
-        build.build(config.from_dict(wanted), plan=LOOP)
+        build.build(reader.from_dict(wanted), plan=LOOP)
     assert "\n" not in str(refusal.value)
 
 
@@ -294,7 +295,7 @@ def test_refusals(tree: Any, name: str, options: dict[str, Any], words: str) -> 
 def test_a_solver_beside_it_is_refused(tree: Any, name: str) -> None:
     wanted = tree("normed", name, solver="scaffold")
     with pytest.raises(Refusal, match=f"'{name}' makes the client's update itself"):
-        build.build(config.from_dict(wanted), plan=LOOP)
+        build.build(reader.from_dict(wanted), plan=LOOP)
 
 
 def test_who_was_never_asked_has_the_first_head(train: Any) -> None:

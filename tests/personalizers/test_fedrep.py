@@ -11,9 +11,9 @@ from torch import Tensor
 
 from troth import build, lookup
 from troth.clients import descent
+from troth.config.parts import Part
 from troth.engine import Plan
 from troth.masks import Masks
-from troth.parts import Part
 from troth.personalizers.fedrep import fedrep
 from troth.types import Batch, Broadcast, Budget, Client, Task
 

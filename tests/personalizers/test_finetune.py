@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, config, labels, lookup, progress, results, runs, tasks
+from troth import build, labels, lookup, progress, results, runs, tasks
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Budget, Personal, Refusal
 
@@ -57,7 +58,7 @@ def built(
     path: Path, personalizer: Any, plan: Plan = LOOP, **sections: Any
 ) -> build.Built:
     return build.build(
-        config.from_dict(tree(path, personalizer, **sections)), plan=plan
+        reader.from_dict(tree(path, personalizer, **sections)), plan=plan
     )
 
 
@@ -378,4 +379,4 @@ def test_refuses_the_most_accurate_of_a_regression(path: Path) -> None:
         "personalizer": {"name": "finetune", "keep": "accurate"},
     }
     with pytest.raises(Refusal, match="keep = 'accurate' counts what is right, and"):
-        build.build(config.from_dict(tree), plan=LOOP)
+        build.build(reader.from_dict(tree), plan=LOOP)

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from troth import build, config, tasks
+from troth import build, tasks
 from troth.clients import descent
+from troth.config import reader
+from troth.config.parts import Part
 from troth.engine import Plan
 from troth.loading import Run
-from troth.parts import Part
 from troth.personalizers.group_dro import group_dro
 from troth.types import Batch, Broadcast, Budget, Groups, Refusal, Task
 
@@ -65,7 +66,7 @@ def own(name: str = "group_dro", **more: Any) -> dict[str, Any]:
 
 
 def built(path: Path, personalizer: Any, plan: Plan = LOOP) -> build.Built:
-    return build.build(config.from_dict(tree(path, personalizer)), plan=plan)
+    return build.build(reader.from_dict(tree(path, personalizer)), plan=plan)
 
 
 def by_hand(ready: build.Built, k: int, steps: int, rate: float) -> tuple[Tensor, Any]:

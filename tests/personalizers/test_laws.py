@@ -15,12 +15,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import build, config, lookup, tasks, trees
+from troth import build, lookup, tasks, trees
 from troth.adversarial.pgd import pgd
 from troth.clients import descent
+from troth.config import reader
+from troth.config.parts import Part
 from troth.engine import Plan
 from troth.masks import Masks
-from troth.parts import Part
 from troth.regularizers.l2sq import l2sq
 from troth.types import Anchor, Batch, Broadcast, Budget, Client, Personal, Task
 
@@ -219,7 +220,7 @@ def trained(folder: Path, plan: Plan, **sections: Any) -> tuple[Tensor, Tensor]:
         "engine": {"device": "cpu"},
     }
     tree["train"]["precision"] = "float64"
-    f = build.build(config.from_dict(tree | sections), plan=plan).federation
+    f = build.build(reader.from_dict(tree | sections), plan=plan).federation
     for _ in f.train():
         pass
     everyone = np.arange(len(SIZES))

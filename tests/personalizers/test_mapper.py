@@ -12,10 +12,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, config, files, lookup, tasks
+from troth import build, files, lookup, tasks
 from troth.clients import descent
+from troth.config import reader
+from troth.config.parts import Part
 from troth.engine import Plan
-from troth.parts import Part
 from troth.personalizers.mapper import mapper
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Reply, Task
 
@@ -240,7 +241,7 @@ def test_at_convergence_every_client_has_its_own_minimiser() -> None:
 
 
 def built(wanted: dict[str, Any], plan: Plan) -> build.Built:
-    made = build.build(config.from_dict(wanted), plan=plan)
+    made = build.build(reader.from_dict(wanted), plan=plan)
     for _ in made.federation.train():
         pass
     return made
@@ -299,7 +300,7 @@ def gradient(made: build.Built, v: Tensor, slots: Tensor) -> Tensor:
 def test_written_out(tree: Tree, plan: Plan) -> None:
     weights = [0.1, 0.5, 0.9]
     own = {"name": "mapper", "weights": weights, "lr": 0.3}
-    made = build.build(config.from_dict(tree("plain", own)), plan=plan)
+    made = build.build(reader.from_dict(tree("plain", own)), plan=plan)
     f = made.federation
     w = f.broadcast.w.clone()
     v, lams, taken = w.repeat(6, 1), [0.0] * 6, set()
@@ -357,7 +358,7 @@ def test_statistics_are_those_of_the_mixed_model(tree: Tree) -> None:
 def test_a_solver_is_refused(tree: Tree) -> None:
     wanted = tree("plain", "mapper", solver="fedprox")
     with pytest.raises(Refusal, match="'mapper' makes the client's update itself"):
-        build.build(config.from_dict(wanted), plan=LOOP)
+        build.build(reader.from_dict(wanted), plan=LOOP)
 
 
 # A run

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from troth import build, config, lookup, tasks
+from troth import build, lookup, tasks
 from troth.clients import descent
+from troth.config import reader
+from troth.config.parts import Part
 from troth.engine import Plan
-from troth.parts import Part
 from troth.personalizers.per_fedavg import _parts, per_fedavg
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
 
@@ -254,7 +255,7 @@ def test_a_batch_that_cannot_be_divided_is_refused(
 def test_a_solver_is_refused(tree: Tree) -> None:
     wanted = tree("plain", "per_fedavg", solver="scaffold")
     with pytest.raises(Refusal, match="'per_fedavg' makes the client's update itself"):
-        build.build(config.from_dict(wanted), plan=LOOP)
+        build.build(reader.from_dict(wanted), plan=LOOP)
 
 
 def test_options_and_references() -> None:
@@ -313,7 +314,7 @@ def quadratic(gram: Tensor, c: Tensor) -> Task:
 
 
 def built(wanted: dict[str, Any], plan: Plan, finish: bool = False) -> build.Built:
-    made = build.build(config.from_dict(wanted), plan=plan)
+    made = build.build(reader.from_dict(wanted), plan=plan)
     for _ in made.federation.train():
         pass
     for _ in made.federation.finish(4) if finish else ():
@@ -370,7 +371,7 @@ def test_written_out(
 ) -> None:
     own = {"name": "per_fedavg", "alpha": 0.2, "variant": variant, "same_batch": same}
     wanted = tree("plain", {**own, "steps": 1, "lr": 0.3})
-    made = build.build(config.from_dict(wanted), plan=plan)
+    made = build.build(reader.from_dict(wanted), plan=plan)
     f, many = made.federation, 3 if variant == "hessian_free" else 2
     feed = f.engine.feed
     w = f.broadcast.w.clone()

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import build, config, lookup
+from troth import build, lookup
+from troth.config import reader
 from troth.engine import Plan
 from troth.types import Budget
 
@@ -26,7 +27,7 @@ def built(personalizer: Any, plan: Plan, **sections: Any) -> build.Built:
         "train": {"rounds": 2, "steps": 2, "batch": 8, "precision": "float64"},
         "personalizer": personalizer,
     }
-    return build.build(config.from_dict(tree | sections), plan=plan)
+    return build.build(reader.from_dict(tree | sections), plan=plan)
 
 
 def done(ready: build.Built) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from troth import lookup
 from troth.clients import descent
-from troth.parts import Part
+from troth.config.parts import Part
 from troth.personalizers._split import Halves, Runs
 from troth.types import Descent
 

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 import troth
-from troth import build, config, lookup, tasks
+from troth import build, lookup, tasks
 from troth.adversarial.pgd import pgd
 from troth.clients import descent
+from troth.config import reader
+from troth.config.parts import Part
 from troth.engine import Plan
-from troth.parts import Part
 from troth.personalizers import _weights
 from troth.personalizers._agreement import disagreement
 from troth.personalizers.transfer import transfer
@@ -69,7 +70,7 @@ def tree(path: Path, personalizer: Any, **sections: Any) -> dict[str, Any]:
 def built(
     path: Path, personalizer: Any, plan: Plan = THREADS, **more: Any
 ) -> build.Built:
-    return build.build(config.from_dict(tree(path, personalizer, **more)), plan=plan)
+    return build.build(reader.from_dict(tree(path, personalizer, **more)), plan=plan)
 
 
 @pytest.fixture(scope="module")

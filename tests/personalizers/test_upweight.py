@@ -13,7 +13,8 @@ from scipy import stats
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from troth import build, config, tasks
+from troth import build, tasks
+from troth.config import reader
 from troth.engine import Plan
 from troth.loading import Run
 from troth.types import Groups, Refusal
@@ -59,7 +60,7 @@ def own(name: str = "upweight", **more: Any) -> dict[str, Any]:
 
 
 def built(path: Path, personalizer: Any, plan: Plan = LOOP, **more: Any) -> build.Built:
-    return build.build(config.from_dict(tree(path, personalizer, **more)), plan=plan)
+    return build.build(reader.from_dict(tree(path, personalizer, **more)), plan=plan)
 
 
 def by_hand(ready: build.Built, k: int, steps: int) -> Tensor:
@@ -193,7 +194,7 @@ def test_nobody_has_a_conflicting_example() -> None:
         "personalizer": "upweight",
     }
     with pytest.raises(Refusal, match=r"3 of 3 clients .* \(client 0, 1, 2\)"):
-        build.build(config.from_dict(tree), plan=LOOP)
+        build.build(reader.from_dict(tree), plan=LOOP)
 
 
 def test_without_data_nothing_is_refused() -> None:

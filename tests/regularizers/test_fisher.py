@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import build, config, lookup, tasks
+from troth import build, lookup, tasks
+from troth.config import reader
 from troth.engine import Plan
 from troth.regularizers.fisher import fisher
 from troth.regularizers.l2sq import l2sq
@@ -71,7 +72,7 @@ def test_a_federation_with_the_identity_is_that_with_l2sq(plan: Plan) -> None:
             "personalizer": {"name": "ditto", "lam": 0.7},
             "regularizer": regularizer,
         }
-        federation = build.build(config.from_dict(tree), plan=plan).federation
+        federation = build.build(reader.from_dict(tree), plan=plan).federation
         for _ in federation.train():
             pass
         rows = federation.population.read(np.arange(6))

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import kl_div
 
-from troth import config, lookup, tasks
+from troth import lookup, tasks
 from troth.build import build
+from troth.config import reader
 from troth.regularizers.kl import kl
 from troth.types import Batch, Refusal, Task
 
@@ -184,7 +185,7 @@ def test_refuses_a_regression(name: str) -> None:
     }
     words = "'kl' compares predicted probabilities of classes, and this is a regression"
     with pytest.raises(Refusal, match=words):
-        build(config.from_dict(tree))
+        build(reader.from_dict(tree))
 
 
 def test_no_bound_on_its_curvature() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from troth import config
+from troth.config import reader
 from troth.reproduce import digests, judging, kept, listing
 from troth.reproduce.entry import experiment, key, merged
 from troth.reproduce.settings import SMALL
@@ -29,7 +29,7 @@ def test_committed_results_are_of_the_very_cells_that_point_at_them() -> None:
                 if result is None:
                     continue
                 seen += 1
-                own = config.to_dict(experiment(cell.choices[choice], 0))
+                own = reader.to_dict(experiment(cell.choices[choice], 0))
                 theirs = _experiment(ROOT / pattern.format(seed=0))
                 for name in own.keys() - {*aside, "evaluate"}:
                     assert own[name] == theirs[name], (cell.label, name)
@@ -38,20 +38,20 @@ def test_committed_results_are_of_the_very_cells_that_point_at_them() -> None:
 
 def _experiment(file: Path) -> dict[str, object]:
     if file.name == "summary.json":
-        tables = [t for _, t in config.expand(config.read(_base(file)))]
+        tables = [t for _, t in reader.expand(reader.read(_base(file)))]
         wanted = file.parent.name
-        for changed, tree in config.expand(config.read(_base(file))):
-            if config.label(changed) == wanted:
-                return config.to_dict(config.from_dict(tree))
+        for changed, tree in reader.expand(reader.read(_base(file))):
+            if reader.label(changed) == wanted:
+                return reader.to_dict(reader.from_dict(tree))
         raise AssertionError((file, len(tables)))
     said = json.loads(file.read_text())
     folder = ROOT / file.relative_to(ROOT).parts[0]
     base = next(
         f for f in (folder / "base.toml", folder / "experiment.toml") if f.exists()
     )
-    tree = {k: v for k, v in config.read(base).items() if k != "grid"}
+    tree = {k: v for k, v in reader.read(base).items() if k != "grid"}
     whole = merged(tree, {**said["changes"], "seed": said["seed"]})
-    return config.to_dict(config.from_dict(whole))
+    return reader.to_dict(reader.from_dict(whole))
 
 
 def _base(file: Path) -> Path:

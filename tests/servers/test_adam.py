@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth import build, config, lookup
+from troth import build, lookup
+from troth.config import reader
 from troth.engine import Plan
 from troth.servers.adam import adam
 from troth.servers.sgd import sgd
@@ -78,7 +79,7 @@ def test_over_a_whole_federation_too(lr: float) -> None:
             "train": {"rounds": 5, "cohort": 5, "steps": 2, "lr": 0.1},
             "server": server,
         }
-        f = build.build(config.from_dict(tree), plan=Plan("vmap", 5)).federation
+        f = build.build(reader.from_dict(tree), plan=Plan("vmap", 5)).federation
         found.append([record.broadcast.w for record in f.train()])
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 

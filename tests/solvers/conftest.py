@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from troth import build, config
+from troth import build
+from troth.config import reader
 from troth.engine import Plan
 
 SIZES = [6, 9, 14, 20, 5, 11]
@@ -53,7 +54,7 @@ def federation(path: Path, plan: Plan | None, sections: dict[str, Any]) -> build
         **sections,
         "train": train | sections.get("train", {}),
     }
-    return build.build(config.from_dict(tree), plan=plan or Plan("threads", 1))
+    return build.build(reader.from_dict(tree), plan=plan or Plan("threads", 1))
 
 
 def save(path: Path, x: np.ndarray, y: np.ndarray, sizes: list[int]) -> Path:

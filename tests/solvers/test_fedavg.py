@@ -6,7 +6,7 @@ from torch import Tensor
 
 from troth import lookup
 from troth.clients import descent
-from troth.parts import Part
+from troth.config.parts import Part
 from troth.solvers.fedavg import fedavg
 from troth.types import Batch, Broadcast, Carry, Reply, Solver, Task
 

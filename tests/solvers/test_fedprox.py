@@ -10,7 +10,7 @@ from torch import Tensor
 
 from troth import lookup
 from troth.clients import descent
-from troth.parts import Part
+from troth.config.parts import Part
 from troth.solvers.fedprox import fedprox
 from troth.types import Batch, Broadcast, Descent, Refusal, Task
 

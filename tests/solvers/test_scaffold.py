@@ -10,8 +10,8 @@ from torch import Tensor
 
 from troth import lookup
 from troth.clients import descent
+from troth.config.parts import Part
 from troth.engine import Plan
-from troth.parts import Part
 from troth.solvers.scaffold import scaffold
 from troth.types import Batch, Broadcast, Carry, Refusal, Reply, Solver, Task
 

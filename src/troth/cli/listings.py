@@ -9,9 +9,10 @@ from typing import Any
 
 from rich import filesize
 
-from troth import config, lookup
+from troth import lookup
 from troth.api import Cost
 from troth.cli.tables import console, print_json, say, short, table
+from troth.config import reader
 
 
 def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
@@ -22,7 +23,7 @@ def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
             "client_steps": cost.client_steps,
             "memory_bytes": cost.memory,
             "disk_bytes": cost.disk,
-            "experiment": config.to_dict(cost.experiment),
+            "experiment": reader.to_dict(cost.experiment),
         }
         for cost in found
     ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from troth import comparison, config
+from troth import comparison
 from troth.cli.tables import difference, heading
+from troth.config import reader
 from troth.loading import Run, judged
 
 
@@ -67,7 +68,7 @@ def identity(run: Run) -> str:
 def _settings(run: Run) -> dict[str, Any]:
     """Dotted key → value, of all that decides the numbers of a run."""
     aside = ("name", "engine.", "checkpoint.", "output.")
-    flat = config.differences(config.to_dict(run.experiment), {})
+    flat = reader.differences(reader.to_dict(run.experiment), {})
     return {k: v for k, (v, _) in flat.items() if not k.startswith(aside)}
 
 
@@ -77,7 +78,7 @@ def entries(found: Sequence[Run]) -> list[dict[str, Any]]:
         {
             "id": identity(run),
             "folder": str(run.path),
-            "experiment": config.to_dict(run.experiment),
+            "experiment": reader.to_dict(run.experiment),
             "summary": run.summary,
         }
         for run in found

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from troth import build, config, lookup
-from troth.sections import Experiment
+from troth import build, lookup
+from troth.config import reader
+from troth.config.schema import Experiment
 
 SOURCE = Path(build.__file__).parent
 _ALWAYS = ("build", "results", "runs", "evaluation", "stacked")
@@ -39,9 +40,9 @@ def _of(named: frozenset[str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _own(experiment: Experiment) -> Iterator[tuple[str, config.Part]]:
+def _own(experiment: Experiment) -> Iterator[tuple[str, reader.Part]]:
     """Members of ours; others' code is named by its module and not looked into."""
-    for kind, part in config.parts(experiment):
+    for kind, part in reader.parts(experiment):
         if kind in lookup.FOLDERS and ":" not in part.name:
             yield kind, part
 

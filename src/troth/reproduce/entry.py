@@ -12,10 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from troth import config, lookup
+from troth import lookup
+from troth.config import reader
+from troth.config.schema import Experiment
 from troth.reproduce import papers
 from troth.reproduce.settings import Federation, Scale, Setting, Tree
-from troth.sections import Experiment
 from troth.types import Refusal
 
 
@@ -194,7 +195,7 @@ def key(tree: Tree, seed: int) -> str:
 
 @cache
 def _checked(text: str) -> Experiment:
-    return config.from_dict(json.loads(text))
+    return reader.from_dict(json.loads(text))
 
 
 @cache
@@ -204,7 +205,7 @@ def _experiment(text: str, seed: int) -> Experiment:
 
 @cache
 def _key(text: str, seed: int) -> str:
-    return config.fingerprint(_experiment(text, seed))
+    return reader.fingerprint(_experiment(text, seed))
 
 
 def merged(base: Tree, changes: Tree) -> Tree:

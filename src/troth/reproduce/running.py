@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from troth import runs, together
+from troth.config.schema import Experiment
 from troth.loading import Run
 from troth.reproduce import digests
 from troth.reproduce.entry import Cell, experiment, key
 from troth.reproduce.kept import Shelf
-from troth.sections import Experiment
 
 MOST = 10
 """Cells that are trained as one matrix: the columns of a row."""

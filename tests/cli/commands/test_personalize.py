@@ -14,8 +14,9 @@ import torch
 from typer.testing import CliRunner, Result
 
 import troth as front
-from troth import api, build, config, files, lookup, newcomers, supply, tasks
+from troth import api, build, files, lookup, newcomers, supply, tasks
 from troth.cli import app
+from troth.config import reader
 from troth.engine import Plan
 from troth.loading import Run
 from troth.personalizing import Newcomer
@@ -164,11 +165,11 @@ def newcomer(place: Path, name: str, **more: Any) -> tuple[Run, dict[str, np.nda
     late = {"newcomers": 0.1}
     whole = experiment(place, personalizer=own, evaluate=late, **more)
     whole["train"] = {**whole["train"], "precision": "float64"}
-    e = config.from_dict(whole)
+    e = reader.from_dict(whole)
     nobody = np.zeros(6, dtype=bool)
     while newcomers.drawn(e, nobody).tolist() != [0]:
         whole["seed"] = whole.get("seed", 0) + 1
-        e = config.from_dict(whole)
+        e = reader.from_dict(whole)
     (found,) = api.run(whole, out=place / f"own-{name}-{len(list(place.iterdir()))}")
     assert np.flatnonzero(found.clients["newcomer"]).tolist() == [0]
     shards, all_ = supply.deal(found.experiment, None)[1], np.load(place / "d.npz")
@@ -244,7 +245,7 @@ def test_a_missing_value_is_filled_in(place: Path, mine: Path) -> None:
     found = api.personalize(run, arrays)
     with torch.no_grad():
         assert found.model(torch.from_numpy(arrays["x"])).isfinite().all()
-    plain = build.build(config.from_dict(experiment(place)), plan=Plan("loop", 1))
+    plain = build.build(reader.from_dict(experiment(place)), plan=Plan("loop", 1))
     assert plain.prepared is None
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from troth import api, config, files, runs
+from troth import api, files, runs
+from troth.config import reader
 from troth.loading import Run
 
 
@@ -25,9 +26,9 @@ def test_json_is_one_object_on_stdout(one: tuple[Path, Result]) -> None:
     assert (
         run["id"]
         == experiment.resolved["fingerprint"]
-        == config.fingerprint(experiment)
+        == reader.fingerprint(experiment)
     )
-    assert run["experiment"] == config.to_dict(experiment)
+    assert run["experiment"] == reader.to_dict(experiment)
     assert run["experiment"]["resolved"]["plan"]["how"] == "vmap"
 
 

@@ -15,13 +15,14 @@ def cite(
     as_json: Json = False,
 ) -> None:
     """Print BibTeX of all that an experiment uses; without one, of the quickstart."""
-    from troth import api, config, files
+    from troth import api, files
     from troth.cli import tables
+    from troth.config import reader
 
     if of is not None and of.is_dir():
         of /= files.GRID if (of / files.GRID).exists() else files.EXPERIMENT
     planned = api.plan(api.tree(of, []), None)
-    used = [config.citations(one.experiment) for one in planned]
+    used = [reader.citations(one.experiment) for one in planned]
     entries = list(dict.fromkeys(entry for each in used for entry in each))
     if as_json:
         tables.print_json({"citations": entries})

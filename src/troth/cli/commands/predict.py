@@ -13,7 +13,7 @@ from troth.cli.commands._opening import check_free, opened
 if TYPE_CHECKING:
     import numpy as np
 
-    from troth.sections import Experiment
+    from troth.config.schema import Experiment
 
 _TABLES = (".csv", ".tsv", ".txt", ".gz")
 

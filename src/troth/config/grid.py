@@ -1,6 +1,6 @@
 """Changes to an experiment's tables: `--set`, `[grid]`, and what differs between two.
 
-Everything here works on plain dicts, before they are checked by `troth.config`.
+Everything here works on plain dicts, before they are checked by `troth.config.reader`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from troth import lookup, toml
+from troth import lookup
+from troth.config import toml
 from troth.types import Refusal
 
 MOST = 10_000

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth import config, lookup
-from troth.config import (
+from troth import lookup
+from troth.config import reader
+from troth.config.reader import (
     Adversary,
     CorruptionPart,
     Experiment,
@@ -71,11 +72,11 @@ def other(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
 
 def back(experiment: Experiment) -> Experiment:
-    return from_dict(tomllib.loads(config.dumps(to_dict(experiment))))
+    return from_dict(tomllib.loads(reader.dumps(to_dict(experiment))))
 
 
 def test_the_whole_file_of_the_design() -> None:
-    e = from_dict(config.parse(WHOLE, "here"))
+    e = from_dict(reader.parse(WHOLE, "here"))
     assert e.train.rounds == 5000 and e.train.steps == 2 and e.train.epochs == 0
     assert e.partition.options["per_client"] == 5
     assert e.partition.split == [0.72, 0.08, 0.2]
@@ -170,8 +171,8 @@ def test_third_party_parts(other: types.ModuleType) -> None:
     assert e.solver == Part("other:part", expected)
     assert type(e.solver.options["a"]) is float  # a default is typed as if given
     assert back(e) == from_dict(to_dict(e)) == e
-    assert config.fingerprint(back(e)) == config.fingerprint(e)
-    assert "@misc{theirs,\n  title={T}, year={2024}}" in config.citations(e)
+    assert reader.fingerprint(back(e)) == reader.fingerprint(e)
+    assert "@misc{theirs,\n  title={T}, year={2024}}" in reader.citations(e)
 
 
 def test_what_a_run_writes_about_itself_is_accepted() -> None:
@@ -471,7 +472,7 @@ def test_somebody_must_stay_benign() -> None:
 
 
 def test_fingerprint_tells_what_decides_the_numbers() -> None:
-    base = config.fingerprint(from_dict({}))
+    base = reader.fingerprint(from_dict({}))
     assert len(base) == 12 and int(base, 16) >= 0
     for same in (
         {"name": "other"},
@@ -482,7 +483,7 @@ def test_fingerprint_tells_what_decides_the_numbers() -> None:
         {"train": {"lr": 0.1, "epochs": 1}},
         {"corruption": "none"},
     ):
-        assert config.fingerprint(from_dict(same)) == base
+        assert reader.fingerprint(from_dict(same)) == base
     for another in (
         {"seed": 1},
         {"train": {"lr": 0.2}},
@@ -490,7 +491,7 @@ def test_fingerprint_tells_what_decides_the_numbers() -> None:
         {"adversary": {"count": 1}},
         {"train": {"precision": "float64"}},
     ):
-        assert config.fingerprint(from_dict(another)) != base
+        assert reader.fingerprint(from_dict(another)) != base
 
 
 def test_citations_each_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -506,21 +507,21 @@ def test_citations_each_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> No
     seen: list[tuple[str, str]] = []
     monkeypatch.setattr(lookup, "about", about)
     e = from_dict({"filter": "drop_invalid", "personalizer": {"optimizer": "adam"}})
-    assert config.citations(e) == ["@a{x,\n year={1}}", "@b{y, z={1}}"]
+    assert reader.citations(e) == ["@a{x,\n year={1}}", "@b{y, z={1}}"]
     assert ("filter", "drop_invalid") in seen and ("optimizer", "adam") in seen
     assert not {("attack", "none"), ("corruption", "none")} & {*seen}
 
 
 def test_citations_of_real_members() -> None:
-    text = "\n".join(config.citations(from_dict({"personalizer": "ditto"})))
+    text = "\n".join(reader.citations(from_dict({"personalizer": "ditto"})))
     assert "Ditto" in text and text.count("@") >= 2
 
 
 def test_a_file_changed_and_expanded(tmp_path: Path) -> None:
     path = tmp_path / "e.toml"
     path.write_text(WHOLE + '[grid]\n"personalizer.lam" = [0.1, 2]\nseed = [0, 1]\n')
-    tree = config.override(config.read(path), ["train.rounds=7", "model=mlp"])
-    runs = [(config.label(c), from_dict(t)) for c, t in config.expand(tree)]
+    tree = reader.override(reader.read(path), ["train.rounds=7", "model=mlp"])
+    runs = [(reader.label(c), from_dict(t)) for c, t in reader.expand(tree)]
     assert [name for name, _ in runs] == [
         "lam=0.1,seed=0",
         "lam=0.1,seed=1",
@@ -528,14 +529,14 @@ def test_a_file_changed_and_expanded(tmp_path: Path) -> None:
         "lam=2,seed=1",
     ]
     assert all(e.train.rounds == 7 and e.model.name == "mlp" for _, e in runs)
-    assert config.differences(to_dict(runs[0][1]), to_dict(runs[3][1])) == {
+    assert reader.differences(to_dict(runs[0][1]), to_dict(runs[3][1])) == {
         "seed": (0, 1),
         "personalizer.lam": (0.1, 2.0),
     }
 
 
 def test_an_unknown_grid_key_is_refused_on_checking() -> None:
-    [(_, tree)] = config.expand({"grid": {"train.rouns": [1]}})
+    [(_, tree)] = reader.expand({"grid": {"train.rouns": [1]}})
     with pytest.raises(Refusal, match="has no key 'rouns' .did you mean 'rounds'"):
         from_dict(tree)
 
@@ -567,7 +568,7 @@ def test_round_trip(tree: dict[str, Any]) -> None:
     e = from_dict(tree)
     assert back(e) == from_dict(to_dict(e)) == e
     assert to_dict(back(e)) == to_dict(e)
-    assert config.fingerprint(back(e)) == config.fingerprint(e)
+    assert reader.fingerprint(back(e)) == reader.fingerprint(e)
 
 
 @pytest.mark.parametrize("kind", ["partition", "model", "personalizer"])

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth import api, config, grid
+from troth import api
+from troth.config import grid, reader
 from troth.types import Refusal
 
 
@@ -283,7 +284,7 @@ def test_what_a_change_makes_meaningless_goes(
 def test_another_name_that_is_none_is_left_to_be_refused(name: str) -> None:
     changed = grid.override(FILE, [f"partition.name={name}"])
     with pytest.raises(Refusal, match="partition"):
-        config.from_dict({**changed, "attack": "none"})
+        reader.from_dict({**changed, "attack": "none"})
 
 
 def test_a_grid_of_names_makes_room_too() -> None:
@@ -297,6 +298,6 @@ def test_a_grid_of_names_makes_room_too() -> None:
 def test_the_quickstart_takes_another_partition() -> None:
     changes = ["partition.name=dirichlet", "partition.clients=5", "train.steps=2"]
     tree = {k: v for k, v in api.tree(None, changes).items() if k != "grid"}
-    experiment = config.from_dict(tree)
+    experiment = reader.from_dict(tree)
     assert experiment.partition.options["clients"] == 5
     assert (experiment.train.steps, experiment.train.epochs) == (2, 0)

@@ -1,6 +1,6 @@
 """Named parts of an experiment: a member of a folder, its options, and keys beside.
 
-Types are checked by `troth.config`, which reads them.
+Types are checked by `troth.config.reader`, which reads them.
 """
 
 from __future__ import annotations

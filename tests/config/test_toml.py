@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth import toml
+from troth.config import toml
 from troth.types import Refusal
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

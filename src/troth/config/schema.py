@@ -1,6 +1,6 @@
 """The sections of an experiment as typed values; each refuses what is out of range.
 
-Types are checked by `troth.config`, which reads them.
+Types are checked by `troth.config.reader`, which reads them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from troth.deployment import Deployment
-from troth.parts import (
+from troth.config.deployment import Deployment
+from troth.config.parts import (
     AttackPart,
     CorruptionPart,
     ModelPart,

@@ -17,8 +17,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 from troth import lookup
-from troth.grid import differences, expand, label, override
-from troth.parts import (
+from troth.config.grid import differences, expand, label, override
+from troth.config.parts import (
     AttackPart,
     CorruptionPart,
     ModelPart,
@@ -26,7 +26,7 @@ from troth.parts import (
     PartitionPart,
     PersonalizerPart,
 )
-from troth.sections import (
+from troth.config.schema import (
     Adversary,
     Availability,
     Checkpoint,
@@ -36,7 +36,7 @@ from troth.sections import (
     Output,
     Train,
 )
-from troth.toml import dumps, parse, read
+from troth.config.toml import dumps, parse, read
 from troth.types import Refusal
 
 __all__ = [
