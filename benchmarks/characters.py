@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from troth.datasets.made_digits import made_digits
+from troth.data.datasets.made_digits import made_digits
 from troth.types import Arrays
 
 

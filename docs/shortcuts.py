@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from troth import supply
 from troth.config import reader
+from troth.data import load
 
 HERE = Path(__file__).parent
 CLIENTS = (0, 2, 5)
@@ -23,7 +23,7 @@ def main() -> None:
         "data": "colored",
         "partition": {"name": "classes", "clients": 50, "per_client": 5},
     }
-    arrays, shards, _ = supply.deal(reader.from_dict(tree), None)
+    arrays, shards, _ = load.deal(reader.from_dict(tree), None)
     figure = Figure(figsize=(6.6, 2.0), dpi=110, layout="constrained")
     grid = figure.subplots(len(CLIENTS), 11, width_ratios=[1] * 5 + [0.35] + [1] * 5)
     for axes in grid.flat:

@@ -117,14 +117,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A web server on this machine; downloads are allowed, and quick to try again."""
-    from troth import fetching
+    from troth.data.datasets import _fetch
 
     for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.delenv("TROTH_OFFLINE")
-    monkeypatch.setattr(fetching, "PAUSE", 0.01)
-    monkeypatch.setattr(fetching, "TIMEOUT", 5.0)
+    monkeypatch.setattr(_fetch, "PAUSE", 0.01)
+    monkeypatch.setattr(_fetch, "TIMEOUT", 5.0)
     with Server() as made:
         thread = threading.Thread(target=made.serve_forever, args=(0.01,))
         thread.start()

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 import troth
-from troth import api, auditing, files, flat, supply
+from troth import api, auditing, files, flat
 from troth.certifying import Progress
+from troth.data import load
 from troth.loading import Run
 from troth.types import Refusal
 
@@ -80,7 +81,7 @@ def right(net: nn.Module, x: Tensor, y: Tensor) -> np.ndarray:
 def test_by_the_closed_form(run: Path) -> None:
     found = troth.audit(run, eps=EPS)
     opened, t = Run(run), found.table
-    arrays, held, _ = supply.deal(opened.experiment, None)
+    arrays, held, _ = load.deal(opened.experiment, None)
     assert t["client"].tolist() == [0, 1, 2, 3]
     for k in range(CLIENTS):
         shared, own = opened.shared(), opened.model(k)
@@ -114,7 +115,7 @@ def test_disparity_by_group(run: Path) -> None:
     """Without a test set of that name, test examples of group 1 conflict."""
     t = troth.audit(run, eps=EPS).table
     opened = Run(run)
-    arrays, held, _ = supply.deal(opened.experiment, None)
+    arrays, held, _ = load.deal(opened.experiment, None)
     assert arrays.group is not None
     for k in range(CLIENTS):
         test = held.test[k]
@@ -190,7 +191,7 @@ def test_a_random_start_is_drawn_the_same_again(run: Path) -> None:
 def test_validation_data_and_some_clients(run: Path) -> None:
     told: list[Progress] = []
     found = auditing.audit(run, on="valid", clients="1,3", watch=told.append)
-    held = supply.deal(Run(run).experiment, None)[1]
+    held = load.deal(Run(run).experiment, None)[1]
     assert found.table["client"].tolist() == [1, 3]
     assert found.table["examples"].tolist() == [len(held.valid[k]) for k in (1, 3)]
     assert [(p.done, p.total, p.what) for p in told] == [

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from troth import build, supply
+from troth import build
 from troth.config import reader
+from troth.data import load
 from troth.engine import Plan
 
 
@@ -30,7 +31,7 @@ def converge(data, lam, lr, rounds):
     built = build.build(experiment, plan=Plan("vmap", n))
     for _ in built.federation.train():
         pass
-    arrays, shards, _ = supply.deal(experiment, None)
+    arrays, shards, _ = load.deal(experiment, None)
     held = [(arrays.x[rows], arrays.y[rows]) for rows in shards.train]
     v = built.federation.population.read(np.arange(n)).numpy()
     return built.federation.broadcast.w.numpy(), v, held

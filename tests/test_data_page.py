@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from troth import catalogue, lookup
-from troth.datasets import _files
+from troth import lookup
+from troth.data import catalogue
+from troth.data.datasets import _files
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "data.md").read_text("utf-8")

@@ -16,11 +16,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, files, lookup, newcomers, results, runs, supply, trees
+from troth import build, files, lookup, newcomers, results, runs, trees
 from troth import progress as notice
 from troth.cli import tables as display
 from troth.config import reader
 from troth.config.schema import Evaluate, Experiment
+from troth.data import load
 from troth.engine import Plan
 from troth.types import Batch, Broadcast, Refusal, Shards
 
@@ -214,7 +215,7 @@ def test_members_do_not_notice_how_newcomers_are_served(data: Path) -> None:
 
 def test_inputs_are_prepared_without_them(data: Path) -> None:
     """What all share is fitted on members; of their own they fit themselves."""
-    shards = supply.deal(reader.from_dict(tree(data)), None)[1]
+    shards = load.deal(reader.from_dict(tree(data)), None)[1]
     x = np.load(data)["x"].astype(np.float64)
     for name in ("federated", "own"):
         made = built(data, features=name, evaluate={"newcomer_examples": 6})
@@ -246,7 +247,7 @@ def test_pixels_are_normalised_without_them(tmp_path: Path) -> None:
         late = made.federation.newcomers
         rows = np.concatenate(
             [
-                supply.deal(made.experiment, None)[1].train[k]
+                load.deal(made.experiment, None)[1].train[k]
                 for k in made.federation.members
             ]
         )
@@ -475,7 +476,7 @@ def test_tables_and_summaries(run: troth.Run) -> None:
 
 def test_their_models_are_there_to_predict_with(run: troth.Run) -> None:
     arrays = np.load(run.experiment.data.options["path"])
-    shards = supply.deal(run.experiment, None)[1]
+    shards = load.deal(run.experiment, None)[1]
     for k in np.flatnonzero(run.clients["newcomer"] == 1).tolist():
         rows = shards.test[k]
         found = run.predict(k, arrays["x"][rows])

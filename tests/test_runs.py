@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import troth
-from troth import build, engine, files, runs, supply
+from troth import build, engine, files, runs
 from troth.config import reader
+from troth.data import load
 from troth.types import Refusal
 
 SMALL = {
@@ -169,7 +170,7 @@ def test_finished_runs_are_left_alone(tmp_path):
 def test_models_are_ordinary_modules(tmp_path):
     [run] = troth.run(SMALL, out=tmp_path / "run")
     experiment = run.experiment
-    arrays, shards, _ = supply.deal(experiment, None)
+    arrays, shards, _ = load.deal(experiment, None)
     for client in (0, 7):
         net = run.model(client)
         assert isinstance(net, torch.nn.Module)
@@ -208,7 +209,7 @@ def test_without_personal_models(tmp_path):
 
 def test_pixel_statistics_travel_with_the_model(tmp_path):
     [run] = troth.run(changed(model={"normalise": "pixel"}), out=tmp_path / "run")
-    arrays, shards, _ = supply.deal(run.experiment, None)
+    arrays, shards, _ = load.deal(run.experiment, None)
     rows = shards.test[0]
     accuracy = (run.predict(0, arrays.x[rows]) == arrays.y[rows]).mean()
     assert accuracy == pytest.approx(run.clients["accuracy"][0])

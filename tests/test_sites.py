@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from troth import sites, supply
+from troth import sites
 from troth.config import reader
+from troth.data import load
 from troth.sites import Site
 from troth.types import Refusal
 
@@ -39,7 +40,7 @@ def deployment(**changes: Any) -> dict[str, Any]:
 def saved(path: Path, client: int, **changes: Any) -> str:
     """What a client has in a simulation, as its own file."""
     e = agreed()
-    arrays, shards, _ = supply.deal(e, None)
+    arrays, shards, _ = load.deal(e, None)
     mine = np.sort(np.concatenate([part[client] for part in shards[:3]]))
     content = {"x": arrays.x[mine].astype(np.float32), "y": arrays.y[mine]}
     np.savez(path / "mine.npz", **{**content, **changes})

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from troth.config import reader
-from troth.datasets.heart_disease import HOSPITALS, heart_disease
+from troth.data.datasets.heart_disease import HOSPITALS, heart_disease
 
 TOML = Path(__file__).with_name("hospitals.toml")
 HOSTILE, DIES = "va", "switzerland"

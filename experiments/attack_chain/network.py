@@ -20,7 +20,7 @@ import troth
 from attacks import Figure, Work, examples, frozen, gradient
 from troth import poison
 from troth.config import reader
-from troth.datasets.cifar10 import cifar10
+from troth.data.datasets.cifar10 import cifar10
 from troth.types import TEST
 
 BACKBONE = Path(__file__).parents[1] / "cifar10_central" / "vgg13_bn.toml"

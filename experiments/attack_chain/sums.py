@@ -14,7 +14,7 @@ from federations import made
 
 from attacks import Figure, Work
 from troth import goal, seeding
-from troth.datasets.fashion_mnist import fashion_mnist
+from troth.data.datasets.fashion_mnist import fashion_mnist
 from troth.types import TEST, TRAIN
 
 IDLE, FEW, RANDOM = 10, 10, 36_000

@@ -21,9 +21,10 @@ from settings import EXAMPLES, HIDDEN, METHODS, PARTITION, SEEDS, TRAIN
 from torch import nn
 
 import troth
-from troth import lookup, runs, supply
+from troth import lookup, runs
 from troth.build import build
 from troth.config import reader
+from troth.data import load
 from troth.loading import Run
 
 HERE = Path(__file__).parent
@@ -41,7 +42,7 @@ def dealt(seed: int, place: Path) -> Path:
     np.savez(chosen, x=everything.x[rows], y=everything.y[rows])
     tree = {"seed": seed, "partition": PARTITION}
     tree["data"] = {"name": "npz", "path": str(chosen)}
-    arrays, shards, _ = supply.deal(reader.from_dict(tree), None)
+    arrays, shards, _ = load.deal(reader.from_dict(tree), None)
     chosen.unlink()
     parts = [(list_, mark) for mark, list_ in ((0, shards.train), (2, shards.test))]
     x, y, owner, split = [], [], [], []

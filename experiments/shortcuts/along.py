@@ -28,10 +28,11 @@ from cells import Changes, merged  # noqa: E402
 from problems import PROBLEMS, again, choice, model, ours  # noqa: E402
 from tune import HALVES  # noqa: E402
 
-from troth import files, labels, numerics, trees
+from troth import files, numerics, trees
 from troth.build import Built, build  # noqa: E402
 from troth.clients import adversarial  # noqa: E402
 from troth.config import reader
+from troth.data import labels
 from troth.engine import Plan  # noqa: E402
 from troth.types import CONFLICTING, Batch  # noqa: E402
 

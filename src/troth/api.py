@@ -16,9 +16,9 @@ from troth import files, lookup, personalizing, rules, runs, store, together
 from troth.build import build
 from troth.config import reader
 from troth.config.schema import Experiment
+from troth.data.user_files import Examples
 from troth.engine import Plan
 from troth.loading import Run, read_experiment
-from troth.own_examples import Examples
 from troth.personalizing import Newcomer
 from troth.runs import Watch
 from troth.types import Broadcast, Messages, Refusal

@@ -22,10 +22,10 @@ from troth.build import Built, build
 from troth.certifying import Progress
 from troth.clients import adversarial
 from troth.config.parts import Part
+from troth.data.preprocess import active
 from troth.engine import Plan
 from troth.examining import ALPHA, Row, Setting, batches, row
 from troth.loading import Run
-from troth.preparing import active
 from troth.types import CONFLICTING, Refusal, Split
 
 FILE = "audit.csv"

@@ -10,28 +10,26 @@ import torch
 from torch import Tensor, nn
 
 from troth import (
-    corrupting,
     modelfile,
     networks,
     newcomers,
     plans,
-    preparing,
     rulebook,
     sampling,
     seeding,
     stepping,
     store,
-    supply,
     tasks,
 )
 from troth.availability import Attendance, everyone
 from troth.config.schema import Availability, Experiment
+from troth.data import corrupt, load, preprocess
+from troth.data.preprocess import Prepared
 from troth.engine import Engine, Plan
 from troth.evaluation import Aim
 from troth.federation import Federation
 from troth.feed import Feed
 from troth.population import Population
-from troth.preparing import Prepared
 from troth.sampling import There
 from troth.types import Data, Phase, Refusal
 
@@ -123,13 +121,13 @@ def build(
         plan: how clients step, from an earlier run; None measures.
     """
     e, where = experiment, device(experiment.engine.device)
-    arrays, shards, facts = supply.deal(e, data_dir)
+    arrays, shards, facts = load.deal(e, data_dir)
     n = len(shards.train)
     hostile = adversaries(e, n)
     late = newcomers.drawn(e, hostile)
     check_cohort(e, n, len(late))
     shards = newcomers.fewer(e, shards, late)
-    preparing.check(e, arrays)
+    preprocess.check(e, arrays)
     dtype = stepping.precision(e)
     seen = arrays.x[:0]
     if e.model.normalise == "pixel":
@@ -138,9 +136,9 @@ def build(
     shape = arrays.x.shape[1:]
     net = networks.network(e, shape, arrays.classes, seen, arrays.scale)
     net = net.to(where, dtype)
-    how = corrupting.corruption(e.corruption, arrays, hostile)
-    aim = corrupting.aim(e.corruption, arrays)
-    data, prepared, redraw = preparing.deal(
+    how = corrupt.corruption(e.corruption, arrays, hostile)
+    aim = corrupt.aim(e.corruption, arrays)
+    data, prepared, redraw = preprocess.deal(
         e.features, arrays, shards, dtype, where, hostile, how, e.seed, late
     )
     engine = stepping.engine(e, net, data, arrays, n - len(late), plan)

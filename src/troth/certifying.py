@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import build, certifiable, flat, seeding, supply
+from troth import build, certifiable, flat, seeding
 from troth import files as folder
 from troth.certificates import certify as certifier
 from troth.certificates import curves, picture
@@ -18,6 +18,7 @@ from troth.certificates.ledger import Ledger, Row
 from troth.certificates.record import fingerprint, matching
 from troth.certificates.smoothing import Smoothing
 from troth.certificates.tiles import Tiles
+from troth.data import load
 from troth.loading import Run
 from troth.types import Arrays, Refusal
 
@@ -160,7 +161,7 @@ def certify(
     chosen = certifiable.clients(run, clients)
     e, where = run.experiment, build.device(device)
     place = data_dir or e.resolved.get("data_dir")
-    arrays, shards, _ = supply.deal(e, place)
+    arrays, shards, _ = load.deal(e, place)
     tasks = [
         (name, k, _drawn(shards.test[k], k, examples, smoothing.seed))
         for name in sources

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import devices, labels, numerics, scores
+from troth import devices, numerics, scores
+from troth.data import labels
 from troth.engine import Engine
 from troth.population import Population
 from troth.types import Split

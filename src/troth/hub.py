@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, dealing, files, rulebook, sites, stepping, tasks
+from troth import build, files, rulebook, sites, stepping, tasks
 from troth.config.schema import Experiment
+from troth.data import tensors as dealing
 from troth.federation import dumped, first, outgoing, restored
 from troth.replies import Answer, Expected
 from troth.sampling import sampler

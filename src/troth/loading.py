@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from troth import files, layers, tasks
 from troth.config import reader
 from troth.config.schema import Experiment
+from troth.data.preprocess import active
 from troth.networks import network
-from troth.preparing import active
 from troth.types import Refusal, Statistics
 
 PREPARED = ("features.fill", "features.mean", "features.std")

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 from troth.types import Options, Refusal
 
 FOLDERS = {
-    "data": "datasets",
-    "partition": "partitions",
-    "features": "features",
-    "corruption": "corruptions",
-    "deformation": "deformations",
-    "augment": "augments",
+    "data": "data.datasets",
+    "partition": "data.partitions",
+    "features": "data.features",
+    "corruption": "data.corruptions",
+    "deformation": "data.deformations",
+    "augment": "data.augments",
     "model": "models",
     "loss": "losses",
     "optimizer": "optimizers",

@@ -8,8 +8,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from troth import labels, seeding
+from troth import seeding
 from troth.batchwise import BatchNorm, Dropout, adapt
+from troth.data import labels
 from troth.flat import call, ties
 from troth.losses.auto import auto
 from troth.types import Batch, Refusal

@@ -13,20 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import (
-    build,
-    evaluation,
-    files,
-    layers,
-    newcomers,
-    preparing,
-    stepping,
-    tasks,
-)
+from troth import build, evaluation, files, layers, newcomers, stepping, tasks
+from troth.data import preprocess
+from troth.data.systematic import deal
+from troth.data.user_files import Examples, read
 from troth.engine import Engine, Plan
 from troth.loading import PREPARED, Run
-from troth.own_examples import Examples, read
-from troth.systematic import deal
 from troth.types import TEST, TRAIN, VALID, Arrays, Broadcast, Data, Refusal, Shards
 
 
@@ -166,15 +158,15 @@ def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _
     e = run.experiment
     plan = Plan("threads", 1) if where.type == "cpu" else Plan("loop", 1)
     dtype, fitted, nobody = stepping.precision(e), None, np.zeros(1, dtype=bool)
-    if preparing.active(e.features):
-        preparing.check(e, arrays)
+    if preprocess.active(e.features):
+        preprocess.check(e, arrays)
         fitted = run.statistics()
     train, valid, test = (
         [np.flatnonzero(marks == mark)] for mark in (TRAIN, VALID, TEST)
     )
     shards = Shards(train, valid, test)
     given = e.features, arrays, shards, dtype, where, nobody, None, e.seed
-    data, prepared, _ = preparing.deal(*given, fitted=fitted)
+    data, prepared, _ = preprocess.deal(*given, fitted=fitted)
     net = run.network().to(where, dtype)
     engine = stepping.engine(e, net, data, arrays, _members(run), plan)
     return _Made(engine, data, _features(prepared))
@@ -186,7 +178,7 @@ def _members(run: Run) -> int:
     return int(facts["clients"] - facts.get("newcomers", 0))
 
 
-def _features(prepared: preparing.Prepared | None) -> list[Tensor]:
+def _features(prepared: preprocess.Prepared | None) -> list[Tensor]:
     """What prepares the newcomer's inputs: fill, mean and std, each as an example."""
     if prepared is None:
         return []

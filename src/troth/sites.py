@@ -15,22 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import (
-    build,
-    corrupting,
-    evaluation,
-    networks,
-    own_examples,
-    own_table,
-    preparing,
-    rulebook,
-    stepping,
-    supply,
-    tails,
-    tasks,
-)
+from troth import build, evaluation, networks, rulebook, stepping, tails, tasks
 from troth.config import reader
 from troth.config.schema import Availability, Experiment
+from troth.data import corrupt, load, own_table, preprocess, user_files
 from troth.engine import Engine, Plan
 from troth.federation import answer
 from troth.serving import Serving
@@ -112,15 +100,15 @@ def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
     """
     n = len(e.deployment.sites)
     if data == SIMULATED:
-        arrays, shards, _ = supply.deal(e, None)
+        arrays, shards, _ = load.deal(e, None)
         _check_simulated(e, arrays, len(shards.train))
         parts = [part[client] for part in shards[:3]]
     else:
         table = data.lower().endswith(own_table.ENDINGS)
-        arrays = own_examples.of(e, own_table.examples(e, data) if table else data)
+        arrays = user_files.of(e, own_table.examples(e, data) if table else data)
         nobody = np.zeros(0, np.int64)
         lists = [*[nobody] * client, np.arange(len(arrays.y))]
-        shards, _ = supply.divided(e, arrays, lists, max(1, e.partition.min_examples))
+        shards, _ = load.divided(e, arrays, lists, max(1, e.partition.min_examples))
         parts = [part[0] for part in shards[:3]]
     empty = np.zeros(0, np.int64)
     wide: list[list[np.ndarray]] = [
@@ -167,10 +155,10 @@ class Site:
         self.hostile = bool(every[self.client])
         arrays, shards = own_data(e, self.client, data)
         mine = every & (np.arange(n) == self.client)
-        how = corrupting.corruption(e.corruption, arrays, every)
+        how = corrupt.corruption(e.corruption, arrays, every)
         where = build.device(e.engine.device)
         dtype = stepping.precision(e)
-        self.data, self.prepared, self.redraw = preparing.deal(
+        self.data, self.prepared, self.redraw = preprocess.deal(
             e.features, arrays, shards, dtype, where, mine, how, e.seed
         )
         self.engine = engine(e, arrays, self.data, where)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from troth import labels
 from troth.adversarial._worst import Adversarial, rows
+from troth.data import labels
 from troth.types import Batch, Task
 
 SPURIOUS = 3  # d_s of coloured pictures: red, green and blue

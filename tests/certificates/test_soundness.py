@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import troth
-from troth.deformations.rotation import rotation
-from troth.deformations.translation import translation
+from troth.data.deformations.rotation import rotation
+from troth.data.deformations.translation import translation
 
 IMAGES, ALPHA, MOST = 200, 0.01, 8
 SIDE = 8

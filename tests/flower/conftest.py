@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from troth.datasets._files import locate
-from troth.datasets.heart_disease import SOURCE
+from troth.data.datasets._files import locate
+from troth.data.datasets.heart_disease import SOURCE
 from troth.types import Refusal
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ import pytest
 from troth import api, files
 from troth.build import build
 from troth.config import reader
-from troth.datasets.heart_disease import HOSPITALS
+from troth.data.datasets.heart_disease import HOSPITALS
 from troth.engine import Plan
 
 

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, files, lookup, supply, tasks
+from troth import build, files, lookup, tasks
 from troth.clients import descent
 from troth.config import reader
 from troth.config.parts import Part
+from troth.data import load
 from troth.engine import Plan
 from troth.loading import Run
 from troth.types import Batch, Broadcast, Client, Descent, Task
@@ -361,7 +362,7 @@ def quadratics() -> Callable[..., Ended]:
         f = build.build(experiment, plan=Plan("vmap", 5)).federation
         for _ in f.train():
             pass
-        arrays, shards, _ = supply.deal(experiment, None)
+        arrays, shards, _ = load.deal(experiment, None)
         held = [(arrays.x[rows], arrays.y[rows]) for rows in shards.train]
         v = f.engine.models(f.broadcast.w, f.population.read(np.arange(5)))
         return Ended(

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import build, lookup, supply
+from troth import build, lookup
 from troth.config import reader
+from troth.data import load
 from troth.engine import Plan
 from troth.types import Budget, Refusal
 
@@ -47,7 +48,7 @@ def done(ready: build.Built) -> tuple[Tensor, Tensor]:
 
 def held(ready: build.Built) -> list[tuple[np.ndarray, np.ndarray]]:
     """XᵀX/m and Xᵀy/m of every client."""
-    arrays, shards, _ = supply.deal(ready.experiment, None)
+    arrays, shards, _ = load.deal(ready.experiment, None)
     each = [(arrays.x[rows], arrays.y[rows]) for rows in shards.train]
     return [(x.T @ x / len(x), x.T @ y / len(x)) for x, y in each]
 

@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, labels, lookup, progress, results, runs, tasks
+from troth import build, lookup, progress, results, runs, tasks
 from troth.config import reader
+from troth.data import labels
 from troth.engine import Plan
 from troth.types import Budget, Personal, Refusal
 

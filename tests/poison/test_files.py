@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth.corruptions.from_file import from_file
+from troth.data.corruptions.from_file import from_file
 from troth.poison import Head, data_attack, save, summary
 from troth.types import Refusal
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from troth import catalogue
+from troth.data import catalogue
 from troth.reproduce import listing
 from troth.reproduce.entry import chosen
 from troth.types import Refusal

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from troth import build, catalogue
+from troth import build
+from troth.data import catalogue
 from troth.reproduce import digests, kept, listing, overview
 from troth.reproduce.entry import experiment, key
 from troth.reproduce.kept import Shelf

@@ -23,7 +23,7 @@ from torch import Tensor
 from troth import lookup, seeding
 from troth.certificates import looks
 from troth.certificates.bounds import Law
-from troth.deformations._flow import Frame, Interpolation, Padding, pixels_per_unit
+from troth.data.deformations._flow import Frame, Interpolation, Padding, pixels_per_unit
 from troth.types import Refusal
 
 Transform = Literal["pixel", "rotation", "translation", "affine"]
@@ -58,7 +58,7 @@ class Smoothing:
         precision: in which the classifier computes; noise is float32 in any.
         interpolation: how a deformation reads a value between pixels.
         padding: what stands outside the image.
-        frame: what −1 and 1 are (`troth.deformations.affine`).
+        frame: what −1 and 1 are (`troth.data.deformations.affine`).
         units: of σ and the radius of a translation: half images, as the paper has it,
             or pixels.
         tile: samples of one input that go through the classifier together; 1,000

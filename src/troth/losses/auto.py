@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from troth import labels
+from troth.data import labels
 from troth.losses.cross_entropy import cross_entropy
 from troth.losses.multi_label import multi_label
 from troth.losses.squared import squared

@@ -12,7 +12,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from troth import labels
+from troth.data import labels
 from troth.losses._checks import expect
 from troth.types import Refusal
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from troth import labels
+from troth.data import labels
 from troth.types import (
     Batch,
     Broadcast,

@@ -16,8 +16,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from troth import labels, numerics
+from troth import numerics
 from troth.adversarial._worst import Adversarial, Worst
+from troth.data import labels
 from troth.personalizers import _lam, _weights
 from troth.personalizers._agreement import disagreement
 from troth.personalizers._choosing import pick

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from troth import labels
+from troth.data import labels
 from troth.poison._given import Examples, at_least_zero
 from troth.types import Refusal
 

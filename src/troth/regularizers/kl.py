@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from troth import labels
+from troth.data import labels
 from troth.types import Batch, Refusal, Regularizer, Task
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from troth import catalogue
+from troth.data import catalogue
 from troth.reproduce import SEEDS, costs, kept, scripts
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import Shelf

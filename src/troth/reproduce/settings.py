@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from troth import catalogue
-from troth.datasets import _files
+from troth.data import catalogue
+from troth.data.datasets import _files
 from troth.types import Refusal
 
 Tree = dict[str, Any]

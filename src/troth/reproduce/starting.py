@@ -12,8 +12,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from troth import catalogue
-from troth.datasets import _files
+from troth.data import catalogue
+from troth.data.datasets import _files
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import experiments
 from troth.types import Refusal

@@ -91,10 +91,10 @@ def test_a_radius_for_every_client(troth: Call, run: Path) -> None:
 
 
 def test_the_examples_are_the_client_s_own_test_data(run: Path) -> None:
-    from troth import supply
+    from troth.data import load
 
     found = certifying.certify(Run(run), SMALL, models=("shared",), examples=10)
-    arrays, shards, _ = supply.deal(Run(run).experiment, None)
+    arrays, shards, _ = load.deal(Run(run).experiment, None)
     for row in found.rows:
         assert row.example in shards.test[row.client] and row.y == arrays.y[row.example]
     fewer = certifying.certify(Run(run), SMALL, models=("shared",), examples=3)
@@ -106,12 +106,12 @@ def test_the_examples_are_the_client_s_own_test_data(run: Path) -> None:
 
 def test_votes_are_those_of_the_model_that_predicts(run: Path) -> None:
     """Next to no noise: what a client's model predicts is certified."""
-    from troth import supply
+    from troth.data import load
 
     small = Smoothing(sigma=1e-6, n=50, n0=10)
     one = Run(run)
     found = certifying.certify(one, small, clients="2,", examples=30)
-    arrays, _, _ = supply.deal(one.experiment, None)
+    arrays, _, _ = load.deal(one.experiment, None)
     for row in found.rows:
         x = arrays.x[row.example : row.example + 1]
         personal = int(one.predict(2, x)[0])

@@ -14,9 +14,10 @@ import torch
 from typer.testing import CliRunner, Result
 
 import troth as front
-from troth import api, build, files, lookup, newcomers, supply, tasks
+from troth import api, build, files, lookup, newcomers, tasks
 from troth.cli import app
 from troth.config import reader
+from troth.data import load
 from troth.engine import Plan
 from troth.loading import Run
 from troth.personalizing import Newcomer
@@ -172,7 +173,7 @@ def newcomer(place: Path, name: str, **more: Any) -> tuple[Run, dict[str, np.nda
         e = reader.from_dict(whole)
     (found,) = api.run(whole, out=place / f"own-{name}-{len(list(place.iterdir()))}")
     assert np.flatnonzero(found.clients["newcomer"]).tolist() == [0]
-    shards, all_ = supply.deal(found.experiment, None)[1], np.load(place / "d.npz")
+    shards, all_ = load.deal(found.experiment, None)[1], np.load(place / "d.npz")
     lists = [part[0] for part in shards[:3]]
     rows = np.sort(np.concatenate(lists))
     marks = [np.flatnonzero([r in part for part in lists])[0] for r in rows]
@@ -227,7 +228,7 @@ def test_pictures_in_whole_batches(tmp_path: Path) -> None:
         engine={"how": "vmap", "chunk": 3, "device": "cpu"},
     )
     (run,) = api.run(whole, out=tmp_path / "run")
-    shards = supply.deal(run.experiment, None)[1]
+    shards = load.deal(run.experiment, None)[1]
     for k in np.flatnonzero(run.clients["newcomer"]).tolist():
         rows = np.concatenate([part[k] for part in shards[:3]])
         split = np.repeat([0, 1, 2], [len(part[k]) for part in shards[:3]])

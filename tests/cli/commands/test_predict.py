@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from troth import api, files
 from troth.cli import app
-from troth.datasets.csv import csv as dataset
+from troth.data.datasets.csv import csv as dataset
 from troth.loading import Run
 
 HEAD = ["age", "sex", "ward", "smokes", "note", "hospital", "ill"]

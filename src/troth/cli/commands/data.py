@@ -14,7 +14,7 @@ from troth.cli.commands._opening import absolute
 from troth.cli.commands._words import BAD, STOPPED, complain
 
 if TYPE_CHECKING:
-    from troth.catalogue import Entry
+    from troth.data.catalogue import Entry
 
 
 def data(
@@ -32,8 +32,8 @@ def data(
     quiet: Quiet = False,
 ) -> None:
     """What data sets there are and which are here; of one: its files, how to get it."""
-    from troth import catalogue
     from troth.cli import tables
+    from troth.data import catalogue
     from troth.types import Refusal
 
     root = absolute(data_dir)
@@ -66,9 +66,9 @@ def data(
 
 def _got(name: str, root: str | None, quiet: bool) -> str:
     """Download with progress; where it is then."""
-    from troth import catalogue
     from troth import progress as notice
     from troth.cli import progress, tables
+    from troth.data import catalogue
 
     try:
         watch = progress.Watcher(name, "", quiet)
@@ -93,9 +93,10 @@ def _drawn(
     """Draw a data set and its clients; what was drawn, and where it is."""
     import os
 
-    from troth import catalogue, gallery
+    from troth import gallery
     from troth import progress as notice
     from troth.cli import progress, tables
+    from troth.data import catalogue
     from troth.types import Refusal
 
     file = out or Path(f"{(name or experiment.stem).split(':')[-1]}.png")  # type: ignore[union-attr]
@@ -123,9 +124,9 @@ def _checked(
     found: list[Entry], quiet: bool
 ) -> tuple[dict[str, dict[str, str]], list[str]]:
     """Data set → file → "ok" or what is wrong; and all that is wrong."""
-    from troth import catalogue
     from troth.cli import tables
-    from troth.datasets._files import again
+    from troth.data import catalogue
+    from troth.data.datasets._files import again
     from troth.types import Refusal
 
     here = [entry for entry in found if entry.source and entry.place]
@@ -214,7 +215,7 @@ def _files(entry: Entry, most: int = 12) -> list[str]:
     """The files with their sizes, those that are here; of very many only some."""
     from rich import filesize
 
-    from troth import catalogue
+    from troth.data import catalogue
 
     assert entry.source
     lines = list(entry.source.files)

@@ -68,8 +68,8 @@ def predict(
 
 def _encoded(file: Path, e: Experiment) -> np.ndarray:
     """A table's rows as the run had its own."""
-    from troth.datasets._encoding import encode
-    from troth.preparing import active
+    from troth.data.datasets._encoding import encode
+    from troth.data.preprocess import active
     from troth.types import Refusal
 
     features = e.resolved.get("features", [])
@@ -102,7 +102,7 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
     import numpy as np
 
-    from troth.datasets.npz import inputs
+    from troth.data.datasets.npz import inputs
     from troth.types import Refusal
 
     try:

@@ -1,0 +1,66 @@
+"""Random crops of a padded image.
+
+@inproceedings{he2016deep,
+  title={Deep Residual Learning for Image Recognition},
+  author={He, Kaiming and Zhang, Xiangyu and Ren, Shaoqing and Sun, Jian},
+  booktitle={CVPR}, year={2016}}
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from troth import seeding
+from troth.data.augments._images import expect_images
+from troth.types import Refusal
+
+
+def crop(
+    x: Tensor,
+    key: Tensor,
+    *,
+    padding: int = 4,
+    fill: Literal["zero", "edge", "mirror"] = "zero",
+) -> Tensor:
+    """A window of the image's own size out of the image padded on all sides.
+
+    He et al., section 4.2: 4 pixels of padding for CIFAR-10. The window's place is
+    uniform over the (2·padding + 1)² there are.
+
+    Args:
+        x: [b, c, h, w].
+        key: [b] one an example.
+        padding: pixels a side; 0 leaves images alone.
+        fill: what stands outside: 0, the nearest pixel, or the mirrored image.
+    """
+    expect_images("crop", x)
+    b, _, h, w = x.shape
+    if not 0 <= padding < (min(h, w) if fill == "mirror" else 2**15):
+        raise Refusal(
+            f"crop's padding = {padding} must be at least 0, and with fill = 'mirror' "
+            f"smaller than the image, here {h}×{w}"
+        )
+    span = torch.tensor(2 * padding + 1)
+    shift = seeding.below(seeding.bits(key, 2), span) - padding  # [b, 2]
+    rows = shift[:, :1] + torch.arange(h, device=x.device)  # [b, h]
+    columns = shift[:, 1:] + torch.arange(w, device=x.device)
+    inside = _inside(rows, h)[:, None, :, None] & _inside(columns, w)[:, None, None]
+    rows, columns = _within(rows, h, fill), _within(columns, w, fill)
+    out = torch.take_along_dim(x, rows[:, None, :, None], dim=2)
+    out = torch.take_along_dim(out, columns[:, None, None, :], dim=3)
+    return out * inside.to(x.dtype) if fill == "zero" else out
+
+
+def _inside(index: Tensor, size: int) -> Tensor:
+    return (index >= 0) & (index < size)
+
+
+def _within(index: Tensor, size: int, fill: str) -> Tensor:
+    """The pixel of the image that stands for one that may lie outside."""
+    if fill == "mirror" and size > 1:
+        index = index.abs()
+        return torch.where(index >= size, 2 * (size - 1) - index, index)
+    return index.clamp(0, size - 1)

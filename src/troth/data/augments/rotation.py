@@ -1,0 +1,55 @@
+r"""Random rotations.
+
+@article{alfarra2022certified,
+  title={Certified Robustness in Federated Learning},
+  author={Alfarra, Motasem and P{\'e}rez, Juan C. and Shulgin, Egor and
+    Richt{\'a}rik, Peter and Ghanem, Bernard},
+  journal={arXiv:2206.02535}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from troth.data.augments._deforming import deformed
+from troth.data.deformations import rotation as deformation
+from troth.data.deformations._flow import Frame, Interpolation, Padding
+
+
+def rotation(
+    x: Tensor,
+    key: Tensor,
+    *,
+    sigma: float = 0.1 * math.pi,
+    interpolation: Interpolation = "bilinear",
+    padding: Padding = "zeros",
+    frame: Frame = "edges",
+) -> Tensor:
+    """Turn an image about its middle, by an angle uniform on (−σ, σ).
+
+    One sample an image and step of what a certificate smooths over (section 4, Training
+    Setup), by the same function, `deformations.rotation`. Bytes become float32.
+
+    Args:
+        x: [b, c, h, w].
+        key: [b] one an example.
+        sigma: the largest angle in radians; π is every angle.
+        interpolation: how a value between pixels is read.
+        padding: what stands outside: 0, the nearest pixel, the mirrored image.
+        frame: what −1 and 1 are (`deformations.affine`).
+
+    Departs: the authors' σ counts in half turns; their 0.1 is 0.1π here, their 0.5 is
+        π/2.
+    """
+    return deformed(
+        deformation.rotation,
+        deformation.draw,
+        x,
+        key,
+        sigma,
+        interpolation=interpolation,
+        padding=padding,
+        frame=frame,
+    )

@@ -1,0 +1,149 @@
+"""Which data sets there are, which of them are here, and what is in them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from troth import api, lookup
+from troth.config import reader
+from troth.data import load as supply
+from troth.data.datasets import _files
+from troth.data.datasets._source import Source
+from troth.types import Arrays, Refusal
+
+CLIENTS = 10
+"""Among how many a data set without owners is dealt to be shown."""
+
+
+class Entry(NamedTuple):
+    """What is known of a data set without reading it."""
+
+    about: lookup.About
+    kind: Literal["files", "made", "yours"]  # published files, drawn here, the user's
+    source: Source | None
+    place: Path | None  # the folder that holds it
+    size: int  # bytes that it takes there
+    looked: list[Path]
+
+
+def entry(name: str, data_dir: str | None = None) -> Entry:
+    """Look for one data set.
+
+    Raises:
+        Refusal: there is none of this name; says which is nearest.
+    """
+    function = lookup.find("data", name)
+    about = lookup.about("data", name)
+    source = getattr(inspect.getmodule(function), "SOURCE", None)
+    if not isinstance(source, Source):
+        kind: Literal["made", "yours"] = "yours" if "path" in about.options else "made"
+        return Entry(about, kind, None, None, 0, [])
+    place = _files.held(source, data_dir)
+    looked = _files.places(source.folder, data_dir)
+    size = taken(source, place) if place else 0
+    return Entry(about, "files", source, place, size, looked)
+
+
+def entries(data_dir: str | None = None) -> list[Entry]:
+    """Look for every data set."""
+    return [entry(name, data_dir) for name in lookup.names("data")]
+
+
+def taken(source: Source, place: Path) -> int:
+    """Bytes on disk: of all that is in a folder of its own, else of its files."""
+    if place.name != source.folder:
+        fits = [path for file in source.files for path in place.glob(file)]
+        return sum(os.lstat(path).st_size for path in fits)
+    return sum(
+        os.lstat(os.path.join(folder, file)).st_size
+        for folder, _, inside in os.walk(place)
+        for file in inside
+    )
+
+
+def files(source: Source, place: Path) -> list[tuple[str, int]]:
+    """What must be there, as it is there: names and bytes; patterns written out."""
+    found = [path for file in source.files for path in _files.there(place, file)]
+    return [(str(path.relative_to(place)), path.stat().st_size) for path in found]
+
+
+def check(source: Source, place: Path) -> dict[str, str]:
+    """File → what is wrong with it; "" where it is as published.
+
+    Files of which no digest is published are left out: nothing can be said of them.
+    """
+    return {file: _files.wrong(source, place, file) for file in source.digests}
+
+
+def get(name: str, data_dir: str | None = None) -> Path:
+    """Download a data set, into `data_dir` or else the user's cache.
+
+    What is there already stays; what is damaged is got anew. Without `data_dir`, a set
+    that is whole in any place is not got again.
+
+    Raises:
+        Refusal: it is not made of published files, or cannot be had.
+    """
+    found = entry(name, data_dir)
+    source, place = found.source, found.place
+    if source is None:
+        raise Refusal(f"data '{name}' is not made of files that could be downloaded")
+    if place and not data_dir and not any(check(source, place).values()):
+        return place
+    root = Path(data_dir) if data_dir else _files.cache()
+    return _files.obtain(source, root / source.folder)
+
+
+class Dealt(NamedTuple):
+    """A data set, and who holds what of it."""
+
+    name: str
+    arrays: Arrays
+    clients: list[np.ndarray]  # the examples of each
+    partition: str  # its name
+
+
+def deal(
+    name: str | None,
+    settings: Sequence[str] = (),
+    experiment: str | Path | None = None,
+    data_dir: str | None = None,
+) -> Dealt:
+    """The examples of a data set, and who holds them.
+
+    Args:
+        name: of the data set; None is that of the experiment.
+        settings: changes such as "data.path=mine.npz".
+        experiment: a file whose data and partition are taken, those of its first run;
+            without one, and unless a setting names a partition, each owner is a client,
+            or ten clients have equal shares where nothing is owned.
+        data_dir: where data sets are looked for first.
+    """
+    if experiment is None:
+        tree = reader.override({"data": {"name": name}}, list(settings))
+    else:
+        tree = api.tree(experiment, settings)
+    e = api.plan(tree, None)[0].experiment
+    if name is not None and e.data.name != name:
+        raise Refusal(
+            f"{experiment} is about data '{e.data.name}', not '{name}'; leave the name "
+            "out, or give another experiment"
+        )
+    load = lookup.find("data", e.data.name)
+    whole = lookup.beside(load, "dealt") is not None  # it is nothing until dealt
+    if experiment is not None or "partition" in tree or whole:
+        arrays, shards, _ = supply.deal(e, data_dir)
+        held = [np.concatenate(parts) for parts in zip(*shards[:3], strict=True)]
+        return Dealt(e.data.name, arrays, held, e.partition.name)
+    arrays = lookup.call(load, e.data.options, seed=e.seed, data_dir=data_dir)
+    chosen = "iid" if arrays.owner is None else "natural"
+    options = {"clients": min(CLIENTS, len(arrays.y))} if chosen == "iid" else {}
+    partition = lookup.find("partition", chosen)
+    lists = lookup.call(partition, options, arrays=arrays, seed=e.seed)
+    return Dealt(e.data.name, arrays, lists, chosen)

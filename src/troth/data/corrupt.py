@@ -1,0 +1,227 @@
+"""What hostile clients do to their training data, and what they are after.
+
+A corruption gets those clean examples of one client that were chosen; what it gives
+back is checked, for it may be anyone's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth import lookup, seeding
+from troth.config.parts import CorruptionPart, rounded_up
+from troth.data import labels
+from troth.data.corruptions._numbers import like
+from troth.evaluation import Aim
+from troth.types import Arrays, Exact, Refusal
+
+Corrupt = Callable[..., tuple[Tensor, Tensor]]
+"""x, y and key of some examples of one hostile client (and, where they have numbers,
+its own among the hostile ones and how many these are) → what it makes of them."""
+
+
+class Corruption(NamedTuple):
+    """What hostile clients do to their training data."""
+
+    corrupt: Corrupt
+    classes: int  # 0: regression
+    name: str = "corrupt"
+    share: float = 1.0  # of the client's examples, rounded up
+    redraw: bool = False  # every round anew; else once
+    seats: Mapping[int, int] = MappingProxyType({})  # hostile client → its number
+
+
+class Poisoned(NamedTuple):
+    """What one hostile client has made of its examples."""
+
+    chosen: Tensor  # [k] which of them
+    x: Tensor | None  # [k', …] what stands in their place; None: as they were
+    y: Tensor  # [k', …]; shares of the classes too where the data have labels
+
+
+def corruption(
+    part: CorruptionPart, arrays: Arrays, hostile: np.ndarray | None = None
+) -> Corruption | None:
+    """What the experiment says that hostile clients do to their data.
+
+    Args:
+        part: of the experiment.
+        arrays: the data set.
+        hostile: [n] who they are, for corruptions that share something out among
+            them; None: each is the only one.
+    """
+    if part.name == "none":
+        return None
+    function = lookup.find("corruption", part.name)
+    about = {"classes": arrays.classes, "scale": arrays.scale}
+
+    def corrupt(
+        x: Tensor, y: Tensor, key: Tensor, seat: int = 0, seats: int = 1
+    ) -> tuple[Tensor, Tensor]:
+        given = about | {"x": x, "y": y, "key": key, "seat": seat, "seats": seats}
+        found = lookup.call(function, part.options, **given)
+        return _pair(f"corruption '{part.name}'", found)
+
+    ids = [] if hostile is None else np.flatnonzero(hostile).tolist()
+    seated = {client: seat for seat, client in enumerate(ids)}
+    about_it = arrays.classes, part.name, part.share, part.redraw
+    return Corruption(corrupt, *about_it, seated)
+
+
+def _pair(who: str, found: Any) -> tuple[Tensor, Tensor]:
+    if (
+        isinstance(found, tuple)
+        and [isinstance(v, Tensor) for v in found] == [True] * 2
+    ):
+        return found
+    raise Refusal(
+        f"{who} gives a {type(found).__name__}; it must give two tensors, inputs and "
+        "labels: return x, y"
+    )
+
+
+def aims(part: CorruptionPart) -> Callable[..., Any] | None:
+    """The function `aim` of a corruption's module, where it has one."""
+    if part.name == "none":
+        return None
+    return lookup.beside(lookup.find("corruption", part.name), "aim")
+
+
+def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
+    """What a corruption is after, where its module says so by a function `aim`.
+
+    That takes x, y and by name `classes` and `scale`, and options of the corruption;
+    it gives what is shown and the label that is wanted, as `evaluation.Aim` says.
+
+    Raises:
+        Refusal: these data do not suit it, or what it gives does not fit them.
+    """
+    function, who = aims(part), f"the aim of corruption '{part.name}'"
+    if function is None:
+        return None
+    wanted = lookup.options(function)
+    given = {k: v for k, v in part.options.items() if k in wanted}
+    lacks = [k for k, p in wanted.items() if k not in given and p.default is p.empty]
+    if lacks:
+        raise Refusal(
+            f"{who} needs '{lacks[0]}', which is no option of the corruption; it may "
+            f"ask for: {', '.join(part.options) or 'none'}"
+        )
+    classes, scale = arrays.classes, arrays.scale
+
+    def aimed(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        about = {"x": x, "y": y, "classes": classes, "scale": scale}
+        shown, label = _pair(who, lookup.call(function, given, **about))
+        fits = shown.shape == x.shape and label.shape == y.shape[:1]
+        if not fits or not bool(((label >= -1) & (label < classes)).all()):
+            raise Refusal(
+                f"{who} does not fit {len(y)} examples of shape {list(x.shape[1:])}; "
+                "it must give inputs of the same shape and a label each, "
+                f"−1 … {classes - 1} (−1: the example does not count)"
+            )
+        return shown, label
+
+    aimed(*tensors(arrays._replace(x=arrays.x[:2], y=arrays.y[:2]), torch.float32))
+    return aimed
+
+
+def tensors(arrays: Arrays, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Inputs and labels; bytes stay bytes, other numbers take the precision."""
+    x = torch.from_numpy(np.ascontiguousarray(arrays.x))
+    y = torch.from_numpy(np.ascontiguousarray(arrays.y))
+    x = x if x.dtype == torch.uint8 else x.to(dtype)
+    return x, y.long() if arrays.classes else y.to(dtype)
+
+
+def poison(
+    how: Corruption, x: Tensor, y: Tensor, *, seed: int, round_: int, client: int
+) -> Poisoned:
+    """What one client makes of its clean examples, in a round.
+
+    With `redraw`, inputs that change stand for all of its examples, since others are
+    chosen in the next round.
+
+    Args:
+        how: the corruption.
+        x: [m, …] all that it trains on.
+        y: [m, …] their labels.
+        seed: keys its draws, with
+        round_: the round (0 where it corrupts once), and
+        client: who it is.
+    """
+    who, m = torch.tensor(client), len(y)
+    chosen = torch.arange(m)
+    if (count := max(1, rounded_up(how.share, m))) < m:
+        order = seeding.keys(seed, "chosen", round_, who[None]).numpy()
+        some = seeding.permute(order, np.arange(count), np.array([m]))
+        chosen = torch.from_numpy(np.sort(some))
+    given, key = x[chosen], seeding.keys(seed, "corruption", round_, who)
+    seat = (how.seats[client], len(how.seats)) if how.seats else ()
+    found = how.corrupt(given, y[chosen], key, *seat)
+    new, said = found
+    _check(how, new, said, given, y)
+    if labels.soft(said) and y.dim() == 1:
+        _check_shares(how, found)
+        y = labels.shares(y, how.classes, said.dtype)
+    said = said.to(y.dtype)
+    if new is given and _same(given, x[chosen]):
+        return Poisoned(chosen, None, said)
+    new = new if isinstance(found, Exact) else like(new, x)
+    if how.redraw:
+        new, said = _put(x, chosen, new), _put(y, chosen, said)
+        chosen = torch.arange(m)
+    return Poisoned(chosen, new, said)
+
+
+def _put(all_: Tensor, chosen: Tensor, new: Tensor) -> Tensor:
+    """All of them, with new ones in the place of those that were chosen."""
+    return all_.to(new.dtype).index_put((chosen,), new)
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Whether all numbers are the same; a missing one is as missing as another."""
+    return torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
+
+
+def _check(
+    how: Corruption, x: Tensor, y: Tensor, given: Tensor, before: Tensor
+) -> None:
+    """Refuse what no client could train on."""
+    fits = y.shape == (len(x), *before.shape[1:])
+    if how.classes and before.dim() == 1 and labels.soft(y):
+        fits = y.shape == (len(x), how.classes)
+    if x.shape[1:] != given.shape[1:] or not fits:
+        raise Refusal(
+            f"corruption '{how.name}' makes inputs {list(x.shape)} and labels "
+            f"{list(y.shape)} of {len(given)} examples of shape "
+            f"{list(given.shape[1:])}; it must give a label for every input, and keep "
+            "the shape of an example"
+        )
+    most = (how.classes if y.dim() == 1 else 2) - 1
+    whole = how.classes > 0 and y.dim() == before.dim()
+    if whole and not bool(((y == y.long()) & (y >= 0) & (y <= most)).all()):
+        raise Refusal(
+            f"corruption '{how.name}' makes labels from {y.min()} to {y.max()}; they "
+            f"must be whole numbers 0 … {most}"
+        )
+    if how.redraw and len(x) != len(given):
+        raise Refusal(
+            f"corruption '{how.name}' makes {len(x)} examples of {len(given)}, and "
+            "with corruption.redraw = true a client must keep their number; set "
+            "corruption.redraw = false (from_file: or take = 'fill', without mix)"
+        )
+
+
+def _check_shares(how: Corruption, found: tuple[Tensor, Tensor]) -> None:
+    """Refuse shares of classes that are no probabilities."""
+    if not isinstance(found, Exact) and (why := labels.wrong(found[1])):
+        raise Refusal(
+            f"corruption '{how.name}' makes soft labels whose {why}; every row must be "
+            "probabilities: at least 0, and 1 together"
+        )

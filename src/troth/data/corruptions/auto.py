@@ -1,0 +1,28 @@
+"""Label poisoning as each data set of the Ditto paper has it: attack A1.
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.data.corruptions.flip_labels import flip_labels
+from troth.data.corruptions.random_labels import random_labels
+
+
+def auto(x: Tensor, y: Tensor, classes: int, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Two classes are flipped, more are drawn at random (attack A1, authors' code).
+
+    The code flips the labels of CelebA and Vehicle (`flip_labels`) and draws those of
+    Fashion MNIST and FEMNIST uniformly (`random_labels`). Where an example may have
+    several labels, each is drawn; a regression is refused.
+    Threat model: knows nothing of the others; controls its own training data and
+    nothing else.
+    """
+    if classes == 2 and y.dim() == 1:
+        return flip_labels(x, y, classes)
+    return random_labels(x, y, classes, key)

@@ -1,0 +1,243 @@
+"""Poisoned examples made elsewhere, from a file."""
+
+from __future__ import annotations
+
+import math
+import os
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth import seeding
+from troth.data import labels
+from troth.data.datasets.npz import finite, inputs, read
+from troth.types import Exact, Refusal
+
+_KEYS = ("x", "y", "p", "scale")
+
+
+class _Found(NamedTuple):
+    x: np.ndarray
+    y: np.ndarray  # labels, several, targets, or shares where the file has p
+
+
+class _Wanted(NamedTuple):
+    """What the data set has."""
+
+    shape: tuple[int, ...]  # of one example
+    dtype: torch.dtype
+    classes: int
+    several: bool
+    scale: float
+
+    def alike(self, x: np.ndarray) -> bool:
+        """Whether x holds bytes as the data set does, or fractions as it does."""
+        return (x.dtype == np.uint8) == (self.dtype == torch.uint8)
+
+
+def from_file(
+    x: Tensor,
+    y: Tensor,
+    classes: int,
+    key: Tensor,
+    scale: float = 1.0,
+    seat: int = 0,
+    seats: int = 1,
+    *,
+    path: str,
+    take: Literal["fill", "all", "share"] = "fill",
+    mix: bool = False,
+    repeat: int = 1,
+    weight: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """Examples of a file take the place of a client's own, or stand beside them.
+
+    The file is written by `np.savez(path, x=…, y=…)`, as the data set has its examples:
+    x [m, …] of the shape of its inputs (grey images may be [m, height, width] bytes),
+    bytes where it has bytes, in its units; y of its labels 0 … C−1 (not all need
+    occur), rows of 0 and 1, or targets. All hostile clients read the same file. It may
+    hold more:
+
+    - `p` [m, C]: soft labels, the probability of each class; the client's loss is then
+      −Σ_c p_c·log of the softmax's, and y is not used.
+    - `scale`: the value of its x that stands for 1. Inputs are brought to the units of
+      the data set by it, and may be fractions where that has bytes, of any size: then
+      all clients' inputs are held as fractions (four times the memory), with the values
+      that they had.
+
+    Threat model: that of whoever made the file; the client controls its own training
+    data and nothing else. A weight other than 1 is more than data can do wherever the
+    client's loss is a mean.
+
+    Args:
+        x: [k, …] the examples to replace.
+        y: [k, …] their labels.
+        classes: C; 0 is regression.
+        key: draws which examples of the file.
+        scale: the value of the data set's x that stands for 1.
+        seat: the client's number among the hostile ones.
+        seats: how many these are.
+        path: the file.
+        take: fill = as many as are replaced, drawn without replacement, and from the
+            first of them again where the file has fewer; all = all of the file, so
+            that the client's number of examples changes; share = the same, shared out
+            among hostile clients, every example to one of them.
+        mix: whether they come on top of those that would be replaced.
+        repeat: how often each stands there, with take = all or share.
+        weight: the loss of each example of the file times this: as good as so many
+            copies where losses are added up (`coupled` with fit = "sum"), and at no
+            cost; 0 makes them count for nothing. Needs classes.
+
+    Raises:
+        Refusal: the file or an array in it cannot be used; says which and why.
+    """
+    _check(take, repeat, weight, classes, several=y.dim() == 2)
+    wanted = _Wanted(tuple(x.shape[1:]), x.dtype, classes, y.dim() == 2, scale)
+    found = _read(path, _written(path), wanted)
+    rows = np.tile(_rows(path, len(found.y), seat, seats, take), repeat)
+    if take == "fill":
+        m = np.array([len(found.y)])
+        rows = seeding.permute(key.reshape(1).numpy(), np.arange(len(y)) % m, m)
+    new, said = (torch.from_numpy(values[rows]) for values in found)
+    if x.is_floating_point():
+        new = new.to(x.dtype)
+    if weight != 1:
+        said = labels.shares(said, classes, torch.float64) * weight
+    said = said if labels.soft(said) else said.to(y.dtype)
+    if not mix:
+        return Exact(new, said)
+    own = labels.shares(y, classes, said.dtype) if labels.soft(said) else y
+    return Exact(torch.cat([x.to(new.dtype), new]), torch.cat([own, said]))
+
+
+def _check(take: str, repeat: int, weight: float, classes: int, several: bool) -> None:
+    if repeat < 1 or (take == "fill" and repeat > 1):
+        raise Refusal(
+            f"corruption.repeat = {repeat} must be at least 1, and 1 with corruption."
+            "take = 'fill', which repeats as needed; set take = 'all'"
+        )
+    if not 0 <= weight < math.inf:
+        raise Refusal(
+            f"corruption.weight = {weight} must be a finite number of at least 0; 1 "
+            "is an example that counts as any other"
+        )
+    if weight != 1 and (classes == 0 or several):
+        raise Refusal(
+            f"corruption.weight = {weight} needs one label an example, and this data "
+            "set has targets or several; set corruption.repeat instead"
+        )
+
+
+def _rows(path: str, m: int, seat: int, seats: int, take: str) -> np.ndarray:
+    """Which examples of the file are this client's."""
+    if take != "share":
+        return np.arange(m)
+    if m < seats:
+        raise Refusal(
+            f"{path} holds {m} examples, too few to be shared out among {seats} "
+            "hostile clients; set corruption.take = 'all', or name fewer of them"
+        )
+    return np.arange(seat, m, seats)
+
+
+def _written(path: str) -> tuple[int, ...]:
+    """When a file was written and how long it is: it may change between two runs."""
+    try:
+        found = os.stat(os.path.expanduser(path))
+    except (OSError, ValueError):
+        return ()  # reading it says what is wrong
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@lru_cache(maxsize=1)
+def _read(path: str, written: tuple[int, ...], wanted: _Wanted) -> _Found:
+    """The file, checked; once for all hostile clients."""
+    content = read(path, "corruption.path", _KEYS)
+    x = _inputs(path, content, wanted)
+    y = _labels(path, content["y"], len(x), wanted)
+    if "p" in content:
+        y = _shares(path, content["p"], len(x), wanted)
+    return _Found(x, y)
+
+
+def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.ndarray:
+    """Its x, in the units of the data set."""
+    given, shape = content["x"], wanted.shape
+    x = inputs(path, given)
+    if x.dtype == np.uint8 and given.shape[1:] == shape:
+        x = given  # as the data set has it, images or not
+    finite(path, "x", x)
+    if x.shape[1:] != shape:
+        raise Refusal(
+            f"{path}: an example of x has shape {list(x.shape[1:])}, and one of the "
+            f"data set {list(shape)}; they must be the same"
+        )
+    known = "scale" in content
+    if not wanted.alike(x) and not known:
+        raise Refusal(
+            f"{path}: x is {x.dtype}, and the inputs of the data set are "
+            f"{str(wanted.dtype)[6:]}; bytes go with bytes and numbers with numbers, "
+            "in the units of the data set, or the file says by scale=… which value of "
+            "its x stands for 1"
+        )
+    factor = wanted.scale / _scale(path, content["scale"]) if known else 1.0
+    if factor == 1 and wanted.alike(x):
+        return x
+    x = (x.astype(np.float32) if x.dtype == np.uint8 else x) * factor
+    finite(path, f"x times {factor:g}, in the units of the data set,", x)
+    return x
+
+
+def _scale(path: str, scale: np.ndarray) -> float:
+    if scale.size != 1 or scale.dtype.kind not in "iuf" or not 0 < scale < math.inf:
+        raise Refusal(
+            f"{path}: scale must be one positive number, the value of x that stands "
+            "for 1, such as 1.0 or 255"
+        )
+    return float(scale.reshape(()))
+
+
+def _labels(path: str, y: np.ndarray, m: int, wanted: _Wanted) -> np.ndarray:
+    """Its y, of the kind that the data set has."""
+    classes, several = wanted.classes, wanted.several
+    shape = (m, classes) if several else (m,)
+    if y.shape != shape or (classes > 0 and y.dtype.kind not in "biu"):
+        kind = "numbers" if classes == 0 else "whole numbers"
+        raise Refusal(
+            f"{path}: y is {y.dtype} of shape {list(y.shape)}; it must be {kind} of "
+            f"shape {list(shape)}"
+        )
+    if classes == 0 and y.dtype.kind not in "biuf":
+        raise Refusal(f"{path}: y is {y.dtype}; it must be an array of real numbers")
+    finite(path, "y", y)
+    most = 1 if several else classes - 1
+    if classes and (y.min() < 0 or y.max() > most):
+        raise Refusal(
+            f"{path}: y holds labels from {y.min()} to {y.max()}; they must lie in "
+            f"0 … {most}, as those of the data set do"
+        )
+    return y
+
+
+def _shares(path: str, p: np.ndarray, m: int, wanted: _Wanted) -> np.ndarray:
+    """Its p, soft labels."""
+    if wanted.classes == 0 or wanted.several:
+        kind = "several labels an example" if wanted.several else "targets, no classes"
+        raise Refusal(
+            f"{path} holds soft labels p, and this data set has {kind}; leave p out"
+        )
+    shape = (m, wanted.classes)
+    if p.shape != shape or p.dtype.kind != "f":
+        raise Refusal(
+            f"{path}: p is {p.dtype} of shape {list(p.shape)}; it must be fractions of "
+            f"shape {list(shape)}, the probability of each class"
+        )
+    if why := labels.wrong(torch.from_numpy(p.astype(np.float64))):
+        raise Refusal(
+            f"{path}: p in {why}; every row must be probabilities: at least 0, and 1 "
+            "together (divide by p.sum(axis=1, keepdims=True))"
+        )
+    return p.astype(np.float64)

@@ -1,0 +1,42 @@
+"""Noise on inputs: a careless or broken source rather than a cunning one."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from troth import seeding
+from troth.data.corruptions._numbers import like
+from troth.types import Refusal
+
+
+def noise_features(
+    x: Tensor, y: Tensor, key: Tensor, scale: float, *, std: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Independent normal noise on every number of an input; labels stay.
+
+    Bytes are rounded and stay within 0 … 255. A missing value stays missing. The unit
+    is that of the data set, not of a feature: where features lie on scales of their
+    own, noise of one size drowns some and leaves others.
+    Threat model: knows nothing of the others; controls its own training data and
+    nothing else.
+
+    Args:
+        x: [m, …].
+        y: [m, …] labels or targets, which stay.
+        key: draws the noise.
+        scale: the value of x that stands for 1 (255 for bytes).
+        std: standard deviation in units of scale; 0 adds nothing.
+    """
+    if not (std >= 0 and math.isfinite(std * scale)):
+        raise Refusal(
+            f"corruption.std = {std} is no standard deviation; it must be at least 0 "
+            "and finite, in units of the range of the data, such as 1.0"
+        )
+    if std == 0:
+        return x, y
+    kind = x.dtype if x.is_floating_point() else torch.float32
+    noise = seeding.normal(key, x.numel(), kind).reshape(x.shape)
+    return like(x.to(kind) + noise * (std * scale), x), y

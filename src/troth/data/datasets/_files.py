@@ -1,0 +1,173 @@
+"""Where the files of a data set are looked for, got from, and checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from troth.data.datasets import _fetch
+from troth.data.datasets._archive import unpack
+from troth.data.datasets._source import Source
+from troth.disk import alone, digest_of
+from troth.progress import report
+from troth.types import Refusal
+
+
+def cache() -> Path:
+    """The folder in the user's cache that downloads go to."""
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(root) / "troth"
+
+
+def places(folder: str, data_dir: str | None) -> list[Path]:
+    """Every folder in which the files of a data set may lie, first choice first.
+
+    Under each root they may lie in a folder of their own or in the root itself. The
+    roots are `data_dir`, `$TROTH_DATA` and the user's cache; Debian's package
+    `dataset-<folder>` comes last.
+    """
+    roots = [data_dir, os.environ.get("TROTH_DATA"), str(cache())]
+    found = [Path(os.path.expanduser(root)) for root in roots if root]
+    nested = [place for root in found for place in (root / folder, root)]
+    return [*nested, Path("/usr/share") / f"dataset-{folder}"]
+
+
+def missing(source: Source, place: Path) -> list[str]:
+    """The files that a folder lacks."""
+    return [file for file in source.files if not there(place, file)]
+
+
+def there(place: Path, file: str) -> list[Path]:
+    """A file if a folder holds it, or all that fit a pattern."""
+    fits = place.glob(file) if "*" in file else [place / file]
+    return sorted(path for path in fits if os.path.isfile(path))
+
+
+def held(source: Source, data_dir: str | None) -> Path | None:
+    """The first place that holds all the files of a data set, if there is one."""
+    looked = places(source.folder, data_dir)
+    return next((place for place in looked if not missing(source, place)), None)
+
+
+def locate(source: Source, data_dir: str | None) -> Path:
+    """The folder that holds all the files of a data set; downloads them if none does.
+
+    Downloads go to the user's cache. `TROTH_OFFLINE=1` forbids them.
+
+    Args:
+        source: what to look for.
+        data_dir: a root to look in first.
+
+    Raises:
+        Refusal: no place holds them all and they cannot be downloaded; says what to
+            put where, and where it looked.
+    """
+    if place := held(source, data_dir):
+        return place
+    if not source.remotes:
+        raise Refusal(absent(source, data_dir))
+    try:
+        return obtain(source, cache() / source.folder)
+    except Refusal as error:
+        why = f" and was not downloaded: {error}"
+        raise Refusal(absent(source, data_dir, why)) from None
+
+
+def absent(source: Source, data_dir: str | None, why: str = "") -> str:
+    """The sentence that says what to put where, and where it was looked for."""
+    looked, lacking = places(source.folder, data_dir), ""
+    for place in looked:
+        lacks = missing(source, place)
+        if len(lacks) < len(source.files) and not lacking:
+            lacking = f"; {place} lacks only {_listed(lacks)}"
+    what = source.how or f"put {_listed(source.files)}"
+    return (
+        f"data '{source.name}' is not on this machine{why}; {what} (from "
+        f"{source.page}) into {looked[0]}, or set TROTH_DATA to the folder that holds "
+        f"them{lacking}; looked in {', '.join(map(str, looked))}"
+    )
+
+
+def _listed(files: Sequence[str], most: int = 8) -> str:
+    """Names in a row; of very many only the first."""
+    some = ", ".join(files[:most])
+    return some if len(files) <= most else f"{some} … ({len(files)} files)"
+
+
+def obtain(source: Source, place: Path) -> Path:
+    """Download what a folder lacks of a data set; damaged files are got anew.
+
+    Two processes that do so at once do it one after the other, and the second finds
+    it done.
+
+    Raises:
+        Refusal: offline, not to be had, not what was published, or no room.
+    """
+    if not source.remotes:
+        raise Refusal(f"data '{source.name}' cannot be downloaded: {source.how}")
+    if _fetch.offline():
+        raise Refusal("TROTH_OFFLINE is set, which forbids downloads")
+    with alone(place):
+        for remote in source.remotes:
+            if all(_good(source, place, file) for file in remote.leaves):
+                continue
+            target, digest = place / remote.name, remote.digest
+            packed = remote.makes and digest and target.is_file()
+            if not (packed and digest_of(target, digest) == digest):
+                _fetch.fetch(remote.url, target, digest, remote.size)
+            if remote.makes:
+                unpack(target, remote.makes, place)
+    report("", 0, 0)
+    return place
+
+
+def _good(source: Source, place: Path, file: str) -> bool:
+    """Whether a file is there and, where its digest is known, the published one."""
+    path, digest = place / file, source.digests.get(file, "")
+    return path.is_file() and (not digest or _digest(path, digest) == digest)
+
+
+def _digest(path: Path, form: str) -> str:
+    """The digest of a file, remembered while its size and time stay the same."""
+    if not path.is_file():
+        return "missing"
+    status = path.stat()
+    return _known(path, form.partition(":")[0], status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=1024)
+def _known(path: Path, kind: str, size: int, time: int) -> str:
+    return digest_of(path, f"{kind}:")
+
+
+def again(source: Source) -> str:
+    """What to do about a file that is not as it should be."""
+    return f"delete it and get it again from {source.page}"
+
+
+def wrong(source: Source, place: Path, file: str) -> str:
+    """What is wrong with a file, going by the published digest; "" if nothing is."""
+    published = source.digests.get(file, "")
+    if not published or (found := _digest(place / file, published)) == published:
+        return ""
+    others = [other for other, digest in source.digests.items() if digest == found]
+    holds = f"it holds {others[0]}; " if others else ""
+    return f"{place / file} is not the published file ({holds}{found}, not {published})"
+
+
+def verify(source: Source, place: Path, files: Sequence[str] | None = None) -> None:
+    """Refuse files that are not the published ones, such as two that are swapped.
+
+    Args:
+        source: whose digests count; files without one pass.
+        place: the folder they lie in.
+        files: which; None is all.
+
+    Raises:
+        Refusal: names the first file that differs, both digests, and what to do.
+    """
+    for file in source.files if files is None else files:
+        if what := wrong(source, place, file):
+            raise Refusal(f"{what}: {again(source)}")

@@ -1,0 +1,268 @@
+"""CelebA: faces of celebrities, each with 40 attributes.
+
+@inproceedings{liu2015celeba,
+  title={Deep Learning Face Attributes in the Wild},
+  author={Liu, Ziwei and Luo, Ping and Wang, Xiaogang and Tang, Xiaoou},
+  booktitle={ICCV}, year={2015}}
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from troth.data.datasets import _room
+from troth.data.datasets._files import again, locate
+from troth.data.datasets._pictures import picture
+from troth.data.datasets._source import Source
+from troth.data.datasets._text import text
+from troth.lookup import nearest
+from troth.types import Arrays, Refusal
+
+_ATTRIBUTES, _PERSONS, _PARTS = (
+    "list_attr_celeba.txt",
+    "identity_CelebA.txt",
+    "list_eval_partition.txt",
+)
+_PICTURES = "img_align_celeba"
+_NAME = re.compile(r"[0-9]{1,9}\.jpg")
+_MOST = 2**26  # bytes of an annotation file; the largest of the whole set has 2**24.6
+_COUNT = 40
+_PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
+
+SOURCE = Source(
+    name="celeba",
+    folder="celeba",
+    files=(_ATTRIBUTES, _PERSONS, _PARTS),
+    page=_PAGE,
+    licence="non-commercial research only; no copying beyond one's own organisation",
+    how=(
+        "no program can fetch it from where it lies (Google Drive): agree to its "
+        f"terms, for research only, and put {_ATTRIBUTES}, {_PERSONS}, {_PARTS} and "
+        f"the folder {_PICTURES} out of img_align_celeba.zip"
+    ),
+)
+_REMEDY = again(SOURCE)
+
+
+class _Table(NamedTuple):
+    """What the three annotation files say of every picture."""
+
+    names: list[str]
+    person: np.ndarray  # [m] int64
+    split: np.ndarray  # [m] int8
+    attributes: dict[str, list[str]]  # attribute → "1" or "-1" a picture
+
+
+def celeba(
+    data_dir: str | None = None,
+    *,
+    label: str | list[str] = "Smiling",
+    group: str = "",
+    shortcut: str = "",
+    side: int = 64,
+    identities: int = 0,
+    at_least: int = 1,
+) -> Arrays:
+    """CelebA: 202,599 faces of 10,177 persons in colour, 40 attributes each.
+
+    Reads the publisher's `img_align_celeba/*.jpg` and its three lists, or a part of
+    them that agrees in all. `owner` is the person, `y` an attribute (1 if it is there,
+    else 0), `split` the publisher's, in which a person is on one side only: with a
+    client a person, give partition.split as fractions.
+
+    Pictures are squeezed to a square, as LEAF does (there 84).
+
+    Args:
+        data_dir: a folder to look in first.
+        label: one of the 40 attributes; a list of them makes `y` [m, L], one or more
+            of L true at once.
+        group: an attribute that an audit may split by; "" is none.
+        shortcut: an attribute that goes with the label without being its cause, such
+            as Blond_Hair with the label Male; "" is none. `group` is then 1
+            (conflicting) for pictures that have it and the label that is rarer among
+            those, such as blond men, and 0 (aligned) for all others (Wang et al. 2021,
+            Appendix A). With partition.conflicting they are a test set of their own.
+        side: of a picture, in pixels.
+        identities: the first so many persons by number; 0 is all. Only their pictures
+            are read.
+        at_least: pictures that a person must have to count; 1 leaves nobody out, LEAF
+            has 5.
+
+    Departs: bilinear with all pixels counted; LEAF takes Pillow's default, which was
+    the nearest pixel before Pillow 7 and is bicubic since.
+
+    Raises:
+        Refusal: no such attribute, or a file is missing or damaged.
+    """
+    if not 8 <= side <= 512:
+        raise Refusal(f"data.side = {side} must be 8 to 512 pixels")
+    place = locate(SOURCE, data_dir)
+    table = _table(place)
+    labels = [label] if isinstance(label, str) else label
+    if not labels or len({*labels}) < len(labels):
+        raise Refusal(f"data.label = {label} must name attributes, each of them once")
+    y = np.stack([_truth(table, place, "label", name) for name in labels], axis=1)
+    if shortcut and (group or not isinstance(label, str) or shortcut == label):
+        raise Refusal(
+            f"data.shortcut = {shortcut!r} makes the group, of one label that is "
+            f"another attribute; now data.label = {label!r} and data.group = "
+            f"{group!r}: leave data.group out and name one label"
+        )
+    second = _truth(table, place, "group", group) if group else None
+    rows = _chosen(table.person, identities, at_least)
+    if shortcut:
+        has = _truth(table, place, "shortcut", shortcut) == 1
+        second = _against(y[:, 0], has, rows)
+    shape = (len(rows), 3, side, side)
+    less = "lower data.side, or set data.identities to fewer persons"
+    _room.check(f"{len(rows):,} pictures of {side}×{side}", shape, 1, less)
+    x = _pixels(place / _PICTURES, [table.names[i] for i in rows], side)
+    many = not isinstance(label, str)
+    return Arrays(
+        x,
+        y[rows] if many else y[rows, 0],
+        classes=len(labels) if many else 2,
+        scale=255.0,
+        owner=table.person[rows],
+        group=None if second is None else second[rows],
+        split=table.split[rows],
+        labels=tuple(labels) if many else (),
+    )
+
+
+def _against(y: np.ndarray, has: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """1 where the shortcut is there, and with it the label that is rarer so."""
+    ones = int(y[rows][has[rows]].sum())
+    rarer = int(2 * ones <= has[rows].sum())
+    against: np.ndarray = has & (y == rarer)
+    return against.astype(np.int64)
+
+
+def _chosen(person: np.ndarray, identities: int, at_least: int) -> np.ndarray:
+    """The rows of the persons that count, in the order of the list."""
+    if identities < 0 or at_least < 1:
+        raise Refusal(
+            f"data.identities = {identities} must be at least 0 (all persons) and "
+            f"data.at_least = {at_least} at least 1"
+        )
+    persons, count = np.unique(person, return_counts=True)
+    good = persons[count >= at_least]
+    if len(good) < max(identities, 1):
+        raise Refusal(
+            f"data.at_least = {at_least} pictures leaves {len(good)} of {len(persons)} "
+            f"persons where data.identities asks for {max(identities, 1)} (the most "
+            f"pictures of a person are {count.max()}): lower one of the two"
+        )
+    return np.flatnonzero(np.isin(person, good[: identities or None]))
+
+
+def _truth(table: _Table, place: Path, option: str, name: str) -> np.ndarray:
+    """An attribute of every picture: 1 if it is there, else 0."""
+    if name not in table.attributes:
+        raise Refusal(
+            f"data.{option} = {name!r} is not an attribute of CelebA"
+            f"{nearest(name, table.attributes)}; there are: "
+            f"{', '.join(table.attributes)}"
+        )
+    values = table.attributes[name]
+    if strange := sorted({*values} - {"1", "-1"}):
+        raise Refusal(
+            f"{place / _ATTRIBUTES} holds {strange[0][:20]!r} for {name} where it must "
+            f"be 1 or -1: {_REMEDY}"
+        )
+    return np.array([value == "1" for value in values], np.int64)
+
+
+def _table(place: Path) -> _Table:
+    """The three lists, which must speak of the same pictures in the same order."""
+    names, person = _pairs(place / _PERSONS, 10**9)
+    parted, split = _pairs(place / _PARTS, 2)
+    path = place / _ATTRIBUTES
+    head, columns, *rows = text(path, _MOST, _REMEDY).split("\n", 2) + ["", ""]
+    known, cells = columns.split(), rows[0].split()
+    if len({*known}) != _COUNT or len(known) != _COUNT:
+        raise Refusal(
+            f"{path} names {len({*known})} attributes in its second line where there "
+            f"must be {_COUNT}: {_REMEDY}"
+        )
+    m, width = len(cells) // (_COUNT + 1), _COUNT + 1
+    if head.strip() != str(m) or len(cells) != m * width:
+        raise Refusal(
+            f"{path} promises {head.strip()[:20]!r} pictures in its first line and "
+            f"holds {len(cells) / width:g} of them: {_REMEDY}"
+        )
+    attributes = {name: cells[1 + j :: width] for j, name in enumerate(known)}
+    for file, others in ((_ATTRIBUTES, cells[::width]), (_PARTS, parted)):
+        _same(place, names, file, others)
+    return _Table(names, person, split.astype(np.int8), attributes)
+
+
+def _pairs(path: Path, most: int) -> tuple[list[str], np.ndarray]:
+    """A list of two columns: a picture, and a number of at most `most`."""
+    cells = text(path, _MOST, _REMEDY).split()
+    names, numbers = cells[::2], cells[1::2]
+    good = [n for n in numbers if n.isascii() and n.isdigit() and len(n) <= 10]
+    if len(names) != len(numbers) or len(good) < len(numbers) or not names:
+        raise Refusal(
+            f"{path} must hold a picture and a whole number a line and does not: "
+            f"{_REMEDY}"
+        )
+    values = np.array(good, dtype=np.int64)
+    if (largest := int(values.max())) > most:
+        raise Refusal(
+            f"{path} holds the number {largest} where numbers are 0 to {most}: "
+            f"{_REMEDY}"
+        )
+    # A name such as ../../x would lead out of the folder.
+    if strange := [name for name in names if not _NAME.fullmatch(name)]:
+        raise Refusal(
+            f"{path} names the picture {strange[0][:40]!r} where names are digits and "
+            f".jpg: {_REMEDY}"
+        )
+    if len({*names}) < len(names):
+        raise Refusal(f"{path} names a picture twice: {_REMEDY}")
+    return names, values
+
+
+def _same(place: Path, names: list[str], file: str, others: list[str]) -> None:
+    if names == others:
+        return
+    pairs = zip(names, others, strict=False)
+    at = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+    raise Refusal(
+        f"{place / _PERSONS} and {place / file} do not speak of the same pictures "
+        + (
+            f"({len(names)} and {len(others)} of them)"
+            if at is None
+            else f"({names[at][:40]} and {others[at][:40]} in place {at + 1})"
+        )
+        + f": {_REMEDY}"
+    )
+
+
+def _pixels(folder: Path, names: Sequence[str], side: int) -> np.ndarray:
+    """The pictures [m, 3, side, side]; threads, for Pillow decodes outside the GIL."""
+    remedy = f"unpack img_align_celeba.zip again ({_PAGE})"
+    size = picture(folder / names[0], "JPEG", None, remedy).size
+    x = np.empty((len(names), 3, side, side), np.uint8)
+
+    def decode(start: int) -> None:
+        for i, name in enumerate(names[start : start + _CHUNK], start):
+            opened = picture(folder / name, "JPEG", size, remedy).convert("RGB")
+            small = opened.resize((side, side), Image.Resampling.BILINEAR)
+            x[i] = np.asarray(small).transpose(2, 0, 1)
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        list(pool.map(decode, range(0, len(names), _CHUNK)))
+    return x
+
+
+_CHUNK = 64

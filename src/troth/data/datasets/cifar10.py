@@ -1,0 +1,105 @@
+"""CIFAR-10: small colour photographs, from the publisher's binary files.
+
+@techreport{krizhevsky2009learning,
+  title={Learning Multiple Layers of Features from Tiny Images},
+  author={Krizhevsky, Alex},
+  institution={University of Toronto}, year={2009}}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from troth.data.datasets._files import again, locate, verify
+from troth.data.datasets._source import Remote, Source
+from troth.types import TEST, TRAIN, Arrays, Refusal
+
+_BATCHES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
+_META = "batches.meta.txt"
+_COUNT, _SHAPE, _CLASSES = 10_000, (3, 32, 32), 10
+_RECORD = 1 + 3 * 32 * 32  # a label and the pixels, red first, row by row
+SOURCE = Source(
+    name="cifar10",
+    folder="cifar-10-batches-bin",
+    files=(*_BATCHES, _META),
+    page="https://www.cs.toronto.edu/~kriz/cifar.html",
+    licence="none stated; cite the technical report",
+    remotes=(
+        Remote(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+            "md5:c32a1d4ab5d03f1284b67883e8d87530",
+            170_052_171,
+            makes=(*_BATCHES, _META),
+        ),
+    ),
+    digests={
+        "data_batch_1.bin": "md5:5dd7e06a14cb22eb9f671a540d1b7c25",
+        "data_batch_2.bin": "md5:5ea93a67294ea407fff1d09f752e9692",
+        "data_batch_3.bin": "md5:942cd6a4bcdd0dd3c604fbe906cb4421",
+        "data_batch_4.bin": "md5:ae636b3ba5c66a11e91e8cb52e771fcb",
+        "data_batch_5.bin": "md5:53f37980c15c3d472c316c40844f3f0d",
+        "test_batch.bin": "md5:803d5f7f4d78ea53de84dbe85f74fb6d",
+    },
+)
+
+
+def cifar10(data_dir: str | None = None) -> Arrays:
+    """CIFAR-10: 50,000 + 10,000 colour photographs of 32×32, 10 classes.
+
+    Reads the publisher's binary files from `cifar-10-batches-bin/` under `data_dir`,
+    `$TROTH_DATA` or the cache; else downloads them (170 MB). Training examples come
+    first, each batch in the order of its file.
+
+    Args:
+        data_dir: a folder to look in first.
+
+    Raises:
+        Refusal: a file is missing, damaged, or not what its name says.
+    """
+    place = locate(SOURCE, data_dir)
+    return read(SOURCE, place)
+
+
+def read(source: Source, place: Path) -> Arrays:
+    """The six files of a folder, each checked."""
+    records = np.concatenate([_records(source, place / file) for file in _BATCHES])
+    verify(source, place)
+    x = np.ascontiguousarray(records[:, 1:]).reshape(-1, *_SHAPE)
+    split = np.full(len(x), TRAIN, np.int8)
+    split[-_COUNT:] = TEST
+    y = records[:, 0].astype(np.int64)
+    labels = _labels(source, place / _META)
+    return Arrays(x, y, _CLASSES, scale=255.0, split=split, labels=labels)
+
+
+def _records(source: Source, path: Path) -> np.ndarray:
+    """10,000 records of a label and an image: [10000, 3073] bytes."""
+    whole = _COUNT * _RECORD
+    try:
+        found = np.fromfile(path, np.uint8)
+    except OSError as error:
+        raise Refusal(f"{path} cannot be read ({error}): {again(source)}") from None
+    if len(found) != whole:
+        raise Refusal(
+            f"{path} has {len(found):,} bytes where {_COUNT:,} records of {_RECORD:,} "
+            f"make {whole:,}: {again(source)}"
+        )
+    records = found.reshape(_COUNT, _RECORD)
+    if (largest := int(records[:, 0].max())) >= _CLASSES:
+        raise Refusal(
+            f"{path} holds the label {largest} where labels are 0 to 9: {again(source)}"
+        )
+    return records
+
+
+def _labels(source: Source, path: Path) -> tuple[str, ...]:
+    """What the classes are called: a line each."""
+    words = path.read_text("utf-8", "replace").split()
+    if len(words) != _CLASSES:
+        raise Refusal(
+            f"{path} names {len(words)} classes where there are {_CLASSES}: "
+            f"{again(source)}"
+        )
+    return tuple(words)

@@ -1,0 +1,89 @@
+"""COIL-20: twenty objects on a turntable.
+
+@techreport{nene1996columbia,
+  title={Columbia Object Image Library ({COIL-20})},
+  author={Nene, Sameer A. and Nayar, Shree K. and Murase, Hiroshi},
+  institution={Columbia University}, number={CUCS-005-96}, year={1996}}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from troth.data.datasets._files import locate
+from troth.data.datasets._pictures import picture
+from troth.data.datasets._source import Remote, Source
+from troth.types import Arrays, Refusal
+
+_OBJECTS, _VIEWS, _SIDE = 20, 72, 128
+_NAMES = tuple(
+    f"obj{k}__{view}.png" for k in range(1, _OBJECTS + 1) for view in range(_VIEWS)
+)
+_PAGE = "https://www.cs.columbia.edu/CAVE/software/softlib/coil-20.php"
+
+SOURCE = Source(
+    name="coil20",
+    folder="coil-20-proc",
+    files=(_NAMES[0], _NAMES[-1]),
+    page=_PAGE,
+    licence="for research; no licence stated",
+    remotes=(
+        Remote(
+            "http://www.cs.columbia.edu/CAVE/databases/SLAM_coil-20_coil-100/coil-20/"
+            "coil-20-proc.zip",
+            makes=_NAMES,
+        ),
+    ),
+    how="put the 1,440 pictures obj1__0.png … obj20__71.png of coil-20-proc.zip",
+)
+
+
+def coil20(data_dir: str | None = None, *, side: int = 128) -> Arrays:
+    """COIL-20: 1,440 grey pictures of 128×128, 20 objects seen from 72 sides.
+
+    Reads the publisher's `coil-20-proc/obj1__0.png … obj20__71.png`. Objects come one
+    after the other, each in the order of its views; `y` is the object and `group` the
+    view, which is the angle in steps of 5°. The publisher gives no split.
+
+    Args:
+        data_dir: a folder to look in first.
+        side: of a picture in pixels: 128, or a half, a quarter … of it; a pixel is
+            then the rounded mean of those it stands for.
+
+    Raises:
+        Refusal: a picture is missing, damaged, or not 128×128 and grey.
+    """
+    if side < 1 or _SIDE % side:
+        raise Refusal(
+            f"data.side = {side} must be 128 or a whole fraction of it: 64, 32, 16, 8, "
+            "4, 2 or 1"
+        )
+    place = locate(SOURCE, data_dir)
+    x = np.empty((len(_NAMES), 1, side, side), np.uint8)
+    for i, name in enumerate(_NAMES):
+        x[i, 0] = _shrunk(_read(place / name), side)
+    y = np.repeat(np.arange(_OBJECTS), _VIEWS)
+    view = np.tile(np.arange(_VIEWS), _OBJECTS)
+    return Arrays(x, y, classes=_OBJECTS, scale=255.0, group=view)
+
+
+def _read(path: Path) -> np.ndarray:
+    remedy = f"unpack coil-20-proc.zip from {_PAGE} again"
+    opened = picture(path, "PNG", (_SIDE, _SIDE), remedy)
+    if opened.mode != "L":
+        raise Refusal(
+            f"{path} is a picture of kind {opened.mode} where it must be grey in bytes "
+            f"(L): {remedy}"
+        )
+    return np.asarray(opened)
+
+
+def _shrunk(pixels: np.ndarray, side: int) -> np.ndarray:
+    """The mean of every square of pixels that becomes one."""
+    if side == _SIDE:
+        return pixels
+    f = _SIDE // side
+    means = pixels.reshape(side, f, side, f).mean(axis=(1, 3))
+    return np.asarray(np.rint(means))

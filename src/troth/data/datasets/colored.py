@@ -1,0 +1,272 @@
+"""Grey pictures in colours that go with their labels: a shortcut, made on purpose.
+
+@inproceedings{wang2021robust,
+  title={Robust and Personalized Federated Learning with Spurious Features: an
+    Adversarial Approach},
+  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
+  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
+
+@inproceedings{nam2020learning,
+  title={Learning from Failure: Training Debiased Classifier from Biased Classifier},
+  author={Nam, Junhyun and Cha, Hyuntak and Ahn, Sungsoo and Lee, Jaeho and
+    Shin, Jinwoo},
+  booktitle={NeurIPS}, year={2020}}
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from troth import lookup, seeding
+from troth.data.datasets import _room
+from troth.types import CONFLICTING, TRAIN, Arrays, Refusal, Shards
+
+PALETTE = (
+    (251, 80, 43),  # the first ten are those of Nam et al.
+    (253, 233, 90),
+    (172, 118, 148),
+    (200, 212, 153),
+    (22, 198, 250),
+    (82, 245, 114),
+    (6, 60, 193),
+    (142, 26, 194),
+    (53, 100, 5),
+    (213, 52, 68),
+    (255, 255, 255),
+    (128, 128, 128),
+    (255, 150, 200),
+    (150, 75, 0),
+    (0, 128, 128),
+    (240, 50, 230),
+    (170, 140, 255),
+    (128, 128, 0),
+    (255, 165, 0),
+    (0, 60, 90),
+)
+"""Red, green and blue of every colour, 0 … 255."""
+
+_BLOCK = 4096  # pictures that are coloured at once
+
+
+def colored(
+    data_dir: str | None = None,
+    seed: int = 0,
+    *,
+    base: str = "mnist",
+    base_options: dict[str, Any] = {},  # noqa: B006
+    pool: Literal["train", "all"] = "train",
+    maps: Literal["client", "fixed"] = "client",
+    correlation: float = 0.98,
+    spread: float = 0.005,
+) -> Arrays:
+    """Any grey pictures, coloured by their labels, otherwise at every client.
+
+    Wang et al. 2021, sections 2.1 and 4.1. Each client has a colour for each of its
+    classes. A picture of its training, validation and test data has the colour of its
+    class with probability `correlation` (`group` 0: aligned), else one of the client's
+    other colours, all equally likely (`group` 1: conflicting). A second test set,
+    "conflicting", holds the same test pictures in the same order, every aligned one
+    recoloured with one of the client's other colours. A client with a single class
+    takes other colours from all that there are.
+
+    A picture's colour is that of the palette plus normal noise, once for all of its
+    pixels; a pixel is colour times grey. There are as many colours as classes, at most
+    20: the ten of Nam et al. (2020), whose noise this is too, and ten of our own.
+
+    Pictures are coloured when they have been dealt, since the colours are the
+    client's; until then they are grey.
+
+    Args:
+        data_dir: a folder to look in first.
+        seed: the experiment's seed; with the client's number it fixes its map.
+        base: the data set, of any grey pictures: mnist, coil20, digits, fashion_mnist …
+        base_options: its own options, such as {side = 64} for coil20.
+        pool: "train": only what its publisher marks as training is dealt, as our
+            protocol has it, 60,000 of MNIST; "all": all. Where nothing is marked, all.
+        maps: "client": every client draws its own map; "fixed": class c has colour c
+            at all of them, for the comparison with central training.
+        correlation: 1 leaves no conflicting example outside the second test set, 0 no
+            aligned one; the paper has 0.98 (MNIST) and 1 (COIL-20).
+        spread: standard deviation of the noise, 1 being full brightness; 0: none.
+
+    Departs: the paper names no colours, no noise, and not how maps are drawn. Here a
+    client's colours are a random choice out of as many as there are classes, in random
+    order. Each picture is conflicting or not by itself, so that the share of aligned
+    ones is `correlation` on average; Nam et al. take exact counts.
+
+    Raises:
+        Refusal: the base is not of grey pictures with labels, has more classes than
+            there are colours, or an option is out of range.
+    """
+    if not 0 <= correlation <= 1:
+        raise Refusal(
+            f"data.correlation = {correlation} must be a share: at least 0 and at most "
+            "1, such as 0.98"
+        )
+    if not 0 <= spread < np.inf:
+        raise Refusal(f"data.spread = {spread} must be at least 0, such as 0.005")
+    if base == "colored":
+        raise Refusal("data.base = 'colored' has its colours already; name a grey set")
+    given = lookup.check("data", base, base_options)
+    arrays: Arrays = lookup.call(
+        lookup.find("data", base), given, data_dir=data_dir, seed=seed
+    )
+    arrays = _grey(base, arrays)
+    if pool == "train" and arrays.split is not None:
+        rows = np.flatnonzero(arrays.split == TRAIN)
+        arrays = _some(arrays, rows)._replace(x=arrays.x[rows], split=None)
+    return arrays
+
+
+def _grey(base: str, arrays: Arrays) -> Arrays:
+    """The pictures as [m, 1, height, width], without a group of their own."""
+    x, classes = arrays.x, arrays.classes
+    x = x[:, None] if x.ndim == 3 else x
+    if x.ndim != 4 or x.shape[1] != 1:
+        what = f"{x.shape[1]} channels" if x.ndim == 4 else f"shape {x.shape[1:]}"
+        raise Refusal(
+            f"data.base = '{base}' has examples of {what}, and only grey pictures can "
+            "be coloured, of one channel: take mnist, coil20, digits, fashion_mnist or "
+            "your own"
+        )
+    if arrays.y.ndim != 1 or not 2 <= classes <= len(PALETTE):
+        what = f"{classes} classes" if arrays.y.ndim == 1 else "several labels each"
+        raise Refusal(
+            f"data.base = '{base}' has {what}, and colours go with one label out of 2 "
+            f"to {len(PALETTE)}: take another set, or join classes"
+        )
+    if not (x.min() >= 0 and x.max() <= arrays.scale):
+        raise Refusal(
+            f"data.base = '{base}' has pixels from {x.min()} to {x.max()}, and they "
+            f"must be 0 (black) to {arrays.scale:g} (white) to be coloured"
+        )
+    return arrays._replace(x=x, group=None)
+
+
+def _some(arrays: Arrays, rows: np.ndarray) -> Arrays:
+    """What is known of these rows beside their inputs."""
+    whose = None if arrays.owner is None else arrays.owner[rows]
+    split = None if arrays.split is None else arrays.split[rows]
+    return arrays._replace(y=arrays.y[rows], owner=whose, split=split)
+
+
+class _Map(NamedTuple):
+    """The colours of one client, by number."""
+
+    of: np.ndarray  # [classes] the colour of each class; −1: the client has none of it
+    among: np.ndarray  # what other colours are drawn from
+
+
+class _Colours(NamedTuple):
+    """What one client draws: a colour for every picture of its, and which conflict."""
+
+    colour: np.ndarray  # [m, 3] of training, validation and test
+    conflicts: np.ndarray  # [m]
+    again: np.ndarray  # [t, 3] of those test pictures that are recoloured
+
+
+def dealt(
+    arrays: Arrays,
+    shards: Shards,
+    seed: int,
+    *,
+    maps: Literal["client", "fixed"],
+    correlation: float,
+    spread: float,
+) -> tuple[Arrays, Shards]:
+    """Colour what the clients hold, and make the conflicting test set.
+
+    Args:
+        arrays: grey, from `colored`.
+        shards: who holds what.
+        seed: the experiment's seed.
+        maps: as `colored` has it.
+        correlation: the same.
+        spread: the same.
+
+    Returns:
+        Pictures in colour, a row for each that a client holds and for each that is
+        recoloured, in bytes; and who holds which of them.
+    """
+    source, colours, groups = [], [], []
+    held = Shards([], [], [], {CONFLICTING: []})
+    lists = [*held[:3], held.tests[CONFLICTING]]
+    at = 0
+    for k, parts in enumerate(zip(*shards[:3], strict=True)):
+        rows, sizes = np.concatenate(parts), [len(part) for part in parts]
+        bounds = sum(sizes[:2]), sum(sizes)
+        label = arrays.y[rows]
+        own_map = _map(label, arrays.classes, seed, k, maps)
+        drawn = _draw(label, own_map, bounds[0], seed, k, correlation, spread)
+        aligned = ~drawn.conflicts[bounds[0] :]
+        more = np.arange(at + bounds[1], at + bounds[1] + int(aligned.sum()))
+        own = np.split(np.arange(at, at + bounds[1]), np.cumsum(sizes[:2]))
+        other = own[2].copy()
+        other[aligned] = more
+        for part, mine in zip(lists, (*own, other), strict=True):
+            part.append(mine)
+        source += [rows, rows[bounds[0] :][aligned]]
+        colours += [drawn.colour, drawn.again]
+        groups += [drawn.conflicts, np.ones(len(more), bool)]
+        at += bounds[1] + len(more)
+    whole = np.concatenate(source)
+    x = _painted(arrays, whole, np.concatenate(colours))
+    made = _some(arrays, whole)._replace(x=x, scale=255.0)
+    made = made._replace(group=np.concatenate(groups).astype(np.int64))
+    return made, held
+
+
+def _map(label: np.ndarray, classes: int, seed: int, client: int, maps: str) -> _Map:
+    """Each of the client's classes has a colour of its own."""
+    own, of = np.unique(label), np.full(classes, -1)
+    of[own] = own
+    if maps == "client":
+        random = seeding.generator(seed, "color map", client)
+        of[own] = random.permutation(classes)[: len(own)]
+    return _Map(of, of[own] if len(own) > 1 else np.arange(classes))
+
+
+def _draw(
+    label: np.ndarray,
+    colours: _Map,
+    test: int,
+    seed: int,
+    client: int,
+    correlation: float,
+    spread: float,
+) -> _Colours:
+    """The colours of a client's pictures; the last, from `test` on, are test data."""
+    random, m = seeding.generator(seed, "colors", client), len(label)
+    conflicts = random.random(m) >= correlation
+    turn, fresh = random.random((2, m))
+    noise = spread * random.standard_normal((2, m, 3))
+    palette, aligned = np.array(PALETTE) / 255, colours.of[label]
+    first = np.where(conflicts, _other(aligned, colours.among, turn), aligned)
+    second = _other(aligned, colours.among, fresh)
+    colour = (palette[first] + noise[0]).clip(0, 1)
+    again = (palette[second] + noise[1]).clip(0, 1)[test:][~conflicts[test:]]
+    return _Colours(colour, conflicts, again)
+
+
+def _other(aligned: np.ndarray, among: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Another colour than the aligned one, by a uniform number each."""
+    place = np.zeros(len(PALETTE), np.int64)
+    place[among] = np.arange(len(among))
+    step = 1 + np.floor(u * (len(among) - 1)).astype(np.int64)
+    found: np.ndarray = among[(place[aligned] + step) % len(among)]
+    return found
+
+
+def _painted(arrays: Arrays, rows: np.ndarray, colour: np.ndarray) -> np.ndarray:
+    """Colour times grey, rounded to bytes: [rows, 3, height, width]."""
+    shape = (len(rows), 3, *arrays.x.shape[2:])
+    less = "take fewer or smaller pictures"
+    _room.check(f"{len(rows):,} coloured pictures", shape, 1, less)
+    x = np.empty(shape, np.uint8)
+    factor = (255 / arrays.scale * colour).astype(np.float32)[:, :, None, None]
+    for i in range(0, len(rows), _BLOCK):
+        some = slice(i, i + _BLOCK)
+        x[some] = np.rint(arrays.x[rows[some]] * factor[some])
+    return x

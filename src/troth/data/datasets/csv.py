@@ -1,0 +1,168 @@
+"""A user's own table, from one CSV file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from troth import lookup
+from troth.data.datasets._categories import features
+from troth.data.datasets._labels import check_there, identifiers, target
+from troth.data.datasets._table import Column, Table, number, read, shown
+from troth.data.datasets.npz import marks
+from troth.types import Arrays, Refusal
+
+_SHOWN = 20  # names that a refusal lists
+MISSING = ["", "?", "NA", "NaN", "nan", "null", "None"]
+
+
+def csv(
+    *,
+    path: str,
+    label: str | list[str],
+    owner: str = "",
+    group: str = "",
+    split: str = "",
+    kind: Literal["auto", "labels", "targets"] = "auto",
+    drop: list[str] = [],  # noqa: B006
+    categorical: list[str] = [],  # noqa: B006
+    missing: list[str] = MISSING,
+    delimiter: str = ",",
+    columns: list[str] = [],  # noqa: B006
+) -> Arrays:
+    """Your own table: a CSV file with a line of names, then a row an example.
+
+    Text in UTF-8, plain or gzipped, lines of any ending; texts with a delimiter or a
+    line break in quotation marks. Blanks around a value do not count.
+
+    - Label: texts and whole numbers are classes 0 … C−1 in sorted order; fractional
+      numbers are the targets of a regression. Several columns of 0 and 1 (or true and
+      false) say which of several labels an example has.
+    - Owner and group: texts, numbered in sorted order, so that 007 is not 7; whole
+      numbers keep their value. Only an empty value is missing.
+    - Split: 0, 1, 2 or train, valid, test.
+    - All other columns are features. Numbers become float32 (about 7 digits), NaN where
+      missing: `[features]` fills them in. True and false become 1 and 0. Texts become
+      one feature a category, 1 where it holds, all 0 where missing. The categories are
+      those of the whole file, in sorted order: part of the schema that all sites of a
+      real federation must agree on beforehand, not something learnt from one client.
+
+    Args:
+        path: the file.
+        label: the column to predict, or a list of columns of 0 and 1.
+        owner: the column that says whose an example is; "" is none.
+        group: the column that an audit may split by; "" is none.
+        split: the column that says what an example is for; "" is none.
+        kind: what the label is; "auto" goes by its values, and asks where more than 100
+            whole numbers may be either.
+        drop: columns that are left out.
+        categorical: columns of which each value is a category, though it be a number.
+        missing: what stands for a missing value in labels and features.
+        delimiter: what stands between values.
+        columns: names of all columns, where the file does not begin with them.
+
+    Raises:
+        Refusal: the file or a column in it cannot be used; says where and why.
+    """
+    labels = [label] if isinstance(label, str) else label
+    roles = {"label": labels, "owner": [owner], "group": [group], "split": [split]}
+    roles = {key: [name for name in names if name] for key, names in roles.items()}
+    labels, aside = roles["label"], {"drop": drop, "categorical": categorical}
+
+    def plan(header: list[str]) -> dict[str, Column]:
+        _check_header(path, header, drop)
+        _check_names(path, header, roles, aside, delimiter)
+        ids = {*roles["owner"], *roles["group"], *roles["split"]} - {*labels}
+        texts = {*labels, *ids, *categorical}
+        return {
+            name: Column(path, name, [""] if name in ids else missing, name in texts)
+            for name in header
+            if name not in drop
+        }
+
+    table = read(path, delimiter, columns, plan)
+    named = {name for names in roles.values() for name in names}
+    rest = [c for name, c in table.columns.items() if name not in named]
+    x, names = features(path, rest, categorical, len(table.line))
+    y, classes, words = target(path, table, labels, kind)
+    who, what = (
+        identifiers(path, table, key, roles[key][0]) if roles[key] else None
+        for key in ("owner", "group")
+    )
+    part = _marks(path, table, split) if split else None
+    return Arrays(x, y, classes, 1.0, who, what, part, tuple(names), tuple(words))
+
+
+def _marks(path: str, table: Table, name: str) -> np.ndarray:
+    """What each example is for, as int8."""
+    check_there(path, table, "split", name, "or set data.split to another column")
+    column = table.columns[name]
+    known = marks(f"{path}: column '{column.shown}'", np.array(list(column.texts)))
+    part: np.ndarray = known[column.codes()]
+    return part
+
+
+def _check_header(path: str, header: list[str], drop: list[str]) -> None:
+    """Refuse names that are none, or not unique."""
+    values = [number(name) for name in header if name]
+    if values and None not in values:
+        raise Refusal(
+            f"{path}: the first line holds values ({_some(header)}) where the names of "
+            "the columns should stand: write them there, or give them in data.columns"
+        )
+    seen: dict[str, int] = {}
+    for i, name in enumerate(header, 1):
+        if name in drop:
+            continue
+        if not name:
+            raise Refusal(
+                f"{path}: column {i} has no name (pandas writes its index so): name "
+                'it, or add "" to data.drop'
+            )
+        if name in seen:
+            raise Refusal(
+                f"{path}: columns {seen[name]} and {i} are both called '{shown(name)}':"
+                " give each its own name, or add it to data.drop, which drops both"
+            )
+        seen[name] = i
+
+
+def _check_names(
+    path: str,
+    header: list[str],
+    roles: dict[str, list[str]],
+    aside: dict[str, list[str]],
+    delimiter: str,
+) -> None:
+    """Refuse names that no column has, and columns that cannot be two things."""
+    for key, names in {**roles, **aside}.items():
+        for name in names:
+            if name in header or (key, name) == ("drop", ""):
+                continue
+            other = next((c for c in ";\t|," if c in header[0] and c != delimiter), "")
+            alone = len(header) == 1 and other
+            hint = f" (should data.delimiter be {other!r}?)" if alone else ""
+            close = lookup.nearest(name, map(shown, header))
+            raise Refusal(
+                f"{path} has no column '{shown(name)}', which data.{key} names{close}; "
+                f"there are: {_some(header)}{hint}"
+            )
+    for key, names in aside.items():
+        for role, others in {**roles, **aside}.items():
+            if role != key and (both := [name for name in names if name in others]):
+                raise Refusal(
+                    f"data.{key} and data.{role} both name '{shown(both[0])}', and it "
+                    "cannot be both: take it out of one"
+                )
+    if len(roles["label"]) == 0 or len({*roles["label"]}) < len(roles["label"]):
+        raise Refusal(
+            f"data.label = {roles['label']!r} must name the column to predict, or "
+            "several columns, each once"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(map(shown, names[:_SHOWN])) + more

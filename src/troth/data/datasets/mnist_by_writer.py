@@ -1,0 +1,97 @@
+"""MNIST with the writer of every digit, from QMNIST's label files.
+
+@inproceedings{yadav2019cold,
+  title={Cold Case: The Lost {MNIST} Digits},
+  author={Yadav, Chhavi and Bottou, Léon},
+  booktitle={NeurIPS}, year={2019}}
+
+@article{lecun1998gradient,
+  title={Gradient-Based Learning Applied to Document Recognition},
+  author={LeCun, Yann and Bottou, Léon and Bengio, Yoshua and Haffner, Patrick},
+  journal={Proceedings of the IEEE}, volume={86}, number={11}, pages={2278--2324},
+  year={1998}}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from troth.data.datasets._files import again, verify
+from troth.data.datasets._idx import COUNTS, idx_images, read_idx
+from troth.data.datasets._source import Remote, Source
+from troth.data.datasets.mnist import SOURCE as MNIST
+from troth.types import Arrays, Refusal
+
+_AT = "https://raw.githubusercontent.com/facebookresearch/qmnist/master"
+_LABELS = ("qmnist-train-labels-idx2-int.gz", "qmnist-test-labels-idx2-int.gz")
+_ROWS, _COLUMNS = 60_000, 8  # of each label file
+_CLASS, _WRITER = 0, 2  # of the columns
+_INTEGERS = 12
+SOURCE = Source(
+    name="mnist_by_writer",
+    folder="mnist",
+    files=(*MNIST.files, *_LABELS),
+    page="https://github.com/facebookresearch/qmnist",
+    licence="CC BY-SA 3.0 (MNIST), BSD 3-clause (QMNIST)",
+    remotes=(
+        *MNIST.remotes,
+        Remote(f"{_AT}/{_LABELS[0]}", "md5:0058f8dd561b90ffdd0f734c6a30e5e4", 463024),
+        Remote(f"{_AT}/{_LABELS[1]}", "md5:5b5b05890a5e13444e108efe57b788aa", 526800),
+    ),
+    digests={
+        **MNIST.digests,
+        _LABELS[0]: "gunzip.md5:1d43300e7f41ddcbf7fd006cbe865af9",
+        _LABELS[1]: "gunzip.md5:5e00709fb0090091f3afc51d204ad83c",
+    },
+)
+
+
+def mnist_by_writer(
+    data_dir: str | None = None,
+    *,
+    part: Literal["train", "test", "all"] = "train",
+) -> Arrays:
+    """MNIST whose owners are NIST's writers: partition `natural` makes each a client.
+
+    Reads MNIST's four files and QMNIST's two label files, all from `mnist/` (see
+    `mnist`). `owner` is the number that NIST gave the writer. Writers are clients, so
+    there is no published split: a client's digits are split by `partition.split`.
+
+    Args:
+        data_dir: a folder to look in first.
+        part: `train` is MNIST's training set, 539 writers of 60,000 digits; `test` its
+            test set, 297 other writers of 10,000; `all` is both.
+
+    Raises:
+        Refusal: a file is missing, damaged, not what its name says, or its labels are
+            not those of MNIST.
+    """
+    return read(SOURCE, data_dir, part)
+
+
+def read(source: Source, data_dir: str | None, part: str) -> Arrays:
+    """The digits of a part, each with its writer."""
+    arrays, place = idx_images(source, data_dir)
+    train = COUNTS[0]
+    writers = [
+        _writers(source, place / file, labels)
+        for file, labels in zip(_LABELS, np.split(arrays.y, [train]), strict=True)
+    ]
+    verify(source, place, _LABELS)
+    rows = {"train": slice(train), "test": slice(train, None)}.get(part, slice(None))
+    owner = np.concatenate(writers)[rows]
+    return arrays._replace(x=arrays.x[rows], y=arrays.y[rows], owner=owner, split=None)
+
+
+def _writers(source: Source, path: Path, labels: np.ndarray) -> np.ndarray:
+    """Who wrote the digits with these labels: the first rows of a label file."""
+    table = read_idx(path, (_ROWS, _COLUMNS), source, _INTEGERS)[: len(labels)]
+    if differ := int((table[:, _CLASS] != labels).sum()):
+        raise Refusal(
+            f"{path} has other labels than MNIST for {differ:,} of {len(labels):,} "
+            f"digits: {again(source)}"
+        )
+    return table[:, _WRITER].astype(np.int64)

@@ -1,0 +1,83 @@
+"""Federated point estimation: Ditto's motivating example.
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from troth import seeding
+from troth.data.datasets.linear_regression import checked, marks, spreads
+from troth.types import Arrays, Refusal
+
+
+def point_estimation(
+    seed: int,
+    *,
+    clients: int = 10,
+    examples: int = 100,
+    sigma: float = 1.0,
+    tau: float = 0.5,
+    theta: float = 0.0,
+    test: float = 0.2,
+    hostile: int = 0,
+    tau_a: float = 5.0,
+) -> Arrays:
+    """Made data: noisy sightings of one number a client (Ditto, B.3).
+
+    w_k = θ + ζ_k with ζ_k ~ N(0, τ²) (Eq. 68); client k sees w_k + z with
+    z ~ N(0, σ²) (Eq. 69); hostile clients have τ_a (Definition 4). Here x is the
+    constant 1 and y the sighting, so that a linear model without bias under ½(w − y)²
+    has the loss of Eq. 70 plus a constant. float64. `owner` is k (partition
+    `natural`); `split` marks the last examples of each client as test.
+
+    Args:
+        seed: the experiment's seed.
+        clients: K.
+        examples: of a client, those for testing included.
+        sigma: noise of a sighting; 0 is none.
+        tau: how far clients differ; 0 makes all w_k equal θ.
+        theta: the common centre.
+        test: share of a client's examples that are marked as test.
+        hostile: how many clients, the last ones, are hostile; 0 is none.
+        tau_a: how far hostile clients stray; more than tau.
+
+    Departs: the prior of θ is improper in the paper; here θ is given, which changes
+    nothing, as all estimators there move with θ.
+    """
+    checked(clients, examples, sigma, test)
+    w = truth(seed, clients=clients, tau=tau, theta=theta, hostile=hostile, tau_a=tau_a)
+    noise = [
+        seeding.generator(seed, "point_estimation", k).standard_normal(examples)
+        for k in range(clients)
+    ]
+    y = (w[:, None] + sigma * np.array(noise)).ravel()
+    owner = np.repeat(np.arange(clients), examples)
+    split = np.tile(marks(examples, test), clients)
+    return Arrays(np.ones((len(y), 1)), y, 0, owner=owner, split=split)
+
+
+def truth(
+    seed: int,
+    *,
+    clients: int = 10,
+    tau: float = 0.5,
+    theta: float = 0.0,
+    hostile: int = 0,
+    tau_a: float = 5.0,
+) -> np.ndarray:
+    """The w_k behind the data of the same seed and options: [clients]."""
+    if not math.isfinite(theta):
+        raise Refusal(f"data.theta = {theta} must be a finite number")
+    spread = spreads(clients, tau, hostile, tau_a)
+    zeta = [
+        seeding.generator(seed, "point_estimation.w", k).standard_normal()
+        for k in range(clients)
+    ]
+    return np.asarray(theta + spread * np.array(zeta))

@@ -1,0 +1,256 @@
+"""Stack Overflow: which tags a question bears, by the one who wrote.
+
+@misc{tff2019stackoverflow,
+  title={{TensorFlow} Federated {Stack} {Overflow} Dataset},
+  author={{The TensorFlow Federated Authors}}, year={2019},
+  howpublished={https://www.tensorflow.org/federated}}
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from troth.data.datasets import _room
+from troth.data.datasets._files import again, locate
+from troth.data.datasets._source import Remote, Source
+from troth.data.datasets._text import text
+from troth.types import Arrays, Refusal
+
+_TRAIN, _WORDS, _TAGS = (
+    "stackoverflow_train.h5",
+    "stackoverflow.word_count",
+    "stackoverflow.tag_count",
+)
+_ROOT = "https://storage.googleapis.com/tff-datasets-public"
+_MOST = 2**26  # bytes of the list of tags
+_PAGE = (
+    "https://www.tensorflow.org/federated/api_docs/python/tff/simulation/datasets/"
+    "stackoverflow"
+)
+
+SOURCE = Source(
+    name="stackoverflow",
+    folder="stackoverflow",
+    files=(_TRAIN, _WORDS, _TAGS),
+    page=_PAGE,
+    licence="CC BY-SA 3.0",
+    remotes=(
+        Remote(
+            f"{_ROOT}/{_WORDS}.tar.bz2",
+            "sha256:1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
+            makes=(_WORDS,),
+        ),
+        Remote(
+            f"{_ROOT}/{_TAGS}.tar.bz2",
+            "sha256:6fe281cec490d9384a290d560072438e7e2b377bbb823876ce7bd6f82696772d",
+            makes=(_TAGS,),
+        ),
+        Remote(
+            f"{_ROOT}/stackoverflow.tar.bz2",
+            "sha256:99eca2f8b8327a09e5fc123979df2d237acbc5e52322f6d86bf523ee47b961a2",
+            makes=(_TRAIN,),
+        ),
+    ),
+)
+_REMEDY = again(SOURCE)
+
+
+class _Client(NamedTuple):
+    """One client of the file, and which of its examples are kept."""
+
+    group: Any  # its group in the HDF5 file
+    rows: np.ndarray  # [m] int64
+    tags: list[list[int]]  # of every kept example, those in the vocabulary
+
+
+def stackoverflow(
+    data_dir: str | None = None,
+    *,
+    clients: int = 400,
+    examples: int = 10_000,
+    words: int = 10_000,
+    tags: int = 500,
+    label: Literal["first", "tags"] = "first",
+    untagged: Literal["keep", "drop"] = "keep",
+) -> Arrays:
+    """Stack Overflow (TFF): sentences of users as bags of words, tags as labels.
+
+    Reads TFF's HDF5 file of 342,477 training clients, of whom the first ones, in sorted
+    order of their ids, are taken, and its counts of words and of tags, the most
+    frequent of which make the vocabularies. `x` [m, words] is the mean of the one-hot
+    words of a sentence and its question's title; a word outside the vocabulary counts
+    in the mean and has no place in it. `owner` is the client. The publisher gives no
+    split within a client. Needs `pip install 'troth[hdf5]'`.
+
+    Args:
+        data_dir: a folder to look in first.
+        clients: how many; Ditto has 400.
+        examples: of a client, at most: the first.
+        words: of the vocabulary; an example takes 4 bytes a word.
+        tags: of the vocabulary.
+        label: "first" is the most frequent of an example's tags, as the authors of
+            Ditto have it; "tags" is all of them, `y` [m, tags].
+        untagged: examples without a tag of the vocabulary: "keep" them, as the authors
+            do (label 0, as if they bore the most frequent tag; with label "tags", no
+            tag), or "drop" them.
+
+    Departs: a sentence without words is all 0 (there NaN); nothing is shuffled, for the
+    partition draws the split; of a client with more than 10,000 examples the first
+    10,000 are kept (there, by a slip, what is left over after whole 10,000s).
+
+    Raises:
+        Refusal: h5py or a file is missing, a file is damaged, or there is no room.
+    """
+    _at_least_1(clients=clients, examples=examples, words=words, tags=tags)
+    h5py = _h5py()
+    place = locate(SOURCE, data_dir)
+    known_words, known_tags = _words(place / _WORDS, words), _tags(place / _TAGS, tags)
+    path = place / _TRAIN
+    try:
+        with h5py.File(path, "r") as file:
+            held = _clients(file, path, clients)
+            chosen = [_chosen(one, examples, known_tags, untagged) for one in held]
+            x = _bags(chosen, known_words, words)
+    except Refusal:
+        raise
+    except Exception as error:  # hostile bytes make h5py raise all sorts
+        why = (str(error) or type(error).__name__)[:120]
+        raise Refusal(f"{path} is not TFF's whole file ({why}): {_REMEDY}") from None
+    owner = np.repeat(np.arange(len(chosen)), [len(one.rows) for one in chosen])
+    held_tags = [found for one in chosen for found in one.tags]
+    if label == "first":
+        y = np.array([min(found, default=0) for found in held_tags], np.int64)
+    else:
+        y = np.zeros((len(x), tags), np.int64)
+        for row, found in zip(y, held_tags, strict=True):
+            row[found] = 1
+    return Arrays(x, y, classes=tags, owner=owner)
+
+
+def _at_least_1(**options: int) -> None:
+    for name, value in options.items():
+        if value < 1:
+            raise Refusal(f"data.{name} = {value} must be at least 1")
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise Refusal(
+            "data 'stackoverflow' needs h5py, which is not installed: pip install "
+            "'troth[hdf5]'"
+        ) from None
+    return h5py
+
+
+def _words(path: Path, count: int) -> dict[bytes, int]:
+    """The most frequent words → their places; the file has one a line, with a count."""
+    try:
+        with open(path, "rb") as file:
+            lines = iter(lambda: file.readline(2**16), b"")
+            pairs = [line.split() for line in islice(lines, count)]
+    except OSError as error:
+        raise Refusal(f"{path} cannot be read ({error.strerror}): {_REMEDY}") from None
+    for at, pair in enumerate(pairs):
+        if len(pair) != 2 or not pair[1].isdigit():
+            raise Refusal(
+                f"{path} is not a word and a count in line {at + 1}: {_REMEDY}"
+            )
+    return _places(path, [word for word, _ in pairs], count, "words")
+
+
+def _tags(path: Path, count: int) -> dict[bytes, int]:
+    """The most frequent tags → their places; the file is json, tag → count."""
+    try:
+        content = json.loads(text(path, _MOST, _REMEDY))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, Refusal):
+            raise
+        raise Refusal(f"{path} is not a whole json file ({error}): {_REMEDY}") from None
+    if not isinstance(content, dict) or {type(n) for n in content.values()} - {int}:
+        raise Refusal(f"{path} is not a table of tags and their counts: {_REMEDY}")
+    ranked = sorted(content, key=lambda tag: -content[tag])
+    return _places(path, [tag.encode() for tag in ranked[:count]], count, "tags")
+
+
+def _places(path: Path, found: list[bytes], count: int, what: str) -> dict[bytes, int]:
+    places = {word: place for place, word in enumerate(found)}
+    if len(places) < count:
+        raise Refusal(
+            f"{path} holds {len(places)} {what} where data.{what} = {count} asks for "
+            f"more: lower it, or {_REMEDY}"
+        )
+    return places
+
+
+def _clients(file: Any, path: Path, count: int) -> list[Any]:
+    """The groups of the first clients."""
+    ids = sorted(file["examples"])
+    if len(ids) < count:
+        raise Refusal(
+            f"data.clients = {count} but {path} holds {len(ids)}: set data.clients to "
+            "at most that"
+        )
+    return [file["examples"][name] for name in ids[:count]]
+
+
+def _chosen(
+    group: Any, examples: int, known: dict[bytes, int], untagged: str
+) -> _Client:
+    """Which examples of a client are kept, and their tags."""
+    lines = _texts(group, "tags")[:examples]
+    tags = [[known[tag] for tag in line.split(b"|") if tag in known] for line in lines]
+    rows = [i for i, found in enumerate(tags) if found or untagged == "keep"]
+    return _Client(group, np.array(rows, np.int64), [tags[i] for i in rows])
+
+
+def _bags(chosen: list[_Client], known: dict[bytes, int], words: int) -> np.ndarray:
+    """The mean of the one-hot words of every kept example."""
+    m = sum(len(one.rows) for one in chosen)
+    if m == 0:
+        raise Refusal(
+            "no example is left: set data.untagged = 'keep', or raise data.tags or "
+            "data.clients"
+        )
+    less = "lower data.clients, data.examples or data.words"
+    _room.check(f"{m:,} examples of {words:,} words", (m, words), 4, less)
+    x = np.zeros((m, words), np.float32)
+    at = 0
+    for one in chosen:
+        _fill(x[at : at + len(one.rows)], one, known)
+        at += len(one.rows)
+    return x
+
+
+def _fill(x: np.ndarray, one: _Client, known: dict[bytes, int]) -> None:
+    bodies, titles = _texts(one.group, "tokens"), _texts(one.group, "title")
+    if not len(bodies) == len(titles) == len(_texts(one.group, "tags")):
+        raise ValueError(f"{one.group.name} differs in the lengths of its columns")
+    if not len(one.rows):
+        return
+    most = int(one.rows[-1]) + 1
+    pairs = list(zip(bodies[:most], titles[:most], strict=True))
+    for bag, i in zip(x, one.rows, strict=True):
+        found = b" ".join(pairs[i]).split()
+        places = [known[word] for word in found if word in known]
+        np.add.at(bag, np.array(places, np.intp), 1)
+        bag /= max(len(found), 1)
+
+
+def _texts(group: Any, key: str) -> Any:
+    """A column of texts of a client, not yet read."""
+    column = group[key]
+    if column.ndim != 1 or column.dtype.kind not in "SO":
+        raise ValueError(f"{column.name} is not a list of texts")
+    return column

@@ -1,0 +1,99 @@
+"""Vehicle: what 23 sensors along a road hear and feel of passing vehicles.
+
+@article{duarte2004vehicle,
+  title={Vehicle Classification in Distributed Sensor Networks},
+  author={Duarte, Marco F. and Hu, Yu Hen},
+  journal={Journal of Parallel and Distributed Computing}, volume={64}, number={7},
+  pages={826--838}, year={2004}}
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from troth.data.datasets import _leaf
+from troth.data.datasets._files import again, locate
+from troth.data.datasets._source import Remote, Source
+from troth.types import TEST, TRAIN, Arrays, Refusal
+
+_WIDTH = 100
+_TRAIN, _TEST = "mytrain.json", "mytest.json"
+
+SOURCE = Source(
+    name="vehicle",
+    folder="vehicle",
+    files=(_TRAIN,),
+    page="https://github.com/litian96/ditto/tree/master/data/vehicle",
+    licence="none stated for the data; the repository is MIT",
+    remotes=(
+        Remote(
+            "https://raw.githubusercontent.com/litian96/ditto/"
+            "602f571de561f7796104860108dfa91182bfbcd8/data/vehicle/data/train/"
+            "mytrain.json",
+            "sha256:a8c8b22a89ea64e5a563cffe94352b48c1f44a02100fd3256adfc09dc43d9ddc",
+            3_879_378,
+        ),
+    ),
+    how="put mytrain.json and, if you have it, mytest.json",
+)
+
+
+def vehicle(data_dir: str | None = None) -> Arrays:
+    """Vehicle: 23 sensors, 50 sounds and 50 tremors each time, two kinds of vehicle.
+
+    Reads the json of the Ditto authors: `mytrain.json`, 1,860 examples of 7 to 534 a
+    sensor, standardised a sensor by the authors; where `mytest.json` lies beside it,
+    its examples come last and `split` says which is which. `owner` is the sensor in
+    the order of the file; the labels −1 and 1 are 0 and 1.
+
+    Only the training file can be downloaded. Without the other, give partition.split
+    as fractions; the numbers are then not those of the paper.
+
+    Args:
+        data_dir: a folder to look in first.
+
+    Raises:
+        Refusal: a file is missing, damaged, or not what its name says.
+    """
+    place = locate(SOURCE, data_dir)
+    parts = [_read(place / _TRAIN)]
+    sensors = {user.name: k for k, user in enumerate(parts[0])}
+    if tested := os.path.lexists(place / _TEST):
+        parts.append(_read(place / _TEST))
+        if strange := [user.name for user in parts[1] if user.name not in sensors]:
+            raise Refusal(
+                f"{place / _TEST} has the sensor {strange[0][:40]!r}, which "
+                f"{place / _TRAIN} has not: put both files of one download there, or "
+                f"take {_TEST} away"
+            )
+    users = [user for part in parts for user in part]
+    counts = [sum(len(user.y) for user in part) for part in parts]
+    split = np.repeat(np.array([TRAIN, TEST], np.int8)[: len(parts)], counts)
+    owner = [np.full(len(user.y), sensors[user.name]) for user in users]
+    return Arrays(
+        np.concatenate([user.x for user in users]).astype(np.float32),
+        (np.concatenate([user.y for user in users]) > 0).astype(np.int64),
+        classes=2,
+        owner=np.concatenate(owner),
+        split=split if tested else None,
+    )
+
+
+def _read(path: Path) -> list[_leaf.User]:
+    remedy = again(SOURCE)
+    users = list(_leaf.users(path, _WIDTH, remedy))
+    labels = {int(label) for user in users for label in np.unique(user.y)}
+    if not labels or labels - {-1, 1}:
+        some = ", ".join(map(str, sorted(labels)[:8])) or "none"
+        raise Refusal(
+            f"{path} holds the labels {some} where they are -1 and 1: {remedy}"
+        )
+    return users

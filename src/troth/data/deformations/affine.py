@@ -1,0 +1,53 @@
+"""Affine flows.
+
+@inproceedings{alfarra2022deformrs,
+  title={{DeformRS}: Certifying Input Deformations with Randomized Smoothing},
+  author={Alfarra, Motasem and Bibi, Adel and Khan, Naeemullah and
+    Torr, Philip H. S. and Ghanem, Bernard},
+  booktitle={AAAI}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth import seeding
+from troth.data.deformations._flow import Frame, Interpolation, Padding, expect, flow
+
+
+def affine(
+    x: Tensor,
+    parameters: Tensor,
+    *,
+    interpolation: Interpolation = "bilinear",
+    padding: Padding = "zeros",
+    frame: Frame = "edges",
+) -> Tensor:
+    """Move every pixel's place by a flow that is linear in it.
+
+    The image at p becomes that at p + ν(p) (Eq. 3 of the certified-robustness paper),
+    with ν(p) = (ar + bs + c, dr + es + f) at row r and column s, both −1 to 1 in the
+    image (DeformRS, "affine"). What is seen moves against ν. Parameters of two changes
+    add up; the changes made one after another would be another one.
+
+    Args:
+        x: [b, channels, h, w] bytes, which become float32, or floats.
+        parameters: [b, 6]: a, b, c, d, e, f; zeros give the image back.
+        interpolation: how a value between pixels is read.
+        padding: what stands outside: 0 (black), the nearest pixel, the mirrored image.
+        frame: what −1 and 1 are: the outer "edges" of the image, the "centres" of its
+            outermost pixels, or "mixed", as in the authors' code.
+
+    Departs: the authors give out coordinates by "centres" and read by "edges"
+        (`linspace(-1, 1)`, then `grid_sample` with its default), so that even zeros
+        enlarge the image by h/(h − 1) and darken its border; that is "mixed". A shift
+        of 1 is half the image in both it and "edges".
+    """
+    expect("affine", x, parameters, 6)
+    return flow(x, parameters, interpolation, padding, frame)
+
+
+def draw(key: Tensor, sigma: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Parameters N(0, σ²I): [..., 6] for keys [...]."""
+    return seeding.normal(key, 6, dtype) * sigma

@@ -1,0 +1,65 @@
+"""Rotations about the middle of the image.
+
+@inproceedings{alfarra2022deformrs,
+  title={{DeformRS}: Certifying Input Deformations with Randomized Smoothing},
+  author={Alfarra, Motasem and Bibi, Adel and Khan, Naeemullah and
+    Torr, Philip H. S. and Ghanem, Bernard},
+  booktitle={AAAI}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth import seeding
+from troth.data.deformations._flow import (
+    Frame,
+    Interpolation,
+    Padding,
+    expect,
+    flow,
+    pixels_per_unit,
+    precision,
+)
+
+
+def rotation(
+    x: Tensor,
+    parameters: Tensor,
+    *,
+    interpolation: Interpolation = "bilinear",
+    padding: Padding = "zeros",
+    frame: Frame = "edges",
+) -> Tensor:
+    """Turn an image about its middle by an angle β.
+
+    ν(p) = (n(cos β − 1) − m sin β, n sin β + m(cos β − 1)) at row n and column m
+    (section 3.2). The image at p becomes that at p + ν(p): for β > 0 what is seen turns
+    clockwise.
+
+    Args:
+        x: [b, channels, h, w] bytes, which become float32, or floats.
+        parameters: [b, 1]: β in radians; 0 gives the image back.
+        interpolation: how a value between pixels is read.
+        padding: what stands outside: 0 (black), the nearest pixel, the mirrored image.
+        frame: as for `affine`; it matters for "mixed" alone, which enlarges as well.
+
+    Departs: the authors' code turns coordinates of −1 to 1 on both axes, which shears
+        images that are not square; here n and m are pixels, as in the paper, and every
+        image is turned. As for `affine`, "mixed" is what their code does.
+    """
+    expect("rotation", x, parameters, 1)
+    beta = parameters[:, 0].to(precision(x))
+    # cos β − 1 without what small angles lose in it
+    less, sine = -2 * torch.sin(beta / 2) ** 2, torch.sin(beta)
+    high, wide = pixels_per_unit(x.shape[2], x.shape[3], frame)
+    ratio = wide / high if high and wide else 1.0
+    still = torch.zeros_like(beta)
+    whole = torch.stack([less, -ratio * sine, still, sine / ratio, less, still], dim=1)
+    return flow(x, whole, interpolation, padding, frame)
+
+
+def draw(key: Tensor, sigma: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Angles uniform on (−σ, σ): [..., 1] for keys [...]; σ = π is every angle."""
+    return (2 * seeding.uniform(key, 1, dtype) - 1) * sigma

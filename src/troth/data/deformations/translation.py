@@ -1,0 +1,52 @@
+"""Shifts.
+
+@inproceedings{alfarra2022deformrs,
+  title={{DeformRS}: Certifying Input Deformations with Randomized Smoothing},
+  author={Alfarra, Motasem and Bibi, Adel and Khan, Naeemullah and
+    Torr, Philip H. S. and Ghanem, Bernard},
+  booktitle={AAAI}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth import seeding
+from troth.data.deformations._flow import Frame, Interpolation, Padding, expect, flow
+
+
+def translation(
+    x: Tensor,
+    parameters: Tensor,
+    *,
+    interpolation: Interpolation = "bilinear",
+    padding: Padding = "zeros",
+    frame: Frame = "edges",
+) -> Tensor:
+    """Shift an image: ν(p) = (t_u, t_v) for every p (section 3.2).
+
+    The image at p becomes that at p + ν(p), so a positive t_u moves what is seen up,
+    and a positive t_v to the left. A shift of 1 is half the image
+    (`_flow.pixels_per_unit` says it in pixels).
+
+    Args:
+        x: [b, channels, h, w] bytes, which become float32, or floats.
+        parameters: [b, 2]: t_u down the rows, t_v along the columns; zeros give the
+            image back, ±2 move all of it out of sight.
+        interpolation: how a value between pixels is read.
+        padding: what stands outside: 0 (black), the nearest pixel, the mirrored image.
+        frame: what −1 and 1 are, as for `affine`.
+
+    Departs: as `affine`; "mixed" is what the authors' code does.
+    """
+    expect("translation", x, parameters, 2)
+    u, v = parameters.unbind(1)
+    still = torch.zeros_like(u)
+    whole = torch.stack([still, still, u, still, still, v], dim=1)
+    return flow(x, whole, interpolation, padding, frame)
+
+
+def draw(key: Tensor, sigma: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Shifts N(0, σ²I): [..., 2] for keys [...]."""
+    return seeding.normal(key, 2, dtype) * sigma

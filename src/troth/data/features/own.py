@@ -1,0 +1,52 @@
+"""Standardisation that every client fits by itself; nothing crosses the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from troth.data.features import _sums
+from troth.types import Statistics
+
+
+def own(
+    train: Sequence[np.ndarray],
+    *,
+    centre: bool = True,
+    scale: bool = True,
+    impute: Literal["mean", "median", "zero"] = "mean",
+) -> Statistics:
+    """Each client fills in and standardises by its own training examples.
+
+    x → (x − mean)/std for each feature, where mean and std = √(Σ(x − mean)²/count) are
+    over the values that the client's training examples have. A feature of which they
+    have no value has mean 0 and std 1 and is filled with 0; one that is constant there
+    has std 1. Equal inputs at two clients are in general no longer equal afterwards: a
+    shared model sees how far from what is usual at its client an example is.
+
+    Nothing crosses the wire. A hostile client fits on what it has made of its data; no
+    other client is touched by that.
+
+    Args:
+        train: [m_k, ...] the training examples of each client; NaN: missing.
+        centre: subtract the mean.
+        scale: divide by the standard deviation.
+        impute: what stands for a missing value, in the units of the data: the mean or
+            median of the feature, or 0.
+
+    Returns:
+        Statistics [n, ...], a row a client.
+    """
+    each = [_one(x, centre, scale, impute) for x in train]
+    return Statistics(*map(np.stack, zip(*each, strict=True)))
+
+
+def _one(x: np.ndarray, centre: bool, scale: bool, impute: str) -> Statistics:
+    first = _sums.mean([_sums.sums(x)])
+    second = _sums.mean([_sums.sums(_sums.squares(x, first.value))])
+    fill = first.value if impute == "mean" else np.zeros_like(first.value)
+    if impute == "median" and len(x):
+        fill = np.nanmedian(np.where(first.number > 0, x, 0.0), axis=0)
+    return _sums.statistics(first, second, fill, centre, scale)

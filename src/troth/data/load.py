@@ -1,0 +1,110 @@
+"""The data of an experiment, and who holds what of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from troth import lookup
+from troth.config.schema import Experiment
+from troth.data import conflicting, leakage, preprocess, split
+from troth.types import Arrays, Options, Refusal, Shards
+
+_MANY = 1000  # names of classes that a run still writes down
+_WIDE = 10_000  # names of features
+_TAKEN = ("train", "valid", "test", "shared", "client", "malicious", "newcomer")
+
+
+def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
+    """The data, and who holds what; the last one is kept for the next run of a grid."""
+    missing = preprocess.active(e.features)
+    written = _written(e.data.options)
+    key = repr((e.data, written, e.partition, e.seed, data_dir, missing))
+    if key not in _DEALT:
+        _DEALT.clear()
+        _DEALT[key] = _deal(e, data_dir)
+    arrays, shards, facts = _DEALT[key]
+    return arrays, shards, dict(facts)
+
+
+_DEALT: dict[str, tuple[Arrays, Shards, dict[str, Any]]] = {}
+
+
+def _written(options: Options) -> tuple[int, ...]:
+    """When a user's own file was written and how long it is: it may have changed."""
+    try:
+        path = {**options.get("base_options", {}), **options}["path"]
+        found = os.stat(os.path.expanduser(path))
+    except (KeyError, TypeError, OSError, ValueError):
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
+    find = lookup.find("data", e.data.name)
+    arrays = lookup.call(find, e.data.options, seed=e.seed, data_dir=data_dir)
+    partition = lookup.find("partition", e.partition.name)
+    lists = lookup.call(partition, e.partition.options, arrays=arrays, seed=e.seed)
+    shards, facts = divided(e, arrays, lists, e.partition.min_examples)
+    facts |= leakage.examine(arrays, shards, e.partition.leakage)
+    kind, most = e.partition.conflicting, e.partition.correlation
+    shards = conflicting.set_apart(arrays, shards, e.seed, kind, most)
+    arrays, shards = _after(find, e, arrays, shards)
+    if 0 < len(arrays.labels) <= _MANY:
+        facts["labels"] = list(arrays.labels)
+    if 0 < len(arrays.names) == len({*arrays.names}) <= _WIDE:
+        facts["features"] = list(arrays.names)
+    return arrays, shards, facts
+
+
+def divided(
+    e: Experiment, arrays: Arrays, lists: list[np.ndarray], least: int
+) -> tuple[Shards, dict[str, Any]]:
+    """Each client's examples into training, validation and test data.
+
+    Args:
+        e: its `[partition]` says how.
+        arrays: the data.
+        lists: the examples of each client.
+        least: who has fewer takes no part.
+    """
+    parts = e.partition.split
+    return split.split(
+        arrays,
+        lists,
+        e.seed,
+        parts=parts if isinstance(parts, str) else (parts[0], parts[1], parts[2]),
+        valid=e.partition.valid,
+        min_examples=least,
+        by=e.partition.split_by,
+        missing=preprocess.active(e.features),
+    )
+
+
+def _after(
+    find: Callable[..., Any], e: Experiment, arrays: Arrays, shards: Shards
+) -> tuple[Arrays, Shards]:
+    """What a data set makes of itself once it has been dealt, if anything.
+
+    A function `dealt` of its module takes `arrays`, `shards`, `seed` and options of the
+    data set, and gives other arrays and shards.
+    """
+    function = lookup.beside(find, "dealt")
+    if function is None:
+        return arrays, shards
+    given = {k: e.data.options[k] for k in lookup.options(function)}
+    found: tuple[Arrays, Shards] = lookup.call(
+        function, given, arrays=arrays, shards=shards, seed=e.seed
+    )
+    for name, lists in found[1].tests.items():
+        taken = not name.isidentifier() or name in _TAKEN
+        if taken or len(lists) != len(found[1].train):
+            raise Refusal(
+                f"data '{e.data.name}' makes a test set {name!r} for {len(lists)} of "
+                f"{len(found[1].train)} clients; its name must be one word and none of "
+                f"{', '.join(_TAKEN)}, and every client must have a list"
+            )
+    return found

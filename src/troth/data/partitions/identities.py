@@ -1,0 +1,61 @@
+r"""Several owners a client, as CelebA is dealt where clients are not single people.
+
+@inproceedings{wang2021robust,
+  title={Robust and Personalized Federated Learning with Spurious Features: an
+    Adversarial Approach},
+  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
+  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth import seeding
+from troth.data.partitions._homes import lists, owners
+from troth.types import Arrays, Refusal
+
+
+def identities(
+    arrays: Arrays, seed: int, *, per_client: int = 0, clients: int = 0
+) -> list[np.ndarray]:
+    """Several owners a client: all examples of an owner go to one client.
+
+    Wang et al. 2021, appendix A: "each client represents 20 celebrities. One celebrity
+    only appears on one client"; which ones go together is drawn. One of the two options
+    is set:
+
+    - `per_client`: every client has just so many owners; those left over, fewer than
+      per_client, are left out with their examples (of CelebA's 10,177 identities, 20 a
+      client, 17).
+    - `clients`: every owner is dealt; numbers of owners differ by at most 1.
+
+    With `partition.split_by = "owner"` a client trains on some of its owners and is
+    tested on others.
+
+    Args:
+        arrays: data that say whose each example is.
+        seed: the experiment's seed.
+        per_client: owners a client; 1 is as the partition 'natural', in other order.
+        clients: how many clients.
+
+    Raises:
+        Refusal: the data do not say, both or neither option is set, or too few owners.
+    """
+    names, code = np.unique(owners("identities", arrays), return_inverse=True)
+    if bool(per_client) == bool(clients):
+        raise Refusal(
+            f"partition.per_client = {per_client} and partition.clients = {clients}: "
+            f"set one of them, to 1 to {len(names)}, the number of owners"
+        )
+    for key, value in (("per_client", per_client), ("clients", clients)):
+        if not 0 <= value <= len(names):
+            raise Refusal(
+                f"partition.{key} = {value} must be 1 to {len(names)}, the number of "
+                "owners"
+            )
+    n = clients or len(names) // per_client
+    dealt = np.arange(len(names)) % n
+    if per_client:
+        dealt[n * per_client :] = -1
+    return lists(seeding.generator(seed, "partition").permutation(dealt)[code], n)

@@ -1,0 +1,35 @@
+r"""Random equal shares.
+
+@inproceedings{mcmahan2017communication,
+  title={Communication-Efficient Learning of Deep Networks from Decentralized Data},
+  author={McMahan, Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and
+    Ag{\"u}era y Arcas, Blaise},
+  booktitle={AISTATS}, year={2017}}
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth import seeding
+from troth.data.partitions._homes import check_clients
+from troth.types import Arrays
+
+
+def iid(arrays: Arrays, seed: int, *, clients: int) -> list[np.ndarray]:
+    """Random equal shares: every client's data are alike (McMahan et al., section 3).
+
+    The examples are shuffled and cut into shares whose sizes differ by at most 1.
+
+    Args:
+        arrays: the data.
+        seed: the experiment's seed.
+        clients: how many shares; 1 is central training.
+
+    Raises:
+        Refusal: more clients than examples, or none.
+    """
+    m = len(arrays.y)
+    check_clients(clients, m)
+    order = seeding.generator(seed, "partition").permutation(m)
+    return [np.sort(share) for share in np.array_split(order, clients)]

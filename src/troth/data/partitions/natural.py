@@ -1,0 +1,33 @@
+r"""Clients as the data have them: a writer, a hospital, a sensor.
+
+@misc{caldas2018leaf,
+  title={{LEAF}: A Benchmark for Federated Settings},
+  author={Caldas, Sebastian and Duddu, Sai Meher Karthik and Wu, Peter and Li, Tian and
+          Kone{\v{c}}n{\'y}, Jakub and McMahan, H. Brendan and Smith, Virginia and
+          Talwalkar, Ameet},
+  eprint={1812.01097}, archivePrefix={arXiv}, year={2018}}
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from troth.data.partitions._homes import owners
+from troth.types import Arrays
+
+
+def natural(arrays: Arrays) -> list[np.ndarray]:
+    """One client an owner, as the data have them (LEAF).
+
+    Client k is the k-th owner in sorted order; its examples keep their order.
+
+    Args:
+        arrays: data that say whose each example is.
+
+    Raises:
+        Refusal: the data do not say.
+    """
+    owner = owners("natural", arrays)
+    order = np.argsort(owner, kind="stable")
+    borders = np.flatnonzero(np.diff(owner[order])) + 1
+    return np.split(order, borders)

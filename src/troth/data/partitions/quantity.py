@@ -1,0 +1,94 @@
+"""Clients that differ in how much they hold, and in nothing else.
+
+@inproceedings{li2020fedprox,
+  title={Federated Optimization in Heterogeneous Networks},
+  author={Li, Tian and Sahu, Anit Kumar and Zaheer, Manzil and Sanjabi, Maziar and
+    Talwalkar, Ameet and Smith, Virginia},
+  booktitle={MLSys}, year={2020}}
+
+@inproceedings{li2022niid,
+  title={Federated Learning on Non-{IID} Data Silos: An Experimental Study},
+  author={Li, Qinbin and Diao, Yiqun and Chen, Quan and He, Bingsheng},
+  booktitle={ICDE}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from troth import seeding
+from troth.data.partitions._homes import (
+    apportion,
+    check_clients,
+    check_least,
+    deal,
+    marks,
+)
+from troth.types import TEST, TRAIN, VALID, Arrays, Refusal
+
+
+def quantity(
+    arrays: Arrays,
+    seed: int,
+    *,
+    clients: int,
+    law: Literal["lognormal", "power"] = "lognormal",
+    sigma: float = 1.0,
+    exponent: float = 2.0,
+    min_size: int = 2,
+) -> list[np.ndarray]:
+    """Random shares of random sizes: clients differ in how much they hold.
+
+    Quantity skew (Li et al. 2022, section 4.3). Client k draws a weight s_k and gets
+    its share s_k / Σ s of the examples beyond min_size for each, rounded by the largest
+    remainder; which examples is drawn uniformly. Every example has exactly one home.
+    Where the data are marked as training and test, each part is dealt by the same
+    weights.
+
+    - "lognormal": ln s is normal with standard deviation sigma (Li et al. 2020 draw the
+      sizes of their devices so, and call it a power law).
+    - "power": P(s > t) = t^(1 − exponent) for t ≥ 1, a density ∝ s^(−exponent).
+
+    Args:
+        arrays: the data.
+        seed: the experiment's seed.
+        clients: how many.
+        law: what weights are drawn from.
+        sigma: of the lognormal law; 0 makes equal shares, 3 gives a few clients nearly
+            everything.
+        exponent: of the power law, more than 1; near 1 one client gets nearly
+            everything, large makes equal shares.
+        min_size: examples that every client has at least.
+
+    Raises:
+        Refusal: numbers out of range.
+
+    Departs: Li et al. 2022 draw the shares from a Dirichlet distribution.
+    """
+    m = len(arrays.y)
+    check_clients(clients, m)
+    check_least(min_size, clients, m)
+    if not 0 <= sigma < math.inf:
+        raise Refusal(f"partition.sigma = {sigma} must be at least 0 and finite")
+    if not 1 < exponent < math.inf:
+        raise Refusal(f"partition.exponent = {exponent} must be more than 1 and finite")
+    random = seeding.generator(seed, "partition")
+    if law == "lognormal":
+        log = sigma * random.standard_normal(clients)
+    else:
+        log = random.standard_exponential(clients) / (exponent - 1)
+    weight = np.exp(log - log.max())  # the scale does not count, and this is finite
+    kind = marks(arrays)
+    return deal(kind, _sizes(kind, weight, min_size), random)
+
+
+def _sizes(kind: np.ndarray, weight: np.ndarray, min_size: int) -> np.ndarray:
+    """[3, clients] how many of each part; one of the least is to test on, if marked."""
+    count, n = np.bincount(kind, minlength=3), len(weight)
+    tested = min(1, min_size, count[TEST] // n)
+    least = {TRAIN: min(min_size - tested, count[TRAIN] // n), VALID: 0, TEST: tested}
+    sizes = [apportion(int(count[i]), weight, int(least[i])) for i in range(3)]
+    return np.stack(sizes)

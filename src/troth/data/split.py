@@ -1,0 +1,264 @@
+"""Each client's examples into training, validation and test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from troth.data import leakage
+from troth.data.systematic import Fractions, deal, pairs
+from troth.types import TEST, TRAIN, VALID, Arrays, Refusal, Shards
+
+
+class Held(NamedTuple):
+    """What each client holds, one after the other: its slots, in order of their row."""
+
+    row: np.ndarray  # [slots] int64
+    client: np.ndarray  # [slots] int64: 0 … n-1, ascending
+    number: np.ndarray  # [n] int64: the client's number before any was dropped
+
+    @property
+    def size(self) -> np.ndarray:
+        """How many examples each client holds: [n]."""
+        return np.bincount(self.client, minlength=len(self.number))
+
+
+def split(
+    arrays: Arrays,
+    lists: Sequence[np.ndarray],
+    seed: int,
+    *,
+    parts: Fractions | Literal["given"] = (0.72, 0.08, 0.20),
+    valid: float = 0.0,
+    min_examples: int = 0,
+    by: Literal["example", "owner"] = "example",
+    missing: bool = False,
+) -> tuple[Shards, dict[str, Any]]:
+    """Split what each client holds into training, validation and test.
+
+    A client's split depends on the seed, its number and its own examples, not on the
+    other clients. The parts are as near the fractions as whole numbers can be, and each
+    gets its share of every label (see `systematic.deal`), unless an example may have
+    several. With fractions, 2 examples are enough: one to train and one to test on.
+
+    Args:
+        arrays: the data; NaN and infinity in it are refused.
+        lists: the rows that each client holds, as a partition gives them.
+        seed: the experiment's seed.
+        parts: fractions for training, validation and test, or "given": as the data say.
+        valid: with "given" and no validation examples marked, the share of each
+            client's training examples that becomes validation; 0 takes none.
+        min_examples: clients with fewer are dropped and the others numbered anew.
+        by: what is dealt: examples, or owners (the fractions count owners, and no owner
+            stands in two parts).
+        missing: whether NaN in x stands for a value to be filled in later.
+
+    Returns:
+        The rows of each part of each client, and facts: `clients`, how many; `dropped`,
+        numbers (as in lists) of those dropped; `repeated`, places filled with an
+        example that another client holds too; `unused`, examples that no client holds.
+
+    Raises:
+        Refusal: bad fractions, bad data, or a client without training or test data.
+    """
+    _check_data(arrays, missing)
+    _check_options(arrays, parts, valid, min_examples)
+    held = _hold(len(arrays.y), lists, min_examples)
+    owner = None
+    if by == "owner":
+        owner = leakage.owners(arrays, *held, given=parts == "given")
+    part = _parts(arrays, held, seed, parts, valid, owner)
+    slots = [np.flatnonzero(part == mark) for mark in (TRAIN, VALID, TEST)]
+    sizes = [np.bincount(held.client[at], minlength=len(held.number)) for at in slots]
+    _check_sizes(held, sizes[TRAIN], sizes[TEST], parts)
+    cuts = [_cut(held.row[at], size) for at, size in zip(slots, sizes, strict=True)]
+    shards = Shards(cuts[TRAIN], cuts[VALID], cuts[TEST])
+    used = np.bincount(held.row, minlength=len(arrays.y))
+    return shards, {
+        "clients": len(held.number),
+        "dropped": np.setdiff1d(np.arange(len(lists)), held.number).tolist(),
+        "repeated": int((used - (used > 0)).sum()),
+        "unused": int((used == 0).sum()),
+    }
+
+
+def _cut(rows: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
+    """One list a client, views of one array: a million of them are 0.1 GB."""
+    ends = np.cumsum(size)
+    starts = (ends - size).tolist()
+    return [rows[i:j] for i, j in zip(starts, ends.tolist(), strict=True)]
+
+
+def _hold(m: int, lists: Sequence[np.ndarray], min_examples: int) -> Held:
+    """The rows of every client that is not dropped."""
+    size = np.fromiter(map(len, lists), np.int64, len(lists))
+    if (most := int(size.max(initial=0))) < max(min_examples, 1):
+        raise Refusal(
+            f"partition.min_examples = {min_examples} leaves no client, for the "
+            f"largest of {len(lists)} holds {most} examples: set it to at most {most}"
+            if most
+            else "the partition gives no client any example: choose another partition"
+        )
+    number = np.flatnonzero(size >= min_examples)
+    row = np.concatenate([np.asarray(lists[k], np.int64) for k in number.tolist()])
+    client = np.repeat(np.arange(len(number)), size[number])
+    wrong = (row < 0) | (row >= m)
+    if not wrong.any():
+        row = np.sort(client * m + row) - client * m  # sorted within each client
+        wrong[1:] = (row[1:] == row[:-1]) & (client[1:] == client[:-1])
+    if wrong.any():
+        at = wrong.argmax()
+        what = "twice" if 0 <= row[at] < m else "which is not one"
+        raise Refusal(
+            f"the partition gives row {row[at]} to client {number[client[at]]}, "
+            f"{what}: rows are 0 to {m - 1}, each at most once a client"
+        )
+    return Held(row, client, number)
+
+
+def _parts(
+    arrays: Arrays,
+    held: Held,
+    seed: int,
+    parts: Fractions | Literal["given"],
+    valid: float,
+    owner: np.ndarray | None,
+) -> np.ndarray:
+    """TRAIN, VALID or TEST for every slot; owners go whole where they are given."""
+    part = np.full(len(held.row), TRAIN, np.int8)
+    if parts == "given":
+        assert arrays.split is not None
+        part[:] = arrays.split[held.row]
+        if valid == 0:
+            return part
+        parts = (1 - valid, valid, 0.0)
+    at = np.flatnonzero(part == TRAIN)  # with fractions, all
+    client = held.client[at]
+    if owner is None:
+        plain = arrays.classes > 0 and arrays.y.ndim == 1
+        label = arrays.y[held.row[at]] if plain else np.zeros_like(client)
+        part[at] = deal(label, client, held.number, parts, seed)
+    else:
+        first, code = pairs(client, owner[at])
+        whose = client[first]
+        units = deal(np.zeros_like(whose), whose, held.number, parts, seed)
+        part[at] = units[code]
+    return part
+
+
+def _check_data(arrays: Arrays, missing: bool) -> None:
+    if len(arrays.x) != len(arrays.y) or len(arrays.y) == 0:
+        raise Refusal(
+            f"the data have {len(arrays.x)} inputs x and {len(arrays.y)} targets y: "
+            "give one target an input, and at least one"
+        )
+    _check_labels(arrays)
+    for name, values in (("x", arrays.x), ("y", arrays.y)):
+        if values.dtype.kind != "f":
+            continue
+        lacking = missing and name == "x"
+        fine = ~np.isinf(values) if lacking else np.isfinite(values)
+        if not fine.all():
+            bad = ~fine.reshape(len(values), -1).all(axis=1)
+            fill = name == "x" and not np.isinf(values).any()
+            how = ", or set features.name = 'own' or 'federated'" if fill else ""
+            raise Refusal(
+                f"{name} is NaN or infinite in {bad.sum()} of {len(values)} examples "
+                f"(first in row {bad.argmax()}): drop these rows or fill them in{how}"
+            )
+
+
+def _check_labels(arrays: Arrays) -> None:
+    y, classes, m = arrays.y, arrays.classes, len(arrays.y)
+    several = classes > 0 and y.shape == (m, classes)
+    if y.ndim != 1 and not several:
+        raise Refusal(
+            f"y has shape {y.shape}: it must be ({m},), or ({m}, labels) of 0 and 1 "
+            "where an example may have several"
+        )
+    low, high, below = y.min(), y.max(), 2 if several else classes
+    if classes and not (y.dtype.kind in "iu" and low >= 0 and high < below):
+        why = f"there are {classes} classes"
+        raise Refusal(
+            f"the labels are {y.dtype} from {low} to {high}: they must be whole "
+            f"numbers 0 to {below - 1}, for "
+            f"{'each is there or not' if several else why}"
+        )
+
+
+def _check_options(
+    arrays: Arrays,
+    parts: Fractions | Literal["given"],
+    valid: float,
+    min_examples: int,
+) -> None:
+    if not 0 <= valid < 1:
+        raise Refusal(
+            f"partition.valid = {valid} must be a share: at least 0 and less than 1"
+        )
+    if min_examples < 0:
+        raise Refusal(f"partition.min_examples = {min_examples} must be at least 0")
+    if parts == "given":
+        _check_given(arrays, valid)
+        return
+    good = not isinstance(parts, str) and len(parts) == 3
+    good = good and all(0 <= p <= 1 for p in parts)
+    if not good or abs(sum(parts) - 1) > 1e-6 or parts[TRAIN] == 0 or parts[TEST] == 0:
+        raise Refusal(
+            f"partition.split = {parts!r} must be three fractions that sum to 1, "
+            "for training, validation and test, of which only validation may be 0, or "
+            "'given'"
+        )
+    if valid > 0:
+        raise Refusal(
+            f"partition.valid = {valid} goes only with partition.split = 'given': with "
+            f"fractions the second is validation, now {parts[VALID]}"
+        )
+
+
+def _check_given(arrays: Arrays, valid: float) -> None:
+    if arrays.split is None:
+        raise Refusal(
+            "partition.split = 'given' needs data marked as training and test and "
+            "these are not: give fractions such as [0.72, 0.08, 0.2]"
+        )
+    if valid > 0 and (marked := int((arrays.split == VALID).sum())):
+        raise Refusal(
+            f"partition.valid = {valid} but the data mark {marked} examples as "
+            "validation already: set partition.valid = 0 to use these"
+        )
+
+
+def _check_sizes(
+    held: Held,
+    train: np.ndarray,
+    test: np.ndarray,
+    parts: Fractions | Literal["given"],
+) -> None:
+    """Refuse clients that cannot train or cannot be tested."""
+    size, bad = held.size, np.flatnonzero((train == 0) | (test == 0))
+    if not len(bad):
+        return
+    enough = 1 + int(size[bad].max())
+    left = int((size >= enough).sum())
+    if left:
+        remedy = f"set partition.min_examples = {enough}, which keeps {left} clients"
+    elif parts == "given":
+        remedy = (
+            "partition.min_examples cannot help, for no client holds more: give "
+            "partition.split as fractions, such as [0.72, 0.08, 0.2]"
+        )
+    else:
+        remedy = "partition.min_examples cannot help: use fewer clients"
+    some = ", ".join(
+        f"{held.number[k]} ({size[k]} example{'s' if size[k] != 1 else ''}, none to "
+        f"{'test' if train[k] else 'train'} on)"
+        for k in bad[:4]
+    )
+    more = f" and {len(bad) - 4} more" if len(bad) > 4 else ""
+    raise Refusal(
+        f"{len(bad)} of {len(size)} clients lack training or test data: "
+        f"{some}{more}; {remedy}"
+    )

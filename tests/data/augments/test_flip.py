@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from troth import seeding
+from troth.data.augments.flip import flip
+from troth.types import Refusal
+
+KEYS = seeding.keys(0, "test", 0, torch.arange(4_000))
+
+
+def test_each_is_itself_or_its_mirror_image() -> None:
+    x = torch.randint(0, 256, (4_000, 1, 2, 3), dtype=torch.uint8)
+    out = flip(x, KEYS, p=0.3)
+    mirrored = (out == x.flip(-1)).flatten(1).all(1)
+    same = (out == x).flatten(1).all(1)
+    assert (mirrored | same).all()
+    only = (mirrored & ~same).double().mean()  # palindromes are both
+    share = (x != x.flip(-1)).flatten(1).any(1).double().mean()
+    # Six standard deviations: fails once in 10⁸.
+    assert abs(only / share - 0.3) < 6 * (0.21 / 4_000) ** 0.5
+
+
+def test_never_and_always() -> None:
+    x = torch.rand(4_000, 1, 2, 3)
+    assert torch.equal(flip(x, KEYS, p=0.0), x)
+    assert torch.equal(flip(x, KEYS, p=1.0), x.flip(-1))
+
+
+def test_lifted() -> None:
+    x, key = torch.rand(4, 5, 3, 2, 6), KEYS[:20].reshape(4, 5)
+    together = torch.func.vmap(flip)(x, key)
+    assert torch.equal(together, torch.stack([flip(a, k) for a, k in zip(x, key)]))  # noqa: B905
+
+
+def test_refusals() -> None:
+    with pytest.raises(Refusal, match=r"p = 1.5 must be a probability"):
+        flip(torch.ones(1, 1, 2, 2), KEYS[:1], p=1.5)
+    with pytest.raises(Refusal, match=r"'flip' needs images"):
+        flip(torch.ones(2, 7), KEYS[:2])

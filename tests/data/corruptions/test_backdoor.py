@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import troth
+from troth import lookup
+from troth.config import reader
+from troth.data.corruptions.backdoor import aim, backdoor
+from troth.types import Refusal
+
+DEFAULTS: dict[str, Any] = {
+    "target": 0,
+    "size": 3,
+    "corner": "bottom_right",
+    "value": 1.0,
+}
+
+
+def images(m: int = 4, dtype: torch.dtype = torch.uint8) -> Tensor:
+    return torch.arange(m * 2 * 4 * 5).reshape(m, 2, 4, 5).remainder(7).to(dtype)
+
+
+@pytest.mark.parametrize(
+    ("corner", "rows", "columns"),
+    [
+        ("bottom_right", [2, 3], [3, 4]),
+        ("bottom_left", [2, 3], [0, 1]),
+        ("top_right", [0, 1], [3, 4]),
+        ("top_left", [0, 1], [0, 1]),
+    ],
+)
+def test_a_square_in_a_corner(corner: Any, rows: list[int], columns: list[int]) -> None:
+    x, y = images(), torch.tensor([0, 1, 2, 1])
+    before = x.clone(), y.clone()
+    shown, labels = backdoor(x, y, 3, 255.0, target=2, size=2, corner=corner)
+    inside = torch.zeros(4, 5, dtype=torch.bool)
+    for r in rows:
+        inside[r, columns] = True
+    assert bool((shown[..., inside] == 255).all())
+    assert torch.equal(shown[..., ~inside], x[..., ~inside])
+    assert labels.tolist() == [2, 2, 2, 2]
+    assert torch.equal(x, before[0]) and torch.equal(y, before[1])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "value", "expected"),
+    [
+        (torch.uint8, 255.0, 1.0, 255),
+        (torch.uint8, 255.0, 0.5, 128),  # 127.5
+        (torch.uint8, 16.0, 1.0, 16),
+        (torch.uint8, 16.0, 0.0, 0),
+        (torch.float32, 1.0, 0.25, 0.25),
+        (torch.float64, 255.0, -2.0, -510.0),
+    ],
+)
+def test_its_colour_is_in_units_of_scale(
+    dtype: torch.dtype, scale: float, value: float, expected: float
+) -> None:
+    shown, _ = backdoor(
+        images(dtype=dtype), torch.zeros(4, dtype=torch.long), 3, scale, value=value
+    )
+    assert shown.dtype == dtype and bool((shown[:, :, 1:, 2:] == expected).all())
+
+
+def test_a_square_may_cover_the_image() -> None:
+    x = torch.zeros(2, 1, 3, 3)
+    y = torch.zeros(2, dtype=torch.long)
+    assert bool((backdoor(x, y, 2, 1.0)[0] == 1).all())
+
+
+def test_the_target_is_added_to_several_labels() -> None:
+    y = torch.tensor([[0, 0, 1], [1, 1, 0]])
+    _, labels = backdoor(images(2), y, 3, 255.0, target=1)
+    assert labels.tolist() == [[0, 1, 1], [1, 1, 0]]
+    _, wanted = aim(images(2), y, 3, 255.0, **DEFAULTS | {"target": 1})
+    assert wanted.tolist() == [1, -1]
+
+
+def test_it_is_after_other_classes() -> None:
+    x, y = images(), torch.tensor([0, 1, 2, 1])
+    shown, wanted = aim(x, y, 3, 255.0, **DEFAULTS | {"target": 1})
+    assert wanted.tolist() == [1, -1, 1, -1]
+    assert torch.equal(shown, backdoor(x, y, 3, 255.0, target=1)[0])
+
+
+LABELS = torch.zeros(4, dtype=torch.long)
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"x": torch.zeros(4, 784)}, r"one example here has shape \[784\]; set"),
+    ({"x": torch.zeros(4, 28, 28)}, r"one example here has shape \[28, 28\]"),
+    ({"y": torch.zeros(4), "classes": 0}, "this data set is a regression"),
+    ({"target": 3}, r"corruption\.target = 3 is no label .* has 3 classes, 0 … 2"),
+    ({"target": -1}, r"corruption\.target = -1 is no label"),
+    ({"size": 5}, r"corruption\.size = 5 does not fit images of 4×5 .* at most 4"),
+    ({"size": 0}, r"corruption\.size = 0 does not fit"),
+    ({"size": -2}, r"corruption\.size = -2 does not fit"),
+    ({"value": 1.1}, r"corruption\.value = 1.1 is a pixel of 280.5.* at most 1$"),
+    ({"value": -0.1}, "must be a finite number, at least 0 and at most 1"),
+    ({"value": math.nan}, "must be a finite number"),
+    ({"value": math.inf, "x": images().float()}, "must be a finite number$"),
+    ({"value": 1e39, "x": images().float()}, "must be a finite number$"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), BAD)
+@pytest.mark.parametrize("function", [backdoor, aim])
+def test_refuses(function: Any, change: dict[str, Any], words: str) -> None:
+    given = {"x": images(), "y": LABELS, "classes": 3, "scale": 255.0, **DEFAULTS}
+    with pytest.raises(Refusal, match=words):
+        function(**given | change)
+
+
+def test_options_and_references() -> None:
+    assert lookup.check("corruption", "backdoor", {}) == DEFAULTS
+    assert lookup.options(aim).keys() == lookup.options(backdoor).keys()
+    with pytest.raises(Refusal, match="is not one of 'bottom_right'"):
+        lookup.check("corruption", "backdoor", {"corner": "middle"})
+    keys = [
+        e.partition(",")[0] for e in lookup.about("corruption", "backdoor").citations
+    ]
+    assert keys == ["@article{gu2019badnets", "@inproceedings{bagdasaryan2020backdoor"]
+
+
+# Whole runs.
+
+TREE: dict[str, Any] = {
+    "partition": {"name": "iid", "clients": 10},
+    "train": {"rounds": 12, "epochs": 2, "batch": 16, "lr": 0.5},
+    "personalizer": {"name": "ditto", "lam": 0.1},
+    "adversary": {"count": 3},
+    "corruption": {"name": "backdoor", "target": 4, "share": 0.5},
+    "engine": {"how": "vmap", "chunk": 10, "device": "cpu"},
+}
+
+
+def run(tmp_path: Path, **changes: Any) -> troth.Run:
+    [found] = troth.run(TREE | changes, out=tmp_path / "run")
+    return found
+
+
+def means(run: troth.Run, column: str) -> list[float]:
+    return [run.summary[kind][f"{column}_mean"] for kind in ("personal", "shared")]
+
+
+def test_it_gets_through_to_the_mean_and_not_by_chance(tmp_path: Path) -> None:
+    found, clean = (
+        run(tmp_path / name, adversary={"count": count})
+        for name, count in (("hostile", 3), ("clean", 0))
+    )
+    assert clean.experiment.corruption.name == "backdoor"
+    success, chance = means(found, "attack_success"), means(clean, "attack_success")
+    assert success[1] > 0.8 and chance[1] < 0.1  # of the shared model
+    assert success[0] > chance[0] + 0.1
+    for a, b in zip(means(found, "accuracy"), means(clean, "accuracy"), strict=True):
+        assert a > b - 0.05  # accuracy does not tell
+    assert found.summary["shared"]["attack_success_worst10"] >= success[1]
+
+
+def test_what_is_written(tmp_path: Path) -> None:
+    found = run(tmp_path, train=TREE["train"] | {"rounds": 2}, evaluate={"every": 1})
+    table, benign = found.clients, found.clients["malicious"] == 0
+    for prefix, kind in (("", "personal"), ("shared_", "shared")):
+        column = table[prefix + "attack_success"]
+        assert ((column >= 0) & (column <= 1)).all()
+        mean = found.summary[kind]["attack_success_mean"]
+        assert column[benign].mean() == pytest.approx(mean, abs=1e-15)
+        last = found.rounds[-1]["evaluation"][kind]
+        assert last["attack_success_mean"] == mean
+    assert len([r for r in found.rounds if "evaluation" in r]) == 2
+
+
+def test_success_is_what_the_saved_models_do(tmp_path: Path) -> None:
+    """Counted again by hand, from the files and the raw data."""
+    from troth.data import load
+
+    found = run(tmp_path)
+    arrays, shards, _ = load.deal(found.experiment, None)
+    for client in (0, 5):
+        rows = shards.test[client]
+        x, y = arrays.x[rows].copy(), arrays.y[rows]
+        x[:, :, -3:, -3:] = 16
+        for model, column in (
+            (found.model(client), "attack_success"),
+            (found.shared(), "shared_attack_success"),
+        ):
+            with torch.no_grad():
+                said = model(torch.from_numpy(x)).argmax(1).numpy()
+            expected = (said[y != 4] == 4).mean()
+            assert found.clients[column][client] == pytest.approx(expected, abs=1e-12)
+
+
+def test_other_corruptions_are_after_nothing(tmp_path: Path) -> None:
+    train = TREE["train"] | {"rounds": 1}
+    found = run(tmp_path, corruption="random_labels", train=train)
+    assert not [k for k in found.clients if "attack" in k]
+    assert "attack_success" not in json.dumps(found.summary)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_refused_before_anything_is_written(tmp_path: Path, count: int) -> None:
+    np.savez(tmp_path / "flat.npz", x=np.zeros((80, 64)), y=np.arange(80) % 2)
+    tree = TREE | {
+        "data": {"name": "npz", "path": str(tmp_path / "flat.npz")},
+        "adversary": {"count": count},
+    }
+    with pytest.raises(Refusal, match=r"one example here has shape \[64\]"):
+        troth.run(tree, out=tmp_path / "run")
+    with pytest.raises(Refusal, match=r"corruption\.target = 10 is no label"):
+        troth.run(
+            TREE | {"corruption": {"name": "backdoor", "target": 10}},
+            out=tmp_path / "run",
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_trigger_stands_in_the_resolved_experiment(tmp_path: Path) -> None:
+    tree = reader.to_dict(reader.from_dict(TREE))
+    assert tree["corruption"] == {
+        "name": "backdoor",
+        "share": 0.5,
+        "redraw": False,
+        **DEFAULTS,
+        "target": 4,
+    }

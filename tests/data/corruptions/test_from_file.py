@@ -1,0 +1,524 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import troth
+from troth import build, lookup, seeding
+from troth.config import reader
+from troth.config.parts import CorruptionPart
+from troth.data import corrupt, tensors
+from troth.data.corruptions.from_file import from_file
+from troth.engine import Plan
+from troth.types import Arrays, Data, Exact, Refusal, Shards
+
+KEY = seeding.keys(0, "corruption", 0, torch.tensor(3))
+X = torch.arange(5 * 6, dtype=torch.float32).reshape(5, 2, 3)
+Y = torch.arange(5) % 3
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "poison.npz")
+
+
+def save(path: str, m: int = 9, **arrays: Any) -> None:
+    x = 100 + np.arange(m * 6, dtype=np.float32).reshape(m, 2, 3)
+    np.savez(path, **({"x": x, "y": np.arange(m) % 3} | arrays))
+
+
+def take(path: str, key: Tensor = KEY, **options: Any) -> tuple[Tensor, Tensor]:
+    return from_file(X, Y, 3, key, path=path, **options)
+
+
+def which(x: Tensor) -> list[int]:
+    """The numbers in the file of examples."""
+    return ((x[:, 0, 0] - 100) / 6).long().tolist()
+
+
+def test_fill_draws_as_many_without_replacement(path: str) -> None:
+    save(path)
+    x, y = take(path)
+    rows = which(x)
+    assert len(rows) == len({*rows}) == 5
+    assert y.tolist() == [row % 3 for row in rows]
+    assert x.dtype == X.dtype and y.dtype == Y.dtype
+    assert torch.equal(x[:, 1, 2], x[:, 0, 0] + 5)  # examples stay whole
+
+
+def test_fill_begins_again_where_the_file_is_shorter(path: str) -> None:
+    save(path, 2)
+    rows = which(take(path)[0])
+    assert sorted(rows[:2]) == [0, 1] and rows == (rows[:2] * 3)[:5]
+
+
+def test_every_example_is_drawn_alike(path: str) -> None:
+    """Counts over 2,000 clients, 5 of 9 each; z > 6.5 fails with probability 1e-9."""
+    save(path)
+    keys = seeding.keys(0, "corruption", 0, torch.arange(2000))
+    counts = np.bincount(sum((which(take(path, key)[0]) for key in keys), []))
+    share = 5 / 9
+    z = (counts - 2000 * share) / np.sqrt(2000 * share * (1 - share))
+    assert len(counts) == 9 and np.abs(z).max() < 6.5
+
+
+def test_all_is_the_file_in_its_order(path: str) -> None:
+    save(path)
+    x, y = take(path, take="all")
+    assert which(x) == list(range(9)) and y.tolist() == [k % 3 for k in range(9)]
+    x.zero_()  # what is given away is no part of what is kept
+    assert which(take(path, take="all")[0]) == list(range(9))
+
+
+def test_the_file_may_change(path: str) -> None:
+    save(path)
+    take(path)
+    save(path, y=np.full(9, 2))
+    os.utime(path, ns=(1, 1))
+    assert take(path)[1].tolist() == [2] * 5
+
+
+def test_bytes_and_grey_images(path: str) -> None:
+    x = torch.zeros(2, 1, 5, 4, dtype=torch.uint8)
+    y = torch.zeros(2, dtype=torch.long)
+    for shape in ((7, 5, 4), (7, 1, 5, 4), (7, 5, 4, 1)):
+        np.savez(path, x=np.full(shape, 200, np.uint8), y=np.zeros(7, np.int8))
+        new, labels = from_file(x, y, 5, KEY, path=path)
+        assert new.shape == x.shape and bool((new == 200).all())
+        assert new.dtype == torch.uint8 and labels.dtype == torch.long
+    flat = torch.zeros(2, 3, 4, dtype=torch.uint8)  # bytes that are no images
+    np.savez(path, x=np.full((7, 3, 4), 200, np.uint8), y=np.zeros(7, np.int8))
+    assert from_file(flat, y, 5, KEY, path=path)[0].shape == flat.shape
+
+
+def test_several_labels_and_targets(path: str) -> None:
+    several = np.eye(3, dtype=np.int64)[np.arange(9) % 3]
+    save(path, y=several)
+    labels = from_file(X, torch.zeros(5, 3, dtype=torch.long), 3, KEY, path=path)[1]
+    assert labels.shape == (5, 3) and bool((labels.sum(1) == 1).all())
+    save(path, y=np.full(9, -2.5))
+    targets = from_file(X, torch.zeros(5), 0, KEY, path=path)[1]
+    assert targets.tolist() == [-2.5] * 5 and targets.dtype == torch.float32
+
+
+BAD = [
+    ({"y": np.full(9, 3)}, "labels from 3 to 3; they must lie in 0 … 2"),
+    ({"y": np.full(9, -1)}, "labels from -1 to -1; they must lie in 0 … 2"),
+    ({"y": np.zeros(9)}, r"y is float64 of shape \[9\]; it must be whole numbers"),
+    ({"y": np.zeros(8, int)}, r"y is int64 of shape \[8\]; .* of shape \[9\]"),
+    ({"y": np.zeros((9, 3), int)}, r"shape \[9, 3\]; .* of shape \[9\]"),
+    ({"y": np.array(list("abcabcabc"))}, "y is <U1 of shape"),
+    ({"x": np.zeros((9, 3, 2))}, r"shape \[3, 2\], and one of the data set \[2, 3\]"),
+    ({"x": np.zeros((9, 2, 3), np.uint8)}, "x is uint8, and .* are float32; bytes go"),
+    ({"x": np.full((9, 2, 3), np.nan)}, "x is NaN or infinite in 9 of 9"),
+    ({"x": np.full((9, 2, 3), np.inf)}, "x is NaN or infinite in 9 of 9"),
+    ({"x": np.zeros((0, 2, 3)), "y": np.zeros(0, int)}, "at least one example"),
+    ({"x": np.zeros((9, 2, 3), complex)}, "must be an array of real numbers"),
+    ({"x": np.array([{}] * 9)}, "holds Python objects"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "words"), BAD)
+def test_refuses_arrays(path: str, arrays: dict[str, Any], words: str) -> None:
+    save(path, **arrays)
+    with pytest.raises(Refusal, match=words) as caught:
+        take(path)
+    assert path in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_refuses_targets(path: str) -> None:
+    for y, words in (
+        (np.full(9, np.nan), "y is NaN"),
+        (np.full(9, 1j), "y is complex"),
+    ):
+        save(path, y=y)
+        with pytest.raises(Refusal, match=words):
+            from_file(X, torch.zeros(5), 0, KEY, path=path)
+
+
+def test_refuses_files(path: str, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"there is no file .*: set corruption\.path to"):
+        take(path)
+    with pytest.raises(Refusal, match="there is no file"):
+        take(str(tmp_path))
+    with pytest.raises(Refusal, match="there is no file"):
+        take("a\0b")
+    Path(path).write_bytes(b"no arrays at all")
+    with pytest.raises(Refusal, match=r"is not a whole \.npz file"):
+        take(path)
+    np.savez(path, x=X.numpy())
+    with pytest.raises(Refusal, match=r"lacks the array y"):
+        take(path)
+
+
+def test_options() -> None:
+    given = {"path": "a.npz"}
+    full = lookup.check("corruption", "from_file", given)
+    plain = {"take": "fill", "mix": False, "repeat": 1, "weight": 1.0}
+    assert full == given | plain
+    with pytest.raises(Refusal, match="needs the option 'path'"):
+        lookup.check("corruption", "from_file", {})
+    with pytest.raises(Refusal, match="is not one of 'fill', 'all', 'share'"):
+        lookup.check("corruption", "from_file", given | {"take": "some"})
+
+
+# How much of the file, and beside what.
+
+
+def test_share_gives_every_example_to_one_client(path: str) -> None:
+    save(path, 11)
+    found = [
+        from_file(X, Y, 3, KEY, 1.0, k, 4, path=path, take="share") for k in (0, 3)
+    ]
+    assert which(found[0][0]) == [0, 4, 8] and which(found[1][0]) == [3, 7]
+    assert found[1][1].tolist() == [0, 1]
+    everyone = [
+        which(from_file(X, Y, 3, KEY, 1.0, k, 4, path=path, take="share")[0])
+        for k in range(4)
+    ]
+    assert sorted(sum(everyone, [])) == list(range(11))
+
+
+def test_share_refuses_a_file_too_small_for_all(path: str) -> None:
+    save(path, 2)
+    with pytest.raises(Refusal, match="holds 2 examples, too few .* among 3 hostile"):
+        from_file(X, Y, 3, KEY, 1.0, 0, 3, path=path, take="share")
+
+
+def test_mix_keeps_what_was_there(path: str) -> None:
+    save(path, 2)
+    x, y = take(path, take="all", mix=True, repeat=3)
+    assert torch.equal(x[:5], X) and torch.equal(y[:5], Y)
+    assert which(x[5:]) == [0, 1] * 3 and y[5:].tolist() == [0, 1] * 3
+    x, y = take(path, mix=True)  # fill: as many again
+    assert len(x) == len(y) == 10 and torch.equal(x[:5], X)
+
+
+def test_refuses_numbers_that_mean_nothing(path: str) -> None:
+    save(path)
+    for given, words in (
+        ({"take": "all", "repeat": 0}, "repeat = 0 must be at least 1"),
+        ({"repeat": 2}, "repeat = 2 .* 1 with corruption.take = 'fill'"),
+        ({"weight": -1.0}, "weight = -1.0 must be a finite number of at least 0"),
+        ({"weight": float("nan")}, "weight = nan must be a finite"),
+        ({"weight": float("inf")}, "weight = inf must be a finite"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            take(path, **given)  # type: ignore[arg-type]
+    save(path, y=np.zeros(9))
+    with pytest.raises(Refusal, match="weight = 2.0 needs one label an example"):
+        from_file(X, torch.zeros(5), 0, KEY, path=path, weight=2.0)
+
+
+# Soft labels.
+
+P = np.random.default_rng(5).dirichlet(np.ones(3), 9)
+
+
+def test_soft_labels_take_the_place_of_labels(path: str) -> None:
+    save(path, p=P)
+    x, y = take(path)
+    assert y.shape == (5, 3) and y.is_floating_point()
+    np.testing.assert_array_equal(y.numpy(), P[which(x)])
+    x, y = take(path, take="all", mix=True, weight=4.0)
+    np.testing.assert_array_equal(y[:5].numpy(), np.eye(3)[Y.numpy()])
+    np.testing.assert_allclose(y[5:].numpy(), 4 * P)
+
+
+def test_a_weight_makes_rows_of_labels(path: str) -> None:
+    save(path)
+    x, y = take(path, weight=2.5)
+    np.testing.assert_array_equal(y.numpy(), 2.5 * np.eye(3)[np.array(which(x)) % 3])
+
+
+BAD_P = [
+    (P[:, :2], r"p is float64 of shape \[9, 2\]; .* of shape \[9, 3\]"),
+    (P[:8], r"shape \[8, 3\]"),
+    (np.arange(9), r"p is int64 of shape \[9\]"),
+    (np.eye(3, dtype=int)[np.arange(9) % 3], "p is int64 .* must be fractions"),
+    (2 * P, r"p in row 0 adds up to 2 \(9 of 9 rows\); every row must be prob"),
+    (np.where(np.arange(9)[:, None] == 4, np.nan, P), "p in row 4 holds a share .*NaN"),
+    (
+        np.where(np.arange(9)[:, None] == 4, np.inf, P),
+        "row 4 holds a share .* infinite",
+    ),
+    (P * [[-1.0, 1.0, 1.0]], r"row 0 holds a share that is negative.*9 of 9"),
+    (P + 2e-5, "row 0 adds up to 1.00006"),
+]
+
+
+@pytest.mark.parametrize(("p", "words"), BAD_P)
+def test_refuses_what_are_no_probabilities(
+    path: str, p: np.ndarray, words: str
+) -> None:
+    save(path, p=p)
+    with pytest.raises(Refusal, match=words) as caught:
+        take(path)
+    assert path in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_refuses_soft_labels_where_there_are_no_classes(path: str) -> None:
+    save(path, p=P, y=np.zeros(9))
+    with pytest.raises(Refusal, match="soft labels p, and this data set has targets"):
+        from_file(X, torch.zeros(5), 0, KEY, path=path)
+    save(path, p=P, y=np.zeros((9, 3), int))
+    with pytest.raises(Refusal, match="data set has several labels an example"):
+        from_file(X, torch.zeros(5, 3, dtype=torch.long), 3, KEY, path=path)
+
+
+# Fractions among bytes.
+
+
+def test_fractions_among_bytes_need_a_scale(path: str) -> None:
+    x, y = torch.full((2, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([0, 1])
+    wild = np.array([-50.0, 50.0, 0.5, 1.0], np.float32).reshape(1, 1, 2, 2)
+    np.savez(path, x=wild, y=np.array([1]))
+    with pytest.raises(Refusal, match="x is float32, and .* are uint8; .* scale="):
+        from_file(x, y, 2, KEY, 255.0, path=path)
+    np.savez(path, x=wild, y=np.array([1]), scale=1.0)
+    found = from_file(x, y, 2, KEY, 255.0, path=path, take="all", mix=True)
+    assert isinstance(found, Exact) and found.x.dtype == torch.float32
+    assert found.x[2].flatten().tolist() == [-12750, 12750, 127.5, 255]
+    assert found.x[:2].unique().tolist() == [255]
+
+
+def test_a_scale_brings_bytes_to_fractions_and_fractions_to_others(path: str) -> None:
+    y = torch.tensor([0, 1])
+    np.savez(path, x=np.full((1, 2), 51, np.uint8), y=np.array([1]), scale=255)
+    found = from_file(torch.zeros(2, 2), y, 2, KEY, 1.0, path=path, take="all")
+    assert found[0].dtype == torch.float32
+    torch.testing.assert_close(found[0], torch.full((1, 2), 0.2))
+    np.savez(path, x=np.full((1, 2), 8.0), y=np.array([1]), scale=np.float32(16))
+    found = from_file(torch.zeros(2, 2), y, 2, KEY, 2.0, path=path, take="all")
+    assert found[0].tolist() == [[1.0, 1.0]]
+    same = torch.zeros(2, 1, 3, 4, dtype=torch.uint8)
+    np.savez(path, x=np.full((1, 3, 4), 9, np.uint8), y=np.array([1]), scale=255)
+    assert from_file(same, y, 2, KEY, 255.0, path=path)[0].dtype == torch.uint8
+
+
+@pytest.mark.parametrize("scale", [0, -1.0, np.nan, np.inf, np.ones(2), "1", 1j])
+def test_refuses_scales(path: str, scale: Any) -> None:
+    save(path, scale=scale)
+    with pytest.raises(Refusal, match="scale must be one positive number"):
+        take(path)
+
+
+def test_refuses_what_the_scale_makes_infinite(path: str) -> None:
+    save(path, x=np.full((9, 2, 3), 1e38, np.float32), scale=1e-3)
+    with np.errstate(over="ignore"), pytest.raises(Refusal, match="x times 1000, in"):
+        take(path)
+
+
+# Dealt.
+
+SIZES = [5, 4, 6]
+
+
+def deal(path: str, hostile: list[bool], redraw: bool = False, **options: Any) -> Data:
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (sum(SIZES) + 3, 2, 3)).astype(np.uint8)
+    arrays = Arrays(x, random.integers(0, 3, len(x)), 3, 255.0)
+    cut = np.split(np.arange(len(x)), np.cumsum(SIZES))
+    none = [np.zeros(0, int)] * 3
+    shards = Shards(cut[:3], none, [cut[3], *none[:2]])
+    share = options.pop("share", 1.0)
+    full = lookup.check("corruption", "from_file", {"path": path} | options)
+    part = CorruptionPart("from_file", full, share=share, redraw=redraw)
+    mask, cpu = np.array(hostile), torch.device("cpu")
+    how = corrupt.corruption(part, arrays, mask)
+    data = tensors.deal(arrays, shards, torch.float32, cpu, mask, how, 7)
+    if redraw:
+        assert how is not None
+        given = how, arrays, shards, torch.float32, mask, 7, data
+        for round_ in (3, 0):
+            tensors.Redraw(*given)(round_, np.arange(3))
+    return data
+
+
+def parts(data: Data) -> list[tuple[Tensor, Tensor]]:
+    size = data.train.size.tolist()
+    x, y = torch.split(data.x[data.train.row], size), torch.split(data.train.y, size)
+    return list(zip(x, y, strict=True))
+
+
+def soft_file(path: str, **more: Any) -> np.ndarray:
+    x = np.random.default_rng(1).uniform(-50, 50, (9, 2, 3)).astype(np.float32)
+    np.savez(path, x=x, y=np.arange(9) % 3, p=P, scale=1.0, **more)
+    return x
+
+
+def test_honest_clients_keep_their_values_and_labels(path: str) -> None:
+    clean = parts(deal(path, [False] * 3))
+    assert clean[0][0].dtype == torch.uint8 and clean[0][1].dtype == torch.long
+    x = soft_file(path)
+    data = deal(path, [False, True, False], take="all")
+    assert data.x.dtype == data.train.y.dtype == torch.float32
+    assert data.train.size.tolist() == [5, 9, 6]
+    for k in (0, 2):
+        assert torch.equal(parts(data)[k][0], clean[k][0].float())
+        assert torch.equal(parts(data)[k][1].argmax(1), clean[k][1])
+        assert parts(data)[k][1].sum(1).tolist() == [1] * SIZES[k]
+    np.testing.assert_allclose(parts(data)[1][0].numpy(), 255 * x, rtol=1e-6)
+    np.testing.assert_allclose(parts(data)[1][1].numpy(), P, rtol=1e-6)
+    assert data.test.y.dtype == torch.long and data.test.y.dim() == 1
+
+
+def test_several_hostile_clients_share_it_out(path: str) -> None:
+    soft_file(path)
+    data = deal(path, [True, False, True], take="share", mix=True)
+    assert data.train.size.tolist() == [5 + 5, 4, 6 + 4]
+    rows = torch.cat([parts(data)[0][1][5:], parts(data)[2][1][6:]])
+    order = np.r_[0:9:2, 1:9:2]
+    np.testing.assert_allclose(rows.numpy(), P[order], rtol=1e-6)
+
+
+def test_a_share_of_a_clients_examples(path: str) -> None:
+    soft_file(path)
+    clean, data = deal(path, [False] * 3), deal(path, [True, False, False], share=0.4)
+    kept = (parts(data)[0][0] == parts(clean)[0][0]).flatten(1).all(1)
+    assert int(kept.sum()) == 3 and data.train.size.tolist() == SIZES
+    own = parts(data)[0][1][kept]
+    assert torch.equal(own.argmax(1), parts(clean)[0][1][kept])
+    assert own.max(1).values.tolist() == [1] * 3
+
+
+def test_redrawn_in_every_round(path: str) -> None:
+    """After another round, round 0 is what it was when nothing was redrawn."""
+    soft_file(path)
+    for share in (0.4, 1.0):
+        fixed = deal(path, [True, False, True], share=share)
+        again = deal(path, [True, False, True], share=share, redraw=True)
+        for one, two in zip(parts(fixed), parts(again), strict=True):
+            assert torch.equal(one[0], two[0]) and torch.equal(one[1], two[1])
+
+
+def test_a_file_that_changes_its_kind_between_rounds_is_refused(path: str) -> None:
+    hard = {"x": np.zeros((9, 2, 3), np.uint8), "y": np.arange(9) % 3}
+    for soft in ({"p": P}, {"scale": 1.0, "x": np.ones((9, 2, 3))}):
+        np.savez(path, **hard)  # type: ignore[arg-type]
+        random = np.random.default_rng(0).integers(0, 256, (5, 2, 3)).astype(np.uint8)
+        arrays = Arrays(random, np.arange(5) % 3, 3, 255.0)
+        none = [np.zeros(0, int)]
+        shards, mask = Shards([np.arange(5)], none, none), np.array([True])
+        full = lookup.check("corruption", "from_file", {"path": path})
+        how = corrupt.corruption(
+            CorruptionPart("from_file", full, redraw=True), arrays, mask
+        )
+        assert how is not None
+        given = arrays, shards, torch.float32
+        data = tensors.deal(*given, torch.device("cpu"), mask, how, 0)
+        redraw = tensors.Redraw(how, *given, mask, 0, data)
+        np.savez(path, **(hard | soft))  # type: ignore[arg-type]
+        os.utime(path, ns=(1, 1))
+        with pytest.raises(Refusal, match="as fractions in round 2 and did not at"):
+            redraw(2, np.array([0]))
+
+
+# Trained.
+
+TREE: dict[str, Any] = {
+    "partition": {"name": "iid", "clients": 4},
+    "model": "linear",
+    "train": {"rounds": 1, "steps": 1, "batch": 0, "lr": 0.3, "precision": "float64"},
+    "adversary": {"clients": [1, 3]},
+    "engine": {"device": "cpu"},
+}
+
+
+def digits(path: str, m: int = 6, **more: Any) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(2)
+    x, p = random.uniform(-3, 3, (m, 1, 8, 8)), random.dirichlet(np.ones(10), m)
+    np.savez(path, x=x, y=p.argmax(1), p=p, scale=1.0, **more)
+    return x, p
+
+
+PLANS = [Plan("loop", 1), Plan("vmap", 4), Plan("vmap", 3), Plan("threads", 1, 2)]
+
+
+@pytest.mark.parametrize("batch", [0, 500])
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_updates_are_those_of_plain_torch(path: str, plan: Plan, batch: int) -> None:
+    """One step of every client: −lr·∇ of the mean cross-entropy with probabilities."""
+    x, p = digits(path)
+    corruption = {"name": "from_file", "path": path, "take": "all", "mix": True}
+    tree = TREE | {"corruption": corruption}
+    tree["train"] = TREE["train"] | {"batch": batch}
+    clean = build.build(reader.from_dict(TREE | {"corruption": "none"}), plan=plan)
+    made = build.build(reader.from_dict(tree), plan=plan)
+    w = made.federation.broadcast.w.clone()
+    update = made.federation.step().messages.update
+    size = clean.data.train.size
+    assert made.data.train.size.tolist() == (size + torch.tensor([0, 6, 0, 6])).tolist()
+    own = torch.split(clean.data.train.row, size.tolist())
+    y = torch.split(clean.data.train.y, size.tolist())
+    for k in range(4):
+        inputs = clean.data.x[own[k]].double() / 16
+        shares = torch.eye(10, dtype=torch.float64)[y[k]]
+        if k in (1, 3):
+            inputs = torch.cat([inputs, torch.from_numpy(x)])
+            shares = torch.cat([shares, torch.from_numpy(p)])
+        weight, bias = w[:640].reshape(10, 64).clone(), w[640:].clone()
+        head = [t.requires_grad_() for t in (weight, bias)]
+        logits = inputs.flatten(1) @ weight.T + bias
+        loss = nn.functional.cross_entropy(logits, shares)
+        g = torch.cat([t.flatten() for t in torch.autograd.grad(loss, head)])
+        torch.testing.assert_close(update[k], -0.3 * g, rtol=1e-9, atol=1e-12)
+
+
+def test_rows_with_a_single_1_are_labels(path: str) -> None:
+    """Soft labels that say one class each train the models that labels train."""
+    random, ends = np.random.default_rng(3), []
+    x, y = (
+        random.integers(0, 17, (40, 8, 8), dtype=np.uint8),
+        random.integers(0, 10, 40),
+    )
+    train = TREE["train"] | {"rounds": 3, "batch": 16, "steps": 4}
+    for more in ({}, {"p": np.eye(10)[y]}):
+        np.savez(path, x=x, y=y, **more)  # type: ignore[arg-type]
+        os.utime(path, ns=(len(ends), 1))
+        tree = TREE | {"train": train, "aggregator": "k_loss"}  # reports losses
+        tree["corruption"] = {"name": "from_file", "path": path, "take": "all"}
+        tree["personalizer"] = {"name": "ditto", "lam": 0.5}
+        tree["regularizer"] = "kl"
+        made = build.build(reader.from_dict(tree), plan=Plan("vmap", 4))
+        for record in made.federation.train():
+            assert bool(record.messages.loss.isfinite().all())
+        rows = made.federation.population.read(np.arange(4))
+        ends.append((made.federation.broadcast.w, rows))
+    for one, two in zip(*ends, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-12)
+
+
+def test_a_whole_run(path: str, tmp_path: Path) -> None:
+    digits(path, 30)
+    tree = TREE | {"model": "mlp", "train": {"rounds": 2, "epochs": 1, "batch": 16}}
+    tree["corruption"] = {"name": "from_file", "path": path, "take": "share"}
+    [run] = troth.run(tree, out=tmp_path / "run")
+    assert run.clients["train"][[1, 3]].tolist() == [15, 15]
+    assert 0 <= run.summary["shared"]["accuracy_mean"] <= 1
+
+
+def test_refused_by_models_and_losses_that_take_labels(
+    path: str, tmp_path: Path
+) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    np.savez(tmp_path / "two.npz", x=x, y=np.arange(40) % 2)
+    np.savez(path, x=x[:4], y=np.arange(4) % 2, p=np.full((4, 2), 0.5))
+    tree = TREE | {"data": {"name": "npz", "path": str(tmp_path / "two.npz")}}
+    tree["corruption"] = {"name": "from_file", "path": path}
+    build.build(reader.from_dict(tree), plan=PLANS[0])
+    with pytest.raises(Refusal, match="a loss of its own, which takes labels, and"):
+        build.build(reader.from_dict(tree | {"model": "svm"}), plan=PLANS[0])
+    mend = TREE["train"] | {"loss": "cross_entropy"}
+    made = reader.from_dict(tree | {"model": "svm", "train": mend})
+    build.build(made, plan=PLANS[0]).federation.step()  # one output: the margin
+    for name in ("squared", "multi_label", "huber"):
+        wrong = tree | {"train": TREE["train"] | {"loss": name}}
+        with pytest.raises(Refusal, match=f"train.loss = '{name}' needs"):
+            build.build(reader.from_dict(wrong), plan=PLANS[0])

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from troth import lookup, seeding
+from troth.data.corruptions.noise_features import noise_features
+from troth.types import Refusal
+
+RARE = 1e-9  # how often a right generator fails a statistical test here
+KEY = seeding.keys(0, "corruption", 0, torch.tensor(3))
+Y = torch.arange(4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("scale", "std"), [(1.0, 1.0), (16.0, 0.25)])
+def test_the_noise_is_normal_with_that_spread(
+    dtype: torch.dtype, scale: float, std: float
+) -> None:
+    """By Kolmogorov and Smirnov; fails with probability 1e-9."""
+    x = torch.full((4, 5, 1000), 3.0, dtype=dtype)
+    found, y = noise_features(x, Y, KEY, scale, std=std)
+    assert y is Y and found.dtype == dtype and bool((x == 3).all())
+    noise = (found - x).double().reshape(-1).numpy() / (std * scale)
+    assert stats.kstest(noise, "norm").pvalue > RARE
+
+
+def test_every_number_has_its_own() -> None:
+    """Correlation of neighbours over 10⁵ pairs; fails with probability 1e-9."""
+    noise = noise_features(torch.zeros(2, 10**5), Y[:2], KEY, 1.0)[0].double()
+    for a, b in ((noise[0], noise[1]), (noise[0, :-1], noise[0, 1:])):
+        r = float(np.corrcoef(a.numpy(), b.numpy())[0, 1])
+        assert abs(r) * math.sqrt(10**5 - 3) < stats.norm.isf(RARE / 4)
+
+
+def test_bytes_are_rounded_and_stay_bytes() -> None:
+    x = torch.tensor([0, 1, 128, 254, 255], dtype=torch.uint8).expand(1000, 5)
+    found, _ = noise_features(x, Y, KEY, 255.0, std=0.02)
+    assert found.dtype == torch.uint8
+    plain = noise_features(x.float(), Y, KEY, 255.0, std=0.02)[0]
+    assert torch.equal(found.float(), plain.round().clamp(0, 255))
+    assert int(found.min()) == 0 and int(found.max()) == 255
+    wild = noise_features(x, Y, KEY, 255.0, std=100.0)[0]
+    assert {0, 255} <= {*wild.unique().tolist()}
+    assert 0.4 < float((wild == 0).double().mean()) < 0.6  # no number wraps around
+
+
+def test_nothing_is_added_at_0() -> None:
+    x = torch.rand(3, 2)
+    assert noise_features(x, Y, KEY, 1.0, std=0.0)[0] is x
+
+
+def test_missing_values_stay_missing() -> None:
+    x = torch.tensor([[torch.nan, 1.0]]).expand(4, 2)
+    found = noise_features(x, Y, KEY, 1.0)[0]
+    assert bool(found[:, 0].isnan().all()) and bool(found[:, 1].isfinite().all())
+
+
+def test_the_key_decides() -> None:
+    def drawn(key: Tensor) -> Tensor:
+        return noise_features(torch.zeros(4, 3), Y, key, 1.0)[0]
+
+    assert torch.equal(drawn(KEY), drawn(KEY))
+    assert not bool((drawn(KEY) == drawn(KEY + 1)).any())
+
+
+@pytest.mark.parametrize("std", [-0.1, math.inf, -math.inf, math.nan, 1.7e308])
+def test_refuses_what_is_no_spread(std: float) -> None:
+    with pytest.raises(Refusal, match=r"corruption\.std = .* at least 0 and finite"):
+        noise_features(torch.zeros(4, 2), Y, KEY, 255.0, std=std)
+
+
+def test_options() -> None:
+    assert lookup.check("corruption", "noise_features", {}) == {"std": 1.0}

@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from troth.config import reader
+from troth.data import load
+from troth.data.datasets.celeba import SOURCE, celeba
+from troth.types import TEST, TRAIN, VALID, Refusal
+
+pytestmark = pytest.mark.usefixtures("offline")
+
+ATTRIBUTES = """
+    5_o_Clock_Shadow Arched_Eyebrows Attractive Bags_Under_Eyes Bald Bangs Big_Lips
+    Big_Nose Black_Hair Blond_Hair Blurry Brown_Hair Bushy_Eyebrows Chubby Double_Chin
+    Eyeglasses Goatee Gray_Hair Heavy_Makeup High_Cheekbones Male Mouth_Slightly_Open
+    Mustache Narrow_Eyes No_Beard Oval_Face Pale_Skin Pointy_Nose Receding_Hairline
+    Rosy_Cheeks Sideburns Smiling Straight_Hair Wavy_Hair Wearing_Earrings Wearing_Hat
+    Wearing_Lipstick Wearing_Necklace Wearing_Necktie Young
+""".split()  # noqa: SIM905
+PERSONS = [12, 7, 7, 30, 12, 12, 2, 30]
+PARTS = [0, 0, 0, 1, 0, 0, 2, 1]
+NAMES = [f"{i + 1:06d}.jpg" for i in range(len(PERSONS))]
+A, P, S = "list_attr_celeba.txt", "identity_CelebA.txt", "list_eval_partition.txt"
+LISTS = (A, P, S)
+
+
+def has(i: int, j: int) -> int:
+    """Whether picture i has attribute j, in the made set."""
+    return (i * 7 + j * 3) // 4 % 2
+
+
+def jpeg(i: int, size: tuple[int, int] = (178, 218)) -> bytes:
+    """One colour a picture, so that no resampling and hardly any coding changes it."""
+    file = io.BytesIO()
+    Image.new("RGB", size, (20 * i, 10 * i, 255 - 20 * i)).save(file, "JPEG")
+    return file.getvalue()
+
+
+def write(root: Path) -> Path:
+    """Eight pictures of 178×218 in the publisher's layout."""
+    place = root / "celeba"
+    (place / "img_align_celeba").mkdir(parents=True)
+    for i, name in enumerate(NAMES):
+        (place / "img_align_celeba" / name).write_bytes(jpeg(i))
+    rows = [
+        f"{name} " + " ".join(f"{2 * has(i, j) - 1:2d}" for j in range(40))
+        for i, name in enumerate(NAMES)
+    ]
+    head = [str(len(NAMES)), " ".join(ATTRIBUTES) + " "]
+    (place / A).write_text("\n".join(head + rows) + "\n")
+    for file, values in ((P, PERSONS), (S, PARTS)):
+        lines = [f"{n} {v}\n" for n, v in zip(NAMES, values, strict=True)]
+        (place / file).write_text("".join(lines))
+    return place
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    return write(tmp_path)
+
+
+def test_reads_the_publishers_layout(place):
+    arrays = celeba(str(place.parent))
+    assert arrays.x.shape == (8, 3, 64, 64) and arrays.x.dtype == np.uint8
+    colours = np.array([[20 * i, 10 * i, 255 - 20 * i] for i in range(8)])
+    assert np.abs(arrays.x.mean((2, 3)) - colours).max() < 3  # what JPEG may change
+    smiling = ATTRIBUTES.index("Smiling")
+    assert arrays.y.tolist() == [has(i, smiling) for i in range(8)]
+    assert {0, 1} == {*arrays.y.tolist()}
+    assert arrays.classes == 2 and arrays.scale == 255
+    assert arrays.owner.tolist() == PERSONS and arrays.group is None
+    assert arrays.split.tolist() == [TRAIN] * 3 + [VALID, TRAIN, TRAIN, TEST, VALID]
+    types = arrays.y.dtype, arrays.owner.dtype, arrays.split.dtype
+    assert types == (np.int64, np.int64, np.int8)
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_any_attribute_is_a_label_or_a_group(place, name):
+    j = ATTRIBUTES.index(name)
+    arrays = celeba(str(place), label=name, group=ATTRIBUTES[39 - j], side=8)
+    assert arrays.y.tolist() == [has(i, j) for i in range(8)]
+    assert arrays.group.tolist() == [has(i, 39 - j) for i in range(8)]
+    assert arrays.group.dtype == np.int64
+
+
+@pytest.mark.parametrize("label", ["Male", "Young", "Bald"])
+@pytest.mark.parametrize("shortcut", ["Blond_Hair", "Eyeglasses", "Smiling"])
+def test_a_shortcut_makes_the_group(place, label, shortcut):
+    """By hand: it is there, and the label is the rarer one of those."""
+    i, j = ATTRIBUTES.index(label), ATTRIBUTES.index(shortcut)
+    arrays = celeba(str(place), label=label, shortcut=shortcut, side=8)
+    with_it = [has(k, i) for k in range(8) if has(k, j)]
+    rarer = 1 if sum(with_it) <= len(with_it) / 2 else 0
+    expected = [int(has(k, j) == 1 and has(k, i) == rarer) for k in range(8)]
+    assert arrays.group.tolist() == expected and arrays.group.dtype == np.int64
+    assert arrays.y.tolist() == [has(k, i) for k in range(8)]
+    assert 0 <= sum(expected) <= len(with_it) / 2
+
+
+def test_which_label_is_rarer_is_asked_of_the_persons_that_count(place):
+    """Of the pictures that are read, not of all."""
+    few = {"identities": 2, "side": 8}
+    for label in ATTRIBUTES[:20]:
+        arrays = celeba(str(place), label=label, shortcut="Young", **few)
+        young = celeba(str(place), label="Young", **few).y == 1
+        conflicting = arrays.group == 1
+        assert not conflicting[~young].any()
+        assert 2 * conflicting.sum() <= young.sum()
+        assert len({*arrays.y[conflicting].tolist()}) <= 1
+
+
+def test_refuses_a_shortcut_that_says_nothing(place):
+    words = "makes the group, of one label that is another attribute"
+    for options in (
+        {"group": "Young"},
+        {"label": ["Male", "Young"]},
+        {"label": "Blond_Hair"},
+    ):
+        with pytest.raises(Refusal, match=words):
+            celeba(str(place), shortcut="Blond_Hair", side=8, **options)
+    with pytest.raises(Refusal, match="data.shortcut = 'Blonde' is not an attribute"):
+        celeba(str(place), shortcut="Blonde", side=8)
+
+
+def test_several_labels_at_once(place):
+    arrays = celeba(str(place), label=["Young", "Male", "Bald"], side=8)
+    assert arrays.y.shape == (8, 3) and arrays.y.dtype == np.int64
+    assert arrays.classes == 3
+    for column, name in zip(arrays.y.T, ["Young", "Male", "Bald"], strict=True):
+        assert column.tolist() == celeba(str(place), label=name, side=8).y.tolist()
+    assert celeba(str(place), label=["Male"], side=8).y.shape == (8, 1)
+
+
+def test_takes_the_first_persons_only_and_reads_no_others(place):
+    for i, person in enumerate(PERSONS):
+        if person in (2, 30):  # 2 has too few, 30 is not among the first two
+            (place / "img_align_celeba" / NAMES[i]).unlink()
+    arrays = celeba(str(place), identities=2, at_least=2, side=8)
+    assert arrays.owner.tolist() == [12, 7, 7, 12, 12]
+    whole = write(place / "whole")
+    assert celeba(str(whole), at_least=3, side=8).owner.tolist() == [12, 12, 12]
+    assert celeba(str(whole), identities=4, side=8).owner.tolist() == PERSONS
+    first = celeba(
+        str(whole), identities=1, side=8, label=["Male", "Bald"], group="Male"
+    )
+    assert first.owner.tolist() == [2] and first.split.tolist() == [TEST]
+    male = has(6, ATTRIBUTES.index("Male"))
+    assert first.y[:, 0].tolist() == [male] == first.group.tolist()
+
+
+def test_pictures_keep_their_pixels_at_their_own_side(place):
+    """What Pillow decodes, where nothing is resampled; and squeezed where it is."""
+    rng = np.random.default_rng(0)
+    for name in NAMES:
+        pixels = rng.integers(0, 256, (32, 32, 3), np.uint8)
+        Image.fromarray(pixels).save(place / "img_align_celeba" / name, quality=95)
+    arrays = celeba(str(place), side=32)
+    for x, name in zip(arrays.x, NAMES, strict=True):
+        with Image.open(place / "img_align_celeba" / name) as opened:
+            same = np.asarray(opened)
+        assert np.array_equal(x.transpose(1, 2, 0), same)
+    # halved: each pixel a mean of near ones, so brightness stays and spread shrinks
+    half = celeba(str(place), side=16).x
+    assert np.abs(half.mean((2, 3)) - arrays.x.mean((2, 3))).max() < 3
+    assert half.std() < 0.8 * arrays.x.std()
+
+
+def test_top_stays_top_and_left_stays_left(place):
+    pixels = np.zeros((218, 178, 3), np.uint8)
+    pixels[:109, :, 0], pixels[:, :89, 1] = 255, 255
+    Image.fromarray(pixels).save(place / "img_align_celeba" / NAMES[0], quality=95)
+    x = celeba(str(place), side=16).x[0].astype(int)
+    assert x[0, :7].min() > 200 and x[0, 9:].max() < 50
+    assert x[1, :, :7].min() > 200 and x[1, :, 9:].max() < 50
+    assert x[2].max() < 50
+
+
+def test_grey_pictures_become_colour(place):
+    file = place / "img_align_celeba" / NAMES[0]
+    Image.new("L", (178, 218), 90).save(file, "JPEG")
+    assert np.abs(celeba(str(place), side=8).x[0].astype(int) - 90).max() < 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"label": "smiling"},
+            r"data.label = 'smiling' .* \(did you mean 'Smiling'\?\)",
+        ),
+        ({"label": "Age"}, "'Age' is not an attribute of CelebA; there are: 5_o_Clock"),
+        ({"label": ["Male", "Ma"]}, "data.label = 'Ma' is not an attribute"),
+        ({"label": []}, r"data.label = \[\] must name attributes"),
+        ({"label": ["Male", "Male"]}, "each of them once"),
+        ({"group": "Gender"}, "data.group = 'Gender' is not an attribute"),
+        ({"side": 0}, "data.side = 0 must be 8 to 512 pixels"),
+        ({"side": 100_000}, "data.side = 100000 must be 8 to 512 pixels"),
+        ({"identities": -1}, "data.identities = -1 must be at least 0"),
+        ({"at_least": 0}, "data.at_least = 0 at least 1"),
+        (
+            {"at_least": 4},
+            r"leaves 0 of 4 persons where .* asks for 1 \(the most .* 3\)",
+        ),
+        ({"identities": 5}, "leaves 4 of 4 persons where data.identities asks for 5"),
+    ],
+)
+def test_refuses_options(place, options, words):
+    with pytest.raises(Refusal, match=words):
+        celeba(str(place), **options)
+
+
+def edit(place: Path, file: str, old: str, new: str) -> None:
+    said = (place / file).read_text()
+    assert old in said
+    (place / file).write_text(said.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "words"),
+    [
+        (A, "8\n5_o", "9\n5_o", "promises '9' pictures .* holds 8 of them"),
+        (A, "8\n5_o", "5_o", "names 3 attributes in its second line"),
+        (A, " Young", "", "names 39 attributes in its second line where .* 40"),
+        (A, " Young", " Male", "names 39 attributes in its second line"),
+        (A, "000003.jpg", "000033.jpg", "000003.jpg and 000033.jpg in place 3"),
+        (A, "000003.jpg  1", "000003.jpg", "promises '8' pictures .* 7.97561"),
+        (P, "000004.jpg 30\n", "", "do not speak of the same"),
+        (P, "000004.jpg 30", "000004.jpg", "a picture and a whole number a line"),
+        (P, "000004.jpg 30", "000004.jpg x", "a picture and a whole number a l"),
+        (P, "000004.jpg 30", "000004.jpg -3", "a picture and a whole number a l"),
+        (P, "000004.jpg 30", "000004.jpg " + "9" * 9999, "a whole number a line"),
+        (P, "000004.jpg", "../../x.jpg", r"names the picture '../../x.jpg' where"),
+        (P, "000004.jpg", "/etc/passwd", "names the picture '/etc/passwd' where"),
+        (P, "000004.jpg", "000003.jpg", "names a picture twice"),
+        (S, "000004.jpg 1", "000004.jpg 3", "the number 3 where numbers are 0 to"),
+        (S, "000004.jpg", "000044.jpg", "000004.jpg and 000044.jpg in place 4"),
+        (S, "000008.jpg 1\n", "", r"the same pictures \(8 and 7 of them\)"),
+    ],
+)
+def test_refuses_lists_that_are_not_right(place, file, old, new, words):
+    edit(place, file, old, new)
+    with pytest.raises(Refusal, match=words) as caught:
+        celeba(str(place))
+    said = str(caught.value)
+    assert "get it again from https://mmlab" in said and "\n" not in said
+    assert len(said) < 500
+
+
+def test_refuses_a_value_that_is_not_yes_or_no(place):
+    path = place / A
+    path.write_text(path.read_text()[:-3] + " 0\n")  # of the last attribute, Young
+    assert celeba(str(place), side=8).classes == 2
+    with pytest.raises(Refusal, match="holds '0' for Young where it must be 1 or -1"):
+        celeba(str(place), label="Young")
+
+
+@pytest.mark.parametrize("file", LISTS)
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+def test_refuses_lists_cut_short(place, file, share):
+    content = (place / file).read_bytes()
+    (place / file).write_bytes(content[: int(share * len(content))])
+    with pytest.raises(Refusal, match=file):
+        celeba(str(place))
+
+
+def test_refuses_lists_that_are_swapped_or_no_text(place):
+    (place / P).write_bytes((place / A).read_bytes())
+    with pytest.raises(Refusal, match="identity_CelebA.txt must hold a picture and a"):
+        celeba(str(place))
+    (place / P).write_bytes(jpeg(0))
+    with pytest.raises(Refusal, match="identity_CelebA.txt is not a text file"):
+        celeba(str(place))
+
+
+def test_refuses_a_list_without_end(place):
+    with open(place / P, "r+b") as file:
+        file.truncate(2**40)  # a hole, which takes no room on the disk
+    with pytest.raises(Refusal, match="holds more than 67,108,864 bytes"):
+        celeba(str(place))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "there is no picture .*000005.jpg: unpack img_align_celeba.zip again"),
+        (b"", "000005.jpg is not a JPEG picture"),
+        (b"\x89PNG\r\n\x1a\n", "000005.jpg is not a JPEG picture"),
+        (jpeg(4)[:900], "000005.jpg is not a whole JPEG picture"),
+        (jpeg(4, (178, 100)), "000005.jpg is a picture of 178×100 where .* be 178×218"),
+    ],
+    ids=["missing", "empty", "png", "half", "size"],
+)
+def test_refuses_a_bad_picture_by_name(place, content, words):
+    path = place / "img_align_celeba" / "000005.jpg"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(Refusal, match=words):
+        celeba(str(place))
+
+
+def test_refuses_a_first_picture_that_is_a_bomb(place):
+    """Its header promises 65,500×65,500 pixels; nothing of them is unpacked."""
+    content = bytearray(jpeg(0))
+    at = content.index(b"\xff\xc0") + 5  # height and width in the frame's header
+    content[at : at + 4] = b"\xff\xdc\xff\xdc"
+    (place / "img_align_celeba" / NAMES[0]).write_bytes(content)
+    with pytest.raises(Refusal, match="65500×65500 where it must be at most 1024×1024"):
+        celeba(str(place))
+
+
+@pytest.mark.parametrize("kind", ["folder", "loop", "pipe"])
+def test_refuses_what_is_not_a_file(place, kind):
+    path = place / "img_align_celeba" / NAMES[6]
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path)
+    else:
+        os.mkfifo(path)
+    with pytest.raises(Refusal, match="there is no picture .*000007.jpg"):
+        celeba(str(place))
+
+
+def test_says_what_to_put_where_and_on_what_terms(tmp_path):
+    with pytest.raises(Refusal) as caught:
+        celeba(str(tmp_path))
+    said = str(caught.value)
+    assert all(file in said for file in (*LISTS, "img_align_celeba"))
+    assert f"into {tmp_path / 'celeba'}" in said and "research only" in said
+    assert SOURCE.remotes == ()  # no program may fetch it
+    (tmp_path / A).touch()
+    with pytest.raises(Refusal, match="lacks only identity_CelebA.txt, list_eval"):
+        celeba(str(tmp_path))
+
+
+@pytest.mark.data
+def test_real_files(real):
+    arrays = celeba(real, group="Male")
+    assert arrays.x.shape == (6299, 3, 64, 64)
+    persons, counts = np.unique(arrays.owner, return_counts=True)
+    assert persons.tolist() == list(range(7201, 7500))
+    assert (counts >= 5).sum() == 278 and counts.max() == 30
+    assert arrays.y.sum() == 2894 and arrays.group.sum() == 2492
+    assert np.bincount(arrays.split).tolist() == [5047, 0, 1252]
+    train, test = (arrays.owner[arrays.split == part] for part in (TRAIN, TEST))
+    assert not np.intersect1d(train, test).size
+    means = arrays.x.mean((0, 2, 3))
+    assert means == pytest.approx([127.10, 106.10, 94.96], abs=0.05)
+
+
+@pytest.mark.data
+def test_some_real_persons(real):
+    arrays = celeba(real, identities=20, at_least=5, side=84, label=["Smiling", "Male"])
+    assert arrays.x.shape == (421, 3, 84, 84) and arrays.y.sum(0).tolist() == [227, 116]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("how", ["copied", "held_out"])
+def test_real_conflicting_tests(real, how):
+    """Blond men: among the first 60 persons, 20 a client."""
+    tree = {
+        "data": {"name": "celeba", "label": "Male", "shortcut": "Blond_Hair"},
+        "partition": {"name": "identities", "per_client": 20, "conflicting": how},
+    }
+    tree["data"] |= {"identities": 60, "side": 8}
+    arrays, shards, _ = load.deal(reader.from_dict(tree), real)
+    assert len(shards.train) == 3
+    found = np.concatenate(shards.tests["conflicting"])
+    assert 0 < len(found) <= arrays.group.sum()
+    blond = celeba(real, label="Blond_Hair", identities=60, side=8).y
+    assert (blond[found] == 1).all() and (arrays.y[found] == 1).all()
+    for part in shards[:3] if how == "held_out" else ():
+        for rows in part:
+            assert arrays.group[rows].mean() <= 0.02

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from troth.data.datasets._files import obtain
+from troth.data.datasets.coil20 import SOURCE, coil20
+from troth.types import Refusal
+
+pytestmark = pytest.mark.usefixtures("offline")
+NAMES = [f"obj{k + 1}__{view}.png" for k in range(20) for view in range(72)]
+
+
+def png(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def pixels(k: int, view: int) -> np.ndarray:
+    """A picture that says which it is in its first two pixels."""
+    x = np.add.outer(np.arange(128), np.arange(128)).astype(np.uint8)
+    x[0, :2] = k, view
+    return x
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("made")
+    (root / "coil-20-proc").mkdir()
+    for i, name in enumerate(NAMES):
+        content = png(pixels(*divmod(i, 72)))
+        (root / "coil-20-proc" / name).write_bytes(content)
+    return root
+
+
+@pytest.fixture
+def but(made, tmp_path):
+    """The made pictures, but one of them is something else, or missing."""
+
+    def but(name: str, content: bytes | None) -> str:
+        for other in NAMES:
+            if other != name:
+                (tmp_path / other).symlink_to(made / "coil-20-proc" / other)
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        return str(tmp_path)
+
+    return but
+
+
+def test_reads_the_publishers_layout(made):
+    arrays = coil20(str(made))
+    assert arrays.x.shape == (1440, 1, 128, 128) and arrays.x.dtype == np.uint8
+    assert arrays.y.dtype == np.int64 == arrays.group.dtype
+    assert arrays.classes == 20 and arrays.scale == 255
+    assert arrays.owner is None and arrays.split is None
+    # object 3 (of 0 … 19) seen from view 70 stands at 3·72 + 70
+    assert (arrays.y[286], arrays.group[286]) == (3, 70)
+    assert np.array_equal(arrays.x[286, 0], pixels(3, 70))
+    assert np.array_equal(arrays.x[:, 0, 0, 0], arrays.y)
+    assert np.array_equal(arrays.x[:, 0, 0, 1], arrays.group)
+
+
+def test_shrinks_by_the_mean_of_squares(made):
+    arrays = coil20(str(made), side=64)
+    # view 7 of object 5: (5 + 7 + 1 + 2) / 4 = 3.75; next square (2 + 3 + 3 + 4) / 4
+    assert arrays.x[5 * 72 + 7, 0, 0, :2].tolist() == [4, 3]
+    assert arrays.x.shape == (1440, 1, 64, 64) and arrays.x.dtype == np.uint8
+    whole = coil20(str(made), side=1).x[0, 0, 0, 0]
+    assert whole == round(pixels(0, 0).mean())
+
+
+@pytest.mark.parametrize("side", [0, -64, 3, 100, 256, 129])
+def test_refuses_other_sides(made, side):
+    with pytest.raises(Refusal, match=f"data.side = {side} must be 128 or a whole fra"):
+        coil20(str(made), side=side)
+
+
+GOOD = png(pixels(1, 3))
+
+
+def chunk(kind: bytes, content: bytes) -> bytes:
+    body = kind + content
+    return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def headed(width: int, height: int) -> bytes:
+    """A PNG whose header promises much, and whose data are a bomb of zeros."""
+    head = struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)
+    data = zlib.compress(bytes(10**6))
+    parts = chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
+def jpeg() -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels(0, 0)).save(file, "JPEG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "there is no picture .*obj2__3.png"),
+        (b"", "is not a PNG picture"),
+        (b"<html>not found</html>", "is not a PNG picture"),
+        (jpeg(), "is not a PNG picture"),
+        (GOOD[:20], "is not a PNG picture"),
+        (GOOD[: len(GOOD) // 2], "is not a whole PNG picture"),
+        (GOOD[:-1], r"is not a whole PNG picture \(its end is missing\)"),
+        (GOOD[:-12], r"is not a whole PNG picture \(its end is missing\)"),
+        (png(pixels(0, 0)[:64, :64]), "a picture of 64×64 where it must be 128×128"),
+        (png(pixels(0, 0)[:127]), "a picture of 128×127 where it must be 128×128"),
+        (png(np.zeros((128, 128, 3), np.uint8)), "of kind RGB where it must be grey"),
+        (png(np.zeros((128, 128), np.uint16)), "of kind I;16 where it must be grey"),
+        (png(np.zeros((128, 128), bool)), "of kind 1 where it must be grey"),
+        (headed(60_000, 60_000), "a picture of 60000×60000 where it must be 128×128"),
+        (headed(2**31 - 1, 2**31 - 1), "a picture of 2147483647×2147483647 where"),
+        (headed(0, 128), "is not a PNG picture"),
+    ],
+    ids=[
+        *("missing", "empty", "html", "jpeg", "head", "half", "byte", "end", "size"),
+        *("height", "colour", "words", "bits", "bomb", "huge", "flat"),
+    ],
+)
+def test_refuses_a_bad_picture_by_name(but, content, words):
+    root = but("obj2__3.png", content)
+    with pytest.raises(Refusal, match=words) as caught:
+        coil20(root)
+    said = str(caught.value)
+    assert "obj2__3.png" in said and "\n" not in said
+    assert "unpack coil-20-proc.zip from https://www.cs.columbia.edu" in said
+
+
+def test_refuses_flipped_bits(but):
+    content = bytearray(GOOD)
+    content[len(GOOD) // 2] ^= 255
+    with pytest.raises(Refusal, match="obj2__3.png is not a whole PNG picture"):
+        coil20(but("obj2__3.png", bytes(content)))
+
+
+@pytest.mark.parametrize("kind", ["folder", "loop", "pipe"])
+def test_refuses_what_is_not_a_file(but, tmp_path, kind):
+    root, path = but("obj2__3.png", None), tmp_path / "obj2__3.png"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path)
+    else:
+        os.mkfifo(path)
+    with pytest.raises(Refusal, match="there is no picture .*obj2__3.png"):
+        coil20(root)
+
+
+def test_refuses_renamed_pictures(made, tmp_path):
+    for name in NAMES:
+        renamed = name.replace("__", "_")
+        (tmp_path / renamed).symlink_to(made / "coil-20-proc" / name)
+    with pytest.raises(Refusal, match="data 'coil20' is not on this machine") as caught:
+        coil20(str(tmp_path))
+    assert "1,440 pictures obj1__0.png … obj20__71.png" in str(caught.value)
+    assert f"into {tmp_path / 'coil-20-proc'}" in str(caught.value)
+
+
+def test_the_publishers_archive_becomes_the_folder(made, tmp_path, server):
+    """A folder in a zip, as the publisher has it."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name in NAMES:
+            path = f"coil-20-proc/{name}"
+            archive.write(made / path, path)
+    url = server.url("coil-20-proc.zip", content.getvalue())
+    remote = SOURCE.remotes[0]._replace(url=url)
+    obtain(SOURCE._replace(remotes=(remote,)), tmp_path / "coil-20-proc")
+    assert np.array_equal(coil20(str(tmp_path), side=8).x, coil20(str(made), side=8).x)
+
+
+@pytest.mark.data
+def test_real_files(real):
+    arrays = coil20(real)
+    digest = hashlib.sha256(arrays.x.tobytes()).hexdigest()
+    assert digest.startswith("7274cbacb79ea6c57340827c9f9301745a8e9b3173dea4aa828e00b4")
+    assert np.bincount(arrays.y).tolist() == [72] * 20
+    assert coil20(real, side=32).x.mean() == pytest.approx(76.896, abs=1e-3)

@@ -1,0 +1,364 @@
+"""Colours that go with labels.
+
+Pictures of the test's own have a white first pixel, which shows the colour as it is.
+Draws are fixed by the seed; where a statistical test says how rare a failure is, that
+is over seeds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import troth
+from troth.config import reader
+from troth.data import catalogue, load
+from troth.data.datasets import mnist
+from troth.data.datasets.colored import PALETTE, colored, dealt
+from troth.types import Arrays, Refusal, Shards
+
+SOURCE = mnist.SOURCE
+COLOURS = np.array(PALETTE)
+PARTS = ("train", "valid", "test")
+RARE = 1e-6
+CLASSES, CLIENTS, M = 6, 12, 2400
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Grey pictures of 2×2, six classes, by no means alike."""
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (M, 1, 2, 2), dtype=np.uint8)
+    x[:, 0, 0, 0] = 255
+    file = tmp_path_factory.mktemp("data") / "grey.npz"
+    owner = np.arange(M) % 40
+    np.savez(file, x=x, y=np.arange(M) % CLASSES, owner=owner, group=np.arange(M))
+    return file
+
+
+def deal(path: Path, seed: int = 0, grey: bool = False, **more: Any) -> Any:
+    """Arrays and shards, in colour, or grey with the same pictures in their places."""
+    partition = {"name": "classes", "clients": CLIENTS, "per_client": 4}
+    partition |= more.pop("partition", {})
+    data: dict[str, Any] = {"name": "npz", "path": str(path)}
+    if not grey:
+        data = {"name": "colored", "base": "npz", "base_options": {"path": str(path)}}
+        data |= {"spread": 0.0} | more
+    tree = {"seed": seed, "data": data, "partition": partition}
+    return load.deal(reader.from_dict(tree), None)[:2]
+
+
+def numbers(x: np.ndarray) -> np.ndarray:
+    """Which colour of the palette the first pixel has, exactly."""
+    same = (x[:, :, 0, 0][:, None] == COLOURS).all(axis=2)
+    assert (same.sum(axis=1) == 1).all()
+    return same.argmax(axis=1)
+
+
+def maps(arrays: Arrays, shards: Shards) -> list[dict[int, int]]:
+    """The colour of every client's classes, read off its aligned examples."""
+    found = []
+    for parts in zip(*shards[:3], strict=True):
+        rows = np.concatenate(parts)
+        rows = rows[arrays.group[rows] == 0]
+        pairs = {*zip(arrays.y[rows].tolist(), numbers(arrays.x[rows]), strict=True)}
+        one = {label: int(colour) for label, colour in pairs}
+        assert len(one) == len(pairs) == 4, "a class has one aligned colour"
+        assert len({*one.values()}) == 4, "no two classes share one"
+        found.append(one)
+    return found
+
+
+def test_a_picture_is_its_colour_times_its_grey(path: Path) -> None:
+    grey, places = deal(path, grey=True)
+    found, shards = deal(path, correlation=0.7)
+    assert found.x.dtype == np.uint8 and found.x.shape[1:] == (3, 2, 2)
+    assert found.scale == 255 and found.classes == CLASSES
+    for name in PARTS:
+        both = getattr(shards, name), getattr(places, name)
+        for mine, plain in zip(*both, strict=True):
+            assert (found.y[mine] == grey.y[plain]).all()
+            assert (found.owner[mine] == grey.owner[plain]).all()
+            colour = COLOURS[numbers(found.x[mine])][:, :, None, None]
+            expected = np.rint(grey.x[plain] * (colour / 255))
+            assert np.abs(found.x[mine] - expected).max() <= 1  # float32's half
+    rows = np.concatenate([np.concatenate(p) for p in shards[:3]])
+    assert len(np.unique(rows)) == len(rows) == M
+
+
+@pytest.mark.parametrize("correlation", [0.98, 0.6])
+def test_the_correlation_is_that_asked_for(path: Path, correlation: float) -> None:
+    """In every part, each failing one seed in a million."""
+    arrays, shards = deal(path, correlation=correlation)
+    for name in PARTS:
+        group = arrays.group[np.concatenate(getattr(shards, name))]
+        aligned = int((group == 0).sum())
+        p = stats.binomtest(aligned, len(group), correlation).pvalue
+        assert p > RARE, (name, aligned, len(group))
+
+
+def test_groups_say_which_examples_conflict(path: Path) -> None:
+    arrays, shards = deal(path, correlation=0.7)
+    for one, parts in zip(
+        maps(arrays, shards), zip(*shards[:3], strict=True), strict=True
+    ):
+        rows = np.concatenate(parts)
+        colour = numbers(arrays.x[rows])
+        aligned = np.array([one[label] for label in arrays.y[rows].tolist()])
+        assert ((colour != aligned) == arrays.group[rows]).all()
+        assert {*colour.tolist()} == {*one.values()}, "only colours of its own"
+
+
+def test_maps_differ_by_client_and_are_fixed_by_the_seed(path: Path) -> None:
+    first = maps(*deal(path, seed=1))
+    assert maps(*deal(path, seed=1, correlation=0.9)) == first
+    assert maps(*deal(path, seed=2)) != first
+    as_pairs = {tuple(sorted(one.items())) for one in first}
+    assert len(as_pairs) > CLIENTS / 2
+    meanings = {colour: set() for colour in range(CLASSES)}  # type: ignore[var-annotated]
+    for one in first:
+        for label, colour in one.items():
+            meanings[colour].add(label)
+    assert all(len(labels) > 1 for labels in meanings.values()), "reused otherwise"
+
+
+def test_twice_the_same(path: Path) -> None:
+    first, shards = deal(path, spread=0.05)
+    load._DEALT.clear()
+    again, other = deal(path, spread=0.05)
+    assert again is not first
+    assert (again.x == first.x).all() and (again.group == first.group).all()
+    for a, b in zip(
+        shards.tests["conflicting"], other.tests["conflicting"], strict=True
+    ):
+        assert (a == b).all()
+
+
+def test_one_map_for_all(path: Path) -> None:
+    arrays, shards = deal(path, maps="fixed")
+    assert all(
+        label == colour for one in maps(arrays, shards) for label, colour in one.items()
+    )
+
+
+def test_central_training_is_one_client_with_all_classes(path: Path) -> None:
+    one = {"name": "iid", "clients": 1}
+    data = {"name": "colored", "base": "npz", "base_options": {"path": str(path)}}
+    data |= {"maps": "fixed", "spread": 0.0}
+    e = reader.from_dict({"data": data, "partition": one})
+    arrays, shards, facts = load.deal(e, None)
+    assert facts["clients"] == 1 and len(shards.train) == 1
+    colour = numbers(arrays.x)
+    assert ((colour == arrays.y) == (arrays.group == 0)).all()
+    assert {*colour.tolist()} == {*range(CLASSES)}
+
+
+def test_a_base_of_ones_own_is_read_again_when_it_changed(tmp_path: Path) -> None:
+    x = np.full((40, 2, 2), 255, np.uint8)
+    data = {"name": "colored", "base": "npz", "maps": "fixed", "spread": 0.0}
+    data |= {"correlation": 1.0, "base_options": {"path": str(tmp_path / "own.npz")}}
+    e = reader.from_dict({"data": data, "partition": {"name": "iid", "clients": 2}})
+    for label in (0, 1):
+        save(tmp_path, x, np.where(np.arange(40) < 20 + label, 0, 1))
+        arrays, shards, _ = load.deal(e, None)
+        held = np.concatenate([np.concatenate(part) for part in shards[:3]])
+        assert (arrays.y[held] == 0).sum() == 20 + label
+
+
+def test_the_conflicting_test_is_the_same_pictures_recoloured(path: Path) -> None:
+    grey, places = deal(path, grey=True)
+    arrays, shards = deal(path, correlation=0.7)
+    counts = np.zeros(3)
+    assert list(shards.tests) == ["conflicting"]
+    every = zip(
+        maps(arrays, shards),
+        shards.test,
+        shards.tests["conflicting"],
+        places.test,
+        strict=True,
+    )
+    for one, plain, other, source in every:
+        assert len(plain) == len(other)
+        assert (arrays.y[other] == grey.y[source]).all()
+        assert (arrays.group[other] == 1).all()
+        colour = numbers(arrays.x[other])
+        bright = COLOURS[colour][:, :, None, None] / 255
+        assert np.abs(arrays.x[other] - np.rint(grey.x[source] * bright)).max() <= 1
+        own = sorted(one.values())
+        for label, got in zip(arrays.y[other].tolist(), colour.tolist(), strict=True):
+            rest = [c for c in own if c != one[label]]
+            counts[rest.index(got)] += 1  # fails on the aligned colour
+        kept = arrays.group[plain] == 1
+        assert (plain[kept] == other[kept]).all(), "those that conflict stay"
+        assert not np.isin(other[~kept], np.concatenate([*shards.test])).any()
+    assert stats.chisquare(counts).pvalue > RARE  # each of the others as often
+
+
+@pytest.mark.parametrize(("correlation", "group"), [(1.0, 0), (0.0, 1)])
+def test_all_or_none(path: Path, correlation: float, group: int) -> None:
+    arrays, shards = deal(path, correlation=correlation)
+    for name in PARTS:
+        rows = np.concatenate(getattr(shards, name))
+        assert (arrays.group[rows] == group).all()
+    rows = np.concatenate(shards.tests["conflicting"])
+    assert (arrays.group[rows] == 1).all()
+    assert len(arrays.x) == M + (0 if group else len(rows)), "no picture more"
+
+
+def test_a_client_with_one_class_takes_colours_of_others(path: Path) -> None:
+    arrays, shards = deal(path, correlation=0.5, partition={"per_client": 1})
+    for plain, other in zip(shards.train, shards.tests["conflicting"], strict=True):
+        group, colour = arrays.group[plain], numbers(arrays.x[plain])
+        (aligned,) = {*colour[group == 0].tolist()}
+        assert aligned not in colour[group == 1] and (colour < CLASSES).all()
+        again = numbers(arrays.x[other])
+        assert aligned not in again and len({*again.tolist()}) > 2
+
+
+def test_the_noise_is_the_pictures_own(path: Path) -> None:
+    plain, _ = deal(path, maps="fixed", correlation=1.0)
+    noisy, _ = deal(path, maps="fixed", correlation=1.0, spread=0.04)
+    assert len(plain.x) == len(noisy.x)
+    colour = COLOURS[plain.y]
+    inner = ((colour > 45) & (colour < 210)).all(axis=1)  # not cut off at 0 or 255
+    inner &= np.arange(len(inner)) < M  # the second test set has other colours
+    noise = (noisy.x[inner, :, 0, 0] - plain.x[inner, :, 0, 0].astype(float)) / 255
+    n = noise.size
+    assert n > 500
+    low, high = stats.chi2.ppf([RARE / 2, 1 - RARE / 2], n)
+    assert low < (noise**2).sum() / 0.04**2 < high
+
+
+def test_pixels_of_any_scale_become_bytes() -> None:
+    grey = Arrays(
+        np.array([[[[0.0, 0.5], [1.0, 0.25]]]] * 2, np.float32), np.arange(2), 2
+    )
+    one = [np.array([0])], [np.array([], np.int64)], [np.array([1])]
+    given = {"maps": "fixed", "correlation": 1.0, "spread": 0.0}
+    arrays, shards = dealt(grey, Shards(*one), 0, **given)  # type: ignore[arg-type]
+    assert arrays.scale == 255 and arrays.x.dtype == np.uint8
+    assert arrays.x[0, 0].tolist() == [[0, 126], [251, 63]]  # 251/2 and 251/4, rounded
+    assert arrays.x[0, 2].tolist() == [[0, 22], [43, 11]]
+    assert arrays.x[2, :, 1, 0].tolist() == list(PALETTE[0])  # class 1 in 0's colour
+    assert shards.tests["conflicting"][0].tolist() == [2]
+
+
+def test_no_two_colours_are_alike() -> None:
+    apart = np.abs(COLOURS[:, None] - COLOURS).sum(axis=2) + 999 * np.eye(20)
+    assert apart.min() > 70 and COLOURS.min() >= 0 and COLOURS.max() <= 255
+
+
+def test_digits_through_the_front(tmp_path: Path) -> None:
+    tree = {
+        "data": {"name": "colored", "base": "digits", "correlation": 0.8},
+        "partition": {"name": "classes", "clients": 10, "per_client": 3},
+        "train": {"rounds": 1},
+        "engine": {"how": "loop", "chunk": 1, "device": "cpu"},
+    }
+    (run,) = troth.run(tree, out=tmp_path / "run")
+    table, shared = run.clients, run.summary["tests"]["conflicting"]["shared"]
+    assert (table["conflicting"] == table["test"]).all()
+    assert table["conflicting_accuracy"].mean() == pytest.approx(
+        shared["accuracy_mean"]
+    )
+
+
+def test_it_is_shown_in_colour() -> None:
+    found = catalogue.deal("colored", ["data.base=digits"])
+    assert found.arrays.x.shape[1:] == (3, 8, 8) and len(found.clients) == 10
+    assert sum(map(len, found.clients)) == 1797 < len(found.arrays.x)
+
+
+# Refusals
+
+
+def refused(words: str, path: Path | None = None, **options: Any) -> None:
+    if path is not None:
+        options = {"base": "npz", "base_options": {"path": str(path)}} | options
+    with pytest.raises(Refusal, match=words):
+        colored(**options)
+
+
+def save(tmp_path: Path, x: Any, y: Any) -> Path:
+    np.savez(tmp_path / "own.npz", x=np.asarray(x), y=np.asarray(y))
+    return tmp_path / "own.npz"
+
+
+def test_colour_images_are_refused(tmp_path: Path) -> None:
+    x, y = np.zeros((4, 3, 2, 2), np.uint8), np.arange(4) % 2
+    refused(
+        "'npz' has examples of 3 channels, and only grey pictures", save(tmp_path, x, y)
+    )
+
+
+def test_what_are_no_pictures(tmp_path: Path) -> None:
+    words = r"examples of shape \(3,\), and only grey"
+    refused(words, save(tmp_path, np.zeros((4, 3)), np.arange(4) % 2))
+
+
+def test_labels_that_have_no_colour(tmp_path: Path) -> None:
+    x = np.zeros((42, 2, 2), np.uint8)
+    refused(
+        "has 21 classes, and colours go with", save(tmp_path, x, np.arange(42) // 2)
+    )
+    refused("has 0 classes", save(tmp_path, x, np.linspace(0, 1, 42)))
+    many = np.stack([np.arange(42) % 2, np.arange(42) // 21], axis=1)
+    refused("has several labels each", save(tmp_path, x, many))
+
+
+def test_pixels_out_of_range(tmp_path: Path) -> None:
+    x = np.full((4, 2, 2), -0.5, np.float32)
+    refused(
+        "has pixels from -0.5 to -0.5, and they", save(tmp_path, x, np.arange(4) % 2)
+    )
+
+
+def test_options_out_of_range() -> None:
+    for value in (-0.1, 1.01, np.nan):
+        refused(f"data.correlation = {value} must be a share", correlation=value)
+    for value in (-0.1, np.nan, np.inf):
+        refused(f"data.spread = {value} must be at least 0", spread=value)
+    refused("'colored' has its colours already", base="colored")
+    refused("there is no data 'mnits'.*did you mean 'mnist'", base="mnits")
+    refused("'digits' has no option 'side'", base="digits", base_options={"side": 4})
+    refused("needs the option 'path'", base="npz")
+
+
+def test_it_needs_no_second_conflicting_set(path: Path) -> None:
+    with pytest.raises(Refusal, match="'copied' needs data with a group"):
+        deal(path, partition={"conflicting": "copied"})
+
+
+# Real data
+
+
+@pytest.mark.data
+def test_as_in_the_paper(real: str) -> None:
+    """MNIST, 50 clients of 5 classes and 1,200 pictures."""
+    tree = {
+        "data": {"name": "colored", "spread": 0.0},
+        "partition": {"name": "classes", "clients": 50, "per_client": 5},
+    }
+    arrays, shards, facts = load.deal(reader.from_dict(tree), real)
+    assert facts["clients"] == 50 and arrays.x.shape[1:] == (3, 28, 28)
+    sizes = [[len(p) for p in parts] for parts in zip(*shards[:3], strict=True)]
+    assert sum(map(sum, sizes)) == 60_000
+    assert all(abs(sum(one) - 1200) < 100 for one in sizes)
+    group = arrays.group[np.concatenate(shards.train)]
+    assert stats.binomtest(int(group.sum()), len(group), 0.02).pvalue > RARE
+    own = [len(np.unique(arrays.y[rows])) for rows in shards.train]
+    assert own == [5] * 50
+    ink = arrays.x[shards.train[0]].max(axis=(2, 3))
+    assert len(np.unique(ink[arrays.group[shards.train[0]] == 0], axis=0)) <= 40
+
+
+@pytest.mark.data
+def test_all_of_mnist_and_smaller_objects(real: str) -> None:
+    assert len(colored(real, pool="all").y) == 70_000
+    small = colored(real, base="coil20", base_options={"side": 32})
+    assert small.x.shape == (1440, 1, 32, 32) and small.group is None
+    assert small.classes == len(PALETTE)

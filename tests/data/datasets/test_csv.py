@@ -1,0 +1,530 @@
+from __future__ import annotations
+
+import gzip
+import math
+import tomllib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from troth import lookup
+from troth.config import reader
+from troth.data import load
+from troth.data.datasets.csv import csv
+from troth.types import Refusal
+
+HEART = """\
+age,sex,pain,chol,fit,site,race,part,sick
+63,m,typical,233.5,True,Ulm,b,train,no
+67,f,none at all,?,False,Bern,a,train,yes
+41,m,typical,204,True,Ulm,a,test,yes
+56,f,,1e2,,007,b,valid,no
+"""
+ROLES = {"label": "sick", "owner": "site", "group": "race", "split": "part"}
+
+
+@pytest.fixture
+def save(tmp_path):
+    def saved(text: str | bytes, name: str = "mine.csv") -> str:
+        path = tmp_path / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return str(path)
+
+    return saved
+
+
+def refused(path: str, words: str, **options) -> str:
+    with pytest.raises(Refusal, match=words) as caught:
+        csv(path=path, **{"label": "y", **options})
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_worked_example(save):
+    arrays = csv(path=save(HEART), **ROLES)
+    assert arrays.names == (
+        *("age", "sex=f", "sex=m", "pain=none at all", "pain=typical", "chol", "fit"),
+    )
+    nan = math.nan
+    expected = [
+        [63, 0, 1, 0, 1, 233.5, 1],
+        [67, 1, 0, 1, 0, nan, 0],
+        [41, 0, 1, 0, 1, 204, 1],
+        [56, 1, 0, 0, 0, 100, nan],
+    ]
+    assert np.array_equal(arrays.x, expected, equal_nan=True)
+    assert arrays.x.dtype == np.float32 and arrays.scale == 1
+    assert arrays.labels == ("no", "yes") and arrays.classes == 2
+    assert arrays.y.tolist() == [0, 1, 1, 0] and arrays.y.dtype == np.int64
+    assert arrays.owner.tolist() == [2, 1, 2, 0]  # 007, Bern, Ulm
+    assert arrays.group.tolist() == [1, 0, 0, 1]
+    assert arrays.split.tolist() == [0, 0, 2, 1]
+    types = arrays.owner.dtype, arrays.group.dtype, arrays.split.dtype
+    assert types == (np.int64, np.int64, np.int8)
+
+
+def test_only_the_label_is_needed(save):
+    arrays = csv(path=save("a,y\n1,2\n3,4\n"), label="y")
+    assert arrays.x.tolist() == [[1], [3]] and arrays.y.tolist() == [0, 1]
+    assert arrays.owner is arrays.group is arrays.split is None
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("last", [True, False])
+def test_files_as_they_come(save, ending, mark, packed, last):
+    """Line ends, a byte-order mark, gzip whatever its name, blanks, blank lines."""
+    text = mark + "\n a , y\n1,b\n\n 2 , a \n3,b" + "\n" * last
+    raw = text.replace("\n", ending).encode()
+    arrays = csv(path=save(gzip.compress(raw, mtime=0) if packed else raw), label="y")
+    assert arrays.names == ("a",) and arrays.labels == ("a", "b")
+    assert arrays.x.tolist() == [[1], [2], [3]] and arrays.y.tolist() == [1, 0, 1]
+
+
+def test_quoting(save):
+    text = 'a,"y, or not"\n"x, ""z""",1\n "two\nlines",2\n'
+    arrays = csv(path=save(text), label="y, or not", categorical=["a"])
+    assert arrays.names == ("a=two\nlines", 'a=x, "z"')
+    assert arrays.x.tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|", " "])
+def test_delimiters(save, delimiter):
+    text = "a,b,y\n1.5,x,0\n2,z,1\n".replace(",", delimiter)
+    arrays = csv(path=save(text), label="y", delimiter=delimiter)
+    assert arrays.x.tolist() == [[1.5, 1, 0], [2, 0, 1]]
+
+
+def test_names_may_be_given(save):
+    path = save("1,2\n3,4\n")
+    arrays = csv(path=path, label="y", columns=["y", "a"])
+    assert arrays.x.tolist() == [[2], [4]] and arrays.labels == ("1", "3")
+    refused(save("y,a\n1,2\n"), "line 1 is the names that", columns=["y", "a"])
+    refused(path, "line 1 holds 2 values and there are 3 col", columns=["y", "a", "b"])
+
+
+# Features
+
+
+@pytest.mark.parametrize(
+    "value", ["?", "", "NA", "NaN", "nan", "null", "None", '" ? "', '""']
+)
+def test_missing_values(save, value):
+    path = save(f"a,b,c,y\n{value},u,1,0\n2,{value},2,1\n3,v,3,0\n")
+    x = csv(path=path, label="y").x
+    assert math.isnan(x[0, 0]) and np.isfinite(x[1:]).all()
+    assert x[:, 1:3].tolist() == [[1, 0], [0, 0], [0, 1]]
+
+
+def test_missing_values_may_be_named(save):
+    path = save("a,b,y\n-9,None,0\n1,x,1\n-9.0,x,0\n")
+    x = csv(path=path, label="y", missing=["-9"]).x
+    assert np.array_equal(x, [[math.nan, 1, 0], [1, 0, 1], [-9, 0, 1]], equal_nan=True)
+    refused(
+        save("a,y\n1,0\n,1\n"),
+        "column 'a' holds numbers and, in line 3, '':",
+        missing=[],
+    )
+
+
+def test_a_column_may_begin_with_many_gaps(save):
+    rows = ["?,?,0"] * 1500 + ["1,u,1", "?,v,0"]
+    x = csv(path=save("a,b,y\n" + "\n".join(rows)), label="y").x
+    assert np.isnan(x[:1500, 0]).all() and x[1500].tolist() == [1, 1, 0]
+    assert not x[:1500, 1:].any() and x[1501, 1:].tolist() == [0, 1]
+
+
+def test_numbers_are_read_exactly(save):
+    values = ["0.1", "-1e-3", "+3", "1E5", ".5", "5.", "16777217", "1e-50", "007"]
+    text = "a,y\n" + "".join(f"{v},{i % 2}\n" for i, v in enumerate(values))
+    x = csv(path=save(text), label="y").x[:, 0]
+    assert x.tolist() == np.array([float(v) for v in values], np.float32).tolist()
+
+
+def test_numbers_may_be_categories(save):
+    arrays = csv(
+        path=save("zip,y\n007,0\n7,1\n10,0\n7,1\n"), label="y", categorical=["zip"]
+    )
+    assert arrays.names == ("zip=007", "zip=10", "zip=7")
+    assert arrays.x.argmax(axis=1).tolist() == [0, 2, 1, 2]
+
+
+@pytest.mark.parametrize("words", [("True", "False"), ("true", "FALSE"), ("TRUE",) * 2])
+def test_truths_are_one_feature(save, words):
+    arrays = csv(path=save(f"a,y\n{words[0]},0\n{words[1]},1\n?,0\n"), label="y")
+    assert arrays.names == ("a",) and math.isnan(arrays.x[2, 0])
+    assert arrays.x[:2, 0].tolist() == [1, words[1].lower() == "true"]
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(st.just("?"), st.floats(-1e30, 1e30).map(repr)),
+            st.sampled_from(["?", "b", " b", "a ", "ü", "x,y", '"', "c\nd"]),
+            st.sampled_from(["no", "yes", "maybe"]),
+            st.integers(-5, 5).map(str),
+        ),
+        min_size=2,
+        max_size=30,
+    )
+)
+def test_what_is_written_is_read(tmp_path_factory, rows):
+    """Against plain Python, row by row."""
+    if len({row[2] for row in rows}) < 2 or not all(
+        {row[i] for row in rows} - {"?"} for i in (0, 1)
+    ):
+        return
+    quoted = [['"' + v.replace('"', '""') + '"' for v in row] for row in rows]
+    path = tmp_path_factory.mktemp("csv") / "mine.csv"
+    path.write_bytes("\n".join(map(",".join, [["n", "t", "y", "o"], *quoted])).encode())
+    arrays = csv(path=str(path), label="y", owner="o")
+    texts = [row[1].strip() for row in rows]
+    kinds = sorted({*texts} - {"?"})
+    assert arrays.names == ("n", *(f"t={kind}" for kind in kinds))
+    for i, (value, _, label, owner) in enumerate(rows):
+        number = math.nan if value == "?" else float(value)
+        wanted = [number, *(float(texts[i] == kind) for kind in kinds)]
+        assert np.array_equal(arrays.x[i], np.array(wanted, np.float32), equal_nan=True)
+        assert arrays.labels[arrays.y[i]] == label and arrays.owner[i] == int(owner)
+
+
+# Labels, owners, groups
+
+
+@pytest.mark.parametrize(
+    ("values", "labels", "y"),
+    [
+        (["b", "a", "c", "a"], ("a", "b", "c"), [1, 0, 2, 0]),
+        (["10", "9", "-1", "9"], ("-1", "9", "10"), [2, 1, 0, 1]),
+        (["1.0", "0.0", "1", "0"], ("0", "1"), [1, 0, 1, 0]),
+        (["TRUE", "False", "TRUE", "False"], ("False", "TRUE"), [1, 0, 1, 0]),
+        (["01", "1", "2", "1"], ("1", "2"), [0, 0, 1, 0]),
+        (
+            ["9007199254740993", "9007199254740992"] * 2,
+            ("9007199254740992", "9007199254740993"),
+            [1, 0, 1, 0],
+        ),
+    ],
+)
+def test_labels_are_numbered_in_order(save, values, labels, y):
+    text = "a,y\n" + "".join(f"{i},{value}\n" for i, value in enumerate(values))
+    arrays = csv(path=save(text), label="y")
+    assert arrays.labels == labels and arrays.classes == len(labels)
+    assert arrays.y.tolist() == y and arrays.y.dtype == np.int64
+
+
+def test_targets(save):
+    path = save("a,y\n1,0.5\n2,2\n3,-1e3\n")
+    arrays = csv(path=path, label="y")
+    assert arrays.y.tolist() == [0.5, 2, -1000] and arrays.y.dtype == np.float32
+    assert arrays.classes == 0 and arrays.labels == ()
+    arrays = csv(path=path, label="y", kind="labels")
+    assert arrays.y.tolist() == [1, 2, 0] and arrays.labels == ("-1000", "0.5", "2")
+    arrays = csv(path=save("a,y\n1,5\n2,7\n"), label="y", kind="targets")
+    assert arrays.y.tolist() == [5, 7] and arrays.classes == 0
+
+
+def test_many_whole_numbers_are_asked_about(save):
+    path = save("a,y\n" + "".join(f"{i % 7},{i}\n" for i in range(101)))
+    refused(path, "101 different whole numbers: set data.kind = 'labels' if each is")
+    assert csv(path=path, label="y", kind="labels").classes == 101
+    assert csv(path=path, label="y", kind="targets").classes == 0
+
+
+def test_several_labels(save):
+    path = save("a,dog,cat\n1,0,True\n2,1,false\n3,1.0,1\n")
+    arrays = csv(path=path, label=["cat", "dog"])
+    assert arrays.y.tolist() == [[1, 0], [0, 1], [1, 1]] and arrays.y.dtype == np.int64
+    assert arrays.classes == 2 and arrays.labels == ("cat", "dog")
+    assert arrays.names == ("a",)
+    one = csv(path=path, label=["dog"], drop=["cat"])
+    assert one.y.tolist() == [0, 1, 1] and one.labels == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("values", "owner"),
+    [
+        (["10", "9", "-3"], [10, 9, -3]),
+        (["10", "9", "07"], [1, 2, 0]),
+        (["NA", "None", "?"], [1, 2, 0]),
+        (["1.0", "1", "2"], [1, 0, 2]),
+        (["1_0", "10", "1"], [2, 1, 0]),
+        (["99999999999999999999", "1", "2"], [2, 0, 1]),
+    ],
+)
+def test_owners_and_groups_keep_their_names(save, values, owner):
+    text = "a,o,y\n" + "".join(f"1,{v},{i % 2}\n" for i, v in enumerate(values))
+    for key in ("owner", "group"):
+        arrays = csv(path=save(text), label="y", **{key: "o"})
+        assert getattr(arrays, key).tolist() == owner
+
+
+def test_a_column_may_be_owner_and_group(save):
+    arrays = csv(path=save("a,o,y\n1,u,0\n2,v,1\n"), label="y", owner="o", group="o")
+    assert arrays.owner.tolist() == arrays.group.tolist() == [0, 1]
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"", "is empty: it needs a line of names and a line a row"),
+        (b"\n\n", "is empty"),
+        (b"a,y\n", "holds names and no rows"),
+        (b"a,y\n1,2\n3\n", "line 3 holds 1 values and there are 2 columns"),
+        (b"a,y\n1,2\n\n3,4,5\n", "line 4 holds 3 values"),
+        (b'a,y\n1,2\n"x\ny,3\n', "row that begins in line 3 cannot be read .unexp"),
+        (b'a,y\n"1"2,3\n', "row that begins in line 2 cannot be read"),
+        (b"a,y\n1,u\n2,\xe9\n", r"not a text in UTF-8 \(line 3 is not\): save it as"),
+        ("a,y\n1,2".encode("utf-16"), "not a text in UTF-8 .line 1 is not"),
+        (b"PK\x03\x04\x14\x00\xff", "not a text in UTF-8"),
+        (gzip.compress(b"a,y\n1,2\n", mtime=0)[:-9], "cannot be read .*write it again"),
+        (b"\x1f\x8bnothing", "cannot be read"),
+        (b"1.5,2\n3,4\n", r"first line holds values \(1.5, 2\) where the names of th"),
+        (b"a,b,a,y\n1,2,3,4\n", "columns 1 and 3 are both called 'a'"),
+        (b",a,y\n0,1,2\n", r'column 1 has no name .*pandas.*add "" to data.drop'),
+        (b"y\n1\n2\n", "has no column left for a feature"),
+    ],
+)
+def test_refuses_files(save, raw, words):
+    path = save(raw)
+    assert refused(path, words).startswith(path)
+
+
+def test_refuses_a_field_without_end(save):
+    text = 'a,y\n1,2\n"' + "3,4\n" * 40_000
+    refused(save(text), "row that begins in line 3 cannot be read .field larger")
+
+
+def test_refuses_a_missing_file(tmp_path):
+    for place in (tmp_path / "none.csv", tmp_path):
+        refused(str(place), r"there is no file '.*' \(seen from .*\): set data.path to")
+
+
+def test_an_index_may_be_dropped(save):
+    path = save(",a,y\n0,1,2\n1,5,6\n")
+    assert csv(path=path, label="y", drop=[""]).names == ("a",)
+    path = save("a,b,a,y\n1,2,3,4\n1,2,3,5\n")
+    assert csv(path=path, label="y", drop=["a"]).names == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"label": "sik"},
+            "has no column 'sik', which data.label names .did you mean ",
+        ),
+        (
+            {"label": "q"},
+            "has no column 'q', .*; there are: age, sex, pain, chol, fit,",
+        ),
+        ({"owner": "sites"}, "data.owner names .did you mean 'site'"),
+        ({"group": "rac"}, "data.group names"),
+        ({"split": "Part"}, "data.split names .did you mean 'part'"),
+        ({"drop": ["agee"]}, "data.drop names .did you mean 'age'"),
+        ({"categorical": ["six"]}, "data.categorical names .did you mean 'sex'"),
+        ({"drop": ["sick"]}, "data.drop and data.label both name 'sick'"),
+        ({"drop": ["site"]}, "data.drop and data.owner both name 'site'"),
+        ({"categorical": ["part"]}, "data.categorical and data.split both name 'part'"),
+        ({"categorical": ["age"], "drop": ["age"]}, "data.drop and data.categorical b"),
+        ({"label": ""}, "data.label = .* must name the column to predict"),
+        ({"label": []}, "data.label = .* must name the column to predict"),
+        ({"label": ["sick", "sick"]}, "several columns, each once"),
+        ({"delimiter": ""}, "data.delimiter = '' must be one character"),
+        ({"delimiter": "::"}, "data.delimiter = '::' must be one character"),
+        ({"delimiter": '"'}, "data.delimiter = '\"' must be one character"),
+        ({"delimiter": ";"}, "has no column 'sick'.*.should data.delimiter be ','?"),
+        ({"split": "race"}, "column 'race' holds a, b; it must be 0, 1, 2 or 'train'"),
+        ({"kind": "targets"}, "is 'no' in line 2, which is no finite number: correct"),
+        ({"label": ["sick", "fit"]}, "column 'fit'.*in 1 of 4 rows .in line 5"),
+    ],
+)
+def test_refuses_options(save, options, words):
+    refused(save(HEART), words, **{**ROLES, **options})
+
+
+def test_lists_only_some_of_many_columns(save):
+    names = [f"c{i}" for i in range(30)]
+    path = save(",".join(names) + "\n")
+    assert refused(path, "has no column 'y'").endswith("c18, c19 and 10 more")
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (["1", "2", "x"], "holds numbers and, in line 4, 'x': correct it, add it to"),
+        (["1", "?", "2 apples"], "holds numbers and, in line 4, '2 apples'"),
+        (["1", "1_0", "2"], "holds numbers and, in line 3, '1_0'"),
+        (["u", "v", "7"], "holds texts and, in line 4, '7'.*data.categorical .its val"),
+        (["1", "inf", "2"], "holds 'inf' in line 3, which is no finite number of 32"),
+        (["1", "?", " -Infinity"], "holds '-Infinity' in line 4, which is no finite"),
+        (["1e39", "2", "3"], "holds '1e39' in line 2, which is no finite number"),
+        (["1e400", "2", "3"], "holds '1e400' in line 2"),
+        (["?", "NA", ""], "column 'a' holds no value in any row: add it to data.drop"),
+        (['"1,5"', '"2,25"', '"0,1"'], "holds '1,5' in line 2, and numbers are writ"),
+    ],
+)
+def test_refuses_columns(save, column, words):
+    text = "a,b,y\n" + "".join(f"{v},{i},{i % 2}\n" for i, v in enumerate(column))
+    refused(save(text), words)
+
+
+def test_refusals_are_one_short_line(save):
+    long = "x" * 100_000
+    words = f"holds numbers and, in line 3, '{'x' * 40}…': correct"
+    refused(save(f"a,y\n1,0\n{long},1\n"), words)
+    refused(save('a,y\n1,0\n"u\nv",1\n'), r"in line 3, 'u\\nv': correct")
+    refused(save('"a\n",y\n?,0\n?,1\n'), r"column 'a' holds no value")
+    refused(save('"a\nb",y\n?,0\n?,1\n'), r"column 'a\\nb' holds no value")
+    refused(save('"a\nb",z\n1,0\n'), r"there are: a\\nb, z$")
+
+
+def test_nan_is_no_number_where_it_is_not_missing(save):
+    refused(save("a,y\n1,0\nnan,1\n"), "holds 'nan' in line 3, which is", missing=[""])
+
+
+def test_refuses_categories_that_are_none(save):
+    path = save("a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(1001)))
+    refused(path, "holds 1001 different texts, .*at most 1000.: add it to data.drop")
+    refused(path, "holds 1001 different texts", categorical=["a"])
+    path = save("a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(40)))
+    refused(path, "holds 40 different texts in 40 rows, as names of things do")
+    assert csv(path=path, label="y", categorical=["a"]).x.shape == (40, 40)
+
+
+def test_line_numbers_count_lines_and_not_rows(save):
+    rows = ["1,u,0"] * 600 + ['2,"v\nw",1', "", "x,u,1"]
+    refused(save("a,b,y\n" + "\n".join(rows)), "holds numbers and, in line 605, 'x'")
+
+
+@pytest.mark.parametrize("key", ["label", "owner", "group", "split"])
+def test_refuses_gaps_in_what_must_be_there(save, key):
+    other = {"label": "z"} if key != "label" else {}
+    text = "a,y,z\n" + "".join(
+        f"1,{'' if i % 2 else 'train'},{i % 2}\n" for i in range(30)
+    )
+    words = (
+        r"data.%s is column 'y', and it holds nothing in 15 of 30 rows \(in line 3, "
+    )
+    words = words % key + r"5, 7, 9, 11, 13, 15, 17 …\): fill it in, leave these rows"
+    refused(save(text), words, **{key: "y", **other})
+
+
+def test_a_class_may_be_called_none(save):
+    path = save("a,y\n1,None\n2,ill\n")
+    message = refused(path, "it holds nothing in 1 of 2 rows .in line 2.")
+    assert message.endswith("or take a word that is a class out of data.missing")
+    assert csv(path=path, label="y", missing=["", "?"]).labels == ("None", "ill")
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "words"),
+    [
+        (
+            ["1", "0", "x"],
+            {},
+            "is 'x' in line 4, which is no finite number, and others",
+        ),
+        (["1", "0", "inf"], {}, "is 'inf' in line 4, which is no finite number, and"),
+        (
+            ["1", "1", "1.0"],
+            {},
+            "is '1' in every row, so that there is nothing to learn",
+        ),
+        (["no", "no", "no"], {}, "is 'no' in every row"),
+        (["1e39", "0", "2"], {"kind": "targets"}, "is 1e.39 in line 2, .* 32 bits"),
+        (["1", "0", "2"], {"label": ["y", "b"]}, "holds '2' in line 4: each must hold"),
+        (["1", "0", "1"], {"label": ["y", "b"], "kind": "targets"}, "so name one"),
+    ],
+)
+def test_refuses_labels(save, values, options, words):
+    text = "a,b,y\n" + "".join(f"{i},{i % 2},{v}\n" for i, v in enumerate(values))
+    refused(save(text), words, **options)
+
+
+# In an experiment
+
+
+TOML = """
+[data]
+name = "csv"
+path = "heart.csv"
+label = "sick"
+owner = "site"
+drop = ["id"]
+
+[partition]
+name = "natural"
+leakage = "refuse"
+"""
+
+
+def table(sites, sick) -> str:
+    rows = zip(sites, sick, strict=True)
+    lines = [f"{i},{(i * 37) % 101},{site},{s}" for i, (site, s) in enumerate(rows)]
+    return "\n".join(["id,age,site,sick", *lines])
+
+
+def dealt(save, monkeypatch, tmp_path, text, **partition):
+    save(text, "heart.csv")
+    monkeypatch.chdir(tmp_path)
+    tree = tomllib.loads(TOML)
+    tree["partition"] |= partition
+    e = reader.from_dict(tree)
+    assert reader.from_dict(tomllib.loads(reader.dumps(reader.to_dict(e)))) == e
+    return load.deal(e, None)
+
+
+def test_sites_are_clients(save, monkeypatch, tmp_path):
+    text = table(["Ulm", "Bern"] * 20, ["no"] * 20 + ["yes"] * 20)
+    arrays, shards, facts = dealt(save, monkeypatch, tmp_path, text)
+    assert facts["clients"] == 2 and facts["labels"] == ["no", "yes"]
+    assert facts["duplicates"] == 0 == facts["leaked"]
+    assert arrays.names == ("age",)
+
+
+def test_refuses_an_owner_with_one_example(save, monkeypatch, tmp_path):
+    text = table(
+        ["Ulm", "Bern"] * 20 + ["Aosta"], ["no", "no", "yes"] * 13 + ["no"] * 2
+    )
+    with pytest.raises(Refusal) as caught:
+        dealt(save, monkeypatch, tmp_path, text)
+    assert str(caught.value) == (
+        "1 of 3 clients lack training or test data: 0 (1 example, none to test on); "
+        "set partition.min_examples = 2, which keeps 2 clients"
+    )
+    facts = dealt(save, monkeypatch, tmp_path, text, min_examples=2)[2]
+    assert facts["dropped"] == [0] and facts["unused"] == 1
+
+
+def test_refuses_a_class_seen_only_in_test(save, monkeypatch, tmp_path):
+    text = table(["Ulm", "Bern"] * 10, ["no", "no", "yes", "yes"] * 4 + ["ill"] * 4)
+    text = text.replace("sick", "part,sick", 1)
+    lines = text.splitlines()
+    marked = [
+        line.replace(",ill", ",test,ill").replace(",no", ",train,no") for line in lines
+    ]
+    marked = [
+        line.replace(",yes", f",{'test' if i % 3 else 'train'},yes")
+        for i, line in enumerate(marked)
+    ]
+    save("\n".join(marked), "heart.csv")
+    monkeypatch.chdir(tmp_path)
+    tree = tomllib.loads(TOML)
+    tree["data"]["split"] = "part"
+    tree["partition"] |= {"split": "given", "leakage": "record"}
+    with pytest.raises(Refusal, match="^class 'ill' .4 examples. is seen only in test"):
+        load.deal(reader.from_dict(tree), None)
+
+
+def test_options_are_typed():
+    for key, value in (("label", 3), ("drop", "id"), ("kind", "class")):
+        with pytest.raises(Refusal, match=f"data.{key} = "):
+            lookup.check("data", "csv", {"path": "x", "label": "y", key: value})

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from troth.data.datasets.femnist import SOURCE, femnist
+from troth.types import TEST, TRAIN, Refusal
+
+pytestmark = pytest.mark.usefixtures("offline")
+
+
+def picture(number: int) -> np.ndarray:
+    """Bytes that tell the number of the example."""
+    x = np.arange(784) % 256
+    x[0], x[1] = divmod(number, 256)
+    return x
+
+
+def leaf(writers: dict[str, int], start: int = 0) -> dict[str, Any]:
+    """As LEAF's data_to_json.py writes it: pixels / 255, labels 0 … 61."""
+    data, at = {}, start
+    for name, size in writers.items():
+        numbers = range(at, at + size)
+        x = [(picture(i) / 255).tolist() for i in numbers]
+        data[name], at = {"x": x, "y": [i % 62 for i in numbers]}, at + size
+    return {"users": [*writers], "num_samples": [*writers.values()], "user_data": data}
+
+
+def put(root: Path, **files: dict[str, Any]) -> str:
+    """`train_0=…` goes to `train/all_data_0_niid_05_keep_0_train_8.json`."""
+    for name, content in files.items():
+        part, number = name.split("_")
+        (root / "femnist" / part).mkdir(parents=True, exist_ok=True)
+        file = f"all_data_{number}_niid_05_keep_0_{part}_8.json"
+        (root / "femnist" / part / file).write_text(json.dumps(content))
+    return str(root)
+
+
+def numbers(x: np.ndarray) -> list[int]:
+    flat = np.rint(x.reshape(len(x), -1)[:, :2] * (1 if x.dtype == np.uint8 else 255))
+    return (flat[:, 0] * 256 + flat[:, 1]).astype(int).tolist()
+
+
+def test_reads_the_layout_of_leaf(tmp_path):
+    arrays = femnist(
+        put(
+            tmp_path,
+            train_0=leaf({"f0001_41": 2, "f0000_14": 3}),
+            train_2=leaf({"f0003_00": 1}, start=500),
+            train_10=leaf({"f0002_07": 2}, start=1000),
+            test_0=leaf({"f0001_41": 1, "f0000_14": 2}, start=2000),
+            test_10=leaf({"f0002_07": 1}, start=3000),
+        )
+    )
+    assert arrays.x.shape == (12, 1, 28, 28) and arrays.x.dtype == np.uint8
+    order = [0, 1, 2, 3, 4, 500, 1000, 1001, 2000, 2001, 2002, 3000]
+    assert numbers(arrays.x) == order
+    assert np.array_equal(arrays.x[0, 0].ravel(), picture(0))
+    assert arrays.y.tolist() == [i % 62 for i in order]
+    # writers are numbered by name: f0000_14, f0001_41, f0002_07, f0003_00
+    assert arrays.owner.tolist() == [1, 1, 0, 0, 0, 3, 2, 2, 1, 0, 0, 2]
+    assert arrays.split.tolist() == [TRAIN] * 8 + [TEST] * 4
+    assert arrays.classes == 62 and arrays.scale == 255 and arrays.group is None
+    types = arrays.y.dtype, arrays.owner.dtype, arrays.split.dtype
+    assert types == (np.int64, np.int64, np.int8)
+
+
+def test_without_a_test_folder_there_is_no_split(tmp_path):
+    arrays = femnist(put(tmp_path, train_0=leaf({"a": 2})))
+    assert arrays.split is None and len(arrays.y) == 2
+
+
+def test_writers_may_be_split_instead_of_examples(tmp_path):
+    root = put(tmp_path, train_0=leaf({"b": 2}), test_0=leaf({"a": 1}, start=9))
+    arrays = femnist(root)
+    assert arrays.owner.tolist() == [1, 1, 0]
+    assert arrays.split.tolist() == [TRAIN, TRAIN, TEST]
+
+
+def test_every_byte_is_kept_exactly(tmp_path):
+    made = leaf({"a": 1})
+    made["user_data"]["a"]["x"][0][:256] = (np.arange(256) / 255).tolist()
+    x = femnist(put(tmp_path, train_0=made)).x
+    assert x.dtype == np.uint8 and x.ravel()[:256].tolist() == list(range(256))
+
+
+@pytest.mark.parametrize("value", [0.5, -1 / 255, 256 / 255, 1e-9])
+def test_other_numbers_make_all_float32(tmp_path, value):
+    made = leaf({"a": 1, "b": 1})
+    made["user_data"]["b"]["x"][0][7] = value
+    arrays = femnist(put(tmp_path, train_0=made))
+    assert arrays.x.dtype == np.float32 and arrays.scale == 1
+    assert arrays.x[1].ravel()[7] == np.float32(value)
+    whole = (picture(0) / 255).astype(np.float32)
+    assert np.array_equal(arrays.x[0].ravel(), whole)
+
+
+def test_bytes_and_scale_stand_for_the_published_numbers(tmp_path):
+    made = leaf({"a": 3})
+    arrays = femnist(put(tmp_path, train_0=made))
+    published = np.array(made["user_data"]["a"]["x"], np.float32)
+    stands = arrays.x.reshape(3, -1).astype(np.float32) / np.float32(arrays.scale)
+    assert np.allclose(stands, published, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (
+            {"train_0": leaf({"a": 1}), "train_1": leaf({"a": 1})},
+            "all_data_1_.* the writer 'a', whom another file in .*train holds too",
+        ),
+        ({"train_0": leaf({})}, "train holds no examples"),
+        ({"train_0": leaf({"a": 0})}, "train holds no examples"),
+        (
+            {"train_0": leaf({"a": 1}), "test_0": [1]},
+            "test/all_data_0_.* is not LEAF json",
+        ),
+    ],
+)
+def test_refuses_files_that_do_not_agree(tmp_path, files, words):
+    root = put(tmp_path, **files)
+    with pytest.raises(Refusal, match=words) as caught:
+        femnist(root)
+    assert "make train and test anew with LEAF's preprocess.sh" in str(caught.value)
+
+
+@pytest.mark.parametrize("label", [62, -1, 10**9])
+def test_refuses_labels(tmp_path, label):
+    made = leaf({"a": 3})
+    made["user_data"]["a"]["y"][1] = label
+    with pytest.raises(
+        Refusal, match=f"the label {label} for the writer 'a' where lab"
+    ):
+        femnist(put(tmp_path, train_0=made))
+
+
+def test_refuses_pictures_of_another_size(tmp_path):
+    made = leaf({"a": 2})
+    made["user_data"]["a"]["x"] = [[0.0] * 100] * 2  # such as Vehicle's
+    with pytest.raises(Refusal, match="has an x of 'a' that is not 784 numbers"):
+        femnist(put(tmp_path, train_0=made))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.999])
+def test_refuses_files_cut_short(tmp_path, share):
+    root = put(tmp_path, train_0=leaf({"a": 2}), train_1=leaf({"b": 2}))
+    path = next((tmp_path / "femnist" / "train").glob("all_data_1_*"))
+    content = path.read_text()
+    path.write_text(content[: int(share * len(content))])
+    with pytest.raises(Refusal, match="all_data_1_.* is not a whole json file"):
+        femnist(root)
+
+
+def test_refuses_when_absent_and_says_how_it_is_made(tmp_path):
+    (tmp_path / "femnist").mkdir()
+    (tmp_path / "femnist" / "all_data_0.json").write_text("{}")  # not in train/
+    with pytest.raises(
+        Refusal, match="data 'femnist' is not on this machine"
+    ) as caught:
+        femnist(str(tmp_path))
+    said = str(caught.value)
+    assert "preprocess.sh" in said and "the folders train and test" in said
+    assert f"into {tmp_path / 'femnist'}" in said and SOURCE.remotes == ()

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from troth import lookup
+from troth.data.datasets import _files
+from troth.data.datasets._files import locate, obtain, verify, wrong
+from troth.data.datasets._source import Remote, Source
+from troth.types import Refusal
+
+A, B = b"a" * 5000, b"b" * 5000
+PAGE = "https://example.org/set"
+
+
+def md5(content: bytes) -> str:
+    return f"md5:{hashlib.md5(content).hexdigest()}"
+
+
+PLAIN = Source("made", "set", ("a", "b"), PAGE, "CC0", how="ask the authors for a, b")
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch, tmp_path):
+    """No data but what a test makes."""
+    monkeypatch.delenv("TROTH_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def source(server):
+    """A set of two files that the server offers, with their digests."""
+    urls = server.url("x/a", A), server.url("x/b", B)
+    remotes = tuple(Remote(u, md5(c), 5000) for u, c in zip(urls, (A, B), strict=True))
+    digests = {"a": md5(A), "b": md5(B)}
+    return Source("made", "set", ("a", "b"), PAGE, "CC0", remotes, "", digests)
+
+
+def put(folder: Path, **files: bytes) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_looks_in_every_place_in_order(monkeypatch):
+    monkeypatch.setenv("TROTH_DATA", "/t")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    looked = [str(p) for p in _files.places("set", "/d")]
+    nested = ["/d", "/t", "/c/troth"]
+    own = [p for r in nested for p in (f"{r}/set", r)]
+    assert looked == [*own, "/usr/share/dataset-set"]
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.delenv("TROTH_DATA")
+    cache = Path(os.path.expanduser("~/.cache/troth"))
+    assert _files.places("set", None)[:2] == [cache / "set", cache]
+
+
+@pytest.mark.parametrize("how", ["given", "variable", "cache"])
+@pytest.mark.parametrize("flat", [False, True])
+def test_finds_files_wherever_they_may_lie(monkeypatch, tmp_path, how, flat):
+    root = tmp_path / "cache" / "troth" if how == "cache" else tmp_path / "root"
+    place = put(root if flat else root / "set", a=A, b=B)
+    if how == "variable":
+        monkeypatch.setenv("TROTH_DATA", str(root))
+    assert locate(PLAIN, str(root) if how == "given" else None) == place
+
+
+def test_the_first_place_that_holds_all_wins(monkeypatch, tmp_path):
+    put(tmp_path / "d", a=A)
+    put(tmp_path / "t" / "set", a=A, b=B)
+    monkeypatch.setenv("TROTH_DATA", str(tmp_path / "t"))
+    assert locate(PLAIN, str(tmp_path / "d")) == tmp_path / "t" / "set"
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (put(tmp_path / "set", a=A) / "b").mkdir()
+    with pytest.raises(Refusal, match="lacks only b;"):
+        locate(PLAIN, str(tmp_path))
+
+
+def test_what_cannot_be_fetched_is_refused_with_what_to_do(tmp_path):
+    with pytest.raises(Refusal) as caught:
+        locate(PLAIN, str(tmp_path))
+    cache = tmp_path / "cache" / "troth"
+    assert str(caught.value) == (
+        "data 'made' is not on this machine; ask the authors for a, b (from "
+        f"{PAGE}) into {tmp_path / 'set'}, or set TROTH_DATA to the folder that holds "
+        f"them; looked in {tmp_path / 'set'}, {tmp_path}, {cache / 'set'}, {cache}, "
+        "/usr/share/dataset-set"
+    )
+
+
+def test_offline_is_refused_with_what_to_put_where(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("TROTH_OFFLINE", "1")
+    put(tmp_path / "set", a=A)
+    words = (
+        "is not on this machine and was not downloaded: TROTH_OFFLINE is set.*; put a, "
+        f"b .from {PAGE}. into {tmp_path}/set, .*; {tmp_path}/set lacks only b; looked"
+    )
+    with pytest.raises(Refusal, match=words):
+        locate(source, str(tmp_path))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_very_many_files_are_not_all_named(tmp_path):
+    many = PLAIN._replace(files=tuple(f"f{i}" for i in range(1440)), how="")
+    with pytest.raises(Refusal, match=r"put f0, .*, f7 … \(1440 files\) \(from") as e:
+        locate(many, str(tmp_path))
+    assert len(str(e.value)) < 600 + 3 * len(str(tmp_path))
+
+
+def test_downloads_into_the_cache(source, server, tmp_path):
+    place = locate(source, str(tmp_path / "given"))
+    assert place == tmp_path / "cache" / "troth" / "set"
+    assert (place / "a").read_bytes() == A and (place / "b").read_bytes() == B
+    assert not (tmp_path / "given").exists()
+    assert locate(source, None) == place and len(server.seen) == 2
+
+
+def test_a_failed_download_says_what_to_put_where(source, server, tmp_path):
+    del server.files["/x/b"]
+    words = "and was not downloaded: http://.*/x/b: .* 404 .*; put a, b .from .* into"
+    with pytest.raises(Refusal, match=words):
+        locate(source, None)
+    server.url("x/b", B)
+    locate(source, None)
+    assert [path for path, _ in server.seen] == ["/x/a", "/x/b", "/x/b"]
+
+
+def test_obtain_mends_what_is_damaged_and_leaves_the_rest(source, server, tmp_path):
+    place = put(tmp_path / "mine", a=A, b=B[:-1])
+    assert obtain(source, place) == place
+    assert (place / "b").read_bytes() == B
+    assert [path for path, _ in server.seen] == ["/x/b"]
+
+
+def test_obtain_of_what_cannot_be_had(tmp_path):
+    with pytest.raises(Refusal, match="'made' cannot be downloaded: ask the authors"):
+        obtain(PLAIN, tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
+
+
+def packed(tmp_path, server):
+    import tarfile
+
+    folder = put(tmp_path / "packing", a=A, b=B)
+    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as tar:
+        tar.add(folder, "set-1.0")
+    content = (tmp_path / "set.tar.gz").read_bytes()
+    url = server.url("x/set.tar.gz", content)
+    remote = Remote(f"{url}?v=1", md5(content), len(content), ("a", "b"))
+    server.files["/x/set.tar.gz"] = content
+    return PLAIN._replace(remotes=(remote,), digests={"a": md5(A)}), content
+
+
+def test_archives_are_unpacked_and_not_kept(server, tmp_path):
+    source, _ = packed(tmp_path, server)
+    place = locate(source, None)
+    found = sorted(path.name for path in place.iterdir())
+    assert found == [".lock", "a", "b"] and (place / "b").read_bytes() == B
+
+
+def test_an_archive_left_by_a_kill_is_used(server, tmp_path):
+    source, content = packed(tmp_path, server)
+    put(tmp_path / "cache" / "troth" / "set", **{"set.tar.gz": content, "a.part": b""})
+    assert (locate(source, None) / "a").read_bytes() == A and server.seen == []
+
+
+def test_a_damaged_archive_left_there_is_got_anew(server, tmp_path):
+    source, content = packed(tmp_path, server)
+    put(tmp_path / "cache" / "troth" / "set", **{"set.tar.gz": content[:-1]})
+    assert (locate(source, None) / "a").read_bytes() == A and len(server.seen) == 1
+
+
+def test_two_processes_at_once_download_once(server, tmp_path):
+    """A slow server, two real processes, an archive to be unpacked."""
+    server.pace = 0.05
+    source, _ = packed(tmp_path, server)
+    remote = source.remotes[0]
+    code = (
+        "from troth.data.datasets._files import locate\n"
+        "from troth.data.datasets._source import Remote, Source\n"
+        f"remote = Remote({remote.url!r}, {remote.digest!r}, makes=('a', 'b'))\n"
+        "source = Source('made', 'set', ('a', 'b'), 'page', 'CC0', (remote,))\n"
+        "place = locate(source, None)\n"
+        "assert (place / 'a').stat().st_size == 5000 == (place / 'b').stat().st_size\n"
+    )
+    command = [sys.executable, "-c", code]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
+    errors = [process.communicate(timeout=300)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], errors
+    assert len(server.seen) == 1
+
+
+def test_verify_tells_swapped_files(tmp_path):
+    source = PLAIN._replace(digests={"a": md5(A), "b": md5(B)})
+    place = put(tmp_path, a=A, b=B)
+    verify(source, place)
+    put(tmp_path, a=B, b=A)
+    with pytest.raises(Refusal) as caught:
+        verify(source, place)
+    assert str(caught.value) == (
+        f"{place / 'a'} is not the published file (it holds b; {md5(B)}, not "
+        f"{md5(A)}): delete it and get it again from {PAGE}"
+    )
+    with pytest.raises(Refusal, match="it holds a;"):
+        verify(source, place, ["b"])
+
+
+def test_verify_looks_inside_gzip(tmp_path):
+    """The same content packed otherwise is the same; another content is not."""
+    form = f"gunzip.{md5(A)}"
+    source = PLAIN._replace(files=("a",), digests={"a": form})
+    for level in (1, 9):
+        verify(source, put(tmp_path / str(level), a=gzip.compress(A, level)))
+    assert "not the published" in wrong(source, put(tmp_path, a=gzip.compress(B)), "a")
+    assert "(unreadable, not" in wrong(source, put(tmp_path, a=b"<html>"), "a")
+
+
+def test_a_digest_is_remembered_until_the_file_changes(tmp_path):
+    source = PLAIN._replace(files=("a",), digests={"a": md5(A)})
+    verify(source, put(tmp_path, a=A))
+    before = _files._known.cache_info().hits
+    verify(source, tmp_path)
+    assert _files._known.cache_info().hits == before + 1
+    put(tmp_path, a=B)
+    os.utime(tmp_path / "a", ns=(0, 1))
+    with pytest.raises(Refusal, match="not the published file"):
+        verify(source, tmp_path)
+
+
+def sources() -> dict[str, Source]:
+    found = {}
+    for name in lookup.names("data"):
+        module = importlib.import_module(f"troth.data.datasets.{name}")
+        if source := getattr(module, "SOURCE", None):
+            found[name] = source
+    return found
+
+
+@pytest.mark.parametrize(("name", "source"), sources().items(), ids=list(sources()))
+def test_every_source_is_whole(name, source):
+    """All that is promised is left by some download, or a sentence says what to do."""
+    assert source.name == name and source.files and source.licence
+    assert source.page.startswith("http")
+    assert {*source.digests} <= {*source.files}
+    left = {file for remote in source.remotes for file in remote.leaves}
+    assert {*source.files} <= left if source.remotes else source.how
+    for form in (*source.digests.values(), *(r.digest for r in source.remotes)):
+        kind, _, value = form.rpartition(":")
+        length = {"md5": 32, "gunzip.md5": 32, "sha256": 64, "": 0}[kind]
+        assert len(value) == length and int(value or "0", 16) >= 0

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from troth.data.datasets.heart_disease import COLUMNS, HOSPITALS, SOURCE, heart_disease
+from troth.types import Refusal
+
+pytestmark = pytest.mark.usefixtures("offline")
+FILES = [f"processed.{name}.data" for name in HOSPITALS]
+# The first patient of Switzerland, of Hungary, and one made of unknowns.
+SWISS = "32,1,1,95,0,?,0,127,0,.7,1,?,?,1"
+UNKNOWN = ",".join(["?"] * 13 + ["0"])
+
+
+def write(folder: Path, **rows: list[str]) -> Path:
+    """Four files of the right lengths; `rows` come first in a hospital's file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, patients in HOSPITALS.items():
+        first = rows.get(name, [])
+        rest = [
+            f"{20 + i % 60}.0,1.0,4.0,120.0,200.0,0.0,2.0,100.0,1.0,-1.5,2.0,3.0,7.0,"
+            f"{i % 5}"
+            for i in range(patients - len(first))
+        ]
+        lines = "\n".join([*first, *rest])
+        (folder / f"processed.{name}.data").write_text(lines + "\n")
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    return write(tmp_path / "heart_disease", switzerland=[SWISS], va=[UNKNOWN])
+
+
+def test_reads_four_hospitals(place):
+    arrays = heart_disease(str(place.parent))
+    assert arrays.x.shape == (920, 22) and arrays.x.dtype == np.float32
+    assert arrays.y.dtype == np.int64 == arrays.owner.dtype
+    assert arrays.classes == 2 and arrays.scale == 1
+    assert np.bincount(arrays.owner).tolist() == [303, 294, 123, 200]
+    assert arrays.split is None and arrays.group is None
+    assert arrays.y[:6].tolist() == [0, 1, 1, 1, 1, 0]
+
+
+def test_a_row_by_hand(place):
+    x = heart_disease(str(place)).x[303 + 294]  # the first of Switzerland
+    nan = np.nan
+    by_hand = [
+        *(32, 1),  # age, sex
+        *(1, 0, 0, 0),  # cp 1 of 1 … 4
+        *(95, nan),  # trestbps; chol 0 is none
+        nan,  # fbs
+        *(1, 0, 0),  # restecg 0 of 0 … 2
+        *(127, 0, 0.7),  # thalach, exang, oldpeak
+        *(1, 0, 0),  # slope 1 of 1 … 3
+        nan,  # ca
+        *(0, 0, 0),  # thal unknown of 3, 6, 7
+    ]
+    np.testing.assert_array_equal(x, np.array(by_hand, np.float32))
+
+
+def test_codes_may_stay_and_so_may_zeros(place):
+    arrays = heart_disease(str(place), encode=False, zeros_missing=False)
+    assert arrays.x.shape == (920, 13)
+    nan = np.nan
+    by_hand = [32, 1, 1, 95, 0, nan, 0, 127, 0, 0.7, 1, nan, nan]
+    np.testing.assert_array_equal(arrays.x[597], np.array(by_hand, np.float32))
+
+
+def test_unknown_codes_are_zeros_and_unknown_numbers_nan(place):
+    x = heart_disease(str(place)).x[303 + 294 + 123]  # the first of Long Beach
+    codes = [2, 3, 4, 5, 9, 10, 11, 15, 16, 17, 19, 20, 21]
+    assert np.flatnonzero(x == 0).tolist() == codes
+    assert np.isnan(np.delete(x, codes)).all()
+    assert np.isnan(heart_disease(str(place), encode=False).x[720]).all()
+
+
+def test_severity(place):
+    arrays = heart_disease(str(place), label="severity")
+    assert arrays.classes == 5 and arrays.y[:6].tolist() == [0, 1, 2, 3, 4, 0]
+    presence = heart_disease(str(place)).y
+    assert np.array_equal(arrays.y > 0, presence == 1)
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
+def test_refuses_files_cut_short(place, file, share):
+    content = (place / file).read_bytes()
+    (place / file).write_bytes(content[: int(share * len(content))])
+    with pytest.raises(Refusal, match=rf"{file} (holds|has) .*get it again from"):
+        heart_disease(str(place))
+
+
+def test_refuses_swapped_files(place):
+    one, other = place / FILES[0], place / FILES[1]
+    one.rename(place / "x")
+    other.rename(one)
+    (place / "x").rename(other)
+    with pytest.raises(Refusal, match="holds 294 patients where this hospital has 303"):
+        heart_disease(str(place))
+
+
+def test_refuses_renamed_files(place):
+    (place / FILES[3]).rename(place / "processed.longbeach.data")
+    with pytest.raises(Refusal, match="lacks only processed.va.data") as caught:
+        heart_disease(str(place))
+    assert all(file in str(caught.value) for file in FILES)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (
+            "63,1,1,145,233,1,2,150,0,2.3,3,0,6",
+            "has 13 values in line 1 where .* be 14",
+        ),
+        ("63,1,1,145,233,1,2,150,0,2.3,3,0,6,0,0", "has 15 values in line 1"),
+        ("63 1 1 145 233 1 2 150 0 2.3 3 0 6 0", "has 1 values in line 1"),
+        (
+            "63,1,1,145,233,1,2,150,0,2.3,3,0,6,5",
+            "'5' for num in line 1, .* 0, 1, 2, 3,",
+        ),
+        ("63,1,1,145,233,1,2,150,0,2.3,3,0,6,?", "'\\?' for num .* 0, 1, 2, 3, 4: "),
+        ("63,1,5,145,233,1,2,150,0,2.3,3,0,6,0", "'5' for cp .* one of 1, 2, 3, 4 or"),
+        ("63,2,1,145,233,1,2,150,0,2.3,3,0,6,0", "'2' for sex .* one of 0, 1 or"),
+        ("63,1,1,145,233,1,2,150,0,2.3,3,0,4,0", "'4' for thal .* one of 3, 6, 7 or"),
+        ("nan,1,1,145,233,1,2,150,0,2.3,3,0,6,0", "'nan' for age .* a number or"),
+        ("63,1,1,145,inf,1,2,150,0,2.3,3,0,6,0", "'inf' for chol"),
+        ("63,1,1,145,1e9,1,2,150,0,2.3,3,0,6,0", "'1e9' for chol"),
+        ("63,1,1,14_5,233,1,2,150,0,2.3,3,0,6,0", "'14_5' for trestbps"),
+        ("63,1,1,145,233,1,2,150,0,٣,3,0,6,0", "'٣' for oldpeak"),
+        ("63,1,1,,233,1,2,150,0,2.3,3,0,6,0", "'' for trestbps"),
+        ("63,1,1," + "9" * 999 + ",233,1,2,150,0,2.3,3,0,6,0", "'9999999999.*trestbps"),
+    ],
+)
+def test_refuses_values_by_line_and_column(tmp_path, row, words):
+    place = write(tmp_path, hungarian=[row])
+    with pytest.raises(Refusal, match=words) as caught:
+        heart_disease(str(place))
+    said = str(caught.value)
+    assert said.startswith(str(tmp_path / "processed.hungarian.data"))
+    assert len(said) < 400 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\x1f\x8b\x08\xff", "processed.va.data is not a text file"),
+        (b"<html>404</html>", "processed.va.data holds 1 patients where .* has 200"),
+        (b"0" * 70_000, "processed.va.data holds more than 65,536 bytes"),
+    ],
+)
+def test_refuses_other_files(place, content, words):
+    (place / FILES[3]).write_bytes(content)
+    with pytest.raises(Refusal, match=words):
+        heart_disease(str(place))
+
+
+@pytest.mark.data
+def test_real_files(real):
+    """Counts of `heart-disease.names`; unknowns as they stand in the four files."""
+    arrays = heart_disease(real, encode=False, zeros_missing=False)
+    missing = [np.isnan(arrays.x[arrays.owner == k]).sum(0).tolist() for k in range(4)]
+    assert missing == [
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 2],
+        [0, 0, 0, 1, 23, 8, 1, 1, 1, 0, 190, 291, 266],
+        [0, 0, 0, 2, 0, 75, 1, 1, 1, 6, 17, 118, 52],
+        [0, 0, 0, 56, 7, 7, 0, 53, 53, 56, 102, 198, 166],
+    ]
+    sick = [np.bincount(arrays.y[arrays.owner == k]).tolist() for k in range(4)]
+    assert sick == [[164, 139], [188, 106], [8, 115], [51, 149]]
+    sums = dict(zip(COLUMNS, np.nansum(arrays.x, axis=0, dtype=float), strict=False))
+    assert sums["age"] == 49_230 and sums["chol"] == 177_226 and sums["thal"] == 2_208
+    assert sums["oldpeak"] == pytest.approx(754.0, abs=0.05)
+
+
+@pytest.mark.data
+def test_real_zeros_are_missing(real):
+    x, owner = (heart_disease(real, encode=False)[i] for i in (0, 4))
+    pressure, cholesterol = (np.isnan(x[:, j]) for j in (3, 4))
+    assert np.bincount(owner, pressure).tolist() == [0, 1, 2, 57]
+    assert np.bincount(owner, cholesterol).tolist() == [0, 23, 123, 56]
+    encoded = heart_disease(real).x
+    assert [np.isnan(encoded[owner == k]).sum() for k in range(4)] == [4, 325, 326, 480]
+
+
+def test_is_open():
+    assert SOURCE.licence == "CC BY 4.0" and len(SOURCE.remotes) == 4

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from troth.data.datasets.linear_regression import linear_regression, truth
+from troth.types import TEST, TRAIN, Refusal
+
+
+def test_shapes_and_marks():
+    arrays = linear_regression(0, clients=3, examples=10, dim=4, test=0.2)
+    assert arrays.x.shape == (30, 4) and arrays.y.shape == (30,)
+    assert arrays.x.dtype == np.float64 == arrays.y.dtype
+    assert arrays.classes == 0 and arrays.scale == 1
+    assert np.bincount(arrays.owner).tolist() == [10, 10, 10]
+    mine = arrays.split[arrays.owner == 1]
+    assert mine.tolist() == [TRAIN] * 8 + [TEST] * 2
+
+
+def test_without_noise_least_squares_finds_the_truth():
+    arrays = linear_regression(3, clients=4, examples=20, sigma=0.0)
+    w = truth(3, clients=4)
+    assert w.shape == (4, 5)
+    for k in range(4):
+        mine = arrays.owner == k
+        found = np.linalg.lstsq(arrays.x[mine], arrays.y[mine])[0]
+        assert np.allclose(found, w[k], atol=1e-12)
+
+
+def test_orthogonal_training_inputs():
+    arrays = linear_regression(1, clients=3, examples=25, dim=4, orthogonal=True)
+    for k in range(3):
+        x = arrays.x[(arrays.owner == k) & (arrays.split == TRAIN)]
+        assert len(x) == 20
+        assert np.allclose(x.T @ x, 20 * np.eye(4), atol=1e-12)
+
+
+def test_limits_of_tau():
+    assert np.ptp(truth(0, tau=0.0), axis=0).max() == 0
+    near, far = truth(0, tau=1.0), truth(0, tau=10.0)
+    theta = truth(0, tau=0.0)
+    assert np.allclose(far - theta, 10 * (near - theta))
+
+
+def test_the_last_are_hostile():
+    benign = truth(0, clients=6, tau=1.0)
+    mixed = truth(0, clients=6, tau=1.0, hostile=2, tau_a=7.0)
+    theta = truth(0, clients=6, tau=0.0)
+    assert np.array_equal(mixed[:4], benign[:4])
+    assert np.allclose(mixed[4:] - theta[4:], 7 * (benign[4:] - theta[4:]))
+    arrays = linear_regression(
+        0, clients=6, sigma=0.0, tau=1.0, hostile=2, tau_a=7.0, examples=10
+    )
+    assert np.allclose(arrays.y, (arrays.x * mixed[arrays.owner]).sum(1))
+
+
+def test_moments():
+    """Sample deviations of 4,000 normal draws: 5 standard errors, failure < 1e-6."""
+    error = 5 / math.sqrt(2 * 4000)
+    zeta = truth(5, clients=800, tau=0.5) - truth(5, clients=800, tau=0.0)
+    assert zeta.std() == pytest.approx(0.5, rel=error)
+    arrays = linear_regression(5, clients=40, examples=100, sigma=2.0)
+    noise = arrays.y - (arrays.x * truth(5, clients=40)[arrays.owner]).sum(1)
+    assert noise.std() == pytest.approx(2.0, rel=error)
+    assert arrays.x.std() == pytest.approx(1.0, rel=error)
+
+
+def test_deterministic_and_each_client_for_itself():
+    one, same = linear_regression(0), linear_regression(0)
+    assert np.array_equal(one.x, same.x) and np.array_equal(one.y, same.y)
+    assert not np.array_equal(one.x, linear_regression(1).x)
+    more = linear_regression(0, clients=12)
+    assert np.array_equal(more.y[:1000], one.y)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"clients": 0}, "data.clients = 0 and data.examples = 100 must both"),
+        ({"examples": 0}, "data.examples = 0 must both be at least 1"),
+        ({"dim": 0}, "data.dim = 0 must be at least 1"),
+        ({"sigma": -1.0}, "data.sigma = -1.0 must be"),
+        ({"sigma": math.inf}, "data.sigma = inf must be"),
+        ({"tau": math.nan}, "data.tau = nan must be"),
+        ({"test": 1.0}, "data.test = 1.0 must be a share"),
+        ({"hostile": 10}, "data.hostile = 10 must be 0 to 9"),
+        ({"hostile": -1}, "data.hostile = -1 must be"),
+        ({"hostile": 1, "tau_a": 0.5}, "data.tau_a = 0.5 must be more than data.tau"),
+        ({"orthogonal": True, "dim": 81}, "data.dim = 81 training examples .* are 80"),
+    ],
+)
+def test_refuses(options, words):
+    with pytest.raises(Refusal, match=words):
+        linear_regression(0, **options)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+from troth import devices, lookup
+from troth.data.datasets.made_digits import _moved, made_digits
+from troth.data.partitions.natural import natural
+from troth.types import Refusal
+
+DIGITS = load_digits()
+
+
+def images(**given: Any) -> np.ndarray:
+    return made_digits(0, **given).x[:, 0]
+
+
+def test_shapes_and_owners() -> None:
+    made = made_digits(0, clients=30, per_client=7)
+    assert made.x.shape == (210, 1, 8, 8) and made.x.dtype == np.uint8
+    assert made.y.shape == (210,) and made.y.dtype == np.int64
+    assert (made.classes, made.scale) == (10, 255.0)
+    parts = natural(made)
+    assert len(parts) == 30 and {len(part) for part in parts} == {7}
+
+
+def test_without_style_and_noise_they_are_the_digits_themselves() -> None:
+    made = made_digits(3, clients=40, per_client=9, style=0.0, noise=0.0)
+    source = {
+        (image * 15).astype(np.uint8).tobytes(): label
+        for image, label in zip(DIGITS.images, DIGITS.target, strict=True)
+    }
+    found = [source[x[0].tobytes()] for x in made.x]
+    assert found == made.y.tolist()
+
+
+@pytest.mark.parametrize(("clients", "per_client"), [(11, 6), (7, 9), (3, 1)])
+def test_an_owner_has_the_same_whatever_the_others_are(
+    clients: int, per_client: int
+) -> None:
+    few = made_digits(5, clients=clients, per_client=per_client)
+    many = made_digits(5, clients=40_000, per_client=9)  # several pieces of them
+    x = many.x.reshape(40_000, 9, 64)[:clients, :per_client]
+    assert (few.x.reshape(clients, per_client, 64) == x).all()
+    assert (few.y == many.y.reshape(-1, 9)[:clients, :per_client].reshape(-1)).all()
+
+
+def test_seeds_and_owners_differ() -> None:
+    one, two = (made_digits(seed, clients=5, per_client=5) for seed in (0, 1))
+    assert (one.x != two.x).any() and (one.y != two.y).any()
+    flat = one.x.reshape(25, -1)
+    assert len({row.tobytes() for row in flat}) == 25
+
+
+def test_a_row_is_moved_by_quarters_of_a_pixel() -> None:
+    """An oracle that interpolates, for every move of every row."""
+    picture = (DIGITS.images[:20] * 15).astype(np.uint8)
+    moved = _moved(picture)[..., None].view(np.uint8)
+    for q in range(25):
+        at = np.arange(8) - (q / 4 - 3)
+        for k in range(20):
+            for row in range(8):
+                wide = np.interp(at, np.arange(-4, 12), np.pad(picture[k, row], 4))
+                assert (moved[q, k, row] == np.floor(wide)).all()
+    assert (moved[:, :, 8] == 0).all()
+
+
+def test_style_is_the_owners_own() -> None:
+    """Where its ink lies tells an owner; examples of one owner lie alike."""
+    made = made_digits(0, clients=60, per_client=40, noise=0.0)
+    x = made.x.reshape(60, 40, 8, 8).astype(float)
+    columns = (x.sum(2) * np.arange(8)).sum(-1) / x.sum((2, 3))
+    centre = columns.mean(1)
+    assert centre.std() > 3 * columns.std(1).mean() / np.sqrt(40)
+    alike = images(clients=60, per_client=40, style=0.0, noise=0.0)
+    alike = alike.reshape(60, 40, 8, 8).astype(float)
+    columns = (alike.sum(2) * np.arange(8)).sum(-1) / alike.sum((2, 3))
+    assert columns.mean(1).std() < 1.5 * columns.std(1).mean() / np.sqrt(40)
+
+
+def test_noise_is_even_and_within_its_bound() -> None:
+    """Chi-square over the 53 values of the noise; fails with probability 1e-6."""
+    clean, noisy = (images(clients=50, per_client=40, noise=n) for n in (0.0, 0.1))
+    off, most = noisy.astype(int) - clean, 26  # 0.1 of 255, rounded
+    assert np.abs(off).max() == most
+    seen = off[(clean >= most) & (clean <= 255 - most)]  # not cut off at 0 or 255
+    byte = np.arange(256) * (2 * most + 1) >> 8  # every value is made by 4 or 5 bytes
+    expected = np.bincount(byte) / 256 * seen.size
+    assert stats.chisquare(np.bincount(seen + most), expected).pvalue > 1e-6
+
+
+def test_all_digits_come_alike_often() -> None:
+    """Chi-square with ten classes; fails with probability 1e-6."""
+    made = made_digits(0, clients=500, per_client=20)
+    share = np.bincount(DIGITS.target) / len(DIGITS.target)
+    counts = np.bincount(made.y, minlength=10)
+    assert stats.chisquare(counts, share * len(made.y)).pvalue > 1e-6
+
+
+def test_they_can_be_learned_and_styles_make_it_harder() -> None:
+    found = []
+    for style in (0.0, 1.0):
+        made = made_digits(0, clients=150, per_client=20, style=style)
+        x = made.x.reshape(len(made.x), -1) / 255
+        model = LogisticRegression(max_iter=200).fit(x[:2500], made.y[:2500])
+        found.append(model.score(x[2500:], made.y[2500:]))
+    assert found[0] > 0.9 and 0.4 < found[1] < 0.8
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"clients": 0}, "data.clients = 0 must be at least 1"),
+        ({"per_client": -2}, "data.per_client = -2 must be at least 1"),
+        ({"style": 1.5}, "data.style = 1.5 must be at least 0 and at most 1"),
+        ({"noise": float("nan")}, "data.noise = nan must be at least 0 and at most 1"),
+    ],
+)
+def test_refusals(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        made_digits(0, **lookup.check("data", "made_digits", options))
+    assert str(refused.value) == words
+
+
+def test_more_than_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "free", lambda device: 10**6)
+    with pytest.raises(Refusal, match=r"lower data\.clients or data\.per_client"):
+        made_digits(0, clients=1000, per_client=10)

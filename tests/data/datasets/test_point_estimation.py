@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from troth.data.datasets.point_estimation import point_estimation, truth
+from troth.types import TEST, Refusal
+
+
+def test_shapes():
+    arrays = point_estimation(0, clients=3, examples=10)
+    assert arrays.x.shape == (30, 1) and (arrays.x == 1).all()
+    assert arrays.x.dtype == np.float64 == arrays.y.dtype
+    assert arrays.classes == 0
+    assert np.bincount(arrays.owner).tolist() == [10, 10, 10]
+    assert (arrays.split == TEST).sum() == 6
+
+
+def test_without_noise_every_sighting_is_the_truth():
+    arrays = point_estimation(0, clients=4, sigma=0.0, theta=3.0)
+    assert np.array_equal(arrays.y, truth(0, clients=4, theta=3.0)[arrays.owner])
+
+
+def test_loss_is_equation_70_plus_a_constant():
+    arrays = point_estimation(2, clients=1, examples=50)
+    w = np.linspace(-2, 2, 9)
+    loss = 0.5 * np.square(arrays.x @ w[None] - arrays.y[:, None]).mean(0)
+    eq70 = 0.5 * np.square(w - arrays.y.mean())
+    assert np.ptp(loss - eq70) < 1e-12
+
+
+def test_theta_shifts_and_tau_scales():
+    assert truth(0, tau=0.0, theta=2.5).tolist() == [2.5] * 10
+    assert np.allclose(truth(0, theta=2.0), truth(0) + 2)
+    assert np.allclose(truth(0, tau=5.0), 10 * truth(0, tau=0.5))
+
+
+def test_the_last_are_hostile():
+    mixed = truth(0, clients=5, tau=1.0, hostile=2, tau_a=3.0)
+    benign = truth(0, clients=5, tau=1.0)
+    assert np.allclose(mixed, benign * [1, 1, 1, 3, 3])
+
+
+def test_moments():
+    """Sample deviation of 4,000 normal draws: 5 standard errors, failure < 1e-6."""
+    arrays = point_estimation(1, clients=40, examples=100, sigma=2.0)
+    noise = arrays.y - truth(1, clients=40)[arrays.owner]
+    assert noise.std() == pytest.approx(2.0, rel=5 / math.sqrt(2 * 4000))
+
+
+def test_deterministic_and_each_client_for_itself():
+    one = point_estimation(0)
+    assert np.array_equal(one.y, point_estimation(0).y)
+    assert not np.array_equal(one.y, point_estimation(1).y)
+    assert np.array_equal(point_estimation(0, clients=12).y[:1000], one.y)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"clients": 0}, "data.clients = 0"),
+        ({"sigma": -1.0}, "data.sigma = -1.0 must be"),
+        ({"tau": -0.1}, "data.tau = -0.1 must be"),
+        ({"theta": math.nan}, "data.theta = nan must be a finite number"),
+        ({"test": -0.1}, "data.test = -0.1 must be a share"),
+        ({"hostile": 10}, "data.hostile = 10 must be 0 to 9"),
+        ({"hostile": 1, "tau_a": 0.1}, "data.tau_a = 0.1 must be more than"),
+    ],
+)
+def test_refuses(options, words):
+    with pytest.raises(Refusal, match=words):
+        point_estimation(0, **options)

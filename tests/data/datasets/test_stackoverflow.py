@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from troth import devices
+from troth.data.datasets import _room
+from troth.data.datasets._files import obtain
+from troth.data.datasets.stackoverflow import SOURCE, stackoverflow
+from troth.types import Refusal
+
+h5py = pytest.importorskip("h5py")
+pytestmark = pytest.mark.usefixtures("offline")
+
+WORDS = ["the", "a", "sql", "median", "css", "in"]
+TAGS = {"css": 5, "sql": 90, "java": 40, "median": 40, "git": 7}  # in no order
+# sorted by count, ties as they stand: sql, java, median, git, css
+CLIENTS = {
+    "00002": [
+        ("css does the the", "css in", "css|html"),
+        ("", "", "git"),
+    ],
+    "00001": [
+        ("the median in sql", "median of sql", "median|sql|java"),
+        ("nothing known here", "", "html"),
+        ("a", "the", "java|css"),
+    ],
+    "00010": [("a", "a", "html|perl")],
+}
+
+
+def write(folder: Path, clients: dict[str, Any] = CLIENTS) -> Path:
+    """TFF's three files, the HDF5 one with texts of any length."""
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = [f"{word}\t{99 - i}\n" for i, word in enumerate(WORDS)]
+    (folder / "stackoverflow.word_count").write_text("".join(counts))
+    (folder / "stackoverflow.tag_count").write_text(json.dumps(TAGS))
+    texts = h5py.special_dtype(vlen=bytes)
+    with h5py.File(folder / "stackoverflow_train.h5", "w") as file:
+        for name, rows in clients.items():
+            group = file.create_group(f"examples/{name}")
+            for key, at in (("tokens", 0), ("title", 1), ("tags", 2)):
+                column = [row[at].encode() for row in rows]
+                group.create_dataset(key, data=column, dtype=texts)
+            for key in ("creation_date", "type"):
+                group.create_dataset(key, data=[b"x"] * len(rows), dtype=texts)
+            group.create_dataset("score", data=np.arange(len(rows)))
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    return write(tmp_path / "stackoverflow")
+
+
+def test_bags_of_words_by_hand(place):
+    arrays = stackoverflow(str(place.parent), clients=3, words=6, tags=5)
+    assert arrays.x.shape == (6, 6) and arrays.x.dtype == np.float32
+    expected = [
+        [1, 0, 2, 2, 0, 1],  # the median in sql median of sql: 7 words, one unknown
+        [0, 0, 0, 0, 0, 0],  # three words, none known
+        [1, 1, 0, 0, 0, 0],
+        [2, 0, 0, 0, 2, 1],  # css does the the css in: 6 words, one unknown
+        [0, 0, 0, 0, 0, 0],  # no word at all
+        [0, 2, 0, 0, 0, 0],
+    ]
+    lengths = np.array([7, 3, 2, 6, 1, 2], np.float32)
+    assert np.array_equal(arrays.x * lengths[:, None], np.array(expected, np.float32))
+    # clients in sorted order of their ids: 00001, 00002, 00010
+    assert arrays.owner.tolist() == [0, 0, 0, 1, 1, 2]
+    # the most frequent of the tags (sql, java, median, git, css); 0 where none is known
+    assert arrays.y.tolist() == [0, 0, 1, 4, 3, 0]
+    assert arrays.y.dtype == np.int64 == arrays.owner.dtype
+    assert arrays.classes == 5 and arrays.split is None and arrays.group is None
+
+
+def test_all_tags_at_once(place):
+    arrays = stackoverflow(str(place), clients=3, words=6, tags=4, label="tags")
+    assert arrays.y.tolist() == [
+        [1, 1, 1, 0],
+        [0, 0, 0, 0],
+        [0, 1, 0, 0],
+        [0, 0, 0, 0],  # css is the fifth
+        [0, 0, 0, 1],
+        [0, 0, 0, 0],
+    ]
+    assert arrays.y.dtype == np.int64 and arrays.classes == 4
+
+
+def test_first_is_the_argmax_of_all(place):
+    """The authors' label: argmax of the tags as zeros and ones."""
+    for tags in (1, 3, 5):
+        every = stackoverflow(str(place), clients=3, words=2, tags=tags, label="tags").y
+        first = stackoverflow(str(place), clients=3, words=2, tags=tags).y
+        assert first.tolist() == every.argmax(1).tolist()
+
+
+def test_untagged_may_be_dropped(place):
+    options = {"clients": 3, "words": 6, "tags": 5}
+    whole = stackoverflow(str(place), **options)
+    some = stackoverflow(str(place), **options, untagged="drop")
+    kept = [0, 2, 3, 4]
+    assert some.y.tolist() == whole.y[kept].tolist()
+    assert np.array_equal(some.x, whole.x[kept])
+    assert some.owner.tolist() == [0, 0, 1, 1]  # of the third nothing is left
+
+
+def test_first_clients_and_first_examples(place):
+    arrays = stackoverflow(str(place), clients=2, examples=1, words=6, tags=5)
+    assert arrays.owner.tolist() == [0, 1] and arrays.y.tolist() == [0, 4]
+    few = stackoverflow(str(place), clients=1, words=1, tags=1)
+    assert few.x[:, 0].tolist() == pytest.approx([1 / 7, 0, 1 / 2])
+
+
+def test_texts_of_fixed_length(place):
+    with h5py.File(place / "stackoverflow_train.h5", "a") as file:
+        for key in ("tokens", "title", "tags"):
+            column = [bytes(text) for text in file["examples/00002"][key]]
+            del file["examples/00002"][key]
+            file["examples/00002"][key] = np.array(column, "S20")
+    arrays = stackoverflow(str(place), clients=3, words=6, tags=5)
+    assert arrays.y.tolist() == [0, 0, 1, 4, 3, 0] and arrays.x[3].sum() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"clients": 0}, "data.clients = 0 must be at least 1"),
+        ({"examples": -1}, "data.examples = -1 must be at least 1"),
+        ({"words": 0}, "data.words = 0 must be at least 1"),
+        ({"tags": 0}, "data.tags = 0 must be at least 1"),
+        (
+            {"clients": 4},
+            "data.clients = 4 but .*train.h5 holds 3: set data.clients to",
+        ),
+        ({"words": 7}, "word_count holds 6 words where data.words = 7 asks for more"),
+        ({"tags": 6}, "tag_count holds 5 tags where data.tags = 6 asks for more"),
+    ],
+)
+def test_refuses_options(place, options, words):
+    small = {"clients": 3, "words": 6, "tags": 5}
+    with pytest.raises(Refusal, match=words):
+        stackoverflow(str(place), **{**small, **options})
+
+
+def test_refuses_when_nothing_is_left(tmp_path):
+    place = write(tmp_path, {"1": [("a", "a", "perl")]})
+    with pytest.raises(Refusal, match="no example is left: set data.untagged = 'keep'"):
+        stackoverflow(str(place), clients=1, words=6, tags=5, untagged="drop")
+
+
+def test_refuses_what_does_not_fit_and_says_the_sizes(place):
+    free = devices.free(torch.device("cpu"))
+    with pytest.raises(Refusal, match=r"7 things would take \d\S* GB, more than half"):
+        _room.check("7 things", (7, free // 7), 1, "have fewer")
+    _room.check("few things", (7, 7), 1, "have fewer")
+    words = 200_000
+    lines = "".join(f"w{i} 1\n" for i in range(words))
+    (place / "stackoverflow.word_count").write_text(lines)
+    count = free // 2 // (4 * words) + 1_000_000_000 // (4 * words)
+    texts = h5py.special_dtype(vlen=bytes)
+    with h5py.File(place / "stackoverflow_train.h5", "a") as file:
+        for key in ("tokens", "title", "tags"):
+            del file["examples/00001"][key]
+            group = file["examples/00001"]
+            group.create_dataset(key, data=[b"a"] * count, dtype=texts)
+    with pytest.raises(
+        Refusal, match=f"{count:,} examples of 200,000 words .*lower da"
+    ):
+        stackoverflow(str(place), clients=1, examples=count, words=words, tags=5)
+
+
+def change(place: Path, what: str) -> None:
+    with h5py.File(place / "stackoverflow_train.h5", "a") as file:
+        group = file["examples/00001"]
+        if what == "no examples":
+            file.move("examples", "samples")
+        elif what == "no column":
+            del group["title"]
+        elif what == "lengths":
+            del group["title"]
+            group.create_dataset("title", data=[b"a"] * 2)
+        elif what == "numbers":
+            del group["tags"]
+            group["tags"] = np.arange(3)
+        elif what == "a table":
+            del group["tags"]
+            group["tags"] = np.array([[b"a"], [b"b"], [b"c"]])
+        elif what == "no group":
+            del file["examples/00001"]
+            file["examples/00001"] = 3
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("no examples", "is not TFF's whole file .*examples"),
+        ("no column", "is not TFF's whole file .*title"),
+        ("lengths", "00001 differs in the lengths of its columns"),
+        ("numbers", "00001/tags is not a list of texts"),
+        ("a table", "00001/tags is not a list of texts"),
+        ("no group", "is not TFF's whole file"),
+    ],
+)
+def test_refuses_other_hdf5(place, what, words):
+    change(place, what)
+    with pytest.raises(Refusal, match=words) as caught:
+        stackoverflow(str(place), clients=3, words=6, tags=5)
+    said = str(caught.value)
+    assert said.startswith(str(place / "stackoverflow_train.h5"))
+    assert "get it again from https://www.tensorflow.org/fed" in said
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.95])
+def test_refuses_hdf5_cut_short(place, share):
+    path = place / "stackoverflow_train.h5"
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(Refusal, match="stackoverflow_train.h5 is not TFF's whole file"):
+        stackoverflow(str(place), clients=3, words=6, tags=5)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("word_count", "", "holds 0 words where data.words = 6"),
+        ("word_count", "the 5\na\nsql 3\n", "is not a word and a count in line 2"),
+        ("word_count", "the 5\na five\n", "is not a word and a count in line 2"),
+        ("word_count", "the 5\n" * 9, "holds 1 words where data.words = 6"),
+        ("word_count", json.dumps(TAGS), "is not a word and a count in line 1"),
+        ("word_count", "x" * 10**6, "is not a word and a count in line 1"),
+        ("tag_count", "", "is not a whole json file"),
+        ("tag_count", json.dumps(TAGS)[:-2], "is not a whole json file"),
+        ("tag_count", "the 5\na 4\n", "is not a whole json file"),
+        ("tag_count", "[" * 10**5, "is not a whole json file"),
+        ("tag_count", '["css"]', "is not a table of tags and their counts"),
+        ("tag_count", '{"css": "5"}', "is not a table of tags and their counts"),
+        ("tag_count", '{"css": NaN}', "is not a table of tags and their counts"),
+        ("tag_count", "{}", "holds 0 tags where data.tags = 5 asks for more"),
+    ],
+)
+def test_refuses_other_vocabularies(place, file, content, words):
+    (place / f"stackoverflow.{file}").write_text(content)
+    with pytest.raises(Refusal, match=words) as caught:
+        stackoverflow(str(place), clients=3, words=6, tags=5)
+    assert str(caught.value).startswith(str(place / f"stackoverflow.{file}"))
+    assert len(str(caught.value)) < 400 + len(str(place))
+
+
+def test_says_which_extra_to_install(place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "h5py", None)  # as if it were not installed
+    with pytest.raises(Refusal, match=r"needs h5py.*: pip install 'troth\[hdf5\]'"):
+        stackoverflow(str(place))
+
+
+def test_says_what_to_put_where(tmp_path):
+    with pytest.raises(Refusal) as caught:
+        stackoverflow(str(tmp_path))
+    said = str(caught.value)
+    files = ["stackoverflow_train.h5", "stackoverflow.word_count"]
+    assert all(file in said for file in [*files, "stackoverflow.tag_count"])
+    assert f"into {tmp_path / 'stackoverflow'}" in said
+
+
+def test_the_publishers_archives_become_the_folder(place, tmp_path, server):
+    """Three tar.bz2, of which the largest holds files that are not wanted."""
+    remotes = []
+    for remote in SOURCE.remotes:
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w:bz2") as archive:
+            for file in (*remote.leaves, "stackoverflow_test.h5"):
+                known = place / file if file in remote.leaves else Path(__file__)
+                archive.add(known, file)
+        url = server.url(remote.name, content.getvalue())
+        remotes.append(remote._replace(url=url, digest=""))
+    there = tmp_path / "there"
+    obtain(SOURCE._replace(remotes=tuple(remotes)), there)
+    assert not (there / "stackoverflow_test.h5").exists()
+    assert len(stackoverflow(str(there), clients=3, words=6, tags=5).y) == 6

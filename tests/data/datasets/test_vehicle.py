@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from troth.data.datasets import _leaf
+from troth.data.datasets.vehicle import SOURCE, vehicle
+from troth.types import TEST, TRAIN, Refusal
+
+pytestmark = pytest.mark.usefixtures("offline")
+SIZES = [59, 8, 20, 156, 17, 13, 43, 25, 71, 388, 21, 13, 534, 84, 147, 36, 7, 13, 15]
+SIZES += [130, 20, 30, 10]
+
+
+def leaf(sizes: dict[str, int], width: int = 100, start: int = 0) -> dict[str, Any]:
+    """LEAF's layout; the first feature of an example tells its number."""
+    data, at = {}, start
+    for name, size in sizes.items():
+        x = [[float(at + i)] + [0.5] * (width - 1) for i in range(size)]
+        y = [[1 if (at + i) % 3 else -1] for i in range(size)]  # as the authors have it
+        data[name], at = {"x": x, "y": y}, at + size
+    return {"users": [*sizes], "num_samples": [*sizes.values()], "user_data": data}
+
+
+def put(folder: Path, **files: Any) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        said = content if isinstance(content, str) else json.dumps(content)
+        (folder / f"{name}.json").write_text(said)
+    return str(folder)
+
+
+def test_reads_the_authors_layout(tmp_path):
+    made = leaf({"f_00001": 3, "f_00000": 2})
+    made["user_data"] = dict(sorted(made["user_data"].items()))  # an order of its own
+    put(tmp_path / "vehicle", mytrain=made)
+    arrays = vehicle(str(tmp_path))
+    assert arrays.x.shape == (5, 100) and arrays.x.dtype == np.float32
+    assert arrays.x[:, 0].tolist() == [0, 1, 2, 3, 4]
+    assert arrays.owner.tolist() == [0, 0, 0, 1, 1]  # the order of 'users'
+    assert arrays.y.tolist() == [0, 1, 1, 0, 1]
+    assert arrays.y.dtype == np.int64 == arrays.owner.dtype
+    assert arrays.classes == 2 and arrays.scale == 1
+    assert arrays.split is None and arrays.group is None
+
+
+def test_a_test_file_makes_a_split(tmp_path):
+    train, test = leaf({"a": 2, "b": 3}), leaf({"b": 1, "a": 2}, start=50)
+    arrays = vehicle(put(tmp_path, mytrain=train, mytest=test))
+    assert arrays.x[:, 0].tolist() == [0, 1, 2, 3, 4, 50, 51, 52]
+    assert arrays.owner.tolist() == [0, 0, 1, 1, 1, 1, 0, 0]
+    assert arrays.split.tolist() == [TRAIN] * 5 + [TEST] * 3
+    assert arrays.split.dtype == np.int8
+
+
+def test_refuses_a_test_file_of_others(tmp_path):
+    root = put(tmp_path, mytrain=leaf({"a": 2}), mytest=leaf({"a": 1, "c": 1}))
+    with pytest.raises(
+        Refusal, match="mytest.json has the sensor 'c', which .*mytrain"
+    ):
+        vehicle(root)
+
+
+def test_labels_may_be_plain_or_in_lists_or_fractions(tmp_path):
+    made = leaf({"a": 3})
+    for y in ([-1, 1, 1], [[-1], [1], [1]], [-1.0, 1.0, 1.0]):
+        made["user_data"]["a"]["y"] = y
+        assert vehicle(put(tmp_path, mytrain=made)).y.tolist() == [0, 1, 1]
+
+
+def test_users_without_examples_are_passed_over(tmp_path):
+    """LEAF leaves users behind whom it split away."""
+    made = leaf({"a": 2, "none": 0, "b": 1})
+    made["user_data"]["gone"] = {"x": [], "y": []}
+    arrays = vehicle(put(tmp_path, mytrain=made))
+    assert arrays.owner.tolist() == [0, 0, 1]
+
+
+GOOD = leaf({"a": 2, "b": 3})
+
+
+def changed(*where: Any, to: Any) -> dict[str, Any]:
+    """The good content with one place of it changed."""
+    made = copy.deepcopy(GOOD)
+    inner: Any = made
+    for key in where[:-1]:
+        inner = inner[key]
+    inner[where[-1]] = to
+    return made
+
+
+ROW = GOOD["user_data"]["b"]["x"][0]
+B = ("user_data", "b")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "is not a whole json file"),
+        (json.dumps(GOOD)[:-1], "is not a whole json file"),
+        (json.dumps(GOOD)[: 10**3], "is not a whole json file"),
+        ("<html>", "is not a whole json file"),
+        ("[" * 10**5, "is not a whole json file"),
+        ("1" * 10**5, "is not a whole json file"),
+        ("[1, 2]", "is not LEAF json, which holds the lists 'users'"),
+        ('{"users": ["a"]}', "is not LEAF json, which holds"),
+        (changed("users", to={"a": 1}), "is not LEAF json"),
+        (changed("user_data", to=[]), "is not LEAF json"),
+        (changed("users", to=["a", "a"]), "does not name every user once, as a text"),
+        (changed("users", to=["a", ["b"]]), "does not name every user once, as a text"),
+        (changed("users", to=["a"]), "has 1 users and 2 numbers of their samples"),
+        (changed("users", to=["a", "c"]), "promises 3 samples of 'c' and holds 0"),
+        (changed("num_samples", to=[2]), "has 2 users and 1 numbers of their samples"),
+        (
+            changed("num_samples", to=[2, 10**15]),
+            "promises 10{15} samples of 'b' and h",
+        ),
+        (
+            changed("num_samples", to=[2, 3.0]),
+            "promises 3.0 samples of 'b' and holds 3",
+        ),
+        (changed("num_samples", to=[2, True]), "promises True samples of 'b'"),
+        (changed("num_samples", to=[2, "3"]), "promises 3 samples of 'b'"),
+        (changed("num_samples", to=[2, None]), "promises None samples of 'b'"),
+        (
+            changed("user_data", "c", to=GOOD["user_data"]["a"]),
+            "data of 'c', who is not",
+        ),
+        (changed("user_data", "b", to=[1]), "does not hold an x for every y of 'b'"),
+        (changed("user_data", "b", to={"x": []}), "does not hold an x for every y of"),
+        (changed(*B, "x", to=[ROW]), "does not hold an x for every y of 'b'"),
+        (changed(*B, "x", to="abc"), "does not hold an x for every y of 'b'"),
+        (changed(*B, "x", to=[ROW, ROW, ROW[1:]]), "x of 'b' that is not 100 numbers"),
+        (changed(*B, "x", to=[ROW[1:]] * 3), "x of 'b' that is not 100 numbers"),
+        (changed(*B, "x", to=[[ROW]] * 3), "x of 'b' that is not 100 numbers"),
+        (changed(*B, "x", 1, 7, to=math.nan), "x of 'b' that is not 100 numbers"),
+        (changed(*B, "x", 1, 7, to=-math.inf), "x of 'b' that is not 100 numbers"),
+        (changed(*B, "x", 1, 7, to=1e300), "x of 'b' that is not 100 numbers"),
+        (changed(*B, "x", 1, 7, to=10**400), "x of .b. that is not 100 numbers"),
+        (changed(*B, "x", 1, 7, to="0.5"), "x of 'b' that is not 100 numbers"),
+        (changed(*B, "x", 1, 7, to=None), "x of 'b' that is not 100 numbers"),
+        (changed(*B, "y", to=[1, -1, 0.5]), "y of 'b' that is not a whole number"),
+        (changed(*B, "y", to=[1, -1, 1e30]), "y of 'b' that is not a whole number"),
+        (changed(*B, "y", to=[[1, 1]] * 3), "y of 'b' that is not a whole number"),
+        (changed(*B, "y", to=["1"] * 3), "y of 'b' that is not a whole number"),
+        (changed(*B, "y", to=[1, 0, 2]), "holds the labels -1, 0, 1, 2 where they are"),
+        (changed("users", to=[]) | {"num_samples": []}, "data of 'a', who is not in"),
+        ({"users": [], "num_samples": [], "user_data": {}}, "holds the labels none"),
+    ],
+)
+def test_refuses_what_is_not_whole(tmp_path, content, words):
+    root = put(tmp_path, mytrain=content)
+    with pytest.raises(Refusal, match=words) as caught:
+        vehicle(root)
+    said = str(caught.value)
+    assert said.startswith(str(tmp_path / "mytrain.json")) and "\n" not in said
+    assert "delete it and get it again from https://github.com/litian96/ditto" in said
+
+
+def test_names_of_users_are_cut(tmp_path):
+    made = leaf({"é" * 10**5: 2})
+    made["num_samples"] = [3]
+    with pytest.raises(Refusal) as caught:
+        vehicle(put(tmp_path, mytrain=made))
+    assert len(str(caught.value)) < 400
+
+
+def test_refuses_what_is_not_a_file(tmp_path):
+    root = put(tmp_path, mytrain=GOOD)
+    (tmp_path / "mytest.json").symlink_to(tmp_path / "nothing")
+    with pytest.raises(Refusal, match="mytest.json is not a whole json file"):
+        vehicle(root)
+    (tmp_path / "mytest.json").unlink()
+    os.mkfifo(tmp_path / "mytest.json")
+    with pytest.raises(Refusal, match="mytest.json is not a whole json file"):
+        vehicle(root)
+
+
+def test_refuses_when_absent_and_says_what_to_put_where(tmp_path):
+    put(tmp_path / "vehicle", train=GOOD)  # renamed
+    with pytest.raises(Refusal, match="put mytrain.json and, if you have it, mytest"):
+        vehicle(str(tmp_path))
+
+
+finite = st.floats(-1e30, 1e30, allow_nan=False) | st.integers(-(10**6), 10**6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.dictionaries(
+        st.text(max_size=5),
+        st.lists(st.tuples(finite, finite, st.integers(-9, 9)), min_size=1, max_size=4),
+        max_size=5,
+    )
+)
+def test_leaf_gives_back_what_was_written(tmp_path_factory, people):
+    path = tmp_path_factory.mktemp("leaf") / "any.json"
+    data = {
+        name: {"x": [[a, b] for a, b, _ in rows], "y": [c for _, _, c in rows]}
+        for name, rows in people.items()
+    }
+    counts = [len(rows) for rows in people.values()]
+    content = {"users": [*people], "num_samples": counts, "user_data": data}
+    path.write_text(json.dumps(content))
+    read = list(_leaf.users(path, 2, "none"))
+    assert [user.name for user in read] == [*people]
+    for user in read:
+        assert user.x.tolist() == data[user.name]["x"]
+        assert user.y.tolist() == data[user.name]["y"]
+
+
+@pytest.mark.data
+def test_real_file(real):
+    arrays = vehicle(real)
+    assert np.bincount(arrays.owner).tolist() == SIZES and sum(SIZES) == 1860
+    assert np.bincount(arrays.y).tolist() == [837, 1023]
+    assert arrays.x.sum(dtype=float) == pytest.approx(234.26925695139403, rel=1e-12)
+    with open(os.path.join(real, "vehicle", "mytrain.json"), "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    assert SOURCE.remotes[0].digest == f"sha256:{digest}"

@@ -1,0 +1,256 @@
+"""What holds for every deformation, and an implementation that is not ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import ndimage
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from troth import lookup, seeding
+from troth.data.deformations._flow import pixels_per_unit
+from troth.types import Refusal
+
+NAMES = lookup.names("deformation")
+WIDTH = {"rotation": 1, "translation": 2, "affine": 6}
+FRAMES = ("edges", "centres", "mixed")
+MODES = {"zeros": "grid-constant", "border": "nearest", "reflection": "reflect"}
+every = pytest.mark.parametrize("name", NAMES)
+
+
+def deform(name: str) -> Callable[..., Tensor]:
+    return lookup.find("deformation", name)
+
+
+def drawn(name: str, b: int, sigma: float = 0.4, seed: int = 0) -> Tensor:
+    draw = lookup.beside(deform(name), "draw")
+    assert draw is not None
+    key = seeding.keys(seed, "test", 0, torch.arange(b))
+    found: Tensor = draw(key, sigma, torch.float64)
+    return found
+
+
+def as_affine(name: str, p: Tensor, h: int, w: int, frame: str) -> np.ndarray:
+    """The paper's flow (3.2) in units of the frame, an image."""
+    if name == "affine":
+        return p.numpy()
+    if name == "translation":
+        return np.array([0, 0, p[0], 0, 0, p[1]])
+    high, wide = (h - 1, w - 1) if frame == "centres" else (h, w)
+    c, s = math.cos(p[0]), math.sin(p[0])
+    return np.array([c - 1, -s * wide / high, 0, s * high / wide, c - 1, 0])
+
+
+def by_scipy(
+    x: Tensor, flows: list[np.ndarray], mode: str, order: int, frame: str
+) -> np.ndarray:
+    """out[o] = x[M o + offset] in pixels, by scipy.ndimage.affine_transform."""
+    h, w = x.shape[-2:]
+    where = np.array([h - 1, w - 1]) / 2  # the middle
+    units = np.array(
+        pixels_per_unit(h, w, "centres" if frame == "centres" else "edges")
+    )
+    given_out = units if frame == "edges" else where  # pixels of a coordinate of 1
+    images = []
+    for image, (a, b, c, d, e, f) in zip(x.double().numpy(), flows, strict=True):
+        linear = np.eye(2) + np.array([[a, b], [d, e]])
+        matrix = units[:, None] * linear / given_out
+        offset = where + units * np.array([c, f]) - matrix @ where
+        images.append(
+            [
+                ndimage.affine_transform(
+                    channel, matrix, offset, order=order, mode=mode, prefilter=False
+                )
+                for channel in image
+            ]
+        )
+    return np.array(images)
+
+
+@every
+@pytest.mark.parametrize("padding", MODES)
+@pytest.mark.parametrize("frame", FRAMES)
+@settings(max_examples=15, deadline=None)
+@given(
+    h=st.integers(2, 13),
+    w=st.integers(2, 13),
+    channels=st.integers(1, 3),
+    seed=st.integers(0, 2**20),
+)
+def test_scipy_finds_the_same(
+    name: str, padding: str, frame: str, h: int, w: int, channels: int, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    x = torch.from_numpy(random.random((3, channels, h, w)))
+    p = drawn(name, 3, seed=seed)
+    flows = [as_affine(name, one, h, w, frame) for one in p]
+    expected = by_scipy(x, flows, MODES[padding], 1, frame)
+    out = deform(name)(x, p, padding=padding, frame=frame)
+    assert np.abs(out.numpy() - expected).max() < 1e-9
+    out = deform(name)(x.float(), p.float(), padding=padding, frame=frame)
+    assert out.dtype == torch.float32
+    assert np.abs(out.numpy() - expected).max() < 1e-4
+
+
+@every
+def test_scipy_finds_the_same_nearest_pixels(name: str) -> None:
+    x = torch.from_numpy(np.random.default_rng(1).random((20, 1, 9, 12)))
+    p = drawn(name, 20, seed=1)
+    flows = [as_affine(name, one, 9, 12, "edges") for one in p]
+    expected = by_scipy(x, flows, "grid-constant", 0, "edges")
+    out = deform(name)(x, p, interpolation="nearest")
+    assert np.array_equal(out.numpy(), expected)
+
+
+@every
+@pytest.mark.parametrize("interpolation", ["bilinear", "nearest"])
+@pytest.mark.parametrize("padding", MODES)
+@pytest.mark.parametrize("frame", ["edges", "centres"])
+@settings(max_examples=20, deadline=None)
+@given(h=st.integers(1, 40), w=st.integers(1, 40))
+def test_zeros_give_the_image_back(
+    name: str, interpolation: str, padding: str, frame: str, h: int, w: int
+) -> None:
+    x = torch.rand(2, 3, h, w)
+    out = deform(name)(
+        x,
+        torch.zeros(2, WIDTH[name]),
+        interpolation=interpolation,
+        padding=padding,
+        frame=frame,
+    )
+    tolerance = 0 if interpolation == "nearest" else 1e-5
+    assert (out - x).abs().max() <= tolerance
+
+
+@every
+def test_on_sides_that_are_powers_of_two_they_do_so_to_the_last_bit(name: str) -> None:
+    x = torch.rand(2, 3, 32, 16)
+    assert torch.equal(deform(name)(x, torch.zeros(2, WIDTH[name])), x)
+
+
+@every
+def test_mixed_is_what_the_authors_do(name: str) -> None:
+    """`linspace(-1, 1)`, the flow added, `grid_sample` with align_corners = False."""
+    h = 8
+    x, p = torch.rand(5, 2, h, h, dtype=torch.float64), drawn(name, 5)
+    line = torch.linspace(-1, 1, h, dtype=torch.float64)
+    r, s = torch.meshgrid(line, line, indexing="ij")
+    flows = torch.tensor(np.array([as_affine(name, q, h, h, "mixed") for q in p]))
+    a, b, c, d, e, f = flows.T[..., None, None]
+    grid = torch.stack([s + d * r + e * s + f, r + a * r + b * s + c], dim=-1)
+    expected = grid_sample(x, grid, align_corners=False)
+    assert (deform(name)(x, p, frame="mixed") - expected).abs().max() < 1e-12
+    still = deform(name)(x, 0 * p, frame="mixed")
+    assert (still - x).abs().max() > 0.01  # their identity is none
+
+
+@every
+def test_bytes_are_read_as_the_numbers_that_they_are(name: str) -> None:
+    x = torch.randint(0, 256, (4, 3, 7, 9), dtype=torch.uint8)
+    p = drawn(name, 4)
+    out = deform(name)(x, p)
+    assert out.dtype == torch.float32
+    assert torch.equal(out, deform(name)(x.float(), p))
+    assert out.min() >= 0 and 1 < out.max() <= 255
+
+
+@every
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_few_digits_of_the_image_cost_none_of_the_place(
+    name: str, kind: torch.dtype
+) -> None:
+    x, p = torch.rand(4, 1, 32, 32).to(kind), drawn(name, 4)
+    out = deform(name)(x, p)
+    assert out.dtype == kind
+    assert torch.equal(out, deform(name)(x.float(), p).to(kind))
+
+
+@every
+@pytest.mark.parametrize("padding", MODES)
+def test_lifted(name: str, padding: str) -> None:
+    f = deform(name)
+    x, p = torch.rand(3, 5, 2, 6, 9), drawn(name, 15).reshape(3, 5, -1).float()
+
+    def one(x: Tensor, p: Tensor) -> Tensor:
+        return f(x, p, padding=padding)
+
+    together = torch.func.vmap(one)(x, p)
+    alone = torch.stack([one(a, q) for a, q in zip(x, p, strict=True)])
+    assert torch.equal(together, alone)
+    shared = torch.func.vmap(one, in_dims=(None, 0))(x[0], p)
+    alone = torch.stack([one(x[0], q) for q in p])
+    assert torch.equal(shared, alone)
+
+
+@every
+@pytest.mark.parametrize("padding", MODES)
+def test_gradients(name: str, padding: str) -> None:
+    f = deform(name)
+    x = torch.rand(2, 1, 4, 5, dtype=torch.float64, requires_grad=True)
+    p = drawn(name, 2, 0.2, seed=3).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda x, p: f(x, p, padding=padding), (x, p), eps=1e-7, atol=1e-5
+    )
+    zero = torch.zeros(2, WIDTH[name], requires_grad=True)
+    f(torch.rand(2, 1, 4, 5), zero, padding=padding).square().sum().backward()
+    assert zero.grad is not None and zero.grad.isfinite().all()
+
+
+@every
+def test_images_do_not_see_each_other_and_none_is_enough(name: str) -> None:
+    f, x, p = deform(name), torch.rand(6, 2, 5, 5), drawn(name, 6).float()
+    out = f(x, p)
+    assert torch.equal(f(x[2:3], p[2:3]), out[2:3])
+    assert f(x[:0], p[:0]).shape == (0, 2, 5, 5)
+
+
+@every
+@pytest.mark.parametrize("shape", [(3,), (2, 7), (2, 7, 7), (2, 1, 3, 3, 3)])
+def test_what_is_no_image_is_refused(name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(Refusal, match=rf"'{name}' needs images .* have shape \[") as e:
+        deform(name)(torch.ones(shape), torch.zeros(shape[0], WIDTH[name]))
+    assert str(list(shape)) in str(e.value)
+
+
+@every
+def test_other_refusals(name: str) -> None:
+    f, k = deform(name), WIDTH[name]
+    x = torch.ones(2, 1, 3, 3)
+    wrong: list[Any] = [torch.zeros(2), torch.zeros(3, k), torch.zeros(2, k + 1)]
+    for p in wrong:
+        with pytest.raises(Refusal, match=rf"parameters of shape \[2, {k}\]"):
+            f(x, p)
+    with pytest.raises(Refusal, match=r"needs images .* shape \[2, 1, 0, 3\]"):
+        f(torch.ones(2, 1, 0, 3), torch.zeros(2, k))
+    with pytest.raises(Refusal, match=r"these are bool; convert"):
+        f(x.bool(), torch.zeros(2, k))
+    with pytest.raises(Refusal, match=r"these are complex64; convert"):
+        f(x.to(torch.complex64), torch.zeros(2, k))
+
+
+@every
+def test_draws_have_the_spread_that_they_should(name: str) -> None:
+    m, sigma = 40_000, 0.3
+    p = drawn(name, m, sigma) / sigma
+    assert p.shape == (m, WIDTH[name])
+    second, fourth = (1 / 3, 1 / 5) if name == "rotation" else (1.0, 3.0)
+    # Each within six standard errors: fails less than once in 10⁷.
+    assert p.mean(0).abs().max() < 6 * (second / m) ** 0.5
+    spread = ((fourth - second**2) / m) ** 0.5
+    assert (p.square().mean(0) - second).abs().max() < 6 * spread
+    if WIDTH[name] > 1:  # uncorrelated
+        apart = p.T @ p / m - torch.eye(WIDTH[name])
+        apart.fill_diagonal_(0)
+        assert apart.abs().max() < 6 / m**0.5
+    else:
+        assert p.abs().max() < 1
+        assert p.max() > 0.999 and p.min() < -0.999  # fails once in e⁴⁰

@@ -1,0 +1,100 @@
+"""All clients alike, from sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.preprocessing import StandardScaler
+
+from troth.config import reader
+from troth.data.features.federated import federated
+from troth.data.features.own import own
+from troth.types import Refusal
+
+
+def draw(seed: int, sizes: list[int], k: int = 4) -> list[np.ndarray]:
+    random = np.random.default_rng(seed)
+    each = [random.normal(5 * i, 1 + i, size=(m, k)) for i, m in enumerate(sizes)]
+    for x in each:
+        x[2:][random.random((len(x) - 2, k)) < 0.3] = np.nan
+    return each
+
+
+def test_by_hand() -> None:
+    a, b = np.array([[1.0], [3.0]]), np.array([[5.0], [np.nan], [7.0]])
+    found = federated([a, b])
+    assert found.mean == 4 and found.fill == 4 and not found.constant
+    assert found.std == np.sqrt((9 + 1 + 1 + 9) / 4)
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(2, 20), min_size=2, max_size=6))
+def test_as_if_all_data_lay_in_one_place(seed: int, sizes: list[int]) -> None:
+    each = draw(seed, sizes)
+    found, scaler = federated(each), StandardScaler().fit(np.concatenate(each))
+    np.testing.assert_allclose(found.mean, scaler.mean_, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.std, scaler.scale_, rtol=1e-12)
+    np.testing.assert_allclose(found.fill, found.mean)
+
+
+@given(st.integers(0, 2**32), st.integers(2, 5))
+def test_identical_clients_agree_on_what_each_would_find_alone(
+    seed: int, n: int
+) -> None:
+    [x] = draw(seed, [12])
+    together, alone = federated([x] * n), own([x])
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_allclose(one, other[0], rtol=1e-12)
+
+
+def test_the_order_of_clients_does_not_matter() -> None:
+    each = draw(3, [4, 7, 9, 2])
+    for one, other in zip(federated(each), federated(each[::-1]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-14)
+
+
+def test_only_sums_matter() -> None:
+    """Other values with the same counts, sums and squares: the same, bit for bit."""
+    a, twin = np.array([[1.0], [5.0], [6.0]]), np.array([[2.0], [3.0], [7.0]])
+    b, more = np.array([[3.0], [5.0]]), np.array([[np.nan], [5.0], [3.0]])
+    assert (a.sum(), (a**2).sum()) == (twin.sum(), (twin**2).sum())
+    for one, other in zip(federated([a, b]), federated([twin, more]), strict=True):
+        assert (one == other).all()
+
+
+def test_a_single_value_is_not_told() -> None:
+    a, b, c = np.array([[1.0], [3.0]]), np.array([[5.0], [7.0]]), np.array([[100.0]])
+    assert federated([a, b, c]).mean == federated([a, b]).mean == 4
+    assert federated([a, b, c], min_values=1).mean == 116 / 5
+    shy = np.array([[-50.0], [np.nan], [np.nan]])
+    assert federated([a, b, shy]).mean == 4
+
+
+def test_refusals() -> None:
+    x = np.arange(6.0).reshape(3, 2)
+    with pytest.raises(Refusal, match="'federated' over 1 client would tell"):
+        federated([x])
+    half = np.where([False, True], np.nan, x)
+    with pytest.raises(Refusal, match=r"1 of the features \(chol\) have enough values"):
+        federated([x, half, half], ["age", "chol"])
+    with pytest.raises(Refusal, match="features.min_values = 0 must be at least 1"):
+        federated([x, x], min_values=0)
+    with pytest.raises(Refusal, match="min_values = 4 is more than any client has"):
+        federated([x, x], min_values=4)
+    with pytest.raises(Refusal, match="features.impute = 'median' is not one of"):
+        reader.from_dict({"features": {"name": "federated", "impute": "median"}})
+
+
+def test_a_feature_that_nobody_has() -> None:
+    x = np.array([[1.0, np.nan], [2.0, np.nan]])
+    found = federated([x, x])
+    assert (found.fill[1], found.mean[1], found.std[1]) == (0, 0, 1)
+    assert found.constant.tolist() == [False, True]
+
+
+def test_options() -> None:
+    each = draw(4, [8, 8])
+    assert (federated(each, impute="zero").fill == 0).all()
+    assert (federated(each, centre=False).mean == 0).all()
+    assert (federated(each, scale=False).std == 1).all()

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from troth import lookup
+from troth.data.partitions.classes import classes
+from troth.types import TEST, TRAIN, Arrays, Refusal
+
+
+def made(labels, count: int, split=None) -> Arrays:
+    y = np.asarray(labels, np.int64)
+    return Arrays(np.zeros((len(y), 1), np.float32), y, count, split=split)
+
+
+def published(train: int, test: int, count: int) -> Arrays:
+    """Data with `train` and `test` examples of each class, classes taking turns."""
+    labels = np.tile(np.arange(count), train + test)
+    marks = np.repeat([TRAIN, TEST], [train * count, test * count]).astype(np.int8)
+    return made(labels, count, marks)
+
+
+def test_worked_example():
+    """3 classes of 4, 3 clients of 2 classes: each class is cut in halves."""
+    arrays = made(np.repeat([0, 1, 2], 4), 3)
+    lists = classes(arrays, 0, clients=3, per_client=2)
+    held = [np.bincount(arrays.y[x], minlength=3).tolist() for x in lists]
+    assert held == [[2, 2, 0], [0, 2, 2], [2, 0, 2]]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(0, 4), min_size=30, max_size=80),
+    st.integers(1, 5),
+    st.integers(5, 30),
+    st.integers(0, 5),
+)
+def test_even_deals_every_example_once_and_equally(labels, per_client, clients, seed):
+    arrays = made(labels, 5)
+    lists = classes(arrays, seed, clients=clients, per_client=per_client)
+    assert len(lists) == clients and all(x.dtype == np.int64 for x in lists)
+    assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(len(labels)))
+    held = np.array([np.bincount(arrays.y[x], minlength=5) for x in lists])
+    for u in range(clients):
+        allowed = {(u + j) % 5 for j in range(per_client)}
+        assert set(np.flatnonzero(held[u])) <= allowed
+    for label in range(5):
+        of = [u for u in range(clients) if (label - u) % 5 < per_client]
+        assert held[of, label].max() - held[of, label].min() <= 1
+
+
+def test_even_depends_on_the_seed_alone():
+    arrays = made(np.arange(200) % 10, 10)
+    one, same, other = (classes(arrays, s, clients=10) for s in (0, 0, 1))
+    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_a_class_without_examples_needs_no_client():
+    lists = classes(made([0, 1, 0, 1], 3), 0, clients=2, per_client=1)
+    assert [x.tolist() for x in lists] == [[0, 2], [1, 3]]
+
+
+def test_ditto_slices_in_file_order():
+    """Each client takes contiguous runs of each class, train and test apart."""
+    arrays = published(600, 100, 10)
+    lists = classes(arrays, 0, clients=50, recipe="ditto")
+    for u, mine in enumerate(lists):
+        assert len(np.unique(mine)) == len(mine)
+        assert set(arrays.y[mine]) == {(u + j) % 10 for j in range(5)}
+        for mark in (TRAIN, TEST):
+            for label in set(arrays.y[mine]):
+                run = mine[(arrays.y[mine] == label) & (arrays.split[mine] == mark)]
+                assert len(run) >= 1 and set(np.diff(run)) <= {10}
+
+
+def test_ditto_ignores_the_seed():
+    arrays = published(600, 100, 10)
+    one, other = (classes(arrays, s, clients=50, recipe="ditto") for s in (0, 1))
+    assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_ditto_counts_by_the_formula():
+    """With other numbers than the authors': 7 clients, 2 of 3 classes each."""
+    arrays = published(2000, 400, 3)
+    lists = classes(arrays, 0, clients=7, per_client=2, recipe="ditto")
+    random = np.random.RandomState(233)
+    sizes = random.lognormal(3, 1, 7) + 10
+    sizes *= 6000 / sizes.sum()
+    for mine, size in zip(lists, sizes, strict=True):
+        share = random.lognormal(1, 1, 2)
+        share /= share.sum()
+        trained = int(share[0] * size) + int(share[1] * size) + 2
+        tested = int(share[0] * size / 6) + int(share[1] * size / 6) + 2
+        assert (arrays.split[mine] == TRAIN).sum() == trained
+        assert (arrays.split[mine] == TEST).sum() == tested
+
+
+def counted(arrays, lists, mark):
+    """Sizes a client, and how often each example is used, in one part."""
+    mine = [x[arrays.split[x] == mark] for x in lists]
+    used = np.bincount(np.concatenate(mine), minlength=len(arrays.y))
+    sizes = np.array([len(x) for x in mine])
+    summary = (sizes.min(), np.median(sizes), round(sizes.mean(), 1), sizes.max())
+    return sizes.sum(), summary, used
+
+
+def check_published_numbers(arrays):
+    lists = classes(arrays, 0, clients=500, recipe="ditto")
+    total, summary, used = counted(arrays, lists, TRAIN)
+    assert total == 61_251 and summary == (31, 88, 122.5, 1378)
+    assert (used > 0).sum() == 58_825
+    assert (used == 2).sum() == 2_426 and used.max() == 2
+    total, summary, used = counted(arrays, lists, TEST)
+    assert total == 11_254 and summary == (7, 17, 22.5, 231)
+    assert (used > 0).sum() == 9_976
+    assert (used == 2).sum() == 1_278 and used.max() == 2
+
+
+def test_ditto_numbers_on_data_of_the_same_shape():
+    check_published_numbers(published(6000, 1000, 10))
+
+
+@pytest.mark.data
+def test_ditto_numbers_on_fashion_mnist():
+    root = os.environ.get("TROTH_DATA")
+    if not root or not os.path.isdir(os.path.join(root, "fashion-mnist")):
+        pytest.skip("no fashion-mnist under $TROTH_DATA")
+    fashion_mnist = lookup.find("data", "fashion_mnist")
+    check_published_numbers(fashion_mnist(root))
+
+
+LABELS = np.arange(100) % 10
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "words"),
+    [
+        (0, {"clients": 5}, "needs data with labels and these are a regression"),
+        (10, {"clients": 5, "per_client": 11}, "per_client = 11 must be 1 to 10"),
+        (10, {"clients": 5, "per_client": 0}, "per_client = 0 must be 1 to 10"),
+        (10, {"clients": 101}, "partition.clients = 101 must be 1 to 100"),
+        (10, {"clients": 0}, "partition.clients = 0 must be 1 to 100"),
+        (10, {"clients": 5}, "holds class 9: set .*clients to at least 6, or .* 6$"),
+        (10, {"clients": 9, "per_client": 1}, "class 9: .* least 10, or .* least 2$"),
+        (10, {"clients": 9, "recipe": "ditto"}, "needs data marked as training and"),
+    ],
+)
+def test_refuses(count, options, words):
+    with pytest.raises(Refusal, match=words):
+        classes(made(LABELS, count), 0, **options)
+
+
+def test_the_remedy_for_a_class_without_client_works():
+    arrays = made(LABELS, 10)
+    for options in ({"clients": 6}, {"clients": 5, "per_client": 6}):
+        assert len(classes(arrays, 0, **options)) == options["clients"]
+
+
+def test_ditto_refuses_a_class_that_is_too_small():
+    with pytest.raises(Refusal, match="wants .* of class 0 .* there are 60: raise"):
+        classes(published(60, 10, 10), 0, clients=1, recipe="ditto")

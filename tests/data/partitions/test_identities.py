@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from troth.data.partitions.identities import identities
+from troth.data.partitions.natural import natural
+from troth.types import Arrays, Refusal
+
+
+def owned(owner) -> Arrays:
+    m = 3 if owner is None else len(owner)
+    by = None if owner is None else np.array(owner)
+    return Arrays(np.zeros((m, 1), np.float32), np.zeros(m, np.int64), 2, owner=by)
+
+
+def test_worked_example():
+    """4 owners, 2 a client: each of 2 clients has both examples of two owners."""
+    arrays = owned([5, 9, 5, -1, 9, 70, 70, -1])
+    lists = identities(arrays, 0, per_client=2)
+    held = [set(arrays.owner[mine].tolist()) for mine in lists]
+    assert [len(h) for h in held] == [2, 2] and held[0] | held[1] == {5, 9, -1, 70}
+    assert [len(x) for x in lists] == [4, 4]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(-5, 5), min_size=1, max_size=60),
+    st.integers(1, 11),
+    st.booleans(),
+    st.integers(0, 9),
+)
+def test_owners_go_whole(owner, number, fixed, seed):
+    there = set(owner)
+    number = min(number, len(there))
+    options = {"per_client": number} if fixed else {"clients": number}
+    arrays = owned(owner)
+    lists = identities(arrays, seed, **options)
+    held = [set(arrays.owner[mine].tolist()) for mine in lists]
+    counts = [len(h) for h in held]
+    assert sum(counts) == len(set.union(*held))  # nobody is with two
+    for mine, names in zip(lists, held, strict=True):
+        assert mine.tolist() == [i for i, o in enumerate(owner) if o in names]
+    if fixed:
+        assert counts == [number] * (len(there) // number)
+    else:
+        assert len(counts) == number and set.union(*held) == there
+        assert max(counts) - min(counts) <= 1
+
+
+def test_celeba_has_508_clients_of_20():
+    """As Wang et al. 2021 have it: of 10,177 identities 17 are left over."""
+    lists = identities(owned(np.arange(10_177)), 0, per_client=20)
+    assert len(lists) == 508 and {len(x) for x in lists} == {20}
+
+
+def test_one_a_client_is_natural_in_another_order():
+    arrays = owned([3, 1, 2, 1, 3, 3])
+    dealt = sorted(x.tolist() for x in identities(arrays, 0, per_client=1))
+    assert dealt == sorted(x.tolist() for x in natural(arrays))
+
+
+def test_who_goes_together_is_drawn():
+    """10 owners, 5 a client, 400 seeds: two are together 4/9 of the time; 5 sd."""
+    together = 0
+    for seed in range(400):
+        first = identities(owned(np.arange(10)), seed, per_client=5)[0]
+        together += (0 in first) == (1 in first)
+    assert abs(together - 400 * 4 / 9) < 5 * np.sqrt(400 * 20 / 81)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "per_client = 0 and partition.clients = 0: set one of them, to 1 to 3"),
+        ({"per_client": 2, "clients": 1}, "= 2 and partition.clients = 1: set one of"),
+        ({"per_client": 4}, "partition.per_client = 4 must be 1 to 3, the number of o"),
+        ({"clients": 4}, "partition.clients = 4 must be 1 to 3, the number of owners"),
+        ({"clients": -1}, "partition.clients = -1 must be 1 to 3"),
+    ],
+)
+def test_refuses(options, words):
+    with pytest.raises(Refusal, match=words):
+        identities(owned([0, 1, 2, 2]), 0, **options)
+
+
+def test_refuses_data_without_owners():
+    with pytest.raises(Refusal, match="'identities' needs data that say whose each"):
+        identities(owned(None), 0, per_client=2)

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from troth.data.partitions.natural import natural
+from troth.types import Arrays, Refusal
+
+
+def owned(owner: list[int] | None) -> Arrays:
+    m = len(owner or [0])
+    by = None if owner is None else np.array(owner)
+    return Arrays(np.zeros((m, 1), np.float32), np.zeros(m, np.int64), 2, owner=by)
+
+
+def test_clients_are_owners_in_sorted_order():
+    lists = natural(owned([7, -3, 7, 20, -3, 7]))
+    assert [x.tolist() for x in lists] == [[1, 4], [0, 2, 5], [3]]
+    assert all(x.dtype == np.int64 for x in lists)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=40))
+def test_every_example_is_with_its_owner(owner):
+    lists = natural(owned(owner))
+    assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(len(owner)))
+    held = [set(np.array(owner)[x]) for x in lists]
+    assert held == [{k} for k in sorted(set(owner))]
+
+
+def test_refuses_data_without_owners():
+    with pytest.raises(Refusal, match="needs data that say whose.*add an array owner"):
+        natural(owned(None))

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from troth.data.partitions.iid import iid
+from troth.data.partitions.quantity import quantity
+from troth.types import TEST, TRAIN, VALID, Arrays, Refusal
+
+
+def made(m: int, marks=None) -> Arrays:
+    x, y = np.zeros((m, 1), np.float32), np.arange(m) % 4
+    return Arrays(x, y, 4, split=None if marks is None else np.array(marks, np.int8))
+
+
+def sizes(lists) -> np.ndarray:
+    return np.array([len(x) for x in lists])
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 300),
+    st.integers(1, 40),
+    st.sampled_from(["lognormal", "power"]),
+    st.integers(0, 3),
+    st.integers(0, 9),
+)
+def test_every_example_has_one_home_and_none_is_below_the_least(m, n, law, least, seed):
+    n = min(n, m)
+    least = min(least, m // n)
+    lists = quantity(made(m), seed, clients=n, law=law, min_size=least)
+    assert len(lists) == n and sizes(lists).min() >= least
+    assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(m))
+
+
+def test_equal_shares_are_the_limit():
+    """sigma = 0 and a huge exponent give the sizes of `iid`."""
+    wanted = np.sort(sizes(iid(made(1003), 0, clients=10)))
+    for options in ({"sigma": 0.0}, {"law": "power", "exponent": 1e9}):
+        lists = quantity(made(1003), 0, clients=10, **options)
+        assert np.array_equal(np.sort(sizes(lists)), wanted)
+
+
+def test_one_client_gets_everything_at_the_other_end():
+    for options in ({"sigma": 1e4}, {"law": "power", "exponent": 1 + 1e-9}):
+        lists = quantity(made(1000), 0, clients=10, min_size=3, **options)
+        assert np.sort(sizes(lists)).tolist() == [3] * 9 + [973]
+
+
+def test_lognormal_sizes_are_lognormal():
+    """ln of the sizes has the standard deviation asked for.
+
+    Of n = 2,000 draws it is off by more than 5 · sigma/√(2n) = 0.08 sigma with
+    probability below 1e-6; rounding adds less than 0.02.
+    """
+    for sigma in (0.5, 1.0):
+        lists = quantity(made(400_000), 1, clients=2000, sigma=sigma, min_size=0)
+        assert abs(np.log(sizes(lists)).std() - sigma) < 0.08 * sigma + 0.02
+
+
+def test_power_law_has_its_exponent():
+    """Hill's estimate of the tail, from 1 / mean ln(s/s_min), is exponent − 1.
+
+    Its relative standard deviation is 1/√n = 0.022; 5 of them: p < 1e-6; the smallest
+    of 2,000 draws and rounding add less than 0.02.
+    """
+    lists = quantity(
+        made(1_000_000), 2, clients=2000, law="power", exponent=3.0, min_size=0
+    )
+    s = sizes(lists)
+    assert abs(1 / np.log(s / s.min()).mean() / 2 - 1) < 0.13
+
+
+def test_contents_are_alike():
+    """The largest client's classes are within 5 standard deviations of even shares."""
+    arrays = made(40_000)
+    lists = quantity(arrays, 0, clients=20)
+    mine = max(lists, key=len)
+    held = np.bincount(arrays.y[mine], minlength=4)
+    assert np.abs(held - len(mine) / 4).max() < 5 * math.sqrt(len(mine) * 3 / 16)
+
+
+def test_parts_are_dealt_by_the_same_weights():
+    marks = [TRAIN] * 6000 + [VALID] * 600 + [TEST] * 1200
+    arrays = made(7800, marks)
+    for least in (0, 2):
+        lists = quantity(arrays, 0, clients=50, sigma=2.0, min_size=least)
+        held = np.array([np.bincount(arrays.split[x], minlength=3) for x in lists])
+        assert (held[:, [TRAIN, TEST]].min() >= 1) == (least == 2)
+        for part, share in ((VALID, 0.1), (TEST, 0.2)):
+            off = np.abs(held[:, part] - share * held[:, TRAIN])
+            assert off.max() < 1 + share + least * 0.02 * held[:, part].max()
+
+
+def test_few_test_examples_are_no_obstacle():
+    arrays = made(100, [TRAIN] * 97 + [TEST] * 3)
+    lists = quantity(arrays, 0, clients=10)
+    assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(100))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"clients": 0}, "partition.clients = 0 must be 1 to 100, the number of ex"),
+        ({"clients": 101}, "partition.clients = 101 must be 1 to 100"),
+        ({"clients": 40, "min_size": 3}, "min_size = 3 must be 0 to 2, for there are "),
+        ({"clients": 40, "min_size": -1}, "min_size = -1 must be 0 to 2"),
+        ({"clients": 5, "sigma": -0.1}, "sigma = -0.1 must be at least 0 and finite"),
+        ({"clients": 5, "sigma": math.inf}, "sigma = inf must be at least 0"),
+        ({"clients": 5, "sigma": math.nan}, "sigma = nan must be at least 0"),
+        ({"clients": 5, "exponent": 1.0}, "exponent = 1.0 must be more than 1 and f"),
+        ({"clients": 5, "exponent": math.inf}, "exponent = inf must be more than 1"),
+    ],
+)
+def test_refuses(options, words):
+    with pytest.raises(Refusal, match=words):
+        quantity(made(100), 0, **options)

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from troth import lookup
+from troth.data import catalogue
+from troth.data.datasets import mnist
+from troth.data.datasets._files import obtain
+from troth.types import Refusal
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch, tmp_path):
+    monkeypatch.delenv("TROTH_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def own(tmp_path: Path, **more: np.ndarray) -> str:
+    """A file of the user: 12 examples, 3 classes."""
+    file = tmp_path / "mine.npz"
+    y = np.arange(12) % 3
+    np.savez(file, x=np.arange(24.0).reshape(12, 2), y=y, **more)
+    return str(file)
+
+
+def test_every_data_set_is_found_and_is_of_a_kind():
+    found = {entry.about.name: entry.kind for entry in catalogue.entries()}
+    assert list(found) == lookup.names("data")
+    assert found["npz"] == "yours" and found["digits"] == "made"
+    assert found["linear_regression"] == "made" and found["mnist"] == "files"
+
+
+def test_size_on_disk(tmp_path):
+    """All of its own folder; of a folder that is shared, its own files."""
+    (tmp_path / "mnist" / "more").mkdir(parents=True)
+    for i, file in enumerate([*mnist.SOURCE.files, "notes", "more/notes"]):
+        (tmp_path / "mnist" / file).write_bytes(bytes(10**i))
+    entry = catalogue.entry("mnist", str(tmp_path))
+    assert entry.place == tmp_path / "mnist" and entry.size == 111_111
+    assert entry.looked[0] == tmp_path / "mnist"
+    entry = catalogue.entry("mnist", str(tmp_path / "mnist"))
+    assert entry.place == tmp_path / "mnist"
+    (tmp_path / "mnist").rename(tmp_path / "other")
+    entry = catalogue.entry("mnist", str(tmp_path / "other"))
+    assert entry.place == tmp_path / "other" and entry.size == 1111
+    assert catalogue.files(mnist.SOURCE, entry.place) == [
+        (file, 10**i) for i, file in enumerate(mnist.SOURCE.files)
+    ]
+
+
+def test_absent():
+    entry = catalogue.entry("mnist")
+    assert entry.place is None and entry.size == 0 and entry.source is mnist.SOURCE
+
+
+def test_unknown():
+    with pytest.raises(Refusal, match=r"no data 'minst' .did you mean 'mnist'"):
+        catalogue.entry("minst")
+
+
+def test_a_function_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "weather.py").write_text(
+        "from functools import partial\n"
+        "SOURCE = 'my mother'\n"
+        "def sun(*, path: str): 'It shines.'\n"
+        "rain = partial(sun, path='x')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert catalogue.entry("weather:sun")[1:3] == ("yours", None)
+    assert catalogue.entry("weather:rain").source is None
+
+
+def test_get_of_what_is_no_file():
+    with pytest.raises(Refusal, match="data 'digits' is not made of files"):
+        catalogue.get("digits")
+
+
+def test_get_into_a_folder_and_not_twice(server, tmp_path, monkeypatch):
+    from troth.data.datasets._source import Remote
+
+    url = server.url("a.bin", b"content")
+    source = mnist.SOURCE._replace(files=("a.bin",), remotes=(Remote(url),), digests={})
+    monkeypatch.setattr(mnist, "SOURCE", source)
+    place = catalogue.get("mnist", str(tmp_path / "mine"))
+    assert place == tmp_path / "mine" / "mnist" and (place / "a.bin").exists()
+    monkeypatch.setenv("TROTH_DATA", str(tmp_path / "mine"))
+    assert catalogue.get("mnist") == place and len(server.seen) == 1
+    monkeypatch.delenv("TROTH_DATA")
+    assert catalogue.get("mnist") == tmp_path / "cache" / "troth" / "mnist"
+    assert len(server.seen) == 2 and obtain(source, place) == place
+
+
+def test_owners_are_clients(tmp_path):
+    file = own(tmp_path, owner=np.repeat([5, 7, 9], 4))
+    dealt = catalogue.deal("npz", [f"data.path={file}"])
+    assert dealt.partition == "natural" and dealt.name == "npz"
+    assert [rows.tolist() for rows in dealt.clients] == np.arange(12).reshape(
+        3, 4
+    ).tolist()
+
+
+def test_without_owners_ten_have_equal_shares(tmp_path):
+    dealt = catalogue.deal("npz", [f"data.path={own(tmp_path)}"])
+    assert dealt.partition == "iid"
+    assert sorted(map(len, dealt.clients)) == [1] * 8 + [2] * 2
+    assert sorted(np.concatenate(dealt.clients).tolist()) == list(range(12))
+
+
+def test_fewer_examples_than_ten(tmp_path):
+    np.savez(tmp_path / "few.npz", x=np.zeros((2, 1)), y=np.arange(2))
+    dealt = catalogue.deal("npz", [f"data.path={tmp_path / 'few.npz'}"])
+    assert list(map(len, dealt.clients)) == [1, 1]
+
+
+def test_a_partition_may_be_set():
+    settings = ["partition.name=classes", "partition.clients=20"]
+    dealt = catalogue.deal("digits", settings)
+    assert len(dealt.clients) == 20 and dealt.partition == "classes"
+
+
+def test_an_experiment_has_its_own_clients(tmp_path):
+    file = tmp_path / "e.toml"
+    file.write_text(
+        'data = "digits"\n[partition]\nname = "iid"\nclients = 7\n[grid]\nseed = [0, 1]'
+    )
+    for name in (None, "digits"):
+        dealt = catalogue.deal(name, [], file)
+        assert dealt.name == "digits" and len(dealt.clients) == 7
+        assert sum(map(len, dealt.clients)) == 1797
+    with pytest.raises(Refusal, match="is about data 'digits', not 'mnist'; leave"):
+        catalogue.deal("mnist", [], file)

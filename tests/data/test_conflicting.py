@@ -1,0 +1,295 @@
+"""Conflicting examples as a test set of their own, and how a run reports such sets."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import troth
+from troth import build, lookup, personalizing, results, runs
+from troth.config import reader
+from troth.data import conflicting, load
+from troth.engine import Plan
+from troth.types import Arrays, Refusal, Shards
+
+SIZES = [40, 25, 60, 33]  # examples of each client
+N, M = len(SIZES), sum(SIZES)
+
+
+def rows(*lists: list[int]) -> list[np.ndarray]:
+    return [np.array(one, np.int64) for one in lists]
+
+
+def arrays(group: Any) -> Arrays:
+    marks = None if group is None else np.asarray(group, np.int64)
+    return Arrays(np.zeros((12, 2)), np.zeros(12, np.int64), 2, group=marks)
+
+
+SHARDS = Shards(rows([0, 1, 2, 3], [8, 9]), rows([4], []), rows([5, 6, 7], [10, 11]))
+GROUP = [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0]
+
+
+def listed(lists: list[np.ndarray]) -> list[list[int]]:
+    return [one.tolist() for one in lists]
+
+
+def test_copied() -> None:
+    made = conflicting.set_apart(arrays(GROUP), SHARDS, 0, "copied", 0.98)
+    assert listed(made.tests["conflicting"]) == [[6, 7], []]
+    assert made[:3] == SHARDS[:3]
+
+
+def test_none() -> None:
+    for group in (None, GROUP, range(12)):
+        assert conflicting.set_apart(arrays(group), SHARDS, 0, "none", 0.98) is SHARDS
+
+
+def test_held_out_wholly() -> None:
+    made = conflicting.set_apart(arrays(GROUP), SHARDS, 0, "held_out", 1.0)
+    assert listed(made.tests["conflicting"]) == [[2, 3, 6, 7], []]
+    assert listed(made.train) == [[0, 1], [8, 9]]
+    assert listed(made.valid) == [[4], []] and listed(made.test) == [[5], [10, 11]]
+
+
+def test_held_out_as_few_as_fit() -> None:
+    """2 of 3 aligned: beside 2 one may stay, beside 1 none."""
+    made = conflicting.set_apart(arrays(GROUP), SHARDS, 0, "held_out", 2 / 3)
+    gone = made.tests["conflicting"][0].tolist()
+    assert len(gone) == 3 and {6, 7} < {*gone}
+    assert sorted([*made.train[0], *gone, 5, 4]) == [*range(8)]
+    more = {
+        tuple(
+            conflicting.set_apart(arrays(GROUP), SHARDS, s, "held_out", 2 / 3).train[0]
+        )
+        for s in range(20)
+    }
+    assert more == {(0, 1, 2), (0, 1, 3)}  # which one is drawn
+
+
+@pytest.mark.parametrize("correlation", [0.98, 0.9, 0.7])
+def test_what_stays_is_as_aligned_as_asked(correlation: float) -> None:
+    random = np.random.default_rng(0)
+    given = Arrays(np.zeros((900, 1)), np.zeros(900, np.int64), 2)
+    given = given._replace(group=(random.random(900) < 0.4).astype(np.int64))
+    lists = np.array_split(random.permutation(900), 9)
+    shards = Shards(lists[:3], lists[3:6], lists[6:])
+    made = conflicting.set_apart(given, shards, 0, "held_out", correlation)
+    for k, part in ((k, part) for k in range(3) for part in made[:3]):
+        share = np.mean(given.group[part[k]] == 0)
+        assert correlation <= share < correlation + 1 / len(part[k])
+    out = np.concatenate(made.tests["conflicting"])
+    assert (given.group[out] == 1).all() and len(out) == len(np.unique(out))
+    all_ = np.concatenate([*made.train, *made.valid, *made.test, out])
+    assert sorted(all_) == [*range(900)]
+
+
+def refused(words: str, group: Any, how: Any, shards: Shards = SHARDS) -> None:
+    with pytest.raises(Refusal, match=words):
+        conflicting.set_apart(arrays(group), shards, 0, how, 0.98)
+
+
+def test_refusals() -> None:
+    refused("'copied' needs data with a group, 0 for", None, "copied")
+    refused("and the data have 2 too", [*GROUP[:11], 2], "held_out")
+    refused("and the data have -1 too", [*GROUP[:11], -1], "copied")
+    refused("finds no conflicting example", [0] * 12, "held_out")
+    refused("finds no conflicting example", [1] * 5 + [0] * 7, "copied")
+    refused(r"leaves 2 of 2 .*\(the first is 0\)", [1] * 12, "held_out")
+    for value in (0.0, -1.0, 1.1, float("nan")):
+        partition = {"name": "iid", "clients": 2, "correlation": value}
+        with pytest.raises(Refusal, match=r"partition.correlation = .* out of range"):
+            reader.from_dict({"partition": partition})
+
+
+# What a run makes of further test sets
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random = np.random.default_rng(1)
+    owner = np.repeat(np.arange(N), SIZES)
+    x = random.normal(size=(M, 4)).astype(np.float32)
+    y = (x[:, 0] + np.sin(owner) * x[:, 1] > 0).astype(np.int64)
+    group = np.where(random.random(M) < 0.4, "conflicting", "aligned")
+    group[owner == 3] = "aligned"
+    file: Path = tmp_path_factory.mktemp("data") / "own.npz"
+    np.savez(file, x=x, y=y, owner=owner, group=group)
+    return file
+
+
+def tree(path: Path, **sections: Any) -> dict[str, Any]:
+    return {
+        "seed": 4,
+        "data": {"name": "npz", "path": str(path)},
+        "partition": {"name": "natural", "conflicting": "copied"},
+        "train": {"rounds": 4, "steps": 2, "batch": 5, "lr": 0.1},
+        "personalizer": {"name": "finetune", "steps": 6},
+        "engine": {"how": "loop", "chunk": 1, "device": "cpu"},
+    } | sections
+
+
+def accuracy(net: torch.nn.Module, x: np.ndarray, y: np.ndarray) -> float:
+    with torch.no_grad():
+        outputs = net(torch.from_numpy(x))
+    said = outputs.argmax(1) if outputs.shape[1] > 1 else (outputs[:, 0] > 0).long()
+    return float((said.numpy() == y).mean()) if len(y) else float("nan")
+
+
+def test_every_test_set_is_reported(path: Path, tmp_path: Path) -> None:
+    """Against the saved models, client by client; the ordinary test as ever."""
+    (run,) = troth.run(tree(path), out=tmp_path / "run")
+    given, shards, _ = load.deal(run.experiment, None)
+    with (tmp_path / "run" / "clients.csv").open() as file:
+        table = list(csv.DictReader(file))
+    sets = {"": shards.test, "conflicting_": shards.tests["conflicting"]}
+    for k in range(N):
+        for name, lists in sets.items():
+            one = given.x[lists[k]], given.y[lists[k]]
+            own = accuracy(run.model(k), *one)
+            shared = accuracy(run.shared(), *one)
+            for prefix, expected in (("", own), ("shared_", shared)):
+                cell = table[k][f"{prefix}{name}accuracy"]
+                if len(lists[k]):
+                    assert float(cell) == pytest.approx(expected, abs=1e-6)
+                else:
+                    assert cell in ("", "nan") and k == 3
+        assert int(table[k]["conflicting"]) == len(shards.tests["conflicting"][k])
+    found = json.loads((tmp_path / "run" / "summary.json").read_text())
+    for kind, prefix in (("personal", ""), ("shared", "shared_")):
+        column = run.clients[f"{prefix}conflicting_accuracy"]
+        assert np.isnan(column).tolist() == [False, False, False, True]
+        mean = found["tests"]["conflicting"][kind]["accuracy_mean"]
+        assert mean == pytest.approx(np.nanmean(column))
+        sizes = run.clients["conflicting"][:3]
+        weighted = found["tests"]["conflicting"][kind]["accuracy_weighted"]
+        assert weighted == pytest.approx(np.average(column[:3], weights=sizes))
+    (*_, last) = (line for line in run.rounds if "evaluation" in line)
+    assert "accuracy_mean" in last["evaluation"]["tests"]["conflicting"]["shared"]
+
+
+def test_without_further_sets_nothing_is_new(path: Path, tmp_path: Path) -> None:
+    plain = {"name": "natural"}
+    (old,) = troth.run(tree(path, partition=plain), out=tmp_path / "old")
+    (new,) = troth.run(tree(path), out=tmp_path / "new")
+    assert "tests" not in old.summary and "conflicting" not in old.clients
+    for column in old.clients:
+        if column in new.clients:
+            assert np.array_equal(old.clients[column], new.clients[column], True), (
+                column
+            )
+    same = (run.summary["personal"] for run in (old, new))
+    assert next(same) == next(same)
+
+
+def test_a_resumed_run_says_the_same(path: Path, tmp_path: Path) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop(progress: runs.Progress) -> None:
+        if progress.done == 2:
+            raise Stopped
+
+    whole = tree(path, evaluate={"newcomers": 0.2}, checkpoint={"every": 1})
+    e = reader.from_dict(whole)
+    runs.train(e, tmp_path / "whole", plan=Plan("loop", 1))
+    with pytest.raises(Stopped):
+        runs.train(e, tmp_path / "cut", plan=Plan("loop", 1), watch=stop)
+    runs.resume(tmp_path / "cut")
+    for name in ("clients.csv", "rounds.jsonl"):
+        first, second = (tmp_path / d / name for d in ("whole", "cut"))
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_newcomers_have_them_too(path: Path, tmp_path: Path) -> None:
+    whole = tree(path, evaluate={"newcomers": 0.5})
+    (run,) = troth.run(whole, out=tmp_path / "run")
+    late = np.flatnonzero(run.clients["newcomer"])
+    column = run.clients["conflicting_accuracy"][late]
+    found = run.summary["newcomers_tests"]["conflicting"]
+    assert np.isfinite(column).any()
+    assert found["personal"]["accuracy_mean"] == pytest.approx(np.nanmean(column))
+    members = np.delete(run.clients["conflicting_accuracy"], late)
+    mean = run.summary["tests"]["conflicting"]["personal"]["accuracy_mean"]
+    assert mean == pytest.approx(np.nanmean(members))
+
+
+@pytest.mark.parametrize("features", ["own", "federated"])
+def test_they_are_prepared_as_all_test_data(path: Path, features: str) -> None:
+    e = reader.from_dict(tree(path, features=features))
+    ready = build.build(e, plan=Plan("loop", 1))
+    data, (_, shards, _) = ready.data, load.deal(e, None)
+    for k in range(N):
+        where = {
+            name: [int(split.start[k]), int(split.start[k] + split.size[k])]
+            for name, split in (("test", data.test), *data.tests.items())
+        }
+        test = data.x[data.test.row[slice(*where["test"])]]
+        other = data.tests["conflicting"].row[slice(*where["conflicting"])]
+        at = np.isin(shards.test[k], shards.tests["conflicting"][k])
+        assert torch.equal(data.x[other], test[torch.from_numpy(at)])
+        assert (data.group[other] == 1).all()
+        rows = data.train.row[data.train.start[k] :][: len(shards.train[k])]
+        marks = load.deal(e, None)[0].group
+        assert data.group[rows].tolist() == marks[shards.train[k]].tolist()
+
+
+def test_a_csv_with_a_column(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    lines = ["a,b,kind,who,way"]
+    for i in range(90):
+        way = "against" if i % 5 == 0 else "along"
+        a, b = random.normal(size=2)
+        lines.append(f"{a},{b},{int(a > 0)},{i % 3},{'z' if way == 'against' else 'a'}")
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    data = {"name": "csv", "path": str(tmp_path / "t.csv"), "label": "kind"}
+    data |= {"owner": "who", "group": "way"}
+    (run,) = troth.run(tree(tmp_path, data=data), out=tmp_path / "run")
+    arrays, shards, _ = load.deal(run.experiment, None)
+    assert sorted({*arrays.group.tolist()}) == [0, 1] and arrays.group.sum() == 18
+    assert (
+        run.clients["conflicting"]
+        == [len(part) for part in shards.tests["conflicting"]]
+    ).all()
+
+
+def test_a_newcomers_own_file_may_have_groups(path: Path, tmp_path: Path) -> None:
+    whole = tree(
+        path, personalizer={"name": "upweight", "steps": 3, "without": "finetune"}
+    )
+    (run,) = troth.run(whole, out=tmp_path / "run")
+    random = np.random.default_rng(0)
+    x = random.normal(size=(20, 4)).astype(np.float32)
+    mine = {"x": x, "y": (x[:, 0] > 0).astype(int)}
+    with pytest.raises(Refusal, match="'upweight' needs the group of every example"):
+        personalizing.personalize(run, mine)
+    group = np.array(["aligned", "conflicting"])[np.arange(20) % 2]
+    found = personalizing.personalize(run, mine | {"group": group})
+    assert found.personal["accuracy"] >= 0
+    with pytest.raises(Refusal, match=r"group has shape \(19,\)"):
+        personalizing.personalize(run, mine | {"group": group[:19]})
+
+
+def test_evaluation_takes_no_further_sets_for_validation(path: Path) -> None:
+    ready = build.build(reader.from_dict(tree(path)), plan=Plan("loop", 1))
+    assert set(results.evaluate(ready, on="valid")) == {"personal", "shared"}
+    names = {f"{kind}/conflicting" for kind in ("personal", "shared")}
+    assert set(results.evaluate(ready)) == {"personal", "shared"} | names
+
+
+def test_every_data_set_with_a_second_step_asks_for_its_own_options() -> None:
+    """What `dealt` asks for is an option of the data set, so that it is given."""
+    found = 0
+    for name in lookup.names("data"):
+        function = lookup.find("data", name)
+        second = lookup.beside(function, "dealt")
+        if second is not None:
+            assert {*lookup.options(second)} <= {*lookup.options(function)}
+            assert lookup.asks(second) <= {"arrays", "shards", "seed"}
+            found += 1
+    assert found

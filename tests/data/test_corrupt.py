@@ -1,0 +1,451 @@
+"""What hostile clients do to their data: whose it may be, how much, how often."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+import troth
+from troth import build, files, results, seeding
+from troth.config import reader
+from troth.config.parts import CorruptionPart
+from troth.data import corrupt as corrupting
+from troth.data.corrupt import Corruption, poison
+from troth.engine import Plan
+from troth.types import Arrays, Refusal
+
+M = 40
+X = torch.arange(M * 3, dtype=torch.float32).reshape(M, 3)
+Y = torch.arange(M) % 4
+ARRAYS = Arrays(X.numpy(), Y.numpy(), 4)
+
+
+def marked(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    return -x - 1, torch.full_like(y, 3)
+
+
+def relabelled(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    return x, (y + 1) % 4
+
+
+def made(corrupt: Any = marked, x: Tensor = X, y: Tensor = Y, **more: Any) -> Any:
+    when = {"seed": 0, "round_": 0, "client": 0}
+    how = Corruption(corrupt, 4, **{k: more.pop(k) for k in [*more] if k not in when})
+    return poison(how, x, y, **when | more)
+
+
+@pytest.mark.parametrize(
+    ("share", "m", "count"),
+    [
+        (1.0, 40, 40),
+        (0.5, 40, 20),
+        (0.5, 7, 4),  # rounded up
+        (0.1, 40, 4),  # 0.1·40 is a little above 4, which does not count
+        (0.3, 10, 3),
+        (1e-12, 40, 1),
+        (1.0, 1, 1),
+        (0.5, 0, 0),
+    ],
+)
+def test_how_many_are_chosen(share: float, m: int, count: int) -> None:
+    found = made(x=X[:m], y=Y[:m], share=share)
+    assert len(found.chosen) == len({*found.chosen.tolist()}) == count
+    assert found.chosen.tolist() == sorted(found.chosen.tolist())
+    assert torch.equal(found.x, -X[found.chosen] - 1)
+    assert bool((found.y == 3).all())
+
+
+def test_each_example_is_chosen_alike() -> None:
+    """Counts over 1,000 clients, 10 of 40 each; fails with probability 1e-9 at most."""
+    counts = np.zeros(M, int)
+    for client in range(1000):
+        counts[made(relabelled, client=client, share=0.25).chosen] += 1
+    least = min(stats.binomtest(int(k), 1000, 0.25).pvalue for k in counts)
+    assert least > 1e-9 / M
+
+
+def test_seed_round_and_client_decide_who_is_chosen_and_what_is_drawn() -> None:
+    seen = []
+
+    def look(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append((int(key), tuple(y.tolist()), tuple(x[:, 0].tolist())))
+        return x, y
+
+    each: list[dict[str, int]] = [{}, {"seed": 1}, {"round_": 1}, {"client": 1}]
+    for when in each:
+        for _ in range(2):
+            made(look, share=0.5, **when)
+    assert seen[::2] == seen[1::2]
+    keys, _, rows = zip(*seen[::2], strict=True)
+    assert len({*keys}) == len({*rows}) == 4
+    assert keys[0] == int(seeding.keys(0, "corruption", 0, torch.tensor(0)))
+
+
+def test_unchanged_inputs_need_no_rows() -> None:
+    assert made(relabelled).x is None
+    holes = torch.where(X % 5 == 0, torch.nan, X)
+    assert made(relabelled, x=holes).x is None  # NaN is as missing as NaN
+
+    def scribble(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return x.add_(1), y
+
+    before = X.clone()
+    assert torch.equal(made(scribble).x, X + 1) and torch.equal(X, before)
+
+
+def test_with_redraw_inputs_stand_for_all_examples() -> None:
+    found = made(share=0.25, redraw=True)
+    few = made(share=0.25).chosen
+    assert found.chosen.tolist() == list(range(M)) and len(few) == 10
+    rest = torch.ones(M, dtype=torch.bool)
+    rest[few] = False
+    assert torch.equal(found.x[rest], X[rest]) and torch.equal(found.y[rest], Y[rest])
+    assert torch.equal(found.x[few], -X[few] - 1) and bool((found.y[few] == 3).all())
+
+
+BAD: list[tuple[Any, str]] = [
+    (
+        lambda x, y, key: (x[:, :2], y),
+        r"inputs \[40, 2\] and labels \[40\] of 40",
+    ),
+    (lambda x, y, key: (x, y[1:]), r"labels \[39\] of 40 examples of shape \[3\]"),
+    (lambda x, y, key: (x, y[:, None]), r"labels \[40, 1\]"),
+    (lambda x, y, key: (x, y + 1), "labels from 1 to 4; they must be whole .* 0 … 3"),
+    (lambda x, y, key: (x, y - 1), "labels from -1 to 2"),
+    (lambda x, y, key: (x, y + 0.5), "must be whole numbers"),
+    (lambda x, y, key: (x, y * torch.nan), "must be whole numbers"),
+    (lambda x, y, key: (x, torch.full((40, 3), 1 / 3)), r"labels \[40, 3\] of 40"),
+    (lambda x, y, key: (x, torch.ones(39, 4) / 4), r"labels \[39, 4\] of 40"),
+    (lambda x, y, key: (x, torch.ones(40, 4)), "soft labels whose row 0 adds up to 4"),
+    (lambda x, y, key: (x, -torch.ones(40, 4) / 4), "row 0 holds a share that is neg"),
+]
+
+
+@pytest.mark.parametrize(("corrupt", "words"), BAD)
+def test_refuses_what_nobody_could_train_on(corrupt: Any, words: str) -> None:
+    with pytest.raises(Refusal, match=f"corruption 'corrupt' makes .*{words}"):
+        made(corrupt)
+
+
+def test_labels_may_be_soft() -> None:
+    p = torch.rand(M, 4).softmax(1).double()
+
+    def soft(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return x, p[: len(y)]
+
+    assert torch.equal(made(soft).y, p) and made(soft).x is None
+    few = made(soft, share=0.25)
+    assert torch.equal(few.y, p[:10]) and len(few.chosen) == 10
+
+    def bent(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return -x, p[: len(y)]
+
+    every = made(bent, share=0.25, redraw=True)
+    assert torch.equal(every.y[few.chosen], p[:10])
+    rest = torch.ones(M, dtype=torch.bool)
+    rest[few.chosen] = False
+    assert torch.equal(every.y[rest].argmax(1), Y[rest])
+
+
+def test_another_number_of_examples_cannot_be_redrawn() -> None:
+    def fewer(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return x[:5], y[:5]
+
+    assert len(made(fewer).y) == 5
+    with pytest.raises(Refusal, match=r"makes 5 examples of 40, .*redraw = false"):
+        made(fewer, redraw=True)
+
+
+# Corruptions of other packages.
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
+    made = types.ModuleType("strange")
+    monkeypatch.setitem(sys.modules, "strange", made)
+    yield made
+
+
+def write(module: types.ModuleType, text: str) -> None:
+    exec(text, module.__dict__)
+
+
+PART = CorruptionPart("strange:bend")
+BEND = "def bend(x, y, *, by: int = 1): return x, (y + by) % 4\n"
+
+
+def test_a_corruption_may_ask_for_the_scale(module: types.ModuleType) -> None:
+    write(module, "def bend(x, y, classes, key, scale): return x * scale, y")
+    how = corrupting.corruption(PART, ARRAYS._replace(scale=16.0))
+    assert how is not None
+    assert torch.equal(how.corrupt(X, Y, torch.tensor(1))[0], X * 16)
+
+
+@pytest.mark.parametrize("what", ["None", "y", "(x, y, y)", "[x, y]", "(x, 3)"])
+def test_refuses_what_is_no_pair(module: types.ModuleType, what: str) -> None:
+    write(module, f"def bend(x, y): return {what}")
+    how = corrupting.corruption(PART, ARRAYS)
+    assert how is not None
+    with pytest.raises(Refusal, match=r"'strange:bend' gives a \w+; .* two tensors"):
+        how.corrupt(X, Y, torch.tensor(1))
+
+
+def test_none_is_after_nothing(module: types.ModuleType) -> None:
+    write(module, BEND)
+    assert corrupting.corruption(CorruptionPart("none"), ARRAYS) is None
+    for part in (CorruptionPart("none"), CorruptionPart("flip_labels"), PART):
+        assert corrupting.aim(part, ARRAYS) is None
+    module.aim = module  # type: ignore[attr-defined]  # some package of that name
+    assert corrupting.aim(PART, ARRAYS) is None
+
+
+def test_another_package_may_be_after_something(module: types.ModuleType) -> None:
+    write(module, BEND)
+    write(module, "def aim(x, y, classes, *, by): return x + by, (y + by) % classes")
+    aim = corrupting.aim(CorruptionPart("strange:bend", {"by": 2}), ARRAYS)
+    assert aim is not None
+    shown, wanted = aim(X, Y)
+    assert torch.equal(shown, X + 2) and torch.equal(wanted, (Y + 2) % 4)
+
+
+AIMS = [
+    ("def aim(x, y): return x, y + 1", r"a label each, −1 … 3"),
+    ("def aim(x, y): return x, y - 2", r"a label each, −1 … 3"),
+    ("def aim(x, y): return x[:, 1:], y", r"examples of shape \[3\]; it must give"),
+    ("def aim(x, y): return x, y[:1]", "does not fit 2 examples"),
+    ("def aim(x, y): return x", "gives a Tensor; it must give two tensors"),
+    ("def aim(x, y, *, to): return x, y", "needs 'to', which is no option .*: by$"),
+    ("def aim(x, y, weight): return x, y", "asks for 'weight', which is not to be had"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), AIMS)
+def test_refuses_an_aim_that_does_not_fit(
+    module: types.ModuleType, text: str, words: str
+) -> None:
+    write(module, BEND + text)
+    arrays = ARRAYS._replace(y=np.full(M, 3))
+    if "- 2" in text:
+        arrays = ARRAYS._replace(y=np.zeros(M, int))
+    with pytest.raises(Refusal, match=words):
+        corrupting.aim(CorruptionPart("strange:bend", {"by": 1}), arrays)
+
+
+# Whole runs.
+
+FILES = (files.EXPERIMENT, files.ROUNDS, files.CLIENTS, files.SHARED)
+TREE: dict[str, Any] = {
+    "partition": {"name": "iid", "clients": 8},
+    "train": {"rounds": 5, "cohort": 5, "epochs": 1, "batch": 16, "lr": 0.2},
+    "personalizer": {"name": "ditto", "lam": 0.5},
+    "adversary": {"count": 3},
+    "checkpoint": {"every": 2},
+    "engine": {"how": "vmap", "chunk": 3, "device": "cpu"},
+}
+REDRAWN = [
+    {"name": "random_labels", "redraw": True},
+    {"name": "backdoor", "share": 0.4, "redraw": True},
+    {"name": "noise_features", "share": 0.5, "redraw": True},
+]
+
+
+def contents(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {name: (path / name).read_bytes() for name in FILES}
+    summary = json.loads((path / files.SUMMARY).read_text())
+    assert summary.pop("seconds") > 0
+    return found | {"summary": summary}
+
+
+@pytest.mark.parametrize("corruption", REDRAWN, ids=lambda c: c["name"])
+def test_resume_goes_on_bit_for_bit(tmp_path: Path, corruption: dict[str, Any]) -> None:
+    tree = TREE | {"corruption": corruption}
+    troth.run(tree, out=tmp_path / "whole")
+
+    class Killed(Exception):
+        pass
+
+    def kill(progress: Any) -> None:
+        if progress.done == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        troth.run(tree, out=tmp_path / "cut", watch=kill)
+    troth.resume(tmp_path / "cut")
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def built(plan: Plan = Plan("loop", 1), **changes: Any) -> build.Built:  # noqa: B008
+    return build.build(reader.from_dict(TREE | changes), plan=plan)
+
+
+@pytest.mark.parametrize("corruption", REDRAWN, ids=lambda c: c["name"])
+def test_however_clients_step_they_see_the_same(corruption: dict[str, Any]) -> None:
+    ends = []
+    for plan in (Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)):
+        made = built(plan, corruption=corruption)
+        for _ in made.federation.train():
+            pass
+        ends.append(made.federation.broadcast.w)
+    for end in ends[1:]:
+        torch.testing.assert_close(end, ends[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("corruption", REDRAWN, ids=lambda c: c["name"])
+def test_redrawn_in_every_round_and_nobody_else_is_touched(
+    corruption: dict[str, Any],
+) -> None:
+    made, clean = built(corruption=corruption), built(corruption="none")
+    f, data, hostile = made.federation, made.data, made.hostile
+    redraw = f.redraw
+    assert redraw is not None
+    everyone, seen = np.arange(8), []
+    for r in (0, 1, 0, 7):
+        redraw(r, everyone)
+        x, y = data.x[data.train.row], data.train.y
+        seen.append((x.clone(), y.clone()))
+        owner = np.repeat(everyone, data.train.size.numpy())
+        good = torch.from_numpy(~hostile[owner])
+        assert torch.equal(x[good], clean.data.x[clean.data.train.row][good])
+        assert torch.equal(y[good], clean.data.train.y[good])
+        for part in ("valid", "test"):
+            one, two = (getattr(d, part) for d in (data, clean.data))
+            assert torch.equal(data.x[one.row], clean.data.x[two.row])
+            assert torch.equal(one.y, two.y)
+    first, second, again, last = seen
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    fixed = built(corruption=corruption | {"redraw": False}).data
+    assert torch.equal(first[0], fixed.x[fixed.train.row])  # round 0 is the fixed one
+    assert torch.equal(first[1], fixed.train.y)
+    for other in (second, last):
+        assert not all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def test_only_who_takes_part_corrupts_anew() -> None:
+    made = built(corruption=REDRAWN[0])
+    redraw, train = made.federation.redraw, made.data.train
+    one, *others = np.flatnonzero(made.hostile)
+    before = torch.split(train.y.clone(), train.size.tolist())
+    assert redraw is not None
+    redraw(3, np.array([one]))
+    after = torch.split(train.y, train.size.tolist())
+    assert not torch.equal(before[one], after[one])
+    assert all(torch.equal(before[k], after[k]) for k in others)
+
+
+def test_a_round_trains_on_what_was_drawn_for_it() -> None:
+    """Round 2 from the same state is the same, whatever was drawn in between."""
+    made = built(corruption=REDRAWN[0])
+    f = made.federation
+    for _ in range(2):
+        f.step()
+    start, rows = f.broadcast, f.population.read(np.arange(8))
+    once = f.step().broadcast.w
+    assert f.redraw is not None
+    f.redraw(99, np.arange(8))
+    f.round, f.broadcast = 2, start
+    f.population.write(np.arange(8), rows)
+    assert torch.equal(f.step().broadcast.w, once)
+
+
+def test_without_redraw_nothing_happens_in_a_round() -> None:
+    made = built(corruption={"name": "random_labels"})
+    assert made.federation.redraw is None
+    before = made.data.train.y.clone()
+    for _ in made.federation.train():
+        pass
+    assert torch.equal(made.data.train.y, before)
+
+
+def test_all_of_a_file_changes_how_much_a_client_has(tmp_path: Path) -> None:
+    path = str(tmp_path / "poison.npz")
+    random = np.random.default_rng(0)
+    x = random.integers(0, 17, (50, 8, 8), dtype=np.uint8)
+    np.savez(path, x=x, y=random.integers(0, 10, 50))
+    corruption = {"name": "from_file", "path": path, "take": "all", "share": 0.5}
+    [run] = troth.run(TREE | {"corruption": corruption}, out=tmp_path / "run")
+    [clean] = troth.run(TREE | {"corruption": "none"}, out=tmp_path / "clean")
+    before, after = clean.clients["train"], run.clients["train"]
+    hostile = run.clients["malicious"] == 1
+    expected = np.where(hostile, before // 2 + 50, before)
+    assert (after == expected).all() and hostile.sum() == 3
+    with pytest.raises(Refusal, match=r"makes 50 examples of .* take = 'fill'"):
+        built(corruption=corruption | {"redraw": True})
+    fill = corruption | {"redraw": True, "take": "fill"}
+    assert built(corruption=fill).federation.redraw is not None
+
+
+def test_inputs_that_change_late_are_refused(module: types.ModuleType) -> None:
+    """In place and not at first: there is no room for what would be another's too."""
+    write(
+        module,
+        "def bend(x, y):\n"
+        "    calls.append(1)\n"
+        "    return (x.add_(1) if len(calls) > 3 else x), y\n",
+    )
+    module.calls = []  # type: ignore[attr-defined]
+    made = built(corruption={"name": "strange:bend", "redraw": True})
+    assert made.federation.redraw is not None
+    with pytest.raises(Refusal, match="changes inputs in round 4 and did not at first"):
+        made.federation.redraw(4, np.arange(8))
+
+
+TUNE = """
+from troth.types import Budget, Personal, Phase, Reply
+
+def tune(task, descent):
+    def step(broadcast, carry, batch, valid):
+        return (carry[0] - 0.5 * task.grad(carry[0], batch),)
+
+    def end(broadcast, carry, state, valid):
+        return Reply(carry[0] - broadcast.w, broadcast.extra), carry
+
+    keep = lambda state, anchor, batch, valid, scale: state
+    last = Phase(lambda broadcast, state: (broadcast.w,), step, end, (Budget(3),))
+    return Personal(lambda w0: (w0,), keep, lambda w, v: v[0], last, idle=True)
+"""
+
+
+def test_the_last_phase_has_data_of_its_own(module: types.ModuleType) -> None:
+    """All clients tune on what is drawn for the round after the last."""
+    write(module, TUNE)
+    ends, train = [], TREE["train"] | {"rounds": 2}
+    for meanwhile in (0, 99):
+        made = built(corruption=REDRAWN[0], personalizer="strange:tune", train=train)
+        f, everyone = made.federation, np.arange(8)
+        for _ in f.train():
+            pass
+        assert f.redraw is not None
+        f.redraw(meanwhile, everyone)
+        assert list(f.finish(3)) == [3, 3, 2]
+        ends.append((f.population.read(everyone), made.data.train.y.clone()))
+        f.redraw(2, everyone)
+        assert torch.equal(made.data.train.y, ends[-1][1])
+    assert all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("corruption", REDRAWN, ids=lambda c: c["name"])
+def test_on_another_device_the_draws_are_the_same(corruption: dict[str, Any]) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        made = built(corruption=corruption, engine={"device": device})
+        assert made.federation.redraw is not None
+        made.federation.redraw(3, np.arange(8))
+        train = made.data.train
+        tables = results.evaluate(made)
+        found.append((made.data.x[train.row].cpu(), train.y.cpu(), tables["shared"]))
+    (x, y, table), (other_x, other_y, other) = found
+    assert torch.equal(x, other_x) and torch.equal(y, other_y)
+    assert ("attack_success" in table) == (corruption["name"] == "backdoor")
+    for name, values in table.items():
+        np.testing.assert_allclose(values, other[name], rtol=0.05, atol=0.05)

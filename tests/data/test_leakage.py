@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from troth.data import leakage
+from troth.types import Arrays, Refusal, Shards
+
+
+def made(x, y=None, classes: int = 2, labels=()) -> Arrays:
+    x = np.asarray(x)
+    y = np.zeros(len(x), np.int64) if y is None else np.asarray(y)
+    return Arrays(x, y, classes, labels=labels)
+
+
+def shards(train, valid, test) -> Shards:
+    """One list a client, of each part."""
+    return Shards(*([np.array(r, np.int64) for r in p] for p in (train, valid, test)))
+
+
+COPIES = np.array([[1.0], [2], [3], [1], [2], [4]], np.float32)
+
+
+def test_copies_are_counted_in_test():
+    """Rows 3 and 4 are copies of 0 and 1; row 4's twin is only validated on."""
+    both = shards([[0], [2]], [[1], []], [[3, 4], [5]])
+    facts = leakage.examine(made(COPIES), both, "record")
+    assert facts == {"leaked": 0, "duplicates": 2}
+
+
+def test_copies_within_one_side_are_none():
+    one = shards([[0, 3, 1, 4]], [[]], [[2, 5]])
+    assert leakage.examine(made(COPIES), one, "record")["duplicates"] == 0
+
+
+def test_another_label_makes_no_copy():
+    arrays = made(COPIES, [0, 1, 0, 1, 1, 0])
+    one = shards([[0, 1]], [[]], [[3, 4]])
+    assert leakage.examine(arrays, one, "record")["duplicates"] == 1
+
+
+def test_the_same_row_on_both_sides_is_leaked_and_no_copy():
+    two = shards([[0, 2], [1, 5]], [[], []], [[1], [0]])
+    facts = leakage.examine(made(COPIES), two, "record")
+    assert facts == {"leaked": 2, "duplicates": 0}
+    two = shards([[0, 2], [1, 3]], [[], []], [[5], [0]])  # and its copy is row 3
+    facts = leakage.examine(made(COPIES), two, "record")
+    assert facts == {"leaked": 1, "duplicates": 1}
+
+
+def test_copies_need_not_be_looked_for():
+    one = shards([[0, 1]], [[]], [[3, 4]])
+    assert leakage.examine(made(COPIES), one, "allow") == {"leaked": 0}
+
+
+def test_leaks_are_refused_where_asked():
+    one = shards([[0, 1]], [[]], [[5, 4]])
+    with pytest.raises(Refusal) as caught:
+        leakage.examine(made(COPIES), one, "refuse")
+    assert str(caught.value) == (
+        "partition.leakage = 'refuse' and of 2 examples tested on, 0 are also trained "
+        "on by another client and 1 have a copy that is trained on (the first is row "
+        "4): remove the copies and give no example to two clients, or set "
+        "partition.leakage = 'record'"
+    )
+    two = shards([[0], [1]], [[], []], [[2], [0]])
+    with pytest.raises(Refusal, match=r"1 are also trained on .* \(the first is row 0"):
+        leakage.examine(made(COPIES), two, "refuse")
+    fine = shards([[0, 3]], [[]], [[2, 5]])
+    assert leakage.examine(made(COPIES), fine, "refuse")["duplicates"] == 0
+
+
+SHAPES = st.tuples(st.integers(1, 7), st.integers(1, 3))
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([np.uint8, np.float32, np.float64, np.int64, np.bool_]),
+    SHAPES,
+    st.integers(2, 60),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_keys_are_equal_where_examples_are(dtype, shape, m, several, seed):
+    """Against comparing the bytes, one by one; few values, so that copies abound."""
+    random = np.random.default_rng(seed)
+    x = random.integers(0, 2, (m, *shape)).astype(dtype)
+    x[random.integers(0, m, m)] = x[random.integers(0, m, m)]
+    y = random.integers(0, 2, (m, 3) if several else m)
+    key = leakage.keys(Arrays(x, y, 2))
+    raw = [a.tobytes() + b.tobytes() for a, b in zip(x, y, strict=True)]
+    same = np.array([[one == other for other in raw] for one in raw])
+    assert np.array_equal(key[:, None] == key, same)
+
+
+def test_keys_tell_single_bits_apart():
+    """Every example differs from the first in one bit: 64-bit keys, no collision."""
+    x = np.zeros((8 * 777 + 1, 777), np.uint8)
+    bit = np.arange(8 * 777)
+    x[1 + bit, bit // 8] = 1 << bit % 8
+    assert len(np.unique(leakage.keys(made(x)))) == len(x)
+
+
+def test_keys_of_zeros_and_gaps():
+    """−0 is 0; a missing value is like itself and like nothing else."""
+    x = np.array([[0.0], [-0.0], [np.nan], [np.nan], [1]], np.float32)
+    key = leakage.keys(made(x))
+    assert key[0] == key[1] and key[2] == key[3] and len(set(key.tolist())) == 3
+    y = np.array([0.0, -0.0], np.float64)
+    key = leakage.keys(Arrays(np.zeros((2, 1)), y, 0))
+    assert key[0] == key[1]
+
+
+def test_keys_do_not_depend_on_layout_or_blocks(monkeypatch):
+    x = np.random.default_rng(0).integers(0, 9, (50, 4, 6)).astype(np.float32)
+    whole = leakage.keys(made(x))
+    turned = np.ascontiguousarray(x.transpose(2, 1, 0)).transpose(2, 1, 0)
+    assert np.array_equal(leakage.keys(made(turned)), whole)
+    monkeypatch.setattr(leakage, "_BLOCK", 1)
+    assert np.array_equal(leakage.keys(made(x)), whole)
+
+
+@pytest.mark.parametrize(
+    ("y", "classes", "labels", "words"),
+    [
+        ([0, 0, 1, 0], 2, (), r"^class 1 \(1 example\) is seen only in test, so that"),
+        ([0, 0, 1, 0], 2, ("no", "yes"), r"^class 'yes' \(1 example\) is seen only"),
+        ([0, 0, 2, 1], 3, (), r"^classes 1 \(1 example\), 2 \(1 example\) are seen on"),
+        ([[1, 0], [1, 0], [0, 1], [1, 1]], 2, (), r"^class 1 \(2 examples\) is seen"),
+    ],
+)
+def test_refuses_a_class_seen_only_in_test(y, classes, labels, words):
+    arrays = made(np.zeros((4, 1)), y, classes, labels)
+    with pytest.raises(Refusal, match=words):
+        leakage.examine(arrays, shards([[0], [1]], [[], []], [[2], [3]]), "allow")
+
+
+def test_names_only_a_few_of_many_classes():
+    arrays = made(np.zeros((9, 1)), np.arange(9), 9)
+    with pytest.raises(Refusal, match=r"4 \(1 example\) and 4 more are seen only in"):
+        leakage.examine(arrays, shards([[0]], [[]], [range(1, 9)]), "allow")
+
+
+def test_a_class_may_be_validated_on_or_trained_on_alone():
+    arrays = made(COPIES, [0, 1, 2, 0, 0, 0], 3)
+    leakage.examine(arrays, shards([[0, 1]], [[2]], [[3]]), "allow")
+    with pytest.raises(Refusal, match="class 2"):  # validation is not training
+        leakage.examine(
+            made(COPIES, [0, 1, 2, 0, 2, 0], 3), shards([[0, 1]], [[2]], [[4]]), "allow"
+        )
+
+
+def test_targets_have_no_classes():
+    arrays = Arrays(COPIES, np.arange(6, dtype=np.float32), 0)
+    facts = leakage.examine(arrays, shards([[0, 1]], [[]], [[3, 5]]), "record")
+    assert facts == {"leaked": 0, "duplicates": 0}

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from troth.config import reader
+from troth.data import load
+from troth.types import Refusal
+
+
+def experiment(**sections):
+    return reader.from_dict({"partition": {"name": "iid", "clients": 2}, **sections})
+
+
+@pytest.fixture
+def own(tmp_path):
+    def saved(**more):
+        x = np.arange(40, dtype=np.float32).reshape(20, 2)
+        path = tmp_path / "mine.npz"
+        np.savez(path, **{"x": x, "y": np.arange(20) % 2, **more})
+        return experiment(data={"name": "npz", "path": str(path)}), path
+
+    return saved
+
+
+def test_the_last_data_are_kept():
+    first, shards, facts = load.deal(experiment(), None)
+    facts["clients"] = 99
+    again, _, fresh = load.deal(experiment(train={"lr": 1.0}), None)
+    assert again is first and fresh["clients"] == 2
+    other, _, _ = load.deal(experiment(seed=1), None)
+    assert other is not first
+
+
+def test_own_files_are_kept_until_they_change(own):
+    e, path = own()
+    first, _, _ = load.deal(e, None)
+    assert load.deal(e, None)[0] is first
+    was = os.stat(path)
+    own(y=1 - np.arange(20) % 2)  # the same length
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns + 1))
+    assert load.deal(e, None)[0].y.tolist() == [1, 0] * 10
+    path.unlink()
+    with pytest.raises(Refusal, match="there is no file"):
+        load.deal(e, None)
+
+
+def test_facts_about_leaks(own):
+    x = np.repeat(np.arange(2, dtype=np.float32), 10)[:, None]
+    e, path = own(x=x)
+    facts = load.deal(e, None)[2]
+    assert facts["leaked"] == 0 and facts["duplicates"] == 4
+    part = {"name": "iid", "clients": 2}
+    data = {"name": "npz", "path": str(path)}
+    allowed = experiment(data=data, partition={**part, "leakage": "allow"})
+    assert "duplicates" not in load.deal(allowed, None)[2]
+    with pytest.raises(Refusal, match="leakage = 'refuse' and of 4 examples tested"):
+        refused = experiment(data=data, partition={**part, "leakage": "refuse"})
+        load.deal(refused, None)
+
+
+def test_owners_are_kept_apart(own):
+    _, path = own(owner=np.arange(20) // 4)
+    e = experiment(
+        data={"name": "npz", "path": str(path)},
+        partition={"name": "identities", "clients": 2, "split_by": "owner"},
+    )
+    arrays, shards, _ = load.deal(e, None)
+    for k in range(2):
+        train, test = (
+            set(arrays.owner[part[k]]) for part in (shards.train, shards.test)
+        )
+        assert train and test and not train & test
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("leakage", "partition.leakage = 'no' is not one of 'allow', 'record', 'ref"),
+        ("split_by", "partition.split_by = 'no' is not one of 'example', 'owner'"),
+    ],
+)
+def test_refuses_other_words(key, words):
+    with pytest.raises(Refusal, match=words):
+        experiment(partition={"name": "iid", "clients": 2, key: "no"})
+
+
+def test_names_of_features_are_written_down(own, tmp_path):
+    assert "features" not in load.deal(own()[0], None)[2]
+    body = "".join(f"{i},{'fm'[i % 2]},{i % 3 > 0}\n" for i in range(20))
+
+    def facts(head):
+        path = tmp_path / "t.csv"
+        path.write_text(f"{head}\n{body}")
+        data = {"name": "csv", "path": str(path), "label": "ill"}
+        return load.deal(experiment(data=data), None)[2]
+
+    assert facts("age,sex,ill")["features"] == ["age", "sex=f", "sex=m"]
+    assert "features" not in facts("sex=f,sex,ill")  # it would name two things
+
+
+GUEST = """
+import numpy as np
+
+from troth.types import Arrays
+
+
+def halves(*, called: str = "hard", clients: int = 2) -> Arrays:
+    return Arrays(np.zeros((20, 2)), np.arange(20) % 2, 2)
+
+
+def dealt(arrays, shards, seed, *, called, clients):
+    return arrays, shards._replace(tests={called: shards.test[:clients]})
+"""
+
+
+def test_a_guest_may_change_its_data_once_dealt(tmp_path, monkeypatch):
+    (tmp_path / "guest_halves.py").write_text(GUEST)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def deal(**options):
+        data = {"name": "guest_halves:halves", **options}
+        partition = {"name": "iid", "clients": 2}
+        return load.deal(experiment(data=data, partition=partition), None)
+
+    assert list(deal()[1].tests) == ["hard"]
+    for name in ("test", "two words", "client"):
+        with pytest.raises(Refusal, match=f"a test set '{name}' .* must be one word"):
+            deal(called=name)
+    with pytest.raises(Refusal, match="for 1 of 2 clients"):
+        deal(clients=1)

@@ -1,0 +1,523 @@
+"""Features fitted on training data, prepared for training, and again for predicting."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from typer.testing import CliRunner
+
+import troth
+from troth import build, files, layers, seeding
+from troth.cli import app
+from troth.config import reader
+from troth.config.parts import Part
+from troth.data import load, preprocess
+from troth.data.corrupt import Corruption
+from troth.data.features.federated import federated
+from troth.data.features.own import own
+from troth.data.preprocess import Prepared
+from troth.types import Arrays, Data, Refusal, Shards, Split
+
+CPU = torch.device("cpu")
+SIZES = [(6, 2, 3), (5, 0, 4), (9, 3, 1)]  # train, valid, test of each client
+M = sum(map(sum, SIZES))
+NONE = np.zeros(len(SIZES), bool)
+
+
+def arrays(seed: int = 0, shape: tuple[int, ...] = (4,), holes: float = 0.3) -> Arrays:
+    random = np.random.default_rng(seed)
+    x = random.normal(random.normal(size=shape) * 9, 2, size=(M, *shape))
+    x[random.random(x.shape) < holes] = np.nan
+    return Arrays(x, random.integers(2, size=M), 2)
+
+
+def shards(seed: int = 0) -> Shards:
+    rows = iter(np.random.default_rng(seed).permutation(M))
+    made = Shards([], [], [])
+    for sizes in SIZES:
+        for part, size in zip(made[:3], sizes, strict=True):
+            part.append(np.array([next(rows) for _ in range(size)], dtype=np.int64))
+    return made
+
+
+def deal(
+    name: str,
+    given: Arrays,
+    hostile: np.ndarray = NONE,
+    corrupt: Any = None,
+    dtype: torch.dtype = torch.float64,
+    **options: Any,
+) -> tuple[Data, Prepared]:
+    part = Part(name, options)
+    if name == "federated":
+        part.options.setdefault("min_values", 1)
+    how = Corruption(corrupt, given.classes) if corrupt else None
+    data, prepared, _ = preprocess.deal(
+        part, given, shards(), dtype, CPU, hostile, how, 0
+    )
+    assert prepared is not None
+    return data, prepared
+
+
+def held(data: Data, split: Split, client: int) -> np.ndarray:
+    first, size = int(split.start[client]), int(split.size[client])
+    found: np.ndarray = data.x[split.row[first : first + size]].numpy()
+    return found
+
+
+def standard(x: np.ndarray, fill: Any, mean: Any, std: Any) -> np.ndarray:
+    return (np.where(np.isnan(x), fill, x) - mean) / std
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3)])
+@pytest.mark.parametrize("name", ["own", "federated"])
+def test_every_split_is_prepared_by_what_training_data_gave(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    given, who = arrays(shape=shape), shards()
+    data, prepared = deal(name, given)
+    train = [given.x[rows] for rows in who.train]
+    found = own(train) if name == "own" else federated(train, min_values=1)
+    for one, other in zip(prepared.statistics, found, strict=True):
+        assert (one == other).all()
+    for client in range(len(SIZES)):
+        at: Any = client if name == "own" else ...
+        for split, lists in zip(data[1:4], who[:3], strict=True):
+            expected = standard(given.x[lists[client]], *(v[at] for v in found[:3]))
+            assert (held(data, split, client) == expected).all()
+            first = int(split.start[client])
+            mine = split.y[first : first + len(lists[client])]
+            assert (mine.numpy() == given.y[lists[client]]).all()
+        lacks = np.isnan(given.x[np.concatenate([part[client] for part in who[:3]])])
+        assert (prepared.imputed[client] == lacks.sum(axis=0)).all()
+    total = int(prepared.imputed.sum())
+    assert prepared.facts() == {
+        "imputed": total,
+        "constant": int(found.constant.sum()),
+    }
+
+
+def test_own_training_data_have_mean_0_and_spread_1() -> None:
+    data, prepared = deal("own", arrays(holes=0.0))
+    for client in range(len(SIZES)):
+        x = held(data, data.train, client)
+        np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose(x.std(axis=0), 1, rtol=1e-12)
+    assert prepared.facts() == {"imputed": 0, "constant": 0}
+
+
+@pytest.mark.parametrize("name", ["own", "federated"])
+def test_test_data_do_not_enter(name: str) -> None:
+    given, who = arrays(), shards()
+    _, before = deal(name, given)
+    for rows in (*who.test, *who.valid):
+        given.x[rows] = 1e6
+    _, after = deal(name, given)
+    for one, other in zip(before.statistics, after.statistics, strict=True):
+        assert (one == other).all()
+
+
+def test_pieces_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("own", "federated"):
+        whole, counted = deal(name, arrays())
+        for numbers in (1, 8, 25):
+            monkeypatch.setattr(preprocess, "_NUMBERS", numbers)
+            data, prepared = deal(name, arrays())
+            assert torch.equal(data.x, whole.x)
+            assert (prepared.imputed == counted.imputed).all()
+        monkeypatch.undo()
+
+
+def test_an_example_that_two_clients_hold_is_prepared_for_each() -> None:
+    given = arrays(holes=0.0)
+    both = np.arange(5)
+    who = Shards([both, np.append(both, 9)], [both[:0]] * 2, [both[:1], both[:1]])
+    data, found, _ = preprocess.deal(
+        Part("own"), given, who, torch.float64, CPU, np.zeros(2, bool), None, 0
+    )
+    assert found is not None
+    a, b = (held(data, data.test, client) for client in (0, 1))
+    assert (a != b).all()
+    for x, mean, std in zip(
+        (a, b), found.statistics.mean, found.statistics.std, strict=True
+    ):
+        assert (x == standard(given.x[:1], 0, mean, std)).all()
+
+
+def brighter(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    return x + 100, y
+
+
+def test_hostile_clients_fit_on_their_poisoned_data() -> None:
+    given, who, hostile = arrays(), shards(), np.array([False, True, False])
+    clean, before = deal("own", given)
+    data, after = deal("own", given, hostile, brighter)
+    for one, other in zip(before.statistics, after.statistics, strict=True):
+        assert (one[[0, 2]] == other[[0, 2]]).all()  # nobody else is touched
+    np.testing.assert_allclose(
+        after.statistics.mean[1], before.statistics.mean[1] + 100
+    )
+    np.testing.assert_allclose(
+        held(data, data.train, 1), held(clean, clean.train, 1), atol=1e-11
+    )
+    s = after.statistics
+    expected = standard(given.x[who.test[1]], s.fill[1], s.mean[1], s.std[1])
+    assert (held(data, data.test, 1) == expected).all()  # test data stay clean
+    shared = deal("federated", given, hostile, brighter)[1].statistics
+    there = [(~np.isnan(given.x[rows])).sum(axis=0) for rows in who.train]
+    moved = shared.mean - deal("federated", given)[1].statistics.mean
+    np.testing.assert_allclose(moved, 100 * there[1] / sum(there))
+
+
+def test_precision() -> None:
+    given = arrays()
+    wide, _ = deal("own", given)
+    narrow, found = deal("own", given, dtype=torch.float32)
+    assert narrow.x.dtype == torch.float32
+    assert torch.equal(narrow.x, wide.x.float())
+    assert all(values.dtype == np.float64 for values in found.statistics[:3])
+    targets = given._replace(y=np.linspace(0, 1, M), classes=0)
+    assert deal("own", targets, dtype=torch.float32)[0].train.y.dtype == torch.float32
+
+
+def test_seconds_since_1970_keep_their_digits_in_float32() -> None:
+    """Cast first, 1.6e9 has steps of 128 seconds; prepared first, of microseconds."""
+    random = np.random.default_rng(0)
+    seconds = 1.6e9 + random.normal(size=(M, 1))
+    given = Arrays(seconds, random.integers(2, size=M), 2)
+    data, found = deal("federated", given, dtype=torch.float32)
+    expected = standard(seconds, *found.statistics[:3])
+    np.testing.assert_allclose(data.x.numpy(), expected, atol=1e-5)
+    fill, mean, std = (torch.from_numpy(v) for v in found.statistics[:3])
+    layer = layers.Features(fill, mean, std)
+    assert torch.equal(layer(torch.from_numpy(seconds)).float(), data.x)
+
+
+def test_none_is_plain_dealing() -> None:
+    given = arrays(holes=0.0)
+    data, prepared, redraw = preprocess.deal(
+        Part("none"), given, shards(), torch.float64, CPU, NONE, None, 0
+    )
+    assert prepared is None and redraw is None
+    assert (data.x.numpy() == given.x).all()
+
+
+HUGE = np.where(np.arange(M)[:, None] % 2, 1e200, -1e200) * np.ones((1, 4))
+
+
+@pytest.mark.parametrize("name", ["own", "federated"])
+@pytest.mark.parametrize("options", [{}, {"scale": False, "centre": False}])
+def test_values_that_overflow_are_refused(name: str, options: dict[str, Any]) -> None:
+    given = arrays()._replace(x=HUGE)
+    with pytest.raises(Refusal, match=r"cannot hold|huge values|client"):
+        deal(name, given, dtype=torch.float32, **options)
+
+
+# Whole runs.
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> dict[str, Any]:
+    """Four owners whose features lie elsewhere and on other scales, with holes."""
+    random = np.random.default_rng(5)
+    owner = np.repeat(np.arange(4), 30)
+    y = random.integers(2, size=120)
+    x = random.normal(size=(120, 5)) + y[:, None]
+    x = x * (10.0 ** np.arange(5)) + 50 * owner[:, None]
+    x[random.random(x.shape) < 0.2] = np.nan
+    x[owner == 2, 3] = np.nan  # one owner lacks a whole feature
+    np.savez(tmp_path / "data.npz", x=x, y=y, owner=owner)
+    return {
+        "data": {"name": "npz", "path": str(tmp_path / "data.npz")},
+        "partition": "natural",
+        "train": {"rounds": 5, "lr": 0.1, "batch": 8},
+        "personalizer": "ditto",
+        "adversary": {"count": 1},
+        "engine": {"how": "loop"},
+    }
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["own", "federated"])
+def test_models_of_a_run_take_raw_inputs(
+    tree: dict[str, Any], tmp_path: Path, name: str, precision: str
+) -> None:
+    tree = tree | {"features": name, "train": tree["train"] | {"precision": precision}}
+    [run] = troth.run(tree, out=tmp_path / "run")
+    given, who, _ = load.deal(run.experiment, None)
+    built = build.build(run.experiment)
+    split = built.data.test
+    assert (run.path / files.FEATURES).exists()
+    for client in range(4):
+        raw = given.x[who.test[client]]
+        assert np.isnan(raw).any()
+        right = run.predict(client, raw) == given.y[who.test[client]]
+        assert right.mean() == run.clients["accuracy"][client]
+        net = run.shared(client)
+        outputs = net(torch.from_numpy(raw))
+        right = outputs.argmax(1).numpy() == given.y[who.test[client]]
+        assert right.mean() == run.clients["shared_accuracy"][client]
+        assert outputs.dtype == getattr(torch, precision)
+        first, size = int(split.start[client]), int(split.size[client])
+        rows = built.data.x[split.row[first : first + size]]
+        assert torch.equal(net[0](torch.from_numpy(raw)).to(rows.dtype), rows)
+        assert torch.equal(net[1](rows), outputs)
+
+
+def test_what_is_recorded(tree: dict[str, Any], tmp_path: Path) -> None:
+    [run] = troth.run(tree | {"features": "own"}, out=tmp_path / "run")
+    given, who, _ = load.deal(run.experiment, None)
+    tensors, _ = files.load(run.path / files.FEATURES)
+    assert set(tensors) == {"fill", "mean", "std", "constant", "imputed"}
+    assert all(t.shape == (4, 5) for t in tensors.values())
+    lacks = [
+        np.isnan(given.x[np.concatenate([p[k] for p in who[:3]])]).sum()
+        for k in range(4)
+    ]
+    assert run.clients["imputed"].tolist() == lacks
+    assert run.experiment.resolved["imputed"] == sum(lacks)
+    assert run.experiment.resolved["constant"] == 1
+    assert tensors["constant"].nonzero().tolist() == [[2, 3]]
+    assert run.experiment.features == Part(
+        "own", {"centre": True, "scale": True, "impute": "mean"}
+    )
+    ids = {reader.fingerprint(reader.from_dict(tree | {"features": f})) for f in NAMES}
+    assert len(ids) == 3  # it decides the numbers of a run
+
+
+NAMES = ("none", "own", "federated")
+
+
+@pytest.mark.parametrize("name", ["own", "federated"])
+def test_resuming_fits_the_same(
+    tree: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    tree = tree | {"features": name, "checkpoint": {"every": 2}}
+    troth.run(tree, out=tmp_path / "whole")
+
+    def kill(progress: Any) -> None:
+        if progress.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        troth.run(tree, out=tmp_path / "cut", watch=kill)
+    troth.resume(tmp_path / "cut")
+    for file in (files.FEATURES, files.SHARED, files.PERSONAL, files.CLIENTS):
+        one, other = ((tmp_path / run / file).read_bytes() for run in ("whole", "cut"))
+        assert one == other
+
+
+def test_loop_and_vmap_agree(tree: dict[str, Any], tmp_path: Path) -> None:
+    models = []
+    for how in ("loop", "vmap"):
+        given = tree | {"features": "own", "engine": {"how": how, "chunk": 4}}
+        given["train"] = tree["train"] | {"precision": "float64"}
+        [run] = troth.run(given, out=tmp_path / how)
+        tensors = files.load(run.path / files.SHARED)[0]
+        models.append(torch.cat([t.flatten() for t in tensors.values()]))
+    torch.testing.assert_close(*models, rtol=1e-10, atol=1e-10)
+
+
+def test_whose_inputs(tree: dict[str, Any], tmp_path: Path) -> None:
+    [run] = troth.run(tree | {"features": "own"}, out=tmp_path / "own")
+    with pytest.raises(Refusal, match=r"each client's own.*run.shared\(client=0\)"):
+        run.shared()
+    with pytest.raises(Refusal, match="there is no client 4; this run has 4, 0 to 3"):
+        run.shared(4)
+    x = torch.full((2, 5), torch.nan)
+    assert not torch.equal(run.shared(0)[0](x + 1), run.shared(1)[0](x + 1) + 1)
+    assert torch.isfinite(run.shared(2)(x)).all()
+    [run] = troth.run(tree | {"features": "federated"}, out=tmp_path / "federated")
+    assert torch.equal(run.shared()(x), run.shared(3)(x))
+
+
+def test_the_command_line_predicts_with_holes(
+    tree: dict[str, Any], tmp_path: Path
+) -> None:
+    [run] = troth.run(tree | {"features": "federated"}, out=tmp_path / "run")
+    x = np.load(tree["data"]["path"])["x"][:9]
+    np.save(tmp_path / "x.npy", x)
+    arguments = ["predict", str(run.path), "--client", "1", "--data"]
+    found = CliRunner().invoke(app.app, [*arguments, str(tmp_path / "x.npy"), "--json"])
+    assert found.exit_code == 0
+    said = json.loads(found.stdout)
+    assert said["predictions"] == run.predict(1, x).tolist()
+
+
+def test_a_model_can_be_taken_elsewhere(tree: dict[str, Any], tmp_path: Path) -> None:
+    """Saved, copied, exported and in float32, as any module."""
+    [run] = troth.run(tree | {"features": "own"}, out=tmp_path / "run")
+    net, x = run.model(0), torch.full((3, 5), torch.nan)
+    x[0] = 7.0
+    expected = net(x)
+    other = run.model(1)
+    assert not torch.equal(other(x), expected)
+    other.load_state_dict(net.state_dict())
+    assert torch.equal(other(x), expected)
+    torch.testing.assert_close(run.model(0).float()(x), expected, rtol=1e-4, atol=1e-4)
+    exported = torch.export.export(net, (x,)).module()
+    assert torch.equal(exported(x), expected)
+
+
+@pytest.mark.parametrize("name", ["own", "federated"])
+def test_refusals_before_anything_is_written(
+    tree: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    def refused(changed: dict[str, Any], why: str) -> None:
+        with pytest.raises(Refusal, match=why):
+            troth.run(tree | {"features": name} | changed, out=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+    bytes_ = {"data": "digits", "partition": {"name": "iid", "clients": 4}}
+    refused(bytes_, "and x is uint8; set features.name")
+    refused({"model": {"name": "linear", "normalise": "pixel"}}, "= 'pixel' goes by")
+    scaled = tree["data"] | {"scale": 255.0}
+    refused({"data": scaled}, r"'unit' goes by .*\(scale 255\).*normalise = 'none'")
+    troth.cost(
+        tree
+        | {"features": name, "data": scaled}
+        | {"model": {"name": "linear", "normalise": "none"}}
+    )
+    if name == "federated":
+        one = {"name": "iid", "clients": 1}
+        refused({"partition": one, "adversary": {}}, "'federated' over 1 client would")
+
+
+@pytest.fixture
+def mine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., str]]:
+    """A member of one's own, from the body of its function."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    count = iter(range(9))
+
+    def write(body: str) -> str:
+        name = f"mine_{next(count)}_{tmp_path.name}".replace("-", "_")
+        text = "import numpy as np\nfrom troth.types import Statistics\n"
+        (tmp_path / f"{name}.py").write_text(f"{text}def ranges({body}\n")
+        return f"{name}:ranges"
+
+    yield write
+
+
+def test_features_of_ones_own(
+    tree: dict[str, Any], tmp_path: Path, mine: Callable[..., str]
+) -> None:
+    """Public ranges: nothing is fitted, nothing crosses the wire."""
+    one = "np.ones(5)"
+    made = f"Statistics({one}, {one}, width * {one}, {one})"
+    name = mine(f"*, width: float = 2.0):\n    return {made}")
+    [run] = troth.run(
+        tree | {"features": {"name": name, "width": 4.0}}, out=tmp_path / "run"
+    )
+    assert run.shared()[0](torch.full((1, 5), 9.0)).tolist() == [[2.0] * 5]
+    for body in (
+        f"train):\n    return Statistics({one}, {one}, {one}, np.ones(4))",
+        "train):\n    return None",
+    ):
+        with pytest.raises(Refusal, match="must give a Statistics whose four arrays"):
+            troth.cost(tree | {"features": mine(body)})
+    for wrong in ("0*np.ones(5)", "np.ones(5)*np.nan"):
+        body = f"train):\n    return Statistics({one}, {one}, {wrong}, {one})"
+        with pytest.raises(Refusal, match="finite numbers and positive standard"):
+            troth.cost(tree | {"features": mine(body)})
+
+
+@pytest.mark.data
+def test_four_hospitals(tmp_path: Path) -> None:
+    """Logistic regression at the hospitals of the heart disease data."""
+    real = os.environ.get("TROTH_DATA", "")
+    if not real or not (Path(real) / "heart_disease").is_dir():
+        pytest.skip("no heart_disease under $TROTH_DATA")
+    tree = {
+        "data": "heart_disease",
+        "partition": "natural",
+        "train": {"rounds": 40, "lr": 0.1, "precision": "float64"},
+        "engine": {"how": "loop", "chunk": 1},
+    }
+    with pytest.raises(Refusal, match="set features.name = 'own' or 'federated'"):
+        troth.cost(tree, data_dir=real)
+    for name in ("own", "federated"):
+        [run] = troth.run(tree | {"features": name}, out=tmp_path / name, data_dir=real)
+        given, who, _ = load.deal(run.experiment, real)
+        held = [np.concatenate([part[k] for part in who[:3]]) for k in range(4)]
+        lacks = [int(np.isnan(given.x[rows]).sum()) for rows in held]
+        assert [len(rows) for rows in held] == [303, 294, 123, 200]
+        assert run.clients["imputed"].tolist() == lacks and min(lacks) > 0
+        assert run.summary["shared"]["accuracy_weighted"] > 0.7  # the larger class: .55
+        tensors, _ = files.load(run.path / files.FEATURES)
+        each = [given.x[rows].astype(np.float64) for rows in who.train]
+        single = [(~np.isnan(x)).sum(axis=0) == 1 for x in each]
+        assert np.sum(single) == 1  # a vessel count of one patient: it is not told
+        pairs = zip(each, single, strict=True)
+        whole = np.concatenate([np.where(one, np.nan, x) for x, one in pairs])
+        if name == "federated":
+            np.testing.assert_allclose(tensors["mean"], np.nanmean(whole, axis=0))
+            np.testing.assert_allclose(tensors["std"], np.nanstd(whole, axis=0))
+        for client in range(4):
+            right = run.predict(client, given.x[who.test[client]])
+            accuracy = (right == given.y[who.test[client]]).mean()
+            assert accuracy == run.clients["accuracy"][client]
+
+
+# Data that are corrupted anew in every round.
+
+
+def relabelled(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels by the raw inputs, so that these must come in."""
+    drawn = (x.nan_to_num().abs().flatten(1).sum(1) * 1e3).long() + key
+    return x, drawn % 2
+
+
+@pytest.mark.parametrize("name", ["own", "federated"])
+def test_labels_are_drawn_anew_from_raw_inputs(name: str) -> None:
+    given, who, hostile = arrays(), shards(), np.array([False, True, False])
+    options = {"min_values": 1} if name == "federated" else {}
+    part, how = Part(name, options), Corruption(relabelled, 2, redraw=True)
+    data, _, redraw = preprocess.deal(
+        part, given, who, torch.float32, CPU, hostile, how, 0
+    )
+    clean = deal(name, given, dtype=torch.float32)[0]
+    assert redraw is not None and torch.equal(data.x, clean.x)
+    raw = torch.from_numpy(given.x[who.train[1]])
+    own = slice(6, 11)
+    for round_ in (0, 3, 0):
+        redraw(round_, np.arange(3))
+        key = seeding.keys(0, "corruption", round_, torch.tensor(1))
+        expected = relabelled(raw, torch.zeros(5), key)[1]
+        assert torch.equal(data.train.y[own], expected)
+        rest = torch.ones(len(data.train.y), dtype=torch.bool)
+        rest[own] = False
+        assert torch.equal(data.train.y[rest], clean.train.y[rest])
+    assert torch.equal(data.x, clean.x)
+
+
+def test_inputs_that_change_in_every_round_cannot_be_prepared() -> None:
+    how = Corruption(brighter, 2, "bright", redraw=True)
+    hostile = np.array([False, True, False])
+    words = "'bright' changes inputs, to which features 'own' are fitted once"
+    with pytest.raises(Refusal, match=words):
+        preprocess.deal(
+            Part("own"), arrays(), shards(), torch.float32, CPU, hostile, how, 0
+        )
+
+
+def test_no_trigger_is_shown_where_inputs_are_prepared(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((80, 1, 4, 4))
+    np.savez(tmp_path / "data.npz", x=x, y=np.arange(80) % 2)
+    tree = {
+        "data": {"name": "npz", "path": str(tmp_path / "data.npz")},
+        "features": "own",
+        "corruption": "backdoor",
+    }
+    with pytest.raises(Refusal, match="'backdoor' shows test inputs as the data set"):
+        build.build(reader.from_dict(tree))
+    assert build.build(reader.from_dict(tree | {"features": "none"})).aim is not None

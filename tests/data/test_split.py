@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from troth.data.split import split
+from troth.types import TEST, TRAIN, VALID, Arrays, Refusal
+
+
+def made(labels, count: int = 10, marks=None) -> Arrays:
+    y = np.asarray(labels)
+    given = None if marks is None else np.asarray(marks, np.int8)
+    return Arrays(np.zeros((len(y), 1), np.float32), y, count, split=given)
+
+
+def cut(m: int, *sizes: int) -> list[np.ndarray]:
+    """Lists of these sizes over 0 … m−1."""
+    return np.split(np.arange(m), np.cumsum(sizes))[: len(sizes)]
+
+
+def sizes(shards) -> list[list[int]]:
+    return [[len(x) for x in part] for part in shards[:3]]
+
+
+def same(one, other) -> bool:
+    pairs = [
+        (a, b)
+        for x, z in zip(one, other, strict=True)
+        for a, b in zip(x, z, strict=True)
+    ]
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_worked_example():
+    """50 examples, 5 of each label: 36 + 4 + 10, and one of each label is tested."""
+    arrays = made(np.arange(100) % 10)
+    shards, facts = split(arrays, cut(100, 50, 50), 0)
+    assert sizes(shards) == [[36, 36], [4, 4], [10, 10]]
+    for test in shards.test:
+        assert np.bincount(arrays.y[test]).tolist() == [1] * 10
+    assert facts == {"clients": 2, "dropped": [], "repeated": 0, "unused": 0}
+
+
+@pytest.mark.parametrize(
+    ("m", "parts"),
+    [(2, (1, 0, 1)), (3, (2, 0, 1)), (5, (4, 0, 1)), (10, (7, 1, 2)), (25, (18, 2, 5))],
+)
+def test_sizes_by_largest_remainder(m, parts):
+    shards, _ = split(made(np.zeros(m, int)), cut(m, m), 0)
+    assert sizes(shards) == [[part] for part in parts]
+
+
+fractions = st.tuples(
+    st.floats(0.01, 1), st.one_of(st.just(0.0), st.floats(0, 1)), st.floats(0.01, 1)
+).map(lambda p: tuple(v / sum(p) for v in p))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(2, 20), min_size=1, max_size=6),
+    fractions,
+    st.booleans(),
+    st.integers(0, 9),
+)
+def test_every_example_is_in_one_part_of_one_client(counts, parts, regression, seed):
+    m = sum(counts)
+    y = np.arange(m) % 7 if not regression else np.arange(m, dtype=np.float32)
+    lists = cut(m, *counts)
+    shards, facts = split(made(y, 0 if regression else 7), lists, seed, parts=parts)
+    for k, mine in enumerate(lists):
+        back = np.concatenate([part[k] for part in shards[:3]])
+        assert np.array_equal(np.sort(back), mine)
+        assert len(shards.train[k]) and len(shards.test[k])
+    assert facts["repeated"] == 0 == facts["unused"]
+
+
+def test_every_example_may_be_tested():
+    """Over 400 seeds each of 10 examples is tested about 80 times: 5 sd, p < 1e-5."""
+    arrays = made(np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 2]))
+    tested = np.zeros(10)
+    for seed in range(400):
+        tested[split(arrays, cut(10, 10), seed)[0].test[0]] += 1
+    assert np.abs(tested - 80).max() < 5 * math.sqrt(400 * 0.2 * 0.8)
+
+
+def test_depends_on_the_seed_alone():
+    arrays, lists = made(np.arange(100) % 10), cut(100, 50, 50)
+    one = split(arrays, lists, 0)[0]
+    assert same(one, split(arrays, lists, 0)[0])
+    assert not same(one, split(arrays, lists, 1)[0])
+    shuffled = [x[::-1] for x in lists]
+    assert same(one, split(arrays, shuffled, 0)[0])
+
+
+def test_a_client_does_not_depend_on_the_others():
+    arrays = made(np.arange(100) % 10)
+    one, _ = split(arrays, cut(100, 3, 50, 47), 0)
+    other, _ = split(arrays, [np.arange(90, 97), *cut(100, 3, 50)[1:]], 0)
+    assert np.array_equal(one.test[1], other.test[1])
+    fewer, facts = split(arrays, cut(100, 3, 50, 47), 0, min_examples=4)
+    assert facts["clients"] == 2 and facts["dropped"] == [0]
+    assert np.array_equal(one.test[1], fewer.test[0])
+    assert np.array_equal(one.train[2], fewer.train[1])
+
+
+def test_singletons_of_a_class_do_not_stop_it():
+    shards, _ = split(made(np.arange(10)), cut(10, 5, 5), 0)
+    assert sizes(shards) == [[4, 4], [0, 0], [1, 1]]
+
+
+MARKS = [TRAIN] * 10 + [TEST] * 5 + [TRAIN] * 4 + [VALID] * 2 + [TEST] * 4
+
+
+def test_given_is_as_the_data_say():
+    arrays = made(np.arange(25) % 3, 3, MARKS)
+    shards, _ = split(arrays, cut(25, 15, 10), 0, parts="given")
+    assert [x.tolist() for x in shards.train] == [[*range(10)], [15, 16, 17, 18]]
+    assert [x.tolist() for x in shards.valid] == [[], [19, 20]]
+    assert [x.tolist() for x in shards.test] == [[*range(10, 15)], [21, 22, 23, 24]]
+
+
+def test_given_may_take_validation_from_training():
+    arrays = made(np.arange(60) % 5, 5, [TRAIN] * 50 + [TEST] * 10)
+    lists = [np.r_[0:20, 50:55], np.r_[20:50, 55:60]]
+    shards, _ = split(arrays, lists, 0, parts="given", valid=0.25)
+    assert sizes(shards) == [[15, 23], [5, 7], [5, 5]]
+    assert np.bincount(arrays.y[shards.valid[0]]).tolist() == [1] * 5
+    for k, mine in enumerate(lists):
+        back = np.concatenate([part[k] for part in shards[:3]])
+        assert np.array_equal(np.sort(back), mine)
+
+
+def test_the_last_training_example_is_never_taken():
+    arrays = made([0, 1, 0, 1], 2, [TRAIN, TEST, TRAIN, TEST])
+    shards, _ = split(arrays, cut(4, 2, 2), 0, parts="given", valid=0.9)
+    assert sizes(shards) == [[1, 1], [0, 0], [1, 1]]
+
+
+def test_shared_examples_are_counted():
+    arrays = made(np.arange(30) % 3, 3, [TRAIN] * 20 + [TEST] * 10)
+    lists = [np.r_[0:15, 20:28], np.r_[10:20, 26:30]]
+    _, facts = split(arrays, lists, 0, parts="given")
+    assert facts["repeated"] == 5 + 2 and facts["unused"] == 0
+    _, facts = split(arrays, [np.arange(28)] * 3, 0)
+    assert facts["repeated"] == 56 and facts["unused"] == 2
+
+
+def test_wide_data_are_left_as_they_are():
+    arrays = Arrays(np.zeros((4, 1, 2, 2), np.uint8), np.arange(4) % 2, 2, scale=255.0)
+    assert sizes(split(arrays, cut(4, 4), 0)[0]) == [[3], [0], [1]]
+
+
+PLAIN = made(np.arange(20) % 4, 4)
+GIVEN = made(np.arange(20) % 4, 4, [TRAIN] * 15 + [VALID] + [TEST] * 4)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "words"),
+    [
+        (PLAIN, {"parts": (0.8, 0.1, 0.2)}, r"split = \(0.8, 0.1, 0.2\) must be three"),
+        (PLAIN, {"parts": (1.0, 0.0, 0.0)}, "only validation may be 0"),
+        (PLAIN, {"parts": (0.0, 0.0, 1.0)}, "only validation may be 0"),
+        (PLAIN, {"parts": (0.8, 0.2)}, "three fractions that sum to 1"),
+        (PLAIN, {"parts": (1.2, -0.4, 0.2)}, "three fractions that sum to 1"),
+        (PLAIN, {"parts": (math.nan, 0.1, 0.2)}, "three fractions that sum to 1"),
+        (PLAIN, {"parts": "givn"}, "split = 'givn' must be .* or 'given'"),
+        (PLAIN, {"parts": "given"}, "split = 'given' needs data marked .* fractions"),
+        (PLAIN, {"valid": 0.1}, "valid = 0.1 goes only with .* now 0.08"),
+        (PLAIN, {"valid": 1.0}, "valid = 1.0 must be a share"),
+        (PLAIN, {"min_examples": -1}, "min_examples = -1 must be at least 0"),
+        (PLAIN, {"min_examples": 13}, "= 13 leaves no client, .* of 2 holds 12 .* 12$"),
+        (GIVEN, {"parts": "given", "valid": 0.1}, "mark 1 examples as validation"),
+    ],
+)
+def test_refuses_options(arrays, options, words):
+    with pytest.raises(Refusal, match=words):
+        split(arrays, cut(20, 12, 8), 0, **options)
+
+
+@pytest.mark.parametrize(
+    ("lists", "words"),
+    [
+        ([[0, 1, 20]], "gives row 20 to client 0, which is not one: rows are 0 to 19"),
+        ([[0, 1], [-1, 3]], "gives row -1 to client 1, which is not one"),
+        ([[0, 1], [3, 4, 3]], "gives row 3 to client 1, twice"),
+        ([], "gives no client any example"),
+        ([[], []], "gives no client any example"),
+    ],
+)
+def test_refuses_partitions(lists, words):
+    with pytest.raises(Refusal, match=words):
+        split(PLAIN, [np.array(x, np.int64) for x in lists], 0)
+
+
+def test_refuses_clients_that_cannot_be_tested_and_the_remedy_works():
+    lists = cut(20, 1, 6, 1, 0, 5, 1, 1, 5)
+    with pytest.raises(Refusal) as caught:
+        split(PLAIN, lists, 0)
+    assert str(caught.value) == (
+        "5 of 8 clients lack training or test data: 0 (1 example, none to test on), "
+        "2 (1 example, none to test on), 3 (0 examples, none to train on), 5 (1 "
+        "example, none to test on) and 1 more; set partition.min_examples = 2, which "
+        "keeps 3 clients"
+    )
+    shards, facts = split(PLAIN, lists, 0, min_examples=2)
+    assert facts["clients"] == 3 and facts["dropped"] == [0, 2, 3, 5, 6]
+    assert [len(x) for x in shards.train] == [4, 4, 4]
+
+
+def test_refuses_where_no_number_helps():
+    with pytest.raises(Refusal, match="cannot help: use fewer clients"):
+        split(PLAIN, cut(20, 1, 1), 0)
+    with pytest.raises(Refusal, match="for no client holds more: give partition.split"):
+        split(GIVEN, cut(20, 15, 5), 0, parts="given")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_refuses_what_is_not_finite(value, dtype):
+    x, y = np.zeros((6, 2, 2), dtype), np.zeros(6, dtype)
+    x[[3, 3, 5], 0, [0, 1, 1]] = value
+    with pytest.raises(Refusal, match=r"x is NaN or infinite in 2 of 6 .*row 3\)"):
+        split(Arrays(x, y, 0), cut(6, 6), 0)
+    y[4] = value
+    with pytest.raises(Refusal, match=r"y is NaN or infinite in 1 of 6 .*row 4\)"):
+        split(Arrays(np.zeros_like(x), y, 0), cut(6, 6), 0)
+
+
+@pytest.mark.parametrize("y", [[0, 1, 3], [-1, 0, 1], [0.0, 1.0, 2.0]])
+def test_refuses_labels_that_are_none(y):
+    with pytest.raises(Refusal, match="the labels are .* whole numbers 0 to 2, for "):
+        split(made(y, 3), cut(3, 3), 0)
+
+
+def test_refuses_data_of_two_lengths():
+    with pytest.raises(Refusal, match="have 3 inputs x and 2 targets y"):
+        split(Arrays(np.zeros((3, 1)), np.zeros(2), 0), cut(2, 2), 0)
+
+
+def test_missing_values_may_be_filled_in_later():
+    x, y = np.zeros((6, 2), np.float32), np.zeros(6, np.float32)
+    x[2, 1] = math.nan
+    assert sizes(split(Arrays(x, y, 0), cut(6, 6), 0, missing=True)[0])
+    x[3, 0] = math.inf
+    with pytest.raises(Refusal, match=r"x is .* in 1 of 6 .*row 3\)"):
+        split(Arrays(x, y, 0), cut(6, 6), 0, missing=True)
+    x[3, 0], y[4] = 0, math.nan
+    with pytest.raises(Refusal, match=r"y is NaN or infinite in 1 of 6"):
+        split(Arrays(x, y, 0), cut(6, 6), 0, missing=True)
+
+
+def test_several_labels_an_example_are_dealt_at_random():
+    y = np.stack([np.arange(20) % 2, np.arange(20) % 3 == 0], axis=1).astype(np.int64)
+    shards, _ = split(Arrays(np.zeros((20, 1)), y, 2), cut(20, 10, 10), 0)
+    assert sizes(shards) == [[7, 7], [1, 1], [2, 2]]
+
+
+def owned(owner, marks=None) -> Arrays:
+    arrays = made(np.zeros(len(owner), int), marks=marks)
+    return arrays._replace(owner=np.asarray(owner))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.lists(st.integers(1, 6), min_size=2, max_size=9), min_size=1, max_size=4
+    ),
+    fractions,
+    st.integers(0, 9),
+)
+def test_owners_are_never_on_two_sides(counts, parts, seed):
+    """Clients with owners of these many examples, in whatever order."""
+    flat = [count for mine in counts for count in mine]
+    order = np.random.default_rng(seed).permutation(sum(flat))
+    owner = np.repeat(np.arange(len(flat)) * 3 - 7, flat)[np.argsort(order)]
+    lists = np.split(order, np.cumsum([sum(mine) for mine in counts])[:-1])
+    arrays = owned(owner)
+    shards, _ = split(arrays, lists, seed, parts=parts, by="owner")
+    alike, _ = split(
+        made(np.zeros(len(flat), int)),
+        cut(len(flat), *map(len, counts)),
+        seed,
+        parts=parts,
+    )
+    for k in range(len(counts)):
+        back = np.concatenate([part[k] for part in shards[:3]])
+        assert np.array_equal(np.sort(back), np.sort(lists[k]))
+        names = [set(owner[part[k]].tolist()) for part in shards[:3]]
+        assert sum(map(len, names)) == len(set.union(*names)) == len(counts[k])
+        assert [len(n) for n in names] == [len(part[k]) for part in alike[:3]]
+
+
+def test_given_parts_may_keep_owners_apart():
+    owner = [0, 0, 1, 1, 2, 2, 3, 3]
+    marks = [TRAIN, TRAIN, TRAIN, TRAIN, VALID, VALID, TEST, TEST]
+    shards, _ = split(owned(owner, marks), cut(8, 8), 0, parts="given", by="owner")
+    assert sizes(shards) == [[4], [2], [2]]
+    marks = [TRAIN] * 6 + [TEST] * 2
+    arrays = owned(owner, marks)
+    for seed in range(9):
+        shards, _ = split(arrays, cut(8, 8), seed, parts="given", valid=0.4, by="owner")
+        assert sizes(shards) == [[4], [2], [2]]
+        assert len(set(arrays.owner[shards.valid[0]])) == 1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "words"),
+    [
+        (PLAIN, {}, "split_by = 'owner' needs data that say whose each example is"),
+        (owned(np.arange(20) % 4), {}, "needs each owner with one client and owner 0 "),
+        (owned(np.arange(20) // 10 * 2), {}, "owner 2 is with clients 0 and 1: use "),
+        (owned(np.arange(20) // 12), {}, "2 of 2 clients have fewer, the first client"),
+        (owned(np.maximum(np.arange(20), 11)), {}, "1 of 2 clients have .* client 0:"),
+        (
+            owned(np.arange(20) // 2, [TRAIN] * 9 + [TEST] * 11),
+            {"parts": "given"},
+            "the data mark examples of owner 4 both for training and for test: give",
+        ),
+    ],
+)
+def test_refuses_owners(arrays, options, words):
+    with pytest.raises(Refusal, match=words):
+        split(arrays, cut(20, 12, 8), 0, by="owner", **options)
+
+
+@pytest.mark.parametrize(
+    ("y", "classes", "words"),
+    [
+        (np.full((6, 2), 2), 2, "from 2 to 2: .* whole numbers 0 to 1, for each is"),
+        (np.full((6, 3), 2), 3, "from 2 to 2: .* whole numbers 0 to 1, for each is"),
+        (np.zeros((6, 2), np.int64), 3, r"y has shape \(6, 2\): it must be \(6,\), or"),
+        (np.zeros((6, 2)), 0, r"y has shape \(6, 2\): it must be \(6,\), or"),
+        (np.zeros((6, 0)), 0, r"y has shape \(6, 0\): it must be \(6,\), or"),
+        (np.zeros((6, 2)), 2, "float64 .* whole numbers 0 to 1, for each is there"),
+    ],
+)
+def test_refuses_several_labels_that_are_none(y, classes, words):
+    with pytest.raises(Refusal, match=words):
+        split(Arrays(np.zeros((6, 1)), y, classes), cut(6, 6), 0)

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from troth import seeding
+from troth.data import tensors
+from troth.data.corrupt import Corrupt, Corruption
+from troth.data.corruptions.random_labels import random_labels
+from troth.types import Arrays, Data, Refusal, Shards, Split
+
+SIZES = [(5, 2, 3), (4, 0, 4), (9, 3, 1)]  # train, valid, test of each client
+M = sum(map(sum, SIZES))
+CPU = torch.device("cpu")
+
+
+def arrays(kind: Any = np.uint8, classes: int = 4) -> Arrays:
+    x = (np.arange(M * 6).reshape(M, 1, 2, 3) % 250).astype(kind)
+    y = np.arange(M) % classes if classes else np.linspace(0, 1, M)
+    return Arrays(x, y, classes)
+
+
+def shards() -> Shards:
+    rows = iter(np.random.default_rng(0).permutation(M))
+    made = Shards([], [], [])
+    for sizes in SIZES:
+        for part, size in zip(made[:3], sizes, strict=True):
+            part.append(np.array([next(rows) for _ in range(size)], dtype=np.int64))
+    return made
+
+
+def deal(
+    given: Arrays,
+    corrupt: Corrupt | None = None,
+    hostile: list[int] | None = None,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    **more: Any,
+) -> Data:
+    mask = np.isin(np.arange(len(SIZES)), hostile or [])
+    how = Corruption(corrupt, given.classes, **more) if corrupt else None
+    return tensors.deal(given, shards(), dtype, CPU, mask, how, seed)
+
+
+def own(split: Split, client: int) -> slice:
+    first = int(split.start[client])
+    return slice(first, first + int(split.size[client]))
+
+
+def relabel(label: int) -> Corrupt:
+    return lambda x, y, key: (x, torch.full_like(y, label))
+
+
+def brighter(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    return x + 1, y
+
+
+def test_every_client_holds_its_examples() -> None:
+    given, who = arrays(), shards()
+    data = deal(given)
+    for split, lists in zip(data[1:4], who[:3], strict=True):
+        assert split.size.tolist() == [len(part) for part in lists]
+        for client, part in enumerate(lists):
+            mine = own(split, client)
+            assert split.row[mine].tolist() == part.tolist()
+            assert split.y[mine].tolist() == given.y[part].tolist()
+            assert (data.x[split.row[mine]].numpy() == given.x[part]).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "expected"),
+    [
+        (np.uint8, torch.float32, torch.uint8),
+        (np.uint8, torch.float64, torch.uint8),
+        (np.float32, torch.float64, torch.float64),
+        (np.float64, torch.float32, torch.float32),
+        (np.float64, torch.float64, torch.float64),
+    ],
+)
+def test_bytes_stay_bytes_and_numbers_take_the_precision(
+    kind: Any, dtype: torch.dtype, expected: torch.dtype
+) -> None:
+    same = deal(arrays(kind), dtype=dtype)
+    assert same.x.dtype == expected
+    poisoned = deal(arrays(kind), brighter, [0], dtype=dtype)
+    assert poisoned.x.dtype == expected
+    widened = deal(arrays(kind), lambda x, y, key: (x.double(), y), [0], dtype=dtype)
+    assert widened.x.dtype == expected
+    assert torch.equal(widened.x[widened.train.row], same.x[same.train.row])
+
+
+def test_targets_take_the_precision_and_labels_are_whole() -> None:
+    assert deal(arrays(classes=0), dtype=torch.float64).train.y.dtype == torch.float64
+    assert deal(arrays(classes=0)).test.y.dtype == torch.float32
+    assert deal(arrays()).train.y.dtype == torch.int64
+
+
+def test_poisoned_labels_are_of_hostile_clients_training_data_only() -> None:
+    clean, data = deal(arrays()), deal(arrays(), relabel(3), [0, 2])
+    assert len(set(clean.train.y[own(clean.train, 1)].tolist())) > 1
+    for client in range(len(SIZES)):
+        mine = own(data.train, client)
+        expected = clean.train.y[mine]
+        if client != 1:
+            expected = torch.full_like(expected, 3)
+        assert torch.equal(data.train.y[mine], expected)
+    for part in ("valid", "test"):
+        for a, b in zip(getattr(clean, part), getattr(data, part), strict=True):
+            assert torch.equal(a, b)
+    assert torch.equal(data.x, clean.x) and torch.equal(data.train.row, clean.train.row)
+
+
+def test_changed_inputs_become_new_rows() -> None:
+    clean, data = deal(arrays()), deal(arrays(), brighter, [0, 2])
+    assert len(data.x) == M + 5 + 9
+    assert torch.equal(data.x[:M], clean.x)  # benign data are never touched
+    new = []
+    for client in range(len(SIZES)):
+        mine = own(data.train, client)
+        before = clean.x[clean.train.row[mine]]
+        after = data.x[data.train.row[mine]]
+        assert torch.equal(after, before if client == 1 else before + 1)
+        new += data.train.row[mine].tolist() if client != 1 else []
+    assert sorted(new) == list(range(M, M + 14))
+    assert torch.equal(data.test.row, clean.test.row)
+
+
+def test_inputs_changed_in_place_are_changed_for_that_client_alone() -> None:
+    def scribble(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return x.add_(1), y
+
+    data, expected = (deal(arrays(), c, [0]) for c in (scribble, brighter))
+    for split in (data.train, data.test):
+        assert int(split.row.max()) < len(data.x)
+    assert torch.equal(data.x[data.train.row], expected.x[expected.train.row])
+    assert torch.equal(data.x[:M], deal(arrays()).x)
+
+
+def test_labels_changed_in_place_leave_the_data_set_alone() -> None:
+    def scribble(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return x, y.fill_(3)
+
+    given = arrays()
+    data = deal(given, scribble, [0])
+    assert (given.y == np.arange(M) % 4).all()
+    assert (data.train.y[own(data.train, 0)] == 3).all()
+    assert torch.equal(data.test.y, deal(arrays()).test.y)
+
+
+def test_each_hostile_client_has_a_key_of_its_own() -> None:
+    seen: dict[int, list[int]] = {}
+
+    def look(seed: int) -> Corrupt:
+        def corrupt(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+            seen.setdefault(seed, []).append(int(key))
+            return x, y
+
+        return corrupt
+
+    for seed in (0, 1):
+        deal(arrays(), look(seed), [0, 2], seed)
+    assert len({*seen[0], *seen[1]}) == 4
+    key = seeding.keys(0, "corruption", 0, torch.tensor([0, 2]))
+    assert seen[0] == key.tolist()
+
+
+def test_a_client_is_poisoned_alike_whoever_else_is() -> None:
+    def corrupt(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return random_labels(x, y, 4, key)
+
+    alone, beside = deal(arrays(), corrupt, [2]), deal(arrays(), corrupt, [0, 2])
+    mine = own(alone.train, 2)
+    assert torch.equal(alone.train.y[mine], beside.train.y[mine])
+    assert not torch.equal(alone.train.y[mine], deal(arrays()).train.y[mine])
+
+
+def test_nobody_is_hostile_or_nothing_is_done() -> None:
+    clean = deal(arrays())
+    for data in (deal(arrays(), brighter, []), deal(arrays(), None, [0])):
+        assert torch.equal(data.x, clean.x)
+        assert torch.equal(data.train.y, clean.train.y)
+
+
+def test_the_arrays_are_left_alone() -> None:
+    given = arrays(np.float32)
+    before = given.x.copy()
+    data = deal(given, brighter, [0, 1, 2])
+    data.train.y.fill_(0)
+    assert (given.x == before).all() and (given.y == np.arange(M) % 4).all()
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
+def test_a_share_of_the_inputs_becomes_new_rows(share: float) -> None:
+    clean, data = deal(arrays()), deal(arrays(), brighter, [0, 2], share=share)
+    counts = [-int(-share * size // 1) for size in (5, 9)]
+    assert len(data.x) == M + sum(counts)
+    for client, count in zip((0, 2), counts, strict=True):
+        mine = own(data.train, client)
+        rows = data.train.row[mine]
+        moved = rows != clean.train.row[mine]
+        assert int(moved.sum()) == count
+        before = clean.x[clean.train.row[mine]].clone()
+        before[moved] += 1
+        assert torch.equal(data.x[rows], before)
+
+
+@pytest.mark.parametrize("k", [1, 6])
+def test_another_number_of_examples_follows_the_rest(k: int) -> None:
+    def other(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.full((k, *x.shape[1:]), 77, dtype=x.dtype), y.new_full((k,), 2)
+
+    clean, data = deal(arrays()), deal(arrays(), other, [0, 2], share=0.4)
+    train = data.train
+    assert train.size.tolist() == [5 - 2 + k, 4, 9 - 4 + k]
+    assert train.start.tolist() == [0, 3 + k, 7 + k]
+    assert len(train.row) == len(train.y) == 12 + 2 * k
+    for client, rest in ((0, 3), (1, 4), (2, 5)):
+        mine, before = own(train, client), own(clean.train, client)
+        kept = train.row[mine][:rest].tolist()
+        assert [r for r in clean.train.row[before].tolist() if r in kept] == kept
+        assert torch.equal(data.x[kept], clean.x[kept])
+        assert train.y[mine][:rest].tolist() == arrays().y[kept].tolist()
+        assert bool((data.x[train.row[mine][rest:]] == 77).all())
+        assert bool((train.y[mine][rest:] == 2).all())
+    assert torch.equal(data.test.row, clean.test.row)
+    assert torch.equal(data.valid.y, clean.valid.y)
+
+
+def test_a_client_may_be_left_with_nothing() -> None:
+    def nothing(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return x[:0], y[:0]
+
+    data = deal(arrays(), nothing, [1])
+    assert data.train.size.tolist() == [5, 0, 9] and len(data.train.row) == 14
+
+
+def test_fractions_become_bytes_by_rounding_and_never_wrap() -> None:
+    def wild(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        values = torch.tensor([-3.0, 2.5, 3.5, 254.7, 300.0])
+        return values[:, None, None, None].expand(5, *x.shape[1:]), y
+
+    data = deal(arrays(), wild, [0])
+    found = data.x[data.train.row[own(data.train, 0)]][:, 0, 0, 0]
+    assert found.tolist() == [0, 2, 4, 255, 255] and data.x.dtype == torch.uint8
+
+
+def test_bad_labels_are_refused() -> None:
+    with pytest.raises(Refusal, match=r"corruption 'odd' makes labels from 4 to 4"):
+        deal(arrays(), relabel(4), [0], name="odd")
+
+
+def redrawing(corrupt: Corrupt, **more: Any) -> tuple[Data, tensors.Redraw]:
+    mask, given = np.array([True, False, True]), arrays()
+    how = Corruption(corrupt, 4, redraw=True, **more)
+    data = tensors.deal(given, shards(), torch.float32, CPU, mask, how, 0)
+    common = given, shards(), torch.float32, mask, 0
+    return data, tensors.Redraw(how, *common, data)
+
+
+def test_every_redraw_begins_with_clean_data() -> None:
+    """What adds 1 to inputs adds 1 and no more, however often."""
+    clean = deal(arrays())
+    data, redraw = redrawing(brighter)
+    for round_ in (0, 1, 5):
+        redraw(round_, np.array([2, 1, 0]))
+        for client in range(3):
+            mine = own(data.train, client)
+            added = data.x[data.train.row[mine]] - clean.x[clean.train.row[mine]]
+            assert bool((added == (client != 1)).all())
+    assert torch.equal(data.x[:M], clean.x)
+
+
+def test_a_redraw_with_a_share_puts_back_what_it_no_longer_chooses() -> None:
+    clean = deal(arrays())
+    data, redraw = redrawing(brighter, share=0.5)
+    seen = set()
+    for round_ in range(6):
+        redraw(round_, np.arange(3))
+        mine = own(data.train, 2)
+        added = data.x[data.train.row[mine]] - clean.x[clean.train.row[mine]]
+        each = added.flatten(1).float().mean(1)
+        assert sorted(each.tolist()) == [0] * 4 + [1] * 5
+        seen.add(tuple(each.tolist()))
+    assert len(seen) > 1
+
+
+def test_inputs_that_change_now_and_then_come_back() -> None:
+    """In place, in even calls only: clean inputs are put back in the odd ones."""
+    calls = []
+
+    def now_and_then(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        calls.append(1)
+        return (x.add_(1) if len(calls) in (1, 2, 5, 6) else x), y
+
+    clean = deal(arrays())
+    data, redraw = redrawing(now_and_then)
+    for round_, more in ((1, 0), (2, 1)):
+        redraw(round_, np.arange(3))
+        mine = own(data.train, 0)
+        found = data.x[data.train.row[mine]]
+        assert torch.equal(found, clean.x[clean.train.row[mine]] + more)
+
+
+def test_groups_and_further_test_sets_are_dealt() -> None:
+    given, who = arrays()._replace(group=np.arange(M) % 5), shards()
+    who = who._replace(tests={"hard": who.test[::-1], "none": [np.zeros(0, int)] * 3})
+    mask = np.zeros(len(SIZES), dtype=bool)
+    data = tensors.deal(given, who, torch.float32, CPU, mask, None, 0)
+    assert data.group.tolist() == given.group.tolist()
+    assert list(data.tests) == ["hard", "none"]
+    for client, rows in enumerate(who.test[::-1]):
+        mine = own(data.tests["hard"], client)
+        assert data.tests["hard"].row[mine].tolist() == rows.tolist()
+        assert data.tests["hard"].y[mine].tolist() == given.y[rows].tolist()
+    assert data.tests["none"].size.tolist() == [0] * 3
+    plain = deal(arrays())
+    assert not plain.tests and plain.group.shape == (0,)
+
+
+def test_poisoned_inputs_keep_the_group_of_what_they_stand_for() -> None:
+    given = arrays()._replace(group=np.arange(M) % 5)
+    clean, data = deal(given), deal(given, brighter, [0, 2])
+    assert len(data.group) == len(data.x) > M
+    for client in (0, 1, 2):
+        a, b = (d.group[d.train.row[own(d.train, client)]] for d in (clean, data))
+        assert a.tolist() == b.tolist()
+
+
+def test_made_inputs_of_another_number_have_a_group() -> None:
+    def twice(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cat([x, x]), torch.cat([y, y])
+
+    given = arrays()._replace(group=np.arange(M) % 5)
+    data = deal(given, twice, [0])
+    rows = data.train.row[own(data.train, 0)]
+    first = given.group[shards().train[0][0]]
+    assert len(data.group) == len(data.x) and (data.group[rows] == first).all()
+    assert not len(deal(arrays(), twice, [0]).group)
