@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 import troth
-from troth import api, auditing, files, flat
+from troth import api, auditing, files
 from troth.certifying import Progress
 from troth.data import load
 from troth.loading import Run
+from troth.networks import flat
 from troth.types import Refusal
 
 CLIENTS, EACH, EPS = 4, 60, 0.15

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from troth import build, lookup, tasks
+from troth import build, lookup
 from troth.config import reader
 from troth.engine import Engine, Plan
+from troth.networks import task
 
 SIZES = [5, 9, 16, 26, 2, 14, 33]  # examples of each client
 COHORT = 5
@@ -302,7 +303,7 @@ def test_one_client_with_all_data_is_plain_sgd(
             cross_entropy(made.network(x), y).backward()
             optimizer.step()
     assert seen == 5 * 2 * int(data.train.size[0])
-    expected = tasks.flatten(made.network)
+    expected = task.flatten(made.network)
     for _ in made.federation.train():
         pass
     assert (made.federation.broadcast.w - expected).abs().max() <= 1e-12
@@ -310,7 +311,7 @@ def test_one_client_with_all_data_is_plain_sgd(
 
 def _gradient(made: build.Built, v: Tensor, own: Tensor) -> Tensor:
     data = made.data
-    tasks.assign(made.network, v)
+    task.assign(made.network, v)
     x, y = data.x[data.train.row[own]], data.train.y[own]
     loss = cross_entropy(made.network(x), y)
     found = torch.autograd.grad(loss, list(made.network.parameters()))
@@ -408,7 +409,7 @@ def test_predictions_of_every_plan_are_those_of_the_network(folder: Path) -> Non
         x = made.data.x[:12].reshape(3, 4, *made.data.x.shape[1:])
         found = engine.predict(models, x)
         for k in range(3):
-            tasks.assign(made.network, models[k])
+            task.assign(made.network, models[k])
             assert (found[k] - made.network(x[k])).abs().max() < 1e-12
 
 
@@ -422,7 +423,7 @@ def test_steps_can_be_limited_for_measuring(folder: Path) -> None:
         for k in range(2):
             x, y = f.engine.feed.gather(slots[0, k], f.engine.feed.data.train)
             g = f.engine.task.grad(
-                f.broadcast.w, tasks.Batch(x, y, weight[0, k], weight, weight)
+                f.broadcast.w, task.Batch(x, y, weight[0, k], weight, weight)
             )
             assert (few.update[k] + 0.05 * g).abs().max() < 1e-12
 

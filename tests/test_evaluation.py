@@ -10,9 +10,10 @@ import torch
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from torch import Tensor
 
-from troth import build, evaluation, tasks
+from troth import build, evaluation
 from troth.config import reader
 from troth.engine import Plan
+from troth.networks import task
 from troth.types import Split
 
 SIZES = [7, 40, 12, 25, 10, 4, 31]
@@ -63,12 +64,12 @@ def plainly(made: build.Built, models: Tensor, split: Split, ids: Any) -> Any:
     """Client by client, with the network itself and scikit-learn's measures."""
     table: dict[str, list[float]] = {}
     classes = made.facts["classes"]
-    losses = tasks.Objective(made.network, classes).per_example
+    losses = task.Objective(made.network, classes).per_example
     for k in ids:
         first, size = int(split.start[k]), int(split.size[k])
         own = slice(first, first + size)
         x, y = made.data.x[split.row[own]], split.y[own]
-        tasks.assign(made.network, models[k])
+        task.assign(made.network, models[k])
         out = made.network(x)
         row = {"loss": float(losses(out, y).mean())}
         if classes == 0:
@@ -241,7 +242,7 @@ def succeeds(made: build.Built, models: Tensor, split: Split, ids: Any) -> np.nd
         first, size = int(split.start[k]), int(split.size[k])
         own = slice(first, first + size)
         x, wanted = aim(made.data.x[split.row[own]], split.y[own])
-        tasks.assign(made.network, models[k])
+        task.assign(made.network, models[k])
         hits = (made.network(x).argmax(1) == wanted)[wanted >= 0]
         found.append(float(hits.double().mean()) if len(hits) else np.nan)
     return np.array(found)

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from troth import build, tasks
+from troth import build
 from troth.config import reader
 from troth.engine import Plan
 from troth.federation import Federation
+from troth.networks import task
 from troth.types import Record, Refusal
 
 SIZES = [6, 9, 14, 20, 5, 11]
@@ -356,7 +357,7 @@ def test_losses_are_those_of_the_shared_model_on_all_training_data(
     for _ in range(2):
         w = federation.broadcast.w
         record = federation.step()
-        tasks.assign(ready.network, w)
+        task.assign(ready.network, w)
         for k, found in zip(record.cohort, record.messages.loss, strict=True):
             first = int(data.train.start[k])
             own = slice(first, first + int(data.train.size[k]))
@@ -419,7 +420,7 @@ def _finetuned(ready: build.Built, k: int, steps: int, rounds: int) -> Tensor:
     slots, weight = feed.draw(np.array([k]), steps, rounds)
     for row, part in zip(slots[:, 0], weight[:, 0], strict=True):
         own = row[part > 0]
-        tasks.assign(ready.network, v)
+        task.assign(ready.network, v)
         x, y = data.x[data.train.row[own]], data.train.y[own]
         loss = cross_entropy(ready.network(x), y)
         found = torch.autograd.grad(loss, list(ready.network.parameters()))

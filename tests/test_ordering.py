@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth import convolution, ordering, traces, windows
+from troth import ordering, traces
+from troth.networks import convolution, windows
 
 ATEN = torch.ops.aten
 

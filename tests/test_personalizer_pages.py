@@ -16,10 +16,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from troth import lookup, tasks, trees
+from troth import lookup, trees
 from troth.clients import maker
 from troth.config import reader
-from troth.masks import Masks
+from troth.networks import task as tasks
+from troth.networks.masks import Masks
 from troth.types import Batch, Broadcast, Client, Personal, Task
 
 HERE = Path(__file__).parents[1] / "docs" / "personalizers"

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 import troth
-from troth import build, files, tails, tasks
+from troth import build, files, tails
 from troth.config import reader
 from troth.engine import Plan
 from troth.federation import Federation
+from troth.networks import task
 from troth.types import Broadcast, Messages, Refusal
 
 SIZES = [4, 7, 12, 9, 15]
@@ -385,7 +386,7 @@ def test_the_facts_count_parameters_alone(path: Path) -> None:
     assert (
         ready.facts["parameters"]
         == sum(trained)
-        == len(tasks.flatten(ready.network)) - 2 * D
+        == len(task.flatten(ready.network)) - 2 * D
     )
 
 

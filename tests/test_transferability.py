@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from troth import tasks, transferability
+from troth import transferability
 from troth.adversarial.pgd import pgd
+from troth.networks import task as tasks
 from troth.transferability import Terms, bound, confidence, look, terms
 from troth.types import Batch, Task
 

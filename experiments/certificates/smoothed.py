@@ -15,8 +15,9 @@ sys.path.append(str(ROOT.parent))
 
 from cells import Changes  # noqa: E402
 
-from troth import files, layers, lookup  # noqa: E402
+from troth import files, lookup
 from troth.certifying import Classifier  # noqa: E402
+from troth.networks import layers
 from troth.types import TEST, Arrays  # noqa: E402
 
 MODELS = ROOT / "models"  # left by run.py for others to begin with; not committed

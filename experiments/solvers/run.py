@@ -23,10 +23,11 @@ sys.path.append(str(ROOT.parent))
 
 from cells import Cell, Changes, curve, main  # noqa: E402
 
-from troth import build, evaluation, flat  # noqa: E402
+from troth import build, evaluation
 from troth.config.parts import PersonalizerPart  # noqa: E402
 from troth.engine import Plan  # noqa: E402
 from troth.loading import Run  # noqa: E402
+from troth.networks import flat
 
 LAMS = (0.1, 1.0)
 EPOCHS = (1, 5, 20, 50)

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from troth import heads, theory
+from troth import theory
 from troth.build import Built, build
 from troth.config.schema import Experiment
 from troth.engine import Plan
 from troth.loading import Run
+from troth.networks import last_layer
 from troth.theory.moments import wobble
 from troth.types import Refusal
 
@@ -64,16 +65,20 @@ def advise(run: Run, data_dir: str | None = None) -> Advice:
     _check_loss(built)
     net, hostile = run.network(), built.hostile
     _check_finite(net)
-    layer = heads.last(net, built.data.x[:2].cpu())
+    layer = last_layer.last(net, built.data.x[:2].cpu())
     squared = built.facts["classes"] == 0
-    look = heads.least_squares if squared else heads.slopes
+    look = last_layer.least_squares if squared else last_layer.slopes
     found = look(net, layer, built.data, hostile)
     sizes = built.data.train.size.cpu().numpy()[~hostile]
     return _advice(built, layer, found, sizes, "least squares" if squared else "slopes")
 
 
 def _advice(
-    built: Built, layer: heads.Layer, found: heads.Heads, sizes: np.ndarray, method: str
+    built: Built,
+    layer: last_layer.Layer,
+    found: last_layer.Heads,
+    sizes: np.ndarray,
+    method: str,
 ) -> Advice:
     bad = built.hostile[found.client]
     good = found.rows[~bad], found.noise[~bad]
@@ -117,7 +122,7 @@ def _lam(
 
 
 def _rough(
-    e: Experiment, layer: heads.Layer, method: str, sizes: np.ndarray, lam: float
+    e: Experiment, layer: last_layer.Layer, method: str, sizes: np.ndarray, lam: float
 ) -> list[str]:
     """Where the run is not what the theorems are about."""
     said = []

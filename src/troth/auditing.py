@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from troth import certifiable, files, flat, lookup
+from troth import certifiable, files, lookup
 from troth.build import Built, build
 from troth.certifying import Progress
 from troth.clients import adversarial
@@ -26,6 +26,7 @@ from troth.data.preprocess import active
 from troth.engine import Plan
 from troth.examining import ALPHA, Row, Setting, batches, row
 from troth.loading import Run
+from troth.networks import flat
 from troth.types import CONFLICTING, Refusal, Split
 
 FILE = "audit.csv"

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from troth import clients, digits, lookup, plans, tasks
+from troth import clients, lookup, plans
 from troth.config import reader
 from troth.engine import Engine, Plan
 from troth.feed import Feed
+from troth.networks import task
+from troth.networks.kernels import precision
 from troth.population import Population
 from troth.types import Broadcast, Data, Split
 
@@ -117,9 +119,9 @@ def _engine(
     train = {"steps": steps, "batch": _BATCH, "lr": 0.05}
     experiment = reader.from_dict({"train": train})
     feed = Feed(data, _BATCH, False, 0, torch.float32)
-    w0 = tasks.flatten(net)
+    w0 = task.flatten(net)
     engine = Engine(
-        tasks.Objective(net, 10),
+        task.Objective(net, 10),
         clients.maker(experiment),
         feed,
         w0,
@@ -158,7 +160,7 @@ def _loop(net: nn.Module, data: Data, n: int, steps: int) -> Callable[[], None]:
                 optimizers[k].step()
 
     def exact() -> None:
-        with digits.products("float32", data.x.device):
+        with precision.products("float32", data.x.device):
             work()
 
     exact()

@@ -9,18 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import (
-    modelfile,
-    networks,
-    newcomers,
-    plans,
-    rulebook,
-    sampling,
-    seeding,
-    stepping,
-    store,
-    tasks,
-)
+from troth import newcomers, plans, rulebook, sampling, seeding, stepping, store
 from troth.availability import Attendance, everyone
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, preprocess
@@ -29,6 +18,8 @@ from troth.engine import Engine, Plan
 from troth.evaluation import Aim
 from troth.federation import Federation
 from troth.feed import Feed
+from troth.networks import build as networks
+from troth.networks import modelfile, task
 from troth.population import Population
 from troth.sampling import There
 from troth.types import Data, Phase, Refusal
@@ -143,7 +134,7 @@ def build(
     )
     engine = stepping.engine(e, net, data, arrays, n - len(late), plan)
     check_validation(engine, data)
-    net, w0 = engine.objective.net, tasks.flatten(engine.objective.net)
+    net, w0 = engine.objective.net, task.flatten(engine.objective.net)
     need = _need(e, engine, n, len(late))
     kept = store.choose(e.engine.store, need.rows, where)
     others = _begun(e, engine, w0, hostile)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import build, certifiable, flat, seeding
+from troth import build, certifiable, seeding
 from troth import files as folder
 from troth.certificates import certify as certifier
 from troth.certificates import curves, picture
@@ -20,6 +20,7 @@ from troth.certificates.smoothing import Smoothing
 from troth.certificates.tiles import Tiles
 from troth.data import load
 from troth.loading import Run
+from troth.networks import flat
 from troth.types import Arrays, Refusal
 
 

@@ -16,11 +16,12 @@ from typing import Any, Literal, NamedTuple, get_type_hints
 import numpy as np
 from torch import Tensor
 
-from troth import api, crafting, files, flat, lookup, modelfile, runs
+from troth import api, crafting, files, lookup, runs
 from troth.build import Built, build
 from troth.config import reader
 from troth.goal import Goal, goal, judged
 from troth.loading import Run
+from troth.networks import flat, modelfile
 from troth.runs import Watch
 from troth.types import Refusal
 

@@ -13,7 +13,7 @@ from troth.adversarial._worst import Adversarial
 from troth.beside import beside, seen_through
 from troth.config.parts import Part
 from troth.config.schema import Experiment
-from troth.masks import Masks
+from troth.networks.masks import Masks
 from troth.types import (
     Batch,
     Budget,

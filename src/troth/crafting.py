@@ -16,7 +16,7 @@ from torch import Tensor
 from troth import lookup, poison
 from troth.build import Built
 from troth.goal import Goal
-from troth.layers import Normalise
+from troth.networks.layers import Normalise
 
 
 def crafted(built: Built, rho: Tensor, own: Sequence[Tensor] | Tensor) -> Tensor:

@@ -16,9 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import devices, digits, liftable, tasks, trees
+from troth import devices, liftable, trees
 from troth.feed import Drawn, Feed
 from troth.lifted import Lifted
+from troth.networks import task as tasks
+from troth.networks.kernels import precision as digits
 from troth.threads import spread
 from troth.types import Batch, Broadcast, Client, Messages, Phase, Reply, Task
 

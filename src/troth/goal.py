@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from troth import lookup, modelfile
+from troth import lookup
 from troth.build import Built
+from troth.networks import modelfile
 from troth.optimizers.adam import adam
 from troth.types import Batch, Refusal
 

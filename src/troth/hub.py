@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, files, rulebook, sites, stepping, tasks
+from troth import build, files, rulebook, sites, stepping
 from troth.config.schema import Experiment
 from troth.data import tensors as dealing
 from troth.federation import dumped, first, outgoing, restored
+from troth.networks import task
 from troth.replies import Answer, Expected
 from troth.sampling import sampler
 from troth.serving import Serving
@@ -43,7 +44,7 @@ class Hub:
         nobody, dtype = np.zeros(n, bool), stepping.precision(e)
         data = dealing.deal(arrays, shards, dtype, where, nobody, None, e.seed)
         self.engine = sites.engine(e, arrays, data, where)
-        w0 = tasks.flatten(self.engine.objective.net)
+        w0 = task.flatten(self.engine.objective.net)
         hostile = int(build.adversaries(e, n).sum())
         rules = rulebook.of(e, rulebook.expected(e, n, hostile))._replace(attack=None)
         rulebook.tried(rules, w0, e.train.cohort or n)

@@ -13,11 +13,12 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from troth import files, layers, tasks
+from troth import files
 from troth.config import reader
 from troth.config.schema import Experiment
 from troth.data.preprocess import active
-from troth.networks import network
+from troth.networks import layers, task
+from troth.networks.build import network
 from troth.types import Refusal, Statistics
 
 PREPARED = ("features.fill", "features.mean", "features.std")
@@ -98,7 +99,7 @@ class Run:
         self.check(client)
         net = self.network()
         if (self.path / files.PERSONAL).exists():
-            tasks.assign(net, files.load_model(self.path / files.PERSONAL, client))
+            task.assign(net, files.load_model(self.path / files.PERSONAL, client))
         elif self.experiment.personalizer.name != "none":
             raise Refusal(
                 f"{self.path} holds no personal models; "

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from troth import files, summary, tasks
+from troth import files, summary
 from troth.hub import Hub
+from troth.networks import task
 from troth.replies import Answer, Card
 from troth.stages import Served
 
@@ -105,7 +106,7 @@ def conclude(hub: Hub, path: Path, cards: Mapping[int, Card]) -> None:
     columns: dict[str, Any] = {"client": np.array(ids), "name": names, **_table(cards)}
     files.write_csv(path / files.CLIENTS, columns)
     net = hub.engine.objective.net
-    tasks.assign(net, hub.broadcast.w)
+    task.assign(net, hub.broadcast.w)
     state = net.state_dict().items()
     own = {k: t.clone() for k, t in state if isinstance(t, Tensor)}
     files.save(path / files.SHARED, own)

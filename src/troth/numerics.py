@@ -16,7 +16,7 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from troth import kernels
+from troth.networks import kernels
 
 _NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 25}
 """How many numbers a block holds: what fits a CPU's cache; what fills a GPU."""
@@ -45,7 +45,7 @@ def median(rows: Tensor) -> Tensor:
     the two middle values.)
     """
     if kernels.ready(rows):
-        from troth.kernels import columns
+        from troth.networks.kernels import columns
 
         if columns.fits(rows):
             return columns.median(rows)
@@ -86,7 +86,7 @@ def norms(rows: Tensor) -> Tensor:
     """[n] lengths of rows in float64, however large or small their numbers are."""
     wide = widest(rows)
     if kernels.ready(rows):
-        from troth.kernels import rows as by_rows
+        from troth.networks.kernels import rows as by_rows
 
         if by_rows.fits(rows):
             return by_rows.sums(rows, rows.new_zeros(len(rows)))[:, 1].sqrt()

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from troth import kernels, windows
+from troth.networks import kernels, windows
 
 _ATEN = torch.ops.aten
 _UNPOOL = _ATEN.max_pool2d_with_indices_backward.default
@@ -20,7 +20,7 @@ _UNPOOL = _ATEN.max_pool2d_with_indices_backward.default
 def by_kernels(graph: Any) -> None:
     """Let sums be taken in an order that does not depend on how many clients there are.
 
-    Products of matrices are those of `troth.windows`, and sums are products with ones.
+    Products of matrices are those of `troth.networks.windows`, and sums are products with ones.
     And let pooling find its places where they lie.
 
     Args:

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import build, evaluation, files, layers, newcomers, stepping, tasks
+from troth import build, evaluation, files, newcomers, stepping
 from troth.data import preprocess
 from troth.data.systematic import deal
 from troth.data.user_files import Examples, read
 from troth.engine import Engine, Plan
 from troth.loading import PREPARED, Run
+from troth.networks import layers, task
 from troth.types import TEST, TRAIN, VALID, Arrays, Broadcast, Data, Refusal, Shards
 
 
@@ -84,7 +85,7 @@ def personalize(
     engine = made.engine
     count = rounds or newcomers.rounds(e, _members(run))
     count = 0 if engine.client.idle else count
-    w = tasks.flatten(engine.objective.net)
+    w = task.flatten(engine.objective.net)
     if not bool(w.isfinite().all()):
         raise Refusal(
             f"the shared model of {run.path} is not finite, and no model can be made "
@@ -109,7 +110,7 @@ def _newcomer(run: Run, made: _Made, w: Tensor, v: Tensor, rounds: int) -> Newco
         tables = [evaluation.shared(made.engine, u, test, only) for u in (v, w)]
         own, shared = ({k: float(c[0]) for k, c in t.items()} for t in tables)
     net = run.network()
-    tasks.assign(net, v.cpu())
+    task.assign(net, v.cpu())
     state = net.state_dict().items()
     tensors = {k: t.clone() for k, t in state if isinstance(t, Tensor)}
     if made.features:

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import evaluation, files, seeding, summary, tasks
+from troth import evaluation, files, seeding, summary
 from troth.build import Built
 from troth.federation import Federation
 from troth.journal import Journal
+from troth.networks import task
 from troth.types import Split
 
 Tables = dict[str, evaluation.Table]
@@ -175,7 +176,7 @@ def _told(f: Federation) -> dict[str, np.ndarray]:
 def save_models(built: Built, path: Path) -> None:
     """The shared model by name, the clients' own as rows, and how inputs come in."""
     f = built.federation
-    tasks.assign(built.network, f.broadcast.w)
+    task.assign(built.network, f.broadcast.w)
     state = built.network.state_dict()
     tensors = {n: t for n, t in state.items() if isinstance(t, Tensor)}
     own = {name: tensor.clone() for name, tensor in tensors.items()}  # some may be tied

@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 import torch
 
 import troth
-from troth import files, networks, newcomers, plans, progress, results, store
+from troth import files, newcomers, plans, progress, results, store
 from troth.build import Built, build
 from troth.config import reader
 from troth.config.schema import Experiment
 from troth.engine import Plan
 from troth.journal import Journal
 from troth.loading import Run, read_experiment
+from troth.networks import build as networks
 
 
 class State(NamedTuple):

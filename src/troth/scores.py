@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from troth.objectives import expect_outputs
+from troth.networks.objective import expect_outputs
 from troth.types import Refusal
 
 

@@ -15,12 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import build, evaluation, networks, rulebook, stepping, tails, tasks
+from troth import build, evaluation, rulebook, stepping, tails
 from troth.config import reader
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, own_table, preprocess, user_files
 from troth.engine import Engine, Plan
 from troth.federation import answer
+from troth.networks import build as networks
+from troth.networks import task
 from troth.serving import Serving
 from troth.types import Arrays, Broadcast, Data, Messages, Refusal, Shards
 
@@ -163,7 +165,7 @@ class Site:
         )
         self.engine = engine(e, arrays, self.data, where)
         build.check_validation(self.engine, self.data)
-        self.w0 = tasks.flatten(self.engine.objective.net)
+        self.w0 = task.flatten(self.engine.objective.net)
         self.start = self.engine.start(self.w0)[None]
         foes = rulebook.expected(e, n, int(every.sum()))
         tail = self.engine.task.tail

@@ -7,13 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from troth import augmenting, lifting, lookup, tasks
+from troth import augmenting, lookup
 from troth.clients import adversarial, maker
 from troth.config.schema import Experiment
 from troth.engine import Engine, Plan
 from troth.feed import Feed
-from troth.masks import Masks
-from troth.objectives import Loss
+from troth.networks import task, validate
+from troth.networks.masks import Masks
+from troth.networks.objective import Loss
 from troth.types import Arrays, Client, Data
 
 
@@ -49,14 +50,14 @@ def engine(
         plan: how they step; None: not known yet.
     """
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, precision(e))
-    objective = tasks.Objective(net, arrays.classes, loss(e), feed.padded)
-    lifting.check(objective.net, data.x[:2])
+    objective = task.Objective(net, arrays.classes, loss(e), feed.padded)
+    validate.check(objective.net, data.x[:2])
     for augments in (e.train.augment, e.personalizer.augment or []):
         augment = augmenting.compose(augments, arrays.scale)
         objective.check(augmenting.tried(augment, feed.first()))
     share = (e.train.cohort or members) / members
     make = maker(e, arrays.scale, share, Masks(objective.net), feed.groups)
-    w0, first = tasks.flatten(objective.net), plan or Plan("loop", 1)
+    w0, first = task.flatten(objective.net), plan or Plan("loop", 1)
     made = Engine(objective, make, feed, w0, e.train.precision, first)
     if "adversarial" in lookup.asks(lookup.find("personalizer", e.personalizer.name)):
         clean = data.x[: len(arrays.x)]  # hostile clients' own follow

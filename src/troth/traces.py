@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from troth import windows
+from troth.networks import windows
 
 _ATEN = torch.ops.aten
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from troth import files, tasks
+from troth import files
 from troth.keeping import Keeper
+from troth.networks import task
 from troth.sites import Site
 from troth.types import Broadcast, Messages, Refusal
 
@@ -76,9 +77,9 @@ def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:
 def _named(site: Site, w: Tensor, row: Tensor) -> dict[str, Tensor]:
     """The site's own model by the names of its network."""
     net = site.engine.objective.net
-    before = tasks.flatten(net)
-    tasks.assign(net, site.model(w, row))
+    before = task.flatten(net)
+    task.assign(net, site.model(w, row))
     state = net.state_dict().items()
     own = {k: t.clone() for k, t in state if isinstance(t, Tensor)}
-    tasks.assign(net, before)
+    task.assign(net, before)
     return own

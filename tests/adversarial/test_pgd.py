@@ -17,12 +17,14 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from troth import build, layers, lookup, seeding, tasks
+from troth import build, lookup, seeding
 from troth.adversarial._worst import Worst, worse
 from troth.adversarial.pgd import pgd
 from troth.config import reader
 from troth.engine import Plan
 from troth.lifted import Lifted
+from troth.networks import layers
+from troth.networks import task as tasks
 from troth.types import Batch, Refusal, Task
 
 F64 = torch.float64

@@ -15,7 +15,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import troth
-from troth import build, files, layers, seeding
+from troth import build, files, seeding
 from troth.cli import app
 from troth.config import reader
 from troth.config.parts import Part
@@ -24,6 +24,7 @@ from troth.data.corrupt import Corruption
 from troth.data.features.federated import federated
 from troth.data.features.own import own
 from troth.data.preprocess import Prepared
+from troth.networks import layers
 from troth.types import Arrays, Data, Refusal, Shards, Split
 
 CPU = torch.device("cpu")

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, files, lookup, tasks
+from troth import build, files, lookup
 from troth.clients import descent
 from troth.config import reader
 from troth.config.parts import Part
 from troth.data import load
 from troth.engine import Plan
 from troth.loading import Run
+from troth.networks import task as tasks
 from troth.types import Batch, Broadcast, Client, Descent, Task
 
 SIZES = [9, 15, 25, 7, 19, 12]  # examples of each client; one is tested on

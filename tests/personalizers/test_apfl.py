@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, lookup, tasks
+from troth import build, lookup
 from troth.beside import beside
 from troth.clients import descent
 from troth.config import reader
 from troth.config.parts import Part
 from troth.engine import Plan
+from troth.networks import task as tasks
 from troth.personalizers._mixed import mixed, through
 from troth.personalizers.apfl import apfl
 from troth.personalizers.local import local

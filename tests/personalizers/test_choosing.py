@@ -19,12 +19,13 @@ from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 import troth
-from troth import build, lookup, results, tasks
+from troth import build, lookup, results
 from troth.cli import app
 from troth.clients import descent
 from troth.config import reader
 from troth.config.parts import Part
 from troth.engine import Plan
+from troth.networks import task as tasks
 from troth.personalizers._choosing import Asked, _choice
 from troth.personalizers.ditto import ditto
 from troth.personalizers.local import local

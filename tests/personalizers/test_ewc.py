@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import build, lookup, tasks
+from troth import build, lookup
 from troth.clients import descent
 from troth.config import reader
 from troth.config.parts import Part
 from troth.engine import Plan
+from troth.networks import task as tasks
 from troth.personalizers.ewc import ewc
 from troth.personalizers.finetune import finetune
 from troth.types import Batch, Broadcast, Budget, Descent, Personal, Refusal, Task

@@ -12,9 +12,10 @@ import pytest
 import torch
 
 import troth
-from troth import build, lookup, tasks
+from troth import build, lookup
 from troth.config import reader
 from troth.engine import Plan
+from troth.networks import task
 from troth.types import Refusal
 
 LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)
@@ -263,7 +264,7 @@ def test_a_run_gives_each_client_its_own_head(tree: Any, tmp_path: Path) -> None
     wanted["engine"]["how"] = "threads"
     troth.run(wanted, out=tmp_path / "run")
     loaded = troth.load(tmp_path / "run")
-    nets = [tasks.flatten(loaded.model(k)) for k in range(6)]
+    nets = [task.flatten(loaded.model(k)) for k in range(6)]
     bodies, heads = zip(*(v.tensor_split([24]) for v in nets), strict=True)
     assert all(body.equal(bodies[0]) for body in bodies)
     assert not any(a.equal(b) for a, b in zip(heads, heads[1:], strict=False))

@@ -13,7 +13,7 @@ from troth import build, lookup
 from troth.clients import descent
 from troth.config.parts import Part
 from troth.engine import Plan
-from troth.masks import Masks
+from troth.networks.masks import Masks
 from troth.personalizers.fedrep import fedrep
 from troth.types import Batch, Broadcast, Budget, Client, Task
 

@@ -14,10 +14,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, lookup, progress, results, runs, tasks
+from troth import build, lookup, progress, results, runs
 from troth.config import reader
 from troth.data import labels
 from troth.engine import Plan
+from troth.networks import task as tasks
 from troth.types import Budget, Personal, Refusal
 
 Done = Callable[[build.Built], Tensor]

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from troth import build, tasks
+from troth import build
 from troth.clients import descent
 from troth.config import reader
 from troth.config.parts import Part
 from troth.engine import Plan
 from troth.loading import Run
+from troth.networks import task
 from troth.personalizers.group_dro import group_dro
 from troth.types import Batch, Broadcast, Budget, Groups, Refusal, Task
 
@@ -77,7 +78,7 @@ def by_hand(ready: build.Built, k: int, steps: int, rate: float) -> tuple[Tensor
     for row, part in zip(slots[:, 0], weight[:, 0], strict=True):
         here = row[part > 0]
         group = data.group[data.train.row[here]].numpy()
-        tasks.assign(ready.network, v)
+        task.assign(ready.network, v)
         x, y = data.x[data.train.row[here]], data.train.y[here]
         losses = cross_entropy(ready.network(x), y, reduction="none")
         for g in range(3):
@@ -133,7 +134,7 @@ def test_a_long_step_sees_the_worst_group_alone(done: Done, path: Path) -> None:
         slots, weight = feed.draw(np.array([k]), 1, 3, by_group=True)
         here = slots[0, 0][weight[0, 0] > 0]
         group = data.group[data.train.row[here]]
-        tasks.assign(ready.network, w)
+        task.assign(ready.network, w)
         x, y = data.x[data.train.row[here]], data.train.y[here]
         losses = cross_entropy(ready.network(x), y, reduction="none")
         worst = max(losses[group == g].mean() for g in group.unique())

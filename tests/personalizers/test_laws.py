@@ -15,13 +15,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import build, lookup, tasks, trees
+from troth import build, lookup, trees
 from troth.adversarial.pgd import pgd
 from troth.clients import descent
 from troth.config import reader
 from troth.config.parts import Part
 from troth.engine import Plan
-from troth.masks import Masks
+from troth.networks import task as tasks
+from troth.networks.masks import Masks
 from troth.regularizers.l2sq import l2sq
 from troth.types import Anchor, Batch, Broadcast, Budget, Client, Personal, Task
 

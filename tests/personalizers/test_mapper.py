@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, files, lookup, tasks
+from troth import build, files, lookup
 from troth.clients import descent
 from troth.config import reader
 from troth.config.parts import Part
 from troth.engine import Plan
+from troth.networks import task
 from troth.personalizers.mapper import mapper
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Reply, Task
 
@@ -285,7 +286,7 @@ def test_without_a_shared_part_it_is_local_bit_for_bit(
 
 def by_hand(made: build.Built, v: Tensor, slots: Tensor) -> Tensor:
     split = made.data.train
-    tasks.assign(made.network, v)
+    task.assign(made.network, v)
     x, y = made.data.x[split.row[slots]], split.y[slots]
     return cross_entropy(made.network(x), y)
 
@@ -378,9 +379,9 @@ def test_clients_csv_has_the_weight(tree: Tree, tmp_path: Path) -> None:
     assert not asked.all()
     assert {*weight[asked].tolist()} <= {0.1, 0.7}  # not float32's 0.1
     assert {*weight[~asked].tolist()} == {0.0}
-    shared = tasks.flatten(run.shared())
+    shared = task.flatten(run.shared())
     for k in range(6):
-        same = torch.equal(tasks.flatten(run.model(k)), shared)
+        same = torch.equal(task.flatten(run.model(k)), shared)
         assert same != bool(asked[k])
 
 

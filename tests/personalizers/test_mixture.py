@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import flat, lookup
+from troth import lookup
 from troth.engine import Plan
+from troth.networks import flat
 from troth.personalizers.mixture import mixture
 from troth.types import Budget, Client, Descent, Refusal
 

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from troth import build, lookup, tasks
+from troth import build, lookup
 from troth.clients import descent
 from troth.config import reader
 from troth.config.parts import Part
 from troth.engine import Plan
+from troth.networks import task as tasks
 from troth.personalizers.per_fedavg import _parts, per_fedavg
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
 

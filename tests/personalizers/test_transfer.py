@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 import troth
-from troth import build, lookup, tasks
+from troth import build, lookup
 from troth.adversarial.pgd import pgd
 from troth.clients import descent
 from troth.config import reader
 from troth.config.parts import Part
 from troth.engine import Plan
+from troth.networks import task as tasks
 from troth.personalizers import _weights
 from troth.personalizers._agreement import disagreement
 from troth.personalizers.transfer import transfer

@@ -13,10 +13,11 @@ from scipy import stats
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from troth import build, tasks
+from troth import build
 from troth.config import reader
 from troth.engine import Plan
 from troth.loading import Run
+from troth.networks import task
 from troth.types import Groups, Refusal
 
 Done = Callable[[build.Built], Tensor]
@@ -69,7 +70,7 @@ def by_hand(ready: build.Built, k: int, steps: int) -> Tensor:
     v = ready.federation.broadcast.w.clone()
     slots, weight = feed.draw(np.array([k]), steps, 3, by_group=True)
     for row, part in zip(slots[:, 0], weight[:, 0], strict=True):
-        tasks.assign(ready.network, v)
+        task.assign(ready.network, v)
         x, y = data.x[data.train.row[row]], data.train.y[row]
         loss = (part * cross_entropy(ready.network(x), y, reduction="none")).sum()
         grad = torch.autograd.grad(loss, list(ready.network.parameters()))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 from torch import Tensor, nn
 
-from troth import tasks
+from troth.networks import task as tasks
 from troth.poison import boundary_distance, model_attack, settled_model
 from troth.regularizers.l2 import l2
 from troth.regularizers.l2sq import l2sq

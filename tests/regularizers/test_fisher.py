@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import build, lookup, tasks
+from troth import build, lookup
 from troth.config import reader
 from troth.engine import Plan
+from troth.networks import task as tasks
 from troth.regularizers.fisher import fisher
 from troth.regularizers.l2sq import l2sq
 from troth.types import Batch, Refusal, Task

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import kl_div
 
-from troth import lookup, tasks
+from troth import lookup
 from troth.build import build
 from troth.config import reader
+from troth.networks import task as tasks
 from troth.regularizers.kl import kl
 from troth.types import Batch, Refusal, Task
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import lookup, tasks
+from troth import lookup
+from troth.networks import task as tasks
 from troth.regularizers.l2 import l2
 from troth.types import Batch, Task
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import lookup, tasks
+from troth import lookup
+from troth.networks import task as tasks
 from troth.types import Batch, Regularizer, Task
 
 NAMES = lookup.names("regularizer")

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import lookup, tasks
+from troth import lookup
+from troth.networks import task as tasks
 from troth.regularizers.l2 import l2
 from troth.regularizers.l2sq import l2sq
 from troth.regularizers.smooth_l2 import smooth_l2

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from troth import kernels, seeding
+from troth import seeding
 from troth.attacks import _crowd
+from troth.networks import kernels
 from troth.types import Messages
 
 
@@ -30,7 +31,7 @@ def noise(
     drawn_in = torch.promote_types(dtype, torch.float32)
     keys = seeding.fold(key.to(update.device), messages.client[rows])
     if dtype == torch.float32 and kernels.ready(update):
-        from troth.kernels import normal
+        from troth.networks.kernels import normal
 
         normal.fill(update, rows, keys, std, torch.full_like(std, mean))
         return messages._replace(update=update)

@@ -15,8 +15,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from troth import modelfile
 from troth.attacks import _crowd
+from troth.networks import modelfile
 from troth.types import Broadcast, Messages, Refusal
 
 Auto = Literal["auto"]

@@ -11,8 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from troth import kernels, numerics
+from troth import numerics
 from troth.attacks import _crowd, _noise, _options
+from troth.networks import kernels
 from troth.types import Messages
 
 
@@ -58,7 +59,7 @@ def random_update(
 def _spreads(update: Tensor, rows: Tensor) -> Tensor:
     """Standard deviations of the numbers of some rows, in float64."""
     if kernels.ready(update) and update.shape[1]:
-        from troth.kernels import rows as by_rows
+        from troth.networks.kernels import rows as by_rows
 
         if by_rows.fits(update):
             means = by_rows.sums(update, update[:, 0]) / update.shape[1]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from safetensors import safe_open
 
-from troth import files, flat
+from troth import files
 from troth.cards._reading import saved
 from troth.certificates.record import fingerprint
 from troth.dossier import Dossier
+from troth.networks import flat
 
 MOST = 2**33
 """Bytes of personal models that are read for their hashes."""

@@ -13,8 +13,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from troth import digits, lifted, seeding
+from troth import lifted, seeding
 from troth.certificates.smoothing import Smoothing
+from troth.networks.kernels import precision
 from troth.types import Refusal
 
 Classify = Callable[[Tensor], Tensor]
@@ -72,7 +73,7 @@ class Tiles:
         # filled, not copied there: a copy would wait for all that a GPU has to do
         there = torch.full((), int(key), device=self.device)
         samples = torch.arange(tile * size, (tile + 1) * size, device=self.device)
-        with torch.no_grad(), digits.products("float32", self.device):
+        with torch.no_grad(), precision.products("float32", self.device):
             if purpose == CHOOSING:  # another shape, too few to compile for
                 return self._plain(x, there, samples)
             return self._voted(x, there, samples)

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import layers, lookup
+from troth import lookup
 from troth.config.parts import Part
 from troth.config.schema import Experiment
 from troth.data import corrupt
 from troth.data import tensors as dealing
+from troth.networks import layers
 from troth.types import Arrays, Data, Refusal, Shards, Split, Statistics
 
 _NUMBERS = 1 << 21  # prepared at a time: 16 MB in float64

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from troth import trees
-from troth.masks import Masks
+from troth.networks.masks import Masks
 from troth.types import (
     Batch,
     Broadcast,

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from troth.masks import Masks
+from troth.networks.masks import Masks
 from troth.personalizers import _split
 from troth.types import Budget, Client, Descent, Task
 

@@ -19,7 +19,7 @@ from typing import Literal
 from torch import Tensor
 
 from troth import numerics
-from troth.masks import Masks
+from troth.networks.masks import Masks
 from troth.personalizers import _lam
 from troth.personalizers._sent import Start, sent
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task

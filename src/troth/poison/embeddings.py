@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth.heads import Layer, last
+from troth.networks.last_layer import Layer, last
 from troth.poison.indifference import Head
 from troth.types import Refusal
 

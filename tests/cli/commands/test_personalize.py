@@ -14,12 +14,13 @@ import torch
 from typer.testing import CliRunner, Result
 
 import troth as front
-from troth import api, build, files, lookup, newcomers, tasks
+from troth import api, build, files, lookup, newcomers
 from troth.cli import app
 from troth.config import reader
 from troth.data import load
 from troth.engine import Plan
 from troth.loading import Run
+from troth.networks import task
 from troth.personalizing import Newcomer
 from troth.types import Refusal
 
@@ -94,7 +95,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 def vector(found: Newcomer) -> torch.Tensor:
-    return tasks.flatten(found.model)
+    return task.flatten(found.model)
 
 
 # The command
@@ -139,7 +140,7 @@ def test_nothing_is_written_unasked(run: Path, mine: Path) -> None:
 
 
 def test_more_rounds_lead_further(run: Path, mine: Path) -> None:
-    w = tasks.flatten(Run(run).shared())
+    w = task.flatten(Run(run).shared())
     away = [
         float((vector(api.personalize(run, mine, rounds=r)) - w).norm())
         for r in (1, 3, 9)
@@ -188,7 +189,7 @@ def test_every_personalizer_as_in_a_run(place: Path, name: str) -> None:
     more |= {"adversarial": {"name": "pgd", "bounds": []}}  # inputs of any size
     run, mine = newcomer(place, name, **more)
     found = api.personalize(run, mine)
-    expected = tasks.flatten(run.model(0))
+    expected = task.flatten(run.model(0))
     assert (vector(found) - expected).abs().max() < 1e-10
     assert found.personal["accuracy"] == run.clients["accuracy"][0]
     assert found.shared["accuracy"] == run.clients["shared_accuracy"][0]
@@ -233,7 +234,7 @@ def test_pictures_in_whole_batches(tmp_path: Path) -> None:
         rows = np.concatenate([part[k] for part in shards[:3]])
         split = np.repeat([0, 1, 2], [len(part[k]) for part in shards[:3]])
         found = api.personalize(run, {"x": x[rows], "y": y[rows], "split": split})
-        assert (vector(found) - tasks.flatten(run.model(k))).abs().max() < 1e-10
+        assert (vector(found) - task.flatten(run.model(k))).abs().max() < 1e-10
         found.save(tmp_path / f"{k}.safetensors")
         again = run.predict(tmp_path / f"{k}.safetensors", x[rows][:, None])
         assert np.array_equal(again, run.predict(k, x[rows][:, None]))

@@ -1,7 +1,0 @@
-"""Networks: `name(shape, classes, *, options)` → an `nn.Module`; shape is an example's.
-
-Normalisation is not theirs (`troth.layers.Normalise` stands before them), nor is
-randomness: they draw from torch's default generator, which their caller seeds. A model
-may define `loss(outputs, y)`, one value an example, and `penalty()`, which is added to
-the loss; without them `troth.tasks` takes cross-entropy, or ½(f − y)² for regression.
-"""

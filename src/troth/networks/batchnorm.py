@@ -1,0 +1,177 @@
+"""Layers that must know their batch, in a form that can be lifted over clients.
+
+torch's batch normalisation writes its running statistics as it runs, and its dropout
+draws from a global generator; neither can be done for many clients at once. Here both
+are told about the batch before the network runs: which rows are padding, and the key
+that their draws are made from. New statistics are handed over, not written.
+
+@inproceedings{ioffe2015batch,
+  title={Batch Normalization: Accelerating Deep Network Training by Reducing Internal
+    Covariate Shift},
+  author={Ioffe, Sergey and Szegedy, Christian},
+  booktitle={ICML}, year={2015}}
+@article{srivastava2014dropout,
+  title={Dropout: A Simple Way to Prevent Neural Networks from Overfitting},
+  author={Srivastava, Nitish and Hinton, Geoffrey and Krizhevsky, Alex and
+    Sutskever, Ilya and Salakhutdinov, Ruslan},
+  journal={JMLR}, year={2014}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from troth import seeding
+from troth.networks.convolution import lifted
+
+_NORMS: dict[type, tuple[int, ...]] = {  # and how many axes it takes
+    nn.BatchNorm1d: (2, 3),
+    nn.BatchNorm2d: (4,),
+    nn.BatchNorm3d: (5,),
+}
+_DROPS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+
+
+class BatchNorm(_BatchNorm):
+    """Batch normalisation (Algorithms 1 and 2) that leaves padding out.
+
+    In training it normalises by the rows that are there and keeps what its running
+    statistics become in `moved`; otherwise, or where `frozen_statistics` is set on it,
+    it normalises by the running ones. Names and tensors are those of the layer that it
+    stands for.
+    """
+
+    def __init__(self, old: _BatchNorm) -> None:
+        nn.Module.__init__(self)
+        self.axes = _NORMS[type(old)]
+        self.num_features, self.eps = old.num_features, old.eps
+        self.momentum, self.affine = old.momentum, old.affine
+        self.track_running_stats, self.training = True, old.training
+        self.frozen_statistics = getattr(old, "frozen_statistics", False)
+        for name in ("weight", "bias"):
+            self.register_parameter(name, getattr(old, name))
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(old, name))
+        self.present: Tensor | None = None  # [b] weights; 0 is padding
+        self.moved: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b, c, ...] → the same, normalised over all axes but c."""
+        assert self.running_mean is not None and self.running_var is not None
+        if x.dim() not in self.axes:
+            raise ValueError(f"batch normalisation of {self.axes} axes got {x.dim()}")
+        mean, var = self.running_mean, self.running_var
+        if not self.training or self.frozen_statistics:
+            return self._plainly(x, mean, var)
+        mean, var = self.moved or (mean.detach(), var.detach())
+        present, alone = self.present, x.numel() == x.shape[1]
+        if present is not None or alone:  # of a single row torch takes no variance
+            there = torch.ones(1, device=x.device) if present is None else present
+            return self._some(x, there > 0, mean, var)
+        self.moved = mean, var = mean.clone(), var.clone()
+        wide, rate = x, self.momentum or 0.0
+        if lifted(x) or not x.is_cuda:
+            # Lifted, its gradient knows one precision alone, and one order on CUDA.
+            wide = x.to(mean.dtype).contiguous()
+        out = batch_norm(wide, mean, var, self.weight, self.bias, True, rate, self.eps)
+        return out.to(x.dtype)
+
+    def _plainly(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        """By given statistics; torch's own cannot be lifted on CUDA."""
+        scale = torch.rsqrt(var + self.eps)
+        scale = scale if self.weight is None else scale * self.weight
+        shift = -mean * scale + (0.0 if self.bias is None else self.bias)
+        column = [1, -1, *[1] * (x.dim() - 2)]
+        out = x.to(mean.dtype) * scale.reshape(column) + shift.reshape(column)
+        return out.to(x.dtype)
+
+    def _some(self, x: Tensor, present: Tensor, old: Tensor, old_var: Tensor) -> Tensor:
+        """By the rows that are there.
+
+        Without any, statistics stay; one value has no spread, so that its variance
+        stays, too (torch refuses one).
+        """
+        axes = [0, *range(2, x.dim())]
+        column = [1, -1, *[1] * (x.dim() - 2)]
+        wide = x.to(old.dtype)
+        there = present.to(wide.dtype).reshape(-1, *[1] * (x.dim() - 1))
+        each = x[0, 0].numel()
+        count = (present.sum() * each).clamp(min=1).to(wide.dtype)
+        mean = (wide * there).sum(axes) / count
+        centred = wide - mean.reshape(column)
+        var = (centred.square() * there).sum(axes) / count
+        rate = (self.momentum or 0.0) * present.any().to(wide.dtype)
+        unbiased = var.detach() * count / (count - 1).clamp(min=1)
+        self.moved = (
+            old + rate * (mean.detach() - old),
+            old_var + rate * (count > 1).to(wide.dtype) * (unbiased - old_var),
+        )
+        out = centred * torch.rsqrt(var + self.eps).reshape(column)
+        if self.weight is not None:
+            out = out * self.weight.reshape(column)
+        if self.bias is not None:
+            out = out + self.bias.reshape(column)
+        return out.to(x.dtype)
+
+
+class Dropout(nn.Module):
+    """Dropout whose draws come from the client's key; whole channels from 2-d on."""
+
+    def __init__(self, old: _DropoutNd, index: int) -> None:
+        super().__init__()
+        self.p, self.index, self.training = old.p, index, old.training
+        self.channels = not isinstance(old, nn.Dropout)
+        self.key: Tensor | None = None  # []
+        self.calls = 0  # since it was told: a layer may be used more than once
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each number (or channel) is 0 with probability p, else divided by 1 − p."""
+        if not self.training or self.p == 0 or self.key is None:
+            return x
+        whole = x.shape[2:].numel() if self.channels and x.dim() > 2 else 1
+        shape = [*x.shape[:2], *[1] * (x.dim() - 2)] if whole > 1 else list(x.shape)
+        key = seeding.fold(seeding.fold(self.key, 2 * self.index + 1), self.calls)
+        self.calls += 1
+        u = seeding.uniform(key, x.numel() // whole).reshape(shape)
+        kept = (u >= self.p).to(x.dtype)
+        return x * kept * (1 / (1 - self.p) if self.p < 1 else 0.0)
+
+
+def adapt(net: nn.Module) -> nn.Module:
+    """The network with its batch normalisations and dropouts replaced, in place.
+
+    Layers that cannot be replaced faithfully are left, for `lifting` to refuse.
+    """
+    made: dict[nn.Module, nn.Module] = {}
+
+    def replaced(old: nn.Module) -> nn.Module:
+        if old not in made:
+            norm = type(old) in _NORMS and isinstance(old, _BatchNorm)
+            if norm and old.running_mean is not None and old.momentum is not None:
+                made[old] = BatchNorm(old)  # type: ignore[arg-type]
+            elif isinstance(old, _DropoutNd) and type(old) in _DROPS:
+                made[old] = Dropout(old, len(made))
+            else:
+                made[old] = old
+        return made[old]
+
+    for module in list(net.modules()):
+        for name, child in module._modules.items():
+            if child is not None:
+                setattr(module, name, replaced(child))
+    return replaced(net)
+
+
+def norms(net: nn.Module) -> list[tuple[str, _BatchNorm]]:
+    """Every layer whose running statistics travel with the model, by name."""
+    return [
+        (name, module)
+        for name, module in net.named_modules()
+        if isinstance(module, _BatchNorm)
+        and module.running_mean is not None
+        and not getattr(module, "frozen_statistics", False)
+    ]

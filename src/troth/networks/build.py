@@ -1,0 +1,146 @@
+"""The network of an experiment, behind its normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.parameter import is_lazy
+
+from troth import lookup, seeding
+from troth.config.parts import ModelPart
+from troth.config.schema import Experiment
+from troth.networks import layers, weights
+from troth.types import Refusal
+
+
+def network(
+    e: Experiment,
+    shape: tuple[int, ...],
+    classes: int,
+    x: np.ndarray,
+    scale: float,
+    given: bool = True,
+) -> nn.Module:
+    """The model behind its normalisation, as it is before training.
+
+    Freshly initialised from the seed, then set from `model.weights` where there is one,
+    then frozen where `model.freeze` says so.
+
+    Args:
+        e: the experiment.
+        shape: of one example.
+        classes: how many; 0 is regression.
+        x: [m, ...] training rows.
+        scale: the value of x that stands for 1.
+        given: whether `model.weights` is read; not for a trained model, which has its
+            numbers from elsewhere.
+    """
+    model = _initialised(e, shape, classes)
+    if given and e.model.weights:
+        if e.train.precision == "float64":
+            model = model.double()  # before: the file may hold more than float32 does
+        weights.put(model, e.model.weights, e.model.weights_skip)
+    freeze(model, e.model.freeze)
+    return nn.Sequential(layers.normalise(e.model.normalise, x, scale), model)
+
+
+def _initialised(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Module:
+    if not shape or 0 in shape:
+        raise Refusal(
+            f"one example has shape {list(shape)}, which holds nothing to learn from "
+            "or no axis; give x as [m, features] or [m, channels, height, width]"
+        )
+    function = lookup.find("model", e.model.name)
+    seed = int(seeding.key(e.seed, "model", 0))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = lookup.call(
+            function, e.model.options, shape=tuple(shape), classes=classes
+        )
+    if not isinstance(model, nn.Module):
+        raise Refusal(
+            f"model '{e.model.name}' gave a {type(model).__name__}; "
+            "it must give a torch.nn.Module"
+        )
+    lazy = [name for name, p in model.named_parameters() if is_lazy(p)]
+    if lazy:
+        raise Refusal(
+            f"model '{e.model.name}' does not know the size of {', '.join(lazy)} yet; "
+            "run it once on torch.zeros(1, *shape) before it is returned"
+        )
+    return model
+
+
+def freeze(model: nn.Module, patterns: list[str]) -> None:
+    """Freeze what the patterns choose: it is neither trained, sent nor attacked.
+
+    Parameters lose `requires_grad`. A layer whose running statistics are chosen is
+    marked `frozen_statistics`: it normalises by them in training too, and they stay.
+
+    Args:
+        model: changed in place.
+        patterns: as `weights.matched` reads them; empty freezes nothing.
+
+    Raises:
+        Refusal: a pattern matches nothing, nothing is left to train, or one of a
+            layer's two statistics is chosen without the other.
+    """
+    if not patterns:
+        return
+    parameters = dict(model.named_parameters())
+    norms = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, _NormBase) and module.running_mean is not None
+    }
+    kept = [f"{n}.{kind}".lstrip(".") for n in norms for kind in _STATISTICS]
+    chosen = weights.matched("model.freeze", patterns, [*parameters, *kept])
+    for name in chosen & parameters.keys():
+        parameters[name].requires_grad_(False)
+    for name, module in norms.items():
+        both = [f"{name}.{kind}".lstrip(".") in chosen for kind in _STATISTICS]
+        if any(both) and not all(both):
+            raise Refusal(
+                f"model.freeze = {patterns} chooses one of '{name}.running_mean' and "
+                f"'{name}.running_var', which stay or move together; choose "
+                f"'{name}.running_*'"
+            )
+        if all(both):
+            module.frozen_statistics = True  # type: ignore[assignment]
+    if not any(p.requires_grad for p in parameters.values()):
+        raise Refusal(
+            f"model.freeze = {patterns} freezes all {len(parameters)} tensors of the "
+            "model; leave at least one to train"
+        )
+
+
+_STATISTICS = ("running_mean", "running_var")
+
+
+def facts(part: ModelPart, net: nn.Module) -> dict[str, Any]:
+    """What a run notes about where its network came from."""
+    found: dict[str, Any] = {}
+    frozen = sum(p.numel() for p in net.parameters() if not p.requires_grad)
+    if frozen:
+        found["frozen_parameters"] = frozen
+    if part.weights:
+        found["weights_sha256"] = weights.digest(part.weights)
+    return found
+
+
+def unchanged(part: ModelPart, noted: dict[str, Any]) -> None:
+    """Refuse to go on with a run whose file of weights is another one by now."""
+    before = noted.get("weights_sha256")
+    if before is None or not part.weights:
+        return
+    now = weights.digest(part.weights)
+    if now != before:
+        raise Refusal(
+            f"model.weights = '{part.weights}' is not the file that this run started "
+            f"from (SHA-256 {before[:12]}… then, {now[:12]}… now); put that one back, "
+            "or train anew"
+        )

@@ -1,0 +1,282 @@
+"""Convolutions of many clients at once, as one batched matrix product.
+
+Lifted over clients, a convolution becomes one with a group a client, which cuDNN runs
+one group after another. Here the windows of all clients are laid out as matrices and
+multiplied together (im2col), forwards, for the weights and for the inputs; on an H200
+that is what makes a hundred clients with a CNN of their own step as one. Where there
+are kernels (`troth.networks.kernels`) and enough channels, windows are read where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from troth.networks import kernels, windows
+
+_inside = torch._C._functorch
+
+
+class _Convolving(TorchFunctionMode):
+    """Inside, 2-d convolutions are computed in another way where there is a better."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Replace `conv2d` where it is of the kind; leave all else alone."""
+        kwargs = kwargs or {}
+        out = self.convolved(*args) if func is torch.conv2d and not kwargs else None
+        return func(*args, **kwargs) if out is None else out
+
+    def convolved(
+        self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
+    ) -> Tensor | None:
+        """What `conv2d` of these comes to; None where it is to compute that itself."""
+        raise NotImplementedError
+
+
+class Together(_Convolving):
+    """Inside, plain 2-d convolutions (stride 1, one group) are matrix products."""
+
+    def convolved(
+        self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
+    ) -> Tensor | None:
+        """Windows times weights, for clients with weights of their own."""
+        padding = _padding(x, *how)
+        if padding is None or _same_for_all(x, w):
+            return None
+        if kernels.ready(x) and _many_channels(x, w):
+            direct: Any = _Direct.apply
+            return _shifted(direct(x, w, *padding), bias)
+        convolve: Any = _Convolve.apply
+        return _shifted(convolve(x, w, *padding)[0], bias)
+
+
+class Apart(_Convolving):
+    """Inside, convolutions of one client, or of a model that stands still.
+
+    On CUDA one client's go channels-last, which is the order that cuDNN computes in; in
+    another it turns every input and every result round. On a CPU the gradient in
+    pictures of one channel is a plain convolution: what torch computes it by there
+    takes five times as long as the way forwards.
+    """
+
+    def convolved(
+        self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
+    ) -> Tensor | None:
+        """In another order, or with another gradient."""
+        if x.is_cuda:
+            return None if lifted(x) or lifted(w) else _ordered(x, w, bias, *how)
+        padding = _padding(x, *how)
+        if padding is None or not _grey_and_still(x, w, padding):
+            return None
+        convolve: Any = _Turned.apply
+        return _shifted(convolve(x, w, *padding), bias)
+
+
+def _many_channels(x: Tensor, w: Tensor) -> bool:
+    """Whether tiles of the kernels are full; of one channel, windows are small.
+
+    And whether 32 bits count all that a client has.
+    """
+    pixels = x.shape[0] * x.shape[2] * x.shape[3]
+    full = min(w.shape[:2]) >= 16 and x.dtype == w.dtype
+    return full and x.dtype in kernels.NARROW and pixels * max(w.shape[:2]) < _MOST
+
+
+_MOST = 2**30  # half of what they count, for padding makes results larger
+
+
+def _shifted(out: Tensor, bias: Tensor | None) -> Tensor:
+    return out if bias is None else out + bias.reshape(-1, 1, 1)
+
+
+def _ordered(x: Tensor, w: Tensor, *how: Any) -> Tensor | None:
+    """Channels-last, for pictures in batches."""
+    if x.dim() != 4:
+        return None
+    order = torch.channels_last
+    return torch.conv2d(
+        x.contiguous(memory_format=order), w.contiguous(memory_format=order), *how
+    )
+
+
+def lifted(x: Tensor) -> bool:
+    """Whether a tensor stands for those of many clients, here or further in."""
+    return any(_inside.is_batchedtensor(one) for one in _wrapped(x))
+
+
+def _wrapped(x: Tensor) -> Iterator[Tensor]:
+    """A tensor, and all that stand inside it, one in another."""
+    yield x
+    while _inside.is_functorch_wrapped_tensor(x):
+        x = _inside.get_unwrapped(x)
+        yield x
+
+
+def _grey_and_still(x: Tensor, w: Tensor, padding: tuple[int, int]) -> bool:
+    fits = padding[0] < w.shape[2] and padding[1] < w.shape[3]
+    return x.shape[1] == 1 and fits and _same_for_all(x, w)
+
+
+class _Turned(torch.autograd.Function):
+    """x [b, c, h, w], weight [o, c, p, q] → [b, o, h', w'], for gradients in x alone.
+
+    Back goes a convolution of what comes with the weights turned round.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
+        """As it is."""
+        return torch.conv2d(x, w, None, (1, 1), (above, left))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep the weights."""
+        ctx.save_for_backward(inputs[1])
+        ctx.padding = inputs[2:]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        """Of x."""
+        (w,) = ctx.saved_tensors
+        above, left = ctx.padding
+        rest = w.shape[2] - 1 - above, w.shape[3] - 1 - left
+        turned = w.flip(2, 3).transpose(0, 1)
+        return torch.conv2d(g, turned, None, (1, 1), rest), None, None, None
+
+
+def _same_for_all(x: Tensor, w: Tensor) -> bool:
+    """Whether many clients' inputs meet one model that stands still.
+
+    Lifted, that is a plain convolution of all their inputs, which cuDNN does best.
+    """
+    return _inside.is_functorch_wrapped_tensor(x) and not _own(w)
+
+
+def _own(w: Tensor) -> bool:
+    """Whether every client has its own, or a gradient in it is asked for."""
+    return lifted(w) or any(one.requires_grad for one in _wrapped(w))
+
+
+def _padding(
+    x: Tensor,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> tuple[int, int] | None:
+    """The padding of a call with stride, dilation and groups 1; None for any other."""
+    steps = (*_pair(stride), *_pair(dilation), groups)
+    if x.dim() != 4 or isinstance(padding, str) or any(s != 1 for s in steps):
+        return None
+    return _pair(padding)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    if isinstance(value, int):
+        return value, value
+    return (value[0], value[-1])
+
+
+class _Once(torch.autograd.Function):
+    """Itself; what has passed through it cannot be differentiated again."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        """A new tensor, the same numbers."""
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing to keep."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        """Refuse, rather than give a wrong second derivative."""
+        raise RuntimeError("lifted convolutions have no second derivatives")
+
+
+class _Convolve(torch.autograd.Function):
+    """x [b, c, h, w], weight [o, c, p, q] → out [b, o, h', w'], and its windows."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, above: int, left: int) -> tuple[Tensor, Tensor]:
+        """Windows times weights; the result is channels-last."""
+        columns, shape = windows.laid_out(x, w.shape[2:], above, left)
+        flat = w.permute(2, 3, 1, 0).reshape(-1, w.shape[0])
+        out = windows.product(columns, flat).reshape(*shape, -1).permute(0, 3, 1, 2)
+        return out, columns
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep what the gradients need."""
+        x, w, above, left = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(w, output[1])
+        ctx.padding = above, left
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:
+        """The weights' gradient, and the inputs' where it is asked for."""
+        w, columns = ctx.saved_tensors
+        o, c, p, q = w.shape
+        flat = g.permute(0, 2, 3, 1).reshape(-1, o)
+        by_window = windows.product(flat.transpose(0, 1), columns)
+        once: Any = _Once.apply
+        for_w = once(by_window.reshape(o, p, q, c).permute(0, 3, 1, 2))
+        if not ctx.needs_input_grad[0]:
+            return None, for_w, None, None
+        above, left = ctx.padding  # a convolution of g with the weights turned round
+        turned, shape = windows.laid_out(g, (p, q), p - 1 - above, q - 1 - left)
+        back = w.flip(2, 3).permute(2, 3, 0, 1).reshape(-1, c)
+        for_x = once(
+            windows.product(turned, back).reshape(*shape, c).permute(0, 3, 1, 2)
+        )
+        return for_x, for_w, None, None
+
+
+class _Direct(torch.autograd.Function):
+    """The same, without the windows: neither made nor kept."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
+        """The result is channels-last."""
+        by_tap = w.permute(2, 3, 1, 0)
+        return windows.convolve(x.permute(0, 2, 3, 1), by_tap, above, left).permute(
+            0, 3, 1, 2
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep what the gradients need."""
+        ctx.save_for_backward(*inputs[:2])
+        ctx.padding = inputs[2:]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        """The weights' gradient, and the inputs' where it is asked for."""
+        x, w = ctx.saved_tensors
+        p, q = w.shape[2:]
+        above, left = ctx.padding
+        seen, slope = x.permute(0, 2, 3, 1), g.permute(0, 2, 3, 1)
+        by_tap = windows.weigh(seen, slope, p, q, above, left)
+        once: Any = _Once.apply
+        for_w = once(by_tap.permute(3, 2, 0, 1))
+        if not ctx.needs_input_grad[0]:
+            return None, for_w, None, None
+        back = w.flip(2, 3).permute(2, 3, 0, 1)  # the weights turned round
+        for_x = windows.convolve(slope, back, p - 1 - above, q - 1 - left)
+        return once(for_x.permute(0, 3, 1, 2)), for_w, None, None

@@ -1,0 +1,159 @@
+"""Products of matrices, one a client, in an order that does not depend on how many.
+
+What cuBLAS adds up first depends on how many matrices there are, and so do the last
+digits: a unit close to 0, or the larger of two that are nearly equal, may then be
+another. Here one of two gets the same bits as one of a hundred. And with a batch as
+small as clients have, weights are read at the speed of memory.
+
+The plain code is `torch.bmm`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from troth.networks.kernels import NARROW, precision, tile
+
+_LONG = 2048  # products that are added up in one piece; of more, some at a time
+_SPARE = 8  # tiles; with more there is enough to do side by side
+_ROWS = 65535  # of a launch's second axis
+_NUMBERS = 2**31  # that 32 bits count
+
+
+@triton.jit
+def _multiply(
+    a,
+    b,
+    out,
+    rates,
+    by_a,
+    by_b,
+    by_out,
+    by_rate,
+    HIGH: tl.constexpr,
+    DEEP: tl.constexpr,
+    WIDE: tl.constexpr,
+    AI: tl.constexpr,
+    AK: tl.constexpr,
+    BK: tl.constexpr,
+    BJ: tl.constexpr,
+    OI: tl.constexpr,
+    UA: tl.constexpr,
+    UB: tl.constexpr,
+    UO: tl.constexpr,
+    LENGTH: tl.constexpr,
+    ADD: tl.constexpr,
+    TI: tl.constexpr,
+    TK: tl.constexpr,
+    TJ: tl.constexpr,
+    PRECISION: tl.constexpr,
+) -> None:
+    """A tile [TI, TJ] of one client's product, over LENGTH of its terms."""
+    n = tl.program_id(1).to(tl.int64)
+    across: tl.constexpr = (WIDE + TJ - 1) // TJ
+    tiles: tl.constexpr = (HIGH + TI - 1) // TI * across
+    part = tl.program_id(0) // tiles
+    tile = tl.program_id(0) % tiles
+    i = tile // across * TI + tl.arange(0, TI)
+    j = tile % across * TJ + tl.arange(0, TJ)
+    a += n * by_a * UA  # so that it is known by what they can be divided
+    b += n * by_b * UB
+    out += n * by_out * UO + part * HIGH * WIDE
+    total = tl.zeros((TI, TJ), dtype=tl.float32)
+    for first in range(0, LENGTH, TK):
+        k = part * LENGTH + first + tl.arange(0, TK)
+        left = a + i[:, None] * AI + k[None, :] * AK
+        x = tl.load(left, mask=(i < HIGH)[:, None] & (k < DEEP)[None, :], other=0.0)
+        right = b + k[:, None] * BK + j[None, :] * BJ
+        y = tl.load(right, mask=(k < DEEP)[:, None] & (j < WIDE)[None, :], other=0.0)
+        total = tl.dot(x, y, total, input_precision=PRECISION)
+    place = out + i[:, None] * OI + j[None, :]
+    there = (i < HIGH)[:, None] & (j < WIDE)[None, :]
+    if ADD:
+        rate = tl.load(rates + n * by_rate).to(tl.float32)
+        before = tl.load(place, mask=there, other=0.0)
+        total = before.to(tl.float32) + rate * total
+    tl.store(place, total.to(out.dtype.element_ty), mask=there)
+
+
+def fits(a: Tensor, b: Tensor) -> bool:
+    """Whether the kernel takes such matrices."""
+    if a.dtype != b.dtype or a.dtype not in NARROW or 0 in (*a.shape, *b.shape):
+        return False
+    far = [m.shape[1] * m.stride(1) + m.shape[2] * m.stride(2) for m in (a, b)]
+    return len(a) <= _ROWS and max(*far, a.shape[1] * b.shape[2]) < _NUMBERS
+
+
+def multiply(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
+    """[n, i, k] × [n, k, j] → [n, i, j].
+
+    Args:
+        a: of each client.
+        b: of each.
+        exact: never in TF32, whatever products are allowed.
+    """
+    (n, i, k), j = a.shape, b.shape[2]
+    parts = _parts(i, k, j)
+    if parts == 1:
+        out = a.new_empty(n, i, j)
+        _launch(a, b, out, None, exact)
+        return out
+    some = a.new_empty(n, parts, i * j, dtype=torch.float32)
+    _launch(a, b, some.view(n, parts, i, j), None, exact)
+    out, ones = some.new_empty(n, 1, i * j), some.new_ones(1).expand(n, 1, parts)
+    _launch(ones, some, out, None, exact=True)
+    return out.view(n, i, j).to(a.dtype)
+
+
+def add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
+    """Out + rate·(a × b), in the place of out.
+
+    Args:
+        out: [n, i, j], the numbers of a row one behind the other.
+        a: [n, i, k].
+        b: [n, k, j].
+        rate: one number, or one a client.
+    """
+    _launch(a, b, out, rate.reshape(-1).expand(len(a)))
+
+
+def _parts(i: int, k: int, j: int) -> int:
+    """In how many pieces sums are taken: long ones of few numbers, side by side."""
+    ti, _, tj = _tiles(i, k, j)
+    few = triton.cdiv(i, ti) * triton.cdiv(j, tj) <= _SPARE
+    return int(triton.cdiv(k, _LONG)) if few else 1
+
+
+def _launch(
+    a: Tensor, b: Tensor, out: Tensor, rate: Tensor | None, exact: bool = False
+) -> None:
+    (n, i, k), j = a.shape, b.shape[2]
+    ti, tk, tj = _tiles(i, k, j)
+    parts = out.shape[1] if out.dim() == 4 else 1
+    length = triton.cdiv(triton.cdiv(k, parts), tk) * tk
+    every = [m.stride(0) if n > 1 else 0 for m in (a, b, out)]
+    units = [math.gcd(16, stride) for stride in every]
+    by = [stride // unit for stride, unit in zip(every, units, strict=True)]
+    rates = out if rate is None else rate
+    by_rate = 0 if rate is None else rate.stride(0)
+    inner = (*a.stride()[1:], *b.stride()[1:], out.stride(-2))
+    tiles = triton.cdiv(i, ti) * triton.cdiv(j, tj)
+    launch: Any = _multiply[tiles * parts, n]
+    launch(
+        *(a, b, out, rates, *by, by_rate, i, k, j, *inner, *units, length),
+        *(rate is not None, ti, tk, tj, "tf32x3" if exact else precision()),
+        num_warps=4,
+        num_stages=3,
+    )
+
+
+def _tiles(i: int, k: int, j: int) -> tuple[int, int, int]:
+    """Rows, terms and columns of a tile; they do not depend on how many clients."""
+    ti = tile(i, 128 if i > 2048 else 64)
+    return ti, tile(k, 64 if ti == 16 else 32), tile(j, 64)

@@ -1,0 +1,76 @@
+"""Sums over the numbers of every row and of their squares, in float64 and in one pass.
+
+torch makes a copy in float64 first. The plain code is in `troth.numerics`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from troth.networks.kernels import NARROW
+
+_BLOCK, _STEPS = 2048, 8
+
+
+@triton.jit
+def _sums(
+    rows, centre, out, d, stride, parts, BLOCK: tl.constexpr, STEPS: tl.constexpr
+) -> None:
+    """Of a part of one row."""
+    row = (tl.program_id(0) // parts).to(tl.int64)
+    part = (tl.program_id(0) % parts).to(tl.int64)
+    rows += row * stride
+    middle = tl.load(centre + row).to(tl.float64)
+    total = tl.zeros((BLOCK,), dtype=tl.float64)
+    squares = tl.zeros((BLOCK,), dtype=tl.float64)
+    for k in range(STEPS):
+        i = (part * STEPS + k) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(rows + i, mask=i < d, other=0.0).to(tl.float64) - middle
+        x = tl.where(i < d, x, 0.0)
+        total += x
+        squares += x * x
+    place = out + (row * parts + part) * 2
+    tl.store(place, tl.sum(total, axis=0))
+    tl.store(place + 1, tl.sum(squares, axis=0))
+
+
+@triton.jit
+def _whole(parts, out, count, WIDE: tl.constexpr) -> None:
+    """The sums of a row, from those of its parts."""
+    row = tl.program_id(0).to(tl.int64)
+    k = tl.arange(0, WIDE)
+    place = parts + (row * count + k) * 2
+    tl.store(out + row * 2, tl.sum(tl.load(place, mask=k < count, other=0.0), axis=0))
+    squares = tl.load(place + 1, mask=k < count, other=0.0)
+    tl.store(out + row * 2 + 1, tl.sum(squares, axis=0))
+
+
+def fits(rows: Tensor) -> bool:
+    """Whether the kernel takes such a matrix."""
+    return rows.dtype in NARROW
+
+
+def sums(rows: Tensor, centre: Tensor) -> Tensor:
+    """[n, 2] in float64: Σ(x − c) and Σ(x − c)² of every row.
+
+    Args:
+        rows: [n, d].
+        centre: [n] c of each.
+    """
+    rows = rows if rows.stride(1) == 1 else rows.contiguous()
+    n, d = rows.shape
+    parts = triton.cdiv(d, _BLOCK * _STEPS)
+    if n * d == 0:
+        return rows.new_zeros(n, 2, dtype=torch.float64)
+    some = rows.new_empty(n, parts, 2, dtype=torch.float64)
+    out = rows.new_empty(n, 2, dtype=torch.float64)
+    launch: Any = _sums[n * parts,]
+    launch(rows, centre.contiguous(), some, d, rows.stride(0), parts, _BLOCK, _STEPS)
+    together: Any = _whole[n,]
+    together(some, out, parts, triton.next_power_of_2(parts))
+    return out

@@ -1,0 +1,171 @@
+"""Convolutions of many clients, each with its own weights, in one launch.
+
+Windows are read where they lie and never laid out: a tile of the result is the sum of
+products of shifted inputs with the weights of a tap, in float32. How a tile is added up
+does not depend on how many clients there are, so that a client alone gets the same
+bits. The plain code is in `troth.networks.convolution`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from troth.networks.kernels import precision
+from troth.networks.kernels import tile as side
+
+
+@triton.jit
+def _convolve(
+    x,
+    w,
+    out,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    C: tl.constexpr,
+    P: tl.constexpr,
+    Q: tl.constexpr,
+    CO: tl.constexpr,
+    M,
+    HO: tl.constexpr,
+    WO: tl.constexpr,
+    ABOVE: tl.constexpr,
+    LEFT: tl.constexpr,
+    BM: tl.constexpr,
+    BC: tl.constexpr,
+    BO: tl.constexpr,
+    PRECISION: tl.constexpr,
+) -> None:
+    """A tile [BM pixels, BO channels] of one client's result."""
+    n = tl.program_id(1).to(tl.int64)
+    wide = (CO + BO - 1) // BO
+    m = tl.program_id(0) // wide * BM + tl.arange(0, BM)
+    o = tl.program_id(0) % wide * BO + tl.arange(0, BO)
+    b = m // (HO * WO)
+    i = m // WO % HO - ABOVE
+    j = m % WO - LEFT
+    x += n * (M // (HO * WO)) * H * W * C
+    w += n * P * Q * C * CO
+    blocks = (C + BC - 1) // BC
+    total = tl.zeros((BM, BO), dtype=tl.float32)
+    for k in range(P * Q * blocks):
+        tap = k // blocks
+        c = k % blocks * BC + tl.arange(0, BC)
+        h = i + tap // Q
+        v = j + tap % Q
+        inside = (m < M) & (h >= 0) & (h < H) & (v >= 0) & (v < W)
+        place = ((b * H + h) * W + v) * C
+        there = inside[:, None] & (c < C)[None, :]
+        seen = tl.load(x + place[:, None] + c[None, :], mask=there, other=0.0)
+        known = (c < C)[:, None] & (o < CO)[None, :]
+        weight = tl.load(
+            w + (tap * C + c[:, None]) * CO + o[None, :], mask=known, other=0.0
+        )
+        total = tl.dot(seen, weight, total, input_precision=PRECISION)
+    out += n * M * CO
+    tl.store(
+        out + m[:, None] * CO + o[None, :],
+        total.to(out.dtype.element_ty),
+        mask=(m < M)[:, None] & (o < CO)[None, :],
+    )
+
+
+@triton.jit
+def _weigh(
+    x,
+    g,
+    out,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    C: tl.constexpr,
+    P: tl.constexpr,
+    Q: tl.constexpr,
+    CO: tl.constexpr,
+    M,
+    HO: tl.constexpr,
+    WO: tl.constexpr,
+    ABOVE: tl.constexpr,
+    LEFT: tl.constexpr,
+    BM: tl.constexpr,
+    BC: tl.constexpr,
+    BO: tl.constexpr,
+    PRECISION: tl.constexpr,
+) -> None:
+    """A tile [BC, BO] of the gradient in the weights of one tap of one client."""
+    n = tl.program_id(1).to(tl.int64)
+    wide = (CO + BO - 1) // BO
+    blocks = (C + BC - 1) // BC
+    tap = tl.program_id(0) // (wide * blocks)
+    c = tl.program_id(0) // wide % blocks * BC + tl.arange(0, BC)
+    o = tl.program_id(0) % wide * BO + tl.arange(0, BO)
+    x += n * (M // (HO * WO)) * H * W * C
+    g += n * M * CO
+    total = tl.zeros((BC, BO), dtype=tl.float32)
+    for k in range((M + BM - 1) // BM):
+        m = k * BM + tl.arange(0, BM)
+        h = m // WO % HO - ABOVE + tap // Q
+        v = m % WO - LEFT + tap % Q
+        inside = (m < M) & (h >= 0) & (h < H) & (v >= 0) & (v < W)
+        place = ((m // (HO * WO) * H + h) * W + v) * C
+        there = inside[None, :] & (c < C)[:, None]
+        seen = tl.load(x + place[None, :] + c[:, None], mask=there, other=0.0)
+        known = (m < M)[:, None] & (o < CO)[None, :]
+        slope = tl.load(g + m[:, None] * CO + o[None, :], mask=known, other=0.0)
+        total = tl.dot(seen, slope, total, input_precision=PRECISION)
+    out += (n * P * Q + tap) * C * CO
+    tl.store(
+        out + c[:, None] * CO + o[None, :],
+        total.to(out.dtype.element_ty),
+        mask=(c < C)[:, None] & (o < CO)[None, :],
+    )
+
+
+def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
+    """Inputs [n, b, h, w, c], weights [n, p, q, c, o] → [n, b, h', w', o].
+
+    Args:
+        x: inputs of n clients, channels last.
+        w: their weights.
+        above: rows of zeros above and below; fewer than none cut rows off.
+        left: the same for columns.
+    """
+    n, b, h, wide, c = x.shape
+    p, q, o = w.shape[1], w.shape[2], w.shape[4]
+    high, broad = h + 2 * above - p + 1, wide + 2 * left - q + 1
+    out = x.new_empty(n, b, high, broad, o)
+    m = b * high * broad
+    tile = 128, side(c, 32), side(o, 64)
+    grid = triton.cdiv(m, tile[0]) * triton.cdiv(o, tile[2]), n
+    shape = h, wide, c, p, q, o, m, high, broad, above, left
+    if out.numel():
+        launch: Any = _convolve[grid]
+        given = x.contiguous(), w.contiguous(), out
+        launch(*given, *shape, *tile, precision(), num_warps=4, num_stages=3)
+    return out
+
+
+def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor:
+    """The gradient of `convolve` in the weights: [n, p, q, c, o].
+
+    Args:
+        x: [n, b, h, w, c].
+        g: [n, b, h', w', o] the gradient in the result.
+        p: the kernel's height.
+        q: its width.
+        above: rows of zeros, as in `convolve`.
+        left: columns of zeros.
+    """
+    n, b, h, wide, c = x.shape
+    high, broad, o = g.shape[2:]
+    out = x.new_empty(n, p, q, c, o)
+    tile = 64, side(c, 32), side(o, 64)
+    grid = p * q * triton.cdiv(c, tile[1]) * triton.cdiv(o, tile[2]), n
+    shape = h, wide, c, p, q, o, b * high * broad, high, broad, above, left
+    if out.numel():
+        launch: Any = _weigh[grid]
+        given = x.contiguous(), g.contiguous(), out
+        launch(*given, *shape, *tile, precision(), num_warps=4, num_stages=2)
+    return out

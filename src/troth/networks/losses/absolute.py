@@ -1,0 +1,17 @@
+"""Absolute error."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.networks.losses._checks import targets
+
+
+def absolute(outputs: Tensor, y: Tensor) -> Tensor:
+    """The absolute error, |f − y|: regression on the median.
+
+    Args:
+        outputs: [b, 1] predictions f.
+        y: [b] targets.
+    """
+    return (targets("absolute", outputs, y) - y).abs()

@@ -1,0 +1,30 @@
+"""Huber's loss.
+
+@article{huber1964robust,
+  title={Robust Estimation of a Location Parameter},
+  author={Huber, Peter J.},
+  journal={The Annals of Mathematical Statistics}, year={1964}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn.functional import huber_loss
+
+from troth.networks.losses._checks import targets
+from troth.types import Refusal
+
+
+def huber(outputs: Tensor, y: Tensor, *, delta: float = 1.0) -> Tensor:
+    """½r² for |r| ≤ δ and δ(|r| − ½δ) beyond, r = f − y: outliers pull less.
+
+    Args:
+        outputs: [b, 1] predictions f.
+        y: [b] targets.
+        delta: where it turns from square to straight; large is `squared`, and δ times
+            `absolute` as it goes to 0.
+    """
+    if not 0 < delta < float("inf"):
+        raise Refusal(f"huber's delta = {delta} must be a positive, finite number")
+    f = targets("huber", outputs, y)
+    return huber_loss(f, y, reduction="none", delta=delta)

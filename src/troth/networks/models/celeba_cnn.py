@@ -1,0 +1,53 @@
+r"""The convolutional network of LEAF's CelebA task.
+
+@misc{caldas2018leaf,
+  title={{LEAF}: A Benchmark for Federated Settings},
+  author={Caldas, Sebastian and Duddu, Sai Meher Karthik and Wu, Peter and Li, Tian and
+          Kone{\v{c}}n{\'y}, Jakub and McMahan, H. Brendan and Smith, Virginia and
+          Talwalkar, Ameet},
+  eprint={1812.01097}, archivePrefix={arXiv}, year={2018}}
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from troth.networks.layers import positive
+from troth.networks.models._images import glorot, images
+
+
+def celeba_cnn(
+    shape: tuple[int, ...], classes: int, *, channels: int = 32, blocks: int = 4
+) -> nn.Module:
+    """LEAF's network for CelebA: four convolutions with batch normalisation, one FC.
+
+    Four times conv 3×3-32, batch normalisation, 2×2 max-pooling, ReLU, then FC (Caldas
+    et al. 2018, code; Ditto trains it too); 31,202 parameters for 2 classes on 84×84
+    RGB. An odd side is rounded up when halved (84, 42, 21, 11, 6). Starts from uniform
+    ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's default. The authors feed
+    pixels as they are, 0 to 255: `normalise = "none"`.
+
+    Args:
+        shape: of one example, [channels, height, width].
+        classes: how many; 0 is regression.
+        channels: outputs of every convolution.
+        blocks: how many there are, each of which halves the image.
+
+    Departs: the authors normalise by the statistics of the batch also when they test,
+    so that a prediction depends on the other examples beside it; we use running
+    statistics there, kept with torch's momentum of 0.1.
+    """
+    images("celeba_cnn", shape)
+    positive("model.channels", channels)
+    positive("model.blocks", blocks)
+    depth, height, width = shape
+    parts: list[nn.Module] = []
+    for _ in range(blocks):
+        conv = nn.Conv2d(depth, channels, 3, padding=1)
+        norm = nn.BatchNorm2d(channels, eps=1e-3)  # TensorFlow's
+        parts += [conv, norm, nn.MaxPool2d(2, ceil_mode=True), nn.ReLU()]
+        depth, height, width = channels, -(-height // 2), -(-width // 2)
+    parts += [nn.Flatten(), nn.Linear(depth * height * width, max(classes, 1))]
+    network = nn.Sequential(*parts)
+    glorot(network)
+    return network

@@ -1,0 +1,37 @@
+"""The multilayer perceptron."""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+from troth.networks.layers import dense
+from troth.types import Refusal
+
+
+def mlp(
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    widths: list[int] = [128],  # noqa: B006
+    dropout: float = 0.0,
+) -> nn.Module:
+    """Fully connected layers with ReLU between them.
+
+    f(x) = W_k·relu(… relu(W_1·x + b_1) …) + b_k on the flattened example, from torch's
+    own initialisation.
+
+    Args:
+        shape: of one example; it is flattened.
+        classes: how many; 0 is regression.
+        widths: of the hidden layers; an empty list is the linear model.
+        dropout: probability that a hidden unit is dropped in training; 0 drops
+            none. Inputs are not dropped.
+    """
+    if not 0 <= dropout < 1:
+        raise Refusal(f"model.dropout = {dropout} must be at least 0 and below 1")
+    drops = [0.0, *[dropout] * len(widths)]
+    return nn.Sequential(
+        nn.Flatten(), *dense(math.prod(shape), widths, max(classes, 1), drops)
+    )

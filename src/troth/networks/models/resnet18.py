@@ -1,0 +1,118 @@
+r"""The residual network of 18 layers, with the stem for small images.
+
+@inproceedings{he2016deep,
+  title={Deep Residual Learning for Image Recognition},
+  author={He, Kaiming and Zhang, Xiangyu and Ren, Shaoqing and Sun, Jian},
+  booktitle={CVPR}, year={2016}}
+@article{alfarra2022certified,
+  title={Certified Robustness in Federated Learning},
+  author={Alfarra, Motasem and P{\'e}rez, Juan C. and Shulgin, Egor and
+    Richt{\'a}rik, Peter and Ghanem, Bernard},
+  journal={arXiv:2206.02535}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, cast
+
+from torch import Tensor, nn
+
+from troth.networks.layers import positive
+from troth.networks.models._images import he, images
+
+_GROUPS = 32
+
+
+class Block(nn.Module):
+    """x ↦ relu(F(x) + s(x)), F two 3×3 convolutions (He et al. 2016, fig. 5 left).
+
+    s is the identity, or a 1×1 convolution where the size changes (their option B).
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: str) -> None:
+        super().__init__()
+        self.conv1 = _conv(inputs, outputs, 3, stride)
+        self.bn1 = _norm(norm, outputs)
+        self.relu = nn.ReLU()
+        self.conv2 = _conv(outputs, outputs, 3, 1)
+        self.bn2 = _norm(norm, outputs)
+        self.downsample: nn.Sequential | None = None
+        if stride != 1 or inputs != outputs:
+            change = _conv(inputs, outputs, 1, stride)
+            self.downsample = nn.Sequential(change, _norm(norm, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b, inputs, h, w] → [b, outputs, h/stride, w/stride]."""
+        short = x if self.downsample is None else self.downsample(x)
+        out = self.relu(self.bn1(self.conv1(x)))
+        return cast(Tensor, self.relu(self.bn2(self.conv2(out)) + short))
+
+
+class ResNet(nn.Module):
+    """Stem, four stages of two blocks, global average, linear."""
+
+    def __init__(self, channels: int, outputs: int, width: int, norm: str) -> None:
+        super().__init__()
+        self.conv1 = _conv(channels, width, 3, 1)
+        self.bn1 = _norm(norm, width)
+        self.relu = nn.ReLU()
+        self.layer1 = _stage(width, width, 1, norm)
+        self.layer2 = _stage(width, 2 * width, 2, norm)
+        self.layer3 = _stage(2 * width, 4 * width, 2, norm)
+        self.layer4 = _stage(4 * width, 8 * width, 2, norm)
+        self.fc = nn.Linear(8 * width, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b, channels, h, w] → [b, outputs]."""
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return cast(Tensor, self.fc(x.mean(dim=(-2, -1))))
+
+
+def _conv(inputs: int, outputs: int, side: int, stride: int) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, side, stride, side // 2, bias=False)
+
+
+def _norm(kind: str, channels: int) -> nn.Module:
+    if kind == "group":
+        return nn.GroupNorm(math.gcd(_GROUPS, channels), channels)
+    return nn.BatchNorm2d(channels)
+
+
+def _stage(inputs: int, outputs: int, stride: int, norm: str) -> nn.Sequential:
+    first = Block(inputs, outputs, stride, norm)
+    return nn.Sequential(first, Block(outputs, outputs, 1, norm))
+
+
+def resnet18(
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    width: int = 64,
+    norm: Literal["batch", "group"] = "batch",
+) -> nn.Module:
+    """ResNet18 for small images: 3×3 stem without pooling, eight residual blocks.
+
+    conv 3×3-64, then 2 blocks each of 64, 128, 256 and 512 channels, the last three
+    stages at half the size of the one before, global average, linear (He et al. 2016,
+    table 1; stem as Alfarra et al. 2022 and others use on CIFAR-10); 11,173,962
+    parameters for 10 classes. Starts from N(0, 2/fan_out). Names are torchvision's
+    (`conv1`, `bn1`, `layer1.0.conv1` … `fc`), so that published weights load.
+
+    Args:
+        shape: of one example, [channels, height, width], sides at least 8.
+        classes: how many; 0 is regression.
+        width: channels of the first stage; 64 is the paper's.
+        norm: batch = batch normalisation; group = group normalisation with
+            gcd(32, channels) groups, whose result for an example does not depend on
+            the rest of the batch, and which keeps no running statistics.
+
+    Departs: the paper's own stem (7×7 convolution of stride 2, then pooling) is for
+    224×224. Alfarra et al. add 0.01·N(0, 1) to every normalised input; we do not.
+    """
+    images("resnet18", shape, least=8)
+    positive("model.width", width)
+    network = ResNet(shape[0], max(classes, 1), width, norm)
+    he(network)
+    return network

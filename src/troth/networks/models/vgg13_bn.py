@@ -1,0 +1,93 @@
+r"""VGG with 13 layers and batch normalisation.
+
+@inproceedings{simonyan2015very,
+  title={Very Deep Convolutional Networks for Large-Scale Image Recognition},
+  author={Simonyan, Karen and Zisserman, Andrew},
+  booktitle={ICLR}, year={2015}}
+@inproceedings{farhadkhani2022equivalence,
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
+    Villemaud, Oscar},
+  booktitle={ICML}, year={2022}}
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import cast
+
+from torch import Tensor, nn
+
+from troth.networks.layers import positive
+from troth.networks.models._images import he, images
+from troth.types import Refusal
+
+
+class VGG(nn.Module):
+    """Convolutions, average over what is left of the image, fully connected layers."""
+
+    def __init__(
+        self, stages: list[int], widths: list[int], outputs: int, dropout: float
+    ) -> None:
+        super().__init__()
+        parts: list[nn.Module] = []
+        for inputs, channels in pairwise(stages):
+            for before in (inputs, channels):
+                conv = nn.Conv2d(before, channels, 3, padding=1)
+                parts += [conv, nn.BatchNorm2d(channels), nn.ReLU()]
+            parts.append(nn.MaxPool2d(2))
+        self.features = nn.Sequential(*parts)
+        parts = []
+        for a, b in pairwise([stages[-1], *widths]):
+            parts += [nn.Linear(a, b), nn.ReLU(), nn.Dropout(dropout)]
+        last = nn.Linear([stages[-1], *widths][-1], outputs)
+        self.classifier = nn.Sequential(*parts, last)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[b, channels, h, w] → [b, outputs]."""
+        return cast(Tensor, self.classifier(self.features(x).mean(dim=(-2, -1))))
+
+
+def vgg13_bn(
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    width: int = 64,
+    widths: list[int] = [4096, 4096],  # noqa: B006
+    dropout: float = 0.5,
+) -> nn.Module:
+    """VGG13 with batch normalisation: ten convolutions, then fully connected layers.
+
+    Five stages of two 3×3 convolutions with 64, 128, 256, 512 and 512 channels, each
+    with batch normalisation and ReLU, each stage halving the image; then FC 4096, FC
+    4096, FC classes with dropout between them (Simonyan & Zisserman 2015, table 1,
+    configuration B). The defaults are the CIFAR-10 network whose 4096 outputs before
+    the last layer Farhadkhani et al. 2022 (figs. 17–19) build on; 28,334,410
+    parameters for 10 classes. Convolutions start from N(0, 2/fan_out), the others from
+    N(0, 0.01²), biases from 0. Names are torchvision's (`features.0` …, `classifier.0`
+    …), so that published weights load.
+
+    Args:
+        shape: of one example, [channels, height, width], sides at least 32.
+        classes: how many; 0 is regression.
+        width: channels of the first stage; 64 is the paper's.
+        widths: of the hidden fully connected layers; an empty list leaves one linear
+            layer on the 8·width averages, 9,416,010 parameters in all.
+        dropout: probability that a hidden unit is dropped; 0 drops none.
+
+    Departs: on images larger than 32×32 what is left is averaged to 1×1, where the
+    paper flattens 7×7. It has no batch normalisation, which is later than it.
+    """
+    images("vgg13_bn", shape, least=32)
+    positive("model.width", width)
+    positive("model.widths", widths)
+    if not 0 <= dropout < 1:
+        raise Refusal(f"model.dropout = {dropout} must be at least 0 and below 1")
+    stages = [shape[0], *(width * factor for factor in (1, 2, 4, 8, 8))]
+    network = VGG(stages, widths, max(classes, 1), dropout)
+    he(network)
+    for part in network.classifier:
+        if isinstance(part, nn.Linear):
+            nn.init.normal_(part.weight, 0, 0.01)
+            nn.init.zeros_(part.bias)
+    return network

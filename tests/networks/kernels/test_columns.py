@@ -1,0 +1,40 @@
+"""The kernel beside the plain code, on a GPU; without one there is nothing to run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth import numerics
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, device="cuda", dtype=dtype)
+
+
+@pytest.mark.usefixtures("gpu")
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 64), st.integers(0, 3000), st.integers(0, 2**32 - 1))
+def test_medians_are_those_of_sorted_columns(n: int, d: int, seed: int) -> None:
+    from troth.networks.kernels import columns
+
+    random = torch.Generator("cpu").manual_seed(seed)
+    rows = torch.randn(n, d, generator=random)
+    for value in (torch.nan, torch.inf, -torch.inf, 3e38, 0.0):
+        rows[torch.rand(n, d, generator=random) < 0.02] = value
+    ours, plain = columns.median(rows.cuda()).cpu(), numerics.median(rows)
+    assert torch.equal(ours.isnan(), plain.isnan())
+    assert torch.equal(ours.nan_to_num(), plain.nan_to_num())
+
+
+@pytest.mark.usefixtures("gpu")
+def test_which_medians_the_kernel_takes() -> None:
+    from troth.networks.kernels import columns
+
+    assert columns.fits(drawn(64, 2)) and not columns.fits(drawn(65, 2))
+    assert not columns.fits(drawn(3, 2).double()) and not columns.fits(drawn(0, 2))
+    turned = drawn(50, 9).T  # columns that lie one behind the other
+    assert torch.equal(numerics.median(turned).cpu(), numerics.median(turned.cpu()))

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+from troth.networks.kernels import precision as digits
+
+CUDA, CPU = torch.device("cuda"), torch.device("cpu")
+
+
+def said() -> tuple[Any, ...]:
+    matmul = torch.get_float32_matmul_precision()
+    return matmul, torch.backends.cuda.matmul.allow_tf32, digits.few()
+
+
+@pytest.mark.parametrize(
+    ("precision", "allowed"),
+    [("float32", False), ("tf32", True), ("bfloat16", False), ("float64", False)],
+)
+def test_products_are_allowed_what_the_precision_says(
+    precision: str, allowed: bool
+) -> None:
+    before = said()
+    with (
+        pytest.raises(ValueError, match="afterwards"),
+        digits.products(precision, CUDA),
+    ):
+        assert said()[1:] == (allowed, allowed)
+        raise ValueError("as they were afterwards")
+    assert said() == before
+
+
+def test_elsewhere_nothing_is_touched() -> None:
+    before = said()
+    with digits.products("tf32", CPU):
+        assert said() == before
+
+
+def test_of_several_threads_the_last_puts_back_what_was_there() -> None:
+    before = said()
+    inside, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with digits.products("float32", CUDA):
+            inside.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    with digits.products("float32", CUDA):
+        thread.start()
+        assert inside.wait(10)
+    assert not digits.few()  # the other is still inside
+    leave.set()
+    thread.join()
+    assert said() == before
+
+
+NEWER = """
+import torch
+from troth import digits
+
+torch.{name} = "{value}"
+parts = torch.backends.cuda.matmul, torch.backends.cudnn.conv
+before = [part.fp32_precision for part in parts]
+for precision, wanted in (("float32", "ieee"), ("tf32", "tf32")):
+    with digits.products(precision, torch.device("cuda")):
+        assert [part.fp32_precision for part in parts] == [wanted, wanted]
+        assert digits.few() == (precision == "tf32")
+    assert [part.fp32_precision for part in parts] == before
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("backends.cuda.matmul.fp32_precision", "tf32"),
+        ("backends.fp32_precision", "ieee"),
+    ],
+)
+def test_where_someone_speaks_to_torch_in_the_newer_way(name: str, value: str) -> None:
+    """Which the older cannot be mixed with: in a process of its own."""
+    code = NEWER.format(name=name, value=value)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+import troth
+from troth import lookup
+from troth.networks.losses.cross_entropy import cross_entropy
+from troth.types import Refusal
+
+F64 = torch.float64
+LOG = math.log
+
+
+def pair(classes: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(0)
+    f = 3 * torch.randn(100, classes, generator=draw, dtype=F64)
+    return f, torch.randint(0, max(2, classes), (100,), generator=draw)
+
+
+def test_by_hand() -> None:
+    # Shares 1/4 and 3/4 of two classes, and 1/3 each of three.
+    f = torch.tensor([[0.0, LOG(3)], [0.0, LOG(3)]], dtype=F64)
+    found = cross_entropy(f, torch.tensor([0, 1]))
+    assert found.tolist() == pytest.approx([LOG(4), LOG(4 / 3)])
+    found = cross_entropy(torch.full((1, 3), 7.0), torch.tensor([2]))
+    assert found.item() == pytest.approx(LOG(3))
+
+
+def test_it_is_torchs() -> None:
+    f, y = pair()
+    for s in (0.0, 0.1, 0.9):
+        theirs = functional.cross_entropy(f, y, reduction="none", label_smoothing=s)
+        torch.testing.assert_close(cross_entropy(f, y, smoothing=s), theirs)
+
+
+def test_smoothing_goes_straight_from_the_label_to_all_classes_alike() -> None:
+    f, y = pair()
+    shares = torch.log_softmax(f, dim=1)
+    none, whole = -shares.gather(1, y[:, None])[:, 0], -shares.mean(dim=1)
+    torch.testing.assert_close(cross_entropy(f, y, smoothing=0.0), none)
+    torch.testing.assert_close(cross_entropy(f, y, smoothing=1.0), whole)
+    half = cross_entropy(f, y, smoothing=0.25)
+    torch.testing.assert_close(half, 0.75 * none + 0.25 * whole)
+    other = (y + 1) % 5  # with all of it, the label counts no more
+    torch.testing.assert_close(cross_entropy(f, other, smoothing=1.0), whole)
+
+
+def test_the_gradient_is_the_softmax_less_the_label() -> None:
+    f, y = pair()
+    g = torch.func.grad(lambda f: cross_entropy(f, y).sum())(f)
+    torch.testing.assert_close(g, f.softmax(1) - functional.one_hot(y, 5))
+
+
+def test_one_column_is_class_1_against_0() -> None:
+    """As a margin is scored: class 1 where it is positive."""
+    f, y = pair(1)
+    theirs = functional.binary_cross_entropy_with_logits(
+        f[:, 0], y.to(F64), reduction="none"
+    )
+    torch.testing.assert_close(cross_entropy(f, y), theirs)
+    both = torch.cat([torch.zeros_like(f), f], dim=1)
+    for s in (0.0, 0.4):
+        expected = cross_entropy(both, y, smoothing=s)
+        assert torch.equal(cross_entropy(f, y, smoothing=s), expected)
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.1, math.nan, math.inf])
+def test_refuses(smoothing: float) -> None:
+    with pytest.raises(Refusal, match=rf"smoothing = {smoothing} must lie in \[0, 1\]"):
+        cross_entropy(*pair(), smoothing=smoothing)
+
+
+def test_options_and_reference() -> None:
+    assert lookup.check("loss", "cross_entropy", {}) == {"smoothing": 0.0}
+    (entry,) = lookup.about("loss", "cross_entropy").citations
+    assert entry.startswith("@inproceedings{szegedy2016rethinking")
+
+
+# A whole run
+
+
+def trained(path: Path, out: str, **sections: Any) -> Any:
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(90, 3))
+    np.savez(path / "data.npz", x=x, y=(x[:, 0] + 0.1 * x[:, 1] > 0).astype(int))
+    tree = {
+        "data": {"name": "npz", "path": str(path / "data.npz")},
+        "partition": {"name": "iid", "clients": 3},
+        "engine": {"how": "loop", "device": "cpu"},
+        **sections,
+    }
+    [run] = troth.run(tree, out=path / out)
+    return run
+
+
+def test_a_margin_becomes_a_logistic_regression(tmp_path: Path) -> None:
+    """A named loss goes before the model's own, here a hinge."""
+    train = {"rounds": 3, "batch": 0, "precision": "float64"}
+    model = {"name": "svm", "l2": 0.0}
+    hinge = trained(tmp_path, "hinge", model=model, train=train)
+    run = trained(
+        tmp_path, "logistic", model=model, train=train | {"loss": "cross_entropy"}
+    )
+    assert run.summary["shared"]["accuracy_mean"] > 0.8
+    assert run.summary["shared"]["auroc_mean"] > 0.9
+    pairs = zip(hinge.shared().parameters(), run.shared().parameters(), strict=True)
+    assert all(not torch.equal(one, two) for one, two in pairs)
+    assert run.summary["shared"]["loss_mean"] < LOG(2)  # where it began
+
+
+def test_smoothing_keeps_a_model_from_being_sure(tmp_path: Path) -> None:
+    train = {"rounds": 30, "lr": 1.0}
+    sure = trained(tmp_path, "sure", train=train)
+    smooth = {"name": "cross_entropy", "smoothing": 0.5}
+    unsure = trained(tmp_path, "unsure", train=train | {"loss": smooth})
+    x = torch.tensor([[2.0, 0.0, 0.0]], dtype=F64)
+    with torch.no_grad():
+        shares = [run.shared()(x).softmax(1)[0, 1].item() for run in (sure, unsure)]
+    assert shares[0] > 0.95 > 0.85 > shares[1] > 0.5  # at most 0.75 is aimed at
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3, 1.0])
+def test_shares_of_classes_are_torchs_probabilities(smoothing: float) -> None:
+    f, _ = pair()
+    p = torch.softmax(f.flip(0) / 2, dim=1)
+    found = cross_entropy(f, p, smoothing=smoothing)
+    expected = functional.cross_entropy(
+        f, p, reduction="none", label_smoothing=smoothing
+    )
+    torch.testing.assert_close(found, expected)
+    many = cross_entropy(f, 7 * p, smoothing=smoothing)
+    torch.testing.assert_close(many, 7 * expected)  # an example that counts 7 times
+
+
+def test_shares_of_one_class_are_its_label() -> None:
+    f, y = pair()
+    rows = functional.one_hot(y, 5).to(F64)
+    torch.testing.assert_close(cross_entropy(f, rows), cross_entropy(f, y))
+    f, y = pair(1)
+    rows = functional.one_hot(y, 2).to(F64)  # one column, a margin
+    torch.testing.assert_close(cross_entropy(f, rows), cross_entropy(f, y))
+
+
+def test_refuses_shares_of_other_classes() -> None:
+    f, _ = pair()
+    with pytest.raises(Refusal, match=r"a share of each class.*\[100, 4\]"):
+        cross_entropy(f, torch.full((100, 4), 0.25, dtype=F64))

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import huber_loss
+
+import troth
+from troth import build, lookup
+from troth.networks.losses.absolute import absolute
+from troth.networks.losses.huber import huber
+from troth.networks.losses.squared import squared
+from troth.types import Refusal
+
+F64 = torch.float64
+
+
+def pair() -> tuple[torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(0)
+    f = 5 * torch.randn(200, 1, generator=draw, dtype=F64)
+    return f, torch.randn(200, generator=draw, dtype=F64)
+
+
+def test_by_hand() -> None:
+    f, y = torch.tensor([[0.5], [2.0], [5.0], [-4.0]]), torch.zeros(4)
+    # δ = 2: ½·0.25, ½·4 where they meet, 2·(5 − 1), 2·(4 − 1)
+    assert huber(f, y, delta=2.0).tolist() == [0.125, 2.0, 8.0, 6.0]
+    assert huber(f, y)[1] == 1.5  # δ = 1
+
+
+def test_it_is_torchs() -> None:
+    f, y = pair()
+    for delta in (0.1, 1.0, 4.0):
+        theirs = huber_loss(f[:, 0], y, reduction="none", delta=delta)
+        assert torch.equal(huber(f, y, delta=delta), theirs)
+
+
+@pytest.mark.parametrize("delta", [1e3, 1e300])
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_a_large_delta_is_squared(delta: float, dtype: torch.dtype) -> None:
+    f, y = (t.to(dtype) for t in pair())
+    torch.testing.assert_close(huber(f, y, delta=delta), squared(f, y))
+    found = torch.func.grad(lambda f: huber(f, y, delta=delta).sum())(f)
+    torch.testing.assert_close(found[:, 0], f[:, 0] - y)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-9])
+def test_a_small_delta_is_delta_times_absolute(delta: float) -> None:
+    f, y = pair()
+    found, expected = huber(f, y, delta=delta), delta * absolute(f, y)
+    assert bool((found <= expected).all())
+    torch.testing.assert_close(found, expected, rtol=0, atol=delta**2)
+    assert bool((expected - found <= delta**2 / 2 + 1e-15).all())  # exactly so far
+
+
+def test_it_never_pulls_harder_than_delta() -> None:
+    f, y = pair()
+    g = torch.func.grad(lambda f: huber(f, y, delta=0.7).sum())(f)[:, 0]
+    r = f[:, 0] - y
+    torch.testing.assert_close(g, r.clamp(-0.7, 0.7))
+
+
+@pytest.mark.parametrize("delta", [0.0, -1.0, math.inf, math.nan])
+def test_refuses(delta: float) -> None:
+    with pytest.raises(Refusal, match=f"delta = {delta} must be a positive, finite"):
+        huber(*pair(), delta=delta)
+
+
+def test_options_and_reference() -> None:
+    assert lookup.check("loss", "huber", {}) == {"delta": 1.0}
+    (entry,) = lookup.about("loss", "huber").citations
+    assert entry.startswith("@article{huber1964robust")
+
+
+# A whole run
+
+
+def outliers(path: Path) -> Path:
+    """Six clients of y = 2x + 1, and an example in ten is far off."""
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(300, 1))
+    y = 2 * x[:, 0] + 1 + 0.01 * draw.normal(size=300)
+    y[::10] += 100
+    np.savez(path / "data.npz", x=x, y=y)
+    return path / "data.npz"
+
+
+def trained(path: Path, loss: Any, **train: Any) -> Any:
+    tree = {
+        "data": {"name": "npz", "path": str(outliers(path))},
+        "partition": {"name": "iid", "clients": 6},
+        "train": {"rounds": 40, "steps": 5, "batch": 0, "lr": 0.3, "loss": loss}
+        | train,
+        "engine": {"how": "vmap", "chunk": 6, "device": "cpu"},
+    }
+    name = loss if isinstance(loss, str) else loss["name"]
+    [run] = troth.run(tree, out=path / name)
+    return run
+
+
+@pytest.mark.parametrize("loss", [{"name": "huber", "delta": 0.1}, "absolute"])
+def test_outliers_bend_the_squared_error_alone(tmp_path: Path, loss: Any) -> None:
+    x = np.array([[-1.0], [1.0]])
+    bent = trained(tmp_path, "auto").predict(0, x)
+    assert np.abs(bent - [-1, 3]).max() > 5  # by 10 = 0.1·100 on average
+    run = trained(tmp_path, loss, schedule="cosine")
+    assert np.abs(run.predict(0, x) - [-1, 3]).max() < 0.3
+    assert run.summary["shared"]["error_mean"] > 500  # the outliers tested on
+
+
+def test_the_table_holds_the_loss_that_was_trained(tmp_path: Path) -> None:
+    run = trained(tmp_path, {"name": "huber", "delta": 0.5}, rounds=2)
+    built = build.build(run.experiment)
+    test, k = built.data.test, 3
+    rows = slice(int(test.start[k]), int(test.start[k] + test.size[k]))
+    x, y = built.data.x[test.row[rows]], test.y[rows]
+    with torch.no_grad():
+        f = run.shared()(x)
+    found = run.clients["shared_loss"][k]
+    assert found == pytest.approx(float(huber(f, y, delta=0.5).mean()), rel=1e-5)
+    error = (f[:, 0] - y).square().mean()
+    assert run.clients["shared_error"][k] == pytest.approx(float(error), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ({"name": "huber", "delta": 0}, "huber's delta = 0.0 must be"),
+        ({"name": "huber", "detla": 1}, "no option 'detla'"),
+        ("multi_label", "'multi_label' needs a row of 0 and 1"),
+        ("cross_entropy", "'cross_entropy' needs an output a class and one label"),
+        ("hubert", "did you mean 'huber'"),
+    ],
+)
+def test_refuses_before_anything_is_written(
+    tmp_path: Path, loss: Any, words: str
+) -> None:
+    with pytest.raises(Refusal, match=words):
+        trained(tmp_path, loss)
+    assert [file.name for file in tmp_path.iterdir()] == ["data.npz"]
+
+
+@pytest.mark.parametrize("name", ["huber", "absolute", "squared"])
+def test_made_data_without_outliers(tmp_path: Path, name: str) -> None:
+    tree = {
+        "data": {"name": "linear_regression", "tau": 0.0, "sigma": 0.1},
+        "partition": {"name": "natural"},
+        "train": {"rounds": 40, "lr": 0.1, "loss": name},
+        "engine": {"how": "vmap", "device": "cpu"},
+    }
+    [run] = troth.run(tree, out=tmp_path / "run")
+    assert run.summary["shared"]["error_mean"] < 0.02  # of noise alone 0.01
+    with pytest.raises(Refusal, match=f"'{name}' needs one output and one target"):
+        troth.run({"train": {"loss": name}}, out=tmp_path / "digits")
+    assert not (tmp_path / "digits").exists()

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+from typer.testing import CliRunner
+
+import troth
+from troth import files
+from troth.cli import app
+from troth.networks.losses.cross_entropy import cross_entropy
+from troth.networks.losses.multi_label import multi_label
+from troth.types import Refusal
+
+F64 = torch.float64
+LOG = math.log
+NAMES = ("hot", "wet", "dark")
+
+
+def pair(labels: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(0)
+    f = 3 * torch.randn(60, labels, generator=draw, dtype=F64)
+    return f, torch.randint(0, 2, (60, labels), generator=draw)
+
+
+def test_by_hand() -> None:
+    # Probabilities 3/4 and 1/2: has the first and lacks the second, or lacks both.
+    f = torch.tensor([[LOG(3), 0.0], [LOG(3), 0.0]], dtype=F64)
+    found = multi_label(f, torch.tensor([[1, 0], [0, 0]]))
+    assert found.tolist() == pytest.approx(
+        [(LOG(4 / 3) + LOG(2)) / 2, (LOG(4) + LOG(2)) / 2]
+    )
+
+
+def test_it_is_torchs_averaged_over_the_labels() -> None:
+    f, y = pair()
+    theirs = functional.binary_cross_entropy_with_logits(f, y.to(F64), reduction="none")
+    torch.testing.assert_close(multi_label(f, y), theirs.mean(1))
+
+
+def test_one_label_is_a_margin_of_two_classes() -> None:
+    f, y = pair(1)
+    torch.testing.assert_close(multi_label(f, y), cross_entropy(f, y[:, 0]))
+
+
+def test_the_gradient_is_the_probability_less_the_label() -> None:
+    f, y = pair()
+    g = torch.func.grad(lambda f: multi_label(f, y).sum())(f)
+    torch.testing.assert_close(g, (f.sigmoid() - y) / 4)
+
+
+def test_all_right_and_sure_costs_nothing_and_all_wrong_its_margin() -> None:
+    y = torch.tensor([[1, 0, 1]])
+    right = (2.0 * y - 1) * 1e4
+    assert multi_label(right, y).item() == 0
+    assert multi_label(-right, y).item() == 1e4
+
+
+def test_refuses_a_label_too_few() -> None:
+    f, y = pair()
+    with pytest.raises(Refusal, match=r"a row of 0 and 1 .* \[60, 4\] .* \[60, 3\]"):
+        multi_label(f, y[:, :3])
+
+
+# From the file to the prediction
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Three labels that a plane each tells apart, in an .npz file and in a table."""
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(240, 4)).astype(np.float32)
+    y = (x @ draw.normal(size=(4, 3)) > 0).astype(np.int64)
+    np.savez(tmp_path / "data.npz", x=x, y=y, owner=np.arange(240) % 6)
+    head = ["a", "b", "c", "d", *NAMES]
+    rows = [[*map(str, row), *map(str, label)] for row, label in zip(x, y, strict=True)]
+    text = "\n".join(",".join(row) for row in [head, *rows])
+    (tmp_path / "data.csv").write_text(text)
+    return tmp_path
+
+
+def experiment(data: Path, kind: str = "npz", **sections: Any) -> dict[str, Any]:
+    more: dict[str, Any] = {"label": [*NAMES]} if kind == "csv" else {}
+    tree: dict[str, Any] = {
+        "data": {"name": kind, "path": str(data / f"data.{kind}"), **more},
+        "partition": {"name": "iid", "clients": 6},
+        "train": {"rounds": 20, "steps": 5, "batch": 10, "lr": 1.0},
+        "engine": {"how": "vmap", "chunk": 3, "device": "cpu"},
+    }
+    return {
+        k: tree.get(k, {}) | v if isinstance(v, dict) else v
+        for k, v in (tree | sections).items()
+    }
+
+
+def test_npz_to_predictions(data: Path) -> None:
+    [run] = troth.run(
+        experiment(data, personalizer={"name": "ditto", "lam": 0.5}), out=data / "run"
+    )
+    facts = run.experiment.resolved
+    assert facts["multi_label"] is True and facts["classes"] == 3
+    for kind in ("personal", "shared"):
+        found = run.summary[kind]
+        for column in ("accuracy", "exact", "balanced_accuracy", "auroc", "loss"):
+            assert math.isfinite(found[f"{column}_mean"])
+        assert found["accuracy_mean"] > 0.85  # it learns, and coins would have 0.5
+        assert found["exact_mean"] <= found["accuracy_mean"]
+    columns = ("accuracy", "exact", "shared_accuracy", "shared_auroc")
+    assert all(len(run.clients[column]) == 6 for column in columns)
+    with np.load(data / "data.npz") as arrays:
+        x, y = arrays["x"], arrays["y"]
+    found = run.predict(2, x)
+    assert found.shape == (240, 3) and {*np.unique(found)} == {0, 1}
+    with torch.no_grad():
+        outputs = run.model(2)(torch.from_numpy(x))
+    assert np.array_equal(found, (outputs > 0).long())
+    assert (found == y).mean() > 0.85
+
+
+@pytest.mark.parametrize("how", ["loop", "threads"])
+def test_every_plan_comes_to_the_same(data: Path, how: str) -> None:
+    train = {"rounds": 2, "precision": "float64"}
+    [one] = troth.run(experiment(data, train=train), out=data / "one")
+    engine = {"how": how, "chunk": 1}
+    [two] = troth.run(experiment(data, train=train, engine=engine), out=data / "two")
+    for column in ("accuracy", "exact", "loss", "auroc", "balanced_accuracy"):
+        assert one.clients[column] == pytest.approx(two.clients[column], abs=1e-9)
+
+
+def test_hostile_clients_toss_coins(data: Path) -> None:
+    tree = experiment(data, adversary={"clients": [1]}, personalizer={"name": "local"})
+    [run] = troth.run(tree, out=data / "run")
+    own = run.clients["accuracy"]
+    assert own[1] < 0.8 < own[[0, 2, 3, 4, 5]].min()
+    assert "malicious_accuracy_mean" in run.summary["personal"]
+
+
+def test_csv_on_the_command_line(data: Path) -> None:
+    file, out = data / "e.json", data / "run"
+    lines = [
+        "[data]",
+        'name = "csv"',
+        f'path = "{data / "data.csv"}"',
+        f"label = {[*NAMES]}",
+        "[partition]",
+        "clients = 6",
+        "[train]",
+        "rounds = 3",
+        "steps = 2",
+        "[engine]",
+        'how = "loop"',
+    ]
+    file = data / "e.toml"
+    file.write_text("\n".join(lines))
+
+    def said(*given: object) -> Any:
+        result = CliRunner().invoke(app.app, [str(word) for word in given])
+        assert result.exit_code == 0, result.output
+        return result
+
+    result = said("run", file, "--out", out, "--json")
+    assert "Accuracy of the clients' own models" in result.stderr
+    [entry] = json.loads(result.stdout)["runs"]
+    assert entry["experiment"]["resolved"]["labels"] == [*NAMES]
+    assert {"exact_mean", "auroc_mean"} <= entry["summary"]["personal"].keys()
+    what = ("predict", out, "--client", 0, "--data", data / "data.npz")
+    with np.load(data / "data.npz") as arrays:
+        x, y = arrays["x"], arrays["y"]
+    found, result = troth.load(out).predict(0, x), said(*what)
+    rows = [list(map(int, line.split())) for line in result.stdout.splitlines()]
+    assert rows == found.tolist()
+    right = (found == y).mean()
+    assert f"accuracy {right:.3f} on 240 examples" in result.stderr
+    told = json.loads(said(*what, "--json").stdout)
+    assert told["predictions"] == rows and told["accuracy"] == pytest.approx(right)
+    said(*what, "--out", data / "p.csv")
+    table = files.read_csv(data / "p.csv")
+    assert [*table] == ["example", *(f"prediction {name}" for name in NAMES)]
+    assert table["prediction wet"].tolist() == found[:, 1].tolist()
+    np.savez(data / "other.npz", x=x, y=y[:, 0])
+    what = ("predict", out, "--client", 0, "--data", data / "other.npz")
+    result = CliRunner().invoke(app.app, [str(word) for word in what])
+    assert result.exit_code == 2
+    assert "y has shape (240,) and the predictions (240, 3)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"model": {"name": "svm"}}, "model 'svm' separates 2 classes"),
+        ({"train": {"loss": "cross_entropy"}}, "'cross_entropy' needs an output a cla"),
+        ({"train": {"loss": "huber"}}, "'huber' needs one output and one target"),
+        ({"partition": {"name": "classes"}}, "needs data with labels and these have s"),
+        ({"partition": {"name": "dirichlet"}}, "needs data with labels and these have"),
+    ],
+)
+def test_what_has_no_use_for_several_labels(
+    data: Path, sections: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Refusal, match=words):
+        troth.run(experiment(data, **sections), out=data / "run")
+    assert not (data / "run").exists()
+
+
+def test_a_margin_is_no_two_labels(data: Path) -> None:
+    with np.load(data / "data.npz") as arrays:
+        np.savez(data / "two.npz", x=arrays["x"], y=arrays["y"][:, :2])
+    tree = experiment(data, model={"name": "svm"})
+    tree["data"]["path"] = str(data / "two.npz")
+    with pytest.raises(Refusal, match="1 output does not fit 2 labels an example"):
+        troth.run(tree, out=data / "run")
+    assert not (data / "run").exists()
+
+
+@pytest.mark.data
+def test_faces(tmp_path: Path) -> None:
+    place = os.environ.get("TROTH_DATA", "")
+    if not (Path(place) / "celeba").is_dir():
+        pytest.skip("no faces here")
+    label = ["Smiling", "Male"]
+    tree = {
+        "data": {"name": "celeba", "label": label, "identities": 4, "side": 8},
+        "partition": {"name": "natural"},
+        "train": {"rounds": 1, "lr": 0.01},
+        "engine": {"how": "loop", "device": "cpu"},
+    }
+    [run] = troth.run(tree, out=tmp_path / "run", data_dir=place)
+    assert run.experiment.resolved["labels"] == label
+    assert 0 <= run.summary["shared"]["exact_mean"] <= 1
+    x = np.zeros((5, 3, 8, 8), np.uint8)
+    assert run.predict(0, x).shape == (5, 2)
+    tree["data"] |= {"label": ["Smiling"]}  # one of several is not two classes
+    [run] = troth.run(tree, out=tmp_path / "one", data_dir=place)
+    assert run.predict(0, x).shape == (5, 1)
+    assert run.summary["shared"]["exact_mean"] == run.summary["shared"]["accuracy_mean"]

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import torch
+
+from troth import lookup
+from troth.networks.models.linear import linear
+
+
+def test_is_w_times_x_plus_b() -> None:
+    net = linear((2, 3), 4)
+    w, b = net.parameters()
+    x = torch.randn(5, 2, 3)
+    assert torch.allclose(net(x), x.reshape(5, 6) @ w.T + b)
+
+
+def test_zero_and_bias() -> None:
+    net = linear((7,), 3, bias=False, zero=True)
+    (w,) = net.parameters()
+    assert w.shape == (3, 7) and not w.any()
+    assert not any(p.any() for p in linear((7,), 3, zero=True).parameters())
+
+
+def test_regression_has_one_output() -> None:
+    assert linear((7,), 0)(torch.randn(2, 7)).shape == (2, 1)
+
+
+def test_the_default_generator_decides() -> None:
+    made = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        made.append(torch.cat([p.flatten() for p in linear((7,), 3).parameters()]))
+    assert torch.equal(*made)
+
+
+def test_options() -> None:
+    assert lookup.check("model", "linear", {}) == {"bias": True, "zero": False}

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm, conv2d, linear
+
+from troth import lookup
+from troth.networks.models.resnet18 import resnet18
+from troth.types import Refusal
+
+
+def count(net: nn.Module) -> int:
+    return sum(p.numel() for p in net.parameters())
+
+
+def by_hand(net: nn.Module, x: Tensor, training: bool) -> Tensor:
+    """The network of the paper, from the numbers alone."""
+    t = dict(net.state_dict(keep_vars=True))
+
+    def conv(name: str, x: Tensor, stride: int = 1) -> Tensor:
+        side = t[f"{name}.weight"].shape[-1]
+        return conv2d(x, t[f"{name}.weight"], None, stride, side // 2)
+
+    def norm(name: str, x: Tensor) -> Tensor:
+        mean, var = t[f"{name}.running_mean"].clone(), t[f"{name}.running_var"].clone()
+        return batch_norm(
+            x, mean, var, t[f"{name}.weight"], t[f"{name}.bias"], training
+        )
+
+    x = torch.relu(norm("bn1", conv("conv1", x)))
+    for stage in (1, 2, 3, 4):
+        for block in (0, 1):
+            at = f"layer{stage}.{block}"
+            stride = 2 if stage > 1 and block == 0 else 1
+            out = torch.relu(norm(f"{at}.bn1", conv(f"{at}.conv1", x, stride)))
+            out = norm(f"{at}.bn2", conv(f"{at}.conv2", out))
+            if f"{at}.downsample.0.weight" in t:
+                assert stage > 1 and block == 0
+                x = norm(f"{at}.downsample.1", conv(f"{at}.downsample.0", x, stride))
+            x = torch.relu(out + x)
+    return linear(x.mean((2, 3)), t["fc.weight"], t["fc.bias"])
+
+
+def moved(net: nn.Module) -> nn.Module:
+    """With statistics and scales unlike those at the start."""
+    for name, value in net.state_dict().items():
+        if "running_var" in name:
+            value.uniform_(0.5, 2.0)
+        elif "running_mean" in name or ("bn" in name and "num" not in name):
+            value.normal_()
+    return net
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_is_the_network_of_the_paper_with_its_gradient(training: bool) -> None:
+    torch.manual_seed(0)
+    net = moved(resnet18((3, 9, 12), 5, width=4)).double().train(training)
+    x = torch.randn(6, 3, 9, 12, dtype=torch.float64)
+    parameters = list(net.parameters())
+    plain = by_hand(net, x, training)
+    expected = torch.autograd.grad(plain.square().sum(), parameters)
+    out = net(x)
+    assert out.shape == (6, 5)
+    assert torch.allclose(out, plain, rtol=1e-9)
+    ours = torch.autograd.grad(out.square().sum(), parameters)
+    for a, b in zip(ours, expected, strict=True):
+        assert torch.allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+def test_parameters_and_names_are_torchvisions() -> None:
+    net = resnet18((3, 32, 32), 10)
+    # torchvision's 11,181,642 with its 7×7 stem for 10 classes, less (49 − 9)·3·64
+    assert count(net) == 11_173_962 == 11_181_642 - 40 * 3 * 64
+    names = [name for name, _ in net.named_parameters()]
+    assert len(names) == 62
+    assert names[:4] == ["conv1.weight", "bn1.weight", "bn1.bias"] + [
+        "layer1.0.conv1.weight"
+    ]
+    half = ("conv{0}.weight", "bn{0}.weight", "bn{0}.bias")
+    block = [name.format(i) for i in (1, 2) for name in half]
+    change = ["downsample.0.weight", "downsample.1.weight", "downsample.1.bias"]
+    assert names[3:15] == [f"layer1.{i}.{name}" for i in (0, 1) for name in block]
+    assert names[45:60] == [
+        *(f"layer4.0.{name}" for name in [*block, *change]),
+        *(f"layer4.1.{name}" for name in block),
+    ]
+    assert names[60:] == ["fc.weight", "fc.bias"]
+    buffers = {name.rpartition(".")[2] for name, _ in net.named_buffers()}
+    assert buffers == {"running_mean", "running_var", "num_batches_tracked"}
+
+
+def test_works_at_a_quarter_of_the_resolution_after_three_halvings() -> None:
+    net, seen = resnet18((1, 32, 20), 2, width=2), []
+    net.get_submodule("layer4").register_forward_hook(lambda *a: seen.append(a[2]))
+    net(torch.randn(3, 1, 32, 20))
+    assert seen[0].shape == (3, 16, 4, 3)
+
+
+def test_starts_as_torchvision_does() -> None:
+    torch.manual_seed(0)
+    net = resnet18((3, 32, 32), 10)
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d):
+            fan_out = module.out_channels * math.prod(module.kernel_size)
+            ratio = float(module.weight.detach().std() * math.sqrt(fan_out / 2))
+            # of at least 1,728 normal draws: outside ±10 % with probability < 1e-8
+            assert ratio == pytest.approx(1, abs=0.1) and module.bias is None
+        if isinstance(module, nn.BatchNorm2d):
+            assert bool((module.weight == 1).all()) and not bool(module.bias.any())
+    bound = 1 / math.sqrt(512)
+    weight = net.get_parameter("fc.weight").detach().abs()
+    assert 0.97 * bound < float(weight.max()) <= bound  # fails with 0.97**5120
+
+
+def test_group_norm_leaves_the_rest_of_the_batch_alone() -> None:
+    torch.manual_seed(0)
+    net = resnet18((1, 8, 8), 3, width=8, norm="group").train()
+    groups = [m.num_groups for m in net.modules() if isinstance(m, nn.GroupNorm)]
+    assert groups[0] == 8 and max(groups) == 32 and not dict(net.named_buffers())
+    assert count(net) == count(resnet18((1, 8, 8), 3, width=8))
+    x = torch.randn(4, 1, 8, 8)
+    assert torch.allclose(net(x)[:1], net(x[:1]), atol=1e-5)
+    other = resnet18((1, 8, 8), 3, width=8).train()
+    assert not torch.allclose(other(x)[:1], other(x[:2])[:1], atol=1e-2)
+
+
+def test_refuses_bad_options() -> None:
+    with pytest.raises(Refusal, match=r"at least 8, and these are 32 by 7; enlarge"):
+        resnet18((3, 32, 7), 10)
+    resnet18((3, 32, 8), 10, width=1)
+    with pytest.raises(Refusal, match=r"model\.width = 0 must be a whole number of at"):
+        resnet18((3, 32, 32), 10, width=0)
+    with pytest.raises(Refusal, match="'batch', 'group'"):
+        lookup.check("model", "resnet18", {"norm": "layer"})
+
+
+def test_says_where_it_comes_from() -> None:
+    first, second = lookup.about("model", "resnet18").citations
+    assert first.startswith("@inproceedings{he2016deep")
+    assert second.startswith("@article{alfarra2022certified")

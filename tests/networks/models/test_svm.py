@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from troth import lookup
+from troth.networks.models.svm import SVM, svm
+from troth.types import Refusal
+
+
+def test_by_hand() -> None:
+    net = svm((2,), 2, l2=0.1)
+    assert isinstance(net, SVM)
+    with torch.no_grad():
+        net.plane.weight.copy_(torch.tensor([[2.0, -1.0]]))
+        net.plane.bias.fill_(0.5)
+    x = torch.tensor([[1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    f = net(x)
+    assert f.tolist() == [[1.5], [-0.5], [2.5]]
+    # s·f = 1.5, -0.5, -2.5: 0, 1.5, 3.5
+    assert net.loss(f, torch.tensor([1, 1, 0])).tolist() == [0.0, 1.5, 3.5]
+    assert net.penalty().item() == pytest.approx(0.1 * (4 + 1))  # b is free
+
+
+def test_starts_at_zero_with_101_parameters_on_vehicle() -> None:
+    net = svm((100,), 2)
+    assert sum(p.numel() for p in net.parameters()) == 101
+    assert not any(p.any() for p in net.parameters())
+
+
+@pytest.mark.parametrize("classes", [0, 1, 3, 10])
+def test_refuses_other_than_two_classes(classes: int) -> None:
+    with pytest.raises(Refusal, match="2 classes"):
+        svm((100,), classes)
+
+
+@pytest.mark.parametrize("l2", [-0.1, float("nan"), float("inf")])
+def test_refuses_a_bad_penalty(l2: float) -> None:
+    with pytest.raises(Refusal, match=r"model\.l2"):
+        svm((100,), 2, l2=l2)
+
+
+def test_says_where_it_comes_from() -> None:
+    (entry,) = lookup.about("model", "svm").citations
+    assert entry.startswith("@inproceedings{li2021ditto")

@@ -1,0 +1,330 @@
+"""Batch normalisation and dropout: against torch's own, padded, lifted and told."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from troth import seeding
+from troth.networks import batchnorm
+from troth.networks import task as tasks
+from troth.networks.batchnorm import BatchNorm, Dropout, adapt
+from troth.types import Batch
+
+F64 = torch.float64
+SHAPES: dict[Any, tuple[int, ...]] = {
+    nn.BatchNorm1d: (3,),
+    nn.BatchNorm2d: (3, 4, 5),
+    nn.BatchNorm3d: (3, 2, 4, 3),
+}
+
+
+def normalised(kind: Any, seed: int, momentum: float = 0.1) -> nn.Module:
+    torch.manual_seed(seed)
+    norm = kind(3, momentum=momentum).to(F64)
+    for t in (norm.weight.data, norm.bias.data, norm.running_mean):
+        t.add_(torch.randn(3, dtype=F64))
+    norm.running_var.mul_(torch.rand(3, dtype=F64) + 0.5)
+    return norm  # type: ignore[no-any-return]
+
+
+def batch_of(x: Tensor, weight: Tensor | None = None, key: int = 0) -> Batch:
+    if weight is None:
+        weight = torch.full((len(x),), 1 / len(x), dtype=F64)
+    zero = torch.tensor(0)
+    return Batch(x, torch.zeros(len(x)), weight, zero, zero + 1, torch.tensor(key))
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_it_is_torchs_batch_normalisation(kind: Any, padded: bool) -> None:
+    for seed in range(3):
+        theirs = normalised(kind, seed, momentum=0.3)
+        net = nn.Sequential(copy.deepcopy(theirs))
+        objective = tasks.Objective(net, 0, padded=padded)
+        x = torch.randn(6, *SHAPES[kind], dtype=F64) * 3 + 1
+        objective.mode(training=True)
+        objective.tell(batch_of(x))
+        assert torch.allclose(objective.net(x), theirs(x), atol=1e-12)
+        mean, var = objective.told()
+        assert mean is not None and var is not None
+        assert torch.allclose(mean, theirs.running_mean, atol=1e-13)
+        assert torch.allclose(var, theirs.running_var, atol=1e-13)
+        objective.mode(training=False)
+        fresh = normalised(kind, seed).eval()  # its own statistics were not written
+        assert torch.allclose(objective.net(x), fresh(x), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_padding_does_not_count(kind: Any) -> None:
+    net = nn.Sequential(normalised(kind, 0), nn.Flatten(), nn.LazyLinear(1)).to(F64)
+    x = torch.randn(5, *SHAPES[kind], dtype=F64)
+    net(x)
+    objective = tasks.Objective(net, 0)
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        v = tasks.flatten(objective)
+        junk = torch.full((3, *SHAPES[kind]), 1e6, dtype=F64)
+        y = torch.randn(5, dtype=F64)
+        short = batch_of(x)._replace(y=y)
+        weight = torch.cat([short.weight, torch.zeros(3, dtype=F64)])
+        long = batch_of(torch.cat([x, junk]), weight)
+        long = long._replace(y=torch.cat([y, torch.zeros(3, dtype=F64)]))
+        expected = task.grad(v, short).clone()
+        assert torch.allclose(task.grad(v, long), expected, atol=1e-10)
+
+
+def test_a_client_without_examples_keeps_its_statistics() -> None:
+    objective = tasks.Objective(
+        nn.Sequential(normalised(nn.BatchNorm1d, 0), nn.Linear(3, 1).to(F64)), 0
+    )
+    task, v = tasks.functional(objective), tasks.flatten(objective)
+    nobody = batch_of(torch.randn(4, 3, dtype=F64), torch.zeros(4, dtype=F64))
+    assert not task.grad(v, nobody).any()
+
+
+def test_a_single_row_has_no_spread() -> None:
+    norm = normalised(nn.BatchNorm1d, 0)
+    objective = tasks.Objective(nn.Sequential(norm), 0)
+    objective.mode(training=True)
+    x = torch.randn(1, 3, dtype=F64)
+    objective.tell(batch_of(x))
+    assert torch.allclose(objective.net(x)[0], norm.bias.data)
+    mean, var = objective.told()
+    assert mean is not None and var is not None
+    assert torch.allclose(mean, 0.9 * norm.running_mean + 0.1 * x[0])
+    assert torch.equal(var, norm.running_var)
+
+
+def test_a_step_takes_the_tail_where_torch_takes_it() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).to(F64)
+    theirs = copy.deepcopy(net)
+    objective = tasks.Objective(net, 2)
+    task, v = tasks.functional(objective), tasks.flatten(objective)
+    assert (task.d, task.tail) == (4 * 3 + 3 + 6 + 8 + 6, 6)
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1)
+    for _ in range(5):
+        x, y = torch.randn(8, 4, dtype=F64), torch.randint(0, 2, (8,))
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(theirs(x), y).backward()
+        optimizer.step()
+        g = task.grad(v, batch_of(x)._replace(y=y))
+        head = v.shape[0] - task.tail
+        v = torch.cat([v[:head] - 0.1 * g[:head], v[head:] - g[head:]])
+    tasks.assign(objective.net, v)
+    for name, value in theirs.state_dict().items():
+        if not name.endswith("tracked"):
+            assert torch.allclose(objective.net.state_dict()[name], value, atol=1e-12)
+    x = torch.randn(8, 4, dtype=F64)
+    assert torch.allclose(task.predict(v, x), theirs.eval()(x), atol=1e-12)
+
+
+def test_frozen_statistics_stay_and_are_used() -> None:
+    norm: Any = normalised(nn.BatchNorm1d, 0)
+    norm.frozen_statistics = True
+    objective = tasks.Objective(nn.Sequential(norm, nn.Linear(3, 1).to(F64)), 0)
+    task = tasks.functional(objective)
+    assert task.tail == 0
+    x = torch.randn(4, 3, dtype=F64)
+    v = tasks.flatten(objective)
+    seen: list[Tensor] = []
+    objective.net[0].register_forward_hook(lambda m, i, o: seen.append(o.detach()))  # type: ignore[index]
+    task.grad(v, batch_of(x))
+    assert torch.allclose(seen[0], norm.eval()(x))
+
+
+def test_a_layer_used_twice_moves_twice_and_one_unused_stays() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = (
+                normalised(nn.BatchNorm1d, 0),
+                normalised(nn.BatchNorm1d, 1),
+            )
+            self.out = nn.Linear(3, 1).to(F64)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.out(self.a(self.a(x)))
+            return y
+
+    theirs = Twice()
+    objective = tasks.Objective(copy.deepcopy(theirs), 0)
+    task, v = tasks.functional(objective), tasks.flatten(objective)
+    x = torch.randn(6, 3, dtype=F64)
+    g = task.grad(v, batch_of(x))
+    theirs(x)
+    means, variances = (v - g)[-12:].chunk(2)
+    assert torch.allclose(means[:3], theirs.a.running_mean)  # type: ignore[arg-type]
+    assert torch.allclose(variances[:3], theirs.a.running_var)  # type: ignore[arg-type]
+    assert torch.equal(means[3:], theirs.b.running_mean)  # type: ignore[arg-type]
+
+
+def test_adapting_keeps_names_tensors_and_what_is_shared() -> None:
+    norm = nn.BatchNorm2d(3)
+    net = nn.Sequential(norm, nn.Sequential(norm, nn.Dropout2d(0.3)), nn.ReLU())
+    before = dict(net.state_dict(keep_vars=True))
+    adapted = adapt(net)
+    after = dict(adapted.state_dict(keep_vars=True))
+    assert list(before) == list(after)
+    assert all(before[name] is after[name] for name in before)
+    assert adapted[0] is adapted[1][0] and isinstance(adapted[0], BatchNorm)  # type: ignore[index]
+    assert isinstance(adapt(nn.BatchNorm1d(2)), BatchNorm)
+    assert adapt(adapted) is adapted and len(batchnorm.norms(adapted)) == 1
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.Dropout(0.3), nn.Dropout1d(0.3), nn.Dropout2d(0.3), nn.Dropout3d(0.3)]
+)
+def test_dropout_drops_its_share(layer: Any) -> None:
+    shape = {nn.Dropout: (50, 40, 30)}.get(type(layer), (100, 600, 2))
+    if isinstance(layer, nn.Dropout2d | nn.Dropout3d):
+        shape = (*shape, *[2] * (1 + isinstance(layer, nn.Dropout3d)))
+    drop = Dropout(layer, 0).train()
+    drop.key = seeding.keys(0, "test", 0, torch.tensor(3))
+    out = drop(torch.ones(shape))
+    gone = (out == 0).double()
+    assert torch.equal(out.unique(), torch.tensor([0.0, 1 / 0.7]))
+    assert not torch.equal(out, drop(torch.ones(shape)))  # used once more
+    drop.calls = 0
+    assert torch.equal(out, drop(torch.ones(shape)))  # the key decides
+    each = 60_000  # six standard deviations: fails once in 10⁹
+    assert abs(float(gone.mean()) - 0.3) < 6 * (0.21 / each) ** 0.5
+    if not isinstance(layer, nn.Dropout):
+        whole = gone.flatten(2)
+        assert torch.equal(whole.amin(2), whole.amax(2))
+    drop.eval()
+    assert torch.equal(drop(torch.ones(shape)), torch.ones(shape))
+
+
+def test_draws_are_of_the_client_the_step_and_the_layer() -> None:
+    net = nn.Sequential(nn.Dropout(0.5), nn.Identity(), nn.Dropout(0.5))
+    objective = tasks.Objective(nn.Sequential(net, nn.Linear(64, 1)), 0)
+    first, second = objective.drops
+    x = torch.ones(8, 64)
+    seen = {}
+    for key, t in [(1, 0), (2, 0), (1, 1), (1, 0)]:
+        objective.mode(training=True)
+        objective.tell(batch_of(x, key=key)._replace(t=torch.tensor(t)))
+        a, b = first(x), second(x)
+        assert not torch.equal(a, b)
+        again = seen.setdefault((key, t), a)
+        assert torch.equal(a, again)
+    assert len({tuple(a.flatten().tolist()) for a in seen.values()}) == 3
+
+
+def test_all_or_nothing() -> None:
+    x = torch.ones(4, 5)
+    for p in (0.0, 1.0):
+        drop = Dropout(nn.Dropout(p), 0).train()
+        drop.key = torch.tensor(5)
+        assert torch.equal(drop(x), x * (1 - p))
+
+
+VARIANTS: list[dict[str, Any]] = [{"affine": False}, {"eps": 0.5}, {"momentum": 1.0}]
+if "bias" in inspect.signature(nn.BatchNorm1d).parameters:  # torch 2.13
+    VARIANTS.append({"bias": False})
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+@pytest.mark.parametrize("padded", [True, False])
+def test_every_option_is_torchs(options: dict[str, Any], padded: bool) -> None:
+    torch.manual_seed(0)
+    theirs = nn.BatchNorm1d(3, **options).to(F64)
+    if theirs.weight is not None:
+        nn.init.uniform_(theirs.weight)
+    x = torch.randn(6, 3, 2, dtype=F64) + 1
+    objective = tasks.Objective(copy.deepcopy(theirs), 0, padded=padded)
+    expected = copy.deepcopy(theirs).eval()(x)
+    objective.mode(training=False)
+    assert torch.allclose(objective.net(x), expected, atol=1e-12)
+    objective.mode(training=True)
+    objective.tell(batch_of(x))
+    assert torch.allclose(objective.net(x), theirs(x), atol=1e-12)
+    mean, var = objective.told()
+    assert torch.allclose(mean, theirs.running_mean)  # type: ignore[arg-type]
+    assert torch.allclose(var, theirs.running_var)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_inputs_that_torch_would_not_take(kind: Any) -> None:
+    """Else the trained model would not run as an ordinary module."""
+    for axes in range(2, 6):
+        x = torch.randn(4, 3, *[2] * (axes - 2), dtype=F64)
+        theirs = normalised(kind, 0)
+        ours = adapt(copy.deepcopy(theirs))
+        try:
+            theirs(x)
+        except ValueError:
+            with pytest.raises(ValueError, match=f"axes got {axes}"):
+                ours(x)
+        else:
+            assert ours(x).shape == x.shape
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_lifted_in_bfloat16_it_keeps_the_types(padded: bool) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv1d(1, 3, 2), nn.BatchNorm1d(3), nn.Conv1d(3, 2, 2))
+    objective = tasks.Objective(nn.Sequential(net, nn.Flatten(), nn.Linear(4, 2)), 2)
+    objective.padded = padded
+    task, v = tasks.functional(objective, "bfloat16"), tasks.flatten(objective)
+    x, y = torch.randn(3, 5, 1, 4), torch.randint(0, 2, (3, 5))
+    weight, zero = torch.full((3, 5), 0.2), torch.zeros(3, dtype=torch.long)
+    batch = Batch(x, y, weight, zero, zero + 1, zero, zero)
+    found = torch.func.vmap(task.grad)(v.expand(3, -1), batch)
+    for k in range(3):
+        one = task.grad(v, Batch(*(f[k] for f in batch)))
+        assert one.dtype == found.dtype == torch.float32
+        assert torch.allclose(found[k], one, atol=0.02)
+
+
+class Halved(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 2 if self.training else x
+
+
+def test_who_else_uses_the_network_does_not_matter() -> None:
+    """Two tasks in bfloat16 share one, and each must find it in its own mode."""
+    objective = tasks.Objective(nn.Sequential(Halved(), nn.Linear(3, 1)), 0)
+    one, two = (tasks.functional(objective, "bfloat16") for _ in range(2))
+    v, x = tasks.flatten(objective), torch.randn(4, 3)
+    batch = batch_of(x)._replace(weight=torch.full((4,), 0.25))
+    g, out = one.grad(v, batch), one.predict(v, x)
+    for _ in range(2):
+        assert torch.equal(two.grad(v, batch), g)
+        assert torch.equal(one.predict(v, x), out)
+        assert torch.equal(two.predict(v, x), out)
+        assert torch.equal(one.grad(v, batch), g)
+
+
+def test_a_layer_that_its_owner_keeps_from_training_stays() -> None:
+    class Kept(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.out = normalised(nn.BatchNorm1d, 0), nn.Linear(3, 1).to(F64)
+
+        def train(self, mode: bool = True) -> Kept:
+            super().train(mode)
+            self.norm.eval()
+            return self
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.out(self.norm(x))
+            return y
+
+    theirs = Kept().train()
+    objective = tasks.Objective(copy.deepcopy(theirs), 0)
+    x = torch.randn(5, 3, dtype=F64)
+    y = torch.randn(5, dtype=F64)
+    loss = (0.5 * (theirs(x)[:, 0] - y).square()).mean()
+    expected = torch.autograd.grad(loss, list(theirs.parameters()))
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        g = task.grad(tasks.flatten(objective), batch_of(x)._replace(y=y))
+        flat = torch.cat([part.reshape(-1) for part in expected])
+        assert torch.allclose(g[: -task.tail], flat, atol=1e-12)
+        assert task.tail == 6 and not g[-6:].any()

@@ -1,0 +1,412 @@
+"""The network of an experiment: where it starts, and what of it stays."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+import troth
+from troth import runs
+from troth.config import reader
+from troth.networks import build, flat
+from troth.types import Refusal
+
+NORMED = """
+import torch
+from torch import nn
+
+def normed(shape, classes):
+    layers = [nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12), nn.ReLU()]
+    layers += [nn.Linear(12, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes)]
+    return nn.Sequential(*layers)
+
+class Tied(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.first = nn.Linear(64, 64)
+        self.second = nn.Linear(64, 64)
+        self.second.weight = self.first.weight
+        self.last = nn.Linear(64, classes)
+    def forward(self, x):
+        return self.last(torch.relu(self.second(torch.relu(self.first(x.flatten(1))))))
+
+def tied(shape, classes):
+    return Tied(classes)
+
+class Extra(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.last, self.times = nn.Linear(64, classes), 3
+    def get_extra_state(self):
+        return {"times": self.times}
+    def set_extra_state(self, state):
+        self.times = state["times"]
+    def forward(self, x):
+        return self.last(x.flatten(1)) * self.times
+
+def extra(shape, classes):
+    return Extra(classes)
+
+def lazy(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+
+def none(shape, classes):
+    return classes
+"""
+SMALL: dict[str, Any] = {
+    "data": "digits",
+    "partition": {"name": "iid", "clients": 4},
+    "train": {"rounds": 2, "steps": 2, "batch": 8, "lr": 0.1},
+    "engine": {"how": "loop", "device": "cpu"},
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder to work in, with models of one's own on the path."""
+    (tmp_path / "own_networks.py").write_text(NORMED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("own_networks", None)
+
+
+def changed(model: dict[str, Any], **sections: Any) -> dict[str, Any]:
+    return SMALL | {"model": model} | sections
+
+
+def made(model: dict[str, Any], given: bool = True, **sections: Any) -> nn.Module:
+    """The bare model of an experiment on digits."""
+    e = reader.from_dict(changed(model, **sections))
+    rows = np.zeros((2, 1, 8, 8), dtype=np.float32)
+    net = build.network(e, (1, 8, 8), 10, rows, 16.0, given=given)
+    assert isinstance(net, nn.Sequential)
+    inner = net[1]
+    assert isinstance(inner, nn.Module)
+    return inner
+
+
+def trainable(net: nn.Module) -> set[str]:
+    return {name for name, p in net.named_parameters() if p.requires_grad}
+
+
+def frozen_norms(net: nn.Module) -> set[str]:
+    named = net.named_modules()
+    return {name for name, m in named if getattr(m, "frozen_statistics", False)}
+
+
+def trained(place: Path, model: dict[str, Any], name: str, **sections: Any) -> Any:
+    (run,) = troth.run(changed(model, **sections), out=place / name)
+    return run
+
+
+def tensors(run: Any) -> dict[str, Tensor]:
+    """Of the shared model, by the model's own names."""
+    found = load_file(run.path / "shared.safetensors")
+    return {k.removeprefix("1."): v for k, v in found.items() if k.startswith("1.")}
+
+
+# which tensors are frozen
+
+
+@pytest.mark.parametrize(
+    ("freeze", "left", "norms"),
+    [
+        ([], 10, []),
+        (["1"], 8, []),
+        (["1", "2"], 6, ["2"]),
+        (["2.*"], 8, ["2"]),
+        (["2.weight", "2.bias"], 8, []),  # statistics go on
+        (["2.running_*"], 10, ["2"]),  # and here they alone stay
+        (["[1-6]"], 2, ["2", "5"]),
+        (["*.weight"], 5, []),
+        (["?.*[!s]"], 5, ["2", "5"]),
+    ],
+)
+def test_freezing(place: Path, freeze: list[str], left: int, norms: list[str]) -> None:
+    net = made({"name": "own_networks:normed", "freeze": freeze})
+    assert len(trainable(net)) == left
+    assert frozen_norms(net) == {*norms}
+
+
+def test_the_flat_vector_is_without_what_is_frozen(place: Path) -> None:
+    net = made({"name": "own_networks:normed", "freeze": ["1", "2"]})
+    layout = flat.layout(net)
+    assert layout.names == (
+        *("4.weight", "4.bias", "5.weight", "5.bias", "7.weight", "7.bias"),
+        *("5.running_mean", "5.running_var"),
+    )
+    assert layout.d == 12 * 8 + 8 + 16 + 8 * 10 + 10 + 16 and layout.tail == 16
+
+
+def test_a_network_of_the_library_is_frozen_by_stage() -> None:
+    model = {"name": "resnet18", "width": 2, "freeze": ["conv1", "bn1", "layer[1-3]"]}
+    net = made(model)
+    assert {name.split(".")[0] for name in trainable(net)} == {"layer4", "fc"}
+    assert "layer3.0.downsample.1" in frozen_norms(net)
+    assert not any(name.startswith("layer4") for name in frozen_norms(net))
+
+
+@pytest.mark.parametrize(
+    ("freeze", "words"),
+    [
+        (["layer9"], ["model.freeze: 'layer9' matches nothing", "did you mean 'layer"]),
+        (
+            ["fc", "feature"],
+            ["'feature'", "conv1.weight", "layer4.1.bn2.{weight, bias"],
+        ),
+        (["1.conv1"], ["'1.conv1'", "did you mean 'conv1'?"]),
+        ([""], ["model.freeze: ''"]),
+        (["*"], ["model.freeze = ['*'] freezes all 62 tensors", "at least one"]),
+        (["conv1", "*.*", "fc"], ["freezes all 62"]),
+        (["*mean"], ["one of 'bn1.running_mean' and", "'bn1.running_*'"]),
+    ],
+)
+def test_refuses_bad_patterns(freeze: list[str], words: list[str]) -> None:
+    with pytest.raises(Refusal) as caught:
+        made({"name": "resnet18", "width": 1, "freeze": freeze})
+    assert all(word in str(caught.value) for word in words), caught.value
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["fc", 3, [3], True])
+def test_patterns_are_a_list_of_texts(value: Any) -> None:
+    for key in ("freeze", "weights_skip"):
+        with pytest.raises(Refusal, match=rf"model\.{key}"):
+            reader.from_dict({"model": {"name": "linear", key: value}})
+
+
+def test_skip_needs_weights() -> None:
+    with pytest.raises(Refusal, match=r"model\.weights_skip = \['fc'\] says what not"):
+        reader.from_dict({"model": {"name": "linear", "weights_skip": ["fc"]}})
+
+
+# training with frozen parts
+
+EVIL = {
+    "personalizer": {"name": "ditto", "lam": 0.5},
+    "adversary": {"count": 1},
+    "attack": {"name": "model_replacement", "factor": 50.0},
+}
+
+
+@pytest.mark.parametrize("how", ["loop", "vmap", "threads"])
+def test_frozen_numbers_stay_whatever_happens(place: Path, how: str) -> None:
+    model = {"name": "own_networks:normed", "freeze": ["1", "2", "5.running_*"]}
+    engine = {"how": how, "chunk": 2, "device": "cpu"}
+    train = SMALL["train"] | {"weight_decay": 0.1, "optimizer": "adam"}
+    before = {k: v.clone() for k, v in made(model).state_dict().items()}
+    run = trained(place, model, "run", engine=engine, train=train, **EVIL)
+    after = tensors(run)
+    assert after.keys() == before.keys()
+    stayed = {k for k in before if torch.equal(before[k], after[k])}
+    counters = {"2.num_batches_tracked", "5.num_batches_tracked"}
+    frozen = {k for k in before if k[0] in "12"} | {"5.running_mean", "5.running_var"}
+    assert stayed == frozen | counters
+    facts = run.experiment.resolved
+    assert facts["parameters"] == 12 * 8 + 8 + 16 + 80 + 10
+    assert facts["frozen_parameters"] == 64 * 12 + 12 + 24
+    own = dict(troth.load(run.path).model(2).named_parameters())
+    assert torch.equal(own["1.1.weight"], before["1.weight"])
+    assert not torch.equal(own["1.7.weight"], after["7.weight"])
+
+
+def test_a_frozen_layer_normalises_by_its_running_statistics(place: Path) -> None:
+    """As if the layer were the affine map that it is in prediction."""
+    torch.manual_seed(0)
+    source = made({"name": "own_networks:normed"})
+    for name, value in source.state_dict().items():
+        if "running_var" in name:
+            value.uniform_(0.5, 2.0)
+        elif "running_mean" in name:
+            value.normal_()
+    save_file(source.state_dict(), "w.safetensors")
+    model = {"name": "own_networks:normed", "weights": "w.safetensors"}
+    model |= {"freeze": ["1", "2", "4", "5"]}
+    run = trained(
+        place,
+        model,
+        "run",
+        partition={"name": "iid", "clients": 1},
+        train={"rounds": 1, "steps": 1, "batch": 0, "lr": 0.1, "precision": "float64"},
+    )
+    # by hand: one step of the last layer on features computed in prediction
+    built = runs.build(run.experiment, plan=runs.UNMEASURED)
+    rows = built.data.train.row
+    x, y = built.data.x[rows], built.data.train.y
+    features = source.double().eval()
+    assert isinstance(features, nn.Sequential)
+    with torch.no_grad():
+        seen = features[:-1](x.double() / 16)
+    weight = features[-1].weight.detach().clone().requires_grad_()
+    bias = features[-1].bias.detach().clone().requires_grad_()
+    nn.functional.cross_entropy(seen @ weight.T + bias, y).backward()
+    assert weight.grad is not None
+    expected = weight.detach() - 0.1 * weight.grad
+    assert torch.allclose(tensors(run)["7.weight"], expected, atol=1e-12)
+
+
+# starting from a file
+
+
+def test_starts_from_the_file_and_not_from_the_seed(place: Path) -> None:
+    source = made({"name": "own_networks:normed"}, seed=5)
+    torch.save(source.state_dict(), "w.pt")
+    model = {"name": "own_networks:normed", "weights": "w.pt"}
+    net, fresh = made(model), made(model, given=False)
+    plain = made({"name": "own_networks:normed"})
+    for name, value in source.state_dict().items():
+        assert torch.equal(net.state_dict()[name], value)
+        assert torch.equal(fresh.state_dict()[name], plain.state_dict()[name])
+    still = SMALL["train"] | {"lr": 0.0, "rounds": 1}
+    run = trained(place, model | {"freeze": ["2", "5"]}, "run", train=still)
+    for name, value in tensors(run).items():
+        assert torch.equal(value, source.state_dict()[name])
+
+
+def test_float64_is_taken_whole(place: Path) -> None:
+    source = made({"name": "mlp", "widths": [3]}).double()
+    with torch.no_grad():
+        for parameter in source.parameters():
+            parameter.mul_(1 / 3)
+    save_file(source.state_dict(), "w.safetensors")
+    model = {"name": "mlp", "widths": [3], "weights": "w.safetensors"}
+    net = made(model, train={"precision": "float64"})
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(net.parameters(), source.parameters(), strict=True)
+    )
+    assert next(made(model).parameters()).dtype == torch.float32
+
+
+def test_a_run_goes_on_where_another_ended(place: Path) -> None:
+    first = trained(place, {"name": "mlp"}, "one")
+    weights = str(first.path / "shared.safetensors")
+    still = SMALL["train"] | {"lr": 0.0, "rounds": 1}
+    second = trained(place, {"name": "mlp", "weights": weights}, "two", train=still)
+    assert second.summary["shared"] == first.summary["shared"]
+    start, end = tensors(first), tensors(second)
+    assert all(torch.equal(start[name], end[name]) for name in start)
+
+
+def test_another_head_on_frozen_features(place: Path) -> None:
+    """Transfer: what was learnt stays, the last layer is new and is all that moves."""
+    x = np.random.default_rng(0).integers(0, 255, (80, 1, 8, 8)).astype(np.uint8)
+    np.savez("two.npz", x=x, y=np.arange(80) % 2)
+    first = trained(place, {"name": "resnet18", "width": 1}, "one")
+    model = {"name": "resnet18", "width": 1, "freeze": ["[!f]*"]}
+    model |= {"weights": "one/shared.safetensors"}
+    sections: dict[str, Any] = {"data": {"name": "npz", "path": "two.npz"}}
+    with pytest.raises(Refusal, match=r"fc\.weight has shape \[10, 8\].*\[2, 8\]"):
+        trained(place, model, "two", **sections)
+    second = trained(place, model | {"weights_skip": ["fc"]}, "two", **sections)
+    assert second.experiment.resolved["parameters"] == 8 * 2 + 2
+    before, after = tensors(first), tensors(second)
+    moved = {k for k in before if not torch.equal(before[k], after[k])}
+    assert moved == {"fc.weight", "fc.bias"}
+
+
+def test_a_finished_run_needs_the_file_no_more(place: Path) -> None:
+    model = {"name": "own_networks:normed", "weights": "w.pt", "freeze": ["1"]}
+    torch.save(made(model, given=False, seed=3).state_dict(), "w.pt")
+    run = trained(place, model, "run", personalizer={"name": "ditto", "lam": 0.5})
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(5, 1, 8, 8))).float()
+    expected = troth.load(run.path).model(1)(x)
+    (place / "w.pt").unlink()
+    assert torch.equal(troth.load(run.path).model(1)(x), expected)
+    found = troth.load(run.path).shared().state_dict()
+    assert all(torch.equal(found[f"1.{k}"], v) for k, v in tensors(run).items())
+    assert troth.resume(run.path)[0].finished  # which is left as it is
+
+
+def test_resuming_wants_the_same_file(place: Path) -> None:
+    model = {"name": "own_networks:normed", "weights": "w.pt", "freeze": ["1"]}
+    torch.save(made(model, given=False, seed=3).state_dict(), "w.pt")
+    content = (place / "w.pt").read_bytes()
+    sections = {"checkpoint": {"every": 1}, "train": SMALL["train"] | {"rounds": 4}}
+    whole = trained(place, model, "whole", **sections)
+    digest = whole.experiment.resolved["weights_sha256"]
+    assert len(digest) == 64
+
+    def stop(progress: runs.Progress) -> None:
+        if progress.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        troth.run(changed(model, **sections), out=place / "run", watch=stop)
+    torch.save(made(model, given=False, seed=4).state_dict(), "w.pt")
+    with pytest.raises(Refusal, match=rf"is not the file that .* {digest[:12]}… then"):
+        troth.resume(place / "run")
+    (place / "w.pt").unlink()
+    with pytest.raises(Refusal, match=r"model\.weights = 'w\.pt' is not there"):
+        troth.resume(place / "run")
+    (place / "w.pt").write_bytes(content)
+    troth.resume(place / "run")
+    for name in ("rounds.jsonl", "clients.csv", "shared.safetensors"):
+        one, other = (place / run / name for run in ("whole", "run"))
+        assert one.read_bytes() == other.read_bytes(), name
+
+
+def test_a_file_that_does_not_fit_leaves_no_folder(place: Path) -> None:
+    torch.save({"weight": torch.zeros(3)}, "w.pt")
+    with pytest.raises(Refusal, match=r"does not hold 1\.weight.* and holds weight"):
+        trained(place, {"name": "linear", "weights": "w.pt"}, "run")
+    assert sorted(p.name for p in place.iterdir() if p.is_dir()) in (
+        [],
+        ["__pycache__"],
+    )
+
+
+def test_a_grid_of_starts(place: Path) -> None:
+    torch.save(made({"name": "linear"}, seed=3).state_dict(), "w.pt")
+    grid = {"model.weights": ["", "w.pt"], "model.freeze": [[], ["1.bias"]]}
+    found = troth.run(changed({"name": "linear"}, grid=grid), out=place / "grid")
+    assert len({run.path.name for run in found}) == 4
+    noted = ["weights_sha256" in run.experiment.resolved for run in found]
+    assert noted == [False, False, True, True]
+    assert [r.experiment.resolved["parameters"] for r in found] == [650, 640] * 2
+
+
+# networks of one's own
+
+
+def test_tied_weights_stay_tied(place: Path) -> None:
+    run = trained(place, {"name": "own_networks:tied"}, "run", **EVIL)
+    assert run.experiment.resolved["parameters"] == 64 * 64 + 2 * 64 + 650
+    found = tensors(run)
+    assert torch.equal(found["first.weight"], found["second.weight"])
+    net = dict(troth.load(run.path).model(0).named_parameters(remove_duplicate=False))
+    assert net["1.first.weight"] is net["1.second.weight"]
+    weights = "run/shared.safetensors"
+    again = made({"name": "own_networks:tied", "weights": weights})
+    assert torch.equal(again.state_dict()["second.weight"], found["first.weight"])
+
+
+def test_state_that_is_no_tensor_is_left_to_the_model(place: Path) -> None:
+    run = trained(place, {"name": "own_networks:extra"}, "run")
+    assert set(tensors(run)) == {"last.weight", "last.bias"}
+    net = troth.load(run.path).model(0)
+    assert torch.equal(net.get_parameter("1.last.weight"), tensors(run)["last.weight"])
+    made({"name": "own_networks:extra", "weights": "run/shared.safetensors"})
+
+
+def test_refuses_what_is_no_network_yet(place: Path) -> None:
+    with pytest.raises(Refusal, match=r"the size of 1\.weight, 1\.bias yet; run it"):
+        made({"name": "own_networks:lazy"})
+    with pytest.raises(Refusal, match="gave a int; it must give a torch.nn.Module"):
+        made({"name": "own_networks:none"})
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 4)])
+def test_refuses_examples_that_hold_nothing(shape: tuple[int, ...]) -> None:
+    rows = np.zeros((2, *shape), dtype=np.float32)
+    with pytest.raises(Refusal, match="one example has shape"):
+        build.network(reader.from_dict({}), shape, 2, rows, 1.0)

@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.functional import conv2d
+
+from troth.networks import convolution, kernels
+from troth.networks.convolution import Apart, Together
+
+F64 = torch.float64
+KERNELS = [(1, 1), (3, 3), (5, 5), (1, 3), (4, 2)]
+PADDINGS = [(0, 0), (1, 1), (2, 0), (3, 4)]  # the last exceeds most kernels
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=F64)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(params=["windows laid out", "where they lie"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Both ways to compute them; the second goes by plain code on a CPU."""
+    if request.param == "windows laid out":
+        return convolution._Convolve
+    monkeypatch.setattr(kernels, "ready", lambda x: True)
+    monkeypatch.setattr(convolution, "_many_channels", lambda x, w: True)
+    return convolution._Direct
+
+
+@pytest.fixture
+def replaced(way: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """One entry for every convolution that is computed as a product."""
+    calls: list[Any] = []
+    real = way.apply
+
+    def apply(*args: Any) -> Any:
+        calls.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(way, "apply", apply)
+    return calls
+
+
+def near(a: Tensor, b: Tensor, atol: float = 1e-12) -> bool:
+    return a.shape == b.shape and bool((a - b).abs().max() <= atol)
+
+
+def both(function: Any, *arguments: Any) -> tuple[Any, Any]:
+    plain = function(*arguments)
+    with Together():
+        return plain, function(*arguments)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_forward_and_gradients_are_those_of_torch(
+    kernel: tuple[int, int], padding: tuple[int, int], bias: bool, replaced: list[Any]
+) -> None:
+    x, w = draw(2, 3, 7, 6), draw(4, 3, *kernel)
+    b = draw(4) if bias else None
+    out = conv2d(x, w, b, (1, 1), padding)
+    g = torch.randn_like(out)
+
+    def everything(x: Tensor, w: Tensor, b: Tensor | None) -> list[Tensor]:
+        given = [t.clone().requires_grad_() for t in (x, w, b) if t is not None]
+        out = conv2d(*given[:2], given[2] if bias else None, (1, 1), padding, (1, 1), 1)
+        return [out.detach(), *torch.autograd.grad(out, given, g)]
+
+    plain, product = both(everything, x, w, b)
+    assert len(replaced) == 1 and len(plain) == 3 + bias
+    assert all(near(a, b) for a, b in zip(plain, product, strict=True))
+
+
+@pytest.mark.usefixtures("way")
+def test_gradient_of_one_of_the_two_only() -> None:
+    for which in (0, 1):
+
+        def gradient(*given: Tensor, which: int = which) -> Tensor:
+            moving = [t.clone() for t in given]
+            moving[which].requires_grad_()
+            out = conv2d(*moving, None, (1, 1), (1, 1))
+            return torch.autograd.grad(out.sin().sum(), moving[which])[0]
+
+        assert near(*both(gradient, draw(2, 3, 6, 5), draw(4, 3, 3, 3)))
+
+
+def loss(w: tuple[Tensor, ...], x: Tensor) -> Tensor:
+    h = torch.relu(conv2d(x, w[0], w[1], (1, 1), (2, 2)))
+    return conv2d(h, w[2], None, (1, 1), (0, 1)).square().mean()
+
+
+def weights(*clients: int) -> tuple[Tensor, ...]:
+    return draw(*clients, 3, 2, 5, 5), draw(*clients, 3), draw(*clients, 2, 3, 3, 1)
+
+
+@pytest.mark.parametrize("shared", [None, "x", "w"])
+def test_under_vmap_of_grad(shared: str | None, replaced: list[Any]) -> None:
+    x = draw(2, 2, 6, 6) if shared == "x" else draw(3, 2, 2, 6, 6)
+    w = weights() if shared == "w" else weights(3)
+    dims = (None if shared == "w" else 0, None if shared == "x" else 0)
+    step = torch.func.vmap(torch.func.grad(loss), dims)
+    plain, product = both(step, w, x)
+    assert len(replaced) == 2
+    assert all(near(a, b) for a, b in zip(plain, product, strict=True))
+    for k in range(3):  # and a client alone
+        own = w if shared == "w" else tuple(t[k] for t in w)
+        alone = torch.func.grad(loss)(own, x if shared == "x" else x[k])
+        assert all(near(a[k], b) for a, b in zip(product, alone, strict=True))
+
+
+def test_one_model_that_stands_still_is_left_to_torch(replaced: list[Any]) -> None:
+    """All clients' inputs, as one batch: climbing on a shared model."""
+    w, x = weights(), draw(3, 2, 2, 6, 6)
+    inside = lambda at: loss(tuple(t.clone() for t in w), at)  # noqa: E731
+    for found in (lambda at: loss(w, at), inside):  # made on the way, too
+        climb = torch.func.vmap(torch.func.grad(found))
+        plain, same = both(climb, x)
+        assert replaced == [] and near(plain, same)
+    each = torch.stack([torch.func.grad(lambda at: loss(w, at))(one) for one in x])
+    assert near(each, same)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_gradient_in_the_pictures_of_a_model_that_stands_still(
+    kernel: tuple[int, int],
+    padding: tuple[int, int],
+    channels: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w, b, x = draw(3, channels, *kernel), draw(3), draw(4, 2, channels, 7, 6)
+    turned: list[Any] = []
+    real = convolution._Turned.apply
+    seen = lambda *args: (turned.append(args), real(*args))[1]  # noqa: E731
+    monkeypatch.setattr(convolution._Turned, "apply", seen)
+
+    def climb(x: Tensor) -> tuple[Tensor, Tensor]:
+        def loss(at: Tensor) -> tuple[Tensor, Tensor]:
+            out = conv2d(at, w.clone(), b, (1, 1), padding)  # made on the way
+            return out.sin().sum(), out
+
+        return torch.func.grad(loss, has_aux=True)(x)
+
+    lifted = torch.func.vmap(climb)
+    plain = lifted(x)
+    with Apart():
+        found, traced = lifted(x), make_fx(lifted)(x)(x)
+        alone = [climb(one) for one in x]
+    fits = all(p < k for p, k in zip(padding, kernel, strict=True))
+    assert bool(turned) == (channels == 1 and fits)
+    for k in range(2):
+        each = torch.stack([pair[k] for pair in alone])
+        assert near(plain[k], found[k]) and near(plain[k], traced[k])
+        assert near(plain[k], each)
+
+
+def test_a_model_that_moves_is_left_to_torch() -> None:
+    """Its own gradient is asked for: one that is lost would stand still as well."""
+    w, x = draw(3, 1, 3, 3), draw(2, 1, 6, 6)
+
+    def loss(w: Tensor, x: Tensor) -> Tensor:
+        return conv2d(x, w, None, (1, 1), (1, 1)).sin().sum()
+
+    both_ways = torch.func.grad(loss, argnums=(0, 1))
+    plain = both_ways(w, x)
+    with Apart():
+        found = both_ways(w, x)
+        moving = w.clone().requires_grad_()
+        own = torch.autograd.grad(loss(moving, x), moving)[0]
+    assert all(near(a, b) for a, b in zip(plain, found, strict=True))
+    assert near(plain[0], own)
+
+
+@pytest.mark.parametrize("clients", [1, 4])
+def test_under_make_fx(clients: int, way: Any) -> None:
+    step = torch.func.vmap(torch.func.grad(loss))
+    w, x = weights(clients), draw(clients, 2, 2, 6, 6)
+    with Together():
+        traced = make_fx(step)(w, x)
+    ours = torch.ops.troth
+    expected = ours.product if way is convolution._Convolve else ours.weigh
+    assert any(n.target is expected.default for n in traced.graph.nodes)
+    assert not any("convolution" in str(n.target) for n in traced.graph.nodes)
+    again, y = weights(clients), draw(clients, 2, 2, 6, 6)
+    for got, wanted in zip(traced(again, y), step(again, y), strict=True):
+        assert near(got, wanted)
+
+
+def test_in_a_module_by_functional_call() -> None:
+    net = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 1, 5))
+    net.to(F64)
+    x = draw(3, 2, 8, 8)
+    assert near(*both(lambda: net(x).detach()))
+    assert near(*both(lambda: torch.func.functional_call(net, {}, (x,)).detach()))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stride": 2},
+        {"stride": (1, 2)},
+        {"groups": 2},
+        {"dilation": 2},
+        {"dilation": (1, 2)},
+        {"padding": "same"},
+    ],
+)
+def test_others_are_left_alone(options: dict[str, Any], replaced: list[Any]) -> None:
+    conv = nn.Conv2d(4, 6, 3, **options).to(F64)
+    x = draw(2, 4, 9, 9)
+    assert torch.equal(*both(lambda: conv(x).detach()))
+    assert replaced == []
+
+
+@pytest.mark.parametrize("mode", ["reflect", "circular"])
+def test_other_kinds_of_padding(mode: Any, replaced: list[Any]) -> None:
+    conv = nn.Conv2d(2, 3, 3, padding=1, padding_mode=mode).to(F64)
+    x = draw(2, 2, 5, 5)
+    assert near(*both(lambda: conv(x).detach()))
+    assert len(replaced) == 1  # padded by the module, then plain
+
+
+def test_what_is_no_2d_convolution_is_left_alone(replaced: list[Any]) -> None:
+    x, w = draw(2, 3, 8), draw(4, 3, 3)
+    assert torch.equal(*both(lambda: torch.conv1d(x, w, None, 1, 1)))
+    y, v = draw(2, 3, 5, 5), draw(3, 2, 3, 3)
+    assert torch.equal(*both(lambda: torch.conv_transpose2d(y, v)))
+    assert replaced == []
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        (),
+        (None,),
+        (None, 1),
+        (None, 1, 1),
+        (None, (1, 1), 1),
+        (None, 1, (1, 1)),
+        (None, [1, 1], [1, 1]),
+        (None, (1,), (1,)),
+        (None, 1, 1, 1, 1),
+        (None, 2, 1, 1, 1),
+        (None, 1, 1, 2),
+        (None, (1, 1), "valid"),
+    ],
+)
+def test_every_way_to_call_it(rest: tuple[Any, ...]) -> None:
+    x, w = draw(2, 3, 6, 6), draw(4, 3, 3, 3)
+    assert near(*both(conv2d, x, w, *rest))
+
+
+def test_named_arguments() -> None:
+    x, w, b = draw(2, 3, 6, 6), draw(4, 3, 3, 3), draw(4)
+    assert near(*both(lambda: conv2d(x, w, bias=b, padding=1)))
+    assert near(*both(lambda: conv2d(input=x, weight=w, bias=b, stride=2)))
+
+
+def test_an_image_without_a_batch() -> None:
+    conv = nn.Conv2d(3, 4, 3, padding=1).to(F64)
+    assert near(*both(lambda x: conv(x).detach(), draw(3, 6, 6)))
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.filterwarnings("ignore")  # a warning is not enough
+def test_second_derivatives_are_right_or_refused() -> None:
+    """Zeros in silence would turn a method that needs them into another one."""
+
+    def twice(w: tuple[Tensor, ...], x: Tensor) -> Any:
+        def norm(w: tuple[Tensor, ...]) -> Tensor:
+            found = torch.func.grad(loss)(w, x)
+            return sum((g.square().sum() for g in found), torch.zeros((), dtype=F64))
+
+        return torch.func.grad(norm)(w)
+
+    w, x = weights(), draw(2, 2, 6, 6)
+    plain = twice(w, x)
+    try:
+        with Together():
+            product = twice(w, x)
+    except (RuntimeError, NotImplementedError):
+        return
+    for a, b in zip(plain, product, strict=True):
+        assert near(a, b, 1e-9 * float(a.abs().max()))
+
+
+def test_float32_and_bfloat16() -> None:
+    x, w = torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3)
+    for dtype, atol in ((torch.float32, 1e-5), (torch.bfloat16, 0.1)):
+        given = x.to(dtype), w.to(dtype), None, (1, 1), (1, 1)
+        plain, product = both(conv2d, *given)
+        assert product.dtype == dtype
+        assert near(plain.float(), product.float(), atol)
+
+
+def test_the_tf32_setting_is_left_as_it_was() -> None:
+    before = torch.backends.cuda.matmul.allow_tf32
+    with Together():
+        conv2d(draw(1, 1, 3, 3), draw(1, 1, 2, 2), None, (1, 1), (0, 0))
+    assert torch.backends.cuda.matmul.allow_tf32 == before
+
+
+@pytest.mark.parametrize("how", [(1, 1), (2, 1), (2, 0, 1, 2), (1, 2, 2)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_in_another_order_it_is_the_same(how: Any, bias: bool) -> None:
+    """One client's on CUDA, which goes channels-last, here on whatever there is."""
+    groups = how[3] if len(how) > 3 else 1
+    x, w = draw(2, 4, 9, 8).requires_grad_(), draw(6, 4 // groups, 3, 3)
+    w.requires_grad_()
+    b = draw(6) if bias else None
+    ours = convolution._ordered(x, w, b, *how)
+    plain = conv2d(x, w, b, *how)
+    assert ours is not None and near(ours, plain)
+    assert ours.is_contiguous(memory_format=torch.channels_last)
+    g = torch.randn_like(plain)
+    pairs = zip(
+        *(torch.autograd.grad(o, (x, w), g) for o in (ours, plain)), strict=True
+    )
+    assert all(near(a, b) for a, b in pairs)
+    assert convolution._ordered(x[0], w, b, *how) is None  # a single picture
+
+
+def test_whether_a_tensor_stands_for_many() -> None:
+    seen = []
+
+    def look(x: Tensor) -> Tensor:
+        seen.append(convolution.lifted(x))
+        return x.sum()
+
+    x = draw(3, 2)
+    look(x), torch.func.grad(look)(x), torch.func.vmap(look)(x)
+    torch.func.vmap(torch.func.grad(look))(x)
+    torch.func.grad(lambda v: torch.func.vmap(look)(v).sum())(x)
+    assert seen == [False, False, True, True, True]

@@ -1,0 +1,262 @@
+"""Names of parameters → masks over the flat vector."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from troth import lookup
+from troth.networks import build, flat
+from troth.networks.batchnorm import adapt
+from troth.networks.layers import Normalise
+from troth.networks.masks import Masks
+from troth.types import Refusal
+
+
+class Small(nn.Module):
+    """Two layers, a normalisation without parameters between them, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Linear(2, 3)
+        self.norm = nn.BatchNorm1d(3, affine=False)
+        self.block = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2))
+        self.fc = nn.Linear(2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs."""
+        out: Tensor = self.fc(self.block(self.norm(self.conv1(x))))
+        return out
+
+
+def behind(model: nn.Module) -> nn.Module:
+    """As `networks.network` and `Objective` leave it."""
+    return adapt(nn.Sequential(Normalise(0.0, 1.0), model))
+
+
+# conv1.weight 6, conv1.bias 3, block.0.weight 6, block.0.bias 2, block.1.weight 2,
+# block.1.bias 2, fc.weight 2, fc.bias 1, norm.running_mean 3, norm.running_var 3
+PLACES = {
+    "conv1.weight": range(0, 6),
+    "conv1.bias": range(6, 9),
+    "block.0.weight": range(9, 15),
+    "block.0.bias": range(15, 17),
+    "block.1.weight": range(17, 19),
+    "block.1.bias": range(19, 21),
+    "fc.weight": range(21, 23),
+    "fc.bias": range(23, 24),
+    "norm.running_mean": range(24, 27),
+    "norm.running_var": range(27, 30),
+}
+
+
+def numbers(mask: Tensor) -> list[int]:
+    assert mask.dtype == torch.bool
+    return mask.nonzero().flatten().tolist()
+
+
+def at(*names: str) -> list[int]:
+    return sorted(i for name in names for i in PLACES[name])
+
+
+@pytest.mark.parametrize("net", [behind(Small()), Small()], ids=["behind", "bare"])
+def test_names_are_those_of_the_model(net: nn.Module) -> None:
+    masks = Masks(net)
+    assert masks.names == list(PLACES)
+    assert masks.layers == ["conv1", "norm", "block.0", "block.1", "fc"]
+    assert len(masks.last("last", 0)) == flat.layout(net).d == 30
+
+
+@pytest.mark.parametrize(
+    ("patterns", "names"),
+    [
+        ([], []),
+        (["fc"], ["fc.weight", "fc.bias"]),
+        (["fc.bias"], ["fc.bias"]),
+        (["norm"], ["norm.running_mean", "norm.running_var"]),
+        (
+            ["block"],
+            ["block.0.weight", "block.0.bias", "block.1.weight", "block.1.bias"],
+        ),
+        (["block.1", "block.1.bias"], ["block.1.weight", "block.1.bias"]),
+        (["*.bias"], ["conv1.bias", "block.0.bias", "block.1.bias", "fc.bias"]),
+        (["c*1", "f?"], ["conv1.weight", "conv1.bias", "fc.weight", "fc.bias"]),
+        (["*"], list(PLACES)),
+    ],
+)
+def test_patterns(patterns: list[str], names: list[str]) -> None:
+    masks = Masks(behind(Small()))
+    assert numbers(masks.matching("layers", patterns)) == at(*names)
+
+
+def test_the_last_layers_by_hand() -> None:
+    """In the order of the modules: statistics, at the vector's end, do not count."""
+    masks = Masks(behind(Small()))
+    fc, block1 = at("fc.weight", "fc.bias"), at("block.1.weight", "block.1.bias")
+    block0 = at("block.0.weight", "block.0.bias")
+    norm = at("norm.running_mean", "norm.running_var")
+    assert numbers(masks.last("last", 0)) == []
+    assert numbers(masks.last("last", 1)) == fc
+    assert numbers(masks.last("last", 2)) == sorted(fc + block1)
+    assert numbers(masks.last("last", 3)) == sorted(fc + block1 + block0)
+    assert numbers(masks.last("last", 4)) == sorted(fc + block1 + block0 + norm)
+    assert numbers(masks.last("last", 5)) == list(range(30))
+
+
+def test_sizes_by_hand() -> None:
+    expected = [float(len(place)) for place in PLACES.values() for _ in place]
+    assert Masks(behind(Small())).sizes().tolist() == expected
+
+
+def test_norms_by_hand() -> None:
+    found = numbers(Masks(behind(Small())).norms())
+    assert found == at(
+        "block.1.weight", "block.1.bias", "norm.running_mean", "norm.running_var"
+    )
+
+
+def test_numbers_name_the_layers_of_a_sequence() -> None:
+    net = behind(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)))
+    masks = Masks(net)
+    assert masks.layers == ["0", "2"]
+    assert numbers(masks.matching("layers", ["2"])) == [6, 7, 8]
+    with pytest.raises(Refusal, match=r"'1\.2' matches nothing"):
+        masks.matching("layers", ["1.2"])
+
+
+def test_a_sequence_of_two_is_no_normalisation() -> None:
+    masks = Masks(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)))
+    assert masks.layers == ["0", "1"]
+    nested = Masks(behind(nn.Sequential(Normalise(0.0, 1.0), nn.Linear(2, 1))))
+    assert nested.layers == ["1"]
+
+
+def test_a_model_of_one_layer() -> None:
+    masks = Masks(behind(nn.Linear(2, 1)))
+    assert masks.names == ["weight", "bias"] and masks.layers == [""]
+    assert masks.last("last", 1).all()
+    assert numbers(masks.matching("layers", ["bias"])) == [2]
+
+
+def test_a_tensor_of_several_layers_is_in_each_of_them() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(2, 2), nn.Linear(2, 2)
+            self.last.weight = self.first.weight
+
+    masks = Masks(behind(Tied()))
+    assert masks.layers == ["first", "last"]
+    for mask in (masks.last("last", 1), masks.matching("layers", ["last"])):
+        assert numbers(mask) == [0, 1, 2, 3, 6, 7]
+    assert numbers(masks.matching("layers", ["last.weight"])) == [0, 1, 2, 3]
+
+
+def test_what_is_frozen_has_no_name() -> None:
+    model = Small()
+    build.freeze(model, ["fc", "norm", "conv1.bias"])
+    masks = Masks(behind(model))
+    assert masks.layers == ["conv1", "block.0", "block.1"]
+    assert numbers(masks.last("last", 1)) == [14, 15, 16, 17]
+    with pytest.raises(Refusal, match="'fc' matches nothing"):
+        masks.matching("layers", ["fc"])
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (
+            lambda m: m.matching("personalizer.layers", ["fc", "conv9"]),
+            "personalizer.layers: 'conv9' matches nothing (did you mean 'conv1'?); "
+            "there are: conv1.{weight, bias}, block.0.{weight, bias}, "
+            "block.1.{weight, bias}, fc.{weight, bias}, "
+            "norm.{running_mean, running_var}; a module's name stands for all in it",
+        ),
+        (lambda m: m.matching("layers", [""]), "layers: '' matches nothing"),
+        (lambda m: m.matching("layers", ["1.fc"]), "layers: '1.fc' matches nothing"),
+        (lambda m: m.matching("layers", ["FC"]), "layers: 'FC' matches nothing"),
+        (lambda m: m.matching("layers", ["0"]), "layers: '0' matches nothing"),
+        (
+            lambda m: m.last("personalizer.last", 6),
+            "personalizer.last = 6 must be at least 0 and at most 5, the layers of "
+            "this model: conv1, norm, block.0, block.1, fc",
+        ),
+        (lambda m: m.last("last", -1), "last = -1 must be at least 0 and at most 5"),
+    ],
+)
+def test_refusals(ask: Any, words: str) -> None:
+    with pytest.raises(Refusal, match=re.escape(words)) as refusal:
+        ask(Masks(behind(Small())))
+    assert "\n" not in str(refusal.value)
+
+
+def test_no_norms() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2, elementwise_affine=False))
+    with pytest.raises(Refusal, match="no normalisation layer that is trained") as no:
+        Masks(behind(model)).norms()
+    assert str(no.value).endswith("layers: 0")
+
+
+def _net(widths: list[int], norms: list[bool]) -> nn.Module:
+    parts: list[nn.Module] = []
+    for (a, b), norm in zip(zip(widths, widths[1:], strict=False), norms, strict=False):
+        parts += [nn.Linear(a, b), *([nn.BatchNorm1d(b)] if norm else []), nn.ReLU()]
+    return nn.Sequential(*parts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 4), min_size=2, max_size=5),
+    st.lists(st.booleans(), min_size=4, max_size=4),
+    st.data(),
+)
+def test_masks_by_the_modules_themselves(
+    widths: list[int], norms: list[bool], data: Any
+) -> None:
+    """Marked tensors, flattened, are the mask."""
+    model = _net(widths, norms)
+    net = behind(model)
+    masks = Masks(net)
+    held = [m for m in net[1] if list(m.parameters())]  # type: ignore[index]
+    number = data.draw(st.integers(0, len(held)))
+
+    def marked(chosen: list[nn.Module]) -> Tensor:
+        with torch.no_grad():
+            for t in flat.tensors(net).values():
+                t.zero_()
+            for module in chosen:
+                for t in flat.tensors(module).values():
+                    t.fill_(1)
+        return flat.flatten(net) == 1
+
+    assert masks.last("last", number).equal(marked(held[len(held) - number :]))
+    picked = data.draw(st.lists(st.sampled_from(masks.layers), max_size=3))
+    by_name = dict(net[1].named_modules())  # type: ignore[index]
+    assert masks.matching("x", picked).equal(marked([by_name[n] for n in picked]))
+    if any("Norm" in type(m).__name__ for m in held):
+        norm_layers = [m for m in held if "Norm" in type(m).__name__]
+        assert masks.norms().equal(marked(norm_layers))
+
+
+SMALLER: dict[str, dict[str, Any]] = {
+    "celeba_cnn": {"channels": 2, "blocks": 1},
+    "mlp": {"widths": [4]},
+}
+
+
+@pytest.mark.parametrize("name", ["celeba_cnn", "cnn", "linear", "mlp", "resnet18"])
+def test_every_model_of_ours_has_a_head(name: str) -> None:
+    shape, classes = (3, 32, 32), 3
+    given_ = lookup.check("model", name, SMALLER.get(name, {}))
+    model = lookup.call(
+        lookup.find("model", name), given_, shape=shape, classes=classes
+    )
+    head = Masks(behind(model)).last("last", 1)
+    last = [m for m in model.modules() if isinstance(m, nn.Linear)][-1]
+    assert int(head.sum()) == sum(p.numel() for p in last.parameters())

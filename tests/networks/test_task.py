@@ -1,0 +1,491 @@
+from __future__ import annotations
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.functional import cross_entropy
+
+from troth import lookup
+from troth.networks import task as tasks
+from troth.networks.layers import Normalise
+from troth.networks.models.linear import linear
+from troth.networks.models.mlp import mlp
+from troth.networks.models.svm import SVM, svm
+from troth.types import Batch, Refusal, Task
+
+F64 = torch.float64
+OPTIONS: dict[str, dict[str, Any]] = {  # smaller than the defaults
+    "cnn": {"channels": [3, 5], "widths": [7], "kernel": 3},
+    "mlp": {"widths": [6, 5]},
+    "resnet18": {"width": 2},
+    "vgg13_bn": {"width": 2, "widths": [6]},
+}
+SHAPES = [(1, 8, 8), (3, 5, 9), (2, 11, 4)]
+LARGER = [(1, 32, 32), (3, 32, 40), (2, 33, 32)]  # what is halved often
+MODELS = lookup.names("model")
+
+
+def problem(
+    name: str, seed: int, classes: int, dtype: torch.dtype = F64
+) -> tuple[tasks.Objective, Batch]:
+    """A model behind its normalisation and a batch of bytes, some of weight 0."""
+    torch.manual_seed(seed)
+    shapes = LARGER if name in ("resnet18", "vgg13_bn") else SHAPES
+    shape = shapes[seed % len(SHAPES)]
+    model = lookup.find("model", name)(shape, classes, **OPTIONS.get(name, {}))
+    net = nn.Sequential(Normalise(100.0, 50.0), model)
+    for p in net.parameters():  # no start at zero
+        p.data.add_(0.1 * torch.randn_like(p))
+    return tasks.Objective(net.to(dtype), classes), draw(shape, classes, dtype)
+
+
+def draw(shape: tuple[int, ...], classes: int, dtype: torch.dtype = F64) -> Batch:
+    x = torch.randint(0, 256, (6, *shape), dtype=torch.uint8)
+    y = torch.randint(0, classes, (6,)) if classes else torch.randn(6, dtype=dtype)
+    weight = torch.rand(6, dtype=dtype) * torch.tensor([1, 1, 0, 1, 0, 1])
+    return Batch(x, y, weight / weight.sum(), torch.tensor(0), torch.tensor(6))
+
+
+def kinds(name: str) -> list[int]:
+    return [2] if name == "svm" else [2, 5, 0]
+
+
+def stack(batches: list[Batch]) -> Batch:
+    return Batch(*(torch.stack(f) for f in zip(*batches, strict=True)))
+
+
+def assert_close(a: Tensor, b: Tensor, atol: float = 1e-12) -> None:
+    assert a.dtype == b.dtype and a.shape == b.shape
+    assert bool(((a - b).abs() <= atol).all())
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", MODELS)
+def test_three_ways_to_the_same_gradient(name: str, seed: int) -> None:
+    for classes in kinds(name):
+        objective, batch = problem(name, seed, classes)
+        v = tasks.flatten(objective)
+        objective.mode(training=False)
+        loss, outputs = objective(batch).detach(), objective.net(batch.x).detach()
+        objective.mode(training=True)
+        objective.tell(batch)
+        plain = torch.autograd.grad(objective(batch), list(objective.parameters()))
+        moved = [t for t in objective.told() if t is not None]
+        expected = torch.cat([g.reshape(-1) for g in plain])
+        for task in (tasks.functional(objective), tasks.in_place(objective)):
+            head = task.d - task.tail
+            assert (task.d, task.classes) == (len(v), classes)
+            assert_close(task.loss(v, batch), loss)
+            assert_close(task.grad(v, batch)[:head], expected)
+            after = v[head:] - task.grad(v, batch)[head:]
+            assert_close(after, torch.cat([v[:0], *moved]))
+            assert_close(task.predict(v, batch.x), outputs)
+        assert torch.equal(tasks.flatten(objective), v)  # left untouched
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_lifted_is_a_loop(name: str) -> None:
+    classes = kinds(name)[0]
+    objective, batch = problem(name, 1, classes)
+    task, own = tasks.functional(objective), tasks.in_place(objective)
+    v = tasks.flatten(objective) + 0.1 * torch.randn(4, task.d, dtype=F64)
+    batches = [draw(tuple(batch.x.shape[1:]), classes) for _ in v]
+    lifted = torch.func.vmap(task.grad)(v, stack(batches))
+    outputs = torch.func.vmap(task.predict)(v, stack(batches).x)
+    for k, b in enumerate(batches):
+        assert_close(lifted[k], task.grad(v[k], b))
+        assert_close(lifted[k], own.grad(v[k], b))
+        assert_close(outputs[k], own.predict(v[k], b.x))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_lifted_can_be_traced(name: str, precision: str) -> None:
+    objective, batch = problem(name, 0, 2, torch.float32)
+    task = tasks.functional(objective, precision)
+    v, batches = tasks.flatten(objective).repeat(3, 1), stack([batch] * 3)
+    step = torch.func.vmap(task.grad)
+    traced = make_fx(step)(v, batches)
+    assert_close(traced(2 * v, batches), step(2 * v, batches), 1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_bfloat16_is_close_and_comes_back_as_it_went(name: str) -> None:
+    objective, batch = problem(name, 0, 2, torch.float32)
+    v = tasks.flatten(objective)
+    exact = tasks.functional(objective)
+    pure = tasks.functional(objective, "bfloat16")
+    own = tasks.in_place(objective, "bfloat16")
+    g = exact.grad(v, batch)
+    # Normalising by four rows magnifies the rounding of every layer below.
+    far = 0.4 if exact.tail else 0.05
+    for task in (pure, own):
+        low = task.grad(v, batch)
+        assert low.dtype == torch.float32
+        assert 0 < (low - g).norm() < far * g.norm()
+        assert task.predict(v, batch.x).dtype == torch.float32
+        assert torch.allclose(task.loss(v, batch), exact.loss(v, batch), rtol=far)
+    assert_close(pure.grad(v, batch), own.grad(v, batch), 0.4 * far * float(g.norm()))
+    whole = torch.func.vmap(pure.grad)(v.repeat(2, 1), stack([batch] * 2))
+    assert_close(whole[1], pure.grad(v, batch), 0.4 * far * float(g.norm()))
+
+
+def test_bfloat16_keeps_the_penalty_exact() -> None:
+    objective = tasks.Objective(svm((3,), 2, l2=1.0), 2)
+    v = torch.tensor([1.001, 0.0, 0.0, 0.0])
+    none = Batch(
+        torch.ones(2, 3), torch.ones(2).long(), torch.zeros(2), *[torch.ones(())] * 2
+    )
+    for task in (
+        tasks.functional(objective, "bfloat16"),
+        tasks.in_place(objective, "bfloat16"),
+    ):
+        assert task.grad(v, none)[0] == 2 * v[0]
+
+
+def test_svm_by_hand() -> None:
+    objective = tasks.Objective(
+        nn.Sequential(Normalise(1.0, 2.0), svm((2,), 2, l2=0.1)), 2
+    )
+    x = torch.tensor([[3.0, 1.0], [1.0, 5.0], [5.0, 1.0]])  # → (1, 0), (0, 2), (2, 0)
+    y, weight = torch.tensor([1, 0, 1]), torch.tensor([0.5, 0.25, 0.25])
+    batch = Batch(x, y, weight, torch.tensor(0), torch.tensor(3))
+    v = torch.tensor([1.0, 0.5, -0.5])  # W, b; f = 0.5, 0.5, 1.5; s = 1, -1, 1
+    # hinge 0.5, 1.5, 0; penalty 0.1·1.25; ∂W = ½·(−1, 0) + ¼·(0, 2) + 0.2·W
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        assert task.loss(v, batch).item() == pytest.approx(0.25 + 0.375 + 0.125)
+        g = task.grad(v, batch)
+        assert torch.allclose(g, torch.tensor([-0.5 + 0.2, 0.5 + 0.1, -0.5 + 0.25]))
+
+
+def test_losses_by_hand() -> None:
+    outputs = torch.tensor([[1.0], [3.0]])
+    half = tasks.Objective(linear((2,), 0), 0).per_example(
+        outputs, torch.tensor([0.0, 1.0])
+    )
+    assert half.tolist() == [0.5, 2.0]
+    scores, y = torch.randn(4, 3), torch.tensor([0, 2, 1, 1])
+    found = tasks.Objective(linear((2,), 3), 3).per_example(scores, y)
+    assert torch.equal(found, cross_entropy(scores, y, reduction="none"))
+
+
+def test_no_examples_no_gradient_but_the_penalty() -> None:
+    for name in MODELS:
+        objective, batch = problem(name, 0, 2)
+        batch = batch._replace(weight=torch.zeros_like(batch.weight))
+        v = tasks.flatten(objective)
+        g = tasks.functional(objective).grad(v, batch)
+        model = objective.net[1]  # type: ignore[index]
+        expected = torch.zeros_like(v)
+        if isinstance(model, SVM):
+            expected[:-1] = 2 * model.l2 * v[:-1]
+        assert_close(g, expected)
+        assert_close(tasks.in_place(objective).grad(v, batch), expected)
+
+
+class Odd(nn.Module):
+    """Frozen, unused and tied parameters, a penalty, and a loss that is no method."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(4, 4).requires_grad_(False)
+        self.unused = nn.Parameter(torch.ones(2))
+        self.a = nn.Linear(4, 4)
+        self.b = nn.Linear(4, 4)
+        self.b.weight = self.a.weight
+        self.loss = nn.CrossEntropyLoss()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(torch.relu(self.a(self.frozen(x))))  # type: ignore[no-any-return]
+
+    def penalty(self) -> Tensor:
+        return self.a.weight.square().sum()
+
+
+def test_frozen_unused_and_tied_parameters() -> None:
+    torch.manual_seed(0)
+    objective = tasks.Objective(Odd().double(), 4)
+    place = tasks.layout(objective.net)
+    assert place.names == ("unused", "a.weight", "a.bias", "b.bias")
+    assert place.d == 2 + 16 + 4 + 4
+    x, y = torch.randn(3, 4, dtype=F64), torch.tensor([0, 3, 1])
+    weight = torch.full((3,), 1 / 3, dtype=F64)
+    batch = Batch(x, y, weight, torch.tensor(0), torch.tensor(3))
+    v = tasks.flatten(objective)
+    g = tasks.functional(objective).grad(v, batch)
+    assert not g[:2].any() and g[2:].all()
+    assert_close(tasks.in_place(objective).grad(v, batch), g)
+
+
+def test_flat_and_back() -> None:
+    net = mlp((3,), 2, widths=[4])
+    v = tasks.flatten(net)
+    place = tasks.layout(net)
+    assert place.d == len(v) == 3 * 4 + 4 + 4 * 2 + 2
+    for name, value in tasks.unflatten(place, v).items():
+        assert torch.equal(value, net.get_parameter(name))
+    other = mlp((3,), 2, widths=[4])
+    tasks.assign(other, v)
+    assert torch.equal(tasks.flatten(other), v)
+    v.zero_()  # a copy, not a view
+    assert tasks.flatten(other).any() and tasks.flatten(net).any()
+
+
+def test_the_gradient_of_a_vector_is_made_once() -> None:
+    """Trap 4: slices would each make a full-size gradient."""
+    objective, batch = problem("mlp", 0, 2)
+    v = tasks.flatten(objective)
+    graph = make_fx(tasks.functional(objective).grad)(v, batch)
+    names = [str(node.target) for node in graph.graph.nodes]
+    assert sum("split" in n for n in names) == 1
+    assert sum(n.startswith("aten.cat.") for n in names) == 1
+    assert not any("slice_backward" in n for n in names)
+
+
+def test_another_precision_than_the_module() -> None:
+    objective, batch = problem("cnn", 0, 2, torch.float32)
+    v = tasks.flatten(objective).double()
+    b = batch._replace(weight=batch.weight.double())
+    g = tasks.functional(objective).grad(v, b)
+    own = tasks.in_place(objective)
+    assert_close(own.grad(v, b), g)
+    assert own.grad(v.float(), batch).dtype == torch.float32
+    assert_close(own.grad(v, b), g)
+
+
+def test_in_place_reads_the_row_and_owns_its_gradient() -> None:
+    objective, batch = problem("linear", 0, 2)
+    own = tasks.in_place(objective)
+    rows = torch.stack([tasks.flatten(objective)] * 2)
+    rows[1] *= 2
+    before = rows.clone()
+    first = own.grad(rows[0], batch)
+    kept = first.clone()
+    second = own.grad(rows[1], batch)
+    assert second.data_ptr() == first.data_ptr()  # as documented
+    assert not torch.equal(second, kept)
+    assert torch.equal(rows, before)
+    with torch.no_grad():
+        assert torch.equal(own.grad(rows[0], batch), kept)
+
+
+def test_in_place_from_several_threads() -> None:
+    objective, batch = problem("cnn", 0, 5)
+    v = tasks.flatten(objective)
+    expected = [tasks.functional(objective).grad(v * s, batch) for s in range(1, 5)]
+
+    def work(scale: int, task: Task) -> Tensor:
+        for _ in range(20):
+            out = task.grad(v * scale, batch)
+        return out
+
+    owned = [tasks.in_place(objective) for _ in expected]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(work, range(1, 5), owned))
+    for a, b in zip(found, expected, strict=True):
+        assert_close(a, b)
+
+
+def test_an_objective_can_be_copied() -> None:
+    objective, batch = problem("svm", 0, 2)
+    other = copy.deepcopy(objective)
+    a = objective(batch)
+    assert torch.equal(a, other(batch))
+
+
+def test_refusals() -> None:
+    net = linear((3,), 2)
+    with pytest.raises(Refusal, match=r"\[7\] does not fit .* 8 parameters"):
+        tasks.assign(net, torch.zeros(7))
+    with pytest.raises(Refusal, match="ReLU has 0 trainable"):
+        tasks.flatten(nn.ReLU())
+    for form in (tasks.functional, tasks.in_place):
+        with pytest.raises(Refusal, match="'float16' is not one of"):
+            form(tasks.Objective(net, 2), "float16")
+
+    class Mean(nn.Linear):
+        def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+            return cross_entropy(outputs, y)
+
+    objective = tasks.Objective(Mean(3, 2), 2)
+    with pytest.raises(Refusal, match="one value an example"):
+        zero = torch.tensor(0)
+        x, y = torch.ones(4, 3), torch.ones(4).long()
+        objective.check(Batch(x, y, torch.ones(4), zero, zero))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "classes", "y", "words"),
+    [
+        (2, 3, [0, 1], "2 outputs does not fit 3 classes; it must have 3"),
+        (5, 3, [0, 1], "5 outputs does not fit 3 classes; it must have 3"),
+        (1, 3, [0, 0], "1 output does not fit 3 classes; it must have 3"),
+        (3, 2, [0, 1], "3 outputs does not fit 2 classes; it must have 1 or 2"),
+        (2, 0, [0.5, 1.5], "2 outputs does not fit regression; it must have 1"),
+        (1, 2, [[0, 1], [1, 1]], "1 output does not fit 2 labels an example; it must"),
+        (3, 2, [[0, 1], [1, 1]], "3 outputs does not fit 2 labels an example; it must"),
+    ],
+)
+def test_outputs_that_do_not_fit_the_data(
+    outputs: int, classes: int, y: Any, words: str
+) -> None:
+    """Though the labels at hand would not tell: an index error in the tenth round."""
+    objective = tasks.Objective(nn.Linear(3, outputs), classes)
+    zero = torch.tensor(0)
+    batch = Batch(torch.ones(2, 3), torch.tensor(y), torch.ones(2) / 2, zero, zero)
+    with pytest.raises(Refusal, match=words):
+        objective.check(batch)
+
+
+def test_a_module_in_two_places_and_a_tensor_in_two_modules() -> None:
+    torch.manual_seed(0)
+    twice, last = nn.Linear(4, 4), nn.Linear(4, 4)
+    last.weight = twice.weight
+    net = nn.Sequential(twice, nn.Tanh(), twice, nn.Tanh(), last).double()
+    x, y = torch.randn(3, 4, dtype=F64), torch.tensor([0, 1, 3])
+    zero = torch.tensor(0)
+    batch = Batch(x, y, torch.full((3,), 1 / 3, dtype=F64), zero, zero)
+    loss = nn.functional.cross_entropy(net(x), y)
+    plain = torch.autograd.grad(loss, list(net.parameters()))
+    expected = torch.cat([g.reshape(-1) for g in plain])
+    objective = tasks.Objective(net, 4)
+    for form in (tasks.functional, tasks.in_place, tasks.functional):
+        assert_close(form(objective).grad(tasks.flatten(objective), batch), expected)
+
+
+def test_a_dropout_used_twice_draws_twice() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop, self.out = nn.Dropout(0.5), nn.Linear(1, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append((self.drop(x), self.drop(x)))
+            y: Tensor = self.out(x[:, :1])
+            return y
+
+    seen: list[tuple[Tensor, Tensor]] = []
+    objective = tasks.Objective(Twice(), 2)
+    zero = torch.tensor(0)
+    x, y = torch.ones(8, 64), torch.zeros(8, dtype=torch.long)
+    batch = Batch(x, y, torch.full((8,), 1 / 8), zero, zero)
+    own = tasks.in_place(objective)
+    own.grad(tasks.flatten(objective), batch)
+    own.grad(tasks.flatten(objective), batch)
+    assert not torch.equal(*seen[0])
+    assert torch.equal(seen[0][0], seen[1][0]) and torch.equal(seen[0][1], seen[1][1])
+
+
+def test_a_single_row_without_padding() -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
+    objective = tasks.Objective(net, 2, padded=False)
+    zero = torch.tensor(0)
+    batch = Batch(torch.ones(1, 3, dtype=F64), zero[None], zero[None] + 1.0, zero, zero)
+    v = tasks.flatten(objective)
+    task = tasks.functional(objective)
+    assert task.grad(v, batch).isfinite().all()
+    assert_close(tasks.in_place(objective).grad(v, batch), task.grad(v, batch))
+
+
+def spread(outputs: Tensor) -> Tensor:
+    """A number made of outputs that no loss is."""
+    return (outputs.sin() * torch.arange(1, 7, dtype=F64)[:, None]).sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", MODELS)
+def test_the_slope_of_outputs(name: str, seed: int) -> None:
+    """Without dropout, by running statistics, and 0 for these."""
+    objective, batch = problem(name, seed, kinds(name)[0])
+    v = tasks.flatten(objective)
+    objective.mode(training=False)
+    plain = torch.autograd.grad(
+        spread(objective.net(batch.x)), list(objective.parameters())
+    )
+    head = torch.cat([g.reshape(-1) for g in plain])
+    expected = torch.cat([head, v.new_zeros(len(v) - len(head))])
+    scale = expected.abs().max()
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        before = task.grad(v, batch).clone()
+        found = task.slope(v, batch.x, spread)
+        assert found.abs().max() > 0
+        assert_close(found / scale, expected / scale)
+        assert torch.equal(task.grad(v, batch), before)  # it trains on as it did
+        assert_close(task.slope(v, batch.x, spread) / scale, expected / scale)
+    assert torch.equal(tasks.flatten(objective), v)  # left untouched
+
+
+@pytest.mark.parametrize("name", [n for n in MODELS if n not in ("resnet18",)])
+def test_slopes_lifted_are_a_loop(name: str) -> None:
+    classes = kinds(name)[0]
+    objective, batch = problem(name, 1, classes)
+    task, own = tasks.functional(objective), tasks.in_place(objective)
+    v = tasks.flatten(objective) + 0.01 * torch.randn(3, task.d, dtype=F64).abs()
+    x = torch.stack([draw(tuple(batch.x.shape[1:]), classes).x for _ in v])
+    lifted = torch.func.vmap(lambda a, b: task.slope(a, b, spread))(v, x)
+    with torch.no_grad():  # as the engine calls it
+        for k in range(len(v)):
+            scale = lifted[k].abs().max()
+            assert_close(lifted[k] / scale, task.slope(v[k], x[k], spread) / scale)
+            assert_close(lifted[k] / scale, own.slope(v[k], x[k], spread) / scale)
+
+
+def test_slopes_of_dropout_tied_and_unused_parameters() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(Odd(), nn.Dropout(0.5), nn.BatchNorm1d(4)).double()
+    objective = tasks.Objective(net, 4)
+    v = tasks.flatten(objective) + 0.1
+    x = torch.randn(6, 4, dtype=F64)
+    task, own = tasks.functional(objective), tasks.in_place(objective)
+    found = task.slope(v, x, spread)
+    assert_close(own.slope(v, x, spread), found)
+    assert not found[:2].any() and not found[-8:].any()  # unused; statistics
+    assert found[2:-8].all()
+
+    def at(u: Tensor) -> Tensor:
+        return spread(task.predict(u, x))
+
+    for i in torch.randperm(len(v) - 8)[:12].tolist():
+        e = torch.zeros_like(v)
+        e[i] = 1e-6
+        difference = (at(v + e) - at(v - e)) / 2e-6
+        assert found[i].item() == pytest.approx(difference.item(), abs=1e-6)
+
+
+def test_the_slope_of_a_constant() -> None:
+    objective, batch = problem("mlp", 0, 2)
+    v = tasks.flatten(objective)
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        assert not task.slope(v, batch.x, lambda f: f.new_ones(())).any()
+
+
+def test_a_slope_is_the_callers_own() -> None:
+    objective, batch = problem("linear", 0, 2)
+    own, v = tasks.in_place(objective), tasks.flatten(objective)
+    first = own.slope(v, batch.x, spread)
+    kept = first.clone()
+    own.slope(2 * v, batch.x, spread)
+    own.grad(v, batch)
+    assert torch.equal(first, kept)
+
+
+def test_slopes_in_bfloat16_come_back_as_they_went() -> None:
+    objective, batch = problem("mlp", 0, 2, torch.float32)
+    v = tasks.flatten(objective)
+    exact = tasks.functional(objective).slope(v, batch.x, lambda f: f.square().mean())
+    for form in (tasks.functional, tasks.in_place):
+        task = form(objective, "bfloat16")
+        found = task.slope(v, batch.x, lambda f: f.square().mean())
+        assert found.dtype == torch.float32
+        assert 0 < (found - exact).norm() < 0.05 * exact.norm()
+
+
+def test_a_task_made_by_hand_has_no_slope() -> None:
+    task = Task(1, 0, lambda v, b: v.sum(), lambda v, b: v, lambda v, x: x)
+    with pytest.raises(Refusal, match="no gradients of its outputs"):
+        task.slope(torch.ones(1), torch.ones(1), spread)

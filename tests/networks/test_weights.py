@@ -1,0 +1,326 @@
+"""Files of weights: what is taken from them, and what is refused."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from troth.networks import weights
+from troth.networks.models.resnet18 import resnet18
+from troth.types import Refusal
+
+
+def net(outputs: int = 3, seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    norm = nn.BatchNorm1d(5)
+    assert norm.running_mean is not None
+    norm.running_mean.normal_()
+    return nn.Sequential(nn.Linear(4, 5), norm, nn.ReLU(), nn.Linear(5, outputs))
+
+
+def saved(path: Path, content: Any) -> str:
+    if path.suffix == ".safetensors":
+        save_file(content, path)
+    else:
+        torch.save(content, path)
+    return str(path)
+
+
+def same(one: nn.Module, other: nn.Module) -> bool:
+    a, b = one.state_dict(), other.state_dict()
+    return list(a) == list(b) and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def refused(path: Path | str, skip: list[str] | None = None, **options: Any) -> str:
+    model = net(**options)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    with pytest.raises(Refusal) as caught:
+        weights.put(model, str(path), skip or [])
+    text = str(caught.value)
+    assert "\n" not in text and "; " in text
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+    return text
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".pth", ".PT"])
+def test_everything_is_taken(tmp_path: Path, suffix: str) -> None:
+    file = saved(tmp_path / f"w{suffix}", net(seed=1).state_dict())
+    model = net()
+    assert not same(model, net(seed=1))
+    weights.put(model, file, [])
+    assert same(model, net(seed=1))
+
+
+def test_old_files_without_a_counter(tmp_path: Path) -> None:
+    state = net(seed=1).state_dict()
+    del state["1.num_batches_tracked"]
+    file = tmp_path / "w.pth"
+    torch.save(state, file, _use_new_zipfile_serialization=False)
+    model = net()
+    weights.put(model, str(file), [])
+    assert same(model, net(seed=1))
+
+
+@pytest.mark.parametrize("key", ["state_dict", "net", "model"])
+def test_the_only_table_of_a_checkpoint(tmp_path: Path, key: str) -> None:
+    model, source = net(), net(seed=1)
+    optimizer = {"state": {0: {"exp_avg": torch.zeros(3)}}, "param_groups": [{"lr": 1}]}
+    content = {key: source.state_dict(), "epoch": 3, "opt": optimizer}
+    weights.put(model, saved(tmp_path / "w.pt", content), [])
+    assert same(model, source)
+    content["ema"] = net(seed=2).state_dict()
+    text = refused(saved(tmp_path / "two.pt", content))
+    assert "holds 2 tables" in text and "state_dict()" in text
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod."])
+def test_wrappers_of_torch_are_taken_off(tmp_path: Path, prefix: str) -> None:
+    state = {prefix + k: v for k, v in net(seed=1).state_dict().items()}
+    model = net()
+    weights.put(model, saved(tmp_path / "w.safetensors", state), [])
+    assert same(model, net(seed=1))
+
+
+def test_of_a_runs_file_only_the_model_is_taken(tmp_path: Path) -> None:
+    whole = {"0.mean": torch.tensor(7.0), "0.inverse": torch.tensor(9.0)}
+    whole |= {f"1.{k}": v for k, v in net(seed=1).state_dict().items()}
+    file = saved(tmp_path / "shared.safetensors", whole)
+    assert set(weights.read(file)) == set(net().state_dict())
+    model = net()
+    weights.put(model, file, [])
+    assert same(model, net(seed=1))
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_takes_the_models_precision(tmp_path: Path, kind: torch.dtype) -> None:
+    source = net(seed=1).to(kind)
+    model = net()
+    weights.put(model, saved(tmp_path / "w.pt", source.state_dict()), [])
+    assert same(model, source.float())
+    exact = net(seed=1).double()
+    with torch.no_grad():
+        exact[0].weight.mul_(1 / 3)
+    model = net().double()
+    weights.put(model, saved(tmp_path / "64.safetensors", exact.state_dict()), [])
+    assert same(model, exact)
+
+
+@pytest.mark.parametrize("skip", [["3"], ["3.*"], ["3.weight", "3.bias"], ["[3-9]"]])
+def test_another_head(tmp_path: Path, skip: list[str]) -> None:
+    file = saved(tmp_path / "w.pt", net(outputs=7, seed=1).state_dict())
+    text = refused(file)
+    assert "3.weight has shape [7, 5], and the model's has [3, 5]" in text
+    assert 'model.weights_skip = ["3.weight"]' in text
+    model = net(outputs=3)
+    weights.put(model, file, skip)
+    ours, theirs, fresh = (
+        m.state_dict() for m in (model, net(7, seed=1), net(outputs=3))
+    )
+    for name, value in ours.items():
+        assert torch.equal(value, (fresh if name[0] == "3" else theirs)[name])
+
+
+def test_skip_may_name_what_only_one_side_has(tmp_path: Path) -> None:
+    state = dict(net(seed=1).state_dict())
+    state["aux.weight"] = torch.zeros(2)
+    del state["3.bias"]
+    file = saved(tmp_path / "w.pt", state)
+    model = net()
+    weights.put(model, file, ["aux", "3.bias"])
+    assert torch.equal(model[3].weight, net(seed=1)[3].weight)
+    assert torch.equal(model[3].bias, net()[3].bias)
+
+
+def test_names_that_differ(tmp_path: Path) -> None:
+    state = dict(net(seed=1).state_dict())
+    state["3.wieght"] = state.pop("3.weight")
+    text = refused(saved(tmp_path / "w.pt", state))
+    assert "does not hold 3.weight and holds 3.wieght" in text
+    assert "did you mean '3.weight'" in text and "weights_skip" in text
+    whole = resnet18((3, 32, 32), 10, width=1)
+    text = refused(saved(tmp_path / "r.pt", whole.state_dict()))
+    assert "does not hold 0.weight, 0.bias, 1.weight" in text
+    assert "holds conv1.weight, bn1.weight" in text and " and 110 more" in text
+
+
+def test_skip_that_says_nothing(tmp_path: Path) -> None:
+    file = saved(tmp_path / "w.pt", net(seed=1).state_dict())
+    text = refused(file, ["fc.*"])
+    assert "model.weights_skip: 'fc.*' matches nothing; there are: 0.{weight, " in text
+    text = refused(file, ["*"])
+    assert "model.weights_skip = ['*'] leaves nothing" in text
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_are_none(tmp_path: Path, value: float) -> None:
+    state = net(seed=1).state_dict()
+    state["3.weight"][1, 2] = value
+    text = refused(saved(tmp_path / "w.safetensors", state))
+    assert "3.weight holds 1 of 15 numbers that are NaN or infinite in float32" in text
+
+
+def test_numbers_too_large_for_the_precision(tmp_path: Path) -> None:
+    state = net(seed=1).double().state_dict()
+    state["0.bias"][0] = 1e300
+    assert "infinite in float32" in refused(saved(tmp_path / "w.pt", state))
+
+
+def test_a_negative_variance(tmp_path: Path) -> None:
+    state = net(seed=1).state_dict()
+    state["1.running_var"][3] = -0.5
+    text = refused(saved(tmp_path / "w.pt", state))
+    assert "1.running_var holds a negative variance, -0.5" in text
+
+
+def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
+    state = {
+        k: (10 * v).to(torch.int8) if v.is_floating_point() else v
+        for k, v in net(seed=1).state_dict().items()
+    }
+    text = refused(saved(tmp_path / "w.safetensors", state))
+    assert "0.weight is of type torch.int8, and the model's of torch.float32" in text
+
+
+class Hostile:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("hacked",)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        net(),
+        Hostile(),
+        {"0.weight": Hostile()},
+        {"state_dict": net().state_dict(), "args": argparse.Namespace(lr=1)},
+    ],
+    ids=["module", "hostile", "hidden", "arguments"],
+)
+def test_objects_are_never_run(
+    tmp_path: Path, content: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = refused(saved(tmp_path / "w.pt", content))
+    assert "holds more than tensors, and Python objects are not read" in text
+    assert "torch.save(model.state_dict(), …)" in text
+    (tmp_path / "p.pt").write_bytes(pickle.dumps(content))
+    assert "Python objects" in refused(tmp_path / "p.pt")
+    assert not (tmp_path / "hacked").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [torch.zeros(3), [torch.zeros(3)], {}, {"a": 1}, {1: torch.zeros(3)}, 7, "text"],
+    ids=["tensor", "list", "empty", "number", "key", "seven", "text"],
+)
+def test_other_things_are_no_weights(tmp_path: Path, content: Any) -> None:
+    text = refused(saved(tmp_path / "w.pt", content))
+    assert "and not one table of tensors by name" in text
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".old.pth"])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 0.6, 0.99])
+def test_truncated_files(tmp_path: Path, suffix: str, share: float) -> None:
+    file, state = tmp_path / f"w{suffix}", net(seed=1).state_dict()
+    if "old" in suffix:
+        torch.save(state, file, _use_new_zipfile_serialization=False)
+    else:
+        saved(file, state)
+    content = file.read_bytes()
+    file.write_bytes(content[: int(share * len(content))])
+    text = refused(file)
+    assert "cannot be read (truncated, or not what its name says)" in text
+
+
+def test_other_files_under_the_name(tmp_path: Path) -> None:
+    state = net(seed=1).state_dict()
+    torch.save(state, tmp_path / "a.safetensors")
+    save_file(state, tmp_path / "b.pt")
+    np.savez(tmp_path / "c.npz", a=np.zeros(3))
+    (tmp_path / "c.npz").rename(tmp_path / "c.pt")
+    (tmp_path / "d.pth").write_text("<html>404</html>")
+    for name in ("a.safetensors", "b.pt", "c.pt", "d.pth"):
+        assert "cannot be read" in refused(tmp_path / name)
+
+
+def test_where_there_is_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = refused("w.pt")
+    assert f"'w.pt' is not there (seen from {tmp_path})" in text
+    assert ".safetensors, .pt, .pth" in refused("w.onnx")
+    (tmp_path / "run").mkdir()
+    assert "'run' is a folder (seen from" in refused("run")
+    saved(tmp_path / "run" / "shared.safetensors", net().state_dict())
+    assert "'run' is a folder (give run/shared.safetensors)" in refused("run")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    saved(tmp_path / "w.pt", net(seed=1).state_dict())
+    assert len(weights.read("~/w.pt")) == 9
+
+
+def test_digest_is_of_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "w.pt").write_bytes(b"abc")
+    assert weights.digest(str(tmp_path / "w.pt")).startswith("ba7816bf8f01cfea414140de")
+
+
+NAMES = ["conv1.weight", "layer1.0.bn1.bias", "layer1.1.bn1.bias", "fc.weight"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "chosen"),
+    [
+        ("*", [0, 1, 2, 3]),
+        ("layer1", [1, 2]),
+        ("layer1.0", [1]),
+        ("layer?.*.bn1", [1, 2]),
+        ("*.weight", [0, 3]),
+        ("fc.weight", [3]),
+        ("layer[12].1", [2]),
+        ("[!f]*", [0, 1, 2]),
+    ],
+)
+def test_patterns(pattern: str, chosen: list[int]) -> None:
+    found = weights.matched("x", [pattern], NAMES)
+    assert found == {NAMES[i] for i in chosen}
+
+
+@pytest.mark.parametrize(
+    "pattern", ["layer", "weight", "FC", "fc.weight.x", "", "1", "layer1.", ".*"]
+)
+def test_patterns_that_match_nothing(pattern: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        weights.matched("model.freeze", ["fc", pattern], NAMES)
+    text = str(caught.value)
+    assert text.startswith(f"model.freeze: '{pattern}' matches nothing")
+    for name in NAMES:
+        assert name in text
+    if pattern == "layer":
+        assert "(did you mean 'layer1'?)" in text
+
+
+def test_names_of_a_module_are_listed_together() -> None:
+    names = list(dict(resnet18((3, 8, 8), 2, width=1).named_parameters()))
+    with pytest.raises(
+        Refusal, match=r"layer4\.1\.bn2\.\{weight, bias\}, fc\.\{weight"
+    ):
+        weights.matched("x", ["nothing"], names)
+
+
+def test_nothing_matches_no_patterns() -> None:
+    assert weights.matched("x", [], NAMES) == set()
+
+
+def test_sparse_tensors_are_refused(tmp_path: Path) -> None:
+    state: dict[str, Tensor] = dict(net(seed=1).state_dict())
+    state["0.weight"] = state["0.weight"].to_sparse()
+    assert "not one table of tensors" in refused(saved(tmp_path / "w.pt", state))
