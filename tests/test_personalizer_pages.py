@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from troth import lookup, trees
-from troth.clients import maker
+from troth.client.client import maker
 from troth.config import reader
 from troth.networks import task as tasks
 from troth.networks.masks import Masks

@@ -28,7 +28,7 @@ MODULE = """
 import math
 import torch
 from torch import nn
-from troth.solvers.fedavg import fedavg
+from troth.client.solvers.fedavg import fedavg
 from troth.types import Solver
 
 seen = {}

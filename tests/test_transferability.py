@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from troth import transferability
-from troth.adversarial.pgd import pgd
+from troth.client.adversarial.pgd import pgd
 from troth.networks import task as tasks
 from troth.transferability import Terms, bound, confidence, look, terms
 from troth.types import Batch, Task

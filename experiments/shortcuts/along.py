@@ -30,7 +30,7 @@ from tune import HALVES  # noqa: E402
 
 from troth import files, numerics, trees
 from troth.build import Built, build  # noqa: E402
-from troth.clients import adversarial  # noqa: E402
+from troth.client.client import adversarial  # noqa: E402
 from troth.config import reader
 from troth.data import labels
 from troth.engine import Plan  # noqa: E402

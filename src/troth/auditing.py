@@ -20,7 +20,7 @@ import torch
 from troth import certifiable, files, lookup
 from troth.build import Built, build
 from troth.certifying import Progress
-from troth.clients import adversarial
+from troth.client.client import adversarial
 from troth.config.parts import Part
 from troth.data.preprocess import active
 from troth.engine import Plan

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from troth import clients, lookup, plans
+from troth import lookup, plans
+from troth.client import client
 from troth.config import reader
 from troth.engine import Engine, Plan
 from troth.feed import Feed
@@ -122,7 +123,7 @@ def _engine(
     w0 = task.flatten(net)
     engine = Engine(
         task.Objective(net, 10),
-        clients.maker(experiment),
+        client.maker(experiment),
         feed,
         w0,
         "float32",

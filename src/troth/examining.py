@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.adversarial._worst import Adversarial
 from troth.build import Built
 from troth.certificates.bounds import lower, upper
+from troth.client.adversarial._worst import Adversarial
 from troth.data import labels
 from troth.transferability import Bound, Seen, Terms, bound, look, terms
 from troth.types import Batch, Split, Task

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from troth import lookup
 from troth.build import Built
+from troth.client.optimizers.adam import adam
 from troth.networks import modelfile
-from troth.optimizers.adam import adam
 from troth.types import Batch, Refusal
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from troth import augmenting, lookup
-from troth.clients import adversarial, maker
+from troth import lookup
+from troth.client import augmenting
+from troth.client.client import adversarial, maker
 from troth.config.schema import Experiment
 from troth.engine import Engine, Plan
 from troth.feed import Feed

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from troth.adversarial._worst import Adversarial, rows
+from troth.client.adversarial._worst import Adversarial, rows
 from troth.data import labels
 from troth.types import Batch, Task
 

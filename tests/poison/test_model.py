@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import optimize
 from torch import Tensor, nn
 
+from troth.client.regularizers.l2 import l2
+from troth.client.regularizers.l2sq import l2sq
+from troth.client.regularizers.smooth_l2 import smooth_l2
 from troth.networks import task as tasks
 from troth.poison import boundary_distance, model_attack, settled_model
-from troth.regularizers.l2 import l2
-from troth.regularizers.l2sq import l2sq
-from troth.regularizers.smooth_l2 import smooth_l2
 from troth.types import Batch, Refusal, Regularizer
 
 SEEDS = st.integers(0, 10**6)

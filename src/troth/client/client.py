@@ -1,0 +1,163 @@
+"""Task → client: a solver and a personalizer, with their learning rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from troth import lookup, numerics
+from troth.client import augmenting
+from troth.client.adversarial._worst import Adversarial
+from troth.client.combine import beside, seen_through
+from troth.config.parts import Part
+from troth.config.schema import Experiment
+from troth.networks.masks import Masks
+from troth.types import (
+    Batch,
+    Budget,
+    Client,
+    Descent,
+    Groups,
+    Optimizer,
+    Personal,
+    Refusal,
+    Regularizer,
+    Task,
+)
+
+
+def descent(part: Part, lr: float, weight_decay: float, tail: int = 0) -> Descent:
+    """An optimiser with its learning rate.
+
+    Args:
+        part: the optimiser.
+        lr: its learning rate.
+        weight_decay: times v, added to the gradient.
+        tail: so many numbers at the end of v are running statistics: the optimiser
+            does not see them, and they take the whole step that the gradient holds.
+    """
+    optimizer: Optimizer = lookup.call(
+        lookup.find("optimizer", part.name), part.options
+    )
+
+    def step(v: Tensor, g: Tensor, moments: Any, scale: Tensor) -> Any:
+        if weight_decay:
+            g = g + weight_decay * v
+        return optimizer.step(v, g, moments, lr * scale)
+
+    def whole(v: Tensor, g: Tensor, moments: Any, scale: Tensor) -> Any:
+        head, moments = step(v[:-tail], g[:-tail], moments, scale)
+        return torch.cat([head, v[-tail:] - g[-tail:]]), moments
+
+    if tail:
+        return Descent(lr, optimizer.limit, lambda v: optimizer.init(v[:-tail]), whole)
+    return Descent(lr, optimizer.limit, optimizer.init, step)
+
+
+def _off_tail(regularizer: Regularizer, tail: int) -> Regularizer:
+    """The regularizer without a pull on running statistics."""
+
+    def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        return numerics.off_tail(regularizer.grad(v, w, batch), tail)
+
+    return regularizer._replace(grad=grad) if tail else regularizer
+
+
+def adversarial(part: Part, task: Task, scale: float) -> Adversarial:
+    """How worst-case inputs are made.
+
+    Args:
+        part: its name and options.
+        task: whose losses they are to raise.
+        scale: the value of x that stands for 1.
+    """
+    function = lookup.find("adversarial", part.name)
+    made: Adversarial = lookup.call(function, part.options, task=task, scale=scale)
+    return made
+
+
+def maker(
+    e: Experiment,
+    scale: float = 1.0,
+    share: float = 1.0,
+    masks: Masks | None = None,
+    groups: Groups | None = None,
+) -> Callable[[Task], Client]:
+    """How this experiment makes a client of a task.
+
+    Personalizers are given by name what they ask for: `task`, `descent` (their own),
+    `regularizer`, `adversarial` (how inputs are made worse), `budget` (how long they
+    work where `[personalizer]` says so, else None), `groups`; and those that own their
+    reply also `solving` (the descent of `[train]`), `work` (how long a client works in
+    a round), `share`, `masks` and `batch`, the number of examples in one (0: all that a
+    client has).
+
+    Args:
+        e: the experiment.
+        scale: the value of x that stands for 1.
+        share: of all clients, how much a round asks.
+        masks: which parameters have which names.
+        groups: of the training examples; None: there are no data yet.
+    """
+    t, p = e.train, e.personalizer
+    lr = t.lr if p.lr is None else p.lr
+    budget = Budget(t.steps, t.epochs)
+    mine = Budget(p.steps, p.epochs) if p.steps or p.epochs else None
+
+    seen = augmenting.compose(t.augment, scale)
+    own_view = seen if p.augment is None else augmenting.compose(p.augment, scale)
+
+    def make(task: Task) -> Client:
+        shared = descent(t.optimizer, t.lr, t.weight_decay, task.tail)
+        own = descent(p.optimizer or t.optimizer, lr, t.weight_decay, task.tail)
+        regularizer = lookup.call(
+            lookup.find("regularizer", e.regularizer.name),
+            e.regularizer.options,
+            task=task,
+        )
+        personal = lookup.call(
+            lookup.find("personalizer", p.name),
+            p.options,
+            task=task,
+            descent=own,
+            regularizer=_off_tail(regularizer, task.tail),
+            adversarial=adversarial(e.adversarial, task, scale),
+            budget=mine,
+            solving=shared,
+            work=budget,
+            share=share,
+            masks=masks,
+            batch=t.batch,
+            groups=groups,
+        )
+        if not isinstance(personal, Personal):  # it owns the reply
+            _alone(e, personal)
+            return seen_through(personal, (seen, own_view))
+        solver = lookup.call(
+            lookup.find("solver", e.solver.name),
+            e.solver.options,
+            task=task,
+            descent=shared,
+        )
+        return beside(solver, personal, (budget, mine or budget), (seen, own_view))
+
+    return make
+
+
+def _alone(e: Experiment, client: Client) -> None:
+    """Refuse what has no place beside a personalizer that makes the update itself."""
+    if e.personalizer.augment is not None and client.finish is None:
+        raise Refusal(
+            f"personalizer '{e.personalizer.name}' trains one model on the batches of "
+            "[train], and personalizer.augment would change nothing; set train.augment"
+        )
+    default = Experiment().solver
+    if e.solver.name != default.name:
+        raise Refusal(
+            f"personalizer '{e.personalizer.name}' makes the client's update itself, "
+            f"and solver '{e.solver.name}' would never run; leave solver out, or take "
+            "a personalizer that stands beside one, such as ditto or apfl"
+        )

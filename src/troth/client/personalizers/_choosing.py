@@ -1,0 +1,180 @@
+"""λ chosen by every client, by its validation data."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from troth.client.personalizers import _lam
+from troth.client.personalizers._own import Towards, place, pulled
+from troth.types import (
+    Anchor,
+    Batch,
+    Carry,
+    Descent,
+    Personal,
+    Refusal,
+    Regularizer,
+    Task,
+)
+
+_YES = -1.0  # the client was asked, and has not chosen
+
+Rule = Literal["side_by_side", "paper", "code"]
+
+
+class Asked(NamedTuple):
+    """The options of a choice."""
+
+    rule: Rule
+    candidates: list[float]
+    fallback: float
+    few: int
+    towards: Towards
+
+    @property
+    def lams(self) -> list[float]:
+        """All that are tried: candidates in order, then a fallback that is none."""
+        every = sorted({*self.candidates})
+        return every if self.fallback in every else [*every, self.fallback]
+
+    @property
+    def among(self) -> int:
+        """How many of them are candidates."""
+        return len({*self.candidates})
+
+    @property
+    def least(self) -> int:
+        """From how many validation examples on a client chooses."""
+        return max(1, self.few) if self.rule == "paper" else 1
+
+
+def auto(
+    task: Task, descent: Descent, regularizer: Regularizer, asked: Asked
+) -> Personal:
+    """A personalizer that chooses among candidates for λ.
+
+    Its state ends with which of `asked.lams` was taken last, at first the fallback.
+    """
+    if not asked.candidates:
+        raise Refusal(
+            "ditto's candidates = [] leave no λ to choose; give some, such as "
+            "[0.1, 1.0, 2.0], or set lam to a number"
+        )
+    for i, lam in enumerate(asked.candidates):
+        _lam.check("ditto", lam, descent, regularizer, f"candidates[{i}]")
+    _lam.check("ditto", asked.fallback, descent, regularizer, "fallback")
+    if asked.few < 0:
+        raise Refusal(f"ditto's few = {asked.few} must be at least 0; the paper has 4")
+    if asked.rule == "code":
+        made = _every_step(task, descent, regularizer, asked)
+    else:
+        made = _side_by_side(task, descent, regularizer, asked)
+    return made._replace(
+        columns=("lam",),
+        tell=lambda state: pick([_exact(lam) for lam in asked.lams], state[-1]),
+    )
+
+
+def _exact(lam: float) -> Tensor:
+    return torch.tensor([lam], dtype=torch.float64)
+
+
+def _first(w0: Tensor, asked: Asked) -> Tensor:
+    return w0.new_full((), asked.lams.index(asked.fallback))
+
+
+def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Tensor:
+    """Whose validation loss is lowest; of equal ones, that of the smallest λ.
+
+    The fallback where there are too few examples, or where no loss is finite.
+
+    Args:
+        models: one for each of `asked.lams`.
+        task: has the loss.
+        valid: the client's validation data.
+        asked: the options.
+    """
+    losses = torch.stack([task.loss(v, valid) for v in models[: asked.among]])
+    finite = losses.isfinite()
+    enough = (valid.weight > 0).sum() >= asked.least
+    best = torch.where(finite, losses, torch.inf).argmin()
+    return torch.where(enough & finite.any(), best, asked.lams.index(asked.fallback))
+
+
+def pick(options: list[Tensor], at: Tensor) -> Tensor:
+    """The option of that number, without a stack of all."""
+    found = options[0]
+    for i, option in enumerate(options[1:], 1):
+        found = torch.where(at == i, option, found)
+    return found
+
+
+def _side_by_side(
+    task: Task, descent: Descent, regularizer: Regularizer, asked: Asked
+) -> Personal:
+    """A model for each λ in the client's state; the best by validation is the client's.
+
+    Which is best is asked only where the model is read, not in every round.
+
+    State: for every λ what `ditto` with that λ has; then, at first, the fallback's
+    place, once the client was asked −1, and where it is read which was chosen.
+    """
+    each = [
+        pulled(task, descent, regularizer, lam, asked.towards) for lam in asked.lams
+    ]
+
+    def init(w0: Tensor) -> Carry:
+        return *(one.init(w0) for one in each), _first(w0, asked)
+
+    def step(
+        state: Carry, anchor: Anchor, batch: Batch, valid: Batch, scale: Tensor
+    ) -> Carry:
+        pairs = zip(each, state[:-1], strict=True)
+        made = (one.step(own, anchor, batch, valid, scale) for one, own in pairs)
+        return *made, torch.full_like(state[-1], _YES)
+
+    def settle(state: Carry, valid: Batch) -> Carry:
+        best = _choice([v for v, *_ in state[:-1]], task, valid, asked)
+        asked_ever = state[-1] == _YES
+        chosen = torch.where(asked_ever, best.to(state[-1].dtype), state[-1])
+        return *state[:-1], chosen
+
+    return Personal(
+        init,
+        step,
+        model=lambda w, state: pick([v for v, *_ in state[:-1]], state[-1]),
+        settle=settle,
+    )
+
+
+def _every_step(
+    task: Task, descent: Descent, regularizer: Regularizer, asked: Asked
+) -> Personal:
+    """One model; every step tries each λ and keeps what validation likes best.
+
+    State: v, its moments, and which λ was taken last.
+    """
+
+    def init(w0: Tensor) -> Carry:
+        return w0, *descent.init(w0), _first(w0, asked)
+
+    def step(
+        state: Carry, anchor: Anchor, batch: Batch, valid: Batch, scale: Tensor
+    ) -> Carry:
+        v, *moments, last = state
+        # The pull first: it may use the buffer in which the task keeps its gradient.
+        pull = regularizer.grad(v, place(anchor, asked.towards), batch)
+        g = task.grad(v, batch)
+        tried = [
+            descent.step(v, _lam.plus(g, pull, lam), tuple(moments), scale)
+            for lam in asked.lams
+        ]
+        at = _choice([made for made, _ in tried], task, valid, asked)
+        states = [(made, *rest) for made, rest in tried]
+        kept = [pick(list(same), at) for same in zip(*states, strict=True)]
+        return *kept, at.to(last.dtype)
+
+    return Personal(init, step, model=lambda w, state: state[0], valid=True)

@@ -1,0 +1,66 @@
+"""A personal model of the client's own that follows some gradient: ditto, local."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import Tensor
+
+from troth.client.personalizers import _lam
+from troth.types import Anchor, Batch, Carry, Descent, Personal, Regularizer, Task
+
+Towards = Literal["shared", "moving"]
+"""What a personal model is pulled towards."""
+
+
+def own(
+    descent: Descent, gradient: Callable[[Tensor, Anchor, Batch], Tensor]
+) -> Personal:
+    """A personalizer whose state is v and its optimiser's moments.
+
+    Args:
+        descent: how v follows the gradient; its moments live on between rounds.
+        gradient: of the personal objective, at (v, anchor, batch).
+    """
+
+    def init(w0: Tensor) -> Carry:
+        return w0, *descent.init(w0)
+
+    def step(
+        state: Carry, anchor: Anchor, batch: Batch, valid: Batch, scale: Tensor
+    ) -> Carry:
+        v, *moments = state
+        g = gradient(v, anchor, batch)
+        v, rest = descent.step(v, g, tuple(moments), scale)
+        return v, *rest
+
+    return Personal(init, step, model=lambda w, state: state[0])
+
+
+def pulled(
+    task: Task, descent: Descent, regularizer: Regularizer, lam: float, towards: Towards
+) -> Personal:
+    """One that follows ∇F(v) + λ∇R(v, w); at λ = 0 without the term: no w does harm.
+
+    Args:
+        task: F.
+        descent: how v follows the gradient.
+        regularizer: R.
+        lam: λ.
+        towards: which w.
+    """
+
+    def gradient(v: Tensor, anchor: Anchor, batch: Batch) -> Tensor:
+        if lam == 0:
+            return task.grad(v, batch)
+        # The pull first: it may use the buffer in which the task keeps its gradient.
+        pull = regularizer.grad(v, place(anchor, towards), batch)
+        return _lam.plus(task.grad(v, batch), pull, lam)
+
+    return own(descent, gradient)
+
+
+def place(anchor: Anchor, towards: Towards) -> Tensor:
+    """The model that a personal one is pulled towards."""
+    return anchor.w if towards == "shared" else anchor.moving

@@ -1,0 +1,154 @@
+r"""A shared model that is nothing but what couples the clients' own.
+
+@inproceedings{farhadkhani2022equivalence,
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
+    Villemaud, Oscar},
+  booktitle={ICML}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from troth import numerics
+from troth.client.personalizers import _lam, _lbfgs
+from troth.types import (
+    Batch,
+    Broadcast,
+    Budget,
+    Carry,
+    Client,
+    Descent,
+    Phase,
+    Refusal,
+    Regularizer,
+    Reply,
+    Task,
+)
+
+STEPS = 30
+
+
+def coupled(
+    task: Task,
+    descent: Descent,
+    regularizer: Regularizer,
+    budget: Budget | None,
+    work: Budget,
+    *,
+    lam: float = 1.0,
+    nu: float = 0.0,
+    fit: Literal["sum", "mean"] = "sum",
+    unit: float = 1.0,
+    solve: Literal["step", "exact"] = "step",
+    report: Literal["after", "before"] = "after",
+) -> Client:
+    """The personalized federation of the attack-equivalence paper (Eq. 1, Section 2.2).
+
+    Σ_n [ν‖θ_n‖² + fit(θ_n, D_n) + λR(ρ, θ_n)]: every client has its own model θ_n, and
+    the shared one, ρ, is where these pull it. A client works on its θ_n with ρ fixed
+    and replies −λ∇_ρR(ρ, θ_n). With aggregator `sum` and server `sgd` the shared model
+    takes gradient steps of length `server.lr` on the whole loss.
+
+    The server learns −λ∇_ρR(ρ, θ_n): with `l2sq`, θ_n itself. A round costs a gradient
+    a step ("exact": one gradient and eight losses) and sends d numbers.
+
+    Guarantee: with `l2` and `smooth_l2` no reply is longer than λ, whatever the data:
+    see the filter `plausible`.
+
+    Departs: R is λ times the regularizer's value, and that of `l2sq` is ½‖ρ − θ‖²: the
+    paper's λ‖ρ − θ‖² is lam = 2λ here. All models start from the first shared one; the
+    authors' start apart from each other.
+
+    Args:
+        task: the client's problem.
+        descent: its learning rate and optimiser, for solve = "step".
+        regularizer: R; one that depends on θ − ρ alone: l2sq, l2 or smooth_l2.
+        budget: how long it works on θ_n in a round; None: as `[train]` says, and for
+            "exact" 30 steps. Take train.batch = 0: then every step sees all data.
+        work: how long `[train]` says.
+        lam: λ > 0.
+        nu: ν ≥ 0, of ν‖θ_n‖².
+        fit: the loss of all the client's examples together, or their mean (Appendix
+            E: with the mean, who has more data counts no more). Of a batch that is a
+            part of the data the sum is estimated.
+        unit: the sum is divided by it (Appendix E: by the mean number of examples).
+        solve: gradient steps from where θ_n was, or L-BFGS steps, which solve convex
+            problems to the last digits.
+        report: ∇_ρR at θ_n as it is after this round's work, or as it was before (the
+            authors' code, which steps θ_n and ρ at once).
+    """
+    _check(lam, nu, unit, regularizer)
+    steps = budget or (Budget(steps=STEPS) if solve == "exact" else work)
+
+    def many(batch: Batch) -> Tensor:
+        there = (batch.weight > 0).to(batch.weight.dtype).sum()
+        if fit == "mean":
+            return torch.ones_like(there)
+        return there * batch.per_epoch / unit
+
+    def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        ridge = numerics.off_tail(v, task.tail).square().sum()
+        own = many(batch) * task.loss(v, batch) + nu * ridge
+        return own + lam * regularizer.value(v, w, batch)
+
+    def gradient(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        pull = regularizer.grad(v, w, batch)
+        g = _lam.times(task.grad(v, batch), many(batch), task.tail)
+        ridge = numerics.off_tail(v, task.tail)
+        return _lam.plus(_lam.plus(g, ridge, 2 * nu), pull, lam)
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        if solve == "exact":
+            return _lbfgs.begin(state[0])
+        return state
+
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+        w = broadcast.w
+        if solve == "exact":
+            return _lbfgs.step(
+                carry, lambda v: value(v, w, batch), lambda v: gradient(v, w, batch)
+            )
+        v, *moments = carry
+        g = gradient(v, w, batch)
+        v, rest = descent.step(v, g, tuple(moments), broadcast.scale)
+        return v, *rest
+
+    def end(
+        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
+    ) -> tuple[Reply, Carry]:
+        told = carry[0] if report == "after" else state[0]
+        pull = regularizer.grad(told, broadcast.w, valid)
+        kept = carry[:1] if solve == "exact" else carry
+        return Reply(lam * pull, broadcast.extra), kept
+
+    return Client(
+        init=lambda w0: (w0,) if solve == "exact" else (w0, *descent.init(w0)),
+        local=Phase(begin, step, end, (steps,)),
+        finish=None,
+        model=lambda w, state: state[0],
+        shares_personal=True,
+    )
+
+
+def _check(lam: float, nu: float, unit: float, regularizer: Regularizer) -> None:
+    if math.isnan(regularizer.reach):
+        raise Refusal(
+            "coupled needs a regularizer that depends on θ − ρ alone; set "
+            "regularizer.name to l2sq, l2 or smooth_l2"
+        )
+    if not 0 < lam < math.inf:
+        raise Refusal(
+            f"coupled's lam = {lam} must be a finite number above 0; without a pull "
+            "nothing couples the models, and that is personalizer 'local'"
+        )
+    if not 0 <= nu < math.inf or not 0 < unit < math.inf:
+        raise Refusal(
+            f"coupled's nu = {nu} must be at least 0 and its unit = {unit} above 0, "
+            "and both finite"
+        )

@@ -1,0 +1,50 @@
+"""Ditto's second solver: the shared model first, the personal ones after it.
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.client.personalizers import _lam
+from troth.client.personalizers._tuned import Keep, criterion, tuned
+from troth.client.personalizers.finetune import EPOCHS, finetune
+from troth.types import Batch, Budget, Descent, Personal, Regularizer, Task
+
+
+def ditto_finetune(
+    task: Task,
+    descent: Descent,
+    regularizer: Regularizer,
+    budget: Budget | None,
+    *,
+    lam: float = 1.0,
+    keep: Keep = "last",
+) -> Personal:
+    """min_v h_k(v; w*) = F_k(v) + λR(v, w*) from v = w*, after the last round.
+
+    Ditto's objective solved in two stages (Section 3.1 and Appendix G.3): where h_k is
+    strongly convex it ends where the joint solver `ditto` does. It can be run on any
+    shared model that there is.
+
+    Args:
+        task: the client's problem.
+        descent: its own learning rate and optimiser, or those of `[train]`.
+        regularizer: the distance that is penalised.
+        budget: how long; None is 50 epochs, as for `finetune`.
+        lam: λ ≥ 0; 0 is `finetune`, λ → ∞ the shared model.
+        keep: "last", or "best" or "accurate" on the client's validation data.
+    """
+    _lam.check("ditto_finetune", lam, descent, regularizer)
+    if lam == 0:
+        return finetune(task, descent, budget, keep=keep)
+
+    def gradient(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        pull = regularizer.grad(v, w, batch)  # first: it may use the task's buffer
+        return _lam.plus(task.grad(v, batch), pull, lam)
+
+    return tuned(descent, gradient, budget or EPOCHS, keep, criterion(task, keep))

@@ -1,0 +1,82 @@
+"""Elastic weight consolidation: fine-tuning held back where the shared model depends.
+
+@article{kirkpatrick2017overcoming,
+  title={Overcoming Catastrophic Forgetting in Neural Networks},
+  author={Kirkpatrick, James and Pascanu, Razvan and Rabinowitz, Neil and Veness, Joel
+    and others},
+  journal={PNAS}, volume={114}, number={13}, pages={3521--3526}, year={2017}}
+"""
+
+from __future__ import annotations
+
+import torch
+
+from troth import numerics
+from troth.client.personalizers import _lam
+from troth.client.personalizers._tuned import at_the_end, kept
+from troth.client.personalizers.finetune import EPOCHS
+from troth.types import (
+    Batch,
+    Broadcast,
+    Budget,
+    Carry,
+    Descent,
+    Personal,
+    Phase,
+    Refusal,
+    Reply,
+    Task,
+)
+
+
+def ewc(
+    task: Task,
+    descent: Descent,
+    budget: Budget | None,
+    *,
+    lam: float = 1.0,
+    batches: int = 4,
+) -> Personal:
+    """min_v F_k(v) + (λ/2)·Σ_i F_i·(v_i − w*_i)² from v = w*, after the last round.
+
+    Ditto's baseline EWC (F.2, Table 3): F is the diagonal of the empirical Fisher
+    matrix at w*, the mean of squared gradients over `batches` batches. These come
+    first, and v does not move yet; its budget begins after them (as in the authors'
+    code). So λ = 0 is `finetune` on the batches that follow.
+
+    Args:
+        task: the client's problem.
+        descent: its own learning rate and optimiser, or those of `[train]`.
+        budget: how long, after those batches; None is 50 epochs.
+        lam: λ ≥ 0.
+        batches: how many F is estimated from, at least 1; the authors' code takes 4.
+    """
+    _lam.check("ewc", lam, descent, None)
+    if batches < 1:
+        raise Refusal(
+            f"ewc's batches = {batches} must be at least 1; the authors have 4"
+        )
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        w = broadcast.w
+        return w, torch.zeros_like(w), *descent.init(w)
+
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+        v, root, *moments = carry  # √F, of which no square is too large
+        g = task.grad(v, batch)
+        seen = root.hypot(numerics.off_tail(g, task.tail) / batches**0.5)
+        if lam:
+            g = _lam.plus(g, root * (root * (v - broadcast.w)), lam)
+        moved, rest = descent.step(v, g, tuple(moments), broadcast.scale)
+        measuring = batch.t < batches
+        pairs = zip((v, seen, *moments), (moved, root, *rest), strict=True)
+        return tuple(torch.where(measuring, still, on) for still, on in pairs)
+
+    def end(
+        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
+    ) -> tuple[Reply, Carry]:
+        return kept(carry[0], broadcast, state)
+
+    whole = budget or EPOCHS
+    whole = whole._replace(steps=whole.steps + batches)
+    return at_the_end(Phase(begin, step, end, (whole,)))

@@ -1,0 +1,59 @@
+"""FedBN: normalisation layers of the client's own.
+
+@inproceedings{li2021fedbn,
+  title={{FedBN}: Federated Learning on Non-{IID} Features via Local Batch
+    Normalization},
+  author={Li, Xiaoxiao and Jiang, Meirui and Zhang, Xiaofei and Kamp, Michael and
+    Dou, Qi},
+  booktitle={ICLR}, year={2021}}
+"""
+
+from __future__ import annotations
+
+from troth.client.personalizers import _split
+from troth.networks.masks import Masks
+from troth.types import Budget, Client, Descent, Task
+
+
+def fedbn(
+    task: Task,
+    descent: Descent,
+    solving: Descent,
+    work: Budget,
+    budget: Budget | None,
+    masks: Masks,
+) -> Client:
+    """Normalisation layers b_k of the client's own: min Σ_k F_k(φ, b_k).
+
+    All others, φ, are shared, and both are trained as `fedper` does it. Personal are
+    scale, shift and running statistics of every batch normalisation (Algorithm 1 of the
+    paper), and scale and shift of every other normalisation that the model trains. A
+    client that was never asked has those of the first shared model.
+
+    What the server learns: how φ moved; neither a client's scales nor its statistics,
+    which tell much about the inputs. The update is 0 in these places, so that there
+    are no statistics to aggregate (`train.statistics` has nothing to do), and no client
+    that takes part reads what others send there (a newcomer starts from it). The shared
+    model by itself keeps the statistics it began with (mean 0, variance 1), and its
+    score says little.
+
+    Cost: one gradient a step, as `fedavg`; the numbers of φ alone would have to travel
+    (messages here are as wide as the model, with zeros). A client keeps its b_k, which
+    are few, and their optimiser's moments.
+
+    When: clients differ in how their inputs look (scanners, cameras, sensors) and
+    agree in what they mean. Labels that differ it does not help.
+
+    Args:
+        task: the client's problem.
+        descent: how b_k moves: by `personalizer.lr` and `.optimizer`, or as in
+            `[train]`; its moments live on between rounds.
+        solving: how φ moves: as in `[train]`; its moments start anew every round.
+        work: how long a client works in a round.
+        budget: how long b_k moves, where `personalizer.steps` or `.epochs` say so.
+        masks: which numbers are whose.
+
+    Departs: the paper has batch normalisation alone in mind.
+    """
+    works = (budget or work, work)
+    return _split.split(task, masks.norms(), (descent, solving), works)

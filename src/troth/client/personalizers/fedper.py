@@ -1,0 +1,67 @@
+"""FedPer: layers of the client's own on top of shared ones.
+
+@article{arivazhagan2019federated,
+  title={Federated Learning with Personalization Layers},
+  author={Arivazhagan, Manoj Ghuhan and Aggarwal, Vinay and Singh, Aaditya Kumar and
+    Choudhary, Sunav},
+  journal={arXiv preprint arXiv:1912.00818}, year={2019}}
+"""
+
+from __future__ import annotations
+
+from troth.client.personalizers import _split
+from troth.networks.masks import Masks
+from troth.types import Budget, Client, Descent, Task
+
+
+def fedper(
+    task: Task,
+    descent: Descent,
+    solving: Descent,
+    work: Budget,
+    budget: Budget | None,
+    masks: Masks,
+    *,
+    layers: list[str] = [],  # noqa: B006
+    last: int = 1,
+) -> Client:
+    """Shared layers φ, and layers h_k of the client's own: min Σ_k F_k(φ, h_k).
+
+    A client puts its h_k to the φ it is sent, steps along the gradient of both at once
+    (Algorithm 1 of the paper, client's side) and sends how φ moved. It predicts with
+    (φ, h_k). h_k starts as in the first shared model and moves only in the rounds in
+    which its client is asked. Running statistics of batch normalisation belong to
+    their layer: personal in a personal layer, else averaged with the rest.
+
+    What the server learns: how φ moved; of h_k nothing but what that betrays. The
+    update is 0 in the places of h_k, and no client that takes part reads what others
+    send there (a newcomer's h_k starts from it). So the shared model by itself has
+    layers that nobody trained, and its score says little.
+
+    Cost: one gradient a step, as `fedavg`; the numbers of φ alone would have to travel
+    (messages here are as wide as the model, with zeros). A client keeps its h_k and
+    their optimiser's moments.
+
+    When: clients agree on what to look at and differ in what to call it, as with
+    labels that mean different things. A poisoned φ reaches every client.
+
+    Limits: with nothing personal `fedavg`, with all `local`, bit for bit.
+
+    Args:
+        task: the client's problem.
+        descent: how h_k moves: by `personalizer.lr` and `.optimizer`, or as in
+            `[train]`; its moments live on between rounds.
+        solving: how φ moves: as in `[train]`; its moments start anew every round.
+        work: how long a client works in a round.
+        budget: how long h_k moves, where `personalizer.steps` or `.epochs` say so.
+        masks: which numbers are whose.
+        layers: what is personal: names of layers or tensors, or patterns of such
+            ("fc", "features.*", "*.bias"), as `model.freeze` takes them.
+        last: where no layers are named, how many of the last ones are personal
+            (K_P in the paper); 0 is none of them. A model of a single layer is all
+            personal with 1.
+
+    Departs: the paper steps by plain SGD, which has no moments to keep or to forget.
+    """
+    mask = _split.chosen(masks, layers, last)
+    return _split.split(task, mask, (descent, solving), (budget or work, work))

@@ -1,0 +1,70 @@
+"""FedRep: a head of the client's own, trained first, on a shared representation.
+
+@inproceedings{collins2021exploiting,
+  title={Exploiting Shared Representations for Personalized Federated Learning},
+  author={Collins, Liam and Hassani, Hamed and Mokhtari, Aryan and Shakkottai, Sanjay},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+from troth.client.personalizers import _split
+from troth.networks.masks import Masks
+from troth.types import Budget, Client, Descent, Task
+
+
+def fedrep(
+    task: Task,
+    descent: Descent,
+    solving: Descent,
+    work: Budget,
+    budget: Budget | None,
+    masks: Masks,
+    *,
+    layers: list[str] = [],  # noqa: B006
+    last: int = 1,
+) -> Client:
+    """min_φ Σ_k min_{h_k} F_k(h_k ∘ φ): the representation φ is shared, heads are not.
+
+    In a round (Algorithm 1 of the paper) a client first moves its head, from where it
+    left it, with φ fixed as it was sent; then φ with that head fixed; and sends how φ
+    moved. So φ learns to serve heads that are near their best. It predicts with
+    (φ, h_k). Running statistics of batch normalisation move with their layer, in its
+    turn.
+
+    What the server learns: how φ moved; of h_k nothing but what that betrays. The
+    update is 0 in the places of h_k, and no client that takes part reads what others
+    send there (a newcomer's h_k starts from it). So the shared model by itself has
+    layers that nobody trained, and its score says little.
+
+    Cost: as many gradients as the steps of both turns, twice those of `fedavg` where
+    `[personalizer]` says nothing; the numbers of φ alone would have to travel
+    (messages here are as wide as the model, with zeros). A client keeps its h_k and
+    their optimiser's moments.
+
+    When: as `fedper`, with heads that are small and quickly trained: where clients
+    hold few examples of few classes. A poisoned φ reaches every client.
+
+    Limits: with nothing personal `fedavg`, with all `local`, bit for bit: where one of
+    the two turns has nothing to move it is left out.
+
+    Args:
+        task: the client's problem.
+        descent: how the head moves: by `personalizer.lr` and `.optimizer`, or as in
+            `[train]`; its moments live on between rounds.
+        solving: how φ moves: as in `[train]`; its moments start anew every round.
+        work: how long φ moves in a round, `train.steps` or `.epochs`.
+        budget: how long the head does before, `personalizer.steps` or `.epochs`; where
+            neither is set, as long as φ.
+        masks: which numbers are whose.
+        layers: what is personal: names of layers or tensors, or patterns of such
+            ("fc", "features.*", "*.bias"), as `model.freeze` takes them.
+        last: where no layers are named, how many of the last ones are personal.
+
+    Departs: in Algorithm 1 φ takes a single step a round; here as many as `[train]`
+    says. The two turns see different batches, one after the other. A client whose
+    deadline comes early has moved its head, and perhaps nothing else.
+    """
+    mask = _split.chosen(masks, layers, last)
+    works = (budget or work, work)
+    return _split.split(task, mask, (descent, solving), works, by_turns=True)

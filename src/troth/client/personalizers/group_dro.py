@@ -1,0 +1,135 @@
+"""Fine-tuning for the group that fares worst.
+
+@inproceedings{sagawa2020distributionally,
+  title={Distributionally Robust Neural Networks for Group Shifts: On the Importance of
+    Regularization for Worst-Case Generalization},
+  author={Sagawa, Shiori and Koh, Pang Wei and Hashimoto, Tatsunori B. and
+    Liang, Percy},
+  booktitle={ICLR}, year={2020}}
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from troth.client.personalizers import _groups
+from troth.client.personalizers._tuned import Keep, Way, at_the_end, criterion, kept
+from troth.client.personalizers.finetune import EPOCHS
+from troth.types import (
+    Batch,
+    Broadcast,
+    Budget,
+    Carry,
+    Descent,
+    Groups,
+    Personal,
+    Phase,
+    Refusal,
+    Reply,
+    Task,
+)
+
+_MOST = 32  # groups; each costs a loss a step
+
+
+def group_dro(
+    task: Task,
+    descent: Descent,
+    budget: Budget | None,
+    groups: Groups | None = None,
+    *,
+    step: float = 0.01,
+    keep: Keep = "last",
+    without: _groups.Without = "refuse",
+) -> Personal:
+    """Fine-tuning on a weighted loss whose weights grow where the loss is high.
+
+    Sagawa et al. 2020, Algorithm 1, at every client after the last round. Batches are
+    drawn as `upweight` draws them, every group being equally likely. With L_g(v) the
+    mean loss of the batch's examples of group g, in every step
+
+        q_g ← q_g·exp(η_q·L_g(v)), normalised;   v ← v − η·Σ_g q_g·∇L_g(v).
+
+    q begins with equal weights and is forgotten at the end.
+
+    Args:
+        task: the client's problem.
+        descent: its own learning rate and optimiser, or those of `[train]`.
+        budget: how long; None is 50 epochs.
+        groups: of the training examples.
+        step: η_q ≥ 0; 0 keeps equal weights and is exactly `upweight`; η_q → ∞ trains
+            on the worst group of the batch alone. The authors have 0.01.
+        keep: "last", or "best" or "accurate": the model on the way with the lowest
+            loss or highest accuracy on the client's validation data, in the shares that
+            these have.
+        without: "refuse" clients that have examples of one group only, or "finetune"
+            them: q has nothing to weigh then, exactly as in `finetune`.
+
+    Departs: Algorithm 1 takes one example a step; here a batch, as the authors' code
+    does, in which a group counts by its examples, q_g each, divided by what all of the
+    batch come to, so that an uneven draw does not change the length of a step. A group
+    that a batch lacks keeps its q but for the normalisation. The strong
+    weight decay that the paper recommends is `train.weight_decay`.
+
+    Raises:
+        Refusal: data without groups or with more than 32, clients with one, or a step
+            out of range.
+    """
+    _groups.check("group_dro", groups, without)
+    if not 0 <= step < math.inf:
+        raise Refusal(f"group_dro's step = {step} must be at least 0, such as 0.01")
+    number = 1 if groups is None else groups.number
+    if number > _MOST:
+        raise Refusal(
+            f"group_dro computes the loss of every group in every step, and the data "
+            f"have {number} of them; it takes at most {_MOST}: join some, or use "
+            "upweight"
+        )
+    way = Way(descent, keep, criterion(task, keep))
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        return broadcast.w.new_zeros(number), *way.begin(broadcast.w)
+
+    def move(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+        logits, *rest = carry
+        if number > 1:
+            logits = _raised(task, rest[0], logits, batch, step)
+            batch = _weighted(logits, batch)
+        scale = broadcast.scale
+        return logits, *way.step(
+            tuple(rest), lambda v: task.grad(v, batch), valid, scale
+        )
+
+    def end(
+        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
+    ) -> tuple[Reply, Carry]:
+        return kept(way.end(carry[1:], valid), broadcast, state)
+
+    phase = Phase(begin, move, end, (budget or EPOCHS,), keep != "last", True)
+    return at_the_end(phase)
+
+
+def _raised(task: Task, v: Tensor, logits: Tensor, batch: Batch, step: float) -> Tensor:
+    """The logarithm of q after a step, the largest being 0."""
+    if step == 0:
+        return logits
+    raised = []
+    for g in range(len(logits)):
+        part = batch.weight * (batch.group == g)
+        total = part.sum()
+        mean = part / torch.where(total > 0, total, 1.0)
+        loss = task.loss(v, batch._replace(weight=mean))
+        raised.append(torch.where(total > 0, loss, 0.0))
+    logits = logits + step * torch.stack(raised)
+    return logits - logits.amax()
+
+
+def _weighted(logits: Tensor, batch: Batch) -> Batch:
+    """Every example counts as its group does; together they count 1 as before."""
+    q = logits.softmax(0)[batch.group]
+    weight = batch.weight * q
+    total = weight.sum()
+    return batch._replace(weight=weight / torch.where(total > 0, total, 1.0))

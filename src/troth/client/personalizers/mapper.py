@@ -1,0 +1,154 @@
+"""MAPPER: a client's model between its own and the shared one, at a weight it chooses.
+
+@article{mansour2020three,
+  title={Three Approaches for Personalization with Applications to Federated Learning},
+  author={Mansour, Yishay and Mohri, Mehryar and Ro, Jae and Suresh, Ananda Theertha},
+  journal={arXiv preprint arXiv:2002.10619}, year={2020}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth.client.personalizers._mixed import mixed, through
+from troth.types import (
+    Batch,
+    Broadcast,
+    Budget,
+    Carry,
+    Client,
+    Descent,
+    Phase,
+    Refusal,
+    Reply,
+    Task,
+)
+
+
+def mapper(
+    task: Task,
+    descent: Descent,
+    solving: Descent,
+    budget: Budget | None,
+    work: Budget,
+    *,
+    weights: list[float] = [0.25, 0.5, 0.75],  # noqa: B006
+) -> Client:
+    """Σ_k F_k(λ_k·v_k + (1 − λ_k)w), minimised over w, all v_k and λ_k.
+
+    MAPPER, the paper's model interpolation. In a round w_k starts from wᵗ and v from
+    where it was left. Every step takes the λ whose λv + (1 − λ)w_k had the lowest loss
+    on the round's batches so far, each as it stood then, and moves both models along
+    the one gradient there: v ← v − ηλg, w_k ← w_k − η(1 − λ)g. The reply is w_k − wᵗ.
+    The client predicts with λv + (1 − λ)w at the λ of its last step, which clients.csv
+    has (`weight`); at 0, with the shared model, where it was never asked.
+
+    What the server learns: with plain `sgd`, one learning rate for both and one λ in
+    the round, v moved by the reply times λ/(1 − λ), and there are few λ to guess from;
+    who is asked in every round gives its personal model away. Cost: one gradient a
+    step, and the loss of each weight (of a single one none); nothing more is sent; a
+    client keeps d numbers and λ. When: clients differ in how far they are from the
+    others, and nobody can say how far. The training loss favours the client's own
+    model, most of all where it has few examples; w is trained for mixing, not to be
+    used alone; and where F_k has a single minimiser the client ends there, as with
+    `local` (FMTL's remark on both).
+
+    Args:
+        task: the client's problem.
+        descent: of v: its own learning rate and optimiser, or those of `[train]`; its
+            moments live on between rounds.
+        solving: of w_k: those of `[train]`; its moments start anew every round.
+        budget: how long both move in a round, where `[personalizer]` says so.
+        work: how long, where it does not.
+        weights: the λ to choose from, in [0, 1]; of equal losses, or none finite, the
+            smallest is taken. [0] is exactly `fedavg`; [1] exactly `local`, with a
+            shared model that stays. Ditto's authors have {0.25, 0.5, 0.75}.
+
+    Departs: the code of Ditto's authors trains a copy of v for each λ with w held
+    fixed, takes the one with the lowest loss on all training data and then moves w by a
+    single step, which costs a gradient for each λ; after the last round it fine-tunes
+    the mixed models. There, of all replies only that of the last client reaches the
+    server, by a wrong indentation; here all do. Running statistics of batch
+    normalisation are not mixed: both models have those of the mixed one.
+    """
+    every, tail = _checked(weights), task.tail
+    inside = every[0] > 0 and every[-1] < 1
+
+    def init(w0: Tensor) -> Carry:
+        return w0, w0.new_zeros(()), *descent.init(w0)
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        w = broadcast.w
+        return state, (w, *solving.init(w)), w.new_zeros(len(every))
+
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+        (v, _, *mine), (w, *theirs), total = carry
+        if len(every) > 1:
+            tried = (mixed(v, w, lam, tail) for lam in every)
+            total = total + torch.stack([task.loss(at, batch) for at in tried])
+        place = _lowest(total)
+        lam = _number(place, every, v.new_zeros(()))
+        at = mixed(v, w, lam, tail, inside)
+        g = task.grad(at, batch)
+        pulls = through(g, at, v, lam, tail), through(g, at, w, 1 - lam, tail)
+        v, own = descent.step(v, pulls[0], tuple(mine), broadcast.scale)
+        w, shared = solving.step(w, pulls[1], tuple(theirs), broadcast.scale)
+        return (v, place, *own), (w, *shared), total
+
+    def end(
+        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
+    ) -> tuple[Reply, Carry]:
+        own, (w, *_), _ = carry
+        return Reply(w - broadcast.w, broadcast.extra), own
+
+    def model(w: Tensor, state: Carry) -> Tensor:
+        return mixed(state[0], w, _number(state[1], every, w.new_zeros(())), tail)
+
+    def tell(state: Carry) -> Tensor:
+        exact = torch.zeros(1, dtype=torch.float64)
+        return _number(state[1], every, exact)
+
+    return Client(
+        init,
+        Phase(begin, step, end, (budget or work,)),
+        finish=None,
+        model=model,
+        shares_personal=True,
+        columns=("weight",),
+        tell=tell,
+    )
+
+
+def _checked(weights: list[float]) -> list[float]:
+    """In order, each once."""
+    if not weights:
+        raise Refusal(
+            "mapper's weights = [] leave nothing to choose; give some in [0, 1], such "
+            "as [0.25, 0.5, 0.75]"
+        )
+    for i, lam in enumerate(weights):
+        if not 0 <= lam <= 1:
+            raise Refusal(
+                f"mapper's weights[{i}] = {lam} must lie in [0, 1]: how much of a "
+                "client's model is its own"
+            )
+    return sorted({*weights})
+
+
+def _lowest(losses: Tensor) -> Tensor:
+    """Which is lowest, counted from 1; of equal ones, or none finite, the first."""
+    place, least = torch.ones_like(losses[0]), losses[0]
+    least = torch.where(least.isfinite(), least, torch.inf)
+    for i, loss in enumerate(losses[1:].unbind(), 2):
+        less = loss < least
+        place, least = torch.where(less, i, place), torch.where(less, loss, least)
+    return place
+
+
+def _number(place: Tensor, every: list[float], zero: Tensor) -> Tensor:
+    """The weight at a place, in the precision of `zero`; at place 0, zero."""
+    found = zero
+    for i, lam in enumerate(every, 1):
+        found = torch.where(place == i, lam, found)
+    return found

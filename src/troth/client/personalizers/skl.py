@@ -1,0 +1,43 @@
+"""Fine-tuning that keeps predictions near those of the shared model.
+
+@article{yu2020salvaging,
+  title={Salvaging Federated Learning by Local Adaptation},
+  author={Yu, Tao and Bagdasaryan, Eugene and Shmatikov, Vitaly},
+  journal={arXiv preprint arXiv:2002.04758}, year={2020}}
+"""
+
+from __future__ import annotations
+
+from troth.client.personalizers import _lam
+from troth.client.personalizers._tuned import Keep
+from troth.client.personalizers.ditto_finetune import ditto_finetune
+from troth.client.regularizers.kl import kl
+from troth.types import Budget, Descent, Personal, Task
+
+
+def skl(
+    task: Task,
+    descent: Descent,
+    budget: Budget | None,
+    *,
+    lam: float = 1.0,
+    keep: Keep = "last",
+) -> Personal:
+    """min_v F_k(v) + (λ/2)(KL(f(v)‖f(w*)) + KL(f(w*)‖f(v))) from v = w*, at the end.
+
+    Ditto's baseline Symmetrized KL (F.2, Table 3): `ditto_finetune` with the
+    regularizer `kl`, whatever `[regularizer]` says.
+
+    Departs: the divergence is taken on the batch of the step; the authors' code takes
+    it on all data of the client.
+
+    Args:
+        task: the client's problem.
+        descent: its own learning rate and optimiser, or those of `[train]`.
+        budget: how long; None is 50 epochs.
+        lam: λ ≥ 0; 0 is `finetune`.
+        keep: "last", or "best" or "accurate" on the client's validation data.
+    """
+    regularizer = kl(task)
+    _lam.check("skl", lam, descent, regularizer)
+    return ditto_finetune(task, descent, regularizer, budget, lam=lam, keep=keep)

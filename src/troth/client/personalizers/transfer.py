@@ -1,0 +1,200 @@
+"""Fine-tuning to which adversarial examples of the shared model still transfer.
+
+@inproceedings{wang2021robust,
+  title={Robust and Personalized Federated Learning with Spurious Features: an
+    Adversarial Approach},
+  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
+  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from troth import numerics
+from troth.client.adversarial._worst import Adversarial, Worst
+from troth.client.personalizers import _lam, _weights
+from troth.client.personalizers._agreement import disagreement
+from troth.client.personalizers._choosing import pick
+from troth.client.personalizers._tuned import Way, at_the_end, criterion, kept
+from troth.client.personalizers._weights import Weight, Weights
+from troth.client.personalizers.finetune import EPOCHS
+from troth.data import labels
+from troth.types import (
+    Batch,
+    Broadcast,
+    Budget,
+    Carry,
+    Descent,
+    Personal,
+    Phase,
+    Refusal,
+    Regularizer,
+    Reply,
+    Task,
+)
+
+Keep = Literal["last", "best", "accurate", "transferable"]
+
+
+def transfer(
+    task: Task,
+    descent: Descent,
+    budget: Budget | None,
+    adversarial: Adversarial,
+    *,
+    w1: Weight = 1.0,
+    w2: Weight = 0.1,
+    candidates: list[float] = [0.01, 0.1, 1.0, 10.0],  # noqa: B006
+    against: Literal["shared", "finetune"] = "shared",
+    keep: Keep = "transferable",
+) -> Personal:
+    """min_v F_k(v) + w₁·R_adv(v) + w₂·‖v − w*‖² from v = w*, after the last round.
+
+    R_adv = −Σ_i [z_i·log p_i + (1 − z_i)·log(1 − p_i)] over the classes i, on the
+    adversarial examples of w* (`[adversarial]`); z and p are what w* and v predict
+    there, and it is least where both agree (Eq. 2). The second term keeps v from
+    forgetting (Eq. 3). w₂ = 0 is Fig. 7b, w₁ = 0 Fig. 7c, and neither `finetune`.
+
+    Adversarial examples are made of the batch of every step. w* stands still and an
+    epoch shows every example once, so that making them all when an epoch begins would
+    be the same.
+
+    Departs: Eq. 2 as printed would have to be maximised, and what it is of is called
+    the last layers' outputs; here it has a minus, and they are probabilities (softmax;
+    a sigmoid for each of several labels). It is the mean over the batch.
+
+    Args:
+        task: the client's problem.
+        descent: its own learning rate and optimiser, or those of `[train]`.
+        budget: how long; None is 50 epochs, as for `finetune`.
+        adversarial: how examples are made against w*.
+        w1: w₁ ≥ 0, or "auto"; 0: none are made. w₁ → ∞ predicts as w* on them.
+        w2: w₂ ≥ 0, or "auto"; 0 pulls not at all, w₂ → ∞ is w*.
+        candidates: what "auto" tries, side by side, every client for itself: the
+            largest with which its validation accuracy is not lowered, else the smallest
+            (Section 4.1). Where both weights are chosen, all pairs are tried, and the
+            one with the largest product is taken.
+        against: whose accuracy must not be lowered: "shared", that of w*; "finetune",
+            that of the same with both weights 0.
+        keep: "last"; or by the client's validation data, w* among them: "transferable",
+            the highest accuracy minus the decrease of adversarial transferability (the
+            paper's), "accurate", the highest accuracy, "best", the lowest loss. Of
+            equal ones the first.
+    """
+    if task.classes == 0:
+        raise Refusal(
+            "personalizer 'transfer' compares predicted probabilities of classes, and "
+            "this is a regression; take ditto_finetune"
+        )
+    pull = _pull(task.tail)
+    tried = _weights.tried(w1, w2, candidates, descent, pull)
+    chosen = "auto" in (w1, w2)
+    ways = [*tried, Weights(0.0, 0.0)] if chosen and against == "finetune" else tried
+    way = Way(descent, "last" if keep == "last" else "best", criterion(task, keep))
+
+    def begin(broadcast: Broadcast, state: Carry) -> Carry:
+        return tuple(way.begin(broadcast.w) for _ in ways)
+
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+        w = broadcast.w
+        needed = any(weights.w1 for weights in ways)
+        seen = adversarial.worst(w, batch) if needed else None
+        along = _gradient(task, pull, w, batch, seen)
+        return tuple(
+            way.step(own, partial(along, weights), valid, broadcast.scale)
+            for weights, own in zip(ways, carry, strict=True)
+        )
+
+    def end(
+        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
+    ) -> tuple[Reply, Carry]:
+        models = [way.end(own, valid) for own in carry]
+        if not chosen:
+            return kept(models[0], broadcast, state)
+        counts = [_right(task, v, valid) for v in models[: len(tried)]]
+        before = broadcast.w if against == "shared" else models[-1]
+        at = _weights.largest(counts, _right(task, before, valid))
+        reply, (v, mark) = kept(pick(models, at), broadcast, state)
+        return reply, (v, mark + at)
+
+    finish = Phase(begin, step, end, (budget or EPOCHS,), chosen or keep != "last")
+    if keep == "transferable":
+        finish = finish._replace(prepare=_prepare(adversarial))
+    made = at_the_end(finish)
+    return made._replace(columns=Weights._fields, tell=_tell(tried)) if chosen else made
+
+
+def _pull(tail: int) -> Regularizer:
+    """‖v − w‖², without running statistics; twice what `l2sq` is."""
+
+    def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        return numerics.off_tail(v - w, tail).square().sum()
+
+    def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        return numerics.off_tail(v - w, tail)
+
+    return Regularizer(value, grad, curvature=2.0)
+
+
+def _gradient(
+    task: Task, pull: Regularizer, w: Tensor, batch: Batch, seen: Worst | None
+) -> Callable[[Weights, Tensor], Tensor]:
+    """Of the whole objective, with some weights at v; a term of weight 0 is left out.
+
+    Args:
+        task: F.
+        pull: towards w.
+        w: the shared model.
+        batch: of this step.
+        seen: the same, made worse for w; None where no weight asks for it.
+    """
+
+    def along(weights: Weights, v: Tensor) -> Tensor:
+        # The terms first: they may use the buffer in which the task keeps its gradient.
+        terms = []
+        if weights.w1 and seen is not None:
+            between = disagreement(seen.outputs, batch)
+            terms.append((task.slope(v, seen.x, between), weights.w1))
+        if weights.w2:
+            terms.append((pull.grad(v, w, batch), 2 * weights.w2))
+        g = task.grad(v, batch)
+        for term, weight in terms:
+            g = _lam.plus(g, term, weight)
+        return g
+
+    return along
+
+
+def _prepare(adversarial: Adversarial) -> Callable[[Broadcast, Batch], Batch]:
+    """Validation data and, with negative weights, adversarial examples of them.
+
+    What of these is right is what transferability has lost, but for a number.
+    """
+
+    def prepare(broadcast: Broadcast, valid: Batch) -> Batch:
+        seen = adversarial.worst(broadcast.w, valid)
+        x = torch.cat([valid.x.to(seen.x.dtype), seen.x])
+        y = torch.cat([valid.y, valid.y])
+        weight = torch.cat([valid.weight, -valid.weight])
+        return valid._replace(x=x, y=y, weight=weight)
+
+    return prepare
+
+
+def _right(task: Task, v: Tensor, valid: Batch) -> Tensor:
+    """How many validation examples are right, adversarial ones left out."""
+    right = labels.right(task.predict(v, valid.x), valid.y)
+    return (valid.weight.sign().clamp(min=0) * right).sum()
+
+
+def _tell(tried: list[Weights]) -> Callable[[Carry], Tensor]:
+    """The weights that a client has chosen; NaN before."""
+    nothing = torch.full((2,), torch.nan, dtype=torch.float64)
+    each = [torch.tensor(pair, dtype=torch.float64) for pair in tried]
+    return lambda state: pick([nothing, *each], state[1])

@@ -1,0 +1,60 @@
+"""Fine-tuning on batches in which every group has the same share.
+
+@inproceedings{sagawa2020distributionally,
+  title={Distributionally Robust Neural Networks for Group Shifts: On the Importance of
+    Regularization for Worst-Case Generalization},
+  author={Sagawa, Shiori and Koh, Pang Wei and Hashimoto, Tatsunori B. and
+    Liang, Percy},
+  booktitle={ICLR}, year={2020}}
+
+@inproceedings{wang2021robust,
+  title={Robust and Personalized Federated Learning with Spurious Features: an
+    Adversarial Approach},
+  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
+  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
+"""
+
+from __future__ import annotations
+
+from troth.client.personalizers import _groups
+from troth.client.personalizers._tuned import Keep
+from troth.client.personalizers.finetune import finetune
+from troth.types import Budget, Descent, Groups, Personal, Task
+
+
+def upweight(
+    task: Task,
+    descent: Descent,
+    budget: Budget | None,
+    groups: Groups | None = None,
+    *,
+    keep: Keep = "last",
+    without: _groups.Without = "refuse",
+) -> Personal:
+    """Fine-tuning with aligned and conflicting examples drawn with equal probability.
+
+    The baseline UW of Wang et al. 2021 (section 4.2), after Sagawa et al. 2020 (section
+    3.3, importance weighting). After the last round every client trains on from w* as
+    with `finetune`, but each example of a batch is drawn anew, with replacement: first
+    its group, all that the client has being equally likely, then one of these. On
+    average an example of a group of m_g out of m, one of G groups, so counts m/(G·m_g)
+    times. An epoch has as many steps as ever.
+
+    Args:
+        task: the client's problem.
+        descent: its own learning rate and optimiser, or those of `[train]`.
+        budget: how long; None is 50 epochs.
+        groups: of the training examples.
+        keep: "last", or "best" or "accurate": the model on the way with the lowest
+            loss or highest accuracy on the client's validation data, in the shares that
+            these have.
+        without: "refuse" clients that have examples of one group only, or "finetune"
+            them, exactly as `finetune` does.
+
+    Raises:
+        Refusal: data without groups, or clients with one.
+    """
+    _groups.check("upweight", groups, without)
+    plain = finetune(task, descent, budget, keep=keep)
+    assert plain.finish is not None
+    return plain._replace(finish=plain.finish._replace(by_group=True))

@@ -1,0 +1,36 @@
+r"""The Euclidean distance.
+
+@inproceedings{farhadkhani2022equivalence,
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
+    Villemaud, Oscar},
+  booktitle={ICML}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth.client.regularizers._apart import apart, length
+from troth.types import Batch, Regularizer, Task
+
+
+def l2(task: Task) -> Regularizer:
+    """‖v − w‖, the ℓ2 regularization of the attack-equivalence paper (Section 2.2).
+
+    Its gradient is the unit vector from w to v, and 0 where they are equal: the pull is
+    the same however far w was driven. It has no bounded curvature at v = w, where an
+    explicit step of length lr·λ overshoots and jumps about w, by at most lr·λ.
+    Running statistics of batch normalisation are left out.
+    """
+
+    def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        return length(apart(v, w, task))
+
+    def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        away = apart(v, w, task)
+        far = length(away)
+        return away / torch.where(far > 0, far, 1)
+
+    return Regularizer(value, grad, reach=1.0)

@@ -1,0 +1,22 @@
+r"""Federated averaging.
+
+@inproceedings{mcmahan2017communication,
+  title={Communication-Efficient Learning of Deep Networks from Decentralized Data},
+  author={McMahan, Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and
+    Ag{\"u}era y Arcas, Blaise},
+  booktitle={AISTATS}, year={2017}}
+"""
+
+from __future__ import annotations
+
+from troth.client.solvers._steps import steps
+from troth.types import Descent, Solver, Task
+
+
+def fedavg(task: Task, descent: Descent) -> Solver:
+    """Local steps on the client's own loss; the reply is how far they led.
+
+    Ditto's Algorithm 2, lines 5 and 7: w_k ← w_k − η∇F_k(w_k) from w_k = wᵗ, and
+    Δ_k = w_k − wᵗ. The optimiser's moments start anew every round.
+    """
+    return steps(descent, lambda broadcast, w, batch: task.grad(w, batch))

@@ -1,0 +1,50 @@
+"""Local steps that are held near the shared model.
+
+@inproceedings{li2020federated,
+  title={Federated Optimization in Heterogeneous Networks},
+  author={Li, Tian and Sahu, Anit Kumar and Zaheer, Manzil and Sanjabi, Maziar and
+    Talwalkar, Ameet and Smith, Virginia},
+  booktitle={MLSys}, year={2020}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth import numerics
+from troth.client.solvers._steps import steps
+from troth.client.solvers.fedavg import fedavg
+from troth.types import Batch, Broadcast, Descent, Refusal, Solver, Task
+
+
+def fedprox(task: Task, descent: Descent, *, mu: float = 0.01) -> Solver:
+    """Local steps on F_k(w_k) + (μ/2)‖w_k − wᵗ‖² (FedProx, Eq. 2 of its paper).
+
+    The proximal term keeps clients with unlike data, or with unlike amounts of work
+    done, from straying; running statistics of batch normalisation are left out of it.
+
+    Args:
+        task: the client's problem.
+        descent: the learning rate and optimiser of `[train]`.
+        mu: μ ≥ 0; 0 is exactly `fedavg`, μ → ∞ never leaves wᵗ. lr·mu must stay below
+            what the optimiser's step can follow (2 for `sgd`).
+    """
+    if not 0 <= mu < float("inf"):
+        raise Refusal(
+            f"fedprox's mu = {mu} must be a finite number of at least 0; 0 is fedavg"
+        )
+    if mu == 0:
+        return fedavg(task, descent)
+    if descent.lr * mu >= descent.limit:
+        raise Refusal(
+            f"fedprox's step diverges: lr·mu = {descent.lr:g}·{mu:g} = "
+            f"{descent.lr * mu:g} must stay below {descent.limit:g}; "
+            f"set train.lr below {descent.limit:g}/{mu:g} = {descent.limit / mu:.4g}, "
+            "or solver.mu lower"
+        )
+
+    def gradient(broadcast: Broadcast, w: Tensor, batch: Batch) -> Tensor:
+        pull = numerics.off_tail(w - broadcast.w, task.tail)
+        return task.grad(w, batch) + mu * pull
+
+    return steps(descent, gradient)

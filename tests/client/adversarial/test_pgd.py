@@ -1,0 +1,505 @@
+"""PGD stays in the ball and the range, and finds what there is to find."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kstest
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from troth import build, lookup, seeding
+from troth.client.adversarial._worst import Worst, worse
+from troth.client.adversarial.pgd import pgd
+from troth.config import reader
+from troth.engine import Plan
+from troth.lifted import Lifted
+from troth.networks import layers
+from troth.networks import task as tasks
+from troth.types import Batch, Refusal, Task
+
+F64 = torch.float64
+NORMS = ["linf", "l2"]
+
+
+def drawn(*shape: int, seed: int = 1) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=draw, dtype=F64)
+
+
+def inputs(*shape: int, seed: int = 1, dtype: torch.dtype = F64) -> Tensor:
+    """Between 0 and 1."""
+    draw = torch.Generator().manual_seed(seed)
+    return torch.rand(*shape, generator=draw, dtype=dtype)
+
+
+def batch(x: Tensor, y: Tensor, key: int = 7, t: int = 3) -> Batch:
+    m = len(x)
+    weight = torch.full((m,), 1 / max(m, 1), dtype=F64)
+    return Batch(x, y, weight, torch.tensor(t), torch.tensor(1), torch.tensor(key))
+
+
+def problem(net: nn.Module, classes: int = 2) -> tuple[Task, Tensor]:
+    """A network in float64 as a task, and its numbers, drawn."""
+    objective = tasks.Objective(net.double(), classes)
+    task = tasks.functional(objective, "float64")
+    return task, drawn(task.d, seed=5)
+
+
+def small(features: int, classes: int = 3) -> nn.Module:
+    inner = nn.Linear(features, 6), nn.Tanh()
+    return nn.Sequential(nn.Flatten(), *inner, nn.Linear(6, classes))
+
+
+def lengths(away: Tensor, norm: str) -> Tensor:
+    flat = away.flatten(1)
+    return flat.abs().amax(1) if norm == "linf" else flat.norm(dim=1)
+
+
+def test_by_hand() -> None:
+    """f = (0, x₁ − 2x₂), y = 0: the loss grows with x₁ − 2x₂, so up and down."""
+    net = nn.Linear(2, 2, bias=False)
+    task, _ = problem(net)
+    w = torch.tensor([0.0, 0, 1, -2], dtype=F64)
+    seen = batch(
+        torch.tensor([[0.5, 0.5], [0.95, 0.05]], dtype=F64), torch.zeros(2).long()
+    )
+    found = pgd(task, 1.0, eps=0.1, step=0.04, iterations=2).worst(w, seen)
+    expected = torch.tensor([[0.58, 0.42], [1.0, 0.0]], dtype=F64)
+    torch.testing.assert_close(found.x, expected, rtol=0, atol=1e-15)
+    found = pgd(task, 1.0, eps=0.1, step=0.04, iterations=9).worst(w, seen)
+    expected[0] = torch.tensor([0.6, 0.4], dtype=F64)
+    torch.testing.assert_close(found.x, expected, rtol=0, atol=1e-15)
+    along = torch.tensor([1.0, -2.0], dtype=F64) / 5**0.5
+    found = pgd(task, 1.0, eps=0.1, norm="l2").worst(w, seen)
+    torch.testing.assert_close(found.x[0], 0.5 + 0.1 * along, rtol=0, atol=1e-15)
+    margin = found.x[0, 0] - 2 * found.x[0, 1]
+    assert found.loss[0].item() == pytest.approx(np.log1p(np.exp(margin.item())))
+    assert found.outputs[0].tolist() == pytest.approx([0, margin.item()])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    norm=st.sampled_from(NORMS),
+    start=st.sampled_from(["none", "random"]),
+    shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    m=st.integers(0, 4),
+    eps=st.floats(1e-3, 2),
+    step=st.floats(0, 3),
+    iterations=st.integers(1, 4),
+    bounds=st.sampled_from([[0.0, 1.0], [-0.5, 1.25], []]),
+    scale=st.sampled_from([1.0, 255.0]),
+    wide=st.booleans(),
+)
+def test_never_leaves_the_ball_or_the_range(
+    norm: Any,
+    start: Any,
+    shape: list[int],
+    m: int,
+    eps: float,
+    step: float,
+    iterations: int,
+    bounds: list[float],
+    scale: float,
+    wide: bool,
+) -> None:
+    dtype, digit = (F64, 1e-14) if wide else (torch.float32, 1e-5)
+    net = nn.Sequential(layers.Normalise(0.0, scale), small(int(np.prod(shape))))
+    task = tasks.functional(tasks.Objective(net.to(dtype), 3))
+    w = 3 * drawn(task.d).to(dtype)
+    x = (inputs(m, *shape, dtype=dtype) * scale).round()  # on the edge, too
+    x = x.byte() if scale == 255 else x
+    options: dict[str, Any] = {"start": start, "norm": norm, "bounds": bounds}
+    attack = pgd(task, scale, eps=eps, step=step, iterations=iterations, **options)
+    found = attack.worst(
+        w, batch(x, torch.arange(m) % 3)._replace(weight=torch.ones(m))
+    )
+    assert found.x.shape == x.shape and found.x.dtype == dtype
+    assert found.loss.shape == (m,) and found.outputs.shape == (m, 3)
+    away = lengths(found.x - x.to(dtype), norm)
+    assert (away <= eps * scale * (1 + digit) + digit * scale).all()
+    if bounds:
+        low, high = bounds
+        assert (found.x >= low * scale).all() and (found.x <= high * scale).all()
+    attack.expect(x)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("start", ["none", "random"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_on_binary_linear_models_it_is_the_closed_form(
+    norm: Any, start: Any, outputs: int
+) -> None:
+    """The margin falls by ε·‖a‖₁ along −sign(a), or by ε·‖a‖₂ along −a/‖a‖₂."""
+    task, w = problem(nn.Linear(7, outputs))
+    a = w[:7] if outputs == 1 else w[7:14] - w[:7]
+    y = torch.arange(40) % 2
+    x, side = inputs(40, 7), (2.0 * y - 1)[:, None]
+    along = a.sign() if norm == "linf" else a / a.norm()
+    best = x - 0.3 * side * along
+    more = {"start": start, "norm": norm, "bounds": []}
+    attack = pgd(task, 1.0, eps=0.3, iterations=40, **more)
+    found = attack.worst(w, batch(x, y))
+    # From a random start, L2's projections turn to the optimum without reaching it.
+    tight = 1e-6 if norm == "linf" or start == "none" else 2e-3
+    torch.testing.assert_close(found.x, best, rtol=0, atol=tight)
+    gained = task.climb(w, best, y)[1]
+    torch.testing.assert_close(found.loss, gained, rtol=0, atol=1e-6)
+    clipped = pgd(task, 1.0, eps=0.3, norm=norm).worst(w, batch(x, y)).x
+    free = ((best >= 0) & (best <= 1)).all(1)
+    assert 0 < free.sum() < 40
+    torch.testing.assert_close(clipped[free], best[free], rtol=0, atol=1e-6)
+    if norm == "linf":  # number by number, so clipping commutes
+        torch.testing.assert_close(clipped, best.clamp(0, 1), rtol=0, atol=1e-6)
+
+
+def written_out(
+    net: nn.Module, x: Tensor, y: Tensor, norm: str, eps: float, step: float, count: int
+) -> tuple[list[Tensor], list[Tensor]]:
+    """All iterates and their losses, by plain autograd, example by example."""
+    places, losses = [], []
+    at = x.clone()
+    for _ in range(count + 1):
+        at = at.detach().requires_grad_()
+        each = cross_entropy(net(at), y, reduction="none")
+        (g,) = torch.autograd.grad(each.sum(), at)
+        places.append(at.detach())
+        losses.append(each.detach())
+        new = []
+        for one, old, here in zip(g, x, at.detach(), strict=True):
+            if norm == "linf":
+                moved = here + step * one.sign()
+                moved = torch.maximum(torch.minimum(moved, old + eps), old - eps)
+            else:
+                away = here + step * one / one.norm() - old
+                moved = old + away * min(1.0, eps / float(away.norm()))
+            new.append(moved.clamp(0, 1))
+        at = torch.stack(new)
+    return places, losses
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_is_what_plain_autograd_finds(norm: Any) -> None:
+    """With batch normalisation and dropout as in use, and the best iterate kept."""
+    inner = nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout(0.5)
+    net = nn.Sequential(*inner, nn.Linear(6, 3)).double()
+    plain = nn.Sequential(*inner, nn.Linear(6, 3)).double()
+    objective = tasks.Objective(net, 3)
+    w = 2 * drawn(tasks.layout(objective.net).d, seed=5)
+    w[-6:] = w[-6:].abs() + 0.1
+    tasks.assign(plain, w)
+    x, y = inputs(30, 5), torch.arange(30) % 3
+    eps, step = 0.8, 1.1  # so long that later iterates are often worse
+    places, losses = written_out(plain.eval(), x, y, norm, eps, step, 5)
+    which = torch.stack(losses).argmax(0)
+    assert len(set(which.tolist())) > 2 and (which < 5).any()
+    expected = torch.stack(places)[which, torch.arange(30)]
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        attack = pgd(task, 1.0, eps=eps, step=step, iterations=5, norm=norm)
+        found = attack.worst(w, batch(x, y))
+        torch.testing.assert_close(found.x, expected, rtol=0, atol=1e-9)
+        best = torch.stack(losses).amax(0)
+        torch.testing.assert_close(found.loss, best, rtol=0, atol=1e-9)
+        with torch.no_grad():
+            torch.testing.assert_close(found.outputs, plain(found.x), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("start", ["none", "random"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_more_iterations_never_lower_the_loss(norm: Any, start: Any) -> None:
+    task, w = problem(small(5), 3)
+    seen = batch(inputs(20, 5), torch.arange(20) % 3)
+    before = task.climb(3 * w, seen.x, seen.y)[1]
+    last = before if start == "none" else torch.zeros(20, dtype=F64)
+    for count in (1, 2, 3, 5, 9, 30):
+        more: dict[str, Any] = {"norm": norm, "start": start}
+        attack = pgd(task, 1.0, eps=0.5, step=0.4, iterations=count, **more)
+        loss = attack.worst(3 * w, seen).loss
+        assert (loss >= last).all()
+        last = loss
+    assert (last > before + 0.1).any()
+
+
+def test_the_first_of_equal_ones_is_kept_and_no_loss_that_is_no_number() -> None:
+    one, two = torch.zeros(4, 2), torch.ones(4, 2)
+    first = Worst(one, torch.tensor([1.0, 1.0, 1.0, torch.nan]), one)
+    second = Worst(two, torch.tensor([1.0, 2.0, torch.nan, 5.0]), two)
+    assert worse(second, first).x[:, 0].tolist() == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_model_driven_off_leaves_the_inputs_alone(norm: Any, value: float) -> None:
+    task, w = problem(small(4), 3)
+    seen = batch(inputs(5, 4), torch.arange(5) % 3)
+    found = pgd(task, 1.0, norm=norm).worst(torch.full_like(w, value), seen)
+    assert torch.equal(found.x, seen.x)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_flat_loss_leaves_them_alone_and_a_tiny_slope_does_not(norm: Any) -> None:
+    net = nn.Linear(3, 1, bias=False).float()
+    objective = tasks.Objective(net, 0, lambda f, y: f[:, 0])
+    task = tasks.functional(objective)
+    seen = batch(inputs(4, 3, dtype=torch.float32), torch.zeros(4))
+    seen = seen._replace(weight=seen.weight.float())
+    attack = pgd(task, 1.0, norm=norm, bounds=[])
+    assert torch.equal(attack.worst(torch.zeros(3), seen).x, seen.x)
+    found = attack.worst(torch.tensor([3e-30, -4e-30, 0.0]), seen)
+    away = torch.tensor([1.0, -1, 0] if norm == "linf" else [0.6, -0.8, 0])
+    torch.testing.assert_close(found.x - seen.x, 0.1 * away.expand(4, 3))
+
+
+@pytest.mark.parametrize("start", ["none", "random"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_bytes_are_attacked_in_their_own_range(norm: Any, start: Any) -> None:
+    """As the same pictures on the scale of 1."""
+    pixels = (inputs(6, 1, 3, 3) * 255).byte()
+    y = torch.arange(6) % 3
+    net, found = small(9), []
+    for x, scale in ((pixels, 255.0), (pixels.double() / 255, 1.0)):
+        front = layers.Normalise(0.0, scale).double()
+        task, w = problem(nn.Sequential(front, net), 3)
+        attack = pgd(task, scale, eps=8 / 255, norm=norm, start=start)
+        attack.expect(x)
+        found.append(attack.worst(w, batch(x, y)).x / scale)
+    torch.testing.assert_close(*found, rtol=0, atol=1e-7)
+    assert found[0].min() >= 0 and (found[0] - found[1]).abs().max() < 1e-7
+
+
+class TestStart:
+    def begun(self, norm: Any, m: int, key: int = 7, t: int = 3, d: int = 3) -> Tensor:
+        """Where it starts: the loss is the same everywhere, so the first is kept."""
+        objective = tasks.Objective(nn.Linear(d, 1).double(), 0, lambda f, y: 0 * y)
+        task = tasks.functional(objective, "float64")
+        objective.loss = lambda f, y: 0 * f[:, 0]
+        attack = pgd(task, 1.0, eps=0.2, norm=norm, start="random", bounds=[])
+        seen = batch(torch.zeros(m, d, dtype=F64), torch.zeros(m, dtype=F64), key, t)
+        return attack.worst(torch.ones(d + 1, dtype=F64), seen).x
+
+    @pytest.mark.parametrize("norm", NORMS)
+    def test_is_uniform_in_the_ball(self, norm: Any) -> None:
+        """A right one fails with probability 1e-6: the draws are fixed, once is all."""
+        x, least = self.begun(norm, 4000), 1e-6
+        if norm == "linf":
+            for column in x.T:
+                assert kstest(column.numpy(), "uniform", (-0.2, 0.4)).pvalue > least
+        else:
+            size = (x.norm(dim=1) / 0.2) ** 3
+            assert kstest(size.numpy(), "uniform").pvalue > least
+            height = x[:, 0] / x.norm(dim=1)  # Archimedes: uniform in three dimensions
+            assert kstest(height.numpy(), "uniform", (-1, 2)).pvalue > least
+        assert abs(np.corrcoef(x.numpy().T)[0, 1]) < 0.08
+
+    @pytest.mark.parametrize("norm", NORMS)
+    def test_is_keyed(self, norm: Any) -> None:
+        x = self.begun(norm, 5)
+        assert torch.equal(x, self.begun(norm, 5))
+        assert torch.equal(x, self.begun(norm, 9)[:5])  # an example, whoever is beside
+        assert len({tuple(row) for row in x.tolist()}) == 5
+        for other in (self.begun(norm, 5, key=8), self.begun(norm, 5, t=4)):
+            assert (x != other).all()
+
+    def test_draws_nothing_that_augments_draw(self) -> None:
+        step = seeding.fold(torch.tensor(7), torch.tensor(3))
+        mine = seeding.fold(step, -2)
+        assert mine not in [seeding.fold(step, i) for i in range(1000)]
+
+
+@pytest.mark.parametrize("start", ["none", "random"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_clients_together_as_each_alone(norm: Any, start: Any) -> None:
+    objective = tasks.Objective(small(4).double(), 3)
+    task, apart = tasks.functional(objective, "float64"), tasks.in_place(objective)
+    w = drawn(task.d)
+    x, y = inputs(5, 6, 4), (torch.arange(30) % 3).reshape(5, 6)
+    key = torch.arange(5)
+    options: dict[str, Any] = {"eps": 0.4, "norm": norm, "start": start}
+
+    def lifted(w: Tensor, x: Tensor, y: Tensor, key: Tensor) -> Any:
+        seen = batch(x, y)._replace(key=key)
+        return pgd(task, 1.0, **options).worst(w, seen)
+
+    found = Lifted(lifted, (None, 0, 0, 0), "vmap")(w, x, y, key)
+    for k in range(5):
+        seen = batch(x[k], y[k])._replace(key=key[k])
+        for one in (task, apart):
+            alone = pgd(one, 1.0, **options).worst(w, seen)
+            for a, b in zip(found, alone, strict=True):
+                torch.testing.assert_close(a[k], b, rtol=0, atol=1e-12)
+    assert not torch.allclose(found.x, x, 0, 0.1)
+
+
+@pytest.mark.skipif(
+    not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler"
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, in itself
+def test_compiled() -> None:
+    task, w = problem(nn.Linear(4, 2))
+    attack = pgd(task, 1.0, iterations=1)
+    x, y = inputs(3, 2, 4), torch.zeros(3, 2).long()
+    key = torch.arange(3)
+
+    def lifted(w: Tensor, x: Tensor, y: Tensor, key: Tensor) -> Any:
+        return attack.worst(w, batch(x, y)._replace(key=key))
+
+    dims = (None, 0, 0, 0)
+    found = [Lifted(lifted, dims, how)(w, x, y, key) for how in ("vmap", "compiled")]
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def foolbox() -> Any:
+    """Another's implementation; it imports what is deprecated."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("foolbox", exc_type=ImportError)
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[nn.Module, Tensor, Tensor]:
+    """A perceptron on half of `digits`, and the other half."""
+    x, y = load_digits(return_X_y=True)
+    x, y = torch.from_numpy(x).float() / 16, torch.from_numpy(y).long()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    adam = torch.optim.Adam(net.parameters(), 0.01)
+    for _ in range(150):
+        adam.zero_grad()
+        cross_entropy(net(x[:900]), y[:900]).backward()
+        adam.step()
+    return net.eval(), x[900:], y[900:]
+
+
+@pytest.mark.parametrize(
+    ("norm", "name", "eps"), [("linf", "LinfPGD", 0.05), ("l2", "L2PGD", 0.3)]
+)
+def test_agrees_with_foolbox(
+    foolbox: Any, trained: Any, norm: Any, name: str, eps: float
+) -> None:
+    """Accuracy on adversarial examples to within .01, at several budgets."""
+    net, x, y = trained
+    model = foolbox.PyTorchModel(net, bounds=(0, 1), device="cpu")
+    theirs = getattr(foolbox.attacks, name)
+    objective = tasks.Objective(net, 10)
+    task, w = tasks.functional(objective), tasks.flatten(net)
+    clean = float((net(x).argmax(1) == y).float().mean())
+    last = clean
+    for times in (0.5, 1.0, 2.0):
+        rule = theirs(rel_stepsize=0.25, steps=10, random_start=False)
+        _, seen, _ = rule(model, x, y, epsilons=times * eps)
+        outputs = net(seen).detach()
+        expected = float((outputs.argmax(1) == y).float().mean())
+        attack = pgd(task, 1.0, eps=times * eps, norm=norm)
+        found = attack.worst(w, batch(x, y))
+        accuracy = float((found.outputs.argmax(1) == y).float().mean())
+        assert abs(accuracy - expected) <= 0.01
+        assert float(found.loss.mean()) >= float(cross_entropy(outputs, y)) - 1e-4
+        assert accuracy < last - 0.03
+        last = accuracy
+
+
+def tree(**sections: Any) -> dict[str, Any]:
+    return {
+        "partition": {"name": "iid", "clients": 3},
+        "train": {"rounds": 1, "steps": 1},
+        "personalizer": {"name": "transfer", "steps": 1},
+        **sections,
+    }
+
+
+def built(plan: Plan = Plan("loop", 1), **sections: Any) -> build.Built:  # noqa: B008
+    return build.build(reader.from_dict(tree(**sections)), plan=plan)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("eps", [0.0, -0.1, float("nan"), float("inf")])
+    def test_eps(self, eps: float) -> None:
+        sentence = f"adversarial.eps = {eps} must be a positive, finite number"
+        with pytest.raises(Refusal, match=sentence):
+            built(adversarial={"eps": eps})
+        with pytest.raises(Refusal, match=sentence):  # whoever asks for it
+            built(adversarial={"eps": eps}, personalizer="finetune")
+
+    @pytest.mark.parametrize("step", [-1.0, float("nan"), float("inf")])
+    def test_step(self, step: float) -> None:
+        with pytest.raises(
+            Refusal, match=r"adversarial\.step = .* of at least 0; 0 is"
+        ):
+            built(adversarial={"step": step})
+
+    def test_iterations(self) -> None:
+        with pytest.raises(Refusal, match=r"iterations = 0 must be at least 1, such"):
+            built(adversarial={"iterations": 0})
+
+    @pytest.mark.parametrize(
+        "bounds", [[1.0, 0.0], [0.5], [0.0, 0.0], [0.0, float("inf")], [0.0, 0.5, 1.0]]
+    )
+    def test_bounds(self, bounds: list[float]) -> None:
+        with pytest.raises(Refusal, match=r"is no range; give its lowest and highest"):
+            built(adversarial={"bounds": bounds})
+
+    def test_data_outside_the_range(self) -> None:
+        """`digits` has numbers from 0 to 16, where 16 stands for 1."""
+        built()
+        built(adversarial={"bounds": [-1.0, 1.0]})
+        built(adversarial={"bounds": []})
+        with pytest.raises(Refusal) as caught:
+            built(adversarial={"bounds": [0.0, 0.5]})
+        assert str(caught.value) == (
+            "adversarial.bounds = [0.0, 0.5] says that inputs lie between 0 and 8 (1 "
+            "stands for 16), and they reach from 0 to 16; set adversarial.bounds to "
+            "[0, 1] or wider, or to [] where they have no range"
+        )
+        # Nobody clips where nobody attacks.
+        built(adversarial={"bounds": [0.0, 0.5]}, personalizer="finetune")
+
+    def test_what_hostile_clients_make_does_not_count(self) -> None:
+        wild = {"name": "noise_features", "std": 100.0}
+        hostile = {"adversary": {"count": 1}, "corruption": wild}
+        ready = built(**hostile)
+        assert ready.data.x.max() > 16
+        assert built(**hostile, adversarial={"bounds": []}).hostile.sum() == 1
+
+    def test_missing_values(self) -> None:
+        task, _ = problem(small(2), 3)
+        with pytest.raises(Refusal, match="reach from nan to nan"):
+            pgd(task, 1.0).expect(torch.tensor([[0.5, torch.nan]]))
+
+    def test_norm_and_start(self) -> None:
+        with pytest.raises(Refusal, match="norm = 'l1' is not one of 'linf', 'l2'"):
+            lookup.check("adversarial", "pgd", {"norm": "l1"})
+        with pytest.raises(Refusal, match="is not one of 'none', 'random'"):
+            lookup.check("adversarial", "pgd", {"start": "zero"})
+
+    def test_a_task_without_gradients_in_inputs(self) -> None:
+        bare = Task(1, 2, lambda v, b: v, lambda v, b: v, lambda v, x: x)
+        with pytest.raises(Refusal, match="no gradients in its inputs; build it by"):
+            pgd(bare, 1.0).worst(torch.ones(1), batch(inputs(2, 1), torch.zeros(2)))
+
+
+def test_options_and_references() -> None:
+    assert lookup.check("adversarial", "pgd", {}) == {
+        "eps": 0.1,
+        "step": 0.0,
+        "iterations": 10,
+        "start": "none",
+        "norm": "linf",
+        "bounds": [0.0, 1.0],
+    }
+    first, second = lookup.about("adversarial", "pgd").citations
+    assert "madry2018towards" in first and "wang2021robust" in second
+    cited = reader.citations(reader.from_dict(tree()))
+    assert sum("madry2018towards" in entry for entry in cited) == 1
+    others = reader.citations(reader.from_dict(tree(personalizer="finetune")))
+    assert not any("madry2018towards" in entry for entry in others)

@@ -1,0 +1,190 @@
+"""FedRep: a head of the client's own, trained first, on a shared representation."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from troth import build, lookup
+from troth.client.client import descent
+from troth.client.personalizers.fedrep import fedrep
+from troth.config.parts import Part
+from troth.engine import Plan
+from troth.networks.masks import Masks
+from troth.types import Batch, Broadcast, Budget, Client, Task
+
+LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)
+
+
+# One client by hand: F(φ, h) = ½(φ·h − x)²
+
+
+def loss(v: Tensor, batch: Batch) -> Tensor:
+    return 0.5 * (v[0] * v[1] - batch.x.mean()).square()
+
+
+PRODUCT = Task(2, 0, loss, torch.func.grad(loss), lambda v, x: x)
+
+
+class Product(torch.nn.Module):
+    """Names for the two numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Linear(1, 1, bias=False)
+        self.head = torch.nn.Linear(1, 1, bias=False)
+
+
+def made(mine: Budget | None, work: Budget, **options: Any) -> Client:
+    sgd = descent(Part("sgd", lookup.check("optimizer", "sgd", {})), 0.1, 0.0)
+    masks = Masks(Product())
+    return fedrep(PRODUCT, sgd, sgd, work, mine, masks, **options)
+
+
+def worked(one: Client, w: list[float], state: Any, steps: int) -> Any:
+    zero, weight = torch.tensor(0), torch.ones(1, dtype=torch.float64)
+    sent = Broadcast(number(*w), number(), torch.ones((), dtype=torch.float64))
+    carry = one.local.begin(sent, state)
+    for t in range(steps):
+        x = number(3.0)[:, None]
+        seen = Batch(x, x, weight, zero + t, zero + 2)
+        carry = one.local.step(sent, carry, seen, seen)
+    return one.local.end(sent, carry, state, seen)
+
+
+def number(*x: float) -> Tensor:
+    return torch.tensor(x, dtype=torch.float64)
+
+
+def test_a_round_by_hand() -> None:
+    """From φ = 2, h = 1, x = 3: h ← 1 + .1·2·1 = 1.2, then φ ← 2 + .1·1.2·.6."""
+    one = made(Budget(1), Budget(1))
+    assert one.local.budgets == (Budget(2),)
+    reply, state = worked(one, [2.0, 9.0], (number(1.0),), steps=2)
+    assert state[0].item() == pytest.approx(1.2, abs=1e-15)
+    assert reply.update.tolist() == pytest.approx([0.072, 0.0], abs=1e-15)
+    v = one.model(number(5.0, 7.0), state)
+    assert v.tolist() == pytest.approx([5.0, 1.2])
+
+
+def test_the_next_round_begins_with_its_head() -> None:
+    """h = 1.2 beside φ = 1: h ← 1.2 + .1·1.8 = 1.38."""
+    reply, state = worked(
+        made(Budget(1), Budget(1)), [1.0, 9.0], (number(1.2),), steps=1
+    )
+    assert state[0].item() == pytest.approx(1.38, abs=1e-15)
+    assert reply.update.tolist() == [0.0, 0.0]  # it was cut before φ had its turn
+
+
+@pytest.mark.parametrize(
+    ("mine", "work", "both"),
+    [
+        (None, Budget(3), Budget(6)),
+        (Budget(2), Budget(3), Budget(5)),
+        (Budget(epochs=10), Budget(epochs=1), Budget(epochs=11)),
+        (Budget(4), Budget(epochs=1), Budget(4, 1)),
+    ],
+)
+def test_how_long(mine: Budget | None, work: Budget, both: Budget) -> None:
+    assert made(mine, work).local.budgets == (both,)
+    assert made(mine, work, last=0).local.budgets == (work,)
+    assert made(mine, work, last=2).local.budgets == (mine or work,)
+
+
+# Federations
+
+
+@pytest.mark.parametrize(
+    ("plan", "own", "mine", "work"),
+    [
+        (LOOP, ("norm2", "fc"), {"epochs": 2}, {"epochs": 1}),
+        (VMAP, ("fc",), {"epochs": 2}, {"epochs": 1}),
+        (THREADS, ("norm2", "fc"), {"steps": 3}, {"epochs": 1}),
+        (THREADS, ("conv1", "norm1"), {}, {"steps": 4}),
+    ],
+)
+def test_written_out(
+    train: Any,
+    written_out: Any,
+    plan: Plan,
+    own: tuple[str, ...],
+    mine: dict[str, int],
+    work: dict[str, int],
+) -> None:
+    """Modules and torch's optimisers; statistics move in their layer's turn."""
+    how = {"optimizer": "momentum", "lr": 0.05, "weight_decay": 0.02, **work}
+    options = {"name": "fedrep", "layers": list(own), "optimizer": "adam", "lr": 0.02}
+    ours = train(plan, "normed", options | mine, train=how)
+    per_epoch = ours.built.federation.engine.feed.per_epoch.tolist()
+
+    def turns(k: int) -> list[tuple[bool, bool]]:
+        heads, bodies = (
+            b.get("steps", 0) + b.get("epochs", 0) * per_epoch[k]
+            for b in (mine or work, work)
+        )
+        return [(True, False)] * heads + [(False, True)] * bodies
+
+    expected = written_out(
+        build.build(ours.built.experiment, plan=LOOP),
+        importlib.import_module("layered").normed,
+        own,
+        turns,
+        (
+            lambda p: torch.optim.Adam(p, lr=0.02, weight_decay=0.02),
+            lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.02),
+        ),
+    )
+    for name, value in ours.named(ours.w).items():
+        torch.testing.assert_close(value, expected.shared[name], rtol=0, atol=1e-9)
+    for v, client in zip(ours.models, expected.clients, strict=True):
+        for name, value in ours.named(v).items():
+            torch.testing.assert_close(value, client[name], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("plan", "optimizer"), [(LOOP, "adam"), (THREADS, "momentum"), (THREADS, "sgd")]
+)
+def test_limits(train: Any, plan: Plan, optimizer: str) -> None:
+    """Where one turn has nothing to move it is left out: the same batches."""
+    how = {"optimizer": optimizer, "weight_decay": 0.01}
+    own = {"steps": 7, "lr": 0.03}
+    none = train(plan, "normed", {"name": "fedrep", "last": 0, **own}, train=how)
+    plain = train(plan, "normed", "none", train=how)
+    assert none.w.equal(plain.w) and none.models.equal(plain.models)
+    every = train(plan, "normed", {"name": "fedrep", "last": 5, **own}, train=how)
+    alone = train(plan, "normed", {"name": "local", **own}, train=how)
+    assert every.models.equal(alone.models)
+    assert not any(update.any() for update in every.updates)
+
+
+def test_a_client_with_little_time_trains_its_head(train: Any) -> None:
+    ours = train(
+        THREADS,
+        "normed",
+        {"name": "fedrep", "steps": 4},
+        train={"rounds": 2, "cohort": 6, "steps": 2},
+        availability={"deadline": 0.5, "speed_spread": 2.0},
+    )
+    f = ours.built.federation
+    idle = 0
+    for r, update in enumerate(ours.updates):
+        turnout = f.turnout(r, f.sample(r))
+        for steps, sent in zip(turnout.steps, update, strict=True):
+            assert bool(sent.any()) == (steps > 4)
+            idle += int(steps <= 4)
+    assert 0 < idle < 12
+
+
+def test_its_head_is_near_its_best_before_the_body_moves(train: Any) -> None:
+    """With many steps of the head the body's update is that at the best head."""
+    own = {"name": "fedrep", "steps": 150, "lr": 0.5}
+    how = {"rounds": 1, "steps": 1, "batch": 0, "lr": 0.1, "weight_decay": 0.2}
+    one = train(THREADS, "plain", own, train=how)
+    more = train(THREADS, "plain", own | {"steps": 180}, train=how)
+    few = train(THREADS, "plain", own | {"steps": 2}, train=how)
+    assert (one.updates[0] - more.updates[0]).abs().max() <= 1e-7
+    assert (one.updates[0] - few.updates[0]).abs().max() > 1e-3

@@ -1,0 +1,87 @@
+"""Vectors in two parts: taken apart, put together, and stepped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth import lookup
+from troth.client.client import descent
+from troth.client.personalizers._split import Halves, Runs
+from troth.config.parts import Part
+from troth.types import Descent
+
+MASKS = st.lists(st.booleans(), min_size=0, max_size=12)
+ONE = torch.ones((), dtype=torch.float64)
+
+
+def by(optimizer: str, tail: int) -> Descent:
+    part = Part(optimizer, lookup.check("optimizer", optimizer, {}))
+    return descent(part, 0.1, 0.3, tail)
+
+
+def drawn(d: int, seed: int) -> Tensor:
+    made = torch.Generator().manual_seed(seed)
+    return torch.randn(d, generator=made, dtype=torch.float64)
+
+
+def test_runs_by_hand() -> None:
+    runs = Runs(torch.tensor([True, False, False, True, True]))
+    v = torch.arange(5.0)
+    assert runs.take(v, True).tolist() == [0, 3, 4]
+    assert runs.take(v, False).tolist() == [1, 2]
+    assert runs.put(v, torch.tensor([7.0, 8.0, 9.0])).tolist() == [7, 1, 2, 8, 9]
+
+
+@settings(max_examples=100, deadline=None)
+@given(MASKS)
+def test_runs_as_indexing_does_it(flags: list[bool]) -> None:
+    mask, v = torch.tensor(flags, dtype=torch.bool), drawn(len(flags), 0)
+    runs, new = Runs(mask), drawn(sum(flags), 1)
+    own, shared = runs.take(v, True), runs.take(v, False)
+    assert own.equal(v[mask]) and shared.equal(v[~mask])
+    assert runs.weave(own, shared).equal(v)
+    expected = v.clone()
+    expected[mask] = new
+    assert runs.put(v, new).equal(expected)
+    rows = torch.stack([v, 2 * v, v - 1])
+    lifted = torch.func.vmap(lambda one: runs.put(one, runs.take(-one, True)))(rows)
+    assert lifted.equal(torch.where(mask, -rows, rows))
+
+
+@pytest.mark.parametrize("optimizer", lookup.names("optimizer"))
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=9), MASKS, st.data())
+def test_halves_step_as_the_whole(
+    optimizer: str, flags: list[bool], pairs: list[bool], data: Any
+) -> None:
+    """Every optimiser of ours goes number by number: apart or together is the same."""
+    mask, tail = torch.tensor([*flags, *pairs, *pairs]), 2 * len(pairs)
+    halves, how = Halves(mask, tail), by(optimizer, tail)
+    d, v = len(mask), drawn(len(mask), 0)
+    assert halves.join(halves.half(v, True), halves.half(v, False)).equal(v)
+    moments = [how.init(halves.half(v, own)) for own in (True, False)]
+    whole, all_moments, apart = v, how.init(v), v
+    for t in range(data.draw(st.integers(1, 3))):
+        g, parts = drawn(d, t + 1), []
+        whole, all_moments = how.step(whole, g, all_moments, ONE)
+        for k, own in enumerate((True, False)):
+            half, pull = halves.half(apart, own), halves.half(g, own)
+            part, moments[k] = how.step(half, pull, moments[k], ONE)
+            parts.append(part)
+        apart = halves.join(*parts)
+    torch.testing.assert_close(apart, whole, rtol=1e-13, atol=1e-13)
+
+
+def test_each_half_has_its_own_layers_statistics() -> None:
+    mask = torch.tensor([True, False, True, False, True, False])
+    halves = Halves(mask, 4)
+    own, shared = torch.tensor([1.0, 2, 3, 4, 5]), torch.tensor([-1.0, -2, -3, -4, -5])
+    assert halves.join(own, shared).tolist() == [1, -1, 2, -3, 4, -5]
+    assert halves.half(torch.arange(6.0), True).tolist() == [0, 2, 3, 4, 5]
+    assert halves.half(torch.arange(6.0), False).tolist() == [1, 2, 3, 4, 5]

@@ -1,0 +1,591 @@
+"""Fine-tuning that adversarial examples of the shared model still transfer to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+import troth
+from troth import build, lookup
+from troth.client.adversarial.pgd import pgd
+from troth.client.client import descent
+from troth.client.personalizers import _weights
+from troth.client.personalizers._agreement import disagreement
+from troth.client.personalizers.transfer import transfer
+from troth.config import reader
+from troth.config.parts import Part
+from troth.engine import Plan
+from troth.networks import task as tasks
+from troth.types import Batch, Broadcast, Budget, Refusal, Task
+
+Done = Callable[[build.Built], Tensor]
+Make = Callable[..., Tensor]
+SIZES = [30, 2, 22, 40, 12]  # examples of each client
+N, STEPS, LR = len(SIZES), 9, 0.4
+LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 3), Plan("threads", 1, 2)
+EPS, ITERATIONS = 0.15, 3
+F64 = torch.float64
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four numbers from 0 to 1 in three classes; a client's labels are its own."""
+    random = np.random.default_rng(3)
+    owner = np.repeat(np.arange(N), SIZES)
+    y = random.integers(0, 3, len(owner))
+    x = (
+        0.5
+        + 0.15 * np.eye(4)[(y + owner // 2) % 4]
+        + random.normal(0, 0.1, (len(y), 4))
+    )
+    file = tmp_path_factory.mktemp("data") / "all.npz"
+    np.savez(file, x=x.clip(0, 1), y=y, owner=owner)
+    return file
+
+
+def tree(path: Path, personalizer: Any, **sections: Any) -> dict[str, Any]:
+    train = {"rounds": 3, "cohort": 4, "steps": 2, "batch": 8, "lr": LR}
+    own = {"steps": STEPS} | ({} if isinstance(personalizer, str) else personalizer)
+    if isinstance(personalizer, str):
+        own["name"] = personalizer
+    return {
+        "seed": 2,
+        "data": {"name": "npz", "path": str(path)},
+        "partition": {"name": "natural", "split": [0.6, 0.25, 0.15]},
+        "model": {"name": "mlp", "widths": [5]},
+        "personalizer": {"name": "transfer"} | own,
+        "adversarial": {"eps": EPS, "iterations": ITERATIONS},
+        "engine": {"device": "cpu"},
+        "train": train | {"precision": "float64"} | sections.pop("train", {}),
+        **sections,
+    }
+
+
+def built(
+    path: Path, personalizer: Any, plan: Plan = THREADS, **more: Any
+) -> build.Built:
+    return build.build(reader.from_dict(tree(path, personalizer, **more)), plan=plan)
+
+
+@pytest.fixture(scope="module")
+def made(done: Done) -> Callable[..., Tensor]:
+    """(path, personalizer, plan, **sections) → all clients' models, [n, d]."""
+
+    def run(path: Path, own: Any, plan: Plan = THREADS, **more: Any) -> Tensor:
+        return done(built(path, own, plan, **more))
+
+    return run
+
+
+# Limits
+
+
+@pytest.mark.parametrize("plan", [LOOP, THREADS])
+@pytest.mark.parametrize("keep", ["last", "best"])
+def test_without_weights_it_is_finetune_exactly(
+    made: Make, path: Path, plan: Plan, keep: str
+) -> None:
+    nothing = made(path, {"w1": 0.0, "w2": 0.0, "keep": keep}, plan)
+    assert torch.equal(nothing, made(path, {"name": "finetune", "keep": keep}, plan))
+
+
+@pytest.mark.parametrize("plan", [LOOP, THREADS])
+@pytest.mark.parametrize("keep", ["last", "best"])
+def test_the_second_half_alone_is_ditto_finetune_exactly(
+    made: Make, path: Path, plan: Plan, keep: str
+) -> None:
+    """‖v − w‖² is twice what `l2sq` is."""
+    half = made(path, {"w1": 0.0, "w2": 0.3, "keep": keep}, plan)
+    ditto = {"name": "ditto_finetune", "lam": 0.6, "keep": keep}
+    assert torch.equal(half, made(path, ditto, plan))
+    assert not torch.allclose(half, made(path, "finetune", plan), 0, 1e-4)
+
+
+def test_running_statistics_feel_neither_term(path: Path) -> None:
+    """Those of a normalisation of the inputs depend on the batches alone."""
+    net = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)).double()
+    task = tasks.functional(tasks.Objective(net, 3), "float64")
+    w = tasks.flatten(net) + 0.1
+    found = []
+    for w1, w2 in ((0.0, 0.0), (2.0, 2.0)):
+        one = phase(task, w1=w1, w2=w2, keep="last")
+        carry = one.begin(sent(w), ())
+        for _ in range(2):  # at w itself neither pulls
+            carry = one.step(sent(w), carry, batch(), batch())
+        found.append(carry[0][0])
+    assert task.tail == 8 and not torch.equal(found[0][-8:], w[-8:])
+    assert torch.equal(found[0][-8:], found[1][-8:])
+    assert not torch.allclose(found[0][:-8], found[1][:-8], 0, 1e-4)
+
+
+# The objective
+
+
+def batch(m: int = 6) -> Batch:
+    x = torch.rand(m, 4, generator=torch.Generator().manual_seed(1), dtype=F64)
+    weight = torch.full((m,), 1 / m, dtype=F64)
+    return Batch(x, torch.arange(m) % 3, weight, torch.tensor(0), torch.tensor(1))
+
+
+def sent(w: Tensor) -> Broadcast:
+    return Broadcast(w, w[:0], w.new_ones(()))
+
+
+def phase(task: Task, **options: Any) -> Any:
+    attack = pgd(task, 1.0, eps=EPS, iterations=ITERATIONS)
+    sgd = descent(Part("sgd"), LR, 0.0, task.tail)
+    return transfer(task, sgd, Budget(steps=1), attack, **options).finish
+
+
+def of_classes(outputs: Tensor, of_w: Tensor) -> Tensor:
+    """Eq. 2 as it is printed, with a minus: a value an example."""
+    z, p = of_w.softmax(1), outputs.softmax(1)
+    return -(z * p.log() + (1 - z) * (1 - p).log()).sum(1)
+
+
+class TestDisagreement:
+    def test_by_hand(self) -> None:
+        """z = (3/4, 1/4), p = (1/2, 1/2): each class costs ln 2."""
+        of_w = torch.tensor([[3.0, 1.0]], dtype=F64).log()
+        one = batch(1)
+        found = disagreement(of_w, one)(torch.zeros(1, 2, dtype=F64))
+        assert found.item() == pytest.approx(2 * np.log(2))
+        same = disagreement(of_w, one)(of_w)
+        entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
+        assert same.item() == pytest.approx(2 * entropy)
+
+    @pytest.mark.parametrize("classes", [2, 3, 7])
+    def test_is_equation_2(self, classes: int) -> None:
+        draw = torch.Generator().manual_seed(classes)
+        outputs, of_w = 3 * torch.randn(2, 6, classes, generator=draw, dtype=F64)
+        seen = batch()._replace(weight=torch.arange(6).double() / 15)
+        expected = (of_classes(outputs, of_w) * seen.weight).sum()
+        found = disagreement(of_w, seen)(outputs)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+
+    def test_is_least_where_both_agree(self) -> None:
+        of_w = torch.randn(6, 3, dtype=F64, generator=torch.Generator().manual_seed(0))
+        between = disagreement(of_w, batch())
+        slope = torch.func.grad(between)(of_w)
+        assert slope.abs().max() < 1e-15
+        for shift in torch.eye(3, dtype=F64):
+            assert between(of_w + 0.3 * shift) > between(of_w)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, F64])
+    def test_models_that_are_sure_do_no_harm(self, dtype: torch.dtype) -> None:
+        """Where p rounds to 1, log(1 − p) is still known."""
+        sure = torch.tensor([[300.0, 0.0, -300.0]], dtype=dtype)
+        seen = batch(1)._replace(weight=torch.ones(1, dtype=dtype))
+        other = sure.flip(1)
+        found = disagreement(other, seen)(sure)
+        # Of the three classes: z = (0, 0, 1), log p_3 = −600, log(1 − p_1) = −300.
+        assert found.item() == pytest.approx(900)
+        slope = torch.func.grad(disagreement(other, seen))(sure)
+        # −log p_3 = 600 grows with f_1 − f_3, −log(1 − p_1) = 300 with f_1 − f_2.
+        assert slope.tolist()[0] == pytest.approx([2.0, -1.0, -1.0])
+
+    def test_one_output_is_a_margin_of_two_classes(self) -> None:
+        margin = torch.linspace(-4, 4, 6, dtype=F64)[:, None]
+        seen = batch()._replace(y=torch.arange(6) % 2)
+        two = [torch.cat([0 * m, m], 1) for m in (margin, margin.flip(0))]
+        expected = disagreement(two[0], seen)(two[1])
+        found = disagreement(margin, seen)(margin.flip(0))
+        torch.testing.assert_close(found, expected)
+
+    def test_several_labels_have_a_probability_each(self) -> None:
+        draw = torch.Generator().manual_seed(0)
+        outputs, of_w = torch.randn(2, 6, 3, generator=draw, dtype=F64)
+        seen = batch()._replace(y=torch.ones(6, 3).long())
+        given = outputs, of_w.sigmoid()
+        each = binary_cross_entropy_with_logits(*given, reduction="none").sum(1)
+        found = disagreement(of_w, seen)(outputs)
+        torch.testing.assert_close(found, each.mean())
+
+
+# Written out by plain autograd
+
+
+class Plain:
+    """A federation's clients, its last shared model and their data, in plain torch."""
+
+    def __init__(self, ready: build.Built) -> None:
+        self.ready, self.net = ready, ready.network
+        self.w = ready.federation.broadcast.w.clone()
+
+    def outputs(self, v: Tensor, x: Tensor) -> Tensor:
+        named = tasks.unflatten(tasks.layout(self.net), v)
+        return torch.func.functional_call(self.net, named, (x,))
+
+    def split(self, name: str, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Slots, inputs and labels."""
+        split = getattr(self.ready.data, name)
+        first, size = int(split.start[k]), int(split.size[k])
+        slots = torch.arange(first, first + size)
+        return slots, self.ready.data.x[split.row[slots]], split.y[slots]
+
+    def attacked(self, x: Tensor, y: Tensor) -> Tensor:
+        """The best iterate of sign-PGD on the shared model."""
+        at, best, highest = x.clone(), x.clone(), torch.full((len(x),), -torch.inf)
+        for _ in range(ITERATIONS + 1):
+            at.requires_grad_()
+            loss = cross_entropy(self.outputs(self.w, at), y, reduction="none")
+            (g,) = torch.autograd.grad(loss.sum(), at)
+            at = at.detach()
+            higher = loss.detach() > highest
+            best = torch.where(higher[:, None], at, best)
+            highest = torch.where(higher, loss.detach(), highest)
+            at = (at + EPS / 4 * g.sign()).clamp(x - EPS, x + EPS).clamp(0, 1)
+        return best
+
+    def way(self, k: int, w1: float, w2: float, steps: int = STEPS) -> list[Tensor]:
+        """w* and all models after it; adversarial examples are made once, before."""
+        feed = self.ready.federation.engine.feed
+        rounds = self.ready.experiment.train.rounds
+        first, x, y = self.split("train", k)
+        bad = self.attacked(x, y)
+        draws = feed.draw(np.array([k]), steps, rounds)
+        v, found = self.w.clone(), [self.w]
+        for row, weight in zip(draws[0][:, 0], draws[1][:, 0], strict=True):
+            at = row[weight > 0] - first[0]
+            v = v.detach().requires_grad_()
+            loss = cross_entropy(self.outputs(v, x[at]), y[at])
+            of_w = self.outputs(self.w, bad[at])
+            loss = loss + w1 * of_classes(self.outputs(v, bad[at]), of_w).mean()
+            loss = loss + w2 * (v - self.w).square().sum()
+            (g,) = torch.autograd.grad(loss, v)
+            v = (v - LR * g).detach()
+            found.append(v)
+        return found
+
+    def accuracy(self, v: Tensor, x: Tensor, y: Tensor) -> float:
+        return float((self.outputs(v, x).argmax(1) == y).double().mean())
+
+    def score(self, k: int, v: Tensor, keep: str) -> float:
+        """Validation accuracy, minus the decrease of transferability."""
+        _, x, y = self.split("valid", k)
+        if keep == "accurate":
+            return self.accuracy(v, x, y)
+        bad = self.attacked(x, y)
+        of_w, of_v = (1 - self.accuracy(u, bad, y) for u in (self.w, v))
+        return self.accuracy(v, x, y) - (of_w - of_v)
+
+
+@pytest.mark.parametrize(
+    ("plan", "w1", "w2"),
+    [(LOOP, 0.7, 0.2), (VMAP, 0.7, 0.2), (THREADS, 0.7, 0.2), (THREADS, 0.7, 0.0)],
+)
+def test_is_what_plain_autograd_finds(
+    done: Done, path: Path, plan: Plan, w1: float, w2: float
+) -> None:
+    """And examples made all at once, before an epoch, are those made step by step."""
+    ready = built(path, {"w1": w1, "w2": w2, "keep": "last"}, plan)
+    found = done(ready)
+    plain = Plain(ready)
+    per_epoch = ready.federation.engine.feed.per_epoch
+    assert (2 * per_epoch < STEPS).any()
+    for k in range(N):
+        expected = plain.way(k, w1, w2)[-1]
+        assert torch.allclose(found[k], expected, 0, 1e-9), k
+    assert (found - plain.w).abs().amax(1).min() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("keep", "plan"),
+    [
+        ("transferable", LOOP),
+        ("transferable", VMAP),
+        ("transferable", THREADS),
+        ("accurate", THREADS),
+    ],
+)
+def test_the_stopping_point(done: Done, path: Path, keep: str, plan: Plan) -> None:
+    """By hand: the first of the best of all on the way; without validation the last."""
+    own = {"w1": 0.05, "w2": 0.0, "keep": keep, "lr": LR}
+    ready = built(path, own, plan)
+    found, sizes, places = done(ready), ready.data.valid.size.tolist(), set()
+    plain = Plain(ready)
+    for k, size in enumerate(sizes):
+        models = plain.way(k, 0.05, 0.0)
+        scores = [round(plain.score(k, v, keep), 9) for v in models] if size else [0.0]
+        at = int(np.argmax(scores)) if size else STEPS
+        assert torch.allclose(found[k], models[at], 0, 1e-9), (k, at, scores)
+        places.add(at)
+    assert len(places) > 2 and 0 in sizes
+
+
+def test_the_two_rules_differ_as_they_should(done: Done, path: Path) -> None:
+    """One stops where adversarial examples still transfer, the other does not care."""
+    left = {}
+    for keep in ("transferable", "accurate", "last"):
+        ready = built(path, {"w1": 0.0, "w2": 0.0, "keep": keep, "steps": 60})
+        found = done(ready)
+        plain, decrease = Plain(ready), []
+        for k in range(N):
+            if not ready.data.valid.size[k]:
+                continue
+            _, x, y = plain.split("valid", k)
+            bad = plain.attacked(x, y)
+            decrease.append(plain.accuracy(found[k], bad, y))
+        left[keep] = float(np.mean(decrease))
+    assert left["transferable"] < left["accurate"] - 0.05
+    assert left["transferable"] < left["last"] - 0.05
+
+
+def test_a_larger_weight_keeps_examples_transferable(done: Done, path: Path) -> None:
+    """How far v's probabilities on x_adv are from those of w*."""
+    away = []
+    for w1 in (0.0, 1.0, 4.0):
+        own = {"w1": w1, "w2": 0.0, "keep": "last", "steps": 40, "lr": 0.1}
+        ready = built(path, own)
+        found, each = done(ready), []
+        plain = Plain(ready)
+        for k in range(N):
+            _, x, y = plain.split("train", k)
+            bad = plain.attacked(x, y)
+            p, z = (plain.outputs(u, bad).softmax(1) for u in (found[k], plain.w))
+            each.append(float((p - z).abs().sum(1).mean()))
+        away.append(np.mean(each))
+    assert away[0] > 1.3 * away[1] > 1.3 * 1.3 * away[2]
+
+
+# Weights
+
+
+class TestRule:
+    def test_by_hand(self) -> None:
+        right = [torch.tensor(r) for r in (8.0, 9.0, 7.0)]
+        for reference, at in ((9.5, 0), (9.0, 1), (8.5, 1), (7.0, 2), (0.0, 2)):
+            assert _weights.largest(right, torch.tensor(reference)).item() == at
+
+    def test_of_many_clients_at_once(self) -> None:
+        right = [torch.tensor([3.0, 1.0]), torch.tensor([2.0, 1.0])]
+        found = _weights.largest(right, torch.tensor([3.0, 1.0]))
+        assert found.tolist() == [0, 1]
+
+    def test_pairs_from_weak_to_strong(self) -> None:
+        sgd = descent(Part("sgd"), 0.01, 0.0)
+        pull = phase_pull()
+        found = _weights.tried("auto", "auto", [1.0, 0.1], sgd, pull)
+        assert found == [(0.1, 0.1), (0.1, 1.0), (1.0, 0.1), (1.0, 1.0)]
+        assert _weights.tried("auto", 2.0, [3.0, 0.0], sgd, pull) == [(0, 2), (3, 2)]
+        assert _weights.tried(0.5, 2.0, [], sgd, pull) == [(0.5, 2)]
+
+
+def phase_pull() -> Any:
+    from troth.client.personalizers.transfer import _pull
+
+    return _pull(0)
+
+
+@pytest.mark.parametrize(
+    ("plan", "against", "keep"),
+    [
+        (LOOP, "shared", "last"),
+        (LOOP, "finetune", "last"),
+        (THREADS, "finetune", "transferable"),
+        (VMAP, "shared", "transferable"),
+    ],
+)
+def test_every_client_chooses_by_the_rule(
+    made: Make, done: Done, path: Path, plan: Plan, against: str, keep: str
+) -> None:
+    """The largest that does not lower its validation accuracy, as runs by themselves.
+
+    Without validation data nothing is lowered.
+    """
+    candidates, fixed = [0.05, 0.5, 5.0], {"keep": keep, "lr": 0.1, "steps": 20}
+    alone = [made(path, {"w1": c, "w2": 0.1, **fixed}) for c in candidates]
+    free = made(path, {"w1": 0.0, "w2": 0.0, **fixed})
+    own = {"w1": "auto", "w2": 0.1, "candidates": candidates, "against": against}
+    ready = built(path, own | fixed, plan)
+    found = done(ready)
+    plain, picked = Plain(ready), []
+    for k in range(N):
+        _, x, y = plain.split("valid", k)
+        before = plain.w if against == "shared" else free[k]
+        right = [plain.accuracy(v[k], x, y) if len(y) else 1.0 for v in (*alone,)]
+        least = plain.accuracy(before, x, y) if len(y) else 0.0
+        fit = [i for i, r in enumerate(right) if r >= least]
+        at = fit[-1] if fit else 0
+        assert torch.allclose(found[k], alone[at][k], 0, 1e-9), (k, at)
+        picked.append(at)
+    if (against, keep) == ("finetune", "last"):
+        assert len(set(picked)) > 1
+    f = ready.federation
+    rows = f.population.read(np.arange(N))
+    told = f.engine.told(rows)
+    assert f.engine.client.columns == ("w1", "w2")
+    assert told.tolist() == [[candidates[at], 0.1] for at in picked]
+
+
+def test_before_the_end_nothing_is_chosen(path: Path) -> None:
+    ready = built(path, {"w1": "auto", "w2": 0.0})
+    f = ready.federation
+    told = f.engine.told(f.population.read(np.arange(N)))
+    assert told.isnan().all() and f.population.width == f.engine.task.d + 1
+
+
+def test_both_may_be_chosen(made: Make, path: Path, tmp_path: Path) -> None:
+    """A client's pair is in clients.csv, and its model is that of the pair."""
+    own = {"w1": "auto", "w2": "auto", "candidates": [0.1, 1.0], "lr": 0.1}
+    engine = {"how": "threads", "device": "cpu"}
+    [run] = troth.run(tree(path, own, engine=engine), out=tmp_path / "run")
+    for k, pair in enumerate(zip(run.clients["w1"], run.clients["w2"], strict=True)):
+        w1, w2 = map(float, pair)
+        alone = made(path, {"w1": w1, "w2": w2, "lr": 0.1}, THREADS)
+        assert torch.equal(tasks.flatten(run.model(k)), alone[k])
+
+
+def test_what_a_step_computes(path: Path) -> None:
+    """Adversarial examples once, however many weights are tried side by side."""
+    counts: dict[str, int] = {}
+    net = nn.Linear(4, 3).double()
+    plain = tasks.functional(tasks.Objective(net, 3), "float64")
+
+    def counted(name: str) -> Any:
+        def function(*given: Any) -> Any:
+            counts[name] = counts.get(name, 0) + 1
+            return getattr(plain, name)(*given)
+
+        return function
+
+    each = {
+        name: counted(name) for name in ("loss", "grad", "predict", "slope", "climb")
+    }
+    task, w = plain._replace(**each), tasks.flatten(net)
+    cases: dict[int, dict[str, Any]] = {
+        1: {"w1": 1.0},
+        3: {"w1": "auto", "candidates": [0.1, 0.5, 1.0]},
+    }
+    for many, options in cases.items():
+        one = phase(task, w2=0.1, keep="last", **options)
+        carry = one.begin(sent(w), ())
+        counts.clear()
+        one.step(sent(w), carry, batch(), batch())
+        assert counts == {"grad": many, "slope": many, "climb": ITERATIONS + 1}
+    one = phase(task, w1=0.0, w2=0.1, keep="last")
+    carry = one.begin(sent(w), ())
+    counts.clear()
+    one.step(sent(w), carry, batch(), batch())
+    assert counts == {"grad": 1}
+
+
+# Where it runs
+
+
+@pytest.mark.parametrize("aggregator", ["mean", "median"])
+@pytest.mark.parametrize("attack", ["sign_flip", "model_replacement", "infinite"])
+def test_under_attack_and_with_any_aggregator(
+    done: Done, path: Path, aggregator: str, attack: str
+) -> None:
+    hostile = {"adversary": {"count": 1}, "attack": attack, "aggregator": aggregator}
+    train = {"cohort": 0}
+    ready = built(path, {"keep": "last"}, train=train, **hostile)
+    found = done(ready)
+    plain = built(path, {"name": "finetune"}, train=train, **hostile)
+    done(plain)
+    w = ready.federation.broadcast.w
+    torch.testing.assert_close(w, plain.federation.broadcast.w, equal_nan=True)
+    if bool(w.isfinite().all()) and w.abs().max() < 1e3:
+        assert found.isfinite().all()
+        assert not torch.allclose(found, w.expand_as(found), 0, 1e-6)
+
+
+@pytest.mark.parametrize("solver", ["fedprox", "scaffold"])
+def test_beside_any_solver(made: Make, path: Path, solver: str) -> None:
+    found = made(path, {"keep": "last"}, solver=solver)
+    assert found.isfinite().all() and found.shape[0] == N
+
+
+def test_newcomers(path: Path, tmp_path: Path) -> None:
+    share = {"newcomers": 0.2}
+    own = {"w1": "auto", "candidates": [0.1, 1.0], "keep": "last"}
+    whole = tree(path, own, evaluate=share)
+    whole["engine"] = {"how": "threads", "device": "cpu"}
+    [run] = troth.run(whole, out=tmp_path / "run")
+    assert set(run.clients["w1"]) <= {0.1, 1.0}
+    x = np.random.default_rng(0).random((30, 4))
+    arrays = {"x": x, "y": np.arange(30) % 3}
+    late = troth.personalize(run, arrays)
+    assert not torch.equal(tasks.flatten(late.model), tasks.flatten(run.shared()))
+    outside = arrays | {"x": x - 3}
+    with pytest.raises(Refusal, match="adversarial.bounds"):
+        troth.personalize(run, outside)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_other_precisions(made: Make, path: Path, precision: str) -> None:
+    found = made(path, {"w1": 1.0}, train={"precision": precision})
+    assert found.isfinite().all() and found.dtype == torch.float32
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("weight", ["w1", "w2"])
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
+def test_refuses_weights_that_are_none(path: Path, weight: str, value: float) -> None:
+    sentence = rf"transfer's {weight} = {value} must be a finite number of at least 0"
+    with pytest.raises(Refusal, match=sentence):
+        built(path, {weight: value})
+
+
+def test_refuses_candidates_that_are_no_weights(path: Path) -> None:
+    with pytest.raises(Refusal, match=r"transfer's candidates\[1\] = -1\.0 must be"):
+        built(path, {"w1": "auto", "candidates": [1.0, -1.0]})
+    with pytest.raises(Refusal, match=r"candidates = \[\] leave no weight to choose"):
+        built(path, {"w2": "auto", "candidates": []})
+    built(path, {"candidates": []})  # nobody chooses
+
+
+def test_refuses_a_step_that_diverges(path: Path) -> None:
+    """lr·2·w₂ with plain sgd; with adam no step does."""
+    sentence = r"lr·w2·curvature = 0\.4·5·2 = 4 must stay below 2; set personalizer\.lr"
+    with pytest.raises(Refusal, match=sentence):
+        built(path, {"w2": 5.0})
+    with pytest.raises(Refusal, match=r"lr·candidates\[1\]·curvature"):
+        built(path, {"w2": "auto", "candidates": [0.1, 10.0]})
+    built(path, {"w1": "auto", "candidates": [0.1, 10.0]})
+    built(path, {"w2": "auto", "candidates": [0.1, 10.0], "optimizer": "adam"})
+
+
+def test_refuses_regressions(path: Path) -> None:
+    data = {"name": "linear_regression", "clients": 4, "examples": 20, "dim": 3}
+    split = {"name": "natural", "split": "given"}
+    with pytest.raises(Refusal, match="this is a regression; take ditto_finetune"):
+        built(path, {}, data=data, partition=split, model="linear")
+
+
+@pytest.mark.parametrize(
+    "own", [{}, {"keep": "accurate"}, {"keep": "last", "w1": "auto"}]
+)
+def test_refuses_to_choose_without_validation_data(
+    path: Path, own: dict[str, Any]
+) -> None:
+    split = {"name": "natural", "split": [0.8, 0.0, 0.2]}
+    built(path, {"keep": "last"}, partition=split)
+    with pytest.raises(Refusal, match="no client has any; give partition.split a"):
+        built(path, own, partition=split)
+
+
+def test_options_and_reference() -> None:
+    assert lookup.check("personalizer", "transfer", {}) == {
+        "w1": 1.0,
+        "w2": 0.1,
+        "candidates": [0.01, 0.1, 1.0, 10.0],
+        "against": "shared",
+        "keep": "transferable",
+    }
+    with pytest.raises(Refusal, match="keep = 'first' is not one of 'last', 'best'"):
+        lookup.check("personalizer", "transfer", {"keep": "first"})
+    with pytest.raises(Refusal, match="must be a number or 'auto'"):
+        lookup.check("personalizer", "transfer", {"w1": "all"})
+    (entry,) = lookup.about("personalizer", "transfer").citations
+    assert entry.startswith("@inproceedings{wang2021robust")

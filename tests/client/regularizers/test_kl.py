@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import kl_div
+
+from troth import lookup
+from troth.build import build
+from troth.client.regularizers.kl import kl
+from troth.config import reader
+from troth.networks import task as tasks
+from troth.types import Batch, Refusal, Task
+
+F64 = torch.float64
+
+
+def drawn(*shape: int, seed: int = 1) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=draw, dtype=F64)
+
+
+def made(outputs: int, classes: int) -> Task:
+    net = nn.Linear(3, outputs).double()
+    return tasks.functional(tasks.Objective(net, classes), "float64")
+
+
+def batch(labels: Tensor, weight: list[float] | None = None) -> Batch:
+    rows = len(labels)
+    part = torch.full((rows,), 1 / rows, dtype=F64)
+    part = part if weight is None else torch.tensor(weight, dtype=F64)
+    return Batch(drawn(rows, 3, seed=4), labels, part, *[torch.tensor(0)] * 2)
+
+
+def outputs(v: Tensor, x: Tensor, width: int) -> list[list[float]]:
+    weight, bias = v[: 3 * width].reshape(width, 3), v[3 * width :]
+    return (x @ weight.T + bias).tolist()  # type: ignore[no-any-return]
+
+
+def between(p: list[float], q: list[float]) -> float:
+    return sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+
+
+def softmax(z: list[float]) -> list[float]:
+    total = sum(math.exp(a) for a in z)
+    return [math.exp(a) / total for a in z]
+
+
+def yes_no(z: float) -> list[float]:
+    yes = 1 / (1 + math.exp(-z))
+    return [yes, 1 - yes]
+
+
+def symmetric(p: list[float], q: list[float]) -> float:
+    return 0.5 * (between(p, q) + between(q, p))
+
+
+def test_classes_by_hand() -> None:
+    task, seen = made(4, 4), batch(torch.tensor([0, 3, 1, 1, 2]))
+    v, w = drawn(2, task.d)
+    rows = zip(outputs(v, seen.x, 4), outputs(w, seen.x, 4), strict=True)
+    each = [symmetric(softmax(f), softmax(g)) for f, g in rows]
+    found = kl(task).value(v, w, seen).item()
+    assert found == pytest.approx(sum(each) / 5, rel=1e-12)
+    p, q = (task.predict(u, seen.x).log_softmax(1) for u in (v, w))
+    both = kl_div(p, q, log_target=True, reduction="none")
+    both = both + kl_div(q, p, log_target=True, reduction="none")
+    assert found == pytest.approx(both.sum(1).mean().item() / 2, rel=1e-12)
+
+
+def test_a_margin_by_hand() -> None:
+    task, seen = made(1, 2), batch(torch.tensor([0, 1, 1]))
+    v, w = drawn(2, task.d)
+    rows = zip(outputs(v, seen.x, 1), outputs(w, seen.x, 1), strict=True)
+    each = [symmetric(yes_no(f), yes_no(g)) for [f], [g] in rows]
+    found = kl(task).value(v, w, seen).item()
+    assert found == pytest.approx(sum(each) / 3, rel=1e-12)
+
+
+def test_a_margin_is_two_classes_of_which_one_has_no_output() -> None:
+    one, two = made(1, 2), made(2, 2)
+    seen = batch(torch.tensor([0, 1, 1]))
+    v, w = drawn(2, one.d)
+    wide = [
+        torch.cat([torch.zeros(3, dtype=F64), u[:3], torch.zeros(1, dtype=F64), u[3:]])
+        for u in (v, w)
+    ]
+    found = kl(one).value(v, w, seen).item()
+    assert found == pytest.approx(kl(two).value(*wide, seen).item(), rel=1e-12)
+
+
+def test_several_labels_by_hand() -> None:
+    task, seen = made(3, 3), batch(torch.tensor([[0, 1, 1], [1, 1, 1], [0, 0, 0]]))
+    v, w = drawn(2, task.d)
+    rows = zip(outputs(v, seen.x, 3), outputs(w, seen.x, 3), strict=True)
+    each = [
+        sum(symmetric(yes_no(a), yes_no(b)) for a, b in zip(f, g, strict=True))
+        for f, g in rows
+    ]
+    found = kl(task).value(v, w, seen).item()
+    assert found == pytest.approx(sum(each) / 3, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("width", "labels"),
+    [
+        (4, torch.tensor([0, 3, 1])),
+        (1, torch.tensor([0, 1, 1])),
+        (3, torch.tensor([[0, 1, 1], [1, 0, 1], [0, 0, 0]])),
+    ],
+    ids=["classes", "margin", "several labels"],
+)
+def test_gradients(width: int, labels: Tensor) -> None:
+    classes = {4: 4, 1: 2, 3: 3}[width]
+    objective = tasks.Objective(nn.Linear(3, width).double(), classes)
+    pure, own = tasks.functional(objective, "float64"), tasks.in_place(objective)
+    seen = batch(labels, [0.2, 0.0, 0.8])
+    v, w = drawn(2, pure.d)
+    expected = torch.func.grad(kl(pure).value)(v, w, seen)
+    for task in (pure, own):
+        found = kl(task).grad(v, w, seen)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-15)
+        assert kl(task).grad(w, w, seen).abs().max() < 1e-16
+        assert kl(task).value(w, w, seen).item() == 0.0
+
+
+def test_padding_does_not_count() -> None:
+    task = made(4, 4)
+    whole, v_w = batch(torch.tensor([0, 3, 1])), drawn(2, task.d)
+    more = Batch(
+        torch.cat([whole.x, torch.full((2, 3), 1e6, dtype=F64)]),
+        torch.tensor([0, 3, 1, 0, 0]),
+        torch.tensor([1 / 3] * 3 + [0.0] * 2, dtype=F64),
+        *whole[3:],
+    )
+    for part in ("value", "grad"):
+        a = getattr(kl(task), part)(*v_w, whole)
+        b = getattr(kl(task), part)(*v_w, more)
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
+
+
+def test_near_the_shared_model_it_is_its_fisher_information() -> None:
+    """The Hessian at w is Σ weight·Jᵀ(diag p − ppᵀ)J."""
+    task, seen = made(3, 3), batch(torch.tensor([0, 2, 1, 1]))
+    w = drawn(task.d)
+    bend = torch.func.jacrev(torch.func.jacrev(kl(task).value))(w, w, seen)
+    jacobian = torch.func.jacrev(lambda u: task.predict(u, seen.x))(w)
+    p = task.predict(w, seen.x).softmax(1)
+    middle = torch.diag_embed(p) - p[:, :, None] * p[:, None]
+    each = jacobian.mT @ middle @ jacobian
+    expected = (each * seen.weight[:, None, None]).sum(0)
+    torch.testing.assert_close(bend, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_huge_outputs(width: int) -> None:
+    """Single precision, where such probabilities are 0 and their logarithms −1e30."""
+    objective = tasks.Objective(nn.Linear(3, width), 2 if width == 1 else width)
+    seen = batch(torch.tensor([0, 1, 1]))
+    seen = seen._replace(x=seen.x.float(), weight=seen.weight.float())
+    for task in (tasks.functional(objective), tasks.in_place(objective)):
+        w = 1e30 * drawn(task.d).float()
+        for v in (w, -w, 0 * w, drawn(task.d, seed=2).float()):
+            assert kl(task).value(v, w, seen).isfinite()
+            assert kl(task).grad(v, w, seen).isfinite().all()
+
+
+def test_shifted_logits_are_the_same_prediction() -> None:
+    task, seen = made(4, 4), batch(torch.tensor([0, 3, 1]))
+    w = drawn(task.d)
+    v = w.clone()
+    v[12:] += 5.0  # all biases
+    assert kl(task).value(v, w, seen).item() == pytest.approx(0.0, abs=1e-14)
+
+
+@pytest.mark.parametrize("name", ["ditto", "ditto_finetune", "skl"])
+def test_refuses_a_regression(name: str) -> None:
+    tree = {
+        "data": {"name": "linear_regression", "clients": 3, "examples": 9, "dim": 2},
+        "partition": {"name": "natural", "split": "given"},
+        "train": {"rounds": 1, "steps": 1},
+        "personalizer": name,
+        "regularizer": "l2sq" if name == "skl" else "kl",
+    }
+    words = "'kl' compares predicted probabilities of classes, and this is a regression"
+    with pytest.raises(Refusal, match=words):
+        build(reader.from_dict(tree))
+
+
+def test_no_bound_on_its_curvature() -> None:
+    assert kl(made(4, 4)).curvature == 0.0
+
+
+def test_options_and_reference() -> None:
+    assert lookup.check("regularizer", "kl", {}) == {}
+    (entry,) = lookup.about("regularizer", "kl").citations
+    assert entry.startswith("@article{yu2020salvaging")
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_soft_labels_change_nothing(width: int) -> None:
+    """It reads what labels are of, not which: rows of shares are no several labels."""
+    task = made(width, 2)
+    plain, soft = (
+        batch(torch.tensor([0, 1, 1])),
+        batch(torch.full((3, 2), 0.5).double()),
+    )
+    v, w = drawn(2, task.d)
+    assert torch.equal(kl(task).value(v, w, plain), kl(task).value(v, w, soft))
+    assert torch.equal(kl(task).grad(v, w, plain), kl(task).grad(v, w, soft))

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import pytest
+
+from troth import lookup
+from troth.client.schedules.constant import constant
+from troth.types import Refusal
+
+
+def test_one_in_every_round() -> None:
+    assert constant() == 1.0
+    function = lookup.find("schedule", "constant")
+    for r in (0, 7, 99):
+        assert lookup.call(function, {}, round_=r, rounds=100) == 1.0
+
+
+def test_has_no_options() -> None:
+    with pytest.raises(Refusal, match="'constant' has no option 'floor'; it has none"):
+        lookup.check("schedule", "constant", {"floor": 0.1})

@@ -1,0 +1,164 @@
+"""Augments in a list, in the engine, however clients step."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from troth import build, lookup
+from troth.client import augmenting
+from troth.client.combine import as_it_is
+from troth.config import reader
+from troth.config.parts import Part
+from troth.engine import Plan
+from troth.types import Batch, Refusal
+
+
+def batch(t: int = 0, key: int = 7) -> Batch:
+    x = torch.randint(0, 256, (6, 1, 8, 8), dtype=torch.uint8)
+    weight = torch.full((6,), 1 / 6)
+    return Batch(x, x[:, 0, 0, 0].long(), weight, *map(torch.tensor, (t, 1, key)))
+
+
+def test_none_is_nothing_and_order_counts() -> None:
+    assert augmenting.compose([], 255.0) is as_it_is
+    flip, crop = Part("flip", {"p": 1.0}), Part("crop", {"padding": 2})
+    b = batch()
+    one = augmenting.compose([flip, crop], 255.0)(b)
+    other = augmenting.compose([crop, flip], 255.0)(b)
+    assert one.x.shape == b.x.shape and not torch.equal(one.x, other.x)
+    assert all(torch.equal(p, q) for p, q in zip(one[1:], b[1:], strict=True))
+
+
+def test_two_of_a_kind_draw_apart_and_steps_differ() -> None:
+    crop = Part("crop", {"padding": 3})
+    b = batch()
+    once = augmenting.compose([crop], 255.0)
+    twice = augmenting.compose([crop, crop], 255.0)
+    assert not torch.equal(once(once(b)).x, twice(b).x)
+    assert torch.equal(once(b).x, once(b).x)
+    assert not torch.equal(once(b).x, once(b._replace(t=torch.tensor(1))).x)
+    assert not torch.equal(once(b).x, once(b._replace(key=torch.tensor(8))).x)
+
+
+def images(path: Path) -> dict[str, Any]:
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    owner = np.repeat(np.arange(4), 15)
+    np.savez(path / "d.npz", x=x, y=random.integers(0, 3, 60), owner=owner)
+    return {
+        "data": {"name": "npz", "path": str(path / "d.npz")},
+        "partition": "natural",
+        "model": {"name": "cnn", "channels": [2], "widths": [5], "dropout": [0.2, 0.4]},
+        "personalizer": "ditto",
+        "engine": {"device": "cpu"},
+    }
+
+
+def trained(tree: dict[str, Any], plan: Plan) -> torch.Tensor:
+    f = build.build(reader.from_dict(tree), plan=plan).federation
+    for _ in f.train():
+        pass
+    return torch.cat([f.broadcast.w[None], f.population.read(np.arange(4))])
+
+
+def test_the_same_draws_however_clients_step(tmp_path: Path) -> None:
+    tree = images(tmp_path)
+    augment = [{"name": name} for name in lookup.names("augment")]
+    tree["train"] = {"rounds": 2, "batch": 4, "precision": "float64"}
+    plain = trained(tree, Plan("loop", 1))
+    tree["train"]["augment"] = augment
+    expected = trained(tree, Plan("loop", 1))
+    assert not torch.allclose(plain, expected)
+    for plan in (Plan("vmap", 4), Plan("vmap", 1), Plan("threads", 1, 2)):
+        assert (trained(tree, plan) - expected).abs().max() < 1e-10
+
+
+def test_personal_models_may_have_their_own(tmp_path: Path) -> None:
+    tree = images(tmp_path)
+    tree["train"] = {"rounds": 2, "batch": 4, "augment": ["flip"]}
+    same = trained(tree, Plan("vmap", 4))
+    tree["personalizer"] = {"name": "ditto", "augment": []}
+    none = trained(tree, Plan("vmap", 4))
+    assert torch.equal(same[0], none[0])  # the shared model is the same
+    assert not torch.equal(same[1:], none[1:])
+    tree["personalizer"]["augment"] = ["flip"]
+    assert torch.equal(trained(tree, Plan("vmap", 4)), same)
+
+
+def test_an_augment_that_does_not_fit_is_refused_before_anything(
+    tmp_path: Path,
+) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(20, 5)).astype(np.float32)
+    np.savez(tmp_path / "t.npz", x=x, y=np.arange(20) % 2)
+    tree = {
+        "data": {"name": "npz", "path": str(tmp_path / "t.npz")},
+        "partition": {"name": "iid", "clients": 2},
+        "train": {"augment": ["flip"]},
+    }
+    with pytest.raises(Refusal, match=r"'flip' needs images"):
+        build.build(reader.from_dict(tree), plan=Plan("loop", 1))
+    with pytest.raises(Refusal, match=r"no augment 'flop' \(did you mean 'flip'"):
+        reader.from_dict({"train": {"augment": ["flop"]}})
+    with pytest.raises(Refusal, match=r"has no option 'q'"):
+        reader.from_dict({"train": {"augment": [{"name": "flip", "q": 1}]}})
+
+
+STRANGER = """
+import torch
+
+
+def shorter(x, key):
+    return x[..., 1:]
+
+
+def fewer(x, key):
+    return x[:1]
+
+
+def nothing(x):
+    return None
+
+
+def dice(x):
+    return x + torch.rand_like(x.float())
+
+
+def dark(x, key, scale, *, share: float = 0.5):
+    return x * share
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("shorter", r"a tensor of shape \[2, 1, 8, 7\] of .* \[2, 1, 8, 8\]; it must"),
+        ("fewer", r"a tensor of shape \[1, 1, 8, 8\] of .* \[2, 1, 8, 8\]; it must"),
+        ("nothing", "makes a NoneType of a batch"),
+        ("dice", "other results for the same key"),
+    ],
+)
+@pytest.mark.parametrize("section", ["train", "personalizer"])
+def test_an_augment_of_somebody_else_must_keep_to_the_rules(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    words: str,
+    section: str,
+) -> None:
+    (tmp_path / "stranger.py").write_text(STRANGER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tree = images(tmp_path) | {"personalizer": {"name": "local"}}
+    tree.setdefault(section, {})["augment"] = [f"stranger:{name}"]
+    with pytest.raises(Refusal, match=words):
+        build.build(reader.from_dict(tree), plan=Plan("loop", 1))
+    tree[section]["augment"] = ["stranger:dark", "flip"]
+    f = build.build(reader.from_dict(tree), plan=Plan("vmap", 4)).federation
+    assert f.step().broadcast.w.isfinite().all()
+    sys.modules.pop("stranger")

@@ -1,0 +1,259 @@
+"""Numbers by hand: F(v) = ½(v − x)², lr = 0.1, so that a step is v + 0.1·(x − v)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from troth.client.client import descent
+from troth.client.combine import beside
+from troth.client.personalizers.ditto import ditto
+from troth.client.personalizers.local import local
+from troth.client.personalizers.none import none
+from troth.client.regularizers.l2sq import l2sq
+from troth.client.solvers.fedavg import fedavg
+from troth.config.parts import Part
+from troth.types import (
+    Anchor,
+    Batch,
+    Broadcast,
+    Budget,
+    Client,
+    Personal,
+    Phase,
+    Reply,
+    Solver,
+    Task,
+)
+
+
+def loss(v: Tensor, batch: Batch) -> Tensor:
+    return (batch.weight * 0.5 * (v - batch.x).square()).sum()
+
+
+MEAN = Task(1, 0, loss, torch.func.grad(loss), lambda v, x: v.expand(len(x)))
+SGD = descent(Part("sgd"), 0.1, 0.0)
+SENT = Broadcast(
+    torch.tensor([1.0], dtype=torch.float64),
+    torch.zeros(0, dtype=torch.float64),
+    torch.ones((), dtype=torch.float64),
+)
+
+
+def batch(x: float, t: int, per_epoch: int = 1) -> Batch:
+    value = torch.tensor([x], dtype=torch.float64)
+    clock = torch.tensor(t), torch.tensor(per_epoch)
+    return Batch(value, value, torch.ones_like(value), *clock)
+
+
+def round_(
+    client: Client, steps: int, x: float = 11.0, per_epoch: int = 1, v: float = 1.0
+) -> tuple[float, float]:
+    """w_k and v after a round of so many steps on the same example."""
+    state = client.init(torch.tensor([v], dtype=torch.float64))
+    carry = client.local.begin(SENT, state)
+    for t in range(steps):
+        b = batch(x, t, per_epoch)
+        carry = client.local.step(SENT, carry, b, b)
+    reply, state = client.local.end(SENT, carry, state, batch(x, 0))
+    shared = (SENT.w + reply.update).item()
+    return shared, client.model(SENT.w, state).item()
+
+
+def both(personal: Personal, *budgets: Budget) -> Client:
+    return beside(fedavg(MEAN, SGD), personal, (budgets[0], budgets[1]))
+
+
+LOCAL = local(MEAN, SGD)
+AFTER = [1.0, 2.0, 2.9, 3.71, 4.439]  # from 1 towards 11, after 0, 1, 2 … steps
+
+
+def test_equal_budgets() -> None:
+    three = Budget(steps=3)
+    assert round_(both(LOCAL, three, three), 3) == pytest.approx((AFTER[3], AFTER[3]))
+
+
+@pytest.mark.parametrize(("shared", "own"), [(3, 1), (1, 3), (2, 4), (4, 2)])
+def test_different_numbers_of_steps(shared: int, own: int) -> None:
+    client = both(LOCAL, Budget(steps=shared), Budget(steps=own))
+    assert client.local.budgets == (Budget(steps=shared), Budget(steps=own))
+    found = round_(client, max(shared, own))
+    assert found == pytest.approx((AFTER[shared], AFTER[own]))
+
+
+def test_three_steps_of_the_solver_and_one_of_ditto() -> None:
+    # v = 3: 3 − 0.1·((3 − 11) + 2·(3 − 1)) = 3.4, and no further
+    personal = ditto(MEAN, SGD, l2sq(), lam=2.0)
+    client = both(personal, Budget(steps=3), Budget(steps=1))
+    assert round_(client, 3, v=3.0) == pytest.approx((AFTER[3], 3.4))
+
+
+def test_one_step_of_the_solver_and_three_of_ditto() -> None:
+    # with w = 1: 3 → 3.4 → 3.4 + 0.76 − 0.48 = 3.68 → 3.68 + 0.732 − 0.536 = 3.876
+    personal = ditto(MEAN, SGD, l2sq(), lam=2.0)
+    client = both(personal, Budget(steps=1), Budget(steps=3))
+    assert round_(client, 3, v=3.0) == pytest.approx((AFTER[1], 3.876))
+
+
+def test_epochs_are_the_clients_own() -> None:
+    client = both(LOCAL, Budget(epochs=2), Budget(epochs=1))
+    assert round_(client, 4, per_epoch=2) == pytest.approx((AFTER[4], AFTER[2]))
+    assert round_(client, 2, per_epoch=1) == pytest.approx((AFTER[2], AFTER[1]))
+
+
+def test_epochs_beside_steps() -> None:
+    client = both(LOCAL, Budget(epochs=2), Budget(steps=3))
+    assert round_(client, 4, per_epoch=2) == pytest.approx((AFTER[4], AFTER[3]))
+    assert round_(client, 3, per_epoch=1) == pytest.approx((AFTER[2], AFTER[3]))
+
+
+def test_clients_with_other_epochs_in_one_matrix() -> None:
+    client = both(LOCAL, Budget(epochs=2), Budget(steps=1))
+    step = torch.func.vmap(client.local.step, in_dims=(None, 0, 0, 0))
+    n = 3
+    carry: Any = torch.ones(n, 1, dtype=torch.float64)
+    carry = (carry,), (carry,)
+    for t in range(4):
+        one = torch.full((n, 1), 11.0, dtype=torch.float64)
+        clock = torch.full((n,), t), torch.tensor([1, 2, 4])
+        none = torch.zeros(n)
+        b = Batch(one, one, torch.ones_like(one), *clock, none, none)
+        carry = step(SENT, carry, b, b)
+    (shared,), (own,) = carry
+    assert shared[:, 0].tolist() == pytest.approx([AFTER[2], AFTER[4], AFTER[4]])
+    assert own[:, 0].tolist() == pytest.approx([AFTER[1]] * n)
+
+
+def test_steps_of_a_budget() -> None:
+    per_epoch = torch.tensor([1, 5, 7])
+    assert Budget(steps=3).in_steps(per_epoch).tolist() == [3, 3, 3]
+    assert Budget(epochs=2).in_steps(per_epoch).tolist() == [2, 10, 14]
+    assert Budget(steps=4, epochs=2).in_steps(per_epoch).tolist() == [6, 14, 18]
+
+
+def test_moments_stop_with_the_budget() -> None:
+    heavy = descent(Part("momentum", {"beta": 0.5}), 0.1, 0.0)
+    client = both(local(MEAN, heavy), Budget(steps=3), Budget(steps=1))
+    state = client.init(SENT.w)
+    carry = client.local.begin(SENT, state)
+    for t in range(3):
+        carry = client.local.step(SENT, carry, batch(11.0, t), batch(11.0, t))
+    v, m = carry[1]
+    assert (v.item(), m.item()) == pytest.approx((2.0, -10.0))
+
+
+def recorder(seen: list[tuple[float, float, float]]) -> Personal:
+    """Writes down its anchor, and moves one up a step."""
+
+    def step(state: Any, anchor: Anchor, b: Batch, valid: Batch, scale: Tensor) -> Any:
+        seen.append((anchor.w.item(), anchor.moving.item(), b.x.item()))
+        return (state[0] + 1,)
+
+    return Personal(lambda w0: (w0,), step, lambda w, state: state[0])
+
+
+def test_the_personal_model_sees_the_rounds_own_w_and_the_solvers_step() -> None:
+    seen: list[tuple[float, float, float]] = []
+    three = Budget(steps=3)
+    client = both(recorder(seen), three, three)
+    carry = client.local.begin(SENT, client.init(SENT.w))
+    for t, x in enumerate((11.0, 21.0, 5.0)):  # w_k: 1 → 2 → 3.9 → 4.01
+        carry = client.local.step(SENT, carry, batch(x, t), batch(x, t))
+    assert [w for w, _, _ in seen] == [1.0, 1.0, 1.0]  # fixed
+    assert [moving for _, moving, _ in seen] == pytest.approx([2.0, 3.9, 4.01])
+    assert [x for _, _, x in seen] == [11.0, 21.0, 5.0]  # the same batches
+    assert carry[1][0].item() == 4.0
+
+
+def test_a_solver_that_is_done_stays_where_the_personal_model_sees_it() -> None:
+    seen: list[tuple[float, float, float]] = []
+    client = both(recorder(seen), Budget(steps=2), Budget(steps=4))
+    assert round_(client, 4) == pytest.approx((AFTER[2], 5.0))
+    moving = [AFTER[1], AFTER[2], AFTER[2], AFTER[2]]
+    assert [where for _, where, _ in seen] == pytest.approx(moving)
+
+
+def test_the_personal_model_lives_on_and_the_solver_starts_anew() -> None:
+    client = both(LOCAL, Budget(steps=1), Budget(steps=1))
+    state = client.init(SENT.w)
+    for r in range(3):
+        carry = client.local.begin(SENT, state)
+        assert carry[0][0].item() == 1.0
+        carry = client.local.step(SENT, carry, batch(11.0, 0), batch(11.0, 0))
+        reply, state = client.local.end(SENT, carry, state, batch(11.0, 0))
+        assert reply.update.item() == pytest.approx(1.0)
+        assert client.model(SENT.w, state).item() == pytest.approx(AFTER[r + 1])
+
+
+def test_an_idle_personalizer_takes_no_time() -> None:
+    client = both(none(), Budget(steps=2), Budget(steps=50))
+    assert client.local.budgets == (Budget(steps=2),)
+    assert round_(client, 2) == pytest.approx((AFTER[2], 1.0))
+
+
+def test_no_harm_from_a_shared_model_at_infinity() -> None:
+    far = SENT._replace(w=torch.full_like(SENT.w, torch.inf))
+    client = both(ditto(MEAN, SGD, l2sq(), lam=0.0), Budget(steps=2), Budget(steps=1))
+    carry = client.local.begin(far, client.init(SENT.w))
+    for t in range(2):
+        carry = client.local.step(far, carry, batch(11.0, t), batch(11.0, t))
+    assert carry[1][0].item() == pytest.approx(AFTER[1])
+
+
+def test_nested_carries_have_budgets_too() -> None:
+    """A carry is a tuple of tensors, or of such tuples."""
+    personal = Personal(
+        lambda w0: ((w0, w0), w0),
+        lambda state, *rest: ((state[0][0] + 1, state[0][1] + 2), state[1] + 3),
+        lambda w, state: state[1],
+    )
+    client = both(personal, Budget(steps=2), Budget(steps=1))
+    assert round_(client, 2) == pytest.approx((AFTER[2], 4.0))
+
+
+def test_what_else_it_passes_on() -> None:
+    solver = Solver(
+        init=lambda w0: (w0 * 0,),
+        begin=lambda sent, state: (sent.w,),
+        step=lambda sent, carry, b: carry,
+        end=lambda sent, carry, state: (Reply(sent.w, sent.w), (state[0] + 1,)),
+        extra=1,
+    )
+    tuned = Phase(
+        lambda sent, own: (own[0] * 10,),
+        lambda sent, carry, *_: carry,
+        lambda sent, carry, own, valid: (Reply(sent.w, sent.w), (own[0], *carry)),
+        (Budget(steps=1),),
+        valid=True,
+    )
+    personal = LOCAL._replace(
+        finish=tuned,
+        valid=True,
+        settle=lambda own, valid: (own[0] + valid.x.sum(), *own[1:]),
+        columns=("v",),
+        tell=lambda own: own[0][None],
+    )
+    client = beside(solver, personal, (Budget(steps=1), Budget(steps=1)))
+    assert client.extra == 1
+    assert client.local.valid
+    assert client.columns == ("v",)
+    assert not client.shares_personal
+    state = client.init(SENT.w)
+    carry = client.local.begin(SENT, state)
+    before = state[1][0].item()
+    _, state = client.local.end(SENT, carry, state, batch(3.0, 0))
+    assert state[0][0].item() == 1.0  # what the solver keeps
+    assert state[1][0].item() == before
+    assert client.settle is not None
+    state = client.settle(state, batch(3.0, 0))
+    own = before + batch(3.0, 0).x.sum().item()  # what the personalizer makes of it
+    assert client.tell(state).item() == state[1][0].item() == own
+    assert state[0][0].item() == 1.0
+    assert client.finish is not None and client.finish.valid
+    carry = client.finish.begin(SENT, state)  # sees its own state alone
+    _, state = client.finish.end(SENT, carry, state, batch(3.0, 0))
+    assert [leaf.item() for leaf in state[1]] == [own, 10 * own]
+    assert state[0][0].item() == 1.0
