@@ -19,10 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from troth import lifted, lookup
+from troth import lookup
 from troth.certificates import certify as certifier
 from troth.certificates.smoothing import Smoothing
 from troth.certificates.tiles import Tiles, exact
+from troth.engine import vmap
 
 SHAPES = {"resnet18": (3, 32, 32), "cnn": (1, 28, 28)}
 SIGMA, TIMES = 0.25, 3
@@ -57,7 +58,7 @@ def bare(net: nn.Module, s: Smoothing, x: Tensor, compiled: bool) -> Callable[[]
             out: Tensor = net(x)
         return out
 
-    run = lifted.compiled(forward) if compiled else forward
+    run = vmap.compiled(forward) if compiled else forward
 
     def work() -> int:
         with torch.no_grad(), exact(x.device):

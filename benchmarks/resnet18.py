@@ -17,7 +17,7 @@ import torch
 
 from troth import build
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 
 CLIENTS, EXAMPLES, STEPS, TIMES = 10, 256, 10, 5
 

@@ -28,7 +28,7 @@ import torch
 from machine import facts
 from troth import bench, build
 from troth.config import reader
-from troth.engine import Engine, Plan
+from troth.engine.engine import Engine, Plan
 from troth.types import Broadcast
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}

@@ -24,7 +24,7 @@ from troth import build, files
 from troth.availability import Attendance, everyone
 from troth.config import reader
 from troth.config.schema import Availability
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Record, Refusal
 
 ALPHA = 1e-6

@@ -7,7 +7,7 @@ import torch
 from troth import build
 from troth.config import reader
 from troth.data import load
-from troth.engine import Plan
+from troth.engine.engine import Plan
 
 
 def converge(data, lam, lr, rounds):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from troth import build, poison
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Batch
 
 LAM, D = 1.0, 2

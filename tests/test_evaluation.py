@@ -12,7 +12,7 @@ from torch import Tensor
 
 from troth import build, evaluation
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.networks import task
 from troth.types import Split
 

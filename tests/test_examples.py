@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from troth import plans
-from troth.engine import Plan
+from troth.engine import plan
+from troth.engine.engine import Plan
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
@@ -21,7 +21,7 @@ def said(
 ) -> Iterator[Said]:
     """Run an example by name, for two rounds; the lines that it prints."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plans, "choose", lambda *_: Plan("vmap", 10))  # no measuring
+    monkeypatch.setattr(plan, "choose", lambda *_: Plan("vmap", 10))  # no measuring
     monkeypatch.syspath_prepend(str(EXAMPLES))
 
     def run(name: str) -> list[str]:

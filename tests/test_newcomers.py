@@ -16,13 +16,14 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, files, lookup, newcomers, results, runs, trees
+from troth import build, files, lookup, newcomers, results, runs
 from troth import progress as notice
 from troth.cli import tables as display
 from troth.config import reader
 from troth.config.schema import Evaluate, Experiment
 from troth.data import load
-from troth.engine import Plan
+from troth.engine import packing
+from troth.engine.engine import Plan
 from troth.types import Batch, Broadcast, Refusal, Shards
 
 NAMES = lookup.names("personalizer")
@@ -393,7 +394,7 @@ def phases(made: build.Built, k: int, count: int) -> Tensor:
     works += [("finish", f.rounds)] if client.finish else []
     for name, round_ in works:
         phase, sent = getattr(client, name), Broadcast(w, f.broadcast.extra, one)
-        valid = trees.first(feed.whole(mine, feed.data.valid))
+        valid = packing.first(feed.whole(mine, feed.data.valid))
         steps = max(b.steps + b.epochs * per_epoch for b in phase.budgets)
         slots, weight = feed.draw(mine, steps, round_, phase.by_group)
         group = feed.group(slots, phase.by_group)
@@ -407,7 +408,7 @@ def phases(made: build.Built, k: int, count: int) -> Tensor:
             carry = phase.step(sent, carry, batch, valid)
         _, state = phase.end(sent, carry, state, valid)
     if client.settle:
-        state = client.settle(state, trees.first(feed.whole(mine, feed.data.valid)))
+        state = client.settle(state, packing.first(feed.whole(mine, feed.data.valid)))
     return client.model(w, state)
 
 

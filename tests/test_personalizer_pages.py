@@ -16,9 +16,10 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from troth import lookup, trees
+from troth import lookup
 from troth.client.client import maker
 from troth.config import reader
+from troth.engine import packing
 from troth.networks import task as tasks
 from troth.networks.masks import Masks
 from troth.types import Batch, Broadcast, Client, Personal, Task
@@ -197,7 +198,7 @@ class TestIndex:
     def test_what_a_client_keeps(self, name: str) -> None:
         one, task = client(name)
         assert task.d == D
-        kept = sum(leaf.numel() for leaf in trees.leaves(one.init(vectors()[0])))
+        kept = sum(leaf.numel() for leaf in packing.leaves(one.init(vectors()[0])))
         said = {"0": 0, "d": D, "d + 1": D + 1, "own layers": OWN.get(name)}
         assert kept == said[table()[name]["keeps"]]
 

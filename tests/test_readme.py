@@ -15,9 +15,10 @@ import typer
 
 import troth
 from troth import files as folder
-from troth import lookup, store
+from troth import lookup
 from troth.cli import app
 from troth.config import reader, schema
+from troth.engine import placement
 
 ROOT = Path(__file__).parents[1]
 README, USAGE = ROOT / "README.md", ROOT / "docs" / "usage.md"
@@ -143,7 +144,9 @@ def test_files_of_a_run() -> None:
     files = {row[0].strip("`") for row in rows(text)}
     constants = ("EXPERIMENT", "ROUNDS", "CLIENTS", "SUMMARY", "SHARED", "PERSONAL")
     expected = {getattr(folder, name) for name in (*constants, "FEATURES")}
-    for_a_while = {file.split("/")[0] + "/" for file in (folder.CHECKPOINT, store.FILE)}
+    for_a_while = {
+        file.split("/")[0] + "/" for file in (folder.CHECKPOINT, placement.FILE)
+    }
     assert files == expected | for_a_while
     assert folder.GRID in text
 

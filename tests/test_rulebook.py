@@ -13,7 +13,7 @@ import torch
 import troth
 from troth import build, files
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Refusal
 
 N = 20

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 import troth
-from troth import build, engine, files, runs
+from troth import build, files, runs
 from troth.config import reader
 from troth.data import load
+from troth.engine import engine
 from troth.types import Refusal
 
 SMALL = {

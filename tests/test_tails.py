@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import troth
 from troth import build, files, tails
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.federation import Federation
 from troth.networks import task
 from troth.types import Broadcast, Messages, Refusal

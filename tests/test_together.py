@@ -13,12 +13,13 @@ import pytest
 import torch
 
 import troth
-from troth import devices, files, lifted, runs, together
+from troth import devices, files, runs, together
 from troth.build import build
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine import vmap
+from troth.engine.batches import Feed
+from troth.engine.engine import Plan
 from troth.federation import Federation
-from troth.feed import Feed
 from troth.loading import Run
 from troth.stacked import Stack
 from troth.types import Refusal
@@ -185,8 +186,8 @@ def test_as_graphs_are_replayed(
     """On a GPU results lie in memory that the next replay writes over."""
 
     def captured() -> None:
-        monkeypatch.setattr(lifted, "captures", lambda tensor: True)
-        monkeypatch.setattr(lifted, "_cuda_graph", record)
+        monkeypatch.setattr(vmap, "captures", lambda tensor: True)
+        monkeypatch.setattr(vmap, "_cuda_graph", record)
 
     monkeypatch.setattr(
         together, "_stacks", lambda all_: [Stack(all_[:2]), Stack(all_[2:])]

@@ -28,12 +28,13 @@ from cells import Changes, merged  # noqa: E402
 from problems import PROBLEMS, again, choice, model, ours  # noqa: E402
 from tune import HALVES  # noqa: E402
 
-from troth import files, numerics, trees
+from troth import files, numerics
 from troth.build import Built, build  # noqa: E402
 from troth.client.client import adversarial  # noqa: E402
 from troth.config import reader
 from troth.data import labels
-from troth.engine import Plan  # noqa: E402
+from troth.engine import packing
+from troth.engine.engine import Plan  # noqa: E402
 from troth.types import CONFLICTING, Batch  # noqa: E402
 
 MOMENTS = 40  # how often clients are looked at
@@ -115,7 +116,7 @@ def walk(built: Built, every: int, seen: Callable[[int, Tensor], None]) -> None:
             carry = made(*arguments)
             done += 1
             if done % every == 0:
-                seen(done, trees.leaves(carry)[0].clone())
+                seen(done, packing.leaves(carry)[0].clone())
             return carry
 
         return step

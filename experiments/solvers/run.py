@@ -25,7 +25,7 @@ from cells import Cell, Changes, curve, main  # noqa: E402
 
 from troth import build, evaluation
 from troth.config.parts import PersonalizerPart  # noqa: E402
-from troth.engine import Plan  # noqa: E402
+from troth.engine.engine import Plan  # noqa: E402
 from troth.loading import Run  # noqa: E402
 from troth.networks import flat
 

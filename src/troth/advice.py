@@ -13,7 +13,7 @@ from torch import nn
 from troth import theory
 from troth.build import Built, build
 from troth.config.schema import Experiment
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.loading import Run
 from troth.networks import last_layer
 from troth.theory.moments import wobble

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from troth import files, lookup, personalizing, rules, runs, store, together
+from troth import files, lookup, personalizing, rules, runs, together
 from troth.build import build
 from troth.config import reader
 from troth.config.schema import Experiment
 from troth.data.user_files import Examples
-from troth.engine import Plan
+from troth.engine import placement
+from troth.engine.engine import Plan
 from troth.loading import Run, read_experiment
 from troth.personalizing import Newcomer
 from troth.runs import Watch
@@ -118,7 +119,7 @@ def _work(experiment: Experiment) -> str:
 def build_check(experiment: Experiment, data_dir: str | None, path: Path) -> None:
     """Refuse now what a later run of the grid would be refused for."""
     built = build(experiment, data_dir=data_dir, plan=runs.UNMEASURED)
-    runs.check_room(built, store.file(path, experiment.engine.state_dir), path)
+    runs.check_room(built, placement.file(path, experiment.engine.state_dir), path)
 
 
 def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:

@@ -23,7 +23,7 @@ from troth.certifying import Progress
 from troth.client.client import adversarial
 from troth.config.parts import Part
 from troth.data.preprocess import active
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.examining import ALPHA, Row, Setting, batches, row
 from troth.loading import Run
 from troth.networks import flat

@@ -17,14 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from troth import lookup, plans
+from troth import lookup
 from troth.client import client
 from troth.config import reader
-from troth.engine import Engine, Plan
-from troth.feed import Feed
+from troth.engine import plan
+from troth.engine.batches import Feed
+from troth.engine.engine import Engine, Plan
+from troth.engine.population import Population
 from troth.networks import task
 from troth.networks.kernels import precision
-from troth.population import Population
 from troth.types import Broadcast, Data, Split
 
 _BATCH, _EXAMPLES, _REPEATS = 16, 64, 5
@@ -134,7 +135,7 @@ def _engine(
     population = Population(n, engine.start(w0), where)
     ids = np.arange(n)
     work = 1.0 if quick else 1e9
-    engine.use(plans.choose(engine, broadcast, population, ids, work))
+    engine.use(plan.choose(engine, broadcast, population, ids, work))
     rows = population.read(ids)
     engine.run("local", broadcast, rows, ids, 0)  # traces and compiles
     return engine, broadcast, rows, ids

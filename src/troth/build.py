@@ -9,18 +9,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import newcomers, plans, rulebook, sampling, seeding, stepping, store
+from troth import newcomers, rulebook, sampling, seeding, stepping
 from troth.availability import Attendance, everyone
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, preprocess
 from troth.data.preprocess import Prepared
-from troth.engine import Engine, Plan
+from troth.engine import placement
+from troth.engine import plan as plans
+from troth.engine.batches import Feed
+from troth.engine.engine import Engine, Plan
+from troth.engine.population import Population
 from troth.evaluation import Aim
 from troth.federation import Federation
-from troth.feed import Feed
 from troth.networks import build as networks
 from troth.networks import modelfile, task
-from troth.population import Population
 from troth.sampling import There
 from troth.types import Data, Phase, Refusal
 
@@ -38,7 +40,7 @@ class Built(NamedTuple):
     aim: Aim | None = None  # what the corruption is after
 
     @property
-    def need(self) -> store.Need:
+    def need(self) -> placement.Need:
         """What the personal state takes at most."""
         f = self.federation
         return _need(self.experiment, f.engine, f.population.n, len(f.newcomers))
@@ -136,9 +138,9 @@ def build(
     check_validation(engine, data)
     net, w0 = engine.objective.net, task.flatten(engine.objective.net)
     need = _need(e, engine, n, len(late))
-    kept = store.choose(e.engine.store, need.rows, where)
+    kept = placement.choose(e.engine.store, need.rows, where)
     others = _begun(e, engine, w0, hostile)
-    population = Population(n, engine.start(w0), store.place(kept, where), others)
+    population = Population(n, engine.start(w0), placement.place(kept, where), others)
     federation = _federation(e, engine, population, w0, hostile, late)
     facts |= {
         "clients": n,
@@ -196,11 +198,11 @@ def adversaries(e: Experiment, n: int) -> np.ndarray:
     return mask
 
 
-def _need(e: Experiment, engine: Engine, n: int, late: int) -> store.Need:
+def _need(e: Experiment, engine: Engine, n: int, late: int) -> placement.Need:
     """What the state of all clients takes that will be asked or are newcomers."""
     number, finishes = engine.feed.dtype.itemsize, engine.client.finish is not None
     row, model = engine.packing.width * number, engine.task.d * number
-    found = store.need(e, n - late, row, model, finishes)
+    found = placement.need(e, n - late, row, model, finishes)
     more = late * model if found.models else 0
     return found._replace(rows=found.rows + late * row, models=found.models + more)
 

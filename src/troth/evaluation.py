@@ -11,8 +11,8 @@ from torch import Tensor
 
 from troth import devices, numerics, scores
 from troth.data import labels
-from troth.engine import Engine
-from troth.population import Population
+from troth.engine.engine import Engine
+from troth.engine.population import Population
 from troth.types import Split
 
 Table = dict[str, np.ndarray]

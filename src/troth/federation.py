@@ -14,8 +14,8 @@ from torch import Tensor
 
 from troth import devices, evaluation
 from troth.availability import Turnout, everyone
-from troth.engine import Engine
-from troth.population import Population
+from troth.engine.engine import Engine
+from troth.engine.population import Population
 from troth.serving import Rules, Serving, served
 from troth.stages import Received, Served
 from troth.types import Broadcast, Messages, Record

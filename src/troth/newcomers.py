@@ -16,7 +16,7 @@ from torch import Tensor
 from troth import seeding
 from troth.config.parts import rounded_up
 from troth.config.schema import Experiment
-from troth.engine import Engine
+from troth.engine.engine import Engine
 from troth.federation import Federation, outgoing
 from troth.types import Broadcast, Refusal, Shards
 

@@ -17,7 +17,7 @@ from troth import build, evaluation, files, newcomers, stepping
 from troth.data import preprocess
 from troth.data.systematic import deal
 from troth.data.user_files import Examples, read
-from troth.engine import Engine, Plan
+from troth.engine.engine import Engine, Plan
 from troth.loading import PREPARED, Run
 from troth.networks import layers, task
 from troth.types import TEST, TRAIN, VALID, Arrays, Broadcast, Data, Refusal, Shards

@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 import torch
 
 import troth
-from troth import files, newcomers, plans, progress, results, store
+from troth import files, newcomers, progress, results
 from troth.build import Built, build
 from troth.config import reader
 from troth.config.schema import Experiment
-from troth.engine import Plan
+from troth.engine import placement
+from troth.engine import plan as plans
+from troth.engine.engine import Plan
 from troth.journal import Journal
 from troth.loading import Run, read_experiment
 from troth.networks import build as networks
@@ -84,7 +86,7 @@ def train(
 def begin(built: Built, path: Path, data_dir: str | None) -> Path:
     """Make the folder of a run; where its personal state lies, if it is on disk."""
     experiment = built.experiment
-    state = store.file(path, experiment.engine.state_dir)
+    state = placement.file(path, experiment.engine.state_dir)
     check_room(built, state, path)
     facts = _resolved(built, data_dir)
     if built.federation.population.on_disk and experiment.engine.state_dir:
@@ -102,7 +104,7 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
     """
     experiment = read_experiment(path)
     facts = experiment.resolved
-    state = Path(facts.get("state_file", path / store.FILE))
+    state = Path(facts.get("state_file", path / placement.FILE))
     if (path / files.SUMMARY).exists():
         forget(path, state)
         return Run(path).summary
@@ -119,7 +121,7 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
 def check_room(built: Built, state: Path, path: Path) -> None:
     """Refuse a run whose state or models the disk has no room for."""
     if built.federation.population.on_disk:
-        store.check(built.need, state, path)
+        placement.check(built.need, state, path)
 
 
 def plan_of(experiment: Experiment) -> Plan:

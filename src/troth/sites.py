@@ -19,7 +19,7 @@ from troth import build, evaluation, rulebook, stepping, tails
 from troth.config import reader
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, own_table, preprocess, user_files
-from troth.engine import Engine, Plan
+from troth.engine.engine import Engine, Plan
 from troth.federation import answer
 from troth.networks import build as networks
 from troth.networks import task

@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from troth import liftable
-from troth.engine import Engine
+from troth.engine import phase as liftable
+from troth.engine.batches import Drawn, Feed
+from troth.engine.engine import Engine
+from troth.engine.vmap import Lifted
 from troth.federation import Asked, Federation
-from troth.feed import Drawn, Feed
-from troth.lifted import Lifted
 from troth.serving import served
 from troth.types import Batch, Broadcast, Messages, Phase, Record
 

@@ -11,8 +11,8 @@ from troth import lookup
 from troth.client import augmenting
 from troth.client.client import adversarial, maker
 from troth.config.schema import Experiment
-from troth.engine import Engine, Plan
-from troth.feed import Feed
+from troth.engine.batches import Feed
+from troth.engine.engine import Engine, Plan
 from troth.networks import task, validate
 from troth.networks.masks import Masks
 from troth.networks.objective import Loss

@@ -18,11 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from troth import devices, results, runs, store
+from troth import devices, results, runs
 from troth.build import Built, build, device
 from troth.config import reader
 from troth.config.schema import Experiment
-from troth.engine import Plan
+from troth.engine import placement
+from troth.engine.engine import Plan
 from troth.federation import Federation
 from troth.journal import Journal
 from troth.stacked import Stack
@@ -237,7 +238,7 @@ def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None
         for k, built in enumerate(every):
             since = time.monotonic() - took
             results.write(built, paths[k], journals[k], tables[k], since)
-            runs.forget(paths[k], paths[k] / store.FILE)
+            runs.forget(paths[k], paths[k] / placement.FILE)
 
 
 def _stacks(federations: list[Federation]) -> list[Stack]:

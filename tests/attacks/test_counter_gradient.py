@@ -13,7 +13,7 @@ from torch import Tensor
 from troth import build
 from troth.attacks.counter_gradient import counter_gradient
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Broadcast, Messages, Refusal
 
 F64 = torch.float64

@@ -15,7 +15,7 @@ from troth.client import augmenting
 from troth.client.combine import as_it_is
 from troth.config import reader
 from troth.config.parts import Part
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Batch, Refusal
 
 

@@ -9,7 +9,7 @@ import torch
 
 from troth import build, lookup
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Refusal
 
 OWNERS = ("fedbn", "fedper", "fedrep", "l2sgd", "mapper", "mixture", "per_fedavg")

@@ -15,7 +15,7 @@ import troth
 from troth import build, lookup, personalizing, results, runs
 from troth.config import reader
 from troth.data import conflicting, load
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Arrays, Refusal, Shards
 
 SIZES = [40, 25, 60, 33]  # examples of each client

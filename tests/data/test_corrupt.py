@@ -21,7 +21,7 @@ from troth.config import reader
 from troth.config.parts import CorruptionPart
 from troth.data import corrupt as corrupting
 from troth.data.corrupt import Corruption, poison
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Arrays, Refusal
 
 M = 40

@@ -12,7 +12,7 @@ import torch
 
 from troth.build import build
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.federation import Federation
 from troth.keeping import Keeper
 

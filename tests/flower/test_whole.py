@@ -15,7 +15,7 @@ from troth import api, files
 from troth.build import build
 from troth.config import reader
 from troth.data.datasets.heart_disease import HOSPITALS
-from troth.engine import Plan
+from troth.engine.engine import Plan
 
 
 def wait(process: Any, until: Callable[[], bool], seconds: float) -> bool:

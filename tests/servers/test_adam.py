@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from troth import build, lookup
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.servers.adam import adam
 from troth.servers.sgd import sgd
 from troth.types import Broadcast, Refusal

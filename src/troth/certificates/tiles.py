@@ -13,8 +13,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from troth import lifted, seeding
+from troth import seeding
 from troth.certificates.smoothing import Smoothing
+from troth.engine import vmap
 from troth.networks.kernels import precision
 from troth.types import Refusal
 
@@ -85,7 +86,7 @@ class Tiles:
     def _voted(self, x: Tensor, key: Tensor, samples: Tensor) -> Tensor:
         if self._run is not None:
             return self._run(x, key, samples)
-        run = lifted.compiled(self._plain) if self.compiled else self._plain
+        run = vmap.compiled(self._plain) if self.compiled else self._plain
         try:
             found = run(x, key, samples)
         except Exception:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from troth import trees
+from troth.engine import packing
 from troth.types import (
     Anchor,
     Augment,
@@ -57,11 +57,11 @@ def beside(
         mine = seen if augments[1] is augments[0] else augments[1](batch)
         shared_next = solver.step(broadcast, shared, seen)
         if apart:
-            shared_next = trees.where(budgets[0].lasts(batch), shared_next, shared)
+            shared_next = packing.where(budgets[0].lasts(batch), shared_next, shared)
         anchor = Anchor(broadcast.w, shared_next[0], shared[0])
         own_next = personal.step(own, anchor, mine, valid, broadcast.scale)
         if apart:
-            own_next = trees.where(budgets[1].lasts(batch), own_next, own)
+            own_next = packing.where(budgets[1].lasts(batch), own_next, own)
         return shared_next, own_next
 
     def end(

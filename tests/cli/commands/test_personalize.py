@@ -18,7 +18,7 @@ from troth import api, build, files, lookup, newcomers
 from troth.cli import app
 from troth.config import reader
 from troth.data import load
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.loading import Run
 from troth.networks import task
 from troth.personalizing import Newcomer

@@ -21,8 +21,8 @@ from troth import build, lookup, seeding
 from troth.client.adversarial._worst import Worst, worse
 from troth.client.adversarial.pgd import pgd
 from troth.config import reader
-from troth.engine import Plan
-from troth.lifted import Lifted
+from troth.engine.engine import Plan
+from troth.engine.vmap import Lifted
 from troth.networks import layers
 from troth.networks import task as tasks
 from troth.types import Batch, Refusal, Task

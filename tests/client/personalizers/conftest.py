@@ -21,7 +21,7 @@ from troth.client.client import descent
 from troth.config import reader
 from troth.config.parts import Part
 from troth.data import load
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.loading import Run
 from troth.networks import task as tasks
 from troth.types import Batch, Broadcast, Client, Descent, Task

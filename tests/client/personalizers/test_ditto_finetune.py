@@ -11,7 +11,7 @@ from torch import Tensor
 from troth import build, lookup
 from troth.config import reader
 from troth.data import load
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Budget, Refusal
 
 N = 6

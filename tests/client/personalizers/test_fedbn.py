@@ -9,7 +9,7 @@ import torch
 
 from troth import build
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Refusal
 
 LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)

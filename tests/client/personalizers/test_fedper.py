@@ -14,7 +14,7 @@ import torch
 import troth
 from troth import build, lookup
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.networks import task
 from troth.types import Refusal
 

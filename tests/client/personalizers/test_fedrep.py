@@ -13,7 +13,7 @@ from troth import build, lookup
 from troth.client.client import descent
 from troth.client.personalizers.fedrep import fedrep
 from troth.config.parts import Part
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.networks.masks import Masks
 from troth.types import Batch, Broadcast, Budget, Client, Task
 

@@ -17,7 +17,7 @@ import troth
 from troth import build, lookup, progress, results, runs
 from troth.config import reader
 from troth.data import labels
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.types import Budget, Personal, Refusal
 

@@ -20,7 +20,7 @@ from troth.client.client import descent
 from troth.client.personalizers.group_dro import group_dro
 from troth.config import reader
 from troth.config.parts import Part
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.loading import Run
 from troth.networks import task
 from troth.types import Batch, Broadcast, Budget, Groups, Refusal, Task

@@ -15,13 +15,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import build, lookup, trees
+from troth import build, lookup
 from troth.client.adversarial.pgd import pgd
 from troth.client.client import descent
 from troth.client.regularizers.l2sq import l2sq
 from troth.config import reader
 from troth.config.parts import Part
-from troth.engine import Plan
+from troth.engine import packing
+from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.networks.masks import Masks
 from troth.types import Anchor, Batch, Broadcast, Budget, Client, Personal, Task
@@ -108,7 +109,7 @@ def test_the_state_is_a_tuple_of_tensors(case: Case) -> None:
     w0 = drawn(task.d, seed=10)
     state = one.init(w0)
     assert isinstance(state, tuple)
-    flat = trees.leaves(state)
+    flat = packing.leaves(state)
     assert all(isinstance(leaf, Tensor) for leaf in flat)
     assert all(leaf.dtype == w0.dtype for leaf in flat)  # it is packed into one row
 
@@ -126,12 +127,12 @@ def test_a_step_keeps_the_shapes(case: Case) -> None:
     w0, w = drawn(2, task.d, seed=10)
     before = one.init(w0)
     after = stepped(one, w, before, batch())
-    old, new = trees.leaves(before), trees.leaves(after)
+    old, new = packing.leaves(before), packing.leaves(after)
     assert [leaf.shape for leaf in new] == [leaf.shape for leaf in old]
     assert [leaf.dtype for leaf in new] == [leaf.dtype for leaf in old]
     assert all(leaf.isfinite().all() for leaf in new)
     assert one.model(w, after).shape == (task.d,)
-    trees.like(before, new)  # the same tree
+    packing.like(before, new)  # the same tree
 
 
 def test_twice_the_same(case: Case) -> None:
@@ -139,7 +140,7 @@ def test_twice_the_same(case: Case) -> None:
     w0, w = drawn(2, task.d, seed=10)
     first = stepped(one, w, one.init(w0), batch())
     again = stepped(one, w, one.init(w0), batch())
-    pairs = zip(trees.leaves(first), trees.leaves(again), strict=True)
+    pairs = zip(packing.leaves(first), packing.leaves(again), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
 
 
@@ -148,7 +149,7 @@ def test_does_not_touch_what_it_reads(case: Case) -> None:
     w0, w = drawn(2, task.d, seed=10)
     seen = batch()
     state = stepped(one, w, one.init(w0), seen)  # moments that are not zero
-    read = [w0, w, *trees.leaves(state), *seen]
+    read = [w0, w, *packing.leaves(state), *seen]
     kept = [t.clone() for t in read]
     stepped(one, w, state, seen)
     one.model(w, state)
@@ -160,12 +161,12 @@ def test_clients_together_as_each_alone(case: Case) -> None:
     w0, w = drawn(2, task.d, seed=10)
     seen = [batch(k) for k in range(CLIENTS)]
     state = one.init(w0)
-    alone = [trees.leaves(stepped(one, w, state, b)) for b in seen]
+    alone = [packing.leaves(stepped(one, w, state, b)) for b in seen]
     stacked = Batch(*(torch.stack(field) for field in zip(*seen, strict=True)))
-    rows = [leaf.expand(CLIENTS, *leaf.shape) for leaf in trees.leaves(state)]
+    rows = [leaf.expand(CLIENTS, *leaf.shape) for leaf in packing.leaves(state)]
 
     def lifted(flat: list[Tensor], b: Batch) -> list[Tensor]:
-        return trees.leaves(stepped(one, w, trees.like(state, flat), b))
+        return packing.leaves(stepped(one, w, packing.like(state, flat), b))
 
     if not rows:  # nothing to carry
         return

@@ -17,7 +17,7 @@ from troth.client.client import descent
 from troth.client.personalizers.mapper import mapper
 from troth.config import reader
 from troth.config.parts import Part
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.networks import task
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Reply, Task
 

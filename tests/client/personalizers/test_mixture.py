@@ -15,7 +15,7 @@ from torch import Tensor
 
 from troth import lookup
 from troth.client.personalizers.mixture import mixture
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.networks import flat
 from troth.types import Budget, Client, Descent, Refusal
 

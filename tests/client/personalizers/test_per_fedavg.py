@@ -16,7 +16,7 @@ from troth.client.client import descent
 from troth.client.personalizers.per_fedavg import _parts, per_fedavg
 from troth.config import reader
 from troth.config.parts import Part
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
 

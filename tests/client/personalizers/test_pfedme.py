@@ -16,7 +16,7 @@ from torch import Tensor
 import troth
 from troth import lookup
 from troth.client.personalizers.pfedme import pfedme
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Batch, Budget, Client, Descent, Refusal
 
 LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)

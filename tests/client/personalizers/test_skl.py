@@ -9,7 +9,7 @@ from torch import Tensor
 
 from troth import build, lookup
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Budget
 
 N = 5

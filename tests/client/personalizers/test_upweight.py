@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from troth import build
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.loading import Run
 from troth.networks import task
 from troth.types import Groups, Refusal

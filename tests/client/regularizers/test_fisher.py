@@ -11,7 +11,7 @@ from troth import build, lookup
 from troth.client.regularizers.fisher import fisher
 from troth.client.regularizers.l2sq import l2sq
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.types import Batch, Refusal, Task
 

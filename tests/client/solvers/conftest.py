@@ -12,7 +12,7 @@ import pytest
 
 from troth import build
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 
 SIZES = [6, 9, 14, 20, 5, 11]
 LR = 0.1  # of the quadratics

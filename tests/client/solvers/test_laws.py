@@ -12,7 +12,7 @@ import torch
 
 import troth
 from troth import files, lookup
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Record
 
 SOLVERS: list[Any] = [*lookup.names("solver"), {"name": "scaffold", "option": "I"}]

@@ -12,7 +12,7 @@ from troth import lookup
 from troth.client.client import descent
 from troth.client.solvers.scaffold import scaffold
 from troth.config.parts import Part
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Batch, Broadcast, Carry, Refusal, Reply, Solver, Task
 
 OPTIONS = ["I", "II"]

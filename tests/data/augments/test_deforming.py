@@ -18,7 +18,7 @@ import troth
 from troth import build, files, lookup, seeding
 from troth import progress as notice
 from troth.config import reader
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Refusal
 
 NAMES = ["rotation", "translation", "affine"]

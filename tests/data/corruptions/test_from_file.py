@@ -15,7 +15,7 @@ from troth.config import reader
 from troth.config.parts import CorruptionPart
 from troth.data import corrupt, tensors
 from troth.data.corruptions.from_file import from_file
-from troth.engine import Plan
+from troth.engine.engine import Plan
 from troth.types import Arrays, Data, Exact, Refusal, Shards
 
 KEY = seeding.keys(0, "corruption", 0, torch.tensor(3))

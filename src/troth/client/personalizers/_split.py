@@ -12,7 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from troth import trees
+from troth.engine import packing
 from troth.networks.masks import Masks
 from troth.types import (
     Batch,
@@ -196,5 +196,5 @@ def _where(
     """A part and its moments after a step, or before it where it is not its turn."""
     if active is None:
         return new
-    kept: tuple[Tensor, Carry] = trees.where(active, new, old)
+    kept: tuple[Tensor, Carry] = packing.where(active, new, old)
     return kept

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth.feed import Feed
+from troth.engine.batches import Feed
 from troth.types import Data, Split
 
 SIZES = [

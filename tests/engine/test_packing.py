@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import trees
+from troth.engine import packing as trees
 
 
 class Pair(NamedTuple):

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from troth import build, devices, plans
+from troth import build, devices
 from troth.config import reader
-from troth.engine import Engine, Plan
+from troth.engine import plan as plans
+from troth.engine.engine import Engine, Plan
 from troth.types import Refusal
 
 HOWS = {"loop", "vmap", "compiled", "threads"}

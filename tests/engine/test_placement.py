@@ -17,9 +17,10 @@ import pytest
 import torch
 
 import troth
-from troth import devices, files, runs, store
+from troth import devices, files, runs
 from troth.cli import listings
 from troth.config import reader
+from troth.engine import placement
 from troth.types import Refusal
 
 SMALL: dict[str, Any] = {
@@ -65,14 +66,14 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(
     def watch(p: runs.Progress) -> None:
         if p.state is None:
             seen.append(p.done)
-            assert (tmp_path / "run" / store.FILE).exists()
+            assert (tmp_path / "run" / placement.FILE).exists()
             return
         said.append(p.state)
         assert seen == [] and not (tmp_path / "run" / files.CHECKPOINT).exists()
 
     [run] = troth.run(SMALL, out=tmp_path / "run", watch=watch)
     assert contents(run.path) == contents(whole)
-    assert said == [runs.State(run.path / store.FILE, (12 + 10) * D * 4)]
+    assert said == [runs.State(run.path / placement.FILE, (12 + 10) * D * 4)]
     facts = run.experiment.resolved
     assert (facts["store"], facts["state_bytes"]) == ("disk", (12 + 10) * D * 4)
     left = {p.name for p in run.path.iterdir()}
@@ -87,7 +88,7 @@ def test_resume_goes_on_bit_for_bit(tmp_path: Path, whole: Path, stop: int) -> N
 
     with pytest.raises(Killed):
         troth.run(SMALL, out=tmp_path / "cut", watch=kill)
-    assert (tmp_path / "cut" / store.FILE).stat().st_size > 0
+    assert (tmp_path / "cut" / placement.FILE).stat().st_size > 0
     troth.resume(tmp_path / "cut")
     assert contents(tmp_path / "cut") == contents(whole)
 
@@ -111,7 +112,7 @@ def test_kill_at_a_random_moment(tmp_path: Path) -> None:
     time.sleep(chance.uniform(0.0, 0.3))
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not (cut / files.SUMMARY).exists() and (cut / store.FILE).exists()
+    assert not (cut / files.SUMMARY).exists() and (cut / placement.FILE).exists()
     troth.resume(cut)
     tree["engine"] = tree["engine"] | {"store": "host"}
     troth.run(tree, out=tmp_path / "whole")
@@ -176,7 +177,7 @@ def test_state_may_lie_elsewhere(tmp_path: Path, whole: Path) -> None:
         troth.run(tree, out=tmp_path / "one", watch=kill)
     file = said[0].file
     assert file.parent == place and list(place.iterdir()) == [file]
-    assert not (tmp_path / "one" / store.FILE).exists()
+    assert not (tmp_path / "one" / placement.FILE).exists()
     [other] = troth.run(tree, out=tmp_path / "two")  # does not disturb the first
     assert list(place.iterdir()) == [file] and contents(other.path) == contents(whole)
     (tmp_path / "one").rename(tmp_path / "moved")
@@ -188,11 +189,11 @@ def test_state_may_lie_elsewhere(tmp_path: Path, whole: Path) -> None:
 def test_leftovers_of_a_finished_run_are_removed(tmp_path: Path) -> None:
     """As when it is killed between its last file and its tidying up."""
     [run] = troth.run(SMALL, out=tmp_path / "run")
-    for name in (files.CHECKPOINT, store.FILE):
+    for name in (files.CHECKPOINT, placement.FILE):
         (run.path / name).parent.mkdir()
         (run.path / name).write_bytes(b"0" * 100)
     troth.resume(run.path)
-    assert not (run.path / store.FILE).parent.exists()
+    assert not (run.path / placement.FILE).parent.exists()
     assert not (run.path / files.CHECKPOINT).parent.exists()
 
 
@@ -203,7 +204,7 @@ def test_a_run_without_its_state_file_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(Killed):
         troth.run(SMALL, out=tmp_path / "cut", watch=kill)
-    (tmp_path / "cut" / store.FILE).unlink()
+    (tmp_path / "cut" / placement.FILE).unlink()
     with pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of"):
         troth.resume(tmp_path / "cut")
 
@@ -239,19 +240,21 @@ def test_a_resumed_run_keeps_its_store(
 
 def test_only_clients_that_are_asked_take_space() -> None:
     e = reader.from_dict({"train": {"rounds": 30, "cohort": 10}})
-    found = store.need(e, 1000, row=40, model=8, finishes=False)
-    assert found == store.Need(300 * 40, 300 * 40, 301 * 8) and found.disk == 600 * 40
-    assert store.need(e, 200, 40, 8, False).rows == 200 * 40
-    assert store.need(e, 1000, 40, 8, True).rows == 1000 * 40
-    assert store.need(e, 1000, 0, 8, False) == store.Need(0, 0, 0)
+    found = placement.need(e, 1000, row=40, model=8, finishes=False)
+    assert (
+        found == placement.Need(300 * 40, 300 * 40, 301 * 8) and found.disk == 600 * 40
+    )
+    assert placement.need(e, 200, 40, 8, False).rows == 200 * 40
+    assert placement.need(e, 1000, 40, 8, True).rows == 1000 * 40
+    assert placement.need(e, 1000, 0, 8, False) == placement.Need(0, 0, 0)
     e = reader.from_dict({"train": {"rounds": 30}, "output": {"personal": False}})
-    assert store.need(e, 70, 40, 8, False) == store.Need(70 * 40, 70 * 40, 0)
+    assert placement.need(e, 70, 40, 8, False) == placement.Need(70 * 40, 70 * 40, 0)
     tree: dict[str, Any] = {"train": {"rounds": 30, "cohort": 10}}
     e = reader.from_dict(tree | {"checkpoint": {"every": 5}})
-    assert store.need(e, 1000, 40, 8, False).shadow == 50 * 40
-    assert store.need(e, 1000, 40, 8, True).shadow == 1000 * 40
+    assert placement.need(e, 1000, 40, 8, False).shadow == 50 * 40
+    assert placement.need(e, 1000, 40, 8, True).shadow == 1000 * 40
     e = reader.from_dict(tree | {"output": {"checkpoint": False}})
-    assert store.need(e, 1000, 40, 8, True).shadow == 0
+    assert placement.need(e, 1000, 40, 8, True).shadow == 0
 
 
 class Usage(NamedTuple):
@@ -320,12 +323,12 @@ def test_dry_run_says_where_and_how_much(capsys: pytest.CaptureFixture[str]) -> 
     ],
 )
 def test_sizes_for_people(count: int, text: str) -> None:
-    assert store.size(count) == text
+    assert placement.size(count) == text
 
 
 def test_the_place_of_a_store() -> None:
     cuda, cpu = torch.device("cuda:1"), torch.device("cpu")
-    found = [store.place(name, cuda) for name in ("device", "host", "disk")]
+    found = [placement.place(name, cuda) for name in ("device", "host", "disk")]
     assert found == [cuda, cpu, None]
 
 

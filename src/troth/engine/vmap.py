@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.func import vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth import ordering, traces, trees
+from troth.engine import ordering, packing, trace
 
 _TRACING = threading.Lock()  # a thread at a time
 _FEW = 8  # operations that are not worth a graph of their own
@@ -52,14 +52,14 @@ class Lifted:
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it; tensors of a new shape are traced first."""
-        flat = [t.contiguous() for t in trees.leaves(arguments)]
+        flat = [t.contiguous() for t in packing.leaves(arguments)]
         key = tuple([(t.shape, t.dtype) for t in flat])
         if key not in self._traces:
             with _TRACING:
                 if key not in self._traces:
                     self._traces[key] = self._trace(arguments, flat)
         replay, example = self._traces[key]
-        return trees.like(example, replay(*flat))
+        return packing.like(example, replay(*flat))
 
     def once(self, *arguments: Any) -> Any:
         """Call it without a trace, for shapes that hardly come twice."""
@@ -71,21 +71,21 @@ class Lifted:
         made: list[Any] = []
 
         def plain(*tensors: Tensor) -> list[Tensor]:
-            out = self._function(*trees.like(arguments, tensors))
+            out = self._function(*packing.like(arguments, tensors))
             made.append(out)
-            return trees.leaves(out)
+            return packing.leaves(out)
 
         seen = {id(t): i for i, t in reversed([*enumerate(flat)])}
         apart = (t if seen[id(t)] == i else t.detach() for i, t in enumerate(flat))
         graph: Any = make_fx(plain)(*apart)  # a tensor given twice is two inputs
         empty = torch.empty(0)
-        example = trees.like(made[0], [empty] * len(trees.leaves(made[0])))
+        example = packing.like(made[0], [empty] * len(packing.leaves(made[0])))
         compiled = self._how == "compiled"
-        traces.compute_once(graph)
+        trace.compute_once(graph)
         if captures(flat[0]) and not compiled:
             ordering.by_kernels(graph)
         if self._in_place:
-            traces.update_in_place(graph, in_pieces=not compiled)
+            trace.update_in_place(graph, in_pieces=not compiled)
         worth_it = self._in_place or len(graph.graph.nodes) > _FEW + len(flat)
         if compiled:
             graph = torch._inductor.compile(graph, list[Any](flat))
@@ -119,12 +119,12 @@ def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., A
         if isinstance(dim, tuple):
             pairs = zip(argument, dim, strict=True)
             return type(argument)(*(picked(a, d) for a, d in pairs))
-        return trees.like(argument, [leaf[0] for leaf in trees.leaves(argument)])
+        return packing.like(argument, [leaf[0] for leaf in packing.leaves(argument)])
 
     def lifted(*arguments: Any) -> Any:
         given = (picked(a, d) for a, d in zip(arguments, dims, strict=True))
         out = function(*given)
-        return trees.like(out, [leaf.unsqueeze(0) for leaf in trees.leaves(out)])
+        return packing.like(out, [leaf.unsqueeze(0) for leaf in packing.leaves(out)])
 
     return lifted
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from troth import population
-from troth.population import Population
+from troth.engine import population
+from troth.engine.population import Population
 from troth.types import Refusal
 
 CPU = torch.device("cpu")

@@ -14,11 +14,14 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth import build, lifted, seeding, traces, trees
+from troth import build, seeding
 from troth.config import reader
-from troth.engine import Plan
-from troth.lifted import Lifted, _captured
-from troth.traces import compute_once, update_in_place
+from troth.engine import packing
+from troth.engine import trace as traces
+from troth.engine import vmap as lifted
+from troth.engine.engine import Plan
+from troth.engine.trace import compute_once, update_in_place
+from troth.engine.vmap import Lifted, _captured
 
 F64 = torch.float64
 
@@ -37,7 +40,7 @@ def draw(*shape: int) -> Tensor:
 
 
 def equal(a: Any, b: Any, atol: float = 1e-12) -> bool:
-    pairs = zip(trees.leaves(a), trees.leaves(b), strict=True)
+    pairs = zip(packing.leaves(a), packing.leaves(b), strict=True)
     return all(x.shape == y.shape and torch.allclose(x, y, 0, atol) for x, y in pairs)
 
 
@@ -90,7 +93,7 @@ def test_a_trace_is_plain_vmap(name: str) -> None:
         found = many(*given)
         assert type(found) is type(expected)
         assert equal(found, expected) and equal(many.once(*given), expected)
-        given = trees.like(  # other numbers, and not contiguous ones
+        given = packing.like(  # other numbers, and not contiguous ones
             given,
             [
                 t.flip(0)
@@ -98,7 +101,7 @@ def test_a_trace_is_plain_vmap(name: str) -> None:
                 else draw(*t.shape[::-1]).T
                 if t.dim() == 2
                 else t + 1
-                for t in trees.leaves(given)
+                for t in packing.leaves(given)
             ],
         )
 

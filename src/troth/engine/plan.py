@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from troth import devices
-from troth.engine import Engine, Plan
-from troth.population import Population
+from troth.engine.engine import Engine, Plan
+from troth.engine.population import Population
 from troth.types import Broadcast, Refusal
 
 _WORTH_COMPILING = 90.0  # seconds of training below which no compiler is tried

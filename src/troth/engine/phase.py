@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from troth import lifted, trees
+from troth.engine import packing as trees
+from troth.engine import vmap
 from troth.types import Batch, Broadcast, Client, Phase, Reply, Task
 
 Liftable = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -56,7 +57,7 @@ def _part(phase: Phase, part: str) -> Liftable:
 
 def _own(leaf: Tensor) -> Tensor:
     """A tensor that a step may write over: a captured step copies what it is given."""
-    return leaf if lifted.captures(leaf) else leaf.clone()
+    return leaf if vmap.captures(leaf) else leaf.clone()
 
 
 def through(

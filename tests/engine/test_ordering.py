@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth import ordering, traces
+from troth.engine import ordering, trace
 from troth.networks import convolution, windows
 
 ATEN = torch.ops.aten
@@ -19,7 +19,7 @@ ATEN = torch.ops.aten
 
 def traced(function: Callable[..., Any], *given: Tensor) -> Any:
     graph = make_fx(function)(*given)
-    traces.compute_once(graph)
+    trace.compute_once(graph)
     return graph
 
 
@@ -122,7 +122,7 @@ def test_a_step_by_kernels_is_the_plain_one(pulled: bool, each: bool) -> None:
     ordering.by_kernels(graph)
     (pool,) = (node for node in graph.graph.nodes if node.target is unpooled)
     assert pool.args[-1].target is not ATEN.clone.default
-    traces.update_in_place(graph, in_pieces=True)
+    trace.update_in_place(graph, in_pieces=True)
     found = targets(graph)
     assert found.count(windows.ADD_PRODUCT) == 2  # both dense layers
     assert ATEN.bmm.default not in found
@@ -141,7 +141,7 @@ def test_a_product_that_is_read_twice_is_laid_down() -> None:
     v, a, b = torch.randn(3, 8), torch.randn(3, 2, 5), torch.randn(3, 5, 4)
     graph = traced(step, v, a, b)
     ordering.by_kernels(graph)
-    traces.update_in_place(graph, in_pieces=True)
+    trace.update_in_place(graph, in_pieces=True)
     assert windows.ADD_PRODUCT not in targets(graph)
     pairs = zip(graph(v.clone(), a, b), step(v, a, b), strict=True)
     assert all(torch.allclose(ours, plain) for ours, plain in pairs)
@@ -155,7 +155,7 @@ def test_a_product_of_several_matrices_a_client_is_laid_down() -> None:
     v, x = torch.randn(5, 24), torch.randn(5, 2, 6, 3)
     graph = traced(lambda *given: [vmap(one)(given[0], torch.tanh(given[1]))], v, x)
     ordering.by_kernels(graph)
-    traces.update_in_place(graph, in_pieces=True)
+    trace.update_in_place(graph, in_pieces=True)
     (found,) = graph(v.clone(), x)
     torch.testing.assert_close(found, vmap(one)(v, torch.tanh(x)))
     assert windows.ADD_PRODUCT not in targets(graph)

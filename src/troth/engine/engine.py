@@ -16,12 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import devices, liftable, trees
-from troth.feed import Drawn, Feed
-from troth.lifted import Lifted
+from troth import devices
+from troth.engine import packing
+from troth.engine import phase as liftable
+from troth.engine.batches import Drawn, Feed
+from troth.engine.threads import spread
+from troth.engine.vmap import Lifted
 from troth.networks import task as tasks
 from troth.networks.kernels import precision as digits
-from troth.threads import spread
 from troth.types import Batch, Broadcast, Client, Messages, Phase, Reply, Task
 
 
@@ -58,7 +60,7 @@ class Engine:
         together = self.device.type == "cuda"
         self._together_task = tasks.functional(objective, precision, together)
         self._together_client = make_client(self._together_task)
-        self.packing = trees.Packing(self.client.init(w0))
+        self.packing = packing.Packing(self.client.init(w0))
         self.use(plan)
 
     def use(self, plan: Plan) -> None:
@@ -221,12 +223,12 @@ class Engine:
         def one(worker: int, k: int) -> tuple[Reply, Tensor]:
             phase: Phase = getattr(self._clients[worker], name)
             mine = ids[k : k + 1]
-            state = trees.first(self.packing.unpack(rows[k : k + 1]))
-            valid = trees.first(self.valid(phase, mine))
+            state = packing.first(self.packing.unpack(rows[k : k + 1]))
+            valid = packing.first(self.valid(phase, mine))
             valid = phase.prepare(broadcast, valid) if phase.prepare else valid
             carry = phase.begin(broadcast, state)
             for _, batch in self.batches(phase, mine, round_, int(counts[k])):
-                carry = phase.step(broadcast, carry, trees.first(batch), valid)
+                carry = phase.step(broadcast, carry, packing.first(batch), valid)
             reply, state = phase.end(broadcast, carry, state, valid)
             return reply, self.packing.pack(state, 1)[0]
 
@@ -261,13 +263,13 @@ class Engine:
             index, n = torch.arange(len(rows), device=self.device), len(rows)
             valid = self.feed.whole(ids, self.feed.data.valid, few_shapes=True)
             state = self._lift("settle").once(index, self.packing.unpack(rows), valid)
-            return self.packing.pack(trees.kept(state), n)
+            return self.packing.pack(packing.kept(state), n)
 
     def _settled(self, row: Tensor, mine: np.ndarray) -> Tensor:
         """One client's."""
         assert self.client.settle is not None
-        state = trees.first(self.packing.unpack(row[None]))
-        valid = trees.first(self.feed.whole(mine, self.feed.data.valid))
+        state = packing.first(self.packing.unpack(row[None]))
+        valid = packing.first(self.feed.whole(mine, self.feed.data.valid))
         return self.packing.pack(self.client.settle(state, valid), 1)[0]
 
     @torch.no_grad()

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth.rowfile import RowFile
+from troth.engine.rowfile import RowFile
 from troth.types import Refusal
 
 
