@@ -29,7 +29,8 @@ from typing import Any
 import torch
 
 import peers
-from troth import lookup, rules
+from troth import lookup
+from troth.server import rules
 from troth.types import Broadcast, Messages, Refusal
 
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -44,11 +44,11 @@ def another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "    return messages.update[0]\n"
     )
     (tmp_path / "_shared.py").write_text("")
-    package = importlib.import_module("troth.aggregators")
+    package = importlib.import_module("troth.server.aggregators")
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     importlib.invalidate_caches()
     yield
-    sys.modules.pop("troth.aggregators.zeroth", None)
+    sys.modules.pop("troth.server.aggregators.zeroth", None)
     vars(package).pop("zeroth", None)
 
 
@@ -60,7 +60,7 @@ def test_a_new_file_is_a_new_member(another: None) -> None:
 
 
 def test_find() -> None:
-    from troth.aggregators.median import median
+    from troth.server.aggregators.median import median
 
     assert lookup.find("aggregator", "median") is median
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from troth import conditions, lookup
+from troth import lookup
+from troth.server import conditions
 
 PAGE = (Path(__file__).parents[1] / "docs" / "threat-model.md").read_text("utf-8")
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from troth import sampling, seeding
-from troth.attacks.random_update import random_update
 from troth.data.partitions.classes import classes
+from troth.server.attacks.random_update import random_update
 from troth.types import TEST, TRAIN, Arrays, Messages
 
 CLIENTS, ASKED, STEPS, BATCH = 500, 10, 2, 16

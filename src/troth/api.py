@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from troth import files, lookup, personalizing, rules, runs, together
+from troth import files, lookup, personalizing, runs, together
 from troth.build import build
 from troth.config import reader
 from troth.config.schema import Experiment
@@ -22,6 +22,7 @@ from troth.engine.engine import Plan
 from troth.loading import Run, read_experiment
 from troth.personalizing import Newcomer
 from troth.runs import Watch
+from troth.server import rules
 from troth.types import Broadcast, Messages, Refusal
 
 Given = str | Path | Mapping[str, Any] | None

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import newcomers, rulebook, sampling, seeding, stepping
+from troth import newcomers, sampling, seeding, stepping
 from troth.availability import Attendance, everyone
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, preprocess
@@ -24,6 +24,7 @@ from troth.federation import Federation
 from troth.networks import build as networks
 from troth.networks import modelfile, task
 from troth.sampling import There
+from troth.server import rulebook
 from troth.types import Data, Phase, Refusal
 
 

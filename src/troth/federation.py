@@ -16,8 +16,8 @@ from troth import devices, evaluation
 from troth.availability import Turnout, everyone
 from troth.engine.engine import Engine
 from troth.engine.population import Population
-from troth.serving import Rules, Serving, served
-from troth.stages import Received, Served
+from troth.server.server import Rules, Serving, served
+from troth.server.stages import Received, Served
 from troth.types import Broadcast, Messages, Record
 
 

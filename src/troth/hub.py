@@ -15,15 +15,16 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, files, rulebook, sites, stepping
+from troth import build, files, sites, stepping
 from troth.config.schema import Experiment
 from troth.data import tensors as dealing
 from troth.federation import dumped, first, outgoing, restored
 from troth.networks import task
 from troth.replies import Answer, Expected
 from troth.sampling import sampler
-from troth.serving import Serving
-from troth.stages import Served
+from troth.server import rulebook
+from troth.server.server import Serving
+from troth.server.stages import Served
 from troth.types import Arrays, Broadcast, Messages, Refusal, Shards
 
 

@@ -37,10 +37,10 @@ FOLDERS = {
     "adversarial": "client.adversarial",
     "solver": "client.solvers",
     "personalizer": "client.personalizers",
-    "attack": "attacks",
-    "filter": "filters",
-    "aggregator": "aggregators",
-    "server": "servers",
+    "attack": "server.attacks",
+    "filter": "server.filters",
+    "aggregator": "server.aggregators",
+    "server": "server.steps",
     "metric": "metrics",
 }
 """Section of the TOML → folder."""

@@ -14,7 +14,7 @@ from troth import files, summary
 from troth.hub import Hub
 from troth.networks import task
 from troth.replies import Answer, Card
-from troth.stages import Served
+from troth.server.stages import Served
 
 
 def noted(

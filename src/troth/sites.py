@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import build, evaluation, rulebook, stepping, tails
+from troth import build, evaluation, stepping
 from troth.config import reader
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, own_table, preprocess, user_files
@@ -23,7 +23,8 @@ from troth.engine.engine import Engine, Plan
 from troth.federation import answer
 from troth.networks import build as networks
 from troth.networks import task
-from troth.serving import Serving
+from troth.server import rulebook, tails
+from troth.server.server import Serving
 from troth.types import Arrays, Broadcast, Data, Messages, Refusal, Shards
 
 SIMULATED = "experiment"

@@ -22,7 +22,7 @@ from troth.engine.batches import Drawn, Feed
 from troth.engine.engine import Engine
 from troth.engine.vmap import Lifted
 from troth.federation import Asked, Federation
-from troth.serving import served
+from troth.server.server import served
 from troth.types import Batch, Broadcast, Messages, Phase, Record
 
 _SENT = Broadcast(0, 0, None, 0)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from troth import seeding
-from troth.attacks import _noise
+from troth.server.attacks import _noise
 from troth.types import Messages
 
 

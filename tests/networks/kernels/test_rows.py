@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from troth import numerics
-from troth.attacks import random_update
+from troth.server.attacks import random_update
 
 
 @pytest.mark.usefixtures("gpu")

@@ -1,0 +1,86 @@
+r"""Krum again and again, then the values around every coordinate's median.
+
+@inproceedings{elmhamdi2018hidden,
+  title={The Hidden Vulnerability of Distributed Learning in Byzantium},
+  author={El Mhamdi, El Mahdi and Guerraoui, Rachid and Rouault, S{\'e}bastien},
+  booktitle={ICML}, year={2018}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth import numerics
+from troth.server import conditions
+from troth.server.aggregators import _around, _choice, _krum
+from troth.server.verdicts import Note, silent
+from troth.types import Messages
+
+
+def bulyan(
+    messages: Messages,
+    note: Note = silent,
+    *,
+    f: conditions.Count = "auto",
+    strict: bool = True,
+) -> Tensor:
+    """Bulyan of Krum (El Mhamdi et al., Section 4).
+
+    1. θ = n − 2f times Krum chooses a row, which leaves the others to the next time.
+    2. Of every coordinate's θ values, the mean of the β = θ − 2f closest to their
+       median.
+
+    Guarantee: for n ≥ 4f + 3, in every coordinate each value that counts is no farther
+    from the median than a benign row's is, and the median lies among benign ones.
+
+    Args:
+        messages: of the clients.
+        note: is told whose rows Krum chose.
+        f: rows that may be hostile; 0 is the mean.
+        strict: refuse n < 4f + 3. Otherwise Krum chooses at least one row, and at
+            least the middle one or two values of a coordinate count.
+
+    Departs: implementations differ on the neighbours that Krum counts while rows are
+    taken out. As the paper calls Krum anew on the n' rows left, here they are
+    n' − f − 2 of those; at the last of its calls f − 1. Equal scores go to the lowest
+    client id; of two values as far from the median, half of each counts.
+    """
+    n = len(messages.client)
+    f = conditions.number("bulyan", f)
+    conditions.enough("bulyan", n, f, 4 * f + 3, "n ≥ 4f + 3", strict)
+    theta = max(1, n - 2 * f)
+    beta = max(2 - theta % 2, theta - 2 * f)
+    order = _choice.ordered(messages)
+    if theta == n:
+        return _choice.taken(messages, order, torch.arange(n), note)
+    places = _chosen(_choice.distances(messages, order), f, theta)
+    rows = order[places.to(order.device)]
+    _choice.chosen(messages, rows, note)
+    return _around_median(messages.update[rows], beta)
+
+
+def _chosen(between: Tensor, f: int, theta: int) -> Tensor:
+    """[theta] the rows that Krum chooses one after the other, from the first row on.
+
+    Distances are sorted once; a row that is chosen goes from the lists of the others.
+    """
+    near, whose = _krum.nearest(between)
+    left, found = torch.arange(len(between)), []
+    for _ in range(theta):
+        best = int(_krum.scores(near, len(left) - f - 2).argmin())
+        stay = left != left[best]
+        found.append(left[best])
+        keep = (whose != left[best]) & stay[:, None]
+        left = left[stay]
+        near = near[keep].view(len(left), len(left))
+        whose = whose[keep].view(len(left), len(left))
+    return torch.stack(found).sort().values
+
+
+def _around_median(rows: Tensor, beta: int) -> Tensor:
+    """[d] the mean of the β values of every column closest to its median."""
+    found = torch.empty_like(rows[0])
+    for block, column in numerics.sorted_blocks(rows):
+        found[block] = _around.median(column, beta)
+    return found

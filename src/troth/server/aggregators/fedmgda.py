@@ -1,0 +1,104 @@
+"""FedMGDA+: the shortest mixture of updates of unit length.
+
+@article{hu2022federated,
+  title={Federated Learning Meets Multi-Objective Optimization},
+  author={Hu, Zeou and Shaloudegi, Kiarash and Zhang, Guojun and Yu, Yaoliang},
+  journal={IEEE Transactions on Network Science and Engineering},
+  volume={9}, number={4}, pages={2039--2051}, year={2022}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from troth import numerics
+from troth.server.aggregators import _min_norm
+from troth.server.verdicts import Note, silent
+from troth.types import Messages, Refusal
+
+ACCURACY = 1e-6  # of the optimality conditions, for rows of length 1
+
+
+def fedmgda(messages: Messages, note: Note = silent, *, eps: float = 0.1) -> Tensor:
+    """The shortest mixture of unit updates with nearly equal weights.
+
+    min ‖Σ λ_i·g_i‖² over Σλ = 1, λ ≥ 0, |λ_i − 1/n| ≤ eps, where g_i = u_i/‖u_i‖.
+
+    FedMGDA+ (Algorithm 1): every update is scaled to length 1 (one of zeros stays so),
+    and the step is the shortest mixture of them whose weights lie within eps of equal
+    ones. At eps = 1 its product with every g_i is at least its own squared length, so a
+    small step is worse for none of the clients. The result keeps the scale of the unit
+    rows: its length is at most 1, and the server's lr sets the length of the step.
+
+    The weights solve the quadratic program to KKT conditions of 1e-6, or the rule
+    refuses. The step is unique; of several weights that give it, those near equal ones.
+
+    No robustness: length does not count, but direction does. A row opposite to the
+    others, or a row of zeros, takes weight up to 1/n + eps; at large eps it brings the
+    step to nothing, so that w stands still. At eps = 0 a row moves
+    the result by 2/n at most.
+
+    Departs: displacements after several local steps for gradients, as the paper does.
+
+    Args:
+        messages: what came.
+        note: is told the weights.
+        eps: in [0, 1]. 0 is the mean of the unit rows; from 1 − 1/n on, the shortest
+            vector of their convex hull.
+    """
+    if not 0 <= eps <= 1:
+        raise Refusal(
+            f"fedmgda's eps = {eps} must lie in [0, 1]: 0 is the mean of unit vectors, "
+            "1 the shortest of their mixtures"
+        )
+    rows = messages.update
+    largest = _largest(rows) if rows.dtype == torch.float64 else None
+    products = rows.new_zeros(len(rows), len(rows), dtype=torch.float64)
+    for _, wide in _blocks(rows, largest):
+        products.addmm_(wide, wide.T)
+    length = _or_one(products.diagonal()).sqrt()
+    weight = _weights(products / length / length[:, None], eps)
+    note(weight=weight)
+    step = torch.empty_like(rows[0])
+    for block, wide in _blocks(rows, largest):
+        step[block] = ((weight / length) @ wide).to(step)
+    return step
+
+
+def _weights(products: Tensor, eps: float) -> Tensor:
+    """[n] float64 λ, from the products of the unit rows."""
+    n = len(products)
+    if eps == 0 or n == 1:
+        return torch.full_like(products[0], 1 / n)
+    low, high = max(0.0, 1 / n - eps), min(1.0, 1 / n + eps)
+    g = products.cpu().numpy()
+    lam = _min_norm.solve(g, low, high)
+    missed = _min_norm.violation(g @ lam, lam, low, high)
+    if not missed <= ACCURACY:
+        raise Refusal(
+            f"fedmgda met its optimality conditions to {missed:.1e} and {ACCURACY:.0e} "
+            f"is asked for with n = {n} and eps = {eps}; lower eps or train.cohort"
+        )
+    return torch.from_numpy(lam).to(products)
+
+
+def _largest(rows: Tensor) -> Tensor:
+    """[n] the largest number of each row: squares of float64 may leave its range."""
+    largest = rows.new_zeros(len(rows))
+    for _, wide in _blocks(rows, None):
+        largest = torch.maximum(largest, wide.abs().amax(dim=1))
+    return _or_one(largest)
+
+
+def _or_one(scale: Tensor) -> Tensor:
+    return torch.where(scale > 0, scale, 1.0)
+
+
+def _blocks(rows: Tensor, over: Tensor | None) -> Iterator[tuple[slice, Tensor]]:
+    """Columns in float64, a block at a time: no copy of the whole matrix."""
+    for block in numerics.blocks(rows):
+        wide = rows[:, block].double()
+        yield block, wide if over is None else wide / over[:, None]

@@ -1,0 +1,171 @@
+"""The point with the least sum of distances from the updates.
+
+@article{pillutla2022robust,
+  title={Robust Aggregation for Federated Learning},
+  author={Pillutla, Krishna and Kakade, Sham M. and Harchaoui, Zaid},
+  journal={IEEE Transactions on Signal Processing}, volume={70}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from troth import numerics
+from troth.server import conditions
+from troth.server.aggregators import _centred
+from troth.server.verdicts import Note, silent
+from troth.types import Messages, Refusal
+
+_FAR = 1e100  # distances beyond it (nearest half = 1): only the direction counts
+
+
+def geometric_median(
+    messages: Messages,
+    note: Note = silent,
+    *,
+    nu: float = 1e-6,
+    tolerance: float = 1e-8,
+    iterations: int = 100,
+    f: conditions.Count = "auto",
+    strict: bool = True,
+) -> Tensor:
+    """The minimiser of Σ_i √(‖z − u_i‖² + ν²), by smoothed Weiszfeld steps.
+
+    The paper's step goes to the mean of the rows under β_i = 1/√(‖z − u_i‖² + ν²) as
+    weights; where that is slow, it goes as far as Weiszfeld's or Newton's direction
+    lowers the sum most. It ends where the gradient of the mean distance, which is 1 far
+    away, is no longer than the tolerance. Between the first and the last look at the
+    rows, all is done on as many coordinates as there are rows.
+
+    Guarantee: with 2f < n and at most f rows hostile, it is within 2(n − f)/(n − 2f)·R
+    of any point whose distance from every benign row is at most R (up to ν and the
+    tolerance).
+
+    Departs: all rows weigh the same, not by the sizes that clients report. ν is in
+    units of the distance that the nearer half of the rows keeps from their
+    coordinate-wise median, so that the result scales with the updates; √(‖·‖² + ν²)
+    stands for max(ν, ‖·‖), so that Newton's steps converge; it goes to the optimum, not
+    for three steps.
+
+    Args:
+        messages: of the round.
+        note: is told the weights; the result is the rows' mean under them.
+        nu: smoothing, above 0; large values lead to the mean.
+        tolerance: length of the gradient that is as good as 0, above 0.
+        iterations: steps at most.
+        f: rows that may be hostile; the result does not depend on it.
+        strict: refuse 2f ≥ n, and a tolerance that is not reached; false goes on with
+            what there is.
+    """
+    f = conditions.number("geometric_median", f, otherwise=0)
+    _check(nu, tolerance, iterations)
+    rows, n = messages.update, len(messages.update)
+    conditions.enough("geometric_median", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    centre = numerics.median(rows)
+    unit, length = _directions(rows, centre)
+    scale = length.sort().values[(n - 1) // 2]
+    if scale == 0:  # half of the rows lie there: nothing is nearer to all
+        weight = (length == 0).double()
+    else:
+        ratio = length / scale
+        points = unit * ratio.clamp(max=_FAR)[:, None]
+        nu = min(max(nu, 1 / _FAR), _FAR)  # the square of what is beyond is 0 or inf
+        weight, steep = _weights(points, nu, tolerance, iterations)
+        weight = weight * (_FAR / ratio).clamp(max=1)  # as far as they really are
+        if strict and steep > tolerance:
+            raise Refusal(
+                f"geometric_median came to a gradient of {steep:.1e} in iterations = "
+                f"{iterations}, and tolerance is {tolerance:g}; raise either, or set "
+                "strict = false and take what it came to"
+            )
+    weight = weight / weight.sum()
+    note(weight=weight)
+    return _centred.moved(centre, weight, rows)
+
+
+def _check(nu: float, tolerance: float, iterations: int) -> None:
+    for name, value in {"nu": nu, "tolerance": tolerance}.items():
+        if not 0 < value < math.inf:
+            raise Refusal(
+                f"geometric_median's {name} = {value} must be a positive number, such "
+                "as 1e-6"
+            )
+    if iterations < 1:
+        raise Refusal(f"geometric_median's iterations = {iterations} must be above 0")
+
+
+def _directions(rows: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows seen from a centre: unit vectors [n, p] (0 at it) and lengths [n], on host.
+
+    With more coordinates than rows they are turned into as many as there are rows,
+    from their inner products. Each row is measured in a unit of its own: far ones do
+    not drown the others, and nothing overflows.
+    """
+    n, d = rows.shape
+    unit = torch.linalg.vector_norm(rows, math.inf, dim=1).double()
+    unit = unit + centre.abs().max().double()
+    unit = unit.clamp(min=torch.finfo(torch.float64).tiny)[:, None]
+    if d <= n:
+        away = (rows.double() - centre.double()) / unit
+        length = torch.linalg.vector_norm(away, dim=1)
+    else:
+        product = rows.new_zeros(n, n, dtype=torch.float64)
+        for block in _centred.blocks(rows, centre.double()):
+            block /= unit
+            product += block @ block.T
+        length = product.diagonal().sqrt()
+    some = torch.where(length > 0, length, 1)[:, None]
+    direction = away / some if d <= n else _coordinates((product / some / some.T).cpu())
+    return direction.cpu(), (length * unit[:, 0]).cpu()
+
+
+def _coordinates(product: Tensor) -> Tensor:
+    """Vectors [n, p ≤ n] with these inner products."""
+    value, vector = torch.linalg.eigh(product)
+    noise = len(value) * torch.finfo(value.dtype).eps * value[-1]
+    real = value > noise
+    found: Tensor = vector[:, real] * value[real].sqrt()
+    return found
+
+
+def _weights(
+    points: Tensor, nu: float, tolerance: float, iterations: int
+) -> tuple[Tensor, float]:
+    """β_i at the geometric median of [n, p], and how steep it still is there."""
+    z, last = torch.zeros_like(points[0]), math.inf
+    for step in range(iterations + 1):
+        gap = z - points
+        beta = 1 / _smooth(gap, nu)
+        slope = beta @ gap / len(gap)
+        steep = float(torch.linalg.vector_norm(slope))
+        if steep <= tolerance or step == iterations:
+            break
+        move = -slope / beta.mean()  # Weiszfeld's
+        z = z + (move if steep < last / 10 else _far(gap, beta, slope, move, nu))
+        last = steep
+    return beta, steep
+
+
+def _smooth(gap: Tensor, nu: float) -> Tensor:
+    return ((gap * gap).sum(dim=1) + nu * nu).sqrt()
+
+
+def _far(gap: Tensor, beta: Tensor, slope: Tensor, move: Tensor, nu: float) -> Tensor:
+    """The best of Weiszfeld's move, longer ones, Newton's and shorter ones.
+
+    Falls of the sum are from differences of squares: exact where moves are small.
+    """
+    pull = gap * beta[:, None]
+    bend = beta.mean() * (1 + 1e-12) * torch.eye(len(slope), dtype=slope.dtype)
+    bend -= (pull * beta[:, None]).T @ pull / len(gap)
+    newton = -torch.linalg.solve(bend, slope)
+    power = 4.0 ** torch.arange(8, dtype=slope.dtype)
+    moves = torch.cat([power.outer(move), (1 / power).outer(newton)])
+    falls = [
+        ((gap + m / 2) @ m / (_smooth(gap + m, nu) + 1 / beta)).mean() for m in moves
+    ]
+    best: Tensor = moves[torch.stack(falls).argmin()]
+    return best

@@ -1,0 +1,46 @@
+"""The mean without the longest rows.
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth import numerics
+from troth.server import conditions
+from troth.server.aggregators import _choice
+from troth.server.verdicts import Note, silent
+from troth.types import Messages
+
+
+def k_norm(
+    messages: Messages,
+    note: Note = silent,
+    *,
+    f: conditions.Count = "auto",
+    strict: bool = True,
+) -> Tensor:
+    """The mean of all updates but the f longest (a baseline of Li et al.).
+
+    No robustness but against length: of f hostile rows each counts only where it is no
+    longer than some benign one, and then points wherever it likes.
+
+    Args:
+        messages: of the clients.
+        note: is told whose rows were kept.
+        f: rows that are dropped; 0 is the mean.
+        strict: refuse f ≥ n. Otherwise the shortest row is always kept.
+
+    Departs: of equally long rows the lowest client ids are kept.
+    """
+    n = len(messages.client)
+    f = conditions.number("k_norm", f)
+    conditions.enough("k_norm", n, f, f + 1, "n ≥ f + 1", strict)
+    order = _choice.ordered(messages)
+    length = numerics.level(numerics.norms(messages.update)[order].cpu().double())
+    kept = length.sort(stable=True).indices[: max(1, n - f)]
+    return _choice.taken(messages, order, kept, note)

@@ -1,0 +1,172 @@
+r"""The mean of the rows that lie closest together.
+
+@incollection{rousseeuw1985multivariate,
+  title={Multivariate Estimation with High Breakdown Point},
+  author={Rousseeuw, Peter J.},
+  booktitle={Mathematical Statistics and Applications}, year={1985}}
+
+@article{elmhamdi2022genuinely,
+  title={Genuinely Distributed Byzantine Machine Learning},
+  author={El-Mhamdi, El-Mahdi and Guerraoui, Rachid and Guirguis, Arsany and
+    Hoang, L{\^e}-Nguy{\^e}n and Rouault, S{\'e}bastien},
+  journal={Distributed Computing}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from troth import numerics
+from troth.server import conditions
+from troth.server.aggregators import _choice
+from troth.server.verdicts import Note, silent
+from troth.types import Messages, Refusal
+
+
+def mda(
+    messages: Messages,
+    note: Note = silent,
+    *,
+    f: conditions.Count = "auto",
+    limit: int = 1_000_000,
+    strict: bool = True,
+) -> Tensor:
+    """Minimum-diameter averaging: the mean of the n − f updates that lie closest.
+
+    Of all subsets of n − f rows, one whose largest distance between two rows is
+    smallest (El-Mhamdi et al.). Found exactly: let rows farther apart than a threshold
+    be in conflict; where f rows take part in all conflicts, the diameter of the others
+    is no more than it. The threshold by bisection, such f rows by branch and bound.
+
+    Guarantee: for n ≥ 2f + 1, the chosen rows lie no farther apart than the benign
+    ones, and one at least is benign; so every chosen row, and their mean, lies within
+    the benign rows' diameter of a benign row.
+
+    Args:
+        messages: of the clients.
+        note: is told whose rows they were.
+        f: rows that may be hostile; 0 is the mean.
+        limit: steps of the search at most; beyond, it is refused. A step takes some
+            40 µs at n = 100. Up to a million subsets it stays far below the default;
+            above, an adversary may send rows that make it long.
+        strict: refuse n < 2f + 1. Otherwise at least one row is taken.
+
+    Departs: of several subsets with the smallest diameter, to nine digits, that with
+    the lowest client ids in order.
+    """
+    n = len(messages.client)
+    f = conditions.number("mda", f)
+    conditions.enough("mda", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    if limit < 1:
+        raise Refusal(f"mda's limit = {limit} must be at least 1 step of its search")
+    order = _choice.ordered(messages)
+    places = torch.arange(n)
+    spare = min(f, n - 1)
+    if spare:
+        between = numerics.level(_choice.distances(messages, order)).numpy()
+        kept = _closest(between, spare, _steps(limit, n, spare))
+        places = torch.tensor(list(_bits(kept)))
+    return _choice.taken(messages, order, places, note)
+
+
+def _steps(limit: int, n: int, f: int) -> Iterator[int]:
+    """So many steps, and then a refusal."""
+    yield from range(limit)
+    raise Refusal(
+        f"mda did not find the closest {n - f} of n = {n} rows ({math.comb(n, f):.3g} "
+        f"subsets) in limit = {limit} steps; raise limit, lower f, or take another rule"
+    )
+
+
+def _closest(between: np.ndarray, f: int, steps: Iterator[int]) -> int:
+    """The n − f rows with the smallest diameter, the first such, as bits."""
+    n = len(between)
+    everyone = (1 << n) - 1
+    diameters = np.unique(between)
+    low, high, found = 0, len(diameters) - 1, everyone
+    while low < high:
+        middle = (low + high) // 2
+        left = _peaceful(_conflicts(between, diameters[middle]), everyone, f, steps)
+        if left is None:
+            low = middle + 1
+        else:
+            high, found = middle, left
+    return _first(_conflicts(between, diameters[high]), found, f, steps)
+
+
+def _conflicts(between: np.ndarray, diameter: float) -> list[int]:
+    """For every row, those farther from it than this, as bits."""
+    bits = np.packbits(between > diameter, axis=1, bitorder="little")
+    return [int.from_bytes(row.tobytes(), "little") for row in bits]
+
+
+def _bits(rows: int) -> Iterator[int]:
+    """The numbers of the bits that are set, from the lowest."""
+    while rows:
+        lowest = rows & -rows
+        yield lowest.bit_length() - 1
+        rows ^= lowest
+
+
+def _peaceful(
+    conflicts: list[int], rows: int, spare: int, steps: Iterator[int]
+) -> int | None:
+    """Rows without a conflict: all of `rows` but at most `spare`, if there are such.
+
+    Rows without conflicts stay. Each step takes the row with most conflicts: either it
+    goes, or all it is in conflict with do.
+    """
+    ahead = [(rows, spare)]
+    while ahead:
+        next(steps)
+        rows, spare = ahead.pop()
+        degree = {v: (conflicts[v] & rows).bit_count() for v in _bits(rows)}
+        worst = max(degree, key=degree.__getitem__)
+        if degree[worst] == 0:
+            return rows
+        down = sorted(degree.values(), reverse=True)
+        if 2 * sum(down[:spare]) < sum(down):  # so few rows cannot cover all conflicts
+            continue
+        leaf = next((v for v, conflict in degree.items() if conflict == 1), None)
+        if leaf is not None:  # no worse than to take the leaf away
+            ahead.append((rows & ~conflicts[leaf], spare - 1))
+            continue
+        if 2 < degree[worst] <= spare:  # where all have two, they are in circles
+            ahead.append((rows & ~conflicts[worst], spare - degree[worst]))
+        ahead.append((rows ^ (1 << worst), spare - 1))
+    return None
+
+
+def _first(conflicts: list[int], found: int, f: int, steps: Iterator[int]) -> int:
+    """The n − f rows without a conflict that come first, row by row.
+
+    Args:
+        conflicts: of every row.
+        found: rows without a conflict, all but at most f.
+        f: rows that go.
+        steps: of the search.
+    """
+    n = len(conflicts)
+    rows, spare, kept = (1 << n) - 1, f, 0
+    for v in range(n):
+        if kept.bit_count() == n - f:
+            break
+        if not rows >> v & 1:
+            continue
+        gone = conflicts[v] & rows
+        left = spare - gone.bit_count()
+        if not found >> v & 1:
+            other = (
+                _peaceful(conflicts, rows & ~gone, left, steps) if left >= 0 else None
+            )
+            if other is None:
+                rows, spare = rows ^ (1 << v), spare - 1
+                continue
+            found = other
+        rows, spare, kept = rows & ~gone, left, kept | 1 << v
+    return kept

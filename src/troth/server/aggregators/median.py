@@ -1,0 +1,35 @@
+"""The coordinate-wise median.
+
+@inproceedings{yin2018byzantine,
+  title={Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates},
+  author={Yin, Dong and Chen, Yudong and Ramchandran, Kannan and Bartlett, Peter},
+  booktitle={ICML}, year={2018}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth import numerics
+from troth.server import conditions
+from troth.types import Messages
+
+
+def median(
+    messages: Messages, *, f: conditions.Count = "auto", strict: bool = True
+) -> Tensor:
+    """The median of every coordinate (Definition 1); even counts take the middle.
+
+    Guarantee: with fewer than half of the rows hostile (2f < n), every coordinate lies
+    within the range of the benign ones.
+
+    Args:
+        messages: of the round.
+        f: rows that may be hostile; the result does not depend on it, its guarantee
+            does.
+        strict: refuse 2f ≥ n; false goes on without the guarantee.
+    """
+    f = conditions.number("median", f, otherwise=0)
+    n = len(messages.update)
+    conditions.enough("median", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    return numerics.median(messages.update)

@@ -1,0 +1,80 @@
+"""q-fair averaging: clients weigh by a power of their losses.
+
+@inproceedings{li2020fair,
+  title={Fair Resource Allocation in Federated Learning},
+  author={Li, Tian and Sanjabi, Maziar and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICLR}, year={2020}}
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from troth import numerics
+from troth.server.aggregators._losses import numbers
+from troth.server.aggregators.mean import mean
+from troth.server.verdicts import Note, silent
+from troth.types import Messages, Refusal
+
+LEAST = 1e-10
+"""The smallest loss that counts, as in the authors' code: F^(q−1) is infinite at 0."""
+
+
+def qffl(
+    messages: Messages,
+    loss: Tensor,
+    note: Note = silent,
+    *,
+    q: float = 1.0,
+    lr: float = 1.0,
+) -> Tensor:
+    """q-FedAvg (Algorithm 2): a step on Σ_k F_k^(q+1) / (q+1), of the length it allows.
+
+    With u_k the updates, F_k the losses of w and L = 1/lr, Algorithm 2's
+    Δw_k = −L·u_k, Δ_k = F_k^q·Δw_k and h_k = q·F_k^(q−1)·‖Δw_k‖² + L·F_k^q give
+
+        −Σ Δ_k / Σ h_k  =  Σ F_k^q·u_k / Σ F_k^q·(1 + q·‖u_k‖²/(lr·F_k)),
+
+    a mean with weights F_k^q, shortened by the curvature that the power adds.
+
+    No robustness: whoever reports a large loss takes the step over (for q = 1 a
+    thousandfold loss, a thousandfold weight), and one long update, or for q < 1 a
+    loss near 0, shortens the step to nothing, so that w stands still.
+
+    Departs: losses below 1e-10, negative ones too, count as 1e-10 (the authors add it
+    to all). A loss that is no number counts as the mean of the others, an infinite one
+    as the largest number.
+
+    Args:
+        messages: what came.
+        loss: [n] as reported, of w on the client's training data.
+        note: is told the weights F_k^q / Σ_j F_j^q.
+        q: 0 is the mean; larger favours large losses, towards the worst client alone.
+        lr: the clients' learning rate (`train.lr`), whose inverse is the paper's
+            estimate L of the curvature. More than theirs gives longer steps, towards
+            the weighted mean; less gives shorter ones, towards none. Nothing to q = 0.
+    """
+    if not (math.isfinite(q) and q >= 0):
+        raise Refusal(f"qffl's q = {q} must be a finite number ≥ 0; q = 0 is the mean")
+    if not (math.isfinite(lr) and lr > 0):
+        raise Refusal(
+            f"qffl's lr = {lr} must be a finite number > 0: the clients' learning rate "
+            "(train.lr)"
+        )
+    known = numbers(loss)
+    if q == 0:
+        note(weight=torch.full_like(known, 1 / len(known)))
+        return mean(messages)
+    level = known.clamp(min=LEAST).log()
+    power = q * (level - level.max())  # log F^q, up to a constant: F^q may overflow
+    weight = torch.softmax(power, dim=0)
+    note(weight=weight)
+    length = numerics.norms(messages.update).cpu().double().log()
+    bend = math.log(q) - math.log(lr) + 2 * length - level  # log q·‖u‖²/(lr·F)
+    curved = power + torch.logaddexp(torch.zeros_like(bend), bend)
+    shorter = (power.logsumexp(dim=0) - curved.logsumexp(dim=0)).exp()
+    root = float(shorter.sqrt())  # `shorter` itself may be 0 in float32
+    return numerics.combine(weight, messages.update) * root * root

@@ -1,0 +1,94 @@
+"""The strength at which an attack does most harm to a known defence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from troth import numerics
+from troth.server.attacks import _crowd
+from troth.types import Messages, Refusal
+
+Defence = Callable[[Messages], Tensor]
+"""Messages → the step [d] that the server would take, rehearsed; zeros: w stays."""
+
+_GOLDEN = (5**0.5 - 1) / 2
+_CLOSE = 1e-6  # of the strength: no use in looking closer
+_POWERS = 20  # of two, around 1: from about 10⁻³ to 10³
+_CEILING = 2.0**60
+
+
+def damage(
+    messages: Messages, hostile: Tensor, defence: Defence, mean: Tensor, sent: Tensor
+) -> float:
+    """‖defence(attacked) − mean‖ when all hostile rows send `sent`.
+
+    A step that is not finite leaves w where it is, as zeros do.
+    """
+    step = defence(_crowd.sent(messages, hostile, sent)).double()
+    step = torch.where(step.isfinite().all(), step, 0.0)
+    return float(numerics.norms((step - mean)[None])[0])
+
+
+def allowed(attack: str, evaluations: int) -> None:
+    """Refuse a search that may not look at anything."""
+    if evaluations < 1:
+        raise Refusal(
+            f"{attack}'s evaluations = {evaluations} must be at least 1, which tries "
+            "the plain attack alone; 20 find a strength up to 32 to 2 %"
+        )
+
+
+def strongest(harm: Callable[[float], float], plain: float, evaluations: int) -> float:
+    """The strength, of those tried, that does most harm; of equal ones the first.
+
+    First the plain one, then powers of two around 1 with half of the evaluations (20 at
+    most); if the largest is the best, it is doubled while the harm grows; what is left
+    narrows in between the neighbours of the best by golden section, which finds the
+    maximum if there is one (harm that grows and then breaks off, when a defence sees
+    through it, included). Strengths have the sign of the plain one.
+
+    Args:
+        harm: of a strength; called at most `evaluations` times.
+        plain: strength of the attack without a search.
+        evaluations: at least 1.
+    """
+    side = -1.0 if plain < 0 else 1.0
+    tried: dict[float, float] = {}
+
+    def look(size: float) -> None:
+        if size not in tried and len(tried) < evaluations:
+            tried[size] = harm(side * size)
+
+    def best() -> float:
+        return max(tried, key=tried.__getitem__)
+
+    look(abs(plain))
+    for i in range(min(evaluations // 2, _POWERS)):
+        look(2.0 ** ((i + 1) // 2 * (1 if i % 2 else -1)))
+    while best() == max(tried) < _CEILING and len(tried) < evaluations:
+        look(2 * best())
+    low = max((size for size in tried if size < best()), default=0.0)
+    high = min((size for size in tried if size > best()), default=best())
+    _narrow(look, tried, low, high)
+    return side * best()
+
+
+def _narrow(
+    look: Callable[[float], None], tried: dict[float, float], low: float, high: float
+) -> None:
+    """Golden section from low to high, until `look` tries nothing more."""
+    left, right = (high - _GOLDEN * (high - low), low + _GOLDEN * (high - low))
+    while high - low > _CLOSE * high:
+        look(left)
+        look(right)
+        if left not in tried or right not in tried:
+            return
+        if tried[left] >= tried[right]:  # equal: both may be where the defence sees it
+            high, right = right, left
+            left = high - _GOLDEN * (high - low)
+        else:
+            low, left = left, right
+            right = low + _GOLDEN * (high - low)

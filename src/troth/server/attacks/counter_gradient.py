@@ -1,0 +1,150 @@
+r"""The counter-gradient attack.
+
+@inproceedings{farhadkhani2022equivalence,
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
+    Villemaud, Oscar},
+  booktitle={ICML}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from troth.networks import modelfile
+from troth.server.attacks import _crowd
+from troth.types import Broadcast, Messages, Refusal
+
+Auto = Literal["auto"]
+
+
+def counter_gradient(
+    messages: Messages,
+    hostile: Tensor,
+    broadcast: Broadcast,
+    round_: int,
+    memory: Tensor,
+    *,
+    target: str,
+    aim: Literal["shared", "local"] = "shared",
+    eta: float | Auto = "auto",
+    over: Literal["auto", "sum", "mean"] = "auto",
+    radius: float | Auto = "auto",
+    lam: float | Auto = "auto",
+    knows: Literal["history", "others"] = "history",
+    infers: bool | Auto = "auto",
+    pace: float = 1.0,
+) -> tuple[Messages, Tensor]:
+    """What moves the shared model to the target, if the others do as they just did.
+
+    Section 5.1. From two shared models that follow each other and its own last report
+    it infers what all others sent, ĝ = (ρ' − ρ)/η − g' (Eq. 6), and reports the
+    plausible gradient that leads nearest to the target (Eq. 7): h = (ρ − θ†)/η − ĝ,
+    shortened to the radius of GRAD(ρ) (Proposition 2). In its first round ĝ = 0. Here
+    updates are u = −g. Several attackers send equal parts of it.
+
+    With aim = "local" it is the mean of the others' own models that is to reach the
+    target (Section 5.4), which takes h − ĝ/(λ·H·η) for H benign clients.
+
+    Theorem 4: with regularizer `l2sq`, personalizer `coupled` solved exactly,
+    aggregator `sum` (or `mean`), server `sgd`, convex losses and η ≤ 1/(3L), ρ reaches
+    the target. With another server, another rule, or after rounds in which no attacker
+    was asked, it goes by its last estimate, and no theorem covers it.
+
+    Departs: the authors' code reads the others' gradients of the round before instead
+    of inferring them, which its Adam server would not allow: knows = "others".
+
+    Threat model: knows the shared models that it was sent, how many clients take part
+    and the server's learning rate, and nothing of the others' messages (unless knows =
+    "others": then those of the round before); controls the
+    messages of all hostile clients, which act as one.
+
+    Args:
+        messages: of the round.
+        hostile: which rows the adversary controls.
+        broadcast: what was sent to the clients.
+        round_: which one it is.
+        memory: ρ', what it sent then, its estimate (knows = "others": what those sent),
+            η then, the round.
+        target: a file with the model that it wants, as one vector: .npy, or .npz with
+            an array `target`.
+        aim: whose model is to reach it.
+        eta: the server's learning rate; "auto": from the experiment.
+        over: whether the server adds messages up or takes their mean; "auto": from the
+            experiment (any rule but `sum` counts as a mean).
+        radius: longest plausible message; "auto": from `coupled` and its regularizer,
+            and with any other personalizer inf, which shortens nothing.
+        lam: λ of the coupling, for aim = "local"; "auto": from `coupled`.
+        knows: what the estimate is made of: Eq. 6, or what the others really sent in
+            the round before.
+        infers: whether ρ − ρ' tells what was sent in all (Eq. 6); else the estimate
+            stays what it was, at first 0. "auto": with server `sgd` without momentum
+            and aggregator `sum` or `mean`.
+        pace: how much of the way ρ goes in a round; 1 is Eq. 7. Less where the others'
+            own models need rounds to follow: with aim = "local" ρ else overshoots.
+    """
+    eta, radius, lam = _known(eta, radius, lam, aim, pace)
+    k, w = int(hostile.sum()), broadcast.w.double()
+    wanted = modelfile.read(target, len(w)).to(w)
+    if k == 0:
+        return messages, memory
+    rate = eta / (1 if over == "sum" else len(hostile))
+    estimate = _estimate(memory, w, round_, knows == "others", infers is not False)
+    way = wanted - w
+    if aim == "local":
+        way = way - estimate / (lam * max(1, len(hostile) - k))
+    total = pace * way / rate - estimate
+    sent = _shortened(total / k, radius)
+    last = messages.update[~hostile].double().sum(0) if knows == "others" else estimate
+    kept = [w, sent * k, last, w.new_tensor([rate, round_])]
+    return _crowd.sent(messages, hostile, sent), torch.cat(kept)
+
+
+def _known(
+    eta: float | Auto, radius: float | Auto, lam: float | Auto, aim: str, pace: float
+) -> tuple[float, float, float]:
+    """Numbers; refuse what is out of range, or not known."""
+    if eta == "auto":
+        eta = 1.0  # of a server that adds the step
+    if radius == "auto":
+        radius = math.inf
+    if lam == "auto":
+        if aim == "local":
+            raise Refusal(
+                "counter_gradient's lam = 'auto' is known only with personalizer "
+                "'coupled'; set lam, or aim = 'shared'"
+            )
+        lam = 1.0
+    for name, value in (("eta", eta), ("lam", lam), ("pace", pace)):
+        if not 0 < value < math.inf:
+            raise Refusal(
+                f"counter_gradient's {name} = {value} must be a finite number above 0"
+            )
+    if not radius > 0:
+        raise Refusal(
+            f"counter_gradient's radius = {radius} must be above 0; inf shortens "
+            "nothing"
+        )
+    return eta, radius, lam
+
+
+def _estimate(
+    memory: Tensor, w: Tensor, round_: int, knows: bool, infers: bool
+) -> Tensor:
+    """What the others will send in all: Eq. 6, if the last round was its own."""
+    if memory.numel() == 0:
+        return torch.zeros_like(w)
+    d = len(w)
+    before, sent, last, rest = memory.to(w).tensor_split([d, 2 * d, 3 * d])
+    if knows or not infers or int(rest[1]) != round_ - 1:
+        return last
+    return (w - before) / rest[0] - sent
+
+
+def _shortened(u: Tensor, radius: float) -> Tensor:
+    far = torch.linalg.vector_norm(u)
+    return u if float(far) <= radius else u * (radius / far)

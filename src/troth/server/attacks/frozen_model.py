@@ -1,0 +1,65 @@
+r"""A model that never learns, and reports honestly what it pulls.
+
+@inproceedings{farhadkhani2022equivalence,
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
+    Villemaud, Oscar},
+  booktitle={ICML}, year={2022}}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from troth.networks import modelfile
+from troth.server.attacks import _crowd, _options
+from troth.types import Broadcast, Messages, Refusal
+
+Distance = Literal["l2sq", "l2", "smooth_l2"]
+
+
+def frozen_model(
+    messages: Messages,
+    hostile: Tensor,
+    broadcast: Broadcast,
+    *,
+    target: str,
+    lam: float | Literal["auto"] = "auto",
+    regularizer: Distance | Literal["auto"] = "auto",
+) -> Messages:
+    """The model attack (Section 2.2): θ_s = θ♠ in every round, all else as told.
+
+    Hostile clients of a federation of personalizer `coupled` reply −λ∇_ρR(ρ, θ♠). Any
+    plausible gradient attack that converges has such a θ♠ (Lemma 3):
+    `troth.poison.model_attack`. No filter can tell it from a client that has much data.
+
+    Threat model: knows the shared model of the round; controls its own message.
+
+    Args:
+        messages: of the round.
+        hostile: which rows the adversary controls.
+        broadcast: what was sent to the clients.
+        target: a file with θ♠ as one vector: .npy, or .npz with an array `target`.
+        lam: λ of the coupling; "auto": from `coupled`.
+        regularizer: R; "auto": the experiment's.
+    """
+    if lam == "auto":
+        raise Refusal(
+            "frozen_model's lam = 'auto' is known only with personalizer 'coupled'; "
+            "set lam"
+        )
+    _options.finite("frozen_model", "lam", lam, 0, "0 sends zeros")
+    away = modelfile.read(target, len(broadcast.w)).to(broadcast.w.device)
+    away = away - broadcast.w.double()
+    far = torch.linalg.vector_norm(away)
+    if regularizer == "l2":
+        away = away / torch.where(far > 0, far, 1.0)
+    elif regularizer == "smooth_l2":
+        away = away / torch.hypot(far, torch.ones_like(far))
+    if not bool(hostile.any()) or not math.isfinite(float(far)):
+        return messages
+    return _crowd.sent(messages, hostile, lam * away)

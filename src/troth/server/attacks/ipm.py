@@ -1,0 +1,42 @@
+"""Inner product manipulation.
+
+@inproceedings{xie2020fall,
+  title={Fall of Empires: Breaking {Byzantine}-Tolerant {SGD} by Inner Product
+    Manipulation},
+  author={Xie, Cong and Koyejo, Oluwasanmi and Gupta, Indranil},
+  booktitle={UAI}, year={2020}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.server.attacks import _crowd, _options
+from troth.types import Messages
+
+EPSILON = 0.5
+
+
+def ipm(messages: Messages, hostile: Tensor, *, epsilon: float = EPSILON) -> Messages:
+    """All hostile rows send −epsilon times the mean of the benign ones.
+
+    u = −ε·(1/k)·Σ u_j over the k benign rows. A small ε keeps the row near the others,
+    so that a rule that looks at distances may choose it: the step then has a negative
+    inner product with the true one. Against the mean of n rows of which f are hostile,
+    that takes ε > (n−f)/f.
+
+    Threat model: knows all benign updates of the round (in a round of adversaries alone
+    it takes their own for these); controls the messages of all hostile clients, which
+    act as one.
+
+    Args:
+        messages: of the round.
+        hostile: which rows the adversary controls.
+        epsilon: how far back; 0 sends zeros, 1 the opposite of the mean.
+    """
+    _options.finite("ipm", "epsilon", epsilon, 0, "0 sends zeros")
+    crowd = _crowd.seen(messages, hostile)
+    if crowd is None:
+        return messages
+    mean, _ = _crowd.moments(crowd)
+    return _crowd.sent(messages, hostile, -epsilon * mean)

@@ -1,0 +1,51 @@
+"""The attack that no pair of benign rows is farther apart than.
+
+@inproceedings{shejwalkar2021manipulating,
+  title={Manipulating the {Byzantine}: Optimizing Model Poisoning Attacks and Defenses
+    for Federated Learning},
+  author={Shejwalkar, Virat and Houmansadr, Amir},
+  booktitle={NDSS}, year={2021}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.server.attacks import _spread
+from troth.types import Messages
+
+
+def min_max(
+    messages: Messages, hostile: Tensor, *, direction: _spread.Direction = "std"
+) -> Messages:
+    """All hostile rows send the farthest vector that is no outlier by distance.
+
+    u = μ + γ·p (the paper's Min-Max attack, which knows no aggregator), where μ is the
+    mean of the k benign rows, p a direction, and γ ≥ 0 the largest with
+
+        max_i ‖u − u_i‖ ≤ max_ij ‖u_i − u_j‖.
+
+    A single benign row is sent as it is.
+
+    Threat model: knows all benign updates of the round (in a round of adversaries alone
+    it takes their own for these), not the defence; controls the messages of all hostile
+    clients, which act as one.
+
+    Departs: the paper halves its way to γ; each condition is a quadratic in γ, so here
+    it is solved: with c_i = u_i − μ, e = p/‖p‖ and D the right side,
+    γ‖p‖ = min_i { e·c_i + √((e·c_i)² + D² − ‖c_i‖²) }.
+
+    Args:
+        messages: of the round.
+        hostile: which rows the adversary controls.
+        direction: p: "std" is −σ, "unit" −μ/‖μ‖, "sign" −sign(μ).
+    """
+    return _spread.farthest(messages, hostile, direction, _limit)
+
+
+def _limit(products: Tensor, along: Tensor) -> Tensor:
+    """Centred rows keep D² = max (c_i² + c_j² − 2c_i·c_j) clear of cancellation."""
+    squares = products.diagonal()
+    widest = (squares[:, None] + squares - 2 * products).max()
+    room = (widest - squares).clamp(min=0)
+    return (along + (along.square() + room).sqrt()).min()

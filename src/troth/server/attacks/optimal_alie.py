@@ -1,0 +1,68 @@
+"""A little is enough, with the strength that hurts the defence in use most.
+
+@inproceedings{baruch2019little,
+  title={A Little Is Enough: Circumventing Defenses For Distributed Learning},
+  author={Baruch, Moran and Baruch, Gilad and Goldberg, Yoav},
+  booktitle={NeurIPS}, year={2019}}
+
+@inproceedings{shejwalkar2021manipulating,
+  title={Manipulating the {Byzantine}: Optimizing Model Poisoning Attacks and Defenses
+    for Federated Learning},
+  author={Shejwalkar, Virat and Houmansadr, Amir},
+  booktitle={NDSS}, year={2021}}
+
+@inproceedings{allouah2023fixing,
+  title={Fixing by Mixing: A Recipe for Optimal {Byzantine} {ML} under Heterogeneity},
+  author={Allouah, Youssef and Farhadkhani, Sadegh and Guerraoui, Rachid and
+    Gupta, Nirupam and Pinot, Rafael and Stephan, John},
+  booktitle={AISTATS}, year={2023}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.server.attacks import _crowd, _search
+from troth.server.attacks.alie import supported
+from troth.types import Messages
+
+
+def optimal_alie(
+    messages: Messages,
+    hostile: Tensor,
+    defence: _search.Defence,
+    *,
+    evaluations: int = 20,
+) -> Messages:
+    """All hostile rows send mean − z·std of the benign ones, with the worst z.
+
+    As `alie`, with the z that maximises ‖defence(attacked) − mean‖ over those tried:
+    its own z first, so it never does less harm than `alie` by that measure, then a
+    search on the same side of the mean (`_search.strongest`).
+
+    Threat model: knows all benign updates of the round (in a round of adversaries alone
+    it takes their own for these), how many clients take part, and the filters and the
+    aggregator with what they remember and will draw by lot in this round, which it
+    tries out; controls the messages of all hostile clients, which act as one.
+
+    Departs: the line search of byzfl, whose attack this is (it steps by 10 first), may
+    end below the plain attack; Shejwalkar & Houmansadr search their own directions so.
+
+    Args:
+        messages: of the round.
+        hostile: which rows the adversary controls.
+        defence: messages → the step that the server would take.
+        evaluations: how often the defence is tried in a round; 1 is `alie`.
+    """
+    _search.allowed("optimal_alie", evaluations)
+    crowd = _crowd.seen(messages, hostile)
+    if crowd is None:
+        return messages
+    mean, std = _crowd.moments(crowd)
+
+    def harm(z: float) -> float:
+        return _search.damage(messages, hostile, defence, mean, mean - z * std)
+
+    plain = supported(len(hostile), int(hostile.sum()))
+    z = _search.strongest(harm, plain, evaluations)
+    return _crowd.sent(messages, hostile, mean - z * std)

@@ -1,0 +1,69 @@
+"""Inner product manipulation, with the strength that hurts the defence in use most.
+
+@inproceedings{xie2020fall,
+  title={Fall of Empires: Breaking {Byzantine}-Tolerant {SGD} by Inner Product
+    Manipulation},
+  author={Xie, Cong and Koyejo, Oluwasanmi and Gupta, Indranil},
+  booktitle={UAI}, year={2020}}
+
+@inproceedings{shejwalkar2021manipulating,
+  title={Manipulating the {Byzantine}: Optimizing Model Poisoning Attacks and Defenses
+    for Federated Learning},
+  author={Shejwalkar, Virat and Houmansadr, Amir},
+  booktitle={NDSS}, year={2021}}
+
+@inproceedings{allouah2023fixing,
+  title={Fixing by Mixing: A Recipe for Optimal {Byzantine} {ML} under Heterogeneity},
+  author={Allouah, Youssef and Farhadkhani, Sadegh and Guerraoui, Rachid and
+    Gupta, Nirupam and Pinot, Rafael and Stephan, John},
+  booktitle={AISTATS}, year={2023}}
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.server.attacks import _crowd, _search
+from troth.server.attacks.ipm import EPSILON
+from troth.types import Messages
+
+
+def optimal_ipm(
+    messages: Messages,
+    hostile: Tensor,
+    defence: _search.Defence,
+    *,
+    evaluations: int = 20,
+) -> Messages:
+    """All hostile rows send −epsilon times the benign mean, with the worst epsilon.
+
+    As `ipm`, with the ε that maximises ‖defence(attacked) − mean‖ over those tried: the
+    default of `ipm` first, so it never does less harm than that by this measure, then a
+    search among ε > 0 (`_search.strongest`).
+
+    Threat model: knows all benign updates of the round (in a round of adversaries alone
+    it takes their own for these), and the filters and the aggregator with what they
+    remember and will draw by lot in this round, which it tries out; controls the
+    messages of all hostile clients, which act as one.
+
+    Departs: the line search of byzfl, whose attack this is (it steps by 10 first), may
+    end below the plain attack; Shejwalkar & Houmansadr search their own directions so.
+
+    Args:
+        messages: of the round.
+        hostile: which rows the adversary controls.
+        defence: messages → the step that the server would take.
+        evaluations: how often the defence is tried in a round; 1 is `ipm`.
+    """
+    _search.allowed("optimal_ipm", evaluations)
+    crowd = _crowd.seen(messages, hostile)
+    if crowd is None:
+        return messages
+    mean, _ = _crowd.moments(crowd)
+
+    def harm(epsilon: float) -> float:
+        sent = -epsilon * mean
+        return _search.damage(messages, hostile, defence, mean, sent)
+
+    epsilon = _search.strongest(harm, EPSILON, evaluations)
+    return _crowd.sent(messages, hostile, -epsilon * mean)

@@ -1,0 +1,74 @@
+"""Noise as strong as an update: A2 of the Ditto paper.
+
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth import numerics
+from troth.networks import kernels
+from troth.server.attacks import _crowd, _noise, _options
+from troth.types import Messages
+
+
+def random_update(
+    messages: Messages,
+    hostile: Tensor,
+    key: Tensor,
+    *,
+    scale: float = 1.0,
+    std: float = 0.0,
+) -> Messages:
+    """Hostile updates become noise with the standard deviation of what they were.
+
+    A2 of the paper (Section 2), as in its code: u_i ~ N(0, s_i² I), where s_i is the
+    standard deviation over the d numbers of client i's own update (population, 1/d,
+    as numpy's). Like the authors it acts on top of whatever the corruption made of the
+    client's data (random labels by default). A client draws by its id and the round.
+    Where d = 1 there is no spread, and it sends 0. An own update that is not finite has
+    none either: it goes out as it is, and the server drops it.
+
+    Threat model: knows its own update; controls its own message.
+
+    Args:
+        messages: of the round.
+        hostile: which rows the adversary controls.
+        key: of the round.
+        scale: factor on the standard deviation; 0 sends zeros.
+        std: a fixed one in the place of s_i (the authors' StackOverflow code has 1);
+            0 means the client's own.
+    """
+    _options.finite("random_update", "scale", scale, 0, "0 sends zeros")
+    _options.finite("random_update", "std", std, 0, "0 means that of the own update")
+    own = std == 0
+    finite = numerics.finite(messages.update) if own else torch.ones_like(hostile)
+    rows = (hostile & finite).nonzero().flatten()
+    if len(rows) == 0:
+        return messages
+    fixed = torch.full(rows.shape, std, dtype=torch.float64, device=hostile.device)
+    each = _spreads(messages.update, rows) if own else fixed
+    return _noise.noise(messages, rows, key, 0.0, each * scale)
+
+
+def _spreads(update: Tensor, rows: Tensor) -> Tensor:
+    """Standard deviations of the numbers of some rows, in float64."""
+    if kernels.ready(update) and update.shape[1]:
+        from troth.networks.kernels import rows as by_rows
+
+        if by_rows.fits(update):
+            means = by_rows.sums(update, update[:, 0]) / update.shape[1]
+            return (means[:, 1] - means[:, 0] ** 2).clamp(min=0).sqrt()[rows]
+    return torch.stack([_spread(update[row]) for row in rows.tolist()])
+
+
+def _spread(update: Tensor) -> Tensor:
+    """The standard deviation of the numbers of one update, in float64."""
+    wide = update.double()
+    unit = _crowd.power_of_two(wide.abs().max())
+    return (wide / unit).std(correction=0) * unit

@@ -1,0 +1,61 @@
+"""The opposite of what was learnt.
+
+@inproceedings{allenzhu2021byzantine,
+  title={Byzantine-Resilient Non-Convex Stochastic Gradient Descent},
+  author={Allen-Zhu, Zeyuan and Ebrahimianghazani, Faeze and Li, Jerry and
+    Alistarh, Dan},
+  booktitle={ICLR}, year={2021}}
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from troth import numerics
+from troth.server.attacks import _crowd, _options
+from troth.types import Messages
+
+
+def sign_flip(
+    messages: Messages,
+    hostile: Tensor,
+    *,
+    factor: float = 1.0,
+    of: Literal["own", "benign"] = "own",
+) -> Messages:
+    """Hostile updates turn back: −factor times one's own, or the benign mean.
+
+    With "own" client i sends −factor·u_i (an update of its own that is not finite goes
+    out as it is); with "benign" all send −factor·(1/k)·Σ u_j over the k benign rows, as
+    in the byzfl package, which is `ipm` with epsilon = factor.
+
+    Threat model: knows its own update ("own") or all benign updates of the round
+    ("benign"; in a round of adversaries alone it takes their own for these); controls
+    its own message.
+
+    Args:
+        messages: of the round.
+        hostile: which rows the adversary controls.
+        factor: how far back; 0 sends zeros. What overflows stops at the largest number.
+        of: what is turned.
+    """
+    _options.finite("sign_flip", "factor", factor, 0, "1 turns the update, 0 sends 0")
+    if of == "own":
+        return _own(messages, hostile, factor)
+    crowd = _crowd.seen(messages, hostile)
+    if crowd is None:
+        return messages
+    mean, _ = _crowd.moments(crowd)
+    return _crowd.sent(messages, hostile, -factor * mean)
+
+
+def _own(messages: Messages, hostile: Tensor, factor: float) -> Messages:
+    rows = (hostile & numerics.finite(messages.update)).nonzero().flatten()
+    if len(rows) == 0:
+        return messages
+    update = messages.update.clone()
+    for row in rows.tolist():  # in float64 a factor may be larger than float32 holds
+        update[row] = _crowd.narrow(-factor * update[row].double(), update.dtype)
+    return messages._replace(update=update)

@@ -1,0 +1,84 @@
+"""Updates are averaged in small groups drawn by lot.
+
+@inproceedings{karimireddy2022byzantine,
+  title={Byzantine-Robust Learning on Heterogeneous Datasets via Bucketing},
+  author={Karimireddy, Sai Praneeth and He, Lie and Jaggi, Martin},
+  booktitle={ICLR}, year={2022}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from troth import seeding
+from troth.server.filters import _rows
+from troth.server.verdicts import Note, silent
+from troth.types import Messages, Refusal
+
+
+def bucketing(
+    messages: Messages, key: Tensor, note: Note = silent, *, s: int = 2
+) -> Messages:
+    """The rows in a random order, the mean of every s of them one row (Algorithm 1).
+
+    `extra` and `loss` are averaged too, sizes added up, and a bucket bears the lowest
+    of its client ids. Whose row falls into which bucket depends on the round and the
+    ids, not on the order of the rows.
+
+    Guarantee: at most f buckets hold a hostile row, of ⌈n/s⌉: a rule behind it
+    withstands f of n rows if it withstands f of ⌈n/s⌉, and benign rows differ less.
+
+    Departs: a last bucket of fewer rows is their mean, not their sum over s.
+
+    Args:
+        messages: of the round.
+        key: of the round's draws.
+        note: is told whose row went into that of another.
+        s: rows in a bucket; 1 only changes their order.
+    """
+    if s < 1:
+        raise Refusal(f"bucketing's s = {s} must be at least 1, which merges nothing")
+    n = len(messages.client)
+    s = min(s, max(1, n))
+    order = messages.client.argsort(stable=True)
+    order = order[seeding.fold(key, messages.client[order]).argsort(stable=True)]
+    client = _each(messages.client, order, s, lambda ids: ids.amin(dim=1))
+    into = torch.empty_like(messages.client)
+    into[order] = client.repeat_interleave(s)[:n]
+    note(into=into)
+    return Messages(
+        _means(messages.update, order, s),
+        _means(messages.extra, order, s),
+        _each(messages.loss, order, s, lambda losses: losses.mean(dim=1)),
+        _each(messages.size, order, s, _sums),
+        client,
+    )
+
+
+def _each(
+    field: Tensor, order: Tensor, s: int, merge: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """A field [n, …] bucket by bucket: `merge` gets [buckets, s, …]."""
+    whole = len(order) // s * s
+    found = merge(field[order[:whole]].reshape(whole // s, s, *field.shape[1:]))
+    if whole == len(order):
+        return found
+    return torch.cat([found, merge(field[order[whole:]].unsqueeze(0))])
+
+
+def _means(rows: Tensor, order: Tensor, s: int) -> Tensor:
+    """The means of rows, by columns and in double precision lest they overflow."""
+    found = rows.new_empty(-(-len(order) // s), rows.shape[1])
+    for part, there in _rows.blocks(rows, found):
+        there.copy_(_each(part, order, s, lambda x: x.mean(dim=1, dtype=torch.float64)))
+    return found
+
+
+def _sums(sizes: Tensor) -> Tensor:
+    """Sums of sizes; what is absurd stays below where whole numbers overflow."""
+    limit = (2**63 - 1) // sizes.shape[1]
+    wide = sizes if sizes.is_floating_point() else sizes.long()
+    return wide.clamp(-limit, limit).sum(dim=1).to(sizes.dtype)

@@ -1,0 +1,62 @@
+"""Every update becomes the mean of those nearest to it.
+
+@inproceedings{allouah2023fixing,
+  title={Fixing by Mixing: A Recipe for Optimal {Byzantine} {ML} under Heterogeneity},
+  author={Allouah, Youssef and Farhadkhani, Sadegh and Guerraoui, Rachid and
+    Gupta, Nirupam and Pinot, Rafael and Stephan, John},
+  booktitle={AISTATS}, year={2023}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth import numerics
+from troth.server import conditions
+from troth.server.filters import _rows
+from troth.types import Messages
+
+
+def nnm(
+    messages: Messages, *, f: conditions.Count = "auto", strict: bool = True
+) -> Messages:
+    """Nearest-neighbour mixing: each update becomes the mean of its n − f nearest.
+
+    It counts among them itself; of equally near ones those with the lower client id.
+    What travels beside the updates (`extra`) is mixed by the same neighbours.
+
+    Guarantee: for 2f < n, a rule behind it that is (f, κ)-robust (`median`, `krum`,
+    `geometric_median`, `trimmed_mean`) becomes (f, κ')-robust with
+    κ' ≤ 8f/(n − f)·(κ + 1): the squared distance of the result from the mean of any
+    n − f rows is at most κ' times their variance (Lemma 1). Where f/n stays below a
+    half, so that κ is bounded, no rule does better but for a constant. By itself it
+    promises nothing.
+
+    Args:
+        messages: of the round.
+        f: rows that may be hostile; 0 makes every row the mean.
+        strict: refuse 2f ≥ n; false goes on, and leaves a row alone where f ≥ n − 1.
+    """
+    f = conditions.number("nnm", f)
+    n = len(messages.update)
+    if n == 0:
+        return messages
+    conditions.enough("nnm", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    weight = _nearest(messages, max(1, n - f))
+    return messages._replace(
+        update=_rows.mixed(weight, messages.update),
+        extra=_rows.mixed(weight, messages.extra),
+    )
+
+
+def _nearest(messages: Messages, k: int) -> Tensor:
+    """[n, n]: 1/k for the k rows nearest to a row, itself first; otherwise 0.
+
+    Distances are rounded to 30 bits, so that ties go by client id and not by rounding.
+    """
+    distance = numerics.level(numerics.square_distances(messages.update))
+    distance.fill_diagonal_(-1.0)
+    order = messages.client.argsort(stable=True)
+    near = distance[:, order].argsort(dim=1, stable=True)[:, :k]
+    return torch.zeros_like(distance).scatter_(1, order[near], 1 / k)

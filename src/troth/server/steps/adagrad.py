@@ -1,0 +1,52 @@
+r"""Adagrad on the server.
+
+@inproceedings{reddi2021adaptive,
+  title={Adaptive Federated Optimization},
+  author={Reddi, Sashank J. and Charles, Zachary and Zaheer, Manzil and Garrett, Zachary
+    and Rush, Keith and Kone{\v{c}}n{\'y}, Jakub and Kumar, Sanjiv and McMahan, H.
+    Brendan},
+  booktitle={ICLR}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth.server.steps._moments import adapted, check
+from troth.types import Broadcast
+
+
+def adagrad(
+    broadcast: Broadcast,
+    step: Tensor,
+    memory: Tensor,
+    *,
+    lr: float = 0.1,
+    beta1: float = 0.0,
+    tau: float = 1e-3,
+) -> tuple[Tensor, Tensor]:
+    """FedAdagrad: v ← v + Δ², w ← w + lr·m/(√v + τ), m as in `adam`.
+
+    Algorithm 2 of the paper: steps shrink for coordinates that have moved much.
+
+    Departs: v starts at 0 (the paper: at τ² or above).
+
+    Args:
+        broadcast: what the round began with.
+        step: Δ, the aggregated update.
+        memory: [2, d] m and √v; zeros at first.
+        lr: of the server.
+        beta1: of the first moment; 0 keeps none, 1 never moves.
+        tau: τ > 0, how much adaptivity: w moves by lr·m/τ where v is small beside τ².
+    """
+    check(tau, beta1=beta1)
+    return adapted(
+        broadcast.w,
+        step,
+        memory,
+        torch.hypot,
+        lr=lr,
+        beta1=beta1,
+        tau=tau,
+    )

@@ -1,0 +1,56 @@
+r"""Adam on the server.
+
+@inproceedings{reddi2021adaptive,
+  title={Adaptive Federated Optimization},
+  author={Reddi, Sashank J. and Charles, Zachary and Zaheer, Manzil and Garrett, Zachary
+    and Rush, Keith and Kone{\v{c}}n{\'y}, Jakub and Kumar, Sanjiv and McMahan, H.
+    Brendan},
+  booktitle={ICLR}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth.server.steps._moments import adapted, check
+from troth.types import Broadcast
+
+
+def adam(
+    broadcast: Broadcast,
+    step: Tensor,
+    memory: Tensor,
+    *,
+    lr: float = 0.1,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    tau: float = 1e-3,
+) -> tuple[Tensor, Tensor]:
+    """FedAdam: m ← β₁m + (1−β₁)Δ, v ← β₂v + (1−β₂)Δ², w ← w + lr·m/(√v + τ).
+
+    Algorithm 2 of the paper, without bias correction, as there. With both moments off
+    (beta1 = 0, beta2 = 1, tau = 1) it is exactly `sgd`. Running statistics of batch
+    normalisation are not adapted.
+
+    Departs: v starts at 0 (the paper: at τ² or above).
+
+    Args:
+        broadcast: what the round began with.
+        step: Δ, the aggregated update.
+        memory: [2, d] m and √v; zeros at first.
+        lr: of the server.
+        beta1: of the first moment; 0 keeps none, 1 never moves.
+        beta2: of the second; 1 never changes it from 0.
+        tau: τ > 0, how much adaptivity: w moves by lr·m/τ where v is small beside τ².
+    """
+    check(tau, beta1=beta1, beta2=beta2)
+    return adapted(
+        broadcast.w,
+        step,
+        memory,
+        lambda root, size: torch.hypot(beta2**0.5 * root, (1 - beta2) ** 0.5 * size),
+        lr=lr,
+        beta1=beta1,
+        tau=tau,
+    )

@@ -1,0 +1,38 @@
+"""The server's plain step."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.server.steps._moments import moved
+from troth.types import Broadcast, Refusal
+
+
+def sgd(
+    broadcast: Broadcast,
+    step: Tensor,
+    memory: Tensor,
+    *,
+    lr: float = 1.0,
+    momentum: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """A plain step: w ← w + lr·step (Ditto's Algorithm 2, line 8, has lr = 1).
+
+    With momentum, m ← momentum·m + step and w ← w + lr·m (FedAvgM: Hsu, Qi and Brown,
+    arXiv 1909.06335, Section 4.3).
+
+    Args:
+        broadcast: what the round began with.
+        step: the aggregated update.
+        memory: m, where there is momentum.
+        lr: how much of the step is taken; 1 all of it, 0 none.
+        momentum: how much of the steps before is kept; 0 none, below 1.
+    """
+    if not 0 <= momentum < 1:
+        raise Refusal(
+            f"server.momentum = {momentum} must be at least 0 and below 1; 0 keeps none"
+        )
+    if momentum:
+        step = momentum * memory + step if memory.numel() else step.clone()
+        memory = step
+    return moved(broadcast.w, step, lr), memory

@@ -1,0 +1,62 @@
+r"""Yogi on the server.
+
+@inproceedings{reddi2021adaptive,
+  title={Adaptive Federated Optimization},
+  author={Reddi, Sashank J. and Charles, Zachary and Zaheer, Manzil and Garrett, Zachary
+    and Rush, Keith and Kone{\v{c}}n{\'y}, Jakub and Kumar, Sanjiv and McMahan, H.
+    Brendan},
+  booktitle={ICLR}, year={2021}}
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from troth.server.steps._moments import adapted, check
+from troth.types import Broadcast
+
+
+def yogi(
+    broadcast: Broadcast,
+    step: Tensor,
+    memory: Tensor,
+    *,
+    lr: float = 0.1,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    tau: float = 1e-3,
+) -> tuple[Tensor, Tensor]:
+    """FedYogi: v ← v − (1−β₂)·Δ²·sign(v − Δ²), the rest as `adam`.
+
+    Algorithm 2 of the paper: the second moment moves by steps of the size of Δ², so it
+    forgets large updates more slowly than Adam does.
+
+    Departs: v starts at 0 (the paper: at τ² or above).
+
+    Args:
+        broadcast: what the round began with.
+        step: Δ, the aggregated update.
+        memory: [2, d] m and √v; zeros at first.
+        lr: of the server.
+        beta1: of the first moment; 0 keeps none, 1 never moves.
+        beta2: of the second; 1 never changes it from 0.
+        tau: τ > 0, how much adaptivity: w moves by lr·m/τ where v is small beside τ².
+    """
+    check(tau, beta1=beta1, beta2=beta2)
+
+    def second(root: Tensor, size: Tensor) -> Tensor:
+        part = (1 - beta2) ** 0.5 * size
+        less = (root - part).clamp(min=0).sqrt() * (root + part).sqrt()
+        more = torch.where(root < size, torch.hypot(root, part), root)
+        return torch.where(root > size, less, more)
+
+    return adapted(
+        broadcast.w,
+        step,
+        memory,
+        second,
+        lr=lr,
+        beta1=beta1,
+        tau=tau,
+    )

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import io
+import math
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth import lookup
+from troth.server import rules
+from troth.server.aggregators.afl import afl
+from troth.types import Messages, Refusal
+
+INF, NAN = math.inf, math.nan
+
+
+def messages(update: Tensor, *ids: int) -> Messages:
+    n = len(update)
+    client = torch.tensor(ids) if ids else torch.arange(n)
+    return Messages(update, update[:, :0], torch.full((n,), NAN), torch.ones(n), client)
+
+
+def after(
+    memory: Tensor, losses: dict[int, float], **options: Any
+) -> tuple[list[float], dict[int, float], Tensor]:
+    """One round of some clients: their weights, and λ by client after it."""
+    rows = messages(torch.eye(len(losses), dtype=torch.float64), *losses)
+    loss = torch.tensor([*losses.values()])
+    noted: dict[str, Any] = {}
+    step, memory = afl(rows, loss, memory, noted.update, **options)
+    assert torch.equal(step, noted["weight"])
+    lam = {int(k): share for k, share in memory.tolist()}
+    assert sum(lam.values()) == pytest.approx(1)
+    assert min(lam.values()) >= 0
+    return step.tolist(), lam, memory
+
+
+def test_by_hand() -> None:
+    """λ starts equal, moves by lr·(loss − mean) and stays in the simplex."""
+    step, lam, memory = after(rules.no_memory(), {3: 1.0, 9: 2.0})
+    assert step == [0.5, 0.5]
+    assert lam == pytest.approx({3: 0.45, 9: 0.55})
+    step, lam, memory = after(memory, {9: 2.0, 3: 1.0})  # the order of rows is free
+    assert step == pytest.approx([0.55, 0.45])
+    assert lam == pytest.approx({3: 0.4, 9: 0.6})
+    step, lam, memory = after(memory, {3: 11.0, 9: 0.0})
+    assert step == pytest.approx([0.4, 0.6])
+    assert lam == pytest.approx({3: 0.95, 9: 0.05})
+    _, lam, _ = after(memory, {3: 11.0, 9: 0.0})
+    assert lam == pytest.approx({3: 1.0, 9: 0.0})
+
+
+def test_newcomers_join_with_an_equal_share() -> None:
+    _, _, memory = after(rules.no_memory(), {0: 1.0, 1: 2.0})  # λ = 0.45, 0.55
+    step, lam, memory = after(memory, {0: 3.0, 7: 3.0})
+    assert step == pytest.approx([0.3 / (0.3 + 1 / 3), (1 / 3) / (0.3 + 1 / 3)])
+    assert lam == pytest.approx({0: 0.3, 1: 0.55 * 2 / 3, 7: 1 / 3})
+    _, lam, _ = after(memory, {5: 1.0, 6: 1.0, 1: 1.0})
+    assert lam == pytest.approx(
+        {0: 0.3 * 3 / 5, 1: 0.55 * 2 / 5, 5: 0.2, 6: 0.2, 7: 0.2}
+    )
+
+
+def test_until_losses_tell_clients_apart_all_are_equal() -> None:
+    memory = rules.no_memory()
+    for cohort in ([0, 4], [2], [4, 7, 5], [1, 0]):
+        step, lam, memory = after(memory, dict.fromkeys(cohort, 2.3))
+        assert step == pytest.approx([1 / len(cohort)] * len(cohort))
+        assert list(lam.values()) == pytest.approx([1 / len(lam)] * len(lam))
+
+
+def test_being_absent_costs_nothing() -> None:
+    """The mean loss of those present: what one gains is another's, not that of all."""
+    _, _, memory = after(rules.no_memory(), dict.fromkeys(range(5), 1.0))
+    _, lam, memory = after(memory, {0: 1.0, 1: 2.0})
+    assert lam == pytest.approx({0: 0.15, 1: 0.25, 2: 0.2, 3: 0.2, 4: 0.2})
+    _, alone, _ = after(memory, {3: 1e30})  # nobody to compare with
+    assert alone == pytest.approx(lam)
+
+
+def test_where_all_present_have_no_weight_they_are_equal() -> None:
+    _, lam, memory = after(rules.no_memory(), {0: 0.0, 1: 0.0, 2: 50.0})
+    assert lam == pytest.approx({0: 0, 1: 0, 2: 1})
+    step, lam, _ = after(memory, {0: 1.0, 1: 2.0})
+    assert step == [0.5, 0.5]
+    assert lam[1] > lam[0] == 0  # it may come back
+
+
+def test_lr_0_is_the_mean() -> None:
+    memory, draw = rules.no_memory(), torch.Generator().manual_seed(0)
+    for _ in range(3):
+        rows = torch.randn(6, 20, generator=draw, dtype=torch.float64)
+        loss = torch.tensor([0.0, 1e30, NAN, INF, -INF, 5.0])
+        step, memory = afl(messages(rows), loss, memory, lr=0.0)
+        torch.testing.assert_close(step, rows.mean(dim=0), rtol=1e-12, atol=1e-14)
+
+
+def test_what_losses_that_are_no_numbers_count_as() -> None:
+    new = rules.no_memory()
+    assert after(new, {0: INF, 1: 1.0, 2: INF})[1] == {0: 0.5, 1: 0, 2: 0.5}
+    assert after(new, {0: -INF, 1: 1.0})[1] == {0: 0, 1: 1}
+    assert after(new, {0: NAN, 1: NAN})[1] == {0: 0.5, 1: 0.5}
+    known = after(new, {0: 2.0, 1: 1.0, 2: 3.0})[1]
+    assert after(new, {0: NAN, 1: 1.0, 2: 3.0})[1] == pytest.approx(known)
+
+
+def test_what_it_remembers_survives_a_checkpoint() -> None:
+    _, _, memory = after(rules.no_memory(), {2**40 + 1: 1.0, 3: 1.7})
+    file = io.BytesIO()
+    torch.save(memory, file)
+    file.seek(0)
+    read = torch.load(file)
+    assert memory.is_contiguous()
+    assert torch.equal(after(memory, {3: 1.0})[2], after(read, {3: 1.0})[2])
+
+
+def minimax(centres: list[list[float]], more: list[float], rounds: int) -> Tensor:
+    """The averaged w on F_k(w) = ‖w − c_k‖²/2 + b_k, all clients in every round.
+
+    A client takes one step of gradient descent, with lr 0.05.
+    """
+    c = torch.tensor(centres, dtype=torch.float64)
+    b = torch.tensor(more, dtype=torch.float64)
+    w, total, memory = c.mean(dim=0), torch.zeros_like(c[0]), rules.no_memory()
+    for _ in range(rounds):
+        total += w / rounds
+        update, loss = 0.05 * (c - w), ((c - w) ** 2).sum(dim=1) / 2 + b
+        step, memory = afl(messages(update), loss, memory, lr=0.05)
+        w = w + step
+    return total
+
+
+def worst(w: Tensor, centres: list[list[float]], more: list[float]) -> float:
+    c = torch.tensor(centres, dtype=torch.float64)
+    b = torch.tensor(more, dtype=torch.float64)
+    return float((((c - w) ** 2).sum(dim=1) / 2 + b).max())
+
+
+@pytest.mark.parametrize(
+    ("centres", "more", "where", "value"),
+    [
+        # w²/2 = (w − 1)²/2 + 0.3 at w = 0.8
+        ([[0.0], [1.0]], [0.0, 0.3], [0.8], 0.32),
+        # the smallest circle around points: of an obtuse triangle, that on its longest
+        # side, whatever the third point says; of an acute one, through all three
+        ([[0.0, 0.0], [4.0, 0.0], [1.0, 1.0]], [0.0] * 3, [2.0, 0.0], 2.0),
+        ([[0.0, 0.0], [2.0, 0.0], [1.0, 3**0.5]], [0.0] * 3, [1.0, 3**-0.5], 2 / 3),
+        # the last client is worst anywhere near: its own minimum
+        ([[0.0], [1.0], [5.0]], [0.0, 0.0, 50.0], [5.0], 50.0),
+    ],
+    ids=["line", "obtuse", "acute", "one"],
+)
+def test_the_averaged_iterate_nears_the_minimax_value(
+    centres: list[list[float]], more: list[float], where: list[float], value: float
+) -> None:
+    """To 1 % of the value, where the mean of all clients is further than that off."""
+    w = minimax(centres, more, 1000)
+    assert worst(torch.tensor(where, dtype=torch.float64), centres, more) == (
+        pytest.approx(value)
+    )
+    assert worst(w, centres, more) == pytest.approx(value, rel=0.01)
+    torch.testing.assert_close(w, torch.tensor(where, dtype=w.dtype), rtol=0, atol=0.1)
+    if len(centres) == 3 and where[-1] != 3**-0.5:  # there the mean is the best
+        mean = torch.tensor(centres, dtype=torch.float64).mean(dim=0)
+        assert worst(mean, centres, more) > 1.05 * value
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.integers(0, 2**53 - 1) | st.integers(0, 4),
+            st.floats(-9, 9) | st.sampled_from([INF, -INF, NAN, 1e30, 3e38, 1e-320]),
+            min_size=1,
+            max_size=5,
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from([0.0, 1e-300, 0.1, 1e300]),
+    st.randoms(use_true_random=False),
+)
+@example([{0: 0.0}, {1: INF, 2: 0.0}, {0: 1.0, 1: 0.0}, {0: 0.0}], 1e-300, Random(0))
+def test_any_rounds_give_weights_whatever_the_order(
+    rounds: list[dict[int, float]], lr: float, order: Any
+) -> None:
+    one = other = rules.no_memory()
+    for losses in rounds:
+        step, lam, one = after(one, losses, lr=lr)
+        assert sum(step) == pytest.approx(1)
+        assert min(step) >= 0
+        items = [*losses.items()]
+        order.shuffle(items)
+        mixed, there, other = after(other, dict(items), lr=lr)
+        assert there == pytest.approx(lam, abs=1e-9)
+        found = dict(zip([k for k, _ in items], mixed, strict=True))
+        assert found == pytest.approx(dict(zip(losses, step, strict=True)), abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e30, 3.4e38, 1e-45])
+def test_rows_of_any_size(size: float) -> None:
+    rows = torch.full((5, 3), size)
+    step, _ = afl(messages(rows), torch.rand(5), rules.no_memory())
+    assert step.dtype == torch.float32
+    torch.testing.assert_close(step, rows[0], rtol=1e-6, atol=3e-45)
+
+
+def test_a_client_that_always_reports_a_large_loss_ends_with_the_step() -> None:
+    """No robustness, as it says."""
+    memory = rules.no_memory()
+    for _ in range(20):
+        step, _, memory = after(memory, dict.fromkeys(range(9), 1.0) | {9: 3.0})
+    assert step[-1] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("lr", [-0.1, NAN, INF])
+def test_refuses_lr(lr: float) -> None:
+    with pytest.raises(Refusal, match=f"afl's lr = {lr} must be a finite number ≥ 0"):
+        afl(messages(torch.eye(2)), torch.ones(2), rules.no_memory(), lr=lr)
+
+
+def test_options_and_reference() -> None:
+    with pytest.raises(Refusal, match="'afl' has no option 't'"):
+        lookup.check("aggregator", "afl", {"t": 2})
+    (entry,) = lookup.about("aggregator", "afl").citations
+    assert entry.startswith("@inproceedings{mohri2019agnostic")
+    assert {"loss", "memory"} <= lookup.asks(afl)

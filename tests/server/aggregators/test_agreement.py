@@ -1,0 +1,282 @@
+"""Our rules beside those of byzfl 0.0.11, an independent implementation, in float64.
+
+byzfl computes in float64 for numpy arrays alone (tensors become float32), so it gets
+arrays. Rows are spread around a common one, widely or hardly at all, and errors count
+in units of that spread: 1e-6 of it (1e-4 for the geometric median, which byzfl
+approaches slowly). Where byzfl's definition differs, or it is wrong, the test says so
+and decides by brute force.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import runpy
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import troth
+from troth.server.attacks.alie import alie
+from troth.server.attacks.infinite import infinite
+from troth.server.attacks.ipm import ipm
+from troth.server.attacks.mimic import mimic
+from troth.server.attacks.sign_flip import sign_flip
+from troth.server.filters.bucketing import bucketing
+from troth.server.filters.clip import clip
+from troth.server.filters.nnm import nnm
+from troth.types import Messages
+
+PEERS = Path(__file__).parents[2] / "benchmarks" / "peers.py"
+
+
+@pytest.fixture(scope="module")
+def byzfl() -> Any:
+    found = runpy.run_path(str(PEERS))["byzfl"]()
+    if found is None:
+        pytest.skip("byzfl is not installed: pip install --no-deps byzfl==0.0.11")
+    return found
+
+
+def case(seed: int, largest: int = 60) -> tuple[np.ndarray, int, float]:
+    """Rows [n, d], f < n/2, and their spread around a common row of normal numbers."""
+    draw = np.random.default_rng(seed)
+    n = int(draw.integers(5, largest + 1))
+    d = int(10 ** (7 * seed % 16 * 4 / 15))  # from 1 to 10,000, all lengths evenly
+    spread = (1.0, 1e-3, 1e-6, 1e-9)[seed % 4]
+    rows = draw.standard_normal(d) + spread * draw.standard_normal((n, d))
+    return rows, int(draw.integers(0, (n - 1) // 2 + 1)), spread
+
+
+CASES = pytest.mark.parametrize("seed", range(16))
+FEW = pytest.mark.parametrize("seed", range(8))
+
+
+def ours(rule: str, rows: np.ndarray, **options: Any) -> np.ndarray:
+    kept = torch.from_numpy(rows.copy())
+    return np.asarray(troth.aggregate(rule, kept, **options))
+
+
+def messages(rows: np.ndarray) -> Messages:
+    n, update = len(rows), torch.from_numpy(rows.copy())
+    nothing = update.new_zeros(n, 0)
+    return Messages(update, nothing, update[:, 0], torch.ones(n), torch.arange(n))
+
+
+def close(found: Any, expected: Any, spread: float, share: float = 1e-6) -> None:
+    """To a share of the spread, and 16 roundings of numbers up to 8."""
+    atol = share * spread + 16 * 8 * np.finfo(float).eps
+    np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("extremes", [(5, 1), (5, 10_000), (60, 1), (60, 10_000)])
+def test_the_corners_of_what_is_compared(byzfl: Any, extremes: tuple[int, int]) -> None:
+    rows = np.random.default_rng(1).standard_normal(extremes)
+    theirs = byzfl.aggregators
+    close(ours("median", rows), theirs.Median()(rows), 1)
+    close(ours("trimmed_mean", rows, f=2), theirs.TrMean(f=2)(rows), 1)
+    chosen = ours("krum", rows, f=2, neighbours="byzfl", strict=False)
+    assert np.array_equal(chosen, theirs.Krum(f=2)(rows))
+
+
+@CASES
+def test_mean(byzfl: Any, seed: int) -> None:
+    rows, _, spread = case(seed)
+    close(ours("mean", rows), byzfl.aggregators.Average()(rows), spread)
+
+
+@CASES
+def test_median(byzfl: Any, seed: int) -> None:
+    rows, _, spread = case(seed)
+    close(ours("median", rows), byzfl.aggregators.Median()(rows), spread)
+
+
+@CASES
+@pytest.mark.parametrize("rule", ["trimmed_mean", "meamed"])
+def test_coordinates(byzfl: Any, rule: str, seed: int) -> None:
+    """(Meamed's ties, of which half is ours, do not come about by chance.)"""
+    rows, f, spread = case(seed)
+    peer = {"trimmed_mean": "TrMean", "meamed": "Meamed"}[rule]
+    theirs = getattr(byzfl.aggregators, peer)(f=f)(rows)
+    close(ours(rule, rows, f=f), theirs, spread)
+
+
+@CASES
+def test_krum(byzfl: Any, seed: int) -> None:
+    """The very row. byzfl adds up n − f − 1 neighbours, the paper one fewer."""
+    rows, f, _ = case(seed)
+    found = ours("krum", rows, f=f, neighbours="byzfl", strict=False)
+    assert np.array_equal(found, byzfl.aggregators.Krum(f=f)(rows))
+
+
+@CASES
+def test_multi_krum(byzfl: Any, seed: int) -> None:
+    rows, f, spread = case(seed)
+    found = ours("multi_krum", rows, f=f, neighbours="byzfl", strict=False)
+    close(found, byzfl.aggregators.MultiKrum(f=f)(rows), spread)
+
+
+def exact_scores(rows: np.ndarray, f: int) -> list[Fraction]:
+    """Krum's scores as byzfl defines them, without rounding."""
+    table = [[Fraction(float(x)) for x in row] for row in rows]
+    apart = [
+        sorted(sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) for b in table)
+        for a in table
+    ]
+    return [sum(line[1 : len(rows) - f], Fraction(0)) for line in apart]
+
+
+def test_krum_where_byzfl_is_wrong(byzfl: Any) -> None:
+    """On near-equal float32 tensors it chooses by noise: `torch.cdist` is off there."""
+    rows = 1 + 1e-5 * np.random.default_rng(0).standard_normal((40, 20))
+    narrow = torch.from_numpy(rows).float()
+    scores = exact_scores(narrow.double().numpy(), 8)
+    best = scores.index(min(scores))
+    found = troth.aggregate("krum", narrow, f=8, neighbours="byzfl")
+    assert torch.equal(found, narrow[best])
+    theirs = byzfl.aggregators.Krum(f=8)(narrow)
+    (row,) = (narrow == theirs).all(dim=1).nonzero().flatten().tolist()
+    assert scores[row] > Fraction(11, 10) * scores[best]
+
+
+@FEW
+def test_mda(byzfl: Any, seed: int) -> None:
+    """Of subsets with the same diameter both take the first in lexical order."""
+    rows, f, spread = case(seed, largest=11)
+    close(ours("mda", rows, f=f), byzfl.aggregators.MDA(f=f)(rows), spread)
+
+
+def test_mda_of_fifteen(byzfl: Any) -> None:
+    rows = np.random.default_rng(3).standard_normal((15, 50))
+    close(ours("mda", rows, f=3), byzfl.aggregators.MDA(f=3)(rows), 1)
+
+
+def test_mda_is_the_smallest_of_all() -> None:
+    """By brute force, without either package's search."""
+    rows = np.random.default_rng(5).standard_normal((9, 3))
+
+    def diameter(subset: tuple[int, ...]) -> float:
+        pairs = itertools.combinations(subset, 2)
+        return max(float(np.linalg.norm(rows[i] - rows[j])) for i, j in pairs)
+
+    best = min(itertools.combinations(range(9), 6), key=diameter)
+    close(ours("mda", rows, f=3), rows[list(best)].mean(axis=0), 1)
+
+
+@CASES
+@pytest.mark.parametrize("times", [1, 3])
+def test_centered_clipping(byzfl: Any, times: int, seed: int) -> None:
+    """Both start at 0; τ clips about half of the rows."""
+    rows, _, spread = case(seed)
+    tau = float(np.median(np.linalg.norm(rows, axis=1)))
+    found = ours("centered_clipping", rows, tau=tau, iterations=times)
+    close(found, byzfl.aggregators.CenteredClipping(L=times, tau=tau)(rows), spread)
+
+
+def sum_of_distances(rows: np.ndarray, z: np.ndarray) -> float:
+    return float(np.linalg.norm(rows - z, axis=1).sum())
+
+
+@CASES
+def test_geometric_median(byzfl: Any, seed: int) -> None:
+    """byzfl's three steps by default are not enough; with 300 it comes close.
+
+    Below ten coordinates the optimum may lie on a row, where Weiszfeld's steps hardly
+    move, or (d = 1) anywhere between two: there only the sum of distances compares.
+    """
+    rows, _, spread = case(seed)
+    rows = rows[:, :3000]
+    found = ours("geometric_median", rows)
+    theirs = byzfl.aggregators.GeometricMedian(nu=1e-9 * spread, T=300)(rows)
+    if rows.shape[1] >= 10:
+        close(found, theirs, spread, share=1e-4)
+    rounding = 1e-9 + 1e-14 / spread
+    best = sum_of_distances(rows, theirs)
+    assert sum_of_distances(rows, found) <= best * (1 + rounding)
+
+
+def test_geometric_median_where_byzfl_is_the_mean(byzfl: Any) -> None:
+    """byzfl's ν = 0.1 has a unit: where rows are closer than that, nothing is left.
+
+    (Ours is in units of the rows' own distances.) The optimum: no way leads down.
+    """
+    rows = 1e-3 * np.random.default_rng(2).standard_normal((20, 30))
+    rows[:9] += 0.01
+    theirs = byzfl.aggregators.GeometricMedian(T=300)(rows)
+    close(theirs, rows.mean(axis=0), 1e-3)
+    found = ours("geometric_median", rows)
+    assert sum_of_distances(rows, found) < 0.99 * sum_of_distances(rows, theirs)
+    steps = np.concatenate([np.eye(30), -np.eye(30)])
+    near = [sum_of_distances(rows, found + 1e-5 * step) for step in steps]
+    assert sum_of_distances(rows, found) < min(near)
+
+
+@CASES
+def test_nnm(byzfl: Any, seed: int) -> None:
+    rows, f, spread = case(seed)
+    rows = rows[:, :1000]
+    found = nnm(messages(rows), f=f).update
+    close(found, byzfl.filters.NNM(f=f)(rows), spread)
+
+
+@CASES
+def test_clipping(byzfl: Any, seed: int) -> None:
+    rows, _, spread = case(seed)
+    radius = float(np.median(np.linalg.norm(rows, axis=1)))
+    found = clip(messages(rows), radius=radius).update
+    close(found, byzfl.filters.Clipping(c=radius)(rows.copy()), spread)
+
+
+@FEW
+@pytest.mark.parametrize("s", [1, 2, 3, 7, 100])
+def test_bucketing(
+    byzfl: Any, s: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same order of rows, which buckets of one show."""
+    rows, _, spread = case(seed)
+    key = torch.tensor(seed)
+    order = bucketing(messages(rows), key, s=1).update.numpy()
+    by_size = np.lexsort(rows.T), np.lexsort(order.T)
+    assert np.array_equal(rows[by_size[0]], order[by_size[1]])
+    found = bucketing(messages(rows), key, s=s).update
+    monkeypatch.setattr(np.random, "permutation", lambda rows: rows)
+    whole = len(rows) >= s  # byzfl makes a mean of nothing of larger buckets
+    theirs = byzfl.filters.Bucketing(s=s)(order) if whole else order.mean(0)[None]
+    close(found, theirs, spread)
+
+
+HOSTILE = 3
+
+
+def attacked(rows: np.ndarray) -> tuple[Messages, torch.Tensor]:
+    """Three hostile clients in front of the benign ones."""
+    all_ = np.concatenate([np.zeros((HOSTILE, rows.shape[1])), rows])
+    return messages(all_), torch.arange(len(all_)) < HOSTILE
+
+
+@FEW
+def test_attacks(byzfl: Any, seed: int) -> None:
+    rows, _, spread = case(seed)
+    sent, hostile = attacked(rows)
+    theirs, k = byzfl.attacks, len(rows)
+    # byzfl's ALIE adds τ times the sample's deviation; ours takes off z times that of
+    # the population, as the paper's formula does.
+    z = -1.5 * math.sqrt(k / (k - 1))
+    pairs = [
+        (sign_flip(sent, hostile, of="benign"), theirs.SignFlipping()),
+        (ipm(sent, hostile, epsilon=0.7), theirs.InnerProductManipulation(tau=0.7)),
+        (alie(sent, hostile, z=z), theirs.ALittleIsEnough(tau=1.5)),
+        (infinite(sent, hostile), theirs.Inf()),
+    ]
+    no_memory = torch.zeros(0)
+    copied, _ = mimic(sent, hostile, no_memory, client=HOSTILE + 2)
+    pairs.append((copied, theirs.Mimic(epsilon=2)))
+    for found, attack in pairs:
+        expected = attack(rows)
+        for row in found.update[:HOSTILE]:
+            close(row, expected, spread)
+        assert np.array_equal(found.update[HOSTILE:], rows)

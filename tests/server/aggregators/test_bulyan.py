@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from random import Random
+from statistics import median
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth.server.aggregators.bulyan import bulyan
+from troth.server.aggregators.mean import mean
+from troth.types import Messages, Refusal
+
+
+def messages(update: Tensor, client: list[int] | None = None) -> Messages:
+    n = len(update)
+    ids = torch.tensor(client or range(n))
+    return Messages(update, update[:, :0], torch.zeros(n), torch.ones(n), ids)
+
+
+def selected(rows: dict[int, list[float]], f: int, theta: int) -> list[int]:
+    """Krum anew on what is left, by loops: the ids."""
+    rows, found = dict(rows), []
+    for _ in range(theta):
+        rated = []
+        for i, row in rows.items():
+            rest = (o for j, o in rows.items() if j != i)
+            far = [sum((a - b) ** 2 for a, b in zip(row, o, strict=True)) for o in rest]
+            rated.append((sum(sorted(far)[: max(0, len(rows) - f - 2)]), i))
+        found.append(min(rated)[1])
+        del rows[found[-1]]
+    return found
+
+
+def around(values: list[float], beta: int) -> Fraction:
+    """The mean of those closest to the median, in fractions; half of what ties."""
+    exact = [Fraction(v) for v in values]
+    middle = median(exact)
+    lower = sorted(exact, key=lambda v: (abs(v - middle), v))[:beta]
+    upper = sorted(exact, key=lambda v: (abs(v - middle), -v))[:beta]
+    return sum(lower + upper, Fraction()) / (2 * beta)
+
+
+def test_by_hand() -> None:
+    """n = 7, f = 1: five rows, then three values.
+
+    Krum: 2 (scores 30 15 10 15 18 54 …); of 0 1 3 4 6 100, 1 and 3 and 4 tie at 14: 1;
+    of 0 3 4 6 100, 4 at 5; of 0 3 6 100, all tie at 9: 0; of 3 6 100, the first: 3.
+    The median of 0 1 2 3 4 is 2, and the three closest to it are 1 2 3.
+    """
+    update = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0], [6.0], [100.0]])
+    said: dict[str, Tensor] = {}
+    assert bulyan(messages(update), said.update, f=1).item() == 2.0
+    assert said["chosen"].tolist() == [True] * 5 + [False] * 2
+    update[4] = 2.5  # the three closest to the median 2 are 2, 2.5, half of 1 and of 3
+    assert bulyan(messages(update), f=1).item() == pytest.approx(6.5 / 3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(1, 3).flatmap(
+        lambda d: st.lists(
+            st.lists(st.integers(-5, 5), min_size=d, max_size=d),
+            min_size=1,
+            max_size=15,
+        )
+    ),
+    st.integers(0, 4),
+    st.randoms(use_true_random=False),
+)
+def test_as_defined(rows: list[list[int]], f: int, random: Random) -> None:
+    """Whole numbers: full of ties. Beyond the condition too."""
+    n = len(rows)
+    client = random.sample(range(50), n)
+    named: dict[int, list[float]] = dict(zip(client, rows, strict=True))
+    theta = max(1, n - 2 * f)
+    beta = max(2 - theta % 2, theta - 2 * f)
+    chosen = selected(named, f, theta)
+    expected = [
+        float(around([named[i][c] for i in chosen], beta)) for c in range(len(rows[0]))
+    ]
+    update = torch.tensor(rows, dtype=torch.float64)
+    said: dict[str, Tensor] = {}
+    found = bulyan(messages(update, client), said.update, f=f, strict=False)
+    assert found.tolist() == pytest.approx(expected, abs=1e-12)
+    assert {client[i] for i in said["chosen"].nonzero().flatten()} == {*chosen}
+
+
+@pytest.mark.parametrize(("n", "d", "f"), [(7, 3, 1), (30, 40, 6), (43, 7, 10)])
+@pytest.mark.parametrize("spread", [1.0, 1e-6])
+def test_as_loops_do(n: int, d: int, f: int, spread: float) -> None:
+    """In float64, near-equal rows included."""
+    draw = torch.Generator().manual_seed(n)
+    update = 3 + spread * torch.randn(n, d, generator=draw, dtype=torch.float64)
+    chosen = selected(dict(enumerate(update.tolist())), f, n - 2 * f)
+    kept = update[chosen].T.tolist()
+    expected = [float(around(column, n - 4 * f)) for column in kept]
+    found = bulyan(messages(update), f=f)
+    torch.testing.assert_close(found, found.new_tensor(expected), rtol=1e-12, atol=0)
+
+
+def test_many_columns_as_few_do() -> None:
+    """Blocks of columns leave no seam."""
+    draw = torch.Generator().manual_seed(0)
+    few = torch.randn(11, 5, generator=draw)
+    repeats = 30_000
+    found = bulyan(messages(few.repeat(1, repeats)), f=2)
+    expected = bulyan(messages(few), f=2)
+    assert torch.equal(found.view(repeats, 5), expected.expand(repeats, 5))
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 31])
+def test_without_hostile_rows_the_mean(n: int) -> None:
+    sent = messages(torch.randn(n, 6, generator=torch.Generator().manual_seed(n)))
+    assert torch.equal(bulyan(sent, f=0), mean(sent))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(1, 3).flatmap(
+        lambda f: st.tuples(
+            st.lists(st.floats(-10, 10), min_size=3 * f + 3, max_size=3 * f + 5),
+            st.lists(
+                st.floats(-1e30, 1e30) | st.floats(-12, 12), min_size=f, max_size=f
+            ),
+        )
+    )
+)
+def test_hostile_values_stay_near_benign_ones(
+    sides: tuple[list[float], list[float]],
+) -> None:
+    """Each averaged value is as near to the median as some benign one."""
+    benign, hostile = sides
+    update = torch.tensor([*hostile, *benign], dtype=torch.float64)[:, None]
+    found = bulyan(messages(update), f=len(hostile)).item()
+    low, high = min(benign), max(benign)
+    assert low - (high - low) - 1e-9 <= found <= high + (high - low) + 1e-9
+
+
+def test_keeps_the_sign() -> None:
+    """−u gives minus the result, for even and odd counts."""
+    draw = torch.Generator().manual_seed(5)
+    for n in range(1, 16):
+        sent = messages(torch.randn(n, 9, generator=draw, dtype=torch.float64))
+        for f in range(4):
+            found = bulyan(sent, f=f, strict=False)
+            other = bulyan(sent._replace(update=-sent.update), f=f, strict=False)
+            torch.testing.assert_close(found, -other, rtol=1e-12, atol=1e-12)
+
+
+def test_values_that_nearly_overflow() -> None:
+    most = torch.finfo(torch.float32).max
+    update = torch.tensor([[most], [most], [-most], [-most], [most], [1.0], [most]])
+    assert bulyan(messages(update), f=1).isfinite().all()
+
+
+def test_refuses_too_few() -> None:
+    with pytest.raises(Refusal, match="bulyan with f = 20 holds for n ≥ 4f \\+ 3 = 83"):
+        bulyan(messages(torch.zeros(82, 1)), f=20)
+
+
+def test_the_sign_does_not_matter_to_ties() -> None:
+    update = torch.tensor([[0.0], [1.0], [2.0], [3.0], [2.5], [6.0], [100.0]])
+    assert bulyan(messages(-update), f=1) == -bulyan(messages(update), f=1)

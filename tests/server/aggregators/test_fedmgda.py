@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+from torch import Tensor
+
+from troth import lookup
+from troth.server.aggregators.fedmgda import fedmgda
+from troth.types import Messages, Refusal
+
+EPSILONS = [0.01, 0.1, 0.3, 1.0]
+NUMBERS = st.one_of(
+    st.floats(-4, 4, width=32),
+    st.sampled_from([0.0, 1.0, -1.0, 1e30, -1e30, 3e38, 1e-45, -1e-45, 1e-38]),
+)
+MATRICES = st.tuples(st.integers(1, 7), st.integers(1, 4)).flatmap(
+    lambda shape: st.lists(
+        st.lists(NUMBERS, min_size=shape[1], max_size=shape[1]),
+        min_size=shape[0],
+        max_size=shape[0],
+    )
+)
+
+
+def messages(update: Tensor) -> Messages:
+    n = len(update)
+    loss = torch.full((n,), math.nan)
+    return Messages(update, update[:, :0], loss, torch.ones(n), torch.arange(n))
+
+
+def solved(update: Tensor, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """The step and the weights, checked against each other."""
+    noted: dict[str, Any] = {}
+    step = fedmgda(messages(update), noted.update, eps=eps)
+    assert step.dtype == update.dtype
+    weight = noted["weight"].numpy()
+    accuracy = 8 * torch.finfo(update.dtype).eps
+    np.testing.assert_allclose(step.numpy(), weight @ units(update), atol=accuracy)
+    return step.double().numpy(), weight
+
+
+def units(update: Tensor) -> np.ndarray:
+    """By another way than the rule's: in 80 bits, whose squares do not overflow."""
+    rows = update.numpy().astype(np.longdouble)
+    length = np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    return (rows / np.where(length > 0, length, 1)).astype(np.float64)
+
+
+def kkt(update: Tensor, weight: np.ndarray, eps: float) -> float:
+    """Largest violation of any condition of the quadratic program, from scratch."""
+    g, n = units(update), len(update)
+    slope = g @ (weight @ g)
+    low, high = max(0, 1 / n - eps), min(1, 1 / n + eps)
+    bad = [abs(weight.sum() - 1), (low - weight).max(), (weight - high).max()]
+    falls, rises = weight > low + 1e-9, weight < high - 1e-9
+    if falls.any() and rises.any():
+        bad.append(slope[falls].max() - slope[rises].min())
+    return float(max(bad))
+
+
+def random(n: int, d: int, shift: float = 0.0) -> Tensor:
+    draw = torch.Generator().manual_seed(n + d)
+    rows = torch.randn(n, d, generator=draw, dtype=torch.float64) + shift
+    return rows * 10 ** (4 * torch.rand(n, 1, generator=draw, dtype=rows.dtype))
+
+
+def test_by_hand() -> None:
+    step, weight = solved(torch.tensor([[3.0, 0.0], [0.0, 0.01]]), 1.0)
+    assert step == pytest.approx([0.5, 0.5])
+    assert weight == pytest.approx([0.5, 0.5])
+    # (1, 0) and (0.6, 0.8): the shortest mixture is orthogonal to their difference
+    step, _ = solved(torch.tensor([[1.0, 0.0], [3.0, 4.0]]), 1.0)
+    assert step == pytest.approx([0.8, 0.4])
+
+
+def test_the_box_by_hand() -> None:
+    rows = torch.tensor([[2.0, 0.0], [7.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    step, weight = solved(rows, 1.0)
+    assert weight == pytest.approx([1 / 4, 1 / 4, 1 / 2], abs=1e-4)
+    assert step == pytest.approx([1 / 2, 1 / 2])
+    step, weight = solved(rows, 0.1)
+    high = 1 / 3 + 0.1
+    assert weight == pytest.approx([(1 - high) / 2, (1 - high) / 2, high], abs=1e-4)
+    assert step == pytest.approx([1 - high, high])
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (1, 5), (4, 1), (7, 3), (30, 40)])
+def test_eps_0_is_exactly_the_mean_of_unit_vectors(n: int, d: int) -> None:
+    rows = random(n, d)
+    step, weight = solved(rows, 0.0)
+    assert (weight == 1 / n).all()
+    np.testing.assert_allclose(step, units(rows).mean(axis=0), atol=1e-15)
+
+
+@pytest.mark.parametrize("eps", EPSILONS)
+@pytest.mark.parametrize(("n", "d"), [(2, 1), (2, 3), (3, 2), (5, 5), (8, 3), (12, 30)])
+@pytest.mark.parametrize("shift", [0.0, 0.7])
+def test_as_a_general_solver_does(eps: float, n: int, d: int, shift: float) -> None:
+    """SLSQP, to what it can: its value may not be better than ours by 1e-9."""
+    rows = random(n, d, shift)
+    g = units(rows)
+    products = g @ g.T
+    found = optimize.minimize(
+        lambda lam: lam @ products @ lam / 2,
+        np.full(n, 1 / n),
+        jac=lambda lam: products @ lam,
+        bounds=[(max(0, 1 / n - eps), min(1, 1 / n + eps))] * n,
+        constraints={"type": "eq", "fun": lambda lam: lam.sum() - 1},
+        method="SLSQP",
+        options={"ftol": 1e-15, "maxiter": 1000},
+    )
+    step, weight = solved(rows, eps)
+    assert step @ step / 2 <= found.fun + 1e-9
+    np.testing.assert_allclose(step, found.x @ g, atol=1e-4)
+    assert kkt(rows, weight, eps) < 1e-9
+
+
+@pytest.mark.parametrize("eps", [0.05, 0.2, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_point_of_a_grid_is_shorter(eps: float, seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    rows = torch.randn(3, 2, generator=draw, dtype=torch.float64)
+    step, _ = solved(rows, eps)
+    low, high = max(0, 1 / 3 - eps), min(1, 1 / 3 + eps)
+    side = np.linspace(low, high, 401)
+    a, b = (x.ravel() for x in np.meshgrid(side, side))
+    lam = np.stack([a, b, 1 - a - b], axis=1)
+    lam = lam[(lam[:, 2] >= low) & (lam[:, 2] <= high)]
+    lengths = np.linalg.norm(lam @ units(rows), axis=1)
+    assert np.linalg.norm(step) <= lengths.min() + 1e-12
+    assert lengths.min() <= np.linalg.norm(step) + 0.01
+
+
+@pytest.mark.parametrize("eps", [0.001, 0.1, 1.0])
+@pytest.mark.parametrize(
+    ("n", "d", "shift"),
+    [(100, 30, 0.3), (100, 500, 0.0), (500, 1, 0.3), (500, 50, 0.3), (500, 600, 0.1)],
+)
+def test_conditions_hold_for_many_rows(
+    n: int, d: int, shift: float, eps: float
+) -> None:
+    rows = random(n, d, shift)
+    step, weight = solved(rows, eps)
+    assert kkt(rows, weight, eps) < 1e-8
+    if eps == 1:  # worse for nobody
+        assert (units(rows) @ step >= step @ step - 1e-8).all()
+
+
+def test_rows_that_are_all_equal() -> None:
+    for n in (1, 2, 3, 30, 500):
+        row = torch.randn(1, 20, generator=torch.Generator().manual_seed(n))
+        for eps in EPSILONS:
+            step, weight = solved(row.expand(n, 20).contiguous(), eps)
+            np.testing.assert_allclose(step, units(row)[0], atol=1e-6)
+            assert weight == pytest.approx(np.full(n, 1 / n))
+
+
+@pytest.mark.parametrize("eps", EPSILONS)
+@pytest.mark.parametrize("noise", [1e-3, 1e-6, 1e-7])
+@pytest.mark.parametrize("n", [10, 60])
+def test_rows_that_are_nearly_equal_in_float32(
+    n: int, noise: float, eps: float
+) -> None:
+    draw = torch.Generator().manual_seed(n)
+    row = torch.randn(1, 100, generator=draw)
+    rows = row * (1 + noise * torch.randn(n, 100, generator=draw))
+    step, weight = solved(rows, eps)
+    assert kkt(rows, weight, eps) < 1e-9
+    g = units(rows)
+    assert (g.min(axis=0) - 1e-6 <= step).all()
+    assert (step <= g.max(axis=0) + 1e-6).all()
+
+
+def test_opposite_rows_and_rows_of_zeros() -> None:
+    rows = torch.tensor([[1.0, 2.0], [-2.0, -4.0]])
+    assert solved(rows, 1.0)[0] == pytest.approx([0, 0], abs=1e-7)
+    rows = torch.tensor([[3.0, 0.0], [5.0, 0.0], [-1.0, 0.0]])
+    step, weight = solved(rows, 0.1)  # as much against as the box allows
+    assert weight == pytest.approx([17 / 60, 17 / 60, 26 / 60], abs=1e-4)
+    assert step == pytest.approx([8 / 60, 0])
+    rows = torch.tensor([[3.0, 0.0], [0.0, 0.0]])
+    assert solved(rows, 1.0)[1] == pytest.approx([0, 1], abs=1e-9)
+    assert solved(rows, 0.2)[0] == pytest.approx([0.3, 0])
+    assert solved(torch.zeros(4, 3), 0.5)[0].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("eps", EPSILONS)
+@pytest.mark.parametrize(("n", "d"), [(5, 2), (30, 4), (60, 100)])
+def test_rows_have_no_order(n: int, d: int, eps: float) -> None:
+    """Also where many weights give the same step (more rows than dimensions)."""
+    rows, draw = random(n, d, 0.2), torch.Generator().manual_seed(0)
+    rows[1] = rows[0]
+    step, weight = solved(rows, eps)
+    order = torch.randperm(n, generator=draw)
+    mixed, there = solved(rows[order], eps)
+    np.testing.assert_allclose(mixed, step, atol=1e-8)
+    # where the step leaves weights open, the pull to equal ones decides, roughly
+    np.testing.assert_allclose(there, weight[order.numpy()], atol=1e-4)
+
+
+def test_lengths_do_not_count() -> None:
+    rows = random(9, 4)
+    scale = torch.logspace(-100, 100, 9, dtype=torch.float64)[:, None]
+    np.testing.assert_allclose(
+        solved(scale * rows, 0.1)[0], solved(rows, 0.1)[0], atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-160, 1e200, 1.7e308])
+def test_the_ends_of_float64(size: float) -> None:
+    rows = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64) * size
+    step, _ = solved(rows, 1.0)
+    assert step == pytest.approx([0.5**0.5, 0], abs=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(MATRICES, st.sampled_from([0.0, 1e-12, 0.1, 0.5, 1.0]))
+def test_any_numbers(matrix: list[list[float]], eps: float) -> None:
+    rows = torch.tensor(matrix)
+    step, weight = solved(rows, eps)
+    assert np.isfinite(step).all()
+    assert np.linalg.norm(step) <= 1 + 1e-6
+    assert kkt(rows, weight, eps) < 1e-8
+
+
+def test_blocks_of_columns_are_put_together() -> None:
+    """More columns than a block has, the last one short."""
+    columns = (1 << 20) // 3
+    rows = torch.zeros(3, 2 * columns + 5)
+    rows[0, 0], rows[1, columns], rows[2, -1] = 4.0, 5.0, -6.0
+    step, _ = solved(rows, 1.0)
+    assert step[[0, columns, -1]] == pytest.approx([1 / 3, 1 / 3, -1 / 3])
+    assert np.abs(step).sum() == pytest.approx(1)
+
+
+def test_one_row_against_the_others_stalls_it() -> None:
+    """No robustness, as it says: at eps = 1, though not at eps = 0."""
+    rows = torch.cat([torch.ones(9, 4), -torch.ones(1, 4)])
+    assert np.linalg.norm(solved(rows, 1.0)[0]) < 1e-6
+    assert np.linalg.norm(solved(rows, 0.0)[0]) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("eps", [-0.1, 1.5, math.nan, math.inf])
+def test_refuses_eps(eps: float) -> None:
+    words = rf"fedmgda's eps = {eps} must lie in \[0, 1\]"
+    with pytest.raises(Refusal, match=words):
+        fedmgda(messages(torch.eye(2)), eps=eps)
+
+
+def test_refuses_what_it_could_not_solve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fedmgda.__globals__, "ACCURACY", -1e-30)
+    words = "fedmgda met its optimality conditions to .* and -1e-30 is asked for with n"
+    with pytest.raises(Refusal, match=words):
+        fedmgda(messages(torch.eye(3)), eps=0.5)
+
+
+def test_options_and_reference() -> None:
+    with pytest.raises(Refusal, match="'fedmgda' has no option 'epsilon'"):
+        lookup.check("aggregator", "fedmgda", {"epsilon": 0.1})
+    (entry,) = lookup.about("aggregator", "fedmgda").citations
+    assert entry.startswith("@article{hu2022federated")
+    assert "loss" not in lookup.asks(fedmgda)

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth import lookup
+from troth.server.aggregators.geometric_median import geometric_median
+from troth.server.aggregators.median import median
+from troth.types import Messages, Refusal
+
+WIDE = torch.float64
+
+
+def messages(update: Tensor) -> Messages:
+    n = len(update)
+    loss = torch.full((n,), torch.nan)
+    return Messages(update, update[:, :0], loss, torch.ones(n), torch.arange(n))
+
+
+def rows(n: int, d: int, seed: int = 0, dtype: torch.dtype = WIDE) -> Tensor:
+    draw = torch.Generator().manual_seed(1000 * n + 10 * d + seed)
+    return torch.randn(n, d, generator=draw, dtype=WIDE).to(dtype)
+
+
+def of(update: Tensor, **options: Any) -> Tensor:
+    return geometric_median(messages(update), **options)
+
+
+def total(z: Tensor, update: Tensor) -> float:
+    return float(torch.linalg.vector_norm(update.double() - z.double(), dim=1).sum())
+
+
+def steepness(z: Tensor, update: Tensor) -> float:
+    """‖Σ_i unit vectors‖/n less the share of rows that lie at z: 0 at the optimum."""
+    gap = z.double() - update.double()
+    d = torch.linalg.vector_norm(gap, dim=1)
+    at = d < 1e-5 * d.max()
+    pull = (gap[~at] / d[~at][:, None]).sum(dim=0)
+    return max(0.0, float(torch.linalg.vector_norm(pull)) - int(at.sum())) / len(update)
+
+
+def test_fermats_point_of_a_triangle() -> None:
+    """All angles below 120°: every side is seen under 120° from it."""
+    update = torch.tensor([[0.0, 0.0], [4.0, 0.0], [1.0, 3.0]], dtype=WIDE)
+    z = of(update)
+    unit = torch.nn.functional.normalize(update - z, dim=1)
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        assert float(unit[i] @ unit[j]) == pytest.approx(-0.5, abs=1e-7)
+
+
+def test_by_hand() -> None:
+    # A square and a point inside: the diagonals cross at (1, 1).
+    square = torch.tensor([[0.0, 0.0], [2.0, 2.0], [0.0, 2.0], [2.0, 0.0]], dtype=WIDE)
+    torch.testing.assert_close(of(square), torch.ones(2, dtype=WIDE))
+    # An equilateral triangle: its centre.
+    corner = torch.tensor([[0.0, 0.0], [2.0, 0.0], [1.0, math.sqrt(3)]], dtype=WIDE)
+    torch.testing.assert_close(of(corner), torch.tensor([1.0, 3**-0.5], dtype=WIDE))
+    # An angle of more than 120°: its corner.
+    flat = torch.tensor([[0.0, 0.0], [5.0, 0.5], [-5.0, 0.5]], dtype=WIDE)
+    assert float(torch.linalg.vector_norm(of(flat))) < 1e-5
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 9, 10])
+def test_on_a_line_it_is_the_median(n: int) -> None:
+    update = rows(n, 1)
+    torch.testing.assert_close(of(update), median(messages(update)), rtol=0, atol=1e-5)
+
+
+SHAPES = [(5, 1), (5, 2), (6, 3), (9, 40), (60, 7), (31, 31), (30, 2000), (12, 70_000)]
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, WIDE])
+def test_is_where_all_pulls_cancel(n: int, d: int, dtype: torch.dtype) -> None:
+    """The condition of optimality, from the rows themselves."""
+    update = rows(n, d, dtype=dtype)
+    z = of(update)
+    assert z.dtype == dtype
+    assert steepness(z, update) < (1e-5 if dtype == torch.float32 else 5e-8)
+
+
+@pytest.mark.parametrize(("n", "d"), [(7, 2), (8, 3), (25, 5)])
+def test_as_a_general_optimiser_finds_it(n: int, d: int) -> None:
+    update = rows(n, d, seed=3)
+    found = scipy.optimize.minimize(
+        lambda z: total(torch.from_numpy(z), update),
+        update.mean(dim=0).numpy(),
+        method="Nelder-Mead",
+        options={"xatol": 1e-9, "fatol": 1e-13, "maxiter": 20_000, "maxfev": 20_000},
+    )
+    np.testing.assert_allclose(of(update), found.x, atol=1e-5)
+    assert total(of(update), update) <= found.fun + 1e-9
+
+
+@pytest.mark.parametrize("d", [3, 500])
+@pytest.mark.parametrize("far", [1e3, 1e12, 1e30, 1e100])
+def test_far_rows_do_not_drown_the_others(d: int, far: float) -> None:
+    """As directions alone, they do the same at every distance."""
+    update = rows(11, d)
+    away = torch.nn.functional.normalize(rows(4, d, seed=5), dim=1)
+    z = of(torch.cat([update, far * away]))
+    expected = of(torch.cat([update, 1e9 * away]))
+    torch.testing.assert_close(z, expected, rtol=0, atol=50 / far + 1e-6)
+    assert float(torch.linalg.vector_norm(z)) < 3 * math.sqrt(d)
+
+
+@pytest.mark.parametrize("d", [2, 400])
+@pytest.mark.parametrize("near", [1e-2, 1e-4, 1e-5])
+def test_near_a_row_it_is_as_accurate(d: int, near: float) -> None:
+    """A row that lies close to the optimum of the others, against steps on the rows."""
+    others = rows(9, d)
+    close = of(others) + near * torch.nn.functional.normalize(rows(1, d, seed=8), dim=1)
+    update = torch.cat([others, close])
+    z = of(update)
+    assert steepness(z, update) < 1e-6
+
+
+@pytest.mark.parametrize("d", [2, 300])
+@pytest.mark.parametrize("copies", [2, 5, 6, 9])
+def test_copies_of_a_row(d: int, copies: int) -> None:
+    """Half of the rows at one place: it is the optimum."""
+    update = torch.cat([rows(1, d).expand(copies, d), rows(5, d, seed=2)])
+    z = of(update)
+    assert steepness(z, update) < 1e-7
+    if copies >= 5:
+        torch.testing.assert_close(z, update[0], rtol=0, atol=1e-5)
+    if copies > 5:
+        assert torch.equal(z, update[0])
+
+
+NUMBERS = st.one_of(
+    st.integers(-3, 3).map(float),
+    st.floats(-10, 10),
+    st.floats(-(2.0**100), 2.0**100),
+    st.integers(-9, 9).map(lambda steps: steps * 2.0**-149),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_converges_on_anything(data: st.DataObject) -> None:
+    """No refusal, and no point of many tried is better."""
+    n, d = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 4))
+    flat = data.draw(st.lists(NUMBERS, min_size=n * d, max_size=n * d))
+    update = torch.tensor(flat, dtype=WIDE).reshape(n, d)
+    said: dict[str, Tensor] = {}
+    z = of(update, note=said.update)
+    assert z.isfinite().all()
+    assert float(said["weight"].sum()) == pytest.approx(1)
+    assert (said["weight"] >= 0).all()
+    best = min(total(p, update) for p in [*update, update.mean(0), update.median(0)[0]])
+    r = torch.linalg.vector_norm(update - median(messages(update)), dim=1)
+    slack = 1e-5 * n * float(r.sort().values[(n - 1) // 2])
+    assert total(z, update) <= best * (1 + 1e-12) + slack
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 10**6))
+def test_f_rows_move_it_no_farther_than_promised(f: int, more: int, seed: int) -> None:
+    n, d = 2 * f + more, 3
+    benign = rows(n - f, d, seed)
+    hostile = 10.0 ** (seed % 9) * rows(f, d, seed + 1)
+    z = of(torch.cat([hostile, benign]), f=f)
+    centre = benign.mean(dim=0)
+    radius = torch.linalg.vector_norm(benign - centre, dim=1).max()
+    limit = 2 * (n - f) / (n - 2 * f) * radius
+    assert torch.linalg.vector_norm(z - centre) <= limit * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (30, 4), (9, 200)])
+@pytest.mark.parametrize("unit", [1e-30, 0.37, -1.0, 1e25])
+def test_scales_and_shifts_with_the_rows(shape: tuple[int, int], unit: float) -> None:
+    update = rows(*shape)
+    shift = rows(1, shape[1], seed=4)
+    torch.testing.assert_close(of(unit * update), unit * of(update), rtol=1e-9, atol=0)
+    torch.testing.assert_close(of(update + shift), of(update) + shift[0])
+
+
+@pytest.mark.parametrize("d", [2, 100])
+def test_the_order_of_rows_does_not_matter(d: int) -> None:
+    update = rows(12, d)
+    for seed in range(3):
+        order = torch.randperm(12, generator=torch.Generator().manual_seed(seed))
+        torch.testing.assert_close(of(update[order]), of(update), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("value", [1e30, -3e38, 2.0**-149, 0.0])
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_what_all_say_is_the_result(value: float, n: int) -> None:
+    update = torch.full((n, 40), value)
+    assert torch.equal(of(update), update[0])
+
+
+def test_says_the_weights_of_which_it_is_the_mean() -> None:
+    said: dict[str, Tensor] = {}
+    update = torch.cat([rows(8, 50), 1e6 * rows(2, 50, seed=1)])
+    z = of(update, note=said.update)
+    weight = said["weight"]
+    torch.testing.assert_close(weight @ update, z, rtol=1e-6, atol=1e-8)
+    assert (weight[8:] < 1e-5).all()
+    assert (weight[:8] > 0.05).all()
+
+
+def test_much_smoothing_is_the_mean() -> None:
+    update = rows(9, 3)
+    torch.testing.assert_close(of(update, nu=1e6), update.mean(dim=0))
+
+
+def test_refuses_a_tolerance_that_it_does_not_reach() -> None:
+    update = rows(20, 2)
+    with pytest.raises(
+        Refusal, match=r"gradient of .* in iterations = 1, and tolerance is 1e-12"
+    ):
+        of(update, iterations=1, tolerance=1e-12)
+    rough = of(update, iterations=1, tolerance=1e-12, strict=False)
+    assert (
+        total(of(update), update)
+        < total(rough, update)
+        < 1.1 * total(of(update), update)
+    )
+
+
+@pytest.mark.parametrize("size", [1e30, 1e99, 1e120, 1e200, 1e307])
+@pytest.mark.parametrize("d", [3, 30])  # fewer coordinates than rows, and more
+def test_a_row_counts_by_its_direction_however_far_it_is(size: float, d: int) -> None:
+    update = rows(9, d)
+    near, far = update.clone(), update.clone()
+    near[4], far[4] = 1e12, size
+    torch.testing.assert_close(of(far, f=1), of(near, f=1), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("nu", [1e-300, 1e-170, 1e170, 1e300])
+def test_smoothing_out_of_all_proportion(nu: float) -> None:
+    update = torch.tensor([[0.0], [0.0], [1.0], [2.0], [-1.0]], dtype=WIDE)
+    expected = update.mean(dim=0) if nu > 1 else torch.zeros(1, dtype=WIDE)
+    torch.testing.assert_close(of(update, nu=nu), expected)
+
+
+@pytest.mark.parametrize("option", ["nu", "tolerance"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+def test_refuses_what_is_no_positive_number(option: str, value: float) -> None:
+    sentence = rf"geometric_median's {option} = {value} must be a positive number"
+    with pytest.raises(Refusal, match=sentence):
+        of(rows(3, 2), **{option: value})
+
+
+def test_other_refusals() -> None:
+    with pytest.raises(Refusal, match="iterations = 0 must be above 0"):
+        of(rows(3, 2), iterations=0)
+    with pytest.raises(Refusal, match="f = -1 must be at least 0"):
+        of(rows(3, 2), f=-1)
+    sentence = r"geometric_median with f = 2 holds for n ≥ 2f \+ 1 = 5, and n is 4;"
+    with pytest.raises(Refusal, match=sentence):
+        of(rows(4, 2), f=2)
+    assert torch.equal(of(rows(4, 2), f=2, strict=False), of(rows(4, 2)))
+    (entry,) = lookup.about("aggregator", "geometric_median").citations
+    assert entry.startswith("@article{pillutla2022robust")

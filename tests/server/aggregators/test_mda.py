@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from random import Random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth import lookup
+from troth.server.aggregators.mda import mda
+from troth.server.aggregators.mean import mean
+from troth.types import Messages, Refusal
+
+
+def messages(update: Tensor, client: list[int] | None = None) -> Messages:
+    n = len(update)
+    ids = torch.tensor(client or range(n))
+    return Messages(update, update[:, :0], torch.zeros(n), torch.ones(n), ids)
+
+
+def chosen(sent: Messages, f: int, **options: int) -> set[int]:
+    """The ids of the rows that were averaged."""
+    said: dict[str, Tensor] = {}
+    found = mda(sent, said.update, f=f, **options)
+    expected = sent.update[said["chosen"]].double().mean(dim=0)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+    return {*sent.client[said["chosen"]].tolist()}
+
+
+def closest(rows: dict[int, list[int]], f: int) -> set[int]:
+    """By looking at all subsets, in whole numbers."""
+
+    def diameter(subset: tuple[int, ...]) -> int:
+        pairs = combinations((rows[i] for i in subset), 2)
+        far = (sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) for a, b in pairs)
+        return max(far, default=0)
+
+    return {*min(combinations(sorted(rows), len(rows) - f), key=diameter)}
+
+
+def test_by_hand() -> None:
+    """Of 0 1 3 7 100, the four closest span 7, the three closest 3."""
+    update = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
+    assert mda(messages(update), f=1).item() == 11 / 4
+    assert mda(messages(update), f=2).item() == pytest.approx(4 / 3)
+    assert mda(messages(update), f=3, strict=False).item() == 0.5
+
+
+def test_by_hand_in_the_plane() -> None:
+    """A square and its centre: two corners side by side, and the centre."""
+    update = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0]])
+    assert chosen(messages(update), f=2) == {0, 1, 4}
+    assert chosen(messages(update, [9, 8, 3, 2, 1]), f=2) == {1, 2, 3}
+
+
+def test_of_equal_diameters_the_lowest_ids() -> None:
+    update = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
+    assert chosen(messages(update), f=2) == {0, 1, 2}
+    assert chosen(messages(update, [9, 8, 7, 3, 2]), f=2) == {2, 3, 7}
+    assert chosen(messages(update, [1, 4, 2, 0, 3]), f=2) == {0, 2, 3}
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(1, 3).flatmap(
+        lambda d: st.lists(
+            st.lists(st.integers(-4, 4), min_size=d, max_size=d), min_size=1, max_size=9
+        )
+    ),
+    st.integers(0, 10),
+    st.randoms(use_true_random=False),
+)
+def test_as_all_subsets_say(rows: list[list[int]], f: int, random: Random) -> None:
+    """Full of ties; beyond the condition too."""
+    n = len(rows)
+    client = random.sample(range(50), n)
+    expected = closest(dict(zip(client, rows, strict=True)), min(f, n - 1))
+    sent = messages(torch.tensor(rows, dtype=torch.float32), client)
+    assert chosen(sent, f, strict=False) == expected
+
+
+@pytest.mark.parametrize(("n", "f"), [(5, 2), (12, 5), (15, 3), (14, 9)])
+@pytest.mark.parametrize("d", [2, 50])
+def test_as_all_subsets_say_of_any_numbers(n: int, f: int, d: int) -> None:
+    draw = torch.Generator().manual_seed(n + d)
+    update = torch.randn(n, d, generator=draw, dtype=torch.float64)
+    between = torch.cdist(update, update)
+    subsets = torch.tensor([*combinations(range(n), n - f)])
+    diameter = between[subsets[:, :, None], subsets[:, None, :]].amax((1, 2))
+    expected = {*subsets[diameter.argmin()].tolist()}
+    assert chosen(messages(update), f, strict=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "f"), [(30, 14), (40, 3), (100, 40), (101, 50), (100, 80), (300, 60)]
+)
+def test_on_a_line_it_is_the_shortest_window(n: int, f: int) -> None:
+    """So the answer is known where subsets are too many to look at."""
+    draw = torch.Generator().manual_seed(n)
+    update = torch.randn(n, 1, generator=draw, dtype=torch.float64)
+    values, order = update[:, 0].sort()
+    m = n - f
+    first = int((values[m - 1 :] - values[: n - m + 1]).argmin())
+    expected = {*order[first : first + m].tolist()}
+    assert chosen(messages(update), f, strict=False) == expected
+
+
+@pytest.mark.parametrize(("n", "f"), [(22, 10), (40, 4), (100, 3), (100, 97), (60, 56)])
+@pytest.mark.parametrize("d", [1, 3, 200])
+def test_a_million_subsets_need_few_steps(n: int, f: int, d: int) -> None:
+    assert math.comb(n, f) <= 1_000_000
+    draw = torch.Generator().manual_seed(d)
+    update = torch.randn(n, d, generator=draw)
+    chosen(messages(update), f, strict=False, limit=20_000)
+    chosen(messages(update.round()), f, strict=False, limit=20_000)  # full of ties
+
+
+def test_a_hostile_cluster_of_f_rows_is_left_out() -> None:
+    draw = torch.Generator().manual_seed(2)
+    update = torch.randn(41, 30, generator=draw)
+    update[:20] = 1e20
+    assert chosen(messages(update), f=20) == {*range(20, 41)}
+
+
+def test_the_search_ends() -> None:
+    draw = torch.Generator().manual_seed(0)
+    sent = messages(torch.randn(31, 8, generator=draw))
+    with pytest.raises(Refusal) as refused:
+        mda(sent, f=15, limit=20)
+    assert str(refused.value) == (
+        "mda did not find the closest 16 of n = 31 rows (3.01e+08 subsets) in "
+        "limit = 20 steps; raise limit, lower f, or take another rule"
+    )
+    assert len(chosen(sent, f=15)) == 16
+    for limit in (0, -5):
+        with pytest.raises(Refusal, match=f"mda's limit = {limit} must be at least 1"):
+            mda(sent, f=1, limit=limit)
+    with pytest.raises(Refusal, match="aggregator.limit = 1.5 is a number"):
+        lookup.check("aggregator", "mda", {"limit": 1.5})
+
+
+def test_equal_rows_at_any_scale_need_no_search() -> None:
+    assert chosen(messages(torch.full((200, 2), 1e30)), f=99, limit=20) == {*range(101)}
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 31])
+def test_without_hostile_rows_the_mean(n: int) -> None:
+    sent = messages(torch.randn(n, 6, generator=torch.Generator().manual_seed(n)))
+    assert torch.equal(mda(sent, f=0, limit=1), mean(sent))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 2**40))
+def test_lies_within_the_benign_diameter_of_a_benign_row(
+    f: int, more: int, seed: int
+) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    benign = torch.randn(f + 1 + more, 3, generator=draw, dtype=torch.float64)
+    hostile = benign[0] + 3 * torch.randn(f, 3, generator=draw, dtype=torch.float64)
+    found = mda(messages(torch.cat([hostile, benign])), f=f)
+    diameter = torch.cdist(benign, benign).max()
+    assert (benign - found).norm(dim=1).min() <= diameter + 1e-12

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from random import Random
+from typing import Literal
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth.server.aggregators.krum import krum
+from troth.server.aggregators.mean import mean
+from troth.server.aggregators.multi_krum import multi_krum
+from troth.types import Messages, Refusal
+
+Neighbours = Literal["blanchard", "byzfl"]
+NEIGHBOURS: tuple[Neighbours, ...] = ("blanchard", "byzfl")
+LINE = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
+
+
+def messages(update: Tensor, client: list[int] | None = None) -> Messages:
+    n = len(update)
+    ids = torch.tensor(client or range(n))
+    return Messages(update, update[:, :0], torch.zeros(n), torch.ones(n), ids)
+
+
+@pytest.mark.parametrize(
+    ("m", "expected"), [(1, 1.0), (2, 0.5), (3, 4 / 3), (4, 11 / 4), (0, 11 / 4)]
+)
+def test_by_hand(m: int, expected: float) -> None:
+    """n = 5, f = 1, two others: 1 → 5, 0 → 10, 3 → 13, 7 → 52, and 100 far behind."""
+    found = multi_krum(messages(LINE), f=1, m=m).item()
+    assert found == pytest.approx(expected)
+
+
+def test_says_who() -> None:
+    said: dict[str, Tensor] = {}
+    multi_krum(messages(LINE), said.update, f=1, m=3)
+    assert said["chosen"].tolist() == [True, True, True, False, False]
+
+
+def test_without_neighbours_the_first_two_clients() -> None:
+    """At n = 10 and f = 8, as in the papers' tables with 80 % hostile."""
+    update = torch.arange(10.0)[:, None]
+    client = [3, 8, 6, 1, 9, 2, 7, 4, 5, 11]
+    assert multi_krum(messages(update, client), f=8, strict=False).item() == 4.0
+    assert multi_krum(messages(update, client), f=80, strict=False).item() == 3.0
+    first = multi_krum(messages(update, client), f=8, ties="first", strict=False)
+    assert first.item() == 0.5
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(-6, 6), min_size=1, max_size=12),
+    st.integers(0, 9),
+    st.integers(0, 14),
+    st.sampled_from(NEIGHBOURS),
+    st.randoms(use_true_random=False),
+)
+def test_as_defined(
+    values: list[int], f: int, m: int, neighbours: Neighbours, random: Random
+) -> None:
+    """By loops over whole numbers, d = 1: full of ties."""
+    n = len(values)
+    others = max(0, n - f - {"blanchard": 2, "byzfl": 1}[neighbours])
+    client = random.sample(range(50), n)
+    rated = []
+    for i, value in enumerate(values):
+        rest = values[:i] + values[i + 1 :]
+        score = sum(sorted((value - other) ** 2 for other in rest)[:others])
+        rated.append((score, client[i], value))
+    best = [v for _, _, v in sorted(rated)[: max(1, min(m or n - f, n))]]
+    update = torch.tensor(values, dtype=torch.float64)[:, None]
+    sent = messages(update, client)
+    found = multi_krum(sent, f=f, m=m, neighbours=neighbours, strict=False).item()
+    assert found == pytest.approx(sum(best) / len(best), abs=1e-12)
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("n", [1, 2, 9, 40])
+def test_limits(neighbours: Neighbours, n: int) -> None:
+    sent = messages(torch.randn(n, 6, generator=torch.Generator().manual_seed(n)))
+    assert torch.equal(multi_krum(sent, f=0, neighbours=neighbours), mean(sent))
+    for f in (0, 1, 2):
+        options = {"f": f, "neighbours": neighbours, "strict": False}
+        one = multi_krum(sent, m=1, **options)
+        assert torch.equal(one, krum(sent, **options))
+
+
+def test_refuses_counts_that_do_not_go() -> None:
+    with pytest.raises(Refusal, match="multi_krum's m = -1 must be at least 1, or 0"):
+        multi_krum(messages(LINE), f=1, m=-1)
+    with pytest.raises(Refusal, match="multi_krum's m = 5 is more than n − f = 4 rows"):
+        multi_krum(messages(LINE), f=1, m=5)
+    with pytest.raises(Refusal, match="multi_krum's m = 6 is more than n − f = 5 rows"):
+        multi_krum(messages(LINE), f=0, m=6)
+    found = multi_krum(messages(LINE), f=1, m=99, strict=False)
+    assert found.item() == pytest.approx(111 / 5)

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth import lookup
+from troth.server.aggregators.mean import mean
+from troth.server.aggregators.qffl import qffl
+from troth.types import Messages, Refusal
+
+INF, NAN = math.inf, math.nan
+NUMBERS = st.one_of(
+    st.floats(-10, 10, width=32), st.sampled_from([1e30, -1e30, 1e-45, 3e38, 0.0])
+)
+LOSSES = st.one_of(
+    st.floats(0, 10, width=32),
+    st.sampled_from([INF, -INF, NAN, 1e30, -1.0, 0.0, 1e-45, 3e38]),
+)
+
+
+def messages(update: Tensor) -> Messages:
+    n = len(update)
+    return Messages(
+        update, update[:, :0], torch.full((n,), NAN), torch.ones(n), torch.arange(n)
+    )
+
+
+def algorithm_2(u: Tensor, loss: Tensor, q: float, lr: float) -> np.ndarray:
+    """As the paper writes it, client after client."""
+    total, h = np.zeros(u.shape[1]), 0.0
+    for row, f in zip(u.numpy(), loss.tolist(), strict=True):
+        dw = -row / lr
+        total += f**q * dw
+        h += q * f ** (q - 1) * float(dw @ dw) + f**q / lr
+    return -total / h
+
+
+def test_by_hand() -> None:
+    """F = (1, 3), q = 1, L = 1: (1·2 + 3·(−1)) / (1·4 + 1 + 1·1 + 3) = −1/9."""
+    rows = messages(torch.tensor([[2.0], [-1.0]], dtype=torch.float64))
+    loss = torch.tensor([1.0, 3.0])
+    assert qffl(rows, loss, q=1.0).item() == pytest.approx(-1 / 9)
+    # L = 2: (2 − 3)·2 / (4·4 + 2 + 4·1 + 6) = −2/28
+    assert qffl(rows, loss, q=1.0, lr=0.5).item() == pytest.approx(-1 / 14)
+
+
+def test_weights_by_hand() -> None:
+    noted: dict[str, Any] = {}
+    rows = messages(torch.eye(3))
+    qffl(rows, torch.tensor([1.0, 2.0, 3.0]), noted.update, q=2)
+    assert noted["weight"].tolist() == pytest.approx([1 / 14, 4 / 14, 9 / 14])
+
+
+@pytest.mark.parametrize("q", [0.001, 0.5, 1.0, 2.0, 5.0])
+@pytest.mark.parametrize("lr", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 7), (31, 3)])
+def test_as_the_paper_writes_it(q: float, lr: float, n: int, d: int) -> None:
+    draw = torch.Generator().manual_seed(n)
+    u = torch.randn(n, d, generator=draw, dtype=torch.float64)
+    loss = 3 * torch.rand(n, generator=draw, dtype=torch.float64) + 0.01
+    found = qffl(messages(u), loss, q=q, lr=lr)
+    np.testing.assert_allclose(found, algorithm_2(u, loss, q, lr), rtol=1e-10)
+
+
+def test_q_0_is_exactly_the_mean() -> None:
+    rows = messages(torch.randn(7, 50, generator=torch.Generator().manual_seed(0)))
+    loss = torch.tensor([0.0, 5.0, NAN, INF, 1e30, 0.0, -3.0])
+    noted: dict[str, Any] = {}
+    assert torch.equal(qffl(rows, loss, noted.update, q=0.0, lr=0.3), mean(rows))
+    assert noted["weight"].tolist() == [1 / 7] * 7
+
+
+def test_q_to_0_nears_the_mean() -> None:
+    rows = messages(torch.eye(3, dtype=torch.float64))
+    gaps = [
+        float((qffl(rows, torch.tensor([0.5, 1.0, 2.0]), q=q) - mean(rows)).norm())
+        for q in (1e-2, 1e-4, 1e-6)
+    ]
+    assert gaps[0] / gaps[1] == pytest.approx(100, rel=0.05)
+    assert gaps[1] / gaps[2] == pytest.approx(100, rel=0.05)
+
+
+def test_a_large_learning_rate_leaves_the_weighted_mean() -> None:
+    rows = messages(torch.eye(2, dtype=torch.float64))
+    found = qffl(rows, torch.tensor([1.0, 3.0]), q=1.0, lr=1e12)
+    assert found.tolist() == pytest.approx([1 / 4, 3 / 4])
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e30, 1e150])
+def test_losses_in_another_unit(scale: float) -> None:
+    """F in units of s, with L in the same: F^q cancels, however large."""
+    u = torch.tensor([[1.0, 0.0], [0.5, 2.0]], dtype=torch.float64)
+    loss = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    expected = qffl(messages(u), loss, q=5.0, lr=1.0)
+    found = qffl(messages(u), scale * loss, q=5.0, lr=1 / scale)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_losses_of_0() -> None:
+    """F^(q−1) is infinite for q < 1; nothing else than a long way down the slope."""
+    u = torch.tensor([[1.0], [3.0]])
+    loss = torch.tensor([0.0, 1.0])
+    assert 0 < qffl(messages(u), loss, q=0.5).item() < 1e-3
+    assert qffl(messages(u), loss, q=1.0).item() == pytest.approx(3 / 11)  # by hand
+    assert qffl(messages(u), loss, q=2.0).item() == pytest.approx(3 / 19)
+    still = torch.tensor([[0.0], [3.0]])  # who has no loss has no gradient either
+    found = qffl(messages(still), loss, q=0.5).item()
+    assert found == pytest.approx(3 / (1 + 0.5 * 9), rel=1e-4)
+
+
+def test_the_smallest_loss_that_counts() -> None:
+    u = torch.tensor([[1.0], [3.0]], dtype=torch.float64)
+    least = qffl(messages(u), torch.tensor([1e-10, 1.0], dtype=torch.float64), q=0.5)
+    for low in (0.0, -1.0, -INF, 1e-30):
+        assert torch.equal(qffl(messages(u), torch.tensor([low, 1.0]), q=0.5), least)
+
+
+def test_what_losses_that_are_no_numbers_count_as() -> None:
+    u = messages(torch.eye(3, dtype=torch.float64))
+    found = qffl(u, torch.tensor([INF, 1.0, INF]), q=1.0)
+    assert found.tolist() == pytest.approx([0.5, 0.0, 0.5], abs=1e-300)
+    known = qffl(u, torch.tensor([2.0, 1.0, 3.0]), q=1.0)
+    assert torch.equal(qffl(u, torch.tensor([NAN, 1.0, 3.0]), q=1.0), known)
+    equal = qffl(u, torch.full((3,), NAN), q=1.0)
+    assert equal.isfinite().all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(NUMBERS, LOSSES), min_size=1, max_size=6),
+    st.sampled_from([1e-30, 0.1, 1.0, 5.0, 1e30]),
+    st.sampled_from([1e-300, 1e-3, 1.0, 1e300]),
+)
+def test_any_numbers_give_a_finite_step_within_the_rows(
+    rows: list[tuple[float, float]], q: float, lr: float
+) -> None:
+    u = torch.tensor([[a] for a, _ in rows])
+    loss = torch.tensor([f for _, f in rows])
+    found = qffl(messages(u), loss, q=q, lr=lr)
+    assert found.dtype == torch.float32
+    assert found.isfinite().all()
+    largest = u.abs().max().item()
+    assert abs(found.item()) <= largest * (1 + 1e-5)
+    back = qffl(messages(u.flip(0)), loss.flip(0), q=q, lr=lr)
+    assert back.item() == pytest.approx(found.item(), rel=1e-4, abs=1e-6 * largest)
+
+
+def test_a_step_that_is_shortened_beyond_float32_is_kept() -> None:
+    """1e30 / (1 + 1e60): the factor is no float32, the step is."""
+    found = qffl(messages(torch.tensor([[1e30]])), torch.ones(1), q=1.0)
+    assert found.item() == pytest.approx(1e-30, rel=1e-5)
+
+
+def test_a_falsified_loss_takes_over_and_a_long_update_stalls() -> None:
+    """No robustness, as it says."""
+    u, loss = torch.eye(10), torch.ones(10)
+    loss[3] = 1e6
+    assert qffl(messages(u), loss).argmax() == 3
+    u[3] *= 1e6
+    assert qffl(messages(u), torch.ones(10)).norm() < 1e-5
+
+
+@pytest.mark.parametrize("q", [-1.0, -1e-9, NAN, INF])
+def test_refuses_q(q: float) -> None:
+    with pytest.raises(Refusal, match=f"qffl's q = {q} must be a finite number ≥ 0"):
+        qffl(messages(torch.eye(2)), torch.ones(2), q=q)
+
+
+@pytest.mark.parametrize("lr", [0.0, -0.1, NAN, INF])
+def test_refuses_lr(lr: float) -> None:
+    with pytest.raises(Refusal, match=f"qffl's lr = {lr} must be a finite number > 0"):
+        qffl(messages(torch.eye(2)), torch.ones(2), q=0.0, lr=lr)
+
+
+def test_options_and_reference() -> None:
+    with pytest.raises(Refusal, match="'qffl' has no option 't'"):
+        lookup.check("aggregator", "qffl", {"t": 2})
+    (entry,) = lookup.about("aggregator", "qffl").citations
+    assert entry.startswith("@inproceedings{li2020fair")
+    assert "loss" in lookup.asks(qffl)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth import lookup
+from troth.server.aggregators.mean import mean
+from troth.server.aggregators.term import term
+from troth.types import Messages, Refusal
+
+INF, NAN = math.inf, math.nan
+LOSSES = st.lists(
+    st.one_of(
+        st.floats(0, 10, width=32),
+        st.sampled_from([INF, -INF, NAN, 1e30, -1e30, 1e-45, 3e38]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def messages(update: Tensor) -> Messages:
+    n = len(update)
+    return Messages(
+        update, update[:, :0], torch.full((n,), NAN), torch.ones(n), torch.arange(n)
+    )
+
+
+def weights(*losses: float, t: float = 1.0) -> list[float]:
+    """As noted, and as the result shows: the updates are unit vectors."""
+    noted: dict[str, Any] = {}
+    rows = messages(torch.eye(len(losses), dtype=torch.float64))
+    found = term(rows, torch.tensor(losses), noted.update, t=t)
+    assert (found - noted["weight"]).abs().max() < 1e-15
+    return found.tolist()
+
+
+def test_by_hand() -> None:
+    """exp(log 1), exp(log 2) and exp(log 5) of 8."""
+    losses = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64).log()
+    assert weights(*losses.tolist()) == pytest.approx([1 / 8, 2 / 8, 5 / 8])
+    assert weights(*losses.tolist(), t=2) == pytest.approx([1 / 30, 4 / 30, 25 / 30])
+    assert weights(*losses.tolist(), t=-1) == pytest.approx([10 / 17, 5 / 17, 2 / 17])
+
+
+def test_t_0_is_exactly_the_mean() -> None:
+    rows = messages(torch.randn(7, 50, generator=torch.Generator().manual_seed(0)))
+    loss = torch.tensor([0.1, 5.0, NAN, INF, 1e30, 0.0, -3.0])
+    noted: dict[str, Any] = {}
+    assert torch.equal(term(rows, loss, noted.update, t=0.0), mean(rows))
+    assert noted["weight"].tolist() == [1 / 7] * 7
+
+
+@pytest.mark.parametrize("t", [1e-3, -1e-3, 1e-6, 1e-9])
+def test_t_to_0_nears_the_mean_as_t_does(t: float) -> None:
+    rows = messages(torch.eye(3, dtype=torch.float64))
+    gap = term(rows, torch.tensor([0.0, 1.0, 2.0]), t=t) - mean(rows)
+    assert gap.abs().max() == pytest.approx(abs(t) / 3, rel=2e-3)
+
+
+def test_large_tilts_choose_the_worst_or_the_best() -> None:
+    assert weights(1.0, 3.0, 2.0, t=1e3) == [0.0, 1.0, 0.0]
+    assert weights(1.0, 3.0, 2.0, t=-1e3) == [1.0, 0.0, 0.0]
+    assert weights(3.0, 3.0, 2.0, t=1e3) == [0.5, 0.5, 0.0]
+    assert weights(1e30, 1e30, 0.0, t=1e300) == [0.5, 0.5, 0.0]
+    assert weights(1e-30, 2e-30, t=1e300) == [0.0, 1.0]
+
+
+def test_what_losses_that_are_no_numbers_count_as() -> None:
+    assert weights(INF, 1.0, INF) == [0.5, 0.0, 0.5]
+    assert weights(-INF, 1.0, 1.0) == [0.0, 0.5, 0.5]
+    assert weights(INF, 1.0, t=-1) == [0.0, 1.0]
+    assert weights(NAN, NAN) == [0.5, 0.5]
+    assert weights(NAN, 0.0, 4.0) == pytest.approx(weights(2.0, 0.0, 4.0))
+    assert weights(NAN, INF, 0.0) == [0.0, 1.0, 0.0]
+    assert weights(-INF, -INF, -INF, NAN, t=-1) == [0.25] * 4  # thirds round beyond it
+
+
+@settings(max_examples=100, deadline=None)
+@given(LOSSES, st.sampled_from([1.0, -1.0, 5.0, 1e-30, 1e300, -1e300]))
+def test_any_losses_give_weights(losses: list[float], t: float) -> None:
+    found = weights(*losses, t=t)
+    assert min(found) >= 0
+    assert sum(found) == pytest.approx(1)
+    back = weights(*losses[::-1], t=t)
+    assert back[::-1] == pytest.approx(found)
+
+
+@settings(max_examples=50, deadline=None)
+@given(LOSSES, st.sampled_from([1e30, 3.4e38, 1e-45, 1e-38]))
+def test_any_rows_give_a_finite_mean_of_them(losses: list[float], size: float) -> None:
+    rows = torch.full((len(losses), 2), size)
+    found = term(messages(rows), torch.tensor(losses))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, rows[0], rtol=1e-5, atol=3e-45)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_keeps_the_type(dtype: torch.dtype) -> None:
+    rows = messages(torch.ones(3, 4, dtype=dtype))
+    found = term(rows, torch.zeros(3, dtype=dtype))
+    assert found.dtype == dtype
+    assert found.float() == pytest.approx(torch.ones(4), rel=1e-2)
+
+
+def test_whoever_reports_the_largest_loss_has_the_step() -> None:
+    """No robustness, as it says."""
+    assert weights(*[2.3] * 9, 50.0)[-1] > 0.999
+
+
+@pytest.mark.parametrize("t", [NAN, INF, -INF])
+def test_refuses_a_tilt_that_is_no_number(t: float) -> None:
+    words = f"term's t = {t} must be a finite number; t = 0 is the mean"
+    with pytest.raises(Refusal, match=words):
+        term(messages(torch.eye(2)), torch.zeros(2), t=t)
+
+
+def test_options_and_reference() -> None:
+    with pytest.raises(Refusal, match="'term' has no option 'q'; its options are: t"):
+        lookup.check("aggregator", "term", {"q": 2})
+    (entry,) = lookup.about("aggregator", "term").citations
+    assert entry.startswith("@inproceedings{li2021tilted")
+    assert "loss" in lookup.asks(term)

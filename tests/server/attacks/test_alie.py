@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import norm
+
+from troth import lookup
+from troth.server.attacks.alie import alie, supported
+from troth.types import Refusal
+
+UPDATE = torch.tensor([[1.0, 2.0], [100.0, 100.0], [5.0, 2.0]])
+HOSTILE = torch.tensor([False, True, False])
+
+
+def test_by_hand(make: Any) -> None:
+    """Mean (3, 2), standard deviation (2, 0): 1/k, not 1/(k−1)."""
+    found = alie(make(UPDATE), HOSTILE, z=1.5).update
+    assert found.tolist() == [[1.0, 2.0], [0.0, 2.0], [5.0, 2.0]]
+    found = alie(make(UPDATE), HOSTILE, z=-1.5).update
+    assert found[1].tolist() == [6.0, 2.0]
+
+
+def test_the_papers_strength() -> None:
+    """n = 50, f = 24 (the paper's): s = 26 − 24 = 2, z = Φ⁻¹(24/26) ≈ 1.43."""
+    assert supported(50, 24) == pytest.approx(norm.ppf(24 / 26), abs=1e-9)
+    assert supported(50, 24) == pytest.approx(1.426, abs=1e-3)
+    assert supported(10, 1) == pytest.approx(norm.ppf(4 / 9), abs=1e-9)
+    assert supported(10, 1) < 0
+    assert [supported(n, 2) for n in (6, 10, 100)] == [0, 0, 0]
+    assert supported(11, 4) == pytest.approx(norm.ppf(5 / 7), abs=1e-9)
+
+
+def test_the_strength_is_finite_everywhere() -> None:
+    for n in range(1, 40):
+        found = [supported(n, f) for f in range(1, n + 1)]
+        assert all(math.isfinite(z) for z in found)
+        below = [z for f, z in enumerate(found, 1) if 2 * f < n]
+        assert below == sorted(below)  # more adversaries dare more
+
+
+def test_a_hostile_majority_stops_half_a_client_short() -> None:
+    """n = 10, f = 8: nobody else is needed; 1 − 1/(2·2) of the normal."""
+    assert supported(10, 8) == pytest.approx(norm.ppf(0.75), abs=1e-9)
+    assert supported(2, 1) == 0  # one benign row: no spread to hide in
+
+
+def test_zero_means_the_papers_strength(make: Any) -> None:
+    update = torch.randn(11, 4, dtype=torch.float64)
+    hostile = torch.arange(11) < 4
+    a = alie(make(update), hostile).update
+    b = alie(make(update), hostile, z=supported(11, 4)).update
+    assert torch.equal(a, b)
+    z = (a[0] - update[4:].mean(dim=0)) / update[4:].std(dim=0, correction=0)
+    torch.testing.assert_close(z, torch.full((4,), -norm.ppf(5 / 7)).double())
+
+
+@pytest.mark.parametrize("z", [1e300, -1e300])
+def test_what_overflows_stops_at_the_largest_number(make: Any, z: float) -> None:
+    found = alie(make(UPDATE), HOSTILE, z=z).update[1]
+    limit = torch.finfo(torch.float32).max
+    assert found.tolist() == [-math.copysign(limit, z), 2.0]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_refuses_a_strength(make: Any, value: float) -> None:
+    with pytest.raises(Refusal, match=f"alie's z = {value} must be a finite number; 0"):
+        alie(make(UPDATE), torch.zeros_like(HOSTILE), z=value)
+
+
+def test_options_and_reference() -> None:
+    assert lookup.check("attack", "alie", {}) == {"z": 0.0}
+    (entry,) = lookup.about("attack", "alie").citations
+    assert entry.startswith("@inproceedings{baruch2019little")

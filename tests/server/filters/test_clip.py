@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth import lookup
+from troth.server.filters.clip import clip
+from troth.types import Messages, Refusal
+
+
+def messages(update: Tensor) -> Messages:
+    n = len(update)
+    extra = 1e9 * torch.ones(n, 2, dtype=update.dtype)
+    return Messages(
+        update, extra, torch.arange(n) / 10, torch.arange(n) + 1, torch.arange(n) + 40
+    )
+
+
+def of(update: Tensor, **options: Any) -> Tensor:
+    return clip(messages(update), **options).update
+
+
+def lengths(rows: Tensor) -> list[float]:
+    found: list[float] = torch.linalg.vector_norm(rows.double(), dim=1).tolist()
+    return found
+
+
+def test_by_hand() -> None:
+    update = torch.tensor([[3.0, 4.0], [0.0, 1.0], [0.0, 0.0], [-6.0, 8.0]])
+    found = of(update, radius=2.5)
+    expected = [[1.5, 2.0], [0.0, 1.0], [0.0, 0.0], [-1.5, 2.0]]
+    torch.testing.assert_close(found, torch.tensor(expected))
+
+
+def test_by_default_the_median_length() -> None:
+    update = torch.tensor([[3.0, 4.0], [0.0, 1.0], [6.0, 8.0]])
+    assert lengths(of(update)) == pytest.approx([5.0, 1.0, 5.0])
+    even = torch.tensor([[3.0, 4.0], [0.0, 1.0], [6.0, 8.0], [0.0, 2.0]])
+    assert lengths(of(even)) == pytest.approx([3.5, 1.0, 3.5, 2.0])  # (5 + 2)/2
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 30), st.integers(1, 9), st.sampled_from([0.0, 0.1, 1.0, 50.0]))
+def test_as_its_definition(n: int, d: int, radius: float) -> None:
+    draw = torch.Generator().manual_seed(n * d)
+    update = torch.randn(n, d, generator=draw, dtype=torch.float64)
+    norm = np.linalg.norm(update, axis=1)
+    limit = radius or np.median(norm)
+    expected = update.numpy() * np.minimum(1, limit / norm)[:, None]
+    np.testing.assert_allclose(of(update, radius=radius), expected, rtol=1e-13)
+
+
+def test_what_is_short_enough_stays_to_the_bit() -> None:
+    update = torch.randn(9, 70_000, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(of(update, radius=1e9), update)
+    found, short = of(update), np.argsort(lengths(update))[:5]
+    assert torch.equal(found[short], update[short])
+
+
+def test_says_whom_it_clipped_and_leaves_the_rest_alone() -> None:
+    said: dict[str, Tensor] = {}
+    given_ = messages(torch.tensor([[3.0], [0.5], [-9.0], [1.0]]))
+    found = clip(given_, note=said.update, radius=1.0)
+    assert said["clipped"].tolist() == [True, False, True, False]
+    for before, after in zip(given_[1:], found[1:], strict=True):
+        assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize("far", [1e30, 3e38, -3e38])
+@pytest.mark.parametrize("radius", [1e-30, 1e-3, 1.0])
+def test_far_rows_keep_their_direction(far: float, radius: float) -> None:
+    update = torch.tensor([[far, far, 0.0, far, far], [0.0] * 5])
+    expected = math.copysign(radius / 2, far)
+    found = of(update, radius=radius)[0]
+    assert found.tolist() == pytest.approx([expected] * 2 + [0.0] + [expected] * 2)
+
+
+def test_the_smallest_numbers() -> None:
+    least = 2.0**-149
+    update = torch.tensor([[least, 0.0], [least, 0.0], [1.0, 0.0]])
+    assert of(update).tolist() == [[least, 0.0]] * 3
+
+
+def test_where_most_say_nothing_nothing_is_left() -> None:
+    update = torch.tensor([[0.0], [0.0], [5.0]])
+    assert of(update).tolist() == [[0.0]] * 3
+    assert of(torch.zeros(4, 2)).tolist() == [[0.0, 0.0]] * 4
+
+
+@pytest.mark.parametrize("value", [7.0, 1e30, 0.0])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_equal_rows_and_one_row_stay(value: float, n: int) -> None:
+    update = torch.full((n, 3), value)
+    assert torch.equal(of(update), update)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 4), st.integers(1, 6), st.sampled_from([1e-9, 1.0, 1e30]))
+def test_no_row_is_longer_than_the_longest_benign(
+    f: int, more: int, far: float
+) -> None:
+    draw = torch.Generator().manual_seed(f + 10 * more)
+    benign = torch.randn(f + more, 3, generator=draw)
+    hostile = far * torch.randn(f, 3, generator=draw)
+    found = lengths(of(torch.cat([hostile, benign])))
+    assert max(found) <= max(lengths(benign)) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("radius", [-1.0, math.nan, math.inf, -math.inf])
+def test_refuses_what_is_no_radius(radius: float) -> None:
+    sentence = f"clip's radius = {radius} must be at least 0, and finite; 0 takes"
+    with pytest.raises(Refusal, match=sentence):
+        of(torch.zeros(2, 2), radius=radius)
+    with pytest.raises(Refusal, match=sentence):
+        of(torch.zeros(0, 2), radius=radius)
+
+
+def test_options_and_reference() -> None:
+    assert lookup.check("filter", "clip", {}) == {"radius": 0.0}
+    (entry,) = lookup.about("filter", "clip").citations
+    assert entry.startswith("@article{sun2019can")

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth import lookup
+from troth.server.filters.nnm import nnm
+from troth.types import Messages, Refusal
+
+WIDE = torch.float64
+
+
+def messages(
+    update: Tensor, extra: Tensor | None = None, client: Tensor | None = None
+) -> Messages:
+    n = len(update)
+    return Messages(
+        update,
+        update[:, :0] if extra is None else extra,
+        torch.arange(n) / 10,
+        torch.arange(n) + 1,
+        torch.arange(n) + 40 if client is None else client,
+    )
+
+
+def rows(n: int, d: int, seed: int = 0) -> Tensor:
+    draw = torch.Generator().manual_seed(1000 * n + 10 * d + seed)
+    return torch.randn(n, d, generator=draw, dtype=WIDE)
+
+
+def of(update: Tensor, **options: Any) -> Tensor:
+    return nnm(messages(update), **options).update
+
+
+def by_definition(update: Tensor, client: list[int], f: int) -> np.ndarray:
+    x = update.numpy()
+    mixed = []
+    for i in range(len(x)):
+        far = ((x - x[i]) ** 2).sum(axis=1)
+        near = sorted(range(len(x)), key=lambda j: (j != i, far[j], client[j]))
+        mixed.append(x[near[: max(1, len(x) - f)]].mean(axis=0))
+    return np.array(mixed)
+
+
+def test_by_hand() -> None:
+    update = torch.tensor([[0.0], [1.0], [3.0], [100.0]])
+    assert of(update, f=1)[:, 0].tolist() == pytest.approx([4 / 3] * 3 + [104 / 3])
+    # Beyond its condition: the nearest of 100 are 100 and 3, of 3 they are 3 and 1.
+    found = of(update, f=2, strict=False)
+    assert found.tolist() == [[0.5], [0.5], [2.0], [51.5]]
+
+
+def test_of_equally_near_ones_the_lower_id() -> None:
+    update = torch.tensor([[0.0], [-1.0], [1.0]])
+    low = nnm(messages(update, client=torch.tensor([9, 3, 5])), f=1).update
+    assert low[0].item() == -0.5
+    high = nnm(messages(update, client=torch.tensor([9, 7, 5])), f=1).update
+    assert high[0].item() == 0.5
+
+
+@pytest.mark.parametrize("steps", [0.1, 1e-8, 1e25])
+def test_ties_are_not_broken_by_rounding(steps: float) -> None:
+    """Equally spaced: every row but the first and last has two nearest."""
+    update = steps * torch.arange(7, dtype=WIDE)[:, None].expand(7, 3) + steps / 3
+    found = of(update, f=5, strict=False)
+    expected = by_definition(torch.arange(7.0, dtype=WIDE)[:, None], [*range(7)], 5)
+    scaled = (found[:, 0] - steps / 3) / steps
+    np.testing.assert_allclose(scaled, expected[:, 0], atol=1e-6)
+
+
+def test_extra_goes_with_the_same_neighbours() -> None:
+    update = torch.tensor([[0.0], [1.0], [3.0]])
+    extra = torch.tensor([[10.0, 0.0], [20.0, 1.0], [60.0, 5.0]])
+    found = nnm(messages(update, extra), f=1)
+    assert found.extra.tolist() == [[15.0, 0.5], [15.0, 0.5], [40.0, 3.0]]
+    for name in ("loss", "size", "client"):
+        assert torch.equal(getattr(found, name), getattr(messages(update), name))
+
+
+def test_counts_itself_among_equal_rows() -> None:
+    """Where others say the same, what it sent beside still counts for itself."""
+    update, extra = torch.ones(4, 2), torch.arange(4.0)[:, None]
+    found = nnm(messages(update, extra), f=3, strict=False)
+    assert torch.equal(found.extra, extra)
+    assert torch.equal(found.update, update)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 14), st.integers(0, 99))
+def test_as_its_definition(n: int, d: int, f: int, seed: int) -> None:
+    update = rows(n, d, seed)
+    found = of(update, f=f, strict=False)
+    np.testing.assert_allclose(
+        found, by_definition(update, [*range(n)], f), rtol=1e-10, atol=1e-13
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 10**6))
+def test_whole_numbers_with_ties(n: int, f: int, seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    update = torch.randint(-2, 3, (n, 2), generator=draw).double()
+    client = torch.randperm(50, generator=draw)[:n]
+    found = nnm(messages(update, client=client), f=f, strict=False).update
+    expected = by_definition(update, client.tolist(), f)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    order = torch.randperm(n, generator=draw)
+    mixed = nnm(messages(update[order], client=client[order]), f=f, strict=False)
+    np.testing.assert_allclose(mixed.update, found[order], rtol=1e-12, atol=1e-14)
+
+
+def test_without_hostile_rows_all_become_the_mean() -> None:
+    update = rows(9, 5)
+    torch.testing.assert_close(of(update, f=0), update.mean(0).expand(9, 5))
+
+
+def test_wide_rows() -> None:
+    update = rows(6, 400_000).float()
+    found = of(update, f=2)
+    expected = by_definition(update.double(), [*range(6)], 2)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("far", [1e30, 3e38])
+def test_far_rows_mix_into_no_benign_one(far: float) -> None:
+    benign = rows(5, 4).float()
+    found = of(torch.cat([torch.full((2, 4), far), benign]), f=2)
+    torch.testing.assert_close(found[2:], benign.mean(0).expand(5, 4))
+    assert found.isfinite().all()
+
+
+@pytest.mark.parametrize("value", [3e38, 2.0**-149, 0.0])
+@pytest.mark.parametrize(("n", "f"), [(1, 0), (2, 0), (7, 3)])
+def test_equal_rows_stay(value: float, n: int, f: int) -> None:
+    update = torch.full((n, 3), value)
+    assert torch.equal(of(update, f=f), update)
+
+
+@pytest.mark.parametrize(("n", "f", "least"), [(2, 1, 3), (6, 3, 7)])
+def test_refuses_too_many_with_both_numbers(n: int, f: int, least: int) -> None:
+    sentence = rf"nnm with f = {f} holds for n ≥ 2f \+ 1 = {least}, and n is {n};"
+    with pytest.raises(Refusal, match=sentence):
+        of(torch.zeros(n, 2), f=f)
+
+
+def test_refuses_what_is_no_count() -> None:
+    with pytest.raises(Refusal, match="nnm's f = -1 must be at least 0"):
+        of(torch.zeros(3, 2), f=-1)
+    with pytest.raises(Refusal, match="nnm's f = 'auto' is known within"):
+        of(torch.zeros(3, 2))
+    (entry,) = lookup.about("filter", "nnm").citations
+    assert entry.startswith("@inproceedings{allouah2023fixing")

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from troth import lookup
+from troth.server.steps.sgd import sgd
+from troth.types import Broadcast, Refusal
+
+NONE = torch.zeros(0)
+
+
+def sent(*w: float) -> Broadcast:
+    return Broadcast(torch.tensor(w), torch.zeros(0), torch.ones(()))
+
+
+def plain(before: Broadcast, step: Tensor, lr: float = 1.0) -> Tensor:
+    w, memory = sgd(before, step, NONE, lr=lr)
+    assert memory is NONE  # it needs none
+    return w
+
+
+def test_by_hand() -> None:
+    before = sent(1.0, -2.0)
+    step = torch.tensor([0.5, 4.0])
+    assert plain(before, step).tolist() == [1.5, 2.0]
+    assert plain(before, step, lr=0.5).tolist() == [1.25, 0.0]
+    assert plain(before, step, lr=2.0).tolist() == [2.0, 6.0]
+    assert before.w.tolist() == [1.0, -2.0]  # untouched
+    assert step.tolist() == [0.5, 4.0]
+
+
+def test_momentum_by_hand() -> None:
+    """m = 4, ½·4 + 2 = 4, ½·4 + 0 = 2; at lr = .5, w = 1 + 2 + 2 + 1."""
+    w, memory, found = sent(1.0), NONE, []
+    for step in (4.0, 2.0, 0.0):
+        new, memory = sgd(w, torch.tensor([step]), memory, lr=0.5, momentum=0.5)
+        w = w._replace(w=new)
+        found.append((new.item(), memory.item()))
+    assert found == [(3.0, 4.0), (5.0, 4.0), (6.0, 2.0)]
+
+
+def test_as_torchs_heavy_ball() -> None:
+    steps = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)).double()
+    v = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    theirs = torch.optim.SGD([v], lr=0.3, momentum=0.9)
+    w, memory = Broadcast(v.detach().clone(), NONE, torch.ones(())), NONE
+    for step in steps:
+        v.grad = -step
+        theirs.step()
+        new, memory = sgd(w, step, memory, lr=0.3, momentum=0.9)
+        w = w._replace(w=new)
+        torch.testing.assert_close(new, v.detach(), rtol=1e-12, atol=1e-14)
+
+
+def test_momentum_goes_on_when_steps_stop() -> None:
+    """In all by step/(1 − momentum)."""
+    w, memory = sent(0.0), NONE
+    for r in range(200):
+        new, memory = sgd(w, torch.tensor([float(r == 0)]), memory, momentum=0.9)
+        w = w._replace(w=new)
+    assert w.w.item() == pytest.approx(10.0, rel=1e-5)
+
+
+def test_no_learning_rate_no_step() -> None:
+    before = sent(0.1, -2.7)
+    assert torch.equal(plain(before, torch.tensor([3.0, 1e30]), lr=0.0), before.w)
+
+
+def test_the_schedule_is_for_the_clients() -> None:
+    before = sent(1.0)._replace(scale=torch.tensor(0.1))
+    assert plain(before, torch.tensor([1.0])).item() == 2.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_keeps_the_type(dtype: torch.dtype) -> None:
+    before = Broadcast(torch.zeros(2, dtype=dtype), torch.zeros(0), torch.ones(()))
+    assert plain(before, torch.ones(2, dtype=dtype)).dtype == dtype
+
+
+def test_refuses_a_negative_learning_rate() -> None:
+    with pytest.raises(Refusal, match=r"lr = -0.1 .* at least 0"):
+        plain(sent(1.0), torch.ones(1), lr=-0.1)
+
+
+@pytest.mark.parametrize("lr", [math.nan, math.inf])
+def test_refuses_a_learning_rate_that_is_no_number(lr: float) -> None:
+    with pytest.raises(Refusal, match=f"lr = {lr}"):
+        plain(sent(1.0), torch.ones(1), lr=lr)
+
+
+@pytest.mark.parametrize("momentum", [-0.1, 1.0, 2.0, math.nan])
+def test_refuses_a_momentum_that_never_ends(momentum: float) -> None:
+    with pytest.raises(
+        Refusal, match=f"momentum = {momentum} must be at least 0 and b"
+    ):
+        sgd(sent(1.0), torch.ones(1), NONE, momentum=momentum)
+
+
+def test_options() -> None:
+    assert lookup.check("server", "sgd", {}) == {"lr": 1.0, "momentum": 0.0}
