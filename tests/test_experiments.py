@@ -15,9 +15,10 @@ import pytest
 import torch
 
 import troth
-from troth import sampling, together
+from troth import together
 from troth.certificates.record import fingerprint
 from troth.config import reader
+from troth.federation import sampling
 from troth.reproduce import rows
 from troth.reproduce.entry import experiment, key
 from troth.types import Messages

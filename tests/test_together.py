@@ -19,9 +19,9 @@ from troth.config import reader
 from troth.engine import vmap
 from troth.engine.batches import Feed
 from troth.engine.engine import Plan
-from troth.federation import Federation
+from troth.federation.rounds import Federation
+from troth.federation.stacked import Stack
 from troth.loading import Run
-from troth.stacked import Stack
 from troth.types import Refusal
 
 BASE: dict[str, Any] = {

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import sampling, seeding
+from troth import seeding
 from troth.data.partitions.classes import classes
+from troth.federation import sampling
 from troth.server.attacks.random_update import random_update
 from troth.types import TEST, TRAIN, Arrays, Messages
 

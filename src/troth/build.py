@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import newcomers, sampling, seeding, stepping
-from troth.availability import Attendance, everyone
+from troth import seeding, stepping
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, preprocess
 from troth.data.preprocess import Prepared
@@ -20,10 +19,12 @@ from troth.engine.batches import Feed
 from troth.engine.engine import Engine, Plan
 from troth.engine.population import Population
 from troth.evaluation import Aim
-from troth.federation import Federation
+from troth.federation import newcomers, sampling
+from troth.federation.availability import Attendance, everyone
+from troth.federation.rounds import Federation
+from troth.federation.sampling import There
 from troth.networks import build as networks
 from troth.networks import modelfile, task
-from troth.sampling import There
 from troth.server import rulebook
 from troth.types import Data, Phase, Refusal
 

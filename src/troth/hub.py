@@ -18,10 +18,10 @@ import troth
 from troth import build, files, sites, stepping
 from troth.config.schema import Experiment
 from troth.data import tensors as dealing
-from troth.federation import dumped, first, outgoing, restored
+from troth.federation.rounds import dumped, first, outgoing, restored
+from troth.federation.sampling import sampler
 from troth.networks import task
 from troth.replies import Answer, Expected
-from troth.sampling import sampler
 from troth.server import rulebook
 from troth.server.server import Serving
 from troth.server.stages import Served

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from troth import disk, files
-from troth.federation import Federation, dumped, restored
+from troth.federation.rounds import Federation, dumped, restored
 from troth.types import Record
 
 _VERDICTS = ("clipped", "chosen", "downweighted")

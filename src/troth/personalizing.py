@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import build, evaluation, files, newcomers, stepping
+from troth import build, evaluation, files, stepping
 from troth.data import preprocess
 from troth.data.systematic import deal
 from troth.data.user_files import Examples, read
 from troth.engine.engine import Engine, Plan
+from troth.federation import newcomers
 from troth.loading import PREPARED, Run
 from troth.networks import layers, task
 from troth.types import TEST, TRAIN, VALID, Arrays, Broadcast, Data, Refusal, Shards

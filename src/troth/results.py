@@ -14,7 +14,7 @@ from torch import Tensor
 
 from troth import evaluation, files, seeding, summary
 from troth.build import Built
-from troth.federation import Federation
+from troth.federation.rounds import Federation
 from troth.journal import Journal
 from troth.networks import task
 from troth.types import Split

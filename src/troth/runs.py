@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 import torch
 
 import troth
-from troth import files, newcomers, progress, results
+from troth import files, progress, results
 from troth.build import Built, build
 from troth.config import reader
 from troth.config.schema import Experiment
 from troth.engine import placement
 from troth.engine import plan as plans
 from troth.engine.engine import Plan
+from troth.federation import newcomers
 from troth.journal import Journal
 from troth.loading import Run, read_experiment
 from troth.networks import build as networks

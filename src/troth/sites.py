@@ -20,7 +20,7 @@ from troth.config import reader
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, own_table, preprocess, user_files
 from troth.engine.engine import Engine, Plan
-from troth.federation import answer
+from troth.federation.rounds import answer
 from troth.networks import build as networks
 from troth.networks import task
 from troth.server import rulebook, tails

@@ -24,9 +24,9 @@ from troth.config import reader
 from troth.config.schema import Experiment
 from troth.engine import placement
 from troth.engine.engine import Plan
-from troth.federation import Federation
+from troth.federation.rounds import Federation
+from troth.federation.stacked import Stack
 from troth.journal import Journal
-from troth.stacked import Stack
 from troth.types import Record, Refusal
 
 MAY_DIFFER = (

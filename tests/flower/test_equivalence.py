@@ -13,7 +13,7 @@ import torch
 from troth.build import build
 from troth.config import reader
 from troth.engine.engine import Plan
-from troth.federation import Federation
+from troth.federation.rounds import Federation
 from troth.keeping import Keeper
 
 METHODS = {

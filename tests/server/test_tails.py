@@ -17,7 +17,7 @@ import troth
 from troth import build, files
 from troth.config import reader
 from troth.engine.engine import Plan
-from troth.federation import Federation
+from troth.federation.rounds import Federation
 from troth.networks import task
 from troth.server import tails
 from troth.types import Broadcast, Messages, Refusal

@@ -14,11 +14,12 @@ import torch
 from typer.testing import CliRunner, Result
 
 import troth as front
-from troth import api, build, files, lookup, newcomers
+from troth import api, build, files, lookup
 from troth.cli import app
 from troth.config import reader
 from troth.data import load
 from troth.engine.engine import Plan
+from troth.federation import newcomers
 from troth.loading import Run
 from troth.networks import task
 from troth.personalizing import Newcomer

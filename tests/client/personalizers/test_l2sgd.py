@@ -14,9 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import lookup, newcomers, seeding
+from troth import lookup, seeding
 from troth.client.personalizers.l2sgd import l2sgd
 from troth.engine.engine import Plan
+from troth.federation import newcomers
 from troth.types import Budget, Client, Descent, Refusal
 
 LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)

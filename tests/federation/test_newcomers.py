@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, files, lookup, newcomers, results, runs
+from troth import build, files, lookup, results, runs
 from troth import progress as notice
 from troth.cli import tables as display
 from troth.config import reader
@@ -24,6 +24,7 @@ from troth.config.schema import Evaluate, Experiment
 from troth.data import load
 from troth.engine import packing
 from troth.engine.engine import Plan
+from troth.federation import newcomers
 from troth.types import Batch, Broadcast, Refusal, Shards
 
 NAMES = lookup.names("personalizer")

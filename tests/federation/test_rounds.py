@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from troth import build
 from troth.config import reader
 from troth.engine.engine import Plan
-from troth.federation import Federation
+from troth.federation.rounds import Federation
 from troth.networks import task
 from troth.types import Record, Refusal
 

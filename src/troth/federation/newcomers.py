@@ -17,7 +17,7 @@ from troth import seeding
 from troth.config.parts import rounded_up
 from troth.config.schema import Experiment
 from troth.engine.engine import Engine
-from troth.federation import Federation, outgoing
+from troth.federation.rounds import Federation, outgoing
 from troth.types import Broadcast, Refusal, Shards
 
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from troth import devices, evaluation
-from troth.availability import Turnout, everyone
 from troth.engine.engine import Engine
 from troth.engine.population import Population
+from troth.federation.availability import Turnout, everyone
 from troth.server.server import Rules, Serving, served
 from troth.server.stages import Received, Served
 from troth.types import Broadcast, Messages, Record

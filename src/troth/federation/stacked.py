@@ -21,7 +21,7 @@ from troth.engine import phase as liftable
 from troth.engine.batches import Drawn, Feed
 from troth.engine.engine import Engine
 from troth.engine.vmap import Lifted
-from troth.federation import Asked, Federation
+from troth.federation.rounds import Asked, Federation
 from troth.server.server import served
 from troth.types import Batch, Broadcast, Messages, Phase, Record
 

@@ -21,10 +21,10 @@ from scipy import stats
 
 import troth
 from troth import build, files
-from troth.availability import Attendance, everyone
 from troth.config import reader
 from troth.config.schema import Availability
 from troth.engine.engine import Plan
+from troth.federation.availability import Attendance, everyone
 from troth.types import Record, Refusal
 
 ALPHA = 1e-6

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from troth.sampling import named, published, sampler
+from troth.federation.sampling import named, published, sampler
 
 ALPHA = 1e-6
 
