@@ -23,9 +23,10 @@ sys.path.append(str(ROOT.parent))
 
 from cells import Cell, Changes, curve, main  # noqa: E402
 
-from troth import build, evaluation
+from troth import build
 from troth.config.parts import PersonalizerPart  # noqa: E402
 from troth.engine.engine import Plan  # noqa: E402
+from troth.evaluation import evaluate
 from troth.loading import Run  # noqa: E402
 from troth.networks import flat
 
@@ -66,7 +67,7 @@ def look(run: Run) -> Changes:
     for name, split in (("train", data.train), ("valid", data.valid)):
         sizes = split.size.cpu().numpy()
         some = np.flatnonzero(sizes)
-        table = evaluation.shared(engine, w, split, some)
+        table = evaluate.shared(engine, w, split, some)
         for score in ("loss", "accuracy"):
             value = np.average(table[score], weights=sizes[some])
             pooled[f"{name}_{score}"] = round(float(value), 5)

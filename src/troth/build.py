@@ -18,7 +18,7 @@ from troth.engine import plan as plans
 from troth.engine.batches import Feed
 from troth.engine.engine import Engine, Plan
 from troth.engine.population import Population
-from troth.evaluation import Aim
+from troth.evaluation.evaluate import Aim
 from troth.federation import newcomers, sampling
 from troth.federation.availability import Attendance, everyone
 from troth.federation.rounds import Federation

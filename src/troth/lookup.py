@@ -41,7 +41,7 @@ FOLDERS = {
     "filter": "server.filters",
     "aggregator": "server.aggregators",
     "server": "server.steps",
-    "metric": "metrics",
+    "metric": "evaluation.metrics",
 }
 """Section of the TOML → folder."""
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from troth import files, summary
+from troth import files
+from troth.evaluation import summary
 from troth.hub import Hub
 from troth.networks import task
 from troth.replies import Answer, Card

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import build, evaluation, files, stepping
+from troth import build, files, stepping
 from troth.data import preprocess
 from troth.data.systematic import deal
 from troth.data.user_files import Examples, read
 from troth.engine.engine import Engine, Plan
+from troth.evaluation import evaluate
 from troth.federation import newcomers
 from troth.loading import PREPARED, Run
 from troth.networks import layers, task
@@ -108,7 +109,7 @@ def _newcomer(run: Run, made: _Made, w: Tensor, v: Tensor, rounds: int) -> Newco
     own, shared = dict[str, float](), dict[str, float]()
     if examples["test"]:
         only, test = np.zeros(1, np.int64), made.data.test
-        tables = [evaluation.shared(made.engine, u, test, only) for u in (v, w)]
+        tables = [evaluate.shared(made.engine, u, test, only) for u in (v, w)]
         own, shared = ({k: float(c[0]) for k, c in t.items()} for t in tables)
     net = run.network()
     task.assign(net, v.cpu())

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import evaluation, files, seeding, summary
+from troth import files, seeding
 from troth.build import Built
+from troth.evaluation import evaluate as evaluation
+from troth.evaluation import summary
 from troth.federation.rounds import Federation
 from troth.journal import Journal
 from troth.networks import task

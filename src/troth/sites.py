@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import build, evaluation, stepping
+from troth import build, stepping
 from troth.config import reader
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, own_table, preprocess, user_files
 from troth.engine.engine import Engine, Plan
+from troth.evaluation import evaluate
 from troth.federation.rounds import answer
 from troth.networks import build as networks
 from troth.networks import task
@@ -227,7 +228,7 @@ class Site:
         found: dict[str, float] = {}
         for kind, model in models.items():
             test = self.data.test
-            table = evaluation.shared(self.engine, model, test, self.ids)
+            table = evaluate.shared(self.engine, model, test, self.ids)
             found |= {f"{kind}_{k}": float(column[0]) for k, column in table.items()}
         return found | {"test": float(self.data.test.size[self.client])}
 

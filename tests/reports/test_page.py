@@ -17,7 +17,7 @@ import pytest
 from troth import disk, dossier, files, reports
 from troth.cards import _worlds
 from troth.cli import tables
-from troth.comparison import paired
+from troth.evaluation.compare import paired
 from troth.reports import _words
 from troth.types import Refusal
 

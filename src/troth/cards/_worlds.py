@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from troth import comparison, files
+from troth import files
 from troth.cards._reading import name, quoted
 from troth.dossier import Dossier
+from troth.evaluation import compare
 
 _CLIENTS = ("seed", "data", "partition", "availability")
 _HOSTILE = ("adversary", "attack", "corruption")
@@ -145,10 +146,10 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and bool(np.array_equal(a, b, equal_nan=True))
 
 
-def paired(a: Model, b: Model, metric: str) -> comparison.Paired:
+def paired(a: Model, b: Model, metric: str) -> compare.Paired:
     """Two models over the clients that a summary is about."""
     who = a.run.judged & b.run.judged
-    return comparison.paired(b.values[who], a.values[who], metric == "accuracy")
+    return compare.paired(b.values[who], a.values[who], metric == "accuracy")
 
 
 def moved(attacked: Dossier, clean: Dossier) -> Moved | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from troth import comparison
 from troth.cli.tables import difference, heading
 from troth.config import reader
+from troth.evaluation import compare as comparison
 from troth.loading import Run, judged
 
 

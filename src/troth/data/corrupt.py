@@ -18,7 +18,7 @@ from troth import lookup, seeding
 from troth.config.parts import CorruptionPart, rounded_up
 from troth.data import labels
 from troth.data.corruptions._numbers import like
-from troth.evaluation import Aim
+from troth.evaluation.evaluate import Aim
 from troth.types import Arrays, Exact, Refusal
 
 Corrupt = Callable[..., tuple[Tensor, Tensor]]

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import devices, evaluation
+from troth import devices
 from troth.engine.engine import Engine
 from troth.engine.population import Population
+from troth.evaluation import evaluate
 from troth.federation.availability import Turnout, everyone
 from troth.server.server import Rules, Serving, served
 from troth.server.stages import Received, Served
@@ -248,4 +249,4 @@ def answer(
 def losses(engine: Engine, w: Tensor, ids: np.ndarray) -> Tensor:
     """What clients would report: the loss of w on all their training data."""
     feed = engine.feed
-    return evaluation.losses(engine, w, feed.data.train, *feed.places(ids)).to(w)
+    return evaluate.losses(engine, w, feed.data.train, *feed.places(ids)).to(w)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from troth.metrics.worst10 import worst10
+from troth.evaluation.metrics.worst10 import worst10
 
 
 def test_by_hand() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from troth.metrics.deciles import deciles
+from troth.evaluation.metrics.deciles import deciles
 
 
 def test_by_hand() -> None:

@@ -11,7 +11,7 @@ from sklearn.metrics import (
 )
 from torch import Tensor
 
-from troth.scores import score, success
+from troth.evaluation.scores import score, success
 from troth.types import Refusal
 
 Ragged = tuple[np.ndarray, np.ndarray]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from troth.metrics import defined
+from troth.evaluation.metrics import defined
 
 
 def worst10(values: np.ndarray, higher_is_better: bool = True) -> float:

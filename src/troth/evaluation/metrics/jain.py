@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from troth.metrics import defined
+from troth.evaluation.metrics import defined
 
 
 def jain(values: np.ndarray) -> float:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from troth.metrics.weighted import weighted
+from troth.evaluation.metrics.weighted import weighted
 from troth.types import Refusal
 
 

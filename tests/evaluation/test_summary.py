@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from troth import lookup, metrics
-from troth.summary import summarise
+from troth import lookup
+from troth.evaluation import metrics
+from troth.evaluation.summary import summarise
 from troth.types import Refusal
 
 ACCURACY = np.array([0.5, 1.0, 0.0, 0.75])
@@ -86,7 +87,7 @@ def test_a_new_metric_is_found_by_its_file(
     )
     monkeypatch.setattr(metrics, "__path__", [*metrics.__path__, str(tmp_path)])
     got = summarise({"accuracy": ACCURACY}, SIZE, MALICIOUS)
-    monkeypatch.delitem(sys.modules, "troth.metrics.lowest")
+    monkeypatch.delitem(sys.modules, "troth.evaluation.metrics.lowest")
     assert got["accuracy_lowest"] == 1.5
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from troth.metrics import defined
+from troth.evaluation.metrics import defined
 
 
 def mean(values: np.ndarray) -> float:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from troth.metrics.best10 import best10
+from troth.evaluation.metrics.best10 import best10
 
 
 def test_by_hand() -> None:

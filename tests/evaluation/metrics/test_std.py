@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from troth.metrics.std import std
+from troth.evaluation.metrics.std import std
 
 
 def test_by_hand_is_the_population_s() -> None:

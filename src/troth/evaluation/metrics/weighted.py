@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from troth.metrics import defined
+from troth.evaluation.metrics import defined
 from troth.types import Refusal
 
 

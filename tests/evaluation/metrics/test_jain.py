@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from troth.metrics.jain import jain
+from troth.evaluation.metrics.jain import jain
 
 
 def test_by_hand() -> None:

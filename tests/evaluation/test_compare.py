@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from troth.comparison import Pair, by_seed, interval, paired, pairs
+from troth.evaluation.compare import Pair, by_seed, interval, paired, pairs
 from troth.types import Refusal
 
 Settings = dict[str, Any]

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import devices, numerics, scores
+from troth import devices, numerics
 from troth.data import labels
 from troth.engine.engine import Engine
 from troth.engine.population import Population
+from troth.evaluation import scores
 from troth.types import Split
 
 Table = dict[str, np.ndarray]

@@ -10,9 +10,10 @@ import torch
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from torch import Tensor
 
-from troth import build, evaluation
+from troth import build
 from troth.config import reader
 from troth.engine.engine import Plan
+from troth.evaluation import evaluate
 from troth.networks import task
 from troth.types import Split
 
@@ -93,7 +94,7 @@ def plainly(made: build.Built, models: Tensor, split: Split, ids: Any) -> Any:
     return table
 
 
-def assert_same(found: evaluation.Table, expected: dict[str, list[float]]) -> None:
+def assert_same(found: evaluate.Table, expected: dict[str, list[float]]) -> None:
     assert set(found) == set(expected)
     for name, values in expected.items():
         assert found[name] == pytest.approx(np.array(values), abs=1e-12, nan_ok=True)
@@ -119,13 +120,13 @@ def test_shared_and_personal_are_a_plain_loop(
         assert len(set(split.size.tolist())) > 4
         w = f.broadcast.w
         assert_same(
-            evaluation.shared(f.engine, w, split, ids),
+            evaluate.shared(f.engine, w, split, ids),
             plainly(made, w.expand(N, -1), split, ids),
         )
         rows = f.population.read(ids)
         assert (rows - rows[0]).abs().max() > 0
         assert_same(
-            evaluation.personal(f.engine, w, f.population, split, ids),
+            evaluate.personal(f.engine, w, f.population, split, ids),
             plainly(made, rows, split, ids),
         )
 
@@ -136,14 +137,14 @@ def test_losses_alone_are_those_of_the_table(
 ) -> None:
     made = built(folder, PLANS[0], model, classes)
     f, split, ids = made.federation, made.data.train, np.array([4, 0, 3])
-    table = evaluation.shared(f.engine, f.broadcast.w, split, ids)
+    table = evaluate.shared(f.engine, f.broadcast.w, split, ids)
     first, size = f.engine.feed.places(ids)
     for some in (2048, 5):
-        monkeypatch.setattr(evaluation, "_EXAMPLES", some)
-        found = evaluation.losses(f.engine, f.broadcast.w, split, first, size)
+        monkeypatch.setattr(evaluate, "_EXAMPLES", some)
+        found = evaluate.losses(f.engine, f.broadcast.w, split, first, size)
         assert found.numpy() == pytest.approx(table["loss"], abs=1e-12)
     size[1] = 0
-    found = evaluation.losses(f.engine, f.broadcast.w, split, first, size)
+    found = evaluate.losses(f.engine, f.broadcast.w, split, first, size)
     assert found.isnan().tolist() == [False, True, False]
 
 
@@ -154,14 +155,14 @@ def test_in_pieces_as_at_once(
     made = built(folder, plan, "linear")
     f, split, ids = made.federation, made.data.test, np.arange(N)
     w = f.broadcast.w
-    monkeypatch.setattr(evaluation, "_EXAMPLES", 5)
-    monkeypatch.setattr(evaluation, "_chunk", lambda engine, population: 2)
+    monkeypatch.setattr(evaluate, "_EXAMPLES", 5)
+    monkeypatch.setattr(evaluate, "_chunk", lambda engine, population: 2)
     assert_same(
-        evaluation.shared(f.engine, w, split, ids),
+        evaluate.shared(f.engine, w, split, ids),
         plainly(made, w.expand(N, -1), split, ids),
     )
     assert_same(
-        evaluation.personal(f.engine, w, f.population, split, ids),
+        evaluate.personal(f.engine, w, f.population, split, ids),
         plainly(made, f.population.read(ids), split, ids),
     )
 
@@ -173,11 +174,11 @@ def test_some_clients_in_any_order(folder: Path, plan: Plan) -> None:
     w, rows = f.broadcast.w, f.population.read(np.arange(N))
     for ids in (np.array([5]), np.array([6, 0, 3])):
         assert_same(
-            evaluation.shared(f.engine, w, split, ids),
+            evaluate.shared(f.engine, w, split, ids),
             plainly(made, w.expand(N, -1), split, ids),
         )
         assert_same(
-            evaluation.personal(f.engine, w, f.population, split, ids),
+            evaluate.personal(f.engine, w, f.population, split, ids),
             plainly(made, rows, split, ids),
         )
 
@@ -188,8 +189,8 @@ def test_without_personal_models_both_tables_are_one(folder: Path, plan: Plan) -
     tree = reader.to_dict(made.experiment) | {"personalizer": "none"}
     f = build.build(reader.from_dict(tree), plan=plan).federation
     w, ids = f.broadcast.w, np.arange(N)
-    shared = evaluation.shared(f.engine, w, made.data.test, ids)
-    personal = evaluation.personal(f.engine, w, f.population, made.data.test, ids)
+    shared = evaluate.shared(f.engine, w, made.data.test, ids)
+    personal = evaluate.personal(f.engine, w, f.population, made.data.test, ids)
     assert_same(personal, {k: v.tolist() for k, v in shared.items()})
 
 
@@ -202,8 +203,8 @@ def test_a_split_that_some_clients_lack(folder: Path, plan: Plan) -> None:
     w, rows = f.broadcast.w, f.population.read(ids)
     have = np.flatnonzero(split.size.numpy())
     for found, models in (
-        (evaluation.shared(f.engine, w, split, ids), w.expand(N, -1)),
-        (evaluation.personal(f.engine, w, f.population, split, ids), rows),
+        (evaluate.shared(f.engine, w, split, ids), w.expand(N, -1)),
+        (evaluate.personal(f.engine, w, f.population, split, ids), rows),
     ):
         assert_same(
             {k: v[have] for k, v in found.items()}, plainly(made, models, split, have)
@@ -215,8 +216,8 @@ def test_personal_rows_are_read_only(folder: Path) -> None:
     made = built(folder, PLANS[3], "linear")
     f, ids = made.federation, np.arange(N)
     before, w = f.population.read(ids), f.broadcast.w.clone()
-    evaluation.personal(f.engine, f.broadcast.w, f.population, made.data.test, ids)
-    evaluation.shared(f.engine, f.broadcast.w, made.data.test, ids)
+    evaluate.personal(f.engine, f.broadcast.w, f.population, made.data.test, ids)
+    evaluate.shared(f.engine, f.broadcast.w, made.data.test, ids)
     assert torch.equal(f.population.read(ids), before)
     assert torch.equal(f.broadcast.w, w)
 
@@ -225,7 +226,7 @@ def test_a_model_that_diverged_has_a_table_too(folder: Path) -> None:
     made = built(folder, PLANS[1], "linear")
     f = made.federation
     w = torch.full_like(f.broadcast.w, torch.nan)
-    found = evaluation.shared(f.engine, w, made.data.test, np.arange(N))
+    found = evaluate.shared(f.engine, w, made.data.test, np.arange(N))
     assert (found["accuracy"] == 0).all()
 
 
@@ -256,12 +257,12 @@ def test_what_an_attacker_shows_is_scored_beside(
     made = built(folder, plan, "linear")
     f, split = made.federation, made.data.test
     if small:
-        monkeypatch.setattr(evaluation, "_EXAMPLES", 5)
-        monkeypatch.setattr(evaluation, "_chunk", lambda engine, population: 2)
+        monkeypatch.setattr(evaluate, "_EXAMPLES", 5)
+        monkeypatch.setattr(evaluate, "_chunk", lambda engine, population: 2)
     w, rows = f.broadcast.w, f.population.read(np.arange(N))
     for ids in (np.arange(N), np.array([6, 0, 3])):
-        shared = evaluation.shared(f.engine, w, split, ids, aim)
-        own = evaluation.personal(f.engine, w, f.population, split, ids, aim)
+        shared = evaluate.shared(f.engine, w, split, ids, aim)
+        own = evaluate.personal(f.engine, w, f.population, split, ids, aim)
         for table, models in ((shared, w.expand(N, -1)), (own, rows)):
             found = table.pop("attack_success")
             assert found == pytest.approx(
@@ -278,9 +279,9 @@ def test_nobody_to_succeed_on(folder: Path) -> None:
     def idle(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return x, torch.full_like(y, -1)
 
-    table = evaluation.shared(f.engine, f.broadcast.w, made.data.test, ids, idle)
+    table = evaluate.shared(f.engine, f.broadcast.w, made.data.test, ids, idle)
     assert np.isnan(table["attack_success"]).all()
     assert np.isfinite(table["accuracy"]).all()
     w = torch.full_like(f.broadcast.w, torch.nan)
-    table = evaluation.shared(f.engine, w, made.data.test, ids, aim)
+    table = evaluate.shared(f.engine, w, made.data.test, ids, aim)
     assert np.nansum(table["attack_success"]) == 0  # a diverged model says nothing

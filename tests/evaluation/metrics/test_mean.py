@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from troth.metrics.mean import mean
+from troth.evaluation.metrics.mean import mean
 
 
 def test_by_hand() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from troth.metrics.worst10 import worst10
+from troth.evaluation.metrics.worst10 import worst10
 
 
 def best10(values: np.ndarray, higher_is_better: bool = True) -> float:
