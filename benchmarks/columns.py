@@ -23,11 +23,12 @@ import numpy as np
 import torch
 
 import machine
-from troth import runs, together
 from troth.config.schema import Experiment
-from troth.loading import Run
 from troth.reproduce import listing
 from troth.reproduce.entry import experiment
+from troth.runs import train as runs
+from troth.runs import train_many
+from troth.runs.load import Run
 
 ROWS = ("median", "Ditto, λ=1")
 WAYS = ("together", "apart")
@@ -57,7 +58,7 @@ def trained(every: list[Experiment], place: Path, joint: bool) -> tuple[float, f
     def watch(progress: runs.Progress) -> None:
         marks.append(time.perf_counter())
 
-    whole = [partial(together.train, every, paths, watch=watch)]
+    whole = [partial(train_many.train, every, paths, watch=watch)]
     alone = [
         partial(runs.train, one, path, watch=watch)
         for one, path in zip(every, paths, strict=True)

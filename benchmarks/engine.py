@@ -3,7 +3,7 @@
     python benchmarks/engine.py [--device cuda] [--clients 100] [--out FILE.json]
 
 The loop and the engine are measured by turns in one process, five times each, and the
-ratio is that of the medians. See `troth.bench` for what the loop is.
+ratio is that of the medians. See `troth.runs.bench` for what the loop is.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from troth import bench
+from troth.runs import bench
 
 GOALS = {
     "cpu": {

@@ -24,8 +24,9 @@ from typing import Any
 import torch
 
 from machine import facts
-from troth import bench, build
+from troth import build
 from troth.config import reader
+from troth.runs import bench
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 WARM = 2  # rounds that are not counted: they trace

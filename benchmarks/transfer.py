@@ -26,9 +26,10 @@ import numpy as np
 import torch
 
 from machine import facts
-from troth import bench, build
+from troth import build
 from troth.config import reader
 from troth.engine.engine import Engine, Plan
+from troth.runs import bench
 from troth.types import Broadcast
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import troth
-from troth import files, together
+from troth import files
 from troth.config import reader
-from troth.loading import Run
 from troth.reproduce import kept
 from troth.reproduce.entry import merged as merged
+from troth.runs import train_many
+from troth.runs.load import Run
 
 Changes = dict[str, Any]
 Look = Callable[[Run], Changes]
@@ -49,7 +50,7 @@ def groups(jobs: Iterable[Job], most: int) -> Iterator[list[Job]]:
         return
     kinds: dict[str, list[Job]] = {}
     for job in jobs:
-        kinds.setdefault(together.kind(reader.from_dict(job.tree)), []).append(job)
+        kinds.setdefault(train_many.kind(reader.from_dict(job.tree)), []).append(job)
     for same in kinds.values():
         for k in range(0, len(same), most):
             yield same[k : k + most]
@@ -61,7 +62,7 @@ def trained(group: list[Job], device: str, place: Path) -> list[Run]:
     if len(group) == 1:
         return [*troth.run(group[0].tree, out=paths[0], device=device)]
     on = {"engine": {"device": device}}
-    together.train([reader.from_dict(merged(j.tree, on)) for j in group], paths)
+    train_many.train([reader.from_dict(merged(j.tree, on)) for j in group], paths)
     return [Run(path) for path in paths]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from cells import Cell, Changes, merged
 
 from troth import files
-from troth.loading import Run
+from troth.runs.load import Run
 
 
 def place(models: Path, name: str, seed: int) -> Path:

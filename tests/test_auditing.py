@@ -19,8 +19,8 @@ import troth
 from troth import api, auditing, files
 from troth.certifying import Progress
 from troth.data import load
-from troth.loading import Run
 from troth.networks import flat
+from troth.runs.load import Run
 from troth.types import Refusal
 
 CLIENTS, EACH, EPS = 4, 60, 0.15

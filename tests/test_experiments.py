@@ -15,12 +15,12 @@ import pytest
 import torch
 
 import troth
-from troth import together
 from troth.certificates.record import fingerprint
 from troth.config import reader
 from troth.federation import sampling
 from troth.reproduce import rows
 from troth.reproduce.entry import experiment, key
+from troth.runs import train_many
 from troth.types import Messages
 
 ROOT = Path(__file__).parents[1] / "experiments"
@@ -487,7 +487,7 @@ def test_hostile_runs_of_a_change_and_method_can_step_as_one():
     for cell in made.hostile():
         change, _, _, method = cell.label.split(", ")
         e = reader.from_dict(made.starts.merged(base, cell.changes))
-        kinds.setdefault((change, method), []).append(together.kind(e))
+        kinds.setdefault((change, method), []).append(train_many.kind(e))
     assert [(len(k), len({*k})) for k in kinds.values()] == [(6, 1)] * 4
 
 

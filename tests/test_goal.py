@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from troth import build, goal, runs
+from troth import build, goal
 from troth.config import reader
+from troth.runs import train
 from troth.types import Refusal
 
 
@@ -22,7 +23,7 @@ def built() -> build.Built:
         "model": {"name": "linear"},
         "engine": {"device": "cpu"},
     }
-    return build.build(reader.from_dict(tree), plan=runs.UNMEASURED)
+    return build.build(reader.from_dict(tree), plan=train.UNMEASURED)
 
 
 def test_a_model_of_everyones_data_with_labels_changed(built: build.Built) -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import goal, runs
+from troth import goal
 from troth.build import Built, build
 from troth.config import reader
+from troth.runs import train
 
 Tree = dict[str, Any]
 AUTHORS = {"name": "adam", "lr": 0.02, "beta2": 0.999, "tau": 1e-8}
@@ -60,7 +61,7 @@ def digits(
 def made(tree: Tree, device: str) -> Built:
     """The federation of an experiment, ready to train."""
     tree = {**tree, "engine": {"device": device}}
-    return build(reader.from_dict(tree), plan=runs.UNMEASURED)
+    return build(reader.from_dict(tree), plan=train.UNMEASURED)
 
 
 def target(tree: Tree, file: Path, device: str) -> goal.Goal:

@@ -32,7 +32,7 @@ from smoothed import MODELS, NETWORKS, SIGMA  # noqa: E402
 
 from troth import certifying, files  # noqa: E402
 from troth.certificates.smoothing import Smoothing  # noqa: E402
-from troth.loading import Run  # noqa: E402
+from troth.runs.load import Run  # noqa: E402
 
 DATA: dict[str, Changes] = {
     "mnist": {

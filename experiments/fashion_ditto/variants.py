@@ -14,11 +14,11 @@ import argparse
 from pathlib import Path
 from typing import NamedTuple
 
-from troth import runs
 from troth.reproduce import judging, kept, listing, running
 from troth.reproduce.entry import Cell, chosen, merged
 from troth.reproduce.settings import Tree
 from troth.reproduce.tried import tried
+from troth.runs import train
 
 ROOT = Path(__file__).parent
 ENTRY = listing.find("ditto/table8")
@@ -96,7 +96,7 @@ def _said(value: float, old: judging.Judged) -> str:
     return f"{value:.3f}"[1:] + (" =" if met else "")
 
 
-def _watch(p: runs.Progress) -> None:
+def _watch(p: train.Progress) -> None:
     if p.done % 100 == 0:
         print(p.label, p.done, flush=True)
 

@@ -21,11 +21,12 @@ from settings import EXAMPLES, HIDDEN, METHODS, PARTITION, SEEDS, TRAIN
 from torch import nn
 
 import troth
-from troth import lookup, runs
+from troth import lookup
 from troth.build import build
 from troth.config import reader
 from troth.data import load
-from troth.loading import Run
+from troth.runs import train as runs
+from troth.runs.load import Run
 
 HERE = Path(__file__).parent
 EPOCHS = 3  # the most that a method looks at in a round

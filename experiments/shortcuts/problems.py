@@ -13,7 +13,7 @@ sys.path.append(str(ROOT.parent))
 import starts  # noqa: E402
 from cells import Cell, Changes, merged  # noqa: E402
 
-from troth.loading import Run  # noqa: E402
+from troth.runs.load import Run  # noqa: E402
 
 MODELS = ROOT / "models"  # shared models, not committed
 CHOICE = ROOT / "choice.json"  # written by decide.py, before the final seeds

@@ -32,7 +32,7 @@ from problems import (  # noqa: E402
 from tune import FINETUNE, FIRST, group_dro  # noqa: E402
 
 import troth  # noqa: E402
-from troth.loading import Run  # noqa: E402
+from troth.runs.load import Run  # noqa: E402
 
 DITTO: Changes = {"name": "ditto", "lam": 1.0}
 UPWEIGHT: Changes = {"name": "upweight", "keep": "accurate", "without": "finetune"}

@@ -34,7 +34,7 @@ from problems import (  # noqa: E402
 )
 
 import troth  # noqa: E402
-from troth.loading import Run  # noqa: E402
+from troth.runs.load import Run  # noqa: E402
 
 WEIGHTS = (0.01, 0.1, 1.0, 10.0)  # the paper's
 STRENGTHS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # ε

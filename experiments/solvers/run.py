@@ -27,8 +27,8 @@ from troth import build
 from troth.config.parts import PersonalizerPart  # noqa: E402
 from troth.engine.engine import Plan  # noqa: E402
 from troth.evaluation import evaluate
-from troth.loading import Run  # noqa: E402
 from troth.networks import flat
+from troth.runs.load import Run  # noqa: E402
 
 LAMS = (0.1, 1.0)
 EPOCHS = (1, 5, 20, 50)

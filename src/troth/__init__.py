@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from troth.api import aggregate, cost, personalize, resume, run
     from troth.auditing import audit
     from troth.certificates.certify import certify
-    from troth.loading import Run, load
     from troth.reports import report
+    from troth.runs.load import Run, load
     from troth.types import Refusal
 else:
     _HOMES = {

@@ -14,8 +14,8 @@ from troth import theory
 from troth.build import Built, build
 from troth.config.schema import Experiment
 from troth.engine.engine import Plan
-from troth.loading import Run
 from troth.networks import last_layer
+from troth.runs.load import Run
 from troth.theory.moments import wobble
 from troth.types import Refusal
 

@@ -12,16 +12,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from troth import files, lookup, personalizing, runs, together
+from troth import files, lookup
 from troth.build import build
 from troth.config import reader
 from troth.config.schema import Experiment
 from troth.data.user_files import Examples
 from troth.engine import placement
 from troth.engine.engine import Plan
-from troth.loading import Run, read_experiment
-from troth.personalizing import Newcomer
-from troth.runs import Watch
+from troth.runs import personalize as personalizing
+from troth.runs import train, train_many
+from troth.runs.load import Run, read_experiment
+from troth.runs.personalize import Newcomer
+from troth.runs.train import Watch
 from troth.server import rules
 from troth.types import Broadcast, Messages, Refusal
 
@@ -80,7 +82,7 @@ def run(
     root = Path(out) if out is not None else fresh(experiment)
     files.check_free(root)
     if not sections.get("grid"):
-        runs.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
+        train.train(planned[0].experiment, root, watch=watch, data_dir=data_dir)
         return [Run(root)]
     for one in planned:  # all are checked before any is trained
         build_check(one.experiment, data_dir, root / one.label)
@@ -88,7 +90,7 @@ def run(
     sections["resolved"] = {k: v for k, v in facts.items() if v is not None}
     files.create(root, files.GRID, reader.dumps(sections))
     every = [(one.experiment, root / one.label) for one in planned]
-    together.grid(every, apart, watch=watch, data_dir=data_dir)
+    train_many.grid(every, apart, watch=watch, data_dir=data_dir)
     return _each(planned, root, data_dir, watch)
 
 
@@ -100,13 +102,13 @@ def _each(
     for one in planned:
         place, work = root / one.label, _work(one.experiment)
         if (place / files.EXPERIMENT).exists():
-            runs.resume(place, watch=watch)
+            train.resume(place, watch=watch)
         else:
             known = plans.get(work)
-            runs.train(
+            train.train(
                 one.experiment, place, watch=watch, data_dir=data_dir, plan=known
             )
-        plans[work] = runs.plan_of(read_experiment(place))
+        plans[work] = train.plan_of(read_experiment(place))
     return [Run(root / one.label) for one in planned]
 
 
@@ -119,15 +121,15 @@ def _work(experiment: Experiment) -> str:
 
 def build_check(experiment: Experiment, data_dir: str | None, path: Path) -> None:
     """Refuse now what a later run of the grid would be refused for."""
-    built = build(experiment, data_dir=data_dir, plan=runs.UNMEASURED)
-    runs.check_room(built, placement.file(path, experiment.engine.state_dir), path)
+    built = build(experiment, data_dir=data_dir, plan=train.UNMEASURED)
+    train.check_room(built, placement.file(path, experiment.engine.state_dir), path)
 
 
 def resume(path: str | Path, *, watch: Watch | None = None) -> list[Run]:
     """Go on with a run, or with every unfinished run of a grid."""
     root = Path(path)
     if not (root / files.GRID).exists():
-        runs.resume(root, watch=watch)
+        train.resume(root, watch=watch)
         return [Run(root)]
     sections = reader.read(root / files.GRID)
     facts = sections.pop("resolved", {})
@@ -171,7 +173,7 @@ def cost(
     """What the runs would take; nothing is trained or written."""
     costs = []
     for one in plan(tree(experiment, settings), device):
-        built = build(one.experiment, data_dir=data_dir, plan=runs.UNMEASURED)
+        built = build(one.experiment, data_dir=data_dir, plan=train.UNMEASURED)
         engine = built.federation.engine
         population, x, need = built.federation.population, built.data.x, built.need
         cohort = one.experiment.train.cohort or population.n

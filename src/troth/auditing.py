@@ -25,8 +25,8 @@ from troth.config.parts import Part
 from troth.data.preprocess import active
 from troth.engine.engine import Plan
 from troth.examining import ALPHA, Row, Setting, batches, row
-from troth.loading import Run
 from troth.networks import flat
+from troth.runs.load import Run
 from troth.types import CONFLICTING, Refusal, Split
 
 FILE = "audit.csv"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from troth.certificates.smoothing import Smoothing
-from troth.loading import Run, judged
+from troth.runs.load import Run, judged
 from troth.types import Refusal
 
 MODELS = ("personal", "shared", "local")

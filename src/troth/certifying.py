@@ -19,8 +19,8 @@ from troth.certificates.record import fingerprint, matching
 from troth.certificates.smoothing import Smoothing
 from troth.certificates.tiles import Tiles
 from troth.data import load
-from troth.loading import Run
 from troth.networks import flat
+from troth.runs.load import Run
 from troth.types import Arrays, Refusal
 
 

@@ -16,13 +16,14 @@ from typing import Any, Literal, NamedTuple, get_type_hints
 import numpy as np
 from torch import Tensor
 
-from troth import api, crafting, files, lookup, runs
+from troth import api, crafting, files, lookup
 from troth.build import Built, build
 from troth.config import reader
 from troth.goal import Goal, goal, judged
-from troth.loading import Run
 from troth.networks import flat, modelfile
-from troth.runs import Watch
+from troth.runs import train
+from troth.runs.load import Run
+from troth.runs.train import Watch
 from troth.types import Refusal
 
 Stage = Literal["gradient", "model", "data"]
@@ -112,7 +113,7 @@ def chain(
     else:
         files.check_free(out)
     plain = {**sections, "attack": "none", "corruption": "none"}
-    built = build(reader.from_dict(plain), data_dir=data_dir, plan=runs.UNMEASURED)
+    built = build(reader.from_dict(plain), data_dir=data_dir, plan=train.UNMEASURED)
     _linear(built, options.stage)
     aim = _aim(built, out / "target.npy", options)
     if not out.exists():

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import troth
-from troth import cards, dossier, files
+from troth import cards, files
 from troth.certificates.record import fingerprint
+from troth.runs import inspect
 
 
 def document(*paths: Path) -> dict[str, Any]:
-    made = cards.document(dossier.opened(paths))
+    made = cards.document(inspect.opened(paths))
     validator = jsonschema.Draft202012Validator(cards.schema())
     validator.validate(json.loads(json.dumps(made, allow_nan=False)))
     return made

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from troth import cards, dossier
+from troth import cards
+from troth.runs import inspect
 
 
 def said(paths: list[Path], client: int) -> tuple[str, str, list[str]]:
     """The run and rule that were chosen, and the sentences."""
-    (deck,) = cards.decks(dossier.opened(paths))
+    (deck,) = cards.decks(inspect.opened(paths))
     choice = deck.choices[client]
     run = choice.model.label if choice.model else ""
     return run, choice.why, [cards.words(each) for each in choice.said]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from troth.cli import progress
 from troth.cli.progress import Watcher
-from troth.runs import Progress, State
+from troth.runs.train import Progress, State
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 import troth
-from troth import build, lookup, personalizing, results, runs
+from troth import build, lookup
 from troth.config import reader
 from troth.data import conflicting, load
 from troth.engine.engine import Plan
+from troth.runs import personalize, results, train
 from troth.types import Arrays, Refusal, Shards
 
 SIZES = [40, 25, 60, 33]  # examples of each client
@@ -191,16 +192,16 @@ def test_a_resumed_run_says_the_same(path: Path, tmp_path: Path) -> None:
     class Stopped(Exception):
         pass
 
-    def stop(progress: runs.Progress) -> None:
+    def stop(progress: train.Progress) -> None:
         if progress.done == 2:
             raise Stopped
 
     whole = tree(path, evaluate={"newcomers": 0.2}, checkpoint={"every": 1})
     e = reader.from_dict(whole)
-    runs.train(e, tmp_path / "whole", plan=Plan("loop", 1))
+    train.train(e, tmp_path / "whole", plan=Plan("loop", 1))
     with pytest.raises(Stopped):
-        runs.train(e, tmp_path / "cut", plan=Plan("loop", 1), watch=stop)
-    runs.resume(tmp_path / "cut")
+        train.train(e, tmp_path / "cut", plan=Plan("loop", 1), watch=stop)
+    train.resume(tmp_path / "cut")
     for name in ("clients.csv", "rounds.jsonl"):
         first, second = (tmp_path / d / name for d in ("whole", "cut"))
         assert first.read_bytes() == second.read_bytes()
@@ -267,12 +268,12 @@ def test_a_newcomers_own_file_may_have_groups(path: Path, tmp_path: Path) -> Non
     x = random.normal(size=(20, 4)).astype(np.float32)
     mine = {"x": x, "y": (x[:, 0] > 0).astype(int)}
     with pytest.raises(Refusal, match="'upweight' needs the group of every example"):
-        personalizing.personalize(run, mine)
+        personalize.personalize(run, mine)
     group = np.array(["aligned", "conflicting"])[np.arange(20) % 2]
-    found = personalizing.personalize(run, mine | {"group": group})
+    found = personalize.personalize(run, mine | {"group": group})
     assert found.personal["accuracy"] >= 0
     with pytest.raises(Refusal, match=r"group has shape \(19,\)"):
-        personalizing.personalize(run, mine | {"group": group[:19]})
+        personalize.personalize(run, mine | {"group": group[:19]})
 
 
 def test_evaluation_takes_no_further_sets_for_validation(path: Path) -> None:

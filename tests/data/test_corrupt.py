@@ -16,12 +16,13 @@ from scipy import stats
 from torch import Tensor
 
 import troth
-from troth import build, files, results, seeding
+from troth import build, files, seeding
 from troth.config import reader
 from troth.config.parts import CorruptionPart
 from troth.data import corrupt as corrupting
 from troth.data.corrupt import Corruption, poison
 from troth.engine.engine import Plan
+from troth.runs import results
 from troth.types import Arrays, Refusal
 
 M = 40

@@ -17,10 +17,11 @@ import pytest
 import torch
 
 import troth
-from troth import devices, files, runs
+from troth import devices, files
 from troth.cli import listings
 from troth.config import reader
 from troth.engine import placement
+from troth.runs import train
 from troth.types import Refusal
 
 SMALL: dict[str, Any] = {
@@ -63,7 +64,7 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(
 ) -> None:
     said, seen = [], []
 
-    def watch(p: runs.Progress) -> None:
+    def watch(p: train.Progress) -> None:
         if p.state is None:
             seen.append(p.done)
             assert (tmp_path / "run" / placement.FILE).exists()
@@ -73,7 +74,7 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(
 
     [run] = troth.run(SMALL, out=tmp_path / "run", watch=watch)
     assert contents(run.path) == contents(whole)
-    assert said == [runs.State(run.path / placement.FILE, (12 + 10) * D * 4)]
+    assert said == [train.State(run.path / placement.FILE, (12 + 10) * D * 4)]
     facts = run.experiment.resolved
     assert (facts["store"], facts["state_bytes"]) == ("disk", (12 + 10) * D * 4)
     left = {p.name for p in run.path.iterdir()}
@@ -82,7 +83,7 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_resume_goes_on_bit_for_bit(tmp_path: Path, whole: Path, stop: int) -> None:
-    def kill(p: runs.Progress) -> None:
+    def kill(p: train.Progress) -> None:
         if p.done == stop:
             raise Killed
 
@@ -168,7 +169,7 @@ def test_state_may_lie_elsewhere(tmp_path: Path, whole: Path) -> None:
     place = tmp_path / "scratch" / "deep"
     tree, said = changed(engine={"state_dir": str(place)}), []
 
-    def kill(p: runs.Progress) -> None:
+    def kill(p: train.Progress) -> None:
         said.append(p.state)
         if p.done == 3:
             raise Killed
@@ -198,7 +199,7 @@ def test_leftovers_of_a_finished_run_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_run_without_its_state_file_is_refused(tmp_path: Path) -> None:
-    def kill(p: runs.Progress) -> None:
+    def kill(p: train.Progress) -> None:
         if p.done == 3:
             raise Killed
 
@@ -225,7 +226,7 @@ def test_what_does_not_fit_goes_to_disk(
 def test_a_resumed_run_keeps_its_store(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def kill(p: runs.Progress) -> None:
+    def kill(p: train.Progress) -> None:
         if p.done == 3:
             raise Killed
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, files, lookup, results, runs
+from troth import build, files, lookup
 from troth import progress as notice
 from troth.cli import tables as display
 from troth.config import reader
@@ -25,6 +25,8 @@ from troth.data import load
 from troth.engine import packing
 from troth.engine.engine import Plan
 from troth.federation import newcomers
+from troth.runs import results
+from troth.runs import train as runs
 from troth.types import Batch, Broadcast, Refusal, Shards
 
 NAMES = lookup.names("personalizer")

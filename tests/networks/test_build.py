@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import troth
-from troth import runs
 from troth.config import reader
 from troth.networks import build, flat
+from troth.runs import train as runs
 from troth.types import Refusal
 
 NORMED = """

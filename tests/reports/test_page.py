@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth import disk, dossier, files, reports
+from troth import disk, files, reports
 from troth.cards import _worlds
 from troth.cli import tables
 from troth.evaluation.compare import paired
 from troth.reports import _words
+from troth.runs import inspect
 from troth.types import Refusal
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -211,7 +212,7 @@ def test_many_models_stand_beside_what_they_must_be_worth(
         values = [0.8, 0.8 + i / 100]
         run = told(tmp_path / f"r{i}", values, shared=shared, personalizer=lam)
         places.append(run)
-    made = _worlds.decisions(dossier.opened(places))
+    made = _worlds.decisions(inspect.opened(places))
     pairs = {(a.label, b.label) for a, b in made}
     wanted = {("alone", "the shared model")}
     for i in range(6):
@@ -390,4 +391,4 @@ def test_many_runs(told: Any, tmp_path: Path) -> None:
     page, data, _ = made(tmp_path / "x.html", *places)
     assert len(data["decks"]) == 7
     assert "The runs are about 7 federations" in page.words
-    assert len(dossier.opened(places)) == 7
+    assert len(inspect.opened(places)) == 7

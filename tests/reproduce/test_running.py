@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from troth import runs
 from troth.reproduce import kept, listing, running, settings
 from troth.reproduce.entry import Cell, merged
 from troth.reproduce.kept import Shelf
+from troth.runs import train
 
 TINY = merged(
     settings.SMALL.tree,
@@ -153,7 +153,7 @@ def test_what_is_not_whole_does_not_count(tmp_path: Path) -> None:
 def test_what_another_process_made_meanwhile_is_not_made_again(tmp_path: Path) -> None:
     other = Shelf(tmp_path, None)
 
-    def meanwhile(p: runs.Progress) -> None:
+    def meanwhile(p: train.Progress) -> None:
         if p.label.startswith("[1/3]") and p.done == 1:
             assert running.run(cells()[1:], other, 1, device="cpu", apart=True) == 2
 
@@ -165,7 +165,7 @@ def test_what_another_process_made_meanwhile_is_not_made_again(tmp_path: Path) -
 def test_a_stop_keeps_what_is_done(tmp_path: Path) -> None:
     seen: list[str] = []
 
-    def stop(p: runs.Progress) -> None:
+    def stop(p: train.Progress) -> None:
         seen.append(p.label)
         if p.label.startswith("[3/3]"):
             raise KeyboardInterrupt

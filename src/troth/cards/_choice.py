@@ -25,8 +25,8 @@ from troth.cards._reading import (
 )
 from troth.cards._rules import Said
 from troth.cards._worlds import Model, models, paired
-from troth.dossier import Dossier
 from troth.evaluation.compare import Paired
+from troth.runs.inspect import Dossier
 
 
 class Choice(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 from troth import files
 from troth.cards._making import Card, Deck, decks, provenance
 from troth.cards._rules import Said, words
-from troth.dossier import Dossier
+from troth.runs.inspect import Dossier
 
 VERSION = "1.1"
 """Of the format: the first number changes where a reader would misunderstand."""

@@ -10,7 +10,7 @@ import numpy as np
 from troth.cards._reading import again, beside, change, hostility, quoted, told
 from troth.cards._rules import Said
 from troth.cards._worlds import Moved, moved, twins
-from troth.dossier import Dossier
+from troth.runs.inspect import Dossier
 
 _MOST = 5  # attacks of which a card speaks
 

@@ -8,8 +8,8 @@ from safetensors import safe_open
 from troth import files
 from troth.cards._reading import saved
 from troth.certificates.record import fingerprint
-from troth.dossier import Dossier
 from troth.networks import flat
+from troth.runs.inspect import Dossier
 
 MOST = 2**33
 """Bytes of personal models that are read for their hashes."""

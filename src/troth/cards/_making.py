@@ -13,8 +13,8 @@ from troth.cards._choice import Choice, Chooser
 from troth.cards._reading import change, ranks, told
 from troth.cards._rules import Said
 from troth.cards._worlds import worlds
-from troth.dossier import Dossier
-from troth.results import METRICS
+from troth.runs.inspect import Dossier
+from troth.runs.results import METRICS
 
 _SCORES = (*METRICS, "loss", "balanced_accuracy", "auroc", "exact", "attack_success")
 _VERDICTS = {

@@ -10,8 +10,8 @@ from troth.cards._reading import change, command, keeping, saved, told
 from troth.cards._rules import Said
 from troth.certificates.bounds import down
 from troth.certificates.ledger import NAME as CERTIFICATES
-from troth.dossier import Dossier
-from troth.evidence import Certified
+from troth.runs.evidence import Certified
+from troth.runs.inspect import Dossier
 
 Part = tuple[Any, list[Said]]
 """What JSON has of it, and the sentences."""

@@ -13,7 +13,7 @@ import numpy as np
 from troth import files, lookup
 from troth.certificates.bounds import lower, upper
 from troth.cli.tables import number, short, signed
-from troth.dossier import Dossier
+from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
 Interval = tuple[float, float]

@@ -10,8 +10,8 @@ import numpy as np
 
 from troth import files
 from troth.cards._reading import name, quoted
-from troth.dossier import Dossier
 from troth.evaluation import compare
+from troth.runs.inspect import Dossier
 
 _CLIENTS = ("seed", "data", "partition", "availability")
 _HOSTILE = ("adversary", "attack", "corruption")

@@ -8,7 +8,7 @@ from typing import Any
 from troth.cli.tables import difference, heading
 from troth.config import reader
 from troth.evaluation import compare as comparison
-from troth.loading import Run, judged
+from troth.runs.load import Run, judged
 
 
 def compare(found: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from rich import filesize
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-from troth import runs
 from troth.cli.tables import console, heading, number, say, short
+from troth.runs import train
 
 _EVERY, _EVALUATED = 5.0, 1.0  # seconds between plain lines; between evaluated ones
 _MARKS, _APART = 20, 0.5  # how many points a rate is taken over; seconds between them
@@ -48,7 +48,7 @@ class Watcher(AbstractContextManager["Watcher"]):
     """
 
     def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
-        self.last: runs.Progress | None = None
+        self.last: train.Progress | None = None
         self._name, self._intro, self._quiet = name, intro, quiet
         self._printed, self._found, self._what = -math.inf, "", ""
         self._marks: deque[tuple[float, int]] = deque()  # when how many were done
@@ -71,7 +71,7 @@ class Watcher(AbstractContextManager["Watcher"]):
             self._bars.live.transient = not self._tasks
             self._bars.stop()
 
-    def __call__(self, p: runs.Progress) -> None:
+    def __call__(self, p: train.Progress) -> None:
         """Show a round."""
         if p.state is not None:
             self._state(p.state)
@@ -97,7 +97,7 @@ class Watcher(AbstractContextManager["Watcher"]):
         else:
             self._line(p, label)
 
-    def _state(self, state: runs.State) -> None:
+    def _state(self, state: train.State) -> None:
         """Say what will lie on disk, before it does."""
         most = filesize.decimal(state.bytes)
         text = f"Personal state is kept on disk: up to {most} in {state.file}"
@@ -120,7 +120,7 @@ class Watcher(AbstractContextManager["Watcher"]):
             say(f"{what}: {far}" if far else what)
             self._printed = now
 
-    def _pace(self, p: runs.Progress) -> str:
+    def _pace(self, p: train.Progress) -> str:
         """« 31 rounds/s, 5 s left », of late; after a single round nothing is known."""
         now, (when, before) = time.monotonic(), self._marks[0]
         if p.done == before or now <= when:
@@ -134,7 +134,7 @@ class Watcher(AbstractContextManager["Watcher"]):
             speed = f"{1 / rate:.{whole}f} s a round"
         return f"{speed}, {duration((p.total - p.done) / rate)} left"
 
-    def _line(self, p: runs.Progress, label: str) -> None:
+    def _line(self, p: train.Progress, label: str) -> None:
         """A line, at evaluations and where these are rare."""
         now = time.monotonic()
         wait = _EVERY if p.evaluation is None else _EVALUATED
@@ -143,7 +143,7 @@ class Watcher(AbstractContextManager["Watcher"]):
             say(", ".join(part for part in parts if part))
             self._printed = now
 
-    def _bar(self, p: runs.Progress, label: str, fresh: bool) -> None:
+    def _bar(self, p: train.Progress, label: str, fresh: bool) -> None:
         """Move the bar of this run; make one where it is new."""
         assert self._bars is not None
         facts: dict[str, Any] = {"count": f"{p.done}/{p.total}", "found": self._found}

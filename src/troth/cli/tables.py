@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from troth import files, lookup
-from troth.loading import Run, judged
+from troth.runs.load import Run, judged
 
 _MOST = 20  # pairs of runs that are printed
 _COLUMNS = {

@@ -10,7 +10,7 @@ import numpy as np
 
 from troth.config.schema import Experiment
 from troth.data.datasets import npz
-from troth.loading import Run, fits
+from troth.runs.load import Run, fits
 from troth.types import Arrays, Refusal
 
 Examples = str | Path | Mapping[str, Any]

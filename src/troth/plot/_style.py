@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from troth import dossier
 from troth.cli.tables import short
-from troth.dossier import Dossier
-from troth.loading import Run
+from troth.runs import inspect
+from troth.runs.inspect import Dossier
+from troth.runs.load import Run
 from troth.types import Refusal
 
 Given = Run | Dossier | str | Path
@@ -45,7 +45,7 @@ def given(runs: Several) -> list[Dossier]:
         if isinstance(one, Dossier):
             found.append(one)
         else:
-            found += dossier.opened([one.path if isinstance(one, Run) else one])
+            found += inspect.opened([one.path if isinstance(one, Run) else one])
     if not found:
         raise Refusal("there is no run to draw; give at least one")
     settle(found)

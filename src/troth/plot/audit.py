@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from troth.evidence import Audit
 from troth.plot._style import (
     INK,
     SOFT,
@@ -19,6 +18,7 @@ from troth.plot._style import (
     many,
     mark,
 )
+from troth.runs.evidence import Audit
 from troth.types import Refusal
 
 _FIRST = 3  # colours that no model of a small report has

@@ -7,8 +7,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from troth.dossier import Dossier
-from troth.evidence import Certified
 from troth.plot._style import (
     LOCAL,
     SHARED,
@@ -21,6 +19,8 @@ from troth.plot._style import (
     name,
     place,
 )
+from troth.runs.evidence import Certified
+from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
 

@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from troth.dossier import Dossier
 from troth.plot._style import (
     SHARED,
     Several,
@@ -21,6 +20,7 @@ from troth.plot._style import (
     place,
 )
 from troth.plot._style import share as scaled
+from troth.runs.inspect import Dossier
 
 _POINTS = 300  # of a sorted line
 

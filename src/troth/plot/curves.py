@@ -8,7 +8,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from troth.dossier import Dossier
 from troth.plot._style import (
     SHARED,
     Several,
@@ -22,6 +21,7 @@ from troth.plot._style import (
     place,
 )
 from troth.plot._style import share as scaled
+from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 
-from troth.dossier import Dossier
 from troth.plot._style import INK, SERIES, Several, dress, figure, given
+from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
 NAMES = ("dropped", "clipped", "chosen", "downweighted", "absent", "cut")

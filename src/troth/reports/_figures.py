@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 
 from troth import plot
 from troth.cards import Deck
-from troth.dossier import Dossier
 from troth.plot import _style
 from troth.plot.pairs import drawn
-from troth.results import METRICS
+from troth.runs.inspect import Dossier
+from troth.runs.results import METRICS
 from troth.types import Refusal
 
 _COLOURS = {

@@ -14,7 +14,7 @@ from troth.cards._worlds import decisions, models, paired
 from troth.certificates.bounds import down
 from troth.cli import outcome
 from troth.cli.tables import number, short
-from troth.dossier import Dossier
+from troth.runs.inspect import Dossier
 
 _NUMBERS = {
     "valid mean": ("valid.personal", "mean"),

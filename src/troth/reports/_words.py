@@ -14,7 +14,7 @@ from troth.cards._reading import change, command, hostility, listed, quoted, tol
 from troth.cards._rules import RULES as CARD_RULES
 from troth.cards._worlds import twins
 from troth.certificates.bounds import down
-from troth.dossier import Dossier
+from troth.runs.inspect import Dossier
 
 _VERDICTS = {"dropped": "dropped", "clipped": "clipped", "downweighted": "weighed down"}
 _ATTACKED = {False: "page.attack", True: "page.apart"}

@@ -16,14 +16,15 @@ import jinja2
 from markupsafe import Markup
 
 import troth
-from troth import cards, dossier, files
+from troth import cards, files
 from troth.cards import Deck, Said
 from troth.cards._proofs import certify
 from troth.cards._reading import command, name, quoted
 from troth.cards._rules import ABOUT
-from troth.dossier import Dossier
 from troth.plot._style import settle
 from troth.reports import _figures, _tables, _words
+from troth.runs import inspect
+from troth.runs.inspect import Dossier
 from troth.types import Refusal
 
 NAME = "report.html"
@@ -65,7 +66,7 @@ def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report
     """
     if not paths:
         raise Refusal("there is no run to report; give at least one folder")
-    runs = dossier.opened(paths)
+    runs = inspect.opened(paths)
     page = Path(out) if out is not None else Path(paths[0]) / NAME
     if page.is_dir():
         page = page / NAME

@@ -13,7 +13,6 @@ import numpy as np
 
 from troth import build
 from troth import files as folder
-from troth.loading import Run
 from troth.reproduce import digests
 from troth.reproduce.entry import Cell, experiment, key
 from troth.reproduce.result import SAME as SAME
@@ -21,6 +20,7 @@ from troth.reproduce.result import Result as Result
 from troth.reproduce.result import late as late
 from troth.reproduce.result import read
 from troth.reproduce.settings import Tree
+from troth.runs.load import Run
 from troth.types import Refusal
 
 COMMITTED = "reproduce"

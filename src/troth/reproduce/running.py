@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from troth import runs, together
 from troth.config.schema import Experiment
-from troth.loading import Run
 from troth.reproduce import digests
 from troth.reproduce.entry import Cell, experiment, key
 from troth.reproduce.kept import Shelf
+from troth.runs import train as runs
+from troth.runs import train_many
+from troth.runs.load import Run
 
 MOST = 10
 """Cells that are trained as one matrix: the columns of a row."""
@@ -126,8 +127,8 @@ def groups(jobs: Sequence[Job], apart: bool = False) -> Iterator[list[Job]]:
     kinds: dict[str, list[Job]] = {}
     for number, job in enumerate(jobs):
         e = job.experiment
-        joint = together.joint(e, apart or None)
-        kind = together.kind(e) if joint else str(number)
+        joint = train_many.joint(e, apart or None)
+        kind = train_many.kind(e) if joint else str(number)
         kinds.setdefault(kind, []).append(job)
     for same in kinds.values():
         for k in range(0, len(same), MOST):
@@ -143,7 +144,7 @@ def _train(
         every = [job.experiment for job in group]
         if len(group) == 1:
             runs.train(every[0], paths[0], watch=watch, data_dir=data_dir)
-        elif not together.held(every, paths, watch=watch, data_dir=data_dir):
+        elif not train_many.held(every, paths, watch=watch, data_dir=data_dir):
             _halves(group, shelf, data_dir, watch)
             return
         for job, path in zip(group, paths, strict=True):

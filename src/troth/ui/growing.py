@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from troth import files
-from troth.results import METRICS
+from troth.runs.results import METRICS
 
 
 class Growing:

@@ -7,10 +7,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from troth import cards, dossier, files
+from troth import cards, files
 from troth.cli.tables import number, short
 from troth.plot._style import places
 from troth.reports import page
+from troth.runs import inspect
 from troth.ui.growing import Growing
 from troth.ui.listing import Entry, Listing, resume
 
@@ -55,7 +56,7 @@ class Pages:
         key = tuple((id_, _stamp(place)) for id_, place in places.items())
         with self._alone:
             if key not in self._reports:
-                runs = dossier.opened([*places.values()])
+                runs = inspect.opened([*places.values()])
                 live = [*places] if not all(run.finished for run in runs) else []
                 text = page.html(runs, cards.decks(runs), live=live, home="/")
                 self._reports[key] = text

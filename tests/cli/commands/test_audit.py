@@ -15,7 +15,7 @@ from typer.testing import Result
 
 from troth import api, files
 from troth.cli.commands import audit
-from troth.loading import Run
+from troth.runs.load import Run
 
 Call = Callable[..., Result]
 COLUMNS = (

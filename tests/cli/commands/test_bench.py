@@ -7,7 +7,7 @@ import pytest
 
 
 def test_bench(troth: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from troth import bench
+    from troth.runs import bench
 
     row = {"model": "tiny", "clients": 4, "device": "cpu", "loop_us": 400.0}
     row |= {"engine_us": 40.0, "ratio": 10.0, "plan": {"how": "vmap", "chunk": 4}}

@@ -17,7 +17,7 @@ from troth import api, certifying, files
 from troth.certificates.bounds import lower
 from troth.certificates.record import fingerprint
 from troth.certificates.smoothing import Smoothing
-from troth.loading import Run
+from troth.runs.load import Run
 from troth.types import Refusal
 
 SECTIONS: dict[str, Any] = {

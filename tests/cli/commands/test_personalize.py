@@ -20,9 +20,9 @@ from troth.config import reader
 from troth.data import load
 from troth.engine.engine import Plan
 from troth.federation import newcomers
-from troth.loading import Run
 from troth.networks import task
-from troth.personalizing import Newcomer
+from troth.runs.load import Run
+from troth.runs.personalize import Newcomer
 from troth.types import Refusal
 
 NAMES = lookup.names("personalizer")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from troth import api, files
 from troth.cli import app
 from troth.data.datasets.csv import csv as dataset
-from troth.loading import Run
+from troth.runs.load import Run
 
 HEAD = ["age", "sex", "ward", "smokes", "note", "hospital", "ill"]
 

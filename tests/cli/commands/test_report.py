@@ -10,7 +10,8 @@ from typing import Any
 
 from typer.testing import Result
 
-from troth import cards, dossier
+from troth import cards
+from troth.runs import inspect
 
 Troth = Callable[..., Result]
 
@@ -82,7 +83,7 @@ def test_run_ends_with_it(
 
 def asks(place: Path, rule: str, *, client: int) -> list[str]:
     """The command that a card names by this rule."""
-    made = cards.document(dossier.opened([place]))
+    made = cards.document(inspect.opened([place]))
     (card,) = [c for c in made["cards"] if c["client"] == client]
     (said,) = [s["text"] for s in card["sentences"] if s["rule"] == rule]
     words = shlex.split(said[said.index(": troth ") :])
@@ -111,7 +112,7 @@ def test_what_is_missing_is_had_by_the_commands_named(
     assert done.exit_code == 0, done.stderr
     done = troth(*asks(place, "shortcuts.missing", client=2))
     assert done.exit_code == 0, done.stderr
-    made = cards.document(dossier.opened(beside))
+    made = cards.document(inspect.opened(beside))
     card = next(c for c in made["cards"] if (c["client"], c["run"]) == (2, "a b"))
     rules = {s["rule"] for s in card["sentences"]}
     assert {"gain.local", "poisoning.without", "poisoning.moved"} <= rules
@@ -127,6 +128,6 @@ def test_an_attack_is_tried_by_the_command_named(
     assert troth("run", file, "--out", place, "-q").exit_code == 0
     done = troth(*asks(place, "poisoning.try", client=0))
     assert done.exit_code == 0, done.stderr
-    made = cards.document(dossier.opened([place, tmp_path / "run-attacked"]))
+    made = cards.document(inspect.opened([place, tmp_path / "run-attacked"]))
     card = next(c for c in made["cards"] if c["run"] == place.name)
     assert card["poisoning"]["beside"][0]["run"] == "run-attacked"

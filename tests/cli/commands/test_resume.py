@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from troth import api, files, runs
+from troth import api, files
+from troth.runs import train
 
 TROTH = [sys.executable, "-c", "from troth.cli.app import main; main()"]
 SAME = (files.SHARED, files.PERSONAL, files.CLIENTS, files.ROUNDS)
@@ -35,11 +36,11 @@ def test_resume_of_half_a_grid(
 ) -> None:
     file = written(tmp_path / "g.toml", tiny + "[grid]\nseed = [0, 1, 2]\n")
 
-    def stop(p: runs.Progress) -> None:
+    def stop(p: train.Progress) -> None:
         if p.label == "seed=1" and p.done == 2:
             signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(runs.Interrupted):
+    with pytest.raises(train.Interrupted):
         api.run(file, out=tmp_path / "half", watch=stop)
     assert not (tmp_path / "half" / "seed=2").exists()
     result = troth("resume", tmp_path / "half", "--json")

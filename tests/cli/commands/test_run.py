@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from troth import api, files, runs
+from troth import api, files
 from troth.config import reader
-from troth.loading import Run
+from troth.runs import train
+from troth.runs.load import Run
 
 
 def test_json_is_one_object_on_stdout(one: tuple[Path, Result]) -> None:
@@ -169,9 +170,9 @@ def test_ctrl_c_before_anything_is_saved(
 def test_without_checkpoints_nothing_is_promised(
     troth: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(*_: object, out: Path, watch: runs.Watch, **__: object) -> None:
-        watch(runs.Progress("", 2, 9, None))
-        raise runs.Interrupted(out)
+    def stopped(*_: object, out: Path, watch: train.Watch, **__: object) -> None:
+        watch(train.Progress("", 2, 9, None))
+        raise train.Interrupted(out)
 
     monkeypatch.setattr(api, "run", stopped)
     result = troth("run", "--out", tmp_path / "a b")

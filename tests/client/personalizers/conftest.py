@@ -22,8 +22,8 @@ from troth.config import reader
 from troth.config.parts import Part
 from troth.data import load
 from troth.engine.engine import Plan
-from troth.loading import Run
 from troth.networks import task as tasks
+from troth.runs.load import Run
 from troth.types import Batch, Broadcast, Client, Descent, Task
 
 SIZES = [9, 15, 25, 7, 19, 12]  # examples of each client; one is tested on

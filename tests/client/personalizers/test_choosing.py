@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 import troth
-from troth import build, lookup, results
+from troth import build, lookup
 from troth.cli import app
 from troth.client.client import descent
 from troth.client.personalizers._choosing import Asked, _choice
@@ -30,6 +30,7 @@ from troth.config import reader
 from troth.config.parts import Part
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
+from troth.runs import results
 from troth.types import Anchor, Batch, Descent, Personal, Refusal, Task
 
 RULES = ("side_by_side", "paper", "code")

@@ -14,11 +14,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, lookup, progress, results, runs
+from troth import build, lookup, progress
 from troth.config import reader
 from troth.data import labels
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
+from troth.runs import results
+from troth.runs import train as runs
 from troth.types import Budget, Personal, Refusal
 
 Done = Callable[[build.Built], Tensor]

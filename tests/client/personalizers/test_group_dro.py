@@ -21,8 +21,8 @@ from troth.client.personalizers.group_dro import group_dro
 from troth.config import reader
 from troth.config.parts import Part
 from troth.engine.engine import Plan
-from troth.loading import Run
 from troth.networks import task
+from troth.runs.load import Run
 from troth.types import Batch, Broadcast, Budget, Groups, Refusal, Task
 
 Done = Callable[[build.Built], Tensor]

@@ -16,8 +16,8 @@ from torch.nn.functional import cross_entropy
 from troth import build
 from troth.config import reader
 from troth.engine.engine import Plan
-from troth.loading import Run
 from troth.networks import task
+from troth.runs.load import Run
 from troth.types import Groups, Refusal
 
 Done = Callable[[build.Built], Tensor]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from troth.loading import Run
+    from troth.runs.load import Run
 
 
 def opened(path: Path) -> Run:
     """The run in this folder; a grid is refused, with the names of its runs."""
     from troth import files
-    from troth.loading import Run
+    from troth.runs.load import Run
     from troth.types import Refusal
 
     if (path / files.GRID).exists():

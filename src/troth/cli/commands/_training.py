@@ -12,16 +12,17 @@ import typer
 from troth.cli.commands._words import STOPPED, complain
 
 if TYPE_CHECKING:
-    from troth.loading import Run
+    from troth.runs.load import Run
 
 
 def watched(
     train: Callable[..., list[Run]], root: Path, name: str, quiet: bool
 ) -> list[Run]:
     """Train with progress; Ctrl-C says what is saved and how to go on."""
-    from troth import files, runs
+    from troth import files
     from troth import progress as notice
     from troth.cli import progress
+    from troth.runs import train as runs
 
     again = f"go on with: troth resume {shlex.quote(str(root))}"
     intro = f"Writing to {root}. Ctrl-C saves and stops; then {again}"

@@ -14,7 +14,7 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure the engine here, against a plain loop over the clients."""
-    from troth import bench as measuring
     from troth.cli import listings
+    from troth.runs import bench as measuring
 
     listings.speeds(measuring.measure(quick), as_json)

@@ -11,7 +11,7 @@ from troth.cli.commands._flags import Device, Folder, Json
 from troth.cli.commands._opening import check_free, opened
 
 if TYPE_CHECKING:
-    from troth.personalizing import Newcomer
+    from troth.runs.personalize import Newcomer
 
 
 def personalize(

@@ -80,9 +80,10 @@ def _watched(
     quiet: bool,
 ) -> list[Reached]:
     """The chain with progress; Ctrl-C says how to go on."""
-    from troth import chain, runs
+    from troth import chain
     from troth import progress as notice
     from troth.cli import progress
+    from troth.runs import train
 
     again = f"the same command with --out {shlex.quote(str(root))} goes on"
     intro = f"Writing to {root}. Ctrl-C saves and stops; then {again}"
@@ -90,7 +91,7 @@ def _watched(
     try:
         with watch, notice.watching(watch.heard):
             return chain.chain(sections, root, options, data_dir=data_dir, watch=watch)
-    except (runs.Interrupted, KeyboardInterrupt):
+    except (train.Interrupted, KeyboardInterrupt):
         text = f"stopped; {again if root.exists() else 'nothing was written'}"
     raise Exit(complain(text, STOPPED))
 

@@ -225,9 +225,9 @@ def _train(
 ) -> None:
     """What is missing, with progress; Ctrl-C says what is kept and how to go on."""
     from troth import progress as notice
-    from troth import runs
     from troth.cli import progress, tables
     from troth.reproduce import running
+    from troth.runs import train
 
     if not quiet and not told["keep"] and (old := running.older(cells, shelf, seeds)):
         tables.say(
@@ -239,7 +239,7 @@ def _train(
     try:
         with watch, notice.watching(watch.heard):
             running.run(cells, shelf, seeds, watch=watch, **told)
-    except (KeyboardInterrupt, runs.Interrupted):
+    except (KeyboardInterrupt, train.Interrupted):
         text = f"stopped; finished cells are kept in {shelf.out}, {_again()}"
         raise Exit(complain(text, STOPPED)) from None
 

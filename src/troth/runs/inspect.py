@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from troth import auditing, chain, disk, evidence
+from troth import auditing, chain, disk
+from troth.runs import evidence
 from troth import files as folder
 from troth.certificates.ledger import NAME as CERTIFICATES
 from troth.config import reader
-from troth.evidence import Audit, Certified, Table
-from troth.loading import Run, judged
-from troth.results import METRICS
+from troth.runs.evidence import Audit, Certified, Table
+from troth.runs.load import Run, judged
+from troth.runs.results import METRICS
 from troth.types import Refusal
 
 

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import troth
-from troth import build, files, runs
+from troth import build, files
+from troth.runs import train
 from troth.config import reader
 from troth.data import load
 from troth.engine import engine
@@ -194,7 +195,7 @@ def test_client_never_asked_has_the_first_model(tmp_path):
     [run] = troth.run(tree, out=tmp_path / "run")
     asked = run.clients["asked"] > 0
     idle = int(np.flatnonzero(~asked)[0])
-    built = build.build(run.experiment, plan=runs.UNMEASURED)
+    built = build.build(run.experiment, plan=train.UNMEASURED)
     first = dict(built.network.named_parameters())
     for name, value in run.model(idle).named_parameters():
         assert torch.equal(value, first[name])

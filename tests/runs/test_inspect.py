@@ -13,13 +13,14 @@ import jsonschema
 import numpy as np
 import pytest
 
-from troth import cards, dossier
+from troth import cards
+from troth.runs import inspect
 from troth.reports import _tables, _words, page
 from troth.types import Refusal
 
 
 def test_a_whole_run(examined: Path) -> None:
-    (one,) = dossier.opened([examined / "clean"])
+    (one,) = inspect.opened([examined / "clean"])
     assert one.finished and not one.troubles and one.metric == "accuracy"
     summary = json.loads((examined / "clean" / "summary.json").read_text())
     assert one.mean() == summary["personal"]["accuracy_mean"]
@@ -29,15 +30,15 @@ def test_a_whole_run(examined: Path) -> None:
 
 
 def test_a_grid_is_its_runs_in_its_order(examined: Path) -> None:
-    found = dossier.opened([examined / "attacked"])
+    found = inspect.opened([examined / "attacked"])
     assert [run.part("personalizer") for run in found] == ["none", "local", "ditto"]
     assert all(run.attacked for run in found)
-    again = dossier.opened([examined / "attacked", found[0].path])
+    again = inspect.opened([examined / "attacked", found[0].path])
     assert len(again) == 3  # given twice, it is there once
 
 
 def test_certificates_and_audits(examined: Path) -> None:
-    *_, ditto = dossier.opened([examined / "attacked"])
+    *_, ditto = inspect.opened([examined / "attacked"])
     (found,) = ditto.certified
     assert found.settings["sigma"] == "0.25" and found.unit == "ℓ2 norm"
     assert {*found.curves} == {"personal", "shared"}
@@ -52,22 +53,22 @@ def test_certificates_and_audits(examined: Path) -> None:
 
 def test_equal_names_get_their_parents(told: Any, tmp_path: Path) -> None:
     places = [told(tmp_path / a / "x", [0.5, 1.0]) for a in ("one", "two", "three")]
-    labels = [run.label for run in dossier.opened(places)]
+    labels = [run.label for run in inspect.opened(places)]
     assert labels == ["one/x", "two/x", "three/x"]
 
 
 def test_no_run(tmp_path: Path, told: Any) -> None:
     with pytest.raises(Refusal, match="is not the folder of a run; give the folder"):
-        dossier.opened([tmp_path])
+        inspect.opened([tmp_path])
     with pytest.raises(Refusal, match="is not the folder of a run"):
-        dossier.opened([tmp_path / "nowhere"])
+        inspect.opened([tmp_path / "nowhere"])
     told(tmp_path / "mine", [0.5])
     with pytest.raises(Refusal, match="it holds runs: give them, such as mine"):
-        dossier.opened([tmp_path])
+        inspect.opened([tmp_path])
     (tmp_path / "g").mkdir()
     (tmp_path / "g" / "grid.toml").write_text("[grid]\nseed = [0]\n")
     with pytest.raises(Refusal, match="a grid of which no run has begun"):
-        dossier.opened([tmp_path / "g"])
+        inspect.opened([tmp_path / "g"])
 
 
 @pytest.mark.parametrize("cut", [0, 1, 40, 400, -1])
@@ -86,7 +87,7 @@ def test_a_file_cut_off_anywhere(
     shutil.copytree(examined / "attacked" / "personalizer=ditto+lam=auto", place)
     whole = (place / name).read_bytes()
     (place / name).write_bytes(whole[:cut])
-    (found,) = dossier.opened([place])
+    (found,) = inspect.opened([place])
     lost = name in ("summary.json", "clients.csv")
     if name == "experiment.toml" and found.sections:
         return
@@ -122,7 +123,7 @@ def test_files_that_say_nonsense(
 ) -> None:
     place = told(tmp_path / "x", [0.5, 1.0])
     (place / name).write_text(text)
-    (found,) = dossier.opened([place])
+    (found,) = inspect.opened([place])
     assert len(found.troubles) >= 1
     assert name in found.troubles[0] or "clients.csv" in found.troubles[0]
 
@@ -134,7 +135,7 @@ def test_a_run_on_its_way(examined: Path, tmp_path: Path) -> None:
         (place / name).unlink()
     lines = (place / "rounds.jsonl").read_text().splitlines(keepends=True)
     (place / "rounds.jsonl").write_text("".join(lines[:5]) + lines[5][:20])
-    (found,) = dossier.opened([place])
+    (found,) = inspect.opened([place])
     assert not found.finished and not found.troubles
     assert len(found.rounds) == 5 and found.metric == "accuracy"
 
@@ -163,7 +164,7 @@ def test_anything_may_stand_in_a_file(
         at = draw.choice([*re.finditer(rb'[-\w.]+|"[^"]*"', content)])
         changed = content[: at.start()] + draw.choice(PIECES) + content[at.end() :]
         (place / name).write_bytes(changed)
-        runs = dossier.opened([place, whole])
+        runs = inspect.opened([place, whole])
         made = cards.decks(runs)
         validator.validate(cards.document(runs, made))
         _words.summary(runs, made)
@@ -176,5 +177,5 @@ def test_a_chain_of_attacks_in_its_order(told: Any, tmp_path: Path) -> None:
     for name in ("data", "gradient", "none", "model"):
         told(tmp_path / "c" / name, [0.5, 1.0])
     (tmp_path / "c" / "chain.json").write_text("{}")
-    labels = [run.label for run in dossier.opened([tmp_path / "c"])]
+    labels = [run.label for run in inspect.opened([tmp_path / "c"])]
     assert labels == ["none", "gradient", "model", "data"]

@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from troth import devices, results, runs
+from troth import devices
+from troth.runs import results, train as runs
 from troth.build import Built, build, device
 from troth.config import reader
 from troth.config.schema import Experiment
@@ -26,7 +27,7 @@ from troth.engine import placement
 from troth.engine.engine import Plan
 from troth.federation.rounds import Federation
 from troth.federation.stacked import Stack
-from troth.journal import Journal
+from troth.runs.checkpoint import Journal
 from troth.types import Record, Refusal
 
 MAY_DIFFER = (

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import troth
-from troth import devices, files, runs, together
+from troth import devices, files
+from troth.runs import train, train_many
 from troth.build import build
 from troth.config import reader
 from troth.engine import vmap
@@ -21,7 +22,7 @@ from troth.engine.batches import Feed
 from troth.engine.engine import Plan
 from troth.federation.rounds import Federation
 from troth.federation.stacked import Stack
-from troth.loading import Run
+from troth.runs.load import Run
 from troth.types import Refusal
 
 BASE: dict[str, Any] = {
@@ -91,7 +92,7 @@ def test_seeds_are_trained_together(change: dict[str, Any], tmp_path: Path) -> N
     trees = [{**BASE, **change, "seed": s} for s in (0, 1, 2)]
     trees += [{**BASE, **change, **hostile, "seed": s} for s in (1, 2)]
     every = [reader.from_dict(tree) for tree in trees]
-    assert len({together.kind(e) for e in every}) == 1
+    assert len({train_many.kind(e) for e in every}) == 1
     check_the_same(every, tmp_path)
 
 
@@ -100,7 +101,7 @@ def test_each_begins_with_its_own_weights(tmp_path: Path) -> None:
     every = []
     for seed in range(3):
         first = tmp_path / f"first{seed}"
-        runs.train(reader.from_dict({**BASE, "seed": seed}), first, plan=VMAP)
+        train.train(reader.from_dict({**BASE, "seed": seed}), first, plan=VMAP)
         start = {**BASE["model"], "weights": str(first / files.SHARED)}
         still = {**BASE["train"], "lr": 0.0, "rounds": 1}
         own = {"name": "finetune", "steps": 3, "lr": 0.1}
@@ -116,9 +117,9 @@ def check_the_same(
     alone = [tmp_path / f"alone{k}" for k in range(len(every))]
     both = [tmp_path / f"both{k}" for k in range(len(every))]
     for e, path in zip(every, alone, strict=True):
-        runs.train(e, path, plan=VMAP)
+        train.train(e, path, plan=VMAP)
     between()
-    together.train(every, both, plan=VMAP)
+    train_many.train(every, both, plan=VMAP)
     weights = []
     for one, other in zip(alone, both, strict=True):
         a, b = Run(one), Run(other)
@@ -168,7 +169,7 @@ def test_stacks_by_turns(
 
         monkeypatch.setattr(Stack, name, seen)
     monkeypatch.setattr(
-        together, "_stacks", lambda all_: [Stack(all_[:2]), Stack(all_[2:])]
+        train_many, "_stacks", lambda all_: [Stack(all_[:2]), Stack(all_[2:])]
     )
     every = experiments(method)
     check_the_same(every, tmp_path)
@@ -190,13 +191,13 @@ def test_as_graphs_are_replayed(
         monkeypatch.setattr(vmap, "_cuda_graph", record)
 
     monkeypatch.setattr(
-        together, "_stacks", lambda all_: [Stack(all_[:2]), Stack(all_[2:])]
+        train_many, "_stacks", lambda all_: [Stack(all_[:2]), Stack(all_[2:])]
     )
     check_the_same(experiments(method), tmp_path, captured)
 
 
 def test_two_stacks_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "Stack", list)
+    monkeypatch.setattr(train_many, "Stack", list)
     cpu, cuda = (SimpleNamespace(type=name) for name in ("cpu", "cuda"))
     for device, n, sizes in (
         (cpu, 10, [10]),
@@ -207,7 +208,7 @@ def test_two_stacks_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         (cuda, 1, [1]),
     ):
         federation = SimpleNamespace(engine=SimpleNamespace(device=device))
-        found = together._stacks([federation] * n)  # type: ignore[list-item]
+        found = train_many._stacks([federation] * n)  # type: ignore[list-item]
         assert [len(stack) for stack in found] == sizes  # type: ignore[arg-type]
 
 
@@ -240,22 +241,22 @@ def test_other_federations_are_refused(change: dict[str, Any], tmp_path: Path) -
     one = reader.from_dict(BASE)
     other = reader.from_dict({**BASE, **change})
     with pytest.raises(Refusal, match="may differ only in seed, adversary, attack"):
-        together.train([one, other], [tmp_path / "a", tmp_path / "b"])
+        train_many.train([one, other], [tmp_path / "a", tmp_path / "b"])
     assert not list(tmp_path.iterdir())
 
 
 def test_newcomers_are_refused(tmp_path: Path) -> None:
     e = reader.from_dict({**BASE, "evaluate": {"newcomers": 0.25}})
     with pytest.raises(Refusal, match="train them one by one"):
-        together.train([e, e], [tmp_path / "a", tmp_path / "b"], plan=VMAP)
+        train_many.train([e, e], [tmp_path / "a", tmp_path / "b"], plan=VMAP)
     assert not list(tmp_path.iterdir())
 
 
 def test_rounds_in_which_nobody_answers(tmp_path: Path) -> None:
     tree = {**BASE, "availability": {"drop": 0.7}}
     every = [reader.from_dict({**tree, **COLUMNS[name]}) for name in ("clean", "A1")]
-    together.train(every, [tmp_path / "a", tmp_path / "b"], plan=VMAP)
-    runs.train(every[1], tmp_path / "c", plan=VMAP)
+    train_many.train(every, [tmp_path / "a", tmp_path / "b"], plan=VMAP)
+    train.train(every[1], tmp_path / "c", plan=VMAP)
     a, c = Run(tmp_path / "b"), Run(tmp_path / "c")
     assert [r["absent"] for r in a.rounds] == [r["absent"] for r in c.rounds]
     left, right = (files.load(r.path / files.SHARED)[0] for r in (a, c))
@@ -270,14 +271,14 @@ def test_what_memory_does_not_hold_is_trained_in_parts(
     built = build(e, plan=VMAP)
     d = built.federation.engine.task.d
     one = built.need.rows + 6 * 5 * d * 4 + 1
-    assert together.fit(built) > 100
+    assert train_many.fit(built) > 100
     monkeypatch.setattr(devices, "free", lambda device: 2 * one * 10 // 7 + 2)
-    assert together.fit(built) == 2
+    assert train_many.fit(built) == 2
     monkeypatch.setattr(devices, "free", lambda device: 0)
-    assert together.fit(built) == 1
+    assert train_many.fit(built) == 1
     every, told = [*experiments("none")[:3]], list[str]()
     paths = [tmp_path / str(k) for k in range(3)]
-    together.train(every, paths, plan=VMAP, watch=lambda p: told.append(p.label))
+    train_many.train(every, paths, plan=VMAP, watch=lambda p: told.append(p.label))
     assert {*told} == {"1 runs together"} and all(Run(path).finished for path in paths)
 
 
@@ -317,7 +318,7 @@ def test_what_is_killed_together_goes_on_by_itself(
     """From the last checkpoint, or from the beginning where there is none."""
     tree = {**GRID, **METHODS[method], "checkpoint": {"every": every}}
 
-    def kill(p: runs.Progress) -> None:
+    def kill(p: train.Progress) -> None:
         if p.done == 3:
             raise KeyboardInterrupt  # as a second Ctrl-C: nothing is saved
 
@@ -366,7 +367,7 @@ def test_a_round_is_kept_where_the_next_cannot_begin(
     monkeypatch.setattr(Stack, "launch", launch)
     paths = [tmp_path / "a", tmp_path / "b"]
     with pytest.raises(torch.OutOfMemoryError):
-        together.train(every, paths, plan=VMAP)
+        train_many.train(every, paths, plan=VMAP)
     assert all(len(Run(path).rounds) == 3 for path in paths)
     again = [run for path in paths for run in troth.resume(path)]
     assert len(again) == 2 and all(run.finished for run in again)
@@ -384,7 +385,7 @@ def test_memory_that_ran_out_is_free_again(
         real(self)
 
     monkeypatch.setattr(Stack, "launch", launch)
-    assert not together.held(every, [tmp_path / "a", tmp_path / "b"], plan=VMAP)
+    assert not train_many.held(every, [tmp_path / "a", tmp_path / "b"], plan=VMAP)
     assert [stack() for stack in seen] == [None] * 3
     monkeypatch.setattr(Stack, "launch", real)
-    assert together.held(every, [tmp_path / "c", tmp_path / "d"], plan=VMAP)
+    assert train_many.held(every, [tmp_path / "c", tmp_path / "d"], plan=VMAP)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from troth import api
-from troth.loading import Run
+from troth.runs.load import Run
 
 TREE: dict[str, Any] = {
     "data": "digits",

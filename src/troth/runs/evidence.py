@@ -15,7 +15,7 @@ from troth import files
 from troth.certificates.curves import Curves, curves
 from troth.certificates.smoothing import Smoothing
 from troth.config import reader
-from troth.results import METRICS
+from troth.runs.results import METRICS
 
 Table = dict[str, np.ndarray]
 _ENDS = ("", "_low", "_high")

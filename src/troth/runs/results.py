@@ -17,7 +17,7 @@ from troth.build import Built
 from troth.evaluation import evaluate as evaluation
 from troth.evaluation import summary
 from troth.federation.rounds import Federation
-from troth.journal import Journal
+from troth.runs.checkpoint import Journal
 from troth.networks import task
 from troth.types import Split
 

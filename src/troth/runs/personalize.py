@@ -20,7 +20,7 @@ from troth.data.user_files import Examples, read
 from troth.engine.engine import Engine, Plan
 from troth.evaluation import evaluate
 from troth.federation import newcomers
-from troth.loading import PREPARED, Run
+from troth.runs.load import PREPARED, Run
 from troth.networks import layers, task
 from troth.types import TEST, TRAIN, VALID, Arrays, Broadcast, Data, Refusal, Shards
 

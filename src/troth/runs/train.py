@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import torch
 
 import troth
-from troth import files, progress, results
+from troth import files, progress
+from troth.runs import results
 from troth.build import Built, build
 from troth.config import reader
 from troth.config.schema import Experiment
@@ -27,8 +28,8 @@ from troth.engine import placement
 from troth.engine import plan as plans
 from troth.engine.engine import Plan
 from troth.federation import newcomers
-from troth.journal import Journal
-from troth.loading import Run, read_experiment
+from troth.runs.checkpoint import Journal
+from troth.runs.load import Run, read_experiment
 from troth.networks import build as networks
 
 
