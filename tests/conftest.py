@@ -178,8 +178,8 @@ def examined(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     run without the attack.
     """
     import troth
-    from troth import auditing, certifying
     from troth.certificates.smoothing import Smoothing
+    from troth.examine import audit, certify
 
     root = tmp_path_factory.mktemp("examined")
     tree: dict[str, Any] = {
@@ -200,8 +200,8 @@ def examined(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     quiet = {"attack": "none", "corruption": "none", "personalizer": own}
     troth.run({**tree, **quiet}, out=root / "clean")
     smoothing = Smoothing(sigma=0.25, n=200, n0=20, tile=100)
-    certifying.certify(run, smoothing, clients="4", examples=6, device="cpu")
-    auditing.audit(run, eps=0.1, device="cpu")
+    certify.certify(run, smoothing, clients="4", examples=6, device="cpu")
+    audit.audit(run, eps=0.1, device="cpu")
     return root
 
 

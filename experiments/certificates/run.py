@@ -30,8 +30,9 @@ import starts  # noqa: E402
 from cells import Cell, Changes, main  # noqa: E402
 from smoothed import MODELS, NETWORKS, SIGMA  # noqa: E402
 
-from troth import certifying, files  # noqa: E402
+from troth import files
 from troth.certificates.smoothing import Smoothing  # noqa: E402
+from troth.examine import certify
 from troth.runs.load import Run  # noqa: E402
 
 DATA: dict[str, Changes] = {
@@ -262,7 +263,7 @@ def certified(run: Run) -> Changes:
     """Certified accuracy of every client at every radius, by every model there is."""
     left(run)
     s, (models, images) = smoothing(run), asked(run)
-    found = certifying.certify(
+    found = certify.certify(
         run,
         s,
         models=models,

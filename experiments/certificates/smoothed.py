@@ -16,7 +16,7 @@ sys.path.append(str(ROOT.parent))
 from cells import Changes  # noqa: E402
 
 from troth import files, lookup
-from troth.certifying import Classifier  # noqa: E402
+from troth.examine.certify import Classifier  # noqa: E402
 from troth.networks import layers
 from troth.types import TEST, Arrays  # noqa: E402
 

@@ -26,8 +26,8 @@ __all__ = [
 if TYPE_CHECKING:
     from troth import plot as plot
     from troth.api import aggregate, cost, personalize, resume, run
-    from troth.auditing import audit
     from troth.certificates.certify import certify
+    from troth.examine.audit import audit
     from troth.reports import report
     from troth.runs.load import Run, load
     from troth.types import Refusal

@@ -13,10 +13,11 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import Result
 
-from troth import api, certifying, files
+from troth import api, files
 from troth.certificates.bounds import lower
 from troth.certificates.record import fingerprint
 from troth.certificates.smoothing import Smoothing
+from troth.examine import certify
 from troth.runs.load import Run
 from troth.types import Refusal
 
@@ -93,14 +94,14 @@ def test_a_radius_for_every_client(troth: Call, run: Path) -> None:
 def test_the_examples_are_the_client_s_own_test_data(run: Path) -> None:
     from troth.data import load
 
-    found = certifying.certify(Run(run), SMALL, models=("shared",), examples=10)
+    found = certify.certify(Run(run), SMALL, models=("shared",), examples=10)
     arrays, shards, _ = load.deal(Run(run).experiment, None)
     for row in found.rows:
         assert row.example in shards.test[row.client] and row.y == arrays.y[row.example]
-    fewer = certifying.certify(Run(run), SMALL, models=("shared",), examples=3)
+    fewer = certify.certify(Run(run), SMALL, models=("shared",), examples=3)
     assert fewer.made == 0 and len(fewer.rows) == 12
     assert {*fewer.rows} < {*found.rows}
-    more = certifying.certify(Run(run), SMALL, models=("shared",), examples=10**6)
+    more = certify.certify(Run(run), SMALL, models=("shared",), examples=10**6)
     assert len(more.rows) == sum(len(shards.test[k]) for k in (0, 2, 3, 4))
 
 
@@ -110,7 +111,7 @@ def test_votes_are_those_of_the_model_that_predicts(run: Path) -> None:
 
     small = Smoothing(sigma=1e-6, n=50, n0=10)
     one = Run(run)
-    found = certifying.certify(one, small, clients="2,", examples=30)
+    found = certify.certify(one, small, clients="2,", examples=30)
     arrays, _, _ = load.deal(one.experiment, None)
     for row in found.rows:
         x = arrays.x[row.example : row.example + 1]
@@ -126,7 +127,7 @@ def test_from_python_the_same_files_are_left(
 ) -> None:
     small = Smoothing(sigma=0.2, n=200, n0=20, alpha=0.01)
     place = tmp_path / "python"
-    found = certifying.certify(Run(run), small, examples=2, out=place)
+    found = certify.certify(Run(run), small, examples=2, out=place)
     assert {file.name for file in found.files} == {f.name for f in place.iterdir()}
     given = ("--n", 200, "--n0", 20, "--alpha", 0.01, "--examples", 2)
     other = tmp_path / "command"
@@ -153,25 +154,25 @@ def test_one_client_alone(troth: Call, run: Path) -> None:
 
 def test_hashes_are_of_the_models(run: Path) -> None:
     one = Run(run)
-    found = certifying.certify(one, SMALL, examples=1)
+    found = certify.certify(one, SMALL, examples=1)
     for row in found.rows:
         net = one.shared() if row.model == "shared" else one.model(row.client)
         assert row.parameters == fingerprint(net)
 
 
 def test_a_stopped_command_goes_on(run: Path, tmp_path: Path) -> None:
-    def stop(p: certifying.Progress) -> None:
+    def stop(p: certify.Progress) -> None:
         if p.done == 5:
             raise KeyboardInterrupt
 
-    whole = certifying.certify(Run(run), SMALL, examples=4, out=tmp_path / "whole")
+    whole = certify.certify(Run(run), SMALL, examples=4, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        certifying.certify(Run(run), SMALL, examples=4, watch=stop)
+        certify.certify(Run(run), SMALL, examples=4, watch=stop)
     file = run / "certificates.csv"
     assert len(rows(run)) == 5
     file.write_bytes(file.read_bytes()[:-30])  # and was killed while it wrote
-    told: list[certifying.Progress] = []
-    found = certifying.certify(Run(run), SMALL, examples=4, watch=told.append)
+    told: list[certify.Progress] = []
+    found = certify.certify(Run(run), SMALL, examples=4, watch=told.append)
     assert found.made == len(whole.rows) - 4 and told[0].done == 5
     assert file.read_bytes() == whole.file.read_bytes()
     assert found.rows == whole.rows
@@ -210,14 +211,14 @@ def test_local_models(troth: Call, run: Path, runs: dict[str, Path]) -> None:
     told = json.loads(troth("certify", run, *given, "--clients", "0,4").stdout)
     assert list(told["models"]) == ["shared", "local"]
     assert list(told["models"]["local"]["clients"]) == ["0", "4"]
-    own = certifying.certify(Run(runs["local"]), SMALL, models=("local",), out=run)
+    own = certify.certify(Run(runs["local"]), SMALL, models=("local",), out=run)
     assert own.rows[0].parameters == fingerprint(Run(runs["local"]).model(0))
 
 
 def test_local_models_of_other_clients(runs: dict[str, Path], tmp_path: Path) -> None:
     other = trained(tmp_path, "other", personalizer="local", seed=3)
     with pytest.raises(Refusal, match="differs from .* in 'seed'"):
-        certifying.certify(Run(runs["tuned"]), SMALL, local=Run(other))
+        certify.certify(Run(runs["tuned"]), SMALL, local=Run(other))
 
 
 def test_a_run_without_personal_models(
@@ -225,7 +226,7 @@ def test_a_run_without_personal_models(
 ) -> None:
     words = "no personal models.*--models shared, or train with a personalizer"
     refused(troth, words, runs["none"], "--models", "personal")
-    none = certifying.certify(Run(runs["none"]), SMALL, examples=1, out=tmp_path / "a")
+    none = certify.certify(Run(runs["none"]), SMALL, examples=1, out=tmp_path / "a")
     assert list(none.curves) == ["shared"]
     bare = trained(tmp_path, "bare", personalizer="ditto", output={"personal": False})
     refused(troth, "holds no personal models.*output.personal = true", bare)

@@ -8,13 +8,13 @@ from troth.cli.commands._flags import DataDir, Folder, Json
 from troth.cli.commands._opening import absolute, opened
 
 if TYPE_CHECKING:
-    from troth.advice import Advice
+    from troth.examine.advise import Advice
 
 
 def advise(path: Folder, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Suggest Ditto's λ for a run's own clients, as theory has it."""
-    from troth import advice
     from troth.cli import tables
+    from troth.examine import advise as advice
 
     root = absolute(data_dir)
     found = advice.advise(opened(path), root)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Group
 
-    from troth.auditing import Found
+    from troth.examine.audit import Found
 
 _MOST = 10  # clients that are shown
 _COLUMNS = {
@@ -62,9 +62,9 @@ def audit(
     quiet: Quiet = False,
 ) -> None:
     """Say which clients' models may lean on a shortcut."""
-    from troth import auditing
     from troth import progress as notice
     from troth.cli import progress, tables
+    from troth.examine import audit as auditing
 
     given = {"eps": eps, "norm": norm, "iterations": iterations}
     options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}

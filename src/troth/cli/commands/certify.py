@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from troth.certificates.smoothing import Smoothing
-    from troth.certifying import Found
+    from troth.examine.certify import Found
 
 _SHOWN = 3  # radii in the table
 
@@ -118,9 +118,9 @@ def _watched(
     run: Any, smoothing: Smoothing, wanted: dict[str, Any], quiet: bool
 ) -> Found:
     """The work with progress; Ctrl-C says what is kept and how to go on."""
-    from troth import certifying
     from troth import progress as notice
     from troth.cli import progress
+    from troth.examine import certify as certifying
 
     again = f"the same command goes on: {shlex.join(['troth', *sys.argv[1:]])}"
     place = wanted["out"] or run.path

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from troth import transferability
 from troth.client.adversarial.pgd import pgd
+from troth.examine import transferability
+from troth.examine.transferability import Terms, bound, confidence, look, terms
 from troth.networks import task as tasks
-from troth.transferability import Terms, bound, confidence, look, terms
 from troth.types import Batch, Task
 
 F64 = torch.float64

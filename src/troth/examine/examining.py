@@ -21,7 +21,7 @@ from troth.build import Built
 from troth.certificates.bounds import lower, upper
 from troth.client.adversarial._worst import Adversarial
 from troth.data import labels
-from troth.transferability import Bound, Seen, Terms, bound, look, terms
+from troth.examine.transferability import Bound, Seen, Terms, bound, look, terms
 from troth.types import Batch, Split, Task
 
 ALPHA = 0.05

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 import troth
-from troth import api, auditing, files
-from troth.certifying import Progress
+from troth import api, files
 from troth.data import load
+from troth.examine import audit
+from troth.examine.certify import Progress
 from troth.networks import flat
 from troth.runs.load import Run
 from troth.types import Refusal
@@ -138,7 +139,7 @@ def test_models_that_are_the_shared_one(run: Path) -> None:
     w = flat.flatten(Run(run).network()).detach()
     rows = {"parameters": w[None], "client": torch.tensor([-1])}
     files.save(run / files.PERSONAL, rows)
-    found = auditing.audit(run, eps=EPS)
+    found = audit.audit(run, eps=EPS)
     t = found.table
     assert t["transferability"].tolist() == (1 - t["shared_adv_accuracy"]).tolist()
     for name in ("change", "l_trans", "angle", "distance", "valid_gain"):
@@ -149,26 +150,26 @@ def test_models_that_are_the_shared_one(run: Path) -> None:
 
 
 def test_the_file_holds_the_table(run: Path, tmp_path: Path) -> None:
-    found = auditing.audit(Run(run), eps=EPS, out=tmp_path / "a" / "b")
+    found = audit.audit(Run(run), eps=EPS, out=tmp_path / "a" / "b")
     assert found.file == tmp_path / "a" / "b" / "audit.csv"
     assert not (run / "audit.csv").exists()
     read = files.read_csv(found.file)
     assert [*read] == [*found.table]
     for name, column in read.items():
         np.testing.assert_array_equal(column, found.table[name])
-    again = auditing.audit(run, eps=EPS)
+    again = audit.audit(run, eps=EPS)
     assert again.file.read_bytes() == found.file.read_bytes()
     assert '"eps": 0.15' in (run / "audit.json").read_text()
 
 
 def test_verdicts(run: Path) -> None:
-    found = auditing.audit(run, eps=0.4)
+    found = audit.audit(run, eps=0.4)
     low, high = found.table["change_low"], found.table["change_high"]
     expected = np.where(low > 0.1, 1.0, np.where(high <= 0.1, 0.0, np.nan))
     np.testing.assert_array_equal(found.table["suspect"], expected)
     every = [found.clients("suspect", v) for v in (1.0, 0.0, np.nan)]
     assert sorted(sum(every, [])) == [0, 1, 2, 3]
-    certain = auditing.audit(run, eps=0.4, limit=0.99)
+    certain = audit.audit(run, eps=0.4, limit=0.99)
     assert certain.clients("suspect", 0.0) == [0, 1, 2, 3]
 
 
@@ -176,7 +177,7 @@ def test_options_are_the_run_s_own_where_none_is_given(run: Path) -> None:
     text = (run / files.EXPERIMENT).read_text()
     assert "eps = 0.1\n" in text
     (run / files.EXPERIMENT).write_text(text.replace("eps = 0.1\n", "eps = 0.15\n"))
-    own, given = auditing.audit(run), auditing.audit(run, eps=0.1, norm="l2")
+    own, given = audit.audit(run), audit.audit(run, eps=0.1, norm="l2")
     assert own.settings["adversarial"]["eps"] == 0.15
     assert given.settings["adversarial"]["norm"] == "l2"
     assert (own.table["shared_adv_accuracy"] < given.table["shared_adv_accuracy"]).any()
@@ -184,14 +185,14 @@ def test_options_are_the_run_s_own_where_none_is_given(run: Path) -> None:
 
 def test_a_random_start_is_drawn_the_same_again(run: Path) -> None:
     options: dict[str, Any] = {"start": "random", "iterations": 1, "step": 0.01}
-    one, two = (auditing.audit(run, **options).table["l_trans"] for _ in range(2))
+    one, two = (audit.audit(run, **options).table["l_trans"] for _ in range(2))
     assert (one == two).all()
-    assert (one != auditing.audit(run).table["l_trans"]).all()
+    assert (one != audit.audit(run).table["l_trans"]).all()
 
 
 def test_validation_data_and_some_clients(run: Path) -> None:
     told: list[Progress] = []
-    found = auditing.audit(run, on="valid", clients="1,3", watch=told.append)
+    found = audit.audit(run, on="valid", clients="1,3", watch=told.append)
     held = load.deal(Run(run).experiment, None)[1]
     assert found.table["client"].tolist() == [1, 3]
     assert found.table["examples"].tolist() == [len(held.valid[k]) for k in (1, 3)]
@@ -208,11 +209,11 @@ def test_a_client_without_validation_data(tmp_path: Path) -> None:
     none = shards(tmp_path / "none.npz", split=split)
     run = trained(tmp_path / "none", none, partition=part)
     refused("none of 4 clients has examples .* take 'test' instead", run, on="valid")
-    assert np.isnan(auditing.audit(run).table["valid_gain"]).all()
+    assert np.isnan(audit.audit(run).table["valid_gain"]).all()
     split = np.where((at % 3 == 1) & (owner < 3), "valid", split)
     some = shards(tmp_path / "some.npz", split=split)
     run = trained(tmp_path / "some", some, partition=part)
-    found = auditing.audit(run, on="valid")
+    found = audit.audit(run, on="valid")
     assert found.table["examples"].tolist() == [20, 20, 20, 0]
     for name in ("adv_accuracy", "valid_gain", "suspect"):
         assert np.isnan(found.table[name][3]), name
@@ -223,12 +224,12 @@ def test_a_client_without_validation_data(tmp_path: Path) -> None:
 def test_what_is_said_of_weak_examples_and_bad_references(
     run: Path, tmp_path: Path
 ) -> None:
-    (weak, *_) = auditing.audit(run, eps=1e-6).rough
+    (weak, *_) = audit.audit(run, eps=1e-6).rough
     assert "larger --eps" in weak
     path = Run(run).experiment.data.options["path"]
     hostile = {"adversary": {"clients": [1]}, "attack": "sign_flip"}
     local = trained(tmp_path / "local", path, personalizer="local", **hostile)
-    found = auditing.audit(local)
+    found = audit.audit(local)
     assert found.table["client"].tolist() == [0, 2, 3]
     said = " ".join(found.rough)
     assert "1 of 4 clients are hostile" in said and "'local' never starts" in said
@@ -236,7 +237,7 @@ def test_what_is_said_of_weak_examples_and_bad_references(
 
 def refused(words: str, run: Path, **given: Any) -> None:
     with pytest.raises(Refusal, match=words) as caught:
-        auditing.audit(run, **given)
+        audit.audit(run, **given)
     assert "\n" not in str(caught.value)
     assert not (run / "audit.csv").exists()
 
@@ -276,7 +277,7 @@ def test_data_outside_the_stated_range(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(CLIENTS * EACH, 7)).astype(np.float32)
     run = trained(tmp_path / "run", shards(tmp_path / "wide.npz", x=x))
     refused(r"lie between 0 and 1 .* or to \[\] where they have no range", run)
-    assert len(auditing.audit(run, bounds=[]).table["client"]) == CLIENTS
+    assert len(audit.audit(run, bounds=[]).table["client"]) == CLIENTS
 
 
 def test_a_shared_model_that_diverged(run: Path) -> None:

@@ -17,14 +17,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from troth import certifiable, files, lookup
+from troth import files, lookup
 from troth.build import Built, build
-from troth.certifying import Progress
 from troth.client.client import adversarial
 from troth.config.parts import Part
 from troth.data.preprocess import active
 from troth.engine.engine import Plan
-from troth.examining import ALPHA, Row, Setting, batches, row
+from troth.examine import certifiable
+from troth.examine.certify import Progress
+from troth.examine.examining import ALPHA, Row, Setting, batches, row
 from troth.networks import flat
 from troth.runs.load import Run
 from troth.types import CONFLICTING, Refusal, Split

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import build, certifiable, seeding
+from troth import build, seeding
 from troth import files as folder
 from troth.certificates import certify as certifier
 from troth.certificates import curves, picture
@@ -19,6 +19,7 @@ from troth.certificates.record import fingerprint, matching
 from troth.certificates.smoothing import Smoothing
 from troth.certificates.tiles import Tiles
 from troth.data import load
+from troth.examine import certifiable
 from troth.networks import flat
 from troth.runs.load import Run
 from troth.types import Arrays, Refusal
