@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from troth import lookup
 from troth.certificates import certify as certifier
+from troth.certificates.sampling import Tiles, exact
 from troth.certificates.smoothing import Smoothing
-from troth.certificates.tiles import Tiles, exact
 from troth.engine import vmap
 
 SHAPES = {"resnet18": (3, 32, 32), "cnn": (1, 28, 28)}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import special, stats
 
-from troth.certificates import bounds, looks
+from troth.certificates import bounds, stopping
 
 N, MORE, TILE, ALPHA, INPUTS = 100_000, 110_000, 1000, 0.001, 4000
 RADII = np.linspace(0, 3, 10)
@@ -34,15 +34,15 @@ def laws(random: np.random.Generator) -> dict[str, np.ndarray]:
 
 def planned(
     votes: np.ndarray, growth: float, last: float | None, n: int = N
-) -> looks.Bounded:
+) -> stopping.Bounded:
     """The library's own code, with another plan; None: α is shared evenly."""
-    before = looks._GROWTH, looks._LAST
-    looks._GROWTH = growth
-    looks._LAST = last or 1 / len(looks.plan(n, ALPHA, TILE, True).n)
-    plan = looks.plan(n, ALPHA, TILE, True)
-    looks._GROWTH, looks._LAST = before
-    question = looks.Question(radii=tuple(RADII.tolist()))
-    return looks.bound(drawn(votes), INPUTS, plan, question, 1.0, "normal")
+    before = stopping._GROWTH, stopping._LAST
+    stopping._GROWTH = growth
+    stopping._LAST = last or 1 / len(stopping.plan(n, ALPHA, TILE, True).n)
+    plan = stopping.plan(n, ALPHA, TILE, True)
+    stopping._GROWTH, stopping._LAST = before
+    question = stopping.Question(radii=tuple(RADII.tolist()))
+    return stopping.bound(drawn(votes), INPUTS, plan, question, 1.0, "normal")
 
 
 def drawn(votes: np.ndarray) -> Callable[[np.ndarray, int, int], np.ndarray]:
@@ -86,13 +86,13 @@ def rejected(votes: np.ndarray, wealth: Wealth) -> tuple[np.ndarray, np.ndarray]
     """
     yes, used = np.zeros((INPUTS, len(P)), bool), np.zeros(INPUTS)
     on = np.ones(INPUTS, bool)
-    whole = looks.plan(N, ALPHA, TILE, False)
+    whole = stopping.plan(N, ALPHA, TILE, False)
     for t in range(1, N // TILE + 1):
         n, s = t * TILE, votes[:, t : t + 1].astype(float)
         yes[on] |= wealth(s[on], n) >= -np.log(ALPHA)
         used[on] = n
-        now = looks.Plan(np.array([n, N]), np.array([ALPHA, whole.alpha[-1]]))
-        far = looks.reach(votes[:, t], 0, now, 1.0, "normal")
+        now = stopping.Plan(np.array([n, N]), np.array([ALPHA, whole.alpha[-1]]))
+        far = stopping.reach(votes[:, t], 0, now, 1.0, "normal")
         on &= ~(yes | (np.maximum(RADII, 1e-300) > far[:, None])).all(axis=1)
     return np.cumprod(yes, axis=1).astype(bool), used
 

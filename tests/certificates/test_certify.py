@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import troth
 from troth.certificates import bounds, certify
+from troth.certificates.sampling import Tiles
 from troth.certificates.smoothing import Smoothing
-from troth.certificates.tiles import Tiles
 from troth.types import Refusal
 
 W = torch.tensor([0.6, -0.8, 0.0, 2.0])

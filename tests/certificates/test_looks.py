@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from troth.certificates import bounds, looks
-from troth.certificates.looks import Bounded, Plan, Question
+from troth.certificates import bounds, stopping
+from troth.certificates.stopping import Bounded, Plan, Question
 
 GRID = tuple(np.linspace(0, 3, 10).tolist())  # of σ = 1
 QUESTIONS = {
@@ -35,7 +35,7 @@ def drawn(
         assert first % tile == 0
         return votes[on, first // tile : -(-last // tile)].sum(axis=1)
 
-    return looks.bound(draw, len(p), plan, question, 1.0, "normal")
+    return stopping.bound(draw, len(p), plan, question, 1.0, "normal")
 
 
 # Plans
@@ -44,7 +44,7 @@ def drawn(
 @pytest.mark.parametrize("n", [1, 99, 100, 101, 1000, 12_345, 100_000])
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_a_plan_spends_alpha_and_no_more(n: int, adaptive: bool) -> None:
-    plan = looks.plan(n, 0.01, min(100, n), adaptive)
+    plan = stopping.plan(n, 0.01, min(100, n), adaptive)
     assert math.fsum(plan.alpha) == pytest.approx(0.01, rel=1e-12)
     assert (plan.alpha > 0).all() and (np.diff(plan.n) > 0).all()
     assert plan.n[-1] == n and (plan.n[:-1] % 100 == 0).all()
@@ -53,7 +53,7 @@ def test_a_plan_spends_alpha_and_no_more(n: int, adaptive: bool) -> None:
 
 
 def test_a_fixed_plan_is_the_published_bound() -> None:
-    plan = looks.plan(1000, 0.01, 1000, adaptive=False)
+    plan = stopping.plan(1000, 0.01, 1000, adaptive=False)
     found = drawn(np.array([0.9]), plan, Question(), tile=1000)
     assert found.p[0] == bounds.lower(found.votes, 1000, 0.01)[0]
     assert found.used.tolist() == [1000] and found.settled.all()
@@ -67,7 +67,7 @@ def test_certificates_above_the_truth_are_as_rare_as_promised(asked: str) -> Non
     """5,000 certificates at n = 1,000, α = .01."""
     m, alpha = 5000, 0.01
     distance = np.random.default_rng(1).uniform(0.01, 3.0, m)
-    plan = looks.plan(1000, alpha, 100, asked != "fixed")
+    plan = stopping.plan(1000, alpha, 100, asked != "fixed")
     found = drawn(stats.norm.cdf(distance), plan, QUESTIONS[asked])
     above = (bounds.radius(found.p, 1.0, "normal") > distance).mean()
     assert above <= alpha + 4 * math.sqrt(alpha * (1 - alpha) / m)
@@ -78,7 +78,7 @@ def test_certificates_above_the_truth_are_as_rare_as_promised(asked: str) -> Non
 def test_the_same_where_each_is_as_hard_as_can_be(asked: str, p: float) -> None:
     """Every certificate has the same p; ½ must hardly ever be given a class."""
     m, alpha = 5000, 0.05
-    plan = looks.plan(2000, alpha, 100, asked != "fixed")
+    plan = stopping.plan(2000, alpha, 100, asked != "fixed")
     found = drawn(np.full(m, p), plan, QUESTIONS[asked], seed=2)
     assert (found.p > p).mean() <= alpha + 4 * math.sqrt(alpha * (1 - alpha) / m)
 
@@ -86,7 +86,7 @@ def test_the_same_where_each_is_as_hard_as_can_be(asked: str, p: float) -> None:
 def test_it_holds_for_whoever_stops_in_the_worst_moment() -> None:
     """The largest bound over all looks: what an adversary could pick."""
     m, alpha, p = 5000, 0.05, 0.8
-    plan = looks.plan(5000, alpha, 100, adaptive=True)
+    plan = stopping.plan(5000, alpha, 100, adaptive=True)
     never = Question(radii=(0.0, 9.0))  # 9σ is given up at once, 0 soon proven
     assert len(plan.n) > 10
     random = np.random.default_rng(3)
@@ -102,7 +102,7 @@ def test_it_holds_for_whoever_stops_in_the_worst_moment() -> None:
 def test_certificates_are_not_timid(asked: str) -> None:
     """Median of radius/truth where p_A ∈ [.7, .99]."""
     p = np.random.default_rng(4).uniform(0.7, 0.99, 2000)
-    plan = looks.plan(1000, 0.01, 100, asked != "fixed")
+    plan = stopping.plan(1000, 0.01, 100, asked != "fixed")
     found = drawn(p, plan, QUESTIONS[asked], seed=4)
     ratio = bounds.radius(found.p, 1.0, "normal") / stats.norm.ppf(p)
     assert np.median(ratio) >= 0.85
@@ -121,8 +121,8 @@ def test_the_same_answers_with_a_fifth_of_the_samples(spread: str) -> None:
         else random.uniform(-1, 4, 2000)
     )
     p = stats.norm.cdf(z)
-    fixed = drawn(p, looks.plan(100_000, 0.001, 1000, False), Question(), tile=1000)
-    plan = looks.plan(100_000, 0.001, 1000, True)
+    fixed = drawn(p, stopping.plan(100_000, 0.001, 1000, False), Question(), tile=1000)
+    plan = stopping.plan(100_000, 0.001, 1000, True)
     found = drawn(p, plan, Question(radii=GRID), tile=1000)
     assert found.used.mean() * 5 < 100_000
     one, two = (
@@ -135,9 +135,11 @@ def test_the_same_answers_with_a_fifth_of_the_samples(spread: str) -> None:
 def test_a_radius_to_within_a_tolerance() -> None:
     """Settled: 95 % of what the same samples to the end prove, at the least."""
     p = np.random.default_rng(6).uniform(0.7, 0.99, 500)
-    plan = looks.plan(20_000, 0.001, 100, True)
+    plan = stopping.plan(20_000, 0.001, 100, True)
     end = drawn(p, plan, Question(radii=(100.0,), tolerance=0.0), seed=6)
-    whole = drawn(p, looks.plan(20_000, plan.alpha[-1], 100, False), Question(), seed=6)
+    whole = drawn(
+        p, stopping.plan(20_000, plan.alpha[-1], 100, False), Question(), seed=6
+    )
     found = drawn(p, plan, Question(tolerance=0.05), seed=6)
     assert end.used.max() == 100  # a radius out of reach is given up at the first look
     assert found.settled.mean() > 0.9 and found.used.mean() < 15_000
@@ -163,8 +165,8 @@ def test_what_is_settled() -> None:
 
 
 def test_what_is_in_reach() -> None:
-    plan = looks.plan(1000, 0.01, 100, True)
-    far = looks.reach(np.array([0, 50, 100]), 0, plan, 1.0, "normal")
+    plan = stopping.plan(1000, 0.01, 100, True)
+    far = stopping.reach(np.array([0, 50, 100]), 0, plan, 1.0, "normal")
     assert far[0] == 0
     assert 0 < far[1] < far[2]
     best = bounds.lower(1000, 1000, plan.alpha[-1])
@@ -173,5 +175,5 @@ def test_what_is_in_reach() -> None:
 
 def test_the_words_of_a_question() -> None:
     assert Question().words() == "" and not Question().open
-    assert looks.question([1, 0.5], 0).words() == "0.5;1.0"
-    assert looks.question(None, 0.01).words() == "within 0.01"
+    assert stopping.question([1, 0.5], 0).words() == "0.5;1.0"
+    assert stopping.question(None, 0.01).words() == "within 0.01"

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from troth.certificates.sampling import BOUNDING, CHOOSING, Tiles
 from troth.certificates.smoothing import Smoothing
-from troth.certificates.tiles import BOUNDING, CHOOSING, Tiles
 from troth.types import Refusal
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth.certificates import bounds, looks
+from troth.certificates import bounds, stopping
 from troth.certificates.record import (
     Certificate,
     Certificates,
@@ -19,8 +19,8 @@ from troth.certificates.record import (
     collect,
     fingerprint,
 )
+from troth.certificates.sampling import BOUNDING, CHOOSING, Classify, Tiles
 from troth.certificates.smoothing import Smoothing
-from troth.certificates.tiles import BOUNDING, CHOOSING, Classify, Tiles
 from troth.lookup import nearest
 from troth.types import Refusal
 
@@ -126,8 +126,8 @@ def _certified(tiles: Tiles, x: list[Tensor], numbers: list[int]) -> list[Certif
         ]
         return np.asarray(torch.stack(each).cpu().numpy())
 
-    plan = looks.plan(s.n, s.alpha, tiles.size(BOUNDING), s.adaptive)
-    found = looks.bound(draw, len(x), plan, s.asked, s.sigma, s.law)
+    plan = stopping.plan(s.n, s.alpha, tiles.size(BOUNDING), s.adaptive)
+    found = stopping.bound(draw, len(x), plan, s.asked, s.sigma, s.law)
     label = np.where(found.p > 0.5, chosen, -1)
     radius = bounds.radius(found.p, s.sigma, s.law)
     rows = zip(*(c.tolist() for c in (label, radius, *found)), strict=True)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from troth.certificates import bounds, looks
+from troth.certificates import bounds, stopping
 from troth.certificates.record import certified
 from troth.certificates.smoothing import Smoothing
 
@@ -109,6 +109,6 @@ def grid(s: Smoothing) -> np.ndarray:
     """Radii for a curve: those asked about, else evenly to the largest there can be."""
     if s.asked.radii:
         return np.array(s.asked.radii)
-    plan = looks.plan(s.n, s.alpha, min(s.tile, s.n), s.adaptive)
+    plan = stopping.plan(s.n, s.alpha, min(s.tile, s.n), s.adaptive)
     most = bounds.lower(plan.n, plan.n, plan.alpha).max()
     return np.linspace(0, float(bounds.radius(most, s.sigma, s.law)), _POINTS)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from troth import lookup, seeding
-from troth.certificates import looks
+from troth.certificates import stopping
 from troth.certificates.bounds import Law
 from troth.data.deformations._flow import Frame, Interpolation, Padding, pixels_per_unit
 from troth.types import Refusal
@@ -100,15 +100,15 @@ class Smoothing:
         return self.samples == "adaptive"
 
     @property
-    def asked(self) -> looks.Question:
+    def asked(self) -> stopping.Question:
         """What it draws samples for."""
         if not self.adaptive:
-            return looks.Question()
+            return stopping.Question()
         if self.radii is None and not self.tolerance:
             most = self.sigma * (1 if self.law == "uniform" else _WIDE)
             even = tuple(most * i / (_MANY - 1) for i in range(_MANY))
-            return looks.Question(radii=even)
-        return looks.question(self.radii, self.tolerance)
+            return stopping.Question(radii=even)
+        return stopping.question(self.radii, self.tolerance)
 
     @property
     def unit(self) -> str:

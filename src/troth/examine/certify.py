@@ -16,8 +16,8 @@ from troth.certificates import certify as certifier
 from troth.certificates import curves, picture
 from troth.certificates.ledger import Ledger, Row
 from troth.certificates.record import fingerprint, matching
+from troth.certificates.sampling import Tiles
 from troth.certificates.smoothing import Smoothing
-from troth.certificates.tiles import Tiles
 from troth.data import load
 from troth.examine import certifiable
 from troth.networks import flat
