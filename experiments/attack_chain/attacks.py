@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from federations import honest, made, target, watched
 
-from troth import crafting
+from troth.poison import craft
 
 
 class Work(NamedTuple):
@@ -39,7 +39,7 @@ def gradient(
     tied = built.experiment.personalizer.name == "coupled"
     if tied and built.experiment.regularizer.name == "l2sq":
         rho = built.federation.broadcast.w.double().cpu()
-        crafted = crafting.crafted(built, rho, honest(built))
+        crafted = craft.crafted(built, rho, honest(built))
         np.save(work.models / f"model-{name}.npy", crafted.numpy())
     return found
 
@@ -98,7 +98,7 @@ def examples(
     plain = made({**tree, "attack": "none"}, work.device)
     model = np.load(own)
     lam = plain.experiment.personalizer.options["lam"]  # as if R were l2sq
-    taught = crafting.teach(plain, model, aim, number, file, weight, lam, **options)
+    taught = craft.teach(plain, model, aim, number, file, weight, lam, **options)
     adversary = {**tree["adversary"], **({"start": str(own)} if start else {})}
     attacked = {**tree, "attack": "none", "corruption": taught.corruption}
     built = made({**attacked, "adversary": adversary}, work.device)

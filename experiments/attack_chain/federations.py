@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import goal
 from troth.build import Built, build
 from troth.config import reader
+from troth.poison import goal
 from troth.runs import train
 
 Tree = dict[str, Any]

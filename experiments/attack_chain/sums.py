@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from attacks import Figure, Work
 from federations import made
 
-from attacks import Figure, Work
-from troth import goal, seeding
+from troth import seeding
 from troth.data.datasets.fashion_mnist import fashion_mnist
+from troth.poison import goal
 from troth.types import TEST, TRAIN
 
 IDLE, FEW, RANDOM = 10, 10, 36_000

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from troth.examine import audit as auditing
-from troth import chain, disk
+from troth.poison import chain
+from troth import disk
 from troth.runs import evidence
 from troth import files as folder
 from troth.certificates.ledger import NAME as CERTIFICATES

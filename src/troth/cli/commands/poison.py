@@ -16,7 +16,7 @@ from troth.cli.commands._words import STOPPED, complain
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from troth.chain import Options, Reached
+    from troth.poison.chain import Options, Reached
 
 
 def poison(
@@ -44,8 +44,9 @@ def poison(
     quiet: Quiet = False,
 ) -> None:
     """Bend a federation by reports, by a model, by data; train each to see it."""
-    from troth import api, chain
+    from troth import api
     from troth.cli import tables
+    from troth.poison import chain
 
     sections = api.tree(experiment, settings or [])
     words: dict[str, Any] = {"stage": stage, "inputs": inputs, "labels": labels}
@@ -80,9 +81,9 @@ def _watched(
     quiet: bool,
 ) -> list[Reached]:
     """The chain with progress; Ctrl-C says how to go on."""
-    from troth import chain
     from troth import progress as notice
     from troth.cli import progress
+    from troth.poison import chain
     from troth.runs import train
 
     again = f"the same command with --out {shlex.quote(str(root))} goes on"

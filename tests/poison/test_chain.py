@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth import chain
-from troth.chain import Options, Reached
+from troth.poison import chain
+from troth.poison.chain import Options, Reached
 from troth.types import Refusal
 
 TREE: dict[str, Any] = {

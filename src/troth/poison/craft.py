@@ -15,8 +15,8 @@ from torch import Tensor
 
 from troth import lookup, poison
 from troth.build import Built
-from troth.goal import Goal
 from troth.networks.layers import Normalise
+from troth.poison.goal import Goal
 
 
 def crafted(built: Built, rho: Tensor, own: Sequence[Tensor] | Tensor) -> Tensor:

@@ -16,11 +16,12 @@ from typing import Any, Literal, NamedTuple, get_type_hints
 import numpy as np
 from torch import Tensor
 
-from troth import api, crafting, files, lookup
+from troth import api, files, lookup
 from troth.build import Built, build
 from troth.config import reader
-from troth.goal import Goal, goal, judged
 from troth.networks import flat, modelfile
+from troth.poison import craft
+from troth.poison.goal import Goal, goal, judged
 from troth.runs import train
 from troth.runs.load import Run
 from troth.runs.train import Watch
@@ -199,7 +200,7 @@ def _gradient(c: _Chain) -> _Made:
 
 def _model(c: _Chain) -> _Made:
     """A model that never learns, and reports honestly."""
-    frozen = crafting.crafted(c.built, *_ended(c, "gradient"))
+    frozen = craft.crafted(c.built, *_ended(c, "gradient"))
     np.save(c.out / "model.npy", frozen.numpy())
     attack = {"name": "frozen_model", "target": str(c.out / "model.npy")}
     return _Made({"attack": attack, "corruption": "none"})
@@ -217,9 +218,7 @@ def _data(c: _Chain) -> _Made:
     weight = None if o.weight == "auto" else o.weight
     model = c.out / "model.npy"
     number, file = o.examples, c.out / "poison.npz"
-    taught = crafting.teach(
-        c.built, np.load(model), c.goal, number, file, weight, **made
-    )
+    taught = craft.teach(c.built, np.load(model), c.goal, number, file, weight, **made)
     changes: dict[str, Any] = {"attack": "none", "corruption": taught.corruption}
     if o.start == "model":
         adversary = c.sections["adversary"]

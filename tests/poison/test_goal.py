@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from troth import build, goal
+from troth import build
 from troth.config import reader
+from troth.poison import goal
 from troth.runs import train
 from troth.types import Refusal
 

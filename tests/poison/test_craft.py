@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from troth import crafting, lookup
+from troth import lookup
 from troth.build import Built, build
 from troth.config import reader
-from troth.goal import Goal
+from troth.poison import craft
+from troth.poison.goal import Goal
 
 TREE: dict[str, Any] = {
     "data": {"name": "digits"},
@@ -43,7 +44,7 @@ def test_the_attackers_pull_balances_the_honest_clients(name: str) -> None:
     own = rho + 0.3 * random(built, 3, seed=2)
     if name == "l2":  # every report has the same length: two against two, on a line
         own = rho + torch.tensor([[0.3], [2.0]]) * random(built, seed=2)
-    frozen = crafting.crafted(built, rho, own)
+    frozen = craft.crafted(built, rho, own)
     found = lookup.find("regularizer", name)
     grad = lookup.call(found, {}, task=built.federation.engine.task).grad
     nothing: Any = None
@@ -60,7 +61,7 @@ def test_weights_suffice_for_the_regularizer_at_hand(name: str, tmp_path: Path) 
     far = float((model - goal.target).norm())
     alike = 0.7 / (far if name == "l2" else np.hypot(1, far))
     made = [
-        crafting.teach(built, model.numpy(), goal, 400, tmp_path / "a.npz", lam=lam)
+        craft.teach(built, model.numpy(), goal, 400, tmp_path / "a.npz", lam=lam)
         for lam in (None, alike)
     ]
     assert made[0].enough == pytest.approx(made[1].enough, rel=1e-12)
@@ -70,12 +71,12 @@ def test_weights_suffice_for_the_regularizer_at_hand(name: str, tmp_path: Path) 
 def test_what_is_written_is_what_is_said(tmp_path: Path) -> None:
     built, file = federation("l2sq"), tmp_path / "poison.npz"
     model, goal = random(built, seed=3).numpy(), Goal(random(built, seed=4), "given")
-    taught = crafting.teach(built, model, goal, 300, file)
+    taught = craft.teach(built, model, goal, 300, file)
     with np.load(file) as found:
         assert len(found["x"]) == 600 == taught.summary.number  # of two attackers
     assert taught.corruption["path"] == str(file)
     assert taught.corruption["weight"] == pytest.approx(max(1, taught.enough), rel=0.01)
-    fixed = crafting.teach(built, model, goal, 300, file, weight=5.0)
+    fixed = craft.teach(built, model, goal, 300, file, weight=5.0)
     assert fixed.corruption["weight"] == 5.0 and fixed.enough == taught.enough
 
 
@@ -83,7 +84,7 @@ def test_a_model_is_read_in_the_units_of_the_data() -> None:
     """The head of θ gives the network's own scores of an input in [0, 1]."""
     built = federation("l2sq")
     theta = random(built, seed=5)
-    head = crafting.head(built, theta.numpy())
+    head = craft.head(built, theta.numpy())
     scale = built.facts["scale"]
     x = built.data.x[:7].double()
     task = built.federation.engine.task
