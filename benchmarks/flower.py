@@ -187,7 +187,7 @@ def wire(folder: Path) -> dict[str, Any]:
     Beside them travel the message's own envelope (`…_envelope`) and what HTTP adds.
     """
     loopback = loaded(ROOT / "tests" / "flower" / "_loopback.py")
-    from troth.flower import records
+    from troth.deployment.flower import records
 
     folder.mkdir()
     made = loopback.Deployed(folder, experiment(2, MLP))

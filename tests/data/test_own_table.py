@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth import sites
 from troth.config import reader
+from troth.deployment import site as sites
 from troth.types import Refusal
 
 TREE: dict[str, Any] = {

@@ -26,6 +26,6 @@ def needed(name: str) -> Callable[..., Any]:
             "a real federation runs on Flower, which is not installed; install it by: "
             "pip install 'troth[flower]'"
         )
-    module = importlib.import_module(f"troth.flower.{name}")
+    module = importlib.import_module(f"troth.deployment.flower.{name}")
     found: Callable[..., Any] = getattr(module, name)
     return found

@@ -16,7 +16,7 @@ httpx = pytest.importorskip("httpx", reason="needs the extra troth[flower]")
 @pytest.fixture
 def flower(monkeypatch: pytest.MonkeyPatch) -> Any:
     pytest.importorskip("flwr", reason="needs the extra troth[flower]")
-    from troth.flower import node
+    from troth.deployment.flower import node
 
     monkeypatch.setattr(node, "_FIRST", 0.01)
     monkeypatch.setattr(node, "_LAST", 0.08)
@@ -29,7 +29,7 @@ def link(tmp_path: Path, example: Any, certified: Any) -> Iterator[tuple[str, An
     from flwr.proto.control_pb2 import RegisterNodeRequest
     from flwr.supercore.control.control_http_client import ControlHttpClient
 
-    from troth.flower import keys, superlink
+    from troth.deployment.flower import keys, superlink
 
     certified(tmp_path, ["a", "b"])
     port, tls = example.free_port(), tmp_path / "tls"
@@ -41,7 +41,7 @@ def link(tmp_path: Path, example: Any, certified: Any) -> Iterator[tuple[str, An
 
 
 def way(flower: Any, path: Path, address: str, name: str, ca: bytes | None) -> Any:
-    from troth.flower import keys
+    from troth.deployment.flower import keys
 
     own = keys.private(path / name if name else None)
     return flower.Way(address, own, ca, path / "node")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from troth import sites
 from troth.config import reader
 from troth.data import load
-from troth.sites import Site
+from troth.deployment import site as sites
+from troth.deployment.site import Site
 from troth.types import Refusal
 
 TREE: dict[str, Any] = {

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from troth import api
-from troth.keeping import Keeper
+from troth.deployment.state import Keeper
 
 RUN = "0123456789abcdef"
 
@@ -119,7 +119,7 @@ def test_too_few_replies_leave_the_model_as_it_is(
 def test_a_node_with_another_key_or_experiment_does_not_get_in(
     tmp_path: Path, deployed: Any, three: dict[str, Any]
 ) -> None:
-    from troth.flower import records
+    from troth.deployment.flower import records
     from troth.types import Refusal
 
     made = deployed(tmp_path, three)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from troth import replies
+from troth.deployment import protocol
 from troth.types import Refusal
 
 
 def test_words_of_a_refusal_are_short_and_plain(loopback: Any) -> None:
-    from troth.flower import records
+    from troth.deployment.flower import records
 
     content = records.record({"refused": "\x1b[2J" + "é\n" * 10_000})
     with pytest.raises(Refusal) as caught:
@@ -26,14 +26,14 @@ def test_random_bytes_are_no_reply(loopback: Any) -> None:
     from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
     from flwr.proto.recorddict_pb2 import RecordDict as Wire
 
-    from troth.flower import records
+    from troth.deployment.flower import records
 
     random, through = np.random.default_rng(4), 0
     run = "0123456789abcdef"
     about = {"round": 3, "run": run, "name": "a", "size": 9, "loss": 0.5}
     about["card"] = ""
     good = records.record(about, update=torch.ones(5))
-    expected = replies.Expected(5, 0, torch.float32, 3, run, 100, False)
+    expected = protocol.Expected(5, 0, torch.float32, 3, run, 100, False)
     whole = recorddict_to_proto(good).SerializeToString()
     for i in range(4_000):
         data = bytearray(whole)
@@ -46,7 +46,7 @@ def test_random_bytes_are_no_reply(loopback: Any) -> None:
         except Exception:
             continue
         try:
-            found = replies.check(expected, "a", *records.parts(content))
+            found = protocol.check(expected, "a", *records.parts(content))
         except Refusal:
             continue
         through += 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from troth.flower import processes
+from troth.deployment.flower import processes
 from troth.types import Refusal
 
 
@@ -54,7 +54,7 @@ def test_a_child_ends_with_the_block(tmp_path: Path) -> None:
 def test_a_child_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
-from troth.flower import processes
+from troth.deployment.flower import processes
 here = Path({str(tmp_path)!r})
 with processes.child(["sleep", "60"], here / "log", here) as made:
     print(made.pid, flush=True)

@@ -10,8 +10,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.common.constant import ErrorCode
 from torch import Tensor
 
-from troth.replies import Expected, Wired, pack, unpack
-from troth.turns import Asked
+from troth.deployment.protocol import Expected, Wired, pack, unpack
+from troth.deployment.turns import Asked
 from troth.types import Broadcast, Messages, Refusal
 
 _ABOUT, _VECTORS = "about", "vectors"

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from troth import files
-from troth.keeping import Keeper
+from troth.deployment.site import Site
+from troth.deployment.state import Keeper
 from troth.networks import task
-from troth.sites import Site
 from troth.types import Broadcast, Messages, Refusal
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from troth import files, sites, turns
+from troth import files
 from troth.config import reader
-from troth.sites import Site
-from troth.turns import Asked
+from troth.deployment import site as sites
+from troth.deployment import turns
+from troth.deployment.site import Site
+from troth.deployment.turns import Asked
 from troth.types import Broadcast, Refusal
 
 RUN = "0123456789abcdef"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from troth import sites
 from troth.config import reader
-from troth.hub import Hub
-from troth.replies import Answer
+from troth.deployment import site
+from troth.deployment.protocol import Answer
+from troth.deployment.server import Hub
 from troth.types import Refusal
 
 TREE: dict[str, Any] = {
@@ -24,7 +24,7 @@ TREE: dict[str, Any] = {
 
 
 def hub(**changes: Any) -> Hub:
-    return Hub(sites.agreed(reader.from_dict({**TREE, **changes})), "0" * 16)
+    return Hub(site.agreed(reader.from_dict({**TREE, **changes})), "0" * 16)
 
 
 def answer(value: float) -> Answer:

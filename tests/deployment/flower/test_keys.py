@@ -14,7 +14,7 @@ from troth.types import Refusal
 @pytest.fixture
 def keys() -> Any:
     pytest.importorskip("flwr", reason="needs the extra troth[flower]")
-    from troth.flower import keys
+    from troth.deployment.flower import keys
 
     return keys
 

@@ -14,7 +14,7 @@ from troth.types import Refusal
 def test_it_says_who_it_is_and_what_it_tries(
     tmp_path: Path, example: Any, three: Any
 ) -> None:
-    from troth.flower.take_part import take_part
+    from troth.deployment.flower.take_part import take_part
 
     (tmp_path / "e.toml").write_text(reader.dumps(three))
     said, address = list[str](), f"127.0.0.1:{example.free_port()}"
@@ -27,7 +27,7 @@ def test_it_says_who_it_is_and_what_it_tries(
 
 
 def test_a_certificate_that_is_none(tmp_path: Path, example: Any, three: Any) -> None:
-    from troth.flower.take_part import take_part
+    from troth.deployment.flower.take_part import take_part
 
     (tmp_path / "ca.pem").write_text("none")
     flags: Any = {"name": "b", "data": "experiment", "state": tmp_path / "b"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from troth import sites
-from troth.flower import client, keys, node
-from troth.flower.server import Say
+from troth.deployment import site
+from troth.deployment.flower import client, keys, node
+from troth.deployment.flower.server import Say
 from troth.types import Refusal
 
 
@@ -53,7 +53,7 @@ def take_part(
     config = {
         "experiment": str(experiment.absolute()),
         "name": name,
-        "data": data if data == sites.SIMULATED else str(Path(data).absolute()),
+        "data": data if data == site.SIMULATED else str(Path(data).absolute()),
         "state": str(state.absolute()),
         "share-personal": share_personal,
     }

@@ -53,8 +53,8 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from troth.flower import client, records
-from troth.flower.server import Say
+from troth.deployment.flower import client, records
+from troth.deployment.flower.server import Say
 from troth.types import Refusal
 
 _BEAT = 15.0  # seconds; after two without a sign of life a site counts as gone

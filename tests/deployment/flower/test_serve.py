@@ -23,7 +23,7 @@ def children() -> list[int]:
 def test_a_superlink_that_ends_is_no_round_without_replies(
     tmp_path: Path, example: Any, three: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from troth.flower import serve, superlink
+    from troth.deployment.flower import serve, superlink
 
     monkeypatch.setattr(superlink, "_PATIENCE", 0.2)
     (tmp_path / "e.toml").write_text(reader.dumps(three))
@@ -45,7 +45,7 @@ def test_a_superlink_that_ends_is_no_round_without_replies(
 def test_a_superlink_that_does_not_start(
     tmp_path: Path, example: Any, three: Any, certified: Any
 ) -> None:
-    from troth.flower import serve
+    from troth.deployment.flower import serve
 
     (tmp_path / "e.toml").write_text(reader.dumps(three))
     certified(tmp_path, ["a", "b", "c"])

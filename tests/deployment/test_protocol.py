@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth.replies import RAW, Expected, check, pack, unpack
+from troth.deployment.protocol import RAW, Expected, check, pack, unpack
 from troth.types import Refusal
 
 D, E = 12, 3

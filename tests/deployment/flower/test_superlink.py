@@ -14,7 +14,7 @@ import torch
 
 from troth import files
 from troth.config import reader
-from troth.flower import processes
+from troth.deployment.flower import processes
 
 httpx = pytest.importorskip("httpx", reason="needs the extra troth[flower]")
 

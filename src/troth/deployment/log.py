@@ -11,10 +11,10 @@ import numpy as np
 from torch import Tensor
 
 from troth import files
+from troth.deployment.protocol import Answer, Card
+from troth.deployment.server import Hub
 from troth.evaluation import summary
-from troth.hub import Hub
 from troth.networks import task
-from troth.replies import Answer, Card
 from troth.server.stages import Served
 
 

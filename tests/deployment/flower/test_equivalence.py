@@ -12,9 +12,9 @@ import torch
 
 from troth.build import build
 from troth.config import reader
+from troth.deployment.state import Keeper
 from troth.engine.engine import Plan
 from troth.federation.rounds import Federation
-from troth.keeping import Keeper
 
 METHODS = {
     "fedavg+none": {"solver": "fedavg", "personalizer": "none"},

@@ -48,7 +48,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid.http_grid import HttpGrid
 
-from troth.flower import processes
+from troth.deployment.flower import processes
 from troth.types import Refusal
 
 _PAUSE = 0.1  # seconds between two looks for replies
@@ -70,8 +70,8 @@ experiment = ""
 out = ""
 sites = 0
 """
-_MODULE = """from troth.flower import client as _client
-from troth.flower import server as _server
+_MODULE = """from troth.deployment.flower import client as _client
+from troth.deployment.flower import server as _server
 
 client = _client.app
 server = _server.app

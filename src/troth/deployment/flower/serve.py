@@ -8,10 +8,11 @@ from pathlib import Path
 import httpx
 from flwr.serverapp import Grid
 
-from troth import files, sites
-from troth.flower import keys, processes, server, superlink
-from troth.flower.server import Say
-from troth.hub import Hub
+from troth import files
+from troth.deployment import site
+from troth.deployment.flower import keys, processes, server, superlink
+from troth.deployment.flower.server import Say
+from troth.deployment.server import Hub
 from troth.types import Refusal
 
 _WORDS = 1_000_000  # bytes of a reply beside its vectors
@@ -42,7 +43,7 @@ def serve(
         known: folder with NAME.pub of every site.
         insecure: neither encrypted nor authenticated.
     """
-    e = sites.read(experiment)
+    e = site.read(experiment)
     hub = Hub(e, f"{time.time_ns():016x}")
     if (out / files.SUMMARY).exists():
         raise Refusal(f"{out} holds a finished run; give another --out")

@@ -15,9 +15,10 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 import troth
-from troth import sites, turns
-from troth.flower import records
-from troth.sites import Site
+from troth.deployment import site as sites
+from troth.deployment import turns
+from troth.deployment.flower import records
+from troth.deployment.site import Site
 from troth.types import Refusal
 
 Answer = Callable[[Site, Path, RecordDict], RecordDict]

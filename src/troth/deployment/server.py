@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, files, sites, stepping
+from troth import build, files, stepping
 from troth.config.schema import Experiment
 from troth.data import tensors as dealing
+from troth.deployment import site
+from troth.deployment.protocol import Answer, Expected
 from troth.federation.rounds import dumped, first, outgoing, restored
 from troth.federation.sampling import sampler
 from troth.networks import task
-from troth.replies import Answer, Expected
 from troth.server import rulebook
 from troth.server.server import Serving
 from troth.server.stages import Served
@@ -44,7 +45,7 @@ class Hub:
         arrays, shards = _blank(e)
         nobody, dtype = np.zeros(n, bool), stepping.precision(e)
         data = dealing.deal(arrays, shards, dtype, where, nobody, None, e.seed)
-        self.engine = sites.engine(e, arrays, data, where)
+        self.engine = site.engine(e, arrays, data, where)
         w0 = task.flatten(self.engine.objective.net)
         hostile = int(build.adversaries(e, n).sum())
         rules = rulebook.of(e, rulebook.expected(e, n, hostile))._replace(attack=None)
@@ -54,7 +55,7 @@ class Hub:
         self.scale = stepping.schedule(e)
         self.scale(0)  # refuses before the start
         self.sample = sampler(e.seed, n, e.train.cohort or n, None)
-        self.identity = sites.identity(e, self.engine, w0)
+        self.identity = site.identity(e, self.engine, w0)
         self.every = e.evaluate.every or max(1, self.rounds // 20)
         self.far = np.zeros((2, n))  # sums of relative distances, and of how many
 

@@ -16,7 +16,7 @@ from flwr.proto.fleet_pb2 import PullMessagesRequest, PushMessagesRequest
 from flwr.supercore.inflatable.inflatable_object import get_object_tree
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
-from troth.flower import keys, node
+from troth.deployment.flower import keys, node
 
 Change = Callable[[np.random.Generator, Any], None]
 

@@ -20,10 +20,12 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
 import troth
-from troth import files, minutes, replies, sites
-from troth.flower import records
-from troth.hub import Hub
-from troth.replies import Answer, Card
+from troth import files
+from troth.deployment import log as minutes
+from troth.deployment import protocol, site
+from troth.deployment.flower import records
+from troth.deployment.protocol import Answer, Card
+from troth.deployment.server import Hub
 from troth.types import Refusal
 
 Say = Callable[[str], None]
@@ -165,7 +167,7 @@ class Reception:
             name = hub.names[there[node]]
             try:
                 told = records.parts(records.content(message))
-                answers[there[node]] = replies.check(expected, name, *told)
+                answers[there[node]] = protocol.check(expected, name, *told)
             except Refusal as refusal:
                 refused[name] = str(refusal)
             if len(answers) >= quorum:
@@ -186,7 +188,7 @@ class Reception:
         for node, message in self.exchange("evaluate", sent, hub.e.deployment.deadline):
             try:
                 about, _ = records.parts(records.content(message))
-                cards[there[node]] = replies.card(about.get("card"))
+                cards[there[node]] = protocol.card(about.get("card"))
             except Refusal as refusal:
                 self.say(f"{hub.names[there[node]]} has no card: {refusal}")
         minutes.conclude(hub, self.path, cards)
@@ -202,5 +204,5 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     path = Path(str(config["out"]))
     path.mkdir(parents=True, exist_ok=True)
-    hub = Hub(sites.read(str(config["experiment"])), f"{time.time_ns():016x}")
+    hub = Hub(site.read(str(config["experiment"])), f"{time.time_ns():016x}")
     Reception(grid, hub, path).run(int(config.get("sites", 0)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from troth.keeping import Keeper
+from troth.deployment.state import Keeper
 
 RUN = "0123456789abcdef"
 
@@ -25,7 +25,7 @@ def test_a_round_asked_for_twice_moves_a_model_once(
 ) -> None:
     from flwr.app import Message
 
-    from troth.flower import records
+    from troth.deployment.flower import records
 
     made = deployed(tmp_path, three)
     kept, start = Keeper(tmp_path / "a" / RUN), torch.zeros(1, 1300)
@@ -55,7 +55,7 @@ def test_a_site_without_room_says_so_and_leaves_the_round(
 def test_methods_that_reveal_a_personal_model_ask_first(
     tmp_path: Path, deployed: Any, three: dict[str, Any]
 ) -> None:
-    from troth.flower.client import configured
+    from troth.deployment.flower.client import configured
     from troth.types import Refusal
 
     three |= {"personalizer": "l2sgd", "solver": "fedavg"}
@@ -83,9 +83,9 @@ def test_what_crosses_the_wire_holds_no_state_and_no_data(
                 assert own[k : k + 2].tobytes() not in wire
     for size in (len(w) for _, kind, w in made.grid.seen if kind == "train"):
         assert size < 2 * 650 * 4 * 1.02 + 600  # update, extra, and a few words
-    from troth import sites
+    from troth.deployment import site
 
-    arrays, shards = sites.own_data(made.experiment, 0, "experiment")
+    arrays, shards = site.own_data(made.experiment, 0, "experiment")
     for row in arrays.x[shards.train[0][:50]]:
         assert row.astype(np.float32).tobytes()[40:120] not in wire
         assert row.astype(np.uint8).tobytes()[10:40] not in wire

@@ -14,11 +14,11 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from troth import sites
 from troth.config import reader
-from troth.flower.client import app
-from troth.flower.server import Reception
-from troth.hub import Hub
+from troth.deployment import site
+from troth.deployment.flower.client import app
+from troth.deployment.flower.server import Reception
+from troth.deployment.server import Hub
 
 Tamper = Callable[[int, Message], Iterable[Any]]
 
@@ -104,7 +104,7 @@ class Deployed:
     def __init__(self, path: Path, tree: dict[str, Any], tamper: Tamper | None = None):
         self.path, self.file = path, path / "experiment.toml"
         self.file.write_text(reader.dumps(tree))
-        self.experiment = sites.read(self.file)
+        self.experiment = site.read(self.file)
         names = self.experiment.deployment.sites
         self.grid = Loopback([self.node(name) for name in names], tamper)
         self.out = path / "out"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from troth.keeping import Keeper
+from troth.deployment.state import Keeper
 from troth.types import Refusal
 
 START = torch.zeros(1, 3)
