@@ -93,10 +93,10 @@ def _drawn(
     """Draw a data set and its clients; what was drawn, and where it is."""
     import os
 
-    from troth import gallery
     from troth import progress as notice
     from troth.cli import progress, tables
     from troth.data import catalogue
+    from troth.plot import sheet
     from troth.types import Refusal
 
     file = out or Path(f"{(name or experiment.stem).split(':')[-1]}.png")  # type: ignore[union-attr]
@@ -111,7 +111,7 @@ def _drawn(
         kind = f"{dealt.arrays.classes} {words}" if dealt.arrays.classes else "numbers"
         counts = f"{len(dealt.arrays.y):,} examples, {len(dealt.clients):,} clients"
         title = f"{dealt.name}: {counts} ({dealt.partition}), {kind}"
-        figure = gallery.draw(dealt.arrays, dealt.clients, title)
+        figure = sheet.draw(dealt.arrays, dealt.clients, title)
         figure.savefig(part := f"{file}.part", format="png")
         os.replace(part, file)
     if not quiet:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from troth import gallery
+from troth.plot import sheet as gallery
 from troth.types import Arrays
 
 
