@@ -10,7 +10,7 @@ from typing import Any
 
 from typer.testing import Result
 
-from troth import cards
+from troth.report import cards
 from troth.runs import inspect
 
 Troth = Callable[..., Result]

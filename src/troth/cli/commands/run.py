@@ -50,6 +50,6 @@ def run(
     found = watched(train, root, name, quiet)
     show(found, root, name, as_json, quiet, in_words=experiment is None)
     if with_report:
-        from troth import reports
+        from troth import report
 
-        said(reports.report([root]))
+        said(report.report([root]))
