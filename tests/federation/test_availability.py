@@ -727,7 +727,7 @@ def test_a_schedule_for_other_clients_is_refused_before_anything_is_written(
 
 
 def test_the_example_of_the_manual(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[1] / "docs" / "usage.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "usage.md").read_text("utf-8")
     text = page.partition("\n## Clients that come and go\n")[2].partition("\n## ")[0]
     example = text.partition("```toml\n")[2].partition("```")[0]
     wanted = tomllib.loads(example)

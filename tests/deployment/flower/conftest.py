@@ -17,7 +17,7 @@ from troth.data.datasets.heart_disease import SOURCE
 from troth.types import Refusal
 
 HERE = Path(__file__).parent
-EXAMPLE = HERE.parents[1] / "examples" / "hospitals" / "run.py"
+EXAMPLE = HERE.parents[2] / "examples" / "hospitals" / "run.py"
 
 
 def module(place: Path) -> ModuleType:

@@ -31,7 +31,7 @@ from troth.server.filters.clip import clip
 from troth.server.filters.nnm import nnm
 from troth.types import Messages
 
-PEERS = Path(__file__).parents[2] / "benchmarks" / "peers.py"
+PEERS = Path(__file__).parents[3] / "benchmarks" / "peers.py"
 
 
 @pytest.fixture(scope="module")

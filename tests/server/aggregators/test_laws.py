@@ -21,7 +21,7 @@ from troth.server import rules
 from troth.types import Broadcast, Messages, Refusal
 
 NAMES = lookup.names("aggregator")
-PAGE = Path(__file__).parents[2] / "docs" / "threat-model.md"
+PAGE = Path(__file__).parents[3] / "docs" / "threat-model.md"
 CONDITIONS = {"–": (0, 1), "n ≥ f + 1": (1, 1), "n ≥ 2f + 1": (2, 1)}
 CONDITIONS |= {"n ≥ 2f + 3": (2, 3), "n ≥ 4f + 3": (4, 3)}
 """Of the table: for f > 0, n must be at least a·f + b."""
