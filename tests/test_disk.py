@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from troth import disk
-from troth.disk import alone, digest_of, on_disk
+from troth import files
+from troth.files import alone, digest_of, on_disk
 from troth.types import Refusal
 
 
@@ -63,11 +63,11 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 def test_a_lock_is_a_sign_of_life(tmp_path: Path) -> None:
     file = tmp_path / "x"
-    assert not disk.busy(file)
+    assert not files.busy(file)
     with file.open("ab") as one:
-        assert not disk.busy(file)
-        assert disk.hold(one)
-        assert disk.busy(file) and disk.busy(file)
+        assert not files.busy(file)
+        assert files.hold(one)
+        assert files.busy(file) and files.busy(file)
         with file.open("ab") as other:
-            assert not disk.hold(other)
-    assert not disk.busy(file)
+            assert not files.hold(other)
+    assert not files.busy(file)

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from troth import lookup
-from troth.server import conditions
+from troth.server import rules
 
 PAGE = (Path(__file__).parents[1] / "docs" / "threat-model.md").read_text("utf-8")
 
@@ -44,6 +44,6 @@ def test_every_attack_states_what_it_knows_and_controls(name: str) -> None:
 
 
 def test_the_chance_of_more_than_f_in_a_round() -> None:
-    assert conditions.share(10, 20, 100) == 2
+    assert rules.share(10, 20, 100) == 2
     more = stats.hypergeom(100, 20, 10).sf(2)
     assert f"in {more:.0%}".replace("%", " %") in PAGE.replace("\n", " ")

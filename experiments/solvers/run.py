@@ -24,7 +24,7 @@ sys.path.append(str(ROOT.parent))
 from cells import Cell, Changes, curve, main  # noqa: E402
 
 from troth import build
-from troth.config.parts import PersonalizerPart  # noqa: E402
+from troth.config.schema import PersonalizerPart  # noqa: E402
 from troth.engine.engine import Plan  # noqa: E402
 from troth.evaluation import evaluate
 from troth.networks import flat

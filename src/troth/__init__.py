@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from troth.api import aggregate, cost, personalize, resume, run
     from troth.certificates.certify import certify
     from troth.examine.audit import audit
-    from troth.report import report
+    from troth.reports import report
     from troth.runs.load import Run, load
     from troth.types import Refusal
 else:

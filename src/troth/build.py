@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import seeding, stepping
+from troth import lookup, seeding
+from troth.client.client import adversarial, compose, maker, tried
 from troth.config.schema import Availability, Experiment
 from troth.data import corrupt, load, preprocess
 from troth.data.preprocess import Prepared
@@ -24,9 +25,72 @@ from troth.federation.availability import Attendance, everyone
 from troth.federation.rounds import Federation
 from troth.federation.sampling import There
 from troth.networks import build as networks
-from troth.networks import modelfile, task
+from troth.networks import modelfile, task, validate
+from troth.networks.masks import Masks
+from troth.networks.objective import Loss
 from troth.server import rulebook
-from troth.types import Data, Phase, Refusal
+from troth.types import Arrays, Client, Data, Phase, Refusal
+
+
+def precision(e: Experiment) -> torch.dtype:
+    """The type of the numbers that a model has."""
+    return torch.float64 if e.train.precision == "float64" else torch.float32
+
+
+def loss(e: Experiment) -> Loss | None:
+    """The loss that the experiment names; None leaves the choice to the model."""
+    if e.train.loss.name == "auto":
+        return None
+    function = lookup.find("loss", e.train.loss.name)
+    return lambda f, y: lookup.call(function, e.train.loss.options, outputs=f, y=y)
+
+
+def make_engine(
+    e: Experiment,
+    net: nn.Module,
+    data: Data,
+    arrays: Arrays,
+    members: int,
+    plan: Plan | None,
+) -> Engine:
+    """What steps the clients of an experiment.
+
+    Args:
+        e: the experiment.
+        net: its network, with the numbers to begin with.
+        data: what the clients hold.
+        arrays: says how many classes there are, and what stands for 1.
+        members: how many clients take part.
+        plan: how they step; None: not known yet.
+    """
+    feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, precision(e))
+    objective = task.Objective(net, arrays.classes, loss(e), feed.padded)
+    validate.check(objective.net, data.x[:2])
+    for augments in (e.train.augment, e.personalizer.augment or []):
+        augment = compose(augments, arrays.scale)
+        objective.check(tried(augment, feed.first()))
+    share = (e.train.cohort or members) / members
+    make = maker(e, arrays.scale, share, Masks(objective.net), feed.groups)
+    w0, first = task.flatten(objective.net), plan or Plan("loop", 1)
+    made = Engine(objective, make, feed, w0, e.train.precision, first)
+    if "adversarial" in lookup.asks(lookup.find("personalizer", e.personalizer.name)):
+        clean = data.x[: len(arrays.x)]  # hostile clients' own follow
+        adversarial(e.adversarial, made.task, arrays.scale).expect(clean)
+    return made
+
+
+def chooses(client: Client) -> bool:
+    """Whether a client looks at its validation data."""
+    phases = (client.local, client.finish)
+    looks = any(phase and phase.valid for phase in phases)
+    return looks or client.settle is not None
+
+
+def schedule(e: Experiment) -> Callable[[int], float]:
+    """Round → factor on every learning rate."""
+    part, rounds = e.train.schedule, e.train.rounds
+    function = lookup.find("schedule", part.name)
+    return lambda r: float(lookup.call(function, part.options, round_=r, rounds=rounds))
 
 
 class Built(NamedTuple):
@@ -123,7 +187,7 @@ def build(
     check_cohort(e, n, len(late))
     shards = newcomers.fewer(e, shards, late)
     preprocess.check(e, arrays)
-    dtype = stepping.precision(e)
+    dtype = precision(e)
     seen = arrays.x[:0]
     if e.model.normalise == "pixel":
         theirs = [shards.train[k] for k in newcomers.others(n, late)]
@@ -136,7 +200,7 @@ def build(
     data, prepared, redraw = preprocess.deal(
         e.features, arrays, shards, dtype, where, hostile, how, e.seed, late
     )
-    engine = stepping.engine(e, net, data, arrays, n - len(late), plan)
+    engine = make_engine(e, net, data, arrays, n - len(late), plan)
     check_validation(engine, data)
     net, w0 = engine.objective.net, task.flatten(engine.objective.net)
     need = _need(e, engine, n, len(late))
@@ -170,7 +234,7 @@ def build(
 
 def check_validation(engine: Engine, data: Data) -> None:
     """Refuse to look at validation data where no client has any."""
-    if stepping.chooses(engine.client) and not len(data.valid.y):
+    if chooses(engine.client) and not len(data.valid.y):
         raise Refusal(
             "the personalizer chooses by validation data, and no client has any; give "
             "partition.split a second share above 0, such as [0.72, 0.08, 0.2], or "
@@ -236,7 +300,7 @@ def _federation(
     n = population.n - len(late)
     every = rulebook.of(e, rulebook.expected(e, n, int(hostile.sum())))
     rulebook.tried(every, w0, e.train.cohort or n)
-    scale, rounds = stepping.schedule(e), e.train.rounds
+    scale, rounds = schedule(e), e.train.rounds
     scale(0)  # refuses before the start
     attendance = _attendance(e, engine, late)
     there = attendance.there if attendance and attendance.varies else None

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from troth import build, lookup
-from troth.client import augmenting
+from troth.client import client
 from troth.client.combine import as_it_is
 from troth.config import reader
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.engine.engine import Plan
 from troth.types import Batch, Refusal
 
@@ -26,11 +26,11 @@ def batch(t: int = 0, key: int = 7) -> Batch:
 
 
 def test_none_is_nothing_and_order_counts() -> None:
-    assert augmenting.compose([], 255.0) is as_it_is
+    assert client.compose([], 255.0) is as_it_is
     flip, crop = Part("flip", {"p": 1.0}), Part("crop", {"padding": 2})
     b = batch()
-    one = augmenting.compose([flip, crop], 255.0)(b)
-    other = augmenting.compose([crop, flip], 255.0)(b)
+    one = client.compose([flip, crop], 255.0)(b)
+    other = client.compose([crop, flip], 255.0)(b)
     assert one.x.shape == b.x.shape and not torch.equal(one.x, other.x)
     assert all(torch.equal(p, q) for p, q in zip(one[1:], b[1:], strict=True))
 
@@ -38,8 +38,8 @@ def test_none_is_nothing_and_order_counts() -> None:
 def test_two_of_a_kind_draw_apart_and_steps_differ() -> None:
     crop = Part("crop", {"padding": 3})
     b = batch()
-    once = augmenting.compose([crop], 255.0)
-    twice = augmenting.compose([crop, crop], 255.0)
+    once = client.compose([crop], 255.0)
+    twice = client.compose([crop, crop], 255.0)
     assert not torch.equal(once(once(b)).x, twice(b).x)
     assert torch.equal(once(b).x, once(b).x)
     assert not torch.equal(once(b).x, once(b._replace(t=torch.tensor(1))).x)

@@ -15,7 +15,7 @@ from troth.client.personalizers.local import local
 from troth.client.personalizers.none import none
 from troth.client.regularizers.l2sq import l2sq
 from troth.client.solvers.fedavg import fedavg
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.types import (
     Anchor,
     Batch,

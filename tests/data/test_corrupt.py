@@ -18,7 +18,7 @@ from torch import Tensor
 import troth
 from troth import build, files, seeding
 from troth.config import reader
-from troth.config.parts import CorruptionPart
+from troth.config.schema import CorruptionPart
 from troth.data import corrupt as corrupting
 from troth.data.corrupt import Corruption, poison
 from troth.engine.engine import Plan

@@ -18,7 +18,7 @@ import troth
 from troth import build, files, seeding
 from troth.cli import app
 from troth.config import reader
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.data import load, preprocess
 from troth.data.corrupt import Corruption
 from troth.data.features.federated import federated

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troth import seeding
-from troth.data.systematic import deal, pairs, sizes_of
+from troth.data.split import deal, pairs, sizes_of
 from troth.types import TEST, TRAIN, VALID
 
 fractions = st.tuples(

@@ -12,9 +12,8 @@ import torch
 from troth import files
 from troth.config import reader
 from troth.deployment import site as sites
-from troth.deployment import turns
-from troth.deployment.site import Site
-from troth.deployment.turns import Asked
+from troth.deployment import site as turns
+from troth.deployment.site import Asked, Site
 from troth.types import Broadcast, Refusal
 
 RUN = "0123456789abcdef"

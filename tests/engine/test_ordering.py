@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth.engine import ordering, trace
-from troth.networks import convolution, windows
+from troth.engine import trace
+from troth.networks import convolution
 
 ATEN = torch.ops.aten
 
@@ -47,11 +47,11 @@ def test_sums_are_products_with_ones(
         return [torch.sum(x.transpose(0, 1), negative, keepdim=keep)]
 
     graph = traced(total, x)
-    ordering.by_kernels(graph)
+    trace.by_kernels(graph)
     (found,), (plain,) = graph(x), total(x)
     assert found.shape == plain.shape
     torch.testing.assert_close(found, plain)
-    assert (windows.PRODUCT in targets(graph)) == (0 not in axes)
+    assert (convolution.PRODUCT in targets(graph)) == (0 not in axes)
 
 
 def test_what_else_is_summed_is_left_alone() -> None:
@@ -63,8 +63,8 @@ def test_what_else_is_summed_is_left_alone() -> None:
         return [wide, *(torch.sum(x, [1]) for x in (given[0], given[1].double()))]
 
     graph = traced(total, whole, narrow)
-    ordering.by_kernels(graph)
-    assert windows.PRODUCT not in targets(graph)
+    trace.by_kernels(graph)
+    assert convolution.PRODUCT not in targets(graph)
     for ours, plain in zip(graph(whole, narrow), total(whole, narrow), strict=True):
         assert torch.equal(ours, plain) and ours.dtype == plain.dtype
 
@@ -119,12 +119,12 @@ def test_a_step_by_kernels_is_the_plain_one(pulled: bool, each: bool) -> None:
     plain = step(v, w, share, x, y)
     graph = traced(lambda *given: [step(*given)], v, w, share, x, y)
     unpooled = ATEN.max_pool2d_with_indices_backward.default
-    ordering.by_kernels(graph)
+    trace.by_kernels(graph)
     (pool,) = (node for node in graph.graph.nodes if node.target is unpooled)
     assert pool.args[-1].target is not ATEN.clone.default
     trace.update_in_place(graph, in_pieces=True)
     found = targets(graph)
-    assert found.count(windows.ADD_PRODUCT) == 2  # both dense layers
+    assert found.count(convolution.ADD_PRODUCT) == 2  # both dense layers
     assert ATEN.bmm.default not in found
     summed = [n.args[0] for n in graph.graph.nodes if n.target is ATEN.sum.dim_IntList]
     assert all(node.meta["val"].dtype == torch.bool for node in summed)  # how many
@@ -140,9 +140,9 @@ def test_a_product_that_is_read_twice_is_laid_down() -> None:
 
     v, a, b = torch.randn(3, 8), torch.randn(3, 2, 5), torch.randn(3, 5, 4)
     graph = traced(step, v, a, b)
-    ordering.by_kernels(graph)
+    trace.by_kernels(graph)
     trace.update_in_place(graph, in_pieces=True)
-    assert windows.ADD_PRODUCT not in targets(graph)
+    assert convolution.ADD_PRODUCT not in targets(graph)
     pairs = zip(graph(v.clone(), a, b), step(v, a, b), strict=True)
     assert all(torch.allclose(ours, plain) for ours, plain in pairs)
 
@@ -154,11 +154,11 @@ def test_a_product_of_several_matrices_a_client_is_laid_down() -> None:
 
     v, x = torch.randn(5, 24), torch.randn(5, 2, 6, 3)
     graph = traced(lambda *given: [vmap(one)(given[0], torch.tanh(given[1]))], v, x)
-    ordering.by_kernels(graph)
+    trace.by_kernels(graph)
     trace.update_in_place(graph, in_pieces=True)
     (found,) = graph(v.clone(), x)
     torch.testing.assert_close(found, vmap(one)(v, torch.tanh(x)))
-    assert windows.ADD_PRODUCT not in targets(graph)
+    assert convolution.ADD_PRODUCT not in targets(graph)
 
 
 def test_sums_of_nothing() -> None:
@@ -167,6 +167,6 @@ def test_sums_of_nothing() -> None:
 
     given = torch.randn(3, 0, 2), torch.tensor(2.0)
     graph = traced(total, *given)
-    ordering.by_kernels(graph)
+    trace.by_kernels(graph)
     pairs = zip(graph(*given), total(*given), strict=True)
     assert all(torch.equal(ours, plain) for ours, plain in pairs)

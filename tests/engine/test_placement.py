@@ -18,7 +18,7 @@ import torch
 
 import troth
 from troth import devices, files
-from troth.cli import listings
+from troth.cli import tables
 from troth.config import reader
 from troth.engine import placement
 from troth.runs import train
@@ -306,9 +306,9 @@ def test_dry_run_says_where_and_how_much(capsys: pytest.CaptureFixture[str]) -> 
     assert cost.disk == (12 + 10) * D * 4
     [inside] = troth.cost(changed(engine={"store": "host"}))
     assert inside.disk == 0 and inside.memory == cost.memory + 12 * D * 4
-    listings.costs([inside], "a", as_json=False)
+    tables.costs([inside], "a", as_json=False)
     assert "on disk" not in capsys.readouterr().err
-    listings.costs([inside, cost], "a", as_json=False)
+    tables.costs([inside, cost], "a", as_json=False)
     assert "106.5 kB" in (said := capsys.readouterr().err)
     assert "Personal state on disk lies in the folder of the run." in said
 

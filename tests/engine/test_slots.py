@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.engine.slots import Slots
+from troth.engine.rowfile import Slots
 
 
 def ids(*clients: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from troth.engine.threads import spread
+from troth.engine.engine import spread
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, multinomial
 
-from troth.examine.examining import ALPHA, _apart, _interval
+from troth.examine.audit import ALPHA, _apart, _interval
 
 
 @pytest.mark.parametrize(("count", "m"), [(0, 7), (3, 7), (7, 7), (41, 160)])

@@ -19,7 +19,7 @@ from troth.plot import _style
 def test_labels_of_any_sort(told: Any, tmp_path: Path, label: str) -> None:
     runs = plot._style.given([told(tmp_path / "x", [0.5, 1.0])])
     runs[0].label = label
-    from troth.report._figures import svg
+    from troth.reports._figures import svg
 
     for draw in (plot.curves, plot.clients, plot.frontier):
         assert "</svg>" in svg(draw(runs), "salt")

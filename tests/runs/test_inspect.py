@@ -13,9 +13,9 @@ import jsonschema
 import numpy as np
 import pytest
 
-from troth.report import cards
+from troth.reports import cards
 from troth.runs import inspect
-from troth.report import _tables, _words, page
+from troth.reports import _tables, _words, page
 from troth.types import Refusal
 
 

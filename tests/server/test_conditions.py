@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from troth.server import conditions
+from troth.server import rules
 from troth.types import Refusal
 
 
 def test_a_number_is_itself() -> None:
-    assert conditions.number("krum", 3) == 3
-    assert conditions.number("krum", 0) == 0
+    assert rules.number("krum", 3) == 3
+    assert rules.number("krum", 0) == 0
 
 
 def test_auto_needs_an_experiment_unless_it_makes_no_difference() -> None:
     with pytest.raises(Refusal, match="krum's f = 'auto' .* such as f = 2"):
-        conditions.number("krum", "auto")
-    assert conditions.number("median", "auto", otherwise=0) == 0
+        rules.number("krum", "auto")
+    assert rules.number("median", "auto", otherwise=0) == 0
 
 
 def test_below_zero_is_refused() -> None:
     with pytest.raises(Refusal, match="krum's f = -1 must be at least 0, or 'auto'"):
-        conditions.number("krum", -1)
+        rules.number("krum", -1)
 
 
 def test_a_condition_gives_both_numbers() -> None:
@@ -29,13 +29,13 @@ def test_a_condition_gives_both_numbers() -> None:
     with pytest.raises(
         Refusal, match=r"f = 3 holds for n ≥ 2f \+ 3 = 9, and n is 8; .*strict = false"
     ):
-        conditions.enough("krum", *law, strict=True)
-    conditions.enough("krum", *law, strict=False)
-    conditions.enough("krum", 9, 3, 9, "n ≥ 2f + 3", strict=True)
+        rules.enough("krum", *law, strict=True)
+    rules.enough("krum", *law, strict=False)
+    rules.enough("krum", 9, 3, 9, "n ≥ 2f + 3", strict=True)
 
 
 def test_without_hostile_rows_nothing_is_asked() -> None:
-    conditions.enough("krum", 1, 0, 3, "n ≥ 2f + 3", strict=True)
+    rules.enough("krum", 1, 0, 3, "n ≥ 2f + 3", strict=True)
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_the_share_of_a_cohort_is_rounded_down(
     cohort: int, hostile: int, clients: int, f: int
 ) -> None:
     """As `int(clients_per_round * num_corrupted / N)` in the authors' code."""
-    assert conditions.share(cohort, hostile, clients) == f
+    assert rules.share(cohort, hostile, clients) == f
     assert int(cohort * hostile / clients) == f

@@ -13,7 +13,7 @@ from troth import lookup
 from troth.server import rules
 from troth.server import server as serving
 from troth.server.server import Rules, Serving
-from troth.server.stages import Served
+from troth.server.verdicts import Served
 from troth.types import Broadcast, Messages, Refusal
 
 

@@ -19,7 +19,7 @@ from troth.config import reader
 from troth.engine.engine import Plan
 from troth.federation.rounds import Federation
 from troth.networks import task
-from troth.server import tails
+from troth.server import server
 from troth.types import Broadcast, Messages, Refusal
 
 SIZES = [4, 7, 12, 9, 15]
@@ -183,15 +183,15 @@ def messages(n: int, d: int, e: int) -> Messages:
 def test_cut_and_joined_all_is_as_before(e: int) -> None:
     w = torch.arange(1.0, 8.0)
     broadcast = Broadcast(w, torch.arange(float(e)), torch.ones(()))
-    seen = tails.cut_broadcast(broadcast, 4)
+    seen = server.cut_broadcast(broadcast, 4)
     assert seen.w.tolist() == [1, 2, 3]
     assert seen.extra.tolist() == [*range(e), 4, 5, 6, 7]
-    back = tails.join(seen, 4)
+    back = server.join(seen, 4)
     assert torch.equal(back.w, w) and torch.equal(back.extra, broadcast.extra)
     sent = messages(5, 7, e)
-    cut = tails.cut(sent, 4)
+    cut = server.cut(sent, 4)
     assert torch.equal(cut.update, sent.update[:, :3])
-    solver, layers = tails.apart(cut, 4)
+    solver, layers = server.apart(cut, 4)
     assert torch.equal(solver.update, sent.extra)
     assert torch.equal(layers.update, sent.update[:, 3:])
 
@@ -199,13 +199,13 @@ def test_cut_and_joined_all_is_as_before(e: int) -> None:
 def test_without_a_tail_nothing_is_touched() -> None:
     broadcast = Broadcast(torch.ones(3), torch.ones(1), torch.ones(()))
     sent = messages(2, 3, 1)
-    assert tails.cut(sent, 0) is sent
-    assert tails.cut_broadcast(broadcast, 0) is tails.join(broadcast, 0) is broadcast
+    assert server.cut(sent, 0) is sent
+    assert server.cut_broadcast(broadcast, 0) is server.join(broadcast, 0) is broadcast
 
 
 def test_only_variances_are_kept_from_below_zero() -> None:
     extra = torch.tensor([9.0, -1.0, -2.0, -3.0, 4.0])  # 9 is a solver's; two means
-    joined = tails.join(Broadcast(torch.zeros(1), extra, torch.ones(())), 4)
+    joined = server.join(Broadcast(torch.zeros(1), extra, torch.ones(())), 4)
     assert joined.w.tolist() == [0, -1, -2, 0, 4] and joined.extra.tolist() == [9]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from troth.certificates.record import Certificate
-from troth.disk import locked
+from troth.files import locked
 from troth.types import Refusal
 
 NAME = "certificates.csv"

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from troth import lookup, numerics
-from troth.client import augmenting
+from troth import lookup, numerics, seeding
 from troth.client.adversarial._worst import Adversarial
-from troth.client.combine import beside, seen_through
-from troth.config.parts import Part
-from troth.config.schema import Experiment
+from troth.client.combine import as_it_is, beside, seen_through
+from troth.config.schema import Experiment, Part
 from troth.networks.masks import Masks
 from troth.types import (
+    Augment,
     Batch,
     Budget,
     Client,
@@ -27,6 +26,58 @@ from troth.types import (
     Regularizer,
     Task,
 )
+
+
+def compose(parts: Sequence[Part], scale: float) -> Augment:
+    """Augments one after another; each draws once for every example and step.
+
+    Draws are keyed by (seed, round, client, step, place in the list, example), so they
+    are the same however clients step.
+
+    Args:
+        parts: names and options, in order; none leaves batches alone.
+        scale: the value of x that stands for 1.
+    """
+    if not parts:
+        return as_it_is
+    members = [(lookup.find("augment", p.name), p.options) for p in parts]
+
+    def augment(batch: Batch) -> Batch:
+        x, step = batch.x, seeding.fold(batch.key, batch.t)
+        each = torch.arange(x.shape[0], device=x.device)
+        for i, (member, options) in enumerate(members):
+            key = seeding.fold(seeding.fold(step, 2 * i), each)
+            new = lookup.call(member, options, x=x, key=key, scale=scale)
+            if not isinstance(new, torch.Tensor) or new.shape != x.shape:
+                raise Refusal(
+                    f"augment '{parts[i].name}' makes {_shape(new)} of a batch of "
+                    f"shape {list(x.shape)}; it must give a tensor of the same shape"
+                )
+            x = new
+        return batch._replace(x=x)
+
+    return augment
+
+
+def tried(augment: Augment, batch: Batch) -> Batch:
+    """What an augment makes of a batch.
+
+    Raises:
+        Refusal: it makes something else of it the second time.
+    """
+    found, again = augment(batch), augment(batch)
+    if not torch.allclose(found.x, again.x, rtol=0, atol=0, equal_nan=True):
+        raise Refusal(
+            "an augment gives other results for the same key: it must draw all it "
+            "needs from `key` by troth.seeding, or no run can be had again"
+        )
+    return found
+
+
+def _shape(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    return f"a {type(value).__name__}"
 
 
 def descent(part: Part, lr: float, weight_decay: float, tail: int = 0) -> Descent:
@@ -107,8 +158,8 @@ def maker(
     budget = Budget(t.steps, t.epochs)
     mine = Budget(p.steps, p.epochs) if p.steps or p.epochs else None
 
-    seen = augmenting.compose(t.augment, scale)
-    own_view = seen if p.augment is None else augmenting.compose(p.augment, scale)
+    seen = compose(t.augment, scale)
+    own_view = seen if p.augment is None else compose(p.augment, scale)
 
     def make(task: Task) -> Client:
         shared = descent(t.optimizer, t.lr, t.weight_decay, task.tail)

@@ -18,22 +18,20 @@ from typing import Any
 
 from troth import lookup
 from troth.config.grid import differences, expand, label, override
-from troth.config.parts import (
-    AttackPart,
-    CorruptionPart,
-    ModelPart,
-    Part,
-    PartitionPart,
-    PersonalizerPart,
-)
 from troth.config.schema import (
     Adversary,
+    AttackPart,
     Availability,
     Checkpoint,
+    CorruptionPart,
     Engine,
     Evaluate,
     Experiment,
+    ModelPart,
     Output,
+    Part,
+    PartitionPart,
+    PersonalizerPart,
     Train,
 )
 from troth.config.toml import dumps, parse, read

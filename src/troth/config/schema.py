@@ -6,22 +6,209 @@ Types are checked by `troth.config.reader`, which reads them.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from troth.config.deployment import Deployment
-from troth.config.parts import (
-    AttackPart,
-    CorruptionPart,
-    ModelPart,
-    Part,
-    PartitionPart,
-    PersonalizerPart,
-    alone,
-    in_range,
-    rounded_up,
-)
 from troth.types import Refusal
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Who the sites are, what their data look like, and when a round closes."""
+
+    sites: list[str] = field(default_factory=list)  # names; client 0 is the first
+    shape: list[int] = field(default_factory=list)  # of one example
+    classes: int | None = None  # 0: regression
+    scale: float = 1.0  # the value of x that stands for 1
+    several: bool = False  # whether an example may have several of the labels
+    features: list[str] = field(default_factory=list)  # of sites' tables, in order
+    label: str = ""  # the column of sites' tables that is predicted
+    labels: list[str] = field(default_factory=list)  # names of the classes, in order
+    quorum: int = 0  # a round closes with so many replies; 0: of all that are asked
+    deadline: float = 600.0  # seconds, after which a round closes without the others
+    least: int = 1  # with fewer replies the shared model stays as it is
+    most_examples: int = 1_000_000  # that a site is believed to have
+
+    def __post_init__(self) -> None:
+        lowest = {"classes": 0, "quorum": 0, "least": 1, "most_examples": 1}
+        in_range(self, "deployment", lowest)
+        if not 0 < self.deadline <= 30 * 86400:
+            raise Refusal(
+                f"deployment.deadline = {self.deadline} is out of range; it must be "
+                "above 0 and at most 2592000 seconds"
+            )
+        if not 0 < self.scale < float("inf"):
+            raise Refusal(
+                f"deployment.scale = {self.scale} is out of range; it must be the "
+                "value of x that stands for 1, such as 255 for bytes"
+            )
+        if min(self.shape, default=1) < 1:
+            raise Refusal(
+                f"deployment.shape = {self.shape} is no shape of an example; give its "
+                "sizes, such as [22] or [1, 28, 28]"
+            )
+        if self.several and (self.classes or 0) < 2:
+            raise Refusal(
+                f"deployment.several is set and deployment.classes = {self.classes}; "
+                "say how many labels there are, at least 2"
+            )
+        if self.labels and len(self.labels) != self.classes:
+            raise Refusal(
+                f"deployment.labels names {len(self.labels)} classes and deployment."
+                f"classes = {self.classes}; name each class once, in its order"
+            )
+        if self.features and [len(self.features)] != self.shape:
+            raise Refusal(
+                f"deployment.features names {len(self.features)} features and "
+                f"deployment.shape = {self.shape}; name each feature once"
+            )
+        self._named()
+
+    def _named(self) -> None:
+        """Refuse names that are none, or given twice."""
+        for name in self.sites:
+            if not _NAME.fullmatch(name) or self.sites.count(name) > 1:
+                raise Refusal(
+                    f"deployment.sites holds {name!r}, twice or with characters that "
+                    "a name has not; name each site once, by letters, digits, '.', "
+                    "'_' and '-'"
+                )
+
+
+def rounded_up(share: float, n: int) -> int:
+    """A share of n clients, rounded up; rounding errors of the share do not count."""
+    return max(math.ceil(share * n - 1e-9), 0)
+
+
+def in_range(owner: Any, section: str, lowest: dict[str, int], share: str = "") -> None:
+    """Refuse numbers below their lowest value, NaN, infinity, and shares from 1 on."""
+    for key, low in lowest.items():
+        value = getattr(owner, key)
+        if value is None or low <= value < (1 if key == share else math.inf):
+            continue
+        bounds = f"at least {low} and below 1" if key == share else f"at least {low}"
+        finite = " and finite" if value == math.inf and key != share else ""
+        raise Refusal(
+            f"{section}.{key} = {value} is out of range; it must be {bounds}{finite}"
+        )
+
+
+def alone(section: str, **values: Any) -> None:
+    """Refuse two keys of which at most one may be set."""
+    given = [key for key, value in values.items() if value is not None]
+    if len(given) > 1:
+        both = " and ".join(f"{section}.{key} = {values[key]}" for key in given)
+        raise Refusal(
+            f"{both} exclude each other; keep one of {', '.join(given)} "
+            "and leave the others out"
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """A named member of a folder, with its options."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PartitionPart(Part):
+    """Who holds what, and how each client divides it."""
+
+    split: list[float] | Literal["given"] = field(  # train, valid, test; as published
+        default_factory=lambda: [0.72, 0.08, 0.2]
+    )
+    valid: float = 0.0  # with "given": share of training set aside for validation
+    min_examples: int = 0  # clients with fewer are left out
+    split_by: Literal["example", "owner"] = "example"  # owner: never in two parts
+    leakage: Literal["allow", "record", "refuse"] = "record"  # copies across the split
+    conflicting: Literal["none", "copied", "held_out"] = "none"  # a test set of group 1
+    correlation: float = 0.98  # held_out: share of group 0 in all other data, at least
+
+    def __post_init__(self) -> None:
+        in_range(self, "partition", {"min_examples": 0, "valid": 0}, "valid")
+        if not 0 < self.correlation <= 1:
+            raise Refusal(
+                f"partition.correlation = {self.correlation} is out of range; it must "
+                "be above 0 and at most 1, such as 0.98"
+            )
+        if self.split == "given":
+            return
+        shares = self.split if len(self.split) == 3 else [-1.0]
+        whole = math.isclose(sum(shares), 1, abs_tol=1e-6)
+        if not (whole and min(shares) >= 0 and shares[0] > 0 and shares[2] > 0):
+            raise Refusal(
+                f"partition.split = {self.split!r} is not a division; give three "
+                "shares that sum to 1, of train, valid (may be 0) and test, such as "
+                "[0.72, 0.08, 0.2], or 'given'"
+            )
+        if self.valid:
+            raise Refusal(
+                f"partition.valid = {self.valid} goes only with partition.split = "
+                f"'given'; with shares the second is validation, now {shares[1]}"
+            )
+
+
+@dataclass(frozen=True)
+class ModelPart(Part):
+    """What is trained."""
+
+    normalise: Literal["unit", "pixel", "none"] = "unit"
+    weights: str = ""  # a file to start from
+    weights_skip: list[str] = field(default_factory=list)  # patterns: not taken
+    freeze: list[str] = field(default_factory=list)  # patterns: never trained or sent
+
+    def __post_init__(self) -> None:
+        if self.weights_skip and not self.weights:
+            raise Refusal(
+                f"model.weights_skip = {self.weights_skip} says what not to take from "
+                "model.weights, which is not set; set it, or leave this out"
+            )
+
+
+@dataclass(frozen=True)
+class CorruptionPart(Part):
+    """What hostile clients do to their data, to how much of it and how often."""
+
+    share: float = 1.0  # of a client's training examples, rounded up
+    redraw: bool = False  # every round anew, from the clean data; else once
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise Refusal(
+                f"corruption.share = {self.share} is out of range; it must be above 0 "
+                "and at most 1, all of a hostile client's examples (for nothing at "
+                "all set corruption.name = 'none')"
+            )
+
+
+@dataclass(frozen=True)
+class AttackPart(Part):
+    """What hostile clients send, and how far they go."""
+
+    strength: float = 1.0  # 0: what they computed, 1: the attack, more: beyond it
+
+    def __post_init__(self) -> None:
+        in_range(self, "attack", {"strength": 0})
+
+
+@dataclass(frozen=True)
+class PersonalizerPart(Part):
+    """How a client gets its own model; what is not set is as in `[train]`."""
+
+    lr: float | None = None
+    steps: int = 0
+    epochs: int = 0
+    optimizer: Part | None = None
+    augment: list[Part] | None = None
+
+    def __post_init__(self) -> None:
+        in_range(self, "personalizer", {"lr": 0, "steps": 0, "epochs": 0})
+        alone("personalizer", steps=self.steps or None, epochs=self.epochs or None)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from troth import lookup, seeding
-from troth.config.parts import CorruptionPart, rounded_up
+from troth.config.schema import CorruptionPart, rounded_up
 from troth.data import labels
 from troth.data.corruptions._numbers import like
 from troth.evaluation.evaluate import Aim

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from troth import lookup
-from troth.config.parts import Part
-from troth.config.schema import Experiment
+from troth.config.schema import Experiment, Part
 from troth.data import corrupt
 from troth.data import tensors as dealing
 from troth.networks import layers

@@ -9,28 +9,28 @@ from typing import Any
 import numpy as np
 
 from troth.config.schema import Experiment
+from troth.data import preprocess
 from troth.data.datasets import npz
-from troth.runs.load import Run, fits
+from troth.data.datasets._encoding import encode
+from troth.data.datasets._table import Column, number, shown
+from troth.data.datasets._table import read as read_table
+from troth.data.datasets.csv import MISSING
 from troth.types import Arrays, Refusal
 
 Examples = str | Path | Mapping[str, Any]
 """An .npz file, or its arrays by name: x, y, and where they are marked split, group."""
 
 
-def read(run: Run, data: Examples) -> Arrays:
-    """The newcomer's examples, in the run's units, classes and shape.
+def read(e: Experiment, data: Examples) -> Arrays:
+    """Read a newcomer's examples in the units, classes and shape of an experiment.
 
     Labels are the run's numbers, or its names where it has names; with two classes also
-    −1 and 1. A newcomer need not have an example of every class.
+    −1 and 1. A newcomer need not have an example of every class. The experiment is a
+    resolved one, of which nothing may have run yet.
 
     Raises:
         Refusal: what does not fit; says what the run takes.
     """
-    return of(run.experiment, data)
-
-
-def of(e: Experiment, data: Examples) -> Arrays:
-    """The same of a resolved experiment, of which nothing may have run yet."""
     facts = e.resolved
     if isinstance(data, Mapping):
         where, content = "data", {k: np.asarray(v) for k, v in data.items()}
@@ -104,3 +104,81 @@ def _known(where: str, y: np.ndarray, classes: int, several: bool) -> None:
             f"{where}: y holds {some}, which this run does not know; it has {what}, 0 "
             f"to {classes - 1}: leave such examples out, or train with them"
         )
+
+
+def fits(e: Experiment, x: np.ndarray) -> None:
+    """Refuse inputs that the models of a resolved experiment do not take."""
+    shape = tuple(e.resolved["shape"])
+    if x.shape[1:] != shape:
+        raise Refusal(
+            f"inputs of shape {list(x.shape[1:])} do not fit this model, "
+            f"which takes {list(shape)}"
+        )
+    bad = np.isnan(x).reshape(len(x), -1).any(axis=1)
+    if bad.any() and not preprocess.active(e.features):
+        raise Refusal(
+            f"x is NaN in {bad.sum()} of {len(x)} examples, and this run fills "
+            "nothing in: drop them, or train with features.name = 'own' or "
+            "'federated'"
+        )
+
+
+ENDINGS = (".csv", ".csv.gz")
+
+
+def examples(e: Experiment, path: str) -> dict[str, np.ndarray]:
+    """The arrays x and y of a CSV file.
+
+    Args:
+        e: with `deployment.features` and `label`, and `labels` where classes have
+            names.
+        path: the file; its first line names the columns.
+
+    Raises:
+        Refusal: the columns are not agreed on, or not there.
+    """
+    own = e.deployment
+    if not own.features or not own.label:
+        raise Refusal(
+            f"{path} is a table, and all sites must read theirs alike: set deployment."
+            "features to the features' names (age, or sex=f for a category) and "
+            "deployment.label to the column to predict; or give an .npz file"
+        )
+    options = {"missing": MISSING, "label": own.label}
+    x = encode(Path(path), own.features, options, gaps=preprocess.active(e.features))
+    return {"x": x, "y": _labels(path, own.label, own.labels)}
+
+
+def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
+    """What is to be predicted: names of classes, or numbers."""
+
+    def plan(header: list[str]) -> dict[str, Column]:
+        if label not in header:
+            there = ", ".join(map(shown, header[:20]))
+            raise Refusal(
+                f"{path} has no column '{shown(label)}', which deployment.label names; "
+                f"there are: {there}"
+            )
+        return {label: Column(path, label, MISSING, True)}
+
+    table = read_table(path, ",", [], plan)
+    column = table.columns[label]
+    codes = column.codes()
+    if (codes < 0).any():
+        raise Refusal(
+            f"{path}: column '{column.shown}' has no value in line "
+            f"{table.line[(codes < 0).argmax()]}: leave that row out"
+        )
+    if names:
+        words: np.ndarray = np.array(list(column.texts))
+        return np.take(words, codes)
+    values = [number(text) for text in column.texts]
+    if None in values:
+        text = shown(list(column.texts)[values.index(None)])
+        raise Refusal(
+            f"{path}: column '{column.shown}' holds '{text}', which is no number; set "
+            "deployment.labels to the names of the classes, in their order"
+        )
+    found = np.array(values, dtype=np.float64)
+    whole = bool((found == found.round()).all())
+    return np.take(found.astype(np.int64) if whole else found, codes)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, files, stepping
+from troth import build, files
 from troth.config.schema import Experiment
 from troth.data import tensors as dealing
 from troth.deployment import site
@@ -25,7 +25,7 @@ from troth.federation.sampling import sampler
 from troth.networks import task
 from troth.server import rulebook
 from troth.server.server import Serving
-from troth.server.stages import Served
+from troth.server.verdicts import Served
 from troth.types import Arrays, Broadcast, Messages, Refusal, Shards
 
 
@@ -43,7 +43,7 @@ class Hub:
         self.names, self.rounds = e.deployment.sites, e.train.rounds
         n, where = len(self.names), build.device(e.engine.device)
         arrays, shards = _blank(e)
-        nobody, dtype = np.zeros(n, bool), stepping.precision(e)
+        nobody, dtype = np.zeros(n, bool), build.precision(e)
         data = dealing.deal(arrays, shards, dtype, where, nobody, None, e.seed)
         self.engine = site.engine(e, arrays, data, where)
         w0 = task.flatten(self.engine.objective.net)
@@ -52,7 +52,7 @@ class Hub:
         rulebook.tried(rules, w0, e.train.cohort or n)
         self.serving = Serving(rules, self.engine.task.tail, e.seed, where, n)
         self.broadcast = first(self.engine, w0)
-        self.scale = stepping.schedule(e)
+        self.scale = build.schedule(e)
         self.scale(0)  # refuses before the start
         self.sample = sampler(e.seed, n, e.train.cohort or n, None)
         self.identity = site.identity(e, self.engine, w0)

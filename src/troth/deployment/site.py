@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from troth import build, stepping
+from troth import build, files
 from troth.config import reader
 from troth.config.schema import Availability, Experiment
-from troth.data import corrupt, load, own_table, preprocess, user_files
+from troth.data import corrupt, load, preprocess, user_files
+from troth.deployment.state import Keeper
 from troth.engine.engine import Engine, Plan
 from troth.evaluation import evaluate
 from troth.federation.rounds import answer
 from troth.networks import build as networks
 from troth.networks import task
-from troth.server import rulebook, tails
+from troth.server import rulebook, server
 from troth.server.server import Serving
 from troth.types import Arrays, Broadcast, Data, Messages, Refusal, Shards
 
@@ -108,8 +111,8 @@ def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
         _check_simulated(e, arrays, len(shards.train))
         parts = [part[client] for part in shards[:3]]
     else:
-        table = data.lower().endswith(own_table.ENDINGS)
-        arrays = user_files.of(e, own_table.examples(e, data) if table else data)
+        table = data.lower().endswith(user_files.ENDINGS)
+        arrays = user_files.read(e, user_files.examples(e, data) if table else data)
         nobody = np.zeros(0, np.int64)
         lists = [*[nobody] * client, np.arange(len(arrays.y))]
         shards, _ = load.divided(e, arrays, lists, max(1, e.partition.min_examples))
@@ -161,7 +164,7 @@ class Site:
         mine = every & (np.arange(n) == self.client)
         how = corrupt.corruption(e.corruption, arrays, every)
         where = build.device(e.engine.device)
-        dtype = stepping.precision(e)
+        dtype = build.precision(e)
         self.data, self.prepared, self.redraw = preprocess.deal(
             e.features, arrays, shards, dtype, where, mine, how, e.seed
         )
@@ -196,11 +199,11 @@ class Site:
         For drills: a site is hostile where `[adversary]` says so.
         """
         n, tail = len(self.e.deployment.sites), self.engine.task.tail
-        rows = tails.cut(own, tail)
+        rows = server.cut(own, tail)
         crowd = Messages(*(field.expand(n, *field.shape[1:]) for field in rows))
         crowd = crowd._replace(client=torch.arange(n, device=own.client.device))
         mine = crowd.client == self.client
-        seen = tails.cut_broadcast(sent, tail)
+        seen = server.cut_broadcast(sent, tail)
         changed = self.serving.attacked(seen, crowd, mine, round_)
         update, extra = changed.update[mine], changed.extra[mine]
         width = own.extra.shape[1]
@@ -237,9 +240,9 @@ def engine(e: Experiment, arrays: Arrays, data: Data, where: torch.device) -> En
     """What steps a site of an experiment, one client at a time."""
     shape = arrays.x.shape[1:]
     net = networks.network(e, shape, arrays.classes, arrays.x[:0], arrays.scale)
-    net = net.to(where, stepping.precision(e))
+    net = net.to(where, build.precision(e))
     plan = Plan("threads", 1) if where.type == "cpu" else Plan("loop", 1)
-    return stepping.engine(e, net, data, arrays, len(e.deployment.sites), plan)
+    return build.make_engine(e, net, data, arrays, len(e.deployment.sites), plan)
 
 
 def identity(e: Experiment, made: Engine, w0: Tensor) -> dict[str, Any]:
@@ -256,3 +259,69 @@ def identity(e: Experiment, made: Engine, w0: Tensor) -> dict[str, Any]:
 def read(path: str | Path) -> Experiment:
     """The experiment of a file, agreed on."""
     return agreed(reader.from_dict(reader.read(Path(path))))
+
+
+class Asked(NamedTuple):
+    """What the server says beside the model."""
+
+    round: int
+    run: str  # token of the run
+    loss: bool  # whether a rule reads losses
+    card: bool  # whether the site reports how good the models are that it begins with
+
+
+def train(
+    site: Site, state: Path, sent: Broadcast, asked: Asked
+) -> tuple[Messages, str]:
+    """A round: what the site sends, and the numbers of its card if they are asked for.
+
+    Args:
+        site: which one.
+        state: folder of its states.
+        sent: what the server sends.
+        asked: what it asks for.
+    """
+    keeper, row = _before(site, state, asked)
+    card = written(site.scores(sent.w, row)) if asked.card else ""
+    messages, row = site.local(sent, row, asked.round, asked.loss)
+    if row.shape[1]:  # there is something to keep
+        keeper.keep(asked.round, row)
+    return messages, card
+
+
+def finish(site: Site, state: Path, sent: Broadcast, asked: Asked) -> str:
+    """After the last round: the site's own model and card, which stay; its numbers."""
+    keeper, row = _before(site, state, asked)
+    row = site.finish(sent, row)
+    scores = site.scores(sent.w, row)
+    keeper.make()
+    files.save(keeper.path / "model.safetensors", _named(site, sent.w, row))
+    if site.prepared is not None:
+        files.save(keeper.path / files.FEATURES, site.prepared.tensors())
+    card = {"name": site.name, "experiment": site.e.name, "run": asked.run, **scores}
+    files.write_json(keeper.path / "card.json", card)
+    return written(scores)
+
+
+def written(scores: dict[str, float]) -> str:
+    """The numbers of a card, as they cross the wire."""
+    return json.dumps(files.plain(scores))
+
+
+def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:
+    """Where the states of a run lie, and the one that a round begins with."""
+    if not re.fullmatch(r"[0-9a-f]{8,32}", asked.run) or asked.round < 0:
+        raise Refusal("the server's message is of no run or round")
+    keeper, start = Keeper(state / asked.run), site.start
+    return keeper, keeper.before(asked.round, start) if start.shape[1] else start
+
+
+def _named(site: Site, w: Tensor, row: Tensor) -> dict[str, Tensor]:
+    """The site's own model by the names of its network."""
+    net = site.engine.objective.net
+    before = task.flatten(net)
+    task.assign(net, site.model(w, row))
+    state = net.state_dict().items()
+    own = {k: t.clone() for k, t in state if isinstance(t, Tensor)}
+    task.assign(net, before)
+    return own

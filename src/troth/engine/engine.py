@@ -9,7 +9,8 @@ specification that the others are tested against.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,42 @@ from troth import devices
 from troth.engine import packing
 from troth.engine import phase as liftable
 from troth.engine.batches import Drawn, Feed
-from troth.engine.threads import spread
 from troth.engine.vmap import Lifted
+from troth.networks import precision as digits
 from troth.networks import task as tasks
-from troth.networks.kernels import precision as digits
 from troth.types import Batch, Broadcast, Client, Messages, Phase, Reply, Task
+
+
+def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
+    """`one(worker, k)` for k < n, in order; each worker does every so-many-th.
+
+    Args:
+        one: a piece of work; what belongs to a worker is used by its thread alone.
+        n: how many pieces.
+        workers: threads; torch has one core in each while they run.
+    """
+    workers = min(workers, n)
+    if workers <= 1:
+        return [one(0, k) for k in range(n)]
+
+    def share(worker: int) -> list[Any]:
+        with torch.no_grad():
+            return [one(worker, k) for k in range(worker, n, workers)]
+
+    with _one_core_each(), ThreadPoolExecutor(workers) as pool:
+        shares = list(pool.map(share, range(workers)))
+    return [shares[k % workers][k // workers] for k in range(n)]
+
+
+@contextmanager
+def _one_core_each() -> Iterator[None]:
+    """Inside, torch has one core in every thread, and starts none of its own."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Plan(NamedTuple):

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from troth import devices
-from troth.engine.rowfile import RowFile
-from troth.engine.slots import Slots
+from troth.engine.rowfile import RowFile, Slots
 
 _BLOCK = {"cpu": 2**25, "cuda": 2**28}
 """Numbers a block: growing never copies what is there. On a GPU blocks are larger, for

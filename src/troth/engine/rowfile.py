@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import disk
+from troth import files
 from troth.types import Refusal
 
 
@@ -78,7 +78,7 @@ class RowFile:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-            if not disk.locked(self._descriptor):
+            if not files.locked(self._descriptor):
                 raise BlockingIOError
         except BlockingIOError:
             self.close()
@@ -221,3 +221,61 @@ def _whole(call: Callable[..., int], descriptor: int, row: Any, offset: int) -> 
 
 def _flush(descriptor: int) -> None:
     getattr(os, "fdatasync", os.fsync)(descriptor)
+
+
+class Slots:
+    """A table of n clients; one that was never written has no slot."""
+
+    def __init__(self, n: int, shadow: bool) -> None:
+        """Nobody has a slot.
+
+        Args:
+            n: clients.
+            shadow: whether slots that `saved` has seen are kept; otherwise a client
+                stays in its first slot for good.
+        """
+        self.table = np.full(n, -1, dtype=np.int64)
+        self.used = 0  # all slots are below
+        self._shadow = shadow
+        self._settled = np.zeros(n, dtype=bool)  # may be written where they are
+        self._free = np.zeros(0, dtype=np.int64)
+        self._left: list[np.ndarray] = []  # by clients that moved since `saved`
+
+    def of(self, clients: np.ndarray) -> np.ndarray:
+        """Where clients lie; −1: nowhere yet."""
+        found: np.ndarray = self.table[clients]
+        return found
+
+    def take(self, clients: np.ndarray) -> np.ndarray:
+        """Where clients may be written, and lie from now on."""
+        moving = np.unique(clients[~self._settled[clients]])
+        before = self.table[moving]
+        if (before >= 0).any():
+            self._left.append(before[before >= 0])
+        self.table[moving] = self._fresh(len(moving))
+        self._settled[moving] = True
+        return self.of(clients)
+
+    def _fresh(self, count: int) -> np.ndarray:
+        again = min(count, len(self._free))
+        more = count - again
+        ahead = np.arange(self.used, self.used + more)
+        found = np.concatenate([self._free[:again], ahead])
+        self._free, self.used = self._free[again:], self.used + more
+        return found
+
+    def saved(self) -> None:
+        """The table as it is now is safe: what it does not name may be used again."""
+        if self._shadow:
+            self._free = np.sort(np.concatenate([self._free, *self._left]))
+            self._left = []
+            self._settled[:] = False
+
+    def load(self, table: np.ndarray) -> None:
+        """Go back to a table that was saved."""
+        self.table = table.copy()
+        taken = self.table[self.table >= 0]
+        self.used = int(taken.max(initial=-1)) + 1
+        self._free = np.setdiff1d(np.arange(self.used), taken)
+        self._left = []
+        self._settled = (self.table >= 0) & (not self._shadow)

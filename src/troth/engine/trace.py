@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any, NamedTuple
 
 import torch
 
-from troth.networks import windows
+from troth.networks import convolution, kernels
 
 _ATEN = torch.ops.aten
 
@@ -120,7 +121,7 @@ def _add(graph: Any, v: Any, pieces: list[Any], rate: Any) -> None:
             shape = list(product.meta["val"].shape)
             part = graph.call_function(_ATEN.view.default, (part, shape))
             given = (part, *product.args[:2], rate)
-            graph.call_function(windows.ADD_PRODUCT, given)
+            graph.call_function(convolution.ADD_PRODUCT, given)
         first = last
 
 
@@ -143,7 +144,7 @@ def _product(piece: Any) -> Any:
     node = piece
     while node.target in _SAME and len(node.users) == 1:
         node = node.args[0]
-    if node.target is not windows.PRODUCT or len(node.users) != 1:
+    if node.target is not convolution.PRODUCT or len(node.users) != 1:
         return None
     values = [part.meta.get("val") for part in (node, piece, node.args[0])]
     if any(value is None for value in values):  # a sum over examples
@@ -263,3 +264,51 @@ def _aliases(node: Any) -> set[Any]:
                 found.add(user)
                 ahead.append(user)
     return found
+
+
+_UNPOOL = _ATEN.max_pool2d_with_indices_backward.default
+
+
+def by_kernels(graph: Any) -> None:
+    """Let sums be taken in an order that does not depend on how many clients there are.
+
+    Products of matrices are those of `troth.networks.convolution`, and sums are products with ones.
+    And let pooling find its places where they lie.
+
+    Args:
+        graph: a trace; it is changed.
+    """
+    for node in list(graph.graph.nodes):
+        if node.target is _ATEN.bmm.default:
+            node.target = convolution.PRODUCT
+        elif node.target is _ATEN.sum.dim_IntList:
+            _sum(graph.graph, node)
+        elif node.target is _ATEN.clone.default:
+            pooled = (user.target is _UNPOOL for user in node.users)
+            if node.users and all(pooled):  # the kernel lays them out itself
+                node.replace_all_uses_with(node.args[0])
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+
+def _sum(graph: Any, node: Any) -> None:
+    """A sum over all axes but the first and some others, as a product with ones."""
+    x, axes = node.args[:2]
+    seen, found = x.meta["val"], node.meta["val"]
+    over = sorted({axis % max(1, seen.dim()) for axis in axes})
+    if not over or 0 in over or node.kwargs or seen.numel() == 0:
+        return
+    if seen.dtype not in kernels.NARROW:
+        return
+    order = [axis for axis in range(seen.dim()) if axis not in over]
+    n, terms = seen.shape[0], math.prod(seen.shape[axis] for axis in over)
+    with graph.inserting_before(node):
+        turned = graph.call_function(_ATEN.permute.default, (x, [0, *over, *order[1:]]))
+        rows = graph.call_function(_ATEN.reshape.default, (turned, [n, terms, -1]))
+        one = graph.call_function(_ATEN.new_ones.default, (x, [1, 1, 1]))
+        ones = graph.call_function(_ATEN.expand.default, (one, [n, 1, terms]))
+        total = graph.call_function(convolution.PRODUCT, (ones, rows, True))
+        shaped = (total, list(found.shape))
+        total = graph.call_function(_ATEN.view.default, shaped)
+    total.meta["val"] = found
+    node.replace_all_uses_with(total)

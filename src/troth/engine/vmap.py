@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.func import vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from troth.engine import ordering, packing, trace
+from troth.engine import packing, trace
 
 _TRACING = threading.Lock()  # a thread at a time
 _FEW = 8  # operations that are not worth a graph of their own
@@ -83,7 +83,7 @@ class Lifted:
         compiled = self._how == "compiled"
         trace.compute_once(graph)
         if captures(flat[0]) and not compiled:
-            ordering.by_kernels(graph)
+            trace.by_kernels(graph)
         if self._in_place:
             trace.update_in_place(graph, in_pieces=not compiled)
         worth_it = self._in_place or len(graph.graph.nodes) > _FEW + len(flat)

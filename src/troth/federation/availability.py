@@ -15,8 +15,7 @@ import torch
 from scipy import special
 
 from troth import seeding
-from troth.config.parts import rounded_up
-from troth.config.schema import Availability
+from troth.config.schema import Availability, rounded_up
 from troth.types import Refusal
 
 _COLUMNS = ("client", "first", "last")

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from troth import seeding
-from troth.config.parts import rounded_up
-from troth.config.schema import Experiment
+from troth.config.schema import Experiment, rounded_up
 from troth.engine.engine import Engine
 from troth.federation.rounds import Federation, outgoing
 from troth.types import Broadcast, Refusal, Shards

@@ -18,7 +18,7 @@ from troth.engine.population import Population
 from troth.evaluation import evaluate
 from troth.federation.availability import Turnout, everyone
 from troth.server.server import Rules, Serving, served
-from troth.server.stages import Received, Served
+from troth.server.verdicts import Received, Served
 from troth.types import Broadcast, Messages, Record
 
 

@@ -11,8 +11,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from troth import lookup, seeding
-from troth.config.parts import ModelPart
-from troth.config.schema import Experiment
+from troth.config.schema import Experiment, ModelPart
 from troth.networks import layers, weights
 from troth.types import Refusal
 

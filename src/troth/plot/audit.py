@@ -18,7 +18,7 @@ from troth.plot._style import (
     many,
     mark,
 )
-from troth.runs.evidence import Audit
+from troth.runs.inspect import Audit
 from troth.types import Refusal
 
 _FIRST = 3  # colours that no model of a small report has

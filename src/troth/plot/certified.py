@@ -19,8 +19,7 @@ from troth.plot._style import (
     name,
     place,
 )
-from troth.runs.evidence import Certified
-from troth.runs.inspect import Dossier
+from troth.runs.inspect import Certified, Dossier
 from troth.types import Refusal
 
 

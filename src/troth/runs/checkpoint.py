@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from troth import disk, files
+from troth import files, files
 from troth.federation.rounds import Federation, dumped, restored
 from troth.types import Record
 
@@ -26,7 +26,7 @@ class Journal:
         self.counts = {name: np.zeros(n, np.int64) for name in _COUNTED}
         self.stayed, self.why = 0, ""  # rounds in which w did; why it last did
         self._file = (path / files.ROUNDS).open("ab")
-        disk.hold(self._file)  # a sign of life, for whoever looks on
+        files.hold(self._file)  # a sign of life, for whoever looks on
 
     def write(self, record: Record, evaluated: dict[str, Any] | None) -> None:
         """One round. No times are written: the same run gives the same bytes."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from troth import files
 from troth.config import reader
 from troth.config.schema import Experiment
+from troth.data import user_files
 from troth.data.preprocess import active
 from troth.networks import layers, task
 from troth.networks.build import network
@@ -199,24 +200,7 @@ class Run:
 
     def fits(self, x: np.ndarray) -> None:
         """Refuse inputs that this run's models do not take."""
-        fits(self.experiment, x)
-
-
-def fits(e: Experiment, x: np.ndarray) -> None:
-    """Refuse inputs that the models of a resolved experiment do not take."""
-    shape = tuple(e.resolved["shape"])
-    if x.shape[1:] != shape:
-        raise Refusal(
-            f"inputs of shape {list(x.shape[1:])} do not fit this model, "
-            f"which takes {list(shape)}"
-        )
-    bad = np.isnan(x).reshape(len(x), -1).any(axis=1)
-    if bad.any() and not active(e.features):
-        raise Refusal(
-            f"x is NaN in {bad.sum()} of {len(x)} examples, and this run fills "
-            "nothing in: drop them, or train with features.name = 'own' or "
-            "'federated'"
-        )
+        user_files.fits(self.experiment, x)
 
 
 def _place(net: nn.Module, name: str, value: Tensor) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import build, files, stepping
+from troth import build, files, build
 from troth.data import preprocess
-from troth.data.systematic import deal
+from troth.data.split import deal
 from troth.data.user_files import Examples, read
 from troth.engine.engine import Engine, Plan
 from troth.evaluation import evaluate
@@ -83,7 +83,7 @@ def personalize(
     """
     _check(rounds, test)
     e, where = run.experiment, build.device(device)
-    made = _ready(run, read(run, data), test, where)
+    made = _ready(run, read(run.experiment, data), test, where)
     engine = made.engine
     count = rounds or newcomers.rounds(e, _members(run))
     count = 0 if engine.client.idle else count
@@ -94,7 +94,7 @@ def personalize(
             "of it; train with a smaller train.lr or a robust aggregator first"
         )
     sent = Broadcast(w, w.new_zeros(engine.client.extra), w.new_ones(()))
-    factors = newcomers.scales(stepping.schedule(e), e.train.rounds, count)
+    factors = newcomers.scales(build.schedule(e), e.train.rounds, count)
     only = np.zeros(1, np.int64)
     rows = newcomers.join(engine, sent, only, e.train.rounds, factors)
     with torch.no_grad():
@@ -141,7 +141,7 @@ def _ready(run: Run, arrays: Arrays, test: float, where: torch.device) -> _Made:
     """
     e, m = run.experiment, len(arrays.y)
     made = _made(run, arrays, _marks(run, arrays, test, valid=0.0), where)
-    if not stepping.chooses(made.engine.client):
+    if not build.chooses(made.engine.client):
         return made
     given, valid = e.partition.split, e.partition.valid
     if not isinstance(given, str):  # the share of the run's own clients
@@ -160,7 +160,7 @@ def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _
     """The same, for examples that are divided."""
     e = run.experiment
     plan = Plan("threads", 1) if where.type == "cpu" else Plan("loop", 1)
-    dtype, fitted, nobody = stepping.precision(e), None, np.zeros(1, dtype=bool)
+    dtype, fitted, nobody = build.precision(e), None, np.zeros(1, dtype=bool)
     if preprocess.active(e.features):
         preprocess.check(e, arrays)
         fitted = run.statistics()
@@ -171,7 +171,7 @@ def _made(run: Run, arrays: Arrays, marks: np.ndarray, where: torch.device) -> _
     given = e.features, arrays, shards, dtype, where, nobody, None, e.seed
     data, prepared, _ = preprocess.deal(*given, fitted=fitted)
     net = run.network().to(where, dtype)
-    engine = stepping.engine(e, net, data, arrays, _members(run), plan)
+    engine = build.make_engine(e, net, data, arrays, _members(run), plan)
     return _Made(engine, data, _features(prepared))
 
 

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from troth import lookup
-from troth.config.parts import Part
-from troth.config.schema import Experiment
-from troth.server import conditions, rules
+from troth.config.schema import Experiment, Part
+from troth.server import rules
 from troth.server.server import Rules
 from troth.server.verdicts import Verdicts
 from troth.types import Broadcast, Messages, Refusal
@@ -24,7 +23,7 @@ def expected(e: Experiment, clients: int, hostile: int) -> int:
         clients: how many there are.
         hostile: how many of them an adversary controls.
     """
-    return conditions.share(e.train.cohort or clients, hostile, clients)
+    return rules.share(e.train.cohort or clients, hostile, clients)
 
 
 def of(e: Experiment, f: int) -> Rules:

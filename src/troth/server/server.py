@@ -17,13 +17,84 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from troth import seeding
-from troth.server import angles, tails
+from troth import numerics, seeding
 from troth.server.filters import drop_invalid
 from troth.server.rules import Rule, no_memory
-from troth.server.stages import Received, Served, Settled
-from troth.server.verdicts import Verdicts, behind
+from troth.server.verdicts import Received, Served, Settled, Verdicts, behind
 from troth.types import Broadcast, Messages, Refusal
+
+
+def cut(messages: Messages, tail: int) -> Messages:
+    """Updates without their tails; these stand at the end of `extra`."""
+    if tail == 0:
+        return messages
+    update, end = messages.update[:, :-tail], messages.update[:, -tail:]
+    return messages._replace(
+        update=update, extra=torch.cat([messages.extra, end], dim=1)
+    )
+
+
+def cut_broadcast(broadcast: Broadcast, tail: int) -> Broadcast:
+    """What the rules see of it: w without its tail, and an `extra` with it."""
+    if tail == 0:
+        return broadcast
+    extra = torch.cat([broadcast.extra, broadcast.w[-tail:]])
+    return broadcast._replace(w=broadcast.w[:-tail], extra=extra)
+
+
+def join(broadcast: Broadcast, tail: int) -> Broadcast:
+    """The tail back at the end of w, its variances at least 0."""
+    if tail == 0:
+        return broadcast
+    means, variances = broadcast.extra[-tail:].chunk(2)
+    w = torch.cat([broadcast.w, means, variances.clamp(min=0)])
+    return broadcast._replace(w=w, extra=broadcast.extra[:-tail])
+
+
+def apart(messages: Messages, tail: int) -> tuple[Messages, Messages]:
+    """What solvers and what layers sent beside the update, each as an update."""
+    width = messages.extra.shape[1] - tail
+    solver, layers = messages.extra[:, :width], messages.extra[:, width:]
+    return messages._replace(update=solver), messages._replace(update=layers)
+
+
+def length(vector: Tensor) -> Tensor:
+    """‖vector‖, finite exactly where all of it is (hence in double precision)."""
+    return numerics.norms(vector[None])[0]
+
+
+def step_lengths(before: Broadcast, after: Broadcast, tail: int) -> Tensor:
+    """‖w⁺ − w‖ without running statistics; then of these, and of what is beside."""
+    parts = (*(after.w - before.w).tensor_split([len(before.w) - tail]), after.extra)
+    some = (parts[0], *filter(len, parts[1:]))
+    return torch.stack([length(part) for part in some])
+
+
+def between(messages: Messages, hostile: Tensor, all_finite: bool) -> Tensor:
+    """Of the mean hostile and the mean benign update: [3] product and lengths.
+
+    Of rows that are numbers; nan where there are none of either kind.
+
+    Args:
+        messages: of the round.
+        hostile: [n] which rows an adversary controls.
+        all_finite: all rows are known to be numbers; else a device is waited for.
+    """
+    rows = messages.update
+    finite = None if all_finite else numerics.finite(rows)
+    if finite is not None and not bool(finite.all()):
+        rows, hostile = rows[finite], hostile[finite]
+    weight = torch.stack([hostile, ~hostile]).to(rows)
+    a, b = (weight / weight.sum(dim=1, keepdim=True)) @ rows
+    inner = a.to(numerics.widest(a)) @ b.to(numerics.widest(b))
+    return torch.stack([inner, length(a), length(b)])
+
+
+def cosine(angle: list[float]) -> float:
+    """Of what `between` gave; nan where it gave nothing."""
+    product, *lengths = angle or [math.nan]
+    both = math.prod(lengths)
+    return float(product / both) if both else math.nan
 
 
 class Rules(NamedTuple):
@@ -101,8 +172,8 @@ class Serving:
         hostile: Tensor | None,
     ) -> Received:
         """The first third of `serve`: the attack, and whether all rows are numbers."""
-        seen = tails.cut_broadcast(broadcast, self.tail)
-        sent = tails.cut(messages, self.tail)
+        seen = cut_broadcast(broadcast, self.tail)
+        sent = cut(messages, self.tail)
         if hostile is not None and len(sent.client):
             with contextlib.suppress(Refusal):  # who cannot attack sends what it has
                 sent = self.attacked(seen, sent, hostile, round_)
@@ -122,7 +193,7 @@ class Serving:
             finite: all of its rows are known to be numbers.
         """
         broadcast, sent, round_, hostile, _ = received
-        seen = tails.cut_broadcast(broadcast, self.tail)
+        seen = cut_broadcast(broadcast, self.tail)
         verdicts, memories = Verdicts(), dict(self.memories)
         self.aggregated = None
         left, dropped = sent, dict[str, list[int]]()
@@ -131,13 +202,13 @@ class Serving:
             left, dropped = self._filtered(seen, sent, round_, verdicts, int(finite))
             if len(left.client):
                 stepped = self._stepped(seen, left, round_, verdicts)
-                after, why = tails.join(stepped, self.tail), ""
-                lengths = angles.lengths(broadcast, after, self.tail)
+                after, why = join(stepped, self.tail), ""
+                lengths = step_lengths(broadcast, after, self.tail)
         except Refusal as refusal:
             why, after = str(refusal), broadcast
         angle = broadcast.w.new_zeros(0)
         if hostile is not None and len(sent.client):
-            angle = angles.between(sent, hostile, finite)
+            angle = between(sent, hostile, finite)
         return Settled(
             broadcast, after, left, dropped, verdicts, memories, why, lengths, angle
         )
@@ -153,7 +224,7 @@ class Serving:
         if why:
             moved, self.memories, after = 0.0, memories, before
         said = {name: sorted(who) for name, who in verdicts.clients().items()}
-        return Served(after, left, dropped, said, moved, angles.cosine(angle), why)
+        return Served(after, left, dropped, said, moved, cosine(angle), why)
 
     def attacked(
         self, broadcast: Broadcast, messages: Messages, hostile: Tensor, round_: int
@@ -190,7 +261,7 @@ class Serving:
             if len(messages.client) == 0:
                 return nothing
             step = self._aggregated("aggregator", broadcast, messages, round_)
-            return step if math.isfinite(float(angles.length(step))) else nothing
+            return step if math.isfinite(float(length(step))) else nothing
         except Refusal:
             return nothing
         finally:
@@ -258,7 +329,7 @@ class Serving:
         extra = broadcast.extra
         if extra.shape[0]:
             parts = zip(
-                ("extra", "statistics"), tails.apart(messages, self.tail), strict=True
+                ("extra", "statistics"), apart(messages, self.tail), strict=True
             )
             heard = len(verdicts.behind(messages.client.tolist()))
             counts = {"extra": heard / (self.clients or heard), "statistics": 1.0}

@@ -10,7 +10,7 @@ from typing import Any
 
 from typer.testing import Result
 
-from troth.report import cards
+from troth.reports import cards
 from troth.runs import inspect
 
 Troth = Callable[..., Result]

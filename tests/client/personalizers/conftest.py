@@ -19,7 +19,7 @@ import troth
 from troth import build, files, lookup
 from troth.client.client import descent
 from troth.config import reader
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.data import load
 from troth.engine.engine import Plan
 from troth.networks import task as tasks

@@ -18,7 +18,7 @@ from troth.client.personalizers.apfl import apfl
 from troth.client.personalizers.local import local
 from troth.client.solvers.fedavg import fedavg
 from troth.config import reader
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.types import Anchor, Batch, Broadcast, Budget, Descent, Refusal, Task

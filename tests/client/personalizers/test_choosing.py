@@ -27,7 +27,7 @@ from troth.client.personalizers.ditto import ditto
 from troth.client.personalizers.local import local
 from troth.client.regularizers.l2sq import l2sq
 from troth.config import reader
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.runs import results

@@ -12,7 +12,7 @@ from troth.client.client import descent
 from troth.client.personalizers.ewc import ewc
 from troth.client.personalizers.finetune import finetune
 from troth.config import reader
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.types import Batch, Broadcast, Budget, Descent, Personal, Refusal, Task

@@ -12,7 +12,7 @@ from torch import Tensor
 from troth import build, lookup
 from troth.client.client import descent
 from troth.client.personalizers.fedrep import fedrep
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.engine.engine import Plan
 from troth.networks.masks import Masks
 from troth.types import Batch, Broadcast, Budget, Client, Task

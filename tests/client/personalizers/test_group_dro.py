@@ -19,7 +19,7 @@ from troth import build
 from troth.client.client import descent
 from troth.client.personalizers.group_dro import group_dro
 from troth.config import reader
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.engine.engine import Plan
 from troth.networks import task
 from troth.runs.load import Run

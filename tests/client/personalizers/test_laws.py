@@ -20,7 +20,7 @@ from troth.client.adversarial.pgd import pgd
 from troth.client.client import descent
 from troth.client.regularizers.l2sq import l2sq
 from troth.config import reader
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.engine import packing
 from troth.engine.engine import Plan
 from troth.networks import task as tasks

@@ -7,7 +7,7 @@ from torch import Tensor
 from troth import lookup
 from troth.client.client import descent
 from troth.client.personalizers.local import local
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.types import Anchor, Batch, Personal, Task
 
 

@@ -16,7 +16,7 @@ from troth import build, files, lookup
 from troth.client.client import descent
 from troth.client.personalizers.mapper import mapper
 from troth.config import reader
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.engine.engine import Plan
 from troth.networks import task
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Reply, Task

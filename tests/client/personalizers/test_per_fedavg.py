@@ -15,7 +15,7 @@ from troth import build, lookup
 from troth.client.client import descent
 from troth.client.personalizers.per_fedavg import _parts, per_fedavg
 from troth.config import reader
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task

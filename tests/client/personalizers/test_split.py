@@ -13,7 +13,7 @@ from torch import Tensor
 from troth import lookup
 from troth.client.client import descent
 from troth.client.personalizers._split import Halves, Runs
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.types import Descent
 
 MASKS = st.lists(st.booleans(), min_size=0, max_size=12)

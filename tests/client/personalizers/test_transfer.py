@@ -20,7 +20,7 @@ from troth.client.personalizers import _weights
 from troth.client.personalizers._agreement import disagreement
 from troth.client.personalizers.transfer import transfer
 from troth.config import reader
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.types import Batch, Broadcast, Budget, Refusal, Task

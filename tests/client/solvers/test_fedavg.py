@@ -7,7 +7,7 @@ from torch import Tensor
 from troth import lookup
 from troth.client.client import descent
 from troth.client.solvers.fedavg import fedavg
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.types import Batch, Broadcast, Carry, Reply, Solver, Task
 
 EMPTY = torch.zeros(0, dtype=torch.float64)

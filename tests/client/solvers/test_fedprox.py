@@ -11,7 +11,7 @@ from torch import Tensor
 from troth import lookup
 from troth.client.client import descent
 from troth.client.solvers.fedprox import fedprox
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.types import Batch, Broadcast, Descent, Refusal, Task
 
 

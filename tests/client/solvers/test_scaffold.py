@@ -11,7 +11,7 @@ from torch import Tensor
 from troth import lookup
 from troth.client.client import descent
 from troth.client.solvers.scaffold import scaffold
-from troth.config.parts import Part
+from troth.config.schema import Part
 from troth.engine.engine import Plan
 from troth.types import Batch, Broadcast, Carry, Refusal, Reply, Solver, Task
 

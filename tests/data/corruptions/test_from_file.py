@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import troth
 from troth import build, lookup, seeding
 from troth.config import reader
-from troth.config.parts import CorruptionPart
+from troth.config.schema import CorruptionPart
 from troth.data import corrupt, tensors
 from troth.data.corruptions.from_file import from_file
 from troth.engine.engine import Plan

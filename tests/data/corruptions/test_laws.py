@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from troth import lookup, seeding
-from troth.config.parts import CorruptionPart
+from troth.config.schema import CorruptionPart
 from troth.data import corrupt, tensors
 from troth.types import Arrays, Data, Shards, Split
 

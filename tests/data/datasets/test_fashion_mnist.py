@@ -9,7 +9,7 @@ import pytest
 
 from troth.data.datasets._files import wrong
 from troth.data.datasets.fashion_mnist import SOURCE, fashion_mnist
-from troth.disk import digest_of
+from troth.files import digest_of
 from troth.types import Refusal
 
 REAL_MNIST = "mnist"

@@ -338,7 +338,7 @@ def test_a_process_that_is_killed_leaves_what_the_next_goes_on_with(server, targ
 
 
 def test_threads_wait_for_each_other_and_say_so(tmp_path):
-    from troth.disk import alone
+    from troth.files import alone
 
     told: list[str] = []
     inside = threading.Event()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from troth.networks import convolution
-from troth.networks import windows as plain_code
+from troth.networks import convolution as plain_code
 
 SHAPES = [  # clients, batch, height, width, channels in and out, kernel, padding
     (2, 2, 7, 6, 16, 17, 3, 3, 1, 1),

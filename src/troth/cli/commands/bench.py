@@ -14,7 +14,7 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure the engine here, against a plain loop over the clients."""
-    from troth.cli import listings
+    from troth.cli import tables
     from troth.runs import bench as measuring
 
-    listings.speeds(measuring.measure(quick), as_json)
+    tables.speeds(measuring.measure(quick), as_json)

@@ -15,7 +15,7 @@ def list(
 ) -> None:
     """What exists of a kind, or of all kinds, with options and papers."""
     from troth import lookup
-    from troth.cli import listings
+    from troth.cli import tables
     from troth.types import Refusal
 
     kinds = [*lookup.FOLDERS]
@@ -24,4 +24,4 @@ def list(
         raise Refusal(f"there is no kind '{kind}'{hint}")
     chosen = [kind] if kind else kinds
     found = {k: [lookup.about(k, name) for name in lookup.names(k)] for k in chosen}
-    listings.methods(found, as_json)
+    tables.methods(found, as_json)

@@ -11,7 +11,7 @@ from typer import Option as Flag
 from troth.cli.commands._flags import Json
 
 if TYPE_CHECKING:
-    from troth.report import Report
+    from troth.reports import Report
 
 Folders = Annotated[
     list[Path], Argument(metavar="RUN...", help="Folders of runs or of grids.")
@@ -26,7 +26,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write one HTML page about runs, with a trust card for every client."""
-    from troth import report as reports
+    from troth import reports
     from troth.cli import tables
 
     made = reports.report(paths, out)

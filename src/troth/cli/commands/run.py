@@ -36,7 +36,7 @@ def run(
 ) -> None:
     """Train an experiment, every run of its grid; without a file, the quickstart."""
     from troth import api, files
-    from troth.cli import listings
+    from troth.cli import tables
 
     name = experiment.stem if experiment else "quickstart"
     root = out or api.fresh(experiment)
@@ -44,12 +44,12 @@ def run(
     given["data_dir"] = absolute(data_dir)
     if dry_run:
         files.check_free(root)
-        listings.costs(api.cost(experiment, **given), name, as_json)
+        tables.costs(api.cost(experiment, **given), name, as_json)
         return
     train = functools.partial(api.run, experiment, out=root, apart=apart, **given)
     found = watched(train, root, name, quiet)
     show(found, root, name, as_json, quiet, in_words=experiment is None)
     if with_report:
-        from troth import report
+        from troth import reports
 
-        said(report.report([root]))
+        said(reports.report([root]))

@@ -20,7 +20,7 @@ def ui(
 ) -> None:
     """Show runs in a browser while they go on; it only reads."""
     from troth.cli import tables
-    from troth.report.live import Server
+    from troth.reports.live import Server
 
     with Server(path, host, port) as server:
         tables.say(f"Runs in {path}: {server.url}")

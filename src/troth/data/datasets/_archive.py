@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from troth.disk import on_disk
+from troth.files import on_disk
 from troth.progress import report
 from troth.types import Refusal
 

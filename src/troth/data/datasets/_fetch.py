@@ -21,7 +21,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from troth.disk import digest_of, on_disk
+from troth.files import digest_of, on_disk
 from troth.progress import report
 from troth.types import Refusal
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from troth.data.datasets import _fetch
 from troth.data.datasets._archive import unpack
 from troth.data.datasets._source import Source
-from troth.disk import alone, digest_of
+from troth.files import alone, digest_of
 from troth.progress import report
 from troth.types import Refusal
 

@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 
 import troth
 from troth.deployment import site as sites
-from troth.deployment import turns
+from troth.deployment import site as turns
 from troth.deployment.flower import records
 from troth.deployment.site import Site
 from troth.types import Refusal

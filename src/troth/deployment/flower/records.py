@@ -11,7 +11,7 @@ from flwr.common.constant import ErrorCode
 from torch import Tensor
 
 from troth.deployment.protocol import Expected, Wired, pack, unpack
-from troth.deployment.turns import Asked
+from troth.deployment.site import Asked
 from troth.types import Broadcast, Messages, Refusal
 
 _ABOUT, _VECTORS = "about", "vectors"

@@ -12,7 +12,7 @@ import importlib.util
 import torch
 from torch import Tensor
 
-from troth.networks.kernels import precision as digits
+from troth.networks import precision as switch
 
 __all__ = ["NARROW", "precision", "ready", "tile"]
 
@@ -48,7 +48,7 @@ def _run_on(index: int | None) -> bool:
 
 def precision() -> str:
     """Of products: as they are allowed; three of TF32 are one of float32."""
-    return "tf32" if digits.few() else "tf32x3"
+    return "tf32" if switch.few() else "tf32x3"
 
 
 def tile(size: int, most: int) -> int:

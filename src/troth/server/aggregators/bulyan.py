@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server import conditions
+from troth.server import rules
 from troth.server.aggregators import _around, _choice, _krum
 from troth.server.verdicts import Note, silent
 from troth.types import Messages
@@ -22,7 +22,7 @@ def bulyan(
     messages: Messages,
     note: Note = silent,
     *,
-    f: conditions.Count = "auto",
+    f: rules.Count = "auto",
     strict: bool = True,
 ) -> Tensor:
     """Bulyan of Krum (El Mhamdi et al., Section 4).
@@ -47,8 +47,8 @@ def bulyan(
     client id; of two values as far from the median, half of each counts.
     """
     n = len(messages.client)
-    f = conditions.number("bulyan", f)
-    conditions.enough("bulyan", n, f, 4 * f + 3, "n ≥ 4f + 3", strict)
+    f = rules.number("bulyan", f)
+    rules.enough("bulyan", n, f, 4 * f + 3, "n ≥ 4f + 3", strict)
     theta = max(1, n - 2 * f)
     beta = max(2 - theta % 2, theta - 2 * f)
     order = _choice.ordered(messages)

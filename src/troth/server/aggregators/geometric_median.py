@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server import conditions
+from troth.server import rules
 from troth.server.aggregators import _centred
 from troth.server.verdicts import Note, silent
 from troth.types import Messages, Refusal
@@ -29,7 +29,7 @@ def geometric_median(
     nu: float = 1e-6,
     tolerance: float = 1e-8,
     iterations: int = 100,
-    f: conditions.Count = "auto",
+    f: rules.Count = "auto",
     strict: bool = True,
 ) -> Tensor:
     """The minimiser of Σ_i √(‖z − u_i‖² + ν²), by smoothed Weiszfeld steps.
@@ -60,10 +60,10 @@ def geometric_median(
         strict: refuse 2f ≥ n, and a tolerance that is not reached; false goes on with
             what there is.
     """
-    f = conditions.number("geometric_median", f, otherwise=0)
+    f = rules.number("geometric_median", f, otherwise=0)
     _check(nu, tolerance, iterations)
     rows, n = messages.update, len(messages.update)
-    conditions.enough("geometric_median", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    rules.enough("geometric_median", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
     centre = numerics.median(rows)
     unit, length = _directions(rows, centre)
     scale = length.sort().values[(n - 1) // 2]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from troth.server import conditions
+from troth.server import rules
 from troth.server.aggregators import _choice
 from troth.server.verdicts import Note, silent
 from troth.types import Messages
@@ -22,7 +22,7 @@ def k_loss(
     loss: Tensor,
     note: Note = silent,
     *,
-    f: conditions.Count = "auto",
+    f: rules.Count = "auto",
     strict: bool = True,
 ) -> Tensor:
     """The one update whose loss is the (f + 1)-th largest (a baseline of Li et al.).
@@ -43,8 +43,8 @@ def k_loss(
     Departs: equal losses go from the lowest client id on.
     """
     n = len(messages.client)
-    f = conditions.number("k_loss", f)
-    conditions.enough("k_loss", n, f, f + 1, "n ≥ f + 1", strict)
+    f = rules.number("k_loss", f)
+    rules.enough("k_loss", n, f, f + 1, "n ≥ f + 1", strict)
     order = _choice.ordered(messages)
     reported = loss.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
     down = reported[order].sort(descending=True, stable=True).indices

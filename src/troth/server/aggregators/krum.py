@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from troth.server import conditions
+from troth.server import rules
 from troth.server.aggregators import _choice, _krum
 from troth.server.verdicts import Note, silent
 from troth.types import Messages
@@ -21,7 +21,7 @@ def krum(
     messages: Messages,
     note: Note = silent,
     *,
-    f: conditions.Count = "auto",
+    f: rules.Count = "auto",
     neighbours: _krum.Neighbours = "blanchard",
     ties: _choice.Ties = "id",
     strict: bool = True,
@@ -53,8 +53,8 @@ def krum(
     equal.
     """
     n = len(messages.client)
-    f = conditions.number("krum", f)
-    conditions.enough("krum", n, f, 2 * f + 3, "n ≥ 2f + 3", strict)
+    f = rules.number("krum", f)
+    rules.enough("krum", n, f, 2 * f + 3, "n ≥ 2f + 3", strict)
     order = _choice.ordered(messages, ties)
     between = _choice.distances(messages, order)
     first = _krum.best(between, f, neighbours, 1)

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server import conditions
+from troth.server import rules
 from troth.server.aggregators import _around
 from troth.server.aggregators.mean import mean
 from troth.types import Messages
 
 
 def meamed(
-    messages: Messages, *, f: conditions.Count = "auto", strict: bool = True
+    messages: Messages, *, f: rules.Count = "auto", strict: bool = True
 ) -> Tensor:
     """The mean, in every coordinate, of the n − f values closest to its median.
 
@@ -37,9 +37,9 @@ def meamed(
         f: rows that may be hostile; 0 is the mean.
         strict: refuse 2f ≥ n; false keeps at least the one closest value.
     """
-    f = conditions.number("meamed", f)
+    f = rules.number("meamed", f)
     n = len(messages.update)
-    conditions.enough("meamed", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    rules.enough("meamed", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
     if f == 0:
         return mean(messages)
     kept = max(1, n - f)

@@ -11,12 +11,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from troth import numerics
-from troth.server import conditions
+from troth.server import rules
 from troth.types import Messages
 
 
 def median(
-    messages: Messages, *, f: conditions.Count = "auto", strict: bool = True
+    messages: Messages, *, f: rules.Count = "auto", strict: bool = True
 ) -> Tensor:
     """The median of every coordinate (Definition 1); even counts take the middle.
 
@@ -29,7 +29,7 @@ def median(
             does.
         strict: refuse 2f ≥ n; false goes on without the guarantee.
     """
-    f = conditions.number("median", f, otherwise=0)
+    f = rules.number("median", f, otherwise=0)
     n = len(messages.update)
-    conditions.enough("median", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    rules.enough("median", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
     return numerics.median(messages.update)

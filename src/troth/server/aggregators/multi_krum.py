@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from troth.server import conditions
+from troth.server import rules
 from troth.server.aggregators import _choice, _krum
 from troth.server.verdicts import Note, silent
 from troth.types import Messages, Refusal
@@ -21,7 +21,7 @@ def multi_krum(
     messages: Messages,
     note: Note = silent,
     *,
-    f: conditions.Count = "auto",
+    f: rules.Count = "auto",
     m: int = 0,
     neighbours: _krum.Neighbours = "blanchard",
     ties: _choice.Ties = "id",
@@ -44,8 +44,8 @@ def multi_krum(
             all are taken; where no neighbour is left to count, all scores are 0.
     """
     n = len(messages.client)
-    f = conditions.number("multi_krum", f)
-    conditions.enough("multi_krum", n, f, 2 * f + 3, "n ≥ 2f + 3", strict)
+    f = rules.number("multi_krum", f)
+    rules.enough("multi_krum", n, f, 2 * f + 3, "n ≥ 2f + 3", strict)
     m = _count(m, n, f, strict)
     order = _choice.ordered(messages, ties)
     between = _choice.distances(messages, order)

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server import conditions
+from troth.server import rules
 from troth.server.filters import _rows
 from troth.types import Messages
 
 
 def nnm(
-    messages: Messages, *, f: conditions.Count = "auto", strict: bool = True
+    messages: Messages, *, f: rules.Count = "auto", strict: bool = True
 ) -> Messages:
     """Nearest-neighbour mixing: each update becomes the mean of its n − f nearest.
 
@@ -38,11 +38,11 @@ def nnm(
         f: rows that may be hostile; 0 makes every row the mean.
         strict: refuse 2f ≥ n; false goes on, and leaves a row alone where f ≥ n − 1.
     """
-    f = conditions.number("nnm", f)
+    f = rules.number("nnm", f)
     n = len(messages.update)
     if n == 0:
         return messages
-    conditions.enough("nnm", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    rules.enough("nnm", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
     weight = _nearest(messages, max(1, n - f))
     return messages._replace(
         update=_rows.mixed(weight, messages.update),

@@ -1,5 +1,0 @@
-"""One page for people: what some runs came to, and a trust card for every client."""
-
-from troth.report.page import Report, html, report
-
-__all__ = ["Report", "html", "report"]

@@ -1,5 +1,0 @@
-"""Runs in a browser while they go on: a server that only reads, for this machine."""
-
-from troth.report.live.server import Server
-
-__all__ = ["Server"]

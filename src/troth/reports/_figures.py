@@ -1,0 +1,148 @@
+"""Pictures inside the page: SVG whose colours follow the reader's theme."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from troth import plot
+from troth.plot import _style
+from troth.plot.pairs import drawn
+from troth.reports.cards import Deck
+from troth.runs.inspect import Dossier
+from troth.runs.results import METRICS
+from troth.types import Refusal
+
+_COLOURS = {
+    _style.INK: "var(--ink)",
+    _style.SOFT: "var(--soft)",
+    _style.GRID: "var(--line)",
+    _style.PAPER: "var(--paper)",
+} | {hex_: f"var(--s{i})" for i, hex_ in enumerate(_style.SERIES)}
+_MOST = 12  # pictures of one sort
+
+
+class Picture(NamedTuple):
+    """An SVG, and what it shows in words."""
+
+    svg: str
+    says: str
+
+
+def svg(made: Figure, salt: str) -> str:
+    """A figure as SVG to stand inside a page: small, and the same bytes every time.
+
+    Args:
+        made: the figure.
+        salt: no two figures of a page may share it: it makes their ids differ.
+    """
+    out = io.StringIO()
+    rc: Any = {"svg.fonttype": "none", "svg.hashsalt": salt}
+    none: Any = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    with matplotlib.rc_context(rc), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # signs that a font does not have
+        made.savefig(out, format="svg", transparent=True, metadata=none)
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"\s*<!--.*?-->", "", text, flags=re.S)
+    # matplotlib's own ids (figure_1, axes_1 …) are the same in every figure
+    text = re.sub(r'<g id="[a-zA-Z]+[\w.]*_\d+">', "<g>", text)
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    styles = re.compile(r'(?<=style=")[^"]*')
+    return styles.sub(lambda at: _themed(at[0]), text)
+
+
+def _themed(style: str) -> str:
+    for hex_, variable in _COLOURS.items():
+        style = style.replace(hex_, variable)
+    return style
+
+
+def _tried(
+    salt: str, says: str, draw: Callable[..., Figure], *args: Any
+) -> list[Picture]:
+    """The picture, or none where there is nothing to draw."""
+    try:
+        return [Picture(svg(draw(*args), salt), says)]
+    except Refusal:
+        return []
+
+
+def _by_metric(
+    draw: Callable[..., Figure], says: str, some: Sequence[Any], metrics: Sequence[str]
+) -> list[Picture]:
+    """A picture for those that are judged alike; `says` has a place for the metric."""
+    found: list[Picture] = []
+    for metric in METRICS:
+        mine = [one for one, by in zip(some, metrics, strict=True) if by == metric]
+        salt = f"{draw.__name__} {metric}"
+        found += _tried(salt, says.format(metric), draw, mine) if mine else []
+    return found
+
+
+def _by_run(
+    draw: Callable[..., Figure], says: str, runs: Sequence[Dossier]
+) -> list[Picture]:
+    """A picture a run, of those that have something to show; not of very many."""
+    found: list[Picture] = []
+    for i, run in enumerate(runs):
+        if len(found) < _MOST:
+            words = f"“{_style.name(run)}”: {says}"
+            found += _tried(f"{draw.__name__} {i}", words, draw, run)
+    return found
+
+
+def curves(runs: Sequence[Dossier]) -> list[Picture]:
+    """A picture a metric."""
+    mine = [run for run in runs if run.evaluated]
+    says = "Mean {} over rounds. Numbers: rounds.jsonl."
+    return _by_metric(plot.curves, says, mine, [run.metric for run in mine])
+
+
+def frontier(runs: Sequence[Dossier]) -> list[Picture]:
+    """A picture a metric."""
+    mine = [run for run in runs if run.finished]
+    says = "Mean {} against its standard deviation. Numbers: summary.json."
+    return _by_metric(plot.frontier, says, mine, [run.metric for run in mine])
+
+
+def pairs(compared: Sequence[dict[str, Any]]) -> list[Picture]:
+    """A picture a metric."""
+    mine = [pair for pair in compared if pair["kind"] == "paired"]
+    says = "Mean difference in {} between runs, with 95 % intervals."
+    return _by_metric(drawn, says, mine, [pair["metric"] for pair in mine])
+
+
+def clients(decks: Sequence[Deck]) -> list[Picture]:
+    """A picture for runs of the same clients."""
+    found: list[Picture] = []
+    for i, deck in enumerate(decks[:_MOST]):
+        metric, some = deck.runs[0].metric, deck.runs[:6]
+        names = ", ".join(f"“{_style.name(run)}”" for run in some)
+        says = f"{names}: sorted {metric} of benign clients. Numbers: clients.csv."
+        found += _tried(f"clients {i}", says, plot.clients, deck.runs)
+    return found
+
+
+def verdicts(runs: Sequence[Dossier]) -> list[Picture]:
+    """A picture for every run in which rules told clients apart."""
+    says = "whom rules dropped, clipped, chose or weighed down in which rounds. "
+    return _by_run(plot.verdicts, f"{says}Numbers: rounds.jsonl.", runs)
+
+
+def certified(runs: Sequence[Dossier]) -> list[Picture]:
+    """A picture for every run with certificates."""
+    says = "certified accuracy over the radius; bands reach from the client with least "
+    return _by_run(plot.certified, f"{says}to the one with most.", runs)
+
+
+def audits(runs: Sequence[Dossier]) -> list[Picture]:
+    """A picture for every run that was audited."""
+    says = "change of accuracy on adversarial examples of the shared model, client by "
+    return _by_run(plot.audit, f"{says}client. Numbers: audit.csv.", runs)

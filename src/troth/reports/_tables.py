@@ -1,0 +1,220 @@
+"""Tables of the page: texts as they are read, each with the place that it is from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from troth.certificates.bounds import down
+from troth.cli import outcome
+from troth.cli.tables import number, short
+from troth.reports.cards import Deck
+from troth.reports.cards._making import provenance
+from troth.reports.cards._reading import chance, change, name, plainly, told
+from troth.reports.cards._worlds import decisions, models, paired
+from troth.runs.inspect import Dossier
+
+_NUMBERS = {
+    "valid mean": ("valid.personal", "mean"),
+    "mean": ("personal", "mean"),
+    "std": ("personal", "std"),
+    "worst 10 %": ("personal", "worst10"),
+    "best 10 %": ("personal", "best10"),
+    "weighted": ("personal", "weighted"),
+    "shared mean": ("shared", "mean"),
+    "shared std": ("shared", "std"),
+    "shared worst 10 %": ("shared", "worst10"),
+}
+_PARTS = ("personalizer", "data", "partition", "attack", "corruption", "aggregator")
+_COUNTS = ("asked", "dropped", "clipped", "chosen", "downweighted", "absent", "cut")
+
+
+class Cell(NamedTuple):
+    """A text, and the file and key that it is from."""
+
+    text: str
+    file: str = ""
+    key: str = ""
+
+
+class Column(NamedTuple):
+    """A heading, and whether numbers stand under it."""
+
+    name: str
+    numeric: bool = True
+
+
+class Sheet(NamedTuple):
+    """A table."""
+
+    columns: list[Column]
+    rows: list[list[Cell]]
+
+
+def state(run: Dossier) -> str:
+    """How far a run came."""
+    if run.finished:
+        return "finished"
+    if not run.sections:
+        return "unreadable"
+    return f"{len(run.rounds)} of {run.total} rounds"
+
+
+def runs(found: Sequence[Dossier]) -> Sheet:
+    """A row a run."""
+    columns = [Column("run", False), Column("state", False), Column("metric", False)]
+    columns += [Column(text) for text in (*_NUMBERS, "clients", "rounds", "seconds")]
+    return Sheet(columns, [_row(run) for run in found])
+
+
+def _row(run: Dossier) -> list[Cell]:
+    cells = [Cell(name(run)), Cell(state(run)), Cell(run.metric or "–")]
+    file, summary = str(run.path / "summary.json"), run.summary or {}
+    for kind, what in _NUMBERS.values():
+        on, _, whose = kind.rpartition(".")
+        text = told(run.mean(whose, what, on or "test"), run.metric)
+        cells.append(Cell(text, file, f"{kind}.{run.metric}_{what}"))
+    for key in ("clients", "rounds"):
+        cells.append(Cell(str(summary.get(key, "–")), file, key))
+    seconds = summary.get("seconds")
+    known = isinstance(seconds, int | float)
+    return [*cells, Cell(f"{seconds:.1f}" if known else "–", file, "seconds")]
+
+
+def what(found: Sequence[Dossier]) -> Sheet:
+    """What every run does."""
+    heads = [Column(text, False) for text in ("run", "its models", *_PARTS)]
+    rows = [
+        [Cell(text) for text in (name(run), plainly(run), *map(run.part, _PARTS))]
+        for run in found
+    ]
+    return Sheet(heads, rows)
+
+
+def compared(found: Sequence[Dossier], decks: Sequence[Deck]) -> list[dict[str, Any]]:
+    """Models that a client can choose between, then runs that differ in one setting."""
+    chosen = [pair for deck in decks for pair in _decided(deck)]
+    mine = [run for run in found if run.finished]
+    known = [(run.run, run.label) for run in mine if run.run is not None]
+    if not known:
+        return chosen
+    seen = {pair["key"] for pair in chosen}
+    runs = outcome.compare([run for run, _ in known], [label for _, label in known])
+    more = [p for p in runs if frozenset((p.get("first"), p.get("second"))) not in seen]
+    return [*chosen, *more]
+
+
+def _decided(deck: Deck) -> list[dict[str, Any]]:
+    """The pairs of a deck; `key` is what a pair of whole runs would be known by."""
+    metric, pairs = deck.runs[0].metric, []
+    for a, b in decisions(deck.runs):
+        whole = all(
+            m.kind == "personal" or m.run.part("personalizer") == "none" for m in (a, b)
+        )
+        ids = frozenset(str(m.run.resolved.get("fingerprint")) for m in (a, b))
+        said: dict[str, Any] = {"kind": "paired", "metric": metric}
+        said |= {"label": f"{a.label} − {b.label}", "key": ids if whole else None}
+        pairs.append(said | paired(a, b, metric)._asdict())
+    return pairs
+
+
+def pairs(found: Sequence[dict[str, Any]]) -> Sheet:
+    """A row a pair."""
+    heads = ("mean difference", "low", "high", "better", "worse", "equal", "p")
+    rows = []
+    for pair in found:
+        if pair["kind"] == "paired":
+            keys, metric = ("mean_difference", "low", "high"), pair["metric"]
+            numbers = [change(pair[key], metric) for key in keys]
+            counts = [str(pair[key]) for key in ("better", "worse", "equal")]
+            texts = [pair["label"], metric, *numbers, *counts, chance(pair["p_value"])]
+            rows.append([Cell(text) for text in texts])
+    texts = [Column("a − b", False), Column("metric", False)]
+    return Sheet([*texts, *(Column(head) for head in heads)], rows)
+
+
+def seeds(found: Sequence[dict[str, Any]]) -> Sheet:
+    """A row for runs that differ in their seed alone."""
+    rows = []
+    for group in found:
+        if group["kind"] == "seeds":
+            cells = [short(group["label"]), str(len(group["seeds"]))]
+            for kind, what in _NUMBERS.values():
+                key = f"{kind}.{group['metric']}_{what}"
+                both = group["numbers"].get(key, {"mean": None, "half_width": None})
+                values = (
+                    number(both[k], group["metric"]) for k in ("mean", "half_width")
+                )
+                cells.append(" ± ".join(values))
+            rows.append([Cell(text) for text in cells])
+    return Sheet([Column("runs", False), Column("seeds"), *map(Column, _NUMBERS)], rows)
+
+
+def origins(found: Sequence[Dossier]) -> Sheet:
+    """Where every run is, and what made it."""
+    heads = ("run", "folder", "experiment", "seed", "Troth", "torch", "revision")
+    rows = []
+    for run in found:
+        p = provenance(run)
+        versions = [p["versions"].get(k, "–") for k in ("troth", "torch")]
+        texts = [name(run), str(run.path), p["id"], p["seed"]]
+        texts += [*versions, p["revision"][:12]]
+        rows.append([Cell(str(text)) for text in texts])
+    return Sheet([Column(head, False) for head in heads], rows)
+
+
+def clients(deck: Deck) -> dict[str, Any]:
+    """The table of a deck: headings, and columns of texts, a client each."""
+    first, metric = deck.runs[0], deck.runs[0].metric
+    hostile, late = first.column("malicious") == 1, first.column("newcomer") == 1
+    who = np.where(hostile, "hostile", np.where(late, "newcomer", "benign"))
+    use = [c.model.label if c.model else "–" for c in deck.choices]
+    heads = [Column("client"), Column("marked", False), Column("use", False)]
+    columns: list[list[str]] = [[str(k) for k in deck.ids], who.tolist(), use]
+    sources = ["clients.csv:client", "clients.csv:malicious", ""]
+    for model in models(deck.runs):
+        heads.append(Column(f"{metric}, {model.label}"))
+        columns.append([told(float(v), metric) for v in model.values])
+        column = metric if model.kind == "personal" else f"shared_{metric}"
+        sources.append(f"{model.run.path.name}/clients.csv:{column}")
+    for key in ("train", "test", *_COUNTS):
+        values = np.nan_to_num(first.column(key)).astype(int)
+        if key in ("train", "test", "asked") or values.any():
+            heads.append(Column(key))
+            columns.append([str(v) for v in values])
+            sources.append(f"{first.path.name}/clients.csv:{key}")
+    for title, texts in _examined(deck):
+        heads.append(Column(title))
+        columns.append(texts)
+        sources.append("")
+    names = [{"name": h.name, "numeric": h.numeric} for h in heads]
+    return {"heads": names, "columns": columns, "from": sources}
+
+
+def _examined(deck: Deck) -> list[tuple[str, list[str]]]:
+    """Radii and changes, where some client has one."""
+    found = []
+    for run, cards in zip(deck.runs, deck.cards, strict=True):
+        settings = [
+            (c.settings["transform"], c.settings["sigma"]) for c in run.certified
+        ]
+        for transform, sigma in dict.fromkeys(settings):
+            each = [_radius(card.facts, transform, float(sigma)) for card in cards]
+            if any(text != "–" for text in each):
+                title = f"radius ({transform}, σ {float(sigma):g}), {name(run)}"
+                found.append((title, each))
+        parts = [card.facts["shortcuts"] for card in cards]
+        if any(parts):
+            texts = [change(p["change"], "accuracy") if p else "–" for p in parts]
+            found.append((f"change in audit, {name(run)}", texts))
+    return found
+
+
+def _radius(facts: dict[str, Any], transform: str, sigma: float) -> str:
+    """The mean radius under a setting; of several alike, the first."""
+    for each in facts["certificates"]:
+        if (each["transform"], each["sigma"]) == (transform, sigma):
+            return down(each["mean_radius"])
+    return "–"

@@ -1,0 +1,237 @@
+"""The summary in words: rules and their values, as on the cards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from troth.certificates.bounds import down
+from troth.reports.cards import Deck, Said
+from troth.reports.cards._choice import Chooser
+from troth.reports.cards._proofs import certify
+from troth.reports.cards._reading import (
+    change,
+    command,
+    hostility,
+    listed,
+    quoted,
+    told,
+)
+from troth.reports.cards._rules import RULES as CARD_RULES
+from troth.reports.cards._worlds import twins
+from troth.runs.inspect import Dossier
+
+_VERDICTS = {"dropped": "dropped", "clipped": "clipped", "downweighted": "weighed down"}
+_ATTACKED = {False: "page.attack", True: "page.apart"}
+_NAMED, _WORLDS, _LINES = 6, 6, 20  # that are put into words
+
+RULES = {
+    "page.runs": "Runs: {0}. Finished: {1}.",
+    "page.going": "{0} is going on: its journal holds {1} of {2} rounds.",
+    "page.unfinished": "{0} is not finished: its journal holds {1} of {2} rounds. To "
+    "go on with it: {3}",
+    "page.worlds": "The runs are about {0} federations, which differ in data, clients, "
+    "seed or attack; the first {1} are put into words here.",
+    "page.more": "And {0} sentences more of this kind; the tables below have all.",
+    "page.world": "{0}: {1} clients hold {2}. Means are over {3} benign ones of them, "
+    "each on its own test data.",
+    "page.marked": "Marked hostile by the experiment, {0} of {1}: {2}. What they do: "
+    "{3}.",
+    "page.peaceful": "Marked hostile by the experiment: 0 of {0} clients.",
+    "page.undetected": "No rule of {0} dropped, clipped, chose or weighed down a "
+    "report: 0 clients were detected, and who is hostile is known from the experiment "
+    "alone.",
+    "page.first": "First by the mean on {0} data is {1} ({2}). On test data: mean {3} "
+    "{4}, standard deviation {5}, worst tenth {6}.",
+    "page.shared": "The shared model of {0}, on test data: mean {1} {2}, standard "
+    "deviation {3}, worst tenth {4}.",
+    "page.attack": "Under attack {0} has mean {1} {2}; where nobody attacks ({3}) "
+    "{4}: a change of {5}.",
+    "page.apart": "{0} has mean {1} {2}, and where nobody attacks ({3}) {4}: its "
+    "models are trained on one client's data alone and never met the attack.",
+    "page.verdicts": "Detected by rules of {0}, which do not know who is marked: "
+    "{1} reports of those marked hostile were {2} ({3}), and {4} reports of benign "
+    "clients ({5}).",
+    "page.chosen": "Chosen by rules of {0}, which do not know who is marked: {1} of "
+    "{2} times that clients marked hostile were asked, and {3} of {4} times that "
+    "benign ones were.",
+    "page.stayed": "{0}: the shared model stayed as it was in {1} of {2} rounds, last "
+    "since {3}.",
+    "page.newcomers": "{0}: {1} newcomers, who never took part, have mean {2} {3}, "
+    "with the shared model {4}.",
+    "page.certified": "{0}, {1} with σ = {2}: the mean certified radius ({3}) is {4}, "
+    "over {5} clients.",
+    "page.audited": "{0}: of {1} audited clients {2} changed by more than {3} for "
+    "sure, {4} did not, {5} are open.",
+    "page.uncertified": "Nothing is proven of any model here. To prove how far inputs "
+    "may change: {0}",
+    "page.unaudited": "What the models rely on was not looked at. To look: {0}",
+    "page.trouble": "{0}",
+}
+EVERY = CARD_RULES | RULES
+
+
+def text(said: Said) -> str:
+    """The sentence of a rule of the page or of a card."""
+    return re.sub(r"\{(\d+)\}", lambda at: said[1 + int(at[1])], EVERY[said[0]])
+
+
+def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[list[Said]]:
+    """What there is to say: of all, of runs of the same clients, of single runs."""
+    done = sum(run.finished for run in runs)
+    first: list[Said] = [("page.runs", str(len(runs)), str(done))]
+    for run in runs:
+        first += [] if run.finished else _unfinished(run)
+        first += [("page.trouble", trouble) for trouble in run.troubles]
+    if len(decks) > _WORLDS:
+        first.append(("page.worlds", str(len(decks)), str(_WORLDS)))
+    found = [first, *(_world(deck, runs) for deck in decks[:_WORLDS])]
+    happened = [each for run in runs if run.finished for each in _happened(run)]
+    if len(happened) > _LINES:
+        more = str(len(happened) - _LINES)
+        happened = [*happened[:_LINES], ("page.more", more)]
+    return [part for part in (*found, happened, _missing(runs)) if part]
+
+
+def _world(deck: Deck, runs: Sequence[Dossier]) -> list[Said]:
+    first = deck.runs[0]
+    metric, n = first.metric, len(deck.ids)
+    values = first.column(metric)
+    benign = int((first.judged & ~np.isnan(values)).sum())
+    about = _named(deck.runs), str(n), first.part("data"), str(benign)
+    said: list[Said] = [("page.world", *about), *_marked(deck.runs)]
+    chooser = Chooser(deck.runs)
+    if chooser.models:
+        best = chooser.models[0]
+        worth = chooser.by, best.said, told(chooser.worth(best), metric)
+        said.append(("page.first", *worth, *_numbers(best.run, best.kind)))
+        said += chooser.sure
+        if best.kind != "shared":
+            shared = _numbers(best.run, "shared")
+            said.append(("page.shared", quoted(best.run), *shared))
+    for run in deck.runs:
+        said += _attack(run, runs)
+    return said
+
+
+def _named(runs: Sequence[Dossier]) -> str:
+    """The names of some runs; of very many the first."""
+    more = len(runs) - _NAMED
+    names = ", ".join(quoted(run) for run in runs[:_NAMED])
+    return names + (f" and {more} more" if more > 0 else "")
+
+
+def _marked(runs: Sequence[Dossier]) -> list[Said]:
+    """Who is hostile by the experiment; and whose rules found nobody."""
+    bad = np.flatnonzero(runs[0].column("malicious") == 1)
+    n = str(len(runs[0].column("client")))
+    if not len(bad):
+        return [("page.peaceful", n)]
+    said: list[Said] = [
+        ("page.marked", str(len(bad)), n, listed(bad), hostility(runs[0]))
+    ]
+    every = (*_VERDICTS, "chosen")
+    blind = [r for r in runs if not any(np.nansum(r.column(v)) for v in every)]
+    return [*said, ("page.undetected", _named(blind))] if blind else said
+
+
+def _numbers(run: Dossier, kind: str) -> list[str]:
+    metric = run.metric
+    parts = (run.mean(kind, what) for what in ("mean", "std", "worst10"))
+    return [metric, *(told(v, metric) for v in parts)]
+
+
+def _attack(run: Dossier, runs: Sequence[Dossier]) -> list[Said]:
+    beside = twins(run, runs) if run.attacked else []
+    metric, mine, alone = run.metric, run.mean(), run.part("personalizer") == "local"
+    said: list[Said] = []
+    for other in beside[:1]:
+        has = quoted(run), metric, told(mine, metric)
+        without = quoted(other), told(other.mean(), metric)
+        more = () if alone else (change(mine - other.mean(), metric),)
+        said.append((_ATTACKED[alone], *has, *without, *more))
+    return said
+
+
+def _unfinished(run: Dossier) -> list[Said]:
+    if not run.sections:
+        return []
+    far = str(len(run.rounds)), str(run.total)
+    if run.alive:  # to resume it now would be two at the same files
+        return [("page.going", quoted(run), *far)]
+    return [("page.unfinished", quoted(run), *far, command("resume", run.path))]
+
+
+def _happened(run: Dossier) -> list[Said]:
+    """What rules did, newcomers, certificates, audits."""
+    assert run.summary is not None
+    label, metric, hostile = quoted(run), run.metric, run.column("malicious") == 1
+    said: list[Said] = []
+    for column, word in _VERDICTS.items():
+        counts = np.nan_to_num(run.column(column)).astype(int)
+        if counts.any():
+            (bad, bads), (good, goods) = (_fell(counts, w) for w in (hostile, ~hostile))
+            said.append(("page.verdicts", label, bad, word, bads, good, goods))
+    said += _chosen(run, hostile)
+    why = [r.get("why") for r in run.rounds if r.get("stayed")]
+    if why:
+        total = str(run.summary.get("rounds", run.total))
+        said.append(("page.stayed", label, str(len(why)), total, str(why[-1])))
+    if "newcomers" in run.summary:
+        late = str(int(run.column("newcomer").sum()))
+        both = (run.mean(kind) for kind in ("newcomers", "newcomers_shared"))
+        own, shared = (told(v, metric) for v in both)
+        said.append(("page.newcomers", label, late, metric, own, shared))
+    return [*said, *_certified(run), *_audited(run)]
+
+
+def _chosen(run: Dossier, hostile: np.ndarray) -> list[Said]:
+    """How often rules that take some reports alone took those of whom."""
+    chosen, asked = (np.nan_to_num(run.column(k)) for k in ("chosen", "asked"))
+    if not chosen.any() or not hostile.any():
+        return []
+    both = [(chosen[who].sum(), asked[who].sum()) for who in (hostile, ~hostile)]
+    return [("page.chosen", quoted(run), *(f"{v:.0f}" for pair in both for v in pair))]
+
+
+def _fell(counts: np.ndarray, who: np.ndarray) -> tuple[str, str]:
+    """How often a verdict fell on some clients, and on which of them."""
+    return str(counts[who].sum()), listed(np.flatnonzero(who & (counts > 0)))
+
+
+def _certified(run: Dossier) -> list[Said]:
+    kind = "shared" if run.part("personalizer") == "none" else "personal"
+    said: list[Said] = []
+    for each in run.certified:
+        curve = each.curves.get(kind)
+        if curve is not None:
+            s, n = each.settings, str(len(curve.clients))
+            about = s["transform"], f"{float(s['sigma']):g}", each.unit
+            radius = down(float(curve.acr.mean()))
+            said.append(("page.certified", quoted(run), *about, radius, n))
+    return said
+
+
+def _audited(run: Dossier) -> list[Said]:
+    if run.audit is None:
+        return []
+    suspect = run.audit.table["suspect"]
+    three = [(suspect == 1).sum(), (suspect == 0).sum(), np.isnan(suspect).sum()]
+    above, below, open_ = (str(v) for v in three)
+    limit = f"{float(run.audit.settings['limit']):g}"
+    many = str(len(suspect))
+    return [("page.audited", quoted(run), many, above, limit, below, open_)]
+
+
+def _missing(runs: Sequence[Dossier]) -> list[Said]:
+    """The two examinations, where nobody has made them."""
+    able = [run for run in runs if run.finished and run.resolved.get("classes")]
+    own = [run for run in able if run.part("personalizer") != "none"]
+    said: list[Said] = []
+    if able and not any(run.certified for run in runs):
+        said.append(("page.uncertified", certify(able[-1])))
+    if own and not any(run.audit for run in runs):
+        said.append(("page.unaudited", command("audit", own[-1].path)))
+    return said

@@ -1,0 +1,200 @@
+"""Which of a client's models to use, and how sure that is.
+
+The model that is first on average over benign clients is suggested, since one client
+has few examples: by validation data where all models have such means, so that test data
+stay to judge it by. Another one is, where the client's own test examples put it ahead
+and the 95 % intervals of the two do not meet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from troth.evaluation.compare import Paired
+from troth.reports.cards._reading import (
+    chance,
+    change,
+    command,
+    interval,
+    keeping,
+    plainly,
+    quoted,
+    saved,
+    told,
+)
+from troth.reports.cards._rules import Said
+from troth.reports.cards._worlds import Model, models, paired
+from troth.runs.inspect import Dossier
+
+
+class Choice(NamedTuple):
+    """What is suggested to one client."""
+
+    model: Model | None  # None: nothing
+    why: str  # the rule that decided
+    said: list[Said]
+
+
+class Chooser:
+    """What the clients of a world can choose from.
+
+    Args:
+        world: runs of the same clients.
+    """
+
+    def __init__(self, world: list[Dossier]) -> None:
+        self.metric = world[0].metric
+        self._sign = 1 if self.metric == "accuracy" else -1
+        worth = {"accuracy": ("highest", "more")}
+        self._first, self._more = worth.get(self.metric, ("lowest", "less"))
+        every = models(world)
+        known = [m for m in every if not np.isnan(m.mean)]
+        by_valid = known and not np.isnan([m.valid for m in known]).any()
+        self.by = "validation" if by_valid else "test"
+        self.models = sorted(known, key=lambda m: -self._sign * self.worth(m))
+        self._run = world[0]
+        self._benign = int((world[0].judged & ~np.isnan(self._values(0))).sum())
+        self.sure = self._certainty()
+
+    def worth(self, model: Model) -> float:
+        """The mean that models are chosen by."""
+        return model.valid if self.by == "validation" else model.mean
+
+    def _values(self, i: int) -> np.ndarray:
+        if i < len(self.models):
+            return self.models[i].values
+        return np.full(len(self._run.column("client")), np.nan)
+
+    def _certainty(self) -> list[Said]:
+        """The first beside the second, over all benign clients."""
+        if len(self.models) < 2:
+            return []
+        a, b = self.models[:2]
+        found = paired(a, b, self.metric)
+        if found.n < 2:
+            return [("choice.few", a.said, b.said, str(found.n))]
+        far = told(abs(found.mean_difference), self.metric)
+        way = "less" if found.mean_difference < 0 else "more"
+        counts = (found.n, found.better, found.worse, found.equal)
+        ends = (change(v, self.metric) for v in (found.low, found.high))
+        return [
+            (
+                *(_verdict(found, self._sign), a.said, b.said),
+                *(far, f"{way} {self.metric}", *map(str, counts), *ends),
+                chance(found.p_value),
+            )
+        ]
+
+    def choose(self, i: int) -> Choice:
+        """For the client in row i."""
+        assert self._run.clients is not None
+        client = str(int(self._run.clients["client"][i]))
+        if self._run.clients["malicious"][i] == 1 or not self.models:
+            return Choice(None, "hostile", [("choice.hostile", client)])
+        first = self.models[0]
+        mean = told(self.worth(first), self.metric)
+        if len(self.models) == 1:
+            only = (first.said, client, self.metric, self.by, str(self._benign), mean)
+            return self._with(first, "only", [("choice.only", *only)], client)
+        other = self._ahead(i)
+        if other is not None and self._apart(i, other):
+            return self._with(other, "own", [self._own(i, client, other)], client)
+        second = self.models[1]
+        average: Said = (
+            *("choice.average", first.said, client, str(len(self.models))),
+            *(self._first, self.metric, self.by, str(self._benign), mean),
+            *(second.said, told(self.worth(second), self.metric)),
+        )
+        said = [average, *self.sure, self._locally(i, client, other)]
+        return self._with(first, "average", said, client)
+
+    def _with(self, model: Model, why: str, said: list[Said], client: str) -> Choice:
+        what = quoted(model.run), plainly(model.run)
+        if model.kind == "personal":
+            said = [*said, ("choice.what", *what)]
+        if model.kind == "personal" and not saved(model.run):
+            return Choice(model, why, [*said, ("choice.unsaved", keeping(model.run))])
+        return Choice(model, why, [*said, *_use(model, client)])
+
+    def _ahead(self, i: int) -> Model | None:
+        """The model that is best on this client's own test data, if not the first."""
+        worth = [self._sign * m.values[i] for m in self.models]
+        if np.isnan(worth[0]) or not max(v for v in worth if v == v) > worth[0]:
+            return None
+        return self.models[int(np.nanargmax(worth))]
+
+    def _intervals(self, i: int, other: Model) -> list[Any]:
+        if self.metric != "accuracy" or self._run.resolved.get("multi_label"):
+            return [None, None]
+        size = int(self._run.column("test")[i])
+        return [interval(float(m.values[i]), size) for m in (other, self.models[0])]
+
+    def _apart(self, i: int, other: Model) -> bool:
+        mine, firsts = self._intervals(i, other)
+        return bool(mine and firsts and mine[0] > firsts[1])
+
+    def _both(self, i: int, other: Model) -> list[str]:
+        """Four limits."""
+        return [
+            told(v, self.metric) for pair in self._intervals(i, other) for v in pair
+        ]
+
+    def _size(self, i: int) -> str:
+        return str(int(self._run.column("test")[i]))
+
+    def _own(self, i: int, client: str, other: Model) -> Said:
+        first = self.models[0]
+        low, high, firsts_low, firsts_high = self._both(i, other)
+        has = (told(float(m.values[i]), self.metric) for m in (other, first))
+        mine, firsts = has
+        return (
+            *("choice.own", other.said, client, self._size(i), mine, low, high),
+            *(first.said, firsts, firsts_low, firsts_high),
+        )
+
+    def _locally(self, i: int, client: str, other: Model | None) -> Said:
+        """What the client's own test data say of the one that is first on average."""
+        first = self.models[0]
+        value = float(first.values[i])
+        if np.isnan(value):
+            return ("choice.untested", client)
+        size = self._size(i)
+        if other is None:
+            has = told(value, self.metric)
+            equal = [m.said for m in self.models[1:] if m.values[i] == value]
+            if equal:
+                names = " and ".join(equal)
+                return ("choice.equal", size, client, has, names, self._more)
+            return ("choice.agrees", size, client, has, self._more)
+        mine = told(float(other.values[i]), self.metric)
+        both = (other.said, mine, first.said, told(value, self.metric))
+        if None in self._intervals(i, other):
+            return ("choice.differs", size, client, *both)
+        return ("choice.chance", size, client, *both, *self._both(i, other))
+
+
+def _verdict(found: Paired, sign: int) -> str:
+    """The rule for what two tests say of a difference."""
+    ends = found.low * sign, found.high * sign
+    apart, ranked = min(ends) > 0 or max(ends) < 0, found.p_value < 0.05
+    if apart and ranked:
+        return "choice.sure" if min(ends) > 0 else "choice.behind"
+    if apart:
+        return "choice.interval"
+    return "choice.ranks" if ranked else "choice.unsure"
+
+
+def _use(model: Model, client: str) -> list[Said]:
+    """How to predict with it, and on what."""
+    run, shape = model.run, model.run.resolved.get("shape")
+    sizes = ", ".join(map(str, shape)) if isinstance(shape, list) else "…"
+    if model.kind == "shared" and run.part("personalizer") != "none":
+        module = f"troth.load({str(run.path)!r}).shared({client})"
+        return [("choice.command", module), ("choice.module", sizes)]
+    table = run.part("data") == "csv"
+    file = "FILE.csv" if table else "FILE.npz"
+    given = command("predict", run.path, "--client", client, "--data", file)
+    holds = ("choice.table",) if table else ("choice.npz", sizes)
+    return [("choice.command", given), holds]

@@ -1,0 +1,279 @@
+"""The cards of some runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from troth.reports.cards import _exposure, _hashes, _proofs, _reading
+from troth.reports.cards._choice import Choice, Chooser
+from troth.reports.cards._reading import change, ranks, told
+from troth.reports.cards._rules import Said
+from troth.reports.cards._worlds import worlds
+from troth.runs.inspect import Dossier
+from troth.runs.results import METRICS
+
+_SCORES = (*METRICS, "loss", "balanced_accuracy", "auroc", "exact", "attack_success")
+_VERDICTS = {
+    "dropped": "dropped",
+    "clipped": "clipped",
+    "chosen": "chosen",
+    "downweighted": "weighed down",
+}
+
+
+@dataclass
+class Card:
+    """What is known of one client's model in one run."""
+
+    client: int
+    run: Dossier
+    facts: dict[str, Any]
+    said: list[Said]
+
+
+@dataclass
+class Deck:
+    """The cards of runs that are about the same clients, and what to choose."""
+
+    runs: list[Dossier]
+    choices: list[Choice]  # a client each
+    cards: list[list[Card]] = field(default_factory=list)  # by run, then client
+
+    @property
+    def ids(self) -> list[int]:
+        """The clients' numbers."""
+        return [int(k) for k in self.runs[0].column("client")]
+
+
+def decks(runs: Sequence[Dossier]) -> list[Deck]:
+    """The cards of all finished runs, those of the same clients together."""
+    found = []
+    for world in worlds(runs):
+        chooser = Chooser(world)
+        n = len(world[0].column("client"))
+        deck = Deck(world, [chooser.choose(i) for i in range(n)])
+        deck.cards = [_cards(run, world, runs) for run in world]
+        found.append(deck)
+    return found
+
+
+def _cards(run: Dossier, world: list[Dossier], runs: Sequence[Dossier]) -> list[Card]:
+    maker = _Maker(run, world, runs)
+    return [maker.card(i) for i in range(len(run.column("client")))]
+
+
+class _Maker:
+    """Makes the cards of one run."""
+
+    def __init__(
+        self, run: Dossier, world: list[Dossier], runs: Sequence[Dossier]
+    ) -> None:
+        self.run, self.metric = run, run.metric
+        self.own = run.part("personalizer") != "none"
+        self.values = run.column(self.metric)
+        self.shared = run.column(f"shared_{self.metric}")
+        local = [r for r in world if r.part("personalizer") == "local"]
+        self.local = next((r for r in local if r is not run), None)
+        self.is_local = run.part("personalizer") == "local"
+        self.hashes = _hashes.hashes(run)
+        self.exposure = _exposure.exposure(run, runs)
+        self.valid = run.column(f"valid_{self.metric}")
+        hostile = run.column("malicious") == 1
+        late = run.column("newcomer") == 1
+        self.peers = {False: ~hostile & ~late, True: ~hostile & late}
+        self.ranks = {
+            k: ranks(self.values, p, self.metric) for k, p in self.peers.items()
+        }
+        assert run.clients is not None
+        self.columns = {k: run.column(k) for k in run.clients}
+        self.told = _told([*run.clients])
+        self.verdicts = [v for v in _VERDICTS if self.columns.get(v, np.zeros(1)).any()]
+        self.looked = int((~np.isnan(self.values)).sum())
+
+    def card(self, i: int) -> Card:
+        """Of the client in row i."""
+        client = int(self.columns["client"][i])
+        hash_ = self.hashes.get(client, "")
+        certificates, proven = _proofs.certificates(self.run, client, hash_)
+        shortcuts, relied = _proofs.shortcuts(self.run, client)
+        poisoning, exposed = self.exposure.said(i)
+        served, well = self._served(i)
+        facts = {
+            "client": client,
+            "run": self.run.label,
+            "hostile": bool(self.columns["malicious"][i]),
+            "newcomer": self._is_late(i),
+            "metric": self.metric,
+            "own_model": self.own,
+            **served,
+            "chosen": {k: self._number(k, i) for k in self.told},
+            "certificates": certificates,
+            "shortcuts": shortcuts,
+            "poisoning": poisoning,
+            "data": {k: self._count(k, i) for k in ("train", "valid", "test")},
+            "rounds": {k: self._count(k, i) for k in _COUNTED},
+            "parameters": hash_ or None,
+        }
+        said = [*well, *self._gains(i), *self._chose(i), *proven]
+        said += [*relied, *exposed, *self._rests(i), *self._provenance(client, hash_)]
+        return Card(client, self.run, facts, said)
+
+    def _is_late(self, i: int) -> bool:
+        return bool(self.columns.get("newcomer", np.zeros(i + 1))[i])
+
+    def _number(self, column: str, i: int) -> float:
+        return float(self.columns[column][i])
+
+    def _count(self, column: str, i: int) -> int:
+        return int(self.columns[column][i]) if column in self.columns else 0
+
+    def _served(self, i: int) -> tuple[dict[str, Any], list[Said]]:
+        value, size, late = (
+            float(self.values[i]),
+            self._count("test", i),
+            self._is_late(i),
+        )
+        rank, of = int(self.ranks[late][i]), int((self.ranks[late] > 0).sum())
+        between = self._interval(value, size)
+        alone = self.values if self.is_local else None
+        alone = self.local.column(self.metric) if self.local else alone
+        facts: dict[str, Any] = {"value": value, "interval": between}
+        facts |= {"rank": rank or None, "of": of, "shared": float(self.shared[i])}
+        facts["valid"] = float(self.valid[i])
+        facts["local"] = None if alone is None else float(alone[i])
+        head, has = self.metric.capitalize(), told(value, self.metric)
+        if np.isnan(value):
+            if not size:
+                return facts, [("served.untested", self.metric)]
+            n = len(self.values)
+            return facts, [("served.passed", str(self.looked), str(n))]
+        if not rank:
+            return facts, [("served.hostile", head, has, str(size))]
+        kind = "newcomers" if late else "personal"
+        place = str(rank), str(of), told(self.run.mean(kind), self.metric)
+        rule = "served.own" if self.own else "served.shared"
+        if between is None:
+            rule = "served.plain" if self.own else "served.shared_plain"
+            said: Said = (rule, head, has, str(size), *place)
+        else:
+            limits = (told(v, self.metric) for v in between)
+            said = (rule, head, has, str(size), *limits, *place)
+        return facts, [said, *self._validated(i)]
+
+    def _validated(self, i: int) -> list[Said]:
+        """On the data that models are chosen by, where the run has told it."""
+        value, size = float(self.valid[i]), self._count("valid", i)
+        if np.isnan(value):
+            return []
+        return [("served.valid", str(size), told(value, self.metric))]
+
+    def _interval(self, value: float, size: int) -> _reading.Interval | None:
+        if self.metric != "accuracy" or self.run.resolved.get("multi_label"):
+            return None
+        return _reading.interval(value, size)
+
+    def _gains(self, i: int) -> list[Said]:
+        value, shared, metric = self.values[i], self.shared[i], self.metric
+        if not self.own or np.isnan(value):
+            return []
+        has = change(value - shared, metric), told(shared, metric)
+        said: list[Said] = [("gain.shared", *has)]
+        if self.local:
+            alone = float(self.local.column(metric)[i])
+            beside = _reading.quoted(self.local), told(alone, metric)
+            said.append(("gain.local", change(value - alone, metric), *beside))
+        elif not self.is_local:
+            place, asks = _reading.again(self.run, "local", "personalizer=local")
+            said.append(("gain.local_missing", asks))
+            said.append(("gain.both", _reading.beside(self.run, place)))
+        return said
+
+    def _chose(self, i: int) -> list[Said]:
+        said: list[Said] = []
+        for column in self.told:
+            value = f"{self._number(column, i):.4g}"
+            rule = ("lam.chosen",) if column == "lam" else ("lam.told", column)
+            said.append((*rule, value))
+        options = self.run.sections.get("personalizer", {})
+        lam = options.get("lam") if isinstance(options, dict) else None
+        if "lam" not in self.told and isinstance(lam, int | float):
+            said.append(("lam.set", f"{lam:g}"))
+        return said
+
+    def _rests(self, i: int) -> list[Said]:
+        sizes = (str(self._count(k, i)) for k in ("train", "valid", "test"))
+        said: list[Said] = [("data.sizes", *sizes)]
+        if self._is_late(i):
+            return [*said, ("data.newcomer",)]
+        said.append(self._asked(i))
+        away = [self._count(k, i) for k in ("absent", "cut")]
+        if any(away):
+            said.append(("rounds.away", *map(str, away)))
+        if not self.verdicts and self.columns["malicious"][i]:
+            said.append(("rounds.undetected",))
+        if self.verdicts:
+            each = [f"{self._count(v, i)} were {_VERDICTS[v]}" for v in self.verdicts]
+            said.append(("rounds.verdicts", ", ".join(each)))
+        return said
+
+    def _asked(self, i: int) -> Said:
+        """How often, and of how many."""
+        train = self.run.sections.get("train")
+        cohort = train.get("cohort", 0) if isinstance(train, dict) else 0
+        rounds = str((self.run.summary or {}).get("rounds", self.run.total))
+        n = len(self.values) - int(np.nansum(self.run.column("newcomer")))
+        asked = str(self._count("asked", i)), rounds
+        if isinstance(cohort, int) and 0 < cohort < n:
+            return ("rounds.asked", *asked, str(cohort), str(n))
+        return ("rounds.every", *asked, str(n))
+
+    def _provenance(self, client: int, hash_: str) -> list[Said]:
+        found = provenance(self.run)
+        versions = found["versions"]
+        three = (versions.get(k, "–") for k in ("troth", "python", "torch"))
+        id_, seed, git = (str(found[k]) for k in ("id", "seed", "revision"))
+        run: Said = (
+            "provenance.run",
+            _reading.quoted(self.run),
+            id_,
+            seed,
+            *three,
+            git[:12],
+        )
+        if hash_:
+            return [run, ("provenance.parameters", hash_)]
+        if not _reading.saved(self.run):
+            return [run, ("provenance.unsaved",)]
+        asks = f"troth.load({str(self.run.path)!r}).model({client})"
+        count = str(self.run.resolved.get("parameters", "–"))
+        return [run, ("provenance.hash", count, asks)]
+
+
+_COUNTED = ("asked", "absent", "cut", *_VERDICTS)
+
+
+def provenance(run: Dossier) -> dict[str, Any]:
+    """What made this run."""
+    facts = run.resolved
+    versions, seed = facts.get("versions"), run.sections.get("seed")
+    known = versions.items() if isinstance(versions, dict) else ()
+    return {
+        "id": str(facts.get("fingerprint", "")),
+        "seed": seed if isinstance(seed, int) else 0,
+        "versions": {str(k): str(v) for k, v in known},
+        "revision": str(facts.get("git", "–")),
+    }
+
+
+def _told(columns: list[str]) -> list[str]:
+    """What personalizers tell of clients: after the counts, before the scores."""
+    after = max(
+        (i for i, c in enumerate(columns) if c in (*_COUNTED, "imputed")), default=0
+    )
+    rest = columns[after + 1 :]
+    first = next((i for i, c in enumerate(rest) if c in _SCORES), len(rest))
+    return rest[:first]

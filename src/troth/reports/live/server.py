@@ -1,0 +1,155 @@
+"""A small web server: this machine alone, or whoever has the token. It only reads."""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import ipaddress
+import os
+import socket
+import urllib.parse
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from troth.reports.live.pages import Pages, Unknown, dumped
+from troth.types import Refusal
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_COOKIE = "troth"
+_TEXT, _HTML = "text/plain; charset=utf-8", "text/html; charset=utf-8"
+_JSON = "application/json"
+
+
+class Server(ThreadingHTTPServer):
+    """Shows the runs in a folder.
+
+    On a loopback address everyone on this machine may look; on any other a token is
+    asked for with every request, and nothing is said without it.
+
+    Args:
+        root: the folder with runs.
+        host: the address to listen at.
+        port: 0 takes a free one.
+
+    Raises:
+        Refusal: no such folder, an address that is not this machine's, a port in use.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, root: Path, host: str = "127.0.0.1", port: int = 8137) -> None:
+        if not root.is_dir():
+            raise Refusal(
+                f"{root} is not a folder; give the one with your runs: troth run "
+                "writes into runs/"
+            )
+        self.pages = Pages(root)
+        self.alone = _loopback(host)
+        self.token = "" if self.alone else os.urandom(16).hex()
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError) as error:
+            taken = getattr(error, "errno", 0) == errno.EADDRINUSE
+            why = "is in use" if taken else f"cannot be listened at ({error})"
+            raise Refusal(
+                f"port {port} of {host} {why}; give another --port, or --port 0 for "
+                "any free one"
+            ) from None
+
+    @property
+    def url(self) -> str:
+        """What to open in a browser."""
+        host, port = str(self.server_address[0]), self.server_address[1]
+        host = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        host = f"[{host}]" if ":" in host else host
+        return f"http://{host}:{port}/" + (f"?token={self.token}" if self.token else "")
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that goes away in the middle is nothing to speak of."""
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "troth", ""
+    timeout = 30
+
+    def do_GET(self) -> None:
+        """Answer; whatever goes wrong is said in a line."""
+        try:
+            code, kind, text, more = self._answer()
+        except Unknown as unknown:
+            code, kind, text, more = 404, _TEXT, f"{unknown}\n", {}
+        except Refusal as refusal:
+            code, kind, text, more = 409, _TEXT, f"{refusal}\n", {}
+        body = text.encode()
+        self.send_response(code)
+        for name, value in {**_HEADERS, "Content-Type": kind, **more}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def _answer(self) -> tuple[int, str, str, dict[str, str]]:
+        asked = urllib.parse.urlsplit(self.path)
+        query = urllib.parse.parse_qs(asked.query)
+        if not self._may(query.get("token", [""])[0]):
+            return 403, _TEXT, "Not without the token that troth ui printed.\n", {}
+        if "token" in query and asked.path == "/":  # out of the address, into a cookie
+            cookie = f"{_COOKIE}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
+            return 303, _TEXT, "", {"Location": "/", "Set-Cookie": cookie}
+        pages, ids = self.server.pages, query.get("run", [])
+        if asked.path == "/":
+            return 200, _HTML, pages.index(), {}
+        if asked.path == "/report":
+            return 200, _HTML, pages.report(ids), {}
+        if asked.path == "/api/runs":
+            return 200, _JSON, dumped(pages.runs()), {}
+        if asked.path == "/api/live":
+            return 200, _JSON, dumped(pages.live(ids)), {}
+        raise Unknown("there is no such page; the runs are at /")
+
+    def _may(self, given: str) -> bool:
+        """The token, or this machine by its own name.
+
+        A page of another site could make a name of its own lead here; a browser then
+        says that name in `Host`.
+        """
+        if self.server.token:
+            wanted = self.server.token.encode()
+            return any(
+                hmac.compare_digest(one.encode(errors="replace"), wanted)
+                for one in (given, self._cookie())
+            )
+        host = self.headers.get("Host", "").rpartition(":")
+        return _loopback((host[0] or host[2]).strip("[]"))
+
+    def _cookie(self) -> str:
+        try:
+            found = SimpleCookie(self.headers.get("Cookie", "")).get(_COOKIE)
+        except CookieError:
+            return ""
+        return found.value if found else ""
+
+    def log_message(self, *ignored: object) -> None:
+        """Say nothing."""

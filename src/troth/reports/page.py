@@ -1,0 +1,242 @@
+"""Files of runs → one HTML page that needs nothing else, and its cards as JSON."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+from markupsafe import Markup
+
+import troth
+from troth import files
+from troth.plot._style import settle
+from troth.reports import _figures, _tables, _words, cards
+from troth.reports.cards import Deck, Said
+from troth.reports.cards._proofs import certify
+from troth.reports.cards._reading import command, name, quoted
+from troth.reports.cards._rules import ABOUT
+from troth.runs import inspect
+from troth.runs.inspect import Dossier
+from troth.types import Refusal
+
+NAME = "report.html"
+PARTS = {
+    "live": "Going on",
+    "words": "In words",
+    "client": "One client",
+    "runs": "The runs",
+    "curves": "Over the rounds",
+    "clients": "All clients",
+    "compared": "Models beside each other",
+    "rules": "What rules did to reports",
+    "proven": "What is proven",
+    "relied": "What the models rely on",
+    "origins": "Files",
+}
+"""Every part of a page, in its order: id → heading, also in the list of contents."""
+_COMMAND = ("troth ", "troth.")
+
+
+class Report(NamedTuple):
+    """What was written."""
+
+    page: Path
+    cards: Path
+    runs: list[Dossier]
+
+
+def report(paths: Sequence[str | Path], out: str | Path | None = None) -> Report:
+    """Write a page about some runs, and their trust cards as JSON beside it.
+
+    Args:
+        paths: folders of runs, of grids or of chains of attacks.
+        out: the page; None: `report.html` in the first of the folders. The cards go
+            beside it, `.cards.json` instead of `.html`.
+
+    Raises:
+        Refusal: a folder that is no run, or a file that cannot be written.
+    """
+    if not paths:
+        raise Refusal("there is no run to report; give at least one folder")
+    runs = inspect.opened(paths)
+    page = Path(out) if out is not None else Path(paths[0]) / NAME
+    if page.is_dir():
+        page = page / NAME
+    beside = page.with_suffix(".cards.json")
+    made = cards.decks(runs)
+    text = html(runs, made, beside.name)
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        files.write(page, text)
+        files.write(beside, json.dumps(cards.document(runs, made)) + "\n")
+    except OSError as error:
+        raise Refusal(
+            f"{page} cannot be written ({error.strerror}); give another file with --out"
+        ) from None
+    return Report(page, beside, runs)
+
+
+def html(
+    runs: Sequence[Dossier],
+    made: list[Deck],
+    beside: str = "",
+    live: Sequence[str] = (),
+    home: str = "",
+) -> str:
+    """The page as a text.
+
+    Args:
+        runs: as `dossier.opened` gives them.
+        made: their cards.
+        beside: the file with the cards as JSON, to be named in it.
+        live: names by which the page's script is to ask the server how runs go on.
+        home: where the list of runs is.
+    """
+    settle(runs)  # one colour a model, in all pictures
+    compared = _tables.compared(runs, made)
+    content: dict[str, Any] = {
+        "runs": runs,
+        "live": [*live],
+        "home": home,
+        "title": _title(runs),
+        "summary": [
+            [_spans(said) for said in part] for part in _words.summary(runs, made)
+        ],
+        "sheet": _tables.runs(runs),
+        "what": _tables.what(runs),
+        "decks": [_heading(deck) for deck in made],
+        "pairs": _tables.pairs(compared),
+        "seeds": _tables.seeds(compared),
+        "origins": _tables.origins(runs),
+        "pictures": {
+            "curves": _figures.curves(runs),
+            "clients": _figures.clients(made),
+            "frontier": _figures.frontier(runs),
+            "pairs": _figures.pairs(compared),
+            "verdicts": _figures.verdicts(runs),
+            "certified": _figures.certified(runs),
+            "audits": _figures.audits(runs),
+        },
+        "asks": _asks(runs),
+        "beside": beside,
+        "data": packed(made),
+    }
+    content["parts"] = _parts(content)
+    scripts = ("live.js", "script.js") if live else ("script.js",)
+    return rendered("page.html.j2", content, scripts)
+
+
+def _parts(content: dict[str, Any]) -> dict[str, str]:
+    """The parts of this page: what they are called, above and in the contents."""
+    there = {
+        "live": content["live"],
+        "client": content["decks"],
+        "clients": content["decks"],
+        "curves": content["pictures"]["curves"],
+        "compared": content["pairs"].rows or content["seeds"].rows,
+    }
+    return {id_: title for id_, title in PARTS.items() if there.get(id_, True)}
+
+
+def rendered(template: str, content: dict[str, Any], scripts: Sequence[str]) -> str:
+    """A page from a template, with the style and these scripts inside it.
+
+    Args:
+        template: one of those beside this file.
+        content: what it asks for; texts are escaped.
+        scripts: in this order; no others can run in it.
+    """
+    texts = [_shipped(file) for file in scripts]
+    more: dict[str, Any] = {"version": troth.__version__}
+    more |= {"scripts": [Markup(text) for text in texts]}
+    more |= {"hashes": [_hash(text) for text in texts]}
+    more["style"] = Markup(_shipped("style.css"))
+    return _environment().get_template(template).render({**content, **more})
+
+
+def _environment() -> jinja2.Environment:
+    """Everything is escaped but what was made here: SVG, style and script."""
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(_shipped),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _shipped(file: str) -> str:
+    return resources.files("troth.reports").joinpath(file).read_text("utf-8")
+
+
+def _hash(script: str) -> str:
+    """Only this script may run: the page's policy names its hash."""
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+def _title(runs: Sequence[Dossier]) -> str:
+    if len(runs) == 1:
+        return f"Report of run {quoted(runs[0])}"
+    return f"Report of {len(runs)} runs"
+
+
+def _heading(deck: Deck) -> str:
+    labels = [quoted(run) for run in deck.runs]
+    more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
+    return ", ".join(labels[:3]) + more
+
+
+def _spans(said: Said) -> list[tuple[str, bool]]:
+    """A sentence in pieces; commands are marked, so that they can be copied."""
+    pieces = re.split(r"\{(\d+)\}", _words.EVERY[said[0]])
+    found = []
+    for i, piece in enumerate(pieces):
+        text = said[1 + int(piece)] if i % 2 else piece
+        found.append((text, bool(i % 2) and text.startswith(_COMMAND)))
+    return found
+
+
+def _asks(runs: Sequence[Dossier]) -> dict[str, str]:
+    """What gives the parts that are missing."""
+    first = next((run for run in reversed(runs) if run.finished), runs[-1])
+    return {"certify": certify(first), "audit": command("audit", first.path)}
+
+
+def packed(made: Sequence[Deck]) -> str:
+    """All cards for the page's script: JSON, gzip, base64."""
+    number = {rule: i for i, rule in enumerate(_words.EVERY)}
+
+    def short(said: Sequence[Said]) -> list[list[Any]]:
+        return [[number[one[0]], *one[1:]] for one in said]
+
+    data = {
+        "rules": [[*item] for item in _words.EVERY.items()],
+        "about": ABOUT,
+        "decks": [
+            {
+                "runs": [name(run) for run in deck.runs],
+                "table": _tables.clients(deck),
+                "choices": [short(choice.said) for choice in deck.choices],
+                "first": [_suggested(deck, i) for i in range(len(deck.ids))],
+                "cards": [[short(c.said) for c in each] for each in deck.cards],
+            }
+            for deck in made
+        ],
+    }
+    raw = json.dumps(data, separators=(",", ":")).encode()
+    return base64.b64encode(gzip.compress(raw, mtime=0)).decode()
+
+
+def _suggested(deck: Deck, i: int) -> int:
+    """Which of the runs has the model that is suggested."""
+    model = deck.choices[i].model
+    return 0 if model is None else [run is model.run for run in deck.runs].index(True)

@@ -1,0 +1,390 @@
+"""Cards against the files they are made from."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import troth
+from troth import files
+from troth.certificates.record import fingerprint
+from troth.reports import cards
+from troth.runs import inspect
+
+
+def document(*paths: Path) -> dict[str, Any]:
+    made = cards.document(inspect.opened(paths))
+    validator = jsonschema.Draft202012Validator(cards.schema())
+    validator.validate(json.loads(json.dumps(made, allow_nan=False)))
+    return made
+
+
+def card(made: dict[str, Any], client: int, run: str = "") -> dict[str, Any]:
+    found = [c for c in made["cards"] if c["client"] == client and run in c["run"]]
+    return found[0]
+
+
+def text(one: dict[str, Any], rule: str) -> str:
+    """The one sentence by this rule."""
+    (found,) = [s["text"] for s in one["sentences"] if s["rule"] == rule]
+    return str(found)
+
+
+def rules(one: dict[str, Any]) -> set[str]:
+    return {s["rule"] for s in one["sentences"]}
+
+
+def test_the_schema_is_one_and_has_the_version() -> None:
+    schema = cards.schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$id"].endswith(cards.VERSION)
+
+
+def test_the_schema_refuses_what_is_no_card(told: Any, tmp_path: Path) -> None:
+    made = document(told(tmp_path / "x", [0.5, 1.0]))
+    made["cards"][0]["value"] = "0.5"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(made, cards.schema())
+    made["cards"][0] = {"client": 0}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(made, cards.schema())
+
+
+def test_numbers_are_those_of_the_files(examined: Path) -> None:
+    """Every card of every run, against clients.csv, audit.csv and the certificates."""
+    made = document(examined / "attacked", examined / "clean")
+    assert len(made["cards"]) == 4 * 12 and {r["finished"] for r in made["runs"]} == {
+        True
+    }
+    folders = {run["label"]: Path(run["folder"]) for run in made["runs"]}
+    for one in made["cards"]:
+        place, k = folders[one["run"]], one["client"]
+        t = files.read_csv(place / "clients.csv")
+        assert (
+            one["value"] == t["accuracy"][k]
+            and one["shared"] == t["shared_accuracy"][k]
+        )
+        assert one["data"]["train"] == t["train"][k]
+        assert one["rounds"]["clipped"] == t["clipped"][k]
+        assert one["hostile"] == t["malicious"][k]
+        if "lam" in t:
+            assert one["chosen"] == {"lam": t["lam"][k]}
+            assert (
+                text(one, "lam.chosen")
+                == f"λ = {t['lam'][k]:.4g}, chosen for this client. It weighs how near "
+                "its model stays to the shared one."
+            )
+        valid = t["valid_accuracy"][k]
+        assert one["valid"] == valid
+        if not one["hostile"]:
+            assert text(one, "served.valid") == (
+                f"On its {t['valid'][k]:.0f} validation examples, which models are "
+                f"chosen by, it has {valid:.3f}."
+            )
+    audit = files.read_csv(folders["personalizer=ditto+lam=auto"] / "audit.csv")
+    for i, k in enumerate(audit["client"]):
+        mine = card(made, int(k), "ditto")["shortcuts"]
+        assert mine["change"] == audit["change"][i]
+        assert mine["change_low"] == audit["change_low"][i]
+
+
+def test_ranks_by_hand(told: Any, tmp_path: Path) -> None:
+    accuracy, bad = [0.9, 0.7, 0.9, 1.0, np.nan], [0, 0, 0, 1, 0]
+    made = document(told(tmp_path / "x", accuracy, hostile=bad, test=[10] * 4 + [0]))
+    found = [(card(made, k)["rank"], card(made, k)["of"]) for k in range(5)]
+    assert found == [(1, 3), (3, 3), (1, 3), (None, 3), (None, 3)]
+    low, high = card(made, 0)["interval"]  # Clopper and Pearson of 9 out of 10
+    assert (round(low, 4), round(high, 4)) == (0.5550, 0.9975)
+    assert text(card(made, 0), "served.own") == (
+        "Accuracy of its own model: 0.900 on 10 test examples, 95 % interval 0.555 to "
+        "0.997. Rank 1 of 3; the mean of these 3 is 0.833."
+    )
+    assert "served.hostile" in rules(card(made, 3))
+    assert text(card(made, 4), "served.untested") == (
+        "It has no test examples: nothing is known of its accuracy."
+    )
+
+
+def test_gains(told: Any, tmp_path: Path) -> None:
+    own = told(tmp_path / "own", [0.9, 0.7], shared=[0.5, 0.8])
+    local = told(tmp_path / "alone", [0.8, 0.8], personalizer="local")
+    one = card(document(own, local), 0, "own")
+    assert text(one, "gain.shared") == (
+        "+0.400 against the shared model, which has 0.500 here."
+    )
+    assert text(one, "gain.local") == (
+        "+0.100 against training alone (“alone”), which has 0.800 here."
+    )
+    assert one["local"] == 0.8
+    other = card(document(own), 1)
+    place = tmp_path / "own-local"
+    asks = text(other, "gain.local_missing")
+    words = shlex.split(asks.split("into a new folder (--out): ")[1])
+    assert words[:2] == ["troth", "run"] and words[-3] == "personalizer=local"
+    assert words[-2:] == ["--out", str(place)]
+    page = f"Then both on one page: troth report {own} {place}"
+    assert text(other, "gain.both") == page
+    assert other["valid"] is None and "served.valid" not in rules(other)
+
+
+def test_a_new_run_does_not_go_into_the_grid(examined: Path) -> None:
+    grid, name = examined / "attacked", "personalizer=ditto+lam=auto"
+    one = card(document(grid / name), 1)
+    place = examined / "attacked-no-attack" / name
+    said = text(one, "poisoning.no_twin")
+    assert "without the attack, into a new folder (--out): troth run " in said
+    assert shlex.split(said)[-2:] == ["--out", str(place)]
+    page = f"Then both on one page: troth report {grid} {place}"
+    assert text(one, "poisoning.both") == page
+
+
+@pytest.mark.parametrize(("cohort", "words"), [(1, "asked"), (0, "every")])
+def test_how_often_it_was_asked_and_of_how_many(
+    told: Any, tmp_path: Path, cohort: int, words: str
+) -> None:
+    place = told(tmp_path / "x", [0.5, 1.0])
+    file = place / "experiment.toml"
+    file.write_text(file.read_text().replace("cohort = 0", f"cohort = {cohort}"))
+    assert text(card(document(place), 1), f"rounds.{words}") == {
+        "asked": "Asked in 3 of 4 rounds: in each the server draws 1 of 2 clients, and "
+        "only these train and report.",
+        "every": "Asked in 3 of 4 rounds: in each the server asks all of 2 clients "
+        "that "
+        "are there.",
+    }.get(words)
+
+
+def test_a_lambda_that_nobody_chose(told: Any, tmp_path: Path) -> None:
+    ditto = {"name": "ditto", "lam": 0.1}
+    one = card(document(told(tmp_path / "x", [0.5, 1.0], personalizer=ditto)), 1)
+    assert text(one, "lam.set") == (
+        "λ = 0.1, which the experiment sets for all clients alike: nobody chose it. It "
+        "weighs how near a model stays to the shared one."
+    )
+
+
+HOSTILE = {"hostile": [0, 0, 1], "attack": "sign_flip", "corruption": "auto"}
+WAYS = (
+    "1 of 3 clients are marked hostile: they train on labels drawn at random "
+    "(corruption auto, which here is random_labels), and they send the opposite of "
+    "what they learned (attack sign_flip)."
+)
+
+
+def test_who_never_met_the_federation_is_not_under_attack(
+    told: Any, tmp_path: Path
+) -> None:
+    accuracy = [0.5, 0.9, 0.2]
+    own = told(tmp_path / "own", accuracy, **HOSTILE)
+    alone = told(tmp_path / "alone", accuracy, personalizer="local", **HOSTILE)
+    made = document(own, alone)
+    assert text(card(made, 1, "own"), "poisoning.under") == (
+        f"{WAYS} The server puts reports together by aggregator mean, and the accuracy "
+        "of 0.900 above is under this attack."
+    )
+    one = card(made, 1, "alone")
+    assert text(one, "poisoning.apart") == (
+        f"{WAYS} This model never met them: it was trained on its client's data alone, "
+        "and no attack on the federation is in the accuracy of 0.900 above."
+    )
+    asked = {"poisoning.under", "poisoning.no_twin", "poisoning.try"}
+    assert not rules(one) & asked
+    bad = card(made, 2, "alone")  # its own labels are the wrong ones
+    assert "poisoning.under" in rules(bad)
+    assert text(bad, "poisoning.one") == "Client 2 is one of them."
+    assert "poisoning.one" not in rules(one)
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_what_auto_is(told: Any, tmp_path: Path, classes: int) -> None:
+    given = HOSTILE | {"attack": "none", "classes": classes}
+    made = document(told(tmp_path / "x", [0.5, 0.9, 0.2], **given))
+    here = {
+        2: "train on labels turned round (corruption auto, which here is flip_labels)",
+        10: "train on labels drawn at random (corruption auto, which here is "
+        "random_labels)",
+    }
+    said = text(card(made, 0), "poisoning.under")
+    assert f"hostile: they {here[classes]}. The server" in said
+
+
+def test_any_attack_has_words(told: Any, tmp_path: Path) -> None:
+    given = HOSTILE | {"attack": "mimic", "corruption": "none"}
+    made = document(told(tmp_path / "x", [0.5, 0.9, 0.2], **given))
+    assert (
+        "they do this: All hostile rows copy one benign row, so that this client "
+        "counts "
+        "f + 1 times (attack mimic)." in text(card(made, 0), "poisoning.under")
+    )
+
+
+def test_marked_is_not_detected(told: Any, tmp_path: Path) -> None:
+    accuracy = [0.5, 0.9, 0.2]
+    blind = document(told(tmp_path / "blind", accuracy, **HOSTILE))
+    assert text(card(blind, 2), "rounds.undetected") == (
+        "Of its reports 0 were dropped, clipped or weighed down: no rule detected it."
+    )
+    assert "rounds.undetected" not in rules(card(blind, 0))
+    seen = document(told(tmp_path / "seen", accuracy, dropped=[1, 0, 3], **HOSTILE))
+    assert "rounds.undetected" not in rules(card(seen, 2))
+    assert text(card(seen, 2), "rounds.verdicts") == (
+        "Of its reports 3 were dropped, by rules that do not know who is marked "
+        "hostile."
+    )
+
+
+def test_a_run_without_personalizer(told: Any, tmp_path: Path) -> None:
+    made = document(told(tmp_path / "x", [0.9, 0.7], personalizer="none"))
+    one = card(made, 0)
+    assert not one["own_model"] and "served.shared" in rules(one)
+    assert "shortcuts.shared" in rules(one) and not rules(one) & {"gain.shared"}
+    assert one["use"] == {"decided_by": "only", "run": "x", "model": "shared"}
+
+
+def test_other_seeds_are_other_clients(told: Any, tmp_path: Path) -> None:
+    a = told(tmp_path / "a", [0.9, 0.7])
+    b = told(tmp_path / "b", [0.1, 0.1], personalizer="local", seed=1)
+    made = document(a, b)
+    assert card(made, 0, "a")["local"] is None
+    assert card(made, 0, "b")["use"]["run"] == "b"
+
+
+def test_the_hash_is_that_of_the_model(examined: Path) -> None:
+    made = document(examined / "attacked")
+    for name in ("personalizer=none", "personalizer=ditto+lam=auto"):
+        run = troth.load(examined / "attacked" / name)
+        for k in (0, 5):
+            assert card(made, k, name)["parameters"] == fingerprint(run.model(k))
+
+
+def test_a_certificate_by_hand(examined: Path) -> None:
+    made = document(examined / "attacked")
+    place = examined / "attacked" / "personalizer=ditto+lam=auto"
+    lines = [
+        line.split(",") for line in (place / "certificates.csv").read_text().split()
+    ]
+    client = int(lines[1][1])
+    mine = [line for line in lines if line[:2] == ["personal", str(client)]]
+    radii = sorted(float(x[5]) if x[3] == x[4] else 0.0 for x in mine)[::-1]
+    (found,) = card(made, client, "ditto")["certificates"]
+    assert found["examples"] == len(mine) == 6
+    assert found["radius_of_half"] == radii[2]  # three of six have this or more
+    assert (
+        np.isclose(found["mean_radius"], np.mean(radii))
+        and found["confidence"] == 0.999
+    )
+    said = [
+        s
+        for s in card(made, client, "ditto")["sentences"]
+        if "certificate" in s["rule"]
+    ]
+    assert len(said) == 1 and said[0]["rule"] in (
+        "certificate.half",
+        "certificate.fewer",
+    )
+    shown = float(said[0]["values"][3 if radii[2] > 0 else -1])
+    assert shown <= (radii[2] if radii[2] > 0 else np.mean(radii))  # rounded down
+
+
+def test_a_certificate_of_other_parameters(examined: Path, tmp_path: Path) -> None:
+    import shutil
+
+    place = tmp_path / "run"
+    shutil.copytree(examined / "attacked" / "personalizer=ditto+lam=auto", place)
+    lines = (place / "certificates.csv").read_text().splitlines()
+    client = int(lines[1].split(",")[1])
+    old = card(document(place), client)
+    assert "certificate.stale" not in rules(old)
+    text_ = (place / "certificates.csv").read_text()
+    (place / "certificates.csv").write_text(text_.replace(old["parameters"], "0" * 64))
+    said = text(card(document(place), client), "certificate.stale")
+    assert said.startswith(
+        "These proofs speak of parameters 000000000000…, and the model"
+    )
+    assert said.endswith(
+        f"Move {place / 'certificates.csv'} away, and prove it anew: troth certify "
+        f"{place} --transform pixel --sigma 0.25 --client {client}"
+    )
+
+
+def test_the_command_for_a_proof_is_whole(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "x", [0.5, 1.0])
+    one = card(document(place), 1)
+    asks = f"troth certify {place} --transform pixel --sigma 0.25 --client 1"
+    assert text(one, "certificate.missing").endswith(f"that you choose: {asks}")
+    asks = f"To look: troth audit {place} --client 1"
+    assert text(one, "shortcuts.missing").endswith(asks)
+
+
+def test_poisoning_beside_the_run_where_nobody_attacks(examined: Path) -> None:
+    made = document(examined / "attacked", examined / "clean")
+    one, other = card(made, 1, "ditto"), card(made, 1, "clean")
+    (beside,) = one["poisoning"]["beside"]
+    assert (beside["attacked"], beside["clean"]) == (one["value"], other["value"])
+    w, w0 = (
+        files.load(examined / place / "shared.safetensors")[0]
+        for place in ("attacked/personalizer=ditto+lam=auto", "clean")
+    )
+    far = sum(float((w[k].double() - w0[k].double()).square().sum()) for k in w) ** 0.5
+    assert np.isclose(beside["moved"], far)
+    assert f"by {far:.4g} (" in text(one, "poisoning.moved")
+    assert [b["run"] for b in other["poisoning"]["beside"]] == [one["run"]]
+    assert "poisoning.no_twin" in rules(card(made, 1, "none"))
+
+
+def test_an_unfinished_run_has_no_card(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "x", [0.5, 1.0])
+    (place / "summary.json").unlink()
+    made = document(place)
+    assert made["cards"] == [] and not made["runs"][0]["finished"]
+    assert made["runs"][0]["rounds"] == 4
+
+
+def test_an_error_is_better_when_it_is_lower(tmp_path: Path) -> None:
+    tree = {
+        "data": {"name": "linear_regression"},
+        "partition": {"name": "natural"},
+        "model": "linear",
+        "train": {"rounds": 2, "lr": 0.01},
+        "engine": {"how": "vmap", "chunk": 4, "device": "cpu"},
+        "personalizer": "finetune",
+    }
+    troth.run(tree, out=tmp_path / "x")
+    made = document(tmp_path / "x")
+    first = min(made["cards"], key=lambda c: c["value"])
+    assert (
+        first["rank"] == 1 and first["metric"] == "error" and first["interval"] is None
+    )
+    assert {"certificate.never", "shortcuts.never", "served.plain"} <= rules(first)
+    assert first["valid"] is not None and "served.valid" in rules(first)
+    said = text(first, "poisoning.try")
+    asks = shlex.split(said.split("into a new folder (--out): ")[1])
+    assert asks[-3:] == ["attack=sign_flip", "--out", str(tmp_path / "x-attacked")]
+    settings = [word for word in asks if "=" in word and "/" not in word]
+    troth.run(tree, settings=settings, out=tmp_path / "y")
+    beside = card(document(tmp_path / "x", tmp_path / "y"), 0, "x")["poisoning"][
+        "beside"
+    ]
+    assert beside[0]["run"] == "y"
+
+
+def test_models_that_were_not_saved(tmp_path: Path) -> None:
+    tree = {
+        "partition": {"name": "iid", "clients": 4},
+        "train": {"rounds": 2, "steps": 1},
+        "engine": {"how": "vmap", "chunk": 4, "device": "cpu"},
+        "output": {"personal": False},
+        "personalizer": "local",
+    }
+    troth.run(tree, out=tmp_path / "x")
+    one = card(document(tmp_path / "x"), 1)
+    assert one["parameters"] is None and "provenance.unsaved" in rules(one)
+    for rule in ("certificate.unsaved", "shortcuts.unsaved"):
+        asks = f"--set output.personal=true --out {tmp_path / 'x-kept'}"
+        assert text(one, rule).endswith(asks)

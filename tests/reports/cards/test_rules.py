@@ -1,0 +1,46 @@
+"""Every sentence that can be said: well formed, and no adjective without a number."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from troth.reports._words import EVERY
+from troth.reports.cards._rules import ABOUT, RULES, words
+
+ADJECTIVES = re.compile(
+    r"\b(good|bad|best|worst|better|worse|high|highest|higher|low|lowest|lower|large"
+    r"|larger|small|smaller|strong|weak|safe|unsafe|robust|accurate|poor|great|few|fewer"
+    r"|many|most|least|ahead|first|more|less|fair|unfair)\b"
+)
+
+
+@pytest.mark.parametrize("rule", EVERY)
+def test_no_adjective_without_a_number(rule: str) -> None:
+    text = EVERY[rule]
+    for sentence in re.split(r"(?<=[.;])\s", text):
+        if ADJECTIVES.search(sentence):
+            assert re.search(r"\{\d\}|\d", sentence), sentence
+
+
+@pytest.mark.parametrize("rule", EVERY)
+def test_places_are_numbered_without_a_gap(rule: str) -> None:
+    found = {int(k) for k in re.findall(r"\{(\d+)\}", EVERY[rule])}
+    assert found == {*range(len(found))}
+
+
+def test_nothing_is_to_be_got_by() -> None:
+    """A command stands at the end, after a colon, so that all of it is copied."""
+    for text in EVERY.values():
+        assert not re.search(r"\b(get|do|try|have) (it|one|them) by\b", text)
+        assert "differs from" not in text and "by: {" not in text
+
+
+def test_every_rule_is_about_something() -> None:
+    assert {rule.split(".")[0] for rule in RULES} == {*ABOUT}
+
+
+def test_values_are_put_in_once_and_as_they_are() -> None:
+    said = ("gain.local", "{1}", "<b>\\1", "{0}")
+    assert words(said) == "{1} against training alone (<b>\\1), which has {0} here."

@@ -1,0 +1,194 @@
+"""`troth ui` in a real Chromium while a run trains, is killed, and ends."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from troth.reports.live import Server
+
+MAIN = "from troth.cli.app import main; main()"
+LONG = """
+[data]
+name = "digits"
+[partition]
+name = "iid"
+clients = 8
+[model]
+name = "linear"
+[train]
+rounds = 100000
+steps = 1
+batch = 8
+lr = 0.1
+[evaluate]
+every = 20
+[checkpoint]
+every = 100
+[engine]
+how = "vmap"
+chunk = 8
+device = "cpu"
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, examined: Path) -> Path:
+    place = tmp_path / "runs"
+    shutil.copytree(examined / "clean", place / "clean")
+    local = examined / "attacked" / "personalizer=local"
+    shutil.copytree(local, place / "<img src=x onerror=alert(1)>")
+    return place
+
+
+@pytest.fixture
+def server(root: Path) -> Iterator[Server]:
+    with Server(root, port=0) as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def train(root: Path, *more: str) -> subprocess.Popen[bytes]:
+    file = root.parent / "long.toml"
+    file.write_text(LONG)
+    command = [sys.executable, "-c", MAIN, "run", str(file), "-q", *more]
+    null = subprocess.DEVNULL
+    out = ["--out", str(root / "long")]
+    process = subprocess.Popen([*command, *out], stderr=null, stdout=null)
+    while not (root / "long" / "rounds.jsonl").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    return process
+
+
+def states(browser: Any) -> str:
+    return str(browser.js("return document.querySelector('#states').textContent"))
+
+
+POINTS = "Number(document.querySelector('#growing polyline')?.dataset.count || 0)"
+
+
+def test_a_curve_grows_and_a_killed_run_is_said_to_be_stopped(
+    browser: Any, root: Path, server: Server
+) -> None:
+    process = train(root)
+    try:
+        browser.look(1200, 900)
+        browser.open(f"{server.url}report?run=long")
+        browser.until(f"{POINTS} > 0")
+        first = browser.js(f"return {POINTS}")
+        assert states(browser).startswith("long: going on, ")
+        browser.until(f"{POINTS} > {first}")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        browser.until("document.querySelector('[data-state=stopped]')")
+        assert "To go on with it: troth resume " in states(browser)
+        copies = "document.querySelector('#states button.copy')"
+        browser.js(f"{copies}.focus()")
+        browser.press("\ue007")
+        browser.until(f"{copies}.textContent === 'Copied'")
+    finally:
+        process.kill()
+        process.wait()
+    assert browser.log("browser") == []
+
+
+def test_a_finished_run_shows_its_cards(
+    browser: Any, root: Path, server: Server
+) -> None:
+    process = train(root, "--set", "train.rounds=600")
+    try:
+        browser.look(1200, 900)
+        browser.open(f"{server.url}report?run=long&run=clean")
+        assert browser.js("return !!document.querySelector('#live')")
+        process.wait(120)
+        browser.until("!document.querySelector('#live')", 30)  # it loads itself again
+        browser.until("document.querySelector('#card h3')")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_list_is_searched_and_runs_are_compared(
+    browser: Any, root: Path, server: Server
+) -> None:
+    browser.look(1200, 900)
+    browser.open(server.url)
+    rows = "[...document.querySelectorAll('#list tbody tr')]"
+    names = f"return {rows}.map((r) => r.dataset.run)"
+    assert browser.js(names) == ["<img src=x onerror=alert(1)>", "clean"]
+    assert browser.js("return document.querySelectorAll('img').length") == 0
+    for box in (1, 2):
+        at = f"#list tbody tr:nth-child({box}) input"
+        browser.js(f"document.querySelector('{at}').focus()")
+        browser.press(" ")
+    browser.js("document.querySelector('#show').focus()")
+    browser.press("\ue007")
+    browser.until("document.querySelector('#card h3')")
+    title = browser.js("return document.querySelector('h1').textContent")
+    assert title == "Report of 2 runs"
+    browser.open(f"{server.url}report?run=clean#client=3")
+    browser.until("document.querySelector('#card h3').textContent === 'Client 3'")
+    assert browser.log("browser") == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("path", ["", "report?run=clean"])
+def test_axe_finds_nothing(
+    browser: Any, root: Path, server: Server, axe: str, path: str, dark: bool
+) -> None:
+    (root / "clean" / "summary.json").unlink()  # so that there is a part that grows
+    browser.look(1200, 900, dark)
+    browser.open(server.url + path)
+    if path:
+        browser.until("document.querySelector('#growing svg')")
+    browser.js(axe)
+    found = browser.later(
+        "const done = arguments[0]; axe.run().then((r) => "
+        "done([r.passes.length, r.violations.map((v) => v.id)]))"
+    )
+    assert found[0] > 10 and found[1] == []
+
+
+def test_the_list_keeps_up(browser: Any, root: Path, server: Server) -> None:
+    browser.look(360, 740)
+    browser.open(server.url)
+    (root / "clean" / "summary.json").unlink()
+    cell = "document.querySelector('tr[data-run=clean] [data-field=state]').textContent"
+    browser.until(f"{cell} === 'stopped'")
+    shutil.copytree(root / "clean", root / "new")
+    news = "document.querySelector('#news').textContent"
+    browser.until(f"{news}.startsWith('New runs: 1. Gone: 0.')")
+    assert browser.js("return document.documentElement.scrollWidth") <= 360
+
+
+def test_many_runs_have_pages(browser: Any, told: Any, tmp_path: Path) -> None:
+    first = told(tmp_path / "runs" / "r000", [0.5, 1.0])
+    for i in range(1, 500):
+        shutil.copytree(first, tmp_path / "runs" / f"r{i:03}")
+    with Server(tmp_path / "runs", port=0) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            browser.look(1200, 900)
+            browser.open(server.url)
+            rows = "document.querySelectorAll('#list tbody tr').length"
+            assert browser.js(f"return {rows}") == 50
+            browser.type("#list input[type=search]", "r499")
+            assert browser.js(f"return {rows}") == 1
+        finally:
+            browser.open("about:blank", "true")
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,163 @@
+"""Which runs lie in a folder, and what a line says of each."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from troth import files
+from troth.reports.live import listing
+from troth.reports.live.listing import Listing
+
+
+def unfinished(place: Path, journal: str) -> Path:
+    """The same run without its end."""
+    (place / files.SUMMARY).unlink()
+    (place / files.ROUNDS).write_text(journal)
+    return place
+
+
+def test_runs_are_known_by_their_paths(told: Any, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    for name in ("b", "a", "grid/x", "1/2/3", "1/2/4/5", "a/inside", ".hidden"):
+        told(root / name, [0.5, 1.0])
+    told(tmp_path / "outside", [0.5, 1.0])
+    os.symlink(tmp_path / "outside", root / "link")
+    found = Listing(root).paths()
+    assert [*found] == ["1/2/3", "a", "b", "grid/x"]
+    assert found["grid/x"] == root.resolve() / "grid" / "x"
+
+
+def test_a_folder_that_may_not_be_entered_is_passed_over(
+    told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(tmp_path / "mine", [0.5, 1.0])
+    told(tmp_path / "theirs", [0.5, 1.0])
+    stat = os.stat
+
+    def denied(path: Any, **more: Any) -> os.stat_result:
+        if Path(path).parent.name == "theirs":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **more)
+
+    monkeypatch.setattr(os, "stat", denied)
+    assert [*Listing(tmp_path).paths()] == ["mine"]
+
+
+def test_the_folder_may_be_a_run_or_a_link(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "r", [0.5, 1.0])
+    assert Listing(place).paths() == {".": place.resolve()}
+    os.symlink(place, tmp_path / "link")
+    assert Listing(tmp_path / "link").paths() == {".": place.resolve()}
+    assert Listing(tmp_path / "nowhere").entries() == []
+
+
+def test_a_finished_run(told: Any, tmp_path: Path) -> None:
+    more: dict[str, Any] = {"personalizer": "local", "attack": "random_update"}
+    told(tmp_path / "g" / "r", [0.5, 1.0, 0.0], shared=[0.25, 0.5, 0], **more)
+    (entry,) = Listing(tmp_path).entries()
+    expected = ("g/r", "r", "finished", "4", "accuracy")
+    assert entry[:5] == expected
+    assert (entry.mean, entry.std) == ("0.500", "0.408")
+    assert (entry.worst10, entry.shared) == ("0.000", "0.250")
+    assert entry[-3:] == ("local", "random_update", "mean")
+
+
+def test_errors_have_digits_and_what_is_no_number_has_none(
+    told: Any, tmp_path: Path
+) -> None:
+    place = told(tmp_path / "r", [0.5, 1.0])
+    own = {"error_mean": 123.456, "error_std": None, "error_worst10": 1.0}
+    said = {"personal": own, "shared": {"error_mean": 2}, "rounds": 3}
+    (place / files.SUMMARY).write_text(json.dumps(said))
+    (entry,) = Listing(tmp_path).entries()
+    numbers = (entry.mean, entry.std, entry.worst10, entry.shared)
+    assert entry.metric == "error" and numbers == ("123.5", "–", "1", "2")
+
+
+def test_an_unfinished_run(told: Any, tmp_path: Path) -> None:
+    journal = '{"round": 0}\n{"round": 1}\n{"round":'
+    place = unfinished(told(tmp_path / "r", [0.5, 1.0]), journal)
+    here = Listing(tmp_path)
+    (entry,) = here.entries()
+    assert (entry.state, entry.rounds) == ("stopped", "2 of 4")
+    assert entry[4:9] == ("–",) * 5 and entry.personalizer == "ditto"
+    with (place / files.ROUNDS).open("ab") as held:
+        assert files.hold(held)
+        assert here.progress(place) == ("going on", 2)
+    assert here.progress(place) == ("stopped", 2)
+
+
+@pytest.mark.parametrize(
+    ("journal", "rounds"),
+    [("", 0), ("nonsense\n", 0), ('{"round": 3}', 0), ('{"round": 3}\n', 4)],
+)
+def test_rounds_are_those_of_whole_lines(
+    journal: str, rounds: int, told: Any, tmp_path: Path
+) -> None:
+    place = unfinished(told(tmp_path / "r", [0.5, 1.0]), journal)
+    assert Listing(tmp_path).progress(place) == ("stopped", rounds)
+
+
+def test_lines_may_be_longer_than_what_is_read_at_once(
+    told: Any, tmp_path: Path
+) -> None:
+    long = {"cohort": [0] * listing._TAIL}
+    lines = [json.dumps({"round": k, **long}) for k in range(3)]
+    assert len(lines[0]) > 2 * listing._TAIL
+    place = unfinished(told(tmp_path / "r", [0.5, 1.0]), "\n".join(lines) + "\n")
+    assert Listing(tmp_path).progress(place) == ("stopped", 3)
+
+
+def test_files_are_read_when_they_change(
+    told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = told(tmp_path / "r", [0.5, 1.0])
+    seen: list[Path] = []
+    read = listing._summary
+
+    def counted(file: Path) -> dict[str, str]:
+        seen.append(file)
+        return read(file)
+
+    monkeypatch.setattr(listing, "_summary", counted)
+    here = Listing(tmp_path)
+    assert here.entries() == here.entries() and len(seen) == 1
+    said = json.loads((place / files.SUMMARY).read_text())
+    said["personal"]["accuracy_mean"] = 0.125
+    (place / files.SUMMARY).write_text(json.dumps(said))
+    assert here.entries()[0].mean == "0.125" and len(seen) == 2
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        *("", "[]", "{}", '{"personal": 1, "shared": 2, "rounds": 3}'),
+        '{"personal": {}, "shared": {}, "rounds": 3}',
+    ],
+)
+def test_a_summary_that_says_nothing_is_none(
+    summary: str, told: Any, tmp_path: Path
+) -> None:
+    place = told(tmp_path / "r", [0.5, 1.0])
+    (place / files.SUMMARY).write_text(summary)
+    (entry,) = Listing(tmp_path).entries()
+    assert (entry.state, entry.rounds, entry.mean) == ("stopped", "4 of 4", "–")
+
+
+def test_an_experiment_that_cannot_be_read(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "r", [0.5, 1.0])
+    (place / files.EXPERIMENT).write_bytes(b"\xff")
+    (entry,) = Listing(tmp_path).entries()
+    assert entry.state == "finished" and entry[-3:] == ("–",) * 3
+
+
+def test_how_to_go_on_is_a_command() -> None:
+    place = Path("my runs") / "it's; x"
+    assert shlex.split(listing.resume(place)) == ["troth", "resume", str(place)]

@@ -1,0 +1,196 @@
+"""The server: it lists, it reports, it only reads, and only for whom it should."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from troth.reports.live import Server
+from troth.types import Refusal
+
+Get = Callable[..., tuple[int, str, Any]]
+
+
+def serving(server: Server) -> threading.Thread:
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    return thread
+
+
+@pytest.fixture
+def root(tmp_path: Path, examined: Path) -> Path:
+    """Two runs, a grid of one, and something that is nobody's business."""
+    place = tmp_path / "runs"
+    shutil.copytree(examined / "clean", place / "clean")
+    shutil.copytree(examined / "attacked" / "personalizer=local", place / "g" / "local")
+    (place / "g" / "grid.toml").write_text("[grid]\nseed = [0]\n")
+    (tmp_path / "secret.txt").write_text("secret")
+    shutil.copytree(examined / "clean", tmp_path / "outside")
+    os.symlink(tmp_path / "outside", place / "link")
+    return place
+
+
+@pytest.fixture
+def get(root: Path) -> Iterator[Get]:
+    with Server(root, port=0) as server:
+        thread = serving(server)
+
+        def asked(
+            path: str, method: str = "GET", **headers: str
+        ) -> tuple[int, str, Any]:
+            return fetch(server, path, method, **headers)
+
+        yield asked
+        server.shutdown()
+        thread.join()
+
+
+def fetch(
+    server: Server, path: str, method: str = "GET", **headers: str
+) -> tuple[int, str, Any]:
+    host, port = server.server_address[:2]
+    link = http.client.HTTPConnection(str(host), int(port), timeout=60)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    link.request(method, path, headers=named)
+    answer = link.getresponse()
+    text = answer.read().decode()
+    link.close()
+    return answer.status, text, answer.headers
+
+
+def test_the_list(get: Get, root: Path) -> None:
+    code, text, headers = get("/")
+    assert code == 200 and headers["Content-Type"].startswith("text/html")
+    assert headers["Cache-Control"] == "no-store"
+    assert re.findall(r'data-run="([^"]*)"', text) == ["clean", "g/local"]
+    runs = json.loads(get("/api/runs")[1])
+    assert [run["id"] for run in runs] == ["clean", "g/local"]
+    summary = json.loads((root / "clean" / "summary.json").read_text())
+    assert runs[0]["mean"] == f"{summary['personal']['accuracy_mean']:.3f}"
+    assert runs[0]["state"] == "finished" and runs[0]["aggregator"] == "multi_krum"
+    assert runs[1]["personalizer"] == "local" and runs[1]["attack"] == (
+        "model_replacement"
+    )
+
+
+def test_reports(get: Get) -> None:
+    code, text, _ = get("/report?run=clean")
+    assert code == 200 and "Report of run “clean”" in text and 'href="/"' in text
+    code, text, _ = get("/report?run=clean&run=g/local&run=clean")
+    assert code == 200 and "Report of 2 runs" in text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/../secret.txt",
+            "/secret.txt",
+            "/runs/../../secret.txt",
+            "/%2e%2e/secret.txt",
+        ),
+        *("/report?run=../secret.txt", "/report?run=/etc/passwd", "/report?run=link"),
+        *("/report?run=../outside", "/report?run=g/../clean", "/report?run=clean/"),
+        *("/report", "/report?run=", "/api/live?run=../outside", "/api/live"),
+        *("/clean/summary.json", "/favicon.ico", "/report?run=%00", "//etc/passwd"),
+        "/report?" + "&".join(f"run=r{i}" for i in range(101)),
+    ],
+)
+def test_nothing_else_can_be_read(get: Get, path: str) -> None:
+    code, text, _ = get(path)
+    assert code == 404 and text.count("\n") == 1
+    assert "secret" not in text.replace(repr("../secret.txt"), "")
+
+
+def test_it_only_reads(get: Get, root: Path) -> None:
+    before = sorted((p, p.stat().st_mtime_ns) for p in root.rglob("*"))
+    for path in ("/", "/report?run=clean", "/api/runs", "/api/live?run=clean"):
+        assert get(path)[0] == 200
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert get("/report?run=clean", method)[0] == 501
+    assert get("/", "HEAD")[:2] == (200, "")
+    assert sorted((p, p.stat().st_mtime_ns) for p in root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example:8137", "localhost.evil.example", "10.0.0.1"]
+)
+def test_another_site_s_name_does_not_lead_here(get: Get, host: str) -> None:
+    assert get("/", Host=host)[0] == 403
+
+
+@pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "127.0.0.9:5", "[::1]:5"])
+def test_this_machine_s_names_do(get: Get, host: str) -> None:
+    assert get("/api/runs", Host=host)[0] == 200
+
+
+def test_beyond_this_machine_a_token_is_asked_for(root: Path) -> None:
+    with Server(root, host="0.0.0.0", port=0) as server:
+        thread = serving(server)
+        try:
+            assert re.search(r"\?token=[0-9a-f]{32}$", server.url)
+            for path in ("/", "/api/runs", "/report?run=clean", "/nothing"):
+                for more in ("", "?token=", "?token=0123", f"?token={server.token}0"):
+                    joined = path + (more.replace("?", "&") if "?" in path else more)
+                    code, text, _ = fetch(server, joined)
+                    assert code == 403 and "clean" not in text
+            wrong = "troth=zzz; troth"
+            assert fetch(server, "/", Cookie=wrong)[0] == 403
+            code, _, headers = fetch(server, f"/?token={server.token}")
+            assert code == 303 and headers["Location"] == "/"
+            cookie = headers["Set-Cookie"].split(";")[0]
+            assert "HttpOnly" in headers["Set-Cookie"]
+            assert fetch(server, "/", Cookie=cookie)[0] == 200
+            path = f"/api/runs?token={server.token}"
+            assert fetch(server, path)[0] == 200
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_loopback_needs_no_token(root: Path) -> None:
+    for host in ("127.0.0.1", "localhost"):
+        with Server(root, host=host, port=0) as server:
+            assert server.token == "" and "token" not in server.url
+
+
+def test_refusals(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="is not a folder; give the one with your runs"):
+        Server(tmp_path / "nowhere")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(Refusal, match=f"port {port} of 127.0.0.1 is in use; give"):
+            Server(root, port=port)
+    with pytest.raises(Refusal, match="cannot be listened at"):
+        Server(root, host="203.0.113.9", port=0)
+    with pytest.raises(Refusal, match="cannot be listened at"):
+        Server(root, port=99999)
+
+
+def test_hostile_names(told: Any, tmp_path: Path) -> None:
+    name = '"><img src=x onerror=alert(1)>&lt;'
+    told(tmp_path / name, [0.5, 1.0])
+    with Server(tmp_path, port=0) as server:
+        thread = serving(server)
+        try:
+            text = fetch(server, "/")[1]
+            assert "<img" not in text
+            path = f"/report?run={urllib.parse.quote(name, safe='')}"
+            code, text, _ = fetch(server, path)
+            assert code == 200 and "<img" not in text
+        finally:
+            server.shutdown()
+            thread.join()

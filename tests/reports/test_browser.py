@@ -1,0 +1,419 @@
+"""The page in a real Chromium, as a person would use it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from troth import files, reports
+from troth.cli import tables
+
+SIZES = [(1200, 900, False), (1200, 900, True), (360, 740, False)]
+MANY = 10_000
+
+
+@pytest.fixture(scope="module")
+def page(examined: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Runs with certificates and an audit."""
+    out = tmp_path_factory.mktemp("page") / "x.html"
+    reports.report([examined / "attacked", examined / "clean"], out)
+    return out.as_uri()
+
+
+@pytest.fixture(scope="module")
+def crowd(told: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Very many clients, a tenth of them hostile."""
+    place = tmp_path_factory.mktemp("crowd")
+    draw = np.random.default_rng(0)
+    own, shared = draw.integers(0, 21, (2, MANY)) / 20
+    bad = np.arange(MANY) % 10 == 9
+    told(
+        place / "run",
+        own,
+        shared=shared,
+        hostile=bad,
+        corruption="auto",
+        test=np.full(MANY, 20),
+        dropped=bad * 2,
+    )
+    return reports.report([place / "run"]).page
+
+
+def quiet(browser: Any) -> None:
+    """Nothing in the console, and nothing asked of anyone but the page itself."""
+    assert browser.log("browser") == []
+    assert len(browser.requests()) == 1
+
+
+def problems(browser: Any, axe: str) -> list[Any]:
+    browser.js(axe)
+    found: list[Any] = browser.later(
+        "const done = arguments[0]; axe.run().then((r) => done(["
+        "r.passes.length, r.violations.map((v) => [v.id, v.impact, v.nodes[0].html])]))"
+    )
+    assert found[0] > 10  # it did look
+    return list(found[1])
+
+
+@pytest.mark.parametrize(("width", "height", "dark"), SIZES)
+def test_it_opens_quietly_and_fits(
+    browser: Any, page: str, width: int, height: int, dark: bool
+) -> None:
+    browser.look(width, height, dark)
+    browser.open(page)
+    quiet(browser)
+    assert browser.js("return document.documentElement.dataset.ready") == "yes"
+    wide = browser.js("return document.documentElement.scrollWidth")
+    assert wide <= width
+    paper = browser.js("return getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") is not dark
+
+
+def test_every_picture_is_there(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    sizes = browser.js(
+        "return [...document.querySelectorAll('figure svg')].map((s) => "
+        "[s.getBoundingClientRect().width, s.querySelectorAll('path').length])"
+    )
+    # curves; clients of two federations; frontier; pairs; verdicts of 4; proven; audit
+    assert len(sizes) == 1 + 2 + 1 + 1 + 4 + 1 + 1
+    assert all(wide > 200 and paths > 10 for wide, paths in sizes)
+
+
+@pytest.mark.parametrize(("width", "height", "dark"), SIZES)
+def test_axe_finds_nothing(
+    browser: Any, page: str, axe: str, width: int, height: int, dark: bool
+) -> None:
+    browser.look(width, height, dark)
+    browser.open(page)
+    assert problems(browser, axe) == []
+
+
+def test_paper(browser: Any, page: str, tmp_path: Path) -> None:
+    browser.look(794, 1123, media="print")
+    browser.open(page)
+    shown = "return getComputedStyle(document.querySelector('{}')).display"
+    assert browser.js(shown.format("form")) == "none"
+    assert browser.js(shown.format("nav")) == "none"
+    wide = "[...document.querySelectorAll('table')].map((t) => t.scrollWidth)"
+    assert max(browser.js(f"return {wide}")) <= 794
+    browser.look(794, 1123)
+    browser.pdf(tmp_path / "x.pdf")
+    assert (tmp_path / "x.pdf").read_bytes()[:5] == b"%PDF-"
+
+
+def test_paper_has_all_rows(browser: Any, told: Any, tmp_path: Path) -> None:
+    """On a screen 50 of 120; on paper all, and nothing folded; then as before."""
+    place = told(tmp_path / "run", np.linspace(0, 1, 120), test=np.full(120, 119))
+    found = reports.report([place])
+    browser.look(1200, 900)
+    browser.open(found.page.as_uri())
+    rows = "document.querySelectorAll('.clients tbody tr').length"
+    folded = "document.querySelectorAll('details:not([open])').length"
+    note = "document.querySelector('.clients .printed')"
+    assert browser.js(f"return [{rows}, {folded} > 0]") == [50, True]
+    browser.look(794, 1123, media="print")
+    browser.until(f"{rows} === 120")
+    assert browser.js(f"return [{folded}, {note}.textContent]") == [0, ""]
+    hidden = "return getComputedStyle(document.querySelector('{}')).display"
+    for one in (".copy", ".up", ".controls"):
+        assert browser.js(hidden.format(one)) == "none"
+    browser.look(1200, 900)
+    browser.until(f"{rows} === 50")
+    assert browser.js(f"return {folded} > 0")
+    column = "document.querySelector('.clients select')"
+    browser.js(f"{column}.value = '3'; {column}.dispatchEvent(new Event('change'))")
+    browser.type(".clients input", ">0.9")
+    browser.look(794, 1123, media="print")
+    browser.until(f"{rows} === 12")
+    said = "Printed: 12 of 120 rows; 12 rows fit the filter “>0.9”."
+    browser.until(f"{note}.textContent === '{said}'")
+    assert browser.js(f"return getComputedStyle({note}).display") == "block"
+    browser.look(1200, 900)
+    browser.until(f"{note}.textContent === ''")
+
+
+def test_the_printer_gets_all_rows(browser: Any, told: Any, tmp_path: Path) -> None:
+    if not shutil.which("pdftotext"):
+        pytest.skip("needs pdftotext")
+    values = np.linspace(0, 1, 120).round(3)
+    place = told(tmp_path / "run", values, test=np.full(120, 1000))
+    browser.look(1200, 900)
+    browser.open(reports.report([place]).page.as_uri())
+    browser.pdf(tmp_path / "x.pdf")
+    done = subprocess.run(
+        ["pdftotext", "-layout", tmp_path / "x.pdf", "-"], capture_output=True
+    )
+    text = done.stdout.decode()
+    firsts = {line.split()[0] for line in text.splitlines() if "benign" in line}
+    assert {str(k) for k in range(120)} <= firsts
+    sheets = [sheet for sheet in text.split("\f") if sheet.count("benign") > 5]
+    assert len(sheets) > 1 and all("marked" in sheet for sheet in sheets)  # headings
+    sort = "document.querySelector('.clients th button').textContent"
+    assert browser.js(f"return {sort}") == "client"  # and they sort again
+
+
+def test_paper_says_what_it_leaves_out(browser: Any, crowd: Path) -> None:
+    browser.look(1200, 900)
+    browser.open(crowd.as_uri())
+    browser.js("window.dispatchEvent(new Event('beforeprint'))")
+    rows = "document.querySelectorAll('.clients tbody tr').length"
+    assert browser.js(f"return {rows}") == 2000
+    said = browser.js("return document.querySelector('.clients .printed').textContent")
+    assert said.startswith("Printed: 2000 of 10000 rows; 2000 are the most")
+    browser.js("window.dispatchEvent(new Event('afterprint'))")
+    assert browser.js(f"return {rows}") == 50
+
+
+def test_every_part_leads_back_up(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    browser.js("document.documentElement.style.scrollBehavior = 'auto'")
+    browser.js("document.querySelector('nav a[href=\"#origins\"]').click()")
+    browser.until("window.scrollY > 500")
+    browser.js("document.querySelector('#origins a[href=\"#top\"]').focus()")
+    browser.press("\ue007")
+    browser.until("window.scrollY < 50")
+
+
+def test_the_link_to_one_client_asks_for_none(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    browser.js("document.querySelector('nav a[href=\"#client\"]').click()")
+    browser.js("window.dispatchEvent(new HashChangeEvent('hashchange'))")
+    said = "document.querySelector('#asked').textContent"
+    assert browser.js(f"return location.hash + {said}") == "#client"
+
+
+def column(browser: Any, place: str, at: int) -> list[str]:
+    cells = f"document.querySelectorAll('{place} tbody tr td:nth-child({at})')"
+    found: list[str] = browser.js(f"return [...{cells}].map((c) => c.textContent)")
+    return found
+
+
+def test_tables_sort_and_filter_from_the_keyboard(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    place = "#runs-table"
+    browser.js(f"document.querySelector('{place} th:nth-child(4) button').focus()")
+    before = column(browser, place, 4)
+    browser.press("\ue007")
+    assert column(browser, place, 4) == sorted(before)
+    browser.press(" ")
+    assert column(browser, place, 4) == sorted(before, reverse=True)
+    sort = f"document.querySelector('{place} th:nth-child(4)').ariaSort"
+    assert browser.js(f"return {sort}") == "descending"
+    browser.type(f"{place} input", "local")
+    assert column(browser, place, 1) == ["local"]
+    assert browser.js("return document.activeElement.type") == "search"
+    status = f"document.querySelector('{place} [role=status]').textContent"
+    assert browser.js(f"return {status}") == "rows 1 to 1 of 1"
+
+
+def test_the_card_of_a_client(browser: Any, page: str, examined: Path) -> None:
+    """Tab to the field, type, Enter: the card says what the JSON says."""
+    browser.look(1200, 900)
+    browser.open(page)
+    field = "document.querySelector('#which')"
+    browser.js(f"{field}.focus(); {field}.select()")
+    browser.press("7", "\ue007")
+    shown = browser.js("return document.querySelector('#card h3').textContent")
+    assert shown == "Client 7"
+    texts = browser.js(
+        "return [...document.querySelectorAll('#card > p, #card .use p')]"
+        ".map((p) => p.textContent.replace(/ Copy$/, ''))"
+    )
+    out = Path(page.removeprefix("file://")).with_suffix(".cards.json")
+    cards = json.loads(out.read_text())["cards"]
+    mine = [c for c in cards if c["client"] == 7 and c["run"] != "clean"]
+    (card,) = [c for c in mine if c["run"] == (c["use"]["run"] or mine[0]["run"])]
+    assert texts == [s["text"] for s in card["sentences"]]
+    assert browser.js("return location.hash") == "#client=7&deck=0"
+    browser.js(f"{field}.focus(); {field}.select()")
+    browser.press(*"99", "\ue007")
+    said = browser.js("return document.querySelector('#asked').textContent")
+    assert said == "There is no client 99; there are 12, from 0 to 11."
+    assert browser.js("return document.querySelector('#card').textContent") == ""
+    assert browser.js("return location.hash") == "#client"
+
+
+@pytest.mark.parametrize("given", ["07", "7", " 7 ", "007", "client 7", "Client 07"])
+def test_a_client_s_number_however_it_is_written(
+    browser: Any, page: str, given: str
+) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    field = "document.querySelector('#which')"
+    browser.js(f"{field}.value = arguments[0]; {field}.focus()", given)
+    browser.press("\ue007")
+    shown = browser.js("return document.querySelector('#card h3').textContent")
+    assert shown == "Client 7"
+    assert browser.js(f"return {field}.value") == "7"
+
+
+@pytest.mark.parametrize("given", ["", "-1", "1.5", "7x", "1e1", "<b>", "9" * 40])
+def test_what_is_no_client_has_no_card(browser: Any, page: str, given: str) -> None:
+    browser.look(1200, 900)
+    browser.open(f"{page}#client=3&deck=0")
+    field = "document.querySelector('#which')"
+    browser.js(f"{field}.value = arguments[0]; {field}.focus()", given)
+    browser.press("\ue007")
+    said = browser.js("return document.querySelector('#asked').textContent")
+    assert said.startswith(f"There is no client {given}; there are 12")
+    assert browser.js("return document.querySelector('#card').childNodes.length") == 0
+    browser.js("document.querySelector('#after').click()")  # and from there one goes on
+    shown = browser.js("return document.querySelector('#card h3').textContent")
+    assert shown == "Client 4"
+
+
+def test_commands_are_copied_from_the_keyboard(
+    browser: Any, told: Any, tmp_path: Path
+) -> None:
+    place = told(tmp_path / "a run-of 3", [0.5, 0.8, 1.0])
+    browser.look(1200, 900)
+    browser.open(reports.report([place]).page.as_uri())
+    for part in ("#words", "#card .use", "#proven"):
+        code = f"document.querySelector('{part} code.command')"
+        button, wanted = (
+            f"{code}.nextElementSibling",
+            browser.js(f"return {code}.textContent"),
+        )
+        browser.js(f"{button}.focus()")
+        assert browser.js("return document.activeElement.textContent") == "Copy"
+        browser.press("\ue007")
+        browser.until(f"{button}.textContent === 'Copied'")
+        assert browser.js(f"return document.activeElement === {button}")
+        status = "document.querySelector('main > [role=status].apart').textContent"
+        assert browser.js(f"return {status}") == "The command is copied."
+        assert pasted(browser) == wanted and f"'{place}'" in wanted
+    quiet(browser)
+
+
+def pasted(browser: Any) -> str:
+    """What the clipboard holds, as one would find out."""
+    field = "document.querySelector('#which')"
+    browser.js(f"{field}.value = ''; {field}.focus()")
+    browser.chord("\ue009", "v")
+    found: str = browser.until(f"{field}.value")
+    return found
+
+
+def test_a_browser_without_a_clipboard_copies_too(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(page)
+    gone = "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
+    browser.js(gone)
+    code = "document.querySelector('#card .use code.command')"
+    browser.js(f"{code}.nextElementSibling.focus()")
+    browser.press(" ")
+    browser.until(f"{code}.nextElementSibling.textContent === 'Copied'")
+    assert pasted(browser) == browser.js(f"return {code}.textContent")
+    assert browser.js("return document.querySelectorAll('textarea').length") == 0
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_a_command_is_not_broken_at_hyphens(
+    browser: Any, page: str, width: int
+) -> None:
+    """Each of its words stands on one line, unless it is wider than the page."""
+    browser.look(width, 900)
+    browser.open(page)
+    tall = browser.js(
+        "return [...document.querySelectorAll('#card > p code.command span, "
+        "#card .use code.command span')].filter((s) => s.textContent.length < 30)"
+        ".map((s) => [s.textContent, s.getBoundingClientRect().height])"
+    )
+    one = dict(tall)["troth"]
+    assert len(tall) > 5 and [word for word, high in tall if high > 1.5 * one] == []
+
+
+def test_a_filter_in_any_column(browser: Any, page: str) -> None:
+    """Whatever column is chosen, the rows that are left are those of its value."""
+    browser.look(1200, 900)
+    browser.open(page)
+    place = '.clients[data-deck="0"]'
+    read = (
+        f"return [...document.querySelectorAll('{place} tbody tr')]"
+        ".map((r) => [...r.cells].map((c) => c.textContent))"
+    )
+    every = browser.js(read)
+    options = f"return document.querySelectorAll('{place} select option').length"
+    assert browser.js(options) == 1 + len(every[0])
+    for at in range(len(every[0])):
+        value = every[len(every) // 2][at]
+        browser.js(
+            f"const p = document.querySelector('{place}');"
+            "const [i, s] = [p.querySelector('input'), p.querySelector('select')];"
+            "s.value = arguments[0]; s.dispatchEvent(new Event('change'));"
+            "i.value = arguments[1]; i.dispatchEvent(new Event('input'));",
+            str(at),
+            value,
+        )
+        left = browser.js(read)
+        assert left and left == [row for row in every if row[at] == value], (at, value)
+
+
+def test_a_card_has_an_address(browser: Any, page: str) -> None:
+    browser.look(1200, 900)
+    browser.open(f"{page}#client=3&deck=1")
+    shown = browser.js("return document.querySelector('#card h3').textContent")
+    assert shown == "Client 3"
+    runs = browser.js("return document.querySelector('#card').textContent")
+    assert "Its card in run “clean”" in runs
+    browser.open(f"{page}#client=<img src=x onerror=alert(1)>&deck=9999")
+    assert browser.js("return document.querySelectorAll('#client img').length") == 0
+    quiet(browser)
+
+
+@pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "<script>alert(2)"])
+def test_names_do_nothing(browser: Any, told: Any, tmp_path: Path, name: str) -> None:
+    place = told(tmp_path / name, [0.5, 0.8, 1.0], hostile=[1, 0, 0])
+    other = told(tmp_path / "other", [0.6] * 3, hostile=[1, 0, 0], personalizer="local")
+    found = reports.report([place, other], tmp_path / "x.html")
+    browser.look(1200, 900)
+    browser.open(found.page.as_uri())
+    quiet(browser)
+    assert browser.js("return document.querySelectorAll('img').length") == 0
+    assert name in browser.js("return document.querySelector('#card').textContent")
+
+
+def test_ten_thousand_clients(browser: Any, crowd: Path) -> None:
+    assert crowd.stat().st_size < 15_000_000
+    browser.look(1200, 900)
+    uri = crowd.as_uri()
+    assert min(browser.open(uri) for _ in range(3)) < 3  # others may be at work here
+    quiet(browser)
+    place = ".clients"
+    assert len(column(browser, place, 1)) == 50
+    table = files.read_csv(crowd.parent / "clients.csv")
+    first = [tables.number(float(v)) for v in table["accuracy"][:50]]
+    assert column(browser, place, 4) == first
+    took = browser.js(
+        "const t = performance.now();"
+        f"document.querySelector('{place} th:nth-child(4) button').click();"
+        "document.body.offsetHeight; return performance.now() - t"
+    )
+    assert took < 1000
+    assert column(browser, place, 4) == ["0.000"] * 50
+    browser.type(f"{place} input", "9998")
+    assert column(browser, place, 1) == ["9998"]
+    nodes = browser.js("return document.querySelectorAll('*').length")
+    assert nodes < 5000
+    browser.open(f"{crowd.as_uri()}#client=9998")
+    shown = browser.js("return document.querySelector('#card').textContent")
+    assert tables.number(float(table["accuracy"][9998])) in shown
+
+
+def test_axe_finds_nothing_among_ten_thousand(
+    browser: Any, crowd: Path, axe: str
+) -> None:
+    browser.look(1200, 900)
+    browser.open(crowd.as_uri())
+    assert problems(browser, axe) == []

@@ -1,0 +1,394 @@
+"""The page without a browser: its numbers are the files', its texts are texts."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from troth import files, reports
+from troth.cli import tables
+from troth.evaluation.compare import paired
+from troth.reports import _words
+from troth.reports.cards import _worlds
+from troth.runs import inspect
+from troth.types import Refusal
+
+EVIL = "<img src=x onerror=alert(1)>"
+WORSE = '"><svg onload=alert(2)>&amp;{{ 7*7 }}{0}$x_'
+
+
+class Page(HTMLParser):
+    """Tags with attributes, and the text of every cell."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.cells: list[tuple[dict[str, str | None], str]] = []
+        self.texts: list[str] = []
+        self._cell: dict[str, str | None] | None = None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "td":
+            self._cell = dict(attrs)
+            self.cells.append((self._cell, ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._cell = None if tag == "td" else self._cell
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+        if self._cell is not None:
+            attrs, text = self.cells[-1]
+            self.cells[-1] = (attrs, text + data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def made(out: Path, *paths: Path) -> tuple[Page, dict[str, Any], str]:
+    """The page, what its script reads, and its source."""
+    found = reports.report(paths, out)
+    text = found.page.read_text("utf-8")
+    return Page(text), unpacked(text), text
+
+
+Made = tuple[Page, dict[str, Any], str]
+
+
+@pytest.fixture(scope="module")
+def whole(examined: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The page of all four runs; `x.cards.json` lies beside it."""
+    out = tmp_path_factory.mktemp("whole") / "x.html"
+    return made(out, examined / "attacked", examined / "clean")
+
+
+def unpacked(text: str) -> dict[str, Any]:
+    (packed,) = re.findall(r'id="data">([^<]*)</script>', text)
+    found: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
+    return found
+
+
+def test_every_number_is_the_one_in_its_file(whole: Made) -> None:
+    page, _, _ = whole
+    seen = 0
+    for attrs, text in page.cells:
+        if "data-key" not in attrs:
+            continue
+        value: Any = json.loads(Path(str(attrs["data-file"])).read_text())
+        for part in str(attrs["data-key"]).split("."):
+            value = value[part]
+        whole = isinstance(value, int)
+        form = "seconds" if attrs["data-key"] == "seconds" else ""
+        wanted = str(value) if whole else tables.number(value)
+        assert text == (f"{value:.1f}" if form else wanted)
+        seen += 1
+    assert seen == 4 * 12
+
+
+def test_the_table_of_clients_is_clients_csv(examined: Path, whole: Made) -> None:
+    _, data, _ = whole
+    deck = data["decks"][0]
+    table = deck["table"]
+    assert [len(column) for column in table["columns"]] == [12] * len(table["heads"])
+    seen = 0
+    for source, column in zip(table["from"], table["columns"], strict=True):
+        if "/" not in source:
+            continue
+        file, _, name = source.partition(":")
+        values = files.read_csv(examined / "attacked" / file)[name]
+        exact = [tables.number(float(v)) for v in values]
+        whole = [str(int(v)) for v in values]
+        assert column == (exact if "accuracy" in name else whole)
+        seen += 1
+    assert seen >= 3 + 5
+
+
+def test_sentences_of_the_script_are_those_of_the_json(
+    whole: Made, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    _, data, _ = whole
+    (beside,) = tmp_path_factory.getbasetemp().glob("whole0/x.cards.json")
+    said = json.loads(beside.read_text())["cards"]
+    rules = data["rules"]
+
+    def words(each: list[Any]) -> str:
+        return _words.text((rules[each[0]][0], *each[1:]))
+
+    found = []
+    for deck in data["decks"]:
+        for i in range(len(deck["choices"])):
+            for every in deck["cards"]:
+                found.append([words(each) for each in (*deck["choices"][i], *every[i])])
+    assert found == [[s["text"] for s in card["sentences"]] for card in said]
+
+
+def test_the_summary_in_words(examined: Path, whole: Made) -> None:
+    page, _, _ = whole
+    s = {
+        name: json.loads((examined / name / "summary.json").read_text())["personal"]
+        for name in ("clean", "attacked/personalizer=ditto+lam=auto")
+    }
+    under, without = (
+        tables.number(each["accuracy_mean"])
+        for each in (s["attacked/personalizer=ditto+lam=auto"], s["clean"])
+    )
+    assert "Runs: 4. Finished: 4." in page.words
+    assert (
+        f"Under attack “ditto,lam=auto” has mean accuracy {under}; where nobody "
+        f"attacks (“clean”) {without}: a change of " in page.words
+    )
+    t = files.read_csv(examined / "clean" / "clients.csv")
+    bad = t["malicious"] == 1
+    fell = [f"{t['clipped'][who].sum():.0f} reports of" for who in (bad, ~bad)]
+    marked = ", ".join(f"{k}" for k in np.flatnonzero(bad))
+    on = ", ".join(f"{k}" for k in np.flatnonzero(~bad & (t["clipped"] > 0)))
+    said = (
+        "Detected by rules of “clean”, which do not know who is marked: "
+        f"{fell[0]} those marked hostile were clipped (clients {marked}), and "
+        f"{fell[1]} benign clients (clients {on})."
+    )
+    assert said in page.words
+    times = [t[k][who].sum() for who in (bad, ~bad) for k in ("chosen", "asked")]
+    assert (
+        "Chosen by rules of “clean”, which do not know who is marked: {:.0f} of {:.0f} "
+        "times that clients marked hostile were asked, and {:.0f} of {:.0f} times that "
+        "benign ones were.".format(*times)
+        in page.words
+    )
+    named = f"Marked hostile by the experiment, 3 of 12: clients {marked}. What they do"
+    assert named in page.words
+    assert "of 9 audited clients" in page.words and "No run here" not in page.words
+
+
+def test_pairs_are_those_of_the_clients(examined: Path, whole: Made) -> None:
+    place = examined / "attacked"
+    one, two = (
+        files.read_csv(place / f"personalizer={name}" / "clients.csv")
+        for name in ("none", "local")
+    )
+    benign = one["malicious"] == 0
+    found = paired(one["accuracy"][benign], two["accuracy"][benign])
+    texts = [text for _, text in whole[0].cells]
+    at = texts.index("local − no personalizer")
+    numbers = (found.mean_difference, found.low, found.high)
+    wanted = [tables.signed(value, "accuracy") for value in numbers]
+    wanted += [str(v) for v in (found.better, found.worse, found.equal)]
+    assert texts[at + 2 : at + 8] == wanted
+
+
+def test_all_pairs_that_one_must_decide_between(whole: Made) -> None:
+    """Own − shared, own − local, local − shared; what is twice in it stands once."""
+    heads = ["mean difference", "low", "high", "better", "worse", "equal", "p"]
+    page = whole[0]
+    texts = [text for _, text in page.cells]
+    own, none = "ditto,lam=auto", "no personalizer"
+    for pair in (f"local − {none}", f"{own} − {none}", f"{own} − local"):
+        assert texts.count(pair) == 1
+    assert texts.count("clean − the shared model") == 1  # no run is that model
+    for head in ("a − b", *heads):
+        assert head in page.texts
+
+
+def test_many_models_stand_beside_what_they_must_be_worth(
+    told: Any, tmp_path: Path
+) -> None:
+    shared = [0.5, 0.6]
+    places = [told(tmp_path / "alone", [0.7, 0.7], shared=shared, personalizer="local")]
+    for i in range(6):
+        lam = {"name": "ditto", "lam": i / 10}
+        values = [0.8, 0.8 + i / 100]
+        run = told(tmp_path / f"r{i}", values, shared=shared, personalizer=lam)
+        places.append(run)
+    made = _worlds.decisions(inspect.opened(places))
+    pairs = {(a.label, b.label) for a, b in made}
+    wanted = {("alone", "the shared model")}
+    for i in range(6):
+        wanted |= {(f"r{i}", "alone"), (f"r{i}", "the shared model")}
+    assert pairs == wanted and len(made) == len(wanted)
+
+
+def test_nobody_was_detected(told: Any, tmp_path: Path) -> None:
+    bad = [0, 1, 0, 1]
+    given: dict[str, Any] = {"hostile": bad, "corruption": "auto"}
+    one = told(tmp_path / "one", [0.5, 0.1, 0.9, 0.2], **given)
+    dropped = [0, 2, 0, 0]
+    two = told(
+        tmp_path / "two",
+        *([0.5, 0.1, 0.9, 0.2],),
+        personalizer="local",
+        dropped=dropped,
+        **given,
+    )
+    page, data, _ = made(tmp_path / "x.html", one, two)
+    assert "Marked hostile by the experiment, 2 of 4: clients 1, 3." in page.words
+    assert (
+        "No rule of “one” dropped, clipped, chose or weighed down a report: 0 clients "
+        "were detected, and who is hostile is known from the experiment alone."
+    ) in page.words
+    assert (
+        "Detected by rules of “two”, which do not know who is marked: 2 reports of "
+        "those marked hostile were dropped (client 1), and 0 reports of benign clients "
+        "(no client)."
+    ) in page.words
+    table = data["decks"][0]["table"]
+    assert table["heads"][1]["name"] == "marked"
+    assert table["columns"][1] == ["benign", "hostile", "benign", "hostile"]
+
+
+def test_an_attack_does_not_change_who_trains_alone(told: Any, tmp_path: Path) -> None:
+    bad: dict[str, Any] = {"hostile": [0, 0, 1], "personalizer": "local"}
+    one = told(tmp_path / "one", [0.5, 0.7, 0.1], corruption="auto", **bad)
+    two = told(tmp_path / "two", [0.5, 0.7, 0.4], **bad)
+    page, _, _ = made(tmp_path / "x.html", one, two)
+    assert (
+        "“one” has mean accuracy 0.600, and where nobody attacks (“two”) 0.600: its "
+        "models are trained on one client's data alone and never met the attack."
+    ) in page.words
+
+
+def test_the_contents_name_the_headings(whole: Made, told: Any, tmp_path: Path) -> None:
+    """Each part is listed by its own heading, and each leads back up."""
+    place = told(tmp_path / "a", [0.5, 0.9])
+    (place / "summary.json").unlink()
+    half = made(tmp_path / "x.html", place)[2]
+    for source in (whole[2], half):
+        nav = source[source.index("<nav") : source.index("</nav>")]
+        listed = re.findall(r'<a href="#(\w+)">([^<]*)</a>', nav)
+        heads = re.findall(r'<h2 id="(\w+)-head">([^<]*)</h2>', source)
+        assert listed == heads and len(heads) >= 6
+        assert source.count('<a href="#top">') == len(heads)
+        assert source.count('id="top"') == 1
+
+
+def test_missing_parts_say_how_to_get_them(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "a b", [0.5, 1.0])
+    page, _, _ = made(tmp_path / "x.html", place)
+    how = "--transform pixel --sigma 0.25"
+    for asks in (f"troth certify '{place}' {how}", f"troth audit '{place}'"):
+        assert page.words.count(asks) == 2  # in words, and where they are missing
+
+
+def test_a_command_breaks_between_its_words(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "run-of-a-name", [0.5, 1.0])
+    _, _, source = made(tmp_path / "x.html", place)
+    found = re.findall(r'<code class="command">(.*?)</code>', source)
+    assert f"<span>troth</span> <span>audit</span> <span>{place}</span>" in found
+    assert all(re.fullmatch(r"(<span>\S+</span> ?)+", one) for one in found)
+
+
+@pytest.mark.parametrize("name", [EVIL, WORSE, "a'b", "{{ 1/0 }}", "<!--", "</title>"])
+def test_names_are_texts(told: Any, tmp_path: Path, name: str) -> None:
+    """A run's folder may be called anything; so may parts that somebody else wrote."""
+    place = told(tmp_path / name.replace("/", "∕"), [0.5, 1.0])
+    other = told(tmp_path / "other", [0.5, 0.7])
+    text = (other / "experiment.toml").read_text()
+    evil = "</script><script>alert(3)</script>"
+    (other / "experiment.toml").write_text(text.replace('"digits"', f"'{evil}'"))
+    page, data, source = made(tmp_path / "x.html", place, other)
+    tags = [tag for tag, _ in page.tags]
+    assert tags.count("script") == 2 and "img" not in tags
+    assert not [a for _, a in page.tags if any(k.startswith("on") for k in a)]
+    assert "alert(3)</script>" not in source
+    assert name.replace("/", "∕") in page.words or name in ("</title>",)
+    assert data["decks"]
+
+
+def test_nothing_is_asked_of_the_network(whole: Made) -> None:
+    page, _, source = whole
+    for tag, attrs in page.tags:
+        for key in ("src", "href", "xlink:href", "action", "srcset"):
+            value = attrs.get(key) or "#"
+            assert value.startswith(("#", "data:")), (tag, value)
+    policy = next(a for t, a in page.tags if t == "meta" and "http-equiv" in a)
+    assert str(policy["content"]).startswith("default-src 'none'")
+    assert "@import" not in source and "fetch(" not in source
+
+
+def test_ids_are_unique(whole: Made) -> None:
+    page, _, source = whole
+    ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
+    assert len(ids) == len({*ids})
+    used = {*re.findall(r"url\(#([\w-]+)\)", source)}
+    used |= {*re.findall(r'href="#([\w-]+)"', source)}
+    assert used <= {*ids}
+
+
+def test_the_same_files_give_the_same_page(examined: Path, tmp_path: Path) -> None:
+    a, b = (made(tmp_path / f"{n}.html", examined / "clean")[2] for n in "xy")
+    assert a.replace("x.cards.json", "y.cards.json") == b
+
+
+def test_half_written_runs_are_reported_as_such(examined: Path, tmp_path: Path) -> None:
+    place = tmp_path / "half"
+    shutil.copytree(examined / "clean", place)
+    (place / "summary.json").unlink()
+    lines = (place / "rounds.jsonl").read_text().splitlines(keepends=True)
+    (place / "rounds.jsonl").write_text("".join(lines[:3]) + "{")
+    page, data, _ = made(tmp_path / "x.html", place)
+    assert "“half” is not finished: its journal holds 3 of 8 rounds." in page.words
+    assert f"troth resume {place}" in page.words and "3 of 8 rounds" in page.words
+    assert data["decks"] == []
+
+
+def test_a_run_that_goes_on_is_not_to_be_resumed(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "a", [0.5, 0.9])
+    (place / "summary.json").unlink()
+    with (place / "rounds.jsonl").open("ab") as journal:
+        assert files.hold(journal)
+        page, _, _ = made(tmp_path / "x.html", place)
+    assert "“a” is going on: its journal holds 4 of 4 rounds." in page.words
+    assert "troth resume" not in page.words
+
+
+@pytest.mark.parametrize("name", ["experiment.toml", "summary.json", "clients.csv"])
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"[]"])
+def test_broken_files_never_stop_it(
+    told: Any, tmp_path: Path, name: str, content: bytes
+) -> None:
+    whole, place = told(tmp_path / "a", [0.5, 0.9]), told(tmp_path / "b", [0.5, 1.0])
+    (place / name).write_bytes(content)
+    page, data, _ = made(tmp_path / "x.html", whole, place)
+    assert len(data["decks"]) >= 1
+    assert name in page.words
+
+
+def test_a_run_that_has_only_begun(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "a", [0.5, 0.9])
+    for name in ("rounds.jsonl", "summary.json", "clients.csv"):
+        (place / name).unlink()
+    page, _, _ = made(tmp_path / "x.html", place)
+    assert "its journal holds 0 of 4 rounds" in page.words
+
+
+def test_where_it_is_written(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "a", [0.5, 0.9])
+    found = reports.report([place])
+    assert found.page == place / "report.html"
+    assert found.cards == place / "report.cards.json" and found.cards.exists()
+    assert reports.report([place], tmp_path).page == tmp_path / "report.html"
+    with pytest.raises(Refusal, match="cannot be written"):
+        reports.report([place], place / "clients.csv" / "x.html")
+    with pytest.raises(Refusal, match="no run to report"):
+        reports.report([])
+
+
+def test_many_runs(told: Any, tmp_path: Path) -> None:
+    """Other seeds are other clients; not all of them are put into words."""
+    places = [told(tmp_path / f"r{i}", [0.5, 0.9], seed=i) for i in range(7)]
+    page, data, _ = made(tmp_path / "x.html", *places)
+    assert len(data["decks"]) == 7
+    assert "The runs are about 7 federations" in page.words
+    assert len(inspect.opened(places)) == 7
