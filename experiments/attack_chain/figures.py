@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-import pages  # noqa: E402
+import pages
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#E69F00", "#009E73", "#777777"
 RED = "#D55E00"

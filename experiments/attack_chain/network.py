@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from attacks import Figure, Work, examples, frozen, gradient
 from federations import digits
 
 import troth
-from attacks import Figure, Work, examples, frozen, gradient
 from troth import poison
 from troth.config import reader
 from troth.data.datasets.cifar10 import cifar10

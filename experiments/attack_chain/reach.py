@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from attacks import Figure, Work, gradient
+
 from troth import lookup
 
 ROUNDS = 100

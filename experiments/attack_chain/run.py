@@ -23,12 +23,11 @@ import torch
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT))
 
-import network  # noqa: E402
-import reach  # noqa: E402
-import sums  # noqa: E402
-from federations import digits  # noqa: E402
-
-from attacks import Figure, Work, examples, frozen, gradient  # noqa: E402
+import network
+import reach
+import sums
+from attacks import Figure, Work, examples, frozen, gradient
+from federations import digits
 
 REGULARIZERS = ("l2sq", "l2", "smooth_l2")
 

@@ -24,14 +24,14 @@ import torch
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-import machines  # noqa: E402
-import starts  # noqa: E402
-from cells import Changes  # noqa: E402
-from pages import markdown  # noqa: E402
-from smoothed import MODELS, NETWORKS, SIGMA, opened, tested  # noqa: E402
+import machines
+import starts
+from cells import Changes
+from pages import markdown
+from smoothed import MODELS, NETWORKS, SIGMA, opened, tested
 
-import troth  # noqa: E402
-from troth import files  # noqa: E402
+import troth
+from troth import files
 
 RESULTS = ROOT / "results" / "adaptive"
 RADII = 10

@@ -20,12 +20,12 @@ from matplotlib.axes import Axes
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-import adaptive  # noqa: E402
-import findings  # noqa: E402
-import found  # noqa: E402
-import machines  # noqa: E402
-import pages  # noqa: E402
-from found import (  # noqa: E402
+import adaptive
+import findings
+import found
+import machines
+import pages
+from found import (
     CHANGES,
     CLIENTS,
     FIGURES,

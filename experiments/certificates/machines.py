@@ -26,12 +26,12 @@ import torch
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from cells import Changes  # noqa: E402
-from pages import markdown  # noqa: E402
-from smoothed import opened, tested  # noqa: E402
+from cells import Changes
+from pages import markdown
+from smoothed import opened, tested
 
-import troth  # noqa: E402
-from troth import files  # noqa: E402
+import troth
+from troth import files
 
 FILE = ROOT / "small.safetensors"
 RESULTS = ROOT / "results" / "machines"

@@ -26,14 +26,14 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-import starts  # noqa: E402
-from cells import Cell, Changes, main  # noqa: E402
-from smoothed import MODELS, NETWORKS, SIGMA  # noqa: E402
+import starts
+from cells import Cell, Changes, main
+from smoothed import MODELS, NETWORKS, SIGMA
 
 from troth import files
-from troth.certificates.smoothing import Smoothing  # noqa: E402
+from troth.certificates.smoothing import Smoothing
 from troth.examine import certify
-from troth.runs.load import Run  # noqa: E402
+from troth.runs.load import Run
 
 DATA: dict[str, Changes] = {
     "mnist": {

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-from cells import Changes  # noqa: E402
+from cells import Changes
 
 from troth import files, lookup
-from troth.examine.certify import Classifier  # noqa: E402
+from troth.examine.certify import Classifier
 from troth.networks import layers
-from troth.types import TEST, Arrays  # noqa: E402
+from troth.types import TEST, Arrays
 
 MODELS = ROOT / "models"  # left by run.py for others to begin with; not committed
 

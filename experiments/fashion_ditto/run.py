@@ -17,7 +17,7 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-from cells import Cell, Changes, curve, main  # noqa: E402
+from cells import Cell, Changes, curve, main
 
 
 def authors_hostile(number: int) -> Changes:

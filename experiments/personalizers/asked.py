@@ -15,12 +15,12 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT.parent), str(ROOT)]
 
-from choose import METHODS, cell  # noqa: E402
+from choose import METHODS, cell
 
-import troth  # noqa: E402
+import troth
 from troth import files
 from troth.config import reader
-from troth.reproduce.entry import merged  # noqa: E402
+from troth.reproduce.entry import merged
 
 DATA = ("mnist", "fashion")
 

@@ -17,10 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-from cells import Cell, Changes, main  # noqa: E402
+from cells import Cell, Changes, main
 
-from troth.reproduce import personal, settings  # noqa: E402
-from troth.reproduce.personal import grid, label  # noqa: E402
+from troth.reproduce import personal, settings
+from troth.reproduce.personal import grid, label
 
 HALF: Changes = {"adversary": {"fraction": 0.5}}  # A1: random labels
 FIFTH: Changes = {"adversary": {"fraction": 0.2}, "attack": "model_replacement"}

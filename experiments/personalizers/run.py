@@ -16,8 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT.parent), str(ROOT)]
 
-from cells import Cell, main  # noqa: E402
-from choose import DATA, METHODS, cell, chosen, grids, problems, ready  # noqa: E402
+from cells import Cell, main
+from choose import DATA, METHODS, cell, chosen, grids, problems, ready
 
 EXAMPLES = (5, 20, 0)
 """How many a newcomer trains on; 0: all it has."""

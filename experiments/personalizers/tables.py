@@ -22,8 +22,8 @@ from scipy.stats import rankdata, spearmanr
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-import pages  # noqa: E402
-from choose import METHODS, chosen, label, problems, ready, trained  # noqa: E402
+import pages
+from choose import METHODS, chosen, label, problems, ready, trained
 
 SEEDS = range(3)
 NAMES = {"mnist": "MNIST by writer", "celeba": "CelebA", "fashion": "Fashion-MNIST"}

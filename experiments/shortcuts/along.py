@@ -24,18 +24,18 @@ from torch import Tensor
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from cells import Changes, merged  # noqa: E402
-from problems import PROBLEMS, again, choice, model, ours  # noqa: E402
-from tune import HALVES  # noqa: E402
+from cells import Changes, merged
+from problems import PROBLEMS, again, choice, model, ours
+from tune import HALVES
 
 from troth import files, numerics
-from troth.build import Built, build  # noqa: E402
-from troth.client.client import adversarial  # noqa: E402
+from troth.build import Built, build
+from troth.client.client import adversarial
 from troth.config import reader
 from troth.data import labels
 from troth.engine import packing
-from troth.engine.engine import Plan  # noqa: E402
-from troth.types import CONFLICTING, Batch  # noqa: E402
+from troth.engine.engine import Plan
+from troth.types import CONFLICTING, Batch
 
 MOMENTS = 40  # how often clients are looked at
 EARLY = "finetune, early"  # the first batches, one by one: most happens there

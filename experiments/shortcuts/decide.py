@@ -29,8 +29,8 @@ from typing import Any
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from problems import CHOICE, PROBLEMS, RATE, marked  # noqa: E402
-from tune import GROUP_STEPS, label, rate, rules, strength, valid  # noqa: E402
+from problems import CHOICE, PROBLEMS, RATE, marked
+from tune import GROUP_STEPS, label, rate, rules, strength, valid
 
 
 def chosen(problem: str, figure: str = "tuning") -> dict[str, Any] | None:

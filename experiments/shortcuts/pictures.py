@@ -15,10 +15,10 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-import pages  # noqa: E402
-from reading import curves, load, mean_curve, moment, over  # noqa: E402
-from tables import PARTS, arms, tables  # noqa: E402
-from tune import HALVES  # noqa: E402
+import pages
+from reading import curves, load, mean_curve, moment, over
+from tables import PARTS, arms, tables
+from tune import HALVES
 
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 ABOVE = {"loc": "upper center", "ncols": 2, "frameon": False, "fontsize": 8}

@@ -10,10 +10,10 @@ from typing import Any
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-import starts  # noqa: E402
-from cells import Cell, Changes, merged  # noqa: E402
+import starts
+from cells import Cell, Changes, merged
 
-from troth.runs.load import Run  # noqa: E402
+from troth.runs.load import Run
 
 MODELS = ROOT / "models"  # shared models, not committed
 CHOICE = ROOT / "choice.json"  # written by decide.py, before the final seeds

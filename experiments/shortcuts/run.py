@@ -17,9 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from cells import Cell, Changes, main, merged  # noqa: E402
-from decide import chosen  # noqa: E402
-from problems import (  # noqa: E402
+from cells import Cell, Changes, main, merged
+from decide import chosen
+from problems import (
     PROBLEMS,
     again,
     choice,
@@ -29,10 +29,10 @@ from problems import (  # noqa: E402
     saved,
     started,
 )
-from tune import FINETUNE, FIRST, group_dro  # noqa: E402
+from tune import FINETUNE, FIRST, group_dro
 
-import troth  # noqa: E402
-from troth.runs.load import Run  # noqa: E402
+import troth
+from troth.runs.load import Run
 
 DITTO: Changes = {"name": "ditto", "lam": 1.0}
 UPWEIGHT: Changes = {"name": "upweight", "keep": "accurate", "without": "finetune"}

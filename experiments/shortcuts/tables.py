@@ -10,8 +10,8 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from pages import markdown  # noqa: E402
-from reading import (  # noqa: E402
+from pages import markdown
+from reading import (
     SCORES,
     Row,
     auroc,

@@ -15,10 +15,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from cells import Cell, Changes, main, merged  # noqa: E402
-from problems import PROBLEMS, clients, saved  # noqa: E402
+from cells import Cell, Changes, main, merged
+from problems import PROBLEMS, clients, saved
 
-from troth.runs.load import Run  # noqa: E402
+from troth.runs.load import Run
 
 EPOCHS = {"mnist": 50, "coil20": 76}
 """Of central training: as many steps as 500 rounds have, one client after another."""

@@ -22,8 +22,8 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from cells import Cell, Changes, main, merged  # noqa: E402
-from problems import (  # noqa: E402
+from cells import Cell, Changes, main, merged
+from problems import (
     PROBLEMS,
     RATE,
     TUNING,
@@ -33,8 +33,8 @@ from problems import (  # noqa: E402
     started,
 )
 
-import troth  # noqa: E402
-from troth.runs.load import Run  # noqa: E402
+import troth
+from troth.runs.load import Run
 
 WEIGHTS = (0.01, 0.1, 1.0, 10.0)  # the paper's
 STRENGTHS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # ε

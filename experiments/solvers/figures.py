@@ -17,7 +17,7 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-import pages  # noqa: E402
+import pages
 
 LAMS = ("0.1", "1.0")
 COLOURS = {"0.1": "#0072B2", "1.0": "#E69F00"}

@@ -21,14 +21,14 @@ import torch
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-from cells import Cell, Changes, curve, main  # noqa: E402
+from cells import Cell, Changes, curve, main
 
 from troth import build
-from troth.config.schema import PersonalizerPart  # noqa: E402
-from troth.engine.engine import Plan  # noqa: E402
+from troth.config.schema import PersonalizerPart
+from troth.engine.engine import Plan
 from troth.evaluation import evaluate
 from troth.networks import flat
-from troth.runs.load import Run  # noqa: E402
+from troth.runs.load import Run
 
 LAMS = (0.1, 1.0)
 EPOCHS = (1, 5, 20, 50)

@@ -17,7 +17,7 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-import pages  # noqa: E402
+import pages
 
 Rows = dict[tuple[str, str], list[dict]]  # (rule, threat) → a run a seed
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9"]

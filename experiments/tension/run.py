@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-from cells import Cell, Changes, main  # noqa: E402
+from cells import Cell, Changes, main
 
 LOOSE = ("median", "trimmed_mean", "meamed", "krum", "multi_krum", "bulyan")
 LOOSE += ("geometric_median", "mda", "k_norm", "k_loss")

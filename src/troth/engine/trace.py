@@ -272,8 +272,8 @@ _UNPOOL = _ATEN.max_pool2d_with_indices_backward.default
 def by_kernels(graph: Any) -> None:
     """Let sums be taken in an order that does not depend on how many clients there are.
 
-    Products of matrices are those of `troth.networks.convolution`, and sums are products with ones.
-    And let pooling find its places where they lie.
+    Products of matrices are those of `troth.networks.convolution`, and sums are
+    products with ones. And let pooling find its places where they lie.
 
     Args:
         graph: a trace; it is changed.

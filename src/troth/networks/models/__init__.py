@@ -1,7 +1,8 @@
 """Networks: `name(shape, classes, *, options)` → an `nn.Module`; shape is an example's.
 
-Normalisation is not theirs (`troth.networks.layers.Normalise` stands before them), nor is
-randomness: they draw from torch's default generator, which their caller seeds. A model
-may define `loss(outputs, y)`, one value an example, and `penalty()`, which is added to
-the loss; without them `troth.networks.task` takes cross-entropy, or ½(f − y)² for regression.
+Normalization is not theirs (`troth.networks.layers.Normalise` stands before them), nor
+is randomness: they draw from torch's default generator, which their caller seeds. A
+model may define `loss(outputs, y)`, one value per example, and `penalty()`, which is
+added to the loss; without them `troth.networks.task` takes cross-entropy, or ½(f − y)²
+for regression.
 """
