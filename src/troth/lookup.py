@@ -18,6 +18,7 @@ import types as pytypes
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from importlib import resources
 from typing import Any, NamedTuple
 
 from troth.types import Options, Refusal
@@ -44,6 +45,9 @@ FOLDERS = {
     "metric": "evaluation.metrics",
 }
 """Section of the TOML → folder."""
+
+
+_ENTRY = r"^@\w+\{.*?\}\}$"
 
 
 class About(NamedTuple):
@@ -284,5 +288,20 @@ def about(kind: str, name: str) -> About:
 
 
 def citations(text: str) -> list[str]:
-    """The BibTeX entries that stand in a docstring."""
-    return [m.group(0) for m in re.finditer(r"^@\w+\{.*?\}\}$", text, re.M | re.S)]
+    """The BibTeX entries that a docstring names or contains.
+
+    Our own docstrings name keys of `references.bib` after "References:"; a member of
+    another package may carry its entries in full.
+    """
+    found = [m.group(0) for m in re.finditer(_ENTRY, text, re.M | re.S)]
+    for line in re.findall(r"^References: ([^.]+)\.$", text, re.M | re.S):
+        found += [references()[key] for key in re.split(r",\s+", line)]
+    return found
+
+
+@lru_cache(maxsize=1)
+def references() -> dict[str, str]:
+    """Key → BibTeX entry, for every paper that the library cites."""
+    text = resources.files("troth").joinpath("references.bib").read_text("utf-8")
+    entries = [m.group(0) for m in re.finditer(_ENTRY, text, re.M | re.S)]
+    return {entry[entry.index("{") + 1 : entry.index(",")]: entry for entry in entries}

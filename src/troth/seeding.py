@@ -5,10 +5,7 @@ a client alone, a chunk, a whole cohort, a resumed run and another device all se
 same numbers. The generator is SplitMix64 used as a counter (each key opens its own
 sequence), in wrapping 64-bit integer arithmetic, which every device does exactly.
 
-@inproceedings{steele2014splitmix,
-  title={Fast Splittable Pseudorandom Number Generators},
-  author={Steele, Guy L. and Lea, Doug and Flood, Christine H.},
-  booktitle={OOPSLA}, year={2014}}
+References: steele2014splitmix.
 """
 
 from __future__ import annotations

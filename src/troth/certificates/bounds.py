@@ -1,19 +1,6 @@
 r"""From counts of votes to a proven radius.
 
-@inproceedings{cohen2019certified,
-  title={Certified Adversarial Robustness via Randomized Smoothing},
-  author={Cohen, Jeremy M. and Rosenfeld, Elan and Kolter, J. Zico},
-  booktitle={ICML}, year={2019}}
-@article{alfarra2022certified,
-  title={Certified Robustness in Federated Learning},
-  author={Alfarra, Motasem and P{\'e}rez, Juan C. and Shulgin, Egor and
-    Richt{\'a}rik, Peter and Ghanem, Bernard},
-  journal={arXiv:2206.02535}, year={2022}}
-@article{clopper1934use,
-  title={The Use of Confidence or Fiducial Limits Illustrated in the Case of the
-    Binomial},
-  author={Clopper, C. J. and Pearson, E. S.},
-  journal={Biometrika}, year={1934}}
+References: cohen2019certified, alfarra2022certified, clopper1934use.
 """
 
 from __future__ import annotations

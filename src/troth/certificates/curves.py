@@ -1,11 +1,6 @@
 r"""Certified accuracy over radii, client by client.
 
-@inproceedings{zhai2020macer,
-  title={{MACER}: Attack-free and Scalable Robust Training via Maximizing Certified
-    Radius},
-  author={Zhai, Runtian and Dan, Chen and He, Di and Zhang, Huan and Gong, Boqing and
-    Ravikumar, Pradeep and Hsieh, Cho-Jui and Wang, Liwei},
-  booktitle={ICLR}, year={2020}}
+References: zhai2020macer.
 """
 
 from __future__ import annotations

@@ -1,13 +1,6 @@
 """Runs beside each other: over seeds, client by client, and which to compare.
 
-@article{wilcoxon1945individual,
-  title={Individual Comparisons by Ranking Methods},
-  author={Wilcoxon, Frank},
-  journal={Biometrics Bulletin},
-  volume={1},
-  number={6},
-  pages={80--83},
-  year={1945}}
+References: wilcoxon1945individual.
 """
 
 from __future__ import annotations

@@ -3,15 +3,7 @@
 Clients are ragged: client k has the slots start[k] … start[k] + size[k] − 1. All of
 them are scored at once, by sums over slots; no loop runs over clients.
 
-@article{hanley1982meaning,
-  title={The Meaning and Use of the Area under a Receiver Operating Characteristic
-    (ROC) Curve},
-  author={Hanley, James A. and McNeil, Barbara J.},
-  journal={Radiology},
-  volume={143},
-  number={1},
-  pages={29--36},
-  year={1982}}
+References: hanley1982meaning.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Does a client's own model lean on what the shared one does not? A run, audited.
 
-@inproceedings{wang2021robust,
-  title={Robust and Personalized Federated Learning with Spurious Features: an
-    Adversarial Approach},
-  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
-  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
+References: wang2021robust.
 """
 
 from __future__ import annotations

@@ -5,16 +5,7 @@ draws from a global generator; neither can be done for many clients at once. Her
 are told about the batch before the network runs: which rows are padding, and the key
 that their draws are made from. New statistics are handed over, not written.
 
-@inproceedings{ioffe2015batch,
-  title={Batch Normalization: Accelerating Deep Network Training by Reducing Internal
-    Covariate Shift},
-  author={Ioffe, Sergey and Szegedy, Christian},
-  booktitle={ICML}, year={2015}}
-@article{srivastava2014dropout,
-  title={Dropout: A Simple Way to Prevent Neural Networks from Overfitting},
-  author={Srivastava, Nitish and Hinton, Geoffrey and Krizhevsky, Alex and
-    Sutskever, Ilya and Salakhutdinov, Ruslan},
-  journal={JMLR}, year={2014}}
+References: ioffe2015batch, srivastava2014dropout.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 r"""Certified robustness: Figures 1 to 10, curves without printed numbers.
 
-@article{alfarra2022certified,
-  title={Certified Robustness in Federated Learning},
-  author={Alfarra, Motasem and P{\'e}rez, Juan C. and Shulgin, Egor and
-    Richt{\'a}rik, Peter and Ghanem, Bernard},
-  journal={arXiv:2206.02535}, year={2022}}
+References: alfarra2022certified.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Ditto: Tables 2 to 11 and Figures 1 to 3 and 5 to 9.
 
-@inproceedings{li2021ditto,
-  title={Ditto: Fair and Robust Federated Learning Through Personalization},
-  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  booktitle={ICML}, year={2021}}
+References: li2021ditto.
 """
 
 from __future__ import annotations

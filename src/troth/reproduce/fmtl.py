@@ -1,9 +1,6 @@
 """FMTL: Tables 1 and 3 to 7, Figures 1 to 4.
 
-@article{li2020multitask,
-  title={Federated Multi-Task Learning for Competing Constraints},
-  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  journal={arXiv preprint arXiv:2012.04221}, year={2020}}
+References: li2020multitask.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Spurious features: Table 1 and Figures 4 to 8.
 
-@inproceedings{wang2021robust,
-  title={Robust and Personalized Federated Learning with Spurious Features: an
-    Adversarial Approach},
-  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
-  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
+References: wang2021robust.
 """
 
 from __future__ import annotations

@@ -1,16 +1,6 @@
 """Projected gradient descent on a model's inputs.
 
-@inproceedings{madry2018towards,
-  title={Towards Deep Learning Models Resistant to Adversarial Attacks},
-  author={Madry, Aleksander and Makelov, Aleksandar and Schmidt, Ludwig and
-    Tsipras, Dimitris and Vladu, Adrian},
-  booktitle={ICLR}, year={2018}}
-
-@inproceedings{wang2021robust,
-  title={Robust and Personalized Federated Learning with Spurious Features: an
-    Adversarial Approach},
-  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
-  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
+References: madry2018towards, wang2021robust.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Adam.
 
-@inproceedings{kingma2015adam,
-  title={Adam: A Method for Stochastic Optimization},
-  author={Kingma, Diederik P. and Ba, Jimmy},
-  booktitle={ICLR}, year={2015}}
+References: kingma2015adam.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Gradient descent with Polyak's heavy ball.
 
-@article{polyak1964some,
-  title={Some methods of speeding up the convergence of iteration methods},
-  author={Polyak, Boris T.},
-  journal={USSR Computational Mathematics and Mathematical Physics}, year={1964}}
+References: polyak1964some.
 """
 
 from __future__ import annotations

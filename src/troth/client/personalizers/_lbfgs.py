@@ -1,9 +1,6 @@
 r"""L-BFGS, a step at a time, without a branch: it can be lifted over clients.
 
-@article{liu1989limited,
-  title={On the Limited Memory {BFGS} Method for Large Scale Optimization},
-  author={Liu, Dong C. and Nocedal, Jorge},
-  journal={Mathematical Programming}, year={1989}}
+References: liu1989limited.
 """
 
 from __future__ import annotations

@@ -1,14 +1,6 @@
 """APFL: a client's model lies between its own and the shared one.
 
-@article{deng2020adaptive,
-  title={Adaptive Personalized Federated Learning},
-  author={Deng, Yuyang and Kamani, Mohammad Mahdi and Mahdavi, Mehrdad},
-  journal={arXiv preprint arXiv:2003.13461}, year={2020}}
-
-@article{li2020multitask,
-  title={Federated Multi-Task Learning for Competing Constraints},
-  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  journal={arXiv preprint arXiv:2012.04221}, year={2020}}
+References: deng2020adaptive, li2020multitask.
 """
 
 from __future__ import annotations

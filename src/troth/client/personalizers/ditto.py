@@ -1,14 +1,6 @@
 """Ditto: personal models pulled towards the shared one.
 
-@inproceedings{li2021ditto,
-  title={Ditto: Fair and Robust Federated Learning Through Personalization},
-  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  booktitle={ICML}, year={2021}}
-
-@article{li2020multitask,
-  title={Federated Multi-Task Learning for Competing Constraints},
-  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  journal={arXiv preprint arXiv:2012.04221}, year={2020}}
+References: li2021ditto, li2020multitask.
 """
 
 from __future__ import annotations

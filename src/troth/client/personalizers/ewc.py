@@ -1,10 +1,6 @@
 """Elastic weight consolidation: fine-tuning held back where the shared model depends.
 
-@article{kirkpatrick2017overcoming,
-  title={Overcoming Catastrophic Forgetting in Neural Networks},
-  author={Kirkpatrick, James and Pascanu, Razvan and Rabinowitz, Neil and Veness, Joel
-    and others},
-  journal={PNAS}, volume={114}, number={13}, pages={3521--3526}, year={2017}}
+References: kirkpatrick2017overcoming.
 """
 
 from __future__ import annotations

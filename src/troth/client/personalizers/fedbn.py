@@ -1,11 +1,6 @@
 """FedBN: normalisation layers of the client's own.
 
-@inproceedings{li2021fedbn,
-  title={{FedBN}: Federated Learning on Non-{IID} Features via Local Batch
-    Normalization},
-  author={Li, Xiaoxiao and Jiang, Meirui and Zhang, Xiaofei and Kamp, Michael and
-    Dou, Qi},
-  booktitle={ICLR}, year={2021}}
+References: li2021fedbn.
 """
 
 from __future__ import annotations

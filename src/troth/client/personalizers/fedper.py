@@ -1,10 +1,6 @@
 """FedPer: layers of the client's own on top of shared ones.
 
-@article{arivazhagan2019federated,
-  title={Federated Learning with Personalization Layers},
-  author={Arivazhagan, Manoj Ghuhan and Aggarwal, Vinay and Singh, Aaditya Kumar and
-    Choudhary, Sunav},
-  journal={arXiv preprint arXiv:1912.00818}, year={2019}}
+References: arivazhagan2019federated.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """FedRep: a head of the client's own, trained first, on a shared representation.
 
-@inproceedings{collins2021exploiting,
-  title={Exploiting Shared Representations for Personalized Federated Learning},
-  author={Collins, Liam and Hassani, Hamed and Mokhtari, Aryan and Shakkottai, Sanjay},
-  booktitle={ICML}, year={2021}}
+References: collins2021exploiting.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
 """Fine-tuning for the group that fares worst.
 
-@inproceedings{sagawa2020distributionally,
-  title={Distributionally Robust Neural Networks for Group Shifts: On the Importance of
-    Regularization for Worst-Case Generalization},
-  author={Sagawa, Shiori and Koh, Pang Wei and Hashimoto, Tatsunori B. and
-    Liang, Percy},
-  booktitle={ICLR}, year={2020}}
+References: sagawa2020distributionally.
 """
 
 from __future__ import annotations

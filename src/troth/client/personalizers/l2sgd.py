@@ -1,14 +1,6 @@
 r"""Personal models pulled towards their mean.
 
-@article{hanzely2020federated,
-  title={Federated Learning of a Mixture of Global and Local Models},
-  author={Hanzely, Filip and Richt{\'a}rik, Peter},
-  journal={arXiv preprint arXiv:2002.05516}, year={2020}}
-
-@inproceedings{li2021ditto,
-  title={Ditto: Fair and Robust Federated Learning Through Personalization},
-  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  booktitle={ICML}, year={2021}}
+References: hanzely2020federated, li2021ditto.
 """
 
 from __future__ import annotations

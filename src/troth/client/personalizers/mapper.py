@@ -1,9 +1,6 @@
 """MAPPER: a client's model between its own and the shared one, at a weight it chooses.
 
-@article{mansour2020three,
-  title={Three Approaches for Personalization with Applications to Federated Learning},
-  author={Mansour, Yishay and Mohri, Mehryar and Ro, Jae and Suresh, Ananda Theertha},
-  journal={arXiv preprint arXiv:2002.10619}, year={2020}}
+References: mansour2020three.
 """
 
 from __future__ import annotations

@@ -1,15 +1,6 @@
 r"""A mixture of the client's own loss and its distance from the mean of all models.
 
-@article{alfarra2022certified,
-  title={Certified Robustness in Federated Learning},
-  author={Alfarra, Motasem and P{\'e}rez, Juan C. and Shulgin, Egor and
-    Richt{\'a}rik, Peter and Ghanem, Bernard},
-  journal={arXiv:2206.02535}, year={2022}}
-
-@article{hanzely2020federated,
-  title={Federated Learning of a Mixture of Global and Local Models},
-  author={Hanzely, Filip and Richt{\'a}rik, Peter},
-  journal={arXiv preprint arXiv:2002.05516}, year={2020}}
+References: alfarra2022certified, hanzely2020federated.
 """
 
 from __future__ import annotations

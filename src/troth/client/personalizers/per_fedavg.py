@@ -1,10 +1,6 @@
 """Per-FedAvg: a shared model from which one step serves every client.
 
-@inproceedings{fallah2020personalized,
-  title={Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic
-    Meta-Learning Approach},
-  author={Fallah, Alireza and Mokhtari, Aryan and Ozdaglar, Asuman},
-  booktitle={NeurIPS}, year={2020}}
+References: fallah2020personalized.
 """
 
 from __future__ import annotations

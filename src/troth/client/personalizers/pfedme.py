@@ -1,9 +1,6 @@
 r"""Personal models by Moreau envelopes.
 
-@inproceedings{dinh2020personalized,
-  title={Personalized Federated Learning with Moreau Envelopes},
-  author={Dinh, Canh T. and Tran, Nguyen H. and Nguyen, Tuan Dung},
-  booktitle={NeurIPS}, year={2020}}
+References: dinh2020personalized.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Fine-tuning to which adversarial examples of the shared model still transfer.
 
-@inproceedings{wang2021robust,
-  title={Robust and Personalized Federated Learning with Spurious Features: an
-    Adversarial Approach},
-  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
-  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
+References: wang2021robust.
 """
 
 from __future__ import annotations

@@ -1,17 +1,6 @@
 """Fine-tuning on batches in which every group has the same share.
 
-@inproceedings{sagawa2020distributionally,
-  title={Distributionally Robust Neural Networks for Group Shifts: On the Importance of
-    Regularization for Worst-Case Generalization},
-  author={Sagawa, Shiori and Koh, Pang Wei and Hashimoto, Tatsunori B. and
-    Liang, Percy},
-  booktitle={ICLR}, year={2020}}
-
-@inproceedings{wang2021robust,
-  title={Robust and Personalized Federated Learning with Spurious Features: an
-    Adversarial Approach},
-  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
-  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
+References: sagawa2020distributionally, wang2021robust.
 """
 
 from __future__ import annotations

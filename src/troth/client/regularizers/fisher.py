@@ -1,10 +1,6 @@
 """Distance in which parameters weigh as much as the loss depends on them.
 
-@article{kirkpatrick2017overcoming,
-  title={Overcoming Catastrophic Forgetting in Neural Networks},
-  author={Kirkpatrick, James and Pascanu, Razvan and Rabinowitz, Neil and Veness, Joel
-    and others},
-  journal={PNAS}, volume={114}, number={13}, pages={3521--3526}, year={2017}}
+References: kirkpatrick2017overcoming.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Distance of what two models predict.
 
-@article{yu2020salvaging,
-  title={Salvaging Federated Learning by Local Adaptation},
-  author={Yu, Tao and Bagdasaryan, Eugene and Shmatikov, Vitaly},
-  journal={arXiv preprint arXiv:2002.04758}, year={2020}}
+References: yu2020salvaging.
 """
 
 from __future__ import annotations

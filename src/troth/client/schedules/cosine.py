@@ -1,9 +1,6 @@
 """Cosine annealing.
 
-@inproceedings{loshchilov2017sgdr,
-  title={SGDR: Stochastic Gradient Descent with Warm Restarts},
-  author={Loshchilov, Ilya and Hutter, Frank},
-  booktitle={ICLR}, year={2017}}
+References: loshchilov2017sgdr.
 """
 
 from __future__ import annotations

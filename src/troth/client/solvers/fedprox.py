@@ -1,10 +1,6 @@
 """Local steps that are held near the shared model.
 
-@inproceedings{li2020federated,
-  title={Federated Optimization in Heterogeneous Networks},
-  author={Li, Tian and Sahu, Anit Kumar and Zaheer, Manzil and Sanjabi, Maziar and
-    Talwalkar, Ameet and Smith, Virginia},
-  booktitle={MLSys}, year={2020}}
+References: li2020federated.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Local steps corrected for where the other clients' data lead.
 
-@inproceedings{karimireddy2020scaffold,
-  title={{SCAFFOLD}: Stochastic Controlled Averaging for Federated Learning},
-  author={Karimireddy, Sai Praneeth and Kale, Satyen and Mohri, Mehryar and Reddi,
-    Sashank and Stich, Sebastian and Suresh, Ananda Theertha},
-  booktitle={ICML}, year={2020}}
+References: karimireddy2020scaffold.
 """
 
 from __future__ import annotations

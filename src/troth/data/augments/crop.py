@@ -1,9 +1,6 @@
 """Random crops of a padded image.
 
-@inproceedings{he2016deep,
-  title={Deep Residual Learning for Image Recognition},
-  author={He, Kaiming and Zhang, Xiangyu and Ren, Shaoqing and Sun, Jian},
-  booktitle={CVPR}, year={2016}}
+References: he2016deep.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Gaussian noise on inputs.
 
-@article{bishop1995training,
-  title={Training with Noise is Equivalent to {Tikhonov} Regularization},
-  author={Bishop, Christopher M.},
-  journal={Neural Computation}, year={1995}}
+References: bishop1995training.
 """
 
 from __future__ import annotations

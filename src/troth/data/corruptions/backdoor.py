@@ -1,15 +1,6 @@
 """A trigger in the input and the label that it is to bring about.
 
-@article{gu2019badnets,
-  title={{BadNets}: Evaluating Backdooring Attacks on Deep Neural Networks},
-  author={Gu, Tianyu and Liu, Kang and Dolan-Gavitt, Brendan and Garg, Siddharth},
-  journal={IEEE Access}, volume={7}, year={2019}}
-
-@inproceedings{bagdasaryan2020backdoor,
-  title={How To Backdoor Federated Learning},
-  author={Bagdasaryan, Eugene and Veit, Andreas and Hua, Yiqing and Estrin, Deborah and
-    Shmatikov, Vitaly},
-  booktitle={AISTATS}, year={2020}}
+References: gu2019badnets, bagdasaryan2020backdoor.
 """
 
 from __future__ import annotations

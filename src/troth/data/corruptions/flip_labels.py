@@ -1,9 +1,6 @@
 """Labels turned into their opposites.
 
-@inproceedings{fang2020local,
-  title={Local Model Poisoning Attacks to {Byzantine}-Robust Federated Learning},
-  author={Fang, Minghong and Cao, Xiaoyu and Jia, Jinyuan and Gong, Neil Zhenqiang},
-  booktitle={USENIX Security}, year={2020}}
+References: fang2020local.
 """
 
 from __future__ import annotations

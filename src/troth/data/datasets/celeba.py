@@ -1,9 +1,6 @@
 """CelebA: faces of celebrities, each with 40 attributes.
 
-@inproceedings{liu2015celeba,
-  title={Deep Learning Face Attributes in the Wild},
-  author={Liu, Ziwei and Luo, Ping and Wang, Xiaogang and Tang, Xiaoou},
-  booktitle={ICCV}, year={2015}}
+References: liu2015celeba.
 """
 
 from __future__ import annotations

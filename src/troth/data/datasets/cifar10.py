@@ -1,9 +1,6 @@
 """CIFAR-10: small colour photographs, from the publisher's binary files.
 
-@techreport{krizhevsky2009learning,
-  title={Learning Multiple Layers of Features from Tiny Images},
-  author={Krizhevsky, Alex},
-  institution={University of Toronto}, year={2009}}
+References: krizhevsky2009learning.
 """
 
 from __future__ import annotations

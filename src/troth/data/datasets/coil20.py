@@ -1,9 +1,6 @@
 """COIL-20: twenty objects on a turntable.
 
-@techreport{nene1996columbia,
-  title={Columbia Object Image Library ({COIL-20})},
-  author={Nene, Sameer A. and Nayar, Shree K. and Murase, Hiroshi},
-  institution={Columbia University}, number={CUCS-005-96}, year={1996}}
+References: nene1996columbia.
 """
 
 from __future__ import annotations

@@ -1,16 +1,6 @@
 """Grey pictures in colours that go with their labels: a shortcut, made on purpose.
 
-@inproceedings{wang2021robust,
-  title={Robust and Personalized Federated Learning with Spurious Features: an
-    Adversarial Approach},
-  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
-  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
-
-@inproceedings{nam2020learning,
-  title={Learning from Failure: Training Debiased Classifier from Biased Classifier},
-  author={Nam, Junhyun and Cha, Hyuntak and Ahn, Sungsoo and Lee, Jaeho and
-    Shin, Jinwoo},
-  booktitle={NeurIPS}, year={2020}}
+References: wang2021robust, nam2020learning.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Fashion-MNIST: articles of clothing in the layout of MNIST.
 
-@misc{xiao2017fashion,
-  title={Fashion-{MNIST}: a Novel Image Dataset for Benchmarking Machine Learning
-         Algorithms},
-  author={Xiao, Han and Rasul, Kashif and Vollgraf, Roland},
-  eprint={1708.07747}, archivePrefix={arXiv}, year={2017}}
+References: xiao2017fashion.
 """
 
 from __future__ import annotations

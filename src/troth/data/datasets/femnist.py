@@ -1,17 +1,6 @@
 r"""FEMNIST: digits and letters by those who wrote them.
 
-@misc{caldas2018leaf,
-  title={{LEAF}: A Benchmark for Federated Settings},
-  author={Caldas, Sebastian and Duddu, Sai Meher Karthik and Wu, Peter and Li, Tian and
-          Kone{\v{c}}n{\'y}, Jakub and McMahan, H. Brendan and Smith, Virginia and
-          Talwalkar, Ameet},
-  eprint={1812.01097}, archivePrefix={arXiv}, year={2018}}
-
-@inproceedings{cohen2017emnist,
-  title={{EMNIST}: Extending {MNIST} to Handwritten Letters},
-  author={Cohen, Gregory and Afshar, Saeed and Tapson, Jonathan and van Schaik,
-          Andr{\'e}},
-  booktitle={IJCNN}, year={2017}}
+References: caldas2018leaf, cohen2017emnist.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
 """Heart disease at four hospitals: a real federation of 920 patients.
 
-@misc{janosi1988heart,
-  title={Heart Disease},
-  author={Janosi, Andras and Steinbrunn, William and Pfisterer, Matthias and Detrano,
-          Robert},
-  howpublished={UCI Machine Learning Repository}, year={1988},
-  doi={10.24432/C52P4X}}
+References: janosi1988heart.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Digits for any number of clients, made of those that come with scikit-learn.
 
-@misc{alpaydin1998digits,
-  title={Optical Recognition of Handwritten Digits},
-  author={Alpaydin, Ethem and Kaynak, Cenk},
-  howpublished={UCI Machine Learning Repository}, year={1998},
-  doi={10.24432/C50P49}}
+References: alpaydin1998digits.
 """
 
 from __future__ import annotations

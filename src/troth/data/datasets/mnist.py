@@ -1,10 +1,6 @@
 """MNIST: handwritten digits.
 
-@article{lecun1998gradient,
-  title={Gradient-Based Learning Applied to Document Recognition},
-  author={LeCun, Yann and Bottou, Léon and Bengio, Yoshua and Haffner, Patrick},
-  journal={Proceedings of the IEEE}, volume={86}, number={11}, pages={2278--2324},
-  year={1998}}
+References: lecun1998gradient.
 """
 
 from __future__ import annotations

@@ -1,15 +1,6 @@
 """MNIST with the writer of every digit, from QMNIST's label files.
 
-@inproceedings{yadav2019cold,
-  title={Cold Case: The Lost {MNIST} Digits},
-  author={Yadav, Chhavi and Bottou, Léon},
-  booktitle={NeurIPS}, year={2019}}
-
-@article{lecun1998gradient,
-  title={Gradient-Based Learning Applied to Document Recognition},
-  author={LeCun, Yann and Bottou, Léon and Bengio, Yoshua and Haffner, Patrick},
-  journal={Proceedings of the IEEE}, volume={86}, number={11}, pages={2278--2324},
-  year={1998}}
+References: yadav2019cold, lecun1998gradient.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Federated point estimation: Ditto's motivating example.
 
-@inproceedings{li2021ditto,
-  title={Ditto: Fair and Robust Federated Learning Through Personalization},
-  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  booktitle={ICML}, year={2021}}
+References: li2021ditto.
 """
 
 from __future__ import annotations

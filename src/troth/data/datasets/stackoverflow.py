@@ -1,14 +1,6 @@
 """Stack Overflow: which tags a question bears, by the one who wrote.
 
-@misc{tff2019stackoverflow,
-  title={{TensorFlow} Federated {Stack} {Overflow} Dataset},
-  author={{The TensorFlow Federated Authors}}, year={2019},
-  howpublished={https://www.tensorflow.org/federated}}
-
-@inproceedings{li2021ditto,
-  title={Ditto: Fair and Robust Federated Learning Through Personalization},
-  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  booktitle={ICML}, year={2021}}
+References: tff2019stackoverflow, li2021ditto.
 """
 
 from __future__ import annotations

@@ -1,15 +1,6 @@
 """Vehicle: what 23 sensors along a road hear and feel of passing vehicles.
 
-@article{duarte2004vehicle,
-  title={Vehicle Classification in Distributed Sensor Networks},
-  author={Duarte, Marco F. and Hu, Yu Hen},
-  journal={Journal of Parallel and Distributed Computing}, volume={64}, number={7},
-  pages={826--838}, year={2004}}
-
-@inproceedings{li2021ditto,
-  title={Ditto: Fair and Robust Federated Learning Through Personalization},
-  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  booktitle={ICML}, year={2021}}
+References: duarte2004vehicle, li2021ditto.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Shifts.
 
-@inproceedings{alfarra2022deformrs,
-  title={{DeformRS}: Certifying Input Deformations with Randomized Smoothing},
-  author={Alfarra, Motasem and Bibi, Adel and Khan, Naeemullah and
-    Torr, Philip H. S. and Ghanem, Bernard},
-  booktitle={AAAI}, year={2022}}
+References: alfarra2022deformrs.
 """
 
 from __future__ import annotations

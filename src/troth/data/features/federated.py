@@ -1,13 +1,6 @@
 """Standardisation by the whole federation's mean and spread, from sums of clients.
 
-@article{chan1983algorithms,
-  title={Algorithms for Computing the Sample Variance: Analysis and Recommendations},
-  author={Chan, Tony F. and Golub, Gene H. and LeVeque, Randall J.},
-  journal={The American Statistician},
-  volume={37},
-  number={3},
-  pages={242--247},
-  year={1983}}
+References: chan1983algorithms.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """A few classes a client, as in Ditto's experiments on Fashion-MNIST.
 
-@inproceedings{li2021ditto,
-  title={Ditto: Fair and Robust Federated Learning Through Personalization},
-  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  booktitle={ICML}, year={2021}}
+References: li2021ditto.
 """
 
 from __future__ import annotations

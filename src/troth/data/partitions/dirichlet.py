@@ -1,21 +1,6 @@
 """Classes mixed differently on every client, by a Dirichlet distribution.
 
-@inproceedings{yurochkin2019bayesian,
-  title={Bayesian Nonparametric Federated Learning of Neural Networks},
-  author={Yurochkin, Mikhail and Agarwal, Mayank and Ghosh, Soumya and Greenewald,
-    Kristjan and Hoang, Trong Nghia and Khazaeni, Yasaman},
-  booktitle={ICML}, year={2019}}
-
-@inproceedings{li2022niid,
-  title={Federated Learning on Non-{IID} Data Silos: An Experimental Study},
-  author={Li, Qinbin and Diao, Yiqun and Chen, Quan and He, Bingsheng},
-  booktitle={ICDE}, year={2022}}
-
-@misc{hsu2019measuring,
-  title={Measuring the Effects of Non-Identical Data Distribution for Federated Visual
-    Classification},
-  author={Hsu, Tzu-Ming Harry and Qi, Hang and Brown, Matthew},
-  eprint={1909.06335}, archivePrefix={arXiv}, year={2019}}
+References: yurochkin2019bayesian, li2022niid, hsu2019measuring.
 """
 
 from __future__ import annotations

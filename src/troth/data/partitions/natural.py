@@ -1,11 +1,6 @@
 r"""Clients as the data have them: a writer, a hospital, a sensor.
 
-@misc{caldas2018leaf,
-  title={{LEAF}: A Benchmark for Federated Settings},
-  author={Caldas, Sebastian and Duddu, Sai Meher Karthik and Wu, Peter and Li, Tian and
-          Kone{\v{c}}n{\'y}, Jakub and McMahan, H. Brendan and Smith, Virginia and
-          Talwalkar, Ameet},
-  eprint={1812.01097}, archivePrefix={arXiv}, year={2018}}
+References: caldas2018leaf.
 """
 
 from __future__ import annotations

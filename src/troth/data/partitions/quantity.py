@@ -1,15 +1,6 @@
 """Clients that differ in how much they hold, and in nothing else.
 
-@inproceedings{li2020fedprox,
-  title={Federated Optimization in Heterogeneous Networks},
-  author={Li, Tian and Sahu, Anit Kumar and Zaheer, Manzil and Sanjabi, Maziar and
-    Talwalkar, Ameet and Smith, Virginia},
-  booktitle={MLSys}, year={2020}}
-
-@inproceedings{li2022niid,
-  title={Federated Learning on Non-{IID} Data Silos: An Experimental Study},
-  author={Li, Qinbin and Diao, Yiqun and Chen, Quan and He, Bingsheng},
-  booktitle={ICDE}, year={2022}}
+References: li2020fedprox, li2022niid.
 """
 
 from __future__ import annotations

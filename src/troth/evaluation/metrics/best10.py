@@ -1,10 +1,6 @@
 """Average over the best-served tenth of the clients.
 
-@inproceedings{li2020fair,
-  title={Fair Resource Allocation in Federated Learning},
-  author={Li, Tian and Sanjabi, Maziar and Beirami, Ahmad and Smith, Virginia},
-  booktitle={ICLR},
-  year={2020}}
+References: li2020fair.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
 """Jain's index of fairness.
 
-@techreport{jain1984quantitative,
-  title={A Quantitative Measure of Fairness and Discrimination for Resource Allocation
-    in Shared Computer Systems},
-  author={Jain, Rajendra K. and Chiu, Dah-Ming W. and Hawe, William R.},
-  institution={Digital Equipment Corporation},
-  number={DEC-TR-301},
-  year={1984}}
+References: jain1984quantitative.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Cross-entropy of the softmax.
 
-@inproceedings{szegedy2016rethinking,
-  title={Rethinking the Inception Architecture for Computer Vision},
-  author={Szegedy, Christian and Vanhoucke, Vincent and Ioffe, Sergey and
-    Shlens, Jonathon and Wojna, Zbigniew},
-  booktitle={CVPR}, year={2016}}
+References: szegedy2016rethinking.
 """
 
 from __future__ import annotations

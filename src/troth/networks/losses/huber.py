@@ -1,9 +1,6 @@
 """Huber's loss.
 
-@article{huber1964robust,
-  title={Robust Estimation of a Location Parameter},
-  author={Huber, Peter J.},
-  journal={The Annals of Mathematical Statistics}, year={1964}}
+References: huber1964robust.
 """
 
 from __future__ import annotations

@@ -1,13 +1,6 @@
 """The convolutional network of LEAF's and Ditto's image tasks.
 
-@inproceedings{li2021ditto,
-  title={Ditto: Fair and Robust Federated Learning Through Personalization},
-  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
-  booktitle={ICML}, year={2021}}
-@inproceedings{glorot2010understanding,
-  title={Understanding the difficulty of training deep feedforward neural networks},
-  author={Glorot, Xavier and Bengio, Yoshua},
-  booktitle={AISTATS}, year={2010}}
+References: li2021ditto, glorot2010understanding.
 """
 
 from __future__ import annotations

@@ -1,14 +1,6 @@
 r"""The residual network of 18 layers, with the stem for small images.
 
-@inproceedings{he2016deep,
-  title={Deep Residual Learning for Image Recognition},
-  author={He, Kaiming and Zhang, Xiangyu and Ren, Shaoqing and Sun, Jian},
-  booktitle={CVPR}, year={2016}}
-@article{alfarra2022certified,
-  title={Certified Robustness in Federated Learning},
-  author={Alfarra, Motasem and P{\'e}rez, Juan C. and Shulgin, Egor and
-    Richt{\'a}rik, Peter and Ghanem, Bernard},
-  journal={arXiv:2206.02535}, year={2022}}
+References: he2016deep, alfarra2022certified.
 """
 
 from __future__ import annotations

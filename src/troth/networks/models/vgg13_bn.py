@@ -1,14 +1,6 @@
 r"""VGG with 13 layers and batch normalisation.
 
-@inproceedings{simonyan2015very,
-  title={Very Deep Convolutional Networks for Large-Scale Image Recognition},
-  author={Simonyan, Karen and Zisserman, Andrew},
-  booktitle={ICLR}, year={2015}}
-@inproceedings{farhadkhani2022equivalence,
-  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
-  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
-    Villemaud, Oscar},
-  booktitle={ICML}, year={2022}}
+References: simonyan2015very, farhadkhani2022equivalence.
 """
 
 from __future__ import annotations

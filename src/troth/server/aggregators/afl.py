@@ -1,9 +1,6 @@
 """Agnostic federated learning: weights that play against the shared model.
 
-@inproceedings{mohri2019agnostic,
-  title={Agnostic Federated Learning},
-  author={Mohri, Mehryar and Sivek, Gary and Suresh, Ananda Theertha},
-  booktitle={ICML}, year={2019}}
+References: mohri2019agnostic.
 """
 
 from __future__ import annotations

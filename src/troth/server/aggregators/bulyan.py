@@ -1,9 +1,6 @@
 r"""Krum again and again, then the values around every coordinate's median.
 
-@inproceedings{elmhamdi2018hidden,
-  title={The Hidden Vulnerability of Distributed Learning in Byzantium},
-  author={El Mhamdi, El Mahdi and Guerraoui, Rachid and Rouault, S{\'e}bastien},
-  booktitle={ICML}, year={2018}}
+References: elmhamdi2018hidden.
 """
 
 from __future__ import annotations

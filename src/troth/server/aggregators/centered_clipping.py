@@ -1,9 +1,6 @@
 """What clients say, clipped around where the last round ended.
 
-@inproceedings{karimireddy2021learning,
-  title={Learning from History for {Byzantine} Robust Optimization},
-  author={Karimireddy, Sai Praneeth and He, Lie and Jaggi, Martin},
-  booktitle={ICML}, year={2021}}
+References: karimireddy2021learning.
 """
 
 from __future__ import annotations

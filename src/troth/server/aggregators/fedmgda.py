@@ -1,10 +1,6 @@
 """FedMGDA+: the shortest mixture of updates of unit length.
 
-@article{hu2022federated,
-  title={Federated Learning Meets Multi-Objective Optimization},
-  author={Hu, Zeou and Shaloudegi, Kiarash and Zhang, Guojun and Yu, Yaoliang},
-  journal={IEEE Transactions on Network Science and Engineering},
-  volume={9}, number={4}, pages={2039--2051}, year={2022}}
+References: hu2022federated.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The point with the least sum of distances from the updates.
 
-@article{pillutla2022robust,
-  title={Robust Aggregation for Federated Learning},
-  author={Pillutla, Krishna and Kakade, Sham M. and Harchaoui, Zaid},
-  journal={IEEE Transactions on Signal Processing}, volume={70}, year={2022}}
+References: pillutla2022robust.
 """
 
 from __future__ import annotations

@@ -1,15 +1,6 @@
 r"""The mean of the rows that lie closest together.
 
-@incollection{rousseeuw1985multivariate,
-  title={Multivariate Estimation with High Breakdown Point},
-  author={Rousseeuw, Peter J.},
-  booktitle={Mathematical Statistics and Applications}, year={1985}}
-
-@article{elmhamdi2022genuinely,
-  title={Genuinely Distributed Byzantine Machine Learning},
-  author={El-Mhamdi, El-Mahdi and Guerraoui, Rachid and Guirguis, Arsany and
-    Hoang, L{\^e}-Nguy{\^e}n and Rouault, S{\'e}bastien},
-  journal={Distributed Computing}, year={2022}}
+References: rousseeuw1985multivariate, elmhamdi2022genuinely.
 """
 
 from __future__ import annotations

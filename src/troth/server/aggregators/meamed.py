@@ -1,9 +1,6 @@
 """The mean around the median.
 
-@article{xie2018generalized,
-  title={Generalized Byzantine-tolerant {SGD}},
-  author={Xie, Cong and Koyejo, Oluwasanmi and Gupta, Indranil},
-  journal={arXiv preprint arXiv:1802.10116}, year={2018}}
+References: xie2018generalized.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """The coordinate-wise median.
 
-@inproceedings{yin2018byzantine,
-  title={Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates},
-  author={Yin, Dong and Chen, Yudong and Ramchandran, Kannan and Bartlett, Peter},
-  booktitle={ICML}, year={2018}}
+References: yin2018byzantine.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
 """Tilted averaging: clients weigh by the exponential of their losses.
 
-@inproceedings{li2021tilted,
-  title={Tilted Empirical Risk Minimization},
-  author={Li, Tian and Beirami, Ahmad and Sanjabi, Maziar and Smith, Virginia},
-  booktitle={ICLR}, year={2021}}
+References: li2021tilted.
 """
 
 from __future__ import annotations

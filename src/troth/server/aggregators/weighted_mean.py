@@ -1,10 +1,6 @@
 r"""The average weighted by the clients' sizes.
 
-@inproceedings{mcmahan2017communication,
-  title={Communication-Efficient Learning of Deep Networks from Decentralized Data},
-  author={McMahan, Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and
-    Ag{\"u}era y Arcas, Blaise},
-  booktitle={AISTATS}, year={2017}}
+References: mcmahan2017communication.
 """
 
 from __future__ import annotations

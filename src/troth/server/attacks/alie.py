@@ -1,9 +1,6 @@
 """A little is enough.
 
-@inproceedings{baruch2019little,
-  title={A Little Is Enough: Circumventing Defenses For Distributed Learning},
-  author={Baruch, Moran and Baruch, Gilad and Goldberg, Yoav},
-  booktitle={NeurIPS}, year={2019}}
+References: baruch2019little.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 r"""The counter-gradient attack.
 
-@inproceedings{farhadkhani2022equivalence,
-  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
-  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
-    Villemaud, Oscar},
-  booktitle={ICML}, year={2022}}
+References: farhadkhani2022equivalence.
 """
 
 from __future__ import annotations

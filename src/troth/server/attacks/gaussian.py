@@ -1,10 +1,6 @@
 """Noise of a given size.
 
-@inproceedings{blanchard2017machine,
-  title={Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent},
-  author={Blanchard, Peva and El Mhamdi, El Mahdi and Guerraoui, Rachid and
-    Stainer, Julien},
-  booktitle={NeurIPS}, year={2017}}
+References: blanchard2017machine.
 """
 
 from __future__ import annotations

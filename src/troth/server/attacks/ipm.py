@@ -1,10 +1,6 @@
 """Inner product manipulation.
 
-@inproceedings{xie2020fall,
-  title={Fall of Empires: Breaking {Byzantine}-Tolerant {SGD} by Inner Product
-    Manipulation},
-  author={Xie, Cong and Koyejo, Oluwasanmi and Gupta, Indranil},
-  booktitle={UAI}, year={2020}}
+References: xie2020fall.
 """
 
 from __future__ import annotations

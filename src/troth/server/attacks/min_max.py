@@ -1,10 +1,6 @@
 """The attack that no pair of benign rows is farther apart than.
 
-@inproceedings{shejwalkar2021manipulating,
-  title={Manipulating the {Byzantine}: Optimizing Model Poisoning Attacks and Defenses
-    for Federated Learning},
-  author={Shejwalkar, Virat and Houmansadr, Amir},
-  booktitle={NDSS}, year={2021}}
+References: shejwalkar2021manipulating.
 """
 
 from __future__ import annotations

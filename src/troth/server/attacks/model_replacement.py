@@ -1,10 +1,6 @@
 """Scaled updates: the model replacement A3 of the Ditto paper.
 
-@inproceedings{bagdasaryan2020backdoor,
-  title={How To Backdoor Federated Learning},
-  author={Bagdasaryan, Eugene and Veit, Andreas and Hua, Yiqing and Estrin, Deborah and
-    Shmatikov, Vitaly},
-  booktitle={AISTATS}, year={2020}}
+References: bagdasaryan2020backdoor.
 """
 
 from __future__ import annotations

@@ -1,21 +1,6 @@
 """A little is enough, with the strength that hurts the defence in use most.
 
-@inproceedings{baruch2019little,
-  title={A Little Is Enough: Circumventing Defenses For Distributed Learning},
-  author={Baruch, Moran and Baruch, Gilad and Goldberg, Yoav},
-  booktitle={NeurIPS}, year={2019}}
-
-@inproceedings{shejwalkar2021manipulating,
-  title={Manipulating the {Byzantine}: Optimizing Model Poisoning Attacks and Defenses
-    for Federated Learning},
-  author={Shejwalkar, Virat and Houmansadr, Amir},
-  booktitle={NDSS}, year={2021}}
-
-@inproceedings{allouah2023fixing,
-  title={Fixing by Mixing: A Recipe for Optimal {Byzantine} {ML} under Heterogeneity},
-  author={Allouah, Youssef and Farhadkhani, Sadegh and Guerraoui, Rachid and
-    Gupta, Nirupam and Pinot, Rafael and Stephan, John},
-  booktitle={AISTATS}, year={2023}}
+References: baruch2019little, shejwalkar2021manipulating, allouah2023fixing.
 """
 
 from __future__ import annotations

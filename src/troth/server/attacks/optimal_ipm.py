@@ -1,22 +1,6 @@
 """Inner product manipulation, with the strength that hurts the defence in use most.
 
-@inproceedings{xie2020fall,
-  title={Fall of Empires: Breaking {Byzantine}-Tolerant {SGD} by Inner Product
-    Manipulation},
-  author={Xie, Cong and Koyejo, Oluwasanmi and Gupta, Indranil},
-  booktitle={UAI}, year={2020}}
-
-@inproceedings{shejwalkar2021manipulating,
-  title={Manipulating the {Byzantine}: Optimizing Model Poisoning Attacks and Defenses
-    for Federated Learning},
-  author={Shejwalkar, Virat and Houmansadr, Amir},
-  booktitle={NDSS}, year={2021}}
-
-@inproceedings{allouah2023fixing,
-  title={Fixing by Mixing: A Recipe for Optimal {Byzantine} {ML} under Heterogeneity},
-  author={Allouah, Youssef and Farhadkhani, Sadegh and Guerraoui, Rachid and
-    Gupta, Nirupam and Pinot, Rafael and Stephan, John},
-  booktitle={AISTATS}, year={2023}}
+References: xie2020fall, shejwalkar2021manipulating, allouah2023fixing.
 """
 
 from __future__ import annotations

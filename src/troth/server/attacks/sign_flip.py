@@ -1,10 +1,6 @@
 """The opposite of what was learnt.
 
-@inproceedings{allenzhu2021byzantine,
-  title={Byzantine-Resilient Non-Convex Stochastic Gradient Descent},
-  author={Allen-Zhu, Zeyuan and Ebrahimianghazani, Faeze and Li, Jerry and
-    Alistarh, Dan},
-  booktitle={ICLR}, year={2021}}
+References: allenzhu2021byzantine.
 """
 
 from __future__ import annotations

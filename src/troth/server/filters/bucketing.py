@@ -1,9 +1,6 @@
 """Updates are averaged in small groups drawn by lot.
 
-@inproceedings{karimireddy2022byzantine,
-  title={Byzantine-Robust Learning on Heterogeneous Datasets via Bucketing},
-  author={Karimireddy, Sai Praneeth and He, Lie and Jaggi, Martin},
-  booktitle={ICLR}, year={2022}}
+References: karimireddy2022byzantine.
 """
 
 from __future__ import annotations

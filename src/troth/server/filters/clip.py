@@ -1,10 +1,6 @@
 """Long updates are shortened.
 
-@article{sun2019can,
-  title={Can You Really Backdoor Federated Learning?},
-  author={Sun, Ziteng and Kairouz, Peter and Suresh, Ananda Theertha and
-    McMahan, H. Brendan},
-  journal={arXiv preprint arXiv:1911.07963}, year={2019}}
+References: sun2019can.
 """
 
 from __future__ import annotations

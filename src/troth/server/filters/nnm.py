@@ -1,10 +1,6 @@
 """Every update becomes the mean of those nearest to it.
 
-@inproceedings{allouah2023fixing,
-  title={Fixing by Mixing: A Recipe for Optimal {Byzantine} {ML} under Heterogeneity},
-  author={Allouah, Youssef and Farhadkhani, Sadegh and Guerraoui, Rachid and
-    Gupta, Nirupam and Pinot, Rafael and Stephan, John},
-  booktitle={AISTATS}, year={2023}}
+References: allouah2023fixing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
 r"""Yogi on the server.
 
-@inproceedings{reddi2021adaptive,
-  title={Adaptive Federated Optimization},
-  author={Reddi, Sashank J. and Charles, Zachary and Zaheer, Manzil and Garrett, Zachary
-    and Rush, Keith and Kone{\v{c}}n{\'y}, Jakub and Kumar, Sanjiv and McMahan, H.
-    Brendan},
-  booktitle={ICLR}, year={2021}}
+References: reddi2021adaptive.
 """
 
 from __future__ import annotations
