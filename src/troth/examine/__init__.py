@@ -1,1 +1,5 @@
-"""examine."""
+"""Questions asked of a finished run.
+
+`certify` proves radii, `audit` looks for shortcuts by `transferability`, and `advise`
+says which λ the theory has for these clients.
+"""

@@ -1,1 +1,6 @@
-"""federation."""
+"""The round, written once, and whole federations.
+
+`rounds` is the loop; `sampling` says who is asked, `availability` who answers,
+`newcomers` what clients get that never took part; `stacked` trains several federations
+as one matrix.
+"""
