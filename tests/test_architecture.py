@@ -1,9 +1,15 @@
-"""Data flows one way: what the imports, calls and sizes of all modules say."""
+"""The borders of docs/architecture.md: what the imports of all modules say.
+
+Each test lists all offenders. A node is a root module, a room (the modules that lie in
+it directly) or a folder within a room, such as `server.aggregators`.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -14,53 +20,48 @@ from troth import lookup
 
 SOURCE = Path(troth.__file__).parent
 TESTS = Path(__file__).parent
-
-LAYERS = """
-    types digits kernels conditions verdicts modelfile seeding numerics labels theory
-    trees memory notice disk fetching lookup toml grid parts deployment sections config
-    layers weights windows convolution batchwise flat masks
-    datasets partitions features corruptions deformations augments models losses
-    optimizers schedules regularizers adversarial solvers personalizers
-    attacks filters aggregators servers metrics
-    objectives tasks lifting ordering traces lifted liftable threads
-    certificates
-    feed slots rowfile population beside
-    engine plans augmenting clients transferability
-    scores summary evaluation
-    angles stages tails rules serving sampling availability federation stacked
-    newcomers
-    corrupting dealing preparing leakage systematic splitting shortcuts supply
-    networks stepping store rulebook build
-    folder journal loading own_examples own_table replies keeping sites turns
-    hub minutes flower
-    personalizing certifiable certifying
-    examining auditing
-    results runs together api heads poison goal crafting chain advice comparison bench
-    catalogue gallery reproduce
-    display listings progress outcome evidence dossier plot cards reports ui
-    commands cli __main__
-""".split()  # noqa: SIM905
-"""From the first to the last: a module or folder imports only what stands before it."""
-
+KINDS = {*lookup.FOLDERS.values()}
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts): path
     for path in sorted(SOURCE.rglob("*.py"))
-    if path != SOURCE / "__init__.py"
 }
-PRINTERS = ("cli", "commands", "display", "listings", "progress", "outcome")
+BASICS = """
+    types progress devices networks.kernels numerics seeding files lookup data.labels
+    engine.packing
+""".split()  # noqa: SIM905
+ORDER = [
+    *BASICS,
+    "config",
+    *("data.datasets data.partitions data.features data.corruptions".split()),
+    *("data.deformations data.augments".split()),
+    *("networks.models networks.losses networks server.verdicts server.rules".split()),
+    *("client.optimizers client.schedules client.regularizers".split()),
+    *("client.adversarial client.solvers client.personalizers client".split()),
+    *("server.attacks server.filters server.aggregators server.steps".split()),
+    *("evaluation.metrics federation.samplers theory".split()),
+    *("engine certificates evaluation server federation data build".split()),
+    *("runs api examine poison deployment deployment.flower".split()),
+    *("plot reports.cards reports reports.live reproduce".split()),
+    *("cli cli.commands __init__ __main__".split()),
+]
+"""From the first to the last: a node imports only what stands before it."""
+
+PLAIN = {"data.labels", "engine.packing", "server.verdicts", "server.rules"}
+"""Modules of a room that stand before it, since the kinds of that room need them."""
+
 DRAWS = re.compile(
     r"(np|numpy)\.random\..*|torch\.random\..*|torch\.(Generator|seed|initial_seed)"
     r"|torch\.(rand(?!om$)|manual_seed|normal|bernoulli|multinomial|poisson).*"
     r"|.*\.(normal_|uniform_|random_|bernoulli_|exponential_|geometric_|log_normal_)"
 )
 MAY_DRAW = {
-    "bench": ".*",  # what it measures is no result
-    "networks": r"torch\.(random\.fork_rng|manual_seed)",  # models draw
-    "models.vgg13_bn": r"nn\.init\.normal_",
-    "lifting": r"torch\.random\.fork_rng",  # a trial leaves no trace
-    "partitions.classes": r"np\.random\.RandomState",  # the Ditto authors' recipe
-    "reproduce.rows": r"np\.random\.RandomState",  # the Ditto authors' hostile clients
-    "sampling": r"np\.random\.RandomState",  # and their cohorts
+    "runs.bench": ".*",  # what it measures is no result
+    "networks.build": r"torch\.(random\.fork_rng|manual_seed)",  # models draw
+    "networks.models.vgg13_bn": r"nn\.init\.normal_",
+    "networks.validate": r"torch\.random\.fork_rng",  # a trial leaves no trace
+    "data.partitions.classes": r"np\.random\.RandomState",  # the Ditto authors' recipe
+    "reproduce.rows": r"np\.random\.RandomState",  # the Ditto authors' malicious ids
+    "federation.samplers.ditto": r"np\.random\.RandomState",  # and their cohorts
     "seeding": ".*",
 }
 
@@ -70,7 +71,8 @@ def parsed(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text("utf-8"))
 
 
-def imports(module: str) -> set[str]:
+@cache
+def imports(module: str) -> frozenset[str]:
     """Dotted names of all that a module imports, wherever in it."""
     found = set()
     for node in ast.walk(parsed(module)):
@@ -79,32 +81,36 @@ def imports(module: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} has a relative import"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
-def own(module: str) -> set[str]:
-    """The modules of troth that a module imports, such as `datasets.npz`."""
-    found = set()
-    for name in imports(module):
-        first, _, rest = name.partition(".")
-        if first != "troth" or not rest or rest == "__version__":
-            continue
-        whole = rest if known(rest) else rest.rpartition(".")[0]
-        assert known(whole), f"{module} imports {name} from the front of the package"
-        found.add(whole)
-    return found
+    return frozenset(found)
 
 
 def known(module: str) -> bool:
     return module in MODULES or f"{module}.__init__" in MODULES
 
 
-def layer(module: str) -> str:
-    return module.partition(".")[0]
+@cache
+def own(module: str) -> frozenset[str]:
+    """The modules of troth that a module imports, such as `data.datasets.npz`."""
+    found = set()
+    for name in imports(module):
+        first, _, rest = name.partition(".")
+        if first != "troth" or not rest:
+            continue
+        whole = rest if known(rest) else rest.rpartition(".")[0]
+        found.add(whole if known(whole) else "__init__")
+    return frozenset(found)
+
+
+def node(module: str) -> str:
+    """The root module, room or folder that a module belongs to."""
+    module = module.removesuffix(".__init__")
+    if module in PLAIN or module in ORDER:
+        return module
+    return module.rpartition(".")[0] or module
 
 
 def reached(module: str) -> set[str]:
-    """The layers that a module's imports lead to, through other modules too."""
+    """The modules that a module's imports lead to, through other modules too."""
     found: set[str] = set()
     ahead = [module]
     while ahead:
@@ -113,129 +119,191 @@ def reached(module: str) -> set[str]:
         if name not in found:
             found.add(name)
             ahead += own(name)
-    return {layer(name) for name in found}
+    return found
 
 
 def names(module: str) -> set[str]:
     """Everything it calls by name or attribute, dotted where it is written dotted."""
     found = set()
-    for node in ast.walk(parsed(module)):
-        if isinstance(node, ast.Name):
-            found.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            found.add(ast.unparse(node))
+    for part in ast.walk(parsed(module)):
+        if isinstance(part, ast.Name):
+            found.add(part.id)
+        elif isinstance(part, ast.Attribute):
+            found.add(ast.unparse(part))
     return found | {name for name in imports(module) if not name.startswith("troth.")}
 
 
-def test_the_list_of_layers_is_whole() -> None:
-    assert len(LAYERS) == len({*LAYERS})
-    assert {*LAYERS} == {layer(module) for module in MODULES}
+def packages(module: str) -> set[str]:
+    return {name.split(".")[0] for name in imports(module)}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_no_arrow_points_back(module: str) -> None:
-    here = LAYERS.index(layer(module))
-    for other in own(module):
-        there = LAYERS.index(layer(other))
-        inside = there == here and "." in module
-        assert inside or there < here, (
-            f"{module} imports {other}, which stands behind it in LAYERS"
-        )
+def within(*rooms: str) -> list[str]:
+    return [m for m in MODULES if any(m == r or m.startswith(f"{r}.") for r in rooms)]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_the_front_is_used_for_its_version_alone(module: str) -> None:
-    used = {name for name in names(module) if name.startswith("troth.")}
-    assert used <= {"troth.__version__"}
+def test_the_root_is_small() -> None:
+    entries = [p for p in SOURCE.iterdir() if p.name != "__pycache__"]
+    assert len(entries) <= 32, sorted(p.name for p in entries)
+    assert len([p for p in entries if p.suffix == ".py"]) <= 12
+    deep = [m for m in MODULES if m.count(".") > 2]
+    assert not deep, f"more than three levels: {deep}"
 
 
-@pytest.mark.parametrize("folder", [f for f in LAYERS if (SOURCE / f).is_dir()])
-def test_members_of_a_folder_do_not_import_in_a_circle(folder: str) -> None:
-    arrows = {
-        m: {o for o in own(m) if o in MODULES and layer(o) == folder}
-        for m in MODULES
-        if layer(m) == folder
-    }
-    while arrows:
-        free = {m for m, others in arrows.items() if not others & {*arrows}}
-        assert free, f"a circle: {arrows}"
+def test_every_node_has_its_place() -> None:
+    assert len(ORDER) == len({*ORDER})
+    assert {node(module) for module in MODULES} == {*ORDER}
+
+
+def test_data_flow_one_way() -> None:
+    place = {name: k for k, name in enumerate(ORDER)}
+    wrong = [
+        f"{module} imports {other}"
+        for module in MODULES
+        for other in sorted(own(module))
+        if place[node(other)] > place[node(module)]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_folder_imports_in_a_circle() -> None:
+    arrows = {m: {o for o in own(m) if o in MODULES and o != m} for m in MODULES}
+    while free := {m for m, others in arrows.items() if not others & {*arrows}}:
         arrows = {m: others for m, others in arrows.items() if m not in free}
+    assert not arrows, f"in or before a circle: {sorted(arrows)}"
 
 
-def members(folder: str) -> list[str]:
-    return [module for module in MODULES if layer(module) == folder]
+def test_attacks_know_no_defence() -> None:
+    rooms = ("server.aggregators", "server.filters", "server.steps", "server.rules")
+    defences = {*within(*rooms), "lookup"}
+    wrong = {m: sorted(reached(m) & defences) for m in within("server.attacks")}
+    wrong |= {m: ["importlib"] for m in wrong if "importlib" in packages(m)}
+    assert not {m: found for m, found in wrong.items() if found}
 
 
-@pytest.mark.parametrize("module", members("attacks"))
-def test_attacks_know_no_defence(module: str) -> None:
-    defences = {"aggregators", "filters", "servers", "lookup", "rules"}
-    assert not reached(module) & defences
-    assert "importlib" not in {name.split(".")[0] for name in imports(module)}
+def test_metrics_see_only_vectors() -> None:
+    allowed = {"__future__", "math", "numpy", "troth"}
+    wrong = [
+        module
+        for module in within("evaluation.metrics")
+        if packages(module) - allowed
+        or {node(o) for o in own(module)} - {"types", "evaluation.metrics"}
+    ]
+    assert not wrong
 
 
-@pytest.mark.parametrize("module", members("metrics"))
-def test_metrics_see_only_vectors(module: str) -> None:
-    assert {layer(name) for name in own(module)} <= {"types", "metrics"}
-    outside = {name.split(".")[0] for name in imports(module)}
-    assert outside <= {"__future__", "math", "numpy", "troth"}
+def test_certificates_see_only_a_classifier() -> None:
+    allowed = {*BASICS, "certificates", "data.deformations", "engine", "networks"}
+    found = {f"{m} → {o}" for m in within("certificates") for o in own(m)}
+    assert not {arrow for arrow in found if node(arrow.split(" → ")[1]) not in allowed}
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if layer(m) not in PRINTERS])
-def test_only_the_command_line_speaks(module: str) -> None:
-    outside = {name.split(".")[0] for name in imports(module)}
-    assert not outside & {"rich", "typer", "click", "logging"}
-    assert not names(module) & {"print", "input", "sys.stdout", "sys.stderr"}
+def test_only_the_command_line_prints() -> None:
+    speak = {"print", "input", "sys.stdout", "sys.stderr"}
+    wrong = [
+        module
+        for module in MODULES
+        if not module.startswith("cli.")
+        and (packages(module) & {"rich", "typer", "click"} or names(module) & speak)
+    ]
+    assert not wrong
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if layer(m) != "flower"])
-def test_only_its_folder_knows_flower(module: str) -> None:
-    assert "flwr" not in {name.split(".")[0] for name in imports(module)}
+def test_only_its_folder_knows_flower() -> None:
+    flower = within("deployment.flower")
+    assert not [m for m in MODULES if m not in flower and "flwr" in packages(m)]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_one_vmap_and_one_compiler(module: str) -> None:
-    used = {part for name in names(module) for part in name.split(".")}
-    assert "vmap" not in used or module in ("lifted", "lifting")
-    compilers = {"_inductor", "_dynamo", "make_fx"} & used
-    compilers |= {"torch.compile", "torch.jit"} & names(module)
-    assert not compilers or module == "lifted"
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_one_source_of_randomness(module: str) -> None:
-    typed = {"np.random.Generator"}  # a type is no draw
-    drawn = {name for name in names(module) - typed if DRAWS.fullmatch(name)}
-    source = re.compile(r"(random|secrets|numpy\.random|torch\.random)(\..*)?")
-    drawn |= {name for name in imports(module) if source.fullmatch(name)}
-    allowed = MAY_DRAW.get(module)
-    assert not {n for n in drawn if not (allowed and re.fullmatch(allowed, n))}
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_no_module_is_long(module: str) -> None:
-    assert MODULES[module].read_text("utf-8").count("\n") <= 300
-
-
-def test_a_paper_is_cited_in_the_same_words_everywhere() -> None:
-    entries: dict[str, str] = {}
+def test_one_vmap_and_one_compiler() -> None:
+    wrong = []
     for module in MODULES:
-        for entry in lookup.citations(ast.get_docstring(parsed(module)) or ""):
-            key = entry.partition(",")[0]
-            words = " ".join(entry.split())
-            assert entries.setdefault(key, words) == words, f"{module}: {key}"
-    assert len(entries) > 5
+        used = {part for name in names(module) for part in name.split(".")}
+        compilers = {"_inductor", "_dynamo", "make_fx"} & used
+        compilers |= {"torch.compile", "torch.jit"} & names(module)
+        lifts = "torch.func.vmap" in names(module) | imports(module)
+        wrong += [module] if lifts and module not in VMAPS else []
+        wrong += [module] if compilers and module != "engine.vmap" else []
+    assert not wrong
 
 
-EVERY = [(kind, name) for kind in lookup.FOLDERS for name in lookup.names(kind)]
+VMAPS = ("engine.vmap", "networks.validate")
 
 
-@pytest.mark.parametrize(("kind", "name"), EVERY)
-def test_every_member_has_a_test(kind: str, name: str) -> None:
-    folder = lookup.FOLDERS[kind]
-    assert (TESTS / folder / f"test_{name}.py").exists()
+def test_one_source_of_randomness() -> None:
+    typed = {"np.random.Generator"}  # a type is no draw
+    source = re.compile(r"(random|secrets|numpy\.random|torch\.random)(\..*)?")
+    wrong = {}
+    for module in MODULES:
+        drawn = {name for name in names(module) - typed if DRAWS.fullmatch(name)}
+        drawn |= {name for name in imports(module) if source.fullmatch(name)}
+        may = MAY_DRAW.get(module)
+        wrong[module] = {n for n in drawn if not (may and re.fullmatch(may, n))}
+    assert not {m: found for m, found in wrong.items() if found}
 
 
-@pytest.mark.parametrize(("kind", "name"), EVERY)
-def test_every_member_says_what_it_is(kind: str, name: str) -> None:
-    assert lookup.about(kind, name).summary
-    assert lookup.find(kind, name).__module__ == f"troth.{lookup.FOLDERS[kind]}.{name}"
+def test_no_module_is_long() -> None:
+    kinds = tuple(f"{kind}." for kind in KINDS)
+    lines = {m: path.read_text("utf-8").count("\n") for m, path in MODULES.items()}
+    most = {m: 300 if m.startswith(kinds) else 500 for m in MODULES}
+    assert not {m: n for m, n in lines.items() if n > most[m]}
+
+
+def test_every_reference_is_known_and_used() -> None:
+    used = {
+        key
+        for module in MODULES
+        for line in re.findall(
+            r"^References: ([^.]+)\.$", ast.get_docstring(parsed(module)) or "", re.M
+        )
+        for key in re.split(r",\s+", line)
+    }
+    assert used == {*lookup.references()}
+
+
+def test_every_member_has_a_test_and_says_what_it_is() -> None:
+    wrong = []
+    for kind, folder in lookup.FOLDERS.items():
+        for name in lookup.names(kind):
+            file = TESTS.joinpath(*folder.split("."), f"test_{name}.py")
+            home = lookup.find(kind, name).__module__
+            right = file.exists() and lookup.about(kind, name).summary
+            wrong += [] if right and home == f"troth.{folder}.{name}" else [file]
+    assert not wrong
+
+
+MACHINERY = [m for m in MODULES if node(m) not in KINDS and not m.endswith("__init__")]
+NAMED = re.compile(r"troth\.(" + "|".join(map(re.escape, sorted(KINDS))) + r")\.([a-z]\w*)")
+
+
+def test_machinery_imports_no_member() -> None:
+    places = ("reproduce", "examine", "poison")  # about named methods by themselves
+    wrong = []
+    for module in MACHINERY:
+        if module.startswith(places):
+            continue
+        for name in imports(module):
+            match = NAMED.match(name)
+            if match and match.group(2) in ALL.get(match.group(1), ()):
+                wrong.append(f"{module} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+ALL = {folder: {*lookup.names(kind)} for kind, folder in lookup.FOLDERS.items()}
+
+LOADED = """
+import sys, {what}
+print(*(m for m in sys.modules if m.partition(".")[0] == "troth"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "most"), [("troth", 15), ("troth.plot", 45), ("troth.reports", 60)]
+)
+def test_what_an_import_loads(what: str, most: int) -> None:
+    code = LOADED.format(what=what)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    loaded = ran.stdout.split()
+    far = r"troth\.(engine|federation|build|cli)(\.(?!packing)\w+)?"
+    assert not [m for m in loaded if re.fullmatch(far, m) and m != "troth.engine"]
+    assert len(loaded) <= most, loaded
