@@ -25,29 +25,33 @@ MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts): path
     for path in sorted(SOURCE.rglob("*.py"))
 }
+FILES = {str(path.relative_to(SOURCE)) for path in MODULES.values()}
 BASICS = """
     types progress devices networks.kernels numerics seeding files lookup data.labels
     engine.packing
 """.split()  # noqa: SIM905
 ORDER = [
     *BASICS,
-    "config",
-    *("data.datasets data.partitions data.features data.corruptions".split()),
-    *("data.deformations data.augments".split()),
-    *("networks.models networks.losses networks server.verdicts server.rules".split()),
-    *("client.optimizers client.schedules client.regularizers".split()),
-    *("client.adversarial client.solvers client.personalizers client".split()),
-    *("server.attacks server.filters server.aggregators server.steps".split()),
-    *("evaluation.metrics federation.samplers theory".split()),
-    *("engine certificates evaluation server federation data build".split()),
-    *("runs api examine poison deployment deployment.flower".split()),
-    *("plot reports.cards reports reports.live reproduce".split()),
-    *("cli cli.commands __init__ __main__".split()),
+    *"""
+    config
+    data.datasets data.partitions data.features data.corruptions data.deformations
+    data.augments
+    networks.layers networks.models networks.losses networks
+    client.optimizers client.schedules client.regularizers client.adversarial
+    client.solvers client.personalizers client
+    server.verdicts server.rules
+    server.attacks server.filters server.aggregators server.steps
+    evaluation.metrics federation.samplers theory
+    engine certificates evaluation server federation data build
+    runs api examine poison deployment deployment.flower
+    plot reports.cards reports reports.live reproduce
+    cli cli.commands cli.app __init__ __main__
+    """.split(),  # noqa: SIM905
 ]
 """From the first to the last: a node imports only what stands before it."""
 
-PLAIN = {"data.labels", "engine.packing", "server.verdicts", "server.rules"}
-"""Modules of a room that stand before it, since the kinds of that room need them."""
+PLAIN = {name for name in ORDER if name.replace(".", "/") + ".py" in FILES}
+"""Modules with a place of their own: kinds need them, or they gather their room."""
 
 DRAWS = re.compile(
     r"(np|numpy)\.random\..*|torch\.random\..*|torch\.(Generator|seed|initial_seed)"
@@ -94,7 +98,7 @@ def own(module: str) -> frozenset[str]:
     found = set()
     for name in imports(module):
         first, _, rest = name.partition(".")
-        if first != "troth" or not rest:
+        if first != "troth" or rest in ("", "__version__"):
             continue
         whole = rest if known(rest) else rest.rpartition(".")[0]
         found.add(whole if known(whole) else "__init__")
@@ -271,7 +275,9 @@ def test_every_member_has_a_test_and_says_what_it_is() -> None:
 
 
 MACHINERY = [m for m in MODULES if node(m) not in KINDS and not m.endswith("__init__")]
-NAMED = re.compile(r"troth\.(" + "|".join(map(re.escape, sorted(KINDS))) + r")\.([a-z]\w*)")
+NAMED = re.compile(
+    r"troth\.(" + "|".join(map(re.escape, sorted(KINDS))) + r")\.([a-z]\w*)"
+)
 
 
 def test_machinery_imports_no_member() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from troth import seeding
 from troth.certificates.smoothing import Smoothing
 from troth.engine import vmap
-from troth.networks import precision
+from troth.networks.kernels import precision
 from troth.types import Refusal
 
 Classify = Callable[[Tensor], Tensor]

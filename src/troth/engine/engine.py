@@ -22,8 +22,8 @@ from troth.engine import packing
 from troth.engine import phase as liftable
 from troth.engine.batches import Drawn, Feed
 from troth.engine.vmap import Lifted
-from troth.networks import precision as digits
 from troth.networks import task as tasks
+from troth.networks.kernels import precision as digits
 from troth.types import Batch, Broadcast, Client, Messages, Phase, Reply, Task
 
 

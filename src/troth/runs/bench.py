@@ -25,7 +25,7 @@ from troth.engine.batches import Feed
 from troth.engine.engine import Engine, Plan
 from troth.engine.population import Population
 from troth.networks import task
-from troth.networks import precision
+from troth.networks.kernels import precision
 from troth.types import Broadcast, Data, Split
 
 _BATCH, _EXAMPLES, _REPEATS = 16, 64, 5

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from troth.networks import precision as digits
+from troth.networks.kernels import precision as digits
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 

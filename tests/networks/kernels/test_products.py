@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth.networks import precision as digits
+from troth.networks.kernels import precision as digits
 
 CUDA = torch.device("cuda")
 SHAPES = [

@@ -12,9 +12,9 @@ import importlib.util
 import torch
 from torch import Tensor
 
-from troth.networks import precision as switch
+from troth.networks.kernels import precision
 
-__all__ = ["NARROW", "precision", "ready", "tile"]
+__all__ = ["NARROW", "input_precision", "ready", "tile"]
 
 NARROW = (torch.float32, torch.bfloat16, torch.float16)
 """What kernels compute with."""
@@ -46,9 +46,9 @@ def _run_on(index: int | None) -> bool:
     return True
 
 
-def precision() -> str:
+def input_precision() -> str:
     """Of products: as they are allowed; three of TF32 are one of float32."""
-    return "tf32" if switch.few() else "tf32x3"
+    return "tf32" if precision.few() else "tf32x3"
 
 
 def tile(size: int, most: int) -> int:

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from troth.networks.kernels import NARROW, precision, tile
+from troth.networks.kernels import NARROW, tile
 
 _LONG = 2048  # products that are added up in one piece; of more, some at a time
 _SPARE = 8  # tiles; with more there is enough to do side by side
@@ -147,7 +147,7 @@ def _launch(
     launch: Any = _multiply[tiles * parts, n]
     launch(
         *(a, b, out, rates, *by, by_rate, i, k, j, *inner, *units, length),
-        *(rate is not None, ti, tk, tj, "tf32x3" if exact else precision()),
+        *(rate is not None, ti, tk, tj, "tf32x3" if exact else input_precision()),
         num_warps=4,
         num_stages=3,
     )

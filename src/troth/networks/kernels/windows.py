@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from troth.networks.kernels import precision
+from troth.networks.kernels import input_precision
 from troth.networks.kernels import tile as side
 
 
@@ -143,7 +143,7 @@ def convolve(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
     if out.numel():
         launch: Any = _convolve[grid]
         given = x.contiguous(), w.contiguous(), out
-        launch(*given, *shape, *tile, precision(), num_warps=4, num_stages=3)
+        launch(*given, *shape, *tile, input_precision(), num_warps=4, num_stages=3)
     return out
 
 
@@ -167,5 +167,5 @@ def weigh(x: Tensor, g: Tensor, p: int, q: int, above: int, left: int) -> Tensor
     if out.numel():
         launch: Any = _weigh[grid]
         given = x.contiguous(), g.contiguous(), out
-        launch(*given, *shape, *tile, precision(), num_warps=4, num_stages=2)
+        launch(*given, *shape, *tile, input_precision(), num_warps=4, num_stages=2)
     return out
