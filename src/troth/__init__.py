@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 else:
     _HOMES = {
         "Refusal": "types",
-        "Run": "loading",
+        "Run": "runs.load",
         "aggregate": "api",
-        "audit": "auditing",
+        "audit": "examine.audit",
         "certify": "certificates.certify",
         "cost": "api",
-        "load": "loading",
+        "load": "runs.load",
         "personalize": "api",
         "report": "reports",
         "resume": "api",

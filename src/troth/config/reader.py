@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 import typing
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
@@ -69,6 +70,12 @@ __all__ = [
 _ASIDE = ("resolved", "engine", "checkpoint", "output", "deployment", "name")
 """Sections that change no number of a run."""
 _MAY_BE_NONE = ("corruption", "attack")  # "none" is the name of no member there
+_RENAMED = {
+    ("model", "normalise"): "normalize",
+    ("features", "centre"): "center",
+    ("aggregator", "neighbours"): "neighbors",
+}
+"""(section, key of before) → today's key."""
 
 
 def from_dict(tree: dict[str, Any]) -> Experiment:
@@ -184,11 +191,27 @@ def _part(
             f"{', '.join(lookup.names(kind))}"
         )
     name = lookup.typed(f"{where}.name", table.pop("name"), str)
+    table = _todays(kind, table)
     own = [f for f in fields(cls) if f.name not in ("name", "options")]
     common = _values(own, cls, where, table)
     keys = [f.name for f in own]
     rest = {k: v for k, v in table.items() if k not in keys}
     return cls(name, _options(kind, name, rest, keys), **common)
+
+
+def _todays(kind: str, table: dict[str, Any]) -> dict[str, Any]:
+    """A section whose renamed keys have their names of today; each is said once."""
+    for (section, old), new in _RENAMED.items():
+        if kind == section and old in table:
+            if new in table:
+                raise Refusal(f"[{kind}] has {old} and {new}, which are one; drop {old}")
+            warnings.warn(
+                f"{kind}.{old} is now {kind}.{new}; write the new name",
+                FutureWarning,
+                stacklevel=2,
+            )
+            table = {new if key == old else key: v for key, v in table.items()}
+    return table
 
 
 def _options(
@@ -248,9 +271,13 @@ def _plain(value: Any) -> Any:
 def fingerprint(experiment: Experiment) -> str:
     """Twelve hex digits of all that decides the numbers of a run.
 
-    Its name, how the engine works, checkpoints and output do not enter.
+    Its name, how the engine works, checkpoints and output do not enter. Renamed keys
+    enter by their first names, so that runs of before keep their fingerprints.
     """
     tree = {k: v for k, v in to_dict(experiment).items() if k not in _ASIDE}
+    for (section, old), new in _RENAMED.items():
+        if new in tree.get(section, {}):
+            tree[section][old] = tree[section].pop(new)
     text = json.dumps(tree, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from troth.networks.kernels import NARROW, tile
+from troth.networks.kernels import NARROW, input_precision, tile
 
 _LONG = 2048  # products that are added up in one piece; of more, some at a time
 _SPARE = 8  # tiles; with more there is enough to do side by side
