@@ -177,7 +177,7 @@ def their_processes(rounds: int, folder: Path) -> list[float]:
 
 
 def apart(moments: list[float]) -> list[float]:
-    """Between neighbours, without the first, in which data are loaded."""
+    """Between neighbors, without the first, in which data are loaded."""
     return [b - a for a, b in zip(moments[1:], moments[2:], strict=False)]
 
 

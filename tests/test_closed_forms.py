@@ -16,7 +16,7 @@ def converge(data, lam, lr, rounds):
         {
             "data": data,
             "partition": {"name": "natural", "split": "given"},
-            "model": {"name": "linear", "bias": False, "normalise": "none"},
+            "model": {"name": "linear", "bias": False, "normalize": "none"},
             "train": {
                 "rounds": rounds,
                 "steps": 1,

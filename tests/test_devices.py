@@ -224,9 +224,9 @@ def test_free_within_the_limits_of_the_process(
 def test_free_sees_a_real_limit() -> None:
     program = (
         "import resource, torch\n"
-        "from troth import memory\n"
+        "from troth import devices\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))\n"
-        "print(memory.free(torch.device('cpu')))\n"
+        "print(devices.free(torch.device('cpu')))\n"
     )
     out = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -45,7 +45,7 @@ def federation(place: Path, seed: int, classify: bool) -> Case:
     split[np.searchsorted(owner, np.arange(n))] = 2  # one each, for nothing is judged
     np.savez(place / "data.npz", x=x, y=y, owner=owner, split=split)
     # from 0, for what both classes have in common answers to no label and stays
-    model = {"name": "linear", "normalise": "none", "bias": classify, "zero": True}
+    model = {"name": "linear", "normalize": "none", "bias": classify, "zero": True}
     own = {"name": "coupled", "solve": "exact", "lam": LAM, "nu": 0.05, "steps": 5}
     tree = {
         "data": {"name": "npz", "path": str(place / "data.npz")},

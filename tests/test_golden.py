@@ -92,6 +92,7 @@ def test_an_old_grid_is_reported_predicted_and_certified(golden: Path) -> None:
     assert (run / "certificates.csv").exists()
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_renamed_keys_are_read_with_a_notice(golden: Path) -> None:
     run = golden / "grid" / "personalizer=none"
     with pytest.warns(FutureWarning, match="model.normalise is now model.normalize"):

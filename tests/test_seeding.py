@@ -77,7 +77,7 @@ def test_folded_keys_differ_from_each_other_and_from_the_key() -> None:
 
 
 def test_neighbouring_clients_and_counts_are_independent() -> None:
-    """Every bit of the xor of neighbours is a fair coin (128 statistics)."""
+    """Every bit of the xor of neighbors is a fair coin (128 statistics)."""
     k = seeding.keys(0, "test", 0, torch.arange(20_001))
     b = seeding.bits(torch.tensor(key()), 20_001)
     for stream in (k, b):

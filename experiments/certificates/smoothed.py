@@ -31,7 +31,7 @@ rotations count half turns."""
 
 NETWORKS: dict[str, Changes] = {
     "mnist": {"name": "cnn", "channels": [16, 32], "widths": [128]},
-    "cifar10": {"name": "resnet18", "normalise": "pixel"},
+    "cifar10": {"name": "resnet18", "normalize": "pixel"},
 }
 
 
@@ -59,10 +59,10 @@ def opened(file: Path, part: Changes, shape: tuple[int, ...]) -> Classifier:
         shape: of one example, whose largest value is 255.
     """
     tensors, _ = files.load(file)
-    options = {k: v for k, v in part.items() if k not in ("name", "normalise")}
+    options = {k: v for k, v in part.items() if k not in ("name", "normalize")}
     network = lookup.find("model", part["name"])
     net: nn.Module = lookup.call(network, options, shape=shape, classes=10)
-    first = layers.Normalise(0.0, 1.0)
+    first = layers.Normalize(0.0, 1.0)
     for name in ("mean", "inverse"):  # of any shape
         setattr(first, name, tensors[f"0.{name}"])
     whole = nn.Sequential(first, net)

@@ -92,7 +92,7 @@ class Loop:
         self.share, self.attack = sizes / sizes.sum(), column[:2]
         share = 0 if column == "clean" else int(column[3:-1])
         f = ASKED * share // 100
-        self.near = ASKED - f - 2  # neighbours that a score counts
+        self.near = ASKED - f - 2  # neighbors that a score counts
         self.taken = {"mean": ASKED, "Krum": 1, "multi-Krum": ASKED - f}[rule]
         np.random.seed(1234567)
         drawn = np.random.choice(range(CLIENTS), CLIENTS * share // 100, replace=False)

@@ -37,7 +37,7 @@ _TERM: dict[int, Tree] = {
     t: {"aggregator": {"name": "term", "t": float(t)}} for t in (2, 5)
 }
 _REPEATED: Tree = {"attack": "repeated:repeated"}
-_NEAR: Tree = {"aggregator": {"neighbours": "byzfl"}}  # n − f − 1
+_NEAR: Tree = {"aggregator": {"neighbors": "byzfl"}}  # n − f − 1
 _NOISY = ("global", "fair", "median", "Krum", "multi-Krum", "clipping", "k-loss")
 CHANGES = {
     "t = 2": Change(["fair"], _TERM[2], WHOLE + FEWER),

@@ -44,7 +44,7 @@ DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
                 "split": "given",
                 "valid": 0.1,
             },
-            "model": settings.MLP | {"normalise": "pixel"},
+            "model": settings.MLP | {"normalize": "pixel"},
         },
         {"clean": {}, "A3 20%": FIFTH},
     ),

@@ -57,7 +57,7 @@ ATTACKS: dict[str, Changes] = {
 BACKDOOR: Changes = {
     "corruption": {"name": "backdoor", "share": 0.5, "size": 4, "target": 0},
     # by pixel, a corner that is black in every picture would be blown up a hundredfold
-    "model": {"name": "mlp", "widths": [32], "normalise": "unit"},
+    "model": {"name": "mlp", "widths": [32], "normalize": "unit"},
 }
 
 

@@ -108,14 +108,14 @@ def tally(case: Case, trials: int, random: np.random.Generator, lam: float) -> T
     mean, square, inner = np.zeros(3), np.zeros((3, 3)), np.zeros((3, 3))
     at = []
     for c in parabolas(case, trials, random):
-        centre = c.mean(axis=1)
+        center = c.mean(axis=1)
         size = c.shape[1]
-        mean += centre.sum(0)
+        mean += center.sum(0)
         flat = c.reshape(-1, 3)
         whole = flat.T @ flat / size
         square += whole
-        inner += whole - centre.T @ centre
-        at.append(centre @ powers)
+        inner += whole - center.T @ center
+        at.append(center @ powers)
     mean /= trials
     pooled = square / trials - np.outer(mean, mean)
     return Tally(mean, inner / trials, pooled, np.concatenate(at))

@@ -189,7 +189,7 @@ def build(
     preprocess.check(e, arrays)
     dtype = precision(e)
     seen = arrays.x[:0]
-    if e.model.normalise == "pixel":
+    if e.model.normalize == "pixel":
         theirs = [shards.train[k] for k in newcomers.others(n, late)]
         seen = arrays.x[np.unique(np.concatenate(theirs))]
     shape = arrays.x.shape[1:]

@@ -150,8 +150,8 @@ def square_distances(rows: Tensor) -> Tensor:
     groups: list[tuple[Tensor, Tensor | None]] = []
     groups.append((torch.arange(n, device=rows.device), None))
     while groups and unit:
-        group, centre = groups.pop()
-        square, vague, from_centre, scale = _around(rows, group, centre)
+        group, center = groups.pop()
+        square, vague, from_center, scale = _around(rows, group, center)
         ratio = min(scale / unit, 2.0**480)
         here = (group[:, None], group)
         found = missing[here] & ~vague
@@ -159,7 +159,7 @@ def square_distances(rows: Tensor) -> Tensor:
         missing[here] &= vague
         for members in _parts(missing[here]):
             # The middle one: hardly a row that was sent to be far off.
-            middle = members[from_centre[members].argsort()[len(members) // 2]]
+            middle = members[from_center[members].argsort()[len(members) // 2]]
             groups.append((group[members], rows[group[middle]]))
     return result
 
@@ -175,7 +175,7 @@ def _unit(rows: Tensor) -> float:
 
 
 def _around(
-    rows: Tensor, group: Tensor, centre: Tensor | None
+    rows: Tensor, group: Tensor, center: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, float]:
     """Squared distances in a group, which are vague, those from c, and their unit."""
     n, wide = len(group), widest(rows)
@@ -183,8 +183,8 @@ def _around(
     gram, scale = rows.new_zeros(n, n, dtype=wide), 0.0
     for block in blocks(rows, n):
         part = (rows[:, block] if whole else rows[group, block]).to(wide)
-        if centre is not None:
-            part = part - centre[block]  # float64 rows are the caller's own
+        if center is not None:
+            part = part - center[block]  # float64 rows are the caller's own
         if not safe:  # squares may leave the range
             low, high = part.aminmax()
             largest = max(-low.item(), high.item(), scale)

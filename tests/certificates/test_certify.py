@@ -91,7 +91,7 @@ def dot(side: int = 33, away: float = 10.0, angle: float = 0.0) -> Tensor:
 
 
 def place(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The centre of what is seen: how far below and right of the middle."""
+    """The center of what is seen: how far below and right of the middle."""
     middle = (x.shape[-1] - 1) / 2
     weight = x[:, 0] / x[:, 0].sum(dim=(1, 2), keepdim=True).clamp(min=1e-6)
     line = torch.arange(x.shape[-1]) - middle

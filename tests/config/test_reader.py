@@ -91,7 +91,7 @@ def test_defaults_are_filled_in() -> None:
     e = from_dict({})
     assert (e.seed, e.name, e.data, e.filter) == (0, "", Part("digits"), [])
     assert e.partition.name == "iid" and e.partition.options == {"clients": 10}
-    assert e.model.name == "linear" and e.model.normalise == "unit"
+    assert e.model.name == "linear" and e.model.normalize == "unit"
     assert e.solver.name == "fedavg" and e.aggregator.name == "mean"
     assert e.server == Part("sgd", {"lr": 1.0, "momentum": 0.0})
     assert e.personalizer.name == e.corruption.name == e.attack.name == "none"
@@ -125,7 +125,7 @@ def test_shorthands() -> None:
             "filter": "drop_invalid",
             "aggregator": "median",
             "partition": {"valid": 0.1, "split": "given"},  # iid, as without a name
-            "model": {"normalise": "none"},
+            "model": {"normalize": "none"},
             "data": None,
         }
     )
@@ -336,8 +336,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "partition.min_examples = -1 is out of range",
     ),
     (
-        {"model": {"normalise": "z"}},
-        "model.normalise = 'z' is not one of 'unit', 'pixe",
+        {"model": {"normalize": "z"}},
+        "model.normalize = 'z' is not one of 'unit', 'pixe",
     ),
     (
         {"adversary": {"fraction": 1}},

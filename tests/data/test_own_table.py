@@ -16,7 +16,7 @@ TREE: dict[str, Any] = {
     "train": {"rounds": 2, "steps": 2, "batch": 2},
     "engine": {"device": "cpu"},
     "features": "own",
-    "model": {"normalise": "none"},
+    "model": {"normalize": "none"},
     "deployment": {
         "sites": ["a", "b"],
         "shape": [3],

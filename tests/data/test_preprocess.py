@@ -215,7 +215,7 @@ HUGE = np.where(np.arange(M)[:, None] % 2, 1e200, -1e200) * np.ones((1, 4))
 
 
 @pytest.mark.parametrize("name", ["own", "federated"])
-@pytest.mark.parametrize("options", [{}, {"scale": False, "centre": False}])
+@pytest.mark.parametrize("options", [{}, {"scale": False, "center": False}])
 def test_values_that_overflow_are_refused(name: str, options: dict[str, Any]) -> None:
     given = arrays()._replace(x=HUGE)
     with pytest.raises(Refusal, match=r"cannot hold|huge values|client"):
@@ -288,7 +288,7 @@ def test_what_is_recorded(tree: dict[str, Any], tmp_path: Path) -> None:
     assert run.experiment.resolved["constant"] == 1
     assert tensors["constant"].nonzero().tolist() == [[2, 3]]
     assert run.experiment.features == Part(
-        "own", {"centre": True, "scale": True, "impute": "mean"}
+        "own", {"center": True, "scale": True, "impute": "mean"}
     )
     ids = {reader.fingerprint(reader.from_dict(tree | {"features": f})) for f in NAMES}
     assert len(ids) == 3  # it decides the numbers of a run
@@ -379,13 +379,13 @@ def test_refusals_before_anything_is_written(
 
     bytes_ = {"data": "digits", "partition": {"name": "iid", "clients": 4}}
     refused(bytes_, "and x is uint8; set features.name")
-    refused({"model": {"name": "linear", "normalise": "pixel"}}, "= 'pixel' goes by")
+    refused({"model": {"name": "linear", "normalize": "pixel"}}, "= 'pixel' goes by")
     scaled = tree["data"] | {"scale": 255.0}
-    refused({"data": scaled}, r"'unit' goes by .*\(scale 255\).*normalise = 'none'")
+    refused({"data": scaled}, r"'unit' goes by .*\(scale 255\).*normalize = 'none'")
     troth.cost(
         tree
         | {"features": name, "data": scaled}
-        | {"model": {"name": "linear", "normalise": "none"}}
+        | {"model": {"name": "linear", "normalize": "none"}}
     )
     if name == "federated":
         one = {"name": "iid", "clients": 1}

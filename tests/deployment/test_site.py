@@ -84,8 +84,8 @@ def test_the_fingerprint_is_of_what_must_be_the_same() -> None:
         ({"deployment": {"sites": ["a"]}}, "deployment.shape is not set"),
         ({"deployment": {"sites": ["a"], "shape": [2]}}, "classes is not set"),
         (
-            {"model": {"normalise": "pixel"}},
-            "normalise = 'pixel' needs the data of all",
+            {"model": {"normalize": "pixel"}},
+            "normalize = 'pixel' needs the data of all",
         ),
         (
             {"features": "federated"},

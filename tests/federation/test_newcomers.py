@@ -245,7 +245,7 @@ def test_pixels_are_normalised_without_them(tmp_path: Path) -> None:
     np.savez(
         tmp_path / "d.npz", x=x, y=owner % 2 ^ random.integers(0, 2, 60), owner=owner
     )
-    pixel = {"name": "linear", "normalise": "pixel"}
+    pixel = {"name": "linear", "normalize": "pixel"}
     for seed in range(40):
         made = built(tmp_path / "d.npz", model=pixel, seed=seed, train={"cohort": 0})
         late = made.federation.newcomers

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from troth.networks.layers import Features, Normalise, normalise
+from troth.networks.layers import Features, Normalize, normalize
 from troth.types import Refusal
 
 BYTES = np.random.default_rng(0).integers(0, 256, (300, 1, 4, 5)).astype(np.uint8)
 
 
 def test_unit_divides_by_the_scale() -> None:
-    layer = normalise("unit", BYTES, 255.0)
+    layer = normalize("unit", BYTES, 255.0)
     out = layer(torch.from_numpy(BYTES))
     assert out.dtype == torch.float32
     assert np.allclose(out.numpy(), BYTES / 255, atol=1e-7)
@@ -22,33 +22,33 @@ def test_unit_divides_by_the_scale() -> None:
 def test_pixel_is_dittos_recipe() -> None:
     rows = BYTES.astype(np.float64)
     expected = (rows - rows.mean(0)) / (rows.std(0) + 0.001)
-    out = normalise("pixel", BYTES, 255.0).double()(torch.from_numpy(BYTES))
+    out = normalize("pixel", BYTES, 255.0).double()(torch.from_numpy(BYTES))
     assert np.allclose(out.numpy(), expected, atol=1e-5)  # buffers were float32
 
 
 def test_pixel_means_the_same_on_another_scale() -> None:
     small = (BYTES / 255).astype(np.float32)
-    a = normalise("pixel", BYTES, 255.0)(torch.from_numpy(BYTES))
-    b = normalise("pixel", small, 1.0)(torch.from_numpy(small))
+    a = normalize("pixel", BYTES, 255.0)(torch.from_numpy(BYTES))
+    b = normalize("pixel", small, 1.0)(torch.from_numpy(small))
     assert torch.allclose(a, b, atol=1e-4)
 
 
 def test_a_constant_pixel_is_zero() -> None:
     same = np.full((9, 3), 7, dtype=np.uint8)
-    out = normalise("pixel", same, 255.0)(torch.from_numpy(same))
+    out = normalize("pixel", same, 255.0)(torch.from_numpy(same))
     assert not out.any()
 
 
 def test_none_only_casts() -> None:
-    out = normalise("none", BYTES, 255.0)(torch.from_numpy(BYTES))
+    out = normalize("none", BYTES, 255.0)(torch.from_numpy(BYTES))
     assert out.dtype == torch.float32
     assert np.array_equal(out.numpy(), BYTES)
 
 
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = normalise("pixel", BYTES, 255.0)
+    whole = normalize("pixel", BYTES, 255.0)
     monkeypatch.setattr("troth.networks.layers._CHUNK", 7 * 20)
-    parts = normalise("pixel", BYTES, 255.0)
+    parts = normalize("pixel", BYTES, 255.0)
     assert torch.allclose(whole.mean, parts.mean, rtol=1e-6)
     assert torch.allclose(whole.inverse, parts.inverse, rtol=1e-6)
 
@@ -56,44 +56,44 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_whole_is_never_float64() -> None:
     large = np.zeros((40_000, 784), dtype=np.uint8)  # 31 MB, 251 MB as float64
     tracemalloc.start()
-    normalise("pixel", large, 255.0)
+    normalize("pixel", large, 255.0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 80e6
 
 
 def test_nothing_is_trained_and_everything_is_saved() -> None:
-    layer = normalise("pixel", BYTES, 255.0)
+    layer = normalize("pixel", BYTES, 255.0)
     assert not list(layer.parameters())
-    other = Normalise(torch.zeros(1, 4, 5), torch.ones(1, 4, 5))
+    other = Normalize(torch.zeros(1, 4, 5), torch.ones(1, 4, 5))
     other.load_state_dict(layer.state_dict())
     x = torch.from_numpy(BYTES)
     assert torch.equal(other(x), layer(x))
 
 
 def test_works_in_the_precision_of_its_buffers() -> None:
-    assert Normalise(1.0, 2.0).double()(torch.tensor([3])).dtype == torch.float64
-    assert Normalise(1.0, 2.0)(torch.tensor([3])).item() == 1.0
+    assert Normalize(1.0, 2.0).double()(torch.tensor([3])).dtype == torch.float64
+    assert Normalize(1.0, 2.0)(torch.tensor([3])).item() == 1.0
 
 
 @pytest.mark.parametrize("std", [0.0, -1.0, float("nan"), float("inf")])
 def test_refuses_to_divide_by(std: float) -> None:
     with pytest.raises(Refusal, match="positive number"):
-        Normalise(0.0, std)
+        Normalize(0.0, std)
 
 
 def test_refusals() -> None:
     with pytest.raises(Refusal, match="'unit', 'pixel', 'none'"):
-        normalise("units", BYTES, 255.0)  # type: ignore[arg-type]
+        normalize("units", BYTES, 255.0)  # type: ignore[arg-type]
     with pytest.raises(Refusal, match="there are 0"):
-        normalise("pixel", BYTES[:0], 255.0)
+        normalize("pixel", BYTES[:0], 255.0)
     with pytest.raises(Refusal, match="scale of the data is 0"):
-        normalise("unit", BYTES, 0.0)
+        normalize("unit", BYTES, 0.0)
     bad = np.ones((3, 4), dtype=np.float32)
     bad[1, 2] = np.nan
     bad[0, 0] = np.inf
     with pytest.raises(Refusal, match="2 of 4"):
-        normalise("pixel", bad, 1.0)
+        normalize("pixel", bad, 1.0)
 
 
 def test_features_by_hand() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from troth import lookup
 from troth.networks import build, flat
 from troth.networks.batchnorm import adapt
-from troth.networks.layers import Normalise
+from troth.networks.layers import Normalize
 from troth.networks.masks import Masks
 from troth.types import Refusal
 
@@ -37,7 +37,7 @@ class Small(nn.Module):
 
 def behind(model: nn.Module) -> nn.Module:
     """As `networks.network` and `Objective` leave it."""
-    return adapt(nn.Sequential(Normalise(0.0, 1.0), model))
+    return adapt(nn.Sequential(Normalize(0.0, 1.0), model))
 
 
 # conv1.weight 6, conv1.bias 3, block.0.weight 6, block.0.bias 2, block.1.weight 2,
@@ -133,7 +133,7 @@ def test_numbers_name_the_layers_of_a_sequence() -> None:
 def test_a_sequence_of_two_is_no_normalisation() -> None:
     masks = Masks(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)))
     assert masks.layers == ["0", "1"]
-    nested = Masks(behind(nn.Sequential(Normalise(0.0, 1.0), nn.Linear(2, 1))))
+    nested = Masks(behind(nn.Sequential(Normalize(0.0, 1.0), nn.Linear(2, 1))))
     assert nested.layers == ["1"]
 
 

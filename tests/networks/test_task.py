@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from troth import lookup
 from troth.networks import task as tasks
-from troth.networks.layers import Normalise
+from troth.networks.layers import Normalize
 from troth.networks.models.linear import linear
 from troth.networks.models.mlp import mlp
 from troth.networks.models.svm import SVM, svm
@@ -38,7 +38,7 @@ def problem(
     shapes = LARGER if name in ("resnet18", "vgg13_bn") else SHAPES
     shape = shapes[seed % len(SHAPES)]
     model = lookup.find("model", name)(shape, classes, **OPTIONS.get(name, {}))
-    net = nn.Sequential(Normalise(100.0, 50.0), model)
+    net = nn.Sequential(Normalize(100.0, 50.0), model)
     for p in net.parameters():  # no start at zero
         p.data.add_(0.1 * torch.randn_like(p))
     return tasks.Objective(net.to(dtype), classes), draw(shape, classes, dtype)
@@ -150,7 +150,7 @@ def test_bfloat16_keeps_the_penalty_exact() -> None:
 
 def test_svm_by_hand() -> None:
     objective = tasks.Objective(
-        nn.Sequential(Normalise(1.0, 2.0), svm((2,), 2, l2=0.1)), 2
+        nn.Sequential(Normalize(1.0, 2.0), svm((2,), 2, l2=0.1)), 2
     )
     x = torch.tensor([[3.0, 1.0], [1.0, 5.0], [5.0, 1.0]])  # → (1, 0), (0, 2), (2, 0)
     y, weight = torch.tensor([1, 0, 1]), torch.tensor([0.5, 0.25, 0.25])

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from troth import lookup
-from troth.networks.layers import Normalise
+from troth.networks.layers import Normalize
 from troth.networks.validate import check
 from troth.types import Refusal
 
@@ -93,7 +93,7 @@ def test_every_model_passes_on_bytes_and_is_left_alone(name: str) -> None:
     for classes in [2] if name == "svm" else [2, 0]:
         shape = (1, 32, 32) if name == "vgg13_bn" else (1, 8, 8)
         model = lookup.find("model", name)(shape, classes)
-        net = nn.Sequential(Normalise(0.0, 255.0), model)
+        net = nn.Sequential(Normalize(0.0, 255.0), model)
         before = {n: t.clone() for n, t in net.state_dict().items()}
         check(net, torch.zeros(2, *shape, dtype=torch.uint8))
         assert all(torch.equal(before[n], t) for n, t in net.state_dict().items())

@@ -210,7 +210,7 @@ def test_without_personal_models(tmp_path):
 
 
 def test_pixel_statistics_travel_with_the_model(tmp_path):
-    [run] = troth.run(changed(model={"normalise": "pixel"}), out=tmp_path / "run")
+    [run] = troth.run(changed(model={"normalize": "pixel"}), out=tmp_path / "run")
     arrays, shards, _ = load.deal(run.experiment, None)
     rows = shards.test[0]
     accuracy = (run.predict(0, arrays.x[rows]) == arrays.y[rows]).mean()

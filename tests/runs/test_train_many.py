@@ -80,7 +80,7 @@ def test_together_is_one_after_another(method: str, tmp_path: Path) -> None:
         {"personalizer": {"name": "ditto", "lam": "auto", "choose": "code"}},
         {"personalizer": {"name": "finetune", "epochs": 1}},
         {"solver": "scaffold"},
-        {"model": {"name": "mlp", "widths": [8], "normalise": "pixel"}},
+        {"model": {"name": "mlp", "widths": [8], "normalize": "pixel"}},
         {"train": {**BASE["train"], "steps": 0, "epochs": 1, "batch": 64}},
         {"availability": {"drop": 0.7}},
     ],

@@ -118,7 +118,7 @@ def mod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Clients of different sizes, each about a centre and with a spread of its own."""
+    """Clients of different sizes, each about a center and with a spread of its own."""
     draw = np.random.default_rng(0)
     owner = np.repeat(np.arange(N), SIZES)
     x = draw.normal(size=(len(owner), D)) * (1 + owner[:, None]) + 3 * owner[:, None]

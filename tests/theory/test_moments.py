@@ -13,7 +13,7 @@ def test_by_hand() -> None:
     rows = np.array([[-1.0], [0.0], [4.0]])
     assert theory.between(rows, np.array([1.0, 2.0, 3.0])) == pytest.approx(5)
     assert theory.between(rows, np.full(3, 8.0)) == 0
-    # one adversary at 11, 10 from the centre: 100 − 6 − (5 + 2)/3
+    # one adversary at 11, 10 from the center: 100 − 6 − (5 + 2)/3
     far = theory.stray(
         np.array([[11.0]]), np.array([6.0]), rows, np.array([1.0, 2.0, 3.0])
     )

@@ -204,7 +204,9 @@ def _todays(kind: str, table: dict[str, Any]) -> dict[str, Any]:
     for (section, old), new in _RENAMED.items():
         if kind == section and old in table:
             if new in table:
-                raise Refusal(f"[{kind}] has {old} and {new}, which are one; drop {old}")
+                raise Refusal(
+                    f"[{kind}] has {old} and {new}, which are one; drop {old}"
+                )
             warnings.warn(
                 f"{kind}.{old} is now {kind}.{new}; write the new name",
                 FutureWarning,

@@ -157,7 +157,7 @@ class PartitionPart(Part):
 class ModelPart(Part):
     """What is trained."""
 
-    normalise: Literal["unit", "pixel", "none"] = "unit"
+    normalize: Literal["unit", "pixel", "none"] = "unit"
     weights: str = ""  # a file to start from
     weights_skip: list[str] = field(default_factory=list)  # patterns: not taken
     freeze: list[str] = field(default_factory=list)  # patterns: never trained or sent

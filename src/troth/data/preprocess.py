@@ -50,17 +50,17 @@ def check(e: Experiment, arrays: Arrays) -> None:
     """
     if not active(e.features):
         return
-    kind, name = e.model.normalise, e.features.name
+    kind, name = e.model.normalize, e.features.name
     if arrays.x.dtype.kind != "f":
         raise Refusal(
             f"features '{name}' prepares fractional numbers, and x is {arrays.x.dtype};"
-            " set features.name = 'none': model.normalise prepares bytes and pictures"
+            " set features.name = 'none': model.normalize prepares bytes and pictures"
         )
     if kind == "pixel" or (kind == "unit" and arrays.scale != 1):
         raise Refusal(
-            f"model.normalise = '{kind}' goes by the data as they are (scale "
+            f"model.normalize = '{kind}' goes by the data as they are (scale "
             f"{arrays.scale:g}), and features '{name}' changes them; set "
-            "model.normalise = 'none', or features.name = 'none'"
+            "model.normalize = 'none', or features.name = 'none'"
         )
     if corrupt.aims(e.corruption) is not None:
         raise Refusal(
@@ -130,7 +130,7 @@ def deal(
     if not bool(data.x.isfinite().all()):
         raise Refusal(
             f"features '{part.name}' leaves values in x that {str(dtype)[6:]} cannot "
-            "hold; rescale the data, or set features.scale and features.centre to true"
+            "hold; rescale the data, or set features.scale and features.center to true"
         )
     data = _place(data, dtype, device)
     return data, Prepared(found, imputed), redraw(data, wide)

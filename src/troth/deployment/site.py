@@ -50,7 +50,7 @@ def agreed(e: Experiment) -> Experiment:
                 f"before the first round; add it to [deployment], such as {example}"
             )
     apart = {
-        "model.normalise = 'pixel'": e.model.normalise == "pixel",
+        "model.normalize = 'pixel'": e.model.normalize == "pixel",
         "features.name = 'federated'": e.features.name == "federated",
         f"train.sampling = {e.train.sampling!r}": e.train.sampling != "uniform",
     }
@@ -58,7 +58,7 @@ def agreed(e: Experiment) -> Experiment:
         if there:
             raise Refusal(
                 f"{what} needs the data of all sites in one place, which a deployment "
-                "has not; set normalise to 'unit' or 'none', features to 'own' or "
+                "has not; set normalize to 'unit' or 'none', features to 'own' or "
                 "'none', and sampling to 'uniform'"
             )
     made_up = {

@@ -101,7 +101,7 @@ def personal(
 ) -> Table:
     """Each client's own model on its own examples; arguments as of `shared`."""
     where, shows = _slots(split, ids), _shows(aim)
-    order = np.argsort(where.size, kind="stable")  # neighbours pad each other little
+    order = np.argsort(where.size, kind="stable")  # neighbors pad each other little
     outputs = [[torch.empty(0)] * len(ids) for _ in shows]
     chunk = _chunk(engine, population)
     groups = [order[k : k + chunk] for k in range(0, len(ids), chunk)]

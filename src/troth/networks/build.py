@@ -44,7 +44,7 @@ def network(
             model = model.double()  # before: the file may hold more than float32 does
         weights.put(model, e.model.weights, e.model.weights_skip)
     freeze(model, e.model.freeze)
-    return nn.Sequential(layers.normalise(e.model.normalise, x, scale), model)
+    return nn.Sequential(layers.normalize(e.model.normalize, x, scale), model)
 
 
 def _initialised(e: Experiment, shape: tuple[int, ...], classes: int) -> nn.Module:

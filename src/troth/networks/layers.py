@@ -16,7 +16,7 @@ from troth.types import Refusal
 _CHUNK = 1 << 21  # numbers converted to float64 at a time: 16 MB
 
 
-class Normalise(nn.Module):
+class Normalize(nn.Module):
     """(x − mean)·(1/std) in the precision of its buffers; the first layer of a network.
 
     Bytes and floats go in; mean and std are buffers, so that they travel with the model
@@ -81,9 +81,9 @@ class Features(nn.Module):
         return (torch.where(x.isnan(), self.fill, x) - self.mean) / self.std
 
 
-def normalise(
+def normalize(
     kind: Literal["unit", "pixel", "none"], x_train: np.ndarray, scale: float
-) -> Normalise:
+) -> Normalize:
     """The first layer for a data set.
 
     Args:
@@ -96,19 +96,19 @@ def normalise(
     if not 0 < scale < math.inf:
         raise Refusal(f"the scale of the data is {scale}; it must be a positive number")
     if kind == "none":
-        return Normalise(0.0, 1.0)
+        return Normalize(0.0, 1.0)
     if kind == "unit":
-        return Normalise(0.0, scale)
+        return Normalize(0.0, scale)
     if kind == "pixel":
         mean, std = _moments(x_train)
-        return Normalise(mean, std + 0.001 * scale / 255)
-    raise Refusal(f"normalise = {kind!r} is not one of 'unit', 'pixel', 'none'")
+        return Normalize(mean, std + 0.001 * scale / 255)
+    raise Refusal(f"normalize = {kind!r} is not one of 'unit', 'pixel', 'none'")
 
 
 def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of each feature, in float64, two passes."""
     if len(x) == 0:
-        raise Refusal("normalise = 'pixel' needs training rows, and there are 0")
+        raise Refusal("normalize = 'pixel' needs training rows, and there are 0")
     total = np.zeros(x.shape[1:])
     for rows in _chunks(x):
         total += rows.sum(axis=0)
@@ -116,7 +116,7 @@ def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     bad = mean.size - np.isfinite(mean).sum()
     if bad:
         raise Refusal(
-            f"normalise = 'pixel' needs finite features, and {bad} of {mean.size} hold "
+            f"normalize = 'pixel' needs finite features, and {bad} of {mean.size} hold "
             "NaN or infinity; clean the data or take 'unit'"
         )
     squares = np.zeros(x.shape[1:])

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from troth.networks import flat
-from troth.networks.layers import Normalise
+from troth.networks.layers import Normalize
 from troth.networks.weights import matched
 from troth.types import Refusal
 
@@ -119,7 +119,7 @@ def _bare(network: nn.Module) -> tuple[str, nn.Module]:
     """A model without the normalisation of its inputs, and its name in the network."""
     behind = isinstance(network, nn.Sequential) and len(network) == 2
     first = next(network.children(), None)
-    if behind and isinstance(first, Normalise):
+    if behind and isinstance(first, Normalize):
         return "1.", network.get_submodule("1")
     return "", network
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from troth import lookup, poison
 from troth.build import Built
-from troth.networks.layers import Normalise
+from troth.networks.layers import Normalize
 from troth.poison.goal import Goal
 
 
@@ -102,7 +102,7 @@ def _pull(built: Built, far: float) -> float:
 def head(built: Built, theta: np.ndarray) -> poison.Head:
     """θ♠ as a linear classifier of inputs in units of the data's scale."""
     first = next(built.network.children())
-    assert isinstance(first, Normalise)
+    assert isinstance(first, Normalize)
     facts = built.facts
     features, scale = int(np.prod(facts["shape"])), facts["scale"]
     found = poison.head_of(theta, facts["classes"], features)

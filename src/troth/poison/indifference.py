@@ -79,14 +79,14 @@ def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
         std: [d] or one number, above 0.
     """
     weight, bias = checked(head)
-    centre, spread = (
+    center, spread = (
         np.broadcast_to(np.asarray(v, np.float64), weight.shape[1:])
         for v in (mean, std)
     )
     if not (spread > 0).all():
         raise Refusal(f"std holds {spread.min()}; inputs are divided by it: give > 0")
     scaled = weight / spread
-    return Head(scaled, bias - scaled @ centre)
+    return Head(scaled, bias - scaled @ center)
 
 
 def checked(head: Head) -> Head:

@@ -36,7 +36,7 @@ def mark(k: int, hollow: bool = False) -> dict[str, Any]:
 def line(k: int) -> dict[str, Any]:
     """The line of the k-th label: no two of the first 28 are alike.
 
-    Neighbours have other dashes: where lines coincide, both are seen.
+    Neighbors have other dashes: where lines coincide, both are seen.
     """
     turn, place = divmod(k, len(COLOURS))
     return {"color": hue(k), "linestyle": _DASHES[(place + turn) % len(_DASHES)]}

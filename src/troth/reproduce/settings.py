@@ -126,7 +126,7 @@ FASHION = Setting(
                 "recipe": "ditto",
                 "split": "given",
             },
-            "model": {"name": "cnn", "normalise": "pixel"},
+            "model": {"name": "cnn", "normalize": "pixel"},
             "train": {
                 "rounds": 5000,
                 "cohort": 10,
@@ -168,7 +168,7 @@ _KEPT = {row: f"{_PLACE}{name}/summary.json" for row, name in _NATURAL.items()}
 _CNN: Tree = {"name": "cnn", "channels": [16, 32], "widths": [128]}
 _LONG: Tree = {"rounds": 1000, "steps": 5, "batch": 16}
 _VEHICLE: Tree = {"rounds": 600, "steps": 1, "batch": 32, "lr": 0.01}
-_SVM: Tree = {"name": "svm", "l2": 0.01, "normalise": "none"}
+_SVM: Tree = {"name": "svm", "l2": 0.01, "normalize": "none"}
 
 VEHICLE = Setting(
     "Vehicle",

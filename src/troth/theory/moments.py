@@ -31,7 +31,7 @@ def between(rows: np.ndarray, noise: np.ndarray) -> float:
 def stray(
     rows: np.ndarray, noise: np.ndarray, others: np.ndarray, others_noise: np.ndarray
 ) -> float:
-    """The same for clients that stray from the centre of others: Σ of τ_a².
+    """The same for clients that stray from the center of others: Σ of τ_a².
 
     E‖ŵ_i − mean of others‖² = tr Cov(w_i) + tr Cov(e_i) + (tr Cov(w) + noise)/K_b, of
     which all but the first is taken off.
@@ -42,8 +42,8 @@ def stray(
         others: [K_b, p] estimates of benign clients.
         others_noise: [K_b] tr Cov of their noise.
     """
-    centre = others.mean(axis=0)
-    about = float(((rows - centre) ** 2).sum(axis=1).mean()) - float(noise.mean())
+    center = others.mean(axis=0)
+    about = float(((rows - center) ** 2).sum(axis=1).mean()) - float(noise.mean())
     wander = (between(others, others_noise) + float(others_noise.mean())) / len(others)
     return max(0.0, about - wander)
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from troth import api, theory
 from troth.cli import app
 
-LINE = {"name": "linear", "bias": False, "normalise": "none"}
+LINE = {"name": "linear", "bias": False, "normalize": "none"}
 
 
 def troth(*arguments: object) -> Result:
@@ -245,7 +245,7 @@ def test_refused_networks_and_folders(
         "    return Odd()\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    model = {"name": "odd_networks:odd", "normalise": "none"}
+    model = {"name": "odd_networks:odd", "normalize": "none"}
     path = trained(tmp_path, points(clients=5), model=model)
     result = troth("advise", path)
     assert result.exit_code == 2 and "does not end in a linear layer" in result.stderr

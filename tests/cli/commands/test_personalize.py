@@ -224,7 +224,7 @@ def test_pictures_in_whole_batches(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=x, y=y, owner=owner)
     whole = experiment(
         tmp_path,
-        model={"name": "mlp", "widths": [6], "normalise": "pixel", "freeze": ["1.*"]},
+        model={"name": "mlp", "widths": [6], "normalize": "pixel", "freeze": ["1.*"]},
         train={"rounds": 5, "steps": 2, "batch": 0, "lr": 0.2, "precision": "float64"},
         evaluate={"newcomers": 0.3},
         engine={"how": "vmap", "chunk": 3, "device": "cpu"},

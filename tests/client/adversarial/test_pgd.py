@@ -113,7 +113,7 @@ def test_never_leaves_the_ball_or_the_range(
     wide: bool,
 ) -> None:
     dtype, digit = (F64, 1e-14) if wide else (torch.float32, 1e-5)
-    net = nn.Sequential(layers.Normalise(0.0, scale), small(int(np.prod(shape))))
+    net = nn.Sequential(layers.Normalize(0.0, scale), small(int(np.prod(shape))))
     task = tasks.functional(tasks.Objective(net.to(dtype), 3))
     w = 3 * drawn(task.d).to(dtype)
     x = (inputs(m, *shape, dtype=dtype) * scale).round()  # on the edge, too
@@ -267,7 +267,7 @@ def test_bytes_are_attacked_in_their_own_range(norm: Any, start: Any) -> None:
     y = torch.arange(6) % 3
     net, found = small(9), []
     for x, scale in ((pixels, 255.0), (pixels.double() / 255, 1.0)):
-        front = layers.Normalise(0.0, scale).double()
+        front = layers.Normalize(0.0, scale).double()
         task, w = problem(nn.Sequential(front, net), 3)
         attack = pgd(task, scale, eps=8 / 255, norm=norm, start=start)
         attack.expect(x)

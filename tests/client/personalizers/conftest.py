@@ -353,7 +353,7 @@ def quadratics() -> Callable[..., Ended]:
             {
                 "data": data,
                 "partition": {"name": "natural", "split": "given"},
-                "model": {"name": "linear", "bias": False, "normalise": "none"},
+                "model": {"name": "linear", "bias": False, "normalize": "none"},
                 "train": whole | train,
                 "personalizer": personalizer,
                 "server": {"name": "sgd", "lr": server},

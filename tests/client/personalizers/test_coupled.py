@@ -47,7 +47,7 @@ def tree(path: Path, options: dict[str, Any] | None = None, **more: Any) -> Any:
     return {
         "data": {"name": "npz", "path": str(path)},
         "partition": {"name": "natural", "split": "given"},
-        "model": {"name": "linear", "normalise": "none"},
+        "model": {"name": "linear", "normalize": "none"},
         "train": {"rounds": 200, "batch": 0, "precision": "float64", "lr": 0.01}
         | more.pop("train", {}),
         "personalizer": {"name": "coupled", "solve": "exact", **(options or {})},

@@ -19,7 +19,7 @@ LOOP = Plan("loop", 1)
 LINEAR = {
     "data": {"name": "linear_regression", "clients": N, "examples": 50, "dim": 4},
     "partition": {"name": "natural", "split": "given"},
-    "model": {"name": "linear", "bias": False, "normalise": "none"},
+    "model": {"name": "linear", "bias": False, "normalize": "none"},
 }
 DIGITS = {
     "partition": {"name": "classes", "clients": N, "per_client": 6},

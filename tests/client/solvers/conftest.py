@@ -139,7 +139,7 @@ def quadratic(tmp_path_factory: pytest.TempPathFactory) -> Quadratic:
     def made(plan: Plan | None = None, **sections: Any) -> build.Built:
         train = {"batch": 0, "steps": 5, "lr": LR, "rounds": 100}
         train |= sections.pop("train", {})
-        model = {"name": "linear", "bias": False, "normalise": "none"}
+        model = {"name": "linear", "bias": False, "normalize": "none"}
         together = plan or Plan("vmap", n)
         return federation(where, together, {"model": model, "train": train} | sections)
 

@@ -31,7 +31,7 @@ def test_the_noise_is_normal_with_that_spread(
 
 
 def test_every_number_has_its_own() -> None:
-    """Correlation of neighbours over 10⁵ pairs; fails with probability 1e-9."""
+    """Correlation of neighbors over 10⁵ pairs; fails with probability 1e-9."""
     noise = noise_features(torch.zeros(2, 10**5), Y[:2], KEY, 1.0)[0].double()
     for a, b in ((noise[0], noise[1]), (noise[0, :-1], noise[0, 1:])):
         r = float(np.corrcoef(a.numpy(), b.numpy())[0, 1])

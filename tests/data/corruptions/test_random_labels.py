@@ -40,7 +40,7 @@ def test_uniform_over_clients() -> None:
     assert_uniform(torch.cat(first), 10)
 
 
-def test_neighbours_do_not_depend_on_each_other() -> None:
+def test_neighbors_do_not_depend_on_each_other() -> None:
     """Pairs of labels are uniform over 100 cells; fails with probability 1e-9."""
     found = labels(100_000, 10, key())
     assert_uniform(found[0::2] * 10 + found[1::2], 100)

@@ -16,8 +16,8 @@ from troth.types import Refusal
 
 def holed(random: np.random.Generator, m: int, shape: tuple[int, ...]) -> np.ndarray:
     """Values around means of very different sizes, some of them missing."""
-    centre = 10.0 ** random.integers(-3, 7, size=shape)
-    x = centre * (1 + random.normal(size=(m, *shape)))
+    center = 10.0 ** random.integers(-3, 7, size=shape)
+    x = center * (1 + random.normal(size=(m, *shape)))
     x[random.random(x.shape) < random.choice([0.0, 0.3, 0.9, 1.0])] = np.nan
     return x
 
@@ -95,14 +95,14 @@ def test_a_small_spread_around_a_large_mean_is_kept() -> None:
     assert not found.constant.any()
 
 
-def test_centre_and_scale_can_be_left_out() -> None:
+def test_center_and_scale_can_be_left_out() -> None:
     first, second = Mean(np.array([4.0]), np.array([3.0])), Mean(*np.array([[4], [9]]))
     fill = np.array([7.0])
-    for centre in (True, False):
+    for center in (True, False):
         for scale in (True, False):
-            found = _sums.statistics(first, second, fill, centre, scale)
+            found = _sums.statistics(first, second, fill, center, scale)
             assert found.fill == 7
-            assert found.mean == (3 if centre else 0)
+            assert found.mean == (3 if center else 0)
             assert found.std == (3 if scale else 1)
 
 

@@ -96,5 +96,5 @@ def test_a_feature_that_nobody_has() -> None:
 def test_options() -> None:
     each = draw(4, [8, 8])
     assert (federated(each, impute="zero").fill == 0).all()
-    assert (federated(each, centre=False).mean == 0).all()
+    assert (federated(each, center=False).mean == 0).all()
     assert (federated(each, scale=False).std == 1).all()

@@ -60,7 +60,7 @@ def test_a_client_depends_on_no_other() -> None:
 def test_options() -> None:
     each = draw(2, [8, 8])
     assert (own(each, impute="zero").fill == 0).all()
-    assert (own(each, centre=False).mean == 0).all()
+    assert (own(each, center=False).mean == 0).all()
     assert (own(each, scale=False).std == 1).all()
     lacking = [np.where([True, False, False, False], np.nan, x) for x in each]
     assert (own(lacking, impute="median").fill[:, 0] == 0).all()

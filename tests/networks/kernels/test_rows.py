@@ -14,10 +14,10 @@ from troth.server.attacks import random_update
 def test_sums_are_those_in_float64(n: int, d: int) -> None:
     from troth.networks.kernels import rows
 
-    x, centre = torch.randn(n, d, device="cuda"), torch.randn(n, device="cuda")
-    away = x.double() - centre.double()[:, None]
+    x, center = torch.randn(n, d, device="cuda"), torch.randn(n, device="cuda")
+    away = x.double() - center.double()[:, None]
     plain = torch.stack([away.sum(dim=1), away.square().sum(dim=1)], dim=1)
-    torch.testing.assert_close(rows.sums(x, centre), plain, rtol=1e-12, atol=1e-9)
+    torch.testing.assert_close(rows.sums(x, center), plain, rtol=1e-12, atol=1e-9)
 
 
 @pytest.mark.usefixtures("gpu")

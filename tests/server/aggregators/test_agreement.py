@@ -79,7 +79,7 @@ def test_the_corners_of_what_is_compared(byzfl: Any, extremes: tuple[int, int]) 
     theirs = byzfl.aggregators
     close(ours("median", rows), theirs.Median()(rows), 1)
     close(ours("trimmed_mean", rows, f=2), theirs.TrMean(f=2)(rows), 1)
-    chosen = ours("krum", rows, f=2, neighbours="byzfl", strict=False)
+    chosen = ours("krum", rows, f=2, neighbors="byzfl", strict=False)
     assert np.array_equal(chosen, theirs.Krum(f=2)(rows))
 
 
@@ -107,16 +107,16 @@ def test_coordinates(byzfl: Any, rule: str, seed: int) -> None:
 
 @CASES
 def test_krum(byzfl: Any, seed: int) -> None:
-    """The very row. byzfl adds up n − f − 1 neighbours, the paper one fewer."""
+    """The very row. byzfl adds up n − f − 1 neighbors, the paper one fewer."""
     rows, f, _ = case(seed)
-    found = ours("krum", rows, f=f, neighbours="byzfl", strict=False)
+    found = ours("krum", rows, f=f, neighbors="byzfl", strict=False)
     assert np.array_equal(found, byzfl.aggregators.Krum(f=f)(rows))
 
 
 @CASES
 def test_multi_krum(byzfl: Any, seed: int) -> None:
     rows, f, spread = case(seed)
-    found = ours("multi_krum", rows, f=f, neighbours="byzfl", strict=False)
+    found = ours("multi_krum", rows, f=f, neighbors="byzfl", strict=False)
     close(found, byzfl.aggregators.MultiKrum(f=f)(rows), spread)
 
 
@@ -136,7 +136,7 @@ def test_krum_where_byzfl_is_wrong(byzfl: Any) -> None:
     narrow = torch.from_numpy(rows).float()
     scores = exact_scores(narrow.double().numpy(), 8)
     best = scores.index(min(scores))
-    found = troth.aggregate("krum", narrow, f=8, neighbours="byzfl")
+    found = troth.aggregate("krum", narrow, f=8, neighbors="byzfl")
     assert torch.equal(found, narrow[best])
     theirs = byzfl.aggregators.Krum(f=8)(narrow)
     (row,) = (narrow == theirs).all(dim=1).nonzero().flatten().tolist()

@@ -60,7 +60,7 @@ def test_by_hand() -> None:
     # A square and a point inside: the diagonals cross at (1, 1).
     square = torch.tensor([[0.0, 0.0], [2.0, 2.0], [0.0, 2.0], [2.0, 0.0]], dtype=WIDE)
     torch.testing.assert_close(of(square), torch.ones(2, dtype=WIDE))
-    # An equilateral triangle: its centre.
+    # An equilateral triangle: its center.
     corner = torch.tensor([[0.0, 0.0], [2.0, 0.0], [1.0, math.sqrt(3)]], dtype=WIDE)
     torch.testing.assert_close(of(corner), torch.tensor([1.0, 3**-0.5], dtype=WIDE))
     # An angle of more than 120°: its corner.
@@ -169,10 +169,10 @@ def test_f_rows_move_it_no_farther_than_promised(f: int, more: int, seed: int) -
     benign = rows(n - f, d, seed)
     hostile = 10.0 ** (seed % 9) * rows(f, d, seed + 1)
     z = of(torch.cat([hostile, benign]), f=f)
-    centre = benign.mean(dim=0)
-    radius = torch.linalg.vector_norm(benign - centre, dim=1).max()
+    center = benign.mean(dim=0)
+    radius = torch.linalg.vector_norm(benign - center, dim=1).max()
     limit = 2 * (n - f) / (n - 2 * f) * radius
-    assert torch.linalg.vector_norm(z - centre) <= limit * (1 + 1e-4)
+    assert torch.linalg.vector_norm(z - center) <= limit * (1 + 1e-4)
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (30, 4), (9, 200)])

@@ -13,8 +13,8 @@ from troth import lookup
 from troth.server.aggregators.krum import krum
 from troth.types import Messages, Refusal
 
-Neighbours = Literal["blanchard", "byzfl"]
-OTHERS: dict[Neighbours, int] = {"blanchard": 2, "byzfl": 1}
+Neighbors = Literal["blanchard", "byzfl"]
+OTHERS: dict[Neighbors, int] = {"blanchard": 2, "byzfl": 1}
 LINE = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
 
 
@@ -36,14 +36,14 @@ def scores(rows: list[list[int]], others: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("neighbours", "chosen"), [("blanchard", 1.0), ("byzfl", 3.0)])
-def test_by_hand(neighbours: Neighbours, chosen: float) -> None:
+@pytest.mark.parametrize(("neighbors", "chosen"), [("blanchard", 1.0), ("byzfl", 3.0)])
+def test_by_hand(neighbors: Neighbors, chosen: float) -> None:
     """n = 5, f = 1.
 
     Two others: 0 → 1 + 9, 1 → 1 + 4, 3 → 4 + 9, 7 → 16 + 36.
     Three: 0 → 1 + 9 + 49, 1 → 1 + 4 + 36, 3 → 4 + 9 + 16, 7 → 16 + 36 + 49.
     """
-    assert krum(messages(LINE), f=1, neighbours=neighbours).item() == chosen
+    assert krum(messages(LINE), f=1, neighbors=neighbors).item() == chosen
 
 
 def test_the_nearest_two_tie_and_the_lower_id_wins() -> None:
@@ -61,7 +61,7 @@ def test_or_the_one_that_comes_first() -> None:
     assert krum(messages(back), f=2, ties="first", strict=False).item() == 1.0
 
 
-def test_without_neighbours_the_first_client() -> None:
+def test_without_neighbors_the_first_client() -> None:
     update = torch.arange(10.0)[:, None]
     client = [3, 8, 6, 1, 9, 2, 7, 4, 5, 11]
     for f in (8, 9, 10, 100):
@@ -88,30 +88,30 @@ def test_says_who() -> None:
     st.randoms(use_true_random=False),
 )
 def test_as_defined(
-    rows: list[list[int]], f: int, neighbours: Neighbours, random: Random
+    rows: list[list[int]], f: int, neighbors: Neighbors, random: Random
 ) -> None:
     n = len(rows)
     client = random.sample(range(50), n)
-    found = scores(rows, n - f - OTHERS[neighbours])
+    found = scores(rows, n - f - OTHERS[neighbors])
     _, _, expected = min(zip(found, client, rows, strict=True))
     sent = messages(torch.tensor(rows, dtype=torch.float32), client)
-    got = krum(sent, f=f, neighbours=neighbours, strict=False)
+    got = krum(sent, f=f, neighbors=neighbors, strict=False)
     assert got.tolist() == expected
 
 
 @pytest.mark.parametrize(("n", "d", "f"), [(5, 1, 1), (26, 30, 11), (60, 500, 28)])
-@pytest.mark.parametrize("neighbours", OTHERS)
+@pytest.mark.parametrize("neighbors", OTHERS)
 @pytest.mark.parametrize("spread", [1.0, 1e-6])
 def test_as_loops_do(
-    n: int, d: int, f: int, neighbours: Neighbours, spread: float
+    n: int, d: int, f: int, neighbors: Neighbors, spread: float
 ) -> None:
     """In float64, near-equal rows included."""
     draw = torch.Generator().manual_seed(n)
     update = 7 + spread * torch.randn(n, d, generator=draw, dtype=torch.float64)
     between = torch.stack([((update - row) ** 2).sum(1) for row in update])
-    far = between.sort(dim=1).values[:, 1 : n - f - OTHERS[neighbours] + 1].sum(1)
+    far = between.sort(dim=1).values[:, 1 : n - f - OTHERS[neighbors] + 1].sum(1)
     expected = update[int(far.argmin())]
-    assert torch.equal(krum(messages(update), f=f, neighbours=neighbours), expected)
+    assert torch.equal(krum(messages(update), f=f, neighbors=neighbors), expected)
 
 
 def test_beyond_its_condition_equal_hostile_rows_win() -> None:
@@ -123,22 +123,22 @@ def test_beyond_its_condition_equal_hostile_rows_win() -> None:
 
 
 def test_options_and_reference() -> None:
-    with pytest.raises(Refusal, match="aggregator.neighbours = 'all' is not one of"):
-        lookup.check("aggregator", "krum", {"neighbours": "all"})
+    with pytest.raises(Refusal, match="aggregator.neighbors = 'all' is not one of"):
+        lookup.check("aggregator", "krum", {"neighbors": "all"})
     about = lookup.about("aggregator", "krum")
     assert about.options == {
         "f": "auto",
-        "neighbours": "blanchard",
+        "neighbors": "blanchard",
         "ties": "id",
         "strict": True,
     }
     assert "blanchard2017machine" in about.citations[0]
 
 
-@pytest.mark.parametrize(("neighbours", "others"), OTHERS.items())
+@pytest.mark.parametrize(("neighbors", "others"), OTHERS.items())
 @pytest.mark.parametrize("f", [2, 3, 6])
 def test_hostile_rows_beyond_its_reach_are_never_chosen(
-    neighbours: Neighbours, others: int, f: int
+    neighbors: Neighbors, others: int, f: int
 ) -> None:
     """Benign rows all 1 apart, f equal rows as far from all of them as is still near.
 
@@ -154,5 +154,5 @@ def test_hostile_rows_beyond_its_reach_are_never_chosen(
         row = middle.clone()
         row[-1] = (share * reach - within) ** 0.5
         update = torch.cat([benign, row.expand(f, n)])
-        chosen = krum(messages(update), f=f, neighbours=neighbours)
+        chosen = krum(messages(update), f=f, neighbors=neighbors)
         assert torch.equal(chosen, row) == hostile

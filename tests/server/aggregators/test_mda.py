@@ -51,7 +51,7 @@ def test_by_hand() -> None:
 
 
 def test_by_hand_in_the_plane() -> None:
-    """A square and its centre: two corners side by side, and the centre."""
+    """A square and its center: two corners side by side, and the center."""
     update = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0]])
     assert chosen(messages(update), f=2) == {0, 1, 4}
     assert chosen(messages(update, [9, 8, 3, 2, 1]), f=2) == {1, 2, 3}

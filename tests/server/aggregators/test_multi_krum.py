@@ -14,8 +14,8 @@ from troth.server.aggregators.mean import mean
 from troth.server.aggregators.multi_krum import multi_krum
 from troth.types import Messages, Refusal
 
-Neighbours = Literal["blanchard", "byzfl"]
-NEIGHBOURS: tuple[Neighbours, ...] = ("blanchard", "byzfl")
+Neighbors = Literal["blanchard", "byzfl"]
+NEIGHBOURS: tuple[Neighbors, ...] = ("blanchard", "byzfl")
 LINE = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
 
 
@@ -40,7 +40,7 @@ def test_says_who() -> None:
     assert said["chosen"].tolist() == [True, True, True, False, False]
 
 
-def test_without_neighbours_the_first_two_clients() -> None:
+def test_without_neighbors_the_first_two_clients() -> None:
     """At n = 10 and f = 8, as in the papers' tables with 80 % hostile."""
     update = torch.arange(10.0)[:, None]
     client = [3, 8, 6, 1, 9, 2, 7, 4, 5, 11]
@@ -59,11 +59,11 @@ def test_without_neighbours_the_first_two_clients() -> None:
     st.randoms(use_true_random=False),
 )
 def test_as_defined(
-    values: list[int], f: int, m: int, neighbours: Neighbours, random: Random
+    values: list[int], f: int, m: int, neighbors: Neighbors, random: Random
 ) -> None:
     """By loops over whole numbers, d = 1: full of ties."""
     n = len(values)
-    others = max(0, n - f - {"blanchard": 2, "byzfl": 1}[neighbours])
+    others = max(0, n - f - {"blanchard": 2, "byzfl": 1}[neighbors])
     client = random.sample(range(50), n)
     rated = []
     for i, value in enumerate(values):
@@ -73,17 +73,17 @@ def test_as_defined(
     best = [v for _, _, v in sorted(rated)[: max(1, min(m or n - f, n))]]
     update = torch.tensor(values, dtype=torch.float64)[:, None]
     sent = messages(update, client)
-    found = multi_krum(sent, f=f, m=m, neighbours=neighbours, strict=False).item()
+    found = multi_krum(sent, f=f, m=m, neighbors=neighbors, strict=False).item()
     assert found == pytest.approx(sum(best) / len(best), abs=1e-12)
 
 
-@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("neighbors", NEIGHBOURS)
 @pytest.mark.parametrize("n", [1, 2, 9, 40])
-def test_limits(neighbours: Neighbours, n: int) -> None:
+def test_limits(neighbors: Neighbors, n: int) -> None:
     sent = messages(torch.randn(n, 6, generator=torch.Generator().manual_seed(n)))
-    assert torch.equal(multi_krum(sent, f=0, neighbours=neighbours), mean(sent))
+    assert torch.equal(multi_krum(sent, f=0, neighbors=neighbors), mean(sent))
     for f in (0, 1, 2):
-        options = {"f": f, "neighbours": neighbours, "strict": False}
+        options = {"f": f, "neighbors": neighbors, "strict": False}
         one = multi_krum(sent, m=1, **options)
         assert torch.equal(one, krum(sent, **options))
 

@@ -219,7 +219,7 @@ def federation(tmp_path: Path, kind: str, seed: int) -> tuple[Any, np.ndarray]:
     tree = {
         "data": {"name": "npz", "path": str(path)},
         "partition": {"name": "natural", "split": "given"},
-        "model": {"name": "linear", "normalise": "none"},
+        "model": {"name": "linear", "normalize": "none"},
         "train": {"rounds": 60, "batch": 0, "precision": "float64"},
         "personalizer": {
             "name": "coupled",

@@ -74,7 +74,7 @@ def test_ties_are_not_broken_by_rounding(steps: float) -> None:
     np.testing.assert_allclose(scaled, expected[:, 0], atol=1e-6)
 
 
-def test_extra_goes_with_the_same_neighbours() -> None:
+def test_extra_goes_with_the_same_neighbors() -> None:
     update = torch.tensor([[0.0], [1.0], [3.0]])
     extra = torch.tensor([[10.0, 0.0], [20.0, 1.0], [60.0, 5.0]])
     found = nnm(messages(update, extra), f=1)

@@ -37,7 +37,7 @@ def pfedme(
 ) -> Client:
     """A shared model whose pull is felt by personal ones (pFedMe, Algorithm 1).
 
-    Objective: the shared model is the best centre for personal ones near it,
+    Objective: the shared model is the best center for personal ones near it,
 
         min_w (1/n) Σ_k min_θ F_k(θ) + (λ/2)‖θ − w‖²
 

@@ -40,7 +40,7 @@ def point_estimation(
         examples: of a client, those for testing included.
         sigma: noise of a sighting; 0 is none.
         tau: how far clients differ; 0 makes all w_k equal θ.
-        theta: the common centre.
+        theta: the common center.
         test: share of a client's examples that are marked as test.
         hostile: how many clients, the last ones, are hostile; 0 is none.
         tau_a: how far hostile clients stray; more than tau.

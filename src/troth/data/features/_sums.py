@@ -107,7 +107,7 @@ def _valid(sent: Sums, shape: tuple[int, ...], lowest: float) -> bool:
 
 
 def statistics(
-    first: Mean, second: Mean, fill: np.ndarray, centre: bool, scale: bool
+    first: Mean, second: Mean, fill: np.ndarray, center: bool, scale: bool
 ) -> Statistics:
     """The mean of the values and that of their squared distances → what is applied.
 
@@ -118,7 +118,7 @@ def statistics(
         first: of the values.
         second: of their squared distances from it.
         fill: [...] what stands for a missing value.
-        centre: subtract the mean, or else 0.
+        center: subtract the mean, or else 0.
         scale: divide by the standard deviation, or else by 1.
     """
     small = first.number * np.finfo(np.float64).eps
@@ -128,7 +128,7 @@ def statistics(
     std = np.sqrt(np.where(constant, 1.0, second.value))
     return Statistics(
         fill,
-        first.value if centre else np.zeros_like(fill),
+        first.value if center else np.zeros_like(fill),
         std if scale else np.ones_like(fill),
         constant,
     )

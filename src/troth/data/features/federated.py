@@ -18,7 +18,7 @@ def federated(
     train: Sequence[np.ndarray],
     names: Sequence[str] = (),
     *,
-    centre: bool = True,
+    center: bool = True,
     scale: bool = True,
     impute: Literal["mean", "zero"] = "mean",
     min_values: int = 2,
@@ -43,7 +43,7 @@ def federated(
     Args:
         train: [m_k, ...] the training examples of each client; NaN: missing.
         names: of the features, for refusals; their numbers where there are none.
-        centre: subtract the mean.
+        center: subtract the mean.
         scale: divide by the standard deviation.
         impute: what stands for a missing value, in the units of the data: the mean of
             the feature, or 0.
@@ -69,4 +69,4 @@ def federated(
             "feature, so that nothing is told; lower it, or set features.name = 'own'"
         )
     fill = first.value if impute == "mean" else np.zeros(shape)
-    return _sums.statistics(first, second, fill, centre, scale)
+    return _sums.statistics(first, second, fill, center, scale)

@@ -14,7 +14,7 @@ from troth.types import Statistics
 def own(
     train: Sequence[np.ndarray],
     *,
-    centre: bool = True,
+    center: bool = True,
     scale: bool = True,
     impute: Literal["mean", "median", "zero"] = "mean",
 ) -> Statistics:
@@ -31,7 +31,7 @@ def own(
 
     Args:
         train: [m_k, ...] the training examples of each client; NaN: missing.
-        centre: subtract the mean.
+        center: subtract the mean.
         scale: divide by the standard deviation.
         impute: what stands for a missing value, in the units of the data: the mean or
             median of the feature, or 0.
@@ -39,14 +39,14 @@ def own(
     Returns:
         Statistics [n, ...], a row a client.
     """
-    each = [_one(x, centre, scale, impute) for x in train]
+    each = [_one(x, center, scale, impute) for x in train]
     return Statistics(*map(np.stack, zip(*each, strict=True)))
 
 
-def _one(x: np.ndarray, centre: bool, scale: bool, impute: str) -> Statistics:
+def _one(x: np.ndarray, center: bool, scale: bool, impute: str) -> Statistics:
     first = _sums.mean([_sums.sums(x)])
     second = _sums.mean([_sums.sums(_sums.squares(x, first.value))])
     fill = first.value if impute == "mean" else np.zeros_like(first.value)
     if impute == "median" and len(x):
         fill = np.nanmedian(np.where(first.number > 0, x, 0.0), axis=0)
-    return _sums.statistics(first, second, fill, centre, scale)
+    return _sums.statistics(first, second, fill, center, scale)

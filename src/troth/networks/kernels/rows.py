@@ -19,13 +19,13 @@ _BLOCK, _STEPS = 2048, 8
 
 @triton.jit
 def _sums(
-    rows, centre, out, d, stride, parts, BLOCK: tl.constexpr, STEPS: tl.constexpr
+    rows, center, out, d, stride, parts, BLOCK: tl.constexpr, STEPS: tl.constexpr
 ) -> None:
     """Of a part of one row."""
     row = (tl.program_id(0) // parts).to(tl.int64)
     part = (tl.program_id(0) % parts).to(tl.int64)
     rows += row * stride
-    middle = tl.load(centre + row).to(tl.float64)
+    middle = tl.load(center + row).to(tl.float64)
     total = tl.zeros((BLOCK,), dtype=tl.float64)
     squares = tl.zeros((BLOCK,), dtype=tl.float64)
     for k in range(STEPS):
@@ -55,12 +55,12 @@ def fits(rows: Tensor) -> bool:
     return rows.dtype in NARROW
 
 
-def sums(rows: Tensor, centre: Tensor) -> Tensor:
+def sums(rows: Tensor, center: Tensor) -> Tensor:
     """[n, 2] in float64: Σ(x − c) and Σ(x − c)² of every row.
 
     Args:
         rows: [n, d].
-        centre: [n] c of each.
+        center: [n] c of each.
     """
     rows = rows if rows.stride(1) == 1 else rows.contiguous()
     n, d = rows.shape
@@ -70,7 +70,7 @@ def sums(rows: Tensor, centre: Tensor) -> Tensor:
     some = rows.new_empty(n, parts, 2, dtype=torch.float64)
     out = rows.new_empty(n, 2, dtype=torch.float64)
     launch: Any = _sums[n * parts,]
-    launch(rows, centre.contiguous(), some, d, rows.stride(0), parts, _BLOCK, _STEPS)
+    launch(rows, center.contiguous(), some, d, rows.stride(0), parts, _BLOCK, _STEPS)
     together: Any = _whole[n,]
     together(some, out, parts, triton.next_power_of_2(parts))
     return out

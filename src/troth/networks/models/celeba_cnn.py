@@ -20,7 +20,7 @@ def celeba_cnn(
     et al. 2018, code; Ditto trains it too); 31,202 parameters for 2 classes on 84×84
     RGB. An odd side is rounded up when halved (84, 42, 21, 11, 6). Starts from uniform
     ±√(6/(fan_in + fan_out)) with zero bias, TensorFlow's default. The authors feed
-    pixels as they are, 0 to 255: `normalise = "none"`.
+    pixels as they are, 0 to 255: `normalize = "none"`.
 
     Args:
         shape: of one example, [channels, height, width].
@@ -28,7 +28,7 @@ def celeba_cnn(
         channels: outputs of every convolution.
         blocks: how many there are, each of which halves the image.
 
-    Departs: the authors normalise by the statistics of the batch also when they test,
+    Departs: the authors normalize by the statistics of the batch also when they test,
     so that a prediction depends on the other examples beside it; we use running
     statistics there, kept with torch's momentum of 0.1.
     """

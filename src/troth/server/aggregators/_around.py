@@ -11,7 +11,7 @@ from troth import numerics
 def median(column: Tensor, kept: int) -> Tensor:
     """The mean of the `kept` values closest to the median of a sorted [n, columns].
 
-    They are neighbours in the order: the middle ones are among them for certain, and of
+    They are neighbors in the order: the middle ones are among them for certain, and of
     each pair (i-th lowest, i-th after the first `kept`) the closer one is, or half of
     each. Distances are from the lower and the upper of the middle two, which compares
     the same, and exactly where values are nearly equal. Changes `column`.

@@ -9,18 +9,18 @@ from torch import Tensor
 from troth import numerics
 
 
-def blocks(rows: Tensor, centre: Tensor) -> Iterator[Tensor]:
-    """The rows − centre, [n, columns], block after block, in the wider type of both."""
+def blocks(rows: Tensor, center: Tensor) -> Iterator[Tensor]:
+    """The rows − center, [n, columns], block after block, in the wider type of both."""
     for block in numerics.blocks(rows):
-        yield rows[:, block] - centre[block]
+        yield rows[:, block] - center[block]
 
 
-def moved(centre: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
-    """The centre + Σ_i weight_i·(rows_i − centre), in the rows' own precision.
+def moved(center: Tensor, weight: Tensor, rows: Tensor) -> Tensor:
+    """The center + Σ_i weight_i·(rows_i − center), in the rows' own precision.
 
     Summed in float64: a far row moves it as far as it should, however small its weight.
     """
-    middle = centre.double()
+    middle = center.double()
     weight = weight.to(middle)
     found = rows.new_empty(rows.shape[1])
     for block in numerics.blocks(rows):  # a list of parts would scatter the memory

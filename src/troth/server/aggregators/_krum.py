@@ -9,23 +9,23 @@ from torch import Tensor
 
 from troth import numerics
 
-Neighbours = Literal["blanchard", "byzfl"]
+Neighbors = Literal["blanchard", "byzfl"]
 """How many of the nearest others a score adds up: n − f − 2 (the paper, and the Ditto
 authors' code) or n − f − 1 (the package byzfl)."""
 
 _FEWER = {"blanchard": 2, "byzfl": 1}
 
 
-def best(between: Tensor, f: int, neighbours: Neighbours, m: int) -> Tensor:
+def best(between: Tensor, f: int, neighbors: Neighbors, m: int) -> Tensor:
     """[m] the rows with the lowest scores; of equal ones, those that come first.
 
     Args:
         between: [n, n] squared distances.
         f: rows that may be hostile.
-        neighbours: how the nearest others are counted.
+        neighbors: how the nearest others are counted.
         m: how many rows.
     """
-    others = len(between) - f - _FEWER[neighbours]
+    others = len(between) - f - _FEWER[neighbors]
     return scores(nearest(between)[0], others).sort(stable=True).indices[:m]
 
 

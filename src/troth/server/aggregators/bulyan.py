@@ -38,7 +38,7 @@ def bulyan(
         strict: refuse n < 4f + 3. Otherwise Krum chooses at least one row, and at
             least the middle one or two values of a coordinate count.
 
-    Departs: implementations differ on the neighbours that Krum counts while rows are
+    Departs: implementations differ on the neighbors that Krum counts while rows are
     taken out. As the paper calls Krum anew on the n' rows left, here they are
     n' − f − 2 of those; at the last of its calls f − 1. Equal scores go to the lowest
     client id; of two values as far from the median, half of each counts.

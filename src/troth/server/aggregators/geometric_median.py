@@ -61,8 +61,8 @@ def geometric_median(
     _check(nu, tolerance, iterations)
     rows, n = messages.update, len(messages.update)
     rules.enough("geometric_median", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
-    centre = numerics.median(rows)
-    unit, length = _directions(rows, centre)
+    center = numerics.median(rows)
+    unit, length = _directions(rows, center)
     scale = length.sort().values[(n - 1) // 2]
     if scale == 0:  # half of the rows lie there: nothing is nearer to all
         weight = (length == 0).double()
@@ -80,7 +80,7 @@ def geometric_median(
             )
     weight = weight / weight.sum()
     note(weight=weight)
-    return _centred.moved(centre, weight, rows)
+    return _centred.moved(center, weight, rows)
 
 
 def _check(nu: float, tolerance: float, iterations: int) -> None:
@@ -94,8 +94,8 @@ def _check(nu: float, tolerance: float, iterations: int) -> None:
         raise Refusal(f"geometric_median's iterations = {iterations} must be above 0")
 
 
-def _directions(rows: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows seen from a centre: unit vectors [n, p] (0 at it) and lengths [n], on host.
+def _directions(rows: Tensor, center: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows seen from a center: unit vectors [n, p] (0 at it) and lengths [n], on host.
 
     With more coordinates than rows they are turned into as many as there are rows,
     from their inner products. Each row is measured in a unit of its own: far ones do
@@ -103,14 +103,14 @@ def _directions(rows: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
     """
     n, d = rows.shape
     unit = torch.linalg.vector_norm(rows, math.inf, dim=1).double()
-    unit = unit + centre.abs().max().double()
+    unit = unit + center.abs().max().double()
     unit = unit.clamp(min=torch.finfo(torch.float64).tiny)[:, None]
     if d <= n:
-        away = (rows.double() - centre.double()) / unit
+        away = (rows.double() - center.double()) / unit
         length = torch.linalg.vector_norm(away, dim=1)
     else:
         product = rows.new_zeros(n, n, dtype=torch.float64)
-        for block in _centred.blocks(rows, centre.double()):
+        for block in _centred.blocks(rows, center.double()):
             block /= unit
             product += block @ block.T
         length = product.diagonal().sqrt()

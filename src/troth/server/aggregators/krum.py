@@ -1,4 +1,4 @@
-"""The row that lies closest to its neighbours.
+"""The row that lies closest to its neighbors.
 
 References: blanchard2017machine.
 """
@@ -18,7 +18,7 @@ def krum(
     note: Note = silent,
     *,
     f: rules.Count = "auto",
-    neighbours: _krum.Neighbours = "blanchard",
+    neighbors: _krum.Neighbors = "blanchard",
     ties: _choice.Ties = "id",
     strict: bool = True,
 ) -> Tensor:
@@ -35,7 +35,7 @@ def krum(
         messages: of the clients.
         note: is told whose row it was.
         f: rows that may be hostile. 0 is not the mean: one row is chosen still.
-        neighbours: how many nearest others count: "blanchard" n − f − 2 (so do the
+        neighbors: how many nearest others count: "blanchard" n − f − 2 (so do the
             Ditto authors, who add the row itself, at distance 0); "byzfl" n − f − 1
             (as that package does).
         ties: which of equal scores is taken: that of the lowest client id, or "first"
@@ -53,5 +53,5 @@ def krum(
     rules.enough("krum", n, f, 2 * f + 3, "n ≥ 2f + 3", strict)
     order = _choice.ordered(messages, ties)
     between = _choice.distances(messages, order)
-    first = _krum.best(between, f, neighbours, 1)
+    first = _krum.best(between, f, neighbors, 1)
     return _choice.taken(messages, order, first, note)

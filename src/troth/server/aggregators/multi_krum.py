@@ -1,4 +1,4 @@
-"""The mean of the rows that lie closest to their neighbours.
+"""The mean of the rows that lie closest to their neighbors.
 
 References: blanchard2017machine.
 """
@@ -19,7 +19,7 @@ def multi_krum(
     *,
     f: rules.Count = "auto",
     m: int = 0,
-    neighbours: _krum.Neighbours = "blanchard",
+    neighbors: _krum.Neighbors = "blanchard",
     ties: _choice.Ties = "id",
     strict: bool = True,
 ) -> Tensor:
@@ -33,7 +33,7 @@ def multi_krum(
         note: is told whose rows they were.
         f: rows that may be hostile; 0 with m = 0 is the mean.
         m: rows that are averaged; 1 is Krum; 0 means n − f (the Ditto authors' code).
-        neighbours: as for `krum`.
+        neighbors: as for `krum`.
         ties: as for `krum`; with n = 10 and f = 8 no neighbour counts, and the Ditto
             authors' code takes the two clients that were drawn first.
         strict: refuse n < 2f + 3 and m > n − f. Otherwise at least one row and at most
@@ -45,7 +45,7 @@ def multi_krum(
     m = _count(m, n, f, strict)
     order = _choice.ordered(messages, ties)
     between = _choice.distances(messages, order)
-    first = _krum.best(between, f, neighbours, m)
+    first = _krum.best(between, f, neighbors, m)
     return _choice.taken(messages, order, first, note)
 
 

@@ -56,10 +56,10 @@ def moments(crowd: Crowd) -> tuple[Tensor, Tensor]:
         x /= unit
         first = x[0].clone()
         x -= first
-        centre = x.mean(dim=0)
-        x -= centre
+        center = x.mean(dim=0)
+        x -= center
         std = x.square_().mean(dim=0).sqrt()
-        parts.append(torch.stack([first + centre, std]) * unit)
+        parts.append(torch.stack([first + center, std]) * unit)
     mean, std = torch.cat(parts, dim=1)
     return mean, std
 

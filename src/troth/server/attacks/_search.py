@@ -46,7 +46,7 @@ def strongest(harm: Callable[[float], float], plain: float, evaluations: int) ->
 
     First the plain one, then powers of two around 1 with half of the evaluations (20 at
     most); if the largest is the best, it is doubled while the harm grows; what is left
-    narrows in between the neighbours of the best by golden section, which finds the
+    narrows in between the neighbors of the best by golden section, which finds the
     maximum if there is one (harm that grows and then breaks off, when a defence sees
     through it, included). Strengths have the sign of the plain one.
 

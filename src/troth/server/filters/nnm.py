@@ -20,7 +20,7 @@ def nnm(
     """Nearest-neighbour mixing: each update becomes the mean of its n − f nearest.
 
     It counts among them itself; of equally near ones those with the lower client id.
-    What travels beside the updates (`extra`) is mixed by the same neighbours.
+    What travels beside the updates (`extra`) is mixed by the same neighbors.
 
     Guarantee: for 2f < n, a rule behind it that is (f, κ)-robust (`median`, `krum`,
     `geometric_median`, `trimmed_mean`) becomes (f, κ')-robust with
