@@ -20,6 +20,7 @@ from troth.config import reader
 from troth.federation import sampling
 from troth.reproduce import rows
 from troth.reproduce.entry import experiment, key
+from troth.reproduce.store import Store
 from troth.runs import train_many
 from troth.types import Messages
 
@@ -31,10 +32,15 @@ PAPER = {  # Ditto, Tables 2, 4 and 8, Fashion MNIST, clean: mean and std
 }
 
 
+def records(folder: str, pattern: str = "*") -> list[dict]:
+    """Committed results by their names."""
+    return Store(ROOT / folder).find(pattern)
+
+
 @pytest.mark.parametrize("name", PAPER)
 def test_fashion_ditto_is_within_two_hundredths_of_the_paper(name):
-    folder = ROOT / "fashion_ditto" / "results" / f"personalizer={name}"
-    summary = json.loads((folder / "summary.json").read_text())
+    (run,) = records("fashion_ditto", f"personalizer={name}")
+    summary = run["summary"]
     own, (mean, std) = summary["personal"], PAPER[name]
     assert own["accuracy_weighted"] == pytest.approx(mean, abs=0.02)
     assert own["accuracy_std"] == pytest.approx(std, abs=0.02)
@@ -50,8 +56,7 @@ def test_fashion_ditto_is_within_two_hundredths_of_the_paper(name):
 def test_fashion_ditto_says_what_other_cohorts_come_to(row):
     page, said = (ROOT / "fashion_ditto" / "README.md").read_text(), []
     for whose in ("our", "their"):
-        file = ROOT / f"fashion_ditto/draws/{row} 80%, {whose} cohorts.json"
-        found = json.loads(file.read_text())
+        (found,) = records("fashion_ditto", f"draws/{row} 80%, {whose} cohorts")
         pairs = zip(*found["curve"].values(), strict=True)
         last = [value for at, value in pairs if at >= 4000]
         mean = found["summary"]["shared"]["accuracy_weighted"]
@@ -67,14 +72,13 @@ def test_every_experiment_parses(file):
 
 @pytest.mark.parametrize(("name", "wanted"), [("resnet18", 0.93), ("vgg13_bn", 0.91)])
 def test_cifar10_central_is_as_good_as_the_page_says(name, wanted):
-    folder = ROOT / "cifar10_central" / "results" / name
-    summary = json.loads((folder / "summary.json").read_text())
+    (run,) = records("cifar10_central", name)
+    summary = run["summary"]
     found = summary["shared"]["accuracy_mean"]
     assert found >= wanted and summary["rounds"] == 40
     page = (ROOT / "cifar10_central" / "README.md").read_text()
     assert f"| {found:.4f} |" in page and f"| {summary['seconds']:.0f} |" in page
-    ran = reader.read(folder / "experiment.toml")
-    assert f"{ran['resolved']['parameters']:,}" in page
+    assert f"{run['parameters']:,}" in page
 
 
 def test_the_tables_of_the_natural_federations_are_what_the_files_hold():
@@ -86,19 +90,21 @@ def test_the_tables_of_the_natural_federations_are_what_the_files_hold():
     assert made.count("| Ditto") == 20
 
 
-RESULTS = sorted(ROOT.glob("*/results/**/experiment.toml"))
-
-
-@pytest.mark.parametrize("file", RESULTS, ids=lambda f: f.parent.name)
-def test_results_come_from_a_committed_experiment(file):
-    ran = reader.from_dict(reader.read(file))
-    home = ROOT / file.relative_to(ROOT).parts[0]
-    planned = [
-        reader.from_dict(tree)
-        for toml in home.glob("*.toml")
-        for _, tree in reader.expand(reader.read(toml))
-    ]
-    assert reader.fingerprint(ran) in {reader.fingerprint(e) for e in planned}
+def test_results_come_from_a_committed_experiment():
+    """Those that are whole runs: of every one, the experiment is in a file."""
+    looked, off = 0, []
+    for folder in ("natural", "cifar10_central", "fashion_ditto"):
+        planned = {
+            reader.fingerprint(reader.from_dict(tree))
+            for toml in (ROOT / folder).glob("*.toml")
+            for _, tree in reader.expand(reader.read(toml))
+        }
+        for run in records(folder):
+            if "parameters" in run:
+                looked += 1
+                ran = reader.from_dict(run["experiment"])
+                off += [run["name"]] if reader.fingerprint(ran) not in planned else []
+    assert looked > 50 and off == []
 
 
 @pytest.mark.parametrize(
@@ -133,10 +139,9 @@ def test_the_tables_of_a_page_are_what_the_files_hold(folder, script, cell, time
 )
 def test_fashion_ditto_says_what_the_loop_came_to(cell, label):
     page = (ROOT / "fashion_ditto" / "README.md").read_text()
-    file = ROOT / "fashion_ditto" / "draws" / "loop" / f"{label}.json"
-    looped = json.loads(file.read_text())["accuracy"]
-    (other,) = ROOT.glob(f"reproduce/Fashion-MNIST/{cell}, seed 0~*.json")
-    curve = json.loads(other.read_text())["curve"]
+    (loop,) = records("fashion_ditto", f"draws/loop/{label}")
+    (other,) = records("reproduce", f"Fashion-MNIST/{cell}, seed 0~*")
+    looped, curve = loop["accuracy"], other["curve"]
     ours = dict(zip(curve["round"], curve["shared_weighted"], strict=True))
     assert max(map(int, looped)) == max(ours) == 5000
     for who, found in (("their loop", looped), ("Troth", ours)):
@@ -165,8 +170,7 @@ def test_fashion_ditto_changes_one_thing(monkeypatch):
                 same = getattr(old, field) == getattr(e, field)
                 assert same == (field not in changed), (name, field)
             keys.add(key(new.choices[0], 0))
-        there = (ROOT / "fashion_ditto" / "draws" / name).glob("*/*~*.json")
-        found = {file.stem.rpartition("~")[2] for file in there}
+        found = {one["key"] for one in records("fashion_ditto", f"{name}/*")}
         assert found and found <= keys  # what is there is what would be trained
 
 
@@ -308,13 +312,12 @@ def test_every_run_of_a_page_is_one_that_its_script_trains(folder, base):
     }
     tree = reader.read(ROOT / folder / base)
     found = {}
-    for file in sorted((ROOT / folder / "results").glob("*/*.json")):
-        if file.name == "summary.json":
+    for row in records(folder):
+        if "changes" not in row:
             continue
-        row = json.loads(file.read_text())
-        where = file.parent.name, row["label"]
+        where = row["name"].partition("/")[0], row["label"]
         assert row["changes"] == planned[where]
-        assert file.name == f"{row['label']}, seed {row['seed']}.json"
+        assert row["name"] == f"{where[0]}/{row['label']}, seed {row['seed']}"
         rounds = row["changes"].get("train", {}).get("rounds", tree["train"]["rounds"])
         assert row["summary"]["rounds"] == rounds
         found[where] = found.get(where, 0) + 1
@@ -324,13 +327,14 @@ def test_every_run_of_a_page_is_one_that_its_script_trains(folder, base):
 
 def test_every_cell_of_the_personalizers_has_three_seeds():
     for cell in [*(made := script("personalizers")).table(), *made.newcomers()]:
-        folder = ROOT / "personalizers" / "results" / cell.figure
-        assert len(list(folder.glob(f"{cell.label}, seed ?.json"))) == 3
+        name = f"{cell.figure}/{cell.label}, seed"
+        every = Store(ROOT / "personalizers").records()
+        assert all(f"{name} {seed}" in every for seed in range(3))
 
 
 def test_the_curves_of_local_learning_are_what_the_file_holds():
     folder = ROOT / "pac_curves"
-    found = json.loads((folder / "results" / "curves.json").read_text())
+    found = records("pac_curves", "curves")[0]["rows"]
     assert script("pac_curves").table(found) in (folder / "README.md").read_text()
     assert len(found) == 9 and all(one["rate"] < -0.5 for one in found)
 
@@ -345,8 +349,7 @@ def test_the_tables_of_the_attack_chain_are_what_the_curves_end_in(table):
 
 def test_every_curve_of_the_attack_chain_is_there():
     planned = {(f.figure, f.label) for f in script("attack_chain").figures()}
-    files = (ROOT / "attack_chain" / "results").glob("*/*.json")
-    found = {(f.parent.name, f.stem) for f in files}
+    found = {tuple(one["name"].split("/", 1)) for one in records("attack_chain")}
     late = {(figure, label) for figure, label in planned if figure == "clean"}
     assert found | late == planned  # Figs. 14 and 15 are listed as not run without
 
@@ -378,12 +381,10 @@ def test_cells_that_are_trained_together_leave_the_same_files(tmp_path, monkeypa
         flags = ["--seeds", "2", "--device", "cpu", "--together", most]
         monkeypatch.setattr("sys.argv", ["x", *flags, "--out", str(tmp_path / out)])
         made.main("", tmp_path / "base.toml", every)
-    files = [f.relative_to(tmp_path / "one") for f in tmp_path.glob("one/*/*.json")]
-    assert len(files) == 6
-    for file in files:
-        one, all_ = (
-            json.loads((tmp_path / o / file).read_text()) for o in ("one", "all")
-        )
+    names = [*Store(tmp_path / "one").records()]
+    assert len(names) == 6
+    for name in names:
+        one, all_ = (dict(Store(tmp_path / o).get(name)) for o in ("one", "all"))
         for said in (one, all_):
             said["summary"] = said["summary"].keys()
         assert one["accuracy"] == pytest.approx(all_.pop("accuracy"), abs=0.01)
@@ -426,13 +427,10 @@ def test_what_was_chosen_is_what_validation_data_say():
     every = {problem: decide.chosen(problem) for problem in decide.PROBLEMS}
     found = {problem: options for problem, options in every.items() if options}
     assert held == json.loads(json.dumps(found))
-    for file in (SHORTCUTS / "results").glob("*tuning*/*.json"):
-        assert "tests" not in json.loads(file.read_text())["summary"]  # never looked at
+    for run in records("shortcuts", "*tuning*/*"):
+        assert "tests" not in run["summary"]  # never looked at
 
 
-@pytest.mark.skipif(
-    not (SHORTCUTS / "results" / "table").exists(), reason="nothing is trained yet"
-)
 def test_the_page_of_the_shortcuts_is_what_the_files_hold():
     made = script("shortcuts", "tables").tables()
     assert made in (SHORTCUTS / "README.md").read_text()
@@ -442,13 +440,13 @@ def test_the_page_of_the_shortcuts_is_what_the_files_hold():
         for cell in script("shortcuts", name).cells()
     }
     found = set()
-    for file in (SHORTCUTS / "results").glob("*/*.json"):
-        if file.parent.name == "along":
+    for row in records("shortcuts"):
+        figure, _, name = row["name"].partition("/")
+        if figure == "along":
             continue
-        row = json.loads(file.read_text())
-        where = file.parent.name, row["label"]
+        where = figure, row["label"]
         assert row["changes"] == planned[where]
-        assert file.name == f"{row['label']}, seed {row['seed']}.json"
+        assert name == f"{row['label']}, seed {row['seed']}"
         found.add(where)
     tried = {where for where in planned if "transfer" in where[1]}
     assert found >= planned.keys() - {where for where in tried if where[0] == "tuning"}
@@ -462,7 +460,7 @@ def test_every_run_of_the_certificates_parses():
     base = reader.read(CERTIFICATES / "base.toml")
     every = made.cells()
     for cell in every:
-        reader.from_dict(made.starts.merged(base, cell.changes))
+        reader.from_dict(made.common.merged(base, cell.changes))
     assert len({(cell.figure, cell.label) for cell in every}) == len(every)
 
 
@@ -486,7 +484,7 @@ def test_hostile_runs_of_a_change_and_method_can_step_as_one():
     kinds = {}
     for cell in made.hostile():
         change, _, _, method = cell.label.split(", ")
-        e = reader.from_dict(made.starts.merged(base, cell.changes))
+        e = reader.from_dict(made.common.merged(base, cell.changes))
         kinds.setdefault((change, method), []).append(train_many.kind(e))
     assert [(len(k), len({*k})) for k in kinds.values()] == [(6, 1)] * 4
 
@@ -551,16 +549,15 @@ def test_the_page_of_the_certificates_is_what_the_files_hold():
     }
     assert {figure for figure, _ in planned} == {*made.FIGURES}
     for figure in made.FIGURES:
-        for file in (CERTIFICATES / "results" / figure).glob("*.json"):
-            row = json.loads(file.read_text())
+        for row in records("certificates", f"{figure}/*"):
             assert row["changes"] == planned[figure, row["label"]]
-            assert file.name == f"{row['label']}, seed {row['seed']}.json"
+            assert row["name"] == f"{figure}/{row['label']}, seed {row['seed']}"
 
 
 def test_findings_are_read_off_curves(tmp_path, monkeypatch):
     """Worked by hand, on two radii."""
     made = script("certificates", "figures")
-    monkeypatch.setattr(made.found, "RESULTS", tmp_path)
+    monkeypatch.setattr(made.found, "STORE", Store(tmp_path))
 
     def put(figure, label, *curves):
         models = {
@@ -570,9 +567,7 @@ def test_findings_are_read_off_curves(tmp_path, monkeypatch):
         }
         said = {"certified": {"models": models, "unit": "u"}, "label": label}
         said["summary"] = {name: {"accuracy_mean": 0.8} for name in models}
-        file = tmp_path / figure / f"{label}, seed 0.json"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(json.dumps(said))
+        Store(tmp_path).put(f"{figure}/{label}, seed 0", said)
 
     def row(text):
         lines = made.findings.table().splitlines()
@@ -620,8 +615,7 @@ def test_the_small_model_is_the_one_that_machines_counted_with():
     made = script("certificates", "machines")
     classify = made.opened(made.FILE, made.NETWORK, (1, 28, 28))
     assert made.FILE.stat().st_size < 300_000
-    for file in sorted(made.RESULTS.glob("*.json")):
-        said = json.loads(file.read_text())
+    for said in records("certificates", "machines/*"):
         assert said["parameters"] == fingerprint(classify)
         assert len(said["certificates"]) == 4
         for counted in said["certificates"].values():

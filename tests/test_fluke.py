@@ -1,12 +1,13 @@
 """What `experiments/fluke` claims is what its files hold: two libraries, one method."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 from statistics import mean
 
 import pytest
+
+from troth.reproduce.store import Store
 
 HOME = Path(__file__).parents[1] / "experiments" / "fluke"
 PAGE = (HOME / "README.md").read_text()
@@ -16,8 +17,7 @@ SEEDS = (0, 1, 2)
 
 
 def files(side: str) -> list[dict]:
-    names = [HOME / "results" / f"{side}, seed {seed}.json" for seed in SEEDS]
-    return [json.loads(name.read_text()) for name in names]
+    return [Store(HOME).records()[f"{side}, seed {seed}"] for seed in SEEDS]
 
 
 def differences(version: str) -> dict[str, float]:

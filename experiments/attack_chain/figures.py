@@ -1,4 +1,4 @@
-"""Draw the curves of the attack chain and print its tables, from `results/`.
+"""Draw the curves of the attack chain and print its tables, from the table of results.
 
 python experiments/attack_chain/figures.py            # the tables, as Markdown
 python experiments/attack_chain/figures.py --draw     # and the pictures
@@ -6,7 +6,6 @@ python experiments/attack_chain/figures.py --draw     # and the pictures
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ import matplotlib.pyplot as plt
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-import pages
+import common
+
+from troth.reproduce.store import Store
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#E69F00", "#009E73", "#777777"
 RED = "#D55E00"
@@ -26,9 +27,7 @@ REGULARIZERS = ("l2sq", "l2", "smooth_l2")
 
 def load(figure: str) -> dict[str, dict[str, Any]]:
     """All curves of a figure, by label."""
-    files = sorted((ROOT / "results" / figure).glob("*.json"))
-    found = [json.loads(file.read_text()) for file in files]
-    return {one["label"]: one for one in found}
+    return {one["label"]: one for one in Store(ROOT).find(f"{figure}/*")}
 
 
 def row(label: str, found: dict[str, Any]) -> str:
@@ -230,7 +229,7 @@ BOX = {
     "data in [0, 1], 2000": "the same, starting at w⁰",
 }
 NETWORK = {**FORM, "data, 100000": "100,000 embeddings"}
-PICTURES: pages.Pictures = {
+PICTURES: common.Pictures = {
     "fig1": lambda: curves("fig1", "accuracy", AUTHORS, [BLUE, GREEN, ORANGE, GREY]),
     "fig2": lambda: curves("fig2", "aimed", POISON, [BLUE, GREEN, ORANGE, GREY, RED]),
     "fig3": lambda: curves("fig3", "own_aimed", PACES, [BLUE, ORANGE]),
@@ -247,4 +246,4 @@ def tables() -> str:
 
 
 if __name__ == "__main__":
-    pages.main(__doc__, ROOT, tables, PICTURES, dpi=110)
+    common.page(__doc__, ROOT, tables, PICTURES, dpi=110)

@@ -4,14 +4,13 @@
     python experiments/attack_chain/run.py fig1 fig3    # some figures
     python experiments/attack_chain/run.py --only l2sq  # labels that contain this
 
-A finished curve is a file under `results/`; what is there is not trained again. The
+A finished curve is kept in the table; what is there is not trained again. The
 models that later figures start from lie in `--models`, and are made anew if missing.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -28,6 +27,8 @@ import reach
 import sums
 from attacks import Figure, Work, examples, frozen, gradient
 from federations import digits
+
+from troth.reproduce.store import Store
 
 REGULARIZERS = ("l2sq", "l2", "smooth_l2")
 
@@ -222,23 +223,23 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--models", type=Path, default=ROOT / "models")
-    parser.add_argument("--out", type=Path, default=ROOT / "results")
+    parser.add_argument("--out", type=Path, default=ROOT)
     given = parser.parse_args()
     work = Work(given.models.absolute(), given.device)
     work.models.mkdir(parents=True, exist_ok=True)
+    store = Store(given.out)
     for figure in every:
-        file = given.out / figure.figure / f"{figure.label}.json"
+        name = f"{figure.figure}/{figure.label}"
         asked = not given.figures or figure.figure in given.figures
-        if file.exists() or not asked or given.only not in figure.label:
+        if store.get(name) or not asked or given.only not in figure.label:
             continue
         began = time.perf_counter()
         found = figure.make(work)
         found = {"label": figure.label, **found}
         found |= {"seconds": round(time.perf_counter() - began, 1)}
         found |= {"torch": torch.__version__, "device": given.device}
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(found) + "\n")
-        print(file.relative_to(given.out), found["seconds"], "s", flush=True)
+        store.put(name, found)
+        print(name, found["seconds"], "s", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ the model of machines.py; the others are those of client 0 after `mnist_nominal`
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
@@ -24,16 +23,14 @@ import torch
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
+import common
 import machines
-import starts
-from cells import Changes
-from pages import markdown
+from common import Changes, markdown
 from smoothed import MODELS, NETWORKS, SIGMA, opened, tested
 
 import troth
-from troth import files
+from troth.reproduce.store import Store
 
-RESULTS = ROOT / "results" / "adaptive"
 RADII = 10
 HEAD = ("model", "change", "images", "n", "adaptive, up to", "certified at 0")
 HEAD += ("in the middle", "largest difference", "samples, adaptive", "times fewer")
@@ -50,7 +47,7 @@ class Asked(NamedTuple):
 
 
 def _own(data: str, precision: str) -> Asked:
-    file = starts.place(MODELS, f"{data}, nominal, client 0", 0)
+    file = common.place(MODELS, f"{data}, nominal, client 0", 0)
     sigmas = {"pixel": SIGMA[data]["noise"]}
     return Asked(file, NETWORKS[data], data, sigmas, precision)
 
@@ -108,8 +105,7 @@ def answered(
 def table() -> str:
     """What was found, as the page has it; empty before anything was."""
     lines = []
-    for file in sorted(RESULTS.glob("*.json")):
-        said = json.loads(file.read_text())
+    for said in Store(ROOT).find("adaptive/*"):
         a = said["adaptive"]
         every = [said[way]["settings"]["n"] for way in ("fixed", "adaptive")]
         cells = [said["images"], *(f"{n:,}" for n in every)]
@@ -128,9 +124,8 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--n", type=int, default=100_000)
     parser.add_argument("--more", type=float, default=1.1)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=ROOT)
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
     for name in given.models or MODELS_ASKED:
         model = MODELS_ASKED[name]
         if not model.file.exists():
@@ -140,10 +135,9 @@ def main() -> None:
             most = round(given.more * given.n)
             asked = model, transform, given.images, given.n, most, given.device
             found = answered(*asked)
-            file = given.out / f"{name}, {transform}, up to {most}.json"
-            said = files.plain({"model": name, **found})
-            files.write(file, json.dumps(said, indent=1) + "\n")
-            print(f"{file.name}: {found['difference']:.4f}, {found['fewer']:.1f} times")
+            label = f"{name}, {transform}, up to {most}"
+            Store(given.out).put(f"adaptive/{label}", {"model": name, **found})
+            print(f"{label}: {found['difference']:.4f}, {found['fewer']:.1f} times")
 
 
 if __name__ == "__main__":

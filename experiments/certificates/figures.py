@@ -1,4 +1,4 @@
-"""Draw certified accuracy over the radius, and print the tables, from `results/`.
+"""Draw certified accuracy over the radius, and print the tables, from results.
 
 python experiments/certificates/figures.py            # the tables, as Markdown
 python experiments/certificates/figures.py --draw     # and the pictures
@@ -8,7 +8,6 @@ Runs that are not there yet are left out.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,10 @@ ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
 import adaptive
+import common
 import findings
 import found
 import machines
-import pages
 from found import (
     CHANGES,
     CLIENTS,
@@ -217,8 +216,7 @@ def down(radius: float | None) -> str:
 def table(figure: str) -> str:
     """A row a model of every run."""
     rows = []
-    for file in sorted((found.RESULTS / figure).glob("*, seed 0.json")):
-        run = json.loads(file.read_text())
+    for run in found.STORE.find(f"{figure}/*, seed 0"):
         for model in run["certified"]["models"]:
             line = Line(run, model)
             c = line.curve
@@ -227,10 +225,10 @@ def table(figure: str) -> str:
             words = [f"{share:.3f}" for share in shares]
             words += [down(c["acr"]), down(c["acr_right"]), f"{c['abstained']:.3f}"]
             rows.append([run["label"], model, *words, f"{c['used']:,.0f}"])
-    return pages.markdown(HEAD, rows) if rows else ""
+    return common.markdown(HEAD, rows) if rows else ""
 
 
-PICTURES: pages.Pictures = {
+PICTURES: common.Pictures = {
     "clients": clients,
     "each_client": each_client,
     "nominal": nominal,
@@ -250,4 +248,4 @@ def tables() -> str:
 
 
 if __name__ == "__main__":
-    pages.main(__doc__, ROOT, tables, PICTURES)
+    common.page(__doc__, ROOT, tables, PICTURES)

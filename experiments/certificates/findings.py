@@ -1,4 +1,4 @@
-"""The findings of the paper, and one question more, answered by what `results/` holds.
+"""The findings of the paper, and one question more, answered by the table of results.
 
 A case is a data set, a change of inputs and a number of clients. What a case compares
 is the clients' mean certified accuracy, averaged over the radii that were asked about,
@@ -12,6 +12,7 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
+from common import markdown
 from found import (
     CHANGES,
     CLIENTS,
@@ -25,7 +26,6 @@ from found import (
     read,
     together,
 )
-from pages import markdown
 
 NONE = 0.01
 """A difference of certified accuracy up to this counts as none."""

@@ -1,14 +1,15 @@
-"""What `results/` holds: certificates of models, by run."""
+"""What the table of results holds: certificates of models, by run."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results"
+from troth.reproduce.store import Store
+
+STORE = Store(Path(__file__).parent)
 FIGURES = (
     "mnist_clients",
     "mnist_nominal",
@@ -57,8 +58,8 @@ class Line(NamedTuple):
 
 def load(figure: str, label: str, model: str = "personal") -> Line | None:
     """A run by its figure and label, the first seed; None: it is not there."""
-    file = RESULTS / figure / f"{label}, seed 0.json"
-    return Line(json.loads(file.read_text()), model) if file.exists() else None
+    run = STORE.get(f"{figure}/{label}, seed 0")
+    return Line(run, model) if run else None
 
 
 def alone(data: str, change: str, clients: int = 10) -> Line | None:

@@ -1,6 +1,6 @@
 """Do two machines count the same votes? One small model, the same images, n fixed.
 
-    python experiments/certificates/machines.py --device cpu    # results/machines/
+    python experiments/certificates/machines.py --device cpu
     python experiments/certificates/machines.py --compare cpu cuda
     python experiments/certificates/machines.py --train         # small.safetensors anew
 
@@ -12,7 +12,6 @@ on any machine, so votes differ only where rounding tips a near tie of two score
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 import tempfile
@@ -26,15 +25,14 @@ import torch
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from cells import Changes
-from pages import markdown
+from common import Changes, markdown
 from smoothed import opened, tested
 
 import troth
 from troth import files
+from troth.reproduce.store import Store
 
 FILE = ROOT / "small.safetensors"
-RESULTS = ROOT / "results" / "machines"
 NETWORK: Changes = {"name": "cnn", "channels": [8, 16], "widths": [32]}
 SIGMAS = {"pixel": 0.5, "rotation": math.pi / 2}
 PRECISIONS = ("float32", "bfloat16")
@@ -102,13 +100,12 @@ def compared(a: dict[str, Any], b: dict[str, Any]) -> str:
 
 def read(device: str) -> dict[str, Any]:
     """What a machine counted."""
-    found: dict[str, Any] = json.loads((RESULTS / f"{device}.json").read_text())
-    return found
+    return Store(ROOT).records()[f"machines/{device}"]
 
 
 def table() -> str:
     """A CPU beside an H200, as the page has it; empty before both have counted."""
-    there = all((RESULTS / f"{device}.json").exists() for device in ("cpu", "cuda"))
+    there = len(Store(ROOT).find("machines/c*")) == 2
     return compared(read("cpu"), read("cuda")) if there else ""
 
 
@@ -118,7 +115,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--images", type=int, default=IMAGES)
     parser.add_argument("--n", type=int, default=SAMPLES)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=ROOT)
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"))
     parser.add_argument("--train", action="store_true", help="make the model anew")
     given = parser.parse_args()
@@ -128,10 +125,8 @@ def main() -> None:
         print(compared(*map(read, given.compare)))
     else:
         found = counted(given.device, given.images, given.n)
-        given.out.mkdir(parents=True, exist_ok=True)
-        file = given.out / f"{torch.device(given.device).type}.json"
-        files.write(file, json.dumps(files.plain(found)) + "\n")
-        print(file)
+        name = f"machines/{torch.device(given.device).type}"
+        print(Store(given.out).put(name, found))
 
 
 if __name__ == "__main__":

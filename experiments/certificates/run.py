@@ -4,7 +4,7 @@
     python experiments/certificates/run.py mnist_clients --only "10 clients"
     python experiments/certificates/run.py hostile --only ditto --together 6
 
-A finished run is a file under `results/`: how accurate its models are, and how many of
+A finished run is kept in the table: how accurate its models are, and how many of
 each client's predictions are certified at every radius. What is there already is not
 trained again. A run with fine-tuning gives the shared model and the clients' own; the
 local models are those of `mixture` with λ = 1, which is the same and trains no other.
@@ -26,8 +26,8 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-import starts
-from cells import Cell, Changes, main
+import common
+from common import Cell, Changes, main
 from smoothed import MODELS, NETWORKS, SIGMA
 
 from troth import files
@@ -234,7 +234,7 @@ def smoothing(run: Run) -> Smoothing:
 def started(cell: Cell, seed: int) -> Changes | None:
     """The cell's changes, and the shared model where it begins with one."""
     if SKIPPED.items() <= cell.changes.items():
-        return starts.begun(MODELS, cell, seed)
+        return common.begun(MODELS, cell, seed)
     return cell.changes
 
 
@@ -243,9 +243,9 @@ def left(run: Run) -> None:
     e = run.experiment
     if not e.name or e.availability.deadline:
         return
-    starts.keep(MODELS, run)
+    common.keep(MODELS, run)
     if e.personalizer.name == "finetune":
-        file = starts.place(MODELS, f"{e.name}, client 0", e.seed)
+        file = common.place(MODELS, f"{e.name}, client 0", e.seed)
         files.save(file, run.model(0).state_dict())
 
 

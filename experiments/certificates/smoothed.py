@@ -13,7 +13,7 @@ from torch import Tensor, nn
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-from cells import Changes
+from common import Changes
 
 from troth import files, lookup
 from troth.examine.certify import Classifier

@@ -15,7 +15,7 @@ from troth.reproduce.settings import Tree
 
 ROOT = Path(__file__).parent
 ENTRY = listing.find("ditto/table8")
-NAMES = {  # row → files of `run.py`
+NAMES = {  # row → labels of `run.py`
     "global": "Ditto λ=1.0",
     "Ditto, λ=0.1": "Ditto λ=0.1",
     "Ditto, λ=1": "Ditto λ=1.0",
@@ -33,14 +33,14 @@ def own(cell: Cell) -> Cell:
     trees = [merged(tree, changes) for tree in cell.choices]
     for tree in trees:
         del tree["train"]["precision"]
-    file = f"{NAMES.get(cell.row, '')}, {cell.column}, seed {{seed}}.json"
-    known = (f"fashion_ditto/results/table/{file}",) if cell.row in NAMES else ()
+    file = f"{NAMES.get(cell.row, '')}, {cell.column}, seed {{seed}}"
+    known = (f"fashion_ditto/table/{file}",) if cell.row in NAMES else ()
     return cell._replace(choices=tuple(trees), kept=known)
 
 
 def table() -> str:
     """As Markdown."""
-    before = kept.Shelf(ROOT / "draws" / "our own cohorts", ROOT.parent)
+    before = kept.Shelf(ROOT, ROOT.parent, "our own cohorts")
     after = kept.Shelf(None, ROOT.parent)
     cells = ENTRY.everywhere()
     ours = judging.table(ENTRY, [own(cell) for cell in cells], before, 1)

@@ -1,7 +1,7 @@
 """The Ditto authors' loop, written out: FedAvg on Fashion-MNIST, one step at a time.
 
-    python experiments/fashion_ditto/loop.py "A1 80%" --rounds 5000 --out FILE.json
-    python experiments/fashion_ditto/loop.py "A2 80%" --rule multi-Krum --out FILE.json
+    python experiments/fashion_ditto/loop.py "A1 80%" --rounds 5000
+    python experiments/fashion_ditto/loop.py "A2 80%" --rule multi-Krum
 
 What Troth does otherwise it does as they do: a client's order of examples is carried on
 over the rounds and shuffled by seeds that count its steps, random labels and noise come
@@ -12,7 +12,6 @@ their file, which nothing seeds, and TensorFlow's first numbers are not theirs.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from torch import Tensor
 from troth.build import build
 from troth.reproduce import listing
 from troth.reproduce.entry import experiment
+from troth.reproduce.store import Store
 
 CLIENTS, ASKED, STEPS, BATCH, RATE = 500, 10, 2, 16, 0.05
 SHAPES = ((32, 1, 5, 5), (64, 32, 5, 5), (1024, 3136), (10, 1024))
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--rule", default="mean", help="mean, Krum or multi-Krum")
     parser.add_argument("--rounds", type=int, default=5000)
     parser.add_argument("--every", type=int, default=500)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     given = parser.parse_args()
     loop, found = Loop(given.column, given.rule), dict[int, float]()
     while loop.round < given.rounds:
@@ -166,7 +166,8 @@ def main() -> None:
             found[loop.round] = round(loop.accuracy(), 5)
             print(given.column, loop.round, found[loop.round], flush=True)
             said = {"column": given.column, "rule": given.rule, "accuracy": found}
-            given.out.write_text(json.dumps(said, indent=1) + "\n")
+            rule = "" if given.rule == "mean" else f"{given.rule}, "
+            Store(given.out).put(f"draws/loop/{rule}{given.column}", said)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python experiments/fashion_ditto/run.py --device cuda    # one seed, as the paper
 
 Every run is `experiment.toml`, the authors' protocol, with some keys changed. A
-finished one is a file under `results/`; what is there already is not trained again.
+finished one is kept in the table of results; what is there is not trained again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-from cells import Cell, Changes, curve, main
+from common import Cell, Changes, curve, main
 
 
 def authors_hostile(number: int) -> Changes:

@@ -5,8 +5,9 @@ python experiments/fashion_ditto/tables.py
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+
+from troth.reproduce.store import Store
 
 ROOT = Path(__file__).parent
 THREATS = ("clean", "A1 50%", "A3 20%")
@@ -30,10 +31,10 @@ def cell(row: str, threat: str, paper: tuple[float, float] | None) -> str:
         kind, label = "shared", "Ditto λ=1.0"
     if row == "dynamic, side by side" and not threat.startswith("A3"):
         label = "dynamic, paper"  # with these candidates they are one
-    file = ROOT / "results" / "table" / f"{label}, {threat}, seed 0.json"
-    if not file.exists():
+    run = Store(ROOT).get(f"table/{label}, {threat}, seed 0")
+    if run is None:
         return ""
-    found = json.loads(file.read_text())["summary"][kind]
+    found = run["summary"][kind]
     text = f"{found['accuracy_weighted']:.3f} ({found['accuracy_std']:.2f})"
     return text + (f" [{paper[0]:.3f} ({paper[1]:.2f})]" if paper else "")
 

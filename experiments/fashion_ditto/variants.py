@@ -110,6 +110,6 @@ if __name__ == "__main__":
     if given.change:
         every = [new for _, new in changed(given.change)]
         wanted = chosen(ENTRY, every, given.cells or ())
-        place = kept.Shelf(ROOT / "draws" / given.change, None)
-        running.run(wanted, place, 1, device=given.device, keep=True, watch=_watch)
+        place = kept.Shelf(ROOT, None, given.change)
+        running.run(wanted, place, 1, device=given.device, watch=_watch)
     print(table())

@@ -2,14 +2,13 @@
 
     python experiments/fluke/ours.py
 
-What the other side needs goes to `runs/fluke` (or --exchange), results to `results/`.
+What the other side needs goes to `runs/fluke` (or --exchange), results to the table.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -25,6 +24,7 @@ from troth import lookup
 from troth.build import build
 from troth.config import reader
 from troth.data import load
+from troth.reproduce.store import Store
 from troth.runs import train as runs
 from troth.runs.load import Run
 
@@ -155,10 +155,9 @@ def main() -> None:
         weights(seed, place)
         orders(seed, place)
     for seed in SEEDS:
-        file = HERE / "results" / f"ours, seed {seed}.json"
-        if not file.exists():
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(json.dumps(accuracies(seed, place), indent=1) + "\n")
+        name = f"ours, seed {seed}"
+        if Store(HERE).get(name) is None:
+            Store(HERE).put(name, accuracies(seed, place))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
-"""The table of README.md, from `results/`."""
+"""The table of README.md, from the table of results."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
 from settings import METHODS, SEEDS, TITLES
 
-RESULTS = Path(__file__).parent / "results"
+from troth.reproduce.store import Store
+
+STORE = Store(Path(__file__).parent)
 
 
 class Row(NamedTuple):
@@ -28,11 +29,8 @@ class Row(NamedTuple):
 
 
 def read(side: str, seed: int) -> dict[str, Any]:
-    """One file of results."""
-    found: dict[str, Any] = json.loads(
-        (RESULTS / f"{side}, seed {seed}.json").read_text()
-    )
-    return found
+    """One side of one seed."""
+    return STORE.records()[f"{side}, seed {seed}"]
 
 
 def rows() -> list[Row]:

@@ -299,9 +299,11 @@ def main() -> None:
     place = parser.parse_args().exchange.absolute()
     warnings.simplefilter("ignore", DeprecationWarning)
     for seed in SEEDS:
-        file = HERE / "results" / f"theirs, seed {seed}.json"
-        if not file.exists():
-            file.write_text(json.dumps(accuracies(seed, place), indent=1) + "\n")
+        file = HERE / "loose" / f"theirs-seed-{seed}~fluke.json"
+        if not file.exists():  # Troth is not installed here: a loose result by hand
+            said = {"name": f"theirs, seed {seed}", "version": 1}
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(json.dumps(said | accuracies(seed, place)) + "\n")
 
 
 if __name__ == "__main__":

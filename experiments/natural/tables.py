@@ -1,17 +1,16 @@
 """Does personalization help, whom, and how much? The tables of the page beside this.
 
-Reads `results/` and prints Markdown: python experiments/natural/tables.py
+Reads the table of results and prints Markdown: python experiments/natural/tables.py
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
-from troth import files
+from troth.reproduce.store import Record, Store
 
 ROOT = Path(__file__).parent
 DATA = ("mnist_by_writer", "celeba", "vehicle", "heart_disease")
@@ -20,13 +19,13 @@ SEEDS = (0, 1, 2)
 HOSPITALS = ("Cleveland", "Hungary", "Switzerland", "Long Beach")
 
 
-def runs(data: str) -> dict[str, list[Path]]:
+def runs(data: str) -> dict[str, list[Record]]:
     """Personalizer → its runs, a seed each."""
-    found: dict[str, list[Path]] = {}
+    found: dict[str, list[Record]] = {}
     for seed in SEEDS:
-        for path in sorted((ROOT / "results" / data).glob(f"seed={seed},*")):
-            name = path.name.partition("personalizer=")[2]
-            found.setdefault(name, []).append(path)
+        for run in Store(ROOT).find(f"{data}/seed={seed},*"):
+            name = run["name"].partition("personalizer=")[2]
+            found.setdefault(name, []).append(run)
     order = sorted(found, key=lambda n: (n.startswith("ditto"), n != "none", n))
     return {name: found[name] for name in order}
 
@@ -42,9 +41,9 @@ def spread(values: np.ndarray) -> str:
     return f"{values.mean():+.3f} ± {half:.3f}"
 
 
-def accuracies(paths: list[Path], column: str = "accuracy") -> np.ndarray:
+def accuracies(some: list[Record], column: str = "accuracy") -> np.ndarray:
     """[seeds, clients]."""
-    return np.stack([files.read_csv(p / "clients.csv")[column] for p in paths])
+    return np.stack([np.array(run[column]) for run in some])
 
 
 def summary(data: str) -> list[str]:
@@ -53,8 +52,8 @@ def summary(data: str) -> list[str]:
         "| model | mean | sample-weighted | std over clients | worst 10 % |",
         "|---|---|---|---|---|",
     ]
-    for name, paths in runs(data).items():
-        own = [json.loads((p / "summary.json").read_text())["personal"] for p in paths]
+    for name, some in runs(data).items():
+        own = [run["summary"]["personal"] for run in some]
         keys = ("mean", "weighted", "std", "worst10")
         cells = [np.mean([s[f"accuracy_{key}"] for s in own]) for key in keys]
         rows.append(
@@ -72,17 +71,17 @@ def gains(data: str) -> list[str]:
     """
     all_runs = runs(data)
     shared = accuracies(all_runs["none"])
-    size = files.read_csv(all_runs["none"][0] / "clients.csv")["train"]
+    size = np.array(all_runs["none"][0]["train"])
     others = np.stack([np.delete(shared, k, axis=0).mean(0) for k in range(len(SEEDS))])
     rows = [
         "| model − shared | all | better / worse / equal | few examples | many | "
         "served worse | served better |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, paths in all_runs.items():
+    for name, some in all_runs.items():
         if name == "none":
             continue
-        gain = accuracies(paths) - shared
+        gain = accuracies(some) - shared
         counts = [
             int((np.sign(gain) == s).sum() / len(SEEDS) + 0.5) for s in (1, -1, 0)
         ]
@@ -109,9 +108,9 @@ def one_by_one(data: str) -> list[str]:
         "|---" * (len(HOSPITALS) + 1) + "|",
         "| shared | " + " | ".join(f"{a:.3f}" for a in shared.mean(0)) + " |",
     ]
-    for name, paths in all_runs.items():
+    for name, some in all_runs.items():
         if name != "none":
-            gain = (accuracies(paths) - shared).mean(0)
+            gain = (accuracies(some) - shared).mean(0)
             cells = " | ".join(f"{g:+.3f}" for g in gain)
             rows.append(f"| {label(name)} − shared | {cells} |")
     return rows

@@ -5,7 +5,6 @@ python experiments/pac_curves/run.py
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from troth import theory
+from troth.reproduce.store import Store
 
 ROOT = Path(__file__).parent
 POINTS = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000]
@@ -96,9 +96,7 @@ def main() -> None:
     """Compute, keep, draw and print."""
     start = time.perf_counter()
     found = curves()
-    (ROOT / "results").mkdir(exist_ok=True)
-    file = ROOT / "results" / "curves.json"
-    file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    Store(ROOT).put("curves", {"rows": found})
     draw(found)
     print(table(found))
     print(f"\n{time.perf_counter() - start:.0f} s")

@@ -1,13 +1,12 @@
 """How often clients are asked, and how good what they learn alone is: `local`, seed 0.
 
-    python experiments/personalizers/asked.py             # writes results/asked.json
+    python experiments/personalizers/asked.py             # keeps `asked`
 
 What a client learns by itself it learns in the rounds that ask it: see `tables.py`.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -18,9 +17,9 @@ sys.path += [str(ROOT.parent), str(ROOT)]
 from choose import METHODS, cell
 
 import troth
-from troth import files
 from troth.config import reader
 from troth.reproduce.entry import merged
+from troth.reproduce.store import Store
 
 DATA = ("mnist", "fashion")
 
@@ -37,7 +36,7 @@ def main() -> None:
             "asked": [int(a) for a in clients["asked"]],
             "accuracy": [round(float(a), 6) for a in clients["accuracy"]],
         }
-    files.write(ROOT / "results" / "asked.json", json.dumps(found) + "\n")
+    Store(ROOT).put("asked", found)
 
 
 if __name__ == "__main__":

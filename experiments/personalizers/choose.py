@@ -9,7 +9,6 @@ data set and threat; `run.py` trains those with more seeds.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +16,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-from cells import Cell, Changes, main
+from common import Cell, Changes, main
 
 from troth.reproduce import personal, settings
 from troth.reproduce.personal import grid, label
+from troth.reproduce.store import Store
 
 HALF: Changes = {"adversary": {"fraction": 0.5}}  # A1: random labels
 FIFTH: Changes = {"adversary": {"fraction": 0.2}, "attack": "model_replacement"}
@@ -73,24 +73,26 @@ def problems() -> Iterator[tuple[str, str]]:
     return ((data, threat) for data, (_, threats) in DATA.items() for threat in threats)
 
 
-def trained(data: str, threat: str, method: str, part: Changes) -> Path:
-    """Where the run that chooses lies."""
-    name = f"{cell(data, threat, method, part).label}, seed 0.json"
-    return ROOT / "results" / data / name
+def trained(data: str, threat: str, method: str, part: Changes) -> Changes | None:
+    """The summary of the run that chooses; None: it is not there."""
+    name = f"{data}/{cell(data, threat, method, part).label}, seed 0"
+    run = Store(ROOT).get(name)
+    return run["summary"] if run else None
 
 
 def ready(data: str, threat: str) -> bool:
     """Whether every value of every grid was trained."""
     every = ((method, part) for method, parts in METHODS.items() for part in parts)
-    return all(trained(data, threat, *one).exists() for one in every)
+    return all(trained(data, threat, *one) for one in every)
 
 
 def chosen(data: str, threat: str, method: str) -> Changes:
     """The best of a method's grid by validation; of equal ones the first."""
 
     def validated(part: Changes) -> float:
-        found = json.loads(trained(data, threat, method, part).read_text())
-        return float(found["summary"]["valid"]["personal"]["accuracy_mean"])
+        found = trained(data, threat, method, part)
+        assert found is not None
+        return float(found["valid"]["personal"]["accuracy_mean"])
 
     return max(METHODS[method], key=validated)
 

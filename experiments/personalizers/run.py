@@ -4,7 +4,7 @@
     python experiments/personalizers/run.py           # the chosen ones, three seeds
     python experiments/personalizers/run.py newcomers
 
-A finished run is a file under `results/`; what is there already is not trained again.
+A finished run is kept in the table of results; what is there is not trained again.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT.parent), str(ROOT)]
 
-from cells import Cell, main
 from choose import DATA, METHODS, cell, chosen, grids, problems, ready
+from common import Cell, main
 
 EXAMPLES = (5, 20, 0)
 """How many a newcomer trains on; 0: all it has."""

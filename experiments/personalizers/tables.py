@@ -1,4 +1,4 @@
-"""Print the tables of the page beside this, and draw its picture, from `results/`.
+"""Print the tables of the page beside this, and draw its picture, from results.
 
     python experiments/personalizers/tables.py            # tables, as Markdown
     python experiments/personalizers/tables.py --draw     # and the picture
@@ -8,7 +8,6 @@ A cell whose runs are not there yet is a dash; one with fewer seeds than three s
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -22,8 +21,10 @@ from scipy.stats import rankdata, spearmanr
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-import pages
+import common
 from choose import METHODS, chosen, label, problems, ready, trained
+
+from troth.reproduce.store import Store
 
 SEEDS = range(3)
 NAMES = {"mnist": "MNIST by writer", "celeba": "CelebA", "fashion": "Fashion-MNIST"}
@@ -47,8 +48,8 @@ Summary = dict[str, dict[str, float]]
 
 def found(figure: str, name: str) -> list[Summary]:
     """The summaries of a run, one a seed that is there."""
-    files = (ROOT / "results" / figure / f"{name}, seed {seed}.json" for seed in SEEDS)
-    return [json.loads(file.read_text())["summary"] for file in files if file.exists()]
+    every = (Store(ROOT).get(f"{figure}/{name}, seed {seed}") for seed in SEEDS)
+    return [run["summary"] for run in every if run]
 
 
 def runs(data: str, threat: str, method: str) -> list[Summary]:
@@ -164,9 +165,8 @@ def tied() -> str:
     return table(head, map(row, many))
 
 
-def tested(file: Path) -> float:
-    """The mean test accuracy that a file holds."""
-    summary: Summary = json.loads(file.read_text())["summary"]
+def tested(summary: Summary) -> float:
+    """The mean test accuracy of a run."""
     return summary["personal"]["accuracy_mean"]
 
 
@@ -176,10 +176,9 @@ def grids() -> str:
     head = ["method and options", *(f"{NAMES[d]}, {threat}" for d, threat in where)]
 
     def cell(data: str, threat: str, method: str, part: dict[str, Any]) -> str:
-        file = trained(data, threat, method, part)
-        if not file.exists():
+        summary = trained(data, threat, method, part)
+        if summary is None:
             return "–"
-        summary: Summary = json.loads(file.read_text())["summary"]
         said = f"{summary['valid']['personal']['accuracy_mean']:.3f}"
         best = ready(data, threat) and chosen(data, threat, method) == part
         return f"**{said}**" if best else said
@@ -208,11 +207,10 @@ def newcomers() -> str:
 
 def asked() -> str:
     """What clients learn alone, by how many rounds asked them."""
-    file = ROOT / "results" / "asked.json"
     edges = (0, 1, 3, 6, 9, 12, 20, 40, 10**9)
     head = ["rounds that asked a client", "MNIST by writer: clients", "accuracy"]
     head += ["Fashion-MNIST: clients", "accuracy"]
-    seen = json.loads(file.read_text())
+    seen = Store(ROOT).records()["asked"]
 
     def row(low: int, high: int) -> list[str]:
         name = f"{low} to {high - 1}" if high < 10**9 else f"{low} or more"
@@ -290,4 +288,4 @@ def tables() -> str:
 
 
 if __name__ == "__main__":
-    pages.main(__doc__, ROOT, tables, {"robust": robust})
+    common.page(__doc__, ROOT, tables, {"robust": robust})

@@ -11,7 +11,6 @@ examples of the shared model made from test data.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,17 +23,18 @@ from torch import Tensor
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from cells import Changes, merged
+from common import Changes, merged
 from problems import PROBLEMS, again, choice, model, ours
 from tune import HALVES
 
-from troth import files, numerics
+from troth import numerics
 from troth.build import Built, build
 from troth.client.client import adversarial
 from troth.config import reader
 from troth.data import labels
 from troth.engine import packing
 from troth.engine.engine import Plan
+from troth.reproduce.store import Store
 from troth.types import CONFLICTING, Batch
 
 MOMENTS = 40  # how often clients are looked at
@@ -163,7 +163,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="labels that contain this")
     parser.add_argument("--part", default="0/1", help="i/n: every n-th, from the i-th")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--out", type=Path, default=ROOT / "results")
+    parser.add_argument("--out", type=Path, default=ROOT)
     given = parser.parse_args()
     first, step = map(int, given.part.split("/"))
     every = [
@@ -177,17 +177,15 @@ def main() -> None:
         )  # Fig. 7 is of one problem
     ]
     for problem, part, seed in every[first::step]:
-        file = given.out / "along" / f"{problem}, {part}, seed {seed}.json"
+        name = f"along/{problem}, {part}, seed {seed}"
         if (
-            file.exists()
+            Store(given.out).get(name)
             or problem not in choice()
             or not model(problem, seed).exists()
         ):
             continue
-        file.parent.mkdir(parents=True, exist_ok=True)
-        made = trace(problem, part, seed, given.device)
-        files.write(file, json.dumps(files.plain(made)) + "\n")
-        print(file.relative_to(given.out), flush=True)
+        Store(given.out).put(name, trace(problem, part, seed, given.device))
+        print(name, flush=True)
 
 
 if __name__ == "__main__":

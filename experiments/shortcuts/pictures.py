@@ -1,4 +1,4 @@
-"""Print the tables of the page beside this, from `results/`, and draw the figures.
+"""Print the tables of the page beside this, from results, and draw the figures.
 
 python experiments/shortcuts/pictures.py            # tables, as Markdown
 python experiments/shortcuts/pictures.py --draw     # and the pictures
@@ -15,7 +15,7 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-import pages
+import common
 from reading import curves, load, mean_curve, moment, over
 from tables import PARTS, arms, tables
 from tune import HALVES
@@ -116,7 +116,7 @@ def draw8() -> plt.Figure:
     return figure
 
 
-PICTURES: pages.Pictures = {
+PICTURES: common.Pictures = {
     "fig4": draw4,
     "fig5": draw5,
     "fig6": draw6,
@@ -126,4 +126,4 @@ PICTURES: pages.Pictures = {
 
 
 if __name__ == "__main__":
-    pages.main(__doc__, ROOT, tables, PICTURES, dpi=130)
+    common.page(__doc__, ROOT, tables, PICTURES, dpi=130)

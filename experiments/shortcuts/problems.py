@@ -10,8 +10,8 @@ from typing import Any
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-import starts
-from cells import Cell, Changes, merged
+import common
+from common import Cell, Changes, merged
 
 from troth.runs.load import Run
 
@@ -96,7 +96,7 @@ def again(
 
 def model(name: str, seed: int) -> Path:
     """Where a shared model is kept."""
-    return starts.place(MODELS, name, seed)
+    return common.place(MODELS, name, seed)
 
 
 def started(cell: Cell, seed: int) -> Changes | None:
@@ -106,12 +106,12 @@ def started(cell: Cell, seed: int) -> Changes | None:
     """
     if cell.changes.get("train", {}).get("lr") != 0:
         return cell.changes
-    return starts.begun(MODELS, cell, seed)
+    return common.begun(MODELS, cell, seed)
 
 
 def saved(run: Run) -> Changes:
     """Keep a run's shared model for what is made of it later."""
-    starts.keep(MODELS, run)
+    common.keep(MODELS, run)
     return clients(run)
 
 

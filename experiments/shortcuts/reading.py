@@ -1,8 +1,7 @@
-"""What the tables and figures are made of: reads `results/`, computes no model."""
+"""What the tables and figures are made of: reads results, computes no model."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,9 @@ import numpy as np
 from scipy.stats import rankdata, spearmanr
 from sklearn.metrics import roc_auc_score
 
+from troth.reproduce.store import Store
+
 ROOT = Path(__file__).parent
-RESULTS = ROOT / "results"
 Row = dict[str, Any]
 LIMIT = 0.1  # of disparity, as the audit has it
 SCORES = {
@@ -28,9 +28,8 @@ SCORES = {
 def load(figure: str) -> dict[str, list[Row]]:
     """Rows of a figure by label, a row a seed."""
     found: dict[str, list[Row]] = defaultdict(list)
-    for file in sorted((RESULTS / figure).glob("*.json")):
-        row = json.loads(file.read_text())
-        found[row.get("label", file.stem.rpartition(", seed")[0])].append(row)
+    for row in Store(ROOT).find(f"{figure}/*"):
+        found[row["label"]].append(row)
     return found
 
 
@@ -77,8 +76,7 @@ def auroc(rows: list[Row], column: str) -> tuple[float, int, int]:
 def curves(problem: str, part: str) -> list[dict[str, np.ndarray]]:
     """[steps, clients] of each quantity, a table a seed."""
     found = []
-    for file in sorted((RESULTS / "along").glob(f"{problem}, {part}, seed *.json")):
-        row = json.loads(file.read_text())
+    for row in Store(ROOT).find(f"along/{problem}, {part}, seed *"):
         table = {k: np.array(v, dtype=float) for k, v in row["curves"].items()}
         table["disparity"] = table["accuracy"] - table["conflicting_accuracy"]
         table["loss_disparity"] = table["conflicting_loss"] - table["loss"]

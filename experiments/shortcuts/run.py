@@ -4,7 +4,7 @@
     python experiments/shortcuts/run.py table --only mnist
     python experiments/shortcuts/run.py --part 0/4     # every fourth
 
-Needs the shared models of train.py. A finished run is a file under `results/`.
+Needs the shared models of train.py. A finished run is kept in the table of results.
 `bent` begins with what `hostile` has trained.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from cells import Cell, Changes, main, merged
+from common import Cell, Changes, main, merged
 from decide import chosen
 from problems import (
     PROBLEMS,

@@ -1,4 +1,4 @@
-"""The tables of the page beside this, from `results/`; pictures.py prints them."""
+"""The tables of the page beside this, from results; pictures.py prints them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from pages import markdown
+from common import markdown
 from reading import (
     SCORES,
     Row,

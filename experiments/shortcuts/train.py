@@ -3,7 +3,7 @@
     python experiments/shortcuts/train.py              # all of them, three seeds
     python experiments/shortcuts/train.py --part 0/4   # every fourth
 
-A finished run is a file under `results/`; its shared model lies under `models/`.
+A finished run is kept in the table of results; its shared model lies under `models/`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from cells import Cell, Changes, main, merged
+from common import Cell, Changes, main, merged
 from problems import PROBLEMS, clients, saved
 
 from troth.runs.load import Run

@@ -7,12 +7,11 @@
 
 Weights are tried from the heaviest on, until one is good enough: its rule asks for no
 lighter one. Rows hold validation data only; decide.py goes by them. Conflicting test
-data are never looked at here. A finished run is a file under `results/`.
+data are never looked at here. A finished run is kept in the table of results.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path += [str(ROOT), str(ROOT.parent)]
 
-from cells import Cell, Changes, main, merged
+from common import Cell, Changes, main, merged
 from problems import (
     PROBLEMS,
     RATE,
@@ -34,6 +33,7 @@ from problems import (
 )
 
 import troth
+from troth.reproduce.store import Store
 from troth.runs.load import Run
 
 WEIGHTS = (0.01, 0.1, 1.0, 10.0)  # the paper's
@@ -48,7 +48,6 @@ RATES: dict[str, tuple[tuple[float, int], ...]] = {
 FINETUNE: Changes = {"name": "finetune", "keep": "accurate"}
 HALVES = ("mnist", "coil20")  # where each half of `transfer` is tried alone
 FIRST = "mnist"  # what was tuned with RATE before rates were tried
-RESULTS = ROOT / "results"
 MEAN = "accuracy_mean"
 Pair = tuple[float, float]
 
@@ -76,10 +75,8 @@ def label(problem: str, pair: Pair) -> str:
 
 def valid(figure: str, label: str) -> float | None:
     """Mean validation accuracy over clients in the tuning seed; None: not run yet."""
-    file = RESULTS / figure / f"{label}, seed {TUNING}.json"
-    if not file.exists():
-        return None
-    return float(json.loads(file.read_text())["summary"]["valid"]["personal"][MEAN])
+    run = Store(ROOT).get(f"{figure}/{label}, seed {TUNING}")
+    return None if run is None else float(run["summary"]["valid"]["personal"][MEAN])
 
 
 def rate(problem: str) -> tuple[float, int] | None:
@@ -176,11 +173,13 @@ def strength(problem: str) -> float | None:
     "MIN_Acc_Adv is 0 because the adversarial examples transfer to the personalized
     models with no update" (Fig. 6).
     """
-    file = RESULTS / "tuning_eps" / f"{problem}, eps, seed {TUNING}.json"
-    if not file.exists():
-        return None
-    left = json.loads(file.read_text())["shared_adv_accuracy"]
-    return next((e for e, a in left if a <= FOOLED), STRENGTHS[-1])
+    run = Store(ROOT).get(f"tuning_eps/{problem}, eps, seed {TUNING}")
+    left = run["shared_adv_accuracy"] if run else []
+    return (
+        None
+        if run is None
+        else next((e for e, a in left if a <= FOOLED), STRENGTHS[-1])
+    )
 
 
 def given_seed(cell: Cell, seed: int) -> Changes | None:

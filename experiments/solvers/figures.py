@@ -1,4 +1,4 @@
-"""Draw Figures 7–9 of the Ditto paper and print the table, from `results/`.
+"""Draw Figures 7–9 of the Ditto paper and print the table, from results.
 
 python experiments/solvers/figures.py            # the table, as Markdown
 python experiments/solvers/figures.py --draw     # and the pictures
@@ -6,7 +6,6 @@ python experiments/solvers/figures.py --draw     # and the pictures
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -17,7 +16,9 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-import pages
+import common
+
+from troth.reproduce.store import Store
 
 LAMS = ("0.1", "1.0")
 COLOURS = {"0.1": "#0072B2", "1.0": "#E69F00"}
@@ -27,8 +28,7 @@ LAST = 400  # rounds of a whole run
 def load(figure: str) -> dict[str, list[dict]]:
     """All runs of a figure by label, a run a seed."""
     found = defaultdict(list)
-    for file in sorted((ROOT / "results" / figure).glob("*.json")):
-        run = json.loads(file.read_text())
+    for run in Store(ROOT).find(f"{figure}/*"):
         found[run["label"]].append(run)
     return found
 
@@ -148,4 +148,4 @@ def figure9() -> plt.Figure:
 
 if __name__ == "__main__":
     PICTURES = {"fig7": figure7, "fig8": figure8, "fig9": figure9}
-    pages.main(__doc__, ROOT, table, PICTURES)
+    common.page(__doc__, ROOT, table, PICTURES)

@@ -3,8 +3,8 @@
     python experiments/solvers/run.py                 # three seeds
     python experiments/solvers/run.py --part 0/2      # every second: for two processes
 
-Every run is `base.toml` with some keys changed. A finished one is a file under
-`results/`; what is there already is not trained again. Batches and cohorts depend on
+Every run is `base.toml` with some keys changed. A finished one is kept in
+the table; what is there is not trained again. Batches and cohorts depend on
 the seed and the round alone, so a run of fewer rounds is the beginning of a longer one.
 """
 
@@ -21,7 +21,7 @@ import torch
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-from cells import Cell, Changes, curve, main
+from common import Cell, Changes, curve, main
 
 from troth import build
 from troth.config.schema import PersonalizerPart

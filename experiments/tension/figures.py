@@ -1,4 +1,4 @@
-"""Draw the figures and print the tables of the page beside this, from `results/`.
+"""Draw the figures and print the tables of the page beside this, from results.
 
 python experiments/tension/figures.py            # tables, as Markdown
 python experiments/tension/figures.py --draw     # and the pictures
@@ -6,7 +6,6 @@ python experiments/tension/figures.py --draw     # and the pictures
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -17,7 +16,9 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-import pages
+import common
+
+from troth.reproduce.store import Store
 
 Rows = dict[tuple[str, str], list[dict]]  # (rule, threat) → a run a seed
 COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9"]
@@ -28,8 +29,7 @@ NAMES = {"shared": "shared model", "personal": "Ditto beside it"}
 def load(figure: str) -> Rows:
     """All runs of a figure, in the order of its rules."""
     found: Rows = defaultdict(list)
-    for file in sorted((ROOT / "results" / figure).glob("*.json")):
-        run = json.loads(file.read_text())
+    for run in Store(ROOT).find(f"{figure}/*"):
         rule, _, threat = run["label"].rpartition(", ")
         found[rule, threat].append(run)
     return found
@@ -186,7 +186,7 @@ def backdoor(rows: Rows) -> plt.Figure:
     return bars(rows, ["backdoor"], "attack_success_mean", "attack success")
 
 
-DRAW: pages.Pictures = {
+DRAW: common.Pictures = {
     draw.__name__: lambda draw=draw: draw(load(draw.__name__))
     for draw in (term, defences, attacks, backdoor)
 }
@@ -240,4 +240,4 @@ def tables() -> str:
 
 
 if __name__ == "__main__":
-    pages.main(__doc__, ROOT, tables, DRAW)
+    common.page(__doc__, ROOT, tables, DRAW)

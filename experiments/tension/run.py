@@ -4,7 +4,7 @@
     python experiments/tension/run.py term --seeds 1
     python experiments/tension/run.py --part 0/4      # every fourth: for four processes
 
-A finished run is a file under `results/`; what is there already is not trained again.
+A finished run is kept in the table of results; what is there is not trained again.
 Ditto stands beside the shared model in every run, so each gives both.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 sys.path.append(str(ROOT.parent))
 
-from cells import Cell, Changes, main
+from common import Cell, Changes, main
 
 LOOSE = ("median", "trimmed_mean", "meamed", "krum", "multi_krum", "bulyan")
 LOOSE += ("geometric_median", "mda", "k_norm", "k_loss")

@@ -1,4 +1,4 @@
-"""Ditto's theorems against simulated federations: `results/monte_carlo.json`.
+"""Ditto's theorems against simulated federations: the record `monte_carlo`.
 
 python experiments/theory/check.py              # the tables of the page, from the file
 python experiments/theory/check.py --simulate   # draws 120,000 federations a setting
@@ -7,7 +7,6 @@ python experiments/theory/check.py --simulate   # draws 120,000 federations a se
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ import numpy as np
 from simulation import Case, Tally, least, quartic, tally
 
 from troth import seeding, theory
+from troth.reproduce.store import Store
 
-FILE = Path(__file__).parent / "results" / "monte_carlo.json"
+STORE = Store(Path(__file__).parent)
 TRIALS, BATCHES = 120_000, 20
 FIGURE_1 = [
     Case("Fig. 1", 8, 30, 0.8, 0.1),
@@ -134,9 +134,8 @@ def main() -> None:
     parser.add_argument("--simulate", action="store_true")
     if parser.parse_args().simulate:
         rows = [check(case, i) for i, case in enumerate(settings())]
-        FILE.parent.mkdir(exist_ok=True)
-        FILE.write_text(json.dumps(rows, indent=1) + "\n")
-    print(tables(json.loads(FILE.read_text())))
+        STORE.put("monte_carlo", {"rows": rows})
+    print(tables(STORE.records()["monte_carlo"]["rows"]))
 
 
 if __name__ == "__main__":

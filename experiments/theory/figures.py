@@ -5,7 +5,6 @@ python experiments/theory/figures.py
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from numpy.polynomial import Polynomial
 from simulation import Case, quartic, tally
 
 from troth import seeding, theory
+from troth.reproduce.store import Store
 
 ROOT = Path(__file__).parent
 BLUE, ORANGE, GREEN, PINK, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00"
@@ -179,9 +179,7 @@ def _relatedness(axis: plt.Axes, cases: list[Case], panel: int) -> dict[str, Any
 def main() -> None:
     """Both figures, and the numbers in them."""
     found = {"figure 1": figure_1(), "figure 2": figure_2()}
-    file = ROOT / "results" / "figures.json"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(found, indent=1) + "\n")
+    Store(ROOT).put("figures", found)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from troth.reproduce import judging, listing
 from troth.reproduce.entry import Cell, Entry
 from troth.reproduce.kept import Result
 from troth.reproduce.settings import FASHION, SMALL
+from troth.reproduce.store import Store
 
 TABLE8 = listing.find("ditto/table8")
 
@@ -25,7 +25,7 @@ def cell(row: str = "global", column: str = "clean", small: bool = False) -> Cel
 def result(mean: float, std: float = 0.1) -> Result:
     shared = {"accuracy_weighted": mean, "accuracy_std": std, "accuracy_mean": 0.0}
     summary: dict[str, Any] = {"clients": 500, "malicious": 100, "shared": shared}
-    return Result(Path("x.json"), {"summary": summary})
+    return Result({"summary": summary})
 
 
 def judged(rows: dict[str, float], column: str = "clean") -> list[judging.Judged]:
@@ -65,10 +65,9 @@ def whole() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def put() -> Callable[[Path, str, object], None]:
-    """Writes a result file of a script."""
+    """Writes a result into a folder, by its name."""
 
-    def written(place: Path, name: str, said: object) -> None:
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{name}.json").write_text(json.dumps(said))
+    def written(home: Path, name: str, said: Any) -> None:
+        Store(home).put(name, said)
 
     return written

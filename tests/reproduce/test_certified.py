@@ -39,9 +39,7 @@ def planned(made: ModuleType) -> list[tuple[str, str]]:
 
 def shown(entry: Entry, planned: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The runs whose files an entry's patterns find."""
-    names = {
-        run: f"certificates/results/{run[0]}/{run[1]}, seed 0.json" for run in planned
-    }
+    names = {run: f"certificates/{run[0]}/{run[1]}, seed 0" for run in planned}
     return [
         run
         for run, name in names.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +11,18 @@ from troth.reproduce import curves, judging, listing, outputs, scripts
 from troth.reproduce.certified import EVERY
 from troth.reproduce.entry import Entry
 from troth.reproduce.panels import Panel
+from troth.reproduce.store import Store
 
 ROOT = Path(__file__).parents[2] / "experiments"
-ENTRY = Entry("p/figure7", "t", script=("x",), results=("place/*.json",), form="lines")
+ENTRY = Entry("p/figure7", "t", script=("x",), results=("place/*",), form="lines")
 OWN = ("own models", True)
-SCRIPTS = [e for e in listing.entries().values() if e.script and scripts.files(e, ROOT)]
+SCRIPTS = [
+    e for e in listing.entries().values() if e.script and scripts.results(e, ROOT)
+]
 
 
 def put(place: Path, name: str, **said: object) -> None:
-    (place / "place").mkdir(exist_ok=True)
-    (place / "place" / f"{name}.json").write_text(json.dumps(said))
+    Store(place / "place").put(name, said)
 
 
 def panel(root: Path, title: str, entry: Entry = ENTRY) -> Panel:

@@ -10,9 +10,8 @@ from troth.reproduce import equivalence, listing
 
 def test_the_table_of_sums(tmp_path: Path, put: Any) -> None:
     assert equivalence.table1(tmp_path) == {}
-    place = tmp_path / "attack_chain" / "results" / "sums"
     curves = {"shared": [0.1, 0.8], "idle": [0.1, 0.7], "own": [0.1, 0.6]}
-    put(place, "linear, sum, λ=1.0", curves)
+    put(tmp_path / "attack_chain", "sums/linear, sum, λ=1.0", curves)
     found = equivalence.table1(tmp_path)
     printed = listing.find("equivalence/table1").printed
     assert printed is not None and len(found) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import pytest
 
 from troth.config import reader
-from troth.reproduce import digests, judging, kept, listing
+from troth.reproduce import judging, kept, listing
 from troth.reproduce.entry import experiment, key, merged
-from troth.reproduce.settings import SMALL
+from troth.reproduce.store import Store
 from troth.types import Refusal
 
 ROOT = Path(__file__).parents[2] / "experiments"
@@ -30,83 +31,43 @@ def test_committed_results_are_of_the_very_cells_that_point_at_them() -> None:
                     continue
                 seen += 1
                 own = reader.to_dict(experiment(cell.choices[choice], 0))
-                theirs = _experiment(ROOT / pattern.format(seed=0))
+                theirs = _experiment(pattern.format(seed=0))
                 for name in own.keys() - {*aside, "evaluate"}:
                     assert own[name] == theirs[name], (cell.label, name)
     assert seen > 80
 
 
-def _experiment(file: Path) -> dict[str, object]:
-    if file.name == "summary.json":
-        tables = [t for _, t in reader.expand(reader.read(_base(file)))]
-        wanted = file.parent.name
-        for changed, tree in reader.expand(reader.read(_base(file))):
-            if reader.label(changed) == wanted:
-                return reader.to_dict(reader.from_dict(tree))
-        raise AssertionError((file, len(tables)))
-    said = json.loads(file.read_text())
-    folder = ROOT / file.relative_to(ROOT).parts[0]
-    base = next(
-        f for f in (folder / "base.toml", folder / "experiment.toml") if f.exists()
-    )
-    tree = {k: v for k, v in reader.read(base).items() if k != "grid"}
+def _experiment(name: str) -> dict[str, object]:
+    home, _, rest = name.partition("/")
+    if home == "natural":
+        data, _, wanted = rest.partition("/")
+        grid = reader.expand(reader.read(ROOT / home / f"{data}.toml"))
+        (tree,) = (t for changed, t in grid if reader.label(changed) == wanted)
+        return reader.to_dict(reader.from_dict(tree))
+    said = Store(ROOT / home).records()[rest]
+    tree = {k: v for k, v in reader.read(ROOT / home / "base.toml").items()}
     whole = merged(tree, {**said["changes"], "seed": said["seed"]})
     return reader.to_dict(reader.from_dict(whole))
 
 
-def _base(file: Path) -> Path:
-    return ROOT / "natural" / f"{file.parent.parent.name}.toml"
+def said(cell: Any, summary: dict[str, Any], **more: object) -> Any:
+    return {"key": key(cell.choices[0], 0), "summary": summary, **more}
 
 
-def test_a_file_has_a_line_a_key() -> None:
-    said = {"label": "a / b", "accuracy": [0.5, 1.0], "summary": {"x": {"y": None}}}
-    text = kept._text(said)
-    assert json.loads(text) == said and len(text.splitlines()) == 2 + len(said)
-    assert json.loads(kept._text({})) == {}
-
-
-def said(cell: Any, summary: dict[str, Any], choice: int = 0, **more: object) -> Any:
-    named = key(cell.choices[choice], 0)
-    return {"key": named, "summary": summary, "code": "older", **more}
-
-
-def test_of_several_results_that_of_todays_code_counts(
+def test_of_several_results_the_newest_counts(
     tmp_path: Path, made: Any, put: Any, whole: Any
 ) -> None:
     """Whatever their names: two cells may come to one experiment."""
     cell = made.cell("Ditto", small=True)
-    named = key(cell.choices[0], 0)
-    today = digests.code(experiment(cell.choices[0], 0))
-    put(tmp_path, f"a~{named}", said(cell, whole(0.1), when="2026-01-02"))
-    put(tmp_path, f"b~{named}", said(cell, whole(0.2), when="2026-01-03"))
-    put(tmp_path, f"c~{named}", said(cell, whole(0.3), when="2026-01-01"))
+    for name, mean, day in (("a", 0.1, 2), ("b", 0.2, 3), ("c", 0.3, 1)):
+        put(tmp_path, name, said(cell, whole(mean), when=f"2026-01-0{day}"))
     shelf = kept.Shelf(tmp_path, None)
-
-    def shown() -> float:
-        return judging.table(made.table, [cell], kept.Shelf(tmp_path, None), 1)[0].mean
-
-    assert shown() == 0.2  # the newest
-    assert kept.other_code(shelf, [cell], 1) == [True]
-    put(tmp_path, f"d~{named}", said(cell, whole(0.4), when="2025-01-01", code=today))
-    shelf.look()
-    assert shown() == 0.4 and kept.other_code(shelf, [cell], 1) == [False]
-    put(tmp_path, f"0~{named}", said(cell, whole(0.5), when="2026-09-09"))
-    assert shown() == 0.4
-    assert kept.other_code(kept.Shelf(None, None), [cell], 1) == [False]
-
-
-def test_choices_are_made_by_the_results_that_count(
-    tmp_path: Path, made: Any, put: Any, whole: Any
-) -> None:
-    one = made.cell("Ditto", small=True)
-    trees = tuple(merged(one.choices[0], {"train": {"lr": lr}}) for lr in (0.1, 0.2))
-    cell = one._replace(choices=trees)
-    today = digests.code(experiment(trees[0], 0))
-    for choice, (old, new) in enumerate([(0.9, 0.1), (0.1, 0.2)]):
-        named = key(trees[choice], 0)
-        put(tmp_path, f"a~{named}", said(cell, whole(old), choice, when="2026-05-05"))
-        put(tmp_path, f"b~{named}", said(cell, whole(new), choice, code=today))
-    assert kept.Shelf(tmp_path, None).chosen(cell) == 1
+    assert judging.table(made.table, [cell], shelf, 1)[0].mean == 0.2
+    put(tmp_path, "d", said(cell, whole(0.4), when="2026-02-01", change="x"))
+    shelf.look()  # cells with one thing changed are others
+    assert judging.table(made.table, [cell], shelf, 1)[0].mean == 0.2
+    changed = kept.Shelf(tmp_path, None, "x")
+    assert judging.table(made.table, [cell], changed, 1)[0].mean == 0.4
 
 
 def test_a_name_that_no_folder_can_have_is_refused(tmp_path: Path) -> None:
@@ -119,13 +80,87 @@ def test_others_results_are_seen_when_looked_for_again(
 ) -> None:
     cell = made.cell("Ditto", small=True)
     shelf = kept.Shelf(tmp_path, None)
-    put(tmp_path, f"a~{key(SMALL.tree, 0)}", said(cell, whole()))
+    put(tmp_path, "a", said(cell, whole()))
     assert shelf.find(cell, 0, 0) is None
     shelf.look()
     assert shelf.find(cell, 0, 0) is not None
 
 
-def test_a_folder_of_results_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "Fashion-MNIST").touch()
-    with pytest.raises(Refusal, match="Fashion-MNIST cannot be made .*another --out"):
-        kept._made(tmp_path / "Fashion-MNIST")
+def test_a_folder_of_results_that_cannot_be_made(tmp_path: Path, put: Any) -> None:
+    (tmp_path / "loose").touch()
+    with pytest.raises(Refusal, match="loose cannot be made .*another --out"):
+        put(tmp_path, "a", {})
+
+
+BAD: dict[str, Any] = {
+    "no summary": {"summary": ...},
+    "null": {"summary": None},
+    "a list": {"summary": [1]},
+    "empty": {"summary": {}},
+    "another's": {"key": "0123456789ab"},
+    "no key": {"key": ...},
+    "when": {"when": 5},
+    "curve": {"curve": [1, 2]},
+    "a column": {"curve": {"round": [1], "shared_weighted": 0.5}},
+    "lengths": {"curve": {"round": [1, 2], "shared_weighted": [0.5]}},
+    "no rounds": {"curve": {"shared_weighted": [0.5]}},
+    "a look": {"curve": {"round": [1], "shared_weighted": [None]}},
+}
+NUMBERS: list[Any] = [None, "abc", "0.5", [], True, 1.5, -0.1, float("inf")]
+
+
+COUNTS: list[dict[str, Any]] = [
+    {"seconds": None},
+    {"seconds": "long"},
+    {"client_steps": float("nan")},
+    {"clients": 5, "malicious": 5},
+    {"malicious": -1},
+    {"valid": {}},
+    {"valid": {"personal": {"accuracy_mean": None}}},
+]
+
+
+@pytest.fixture
+def good(made: Any, whole: Any) -> dict[str, Any]:
+    cell = made.cell(small=True)
+    curve = {"round": [1, 2], "shared_weighted": [0.4, 0.5]}
+    named = key(cell.choices[0], 0)
+    return {"key": named, "summary": whole(), "curve": curve, "when": "2026"}
+
+
+def believed(place: Path, said: dict[str, Any], made: Any) -> bool:
+    """As the command has it, and never with a traceback."""
+    cell = made.cell(small=True)
+    text = {k: v for k, v in said.items() if v is not ...}
+    (place / "x~1.json").write_text(json.dumps({"name": "x", "version": 1, **text}))
+    shelf = kept.Shelf(place, None)
+    (one,) = judging.table(made.table, [cell], shelf, 1)
+    assert kept.spent(shelf, [cell], 1) == (50.0 if one.seeds else 0)
+    return shelf.find(cell, 0, 0) is not None
+
+
+def test_a_result_is(tmp_path: Path, good: dict[str, Any], made: Any) -> None:
+    assert believed(tmp_path, good, made)
+    assert believed(tmp_path, {**good, "curve": ...}, made)
+    assert believed(tmp_path, {**good, "curve": {}, "when": ...}, made)
+
+
+def test_what_is_none_is_not_there(
+    tmp_path: Path, good: dict[str, Any], made: Any
+) -> None:
+    bad: list[dict[str, Any]] = [{**good, **changes} for changes in BAD.values()]
+    names = ("accuracy_weighted", "accuracy_mean", "accuracy_std")
+    for whose, name, value in itertools.product(("shared", "personal"), names, NUMBERS):
+        model = {**good["summary"][whose], name: value}
+        bad.append({**good, "summary": {**good["summary"], whose: model}})
+    bad += [{**good, "summary": {**good["summary"], **one}} for one in COUNTS]
+    assert [one for one in bad if believed(tmp_path, one, made)] == []
+
+
+def test_a_result_without_what_a_cell_is_about_is_none_of_it(
+    made: Any, whole: Any
+) -> None:
+    found = kept.Result({"summary": whole()})
+    cell = made.cell(small=True)
+    assert found.has(cell) and not found.has(cell._replace(metric="worst10"))
+    assert not found.has(cell._replace(whose=("tests", "old", "shared")))

@@ -38,9 +38,9 @@ def test_what_was_tried_stands_beside(made: Any, tmp_path: Path, put: Any) -> No
     far = looked(made, "global", [0.5] * 5)
     shared = {"accuracy_weighted": 0.91, "accuracy_std": 0.1}
     summary = {"clients": 500, "malicious": 0, "shared": shared}
-    place = tmp_path / "fashion_ditto" / "draws" / "less of it" / "x"
-    said = {"summary": summary, "experiment": {"train": {"rounds": 5000}}}
-    put(place, "global, clean, seed 0~1", said)
+    train = {"train": {"rounds": 5000}}
+    said = {"summary": summary, "experiment": train, "change": "less of it"}
+    put(tmp_path / "fashion_ditto", "less of it/global, clean, seed 0~1", said)
     (text,) = [*misses.off(made.table, [far], tmp_path)][1:]
     assert text.splitlines()[-1].endswith("| less of it: .910 = |")
 

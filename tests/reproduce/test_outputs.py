@@ -15,7 +15,7 @@ from troth.types import Refusal
 ROOT = Path(__file__).parents[2] / "experiments"
 TEXTS = [".md", ".csv", ".tex"]
 PICTURES = [".png", ".svg"]
-SCRIPT = Entry("p/figure7", "a title", script=("x.py",), results=("place/*.json",))
+SCRIPT = Entry("p/figure7", "a title", script=("x.py",), results=("place/*",))
 
 
 @pytest.fixture

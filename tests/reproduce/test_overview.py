@@ -10,8 +10,8 @@ import pytest
 
 from troth import build
 from troth.data import catalogue
-from troth.reproduce import digests, kept, listing, overview
-from troth.reproduce.entry import experiment, key
+from troth.reproduce import kept, listing, overview
+from troth.reproduce.entry import key
 from troth.reproduce.kept import Shelf
 
 NOTHING = Shelf(None, None)
@@ -35,7 +35,6 @@ def test_cells_without_results() -> None:
     assert said["where"].startswith("Table 8") and said["script"] is None
     assert (said["cells"], said["run"], said["results"]) == (140, 0, 0)
     assert said["last"] is None and "40 epochs" in said["note"]
-    assert said["other_code"] == 0
     assert said["time"] == "rough"
     # 8 methods and 3 λ by 10 columns, local by 5, FedMGDA+ by 4 values of ε;
     # the shared model is that of a Ditto
@@ -49,17 +48,12 @@ def test_cells_with_results(tmp_path: Path, put: Any, whole: Any) -> None:
     entry = listing.find("ditto/table8")
     cells = {f"{c.row} / {c.column}": c for c in entry.everywhere()}
     said = {"summary": whole(), "device": build.device("auto").type}
-    codes = {
-        name: digests.code(experiment(cells[name].choices[0], 0)) for name in cells
-    }
     for name, day in (("global / A1 20%", 2), ("median / clean", 1)):
         named = key(cells[name].choices[0], 0)
         said |= {"when": f"2026-01-0{day}T03:04:05+00:00", "key": named}
-        said["code"] = codes[name] if day == 2 else "older"
-        put(tmp_path, f"x~{named}", said)
+        put(tmp_path, f"x{day}", said)
     found = overview.of(entry, Shelf(tmp_path, None))
     assert (found["run"], found["cells"]) == (3, 140)  # Ditto with λ = 1, too
-    assert found["other_code"] == 1
     assert found["last"] == "2026-01-02T03:04:05+00:00"
     assert found["time"] == "measured speed"
     assert found["seconds"] == pytest.approx(found["client_steps"] * 50 / 100_000)
@@ -68,11 +62,10 @@ def test_cells_with_results(tmp_path: Path, put: Any, whole: Any) -> None:
 
 def test_committed_results_count(tmp_path: Path, put: Any, whole: Any) -> None:
     for seed in (0, 1):  # only the first counts
-        folder = f"natural/results/vehicle/seed={seed},personalizer=local"
-        put(tmp_path / folder, "summary", whole())
+        name = f"vehicle/seed={seed},personalizer=local"
+        put(tmp_path / "natural", name, {"summary": whole()})
     found = of("ditto/table6", Shelf(None, tmp_path))
     assert found["run"] == 1 and found["last"] is None
-    assert found["other_code"] == 1  # of which, nobody wrote down
 
 
 def test_a_script_and_what_it_left(tmp_path: Path, put: Any) -> None:
@@ -83,8 +76,8 @@ def test_a_script_and_what_it_left(tmp_path: Path, put: Any) -> None:
     assert said["time"] == "rough, on two CPU cores"
     assert said["script"] == "tension/run.py defences" and said["where"] is None
     for name in "ab":
-        put(tmp_path / "tension" / "results" / "defences", name, {})
-    put(tmp_path / "tension" / "results" / "term", "c", {})
+        put(tmp_path / "tension", f"defences/{name}", {})
+    put(tmp_path / "tension", "term/c", {})
     assert of("fmtl/figure2", Shelf(None, tmp_path))["results"] == 2
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import copy
 import re
 import shutil
 import subprocess
@@ -12,6 +12,7 @@ import pytest
 
 from troth.reproduce import SEEDS, judging, kept, listing, notes, page, papers, scripts
 from troth.reproduce.entry import key
+from troth.reproduce.store import TABLE, Record, Store, named
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
@@ -23,16 +24,11 @@ def made() -> str:
     return page.page(EXPERIMENTS)
 
 
-@pytest.fixture(scope="module")
-def sources() -> list[Path]:
-    return page.sources(EXPERIMENTS)
-
-
 def test_the_page_is_made_from_the_files(made: str) -> None:
     assert PAGE.read_text("utf-8") == made, "write it anew: troth reproduce --page"
 
 
-def test_every_source_is_committed(sources: list[Path]) -> None:
+def test_every_table_is_committed_and_nothing_is_loose() -> None:
     known = subprocess.run(
         ["git", "ls-files", "-z", "experiments"],
         cwd=ROOT,
@@ -42,24 +38,27 @@ def test_every_source_is_committed(sources: list[Path]) -> None:
     )
     if known.returncode:
         pytest.skip("not a git checkout")
-    tracked = {ROOT / name for name in known.stdout.split("\0")}
-    assert len(sources) > 100 and {*sources} <= tracked
+    tracked = [name for name in known.stdout.split("\0") if name]
+    homes = [home for home in EXPERIMENTS.iterdir() if home.is_dir()]
+    tables = {f"experiments/{home.name}/{TABLE}" for home in homes}
+    assert tables <= {*tracked} and not any(Store(home).loose() for home in homes)
+    assert all(re.fullmatch(r"[\w./]+", name, re.ASCII) for name in tracked)
+    assert len(tracked) <= 125
+    assert sum((ROOT / name).stat().st_size for name in tracked) < 6_000_000
 
 
 def test_what_stands_in_has_its_own_name() -> None:
     """In raw files, too."""
     found = 0
-    for file in (EXPERIMENTS / "reproduce").glob("*/*~*.json"):
-        said = json.loads(file.read_text("utf-8"))
+    for said in Store(EXPERIMENTS / "reproduce").records().values():
         if said["kind"] == "stand-in":
-            assert said["label"].startswith(f"{said['data']}: "), file
+            assert said["label"].startswith(f"{said['data']}: "), said["name"]
             found += 1
     assert found > 900
 
 
-def weighted(file: Path, whose: str) -> float:
+def weighted(said: Record, whose: str) -> float:
     """Benign clients' accuracy by their test examples, anew from what each has."""
-    said = json.loads(file.read_text("utf-8"))
     columns = (said[name] for name in ("malicious", "test", whose))
     benign = [(n, a) for bad, n, a in zip(*columns, strict=True) if not bad]
     return sum(n * a for n, a in benign) / sum(n for n, _ in benign)
@@ -72,16 +71,16 @@ def test_table_8_is_what_its_clients_have(made: str) -> None:
     shown = {line[0].removeprefix("| "): line[1:] for line in lines if len(line) == 11}
     table = listing.find("ditto/table8")
     cells, looked = table.everywhere(), 0
+    every = named(EXPERIMENTS, "reproduce/Fashion-MNIST/*")
     columns = list(dict.fromkeys(cell.column for cell in cells))
     for cell in cells:
         if len(cell.choices) > 1:
             continue
         found = []
         for seed in range(SEEDS):
-            name = f"*, seed {seed}~{key(cell.choices[0], seed)}.json"
-            found += [*(EXPERIMENTS / "reproduce" / "Fashion-MNIST").glob(name)]
+            found += [r for r in every if r["key"] == key(cell.choices[0], seed)]
         whose = "shared_accuracy" if cell.whose == ("shared",) else "accuracy"
-        ours = sum(weighted(file, whose) for file in found) / len(found)
+        ours = sum(weighted(said, whose) for said in found) / len(found)
         said = shown[cell.row][columns.index(cell.column)].split()[0]
         assert abs(float(said) - ours) < 6e-4, cell.label
         looked += 1
@@ -162,15 +161,13 @@ def test_what_notes_say_of_the_papers_is_so() -> None:
 
 def test_a_changed_file_changes_the_page(made: str, tmp_path: Path) -> None:
     place = tmp_path / "experiments"
-    (file,) = EXPERIMENTS.glob("reproduce/Fashion-MNIST/global, clean, seed 0~*.json")
-    name = file.relative_to(EXPERIMENTS)
-    (place / name.parent).mkdir(parents=True)
-    said = json.loads((EXPERIMENTS / name).read_text("utf-8"))
-    (place / name).write_text(json.dumps(said))
+    (said,) = named(EXPERIMENTS, "reproduce/Fashion-MNIST/global, clean, seed 0~*")
+    said = copy.deepcopy(said)
+    Store(place / "reproduce").put("x", said | {"name": "x"})
     alone = page.page(place)
     assert ".946 (.06) [.946 (.06), −.000] =" in alone and "Not run: `ditto/t" in alone
     said["summary"]["personal"]["accuracy_weighted"] = 0.5
-    (place / name).write_text(json.dumps(said))
+    Store(place / "reproduce").put("x", said | {"name": "x"})
     assert ".500 (.06) [.946 (.06), −.446] ↓" in page.page(place)
     shutil.rmtree(place)
     place.mkdir()
@@ -184,7 +181,7 @@ def test_what_was_not_run_is_named_so(made: str) -> None:
     shelf = kept.Shelf(None, EXPERIMENTS)
     for entry in listing.entries().values():
         ran = any(shelf.settled(cell, 1) for cell in entry.everywhere())
-        ran = ran or bool(scripts.files(entry, EXPERIMENTS))
+        ran = ran or bool(scripts.results(entry, EXPERIMENTS))
         assert (f"### `{entry.name}`" in made) == ran
 
 

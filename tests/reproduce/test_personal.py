@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from troth.reproduce import listing, personal
 from troth.reproduce.entry import experiment
+from troth.reproduce.store import named
 
 ROOT = Path(__file__).parents[2] / "experiments"
 CELLS = listing.find("ditto/table3").everywhere()
@@ -63,11 +63,10 @@ def test_what_stands_in_is_committed() -> None:
     for cell in CELLS:
         assert len(cell.kept) == len(cell.choices)
         for tree, pattern in zip(cell.choices, cell.kept, strict=True):
-            file = ROOT / pattern.format(seed=0)
-            said = json.loads(file.read_text("utf-8"))
+            (said,) = named(ROOT, pattern.format(seed=0))
             for section in ("data", "personalizer"):
                 assert said["changes"][section] == tree[section]
-            assert file.name == f"{said['label']}, seed 0.json"
+            assert pattern.endswith(f"/{said['label']}, seed {{seed}}")
 
 
 def test_other_federations_have_no_results_of_these() -> None:

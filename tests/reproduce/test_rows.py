@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from troth.reproduce import listing, rows, settings
+from troth.reproduce.store import named
 
 ROOT = Path(__file__).parents[2] / "experiments"
 ENTRIES = listing.entries()
@@ -16,10 +16,10 @@ ENTRIES = listing.entries()
 def test_hostile_clients_are_those_of_the_authors() -> None:
     fashion = settings.FASHION.original
     tree = rows.threat(fashion, "A3 20%")
-    committed = ROOT / "fashion_ditto/results/table/Ditto λ=1.0, A3 20%, seed 0.json"
+    (committed,) = named(ROOT, "fashion_ditto/table/Ditto λ=1.0, A3 20%, seed 0")
     assert tree == {
         key_: value
-        for key_, value in json.loads(committed.read_text())["changes"].items()
+        for key_, value in committed["changes"].items()
         if key_ in ("adversary", "attack")
     }
     assert rows.threat(fashion, "clean") == {}

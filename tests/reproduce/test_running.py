@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from troth.reproduce import kept, listing, running, settings
+from troth.reproduce import kept, listing, running, settings, store
 from troth.reproduce.entry import Cell, merged
 from troth.reproduce.kept import Shelf
+from troth.reproduce.store import Store
 from troth.runs import train
 
 TINY = merged(
@@ -42,7 +43,7 @@ def cells(rounds: int = 2) -> list[Cell]:
 
 
 def files(out: Path) -> dict[str, int]:
-    found = out.rglob("*~*.json")
+    found = Store(out).loose()
     return {file.name: file.stat().st_mtime_ns for file in found}
 
 
@@ -61,18 +62,19 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert said["curve"]["round"] == [2]
 
 
-def test_other_code_is_run_again(
+def test_another_version_is_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf, one = Shelf(tmp_path, None), cells()[:1]
-    assert running.run(one, shelf, 1, device="cpu") == 1
-    assert running.older(one, shelf, 2) == 0  # one is there, and one is not
-    monkeypatch.setattr(running.digests, "code", lambda e: "other")
-    assert len(running.missing([(one[0], 0, 0)], shelf)) == 1
-    assert running.older(one, shelf, 2) == 1
-    assert running.run(one, shelf, 1, device="cpu", keep=True) == 0
-    assert shelf.settled(one[0], 1)  # and is still there to be shown
-    assert not shelf.settled(one[0], 1, code=True)
+    one = cells()[:1]
+    assert running.run(one, Shelf(tmp_path, None), 1, device="cpu") == 1
+    Store(tmp_path).pack()
+    assert running.run(one, Shelf(tmp_path, None), 1, device="cpu") == 0
+    monkeypatch.setattr(store, "RESULTS", store.RESULTS + 1)
+    store._table.cache_clear()
+    assert not Shelf(tmp_path, None).settled(one[0], 1)
+    assert running.run(one, Shelf(tmp_path, None), 1, device="cpu") == 1
+    assert len(Shelf(tmp_path, None).settled(one[0], 1)) == 1
+    store._table.cache_clear()
 
 
 def test_together_and_apart_are_the_same(tmp_path: Path) -> None:
@@ -90,13 +92,13 @@ def test_together_and_apart_are_the_same(tmp_path: Path) -> None:
 def test_what_memory_does_not_hold_is_trained_in_halves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, sizes = running.together.held, list[int]()
+    real, sizes = running.train_many.held, list[int]()
 
     def held(experiments: Any, paths: Any, **how: Any) -> bool:
         sizes.append(len(experiments))
         return len(experiments) < 3 and real(experiments, paths, **how)
 
-    monkeypatch.setattr(running.together, "held", held)
+    monkeypatch.setattr(running.train_many, "held", held)
     shelf = Shelf(tmp_path, None)
     assert running.run(cells(), shelf, 1, device="cpu") == 3
     assert sizes == [3, 2] and all(shelf.settled(cell, 1) for cell in cells())
@@ -143,7 +145,7 @@ def test_validation_data_choose(tmp_path: Path, split: list[float]) -> None:
 def test_what_is_not_whole_does_not_count(tmp_path: Path) -> None:
     shelf, one = Shelf(tmp_path, None), cells()[:1]
     running.run(one, shelf, 1, device="cpu")
-    (file,) = tmp_path.rglob("*~*.json")
+    (file,) = Store(tmp_path).loose()
     file.write_text(file.read_text()[:100])
     assert not Shelf(tmp_path, None).settled(one[0], 1)
     assert running.run(one, Shelf(tmp_path, None), 1, device="cpu") == 1
@@ -207,7 +209,7 @@ def test_kill_repeats_at_most_one_group(tmp_path: Path, apart: bool, part: int) 
     process.send_signal(signal.SIGKILL)
     process.communicate()
     before = files(tmp_path)
-    for file in tmp_path.rglob("*~*.json"):
+    for file in Store(tmp_path).loose():
         json.loads(file.read_text())
     done = int(re.match(r"\[(\d+)/3\]", label)[1]) - 1  # type: ignore[index]
     done += 3 if label.strip().endswith("seed 1") else 0

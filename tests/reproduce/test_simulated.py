@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,9 @@ import numpy as np
 from troth import theory
 from troth.reproduce import simulated
 from troth.reproduce.panels import SIMULATED, THEORY
+from troth.reproduce.store import named
 
-FILE = Path(__file__).parents[2] / "experiments" / "theory" / "results" / "figures.json"
-SAID = json.loads(FILE.read_text("utf-8"))
+(SAID,) = named(Path(__file__).parents[2] / "experiments", "theory/figures")
 
 
 def test_figure_1_has_theory_simulation_and_the_best_lambda() -> None:

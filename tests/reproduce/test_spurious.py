@@ -10,15 +10,16 @@ from troth.reproduce import listing, spurious
 
 def test_the_table_of_shortcuts(tmp_path: Path, put: Any) -> None:
     assert spurious.table1(tmp_path) == {}
-    place = tmp_path / "shortcuts" / "results"
+    place = tmp_path / "shortcuts"
     for figure, label in (("shared", "mnist"), ("table", "mnist, finetune, 0")):
         for seed, accuracy in enumerate((0.5, 0.75)):
             own = {"accuracy_mean": accuracy}
             both = {"shared": own, "personal": {"accuracy_mean": accuracy / 2}}
             tests = {"tests": {"conflicting": both}}
             said = {"label": label, "seed": seed, "summary": {**both, **tests}}
-            put(place / figure, f"{label}, seed {seed}", said)
-    put(place / "table", "others", {"label": "mnist, distance alone, 0", "summary": {}})
+            put(place, f"{figure}/{label}, seed {seed}", said)
+    others = {"label": "mnist, distance alone, 0", "summary": {}}
+    put(place, "table/others", others)
     part = "coloured MNIST, CelebA and Coil20"
     assert spurious.table1(tmp_path) == {
         (part, "Global", "MNIST Acc_B"): [0.5, 0.75],

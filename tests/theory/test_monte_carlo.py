@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from troth import theory
+from troth.reproduce.store import Store
 
 ROOT = Path(__file__).parents[2] / "experiments" / "theory"
-FILE = ROOT / "results" / "monte_carlo.json"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_twenty_thousand_trials(
     assert within == pytest.approx(float(said), rel=0.05)
 
 
-ROWS: list[dict[str, Any]] = json.loads(FILE.read_text())
+ROWS: list[dict[str, Any]] = Store(ROOT).records()["monte_carlo"]["rows"]
 
 
 @pytest.mark.parametrize("row", ROWS)

@@ -1,6 +1,10 @@
 r"""Certified robustness: Figures 1 to 10, curves without printed numbers.
 
-References: alfarra2022certified.
+@article{alfarra2022certified,
+  title={Certified Robustness in Federated Learning},
+  author={Alfarra, Motasem and P{\'e}rez, Juan C. and Shulgin, Egor and
+    Richt{\'a}rik, Peter and Ghanem, Bernard},
+  journal={arXiv:2206.02535}, year={2022}}
 """
 
 from __future__ import annotations
@@ -108,7 +112,7 @@ ENTRIES = tuple(
             "certificates/run.py",
             *dict.fromkeys(some.partition("/")[0] for some in runs),
         ),
-        results=tuple(f"certificates/results/{some}.json" for some in runs),
+        results=tuple(f"certificates/{some}" for some in runs),
         form="lines",
         shows=(EVERY, *(f"personal, {what}" for what in _NUMBERS))
         if number in _CLIENTS

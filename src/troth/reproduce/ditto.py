@@ -1,6 +1,9 @@
 """Ditto: Tables 2 to 11 and Figures 1 to 3 and 5 to 9.
 
-References: li2021ditto.
+@inproceedings{li2021ditto,
+  title={Ditto: Fair and Robust Federated Learning Through Personalization},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  booktitle={ICML}, year={2021}}
 """
 
 from __future__ import annotations
@@ -89,7 +92,7 @@ def _solved(
         f"ditto/figure{number}",
         title,
         script=("solvers/run.py",),
-        results=tuple(f"solvers/results/{some}.json" for some in results),
+        results=tuple(f"solvers/{some}" for some in results),
         form="lines",
         shows=shows,
         over=over,
@@ -157,7 +160,7 @@ ENTRIES = (
             f"ditto/figure{number}",
             f"{title}, by theory and simulated",
             script=_THEORY,
-            results=("theory/results/figures.json",),
+            results=("theory/figures",),
             form="lines",
             work=(0, 30.0),
         )
@@ -182,7 +185,7 @@ ENTRIES = (
         "Fair rules under attack A1",
         (FASHION,),
         _term,
-        results=("tension/results/term/*.json",),
+        results=("tension/term/*",),
         form="lines",
         note=_TERM,
     ),

@@ -34,7 +34,7 @@ class Cell(NamedTuple):
     column: str
     choices: tuple[Tree, ...]  # of several, data of benign clients choose
     federation: Federation
-    kept: tuple[str, ...] = ()  # a committed result a choice, `{seed}` in it
+    kept: tuple[str, ...] = ()  # FOLDER/NAME of a committed result per choice
     whose: tuple[str, ...] = ("personal",)  # where in a summary its numbers stand
     metric: str = "weighted"
     stands: tuple[str, str] = ("", "")  # part and row of the paper's, if others
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
     settings: tuple[Setting, ...] = ()
     cells: Callable[[Pick], list[Cell]] | None = None
     script: tuple[str, ...] = ()  # below experiments/, with its arguments
-    results: tuple[str, ...] = ()  # what the script leaves: patterns below experiments/
+    results: tuple[str, ...] = ()  # what the script leaves: FOLDER/NAME, * is anything
     form: Literal["table", "lines", "scatter"] = "table"
     shows: tuple[str, ...] = ()  # the numbers and curves it is about; else all
     over: tuple[str, str] = ("", "")  # over what numbers go, and where labels have it

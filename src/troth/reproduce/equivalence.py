@@ -1,16 +1,19 @@
 r"""Attack equivalence: Figures 1 to 20 and Table 1.
 
-References: farhadkhani2022equivalence.
+@inproceedings{farhadkhani2022equivalence,
+  title={An Equivalence Between Data Poisoning and Byzantine Gradient Attacks},
+  author={Farhadkhani, Sadegh and Guerraoui, Rachid and Hoang, L{\^e}-Nguy{\^e}n and
+    Villemaud, Oscar},
+  booktitle={ICML}, year={2022}}
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from troth.reproduce.entry import Entry
+from troth.reproduce.store import Store
 
-_RESULTS = "attack_chain/results"
 _NOISY = "noisy Fashion-MNIST"
 _FITS = {"E": "mean", "Σ": "sum"}
 _MODELS = {"linear": "linear", "network": "MLP"}
@@ -43,7 +46,7 @@ def _entry(
         f"equivalence/{name}",
         title,
         script=("attack_chain/run.py", figure),
-        results=(f"{_RESULTS}/{figure}/{more.get('only', '')}*.json",),
+        results=(f"attack_chain/{figure}/{more.get('only', '')}*",),
         form="table" if form == "table" else "lines",
         shows=shows,
         note=more.get("note", ""),
@@ -54,11 +57,10 @@ def _entry(
 
 def table1(experiments: Path) -> dict[tuple[str, str, str], list[float]]:
     """Accuracies at the end of training, of λ = 1."""
-    found = {}
+    found, store = {}, Store(experiments / "attack_chain")
     for sign, fit in _FITS.items():
         for model, name in _MODELS.items():
-            file = experiments / _RESULTS / "sums" / f"{name}, {fit}, λ=1.0.json"
-            curves = json.loads(file.read_text("utf-8")) if file.exists() else {}
+            curves = store.get(f"sums/{name}, {fit}, λ=1.0") or {}
             for row, key in _ROWS.items():
                 if key in curves:
                     found[_NOISY, row, f"{sign} {model}"] = [float(curves[key][-1])]

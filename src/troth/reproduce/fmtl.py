@@ -1,6 +1,9 @@
 """FMTL: Tables 1 and 3 to 7, Figures 1 to 4.
 
-References: li2020multitask.
+@article{li2020multitask,
+  title={Federated Multi-Task Learning for Competing Constraints},
+  author={Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia},
+  journal={arXiv preprint arXiv:2012.04221}, year={2020}}
 """
 
 from __future__ import annotations
@@ -122,7 +125,7 @@ ENTRIES = (
     Entry(
         "fmtl/figure1",
         "Fair rules under attack",
-        results=("tension/results/term/*.json",),
+        results=("tension/term/*",),
         script=("tension/run.py", "term"),
         form="lines",
         shows=_SHARED,
@@ -135,7 +138,7 @@ ENTRIES = (
     Entry(
         "fmtl/figure2",
         "Accuracy and variance under attack",
-        results=("tension/results/defences/*.json",),
+        results=("tension/defences/*",),
         script=("tension/run.py", "defences"),
         data=("fashion_mnist",),
         work=(40 * 200 * 20 * 5, 40 * 15.0),
@@ -160,7 +163,7 @@ ENTRIES = (
         script=("solvers/run.py",),
         data=("fashion_mnist",),
         work=(84 * 400 * 20 * 5, 84 * 30.0),
-        results=("solvers/results/joint/*.json", "solvers/results/two_stage/*.json"),
+        results=("solvers/joint/*", "solvers/two_stage/*"),
         form="lines",
         shows=("own models", *_OWN),
         over=_EPOCHS,

@@ -1,30 +1,144 @@
-"""Results on disk: one small file a cell and seed, found by what was trained."""
+"""Results of cells: what was found, believed only where it is whole, and its place."""
 
 from __future__ import annotations
 
 import datetime
-import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from troth import build
-from troth import files as folder
-from troth.reproduce import digests
-from troth.reproduce.entry import Cell, experiment, key
-from troth.reproduce.result import SAME as SAME
-from troth.reproduce.result import Result as Result
-from troth.reproduce.result import late as late
-from troth.reproduce.result import read
+from troth.reproduce import store
+from troth.reproduce.entry import Cell, key
 from troth.reproduce.settings import Tree
+from troth.reproduce.store import Record, Store
 from troth.runs.load import Run
-from troth.types import Refusal
 
 COMMITTED = "reproduce"
 """The folder under experiments/ whose results belong to the source."""
+
+SAME = 1e-4
+"""Curves are kept with five digits."""
+_SHARES = ("accuracy_weighted", "accuracy_mean", "accuracy_std")
+_COUNTS = ("clients", "malicious", "seconds", "client_steps")
+
+
+class Result(NamedTuple):
+    """What a run found, and when and with what it ran."""
+
+    said: Record
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Over benign clients, as a run's `summary.json`."""
+        found: dict[str, Any] = self.said["summary"]
+        return found
+
+    def number(self, cell: Cell, metric: str) -> float:
+        """Of a cell: accuracy_<metric> of the models that it is about."""
+        at = self.summary
+        for part in cell.whose:
+            at = at[part]
+        return float(at[f"accuracy_{metric}"])
+
+    def has(self, cell: Cell) -> bool:
+        """Whether it says what a cell is about."""
+        at: Any = self.summary
+        for part in cell.whose:
+            at = _below(at, part)
+        names = (f"accuracy_{metric}" for metric in (cell.metric, "std"))
+        return all(_number(_below(at, name)) for name in names)
+
+    def late(self, cell: Cell) -> tuple[float, float] | None:
+        """The least and the most of its number in the last fifth of the rounds.
+
+        As far as that was looked at; None where it was not.
+        """
+        way = self.way(cell)
+        last = [value for r, value in way.items() if r >= late(way)]
+        return (min(last), max(last)) if len(last) > 2 else None
+
+    def way(self, cell: Cell) -> dict[int, float]:
+        """Its number after the rounds at which that was looked at.
+
+        What is trained after the last round (fine-tuning) was not looked at on the way:
+        there the last look is not the number.
+        """
+        curve = self.said.get("curve", {})
+        values = curve.get(f"{cell.whose[0]}_{cell.metric}")
+        if len(cell.whose) > 1 or not values:
+            return {}
+        own = abs(values[-1] - self.number(cell, cell.metric)) < SAME
+        return dict(zip(curve["round"], values, strict=True)) if own else {}
+
+    @property
+    def valid(self) -> float:
+        """By which choices are made: benign clients' own models, validation data.
+
+        Where the split has none, test data: so do the Ditto authors with Fashion-MNIST,
+        whose best λ in Table 4 is in every column the best of Table 8.
+        """
+        if "valid" in self.summary:
+            return float(self.summary["valid"]["personal"]["accuracy_mean"])
+        return float(self.summary["personal"]["accuracy_weighted"])
+
+
+def late(way: Mapping[int, float]) -> float:
+    """The round with which the last fifth begins."""
+    return 0.8 * max(way, default=1)
+
+
+def believed(said: Record | None) -> Result | None:
+    """The result in a record; None where that is none, or is not whole."""
+    if said is None or not isinstance(said.get("when", ""), str):
+        return None
+    whole = _summary(said.get("summary")) and _curve(said.get("curve", {}))
+    return Result(said) if whole else None
+
+
+def _summary(said: object) -> bool:
+    """Whether it is one: counts, and accuracies of both models, all of them numbers."""
+    if not isinstance(said, dict):
+        return False
+    counts: list[Any] = [said.get(name) for name in _COUNTS]
+    if not all(_number(count) and count >= 0 for count in counts):
+        return False
+    models = [said.get("personal"), said.get("shared")]
+    models += [_below(said["valid"], "personal")] if "valid" in said else []
+    return said["clients"] > said["malicious"] and all(map(_model, models))
+
+
+def _below(said: object, name: str) -> object:
+    return said.get(name) if isinstance(said, dict) else None
+
+
+def _model(said: object) -> bool:
+    """Whether it says what shares of examples models get right."""
+    if not isinstance(said, dict):
+        return False
+    shares: list[Any] = [said.get(name) for name in _SHARES]
+    return all(_number(share) and 0 <= share <= 1 for share in shares)
+
+
+def _curve(said: object) -> bool:
+    """Whether all its columns are numbers, one a look."""
+    if not isinstance(said, dict):
+        return False
+    columns = said.values()
+    if not all(isinstance(c, list) and all(map(_number, c)) for c in columns):
+        return False
+    rounds = said.get("round", [])
+    return all(len(column) == len(rounds) for column in columns)
+
+
+def _number(value: Any) -> bool:
+    """Whether it is a finite number; a truth is none."""
+    right = isinstance(value, int | float) and not isinstance(value, bool)
+    return right and math.isfinite(value)
 
 
 def experiments() -> Path | None:
@@ -34,75 +148,57 @@ def experiments() -> Path | None:
 
 
 class Shelf:
-    """Where results are looked for: a folder of the user's, and what is committed."""
+    """Where results are looked for: a folder of the user's, and what is committed.
 
-    def __init__(self, out: Path | None, root: Path | None) -> None:
-        self.out, self.root = out, root
-        self._files: dict[str, list[Path]] = {}
+    Args:
+        out: the folder of the user's, where new results are put.
+        root: the folder of experiments.
+        change: results of cells with this one thing changed; "": as entries have them.
+    """
+
+    def __init__(self, out: Path | None, root: Path | None, change: str = "") -> None:
+        self.out, self.root, self.change = out, root, change
+        self._found: dict[str, list[Record]] = {}
         self.look()
 
     def look(self) -> None:
         """See what lies there now: others may have put results there meanwhile."""
         committed = self.root / COMMITTED if self.root else None
         places = [p for p in (self.out, committed) if p is not None]
-        found: dict[str, list[Path]] = {}
+        found: dict[str, list[Record]] = {}
         for place in dict.fromkeys(places):
-            try:
-                files = sorted(place.rglob("*~*.json")) if place.is_dir() else []
-            except OSError as error:
-                raise Refusal(
-                    f"{place} cannot be looked into ({error.strerror}); give another "
-                    "folder with --out"
-                ) from None
-            for file in files:
-                found.setdefault(file.stem.rpartition("~")[2], []).append(file)
-        self._files = found
+            for one in Store(place).records().values():
+                if one.get("change", "") == self.change:
+                    found.setdefault(str(one.get("key")), []).append(one)
+        self._found = found
 
-    def find(
-        self, cell: Cell, choice: int, seed: int, code: str | None = None
-    ) -> Result | None:
-        """The result of a cell; None where there is none.
-
-        Of several that of today's code, else the newest.
-
-        Args:
-            cell: which.
-            choice: which of its experiments.
-            seed: of it.
-            code: only what this code computed; None: what any did. What was committed
-                before codes were kept counts as computed by any.
-        """
-        named = key(cell.choices[choice], seed) if self._files else ""
-        every = (read(file, named) for file in self._files.get(named, []))
+    def find(self, cell: Cell, choice: int, seed: int) -> Result | None:
+        """The result of a cell, of several the newest; None where there is none."""
+        named = key(cell.choices[choice], seed) if self._found else ""
+        every = map(believed, self._found.get(named, []))
         found = [one for one in every if one is not None and one.has(cell)]
-        if code is not None:
-            found = [one for one in found if one.said.get("code") == code]
         if found:
-            return found[0] if len(found) == 1 else _best(found, cell, choice, seed)
+            return max(found, key=lambda one: str(one.said.get("when", "")))
         if cell.kept and self.root is not None:
-            old = read(self.root / cell.kept[choice].format(seed=seed))
+            home, _, name = cell.kept[choice].format(seed=seed).partition("/")
+            old = believed(Store(self.root / home).get(name))
             return old if old is not None and old.has(cell) else None
         return None
 
-    def settled(self, cell: Cell, seeds: int, code: bool = False) -> list[Result]:
-        """The results of a cell, a seed each, of the experiment that was chosen."""
-        at = self.chosen(cell, code)
-        if at is None:
-            return []
-        found = [self.find(cell, at, s, _code(cell, at, s, code)) for s in range(seeds)]
+    def settled(self, cell: Cell, seeds: int) -> list[Result]:
+        """The results of a cell, one per seed, of the experiment that was chosen."""
+        at = self.chosen(cell)
+        found = [] if at is None else [self.find(cell, at, s) for s in range(seeds)]
         return [result for result in found if result is not None]
 
-    def chosen(self, cell: Cell, code: bool = False) -> int | None:
+    def chosen(self, cell: Cell) -> int | None:
         """Which of a cell's experiments counts: by validation data, in seed 0.
 
         None while one of them has not been run.
         """
         if len(cell.choices) == 1:
             return 0
-        tried = [
-            self.find(cell, i, 0, _code(cell, i, 0, code))
-            for i in range(len(cell.choices))
-        ]
+        tried = [self.find(cell, i, 0) for i in range(len(cell.choices))]
         if any(result is None for result in tried):
             return None
         scores = [result.valid for result in tried if result is not None]
@@ -112,61 +208,31 @@ class Shelf:
         """Write down what a run found, whole or not at all."""
         assert self.out is not None
         said = record(cell, choice, seed, run)
-        name = re.sub(r"[^\w .,=%λ()+-]", "-", f"{cell.row}, {cell.column}")
+        said |= {"change": self.change} if self.change else {}
+        place = self.change or re.sub(r"\W+", "-", cell.federation.name).strip("-")
         number = f" ({choice + 1})" if len(cell.choices) > 1 else ""
-        place = self.out / re.sub(r"\W+", "-", cell.federation.name).strip("-")
-        _made(place)
-        file = place / f"{name}{number}, seed {seed}~{said['key']}.json"
-        folder.write(file, _text(folder.plain(said)))
-        self._files.setdefault(said["key"], []).insert(0, file)
-        return Result(file, said)
-
-
-def _made(place: Path) -> None:
-    """A folder for results."""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refusal(
-            f"the folder {place} cannot be made ({error.strerror}); give another --out"
-        ) from None
-
-
-def _text(said: dict[str, Any]) -> str:
-    """A line a key: there are lists of a number a client."""
-    lines = (f" {json.dumps(k)}: {json.dumps(v)}" for k, v in said.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _code(cell: Cell, choice: int, seed: int, asked: bool) -> str | None:
-    return digests.code(experiment(cell.choices[choice], seed)) if asked else None
-
-
-def _best(found: list[Result], cell: Cell, choice: int, seed: int) -> Result:
-    """Of several results of one experiment: today's code's, else the newest."""
-    today = _code(cell, choice, seed, asked=True)
-    said = [one.said for one in found]
-    ranks = [(one.get("code") == today, one.get("when", "")) for one in said]
-    return found[ranks.index(max(ranks))]
+        name = f"{cell.row}, {cell.column}{number}, seed {seed}~{said['key']}"
+        Store(self.out).put(f"{place}/{name}", said)
+        self._found.setdefault(said["key"], []).insert(0, said)
+        return Result(said)
 
 
 def record(cell: Cell, choice: int, seed: int, run: Run) -> dict[str, Any]:
     """What is kept of a run: numbers over clients and of each, and what made them."""
     tree: Tree = cell.choices[choice]
-    e, resolved = experiment(tree, seed), run.experiment.resolved
+    resolved = run.experiment.resolved
     said: dict[str, Any] = {
         "label": cell.ours,
         "data": cell.federation.name,
         "kind": cell.federation.kind,
         "seed": seed,
         "key": key(tree, seed),
-        "code": digests.code(e),
         "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "git": resolved.get("git"),
-        "versions": resolved["versions"],
+        "torch": resolved["versions"]["torch"],
         "device": resolved["device"],
         "experiment": tree,
-        "summary": run.summary,
+        "summary": store.brief(run.summary),
         **each(run, "accuracy", "shared_accuracy", "test", "lam"),
     }
     return {**said, "curve": curve(run)}
@@ -200,31 +266,16 @@ def curve(run: Run, *numbers: str) -> dict[str, list[float]]:
 
 def spent(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> float:
     """Seconds that all runs behind some cells took, each once, as they say."""
-    every: dict[Path, float] = {}
+    every: dict[int, float] = {}
     for cell in cells:
         for choice in range(len(cell.choices)):
             for seed in range(seeds):
                 result = shelf.find(cell, choice, seed)
                 if result is not None:
-                    every[result.file] = float(result.summary["seconds"])
+                    every[id(result.said)] = float(result.summary["seconds"])
     return sum(every.values())
 
 
 def complete(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> int:
     """How many cells have all their seeds."""
     return sum(len(shelf.settled(cell, seeds)) == seeds for cell in cells)
-
-
-def other_code(shelf: Shelf, cells: Sequence[Cell], seeds: int) -> list[bool]:
-    """Of each cell: whether a result that is shown for it is not of today's code."""
-    return [outdated(cell, shelf.settled(cell, seeds)) for cell in cells]
-
-
-def outdated(cell: Cell, found: Sequence[Result]) -> bool:
-    """Whether one of a cell's results is not of today's code.
-
-    So are those from before codes were kept. The seed does not matter to it.
-    """
-    choices = range(len(cell.choices))
-    today = {_code(cell, at, 0, asked=True) for at in choices} if found else set()
-    return any(result.said.get("code") not in today for result in found)

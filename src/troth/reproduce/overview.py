@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from troth.data import catalogue
-from troth.reproduce import SEEDS, costs, kept, scripts
+from troth.reproduce import SEEDS, costs, scripts
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import Shelf
 from troth.reproduce.settings import Setting
@@ -18,7 +18,7 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
     cells = entry.everywhere()
     found = [shelf.settled(cell, SEEDS) for cell in cells]
     cost = costs.cost(cells, shelf) if cells else None
-    made = scripts.files(entry, shelf.root) if shelf.root else []
+    made = scripts.results(entry, shelf.root) if shelf.root else []
     moments = [r.said["when"] for some in found for r in some if r.said.get("when")]
     if made and not moments and shelf.root:
         moments = [when for when in [scripts.committed(entry, shelf.root)] if when]
@@ -36,7 +36,6 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
         "time": _time(cost),
         "script": " ".join(entry.script) or None,
         "run": sum(bool(some) for some in found),
-        "other_code": sum(map(kept.outdated, cells, found)),
         "results": len(made),
         "last": max(moments, default=None),
         "note": entry.note or None,

@@ -16,7 +16,6 @@ from troth.reproduce import (
     papers,
     scripts,
     tables,
-    tried,
 )
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import Shelf, spent
@@ -186,17 +185,3 @@ def _headlines(shelf: Shelf) -> list[str]:
         "data), for Fashion-MNIST alone; accuracies are absolute differences:\n"
     )
     return [text, "\n".join(tables.grid(heads, rows)), ""]
-
-
-def sources(root: Path) -> list[Path]:
-    """Every file that a number of the page comes from, the papers' own aside."""
-    shelf, found = Shelf(None, root), list[Path]()
-    for entry in entries().values():
-        found += scripts.files(entry, root)
-        for cell in entry.everywhere():
-            found += [result.file for result in shelf.settled(cell, SEEDS)]
-            found += [one.file for one in tried.tried(entry, cell, root)]
-            if len(cell.choices) > 1 and shelf.chosen(cell) is not None:
-                every = (shelf.find(cell, i, 0) for i in range(len(cell.choices)))
-                found += [result.file for result in every if result is not None]
-    return list(dict.fromkeys(found))

@@ -47,8 +47,7 @@ def label(method: str, part: Tree) -> str:
 
 
 def _file(folder: str, method: str, part: Tree, column: str) -> str:
-    named = f"{label(method, part)}, {column}, seed {{seed}}.json"
-    return f"personalizers/results/{folder}/{named}"
+    return f"personalizers/{folder}/{label(method, part)}, {column}, seed {{seed}}"
 
 
 def table3(pick: Pick) -> list[Cell]:

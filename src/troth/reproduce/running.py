@@ -6,10 +6,9 @@ import dataclasses
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from troth.config.schema import Experiment
-from troth.reproduce import digests
 from troth.reproduce.entry import Cell, experiment, key
 from troth.reproduce.kept import Shelf
 from troth.runs import train as runs
@@ -37,7 +36,6 @@ def run(
     device: str = "auto",
     data_dir: str | None = None,
     apart: bool = False,
-    keep: bool = False,
     watch: runs.Watch | None = None,
 ) -> int:
     """Train what is missing of some cells, and write down each as soon as it is done.
@@ -53,7 +51,6 @@ def run(
         device: auto, cpu, cuda, cuda:N or mps.
         data_dir: where data sets are looked for first.
         apart: train one after another even what could be trained together.
-        keep: results of other code count as done.
         watch: told after every round.
 
     Returns:
@@ -61,10 +58,10 @@ def run(
     """
 
     def train(wanted: list[tuple[Cell, int, int]]) -> int:
-        jobs, done, made = missing(wanted, shelf, device, keep), 0, 0
+        jobs, done, made = missing(wanted, shelf, device), 0, 0
         for group in groups(jobs, apart):
             shelf.look()  # others may have made some of it meanwhile
-            left = [job for job in group if _lacks(shelf, *job[:3], keep)]
+            left = [job for job in group if shelf.find(*job[:3]) is None]
             if left:
                 label = f"[{done + 1}/{len(jobs)}] {_label(left)}"
                 _train(left, shelf, data_dir, _named(watch, label))
@@ -72,7 +69,7 @@ def run(
         return made
 
     made = train([(c, i, 0) for c in cells for i in range(len(c.choices))])
-    chosen = [(c, shelf.chosen(c, code=not keep)) for c in cells]
+    chosen = [(c, shelf.chosen(c)) for c in cells]
     rest = [(c, i, s) for s in range(1, seeds) for c, i in chosen if i is not None]
     return made + train(rest)
 
@@ -87,9 +84,8 @@ def missing(
     wanted: Iterable[tuple[Cell, int, int]],
     shelf: Shelf,
     device: str = "auto",
-    keep: bool = False,
 ) -> list[Job]:
-    """What has to be trained: no result is there of this experiment and this code.
+    """What has to be trained: no result of this experiment is there.
 
     Cells that come to the same experiment are trained once.
     """
@@ -97,42 +93,60 @@ def missing(
     for cell, choice, seed in wanted:
         e = experiment(cell.choices[choice], seed)
         named = key(cell.choices[choice], seed)
-        if named not in jobs and _lacks(shelf, cell, choice, seed, keep):
+        if named not in jobs and shelf.find(cell, choice, seed) is None:
             engine = dataclasses.replace(e.engine, device=device)
             e = dataclasses.replace(e, engine=engine)
             jobs[named] = Job(cell, choice, seed, e)
     return list(jobs.values())
 
 
-def _lacks(shelf: Shelf, cell: Cell, choice: int, seed: int, keep: bool) -> bool:
-    """Whether there is no result, of this code unless any is to be kept."""
-    code = None if keep else digests.code(experiment(cell.choices[choice], seed))
-    return shelf.find(cell, choice, seed, code) is None
+class Trainable(Protocol):
+    """What has an experiment to train."""
+
+    @property
+    def experiment(self) -> Experiment:
+        """Ready to be trained."""
 
 
-def older(cells: Sequence[Cell], shelf: Shelf, seeds: int) -> int:
-    """How many runs of some cells are there, and of other code."""
-    wanted = [
-        (cell, choice, seed)
-        for cell in cells
-        for choice in range(len(cell.choices))
-        for seed in range(seeds)
-    ]
-    again = missing(wanted, shelf)
-    return sum(shelf.find(job.cell, job.choice, job.seed) is not None for job in again)
+Some = TypeVar("Some", bound=Trainable)
 
 
 def groups(jobs: Sequence[Job], apart: bool = False) -> Iterator[list[Job]]:
     """Jobs that can be trained as one matrix, at most `MOST` at a time."""
-    kinds: dict[str, list[Job]] = {}
-    for number, job in enumerate(jobs):
-        e = job.experiment
-        joint = train_many.joint(e, apart or None)
-        kind = train_many.kind(e) if joint else str(number)
-        kinds.setdefault(kind, []).append(job)
+    joint, single = list[Job](), list[Job]()
+    for job in jobs:
+        fits = train_many.joint(job.experiment, apart or None)
+        (joint if fits else single).append(job)
+    yield from alike(joint)
+    yield from ([job] for job in single)
+
+
+def alike(jobs: Iterable[Some], most: int = MOST) -> Iterator[list[Some]]:
+    """Jobs of one kind, which can step as one matrix, at most so many at a time."""
+    kinds: dict[str, list[Some]] = {}
+    for job in jobs:
+        kinds.setdefault(train_many.kind(job.experiment), []).append(job)
     for same in kinds.values():
-        for k in range(0, len(same), MOST):
-            yield same[k : k + MOST]
+        for k in range(0, len(same), most):
+            yield same[k : k + most]
+
+
+def trained(
+    every: Sequence[Experiment],
+    place: Path,
+    data_dir: str | None = None,
+    watch: runs.Watch | None = None,
+) -> list[Run] | None:
+    """Train experiments, several of them as one matrix, each in a folder of its own.
+
+    None: memory does not hold so many.
+    """
+    paths = [place / str(k) for k in range(len(every))]
+    if len(every) == 1:
+        runs.train(every[0], paths[0], watch=watch, data_dir=data_dir)
+    elif not train_many.held(every, paths, watch=watch, data_dir=data_dir):
+        return None
+    return [Run(path) for path in paths]
 
 
 def _train(
@@ -140,24 +154,14 @@ def _train(
 ) -> None:
     """Train a group in a folder that is thrown away, and keep what it found."""
     with tempfile.TemporaryDirectory(prefix="troth-cells-") as place:
-        paths = [Path(place) / str(k) for k in range(len(group))]
         every = [job.experiment for job in group]
-        if len(group) == 1:
-            runs.train(every[0], paths[0], watch=watch, data_dir=data_dir)
-        elif not train_many.held(every, paths, watch=watch, data_dir=data_dir):
-            _halves(group, shelf, data_dir, watch)
-            return
-        for job, path in zip(group, paths, strict=True):
-            shelf.add(job.cell, job.choice, job.seed, Run(path))
-
-
-def _halves(
-    group: list[Job], shelf: Shelf, data_dir: str | None, watch: runs.Watch | None
-) -> None:
-    """Memory ran out: the same in two parts."""
-    half = (len(group) + 1) // 2
-    for part in (group[:half], group[half:]):
-        _train(part, shelf, data_dir, watch)
+        found = trained(every, Path(place), data_dir, watch)
+        for job, run in zip(group, found or (), strict=found is not None):
+            shelf.add(job.cell, job.choice, job.seed, run)
+    if found is None:  # memory ran out: the same in two parts
+        half = (len(group) + 1) // 2
+        for part in (group[:half], group[half:]):
+            _train(part, shelf, data_dir, watch)
 
 
 def _named(watch: runs.Watch | None, label: str) -> runs.Watch | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections import Counter
@@ -12,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from troth.reproduce import store
 from troth.reproduce.entry import Entry
-from troth.types import Refusal
+from troth.reproduce.store import Record
 
 Lines = list[tuple[str, dict[str, float]]]
 """A label, and what was found under it."""
@@ -47,23 +47,26 @@ WAYS = {
 """Of personal models on their way; what is not here has its own name."""
 
 
-def files(entry: Entry, root: Path) -> list[Path]:
+def results(entry: Entry, root: Path) -> list[Record]:
     """The results of an entry's script that are there."""
-    return [f for some in entry.results for f in sorted(root.glob(some), key=_order)]
+    every = (sorted(store.named(root, some), key=_order) for some in entry.results)
+    return [record for some in every for record in some]
 
 
-def _order(file: Path) -> list[str | int]:
+def _order(record: Record) -> list[str | int]:
     """Names by the numbers in them: 20 before 100."""
-    parts = re.split(r"(\d+)", file.name)  # texts and numbers in turn
+    parts = re.split(r"(\d+)", store.order(record)[-1])
     return [int(part) if k % 2 else part for k, part in enumerate(parts)]
 
 
 def committed(entry: Entry, root: Path) -> str | None:
     """When results of an entry's script last came into the repository, if they did."""
+    homes = dict.fromkeys(some.partition("/")[0] for some in entry.results)
+    tables = [f"{home}/{store.TABLE}" for home in homes]
     command = ["git", "-C", str(root), "log", "-1", "--format=%cI", "--"]
     try:
         found = subprocess.run(
-            [*command, *entry.results], capture_output=True, text=True, check=False
+            [*command, *tables], capture_output=True, text=True, check=False
         )
     except OSError:  # there is no git
         return None
@@ -71,32 +74,16 @@ def committed(entry: Entry, root: Path) -> str | None:
 
 
 def said(entry: Entry, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every result by its label; behind its folder where several have that label."""
+    """Every result by its label; behind its figure where several have that label."""
     every = []
-    for file in files(entry, root):
-        found = _read(file)
-        every.append((str(found.get("label", file.stem)), file.parent, found))
+    for record in results(entry, root):
+        place, _, name = record["name"].rpartition("/")
+        every.append((str(record.get("label", name)), place, record))
     homes = Counter(label for label, _ in {(label, place) for label, place, _ in every})
     for label, place, found in every:
-        named = f"{place.name}: {label}" if homes[label] > 1 else label
-        yield named, {"folder": place.name, **found}
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """A result of a script.
-
-    Raises:
-        Refusal: the file is none.
-    """
-    try:
-        found = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise Refusal(
-            f"{file} is no result of a script; remove it, and run the entry again"
-        )
-    return found
+        folder = place.rpartition("/")[2]
+        named = f"{folder}: {label}" if homes[label] > 1 else label
+        yield named, {"folder": folder, **found}
 
 
 def seconds(entry: Entry, root: Path) -> Iterator[float]:

@@ -161,8 +161,8 @@ def _natural(
 
 _NATURAL = {"global": "ditto+lam=1.0", "local": "local"}  # its shared model
 _NATURAL |= {f"Ditto, λ={lam:g}": f"ditto+lam={lam}" for lam in (0.1, 1.0, 2.0)}
-_PLACE = "natural/results/vehicle/seed={seed},personalizer="
-_KEPT = {row: f"{_PLACE}{name}/summary.json" for row, name in _NATURAL.items()}
+_PLACE = "natural/vehicle/seed={seed},personalizer="
+_KEPT = {row: f"{_PLACE}{name}" for row, name in _NATURAL.items()}
 """Committed results of `experiments/natural`."""
 
 _CNN: Tree = {"name": "cnn", "channels": [16, 32], "widths": [128]}

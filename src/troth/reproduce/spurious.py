@@ -1,16 +1,20 @@
 """Spurious features: Table 1 and Figures 4 to 8.
 
-References: wang2021robust.
+@inproceedings{wang2021robust,
+  title={Robust and Personalized Federated Learning with Spurious Features: an
+    Adversarial Approach},
+  author={Wang, Xiaoyang and Zhao, Han and Nahrstedt, Klara and Koyejo, Sanmi},
+  booktitle={NeurIPS Workshop on New Frontiers in Federated Learning}, year={2021}}
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from troth.reproduce.entry import Entry
+from troth.reproduce.store import named
 
 _PART = "coloured MNIST, CelebA and Coil20"
 _DATA = {"mnist": "MNIST", "coil20": "Coil20"}  # CelebA needs all identities
@@ -26,10 +30,8 @@ _PERSONAL = (50 * 1000, 1_000.0)
 def table1(root: Path) -> dict[tuple[str, str, str], list[float]]:
     """Its cells, a number a seed; the shared models are those of `train.py`."""
     found: dict[tuple[str, str, str], dict[int, list[float]]] = {}
-    folder = root / "shortcuts" / "results"
     for figure, whose in (("shared", "shared"), ("table", "personal")):
-        for file in sorted((folder / figure).glob("*.json")):
-            said = json.loads(file.read_text("utf-8"))
+        for said in named(root, f"shortcuts/{figure}/*"):
             data, _, rest = said["label"].partition(", ")
             row = "Global" if figure == "shared" else _ROWS.get(rest.split(", ")[0])
             if data in _DATA and row:
@@ -62,7 +64,7 @@ def _figure(
         f"spurious/figure{number}",
         title,
         script=(f"shortcuts/{script}", *own),
-        results=(f"shortcuts/results/{results}.json",),
+        results=(f"shortcuts/{results}",),
         form="lines",
         shows=shows,
         note=_OPEN,
@@ -80,7 +82,7 @@ ENTRIES = (
         "spurious/table1",
         "Accuracy on biased and on conflicting test data",
         script=("shortcuts/run.py", "table"),
-        results=("shortcuts/results/table/*.json",),
+        results=("shortcuts/table/*",),
         note="its CelebA columns need all identities; what 299 of them come to is in "
         "experiments/shortcuts, with other methods and single seeds; " + _OPEN,
         data=("mnist", "coil20", "celeba"),

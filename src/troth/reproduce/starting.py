@@ -56,7 +56,7 @@ def script(entry: Entry, device: str = "auto", data_dir: str | None = None) -> N
     root = check(entry, data_dir)
     name, *rest = entry.script
     takes = "--device" in (root / name).read_text("utf-8")
-    takes = takes or "cells import" in (root / name).read_text("utf-8")
+    takes = takes or "from common import" in (root / name).read_text("utf-8")
     command = [sys.executable, str(root / name), *rest]
     command += ["--device", device] if takes else []
     code = ran(command, {"TROTH_DATA": data_dir} if data_dir else {})

@@ -1,27 +1,25 @@
 """What was tried on cells that are off: runs with one thing changed.
 
-A folder a change, named by it, below the experiments that belong to an entry; in it
-results as everywhere. Which change that is, the script beside the folders says.
+Their records are in the table of the experiments that belong to an entry, each with its
+`change`; what that is, the script beside the table says.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
-from troth.reproduce import judging, kept, tables
+from troth.reproduce import judging, kept, store, tables
 from troth.reproduce.entry import Cell, Entry
 
-HOMES = {"ditto/table8": "fashion_ditto/draws"}
-"""Entry → where its changes are, below experiments/."""
+HOMES = {"ditto/table8": "fashion_ditto"}
+"""Entry → the folder below experiments/ that has its changes."""
 
 
 class Tried(NamedTuple):
     """A cell with one thing changed."""
 
     change: str
-    file: Path
     rounds: int  # of so many, where these are not the entry's; else 0
     one: judging.Judged
 
@@ -50,11 +48,10 @@ def tried(entry: Entry, cell: Cell, root: Path) -> list[Tried]:
         root: the folder of experiments.
     """
     home, found = HOMES.get(entry.name), list[Tried]()
-    pattern = f"*/*/{cell.row}, {cell.column}, seed 0~*.json"
-    for file in sorted((root / home).glob(pattern)) if home else []:
-        said = json.loads(file.read_text("utf-8"))
-        one = judging.judge(entry, cell, [kept.Result(file, said)])
+    pattern = f"*/{cell.row}, {cell.column}, seed 0~*"
+    for said in store.named(root, f"{home}/{pattern}") if home else []:
+        one = judging.judge(entry, cell, [kept.Result(said)])
         rounds = int(said["experiment"]["train"]["rounds"])
         fewer = rounds != cell.choices[0]["train"]["rounds"]
-        found.append(Tried(file.parts[-3], file, rounds if fewer else 0, one))
+        found.append(Tried(said["change"], rounds if fewer else 0, one))
     return found

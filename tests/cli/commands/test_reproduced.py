@@ -34,8 +34,7 @@ def shown(name: str, seeds: int = 3) -> None:
     entry = listing.find(name)
     cells = entry.everywhere()
     judged = judging.table(entry, cells, SHELF, seeds)
-    older = kept.other_code(SHELF, cells, seeds)
-    _reproduced.people(_reproduced.Shown(entry, judged, [], 1.0, older))
+    _reproduced.people(_reproduced.Shown(entry, judged, [], 1.0))
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 400])
@@ -62,13 +61,13 @@ def test_names_of_the_list_are_whole(screen: Any, columns: int) -> None:
     text = screen(columns)
     said: dict[str, Any] = {"title": "a title " * 12, "data_words": "data; " * 20}
     said |= {"client_steps": 12_345_678, "seconds": 7200.0, "results": 0}
-    said |= {"run": 3, "cells": 140, "other_code": 2, "last": "2026-11-17T01:02:03"}
+    said |= {"run": 3, "cells": 140, "last": "2026-11-17T01:02:03"}
     names = [*listing.entries()]
     _reproduced.entries([{**said, "name": name} for name in names])
     lines = text.getvalue().splitlines()
     for name in names:
         assert [line for line in lines if f"{line} ".startswith(f"{name} ")], name
-    assert "3 of 140, 2 of other code" in " ".join(text.getvalue().split())
+    assert "3 of 140" in " ".join(text.getvalue().split())
     assert all(len(line) <= max(columns, 75) for line in lines)
 
 

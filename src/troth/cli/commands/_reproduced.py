@@ -23,7 +23,6 @@ class Shown(NamedTuple):
     judged: Sequence[Judged]
     files: Sequence[Path]  # that were written
     took: float  # seconds, in all
-    older: Sequence[bool]  # of each cell: whether it is of other code
 
 
 def entries(found: Sequence[dict[str, Any]]) -> None:
@@ -50,8 +49,6 @@ def _entry(one: dict[str, Any]) -> list[str]:
 
     time = duration(one["seconds"]) if one["seconds"] else "–"
     ran = f"{one['run']} of {one['cells']}" if one["cells"] else one["results"]
-    if one["other_code"]:
-        ran = f"{ran}, {one['other_code']} of other code"
     steps = f"{one['client_steps']:,}" if one["client_steps"] else "–"
     last = (one["last"] or "–").partition("T")[0]
     row = [one["name"], one["title"], one["data_words"], steps, time]
@@ -64,7 +61,7 @@ def people(shown: Shown) -> None:
     from troth.cli import tables as display
     from troth.reproduce import judging, tables
 
-    entry, judged, files, took, older = shown
+    entry, judged, files, took = shown
     for full, brief in zip(
         tables.layout(judged), tables.layout(judged, tables.brief), strict=True
     ):
@@ -72,12 +69,8 @@ def people(shown: Shown) -> None:
     display.say(tables.LEGEND)
     good, all_ = judging.share(judged)
     display.say(f"Reproduced: {good} of {all_} cells judged. {tables.where(entry)}")
-    ran = sum(one.seeds > 0 for one in judged)
-    if any(older):
-        display.say(
-            f"Of other code than today's: {sum(older)} of the {ran} cells shown"
-        )
-    display.say(f"Its runs took {progress.duration(took)} in all")
+    ran, time = sum(one.seeds > 0 for one in judged), progress.duration(took)
+    display.say(f"Run: {ran} of the {len(judged)} cells shown; they took {time}")
     display.say(f"Files: {', '.join(map(str, files))}")
 
 
@@ -86,7 +79,7 @@ def programs(shown: Shown) -> None:
     from troth.cli import tables as display
     from troth.reproduce import judging
 
-    entry, judged, files, took, older = shown
+    entry, judged, files, took = shown
     good, all_ = judging.share(judged)
     told: dict[str, Any] = {"name": entry.name, "title": entry.title}
     told |= {
@@ -95,10 +88,8 @@ def programs(shown: Shown) -> None:
         "judged": all_,
         "order": judging.order(judged),
         "seconds": took,
-        "other_code": sum(older),
     }
-    both = zip(judged, older, strict=True)
-    rows = [{**one.plain(), "other_code": old} for one, old in both]
+    rows = [one.plain() for one in judged]
     display.print_json({**told, "cells": rows, "files": [*map(str, files)]})
 
 

@@ -47,15 +47,15 @@ def reproduce(
     ] = None,
     out: Annotated[Path, Flag(help="Where results are kept.")] = OUT,
     show: Annotated[bool, Flag("--show", help="Only what has been run.")] = False,
-    keep: Annotated[
-        bool, Flag("--keep", help="Results of other code count as done.")
-    ] = False,
     apart: Annotated[
         bool, Flag("--apart", help="One run after another, never as one matrix.")
     ] = False,
     page: Annotated[
         Path | None, Flag(help="Write docs/results.md anew, from committed results.")
     ] = None,
+    pack: Annotated[
+        bool, Flag("--pack", help="Pack the results in --out into one table.")
+    ] = False,
     device: Device = "auto",
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -64,17 +64,20 @@ def reproduce(
     """A table or figure of the papers, ours beside theirs; without one, the list."""
     _checked(scale, seeds, device)
     told: dict[str, Any] = {"--cells": cells, "--seeds": seeds, "--show": show}
-    told |= {"--keep": keep, "--apart": apart, "--scale": scale != "full"}
+    told |= {"--apart": apart, "--scale": scale != "full"}
     try:
         if page is not None:
             _alone("--page", told | {"TARGET": target, "--list": list_})
             _page(page, as_json)
+        elif pack:
+            _alone("--pack", told | {"TARGET": target, "--list": list_})
+            _pack(out, as_json)
         elif target is None or list_:
             _alone("--list" if list_ else "the list", told)
             _list(target, out, absolute(data_dir), as_json)
         else:
             how: dict[str, Any] = {"device": device, "data_dir": absolute(data_dir)}
-            how |= {"apart": apart, "keep": keep, "scale": scale, "seeds": seeds}
+            how |= {"apart": apart, "scale": scale, "seeds": seeds}
             _one(target, cells or [], out, show, how, as_json, quiet)
     except KeyboardInterrupt:
         raise Exit(complain(f"stopped; {_again()}", STOPPED)) from None
@@ -131,6 +134,16 @@ def _page(file: Path, as_json: bool) -> None:
         tables.print_json({"page": str(file)})
 
 
+def _pack(out: Path, as_json: bool) -> None:
+    from troth.cli import tables
+    from troth.reproduce.store import TABLE, Store
+
+    many = Store(out).pack()
+    tables.say(f"{many} results are packed into {out / TABLE}")
+    if as_json:
+        tables.print_json({"packed": many, "table": str(out / TABLE)})
+
+
 def _list(target: str | None, out: Path, data_dir: str | None, as_json: bool) -> None:
     """Every entry, or one: what it needs, takes, and has."""
     from troth.cli import tables
@@ -170,13 +183,13 @@ def _one(
     if not show:
         _train(cells, shelf, seeds, told, quiet)
     judged = judging.table(entry, cells, shelf, seeds)
-    took, older = kept.spent(shelf, cells, seeds), kept.other_code(shelf, cells, seeds)
+    took = kept.spent(shelf, cells, seeds)
     whole = judged
     if patterns:  # the files have all cells
         every = entry.at(scale, told["data_dir"], needed=False)
         whole = judging.table(entry, every, shelf, seeds)
     files = outputs.write(entry, whole, out, scale)
-    _tell(Shown(entry, judged, files, took, older), as_json, quiet)
+    _tell(Shown(entry, judged, files, took), as_json, quiet)
 
 
 def _tell(shown: Shown, as_json: bool, quiet: bool) -> None:
@@ -225,15 +238,10 @@ def _train(
 ) -> None:
     """What is missing, with progress; Ctrl-C says what is kept and how to go on."""
     from troth import progress as notice
-    from troth.cli import progress, tables
+    from troth.cli import progress
     from troth.reproduce import running
     from troth.runs import train
 
-    if not quiet and not told["keep"] and (old := running.older(cells, shelf, seeds)):
-        tables.say(
-            f"{old} of the runs that this needs are there, but of other code, and are "
-            "trained again; --keep takes them as they are, --show trains nothing"
-        )
     intro = f"Results go to {shelf.out}. Ctrl-C keeps what is done; then {_again()}"
     watch = progress.Watcher("cells", intro, quiet)
     try:
@@ -272,8 +280,7 @@ def _script(
     files = outputs.of_script(entry, root, out) if root and lines else []
     if root and (judged := judging.of_script(entry, root)):
         took = sum(scripts.seconds(entry, root))
-        none = [False] * len(judged)
-        _tell(Shown(entry, judged, files, took, none), as_json, quiet)
+        _tell(Shown(entry, judged, files, took), as_json, quiet)
         return
     if not (as_json and quiet):
         _reproduced.script(entry, lines, files)

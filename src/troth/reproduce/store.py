@@ -1,0 +1,182 @@
+"""Results on disk: one packed table per folder, and small files of newer results.
+
+A finished result is written as a small file of its own, whole or not at all, so that a
+process that is killed loses none of them. `pack` moves such files into the table of
+their folder, which is what is committed. Reading sees both.
+
+A record is found by its name, such as `table/Ditto, clean, seed 0`; names of files are
+ASCII without spaces, whatever names of records are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from troth import files
+from troth.types import Refusal
+
+RESULTS = 1
+"""Version of the results: raise it when a change of the code changes numbers.
+Results of another version count as not there, and are computed again."""
+TABLE = "results.jsonl.xz"
+LOOSE = "*~*.json"
+Record = dict[str, Any]
+_LEFT_OUT = ("deciles", "best10", "jain", "std", "weighted", "worst10")
+_KEPT = ("accuracy_std", "accuracy_weighted", "accuracy_worst10")
+
+
+class Store:
+    """The results below one folder: those of its table, and loose ones."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def records(self) -> dict[str, Record]:
+        """Name → record, of the current version; a loose one replaces a packed one.
+
+        Raises:
+            Refusal: the folder cannot be read, or the table is damaged.
+        """
+        packed = _table(self.home / TABLE, _stamp(self.home / TABLE))
+        every = (_loose(file, _stamp(file)) for file in self.loose())
+        loose = {one["name"]: one for one in every if one and _current(one)}
+        return _sorted(packed | loose) if loose else packed
+
+    def loose(self) -> list[Path]:
+        """The files of results that are not packed yet."""
+        try:
+            return sorted(self.home.rglob(LOOSE)) if self.home.is_dir() else []
+        except OSError as error:
+            raise Refusal(
+                f"{self.home} cannot be looked into ({error.strerror}); give another "
+                "folder with --out"
+            ) from None
+
+    def find(self, pattern: str) -> list[Record]:
+        """The records whose names match a pattern, in the order of names."""
+        every = self.records().items()
+        return [record for name, record in every if fnmatchcase(name, pattern)]
+
+    def get(self, name: str) -> Record | None:
+        """The record of a name; None: it is not there."""
+        return self.records().get(name)
+
+    def put(self, name: str, record: Mapping[str, Any]) -> Path:
+        """Write a result as a file of its own, whole or not at all."""
+        file = self.home / "loose" / f"{slug(name)}.json"
+        _made(file.parent)
+        own = {"name": name, "version": RESULTS}
+        said = {**own, **files.plain(dict(record)), **own}
+        files.write(file, json.dumps(said) + "\n")
+        return file
+
+    def pack(self) -> int:
+        """Move loose results into the table; how many there were.
+
+        Do not pack while another process writes into the folder.
+        """
+        loose = self.loose()
+        packed = [file for file in loose if read(file) is not None]
+        lines = [json.dumps(one, ensure_ascii=False) for one in self.records().values()]
+        if packed:
+            text = "".join(f"{line}\n" for line in lines)
+            files.put(self.home / TABLE, lzma.compress(text.encode(), preset=9))
+        for file in packed:
+            file.unlink()
+        return len(packed)
+
+
+def named(root: Path, pattern: str) -> list[Record]:
+    """Records by a pattern below a folder of experiments: `FOLDER/NAME`."""
+    home, _, rest = pattern.partition("/")
+    return Store(root / home).find(rest)
+
+
+def slug(name: str) -> str:
+    """A name for a file: what is readable of it in ASCII, and a digest of all of it."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    short = re.sub(r"[^A-Za-z0-9.=+]+", "-", plain).strip("-.")[:80]
+    return f"{short}~{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+def order(record: Record) -> list[str]:
+    """What records are sorted by: their names, as paths of files would be."""
+    return f"{record['name']}.json".split("/")
+
+
+def read(file: Path) -> Record | None:
+    """The record in a loose file; None: it holds none."""
+    try:
+        said = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    right = isinstance(said, dict) and isinstance(said.get("name"), str)
+    return said if right else None
+
+
+def brief(summary: Record) -> Record:
+    """A run's summary as results keep it: means, and how accuracies spread."""
+    return {
+        name: brief(value) if isinstance(value, dict) else value
+        for name, value in summary.items()
+        if name in _KEPT or name.rpartition("_")[2] not in _LEFT_OUT
+    }
+
+
+def _made(place: Path) -> None:
+    """A folder for results."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(
+            f"the folder {place} cannot be made ({error.strerror}); give another --out"
+        ) from None
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """What changes when a file does."""
+    try:
+        seen = file.stat()
+    except OSError:
+        return 0, 0
+    return seen.st_mtime_ns, seen.st_size
+
+
+@lru_cache(maxsize=4096)
+def _loose(file: Path, stamp: tuple[int, int]) -> Record | None:
+    return read(file) if stamp[1] else None
+
+
+@lru_cache(maxsize=32)
+def _table(file: Path, stamp: tuple[int, int]) -> dict[str, Record]:
+    """The records of a table; none where there is no such file."""
+    every = _lines(file) if stamp[1] else ()
+    return _sorted({record["name"]: record for record in every if _current(record)})
+
+
+def _current(record: Record) -> bool:
+    return record.get("version") == RESULTS
+
+
+def _sorted(records: dict[str, Record]) -> dict[str, Record]:
+    return {one["name"]: one for one in sorted(records.values(), key=order)}
+
+
+def _lines(file: Path) -> Iterator[Record]:
+    try:
+        with lzma.open(file, "rt", encoding="utf-8") as opened:
+            yield from map(json.loads, opened)
+    except (OSError, EOFError, ValueError, lzma.LZMAError):
+        raise Refusal(
+            f"{file} is damaged: it is no table of results; restore it from the "
+            "repository (git checkout)"
+        ) from None
