@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from troth.reproduce import judging, kept, listing, running
 from troth.reproduce.entry import Cell, chosen, merged
+from troth.reproduce.misses import tried
 from troth.reproduce.settings import Tree
-from troth.reproduce.tried import tried
 from troth.runs import train
 
 ROOT = Path(__file__).parent

@@ -18,21 +18,29 @@ sys.path.append(str(ROOT.parent))
 
 from common import Cell, Changes, main
 
-from troth.reproduce import personal, settings
+from troth.reproduce import personal
 from troth.reproduce.personal import grid, label
 from troth.reproduce.store import Store
 
 HALF: Changes = {"adversary": {"fraction": 0.5}}  # A1: random labels
 FIFTH: Changes = {"adversary": {"fraction": 0.2}, "attack": "model_replacement"}
+MLP: Changes = {"name": "mlp", "widths": [64]}
+PICTURES: Changes = {
+    "data": {"name": "celeba", "label": "Smiling", "side": 32},
+    "partition": {"min_examples": 5},
+    "model": {"name": "celeba_cnn", "channels": 8, "blocks": 3},
+    "train": {"rounds": 100},
+    "evaluate": {"every": 100},
+}
 DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
     "mnist": (
         {
             "data": {"name": "mnist_by_writer"},
-            "model": settings.MLP,
+            "model": MLP,
         },
         {"clean": {}, "A1 50%": HALF},
     ),
-    "celeba": (settings.PICTURES, {"clean": {}, "A1 50%": HALF}),
+    "celeba": (PICTURES, {"clean": {}, "A1 50%": HALF}),
     "fashion": (
         {
             "data": {"name": "fashion_mnist"},
@@ -44,7 +52,7 @@ DATA: dict[str, tuple[Changes, dict[str, Changes]]] = {
                 "split": "given",
                 "valid": 0.1,
             },
-            "model": settings.MLP | {"normalize": "pixel"},
+            "model": MLP | {"normalize": "pixel"},
         },
         {"clean": {}, "A3 20%": FIFTH},
     ),

@@ -11,14 +11,14 @@ import pytest
 from troth.reproduce import judging, listing
 from troth.reproduce.entry import Cell, Entry
 from troth.reproduce.kept import Result
-from troth.reproduce.settings import FASHION, SMALL
+from troth.reproduce.settings import SETTINGS, SMALL
 from troth.reproduce.store import Store
 
 TABLE8 = listing.find("ditto/table8")
 
 
 def cell(row: str = "global", column: str = "clean", small: bool = False) -> Cell:
-    f = SMALL if small else FASHION.original
+    f = SMALL if small else SETTINGS["Fashion MNIST"].original
     return Cell("Fashion MNIST", row, column, (f.tree,), f, whose=("shared",))
 
 

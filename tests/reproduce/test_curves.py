@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from troth import theory
 from troth.reproduce import curves, judging, listing, outputs, scripts
-from troth.reproduce.certified import EVERY
+from troth.reproduce.curves import EVERY
 from troth.reproduce.entry import Entry
-from troth.reproduce.panels import Panel
-from troth.reproduce.store import Store
+from troth.reproduce.panels import SIMULATED, THEORY, Panel
+from troth.reproduce.store import Store, named
 
 ROOT = Path(__file__).parents[2] / "experiments"
 ENTRY = Entry("p/figure7", "t", script=("x",), results=("place/*",), form="lines")
@@ -186,17 +188,108 @@ def test_a_picture_names_the_data_of_its_script() -> None:
         assert said == (f"Note: {entry.note}." if entry.note else "")
 
 
+@pytest.mark.slow("draws every figure of the papers that scripts make")
 @pytest.mark.parametrize("entry", SCRIPTS, ids=lambda entry: entry.name)
 def test_every_script_entry_has_its_files(entry: Entry, tmp_path: Path) -> None:
-    """From what is committed: three texts, and a picture in two forms if a figure."""
+    """From what is committed: two texts, and a picture in two forms if a figure."""
     files = outputs.of_script(entry, ROOT, tmp_path)
-    suffixes = [".md", ".csv", ".tex"]
+    suffixes = [".md", ".csv"]
     suffixes += [] if entry.form == "table" else [".png", ".svg"]
     assert [file.suffix for file in files] == suffixes
     assert all(file.stat().st_size > 100 for file in files)
     lines = judging.of_script(entry, ROOT) or scripts.lines(entry, ROOT)
     if entry.numbers:  # a line a row, in the paper's layout
         lines = [*dict.fromkeys(one.cell.row for one in lines)]
-    for file in files[:3]:
+    for file in files[:2]:
         text = file.read_text("utf-8")
         assert text.count("\n") >= len(lines)
+
+
+CURVES = Entry("p/figure7", "t")
+
+
+def certified(folder: str, *whose: str, data: str = "mnist", clients: int = 10) -> Any:
+    every = {str(k): {"accuracy": [0.9, 0.1 * k]} for k in range(2)}
+    model = {"radii": [0, 1], "mean": [0.9, 0.1], "clients": every}
+    certified = {"models": dict.fromkeys(whose, model), "unit": "pixels"}
+    found = {"folder": folder, "changes": {"data": data}, "certified": certified}
+    return found | {"summary": {"clients": clients}}
+
+
+def test_a_panel_a_change_data_set_and_federation() -> None:
+    """Labels say how models were trained, not what panels say already."""
+    both = ("personal", "shared")
+    every = [
+        ("cifar10_nominal: noise", certified("cifar10_nominal", *both, data="cifar10")),
+        ("mnist_nominal: noise", certified("mnist_nominal", *both)),
+        ("mnist_mixture: noise, λ=1.0", certified("mnist_mixture", "personal")),
+        ("noise, 100 clients, local", certified("clients", "personal", clients=100)),
+        ("noise, 4 clients, federated", certified("clients", *both, clients=4)),
+    ]
+    found = {
+        panel.title.split("\n")[0]: [*panel.lines]
+        for panel in curves.radii(CURVES, every)
+    }
+    nominal = ["nominal, personal", "nominal, shared"]
+    assert found == {
+        "noise, MNIST, 4 clients": ["federated, personal", "federated, shared"],
+        "noise, MNIST, 10 clients": [*nominal, "local"],
+        "noise, MNIST, 100 clients": ["local"],
+        "noise, CIFAR-10, 10 clients": nominal,
+    }
+    assert [*found] == sorted(found, key=lambda t: ("CIFAR" in t, int(t.split()[2])))
+
+
+def test_among_mixtures_one_is_local() -> None:
+    every = [
+        (f"noise, λ={lam}", certified("mnist_mixture", "personal"))
+        for lam in (0.5, 1.0)
+    ]
+    (panel,) = curves.radii(CURVES, every)
+    assert [*panel.lines] == ["λ=0.5", "λ=1.0 (local)"]
+    assert panel.along == "radius, pixels"
+
+
+def test_a_line_a_client() -> None:
+    entry = CURVES._replace(shows=(EVERY,))
+    every = [("noise, 2 clients, federated", certified("c", "personal", "shared"))]
+    (panel,) = curves.radii(entry, every)
+    assert "federated, personal" in panel.title
+    assert [*panel.lines] == ["client 0", "client 1"]
+    np.testing.assert_allclose(panel.lines["client 1"].y, [0.9, 0.1])
+
+
+(SAID,) = named(Path(__file__).parents[2] / "experiments", "theory/figures")
+
+
+def test_figure_1_has_theory_simulation_and_the_best_lambda() -> None:
+    found = [*curves.simulated(SAID["figure 1"])]
+    assert len(found) == 4 and {panel.scale for panel in found} == {"symlog"}
+    for panel, told in zip(found, SAID["figure 1"]["panels"] * 2, strict=True):
+        assert told["best"] in panel.at.values()
+        assert f"λ* = {told['best']:.2f}" in " ".join(panel.at)
+        for name in (name for name in panel.lines if name.endswith(THEORY)):
+            label = name.removesuffix(THEORY)
+            line, points = panel.lines[name], panel.lines[label + SIMULATED]
+            near = np.interp(points.x, line.x, line.y)
+            np.testing.assert_allclose(points.y, near, rtol=0.05)
+            assert "std_" not in label and points.x[0] == 0
+    case = SAID["figure 1"]["panels"][0]["case"]
+    assert found[0].at["λ* = 2.13, clean"] == theory.best_lam_points(
+        case["n"], case["sigma"], case["tau"]
+    )
+
+
+def test_figure_2_has_three_models_and_the_best_lambda() -> None:
+    found = [*curves.simulated(SAID["figure 2"])]
+    errors, lams = found[:3], found[3:]
+    for panel in errors:
+        local, shared, ditto = (line.y for line in [*panel.lines.values()][::2])
+        named = [f"{name}{THEORY}" for name in ("local", "shared", "Ditto, λ*")]
+        assert [*panel.lines][::2] == named
+        assert (ditto <= local).all() and (ditto <= shared).all()
+        np.testing.assert_allclose(panel.lines["Ditto, λ*" + SIMULATED].y, ditto, 0.05)
+    for panel in lams:
+        (line,) = panel.lines.values()
+        assert panel.title.endswith("best λ") and (np.diff(line.y) > 0).all()
+    assert all("panel" not in panel.title for panel in found)

@@ -1,15 +1,23 @@
-"""Every table and figure of the papers, by name."""
+"""Every table and figure that the papers have, and the cells that make them."""
 
 from __future__ import annotations
 
+import importlib.util
+from fnmatch import fnmatchcase
+from pathlib import Path
+from statistics import mean
+from types import ModuleType
+
+import numpy as np
 import pytest
 
-from troth.reproduce import listing
+from troth.reproduce import listing, papers
+from troth.reproduce.curves import EVERY
+from troth.reproduce.entry import Cell, Entry, experiment
 from troth.types import Refusal
 
+ROOT = Path(__file__).parents[2] / "experiments"
 ENTRIES = listing.entries()
-
-
 WANTED = {
     *(f"ditto/table{n}" for n in range(2, 12)),
     *(f"ditto/figure{n}" for n in (1, 2, 3, 5, 6, 7, 8, 9)),
@@ -23,31 +31,32 @@ WANTED = {
 }
 
 
+def cells(name: str) -> list[Cell]:
+    return ENTRIES[name].everywhere()
+
+
+def printed(paper: str, name: str) -> tuple[papers.Part, ...]:
+    return papers.known(paper, name).parts
+
+
 def test_all_of_them_are_there() -> None:
     assert {*ENTRIES} == WANTED
-
-
-def test_unknown_targets_name_the_nearest() -> None:
-    with pytest.raises(Refusal, match="nearest are .*ditto/table8"):
-        listing.find("ditto/tabel8")
-    with pytest.raises(Refusal, match="nearest are ditto/table8"):
-        listing.find("Ditto/TABLE8 ")
-    with pytest.raises(Refusal, match="nearest are fmtl/table1, fmtl/table3"):
-        listing.find("fmtl")
-    with pytest.raises(Refusal, match="troth reproduce lists all of them"):
-        listing.find("resnet")
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("ditto/tabel8", "ditto/table8"),
+        ("Ditto/TABLE8 ", "the nearest are ditto/table8"),
+        ("fmtl", "the nearest are fmtl/table1, fmtl/table3"),
+        ("resnet", "troth reproduce lists all of them"),
         ("ditto/figure4", "the nearest are ditto/figure3, ditto/figure5; troth"),
         ("ditto/figure99", "the nearest are ditto/figure9, ditto/figure8; troth"),
         ("spurious/table7", "the nearest are spurious/table1; troth"),
         ("ditto/", f"{', '.join(n for n in ENTRIES if n.startswith('ditto/'))}; troth"),
     ],
 )
-def test_the_nearest_are_of_the_same_paper_and_kind(name: str, words: str) -> None:
+def test_unknown_targets_name_the_nearest(name: str, words: str) -> None:
     with pytest.raises(Refusal) as refusal:
         listing.find(name)
     assert words in str(refusal.value)
@@ -56,3 +65,321 @@ def test_the_nearest_are_of_the_same_paper_and_kind(name: str, words: str) -> No
 def test_forms_of_a_letter_do_not_matter() -> None:
     assert listing.find("\u00a0ditto/table8 ") == ENTRIES["ditto/table8"]
     assert listing.find("ｄitto/table８") == ENTRIES["ditto/table8"]
+
+
+def test_every_entry_can_be_run() -> None:
+    for entry in ENTRIES.values():
+        assert entry.title and "{" not in entry.note
+        assert bool(entry.cells) != bool(entry.script)
+        if entry.script:
+            assert (ROOT / entry.script[0]).exists()
+        assert entry.settings or entry.data or entry.name.startswith("ditto/figure")
+
+
+def test_cells_are_experiments_with_names_of_their_own() -> None:
+    for entry in ENTRIES.values():
+        for found in (entry.everywhere(), entry.at("small") if entry.cells else []):
+            assert len({cell.label for cell in found}) == len(found)
+            for cell in found[:: max(1, len(found) // 12)]:
+                for tree in cell.choices:
+                    e, several = experiment(tree, 0), len(cell.choices) > 1
+                    split = e.partition.split  # the authors have no validation data
+                    assert not several or split == "given" or split[1] > 0, cell.label
+
+
+def test_a_whole_table_has_a_cell_for_every_number() -> None:
+    """But for what the entry's note says is not run."""
+    for entry in (e for e in ENTRIES.values() if e.cells and "table" in e.name):
+        assert entry.printed is not None
+        there = {(cell.part, cell.row, cell.column) for cell in entry.everywhere()}
+        every = {
+            (part.data, row, column)
+            for part in entry.printed.parts
+            for row, values in part.rows.items()
+            for column, value in zip(part.columns, values, strict=True)
+            if value is not None
+        }
+        assert there <= every
+        assert all("CelebA" in column for _, _, column in every - there)
+
+
+# Ditto
+
+ROWS = {
+    *("global", "local", "fair", "median", "Krum", "multi-Krum", "clipping"),
+    *("k-norm", "k-loss", "FedMGDA+", "finetuning"),
+    *("Ditto, λ=0.1", "Ditto, λ=1", "Ditto, λ=2"),
+}
+COLUMNS = [
+    "clean",
+    *(f"A{k} {share}%" for k in (1, 2) for share in (20, 50, 80)),
+    *(f"A3 {share}%" for share in (10, 20, 50)),
+]
+RULES = ("median", "Krum", "multi-Krum", "clipping", "k-norm", "k-loss")
+
+
+def test_table_8_is_every_method_under_every_threat() -> None:
+    found = cells("ditto/table8")
+    assert len(found) == 140
+    every = {(row, column) for row in ROWS for column in COLUMNS}
+    assert {(cell.row, cell.column) for cell in found} == every
+    assert all(ENTRIES["ditto/table8"].theirs(cell) for cell in found)
+    for cell in found:  # the authors' cohorts and malicious clients
+        for tree in cell.choices:
+            assert tree["train"]["sampling"] == "ditto"
+            if cell.column != "clean":
+                number = int(500 * int(cell.column[3:-1]) / 100)
+                random = np.random.RandomState(1234567)
+                drawn = random.choice(500, number, replace=False)
+                assert tree["adversary"]["clients"] == sorted(drawn.tolist())
+
+
+def test_ditto_of_table_2_chooses_its_own_lambda() -> None:
+    found = [c for c in cells("ditto/table2") if (c.part, c.row) == OWN]
+    assert [cell.column for cell in found] == COLUMNS
+    for cell in found:
+        (tree,) = cell.choices
+        part = tree["personalizer"]
+        assert (part["name"], part["lam"], part["choose"]) == ("ditto", "auto", "paper")
+        strong = cell.column.startswith("A3") or cell.column.endswith("80%")
+        assert part["fallback"] == (0.1 if strong else 1.0)
+
+
+OWN = ("Fashion", "Ditto")
+
+
+def test_figures_show_cells_of_table_8_and_ditto_of_table_2() -> None:
+    whole = {cell.label: cell for cell in cells("ditto/table8")}
+    own = {c.column: c for c in cells("ditto/table2") if (c.part, c.row) == OWN}
+    for name, many in (("ditto/figure3", 60), ("ditto/figure6", 24)):
+        found, entry = cells(name), ENTRIES[name]
+        assert len(found) == many
+        for cell in found:
+            if cell.row == "Ditto":  # whose clients choose λ
+                other = own[cell.column]
+                assert cell.choices == other.choices and cell.part == "Fashion MNIST"
+                assert entry.theirs(cell) == ENTRIES["ditto/table2"].theirs(other)
+            else:
+                assert whole[cell.label] == cell
+            assert entry.theirs(cell)
+    (part,) = printed("ditto", "table8")
+    rules = (*RULES, "FedMGDA+")
+    scores = {rule: mean(v.mean for v in part.rows[rule][1:] if v) for rule in rules}
+    strongest = sorted(rules, key=lambda rule: -scores[rule])[:3]
+    shown = {cell.row for cell in cells("ditto/figure3")}
+    assert shown == {"global", "local", "Ditto", *strongest}
+    assert {cell.column for cell in cells("ditto/figure6")} == {*COLUMNS[1:4]}
+    assert {c.row for c in cells("ditto/figure6")} == {"global", "Ditto", *RULES}
+
+
+def test_figure_5_is_term_at_three_temperatures() -> None:
+    found = cells("ditto/figure5")
+    assert len(found) == 16 and {cell.column for cell in found} == {*COLUMNS[:4]}
+    rules = {f"TERM, t={t}": {"name": "term", "t": float(t)} for t in (1, 2, 5)}
+    for cell in found:
+        assert cell.whose == ("shared",)
+        (tree,) = cell.choices
+        assert tree.get("aggregator") == rules.get(cell.row)
+        assert ("adversary" in tree) == (cell.column != "clean")
+
+
+@pytest.mark.parametrize(
+    ("name", "shows"),
+    [
+        ("ditto/figure8", "personal, weighted; personal, std"),
+        ("spurious/figure5", "accuracy; conflicting accuracy"),
+        ("spurious/figure6", "accuracy disparity; adversarial accuracy gained"),
+        ("spurious/figure7", "loss disparity; transferability gap"),
+        ("equivalence/figure1", "accuracy by true labels"),
+        ("equivalence/figure2", "distance to target; accuracy by wanted labels"),
+        ("equivalence/figure3", "honest users' own, by wanted labels"),
+        ("equivalence/figure16", "norm; distance to target"),
+    ],
+)
+def test_figures_are_about_what_their_captions_say(name: str, shows: str) -> None:
+    assert ENTRIES[name].shows == tuple(shows.split("; "))
+
+
+def test_what_a_server_sees_and_variances_are_shown() -> None:
+    assert ENTRIES["ditto/figure8"].over == ENTRIES["ditto/figure9"].over
+    seen = {"all clients', train_loss", "all clients', valid_accuracy"}
+    assert seen < {*ENTRIES["ditto/figure9"].shows}
+    assert ENTRIES["fmtl/figure2"].form == "scatter"
+    assert {"shared, std", "personal, std"} < {*ENTRIES["fmtl/figure2"].shows}
+
+
+# FMTL
+
+
+def test_fmtls_table_3_is_apfl_beside_fmtl() -> None:
+    found = cells("fmtl/table3")
+    assert len(found) == 56
+    own = {
+        cell.row: {tree["personalizer"].get("alpha") for tree in cell.choices}
+        for cell in found
+        if cell.row.startswith("APFL")
+    }
+    assert own == {f"APFL, α={alpha}": {alpha} for alpha in (0.3, 0.5, 0.8)}
+    for cell in found:
+        (tree,) = cell.choices
+        assert cell.federation.data == "vehicle"
+        assert (cell.column == "clean") == ("adversary" not in tree)
+        if cell.row.startswith("FMTL"):
+            lam = float(cell.row.rpartition("=")[2])
+            assert tree["personalizer"] == {"name": "ditto", "lam": lam}
+        if cell.row.startswith("APFL"):
+            attack = "model_replacement" if cell.column.startswith("A3") else None
+            assert tree["personalizer"]["name"] == "apfl"
+            assert tree.get("attack") == attack
+
+
+def test_rows_of_fmtls_table_4_are_the_best_of_three() -> None:
+    found = cells("fmtl/table4")
+    assert len(found) == 16
+    names = {"L2SGD": "l2sgd", "EWC": "ewc", "FMTL": "ditto"}
+    for cell in found:
+        if cell.row == "global":
+            assert len(cell.choices) == 1 and cell.whose == ("shared",)
+            continue
+        method, _, best = cell.row.partition(", ")
+        lams = {tree["personalizer"]["lam"] for tree in cell.choices}
+        assert best == "best λ" and len(lams) == len(cell.choices) == 3
+        assert {t["personalizer"]["name"] for t in cell.choices} == {names[method]}
+        for tree in cell.choices:  # what is not chosen differs in nothing else
+            assert {**tree, "personalizer": 0} == {**cell.choices[0], "personalizer": 0}
+            assert experiment(tree, 0).partition.split[1] > 0  # to choose by
+
+
+def test_fmtls_figure_3_is_the_strongest_rules_of_two_tables() -> None:
+    """FMTL, the global model and three defences, by the paper's own numbers."""
+    found = cells("fmtl/figure3")
+    assert len(found) == 70
+    parts = [*printed("fmtl", "table5"), *printed("fmtl", "table6")]
+    scores = {
+        rule: mean(v.mean for part in parts for v in part.rows[rule] if v)
+        for rule in RULES
+    }
+    strongest = sorted(scores, key=lambda rule: -scores[rule])[:3]
+    assert {cell.row for cell in found} == {"global", "FMTL, λ=0.1", *strongest}
+    both = [*cells("fmtl/table5"), *cells("fmtl/table6")]
+    whole = {cell.label: cell for cell in both}
+    assert all(whole[cell.label] == cell for cell in found)
+    assert {cell.part for cell in found} == {"Vehicle", "FEMNIST"}
+    assert all(ENTRIES["fmtl/figure3"].theirs(cell) for cell in found)
+
+
+def test_fmtl_is_ditto_and_keeps_its_name() -> None:
+    whole = [cell for n in (5, 6, 7) for cell in cells(f"fmtl/table{n}")]
+    rows = {(cell.part, cell.row) for cell in whole if cell.row.startswith("FMTL")}
+    for part, lams in {"Vehicle": "0.1 1 2", "FEMNIST": "0.01 0.1 1"}.items():
+        own = {row for where, row in rows if where == part}
+        assert own == {f"FMTL, λ={lam}" for lam in lams.split()}
+    assert not any(cell.row.startswith("Ditto") for cell in whole)
+
+
+# Certified robustness: which runs each figure shows
+
+FIGURES = {n: ENTRIES[f"certified/figure{n}"] for n in range(1, 11)}
+CHANGES = {"noise", "rotation", "translation"}
+LAMBDAS = (0.1, 0.5, 0.9, 1.0)
+STEPS = {"mnist": 20 * 2 * 940, "cifar10": 20 * 2 * 780}
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    file = ROOT / "certificates" / "run.py"
+    spec = importlib.util.spec_from_file_location("certificates", file)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def planned(script: ModuleType) -> list[tuple[str, str]]:
+    """Figure and label of every run that the script trains."""
+    return [(cell.figure, cell.label) for cell in script.cells()]
+
+
+def shown(entry: Entry, planned: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The runs that an entry's patterns find."""
+    names = {run: f"certificates/{run[0]}/{run[1]}, seed 0" for run in planned}
+    return [
+        run
+        for run, name in names.items()
+        if any(fnmatchcase(name, some) for some in entry.results)
+    ]
+
+
+def test_a_figure_shows_runs_that_its_script_trains(
+    planned: list[tuple[str, str]], script: ModuleType
+) -> None:
+    """Its work is theirs; what only personalizes begins with a model of another."""
+    trains = {
+        (cell.figure, cell.label)
+        for cell in script.cells()
+        if not script.SKIPPED.items() <= cell.changes.items()
+    }
+    for entry in FIGURES.values():
+        name, *figures = entry.script
+        found = shown(entry, planned)
+        assert name == "certificates/run.py"
+        assert {figure for figure, _ in found} == {*figures}
+        assert {figure.partition("_")[0] for figure in figures} == {*entry.data}
+        for some in entry.results:  # none of them in vain
+            assert shown(entry._replace(results=(some,)), planned)
+        own = [figure.partition("_")[0] for figure, _ in trains & {*found}]
+        assert entry.work[0] == sum(STEPS[data] for data in own), entry.name
+
+
+ALONE = {("mnist_mixture", f"{change}, λ=1.0") for change in CHANGES}
+NOMINAL = {(f"{d}_nominal", change) for d in ("mnist", "cifar10") for change in CHANGES}
+KINDS = {
+    2: NOMINAL,
+    3: {("mnist_affine", "rotation"), ("mnist_affine", "translation")},
+    4: NOMINAL | ALONE | {("cifar10_mixture", label) for _, label in ALONE},
+    5: {("cifar10_mixture", f"rotation, λ={lam}") for lam in LAMBDAS}
+    | {("cifar10_federated", "rotation")},
+}
+
+
+def test_figures_that_show_all_runs_of_a_kind(planned: list[tuple[str, str]]) -> None:
+    assert {n: {*shown(FIGURES[n], planned)} for n in KINDS} == KINDS
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "clients", "how"),
+    [
+        (1, {"rotation"}, {4, 10, 20}, {"federated", "local"}),
+        (6, {"translation"}, {4, 10, 20, 100}, {"federated", "local"}),
+        (7, CHANGES, {100}, {"nominal", "local"}),  # nobody trains for it in the rounds
+        (8, CHANGES, {4}, {"federated", "local"}),
+        (9, CHANGES, {10}, {"federated"}),
+        (10, CHANGES, {10}, {"federated"}),
+    ],
+)
+def test_figures_of_local_and_federated_training(
+    number: int,
+    changes: set[str],
+    clients: set[int],
+    how: set[str],
+    planned: list[tuple[str, str]],
+) -> None:
+    every = {label for figure, label in planned if figure == "mnist_clients"}
+    wanted = {
+        label
+        for label in every
+        for change, many, kind in [label.split(", ")]
+        if change in changes and int(many.split()[0]) in clients and kind in how
+    }
+    found = shown(FIGURES[number], planned)
+    assert {label for figure, label in found if figure == "mnist_clients"} == wanted
+    assert {label.rpartition(", ")[2] for label in wanted} == how
+    if 10 in clients:  # whose local training is a mixture with λ = 1
+        assert {run for run in ALONE if run[1].split(",")[0] in changes} <= {*found}
+
+
+def test_curves_have_no_printed_numbers_and_two_have_a_line_per_client() -> None:
+    for entry in FIGURES.values():
+        assert entry.printed is None and entry.form == "lines" and not entry.cells
+    assert [n for n, entry in FIGURES.items() if EVERY in entry.shows] == [8, 9]

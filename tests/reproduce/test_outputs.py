@@ -13,7 +13,7 @@ from troth.reproduce.entry import Entry
 from troth.types import Refusal
 
 ROOT = Path(__file__).parents[2] / "experiments"
-TEXTS = [".md", ".csv", ".tex"]
+TEXTS = [".md", ".csv"]
 PICTURES = [".png", ".svg"]
 SCRIPT = Entry("p/figure7", "a title", script=("x.py",), results=("place/*",))
 
@@ -27,7 +27,7 @@ def root(tmp_path: Path, put: Any) -> Path:
     return place.parent
 
 
-def test_a_table_is_three_texts(tmp_path: Path, made: Any) -> None:
+def test_a_table_is_two_texts(tmp_path: Path, made: Any) -> None:
     found, out = made.judged({"global": 0.9, "local": 0.8}), tmp_path / "new" / "out"
     files = outputs.write(made.table, found, out)
     assert files == [out / f"ditto-table8{suffix}" for suffix in TEXTS]
@@ -35,7 +35,6 @@ def test_a_table_is_three_texts(tmp_path: Path, made: Any) -> None:
     texts = [file.read_text("utf-8") for file in files]
     assert texts[0] == tables.markdown(made.table, found)
     assert texts[1] == tables.as_csv(found) and "local" in texts[1]
-    assert texts[2] == tables.latex(made.table, found)
 
 
 @pytest.mark.parametrize("form", ["lines", "scatter"])
@@ -45,13 +44,13 @@ def test_a_figure_is_drawn_too(form: Any, tmp_path: Path, made: Any) -> None:
     files = outputs.write(entry, found, tmp_path)
     assert [file.suffix for file in files] == TEXTS + PICTURES
     assert sorted(tmp_path.iterdir()) == sorted(files)
-    assert files[3].read_bytes()[:4] == b"\x89PNG" and "<svg" in files[4].read_text()
+    assert files[2].read_bytes()[:4] == b"\x89PNG" and "<svg" in files[3].read_text()
 
 
 def test_they_are_written_anew(tmp_path: Path, made: Any) -> None:
     outputs.write(made.table, made.judged({"global": 0.9}), tmp_path)
     files = outputs.write(made.table, made.judged({"global": 0.5}), tmp_path)
-    assert len([*tmp_path.iterdir()]) == 3
+    assert len([*tmp_path.iterdir()]) == 2
     for file in files:
         text = file.read_text("utf-8")
         assert "0.5" in text or ".500" in text
@@ -70,10 +69,6 @@ def test_what_a_script_made(tmp_path: Path, root: Path) -> None:
         rows = [*csv.DictReader(file)]
     assert [row["label"] for row in rows] == ["a", "b"]
     assert [row["radius"] for row in rows] == ["", "2.0"]
-    latex = files[2].read_text("utf-8")
-    assert (
-        latex.startswith("% p/figure7: a title\n") and r"b & 0.25 & 1 & 2 \\" in latex
-    )
 
 
 def test_a_script_s_table_stands_beside_the_paper_s(tmp_path: Path) -> None:
@@ -87,14 +82,13 @@ def test_a_script_s_table_stands_beside_the_paper_s(tmp_path: Path) -> None:
         rows = [*csv.DictReader(file)]
     assert [row["theirs"] for row in rows] == [str(one.theirs.mean) for one in found]
     assert {row["verdict"] for row in rows} == {"reproduced", "worse"}
-    assert r"$\downarrow$" in files[2].read_text("utf-8")
 
 
 def test_a_script_s_figure_is_drawn_too(tmp_path: Path, root: Path) -> None:
     entry = SCRIPT._replace(form="lines")
     files = outputs.of_script(entry, root, tmp_path / "out")
     assert [file.suffix for file in files] == TEXTS + PICTURES
-    assert files[3].read_bytes()[:4] == b"\x89PNG" and "<svg" in files[4].read_text()
+    assert files[2].read_bytes()[:4] == b"\x89PNG" and "<svg" in files[3].read_text()
 
 
 @pytest.mark.parametrize("suffix", [*TEXTS, *PICTURES])

@@ -11,8 +11,9 @@ import pytest
 from troth import build
 from troth.data import catalogue
 from troth.reproduce import kept, listing, overview
-from troth.reproduce.entry import key
+from troth.reproduce.entry import key, merged
 from troth.reproduce.kept import Shelf
+from troth.reproduce.settings import SETTINGS
 
 NOTHING = Shelf(None, None)
 
@@ -119,3 +120,27 @@ def test_data_that_nothing_stands_in_for(bare: Path) -> None:
         pytest.skip("Fashion-MNIST comes with this system")
     (data,) = of("ditto/figure7")["data"]
     assert data["here"] is False and data["words"] == "fashion_mnist: not here"
+
+
+def test_what_an_entry_takes() -> None:
+    f = SETTINGS["Fashion MNIST"].original
+    assert overview.steps(f.tree, f) == 100_000
+    tuned = merged(f.tree, {"personalizer": {"name": "finetune", "epochs": 40}})
+    assert overview.steps(tuned, f) == 100_000 + 500 * 40 * 8
+    shelf = Shelf(None, None)
+    cells8 = listing.find("ditto/table8").everywhere()
+    local = [c for c in cells8 if c.row == "local"]
+    assert overview.cost(local, shelf).client_steps == 5 * 100_000  # clean, 10 … 80 %
+
+
+def test_rounds_of_a_small_model_take_longer_than_its_steps() -> None:
+    """600 rounds of ten linear models: of their seconds, steps are a tenth."""
+    cells = listing.find("fmtl/table5").everywhere()
+    (one,) = (c for c in cells if c.label.endswith("median / clean"))
+    found = overview.cost([one], Shelf(None, None))
+    assert (
+        found.seconds
+        > 600 * overview.ROUND
+        > 5 * (found.seconds - 600 * overview.ROUND)
+    )
+    assert not found.measured

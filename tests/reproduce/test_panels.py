@@ -1,10 +1,13 @@
-"""Panels of lines, of points and of bars."""
+"""Panels, their sheet, and how labels look."""
 
 from __future__ import annotations
+
+import io
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from troth.reproduce import panels
 from troth.reproduce.panels import SIMULATED, THEORY, Head, Line, Panel
@@ -91,3 +94,51 @@ def test_a_bar_a_label() -> None:
     assert [bar.get_width() for bar in first.patches] == [1, 2]  # type: ignore[attr-defined]
     assert [text.get_text() for text in first.get_yticklabels()] == ["a", "b"]
     assert (first.get_title(), second.get_title()) == ("n", "m")
+
+
+def test_no_two_labels_look_alike() -> None:
+    points = [(panels.mark(k)["color"], panels.mark(k)["marker"]) for k in range(56)]
+    assert len({*points}) == 56
+    lines = [tuple(panels.dashed(k).values()) for k in range(28)]
+    assert len({*lines}) == 28
+    assert panels.mark(3, hollow=True)["mfc"] == "none"
+    assert panels.mark(3, hollow=True)["marker"] == panels.mark(3)["marker"]
+
+
+def test_many_panels_are_in_two_rows() -> None:
+    for many, rows in ((1, 1), (4, 1), (5, 2), (6, 2)):
+        figure, axes = panels.sheet("a title", many)
+        assert len(axes) == many == len(figure.axes)
+        spots = [axis.get_subplotspec() for axis in axes]
+        assert {spot.rowspan.start for spot in spots if spot} == {*range(rows)}
+
+
+def test_what_is_long_is_wrapped() -> None:
+    long = "so many words " * 30
+    figure, _ = panels.sheet("a title", 1, ["a line", long], long)
+    assert figure.get_suptitle().startswith("a title\na line\nso many")
+    assert max(map(len, figure.get_suptitle().split("\n"))) < 170
+    assert figure.get_supxlabel().startswith("Note: so many")
+
+
+def covered(figure: Figure) -> bool:
+    """Whether the legend lies on a panel."""
+    figure.savefig(io.BytesIO())
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    return any(axis.get_window_extent().overlaps(box) for axis in figure.axes)
+
+
+def test_the_legend_covers_no_panel() -> None:
+    figure, axes = panels.sheet("a title", 6, ["a line"], "a note")
+    for axis in axes:
+        panels.dress(axis, "a panel", "x", "y")
+    handles = {f"a rather long label {k}": Line2D([], []) for k in range(20)}
+    panels.legend(figure, handles, [panels.meaning("hollow: theirs", marker="o")])
+    (legend,) = figure.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert texts == [*handles, "hollow: theirs"]
+    assert not covered(figure)
+    figure, _ = panels.sheet("a title", 1)
+    panels.legend(figure, {})
+    assert not figure.legends

@@ -70,6 +70,6 @@ def test_what_stands_in_is_committed() -> None:
 
 
 def test_other_federations_have_no_results_of_these() -> None:
-    original = personal.table3(lambda setting: setting.original)
+    original = personal.grids("ditto", [], lambda setting: setting.original)
     for cells in (original, listing.find("ditto/table3").at("small")):
         assert len(cells) == 40 and not any(cell.kept for cell in cells)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from troth.reproduce import listing, rows, settings
+from troth.reproduce import listing, rows
+from troth.reproduce.settings import SETTINGS
 from troth.reproduce.store import named
 
 ROOT = Path(__file__).parents[2] / "experiments"
@@ -14,7 +15,7 @@ ENTRIES = listing.entries()
 
 
 def test_hostile_clients_are_those_of_the_authors() -> None:
-    fashion = settings.FASHION.original
+    fashion = SETTINGS["Fashion MNIST"].original
     tree = rows.threat(fashion, "A3 20%")
     (committed,) = named(ROOT, "fashion_ditto/table/Ditto λ=1.0, A3 20%, seed 0")
     assert tree == {

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from troth.reproduce import panels, radii, scripts, simulated
+from troth.reproduce import panels, scripts
 from troth.reproduce.entry import Entry
 from troth.reproduce.kept import SAME
-from troth.reproduce.panels import Head, Line, Panel
+from troth.reproduce.panels import SIMULATED, THEORY, Head, Line, Panel
 
 _MOST = 4  # panels where an entry does not say what it is about
 _EARLY = ", early"
@@ -64,9 +64,9 @@ def found(entry: Entry, root: Path) -> list[Panel]:
     figure = f"figure {entry.name.rpartition('figure')[2]}"
     for _, said in every:
         if figure in said:
-            return [*simulated.panels(said[figure])]
+            return [*simulated(said[figure])]
     if any("certified" in said for _, said in every):
-        return [*radii.panels(entry, every)]
+        return [*radii(entry, every)]
     along, quantities = _ways(every)
     if entry.shows:
         names = [name for name in entry.shows if name in quantities]
@@ -204,3 +204,119 @@ def scattered(
             at = numbers[f"{whose}, weighted"], numbers[f"{whose}, std"] ** 2
             made.setdefault(title, ({}, {}))[k][rest] = at
     return made
+
+
+# Certified accuracy: one panel per change of inputs, data set and federation.
+
+EVERY = "every client"
+"""In `Entry.shows`: one panel per way of training, one line per client."""
+_LOCAL = "λ=1.0"  # of mixtures: every client trains alone
+
+Said = dict[str, Any]
+
+
+def radii(entry: Entry, every: Sequence[tuple[str, Said]]) -> Iterator[Panel]:
+    """A line a way of training and model, the mean over clients; or a line a client."""
+    ways = [_way(label, said) for label, said in every]
+    mixed = any("λ=" in way and way != _LOCAL for way in ways)
+    found: dict[tuple[str, str], dict[str, Line]] = {}
+    for way, (label, said) in zip(ways, every, strict=True):
+        if way == _LOCAL:
+            way = f"{_LOCAL} (local)" if mixed else "local"
+        at, unit = _setting(label, said), f"radius, {said['certified']['unit']}"
+        for whose, model in said["certified"]["models"].items():
+            own = way if "λ" in way or way == "local" else f"{way}, {whose}"
+            if EVERY not in entry.shows:
+                found.setdefault((at, unit), {})[own] = _certified(model, model["mean"])
+            elif whose == "personal":
+                found[f"{at}: {own}", unit] = {
+                    f"client {k}": _certified(model, each["accuracy"])
+                    for k, each in model["clients"].items()
+                }
+    for (title, unit), lines in sorted(found.items(), key=lambda item: _order(item[0])):
+        yield Panel(f"{title}\ncertified accuracy", unit, lines)
+
+
+def _way(label: str, said: Said) -> str:
+    """How models were trained: what a label says besides change and clients.
+
+    Where it says nothing, the folder does, such as mnist_nominal.
+    """
+    parts = label.rpartition(": ")[2].split(", ")[1:]
+    rest = [part for part in parts if not part.endswith(" clients")]
+    return ", ".join(rest) or said.get("folder", "").partition("_")[2]
+
+
+def _setting(label: str, said: Said) -> str:
+    """Change of inputs, data and how many clients, as far as they are known."""
+    change = label.rpartition(": ")[2].partition(", ")[0]
+    data = str(said.get("changes", {}).get("data", ""))
+    clients = said.get("summary", {}).get("clients")
+    many = f"{clients} clients" if clients else ""
+    return ", ".join(filter(None, (change, scripts.DATA.get(data, data), many)))
+
+
+def _order(at: tuple[str, str]) -> tuple[bool, str, int]:
+    """By data set, change and number of clients."""
+    parts = at[0].split(", ")
+    numbers = [int(p.split()[0]) for p in parts if p.endswith(" clients")]
+    return "CIFAR-10" in parts, parts[0], numbers[0] if numbers else 0
+
+
+def _certified(model: Said, values: Any) -> Line:
+    return Line(np.array(model["radii"], float), np.array(values, float))
+
+
+# Figures 1 and 2 of Ditto: lines by theory, marks by simulation.
+
+_SPREADS = {"within": "within a federation", "pooled": "pooled over federations"}
+_ERROR = "error of benign clients"
+
+
+def simulated(figure: dict[str, Any]) -> Iterator[Panel]:
+    """As the script left them: over λ, or over relatedness."""
+    yield from _over_lam(figure) if "lam" in figure else _over_tau(figure)
+
+
+def _over_lam(figure: dict[str, Any]) -> Iterator[Panel]:
+    """Figure 1: mean errors, then their spread over clients; each with its best λ."""
+    for panel in figure["panels"]:
+        at = {f"λ* = {panel['best']:.2f}, {_case(panel)}": panel["best"]}
+        lines = _both(figure, panel, "error", "mean error")
+        yield Panel(f"{panel['title']}\n{_ERROR}", "λ", lines, "symlog", at)
+    for panel in figure["panels"]:
+        lines, at = {}, {f"λ* = {panel['best']:.2f}, {_case(panel)}": panel["best"]}
+        for name, label in _SPREADS.items():
+            lines |= _both(figure, panel, f"std_{name}", f"spread {label}")
+        if "fairest" in panel:
+            at[f"least spread within: λ = {panel['fairest']:.2f}"] = panel["fairest"]
+        title = f"{panel['title']}\nits spread over clients"
+        yield Panel(title, "λ", lines, "symlog", at)
+
+
+def _case(panel: dict[str, Any]) -> str:
+    return "adversarial" if panel["case"]["K_a"] else "clean"
+
+
+def _both(
+    figure: dict[str, Any], panel: dict[str, Any], name: str, label: str
+) -> dict[str, Line]:
+    """By theory, and as simulated."""
+    return {
+        label + THEORY: Line(np.array(figure["fine"]), np.array(panel["theory"][name])),
+        label + SIMULATED: Line(np.array(figure["lam"]), np.array(panel[name])),
+    }
+
+
+def _over_tau(figure: dict[str, Any]) -> Iterator[Panel]:
+    """Figure 2: errors of three models, then the best λ; clients alike to the right."""
+    x, along = 1 / np.array(figure["tau"]), "relatedness of clients, 1/τ"
+    for panel in figure["panels"]:
+        lines: dict[str, Line] = {}
+        for name, values in panel["theory"].items():
+            lines[name + THEORY] = Line(x, np.array(values))
+            lines[name + SIMULATED] = Line(x, np.array(panel[name]))
+        yield Panel(f"{panel['title']}\n{_ERROR}", along, lines)
+    for panel in figure["panels"]:
+        lines = {"λ* by theory": Line(x, np.array(panel["best"]))}
+        yield Panel(f"{panel['title']}\nbest λ", along, lines)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from troth import files as folder
-from troth.reproduce import looks, tables
+from troth.reproduce import panels, tables
 from troth.reproduce.entry import Entry
 from troth.reproduce.judging import Judged
 
@@ -51,7 +51,7 @@ def _sheet(
 ) -> tuple[Figure, list[Axes]]:
     title = f"{entry.name}: {entry.title}"
     note, more = entry.note, {"sharey": share}
-    return looks.sheet(title, many, [*trained(judged)], note, **more)
+    return panels.sheet(title, many, [*trained(judged)], note, **more)
 
 
 def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
@@ -72,23 +72,25 @@ def _panels(judged: Sequence[Judged]) -> dict[str, list[tuple[float, Judged]]]:
 
 
 def _lines(entry: Entry, judged: Sequence[Judged]) -> Figure:
-    panels, handles = _panels(judged), dict[str, Artist]()
-    figure, axes = _sheet(entry, judged, len(panels), True)
+    found, handles = _panels(judged), dict[str, Artist]()
+    figure, axes = _sheet(entry, judged, len(found), True)
     rows = list(dict.fromkeys(one.cell.row for one in judged))
-    for axis, (name, points) in zip(axes, panels.items(), strict=True):
+    for axis, (name, points) in zip(axes, found.items(), strict=True):
         for k, row in enumerate(rows):
             own = [(x, one) for x, one in points if one.cell.row == row]
             mine = sorted(own, key=lambda point: point[0])
             ran = [(x, one.mean) for x, one in mine if one.seeds]
-            solid = looks.mark(k) | {"linestyle": "-"}
+            solid = panels.mark(k) | {"linestyle": "-"}
             (handles[row],) = axis.plot(*_split(ran), **solid, label=row)
             known = [(x, one.theirs.mean) for x, one in mine if one.theirs]
-            axis.plot(*_split(known), **looks.mark(k, hollow=True) | {"linestyle": ":"})
+            axis.plot(
+                *_split(known), **panels.mark(k, hollow=True) | {"linestyle": ":"}
+            )
         titled = _titled(name, [one for _, one in points])
-        looks.dress(axis, titled, "attackers, %" if name else "cell")
+        panels.dress(axis, titled, "attackers, %" if name else "cell")
         if axis.get_subplotspec().is_first_col():  # type: ignore[union-attr]
             axis.set_ylabel("accuracy of benign clients", fontsize=8)
-    looks.legend(figure, handles, _meanings(judged, {"linestyle": "-"}, ":"))
+    panels.legend(figure, handles, _meanings(judged, {"linestyle": "-"}, ":"))
     return figure
 
 
@@ -108,10 +110,10 @@ def _meanings(
     """What filled and hollow marks are; only of what there is."""
     found = []
     if any(one.seeds for one in judged):
-        found.append(looks.meaning("filled: ours", marker="o", ms=5, **ours))
+        found.append(panels.meaning("filled: ours", marker="o", ms=5, **ours))
     if any(one.theirs for one in judged):
         look = {"marker": "o", "mfc": "none", "ms": 6, "linestyle": dots}
-        found.append(looks.meaning("hollow: the paper's", **look))
+        found.append(panels.meaning("hollow: the paper's", **look))
     return found
 
 
@@ -124,10 +126,10 @@ def _scatter(entry: Entry, judged: Sequence[Judged]) -> Figure:
         mine = [one for one in judged if one.cell.column == column]
         for one in mine:
             _pair(axis, one, rows.index(one.cell.row))
-        looks.dress(axis, _titled(column, mine), "accuracy of benign clients")
+        panels.dress(axis, _titled(column, mine), "accuracy of benign clients")
     axes[0].set_ylabel("variance over clients", fontsize=8)
-    handles = {row: Line2D([], [], **looks.mark(k)) for k, row in enumerate(rows)}
-    looks.legend(figure, handles, _meanings(judged, {"linestyle": "none"}, "none"))
+    handles = {row: Line2D([], [], **panels.mark(k)) for k, row in enumerate(rows)}
+    panels.legend(figure, handles, _meanings(judged, {"linestyle": "none"}, "none"))
     return figure
 
 
@@ -136,9 +138,9 @@ def _pair(axis: Axes, one: Judged, k: int) -> None:
     at = []
     if one.seeds:
         at.append((one.mean, one.std**2))
-        axis.plot(*at[-1], **looks.mark(k))
+        axis.plot(*at[-1], **panels.mark(k))
     if one.theirs and one.theirs.std is not None:
         at.append((one.theirs.mean, one.theirs.std**2))
-        axis.plot(*at[-1], **looks.mark(k, hollow=True))
+        axis.plot(*at[-1], **panels.mark(k, hollow=True))
     if len(at) == 2:
-        axis.plot(*_split(at), color=looks.hue(k), lw=0.6, alpha=0.6, zorder=1)
+        axis.plot(*_split(at), color=panels.hue(k), lw=0.6, alpha=0.6, zorder=1)

@@ -47,11 +47,12 @@ class Result(NamedTuple):
 
     def has(self, cell: Cell) -> bool:
         """Whether it says what a cell is about."""
-        at: Any = self.summary
-        for part in cell.whose:
-            at = _below(at, part)
-        names = (f"accuracy_{metric}" for metric in (cell.metric, "std"))
-        return all(_number(_below(at, name)) for name in names)
+        try:
+            return all(
+                math.isfinite(self.number(cell, m)) for m in (cell.metric, "std")
+            )
+        except (KeyError, TypeError, ValueError):
+            return False
 
     def late(self, cell: Cell) -> tuple[float, float] | None:
         """The least and the most of its number in the last fifth of the rounds.
@@ -94,45 +95,35 @@ def late(way: Mapping[int, float]) -> float:
 
 def believed(said: Record | None) -> Result | None:
     """The result in a record; None where that is none, or is not whole."""
-    if said is None or not isinstance(said.get("when", ""), str):
+    try:
+        right = said is not None and _whole(said)
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
-    whole = _summary(said.get("summary")) and _curve(said.get("curve", {}))
-    return Result(said) if whole else None
+    return Result(said) if said is not None and right else None
 
 
-def _summary(said: object) -> bool:
-    """Whether it is one: counts, and accuracies of both models, all of them numbers."""
-    if not isinstance(said, dict):
-        return False
-    counts: list[Any] = [said.get(name) for name in _COUNTS]
-    if not all(_number(count) and count >= 0 for count in counts):
-        return False
-    models = [said.get("personal"), said.get("shared")]
-    models += [_below(said["valid"], "personal")] if "valid" in said else []
-    return said["clients"] > said["malicious"] and all(map(_model, models))
+def _whole(said: Record) -> bool:
+    """Whether counts, shares and curves are numbers that fit each other."""
+    summary, curve = said["summary"], said.get("curve", {})
+    counts = [summary[name] for name in _COUNTS]
+    models = [summary["personal"], summary["shared"]]
+    models += [summary["valid"]["personal"]] if "valid" in summary else []
+    shares = [model[name] for model in models for name in _SHARES]
+    columns = [np.array(column) for column in curve.values()]
+    return (
+        isinstance(said.get("when", ""), str)
+        and all(_number(count) and count >= 0 for count in counts)
+        and all(_number(share) and 0 <= share <= 1 for share in shares)
+        and summary["clients"] > summary["malicious"]
+        and all(_finite(column) for column in columns)
+        and len({column.shape for column in columns}) < 2
+        and (not curve or "round" in curve)
+    )
 
 
-def _below(said: object, name: str) -> object:
-    return said.get(name) if isinstance(said, dict) else None
-
-
-def _model(said: object) -> bool:
-    """Whether it says what shares of examples models get right."""
-    if not isinstance(said, dict):
-        return False
-    shares: list[Any] = [said.get(name) for name in _SHARES]
-    return all(_number(share) and 0 <= share <= 1 for share in shares)
-
-
-def _curve(said: object) -> bool:
-    """Whether all its columns are numbers, one a look."""
-    if not isinstance(said, dict):
-        return False
-    columns = said.values()
-    if not all(isinstance(c, list) and all(map(_number, c)) for c in columns):
-        return False
-    rounds = said.get("round", [])
-    return all(len(column) == len(rounds) for column in columns)
+def _finite(column: np.ndarray) -> bool:
+    """Whether it is a column of numbers."""
+    return column.ndim == 1 and column.dtype.kind in "if" and np.isfinite(column).all()
 
 
 def _number(value: Any) -> bool:

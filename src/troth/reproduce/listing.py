@@ -1,30 +1,51 @@
-"""All entries, and one by name."""
+"""All entries, as the papers' files list them, and one by name."""
 
 from __future__ import annotations
 
 import difflib
-import importlib
 import re
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
+from troth.reproduce import numbers, papers, rows
 from troth.reproduce.entry import Entry, folded
-from troth.reproduce.papers import PAPERS
+from troth.reproduce.settings import SETTINGS, WORDS
 from troth.types import Refusal
 
 
 @cache
 def entries() -> dict[str, Entry]:
     """Every table and figure by name, in the order of the papers."""
-    found: dict[str, Entry] = {}
-    for paper in PAPERS:
-        module = importlib.import_module(f"troth.reproduce.{paper}")
-        for entry in sorted(module.ENTRIES, key=_order):
-            found[entry.name] = entry
-    return found
+    return {
+        f"{paper}/{name}": _entry(paper, name, said)
+        for paper in papers.PAPERS
+        for name, said in sorted(papers.read(paper)["entries"].items(), key=_order)
+    }
 
 
-def _order(entry: Entry) -> tuple[bool, int]:
-    return "figure" in entry.name, _number(entry.name)
+def _entry(paper: str, name: str, said: dict[str, Any]) -> Entry:
+    """An entry from its lines in the file of its paper."""
+    found: dict[str, Any] = {
+        field: tuple(value) if isinstance(value, list) else value
+        for field, value in said.items()
+    }
+    if "settings" in said:
+        found["settings"] = tuple(SETTINGS[one] for one in said["settings"])
+    if "cells" in said:
+        make = dict(said["cells"])
+        names = found.get("points", (name,))
+        by = getattr(rows, make.pop("by"))
+        found["cells"] = partial(by, paper, names, **make)
+    if "numbers" in said:
+        found["numbers"] = getattr(numbers, said["numbers"])
+    words = WORDS | papers.read(paper).get("words", {})
+    while (filled := found.get("note", "").format(**words)) != found.get("note", ""):
+        found["note"] = filled
+    return Entry(f"{paper}/{name}", **found)
+
+
+def _order(named: tuple[str, object]) -> tuple[bool, int]:
+    return "figure" in named[0], _number(named[0])
 
 
 def find(name: str) -> Entry:
@@ -44,10 +65,7 @@ def find(name: str) -> Entry:
 
 
 def _nearest(name: str) -> list[str]:
-    """All of a paper's where no other is named; those of the nearest numbers, or words.
-
-    A figure is near to figures alone.
-    """
+    """Names of a paper's entries, or of those nearest by number, or by spelling."""
     paper, _, rest = name.partition("/")
     own = [other for other in entries() if other.startswith(f"{paper}/")]
     if own and not rest:

@@ -1,4 +1,4 @@
-"""The files of an entry: tables in three forms, figures in two."""
+"""The files of an entry: tables as Markdown and CSV, figures as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ def _beside(entry: Entry, judged: Sequence[Judged]) -> dict[str, str]:
     return {
         ".md": tables.markdown(entry, judged),
         ".csv": tables.as_csv(judged),
-        ".tex": tables.latex(entry, judged),
     }
 
 
@@ -52,8 +51,6 @@ def _alone(entry: Entry, root: Path) -> dict[str, str]:
     return {
         ".md": "\n".join([f"# {title}", "", *tables.grid(heads, rows)]) + "\n",
         ".csv": tables.plain_csv([{**empty, "label": k, **v} for k, v in lines]),
-        ".tex": "\n".join([f"% {tables.escaped(title)}", *tables.tabular(heads, rows)])
-        + "\n",
     }
 
 

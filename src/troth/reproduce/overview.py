@@ -2,13 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import math
+from collections.abc import Sequence
+from statistics import median
+from typing import Any, NamedTuple
 
+from troth import build
 from troth.data import catalogue
-from troth.reproduce import SEEDS, costs, scripts
-from troth.reproduce.entry import Entry
+from troth.reproduce import SEEDS, scripts
+from troth.reproduce.entry import Cell, Entry
 from troth.reproduce.kept import Shelf
-from troth.reproduce.settings import Setting
+from troth.reproduce.settings import Federation, Setting, Tree
+
+ROUGH: dict[str, dict[str, float]] = {
+    "cpu": {"linear": 5e-5, "svm": 5e-5, "mlp": 3e-4, "cnn": 2e-2, "celeba_cnn": 1e-2},
+    "cuda": {"linear": 2e-5, "svm": 2e-5, "mlp": 5e-5, "cnn": 3e-4, "celeba_cnn": 5e-4},
+}
+"""Seconds a client-step, rough: what the pages under experiments/ say of two CPU cores
+and of an H200. A model of the client's own beside the shared one doubles it."""
+ROUND = 5e-3
+"""Seconds that a round takes besides: sampling, gathering, aggregating."""
+
+
+class Cost(NamedTuple):
+    """Of one seed."""
+
+    client_steps: int
+    seconds: float
+    measured: bool  # all by results on a device of this kind, else by `ROUGH`
+
+
+def steps(tree: Tree, federation: Federation) -> int:
+    """Client-steps of one run, about: those of all rounds, then fine-tuning's."""
+    train, part = tree["train"], tree.get("personalizer", {})
+    n, m = federation.clients, federation.examples
+    epoch = max(1, math.ceil(m / train["batch"])) if train.get("batch") else 1
+    each = train.get("steps") or train.get("epochs", 1) * epoch
+    whole = train["rounds"] * (train.get("cohort") or n) * each
+    own = part if isinstance(part, dict) else {}
+    if own.get("name") in ("finetune", "ewc", "skl", "upweight", "transfer"):
+        whole += n * (own.get("steps") or own.get("epochs", 50) * epoch)
+    return int(whole)
+
+
+def speed(shelf: Shelf, cells: Sequence[Cell], device: str) -> dict[str, float]:
+    """Federation → seconds a client-step, as results on such a device say."""
+    seen: dict[str, list[float]] = {}
+    for cell in cells:
+        result = shelf.find(cell, 0, 0)
+        if result is None or not str(result.said.get("device", "")).startswith(device):
+            continue
+        summary = result.summary
+        pace = summary["seconds"] / max(1, summary["client_steps"])
+        seen.setdefault(cell.federation.name, []).append(pace)
+    return {name: median(paces) for name, paces in seen.items()}
+
+
+def cost(cells: Sequence[Cell], shelf: Shelf) -> Cost:
+    """Of all runs of some cells in one seed, each once; every choice counts."""
+    device = build.device("auto").type
+    known, seen = speed(shelf, cells, device), set[str]()
+    rough = ROUGH.get(device, ROUGH["cpu"])
+    whole, seconds = 0, 0.0
+    for cell in cells:
+        for tree in cell.choices:
+            named = json.dumps(tree, sort_keys=True)
+            if named in seen:
+                continue
+            seen.add(named)
+            count = steps(tree, cell.federation)
+            own = 1 + ("personalizer" in tree)
+            guess = own * rough.get(tree["model"]["name"], 1e-2) * count
+            guess += ROUND * tree["train"]["rounds"]
+            pace = known.get(cell.federation.name)
+            whole += count
+            seconds += guess if pace is None else count * pace
+    every = {cell.federation.name for cell in cells}
+    return Cost(whole, seconds, every <= {*known})
 
 
 def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any]:
@@ -17,7 +88,7 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
     data += [_named(name, data_dir) for name in entry.data]
     cells = entry.everywhere()
     found = [shelf.settled(cell, SEEDS) for cell in cells]
-    cost = costs.cost(cells, shelf) if cells else None
+    spent = cost(cells, shelf) if cells else None
     made = scripts.results(entry, shelf.root) if shelf.root else []
     moments = [r.said["when"] for some in found for r in some if r.said.get("when")]
     if made and not moments and shelf.root:
@@ -31,9 +102,9 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
         "data": data,
         "data_words": "; ".join(one["words"] for one in data) or "–",
         "cells": len(cells),
-        "client_steps": cost.client_steps if cost else entry.work[0],
-        "seconds": cost.seconds if cost else entry.work[1],
-        "time": _time(cost),
+        "client_steps": spent.client_steps if spent else entry.work[0],
+        "seconds": spent.seconds if spent else entry.work[1],
+        "time": _time(spent),
         "script": " ".join(entry.script) or None,
         "run": sum(bool(some) for some in found),
         "results": len(made),
@@ -42,7 +113,7 @@ def of(entry: Entry, shelf: Shelf, data_dir: str | None = None) -> dict[str, Any
     }
 
 
-def _time(cost: costs.Cost | None) -> str:
+def _time(cost: Cost | None) -> str:
     """How the time was come by."""
     if cost is None:
         return "rough, on two CPU cores"

@@ -1,7 +1,9 @@
-"""Panels of lines, of points and of bars, on one sheet with one legend."""
+"""Panels of lines, of points and of bars: one sheet, one look, one legend."""
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -12,7 +14,96 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from troth.reproduce import looks
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""After Okabe and Ito: told apart by all eyes."""
+_MARKS = ("o", "s", "^", "D", "v", "P", "X", "<")
+_DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1)), (0, (5, 1, 1, 1)))
+_WIDE = 165  # characters of a line across the sheet
+_ROW = 4  # panels in a row
+
+
+def hue(k: int) -> str:
+    """The colour of the k-th label."""
+    return COLOURS[k % len(COLOURS)]
+
+
+def mark(k: int, hollow: bool = False) -> dict[str, Any]:
+    """Points of the k-th label: no two of the first 56 are alike."""
+    turn, place = divmod(k, len(COLOURS))
+    found: dict[str, Any] = {"color": hue(k), "ms": 5, "linestyle": "none"}
+    found["marker"] = _MARKS[(place + turn) % len(_MARKS)]
+    return found | ({"mfc": "none", "ms": 6} if hollow else {})
+
+
+def dashed(k: int) -> dict[str, Any]:
+    """The line of the k-th label: no two of the first 28 are alike.
+
+    Neighbors have other dashes: where lines coincide, both are seen.
+    """
+    turn, place = divmod(k, len(COLOURS))
+    return {"color": hue(k), "linestyle": _DASHES[(place + turn) % len(_DASHES)]}
+
+
+def sheet(
+    title: str, many: int, under: Sequence[str] = (), foot: str = "", **more: Any
+) -> tuple[Figure, list[Axes]]:
+    """An empty sheet of panels, in two rows where they are many, four at most in one.
+
+    Args:
+        title: what it is.
+        many: how many panels.
+        under: lines below the title, such as what ours are trained on.
+        foot: what else is to be known, below the panels.
+        **more: `row`, how many fit beside each other; the rest of `Figure.subplots`.
+    """
+    rows = 1 if many <= more.pop("row", _ROW) else 2
+    size = (11.5, 4.4 if rows == 1 else 7.2)
+    figure = Figure(figsize=size, dpi=130, layout="constrained")
+    lines = [part for text in under for part in textwrap.wrap(text, _WIDE)]
+    figure.suptitle("\n".join([title, *lines]), fontsize=9)
+    if foot:
+        wrapped = textwrap.wrap(f"Note: {foot}.", _WIDE)
+        figure.supxlabel("\n".join(wrapped), fontsize=7)
+    columns = max(1, math.ceil(many / rows))
+    axes: Any = figure.subplots(rows, columns, squeeze=False, **more)
+    every = [*axes.flat]
+    for axis in every[max(1, many) :]:
+        axis.remove()
+    return figure, every[:many]
+
+
+def dress(axis: Axes, title: str, x: str = "", y: str = "") -> None:
+    """Titles and a light grid."""
+    axis.set_title(title, fontsize=8)
+    axis.set_xlabel(x, fontsize=8)
+    axis.set_ylabel(y, fontsize=8)
+    axis.tick_params(labelsize=7)
+    axis.grid(alpha=0.3)
+
+
+def legend(figure: Figure, handles: Mapping[str, Artist], more: Any = ()) -> None:
+    """One for all panels, beside them: it covers nothing.
+
+    Args:
+        figure: the sheet.
+        handles: label → how it looks.
+        more: what marks mean, as `meaning` makes it.
+    """
+    named = {**handles, **dict(more)}
+    if named:
+        figure.legend(
+            [*named.values()],
+            [*named],
+            loc="outside right upper",
+            fontsize=7,
+            frameon=False,
+        )
+
+
+def meaning(text: str, **look: Any) -> tuple[str, Artist]:
+    """A line of the legend that stands for no label: what a kind of mark means."""
+    return text, Line2D([], [], **({"color": "#5b6873"} | look))
+
 
 THEORY, SIMULATED = ", by theory", ", simulated"
 """End the labels of a line and of the points that belong to it: of one colour."""
@@ -55,7 +146,7 @@ def lines(head: Head, panels: Sequence[Panel]) -> Figure:
     """A panel a quantity, a line a label, which looks the same in all panels."""
     wide = max(len(line) for panel in panels for line in panel.title.split("\n"))
     row = 4 if wide <= _SHORT else 3
-    figure, axes = looks.sheet(head.title, len(panels), head.under, head.foot, row=row)
+    figure, axes = sheet(head.title, len(panels), head.under, head.foot, row=row)
     places = _places(label for panel in panels for label in panel.lines)
     upright = _places(name for panel in panels for name in panel.at)
     handles: dict[str, Artist] = {}
@@ -64,12 +155,12 @@ def lines(head: Head, panels: Sequence[Panel]) -> Figure:
             look = _look(label, line, panel.marked, places[_base(label)])
             handles[label] = _plot(axis, line, look)
         for name, x in panel.at.items():
-            look = looks.line(len(places) + upright[name]) | {"lw": 1.0}
+            look = dashed(len(places) + upright[name]) | {"lw": 1.0}
             handles[name] = axis.axvline(x, **look)
-        looks.dress(axis, panel.title, panel.along)
+        dress(axis, panel.title, panel.along)
         if panel.scale == "symlog":
             _symlog(axis, panel)
-    looks.legend(figure, handles)
+    legend(figure, handles)
     return figure
 
 
@@ -82,12 +173,12 @@ def _base(label: str) -> str:
     return label.removesuffix(SIMULATED).removesuffix(THEORY)
 
 
-def _look(label: str, line: Line, marked: bool, k: int) -> dict[str, Any]:
+def _look(label: str, own: Line, marked: bool, k: int) -> dict[str, Any]:
     """As a line, marked or not; as points where it is simulated, or but one."""
-    if label.endswith(SIMULATED) or len(line.x) == 1:
-        return looks.mark(k) | {"ms": 4}
-    mark = {"marker": looks.mark(k)["marker"], "ms": 4}
-    return looks.line(k) | {"lw": 1.4} | (mark if marked and not line.level else {})
+    if label.endswith(SIMULATED) or len(own.x) == 1:
+        return mark(k) | {"ms": 4}
+    more = {"marker": mark(k)["marker"], "ms": 4} if marked and not own.level else {}
+    return dashed(k) | {"lw": 1.4} | more
 
 
 def _plot(axis: Axes, line: Line, look: dict[str, Any]) -> Artist:
@@ -114,32 +205,32 @@ Points = Mapping[str, tuple[float, float]]
 
 def scatter(head: Head, panels: Mapping[str, tuple[Points, Points]]) -> Figure:
     """Accuracies against variances: filled the shared model's, hollow own models'."""
-    figure, axes = looks.sheet(head.title, len(panels), head.under, head.foot)
+    figure, axes = sheet(head.title, len(panels), head.under, head.foot)
     places = _places(label for both in panels.values() for label in both[0])
     for axis, (title, (shared, own)) in zip(axes, panels.items(), strict=True):
         for points, hollow in ((shared, False), (own, True)):
             for label, at in points.items():
-                axis.plot(*at, **looks.mark(places[label], hollow))
-        looks.dress(axis, title, "accuracy of benign clients", "variance over clients")
-    handles = {label: Line2D([], [], **looks.mark(k)) for label, k in places.items()}
+                axis.plot(*at, **mark(places[label], hollow))
+        dress(axis, title, "accuracy of benign clients", "variance over clients")
+    handles = {label: Line2D([], [], **mark(k)) for label, k in places.items()}
     solid = {"marker": "o", "linestyle": "none"}
     meanings = [
-        looks.meaning("filled: shared models", **solid),
-        looks.meaning("hollow: own models", mfc="none", **solid),
+        meaning("filled: shared models", **solid),
+        meaning("hollow: own models", mfc="none", **solid),
     ]
-    looks.legend(figure, handles, meanings)
+    legend(figure, handles, meanings)
     return figure
 
 
 def bars(head: Head, rows: Sequence[tuple[str, Mapping[str, float]]]) -> Figure:
     """A bar a label, a panel a number."""
     names = list(dict.fromkeys(name for _, numbers in rows for name in numbers))
-    figure, axes = looks.sheet(head.title, len(names), head.under, head.foot)
+    figure, axes = sheet(head.title, len(names), head.under, head.foot)
     spots = range(len(rows))
     for k, (axis, name) in enumerate(zip(axes, names, strict=True)):
         values = [numbers.get(name, np.nan) for _, numbers in rows]
-        axis.barh(spots, values, color=looks.hue(0))
-        looks.dress(axis, name)
+        axis.barh(spots, values, color=hue(0))
+        dress(axis, name)
         axis.set_axisbelow(True)
         axis.set_yticks(spots, [label for label, _ in rows] if not k else [])
         axis.invert_yaxis()

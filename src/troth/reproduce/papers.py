@@ -1,12 +1,12 @@
-"""The papers' own numbers, as printed: one file of them a paper."""
+"""The papers' own numbers as printed, from one file per paper."""
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
-from importlib import resources
 from typing import Any, NamedTuple
+
+from troth.reproduce.settings import packaged
 
 PAPERS = ("ditto", "fmtl", "spurious", "certified", "equivalence")
 _PRINTED = re.compile(r"(\d?\.\d+)(?: \((\.\d+)\))?")
@@ -46,10 +46,8 @@ class Printed(NamedTuple):
 
 @cache
 def read(paper: str) -> dict[str, Any]:
-    """The file of a paper: its title, a note on the numbers, its tables."""
-    file = resources.files("troth.reproduce").joinpath(f"{paper}.json")
-    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
-    return found
+    """The file of a paper: its title, its entries, and the tables as it prints them."""
+    return packaged(paper)
 
 
 def title(paper: str) -> str:
@@ -64,6 +62,13 @@ def table(paper: str, name: str) -> Printed | None:
     if found is None:
         return None
     return Printed(found["where"], tuple(_part(part) for part in found["parts"]))
+
+
+def known(paper: str, name: str) -> Printed:
+    """A table that the paper prints."""
+    found = table(paper, name)
+    assert found is not None, name
+    return found
 
 
 def _part(found: dict[str, Any]) -> Part:

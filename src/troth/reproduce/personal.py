@@ -6,10 +6,11 @@ those of `experiments/personalizers`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from troth.reproduce.entry import Cell, Pick, merged
-from troth.reproduce.settings import CELEBA, FEMNIST, Tree
+from troth.reproduce.settings import SETTINGS, Tree
 
 
 def grid(name: str, key: str, *values: float, **more: object) -> list[Tree]:
@@ -50,17 +51,17 @@ def _file(folder: str, method: str, part: Tree, column: str) -> str:
     return f"personalizers/{folder}/{label(method, part)}, {column}, seed {{seed}}"
 
 
-def table3(pick: Pick) -> list[Cell]:
+def grids(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
     """Every method on two data sets, clean and under A1."""
     found = []
     for method, parts in METHODS.items():
         for threat, attack in _THREATS.items():
-            for setting, folder in ((FEMNIST, "mnist"), (CELEBA, "celeba")):
-                f = pick(setting)
+            for setting, folder in (("FEMNIST", "mnist"), ("CelebA", "celeba")):
+                f = pick(SETTINGS[setting])
                 base = merged(f.tree, attack)
                 trees = tuple(merged(base, {"personalizer": p}) for p in parts)
                 kept = tuple(_file(folder, method, p, threat) for p in parts)
-                column = f"{setting.name} {threat}"
+                column = f"{setting} {threat}"
                 known: Any = kept if f.kind == "stand-in" else ()
                 found.append(Cell(_PART, method, column, trees, f, known))
     return found

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
+from troth.reproduce import papers
 from troth.reproduce.entry import Cell, Pick, merged
-from troth.reproduce.papers import Printed
-from troth.reproduce.settings import Federation, Setting, Tree
+from troth.reproduce.personal import METHODS
+from troth.reproduce.personal import grids as grids
+from troth.reproduce.settings import SETTINGS, Federation, Tree
 
 _COLUMN = re.compile(r"A([123]) (\d+)%")
 _ATTACKS = {"1": {}, "2": {"attack": "random_update"}}
@@ -27,6 +30,10 @@ data where there are none: on Fashion-MNIST."""
 WEAK = {"candidates": [0.1, 1.0, 2.0], "fallback": 1.0}
 STRONG = {"candidates": [0.05, 0.1, 0.2], "fallback": 0.1}
 _LAM = re.compile(r"(?:Ditto|FMTL), λ=([\d.]+)")
+_RENAME = {f"FMTL, λ={lam}": f"Ditto, λ={lam}" for lam in ("0.01", "0.1", "1", "2")}
+_RENAME |= {"FMTL, best λ": "FMTL"}
+DYNAMIC = {"Ditto": "dynamic λ's"}
+"""Where λ is the clients' own choice, as everywhere in the Ditto paper's Section 4."""
 
 
 class Method(NamedTuple):
@@ -90,6 +97,8 @@ def method(federation: Federation, row: str, column: str) -> Method:
         return Method((_ditto(float(lam[1])),))
     if row in _RULES:
         return Method((_rule(row),), ("shared",))
+    if alpha := re.fullmatch(r"APFL, α=([\d.]+)", row):
+        return Method(_personal({"name": "apfl", "alpha": float(alpha[1])}))
     known: dict[str, Callable[[], Method]] = {
         "local": lambda: Method(({"personalizer": "local"},)),
         "clipping": lambda: Method(({"filter": ["clip"]},), ("shared",)),
@@ -97,15 +106,25 @@ def method(federation: Federation, row: str, column: str) -> Method:
         "finetuning": lambda: Method((_tuned(f),)),
         "Ditto + clipping": lambda: Method(_best(f, {"filter": ["clip"]})),
         "Ditto + multi-Krum": lambda: Method(_best(f, _rule("multi-Krum"))),
+        "L2SGD, best λ": lambda: Method(_held(f, METHODS["L2SGD"])),
+        "EWC, best λ": lambda: Method(_held(f, METHODS["EWC"])),
+        "dynamic λ's": lambda: Method((_dynamic(f, column),)),
     }
     if row in known:
         return known[row]()
     if row.startswith("fair"):
         return Method(({"aggregator": {"name": "term", "t": 1.0}},), ("shared",))
-    if row in ("dynamic λ's",):
-        return Method((_dynamic(f, column),))
     assert row in ("Ditto", "FMTL", "best λ"), row
     return Method(_best(f, {}))
+
+
+def _personal(*parts: Tree) -> tuple[Tree, ...]:
+    return tuple({"personalizer": part} for part in parts)
+
+
+def _held(f: Federation, parts: Sequence[Tree]) -> tuple[Tree, ...]:
+    """Personalizers of which validation data choose one."""
+    return tuple(merged(held(f), tree) for tree in _personal(*parts))
 
 
 def _rule(row: str) -> Tree:
@@ -149,53 +168,67 @@ def _tuned(f: Federation) -> Tree:
     return {"personalizer": {"name": "finetune", "epochs": epochs}, **chunk}
 
 
-def cells(
-    part: str,
-    federation: Federation,
-    rows: Iterable[str],
-    columns: Iterable[str],
-    rename: dict[str, str] | None = None,
+def printed(
+    paper: str,
+    tables: Sequence[str],
+    pick: Pick,
+    *,
+    rename: Mapping[str, str] = MappingProxyType({}),
+    rows: Sequence[str] = (),
 ) -> list[Cell]:
-    """Every row in every column.
+    """All parts, rows and columns of a paper's tables, as it prints them.
 
     Args:
-        part: the data set, as the paper names it.
-        federation: what is trained.
-        rows: methods.
-        columns: threats.
-        rename: row of this table → the method that it is.
+        paper: such as ditto.
+        tables: such as table8.
+        pick: what each federation comes to on this machine.
+        rename: row of the table → the method that it is.
+        rows: only these.
     """
-    columns, named = list(columns), rename or {}
+    names = {**_RENAME, **rename}
+    settings = papers.read(paper)["settings"]
     return [
-        _cell(part, federation, row, named.get(row, row), column)
-        for row in rows
-        for column in columns
+        _cell(part.data, f, row, names.get(row, row), column)
+        for table in tables
+        for part in papers.known(paper, table).parts
+        for f in [pick(SETTINGS[settings[part.data]])]
+        for row in part.rows
+        if not rows or row in rows
+        for column in part.columns
     ]
 
 
-def printed(
-    table: Printed | None,
-    settings: Mapping[str, Setting],
-    rename: dict[str, str],
-) -> Callable[[Pick], list[Cell]]:
-    """All parts, rows and columns of a table, as the paper prints it.
+def beside(
+    paper: str,
+    tables: Sequence[str],
+    pick: Pick,
+    *,
+    rows: Sequence[str],
+    attack: str = "",
+) -> list[Cell]:
+    """Rows of Ditto's Table 8 and the Ditto of its Table 2, under one attack or all."""
+    table8, table2 = tables
+    found = printed(paper, [table8], pick, rows=rows)
+    own = printed(paper, [table2], pick, rename=DYNAMIC, rows=["Ditto"])
+    found += [
+        cell._replace(part="Fashion MNIST", stands=(cell.part, cell.row))
+        for cell in own
+        if cell.part == "Fashion"
+    ]
+    return [cell for cell in found if cell.column.startswith(attack)]
 
-    Args:
-        table: the paper's.
-        settings: what is trained for each of its data sets.
-        rename: row of this table → the method that it is.
-    """
-    assert table is not None
-    parts = table.parts
 
-    def every(pick: Pick) -> list[Cell]:
-        found: list[Cell] = []
-        for part in parts:
-            f = pick(settings[part.data])
-            found += cells(part.data, f, part.rows, part.columns, rename)
-        return found
-
-    return every
+def tilted(paper: str, tables: Sequence[str], pick: Pick) -> list[Cell]:
+    """TERM at three temperatures beside the mean, under A1 (Ditto's Figure 5)."""
+    name, found = "Fashion MNIST", list[Cell]()
+    f = pick(SETTINGS[name])
+    for column in ("clean", "A1 20%", "A1 50%", "A1 80%"):
+        found.append(_cell(name, f, "global", "global", column))
+        fair = _cell(name, f, "fair", "fair", column)
+        for t in (1, 2, 5):
+            tree = {**fair.choices[0], "aggregator": {"name": "term", "t": float(t)}}
+            found.append(fair._replace(row=f"TERM, t={t}", choices=(tree,)))
+    return found
 
 
 def _cell(part: str, f: Federation, row: str, name: str, column: str) -> Cell:

@@ -1,14 +1,11 @@
-"""A table as the paper lays it out, ours beside theirs: Markdown, CSV and LaTeX."""
+"""A table as the paper lays it out, ours beside theirs: Markdown and CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
 from typing import Any
 
 from troth.reproduce.entry import Entry
@@ -144,70 +141,3 @@ def plain_csv(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         out.writerow({k: "" if v is None or v != v else v for k, v in row.items()})
     return text.getvalue()
-
-
-_MATHS = {
-    **{"α": r"\alpha", "γ": r"\gamma", "δ": r"\delta", "ε": r"\varepsilon"},
-    **{"ϵ": r"\epsilon", "η": r"\eta", "θ": r"\theta", "λ": r"\lambda", "μ": r"\mu"},
-    **{"π": r"\pi", "ρ": r"\rho", "σ": r"\sigma", "τ": r"\tau", "φ": r"\varphi"},
-    **{"ω": r"\omega", "β": r"\beta", "Δ": r"\Delta", "Σ": r"\Sigma", "ℓ": r"\ell"},
-    **{"−": "-", "±": r"\pm", "×": r"\times", "·": r"\cdot", "√": r"\surd"},
-    **{"≤": r"\leq", "≥": r"\geq", "≈": r"\approx", "≠": r"\neq", "∞": r"\infty"},
-    **{"↑": r"\uparrow", "↓": r"\downarrow", "→": r"\to", "♠": r"\spadesuit"},
-    **{"∈": r"\in", "²": "^2", "³": "^3", "₁": "_1", "₂": "_2", "∂": r"\partial"},
-}
-"""What stands between $ in LaTeX."""
-_TEXTS = {
-    **{char: rf"\{char}" for char in "%&_#{}$"},
-    **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"$\sim$"},
-    **{"<": "$<$", ">": "$>$", "|": "$|$", "–": "--", "—": "---", "…": r"\ldots{}"},
-    **{"’": "'", "‘": "`", "“": "``", "”": "''", "\u00a0": "~"},
-}
-
-
-def escaped(text: str) -> str:
-    """A text for LaTeX, in ASCII; what stands between $ there is left to be maths."""
-    parts = re.split(r"\$([^$]*)\$", text)
-    plain = ("".join(map(_char, part)) for part in parts[::2])
-    maths = ("".join(map(_sign, part)) for part in parts[1::2])
-    pairs = zip_longest(plain, (f"${part}$" for part in maths), fillvalue="")
-    return "".join(one for pair in pairs for one in pair)
-
-
-def _char(char: str) -> str:
-    """Of a text; what there is no word for is what it looks like, or its number."""
-    if char in _MATHS:
-        return f"${_MATHS[char]}$"
-    if char in _TEXTS or char.isascii():
-        return _TEXTS.get(char, char)
-    near = unicodedata.normalize("NFKD", char).encode("ascii", "ignore").decode()
-    return near or f"U+{ord(char):04X}"
-
-
-def _sign(char: str) -> str:
-    """The same between $."""
-    if char in _MATHS:
-        return f"{_MATHS[char]} "
-    return char if char.isascii() else rf"\mbox{{{_char(char)}}}"
-
-
-def latex(entry: Entry, judged: Sequence[Judged]) -> str:
-    """A tabular a part."""
-    parts = [f"% {escaped(f'{entry.name}: {entry.title}')}"]
-    for title, columns, rows in layout(judged):
-        parts += [f"% {escaped(title)}", *tabular(columns, rows)]
-    return "\n".join(parts) + "\n"
-
-
-def tabular(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table of LaTeX."""
-    head = " & ".join(["", *map(escaped, columns)])
-    return [
-        r"\begin{tabular}{l" + "l" * len(columns) + "}",
-        r"\hline",
-        head + r" \\",
-        r"\hline",
-        *(" & ".join(map(escaped, row)) + r" \\" for row in rows),
-        r"\hline",
-        r"\end{tabular}",
-    ]

@@ -50,7 +50,7 @@ def test_cells_are_trained_and_told(troth: Troth, tmp_path: Path) -> None:
         assert cell["seeds"] == 1 and 0 <= cell["ours"] <= 1 and cell["theirs"] > 0
         assert cell["verdict"] == "not judged"
     names = {Path(file).name for file in found["files"]}
-    suffixes = ("md", "csv", "tex", "png", "svg")
+    suffixes = ("md", "csv", "png", "svg")
     assert names == {f"ditto-figure3-small.{suffix}" for suffix in suffixes}
     table = (out / "ditto-figure3-small.csv").read_text().splitlines()
     assert len(table) == 61  # all cells, whichever were chosen
