@@ -24,6 +24,7 @@ from troth.reproduce.store import Store
 from troth.runs import train_many
 from troth.types import Messages
 
+pytestmark = pytest.mark.slow("recomputes every page from committed results")
 ROOT = Path(__file__).parents[1] / "experiments"
 PAPER = {  # Ditto, Tables 2, 4 and 8, Fashion MNIST, clean: mean and std
     "none": (0.911, 0.08),

@@ -9,6 +9,7 @@ import pytest
 
 from troth.reproduce.store import Store
 
+pytestmark = pytest.mark.slow("reads committed results")
 HOME = Path(__file__).parents[1] / "experiments" / "fluke"
 PAGE = (HOME / "README.md").read_text()
 WHY = PAGE.partition("## Why two of them differ as published")[2].partition("\n## ")[0]

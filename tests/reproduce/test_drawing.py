@@ -95,6 +95,7 @@ def test_every_method_has_a_look_and_is_joined_with_the_paper_s(made: Any) -> No
     assert names(figure)[: len(rows)] == [*rows]
 
 
+@pytest.mark.slow("draws every figure of cells")
 @pytest.mark.parametrize("scale", ["full", "small"])
 @pytest.mark.parametrize("entry", FIGURES, ids=lambda entry: entry.name)
 def test_a_figure_says_what_ours_are_trained_on(

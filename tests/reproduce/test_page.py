@@ -14,6 +14,7 @@ from troth.reproduce import SEEDS, judging, kept, listing, notes, page, papers, 
 from troth.reproduce.entry import key
 from troth.reproduce.store import TABLE, Record, Store, named
 
+pytestmark = pytest.mark.slow("makes the page of all results anew")
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
 PAGE = ROOT / "docs" / "results.md"

@@ -164,6 +164,7 @@ def test_what_another_process_made_meanwhile_is_not_made_again(tmp_path: Path) -
     assert len(files(tmp_path)) == 3
 
 
+@pytest.mark.slow("starts and stops a real process")
 def test_a_stop_keeps_what_is_done(tmp_path: Path) -> None:
     seen: list[str] = []
 
@@ -193,6 +194,7 @@ running.run(cells(8), shelf, 2, device="cpu", apart={apart}, watch=watch)
 """
 
 
+@pytest.mark.slow("kills real processes while they train")
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("part", [0, 1, 2])  # of the rounds, in which the moment lies
 def test_kill_repeats_at_most_one_group(tmp_path: Path, apart: bool, part: int) -> None:
@@ -221,6 +223,7 @@ def test_kill_repeats_at_most_one_group(tmp_path: Path, apart: bool, part: int) 
     assert {name: now[name] for name in before} == before
 
 
+@pytest.mark.slow("trains two cells of a paper")
 @pytest.mark.data
 @pytest.mark.parametrize("row", ["median", "global"])
 def test_committed_results_hold_with_todays_code(tmp_path: Path, row: str) -> None:

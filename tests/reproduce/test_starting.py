@@ -81,6 +81,7 @@ def gone(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow("starts and kills real processes")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_it_ends_with_us(tmp_path: Path, by: signal.Signals) -> None:

@@ -20,6 +20,7 @@ Troth = Callable[..., Result]
 SOME = ("--scale", "small", "--seeds", 1, "--device", "cpu", "--cells", "global / A3*")
 
 
+@pytest.mark.slow("reads all committed results")
 def test_the_list_names_all(troth: Troth, tmp_path: Path) -> None:
     result = troth("reproduce", "--list", "--json", "--out", tmp_path)
     assert result.exit_code == 0, result.output
@@ -126,6 +127,7 @@ def test_what_a_script_made_is_shown(troth: Troth) -> None:
     assert {"l2, adam", "l2sq, adam"} <= labels
 
 
+@pytest.mark.slow("makes the page of all results anew")
 def test_the_page(troth: Troth, tmp_path: Path) -> None:
     file = tmp_path / "results.md"
     result = troth("reproduce", "--page", file, "--json")
@@ -191,6 +193,7 @@ def ended(process: subprocess.Popen[str], waits_for: Callable[[], object]) -> st
     return said.splitlines()[-1]
 
 
+@pytest.mark.slow("starts and kills real processes")
 def test_a_script_ends_with_the_command(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import os, pathlib, sys, time\n"
@@ -208,6 +211,7 @@ def test_a_script_ends_with_the_command(tmp_path: Path) -> None:
         os.kill(int(pid.read_text()), 0)
 
 
+@pytest.mark.slow("starts and kills real processes")
 def test_cells_leave_nothing_behind_when_they_are_ended(tmp_path: Path) -> None:
     place, out = tmp_path / "tmp", tmp_path / "out"
     place.mkdir()
@@ -226,6 +230,7 @@ def test_cells_leave_nothing_behind_when_they_are_ended(tmp_path: Path) -> None:
     assert list(place.iterdir()) == [] and not list(out.rglob("*.part"))
 
 
+@pytest.mark.slow("starts real processes")
 def test_several_may_begin_in_one_folder(tmp_path: Path) -> None:
     """At the same moment: none sees another's trial of whether it can be written."""
     out = tmp_path / "out"
