@@ -69,7 +69,11 @@ def test_labels_may_be_numbers(tmp_path: Path) -> None:
         ({"label": "dead"}, TABLE, "no column 'dead', which deployment.label names"),
         ({}, TABLE.replace("age", "years"), "has no column 'age'"),
         ({}, TABLE.replace("yes", "perhaps"), "'perhaps', which is no class of"),
-        ({"labels": []}, TABLE, "holds 'yes', which is no number; set deployment.lab"),
+        (
+            {"labels": []},
+            TABLE,
+            "'yes' in line 2, which is no number; set deploy",
+        ),
         ({}, TABLE.replace("yes", ""), "column 'sick' has no value in line 2: leave"),
         ({"labels": []}, TABLE.replace("yes", "2").replace("no", "0"), "y holds 2"),
     ],

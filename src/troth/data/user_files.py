@@ -11,8 +11,7 @@ import numpy as np
 from troth.config.schema import Experiment
 from troth.data import preprocess
 from troth.data.datasets import npz
-from troth.data.datasets._encoding import encode
-from troth.data.datasets._table import Column, number, shown
+from troth.data.datasets._table import encode, number, shown
 from troth.data.datasets._table import read as read_table
 from troth.data.datasets.csv import MISSING
 from troth.types import Arrays, Refusal
@@ -152,33 +151,29 @@ def examples(e: Experiment, path: str) -> dict[str, np.ndarray]:
 def _labels(path: str, label: str, names: list[str]) -> np.ndarray:
     """What is to be predicted: names of classes, or numbers."""
 
-    def plan(header: list[str]) -> dict[str, Column]:
+    def plan(header: list[str]) -> dict[str, list[str]]:
         if label not in header:
             there = ", ".join(map(shown, header[:20]))
             raise Refusal(
                 f"{path} has no column '{shown(label)}', which deployment.label names; "
                 f"there are: {there}"
             )
-        return {label: Column(path, label, MISSING, True)}
+        return {label: MISSING}
 
-    table = read_table(path, ",", [], plan)
-    column = table.columns[label]
-    codes = column.codes()
-    if (codes < 0).any():
+    column = read_table(path, ",", [], plan).columns[label]
+    if (column.codes < 0).any():
         raise Refusal(
-            f"{path}: column '{column.shown}' has no value in line "
-            f"{table.line[(codes < 0).argmax()]}: leave that row out"
+            f"{path}: column '{column.shown}' has no value in line {column.line(-1)}: "
+            "leave that row out"
         )
     if names:
-        words: np.ndarray = np.array(list(column.texts))
-        return np.take(words, codes)
+        return np.take(np.array(column.texts), column.codes)
     values = [number(text) for text in column.texts]
     if None in values:
-        text = shown(list(column.texts)[values.index(None)])
         raise Refusal(
-            f"{path}: column '{column.shown}' holds '{text}', which is no number; set "
+            f"{column.holds(values.index(None))}, which is no number; set "
             "deployment.labels to the names of the classes, in their order"
         )
     found = np.array(values, dtype=np.float64)
     whole = bool((found == found.round()).all())
-    return np.take(found.astype(np.int64) if whole else found, codes)
+    return np.take(found.astype(np.int64) if whole else found, column.codes)

@@ -1,28 +1,38 @@
-"""A table of texts and numbers from a CSV file, column by column.
+"""A user's table from a CSV file, and its columns as features, labels and owners.
 
-Python's own reader is used, in blocks of rows: it never guesses a type, so that "007",
-"NA" and 2⁵³ + 1 stay what they are, and what is wrong can be said with its line. (It
-needs a few microseconds a row of 20 values, some four times as long as pandas.)
+Python's strict reader goes over the file first and knows the line in which every row
+begins. pandas then reads the values as texts and guesses no types, so that "007", "NA"
+and 2⁵³ + 1 stay what they are.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-import io
-import itertools
+import math
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any, NamedTuple, NoReturn
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
+from troth import lookup
 from troth.types import Refusal
 
-_BLOCK = 512  # rows converted at a time: more fill the caches and stir the collector
 _SHORT = 40  # characters of a text that a refusal repeats
 _GZIP = b"\x1f\x8b"
+_MANY = 1000  # categories of a column, at most
+_FEW = 20  # that many texts may all be different without being names of things
+_CLASSES = 100  # different whole numbers that are taken for labels without asking
+_LINES = 8  # lines that a refusal names
+_TRUTH = {"false": 0, "true": 1}
+_BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, **_TRUTH}
+
+Plan = Callable[[list[str]], Mapping[str, Collection[str]]]
+"""Header → the columns that are wanted, each with the texts that stand for no value."""
 
 
 def number(text: str) -> float | None:
@@ -33,132 +43,80 @@ def number(text: str) -> float | None:
         return None
 
 
+def _float32(values: Sequence[float | None]) -> np.ndarray:
+    """Numbers, and at the end, where code −1 points, NaN."""
+    with np.errstate(over="ignore"):
+        return np.array([*values, None], np.float64).astype(np.float32)
+
+
 def shown(text: str) -> str:
     """A text of a user's file as one short line."""
     plain = (c if c.isprintable() else repr(c)[1:-1] for c in text[:_SHORT])
     return "".join(plain) + "…" * (len(text) > _SHORT)
 
 
-class Column:
-    """One column while it is read: numbers, or texts, numbered as they come.
+class Column(NamedTuple):
+    """One column as texts, each different one once, and which of them a row holds."""
 
-    Args:
-        path: the file, for refusals.
-        name: the column.
-        missing: texts that stand for no value.
-        text: whether its values are texts even where they look like numbers.
-    """
+    path: str  # of the file, for refusals
+    name: str
+    texts: list[str]  # in the order in which they first come
+    codes: np.ndarray  # [m] int64, the number of a row's text, −1 where it is missing
+    lines: np.ndarray  # [m] int64, where a row begins
 
-    def __init__(
-        self, path: str, name: str, missing: Sequence[str], text: bool = False
-    ) -> None:
-        self.path, self.name, self.missing = path, name, frozenset(missing)
-        self.shown = shown(name)
-        self.kind = "text" if text else ""  # "": no value seen yet
-        self.texts: dict[str, int] = {}  # text → its number
-        self.lines: list[int] = []  # where each text was first seen
-        self._codes = dict.fromkeys(missing, -1)  # as written → number of its text
-        self._pieces: list[np.ndarray] = []
+    @property
+    def shown(self) -> str:
+        """Its name in a refusal."""
+        return shown(self.name)
 
-    def add(self, values: Sequence[str], lines: Sequence[int]) -> None:
-        """Take in the next rows."""
-        if not self.kind:
-            there = (v for v in map(str.strip, values) if v not in self.missing)
-            if first := next(there, None):
-                self.kind = "text" if number(first) is None else "number"
-        piece = np.full(len(values), np.nan, np.float32)
-        if self.kind == "number":
-            piece = self._numbers(values, lines)
-        elif self.kind == "text":
-            piece = self._texts(values, lines)
-        self._pieces.append(piece)
+    def line(self, code: int) -> int:
+        """The first line that holds a text, or for −1 none."""
+        return int(self.lines[(self.codes == code).argmax()])
 
-    def _numbers(self, values: Sequence[str], lines: Sequence[int]) -> np.ndarray:
-        texts = list(map(str.strip, values))
-        there, given = np.ones(len(texts), bool), texts
-        if not self.missing.isdisjoint(texts):
-            there = np.array([text not in self.missing for text in texts])
-            given = list(itertools.compress(texts, there))
-        found = np.full(len(texts), np.nan)
-        try:
-            if "_" in "".join(given):  # Python reads 1_0 as 10
-                raise ValueError
-            found[there] = np.fromiter(map(float, given), np.float64, len(given))
-        except ValueError:
-            bad = [
-                yes and number(text) is None
-                for text, yes in zip(texts, there, strict=True)
-            ]
-            self.mixed(texts[bad.index(True)], lines[bad.index(True)], "numbers")
-        with np.errstate(over="ignore"):
-            short = found.astype(np.float32)
-        if (wrong := there & ~np.isfinite(short)).any():
-            at = int(wrong.argmax())
-            raise Refusal(
-                f"{self.path}: column '{self.shown}' holds '{shown(texts[at])}' in "
-                f"line {lines[at]}, which is no finite number of 32 bits: correct it, "
-                "or add it to data.missing"
-            )
-        return short
+    def holds(self, code: int) -> str:
+        """How a refusal of a text begins."""
+        text, line = shown(self.texts[code]), self.line(code)
+        return f"{self.path}: column '{self.shown}' holds '{text}' in line {line}"
 
-    def mixed(self, text: str, line: int, others: str) -> NoReturn:
+    def mixed(self, code: int, others: str) -> NoReturn:
         """Refuse a column of numbers and texts."""
         raise Refusal(
-            f"{self.path}: column '{self.shown}' holds {others} and, in line {line}, "
-            f"'{shown(text)}': correct it, add it to data.missing, or add the column "
-            "to data.categorical (its values are names) or to data.drop"
+            f"{self.path}: column '{self.shown}' holds {others} and, in line "
+            f"{self.line(code)}, '{shown(self.texts[code])}': correct it, add it to "
+            "data.missing, or add the column to data.categorical (its values are "
+            "names) or to data.drop"
         )
-
-    def _texts(self, values: Sequence[str], lines: Sequence[int]) -> np.ndarray:
-        codes = self._codes
-        for value, line in zip(values, lines, strict=True):
-            if value not in codes:
-                codes[value] = self._code(value.strip(), line)
-        return np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
-
-    def _code(self, text: str, line: int) -> int:
-        if text in self.missing:
-            return -1
-        if text not in self.texts:
-            self.texts[text] = len(self.lines)
-            self.lines.append(line)
-        return self.texts[text]
 
     def numbers(self) -> np.ndarray:
         """[m] float32, NaN where a value is missing."""
-        return np.concatenate(self._pieces)
-
-    def codes(self) -> np.ndarray:
-        """[m] int64, the number of each text, −1 where a value is missing."""
-        if not self.kind:
-            return np.full(sum(map(len, self._pieces)), -1)
-        gaps = (np.where(np.isnan(p), -1, p).astype(np.int64) for p in self._pieces)
-        return np.concatenate(list(gaps))
+        values = list(map(number, self.texts))
+        if None in values:
+            self.mixed(values.index(None), "numbers")
+        short = _float32(values)
+        if (wrong := ~np.isfinite(short[:-1])).any():
+            raise Refusal(
+                f"{self.holds(int(wrong.argmax()))}, which is no finite number of 32 "
+                "bits: correct it, or add it to data.missing"
+            )
+        found: np.ndarray = short[self.codes]  # −1: the last
+        return found
 
 
 class Table(NamedTuple):
     """What was read: the columns that were asked for, and where each row stood."""
 
     columns: dict[str, Column]
-    line: np.ndarray  # [m] int64
+    lines: np.ndarray  # [m] int64
 
 
-def read(
-    path: str,
-    delimiter: str,
-    names: Sequence[str],
-    plan: Callable[[list[str]], dict[str, Column]],
-) -> Table:
-    """Read a table.
+def read(path: str, delimiter: str, names: Sequence[str], plan: Plan) -> Table:
+    """Read a text file in UTF-8, or such a file in gzip.
 
     Args:
-        path: a text file in UTF-8, or such a file in gzip.
+        path: the file.
         delimiter: what stands between values.
         names: of all columns, where the file has no line of names.
-        plan: header → the columns that are wanted.
-
-    Raises:
-        Refusal: it cannot be read; says which line and why.
+        plan: which columns are wanted.
     """
     place = os.path.expanduser(path)
     if not os.path.isfile(place):
@@ -171,10 +129,13 @@ def read(
             f"data.delimiter = {delimiter!r} must be one character, such as ',' or ';' "
             "or '\\t'"
         )
+    dialect = {"delimiter": delimiter, "skipinitialspace": delimiter != " "}
     try:
-        with _open(place) as raw:
-            file = io.TextIOWrapper(raw, "utf-8-sig", newline="")
-            return _columns(path, _rows(path, file, delimiter), names, plan)
+        with _open(place) as file:
+            rows = csv.reader(file, strict=True, **dialect)  # type: ignore[arg-type]
+            wanted, header, lines = _scan(path, rows, names, plan)
+        with _open(place) as file:
+            return _texts(path, file, dialect, wanted, header, lines)
     except UnicodeDecodeError:
         raise Refusal(
             f"{path} is not a text in UTF-8 (line {_undecodable(place)} is not): save "
@@ -186,79 +147,389 @@ def read(
         ) from None
 
 
-def _open(place: str) -> IO[bytes]:
+def _open(place: str, errors: str = "strict") -> IO[str]:
     with open(place, "rb") as file:
         packed = file.read(2) == _GZIP
-    return gzip.open(place, "rb") if packed else open(place, "rb")  # type: ignore[return-value]
+    opened: Any = gzip.open if packed else open
+    text: IO[str] = opened(place, "rt", encoding="utf-8-sig", errors=errors, newline="")
+    return text
 
 
 def _undecodable(place: str) -> int:
-    """The first line that is not UTF-8."""
-
-    def fine(line: bytes) -> bool:
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            return False
-        return True
-
-    with _open(place) as raw:
-        return next(i for i, line in enumerate(raw, 1) if not fine(line))
+    """The first line that is not UTF-8: its bytes come as surrogates."""
+    with _open(place, "surrogateescape") as file:
+        odd = (any("\udc80" <= c <= "\udcff" for c in line) for line in file)
+        return next(i for i, bad in enumerate(odd, 1) if bad)
 
 
-def _rows(
-    path: str, file: io.TextIOWrapper, delimiter: str
-) -> Iterator[tuple[int, list[str]]]:
-    """(line it begins in, values) of every row that is not blank."""
-    reader = csv.reader(
-        file, delimiter=delimiter, strict=True, skipinitialspace=delimiter != " "
-    )
+def _scan(
+    path: str, rows: Any, names: Sequence[str], plan: Plan
+) -> tuple[Mapping[str, Collection[str]], list[str], np.ndarray]:
+    """What is wanted, all columns, and the line of each row; 0: a blank, the names."""
+    lines: list[int] = []
+    wanted: Mapping[str, Collection[str]] = {}
+    header: list[str] = []
     line = 1
     try:
-        for row in reader:
-            if row:
-                yield line, row
-            line = reader.line_num + 1
+        for row in rows:
+            there = bool(row)
+            if row and not header:
+                header, there = _header(path, line, row, names), bool(names)
+                wanted = plan(header)
+            if there and len(row) != len(header):
+                raise Refusal(
+                    f"{path}: line {line} holds {len(row)} values and there are "
+                    f"{len(header)} columns: correct it (a text with a delimiter in "
+                    'it stands in quotation marks, "a, b")'
+                )
+            lines.append(line if there else 0)
+            line = rows.line_num + 1
     except csv.Error as error:
         raise Refusal(
             f"{path}: the row that begins in line {line} cannot be read ({error}): "
             'close its quotation marks, and write one inside a text as ""'
         ) from None
-
-
-def _columns(
-    path: str,
-    rows: Iterator[tuple[int, list[str]]],
-    names: Sequence[str],
-    plan: Callable[[list[str]], dict[str, Column]],
-) -> Table:
-    line, first = next(rows, (0, []))
-    if not line:
+    if not header:
         raise Refusal(f"{path} is empty: it needs a line of names and a line a row")
-    header = [value.strip() for value in first]
-    if names:
-        if header == list(names):
-            raise Refusal(
-                f"{path}: line {line} is the names that data.columns gives: leave "
-                "data.columns out, for the file has them"
-            )
-        rows, header = itertools.chain([(line, first)], rows), list(names)
-    wanted = plan(header)
-    taken = [(i, wanted[name]) for i, name in enumerate(header) if name in wanted]
-    lines: list[int] = []
-    while block := list(itertools.islice(rows, _BLOCK)):
-        for at, row in block:
-            if len(row) != len(header):
-                raise Refusal(
-                    f"{path}: line {at} holds {len(row)} values and there are "
-                    f"{len(header)} columns: correct it (a text with a delimiter in "
-                    'it stands in quotation marks, "a, b")'
-                )
-        here = [at for at, _ in block]
-        values: list[Any] = list(zip(*(row for _, row in block), strict=True))
-        for i, column in taken:
-            column.add(values[i], here)
-        lines += here
-    if not lines:
+    if not any(lines):
         raise Refusal(f"{path} holds names and no rows: add a line an example")
-    return Table(wanted, np.array(lines))
+    return wanted, header, np.array(lines)
+
+
+def _header(path: str, line: int, row: list[str], names: Sequence[str]) -> list[str]:
+    header = [value.strip() for value in row]
+    if header == list(names):
+        raise Refusal(
+            f"{path}: line {line} is the names that data.columns gives: leave "
+            "data.columns out, for the file has them"
+        )
+    return list(names) or header
+
+
+def _texts(
+    path: str,
+    file: IO[str],
+    dialect: dict[str, Any],
+    wanted: Mapping[str, Collection[str]],
+    header: list[str],
+    lines: np.ndarray,
+) -> Table:
+    """The values of the wanted columns, in rows that `_scan` has found good."""
+    import pandas  # slow to import, and only tables need it
+
+    places = [i for i, name in enumerate(header) if name in wanted]
+    frame = pandas.read_csv(
+        file,
+        **dialect,
+        engine="c" if dialect["delimiter"].isascii() else "python",
+        header=None,
+        names=range(len(header)),
+        index_col=False,
+        usecols=places,
+        dtype=str,
+        na_filter=False,
+        skip_blank_lines=False,
+    )
+    assert len(frame) == len(lines)  # both readers see the same rows
+    frame, lines = frame[lines > 0], lines[lines > 0]
+    columns = {}
+    for i in places:
+        written, raw = pandas.factorize(frame.pop(i))
+        texts = (text.strip() for text in raw)
+        missing = wanted[header[i]]
+        kept = np.array([None if t in missing else t for t in texts], object)
+        codes, unique = pandas.factorize(kept)
+        columns[header[i]] = Column(
+            path, header[i], unique.tolist(), codes[written], lines
+        )
+    return Table(columns, lines)
+
+
+# Features
+
+
+def features(
+    path: str, columns: list[Column], categorical: list[str], m: int
+) -> tuple[np.ndarray, list[str]]:
+    """The inputs x [m, features] in float32, and the names of the features.
+
+    Each value of a `categorical` column is a category, even if it is a number.
+    """
+    if not columns:
+        raise Refusal(
+            f"{path} has no column left for a feature: take one out of data.drop, or "
+            "add one to the file"
+        )
+    words = [_categories(column, column.name in categorical, m) for column in columns]
+    x = np.zeros((m, sum(len(texts) or 1 for texts in words)), np.float32)
+    names: list[str] = []
+    for column, texts in zip(columns, words, strict=True):
+        at = len(names)
+        if texts:
+            place = np.array([at + texts.index(text) for text in column.texts])
+            there = np.flatnonzero(column.codes >= 0)
+            x[there, place[column.codes[there]]] = 1
+        elif _truths(column):
+            truth = [_TRUTH[text.lower()] for text in column.texts]
+            x[:, at] = np.array([*truth, np.nan])[column.codes]  # −1: the last
+        else:
+            x[:, at] = column.numbers()
+        names += [f"{column.name}={text}" for text in texts] or [column.name]
+    return x, names
+
+
+def _truths(column: Column) -> bool:
+    return {text.lower() for text in column.texts} <= {*_TRUTH}
+
+
+def _categories(column: Column, asked: bool, m: int) -> list[str]:
+    """The categories of a column in order; none for numbers and truths."""
+    texts, head = column.texts, f"{column.path}: column '{column.shown}' holds"
+    if not texts:
+        raise Refusal(f"{head} no value in any row: add it to data.drop")
+    if not asked and number(texts[0]) is not None:
+        return []
+    if len(texts) > _MANY:
+        raise Refusal(
+            f"{head} {len(texts)} different texts, and each would be a feature of its "
+            f"own (at most {_MANY}): add it to data.drop"
+        )
+    if _truths(column):
+        return []
+    if not asked:
+        _check(column, head, m)
+    return sorted(texts)
+
+
+def _check(column: Column, head: str, m: int) -> None:
+    """Refuse texts that are no categories."""
+    for code, text in enumerate(column.texts):
+        if number(text) is not None:
+            column.mixed(code, "texts")
+    if all(number(text.replace(",", ".", 1)) is not None for text in column.texts):
+        raise Refusal(
+            f"{column.holds(0)}, and numbers are written with a point and without "
+            "grouping: replace the commas"
+        )
+    if len(column.texts) > max(_FEW, m / 2):
+        raise Refusal(
+            f"{head} {len(column.texts)} different texts in {m} rows, as names of "
+            "things do, and these say nothing about other things: add it to data.drop, "
+            "or, to use it all the same, to data.categorical"
+        )
+
+
+# Labels, owners and groups
+
+Target = tuple[np.ndarray, int, list[str]]
+"""y, the number of classes (0: a regression), and their names."""
+
+
+def check_there(path: str, table: Table, key: str, name: str, remedy: str) -> None:
+    """Refuse a column of which some values are missing."""
+    lines = table.lines[table.columns[name].codes < 0]
+    if len(lines):
+        some = ", ".join(map(str, lines[:_LINES])) + " …" * (len(lines) > _LINES)
+        raise Refusal(
+            f"{path}: data.{key} is column '{shown(name)}', and it holds nothing in "
+            f"{len(lines)} of {len(table.lines)} rows (in line {some}): fill it in, "
+            f"leave these rows out, {remedy}"
+        )
+
+
+def identifiers(path: str, table: Table, key: str, name: str) -> np.ndarray:
+    """Owners or groups as int64: whole numbers as they are, texts in sorted order.
+
+    "7" is a whole number, "007" and "7.0" are texts, and with one text all are.
+    """
+    check_there(path, table, key, name, f"or set data.{key} to another column")
+    texts = table.columns[name].texts
+    try:
+        value = np.array([int(text) for text in texts], np.int64)
+    except (ValueError, OverflowError):
+        value = np.array([], np.int64)
+    if list(map(str, value.tolist())) != texts:
+        value = np.unique(np.array(texts, object), return_inverse=True)[1]
+    whose: np.ndarray = value[table.columns[name].codes]
+    return whose
+
+
+def target(
+    path: str,
+    table: Table,
+    names: list[str],
+    kind: Literal["auto", "labels", "targets"],
+) -> Target:
+    """What is to be predicted: one column, or several of 0 and 1."""
+    remedy = "or take a word that is a class out of data.missing"
+    for name in names:
+        check_there(path, table, "label", name, remedy)
+    columns = [table.columns[name] for name in names]
+    if len(columns) > 1:
+        return _several(columns, kind)
+    column = columns[0]
+    values = [_exact(text) for text in column.texts]
+    found = [value for value in values if value is not None]
+    numeric = len(found) == len(values)
+    head = f"{path}: the label in column '{column.shown}'"
+    if not numeric and (kind == "targets" or (kind == "auto" and found)):
+        code = values.index(None)
+        raise Refusal(
+            f"{head} is '{shown(column.texts[code])}' in line {column.line(code)}, "
+            f"which is no finite number{', and others are' if found else ''}: correct "
+            "it, or set data.kind = 'labels' if every value is a class"
+        )
+    whole = numeric and all(value == int(value) for value in found)
+    if kind == "targets" or (kind == "auto" and numeric and not whole):
+        return _targets(head, column, found)
+    if kind == "auto" and whole and len({*found}) > _CLASSES:
+        raise Refusal(
+            f"{head} holds {len({*found})} different whole numbers: set data.kind = "
+            "'labels' if each is a class, or 'targets' for a regression"
+        )
+    return _classes(head, column, found if numeric else column.texts)
+
+
+def _exact(text: str) -> float | int | None:
+    """The finite number that a text is, whole ones of any size; None: it is none."""
+    value = number(text)
+    if value is None or not math.isfinite(value):
+        return None
+    return int(text) if text.lstrip("+-").isdecimal() else value
+
+
+def _targets(head: str, column: Column, values: Sequence[float]) -> Target:
+    y = _float32(values)
+    if (bad := ~np.isfinite(y[:-1])).any():
+        code = int(bad.argmax())
+        raise Refusal(
+            f"{head} is {values[code]:g} in line {column.line(code)}, which does not "
+            "fit into 32 bits: rescale it"
+        )
+    return y[column.codes], 0, []
+
+
+def _classes(head: str, column: Column, values: Sequence[Any]) -> Target:
+    """Labels 0 … C−1 in sorted order, by value where all are numbers."""
+    order = sorted(set(values))
+    if len(order) < 2:
+        raise Refusal(
+            f"{head} is '{shown(_name(order[0]))}' in every row, so that there is "
+            "nothing to learn: name another in data.label"
+        )
+    place = {value: i for i, value in enumerate(order)}
+    y = np.array([place[value] for value in values])[column.codes]
+    return y, len(order), [_name(value) for value in order]
+
+
+def _name(value: float | str) -> str:
+    whole = isinstance(value, float) and value == int(value)
+    return str(int(value) if whole else value)
+
+
+def _several(columns: list[Column], kind: str) -> Target:
+    """[m, L] of 0 and 1."""
+    if kind == "targets":
+        raise Refusal(
+            f"data.kind = 'targets' and data.label names {len(columns)} columns: a "
+            "regression has one target an example, so name one"
+        )
+    y = []
+    for column in columns:
+        truth = [_BINARY.get(text.lower(), -1) for text in column.texts]
+        if -1 in truth:
+            raise Refusal(
+                f"{column.holds(truth.index(-1))}, and it is one of {len(columns)} in "
+                "data.label: each must hold 0 and 1, or true and false"
+            )
+        y.append(np.array(truth)[column.codes])
+    return np.stack(y, axis=1), len(columns), [column.name for column in columns]
+
+
+# A further table for a model that was trained on one
+
+
+def encode(
+    path: Path, features: Sequence[str], options: Mapping[str, Any], *, gaps: bool
+) -> np.ndarray:
+    """The inputs x [m, features] in float32, feature by feature as it is called.
+
+    "age" is the number in column `age` (true and false are 1 and 0), NaN where it is
+    missing; "sex=f" is 1 where column `sex` holds `f`, else 0. So a category that was
+    not trained on, like a missing one, is 0 in all features of its column. Columns that
+    are no features need not be there and are not looked at; order does not matter.
+
+    Args:
+        path: a table whose first line names its columns.
+        features: what the features are called, in their order.
+        options: of the data that were trained on: `delimiter`, `missing`, and which
+            columns were no features.
+        gaps: whether numbers may be missing.
+    """
+    if not path.is_file():
+        raise Refusal(f"there is no file {path}; give --data a CSV file")
+    sources: list[tuple[str, str | None]] = []
+
+    def plan(header: list[str]) -> dict[str, list[str]]:
+        aside = _aside(options)
+        usable = Counter(name for name in header if name not in aside)
+        sources.extend(_source(path, usable, name) for name in features)
+        return dict.fromkeys(dict(sources), options.get("missing", [""]))
+
+    table = read(str(path), options.get("delimiter", ","), [], plan)
+    x = np.zeros((len(table.lines), len(features)), np.float32)
+    for j, (name, category) in enumerate(sources):
+        column = table.columns[name]
+        if category is None:
+            x[:, j] = _values(column, gaps)
+        elif category in column.texts:
+            x[:, j] = column.codes == column.texts.index(category)
+    return x
+
+
+def _aside(options: Mapping[str, Any]) -> set[str]:
+    """Columns that were no features."""
+    label = options.get("label", [])
+    labels = [label] if isinstance(label, str) else label
+    roles = (options.get(key, "") for key in ("owner", "group", "split"))
+    return {*labels, *roles, *options.get("drop", [])}
+
+
+def _source(path: Path, header: Counter[str], feature: str) -> tuple[str, str | None]:
+    """A feature's column, and its category or None; both may hold a "="."""
+    parts = feature.split("=")
+    cuts = [("=".join(parts[:i]), "=".join(parts[i:])) for i in range(1, len(parts))]
+    ways = [*cuts, (feature, None)]
+    found: list[tuple[str, str | None]] = [way for way in ways if way[0] in header]
+    if not found:
+        name, there = parts[0], list(map(shown, header))
+        raise Refusal(
+            f"{path} has no column '{shown(name)}', which this run was trained on"
+            f"{lookup.nearest(shown(name), there)}; its first line must "
+            f"name its columns, and there are: {', '.join(there[:20])}"
+        )
+    if len(found) > 1 or header[found[0][0]] > 1:
+        raise Refusal(
+            f"{path} has several columns that may be the feature '{shown(feature)}' of "
+            f"this run: {', '.join(shown(name) for name, _ in found)}; keep one"
+        )
+    return found[0]
+
+
+def _values(column: Column, gaps: bool) -> np.ndarray:
+    """[m] what a column holds as numbers or truths, NaN where it is missing."""
+    values = [_TRUTH.get(text.lower(), number(text)) for text in column.texts]
+    short = _float32(values)
+    if (bad := ~np.isfinite(short[:-1])).any():
+        raise Refusal(
+            f"{column.holds(int(bad.argmax()))}, and this run takes a finite number "
+            "there: correct it"
+        )
+    if not gaps and (column.codes < 0).any():
+        raise Refusal(
+            f"{column.path}: column '{column.shown}' has no value in line "
+            f"{column.line(-1)}, and this run fills nothing in: drop that row, or "
+            "train with features.name = 'own' or 'federated'"
+        )
+    found: np.ndarray = short[column.codes]
+    return found

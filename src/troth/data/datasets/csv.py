@@ -8,9 +8,16 @@ from typing import Literal
 import numpy as np
 
 from troth import lookup
-from troth.data.datasets._categories import features
-from troth.data.datasets._labels import check_there, identifiers, target
-from troth.data.datasets._table import Column, Table, number, read, shown
+from troth.data.datasets._table import (
+    Table,
+    check_there,
+    features,
+    identifiers,
+    number,
+    read,
+    shown,
+    target,
+)
 from troth.data.datasets.npz import marks
 from troth.types import Arrays, Refusal
 
@@ -71,21 +78,17 @@ def csv(
     roles = {key: [name for name in names if name] for key, names in roles.items()}
     labels, aside = roles["label"], {"drop": drop, "categorical": categorical}
 
-    def plan(header: list[str]) -> dict[str, Column]:
+    def plan(header: list[str]) -> dict[str, list[str]]:
         _check_header(path, header, drop)
         _check_names(path, header, roles, aside, delimiter)
         ids = {*roles["owner"], *roles["group"], *roles["split"]} - {*labels}
-        texts = {*labels, *ids, *categorical}
-        return {
-            name: Column(path, name, [""] if name in ids else missing, name in texts)
-            for name in header
-            if name not in drop
-        }
+        kept = [name for name in header if name not in drop]
+        return {name: [""] if name in ids else missing for name in kept}
 
     table = read(path, delimiter, columns, plan)
     named = {name for names in roles.values() for name in names}
     rest = [c for name, c in table.columns.items() if name not in named]
-    x, names = features(path, rest, categorical, len(table.line))
+    x, names = features(path, rest, categorical, len(table.lines))
     y, classes, words = target(path, table, labels, kind)
     who, what = (
         identifiers(path, table, key, roles[key][0]) if roles[key] else None
@@ -99,8 +102,8 @@ def _marks(path: str, table: Table, name: str) -> np.ndarray:
     """What each example is for, as int8."""
     check_there(path, table, "split", name, "or set data.split to another column")
     column = table.columns[name]
-    known = marks(f"{path}: column '{column.shown}'", np.array(list(column.texts)))
-    part: np.ndarray = known[column.codes()]
+    known = marks(f"{path}: column '{column.shown}'", np.array(column.texts))
+    part: np.ndarray = known[column.codes]
     return part
 
 
