@@ -79,7 +79,7 @@ def test_get_of_what_is_no_file():
 
 
 def test_get_into_a_folder_and_not_twice(server, tmp_path, monkeypatch):
-    from troth.data.datasets._source import Remote
+    from troth.data.datasets._files import Remote
 
     url = server.url("a.bin", b"content")
     source = mnist.SOURCE._replace(files=("a.bin",), remotes=(Remote(url),), digests={})

@@ -14,7 +14,7 @@ from troth import api, lookup
 from troth.config import reader
 from troth.data import load as supply
 from troth.data.datasets import _files
-from troth.data.datasets._source import Source
+from troth.data.datasets._files import Source
 from troth.types import Arrays, Refusal
 
 CLIENTS = 10

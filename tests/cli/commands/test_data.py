@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from troth import lookup
 from troth.cli import app
 from troth.data.datasets import mnist
-from troth.data.datasets._source import Remote
+from troth.data.datasets._files import Remote
 
 A, B = bytes(5000), b"b" * 3000
 
@@ -165,7 +165,7 @@ def test_ctrl_c_keeps_what_came(server, tmp_path):
     url = server.url("a", content)
     code = (
         "from troth.data.datasets import mnist\n"
-        "from troth.data.datasets._source import Remote\n"
+        "from troth.data.datasets._files import Remote\n"
         f"remote = Remote({url!r}, {md5(content)!r})\n"
         "mnist.SOURCE = mnist.SOURCE._replace(\n"
         "    files=('a',), remotes=(remote,), digests={})\n"

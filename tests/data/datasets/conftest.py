@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import struct
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from troth.data.datasets._files import Source, held
+from troth.types import Refusal
 
 REAL = os.environ.get("TROTH_DATA")
 
@@ -19,9 +26,44 @@ def offline(monkeypatch, tmp_path) -> None:
 
 
 @pytest.fixture
-def real(request) -> str:
-    """$TROTH_DATA, where the set of files that the test's module names is there."""
-    folder = request.module.SOURCE.folder
-    if not REAL or not (Path(REAL) / folder).is_dir():
-        pytest.skip(f"no {folder} under $TROTH_DATA")
-    return REAL
+def real_files() -> Callable[[Source], Path]:
+    """Gives the folder of a set's files under $TROTH_DATA, or skips."""
+
+    def found(source: Source) -> Path:
+        place = held(source, REAL) if REAL else None
+        return place or pytest.skip(f"no {source.folder} under $TROTH_DATA")
+
+    return found
+
+
+@pytest.fixture
+def real(request, real_files) -> str:
+    """$TROTH_DATA, where the files of the `SOURCE` in the test's module are there."""
+    real_files(request.module.SOURCE)
+    return str(REAL)
+
+
+@pytest.fixture(scope="session")
+def write_idx() -> Callable[..., None]:
+    """Writes an array as a gzipped IDX file."""
+
+    def write(path: Path, values: np.ndarray, kind: int = 8) -> None:
+        shape = struct.pack(f">{values.ndim}I", *values.shape)
+        content = bytes([0, 0, kind, values.ndim]) + shape + values.tobytes()
+        path.write_bytes(gzip.compress(content, 1))
+
+    return write
+
+
+@pytest.fixture
+def refuses() -> Callable[..., str]:
+    """Calls what must refuse, and gives the sentence: one short line."""
+
+    def refused(words: str, call: Callable[..., object], *args, **options) -> str:
+        with pytest.raises(Refusal, match=words) as caught:
+            call(*args, **options)
+        said = str(caught.value)
+        assert "\n" not in said and len(said) < 1000
+        return said
+
+    return refused

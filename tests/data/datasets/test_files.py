@@ -6,14 +6,14 @@ import importlib
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from troth import lookup
 from troth.data.datasets import _files
-from troth.data.datasets._files import locate, obtain, verify, wrong
-from troth.data.datasets._source import Remote, Source
+from troth.data.datasets._files import Remote, Source, locate, obtain, verify, wrong
 from troth.types import Refusal
 
 A, B = b"a" * 5000, b"b" * 5000
@@ -25,6 +25,7 @@ def md5(content: bytes) -> str:
 
 
 PLAIN = Source("made", "set", ("a", "b"), PAGE, "CC0", how="ask the authors for a, b")
+DIGESTS = {"a": md5(A), "b": md5(B)}
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +40,19 @@ def source(server):
     """A set of two files that the server offers, with their digests."""
     urls = server.url("x/a", A), server.url("x/b", B)
     remotes = tuple(Remote(u, md5(c), 5000) for u, c in zip(urls, (A, B), strict=True))
-    digests = {"a": md5(A), "b": md5(B)}
-    return Source("made", "set", ("a", "b"), PAGE, "CC0", remotes, "", digests)
+    return PLAIN._replace(remotes=remotes, how="", digests=DIGESTS)
+
+
+@pytest.fixture
+def archive(server, tmp_path):
+    """The same set in an archive, and its content."""
+    folder = put(tmp_path / "packing", a=A, b=B)
+    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as tar:
+        tar.add(folder, "set-1.0")
+    content = (tmp_path / "set.tar.gz").read_bytes()
+    url = server.url("x/set.tar.gz", content)
+    remote = Remote(f"{url}?v=1", md5(content), len(content), ("a", "b"))
+    return PLAIN._replace(remotes=(remote,), digests={"a": md5(A)}), content
 
 
 def put(folder: Path, **files: bytes) -> Path:
@@ -68,16 +80,10 @@ def test_looks_in_every_place_in_order(monkeypatch):
 def test_finds_files_wherever_they_may_lie(monkeypatch, tmp_path, how, flat):
     root = tmp_path / "cache" / "troth" if how == "cache" else tmp_path / "root"
     place = put(root if flat else root / "set", a=A, b=B)
+    put(tmp_path / "half", a=A)  # the first place that holds all wins
     if how == "variable":
         monkeypatch.setenv("TROTH_DATA", str(root))
-    assert locate(PLAIN, str(root) if how == "given" else None) == place
-
-
-def test_the_first_place_that_holds_all_wins(monkeypatch, tmp_path):
-    put(tmp_path / "d", a=A)
-    put(tmp_path / "t" / "set", a=A, b=B)
-    monkeypatch.setenv("TROTH_DATA", str(tmp_path / "t"))
-    assert locate(PLAIN, str(tmp_path / "d")) == tmp_path / "t" / "set"
+    assert locate(PLAIN, str(root if how == "given" else tmp_path / "half")) == place
 
 
 def test_a_folder_is_no_file(tmp_path):
@@ -96,6 +102,9 @@ def test_what_cannot_be_fetched_is_refused_with_what_to_do(tmp_path):
         f"them; looked in {tmp_path / 'set'}, {tmp_path}, {cache / 'set'}, {cache}, "
         "/usr/share/dataset-set"
     )
+    with pytest.raises(Refusal, match="'made' cannot be downloaded: ask the authors"):
+        obtain(PLAIN, tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
 
 
 def test_offline_is_refused_with_what_to_put_where(source, tmp_path, monkeypatch):
@@ -118,20 +127,16 @@ def test_very_many_files_are_not_all_named(tmp_path):
 
 
 def test_downloads_into_the_cache(source, server, tmp_path):
-    place = locate(source, str(tmp_path / "given"))
-    assert place == tmp_path / "cache" / "troth" / "set"
-    assert (place / "a").read_bytes() == A and (place / "b").read_bytes() == B
-    assert not (tmp_path / "given").exists()
-    assert locate(source, None) == place and len(server.seen) == 2
-
-
-def test_a_failed_download_says_what_to_put_where(source, server, tmp_path):
+    """What came stays when a later file fails, and a refusal says what to put where."""
     del server.files["/x/b"]
     words = "and was not downloaded: http://.*/x/b: .* 404 .*; put a, b .from .* into"
     with pytest.raises(Refusal, match=words):
         locate(source, None)
     server.url("x/b", B)
-    locate(source, None)
+    place = locate(source, str(tmp_path / "given"))
+    assert place == tmp_path / "cache" / "troth" / "set"
+    assert (place / "a").read_bytes() == A and (place / "b").read_bytes() == B
+    assert not (tmp_path / "given").exists() and locate(source, None) == place
     assert [path for path, _ in server.seen] == ["/x/a", "/x/b", "/x/b"]
 
 
@@ -142,52 +147,27 @@ def test_obtain_mends_what_is_damaged_and_leaves_the_rest(source, server, tmp_pa
     assert [path for path, _ in server.seen] == ["/x/b"]
 
 
-def test_obtain_of_what_cannot_be_had(tmp_path):
-    with pytest.raises(Refusal, match="'made' cannot be downloaded: ask the authors"):
-        obtain(PLAIN, tmp_path / "mine")
-    assert not (tmp_path / "mine").exists()
-
-
-def packed(tmp_path, server):
-    import tarfile
-
-    folder = put(tmp_path / "packing", a=A, b=B)
-    with tarfile.open(tmp_path / "set.tar.gz", "w:gz") as tar:
-        tar.add(folder, "set-1.0")
-    content = (tmp_path / "set.tar.gz").read_bytes()
-    url = server.url("x/set.tar.gz", content)
-    remote = Remote(f"{url}?v=1", md5(content), len(content), ("a", "b"))
-    server.files["/x/set.tar.gz"] = content
-    return PLAIN._replace(remotes=(remote,), digests={"a": md5(A)}), content
-
-
-def test_archives_are_unpacked_and_not_kept(server, tmp_path):
-    source, _ = packed(tmp_path, server)
+@pytest.mark.parametrize("left", ["nothing", "whole", "damaged"])
+def test_archives_are_unpacked_and_not_kept(archive, server, tmp_path, left):
+    """One that a kill left there is used if it is whole."""
+    source, content = archive
+    there = {"whole": content, "damaged": content[:-1]}
+    if left in there:
+        files = {"set.tar.gz": there[left], "a.part": b""}
+        put(tmp_path / "cache" / "troth" / "set", **files)
     place = locate(source, None)
-    found = sorted(path.name for path in place.iterdir())
-    assert found == [".lock", "a", "b"] and (place / "b").read_bytes() == B
+    assert sorted(path.name for path in place.iterdir()) == [".lock", "a", "b"]
+    assert (place / "a").read_bytes() == A and (place / "b").read_bytes() == B
+    assert len(server.seen) == (left != "whole")
 
 
-def test_an_archive_left_by_a_kill_is_used(server, tmp_path):
-    source, content = packed(tmp_path, server)
-    put(tmp_path / "cache" / "troth" / "set", **{"set.tar.gz": content, "a.part": b""})
-    assert (locate(source, None) / "a").read_bytes() == A and server.seen == []
-
-
-def test_a_damaged_archive_left_there_is_got_anew(server, tmp_path):
-    source, content = packed(tmp_path, server)
-    put(tmp_path / "cache" / "troth" / "set", **{"set.tar.gz": content[:-1]})
-    assert (locate(source, None) / "a").read_bytes() == A and len(server.seen) == 1
-
-
-def test_two_processes_at_once_download_once(server, tmp_path):
+@pytest.mark.slow("starts two processes that import torch")
+def test_two_processes_at_once_download_once(archive, server):
     """A slow server, two real processes, an archive to be unpacked."""
     server.pace = 0.05
-    source, _ = packed(tmp_path, server)
-    remote = source.remotes[0]
+    remote = archive[0].remotes[0]
     code = (
-        "from troth.data.datasets._files import locate\n"
-        "from troth.data.datasets._source import Remote, Source\n"
+        "from troth.data.datasets._files import Remote, Source, locate\n"
         f"remote = Remote({remote.url!r}, {remote.digest!r}, makes=('a', 'b'))\n"
         "source = Source('made', 'set', ('a', 'b'), 'page', 'CC0', (remote,))\n"
         "place = locate(source, None)\n"
@@ -201,7 +181,7 @@ def test_two_processes_at_once_download_once(server, tmp_path):
 
 
 def test_verify_tells_swapped_files(tmp_path):
-    source = PLAIN._replace(digests={"a": md5(A), "b": md5(B)})
+    source = PLAIN._replace(digests=DIGESTS)
     place = put(tmp_path, a=A, b=B)
     verify(source, place)
     put(tmp_path, a=B, b=A)
@@ -237,24 +217,27 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path):
         verify(source, tmp_path)
 
 
-def sources() -> dict[str, Source]:
-    found = {}
+def test_every_source_is_whole():
+    """All that is promised is left by some download, or a sentence says what to do."""
     for name in lookup.names("data"):
         module = importlib.import_module(f"troth.data.datasets.{name}")
-        if source := getattr(module, "SOURCE", None):
-            found[name] = source
-    return found
+        if (source := getattr(module, "SOURCE", None)) is None:
+            continue
+        assert source.name == name and source.files and source.licence, name
+        assert source.page.startswith("http"), name
+        assert {*source.digests} <= {*source.files}, name
+        left = {file for remote in source.remotes for file in remote.leaves}
+        assert {*source.files} <= left if source.remotes else source.how, name
+        for form in (*source.digests.values(), *(r.digest for r in source.remotes)):
+            kind, _, value = form.rpartition(":")
+            length = {"md5": 32, "gunzip.md5": 32, "sha256": 64, "": 0}[kind]
+            assert len(value) == length and int(value or "0", 16) >= 0, name
 
 
-@pytest.mark.parametrize(("name", "source"), sources().items(), ids=list(sources()))
-def test_every_source_is_whole(name, source):
-    """All that is promised is left by some download, or a sentence says what to do."""
-    assert source.name == name and source.files and source.licence
-    assert source.page.startswith("http")
-    assert {*source.digests} <= {*source.files}
-    left = {file for remote in source.remotes for file in remote.leaves}
-    assert {*source.files} <= left if source.remotes else source.how
-    for form in (*source.digests.values(), *(r.digest for r in source.remotes)):
-        kind, _, value = form.rpartition(":")
-        length = {"md5": 32, "gunzip.md5": 32, "sha256": 64, "": 0}[kind]
-        assert len(value) == length and int(value or "0", 16) >= 0
+@pytest.mark.parametrize("kind", ["folder", "loop", "fifo", "absent"])
+def test_what_is_not_a_file_is_not_there(tmp_path, kind):
+    path = put(tmp_path, a=A) / "b"
+    make = {"folder": path.mkdir, "loop": lambda: path.symlink_to(path)}
+    make |= {"fifo": lambda: os.mkfifo(path), "absent": lambda: None}
+    make[kind]()
+    assert _files.missing(PLAIN, tmp_path) == ["b"]

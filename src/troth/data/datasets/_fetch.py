@@ -1,10 +1,10 @@
 """Files from the internet: whole, checked and in their place, or not there at all.
 
 A download is written to `<file>.part` and put in its place once its size and its digest
-are right. What a cut or a kill leaves of it is gone on with, unless the file on the
-server has changed since. `http_proxy`, `https_proxy` and `no_proxy` are honoured;
-`TROTH_OFFLINE=1` forbids downloads. Nothing is printed: whoever wants to see progress
-sets a function with `notice.watching`.
+are right. What a cut or a kill leaves of it is gone on with where a digest is published
+that tells whether the parts belong together. `http_proxy`, `https_proxy` and `no_proxy`
+are honoured; `TROTH_OFFLINE=1` forbids downloads. Nothing is printed: whoever wants to
+see progress sets a function with `progress.watching`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ import os
 import shutil
 import socket
 import ssl
+import tarfile
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
-from typing import Any
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from troth.files import digest_of, on_disk
 from troth.progress import report
@@ -32,7 +37,6 @@ TRIES = 5
 PAUSE = 1.0
 """Seconds before the second try; doubled each time."""
 _LONGEST = 60.0  # seconds that a server may ask us to wait
-_BLOCK = 1 << 16
 _BUSY = {408, 425, 429, 500, 502, 503, 504}  # answers that may be others tomorrow
 
 
@@ -49,34 +53,6 @@ class _Cut(Exception):
         self.wait = wait
 
 
-class _Part:
-    """What there is of a download: the bytes so far and which version they are of."""
-
-    def __init__(self, target: Path) -> None:
-        self.path = target.with_name(f"{target.name}.part")
-        self._tag = target.with_name(f"{target.name}.part.tag")
-
-    def have(self) -> int:
-        return self.path.stat().st_size if self.path.exists() else 0
-
-    def tag(self) -> str:
-        """What the server called this version; "" if it did not."""
-        return self._tag.read_text("latin-1") if self._tag.exists() else ""
-
-    def clear(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._tag.unlink(missing_ok=True)
-
-    def begin(self, tag: str) -> None:
-        """Start anew; the tag first, for a kill may come between."""
-        self.clear()
-        self._tag.write_text(tag, "latin-1")
-
-    def end(self, target: Path) -> None:
-        os.replace(self.path, target)
-        self.clear()
-
-
 def fetch(url: str, target: Path, digest: str = "", size: int = 0) -> None:
     """Download a file, going on with what there is of it already.
 
@@ -91,80 +67,73 @@ def fetch(url: str, target: Path, digest: str = "", size: int = 0) -> None:
     """
     if offline():
         raise Refusal("TROTH_OFFLINE is set, which forbids downloads")
-    part = _Part(target)
+    part = target.with_name(f"{target.name}.part")
     with on_disk(target.parent):
-        resumed = part.have() > 0
-    _persist(url, part, size)
+        resumed = digest and _have(part)
+    _persist(url, part, bool(digest), size)
     with on_disk(target.parent):
         report(f"checking {target.name}", 0, 0)
-        wrong = _wrong(part, digest, size)
-        if wrong:
-            part.clear()
+        if wrong := _wrong(part, digest, size):
+            part.unlink()
         else:
-            part.end(target)
-    if wrong and resumed:  # what an earlier process left may have been damaged
+            os.replace(part, target)
+    if wrong and resumed:  # what was left may have been damaged, or of another version
         fetch(url, target, digest, size)
     elif wrong:
         raise Refusal(f"{url} {wrong}; it was deleted: try again later")
 
 
-def _wrong(part: _Part, digest: str, size: int) -> str:
+def _have(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
+
+
+def _wrong(part: Path, digest: str, size: int) -> str:
     """What is wrong with a finished download, or nothing."""
-    if size and part.have() != size:
-        return f"has {part.have():,} bytes where {size:,} are published"
-    found = digest_of(part.path, digest) if digest else ""
-    return (
-        f"has the digest {found} where {digest} is published" if found != digest else ""
-    )
+    if size and _have(part) != size:
+        return f"has {_have(part):,} bytes where {size:,} are published"
+    if digest and (found := digest_of(part, digest)) != digest:
+        return f"has the digest {found} where {digest} is published"
+    return ""
 
 
-def _persist(url: str, part: _Part, size: int) -> None:
+def _persist(url: str, part: Path, resume: bool, size: int) -> None:
     """Try until all is there, or until nothing more comes."""
-    failed, most = 0, part.have()
+    failed, most = 0, _have(part)
     while True:
         try:
-            return _stream(url, part, size)
+            return _stream(url, part, resume, size)
         except _Cut as cut:
-            failed = failed + 1 if part.have() <= most else 1
-            most = max(most, part.have())
+            failed = failed + 1 if _have(part) <= most else 1
+            most = max(most, _have(part))
             if failed >= TRIES:
                 raise Refusal(f"{url} did not come through: {cut}") from None
-            wait = max(cut.wait, PAUSE * 2 ** (failed - 1))
-            report(f"{part.path.stem}: {cut}; trying again", 0, 0)
-            time.sleep(wait)
+            report(f"{part.stem}: {cut}; trying again", 0, 0)
+            time.sleep(max(cut.wait, PAUSE * 2 ** (failed - 1)))
 
 
-def _stream(url: str, part: _Part, size: int) -> None:
+def _stream(url: str, part: Path, resume: bool, size: int) -> None:
     """One request: append what is still missing, or write all anew."""
-    folder = part.path.parent
-    with on_disk(folder):
-        have, tag = part.have(), part.tag()
-        if size and have == size:  # killed before it was put in its place
-            return
-        if have and (not tag or (size and have > size)):
-            part.clear()
-            have = 0
-    headers = {"User-Agent": "troth"}
-    if have:
-        headers |= {"Range": f"bytes={have}-", "If-Range": tag}
+    with on_disk(part.parent):
+        have = _have(part) if resume else 0
+    if size and have == size:  # killed before it was put in its place
+        return
+    if size and have > size:
+        have = 0
+    headers = {"User-Agent": "troth"} | ({"Range": f"bytes={have}-"} if have else {})
     with _answer(url, headers, part) as response:
         start = have if response.status == 206 else 0
         span = response.headers.get("Content-Range", "")
         if start and not span.startswith(f"bytes {start}-"):
-            part.clear()
+            part.unlink()
             raise _Cut(f"the server sent {span or 'an unnamed part'}")
         length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else 0
         if size and total and total != size:
             raise Refusal(f"{url} has {total:,} bytes where {size:,} are published")
-        with on_disk(folder):
-            if not start:
-                part.begin(_version(response))
-            _room(folder, (total or size) - start)
         _copy(response, part, start, total or size)
 
 
-def _answer(url: str, headers: dict[str, str], part: _Part) -> Any:
+def _answer(url: str, headers: dict[str, str], part: Path) -> Any:
     """The server's answer; an opener is made each time, for proxies may change."""
     try:
         request = urllib.request.Request(url, headers=headers)
@@ -173,9 +142,8 @@ def _answer(url: str, headers: dict[str, str], part: _Part) -> Any:
         said = f"the server answers {error.code} {error.reason}"
         error.close()
         if error.code == 416:  # there is no more than we have, or it is another file
-            part.clear()
-            raise _Cut(said) from None
-        if error.code not in _BUSY:
+            part.unlink(missing_ok=True)
+        elif error.code not in _BUSY:
             raise Refusal(f"{url}: {said}") from None
         asked = error.headers.get("Retry-After", "")
         wait = float(asked) if asked.isdigit() else 0.0
@@ -195,38 +163,108 @@ def _hopeless(reason: Any) -> bool:
     return isinstance(reason, (*address, *host)) or forbidden
 
 
-def _version(response: Any) -> str:
-    """What names this version of the file for `If-Range`; a weak tag does not."""
-    tag = str(response.headers.get("ETag", ""))
-    date = str(response.headers.get("Last-Modified", ""))
-    return tag if tag.startswith('"') else date
-
-
-def _room(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise OSError(errno.ENOSPC, f"{needed:,} bytes are needed, {free:,} are free")
-
-
-def _copy(response: Any, part: _Part, done: int, total: int) -> None:
-    """Append the body of an answer; one that ends too early is a cut."""
-    with on_disk(part.path.parent), part.path.open("ab") as file:
-        while block := _block(response):
-            file.write(block)
-            done += len(block)
-            report(part.path.stem, done, total)
-            if total and done > total:
-                return  # its size or its digest is refused later
-        file.flush()
-        os.fsync(file.fileno())
+def _copy(response: Any, part: Path, done: int, total: int) -> None:
+    """Write or append the body of an answer; one that ends too early is a cut."""
+    with on_disk(part.parent):
+        needed, free = total - done, shutil.disk_usage(part.parent).free
+        if needed > free:
+            text = f"{needed:,} bytes are needed, {free:,} are free"
+            raise OSError(errno.ENOSPC, text)
+        with part.open("ab" if done else "wb") as file:
+            while block := _block(response):
+                file.write(block)
+                done += len(block)
+                report(part.stem, done, total)
+                if total and done > total:
+                    return  # its size or its digest is refused later
+            file.flush()
+            os.fsync(file.fileno())
     if done < total:
         raise _Cut(f"the connection was cut after {done:,} of {total:,} bytes")
 
 
 def _block(response: Any) -> bytes:
     try:
-        return bytes(response.read1(_BLOCK))
+        return bytes(response.read1(1 << 16))
     except (OSError, http.client.HTTPException) as error:
         raise _Cut(
             f"the connection was cut ({error or type(error).__name__})"
         ) from None
+
+
+def unpack(archive: Path, makes: Sequence[str], folder: Path) -> None:
+    """Take the named members out of a tar or zip file, then delete the archive.
+
+    Only regular files are taken, and they are written under the names in `makes`, never
+    under those that the archive gives them; they are put in their places once the whole
+    archive was read and found good.
+
+    Args:
+        archive: the file; what is damaged is deleted.
+        makes: relative paths; a member is meant whose path is or ends in this.
+        folder: where to put them.
+
+    Raises:
+        Refusal: damaged, a member is missing or there twice, or no room.
+    """
+    by_end: dict[str, list[str]] = {}
+    for name in makes:
+        by_end.setdefault(PurePosixPath(name).name, []).append(name)
+    found: dict[str, Path] = {}
+    try:
+        for member, opened in _members(archive):
+            for name in by_end.get(PurePosixPath(member).name, []):
+                if not f"/{member}".endswith(f"/{name}"):
+                    continue
+                if name in found:
+                    raise Refusal(f"{archive} holds two files that end in {name}")
+                with opened() as content:
+                    found[name] = _written(content, folder / name)
+                report(f"unpacking {archive.name}", len(found), len(makes))
+    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error) as e:
+        archive.unlink(missing_ok=True)
+        why = str(e).partition("\n")[0].rstrip(":")
+        raise Refusal(f"{archive} is damaged ({why}) and was deleted") from None
+    if lacking := sorted({*makes} - {*found}):
+        some = ", ".join(lacking[:4])
+        raise Refusal(f"{archive} does not hold {some}{' …' * (len(lacking) > 4)}")
+    with on_disk(folder):
+        for name, part in found.items():
+            os.replace(part, folder / name)
+        archive.unlink()
+
+
+def _members(archive: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Path and content of every regular file, in the order in which they are packed."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            for info in packed.infolist():
+                if not info.is_dir():
+                    yield info.filename, partial(packed.open, info)
+        return
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            if member.isfile():
+                yield member.name, partial(tar.extractfile, member)
+        while tar.fileobj and tar.fileobj.read(1 << 20):
+            pass  # its checksum stands at its very end
+
+
+def _written(content: IO[bytes], target: Path) -> Path:
+    """Write a file beside its place."""
+    part = target.with_name(f"{target.name}.part")
+    with on_disk(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            for block in _blocks(content):
+                file.write(block)
+    return part
+
+
+def _blocks(content: IO[bytes]) -> Iterator[bytes]:
+    """The bytes of a member; what goes wrong in reading is not the disk's fault."""
+    try:
+        while block := content.read(1 << 20):
+            yield block
+    except OSError as error:
+        raise EOFError(str(error)) from None

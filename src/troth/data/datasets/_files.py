@@ -1,18 +1,74 @@
-"""Where the files of a data set are looked for, got from, and checked."""
+"""Which files a data set is made of: looked for, downloaded, checked and read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from troth.data.datasets import _fetch
-from troth.data.datasets._archive import unpack
-from troth.data.datasets._source import Source
 from troth.files import alone, digest_of
 from troth.progress import report
 from troth.types import Refusal
+
+
+class Remote(NamedTuple):
+    """One file that a publisher offers.
+
+    Attributes:
+        url: where it is.
+        digest: `md5:<hex>` or `sha256:<hex>`; "" where the publisher states none.
+        size: bytes; 0 is unknown.
+        makes: the files that it leaves in the folder; () is itself, by the last part
+            of `url`; else members of the archive (tar, tar.gz, tar.bz2, zip), as paths
+            relative to the folder: a member matches if its path in the archive is, or
+            ends in, what is written here.
+    """
+
+    url: str
+    digest: str = ""
+    size: int = 0
+    makes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return unquote(urlsplit(self.url).path).rpartition("/")[2]
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """What it leaves in the folder."""
+        return self.makes or (self.name,)
+
+
+class Source(NamedTuple):
+    """Where the files of a data set come from.
+
+    Attributes:
+        name: the data set.
+        folder: its own folder under a root.
+        files: what must be there, as paths relative to the folder; a `*` makes one a
+            pattern, for which one file is enough.
+        page: where a user reads about it and gets it.
+        licence: in a few words.
+        remotes: what can be fetched; () if no program can fetch it.
+        how: what to put where, if it cannot be fetched.
+        digests: file → `md5:…` or `sha256:…`, as published; `gunzip.md5:…` is that of
+            what a gzip file holds.
+    """
+
+    name: str
+    folder: str
+    files: tuple[str, ...]
+    page: str
+    licence: str
+    remotes: tuple[Remote, ...] = ()
+    how: str = ""
+    digests: Mapping[str, str] = MappingProxyType({})
 
 
 def cache() -> Path:
@@ -118,15 +174,14 @@ def obtain(source: Source, place: Path) -> Path:
             if not (packed and digest_of(target, digest) == digest):
                 _fetch.fetch(remote.url, target, digest, remote.size)
             if remote.makes:
-                unpack(target, remote.makes, place)
+                _fetch.unpack(target, remote.makes, place)
     report("", 0, 0)
     return place
 
 
 def _good(source: Source, place: Path, file: str) -> bool:
     """Whether a file is there and, where its digest is known, the published one."""
-    path, digest = place / file, source.digests.get(file, "")
-    return path.is_file() and (not digest or _digest(path, digest) == digest)
+    return (place / file).is_file() and not wrong(source, place, file)
 
 
 def _digest(path: Path, form: str) -> str:
@@ -171,3 +226,30 @@ def verify(source: Source, place: Path, files: Sequence[str] | None = None) -> N
     for file in source.files if files is None else files:
         if what := wrong(source, place, file):
             raise Refusal(f"{what}: {again(source)}")
+
+
+def text(path: Path, most: int, remedy: str) -> str:
+    """What a text file says.
+
+    Args:
+        path: the file.
+        most: bytes that it may have; a larger one is something else.
+        remedy: what to do about a bad file.
+
+    Raises:
+        Refusal: unreadable, too large, or not text.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise Refusal(f"{path} cannot be read ({error.strerror}): {remedy}") from None
+    if len(content) > most:
+        raise Refusal(
+            f"{path} holds more than {most:,} bytes, too many for what its name says: "
+            f"{remedy}"
+        )
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Refusal(f"{path} is not a text file: {remedy}") from None

@@ -16,10 +16,8 @@ import numpy as np
 from PIL import Image
 
 from troth.data.datasets import _room
-from troth.data.datasets._files import again, locate
+from troth.data.datasets._files import Source, again, locate, text
 from troth.data.datasets._pictures import picture
-from troth.data.datasets._source import Source
-from troth.data.datasets._text import text
 from troth.lookup import nearest
 from troth.types import Arrays, Refusal
 

@@ -5,18 +5,18 @@ References: krizhevsky2009learning.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 
-from troth.data.datasets._files import again, locate, verify
-from troth.data.datasets._source import Remote, Source
+from troth.data.datasets._files import Remote, Source, again, locate, text, verify
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
 _BATCHES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
 _META = "batches.meta.txt"
+# A record is a label and the pixels, red first, row by row.
 _COUNT, _SHAPE, _CLASSES = 10_000, (3, 32, 32), 10
-_RECORD = 1 + 3 * 32 * 32  # a label and the pixels, red first, row by row
 SOURCE = Source(
     name="cifar10",
     folder="cifar-10-batches-bin",
@@ -60,9 +60,10 @@ def cifar10(data_dir: str | None = None) -> Arrays:
 
 
 def read(source: Source, place: Path) -> Arrays:
-    """The six files of a folder, each checked."""
-    records = np.concatenate([_records(source, place / file) for file in _BATCHES])
+    """The files of a folder, once they are known to be the published ones."""
     verify(source, place)
+    batches = [np.fromfile(place / file, np.uint8) for file in _BATCHES]
+    records = np.concatenate(batches).reshape(-1, 1 + math.prod(_SHAPE))
     x = np.ascontiguousarray(records[:, 1:]).reshape(-1, *_SHAPE)
     split = np.full(len(x), TRAIN, np.int8)
     split[-_COUNT:] = TEST
@@ -71,29 +72,9 @@ def read(source: Source, place: Path) -> Arrays:
     return Arrays(x, y, _CLASSES, scale=255.0, split=split, labels=labels)
 
 
-def _records(source: Source, path: Path) -> np.ndarray:
-    """10,000 records of a label and an image: [10000, 3073] bytes."""
-    whole = _COUNT * _RECORD
-    try:
-        found = np.fromfile(path, np.uint8)
-    except OSError as error:
-        raise Refusal(f"{path} cannot be read ({error}): {again(source)}") from None
-    if len(found) != whole:
-        raise Refusal(
-            f"{path} has {len(found):,} bytes where {_COUNT:,} records of {_RECORD:,} "
-            f"make {whole:,}: {again(source)}"
-        )
-    records = found.reshape(_COUNT, _RECORD)
-    if (largest := int(records[:, 0].max())) >= _CLASSES:
-        raise Refusal(
-            f"{path} holds the label {largest} where labels are 0 to 9: {again(source)}"
-        )
-    return records
-
-
 def _labels(source: Source, path: Path) -> tuple[str, ...]:
-    """What the classes are called: a line each."""
-    words = path.read_text("utf-8", "replace").split()
+    """What the classes are called, a line each; no digest of it is published."""
+    words = text(path, 2**12, again(source)).split()
     if len(words) != _CLASSES:
         raise Refusal(
             f"{path} names {len(words)} classes where there are {_CLASSES}: "

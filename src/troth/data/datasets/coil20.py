@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from troth.data.datasets._files import locate
+from troth.data.datasets._files import Remote, Source, locate
 from troth.data.datasets._pictures import picture
-from troth.data.datasets._source import Remote, Source
 from troth.types import Arrays, Refusal
 
 _OBJECTS, _VIEWS, _SIDE = 20, 72, 128

@@ -5,22 +5,14 @@ References: xiao2017fashion.
 
 from __future__ import annotations
 
+from troth.data.datasets._files import Remote, Source
 from troth.data.datasets._idx import FILES, idx_images
-from troth.data.datasets._source import Remote, Source
 from troth.types import Arrays
 
 _AT = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 _LABELS = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
 SOURCE = Source(
     name="fashion_mnist",

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from troth.data.datasets import _leaf
-from troth.data.datasets._files import locate
-from troth.data.datasets._source import Source
+from troth.data.datasets._files import Source, locate
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
 _SIDE, _CLASSES = 28, 62

@@ -11,9 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from troth.data.datasets._files import again, locate
-from troth.data.datasets._source import Remote, Source
-from troth.data.datasets._text import text
+from troth.data.datasets._files import Remote, Source, again, locate, text
 from troth.types import Arrays, Refusal
 
 HOSPITALS = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}

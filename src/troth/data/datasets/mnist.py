@@ -5,8 +5,8 @@ References: lecun1998gradient.
 
 from __future__ import annotations
 
+from troth.data.datasets._files import Remote, Source
 from troth.data.datasets._idx import FILES, idx_images
-from troth.data.datasets._source import Remote, Source
 from troth.types import Arrays
 
 _AT = "https://ossci-datasets.s3.amazonaws.com/mnist"

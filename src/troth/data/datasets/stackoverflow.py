@@ -13,9 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from troth.data.datasets import _room
-from troth.data.datasets._files import again, locate
-from troth.data.datasets._source import Remote, Source
-from troth.data.datasets._text import text
+from troth.data.datasets._files import Remote, Source, again, locate, text
 from troth.types import Arrays, Refusal
 
 _TRAIN, _WORDS, _TAGS = (

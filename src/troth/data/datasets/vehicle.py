@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from troth.data.datasets import _leaf
-from troth.data.datasets._files import again, locate
-from troth.data.datasets._source import Remote, Source
+from troth.data.datasets._files import Remote, Source, again, locate
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
 _WIDTH = 100
