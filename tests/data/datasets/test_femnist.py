@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from troth.data.datasets.femnist import SOURCE, femnist
-from troth.types import TEST, TRAIN, Refusal
+from troth.types import TEST, TRAIN
 
 pytestmark = pytest.mark.usefixtures("offline")
 
@@ -69,12 +69,9 @@ def test_reads_the_layout_of_leaf(tmp_path):
     assert types == (np.int64, np.int64, np.int8)
 
 
-def test_without_a_test_folder_there_is_no_split(tmp_path):
-    arrays = femnist(put(tmp_path, train_0=leaf({"a": 2})))
-    assert arrays.split is None and len(arrays.y) == 2
-
-
 def test_writers_may_be_split_instead_of_examples(tmp_path):
+    arrays = femnist(put(tmp_path, train_0=leaf({"b": 2})))
+    assert arrays.split is None and len(arrays.y) == 2
     root = put(tmp_path, train_0=leaf({"b": 2}), test_0=leaf({"a": 1}, start=9))
     arrays = femnist(root)
     assert arrays.owner.tolist() == [1, 1, 0]
@@ -84,7 +81,11 @@ def test_writers_may_be_split_instead_of_examples(tmp_path):
 def test_every_byte_is_kept_exactly(tmp_path):
     made = leaf({"a": 1})
     made["user_data"]["a"]["x"][0][:256] = (np.arange(256) / 255).tolist()
-    x = femnist(put(tmp_path, train_0=made)).x
+    published = np.array(made["user_data"]["a"]["x"], np.float32).ravel()
+    arrays = femnist(put(tmp_path, train_0=made))
+    x = arrays.x
+    stands = x.ravel().astype(np.float32) / np.float32(arrays.scale)
+    assert np.allclose(stands, published, rtol=1e-6, atol=0)
     assert x.dtype == np.uint8 and x.ravel()[:256].tolist() == list(range(256))
 
 
@@ -99,70 +100,43 @@ def test_other_numbers_make_all_float32(tmp_path, value):
     assert np.array_equal(arrays.x[0].ravel(), whole)
 
 
-def test_bytes_and_scale_stand_for_the_published_numbers(tmp_path):
+def wrong(key: str, at: int, value: Any) -> dict[str, Any]:
+    """A file with one value of its writer changed."""
     made = leaf({"a": 3})
-    arrays = femnist(put(tmp_path, train_0=made))
-    published = np.array(made["user_data"]["a"]["x"], np.float32)
-    stands = arrays.x.reshape(3, -1).astype(np.float32) / np.float32(arrays.scale)
-    assert np.allclose(stands, published, rtol=1e-6, atol=0)
+    made["user_data"]["a"][key][at] = value
+    return made
+
+
+AGAIN = "make train and test anew with LEAF's preprocess.sh"
+TWICE = "all_data_1_.* the writer 'a', whom another file in .*train holds too"
 
 
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        (
-            {"train_0": leaf({"a": 1}), "train_1": leaf({"a": 1})},
-            "all_data_1_.* the writer 'a', whom another file in .*train holds too",
-        ),
+        ({"train_0": leaf({"a": 1}), "train_1": leaf({"a": 1})}, TWICE),
         ({"train_0": leaf({})}, "train holds no examples"),
         ({"train_0": leaf({"a": 0})}, "train holds no examples"),
-        (
-            {"train_0": leaf({"a": 1}), "test_0": [1]},
-            "test/all_data_0_.* is not LEAF json",
-        ),
+        ({"train_0": leaf({"a": 1}), "test_0": [1]}, "test/all_data_0_.* is not LEAF"),
+        ({"train_0": wrong("y", 1, 62)}, "the label 62 for the writer 'a' where lab"),
+        ({"train_0": wrong("y", 1, -1)}, "the label -1 for the writer 'a' where lab"),
+        ({"train_0": wrong("y", 1, 10**9)}, "the label 1000000000 for the writer 'a'"),
+        ({"train_0": wrong("x", 2, [0.0] * 100)}, "x of 'a' that is not 784 numbers"),
     ],
 )
-def test_refuses_files_that_do_not_agree(tmp_path, files, words):
-    root = put(tmp_path, **files)
-    with pytest.raises(Refusal, match=words) as caught:
-        femnist(root)
-    assert "make train and test anew with LEAF's preprocess.sh" in str(caught.value)
+def test_refuses_files_that_do_not_agree(tmp_path, refuses, files, words):
+    assert AGAIN in refuses(words, femnist, put(tmp_path, **files))
 
 
-@pytest.mark.parametrize("label", [62, -1, 10**9])
-def test_refuses_labels(tmp_path, label):
-    made = leaf({"a": 3})
-    made["user_data"]["a"]["y"][1] = label
-    with pytest.raises(
-        Refusal, match=f"the label {label} for the writer 'a' where lab"
-    ):
-        femnist(put(tmp_path, train_0=made))
-
-
-def test_refuses_pictures_of_another_size(tmp_path):
-    made = leaf({"a": 2})
-    made["user_data"]["a"]["x"] = [[0.0] * 100] * 2  # such as Vehicle's
-    with pytest.raises(Refusal, match="has an x of 'a' that is not 784 numbers"):
-        femnist(put(tmp_path, train_0=made))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.4, 0.999])
-def test_refuses_files_cut_short(tmp_path, share):
+def test_refuses_files_that_are_cut_or_absent(tmp_path, refuses):
+    (tmp_path / "femnist").mkdir()
+    (tmp_path / "femnist" / "all_data_0.json").write_text("{}")  # not in train/
+    said = refuses("data 'femnist' is not on this machine", femnist, str(tmp_path))
+    assert "preprocess.sh" in said and "the folders train and test" in said
+    assert f"into {tmp_path / 'femnist'}" in said and SOURCE.remotes == ()
     root = put(tmp_path, train_0=leaf({"a": 2}), train_1=leaf({"b": 2}))
     path = next((tmp_path / "femnist" / "train").glob("all_data_1_*"))
     content = path.read_text()
-    path.write_text(content[: int(share * len(content))])
-    with pytest.raises(Refusal, match="all_data_1_.* is not a whole json file"):
-        femnist(root)
-
-
-def test_refuses_when_absent_and_says_how_it_is_made(tmp_path):
-    (tmp_path / "femnist").mkdir()
-    (tmp_path / "femnist" / "all_data_0.json").write_text("{}")  # not in train/
-    with pytest.raises(
-        Refusal, match="data 'femnist' is not on this machine"
-    ) as caught:
-        femnist(str(tmp_path))
-    said = str(caught.value)
-    assert "preprocess.sh" in said and "the folders train and test" in said
-    assert f"into {tmp_path / 'femnist'}" in said and SOURCE.remotes == ()
+    for share in (0.0, 0.4, 0.999):
+        path.write_text(content[: int(share * len(content))])
+        refuses("all_data_1_.* is not a whole json file", femnist, root)

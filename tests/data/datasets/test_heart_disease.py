@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from troth.data.datasets.heart_disease import COLUMNS, HOSPITALS, SOURCE, heart_disease
-from troth.types import Refusal
 
 pytestmark = pytest.mark.usefixtures("offline")
 FILES = [f"processed.{name}.data" for name in HOSPITALS]
@@ -36,6 +35,7 @@ def place(tmp_path) -> Path:
 
 
 def test_reads_four_hospitals(place):
+    assert SOURCE.licence == "CC BY 4.0" and len(SOURCE.remotes) == 4
     arrays = heart_disease(str(place.parent))
     assert arrays.x.shape == (920, 22) and arrays.x.dtype == np.float32
     assert arrays.y.dtype == np.int64 == arrays.owner.dtype
@@ -65,17 +65,13 @@ def test_a_row_by_hand(place):
 def test_codes_may_stay_and_so_may_zeros(place):
     arrays = heart_disease(str(place), encode=False, zeros_missing=False)
     assert arrays.x.shape == (920, 13)
-    nan = np.nan
-    by_hand = [32, 1, 1, 95, 0, nan, 0, 127, 0, 0.7, 1, nan, nan]
+    by_hand = [32, 1, 1, 95, 0, np.nan, 0, 127, 0, 0.7, 1, np.nan, np.nan]
     np.testing.assert_array_equal(arrays.x[597], np.array(by_hand, np.float32))
-
-
-def test_unknown_codes_are_zeros_and_unknown_numbers_nan(place):
-    x = heart_disease(str(place)).x[303 + 294 + 123]  # the first of Long Beach
+    assert np.isnan(arrays.x[720]).all()  # the first of Long Beach
+    x = heart_disease(str(place)).x[720]
     codes = [2, 3, 4, 5, 9, 10, 11, 15, 16, 17, 19, 20, 21]
     assert np.flatnonzero(x == 0).tolist() == codes
     assert np.isnan(np.delete(x, codes)).all()
-    assert np.isnan(heart_disease(str(place), encode=False).x[720]).all()
 
 
 def test_severity(place):
@@ -85,43 +81,37 @@ def test_severity(place):
     assert np.array_equal(arrays.y > 0, presence == 1)
 
 
-@pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
-def test_refuses_files_cut_short(place, file, share):
-    content = (place / file).read_bytes()
-    (place / file).write_bytes(content[: int(share * len(content))])
-    with pytest.raises(Refusal, match=rf"{file} (holds|has) .*get it again from"):
-        heart_disease(str(place))
-
-
-def test_refuses_swapped_files(place):
-    one, other = place / FILES[0], place / FILES[1]
-    one.rename(place / "x")
-    other.rename(one)
-    (place / "x").rename(other)
-    with pytest.raises(Refusal, match="holds 294 patients where this hospital has 303"):
-        heart_disease(str(place))
-
-
-def test_refuses_renamed_files(place):
-    (place / FILES[3]).rename(place / "processed.longbeach.data")
-    with pytest.raises(Refusal, match="lacks only processed.va.data") as caught:
-        heart_disease(str(place))
-    assert all(file in str(caught.value) for file in FILES)
+def test_refuses_files_that_are_cut_renamed_or_others(place, refuses):
+    for file in FILES:
+        content = (place / file).read_bytes()
+        for share in (0.0, 0.5, 0.999):
+            (place / file).write_bytes(content[: int(share * len(content))])
+            words = rf"{file} (holds|has) .*get it again from"
+            refuses(words, heart_disease, str(place))
+        (place / file).write_bytes(content)
+    path = place / FILES[3]
+    for content, words in (
+        ((place / FILES[1]).read_bytes(), "294 patients where this hospital has 200"),
+        (b"\x1f\x8b\x08\xff", "processed.va.data is not a text file"),
+        (b"<html>404</html>", "processed.va.data holds 1 patients where .* has 200"),
+        (b"0" * 70_000, "processed.va.data holds more than 65,536 bytes"),
+    ):
+        path.write_bytes(content)
+        refuses(words, heart_disease, str(place))
+    path.rename(place / "processed.longbeach.data")
+    said = refuses("lacks only processed.va.data", heart_disease, str(place))
+    assert all(file in said for file in FILES)
 
 
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (
-            "63,1,1,145,233,1,2,150,0,2.3,3,0,6",
-            "has 13 values in line 1 where .* be 14",
-        ),
+        ("63,1,1,145,233,1,2,150,0,2.3,3,0,6", "has 13 values in line 1 .* be 14"),
         ("63,1,1,145,233,1,2,150,0,2.3,3,0,6,0,0", "has 15 values in line 1"),
         ("63 1 1 145 233 1 2 150 0 2.3 3 0 6 0", "has 1 values in line 1"),
         (
             "63,1,1,145,233,1,2,150,0,2.3,3,0,6,5",
-            "'5' for num in line 1, .* 0, 1, 2, 3,",
+            "'5' for num in line 1, .* 0, 1, 2",
         ),
         ("63,1,1,145,233,1,2,150,0,2.3,3,0,6,?", "'\\?' for num .* 0, 1, 2, 3, 4: "),
         ("63,1,5,145,233,1,2,150,0,2.3,3,0,6,0", "'5' for cp .* one of 1, 2, 3, 4 or"),
@@ -136,27 +126,11 @@ def test_refuses_renamed_files(place):
         ("63,1,1," + "9" * 999 + ",233,1,2,150,0,2.3,3,0,6,0", "'9999999999.*trestbps"),
     ],
 )
-def test_refuses_values_by_line_and_column(tmp_path, row, words):
+def test_refuses_values_by_line_and_column(tmp_path, refuses, row, words):
     place = write(tmp_path, hungarian=[row])
-    with pytest.raises(Refusal, match=words) as caught:
-        heart_disease(str(place))
-    said = str(caught.value)
+    said = refuses(words, heart_disease, str(place))
     assert said.startswith(str(tmp_path / "processed.hungarian.data"))
     assert len(said) < 400 + len(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"\x1f\x8b\x08\xff", "processed.va.data is not a text file"),
-        (b"<html>404</html>", "processed.va.data holds 1 patients where .* has 200"),
-        (b"0" * 70_000, "processed.va.data holds more than 65,536 bytes"),
-    ],
-)
-def test_refuses_other_files(place, content, words):
-    (place / FILES[3]).write_bytes(content)
-    with pytest.raises(Refusal, match=words):
-        heart_disease(str(place))
 
 
 @pytest.mark.data
@@ -185,7 +159,3 @@ def test_real_zeros_are_missing(real):
     assert np.bincount(owner, cholesterol).tolist() == [0, 23, 123, 56]
     encoded = heart_disease(real).x
     assert [np.isnan(encoded[owner == k]).sum() for k in range(4)] == [4, 325, 326, 480]
-
-
-def test_is_open():
-    assert SOURCE.licence == "CC BY 4.0" and len(SOURCE.remotes) == 4

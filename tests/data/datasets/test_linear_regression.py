@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from troth.data.datasets.linear_regression import linear_regression, truth
-from troth.types import TEST, TRAIN, Refusal
+from troth.types import TEST, TRAIN
 
 
 def test_shapes_and_marks():
@@ -91,6 +91,5 @@ def test_deterministic_and_each_client_for_itself():
         ({"orthogonal": True, "dim": 81}, "data.dim = 81 training examples .* are 80"),
     ],
 )
-def test_refuses(options, words):
-    with pytest.raises(Refusal, match=words):
-        linear_regression(0, **options)
+def test_refuses(refuses, options, words):
+    refuses(words, linear_regression, 0, **options)

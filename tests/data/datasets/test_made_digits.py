@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 from troth import devices, lookup
 from troth.data.datasets.made_digits import _moved, made_digits
 from troth.data.partitions.natural import natural
-from troth.types import Refusal
 
 DIGITS = load_digits()
 
@@ -121,13 +120,11 @@ def test_they_can_be_learned_and_styles_make_it_harder() -> None:
         ({"noise": float("nan")}, "data.noise = nan must be at least 0 and at most 1"),
     ],
 )
-def test_refusals(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        made_digits(0, **lookup.check("data", "made_digits", options))
-    assert str(refused.value) == words
+def test_refusals(refuses: Any, options: dict[str, Any], words: str) -> None:
+    given = lookup.check("data", "made_digits", options)
+    assert refuses("^data", made_digits, 0, **given) == words
 
 
-def test_more_than_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_memory_is_refused(refuses: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(devices, "free", lambda device: 10**6)
-    with pytest.raises(Refusal, match=r"lower data\.clients or data\.per_client"):
-        made_digits(0, clients=1000, per_client=10)
+    refuses("lower data.clients or data.per_client", made_digits, 0, per_client=10)

@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from troth import devices
 from troth.data.datasets import _room
 from troth.data.datasets._files import obtain
 from troth.data.datasets.stackoverflow import SOURCE, stackoverflow
-from troth.types import Refusal
 
 h5py = pytest.importorskip("h5py")
 pytestmark = pytest.mark.usefixtures("offline")
@@ -35,6 +33,8 @@ CLIENTS = {
     ],
     "00010": [("a", "a", "html|perl")],
 }
+
+SMALL = {"clients": 3, "words": 6, "tags": 5}
 
 
 def write(folder: Path, clients: dict[str, Any] = CLIENTS) -> Path:
@@ -62,7 +62,7 @@ def place(tmp_path) -> Path:
 
 
 def test_bags_of_words_by_hand(place):
-    arrays = stackoverflow(str(place.parent), clients=3, words=6, tags=5)
+    arrays = stackoverflow(str(place.parent), **SMALL)
     assert arrays.x.shape == (6, 6) and arrays.x.dtype == np.float32
     expected = [
         [1, 0, 2, 2, 0, 1],  # the median in sql median of sql: 7 words, one unknown
@@ -104,9 +104,8 @@ def test_first_is_the_argmax_of_all(place):
 
 
 def test_untagged_may_be_dropped(place):
-    options = {"clients": 3, "words": 6, "tags": 5}
-    whole = stackoverflow(str(place), **options)
-    some = stackoverflow(str(place), **options, untagged="drop")
+    whole = stackoverflow(str(place), **SMALL)
+    some = stackoverflow(str(place), **SMALL, untagged="drop")
     kept = [0, 2, 3, 4]
     assert some.y.tolist() == whole.y[kept].tolist()
     assert np.array_equal(some.x, whole.x[kept])
@@ -126,7 +125,7 @@ def test_texts_of_fixed_length(place):
             column = [bytes(text) for text in file["examples/00002"][key]]
             del file["examples/00002"][key]
             file["examples/00002"][key] = np.array(column, "S20")
-    arrays = stackoverflow(str(place), clients=3, words=6, tags=5)
+    arrays = stackoverflow(str(place), **SMALL)
     assert arrays.y.tolist() == [0, 0, 1, 4, 3, 0] and arrays.x[3].sum() > 0.8
 
 
@@ -137,45 +136,28 @@ def test_texts_of_fixed_length(place):
         ({"examples": -1}, "data.examples = -1 must be at least 1"),
         ({"words": 0}, "data.words = 0 must be at least 1"),
         ({"tags": 0}, "data.tags = 0 must be at least 1"),
-        (
-            {"clients": 4},
-            "data.clients = 4 but .*train.h5 holds 3: set data.clients to",
-        ),
+        ({"clients": 4}, "data.clients = 4 but .*train.h5 holds 3: set data.clients"),
         ({"words": 7}, "word_count holds 6 words where data.words = 7 asks for more"),
         ({"tags": 6}, "tag_count holds 5 tags where data.tags = 6 asks for more"),
     ],
 )
-def test_refuses_options(place, options, words):
-    small = {"clients": 3, "words": 6, "tags": 5}
-    with pytest.raises(Refusal, match=words):
-        stackoverflow(str(place), **{**small, **options})
+def test_refuses_options(place, refuses, options, words):
+    refuses(words, stackoverflow, str(place), **SMALL | options)
 
 
-def test_refuses_when_nothing_is_left(tmp_path):
-    place = write(tmp_path, {"1": [("a", "a", "perl")]})
-    with pytest.raises(Refusal, match="no example is left: set data.untagged = 'keep'"):
-        stackoverflow(str(place), clients=1, words=6, tags=5, untagged="drop")
+def test_refuses_when_nothing_is_left(tmp_path, refuses):
+    root = str(write(tmp_path, {"1": [("a", "a", "perl")]}))
+    words = "no example is left: set data.untagged = 'keep'"
+    refuses(words, stackoverflow, root, **SMALL | {"clients": 1, "untagged": "drop"})
 
 
-def test_refuses_what_does_not_fit_and_says_the_sizes(place):
-    free = devices.free(torch.device("cpu"))
-    with pytest.raises(Refusal, match=r"7 things would take \d\S* GB, more than half"):
-        _room.check("7 things", (7, free // 7), 1, "have fewer")
-    _room.check("few things", (7, 7), 1, "have fewer")
-    words = 200_000
-    lines = "".join(f"w{i} 1\n" for i in range(words))
-    (place / "stackoverflow.word_count").write_text(lines)
-    count = free // 2 // (4 * words) + 1_000_000_000 // (4 * words)
-    texts = h5py.special_dtype(vlen=bytes)
-    with h5py.File(place / "stackoverflow_train.h5", "a") as file:
-        for key in ("tokens", "title", "tags"):
-            del file["examples/00001"][key]
-            group = file["examples/00001"]
-            group.create_dataset(key, data=[b"a"] * count, dtype=texts)
-    with pytest.raises(
-        Refusal, match=f"{count:,} examples of 200,000 words .*lower da"
-    ):
-        stackoverflow(str(place), clients=1, examples=count, words=words, tags=5)
+def test_refuses_what_does_not_fit_and_says_the_sizes(place, refuses, monkeypatch):
+    monkeypatch.setattr(devices, "free", lambda device: 200)
+    _room.check("few things", (10, 10), 1, "have fewer")
+    words = "7 things would take 1.01e-07 GB, more than half of the 2e-07 GB"
+    refuses(words, _room.check, "7 things", (101,), 1, "have fewer")
+    words = "6 examples of 6 words would take 1.44e-07 GB, more .*: lower data.clients"
+    refuses(words, stackoverflow, str(place), **SMALL)
 
 
 def change(place: Path, what: str) -> None:
@@ -210,22 +192,20 @@ def change(place: Path, what: str) -> None:
         ("no group", "is not TFF's whole file"),
     ],
 )
-def test_refuses_other_hdf5(place, what, words):
+def test_refuses_other_hdf5(place, refuses, what, words):
     change(place, what)
-    with pytest.raises(Refusal, match=words) as caught:
-        stackoverflow(str(place), clients=3, words=6, tags=5)
-    said = str(caught.value)
+    said = refuses(words, stackoverflow, str(place), **SMALL)
     assert said.startswith(str(place / "stackoverflow_train.h5"))
     assert "get it again from https://www.tensorflow.org/fed" in said
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.95])
-def test_refuses_hdf5_cut_short(place, share):
+def test_refuses_hdf5_cut_short(place, refuses):
     path = place / "stackoverflow_train.h5"
     content = path.read_bytes()
-    path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(Refusal, match="stackoverflow_train.h5 is not TFF's whole file"):
-        stackoverflow(str(place), clients=3, words=6, tags=5)
+    for share in (0.0, 0.01, 0.5, 0.95):
+        path.write_bytes(content[: int(share * len(content))])
+        words = "stackoverflow_train.h5 is not TFF's whole file"
+        refuses(words, stackoverflow, str(place), **SMALL)
 
 
 @pytest.mark.parametrize(
@@ -247,27 +227,22 @@ def test_refuses_hdf5_cut_short(place, share):
         ("tag_count", "{}", "holds 0 tags where data.tags = 5 asks for more"),
     ],
 )
-def test_refuses_other_vocabularies(place, file, content, words):
+def test_refuses_other_vocabularies(place, refuses, file, content, words):
     (place / f"stackoverflow.{file}").write_text(content)
-    with pytest.raises(Refusal, match=words) as caught:
-        stackoverflow(str(place), clients=3, words=6, tags=5)
-    assert str(caught.value).startswith(str(place / f"stackoverflow.{file}"))
-    assert len(str(caught.value)) < 400 + len(str(place))
+    said = refuses(words, stackoverflow, str(place), **SMALL)
+    assert said.startswith(str(place / f"stackoverflow.{file}"))
+    assert len(said) < 400 + len(str(place))
 
 
-def test_says_which_extra_to_install(place, monkeypatch):
-    monkeypatch.setitem(sys.modules, "h5py", None)  # as if it were not installed
-    with pytest.raises(Refusal, match=r"needs h5py.*: pip install 'troth\[hdf5\]'"):
-        stackoverflow(str(place))
-
-
-def test_says_what_to_put_where(tmp_path):
-    with pytest.raises(Refusal) as caught:
-        stackoverflow(str(tmp_path))
-    said = str(caught.value)
-    files = ["stackoverflow_train.h5", "stackoverflow.word_count"]
-    assert all(file in said for file in [*files, "stackoverflow.tag_count"])
+def test_says_what_to_put_where_and_which_extra_to_install(
+    tmp_path, refuses, monkeypatch
+):
+    said = refuses("is not on this machine", stackoverflow, str(tmp_path))
+    assert all(file in said for file in SOURCE.files)
     assert f"into {tmp_path / 'stackoverflow'}" in said
+    monkeypatch.setitem(sys.modules, "h5py", None)  # as if it were not installed
+    words = r"needs h5py.*: pip install 'troth\[hdf5\]'"
+    refuses(words, stackoverflow, str(tmp_path))
 
 
 def test_the_publishers_archives_become_the_folder(place, tmp_path, server):
@@ -284,4 +259,4 @@ def test_the_publishers_archives_become_the_folder(place, tmp_path, server):
     there = tmp_path / "there"
     obtain(SOURCE._replace(remotes=tuple(remotes)), there)
     assert not (there / "stackoverflow_test.h5").exists()
-    assert len(stackoverflow(str(there), clients=3, words=6, tags=5).y) == 6
+    assert len(stackoverflow(str(there), **SMALL).y) == 6
