@@ -59,7 +59,7 @@ def write_idx() -> Callable[..., None]:
 def refuses() -> Callable[..., str]:
     """Calls what must refuse, and gives the sentence: one short line."""
 
-    def refused(words: str, call: Callable[..., object], *args, **options) -> str:
+    def refused(words: str, call: Callable[..., object], /, *args, **options) -> str:
         with pytest.raises(Refusal, match=words) as caught:
             call(*args, **options)
         said = str(caught.value)

@@ -19,7 +19,7 @@ from troth.config import reader
 from troth.data import catalogue, load
 from troth.data.datasets import mnist
 from troth.data.datasets.colored import PALETTE, colored, dealt
-from troth.types import Arrays, Refusal, Shards
+from troth.types import Arrays, Shards
 
 SOURCE = mnist.SOURCE
 COLOURS = np.array(PALETTE)
@@ -42,8 +42,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def deal(path: Path, seed: int = 0, grey: bool = False, **more: Any) -> Any:
     """Arrays and shards, in colour, or grey with the same pictures in their places."""
-    partition = {"name": "classes", "clients": CLIENTS, "per_client": 4}
-    partition |= more.pop("partition", {})
+    partition = more.pop("partition", {})
+    if "name" not in partition:
+        own = {"name": "classes", "clients": CLIENTS, "per_client": 4}
+        partition = own | partition
     data: dict[str, Any] = {"name": "npz", "path": str(path)}
     if not grey:
         data = {"name": "colored", "base": "npz", "base_options": {"path": str(path)}}
@@ -138,23 +140,14 @@ def test_twice_the_same(path: Path) -> None:
         assert (a == b).all()
 
 
-def test_one_map_for_all(path: Path) -> None:
-    arrays, shards = deal(path, maps="fixed")
-    assert all(
-        label == colour for one in maps(arrays, shards) for label, colour in one.items()
-    )
-
-
-def test_central_training_is_one_client_with_all_classes(path: Path) -> None:
-    one = {"name": "iid", "clients": 1}
-    data = {"name": "colored", "base": "npz", "base_options": {"path": str(path)}}
-    data |= {"maps": "fixed", "spread": 0.0}
-    e = reader.from_dict({"data": data, "partition": one})
-    arrays, shards, facts = load.deal(e, None)
-    assert facts["clients"] == 1 and len(shards.train) == 1
-    colour = numbers(arrays.x)
-    assert ((colour == arrays.y) == (arrays.group == 0)).all()
-    assert {*colour.tolist()} == {*range(CLASSES)}
+def test_one_map_for_all_and_central_training(path: Path) -> None:
+    """Class c has colour c, also at a single client with all classes."""
+    for partition in ({}, {"name": "iid", "clients": 1}):
+        arrays, shards = deal(path, maps="fixed", partition=partition)
+        assert len(shards.train) == partition.get("clients", CLIENTS)
+        colour = numbers(arrays.x)
+        assert ((colour == arrays.y) == (arrays.group == 0)).all()
+        assert {*colour.tolist()} == {*range(CLASSES)}
 
 
 def test_a_base_of_ones_own_is_read_again_when_it_changed(tmp_path: Path) -> None:
@@ -276,61 +269,53 @@ def test_it_is_shown_in_colour() -> None:
 # Refusals
 
 
-def refused(words: str, path: Path | None = None, **options: Any) -> None:
-    if path is not None:
-        options = {"base": "npz", "base_options": {"path": str(path)}} | options
-    with pytest.raises(Refusal, match=words):
-        colored(**options)
-
-
 def save(tmp_path: Path, x: Any, y: Any) -> Path:
     np.savez(tmp_path / "own.npz", x=np.asarray(x), y=np.asarray(y))
     return tmp_path / "own.npz"
 
 
-def test_colour_images_are_refused(tmp_path: Path) -> None:
-    x, y = np.zeros((4, 3, 2, 2), np.uint8), np.arange(4) % 2
-    refused(
-        "'npz' has examples of 3 channels, and only grey pictures", save(tmp_path, x, y)
-    )
+BYTES = np.zeros((42, 2, 2), np.uint8)
+MANY = np.stack([np.arange(42) % 2, np.arange(42) // 21], axis=1)
 
 
-def test_what_are_no_pictures(tmp_path: Path) -> None:
-    words = r"examples of shape \(3,\), and only grey"
-    refused(words, save(tmp_path, np.zeros((4, 3)), np.arange(4) % 2))
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (np.zeros((42, 3, 2, 2), np.uint8), MANY[:, 0], "examples of 3 channels, and"),
+        (np.zeros((42, 3)), MANY[:, 0], r"examples of shape \(3,\), and only grey"),
+        (BYTES, np.arange(42) // 2, "21 classes, and colours go with"),
+        (BYTES, np.linspace(0, 1, 42), "0 classes"),
+        (BYTES, MANY, "several labels each"),
+        (BYTES - 0.5, MANY[:, 0], "pixels from -0.5 to -0.5, and they"),
+    ],
+)
+def test_refuses_what_has_no_colours(tmp_path: Path, refuses, x, y, words) -> None:
+    options = {"base_options": {"path": str(save(tmp_path, x, y))}}
+    refuses(f"'npz' has .*{words}", colored, base="npz", **options)
 
 
-def test_labels_that_have_no_colour(tmp_path: Path) -> None:
-    x = np.zeros((42, 2, 2), np.uint8)
-    refused(
-        "has 21 classes, and colours go with", save(tmp_path, x, np.arange(42) // 2)
-    )
-    refused("has 0 classes", save(tmp_path, x, np.linspace(0, 1, 42)))
-    many = np.stack([np.arange(42) % 2, np.arange(42) // 21], axis=1)
-    refused("has several labels each", save(tmp_path, x, many))
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"correlation": -0.1}, "data.correlation = -0.1 must be a share"),
+        ({"correlation": 1.01}, "data.correlation = 1.01 must be a share"),
+        ({"correlation": np.nan}, "data.correlation = nan must be a share"),
+        ({"spread": -0.1}, "data.spread = -0.1 must be at least 0"),
+        ({"spread": np.nan}, "data.spread = nan must be at least 0"),
+        ({"spread": np.inf}, "data.spread = inf must be at least 0"),
+        ({"base": "colored"}, "'colored' has its colours already"),
+        ({"base": "mnits"}, "there is no data 'mnits'.*did you mean 'mnist'"),
+        ({"base": "digits", "base_options": {"side": 4}}, "has no option 'side'"),
+        ({"base": "npz"}, "needs the option 'path'"),
+    ],
+)
+def test_refuses_options(refuses, options, words) -> None:
+    refuses(words, colored, **options)
 
 
-def test_pixels_out_of_range(tmp_path: Path) -> None:
-    x = np.full((4, 2, 2), -0.5, np.float32)
-    refused(
-        "has pixels from -0.5 to -0.5, and they", save(tmp_path, x, np.arange(4) % 2)
-    )
-
-
-def test_options_out_of_range() -> None:
-    for value in (-0.1, 1.01, np.nan):
-        refused(f"data.correlation = {value} must be a share", correlation=value)
-    for value in (-0.1, np.nan, np.inf):
-        refused(f"data.spread = {value} must be at least 0", spread=value)
-    refused("'colored' has its colours already", base="colored")
-    refused("there is no data 'mnits'.*did you mean 'mnist'", base="mnits")
-    refused("'digits' has no option 'side'", base="digits", base_options={"side": 4})
-    refused("needs the option 'path'", base="npz")
-
-
-def test_it_needs_no_second_conflicting_set(path: Path) -> None:
-    with pytest.raises(Refusal, match="'copied' needs data with a group"):
-        deal(path, partition={"conflicting": "copied"})
+def test_it_needs_no_second_conflicting_set(path: Path, refuses) -> None:
+    partition = {"conflicting": "copied"}
+    refuses("'copied' needs data with a group", deal, path, partition=partition)
 
 
 # Real data
