@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 
 from troth import lookup
 from troth.config import reader
-from troth.config.reader import (
-    Adversary,
-    CorruptionPart,
-    Experiment,
-    Part,
-    Train,
-    from_dict,
-    to_dict,
-)
+from troth.config.reader import from_dict, to_dict
+from troth.config.schema import Adversary, CorruptionPart, Experiment, Part, Train
 from troth.types import Refusal
 
 WHOLE = """

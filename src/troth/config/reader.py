@@ -19,40 +19,13 @@ from typing import Any
 
 from troth import lookup
 from troth.config.grid import differences, expand, label, override
-from troth.config.schema import (
-    Adversary,
-    AttackPart,
-    Availability,
-    Checkpoint,
-    CorruptionPart,
-    Engine,
-    Evaluate,
-    Experiment,
-    ModelPart,
-    Output,
-    Part,
-    PartitionPart,
-    PersonalizerPart,
-    Train,
-)
+from troth.config.schema import Adversary, Experiment, Part
 from troth.config.toml import dumps, parse, read
 from troth.types import Refusal
 
 __all__ = [
-    "Adversary",
-    "AttackPart",
-    "Availability",
-    "Checkpoint",
-    "CorruptionPart",
-    "Engine",
-    "Evaluate",
     "Experiment",
-    "ModelPart",
-    "Output",
     "Part",
-    "PartitionPart",
-    "PersonalizerPart",
-    "Train",
     "citations",
     "differences",
     "dumps",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from troth.types import Refusal
@@ -33,18 +33,10 @@ class Deployment:
     most_examples: int = 1_000_000  # that a site is believed to have
 
     def __post_init__(self) -> None:
-        lowest = {"classes": 0, "quorum": 0, "least": 1, "most_examples": 1}
-        in_range(self, "deployment", lowest)
-        if not 0 < self.deadline <= 30 * 86400:
-            raise Refusal(
-                f"deployment.deadline = {self.deadline} is out of range; it must be "
-                "above 0 and at most 2592000 seconds"
-            )
-        if not 0 < self.scale < float("inf"):
-            raise Refusal(
-                f"deployment.scale = {self.scale} is out of range; it must be the "
-                "value of x that stands for 1, such as 255 for bytes"
-            )
+        in_range(self, "deployment", "[0, inf)", "classes", "quorum")
+        in_range(self, "deployment", "[1, inf)", "least", "most_examples")
+        in_range(self, "deployment", "(0, 2592000]", "deadline")  # 30 days
+        in_range(self, "deployment", "(0, inf)", "scale")
         if min(self.shape, default=1) < 1:
             raise Refusal(
                 f"deployment.shape = {self.shape} is no shape of an example; give its "
@@ -65,10 +57,6 @@ class Deployment:
                 f"deployment.features names {len(self.features)} features and "
                 f"deployment.shape = {self.shape}; name each feature once"
             )
-        self._named()
-
-    def _named(self) -> None:
-        """Refuse names that are none, or given twice."""
         for name in self.sites:
             if not _NAME.fullmatch(name) or self.sites.count(name) > 1:
                 raise Refusal(
@@ -83,17 +71,35 @@ def rounded_up(share: float, n: int) -> int:
     return max(math.ceil(share * n - 1e-9), 0)
 
 
-def in_range(owner: Any, section: str, lowest: dict[str, int], share: str = "") -> None:
-    """Refuse numbers below their lowest value, NaN, infinity, and shares from 1 on."""
-    for key, low in lowest.items():
+def in_range(owner: Any, section: str, interval: str, *keys: str) -> None:
+    """Refuse numbers outside an interval such as "[0, 1)"; NaN is outside of any."""
+    low, high = interval[1:-1].split(", ")
+    for key in keys:
         value = getattr(owner, key)
-        if value is None or low <= value < (1 if key == share else math.inf):
+        if value is None or (
+            float(low) <= value <= float(high)
+            and (value != float(low) or interval[0] == "[")
+            and (value != float(high) or interval[-1] == "]")
+        ):
             continue
-        bounds = f"at least {low} and below 1" if key == share else f"at least {low}"
-        finite = " and finite" if value == math.inf and key != share else ""
-        raise Refusal(
-            f"{section}.{key} = {value} is out of range; it must be {bounds}{finite}"
-        )
+        bounds = f"{'at least' if interval[0] == '[' else 'above'} {low}"
+        if high != "inf":
+            bounds += f" and {'at most' if interval[-1] == ']' else 'below'} {high}"
+        elif value == math.inf:
+            bounds += " and finite"
+        name = f"{section}.{key}".lstrip(".")
+        raise Refusal(f"{name} = {value} is out of range; it must be {bounds}")
+
+
+def idle(owner: Any, section: str, missing: str, *keys: str) -> None:
+    """Refuse keys that are set and do nothing without what is missing."""
+    for f in fields(owner):
+        value = getattr(owner, f.name)
+        if f.name in keys and value and value != f.default:
+            raise Refusal(
+                f"{section}.{f.name} = {value!r} does nothing without {missing}, or "
+                f"leave {f.name} out"
+            )
 
 
 def alone(section: str, **values: Any) -> None:
@@ -130,12 +136,9 @@ class PartitionPart(Part):
     correlation: float = 0.98  # held_out: share of group 0 in all other data, at least
 
     def __post_init__(self) -> None:
-        in_range(self, "partition", {"min_examples": 0, "valid": 0}, "valid")
-        if not 0 < self.correlation <= 1:
-            raise Refusal(
-                f"partition.correlation = {self.correlation} is out of range; it must "
-                "be above 0 and at most 1, such as 0.98"
-            )
+        in_range(self, "partition", "[0, inf)", "min_examples")
+        in_range(self, "partition", "[0, 1)", "valid")
+        in_range(self, "partition", "(0, 1]", "correlation")
         if self.split == "given":
             return
         shares = self.split if len(self.split) == 3 else [-1.0]
@@ -178,12 +181,7 @@ class CorruptionPart(Part):
     redraw: bool = False  # every round anew, from the clean data; else once
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise Refusal(
-                f"corruption.share = {self.share} is out of range; it must be above 0 "
-                "and at most 1, all of a hostile client's examples (for nothing at "
-                "all set corruption.name = 'none')"
-            )
+        in_range(self, "corruption", "(0, 1]", "share")
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ class AttackPart(Part):
     strength: float = 1.0  # 0: what they computed, 1: the attack, more: beyond it
 
     def __post_init__(self) -> None:
-        in_range(self, "attack", {"strength": 0})
+        in_range(self, "attack", "[0, inf)", "strength")
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,7 @@ class PersonalizerPart(Part):
     augment: list[Part] | None = None
 
     def __post_init__(self) -> None:
-        in_range(self, "personalizer", {"lr": 0, "steps": 0, "epochs": 0})
+        in_range(self, "personalizer", "[0, inf)", "lr", "steps", "epochs")
         alone("personalizer", steps=self.steps or None, epochs=self.epochs or None)
 
 
@@ -232,8 +230,9 @@ class Train:
     precision: Literal["float32", "tf32", "float64", "bfloat16"] = "float32"
 
     def __post_init__(self) -> None:
-        zero = ("cohort", "steps", "epochs", "batch", "lr", "weight_decay")
-        in_range(self, "train", {"rounds": 1, **dict.fromkeys(zero, 0)})
+        numbers = ("cohort", "steps", "epochs", "batch", "lr", "weight_decay")
+        in_range(self, "train", "[1, inf)", "rounds")
+        in_range(self, "train", "[0, inf)", *numbers)
         alone("train", steps=self.steps or None, epochs=self.epochs or None)
         if not self.steps and not self.epochs:
             object.__setattr__(self, "epochs", 1)
@@ -250,16 +249,12 @@ class Evaluate:
     newcomer_examples: int = 0  # that each trains on; 0: all that it has
 
     def __post_init__(self) -> None:
-        late = ("newcomers", "newcomer_rounds", "newcomer_examples")
-        lowest = dict.fromkeys(("every", "clients", *late), 0)
-        in_range(self, "evaluate", lowest, "newcomers")
-        idle = [k for k in late if getattr(self, k)]
-        if idle and not self.newcomers:
-            raise Refusal(
-                f"evaluate.{idle[0]} = {getattr(self, idle[0])} does nothing without "
-                "newcomers; set evaluate.newcomers to their share of the clients, such "
-                f"as 0.1, or leave {idle[0]} out"
-            )
+        late = ("newcomer_rounds", "newcomer_examples")
+        in_range(self, "evaluate", "[0, inf)", "every", "clients", *late)
+        in_range(self, "evaluate", "[0, 1)", "newcomers")
+        if not self.newcomers:
+            remedy = "set evaluate.newcomers to their share of the clients, such as 0.1"
+            idle(self, "evaluate", f"newcomers; {remedy}", *late)
 
 
 @dataclass(frozen=True)
@@ -279,19 +274,14 @@ class Availability:
     partial: Literal["count", "drop"] = "count"  # work that the deadline cut
 
     def __post_init__(self) -> None:
-        numbers = ("drop_spread", "period", "on", "deadline")
-        in_range(self, "availability", dict.fromkeys(("drop", *numbers), 0), "drop")
-        most = {"join": 1, "leave": 1, "speed_spread": 10, "speed_noise": 10}
-        for key, high in most.items():
-            if not 0 <= (value := getattr(self, key)) <= high:
-                raise Refusal(
-                    f"availability.{key} = {value} is out of range; it must be at "
-                    f"least 0 and at most {high}"
-                )
-        self._fits_together()
-
-    def _fits_together(self) -> None:
-        """Refuse keys that need each other."""
+        numbers, speed = ("period", "on", "deadline"), ("speed_spread", "speed_noise")
+        in_range(self, "availability", "[0, inf)", "drop_spread", *numbers)
+        in_range(self, "availability", "[0, 1)", "drop")
+        in_range(self, "availability", "[0, 1]", "join", "leave")
+        in_range(self, "availability", "[0, 10]", *speed)
+        if not self.deadline:
+            remedy = "set availability.deadline (1 is what the median client needs)"
+            idle(self, "availability", f"a deadline; {remedy}", *speed, "partial")
         most = math.sqrt(self.drop * (1 - self.drop))
         if self.drop_spread and self.drop_spread >= most:
             raise Refusal(
@@ -303,14 +293,6 @@ class Availability:
             raise Refusal(
                 f"availability.on = {self.on} of availability.period = {self.period} "
                 "is no pattern; set on to at least 1 and at most period, or both to 0"
-            )
-        idle = [k for k in ("speed_spread", "speed_noise") if getattr(self, k)]
-        idle += ["partial"] if self.partial == "drop" else []
-        if idle and not self.deadline:
-            raise Refusal(
-                f"availability.{idle[0]} = {getattr(self, idle[0])!r} does nothing "
-                "without a deadline; set availability.deadline (1 is what the median "
-                f"client needs), or leave {idle[0]} out"
             )
 
 
@@ -324,7 +306,8 @@ class Adversary:
     start: str | None = None  # a file with the model that their own begin as
 
     def __post_init__(self) -> None:
-        in_range(self, "adversary", {"fraction": 0, "count": 0}, "fraction")
+        in_range(self, "adversary", "[0, 1)", "fraction")
+        in_range(self, "adversary", "[0, inf)", "count")
         share = self.fraction or None
         alone("adversary", fraction=share, count=self.count, clients=self.clients)
         ids = self.clients or []
@@ -372,7 +355,7 @@ class Engine:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        in_range(self, "engine", {"chunk": 0, "workers": 0})
+        in_range(self, "engine", "[0, inf)", "chunk", "workers")
         kind, colon, index = self.device.partition(":")
         allowed = ("cuda",) if colon else ("auto", "cpu", "cuda", "mps")
         if kind not in allowed or (colon and not index.isdecimal()):
@@ -390,7 +373,7 @@ class Checkpoint:
     seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        in_range(self, "checkpoint", {"every": 0, "seconds": 0})
+        in_range(self, "checkpoint", "[0, inf)", "every", "seconds")
 
 
 @dataclass(frozen=True)
@@ -441,8 +424,7 @@ class Experiment:
     resolved: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise Refusal(f"seed = {self.seed} is out of range; it must be at least 0")
+        in_range(self, "", "[0, inf)", "seed")
         if self.corruption.name == "auto" and not self.adversary.present():
             part = replace(self.corruption, name="none")
             object.__setattr__(self, "corruption", part)
