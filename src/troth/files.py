@@ -276,6 +276,15 @@ except ImportError:  # Windows: there two downloads at once are not kept apart
     fcntl = None  # type: ignore[assignment]
 
 
+def version(path: str) -> tuple[int, ...]:
+    """When a file was written, how long it is and which it is; () where none is."""
+    try:
+        found = os.stat(os.path.expanduser(path))
+    except (OSError, ValueError):
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def digest_of(path: Path, form: str) -> str:
     """The digest of a file, in the form of another: `md5:…` or `sha256:…`.
 

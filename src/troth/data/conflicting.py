@@ -38,7 +38,7 @@ def set_apart(
     """
     if how == "none":
         return shards
-    group = _checked(arrays, how)
+    group = _checked(arrays.group, how)
     if how == "copied":
         found = [test[group[test] == 1] for test in shards.test]
         made = shards._replace(tests={**shards.tests, CONFLICTING: found})
@@ -53,23 +53,22 @@ def set_apart(
     return made
 
 
-def _checked(arrays: Arrays, how: str) -> np.ndarray:
+def _checked(group: np.ndarray | None, how: str) -> np.ndarray:
     """The group of every example, 0 or 1."""
-    if arrays.group is None:
+    asked = f"partition.conflicting = '{how}' needs"
+    if group is None:
         raise Refusal(
-            f"partition.conflicting = '{how}' needs data with a group, 0 for examples "
-            "that are aligned with the shortcut and 1 for conflicting ones: name one "
-            "(data.group, for celeba data.shortcut), or set partition.conflicting = "
-            "'none' (colored makes such a test set by itself)"
+            f"{asked} data with a group, 0 for examples that are aligned with the "
+            "shortcut and 1 for conflicting ones: name one (data.group, for celeba "
+            "data.shortcut), or set partition.conflicting = 'none' (colored makes such "
+            "a test set by itself)"
         )
-    strange = np.setdiff1d(arrays.group, (0, 1))
-    if len(strange):
+    if len(strange := np.setdiff1d(group, (0, 1))):
         raise Refusal(
-            f"partition.conflicting = '{how}' needs groups 0 (aligned) and 1 "
-            f"(conflicting), and the data have {strange[0]} too: mark them so, or set "
-            "partition.conflicting = 'none'"
+            f"{asked} groups 0 (aligned) and 1 (conflicting), and the data have "
+            f"{strange[0]} too: mark them so, or set partition.conflicting = 'none'"
         )
-    return arrays.group
+    return group
 
 
 def _held_out(
@@ -87,18 +86,13 @@ def _held_out(
             part.append(rows[~np.isin(rows, gone)])
             mine.append(gone)
         out.append(np.sort(np.concatenate(mine)))
-    _check_left(kept[0], kept[2])
-    tests = {**shards.tests, CONFLICTING: out}
-    return Shards(kept[0], kept[1], kept[2], tests)
-
-
-def _check_left(train: list[np.ndarray], test: list[np.ndarray]) -> None:
-    both = enumerate(zip(train, test, strict=True))
-    short = [k for k, parts in both if not all(map(len, parts))]
+    train, valid, test = kept
+    short = [k for k, rows in enumerate(train) if not (len(rows) and len(test[k]))]
     if short:
         raise Refusal(
             f"partition.conflicting = 'held_out' leaves {len(short)} of {len(train)} "
             f"clients without training or test data (the first is {short[0]}), for "
-            "nearly all that they have is conflicting; use 'copied', or more data a "
-            "client"
+            "nearly all that they have is conflicting; use 'copied', or more data for "
+            "each client"
         )
+    return Shards(train, valid, test, {**shards.tests, CONFLICTING: out})

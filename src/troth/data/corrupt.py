@@ -19,7 +19,7 @@ from troth.config.schema import CorruptionPart, rounded_up
 from troth.data import labels
 from troth.data.corruptions._numbers import like
 from troth.evaluation.evaluate import Aim
-from troth.types import Arrays, Exact, Refusal
+from troth.types import Arrays, Exact, Options, Refusal
 
 Corrupt = Callable[..., tuple[Tensor, Tensor]]
 """x, y and key of some examples of one hostile client (and, where they have numbers,
@@ -59,14 +59,12 @@ def corruption(
     if part.name == "none":
         return None
     function = lookup.find("corruption", part.name)
-    about = {"classes": arrays.classes, "scale": arrays.scale}
 
     def corrupt(
         x: Tensor, y: Tensor, key: Tensor, seat: int = 0, seats: int = 1
     ) -> tuple[Tensor, Tensor]:
-        given = about | {"x": x, "y": y, "key": key, "seat": seat, "seats": seats}
-        found = lookup.call(function, part.options, **given)
-        return _pair(f"corruption '{part.name}'", found)
+        given = {"x": x, "y": y, "key": key, "seat": seat, "seats": seats}
+        return _pair(f"corruption '{part.name}'", function, part.options, arrays, given)
 
     ids = [] if hostile is None else np.flatnonzero(hostile).tolist()
     seated = {client: seat for seat, client in enumerate(ids)}
@@ -74,16 +72,24 @@ def corruption(
     return Corruption(corrupt, *about_it, seated)
 
 
-def _pair(who: str, found: Any) -> tuple[Tensor, Tensor]:
-    if (
-        isinstance(found, tuple)
-        and [isinstance(v, Tensor) for v in found] == [True] * 2
-    ):
-        return found
-    raise Refusal(
-        f"{who} gives a {type(found).__name__}; it must give two tensors, inputs and "
-        "labels: return x, y"
-    )
+def _pair(
+    who: str,
+    function: Callable[..., Any],
+    options: Options,
+    arrays: Arrays,
+    given: dict[str, Any],
+) -> tuple[Tensor, Tensor]:
+    """Call a function of a corruption's module, which must give two tensors."""
+    about = {"classes": arrays.classes, "scale": arrays.scale}
+    found = lookup.call(function, options, **about, **given)
+    kinds = [isinstance(v, Tensor) for v in found] if isinstance(found, tuple) else []
+    if kinds != [True, True]:
+        raise Refusal(
+            f"{who} gives a {type(found).__name__}; it must give two tensors, inputs "
+            "and labels: return x, y"
+        )
+    pair: tuple[Tensor, Tensor] = found
+    return pair
 
 
 def aims(part: CorruptionPart) -> Callable[..., Any] | None:
@@ -106,24 +112,16 @@ def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
     if function is None:
         return None
     wanted = lookup.options(function)
-    given = {k: v for k, v in part.options.items() if k in wanted}
-    lacks = [k for k, p in wanted.items() if k not in given and p.default is p.empty]
-    if lacks:
-        raise Refusal(
-            f"{who} needs '{lacks[0]}', which is no option of the corruption; it may "
-            f"ask for: {', '.join(part.options) or 'none'}"
-        )
-    classes, scale = arrays.classes, arrays.scale
+    options = {k: v for k, v in part.options.items() if k in wanted}
 
     def aimed(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        about = {"x": x, "y": y, "classes": classes, "scale": scale}
-        shown, label = _pair(who, lookup.call(function, given, **about))
+        shown, label = _pair(who, function, options, arrays, {"x": x, "y": y})
         fits = shown.shape == x.shape and label.shape == y.shape[:1]
-        if not fits or not bool(((label >= -1) & (label < classes)).all()):
+        if not fits or not bool(((label >= -1) & (label < arrays.classes)).all()):
             raise Refusal(
                 f"{who} does not fit {len(y)} examples of shape {list(x.shape[1:])}; "
                 "it must give inputs of the same shape and a label each, "
-                f"−1 … {classes - 1} (−1: the example does not count)"
+                f"−1 … {arrays.classes - 1} (−1: the example does not count)"
             )
         return shown, label
 
@@ -165,38 +163,30 @@ def poison(
     seat = (how.seats[client], len(how.seats)) if how.seats else ()
     found = how.corrupt(given, y[chosen], key, *seat)
     new, said = found
-    _check(how, new, said, given, y)
+    _check(how, found, given, y)
     if labels.soft(said) and y.dim() == 1:
-        _check_shares(how, found)
         y = labels.shares(y, how.classes, said.dtype)
     said = said.to(y.dtype)
-    if new is given and _same(given, x[chosen]):
+    if new is given and torch.allclose(new, x[chosen], rtol=0, atol=0, equal_nan=True):
         return Poisoned(chosen, None, said)
     new = new if isinstance(found, Exact) else like(new, x)
     if how.redraw:
-        new, said = _put(x, chosen, new), _put(y, chosen, said)
+        new, said = (
+            all_.to(some.dtype).index_put((chosen,), some)
+            for all_, some in ((x, new), (y, said))
+        )
         chosen = torch.arange(m)
     return Poisoned(chosen, new, said)
 
 
-def _put(all_: Tensor, chosen: Tensor, new: Tensor) -> Tensor:
-    """All of them, with new ones in the place of those that were chosen."""
-    return all_.to(new.dtype).index_put((chosen,), new)
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    """Whether all numbers are the same; a missing one is as missing as another."""
-    return torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
-
-
 def _check(
-    how: Corruption, x: Tensor, y: Tensor, given: Tensor, before: Tensor
+    how: Corruption, found: tuple[Tensor, Tensor], given: Tensor, before: Tensor
 ) -> None:
     """Refuse what no client could train on."""
-    fits = y.shape == (len(x), *before.shape[1:])
-    if how.classes and before.dim() == 1 and labels.soft(y):
-        fits = y.shape == (len(x), how.classes)
-    if x.shape[1:] != given.shape[1:] or not fits:
+    x, y = found
+    shares = how.classes > 0 and before.dim() == 1 and labels.soft(y)
+    shape = (how.classes,) if shares else before.shape[1:]
+    if x.shape[1:] != given.shape[1:] or y.shape != (len(x), *shape):
         raise Refusal(
             f"corruption '{how.name}' makes inputs {list(x.shape)} and labels "
             f"{list(y.shape)} of {len(given)} examples of shape "
@@ -216,11 +206,7 @@ def _check(
             "with corruption.redraw = true a client must keep their number; set "
             "corruption.redraw = false (from_file: or take = 'fill', without mix)"
         )
-
-
-def _check_shares(how: Corruption, found: tuple[Tensor, Tensor]) -> None:
-    """Refuse shares of classes that are no probabilities."""
-    if not isinstance(found, Exact) and (why := labels.wrong(found[1])):
+    if shares and not isinstance(found, Exact) and (why := labels.wrong(y)):
         raise Refusal(
             f"corruption '{how.name}' makes soft labels whose {why}; every row must be "
             "probabilities: at least 0, and 1 together"

@@ -5,16 +5,14 @@ Nothing is changed here: it is counted, written down, or refused.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
-from troth import seeding
 from troth.types import Arrays, Refusal, Shards
 
 _PARTS = ("training", "validation", "test")
-_BLOCK = 1 << 22  # bytes that are read at once
 
 
 def examine(
@@ -102,37 +100,15 @@ def copies(arrays: Arrays, learnt: np.ndarray, tested: np.ndarray) -> np.ndarray
 
 
 def keys(arrays: Arrays) -> np.ndarray:
-    """64 bits for every example, equal where x and y are: [m] int64.
+    """A hash of 64 bits for every example, equal where x and y are: [m] int64.
 
-    Two sums of 32-bit words times random odd 64-bit numbers (multiply-shift hashing,
-    Dietzfelbinger et al. 1997), mixed: examples that differ are taken for equal with
-    probability below 2⁻⁶³ a pair. Zeros of either sign are equal, and NaN is itself.
+    Zeros of either sign are equal, and NaN is itself.
     """
-    m = len(arrays.y)
-    key = torch.zeros(m, dtype=torch.long)
-    for values in (arrays.x, arrays.y):
-        flat = values.reshape(m, -1)
-        words = -(-flat.shape[1] * flat.itemsize // 4)
-        random = seeding.generator(0, "leakage", words)
-        factor = random.integers(0, 2**63, (words, 2), np.uint64) * 2 + 1
-        step = max(1, _BLOCK // (8 * words))
-        for i in range(0, m, step):
-            sums = torch.from_numpy(
-                (_words(flat[i : i + step]) @ factor).view(np.int64)
-            )
-            for j in range(2):
-                key[i : i + step] = seeding.fold(key[i : i + step], sums[:, j])
-    return key.numpy()
-
-
-def _words(values: np.ndarray) -> np.ndarray:
-    """The bytes of each row as 32-bit words, in 64 bits; the last is filled with 0."""
-    if values.dtype.kind == "f":
-        values = values + values.dtype.type(0)  # −0 becomes 0
-    raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
-    if lack := -raw.shape[1] % 4:
-        raw = np.pad(raw, ((0, 0), (0, lack)))
-    return raw.view(np.uint32).astype(np.uint64)
+    digests = (  # adding 0 turns −0 into 0
+        hashlib.blake2b((x + 0).tobytes() + (y + 0).tobytes(), digest_size=8).digest()
+        for x, y in zip(arrays.x, arrays.y, strict=True)
+    )
+    return np.frombuffer(b"".join(digests), np.int64)
 
 
 def owners(
@@ -150,29 +126,44 @@ def owners(
         client: [slots] whose slot it is, 0 … n-1.
         number: [n] how refusals call the client.
         given: whether parts are as the data are marked; else they are dealt, which
-            takes two owners a client.
+            takes two owners of every client.
 
     Raises:
         Refusal: the data do not say whose an example is, two clients have examples of
             one owner, a client has too few owners, or the marks divide one.
     """
+    asked = "partition.split_by = 'owner' needs"
     if arrays.owner is None:
         raise Refusal(
-            "partition.split_by = 'owner' needs data that say whose each example is "
-            "and these do not: add an owner to the data, or set it to 'example'"
+            f"{asked} data that say whose each example is and these do not: add an "
+            "owner to the data, or set it to 'example'"
         )
     owner: np.ndarray = arrays.owner[row]
     if found := _divided(owner, client):
         who, *both = found
         raise Refusal(
-            f"partition.split_by = 'owner' needs each owner with one client and owner "
-            f"{who} is with clients {number[both[0]]} and {number[both[1]]}: use the "
-            "partition 'identities', or set it to 'example'"
+            f"{asked} each owner with one client and owner {who} is with clients "
+            f"{number[both[0]]} and {number[both[1]]}: use the partition 'identities', "
+            "or set it to 'example'"
         )
-    if given:
-        _check_marks(arrays, row, owner)
-    else:
-        _check_enough(owner, client, number)
+    if given and arrays.split is not None:
+        if found := _divided(owner, arrays.split[row]):
+            who, one, other = found
+            raise Refusal(
+                f"partition.split_by = 'owner' and the data mark examples of owner "
+                f"{who} both for {_PARTS[one]} and for {_PARTS[other]}: give "
+                "partition.split as fractions, or set split_by to 'example'"
+            )
+        return owner
+    _, first = np.unique(owner, return_index=True)
+    few = np.flatnonzero(np.bincount(client[first], minlength=len(number)) < 2)
+    if len(few):
+        raise Refusal(
+            f"{asked} 2 owners with every client, one to train and one to test on, and "
+            f"{len(few)} of {len(number)} clients have fewer, the first client "
+            f"{number[few[0]]}: use the partition 'identities' with per_client = 2 or "
+            "more, or set it to 'example'"
+        )
     return owner
 
 
@@ -185,26 +176,3 @@ def _divided(owner: np.ndarray, by: np.ndarray) -> tuple[int, int, int] | None:
         return None
     at = int(cut.argmax())
     return int(owner[at]), int(by[at]), int(by[at + 1])
-
-
-def _check_marks(arrays: Arrays, row: np.ndarray, owner: np.ndarray) -> None:
-    assert arrays.split is not None
-    if found := _divided(owner, arrays.split[row]):
-        who, one, other = found
-        raise Refusal(
-            f"partition.split_by = 'owner' and the data mark examples of owner {who} "
-            f"both for {_PARTS[one]} and for {_PARTS[other]}: give partition.split as "
-            "fractions, or set split_by to 'example'"
-        )
-
-
-def _check_enough(owner: np.ndarray, client: np.ndarray, number: np.ndarray) -> None:
-    _, first = np.unique(owner, return_index=True)
-    few = np.flatnonzero(np.bincount(client[first], minlength=len(number)) < 2)
-    if len(few):
-        raise Refusal(
-            f"partition.split_by = 'owner' needs 2 owners a client, one to train and "
-            f"one to test on, and {len(few)} of {len(number)} clients have fewer, the "
-            f"first client {number[few[0]]}: use the partition 'identities' with "
-            "per_client = 2 or more, or set it to 'example'"
-        )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from troth import lookup
+from troth import files, lookup
 from troth.config.schema import Experiment
 from troth.data import conflicting, leakage, preprocess, split
-from troth.types import Arrays, Options, Refusal, Shards
+from troth.types import Arrays, Refusal, Shards
 
 _MANY = 1000  # names of classes that a run still writes down
 _WIDE = 10_000  # names of features
@@ -21,7 +21,8 @@ _TAKEN = ("train", "valid", "test", "shared", "client", "malicious", "newcomer")
 def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
     """The data, and who holds what; the last one is kept for the next run of a grid."""
     missing = preprocess.active(e.features)
-    written = _written(e.data.options)
+    path = {**(e.data.options.get("base_options") or {}), **e.data.options}.get("path")
+    written = files.version(path) if isinstance(path, str) else ()
     key = repr((e.data, written, e.partition, e.seed, data_dir, missing))
     if key not in _DEALT:
         _DEALT.clear()
@@ -31,16 +32,6 @@ def deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str,
 
 
 _DEALT: dict[str, tuple[Arrays, Shards, dict[str, Any]]] = {}
-
-
-def _written(options: Options) -> tuple[int, ...]:
-    """When a user's own file was written and how long it is: it may have changed."""
-    try:
-        path = {**options.get("base_options", {}), **options}["path"]
-        found = os.stat(os.path.expanduser(path))
-    except (KeyError, TypeError, OSError, ValueError):
-        return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str, Any]]:
@@ -63,25 +54,9 @@ def _deal(e: Experiment, data_dir: str | None) -> tuple[Arrays, Shards, dict[str
 def divided(
     e: Experiment, arrays: Arrays, lists: list[np.ndarray], least: int
 ) -> tuple[Shards, dict[str, Any]]:
-    """Each client's examples into training, validation and test data.
-
-    Args:
-        e: its `[partition]` says how.
-        arrays: the data.
-        lists: the examples of each client.
-        least: who has fewer takes no part.
-    """
-    parts = e.partition.split
-    return split.split(
-        arrays,
-        lists,
-        e.seed,
-        parts=parts if isinstance(parts, str) else (parts[0], parts[1], parts[2]),
-        valid=e.partition.valid,
-        min_examples=least,
-        by=e.partition.split_by,
-        missing=preprocess.active(e.features),
-    )
+    """Split each client's examples; who has fewer than `least` takes no part."""
+    how = replace(e.partition, min_examples=least)
+    return split.split(arrays, lists, e.seed, how, preprocess.active(e.features))
 
 
 def _after(

@@ -189,8 +189,7 @@ def _missing(data: Data) -> np.ndarray:
 
 
 def _layer(found: Statistics, rows: Any = ...) -> layers.Features:
-    fill, mean, std = (torch.from_numpy(values[rows]) for values in found[:3])
-    return layers.Features(fill, mean, std)
+    return layers.Features(*(torch.from_numpy(values[rows]) for values in found[:3]))
 
 
 def _alike(data: Data, found: Statistics, dtype: torch.dtype) -> Data:
@@ -201,24 +200,19 @@ def _alike(data: Data, found: Statistics, dtype: torch.dtype) -> Data:
 
 
 def _apart(data: Data, found: Statistics, dtype: torch.dtype) -> Data:
-    """A row a slot, by the statistics of the slot's client."""
+    """Every slot becomes a row, by the statistics of the slot's client."""
+    given = [data.train, data.valid, data.test, *data.tests.values()]
     rows: list[Tensor] = []
     splits, at = [], 0
-    for split in _splits(data):
+    for split in given:
         for row, owner in _blocks(data, split):
             rows.append(_layer(found, owner.numpy())(data.x[row]).to(dtype))
         splits.append(split._replace(row=torch.arange(at, at + len(split.row))))
         at += len(split.row)
-    before = torch.cat([split.row for split in _splits(data)])
+    before = torch.cat([split.row for split in given])
     group = data.group[before] if len(data.group) else data.group
     tests = dict(zip(data.tests, splits[3:], strict=True))
-    train, valid, test = splits[:3]
-    return Data(torch.cat(rows), train, valid, test, tests, group)
-
-
-def _splits(data: Data) -> list[Split]:
-    """All that clients train, validate and are tested on."""
-    return [data.train, data.valid, data.test, *data.tests.values()]
+    return Data(torch.cat(rows), splits[0], splits[1], splits[2], tests, group)
 
 
 def _place(data: Data, dtype: torch.dtype, device: torch.device) -> Data:

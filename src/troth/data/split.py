@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from troth import seeding
+from troth.config.schema import PartitionPart
 from troth.data import leakage
 from troth.types import TEST, TRAIN, VALID, Arrays, Refusal, Shards
 
@@ -43,10 +44,8 @@ def deal(
     start = np.cumsum(size) - size
     shuffle, turn = np.empty((2, len(client)), np.int64)
     begin = np.zeros((len(number), 3), np.int64)
-    each = (number, start, size, size - sizes[:, TEST])
-    for k, (own, at, m, rest) in enumerate(
-        zip(*(v.tolist() for v in each), strict=True)
-    ):
+    each = np.stack([number, start, size, size - sizes[:, TEST]], axis=1)
+    for k, (own, at, m, rest) in enumerate(each.tolist()):
         random = seeding.generator(seed, "split", own)
         shuffle[at : at + m] = random.permutation(m)
         turn[at : at + m] = random.permutation(m)
@@ -109,40 +108,31 @@ class Held(NamedTuple):
     client: np.ndarray  # [slots] int64: 0 … n-1, ascending
     number: np.ndarray  # [n] int64: the client's number before any was dropped
 
-    @property
-    def size(self) -> np.ndarray:
-        """How many examples each client holds: [n]."""
-        return np.bincount(self.client, minlength=len(self.number))
-
 
 def split(
     arrays: Arrays,
     lists: Sequence[np.ndarray],
     seed: int,
-    *,
-    parts: Fractions | Literal["given"] = (0.72, 0.08, 0.20),
-    valid: float = 0.0,
-    min_examples: int = 0,
-    by: Literal["example", "owner"] = "example",
+    how: PartitionPart,
     missing: bool = False,
 ) -> tuple[Shards, dict[str, Any]]:
     """Split what each client holds into training, validation and test.
 
     A client's split depends on the seed, its number and its own examples, not on the
     other clients. The parts are as near the fractions as whole numbers can be, and each
-    gets its share of every label (see `systematic.deal`), unless an example may have
-    several. With fractions, 2 examples are enough: one to train and one to test on.
+    gets its share of every label (see `deal`), unless an example may have several.
+    With fractions, 2 examples are enough: one to train and one to test on.
 
     Args:
         arrays: the data; NaN and infinity in it are refused.
         lists: the rows that each client holds, as a partition gives them.
         seed: the experiment's seed.
-        parts: fractions for training, validation and test, or "given": as the data say.
-        valid: with "given" and no validation examples marked, the share of each
-            client's training examples that becomes validation; 0 takes none.
-        min_examples: clients with fewer are dropped and the others numbered anew.
-        by: what is dealt: examples, or owners (the fractions count owners, and no owner
-            stands in two parts).
+        how: `split`: fractions for training, validation and test, or "given": as the
+            data say. `valid`: with "given" and no validation examples marked, the share
+            of each client's training examples that becomes validation; 0 takes none.
+            `min_examples`: clients with fewer are dropped and the others numbered anew.
+            `split_by`: what is dealt: examples, or owners (the fractions count owners,
+            and no owner stands in two parts).
         missing: whether NaN in x stands for a value to be filled in later.
 
     Returns:
@@ -154,15 +144,13 @@ def split(
         Refusal: bad fractions, bad data, or a client without training or test data.
     """
     _check_data(arrays, missing)
-    _check_options(arrays, parts, valid, min_examples)
-    held = _hold(len(arrays.y), lists, min_examples)
-    owner = None
-    if by == "owner":
-        owner = leakage.owners(arrays, *held, given=parts == "given")
-    part = _parts(arrays, held, seed, parts, valid, owner)
+    if how.split == "given":
+        _check_given(arrays, how.valid)
+    held = _hold(len(arrays.y), lists, how.min_examples)
+    part = _parts(arrays, held, seed, how)
     slots = [np.flatnonzero(part == mark) for mark in (TRAIN, VALID, TEST)]
     sizes = [np.bincount(held.client[at], minlength=len(held.number)) for at in slots]
-    _check_sizes(held, sizes[TRAIN], sizes[TEST], parts)
+    _check_sizes(held, sizes[TRAIN], sizes[TEST], how.split == "given")
     cuts = [_cut(held.row[at], size) for at, size in zip(slots, sizes, strict=True)]
     shards = Shards(cuts[TRAIN], cuts[VALID], cuts[TEST])
     used = np.bincount(held.row, minlength=len(arrays.y))
@@ -208,22 +196,19 @@ def _hold(m: int, lists: Sequence[np.ndarray], min_examples: int) -> Held:
     return Held(row, client, number)
 
 
-def _parts(
-    arrays: Arrays,
-    held: Held,
-    seed: int,
-    parts: Fractions | Literal["given"],
-    valid: float,
-    owner: np.ndarray | None,
-) -> np.ndarray:
-    """TRAIN, VALID or TEST for every slot; owners go whole where they are given."""
-    part = np.full(len(held.row), TRAIN, np.int8)
-    if parts == "given":
+def _parts(arrays: Arrays, held: Held, seed: int, how: PartitionPart) -> np.ndarray:
+    """TRAIN, VALID or TEST for every slot."""
+    given = how.split == "given"
+    owner = leakage.owners(arrays, *held, given) if how.split_by == "owner" else None
+    if given:
         assert arrays.split is not None
-        part[:] = arrays.split[held.row]
-        if valid == 0:
+        part = arrays.split[held.row]
+        if how.valid == 0:
             return part
-        parts = (1 - valid, valid, 0.0)
+        parts = (1 - how.valid, how.valid, 0.0)
+    else:
+        part = np.full(len(held.row), TRAIN, np.int8)
+        parts = (float(how.split[0]), float(how.split[1]), float(how.split[2]))
     at = np.flatnonzero(part == TRAIN)  # with fractions, all
     client = held.client[at]
     if owner is None:
@@ -278,36 +263,6 @@ def _check_labels(arrays: Arrays) -> None:
         )
 
 
-def _check_options(
-    arrays: Arrays,
-    parts: Fractions | Literal["given"],
-    valid: float,
-    min_examples: int,
-) -> None:
-    if not 0 <= valid < 1:
-        raise Refusal(
-            f"partition.valid = {valid} must be a share: at least 0 and less than 1"
-        )
-    if min_examples < 0:
-        raise Refusal(f"partition.min_examples = {min_examples} must be at least 0")
-    if parts == "given":
-        _check_given(arrays, valid)
-        return
-    good = not isinstance(parts, str) and len(parts) == 3
-    good = good and all(0 <= p <= 1 for p in parts)
-    if not good or abs(sum(parts) - 1) > 1e-6 or parts[TRAIN] == 0 or parts[TEST] == 0:
-        raise Refusal(
-            f"partition.split = {parts!r} must be three fractions that sum to 1, "
-            "for training, validation and test, of which only validation may be 0, or "
-            "'given'"
-        )
-    if valid > 0:
-        raise Refusal(
-            f"partition.valid = {valid} goes only with partition.split = 'given': with "
-            f"fractions the second is validation, now {parts[VALID]}"
-        )
-
-
 def _check_given(arrays: Arrays, valid: float) -> None:
     if arrays.split is None:
         raise Refusal(
@@ -321,21 +276,17 @@ def _check_given(arrays: Arrays, valid: float) -> None:
         )
 
 
-def _check_sizes(
-    held: Held,
-    train: np.ndarray,
-    test: np.ndarray,
-    parts: Fractions | Literal["given"],
-) -> None:
+def _check_sizes(held: Held, train: np.ndarray, test: np.ndarray, given: bool) -> None:
     """Refuse clients that cannot train or cannot be tested."""
-    size, bad = held.size, np.flatnonzero((train == 0) | (test == 0))
+    size = np.bincount(held.client, minlength=len(held.number))
+    bad = np.flatnonzero((train == 0) | (test == 0))
     if not len(bad):
         return
     enough = 1 + int(size[bad].max())
     left = int((size >= enough).sum())
     if left:
         remedy = f"set partition.min_examples = {enough}, which keeps {left} clients"
-    elif parts == "given":
+    elif given:
         remedy = (
             "partition.min_examples cannot help, for no client holds more: give "
             "partition.split as fractions, such as [0.72, 0.08, 0.2]"

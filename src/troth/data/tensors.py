@@ -45,9 +45,9 @@ def deal(
     group = torch.from_numpy(unmarked if arrays.group is None else arrays.group)
     train, valid, test = (_ragged(part, y) for part in shards[:3])
     tests = {name: _ragged(part, y) for name, part in shards.tests.items()}
-    if how is not None and hostile.any():
-        x, train, group = _corrupted(x, train, group, dtype, hostile, how, seed)
     data = Data(x, train, valid, test, tests, group)
+    if how is not None and hostile.any():
+        data = _corrupted(data, dtype, hostile, how, seed)
     return placed(data, lambda split: split, device)
 
 
@@ -74,55 +74,45 @@ def _split(row: Tensor, y: Tensor, sizes: list[int]) -> Split:
 
 
 def _corrupted(
-    x: Tensor,
-    train: Split,
-    group: Tensor,
-    dtype: torch.dtype,
-    hostile: np.ndarray,
-    how: Corruption,
-    seed: int,
-) -> tuple[Tensor, Split, Tensor]:
-    """All inputs, poisoned ones as further rows; who trains on which; and their groups.
+    data: Data, dtype: torch.dtype, hostile: np.ndarray, how: Corruption, seed: int
+) -> Data:
+    """The data with poisoned inputs as further rows.
 
     A poisoned input has the group of the example that it stands for; where their
     number differs, that of the client's first.
     """
-    sizes = train.size.tolist()
-    row, y = (list(torch.split(field, sizes)) for field in (train.row, train.y))
-    more, groups, at = [x], [group], len(x)
+    train, x = data.train, [data.x]
+    row, y = (list(torch.split(v, train.size.tolist())) for v in train[:2])
+    group, at = [data.group], len(data.x)
     for k in map(int, np.flatnonzero(hostile)):
-        clean = x[row[k]], y[k]
+        clean = data.x[row[k]], y[k]
         new = corrupt.poison(how, *clean, seed=seed, round_=0, client=k)
         if labels.soft(new.y):
             y[k] = labels.shares(y[k], how.classes, new.y.dtype)
         fresh = row[k][new.chosen]
         if new.x is not None:
-            groups.append(_standing(group, fresh, len(new.x)))
+            if len(data.group) and len(new.x) == len(fresh):
+                group.append(data.group[fresh])
+            elif len(data.group):
+                group.append(data.group[fresh[:1]].expand(len(new.x)))
             fresh = torch.arange(at, at + len(new.x))
-            more.append(new.x)
+            x.append(new.x)
             at += len(new.x)
         if len(new.y) == len(new.chosen):
             row[k] = row[k].index_put((new.chosen,), fresh)
             y[k] = y[k].index_put((new.chosen,), new.y)
         else:
-            rest = torch.ones(sizes[k], dtype=torch.bool)
+            rest = torch.ones(len(row[k]), dtype=torch.bool)
             rest[new.chosen] = False
             row[k] = torch.cat([row[k][rest], fresh])
             y[k] = torch.cat([y[k][rest], new.y])
     if any(labels.soft(part) for part in y):
         y = [labels.shares(part, how.classes, dtype) for part in y]
-    if any(part.is_floating_point() for part in more):
-        more = [part.to(dtype) for part in more]
-    whole = torch.cat(more) if len(more) > 1 else x
+    if any(part.is_floating_point() for part in x):
+        x = [part.to(dtype) for part in x]
     made = _split(torch.cat(row), torch.cat(y), [len(part) for part in row])
-    return whole, made, torch.cat(groups)
-
-
-def _standing(group: Tensor, rows: Tensor, count: int) -> Tensor:
-    """The groups of so many inputs that stand for these rows; none where unmarked."""
-    if not len(group) or count == len(rows):
-        return group[rows] if len(group) else group
-    return group[rows[:1]].expand(count)
+    inputs = torch.cat(x) if len(x) > 1 else data.x
+    return data._replace(x=inputs, train=made, group=torch.cat(group))
 
 
 class Redraw:
@@ -132,15 +122,8 @@ class Redraw:
     client has follows from the round alone, so that a resumed run has the same. On the
     host, so that draws are the same whatever device the data are on.
 
-    Args:
-        how: what they do.
-        arrays: the data set.
-        shards: which examples each client trains on.
-        dtype: the precision in which the data were dealt.
-        hostile: [n] which clients corrupt.
-        seed: keys their draws.
-        data: as dealt, or as prepared from that.
-        prepared: whether the inputs were changed after they were dealt.
+    Takes what `deal` took, the data that it gave or what was prepared from them, and
+    whether they were prepared, which changes inputs after they were dealt.
     """
 
     def __init__(
@@ -179,7 +162,13 @@ class Redraw:
         how, seed, train = self._how, self._seed, self._data.train.y
         new = corrupt.poison(how, x, y, seed=seed, round_=round_, client=k)
         inputs, said = x if new.x is None else new.x, new.y
-        self._same_kind(round_, inputs, said)
+        finer = inputs.is_floating_point() and not self._data.x.is_floating_point()
+        if finer or (labels.soft(said) and not labels.soft(train)):
+            raise Refusal(
+                f"corruption '{how.name}' gives inputs or labels as fractions in round "
+                f"{round_} and did not at first; with corruption.redraw = true they "
+                "must be of one kind in all rounds"
+            )
         if labels.soft(train):
             y, said = (labels.shares(t, how.classes, train.dtype) for t in (y, said))
         train[self._slots[k]] = y.index_put((new.chosen,), said).to(train)
@@ -190,14 +179,4 @@ class Redraw:
                 f"corruption '{how.name}' changes inputs in round {round_} and did not "
                 "at first; with corruption.redraw = true it must return a new tensor "
                 "of inputs whenever it may change them"
-            )
-
-    def _same_kind(self, round_: int, x: Tensor, y: Tensor) -> None:
-        """Refuse fractions and shares for which there was no room made at first."""
-        finer = x.is_floating_point() and not self._data.x.is_floating_point()
-        if finer or (labels.soft(y) and not labels.soft(self._data.train.y)):
-            raise Refusal(
-                f"corruption '{self._how.name}' gives inputs or labels as fractions in "
-                f"round {round_} and did not at first; with corruption.redraw = true "
-                "they must be of one kind in all rounds"
             )

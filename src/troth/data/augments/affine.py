@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from troth.data.augments._deforming import deformed
-from troth.data.deformations import affine as deformation
+from troth.data.augments._images import deformed
+from troth.data.deformations import affine as by
 from troth.data.deformations._flow import Frame, Interpolation, Padding
 
 
@@ -34,13 +34,5 @@ def affine(
         padding: what stands outside: 0, the nearest pixel, the mirrored image.
         frame: what −1 and 1 are (`deformations.affine`).
     """
-    return deformed(
-        deformation.affine,
-        deformation.draw,
-        x,
-        key,
-        sigma,
-        interpolation=interpolation,
-        padding=padding,
-        frame=frame,
-    )
+    how = interpolation, padding, frame
+    return deformed(by.affine, by.draw, x, key, sigma, *how)

@@ -9,8 +9,8 @@ import math
 
 from torch import Tensor
 
-from troth.data.augments._deforming import deformed
-from troth.data.deformations import rotation as deformation
+from troth.data.augments._images import deformed
+from troth.data.deformations import rotation as by
 from troth.data.deformations._flow import Frame, Interpolation, Padding
 
 
@@ -39,13 +39,5 @@ def rotation(
     Departs: the authors' σ counts in half turns; their 0.1 is 0.1π here, their 0.5 is
         π/2.
     """
-    return deformed(
-        deformation.rotation,
-        deformation.draw,
-        x,
-        key,
-        sigma,
-        interpolation=interpolation,
-        padding=padding,
-        frame=frame,
-    )
+    how = interpolation, padding, frame
+    return deformed(by.rotation, by.draw, x, key, sigma, *how)

@@ -1,9 +1,20 @@
-"""What corruptions of inputs share."""
+"""What corruptions share."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from troth.types import Refusal
+
+
+def check_classes(name: str, classes: int) -> None:
+    """Refuse a regression."""
+    if classes == 0:
+        raise Refusal(
+            f"{name} needs classes, and this data set is a regression; set "
+            "corruption.name to another one, such as 'flip_labels', or to 'none'"
+        )
 
 
 def like(values: Tensor, x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from troth.data.corruptions._numbers import check_classes
 from troth.types import Refusal
 
 Corner = Literal["bottom_right", "bottom_left", "top_right", "top_left"]
@@ -90,11 +91,7 @@ def aim(
 
 def _check(x: Tensor, classes: int, target: int, size: int) -> None:
     """Refuse data and options that do not go together."""
-    if classes == 0:
-        raise Refusal(
-            "backdoor needs classes, and this data set is a regression; set "
-            "corruption.name to another one, such as 'flip_labels', or to 'none'"
-        )
+    check_classes("backdoor", classes)
     if x.dim() != 4:
         raise Refusal(
             "backdoor paints a corner of images [channels, height, width], and one "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -11,17 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from troth import seeding
+from troth import files, seeding
 from troth.data import labels
 from troth.data.datasets.npz import finite, inputs, read
 from troth.types import Exact, Refusal
-
-_KEYS = ("x", "y", "p", "scale")
-
-
-class _Found(NamedTuple):
-    x: np.ndarray
-    y: np.ndarray  # labels, several, targets, or shares where the file has p
 
 
 class _Wanted(NamedTuple):
@@ -32,10 +24,6 @@ class _Wanted(NamedTuple):
     classes: int
     several: bool
     scale: float
-
-    def alike(self, x: np.ndarray) -> bool:
-        """Whether x holds bytes as the data set does, or fractions as it does."""
-        return (x.dtype == np.uint8) == (self.dtype == torch.uint8)
 
 
 def from_file(
@@ -94,13 +82,20 @@ def from_file(
     Raises:
         Refusal: the file or an array in it cannot be used; says which and why.
     """
-    _check(take, repeat, weight, classes, several=y.dim() == 2)
+    _check(take, repeat, weight, labelled=classes > 0 and y.dim() == 1)
     wanted = _Wanted(tuple(x.shape[1:]), x.dtype, classes, y.dim() == 2, scale)
-    found = _read(path, _written(path), wanted)
-    rows = np.tile(_rows(path, len(found.y), seat, seats, take), repeat)
+    found = _read(path, files.version(path), wanted)
+    m = len(found[1])
+    if take == "share" and m < seats:
+        raise Refusal(
+            f"{path} holds {m} examples, too few to be shared out among {seats} "
+            "hostile clients; set corruption.take = 'all', or name fewer of them"
+        )
+    first, step = (seat, seats) if take == "share" else (0, 1)
+    rows = np.tile(np.arange(first, m, step), repeat)
     if take == "fill":
-        m = np.array([len(found.y)])
-        rows = seeding.permute(key.reshape(1).numpy(), np.arange(len(y)) % m, m)
+        rows = np.arange(len(y)) % m
+        rows = seeding.permute(key.reshape(1).numpy(), rows, np.array([m]))
     new, said = (torch.from_numpy(values[rows]) for values in found)
     if x.is_floating_point():
         new = new.to(x.dtype)
@@ -113,7 +108,7 @@ def from_file(
     return Exact(torch.cat([x.to(new.dtype), new]), torch.cat([own, said]))
 
 
-def _check(take: str, repeat: int, weight: float, classes: int, several: bool) -> None:
+def _check(take: str, repeat: int, weight: float, labelled: bool) -> None:
     if repeat < 1 or (take == "fill" and repeat > 1):
         raise Refusal(
             f"corruption.repeat = {repeat} must be at least 1, and 1 with corruption."
@@ -124,43 +119,22 @@ def _check(take: str, repeat: int, weight: float, classes: int, several: bool) -
             f"corruption.weight = {weight} must be a finite number of at least 0; 1 "
             "is an example that counts as any other"
         )
-    if weight != 1 and (classes == 0 or several):
+    if weight != 1 and not labelled:
         raise Refusal(
             f"corruption.weight = {weight} needs one label an example, and this data "
             "set has targets or several; set corruption.repeat instead"
         )
 
 
-def _rows(path: str, m: int, seat: int, seats: int, take: str) -> np.ndarray:
-    """Which examples of the file are this client's."""
-    if take != "share":
-        return np.arange(m)
-    if m < seats:
-        raise Refusal(
-            f"{path} holds {m} examples, too few to be shared out among {seats} "
-            "hostile clients; set corruption.take = 'all', or name fewer of them"
-        )
-    return np.arange(seat, m, seats)
-
-
-def _written(path: str) -> tuple[int, ...]:
-    """When a file was written and how long it is: it may change between two runs."""
-    try:
-        found = os.stat(os.path.expanduser(path))
-    except (OSError, ValueError):
-        return ()  # reading it says what is wrong
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
 @lru_cache(maxsize=1)
-def _read(path: str, written: tuple[int, ...], wanted: _Wanted) -> _Found:
-    """The file, checked; once for all hostile clients."""
-    content = read(path, "corruption.path", _KEYS)
+def _read(
+    path: str, version: tuple[int, ...], wanted: _Wanted
+) -> tuple[np.ndarray, np.ndarray]:
+    """The file's x and y (p where it has p), checked; once for all hostile clients."""
+    content = read(path, "corruption.path", ("x", "y", "p", "scale"))
     x = _inputs(path, content, wanted)
     y = _labels(path, content["y"], len(x), wanted)
-    if "p" in content:
-        y = _shares(path, content["p"], len(x), wanted)
-    return _Found(x, y)
+    return x, _shares(path, content["p"], len(x), wanted) if "p" in content else y
 
 
 def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.ndarray:
@@ -175,29 +149,29 @@ def _inputs(path: str, content: dict[str, np.ndarray], wanted: _Wanted) -> np.nd
             f"{path}: an example of x has shape {list(x.shape[1:])}, and one of the "
             f"data set {list(shape)}; they must be the same"
         )
-    known = "scale" in content
-    if not wanted.alike(x) and not known:
+    alike = (x.dtype == np.uint8) == (wanted.dtype == torch.uint8)
+    if "scale" in content:
+        known = content["scale"]
+        if known.size != 1 or known.dtype.kind not in "iuf" or not 0 < known < math.inf:
+            raise Refusal(
+                f"{path}: scale must be one positive number, the value of x that "
+                "stands for 1, such as 1.0 or 255"
+            )
+        factor = wanted.scale / float(known.reshape(()))
+    elif alike:
+        factor = 1.0
+    else:
         raise Refusal(
             f"{path}: x is {x.dtype}, and the inputs of the data set are "
             f"{str(wanted.dtype)[6:]}; bytes go with bytes and numbers with numbers, "
             "in the units of the data set, or the file says by scale=… which value of "
             "its x stands for 1"
         )
-    factor = wanted.scale / _scale(path, content["scale"]) if known else 1.0
-    if factor == 1 and wanted.alike(x):
+    if factor == 1 and alike:
         return x
     x = (x.astype(np.float32) if x.dtype == np.uint8 else x) * factor
     finite(path, f"x times {factor:g}, in the units of the data set,", x)
     return x
-
-
-def _scale(path: str, scale: np.ndarray) -> float:
-    if scale.size != 1 or scale.dtype.kind not in "iuf" or not 0 < scale < math.inf:
-        raise Refusal(
-            f"{path}: scale must be one positive number, the value of x that stands "
-            "for 1, such as 1.0 or 255"
-        )
-    return float(scale.reshape(()))
 
 
 def _labels(path: str, y: np.ndarray, m: int, wanted: _Wanted) -> np.ndarray:

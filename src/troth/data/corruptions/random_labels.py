@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from troth import seeding
-from troth.types import Refusal
+from troth.data.corruptions._numbers import check_classes
 
 
 def random_labels(
@@ -22,11 +22,7 @@ def random_labels(
     Threat model: knows nothing of the others; controls its own training data and
     nothing else.
     """
-    if classes == 0:
-        raise Refusal(
-            "random_labels needs classes, and this data set is a regression; "
-            "set corruption.name to another one, such as 'flip_labels', or to 'none'"
-        )
+    check_classes("random_labels", classes)
     random = seeding.bits(key, y.numel()).reshape(y.shape)
     of = torch.tensor(classes if y.dim() == 1 else 2)
     return x, seeding.below(random, of).to(y.dtype)

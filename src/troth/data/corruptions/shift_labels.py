@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from troth.data.corruptions._numbers import check_classes
 from troth.types import Refusal
 
 
@@ -23,11 +24,7 @@ def shift_labels(
         classes: C.
         offset: by how much; negative: downwards. A multiple of C would change nothing.
     """
-    if classes == 0:
-        raise Refusal(
-            "shift_labels needs classes, and this data set is a regression; set "
-            "corruption.name to another one, such as 'flip_labels', or to 'none'"
-        )
+    check_classes("shift_labels", classes)
     if offset % classes == 0:
         raise Refusal(
             f"corruption.offset = {offset} changes nothing with {classes} classes; it "

@@ -9,15 +9,8 @@ import torch
 from torch import Tensor
 
 from troth import seeding
-from troth.data.deformations._flow import (
-    Frame,
-    Interpolation,
-    Padding,
-    expect,
-    flow,
-    pixels_per_unit,
-    precision,
-)
+from troth.data.deformations import _flow
+from troth.data.deformations._flow import Frame, Interpolation, Padding
 
 
 def rotation(
@@ -45,15 +38,15 @@ def rotation(
         images that are not square; here n and m are pixels, as in the paper, and every
         image is turned. As for `affine`, "mixed" is what their code does.
     """
-    expect("rotation", x, parameters, 1)
-    beta = parameters[:, 0].to(precision(x))
+    _flow.expect("rotation", x, parameters, 1)
+    beta = parameters[:, 0].to(_flow.precision(x))
     # cos β − 1 without what small angles lose in it
     less, sine = -2 * torch.sin(beta / 2) ** 2, torch.sin(beta)
-    high, wide = pixels_per_unit(x.shape[2], x.shape[3], frame)
+    high, wide = _flow.pixels_per_unit(x.shape[2], x.shape[3], frame)
     ratio = wide / high if high and wide else 1.0
     still = torch.zeros_like(beta)
     whole = torch.stack([less, -ratio * sine, still, sine / ratio, less, still], dim=1)
-    return flow(x, whole, interpolation, padding, frame)
+    return _flow.flow(x, whole, interpolation, padding, frame)
 
 
 def draw(key: Tensor, sigma: float, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -5,6 +5,7 @@ References: li2021ditto.
 
 from __future__ import annotations
 
+import itertools
 from typing import Literal
 
 import numpy as np
@@ -98,40 +99,28 @@ def _ditto(arrays: Arrays, clients: int, per_client: int) -> list[np.ndarray]:
     total = int((arrays.split == TRAIN).sum())
     sizes = random.lognormal(3, 1, clients) + 10
     sizes = total * sizes / sum(sizes)  # added in order, as they did
-    train, test = _Pile(arrays, TRAIN), _Pile(arrays, TEST)
+    heaps = {
+        (part, label): np.flatnonzero((arrays.split == part) & (arrays.y == label))
+        for part in (TRAIN, TEST)
+        for label in range(arrays.classes)
+    }
+    ahead = dict.fromkeys(heaps, 0)  # the next example of each heap
     lists = []
     for u in range(clients):
         shares = random.lognormal(1, 1, per_client)
         shares = shares / sum(shares)
         taken = []
-        for j, share in enumerate(shares):
-            label = (u + j) % arrays.classes
-            taken.append(train.take(label, int(share * sizes[u]) + 1))
-            taken.append(test.take(label, int(share * sizes[u] / 6) + 1))
+        for (j, share), part in itertools.product(enumerate(shares), (TRAIN, TEST)):
+            key = part, (u + j) % arrays.classes
+            count = int(share * sizes[u] / (6 if part == TEST else 1)) + 1
+            if count > len(heaps[key]):
+                raise Refusal(
+                    f"partition.recipe = 'ditto' wants {count} examples of class "
+                    f"{key[1]} for one client and there are {len(heaps[key])}: raise "
+                    "partition.clients, or use recipe = 'even'"
+                )
+            start = ahead[key] if ahead[key] + count <= len(heaps[key]) else 0
+            ahead[key] = start + count
+            taken.append(heaps[key][start : start + count])
         lists.append(np.sort(np.concatenate(taken)))
     return lists
-
-
-class _Pile:
-    """The examples of one part, a heap a class in file order, with a finger on each."""
-
-    def __init__(self, arrays: Arrays, part: int) -> None:
-        marked = arrays.split == part
-        self.rows = [
-            np.flatnonzero(marked & (arrays.y == label))
-            for label in range(arrays.classes)
-        ]
-        self.next = [0] * arrays.classes
-
-    def take(self, label: int, count: int) -> np.ndarray:
-        """The next examples of a class, from its start where too few are left."""
-        rows, start = self.rows[label], self.next[label]
-        if count > len(rows):
-            raise Refusal(
-                f"partition.recipe = 'ditto' wants {count} examples of class {label} "
-                f"for one client and there are {len(rows)}: raise partition.clients, "
-                "or use recipe = 'even'"
-            )
-        start = start if start + count <= len(rows) else 0
-        self.next[label] = start + count
-        return rows[start : start + count]
