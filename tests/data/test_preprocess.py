@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+import sys
+import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,10 @@ from troth.data.features.federated import federated
 from troth.data.features.own import own
 from troth.data.preprocess import Prepared
 from troth.networks import layers
-from troth.types import Arrays, Data, Refusal, Shards, Split
+from troth.types import Arrays, Data, Refusal, Shards
 
 CPU = torch.device("cpu")
+Tree = dict[str, Any]
 SIZES = [(6, 2, 3), (5, 0, 4), (9, 3, 1)]  # train, valid, test of each client
 M = sum(map(sum, SIZES))
 NONE = np.zeros(len(SIZES), bool)
@@ -40,38 +43,35 @@ def arrays(seed: int = 0, shape: tuple[int, ...] = (4,), holes: float = 0.3) -> 
     return Arrays(x, random.integers(2, size=M), 2)
 
 
-def shards(seed: int = 0) -> Shards:
-    rows = iter(np.random.default_rng(seed).permutation(M))
-    made = Shards([], [], [])
-    for sizes in SIZES:
-        for part, size in zip(made[:3], sizes, strict=True):
-            part.append(np.array([next(rows) for _ in range(size)], dtype=np.int64))
-    return made
+@pytest.fixture
+def shards(shards_of: Any) -> Shards:
+    return shards_of(SIZES)
 
 
-def deal(
-    name: str,
-    given: Arrays,
-    hostile: np.ndarray = NONE,
-    corrupt: Any = None,
-    dtype: torch.dtype = torch.float64,
-    **options: Any,
-) -> tuple[Data, Prepared]:
-    part = Part(name, options)
-    if name == "federated":
-        part.options.setdefault("min_values", 1)
-    how = Corruption(corrupt, given.classes) if corrupt else None
-    data, prepared, _ = preprocess.deal(
-        part, given, shards(), dtype, CPU, hostile, how, 0
-    )
-    assert prepared is not None
-    return data, prepared
+Deal = Callable[..., tuple[Data, Prepared]]
 
 
-def held(data: Data, split: Split, client: int) -> np.ndarray:
-    first, size = int(split.start[client]), int(split.size[client])
-    found: np.ndarray = data.x[split.row[first : first + size]].numpy()
-    return found
+@pytest.fixture
+def deal(shards: Shards) -> Deal:
+    def dealt(
+        name: str,
+        given: Arrays,
+        hostile: np.ndarray = NONE,
+        corrupt: Any = None,
+        dtype: torch.dtype = torch.float64,
+        **options: Any,
+    ) -> tuple[Data, Prepared]:
+        least = {"min_values": 1} if name == "federated" else {}
+        how = Corruption(corrupt, given.classes) if corrupt else None
+        data, prepared, _ = preprocess.deal(
+            Part(name, least | options), given, shards, dtype, CPU, hostile, how, 0
+        )
+        return data, prepared
+
+    return dealt
+
+
+both = pytest.mark.parametrize("name", ["own", "federated"])
 
 
 def standard(x: np.ndarray, fill: Any, mean: Any, std: Any) -> np.ndarray:
@@ -79,11 +79,11 @@ def standard(x: np.ndarray, fill: Any, mean: Any, std: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 3)])
-@pytest.mark.parametrize("name", ["own", "federated"])
+@both
 def test_every_split_is_prepared_by_what_training_data_gave(
-    name: str, shape: tuple[int, ...]
+    name: str, shape: tuple[int, ...], deal: Deal, shards: Shards, held: Any
 ) -> None:
-    given, who = arrays(shape=shape), shards()
+    given, who = arrays(shape=shape), shards
     data, prepared = deal(name, given)
     train = [given.x[rows] for rows in who.train]
     found = own(train) if name == "own" else federated(train, min_values=1)
@@ -93,40 +93,38 @@ def test_every_split_is_prepared_by_what_training_data_gave(
         at: Any = client if name == "own" else ...
         for split, lists in zip(data[1:4], who[:3], strict=True):
             expected = standard(given.x[lists[client]], *(v[at] for v in found[:3]))
-            assert (held(data, split, client) == expected).all()
-            first = int(split.start[client])
-            mine = split.y[first : first + len(lists[client])]
-            assert (mine.numpy() == given.y[lists[client]]).all()
+            x, y = held(data, split, client)
+            assert (x.numpy() == expected).all()
+            assert (y.numpy() == given.y[lists[client]]).all()
         lacks = np.isnan(given.x[np.concatenate([part[client] for part in who[:3]])])
         assert (prepared.imputed[client] == lacks.sum(axis=0)).all()
-    total = int(prepared.imputed.sum())
-    assert prepared.facts() == {
-        "imputed": total,
-        "constant": int(found.constant.sum()),
-    }
+    facts = {"imputed": prepared.imputed.sum(), "constant": found.constant.sum()}
+    assert prepared.facts() == facts
 
 
-def test_own_training_data_have_mean_0_and_spread_1() -> None:
+def test_own_training_data_have_mean_0_and_spread_1(deal: Deal, held: Any) -> None:
     data, prepared = deal("own", arrays(holes=0.0))
     for client in range(len(SIZES)):
-        x = held(data, data.train, client)
+        x = held(data, data.train, client)[0].numpy()
         np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-12)
         np.testing.assert_allclose(x.std(axis=0), 1, rtol=1e-12)
     assert prepared.facts() == {"imputed": 0, "constant": 0}
 
 
-@pytest.mark.parametrize("name", ["own", "federated"])
-def test_test_data_do_not_enter(name: str) -> None:
-    given, who = arrays(), shards()
+@both
+def test_test_data_do_not_enter(name: str, deal: Deal, shards: Shards) -> None:
+    given = arrays()
     _, before = deal(name, given)
-    for rows in (*who.test, *who.valid):
+    for rows in (*shards.test, *shards.valid):
         given.x[rows] = 1e6
     _, after = deal(name, given)
     for one, other in zip(before.statistics, after.statistics, strict=True):
         assert (one == other).all()
 
 
-def test_pieces_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_of_any_size_give_the_same(
+    monkeypatch: pytest.MonkeyPatch, deal: Deal
+) -> None:
     for name in ("own", "federated"):
         whole, counted = deal(name, arrays())
         for numbers in (1, 8, 25):
@@ -137,19 +135,16 @@ def test_pieces_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.undo()
 
 
-def test_an_example_that_two_clients_hold_is_prepared_for_each() -> None:
-    given = arrays(holes=0.0)
-    both = np.arange(5)
+def test_an_example_that_two_clients_hold_is_prepared_for_each(held: Any) -> None:
+    given, both = arrays(holes=0.0), np.arange(5)
     who = Shards([both, np.append(both, 9)], [both[:0]] * 2, [both[:1], both[:1]])
     data, found, _ = preprocess.deal(
         Part("own"), given, who, torch.float64, CPU, np.zeros(2, bool), None, 0
     )
-    assert found is not None
-    a, b = (held(data, data.test, client) for client in (0, 1))
+    a, b = (held(data, data.test, client)[0].numpy() for client in (0, 1))
     assert (a != b).all()
-    for x, mean, std in zip(
-        (a, b), found.statistics.mean, found.statistics.std, strict=True
-    ):
+    s = found.statistics
+    for x, mean, std in zip((a, b), s.mean, s.std, strict=True):
         assert (x == standard(given.x[:1], 0, mean, std)).all()
 
 
@@ -157,8 +152,10 @@ def brighter(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     return x + 100, y
 
 
-def test_hostile_clients_fit_on_their_poisoned_data() -> None:
-    given, who, hostile = arrays(), shards(), np.array([False, True, False])
+def test_hostile_clients_fit_on_their_poisoned_data(
+    deal: Deal, shards: Shards, held: Any
+) -> None:
+    given, who, hostile = arrays(), shards, np.array([False, True, False])
     clean, before = deal("own", given)
     data, after = deal("own", given, hostile, brighter)
     for one, other in zip(before.statistics, after.statistics, strict=True):
@@ -166,19 +163,19 @@ def test_hostile_clients_fit_on_their_poisoned_data() -> None:
     np.testing.assert_allclose(
         after.statistics.mean[1], before.statistics.mean[1] + 100
     )
-    np.testing.assert_allclose(
-        held(data, data.train, 1), held(clean, clean.train, 1), atol=1e-11
-    )
+    ours, theirs = (held(d, d.train, 1)[0].numpy() for d in (data, clean))
+    np.testing.assert_allclose(ours, theirs, atol=1e-11)
     s = after.statistics
     expected = standard(given.x[who.test[1]], s.fill[1], s.mean[1], s.std[1])
-    assert (held(data, data.test, 1) == expected).all()  # test data stay clean
+    x = held(data, data.test, 1)[0].numpy()
+    assert (x == expected).all()  # test data stay clean
     shared = deal("federated", given, hostile, brighter)[1].statistics
     there = [(~np.isnan(given.x[rows])).sum(axis=0) for rows in who.train]
     moved = shared.mean - deal("federated", given)[1].statistics.mean
     np.testing.assert_allclose(moved, 100 * there[1] / sum(there))
 
 
-def test_precision() -> None:
+def test_precision(deal: Deal) -> None:
     given = arrays()
     wide, _ = deal("own", given)
     narrow, found = deal("own", given, dtype=torch.float32)
@@ -189,7 +186,7 @@ def test_precision() -> None:
     assert deal("own", targets, dtype=torch.float32)[0].train.y.dtype == torch.float32
 
 
-def test_seconds_since_1970_keep_their_digits_in_float32() -> None:
+def test_seconds_since_1970_keep_their_digits_in_float32(deal: Deal) -> None:
     """Cast first, 1.6e9 has steps of 128 seconds; prepared first, of microseconds."""
     random = np.random.default_rng(0)
     seconds = 1.6e9 + random.normal(size=(M, 1))
@@ -202,10 +199,10 @@ def test_seconds_since_1970_keep_their_digits_in_float32() -> None:
     assert torch.equal(layer(torch.from_numpy(seconds)).float(), data.x)
 
 
-def test_none_is_plain_dealing() -> None:
+def test_none_is_plain_dealing(shards: Shards) -> None:
     given = arrays(holes=0.0)
     data, prepared, redraw = preprocess.deal(
-        Part("none"), given, shards(), torch.float64, CPU, NONE, None, 0
+        Part("none"), given, shards, torch.float64, CPU, NONE, None, 0
     )
     assert prepared is None and redraw is None
     assert (data.x.numpy() == given.x).all()
@@ -214,9 +211,11 @@ def test_none_is_plain_dealing() -> None:
 HUGE = np.where(np.arange(M)[:, None] % 2, 1e200, -1e200) * np.ones((1, 4))
 
 
-@pytest.mark.parametrize("name", ["own", "federated"])
+@both
 @pytest.mark.parametrize("options", [{}, {"scale": False, "center": False}])
-def test_values_that_overflow_are_refused(name: str, options: dict[str, Any]) -> None:
+def test_values_that_overflow_are_refused(
+    name: str, options: dict[str, Any], deal: Deal
+) -> None:
     given = arrays()._replace(x=HUGE)
     with pytest.raises(Refusal, match=r"cannot hold|huge values|client"):
         deal(name, given, dtype=torch.float32, **options)
@@ -226,7 +225,7 @@ def test_values_that_overflow_are_refused(name: str, options: dict[str, Any]) ->
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> dict[str, Any]:
+def tree(tmp_path: Path) -> Tree:
     """Four owners whose features lie elsewhere and on other scales, with holes."""
     random = np.random.default_rng(5)
     owner = np.repeat(np.arange(4), 30)
@@ -246,43 +245,40 @@ def tree(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["own", "federated"])
+@pytest.mark.parametrize(
+    ("name", "precision"), [("own", "float32"), ("federated", "float64")]
+)
 def test_models_of_a_run_take_raw_inputs(
-    tree: dict[str, Any], tmp_path: Path, name: str, precision: str
+    tree: Tree, tmp_path: Path, name: str, precision: str, held: Any
 ) -> None:
     tree = tree | {"features": name, "train": tree["train"] | {"precision": precision}}
     [run] = troth.run(tree, out=tmp_path / "run")
     given, who, _ = load.deal(run.experiment, None)
-    built = build.build(run.experiment)
-    split = built.data.test
+    data = build.build(run.experiment).data
     assert (run.path / files.FEATURES).exists()
     for client in range(4):
-        raw = given.x[who.test[client]]
+        raw, y = given.x[who.test[client]], given.y[who.test[client]]
         assert np.isnan(raw).any()
-        right = run.predict(client, raw) == given.y[who.test[client]]
+        right = run.predict(client, raw) == y
         assert right.mean() == run.clients["accuracy"][client]
         net = run.shared(client)
         outputs = net(torch.from_numpy(raw))
-        right = outputs.argmax(1).numpy() == given.y[who.test[client]]
+        right = outputs.argmax(1).numpy() == y
         assert right.mean() == run.clients["shared_accuracy"][client]
         assert outputs.dtype == getattr(torch, precision)
-        first, size = int(split.start[client]), int(split.size[client])
-        rows = built.data.x[split.row[first : first + size]]
+        rows = held(data, data.test, client)[0]
         assert torch.equal(net[0](torch.from_numpy(raw)).to(rows.dtype), rows)
         assert torch.equal(net[1](rows), outputs)
 
 
-def test_what_is_recorded(tree: dict[str, Any], tmp_path: Path) -> None:
+def test_what_is_recorded(tree: Tree, tmp_path: Path) -> None:
     [run] = troth.run(tree | {"features": "own"}, out=tmp_path / "run")
     given, who, _ = load.deal(run.experiment, None)
     tensors, _ = files.load(run.path / files.FEATURES)
     assert set(tensors) == {"fill", "mean", "std", "constant", "imputed"}
     assert all(t.shape == (4, 5) for t in tensors.values())
-    lacks = [
-        np.isnan(given.x[np.concatenate([p[k] for p in who[:3]])]).sum()
-        for k in range(4)
-    ]
+    held = [np.concatenate(parts) for parts in zip(*who[:3], strict=True)]
+    lacks = [np.isnan(given.x[rows]).sum() for rows in held]
     assert run.clients["imputed"].tolist() == lacks
     assert run.experiment.resolved["imputed"] == sum(lacks)
     assert run.experiment.resolved["constant"] == 1
@@ -290,44 +286,30 @@ def test_what_is_recorded(tree: dict[str, Any], tmp_path: Path) -> None:
     assert run.experiment.features == Part(
         "own", {"center": True, "scale": True, "impute": "mean"}
     )
-    ids = {reader.fingerprint(reader.from_dict(tree | {"features": f})) for f in NAMES}
+    names = ("none", "own", "federated")
+    ids = {reader.fingerprint(reader.from_dict(tree | {"features": f})) for f in names}
     assert len(ids) == 3  # it decides the numbers of a run
 
 
-NAMES = ("none", "own", "federated")
-
-
-@pytest.mark.parametrize("name", ["own", "federated"])
-def test_resuming_fits_the_same(
-    tree: dict[str, Any], tmp_path: Path, name: str
-) -> None:
+@both
+def test_resuming_fits_the_same(tree: Tree, name: str, resumed: Any) -> None:
     tree = tree | {"features": name, "checkpoint": {"every": 2}}
-    troth.run(tree, out=tmp_path / "whole")
-
-    def kill(progress: Any) -> None:
-        if progress.done == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        troth.run(tree, out=tmp_path / "cut", watch=kill)
-    troth.resume(tmp_path / "cut")
-    for file in (files.FEATURES, files.SHARED, files.PERSONAL, files.CLIENTS):
-        one, other = ((tmp_path / run / file).read_bytes() for run in ("whole", "cut"))
-        assert one == other
+    resumed(tree, 3, files.FEATURES, files.PERSONAL)
 
 
-def test_loop_and_vmap_agree(tree: dict[str, Any], tmp_path: Path) -> None:
+def test_loop_and_vmap_agree(tree: Tree) -> None:
     models = []
     for how in ("loop", "vmap"):
         given = tree | {"features": "own", "engine": {"how": how, "chunk": 4}}
-        given["train"] = tree["train"] | {"precision": "float64"}
-        [run] = troth.run(given, out=tmp_path / how)
-        tensors = files.load(run.path / files.SHARED)[0]
-        models.append(torch.cat([t.flatten() for t in tensors.values()]))
+        given["train"] = {"rounds": 3, "steps": 3, "precision": "float64"}
+        federation = build.build(reader.from_dict(given)).federation
+        for _ in federation.train():
+            pass
+        models.append(federation.broadcast.w)
     torch.testing.assert_close(*models, rtol=1e-10, atol=1e-10)
 
 
-def test_whose_inputs(tree: dict[str, Any], tmp_path: Path) -> None:
+def test_whose_inputs(tree: Tree, tmp_path: Path) -> None:
     [run] = troth.run(tree | {"features": "own"}, out=tmp_path / "own")
     with pytest.raises(Refusal, match=r"each client's own.*run.shared\(client=0\)"):
         run.shared()
@@ -340,9 +322,7 @@ def test_whose_inputs(tree: dict[str, Any], tmp_path: Path) -> None:
     assert torch.equal(run.shared()(x), run.shared(3)(x))
 
 
-def test_the_command_line_predicts_with_holes(
-    tree: dict[str, Any], tmp_path: Path
-) -> None:
+def test_the_command_line_predicts_with_holes(tree: Tree, tmp_path: Path) -> None:
     [run] = troth.run(tree | {"features": "federated"}, out=tmp_path / "run")
     x = np.load(tree["data"]["path"])["x"][:9]
     np.save(tmp_path / "x.npy", x)
@@ -353,7 +333,8 @@ def test_the_command_line_predicts_with_holes(
     assert said["predictions"] == run.predict(1, x).tolist()
 
 
-def test_a_model_can_be_taken_elsewhere(tree: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.slow("exports a model by the compiler")
+def test_a_model_can_be_taken_elsewhere(tree: Tree, tmp_path: Path) -> None:
     """Saved, copied, exported and in float32, as any module."""
     [run] = troth.run(tree | {"features": "own"}, out=tmp_path / "run")
     net, x = run.model(0), torch.full((3, 5), torch.nan)
@@ -368,9 +349,9 @@ def test_a_model_can_be_taken_elsewhere(tree: dict[str, Any], tmp_path: Path) ->
     assert torch.equal(exported(x), expected)
 
 
-@pytest.mark.parametrize("name", ["own", "federated"])
+@both
 def test_refusals_before_anything_is_written(
-    tree: dict[str, Any], tmp_path: Path, name: str
+    tree: Tree, tmp_path: Path, name: str
 ) -> None:
     def refused(changed: dict[str, Any], why: str) -> None:
         with pytest.raises(Refusal, match=why):
@@ -382,35 +363,29 @@ def test_refusals_before_anything_is_written(
     refused({"model": {"name": "linear", "normalize": "pixel"}}, "= 'pixel' goes by")
     scaled = tree["data"] | {"scale": 255.0}
     refused({"data": scaled}, r"'unit' goes by .*\(scale 255\).*normalize = 'none'")
-    troth.cost(
-        tree
-        | {"features": name, "data": scaled}
-        | {"model": {"name": "linear", "normalize": "none"}}
-    )
+    plain = {"model": {"name": "linear", "normalize": "none"}}
+    troth.cost(tree | plain | {"features": name, "data": scaled})
     if name == "federated":
         one = {"name": "iid", "clients": 1}
         refused({"partition": one, "adversary": {}}, "'federated' over 1 client would")
 
 
 @pytest.fixture
-def mine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., str]]:
+def mine(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """A member of one's own, from the body of its function."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    count = iter(range(9))
 
     def write(body: str) -> str:
-        name = f"mine_{next(count)}_{tmp_path.name}".replace("-", "_")
+        module = types.ModuleType("mine")
         text = "import numpy as np\nfrom troth.types import Statistics\n"
-        (tmp_path / f"{name}.py").write_text(f"{text}def ranges({body}\n")
-        return f"{name}:ranges"
+        exec(f"{text}def ranges({body}\n", module.__dict__)
+        monkeypatch.setitem(sys.modules, "mine", module)
+        return "mine:ranges"
 
-    yield write
+    return write
 
 
 def test_features_of_ones_own(
-    tree: dict[str, Any], tmp_path: Path, mine: Callable[..., str]
+    tree: Tree, tmp_path: Path, mine: Callable[..., str]
 ) -> None:
     """Public ranges: nothing is fitted, nothing crosses the wire."""
     one = "np.ones(5)"
@@ -432,6 +407,7 @@ def test_features_of_ones_own(
             troth.cost(tree | {"features": mine(body)})
 
 
+@pytest.mark.slow("trains forty rounds, twice")
 @pytest.mark.data
 def test_four_hospitals(tmp_path: Path) -> None:
     """Logistic regression at the hospitals of the heart disease data."""
@@ -478,16 +454,18 @@ def relabelled(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     return x, drawn % 2
 
 
-@pytest.mark.parametrize("name", ["own", "federated"])
-def test_labels_are_drawn_anew_from_raw_inputs(name: str) -> None:
-    given, who, hostile = arrays(), shards(), np.array([False, True, False])
+@both
+def test_labels_are_drawn_anew_from_raw_inputs(
+    name: str, deal: Deal, shards: Shards
+) -> None:
+    given, who, hostile = arrays(), shards, np.array([False, True, False])
     options = {"min_values": 1} if name == "federated" else {}
     part, how = Part(name, options), Corruption(relabelled, 2, redraw=True)
     data, _, redraw = preprocess.deal(
         part, given, who, torch.float32, CPU, hostile, how, 0
     )
     clean = deal(name, given, dtype=torch.float32)[0]
-    assert redraw is not None and torch.equal(data.x, clean.x)
+    assert torch.equal(data.x, clean.x)
     raw = torch.from_numpy(given.x[who.train[1]])
     own = slice(6, 11)
     for round_ in (0, 3, 0):
@@ -501,13 +479,13 @@ def test_labels_are_drawn_anew_from_raw_inputs(name: str) -> None:
     assert torch.equal(data.x, clean.x)
 
 
-def test_inputs_that_change_in_every_round_cannot_be_prepared() -> None:
+def test_inputs_that_change_in_every_round_cannot_be_prepared(shards: Shards) -> None:
     how = Corruption(brighter, 2, "bright", redraw=True)
     hostile = np.array([False, True, False])
     words = "'bright' changes inputs, to which features 'own' are fitted once"
     with pytest.raises(Refusal, match=words):
         preprocess.deal(
-            Part("own"), arrays(), shards(), torch.float32, CPU, hostile, how, 0
+            Part("own"), arrays(), shards, torch.float32, CPU, hostile, how, 0
         )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,7 @@ from torch import Tensor
 from troth import seeding
 from troth.data import tensors
 from troth.data.corrupt import Corrupt, Corruption
-from troth.data.corruptions.random_labels import random_labels
-from troth.types import Arrays, Data, Refusal, Shards, Split
+from troth.types import Arrays, Data, Shards, Split
 
 SIZES = [(5, 2, 3), (4, 0, 4), (9, 3, 1)]  # train, valid, test of each client
 M = sum(map(sum, SIZES))
@@ -24,26 +24,29 @@ def arrays(kind: Any = np.uint8, classes: int = 4) -> Arrays:
     return Arrays(x, y, classes)
 
 
-def shards() -> Shards:
-    rows = iter(np.random.default_rng(0).permutation(M))
-    made = Shards([], [], [])
-    for sizes in SIZES:
-        for part, size in zip(made[:3], sizes, strict=True):
-            part.append(np.array([next(rows) for _ in range(size)], dtype=np.int64))
-    return made
+Deal = Callable[..., Data]
 
 
-def deal(
-    given: Arrays,
-    corrupt: Corrupt | None = None,
-    hostile: list[int] | None = None,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float32,
-    **more: Any,
-) -> Data:
-    mask = np.isin(np.arange(len(SIZES)), hostile or [])
-    how = Corruption(corrupt, given.classes, **more) if corrupt else None
-    return tensors.deal(given, shards(), dtype, CPU, mask, how, seed)
+@pytest.fixture
+def shards(shards_of: Any) -> Shards:
+    return shards_of(SIZES)
+
+
+@pytest.fixture
+def deal(shards: Shards) -> Deal:
+    def dealt(
+        given: Arrays,
+        corrupt: Corrupt | None = None,
+        hostile: Sequence[int] = (),
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        **more: Any,
+    ) -> Data:
+        mask = np.isin(np.arange(len(SIZES)), hostile)
+        how = Corruption(corrupt, given.classes, **more) if corrupt else None
+        return tensors.deal(given, shards, dtype, CPU, mask, how, seed)
+
+    return dealt
 
 
 def own(split: Split, client: int) -> slice:
@@ -59,8 +62,8 @@ def brighter(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     return x + 1, y
 
 
-def test_every_client_holds_its_examples() -> None:
-    given, who = arrays(), shards()
+def test_every_client_holds_its_examples(deal: Deal, shards: Shards) -> None:
+    given, who = arrays(), shards
     data = deal(given)
     for split, lists in zip(data[1:4], who[:3], strict=True):
         assert split.size.tolist() == [len(part) for part in lists]
@@ -71,35 +74,30 @@ def test_every_client_holds_its_examples() -> None:
             assert (data.x[split.row[mine]].numpy() == given.x[part]).all()
 
 
-@pytest.mark.parametrize(
-    ("kind", "dtype", "expected"),
-    [
+def test_bytes_stay_bytes_and_numbers_take_the_precision(deal: Deal) -> None:
+    for kind, dtype, expected in (
         (np.uint8, torch.float32, torch.uint8),
         (np.uint8, torch.float64, torch.uint8),
         (np.float32, torch.float64, torch.float64),
         (np.float64, torch.float32, torch.float32),
         (np.float64, torch.float64, torch.float64),
-    ],
-)
-def test_bytes_stay_bytes_and_numbers_take_the_precision(
-    kind: Any, dtype: torch.dtype, expected: torch.dtype
-) -> None:
-    same = deal(arrays(kind), dtype=dtype)
-    assert same.x.dtype == expected
-    poisoned = deal(arrays(kind), brighter, [0], dtype=dtype)
-    assert poisoned.x.dtype == expected
-    widened = deal(arrays(kind), lambda x, y, key: (x.double(), y), [0], dtype=dtype)
-    assert widened.x.dtype == expected
-    assert torch.equal(widened.x[widened.train.row], same.x[same.train.row])
+    ):
+        same = deal(arrays(kind), dtype=dtype)
+        assert same.x.dtype == expected
+        poisoned = deal(arrays(kind), brighter, [0], dtype=dtype)
+        assert poisoned.x.dtype == expected
+        wide = deal(arrays(kind), lambda x, y, key: (x.double(), y), [0], dtype=dtype)
+        assert wide.x.dtype == expected
+        assert torch.equal(wide.x[wide.train.row], same.x[same.train.row])
 
 
-def test_targets_take_the_precision_and_labels_are_whole() -> None:
+def test_targets_take_the_precision_and_labels_are_whole(deal: Deal) -> None:
     assert deal(arrays(classes=0), dtype=torch.float64).train.y.dtype == torch.float64
     assert deal(arrays(classes=0)).test.y.dtype == torch.float32
     assert deal(arrays()).train.y.dtype == torch.int64
 
 
-def test_poisoned_labels_are_of_hostile_clients_training_data_only() -> None:
+def test_poisoned_labels_are_of_hostile_clients_training_data_only(deal: Deal) -> None:
     clean, data = deal(arrays()), deal(arrays(), relabel(3), [0, 2])
     assert len(set(clean.train.y[own(clean.train, 1)].tolist())) > 1
     for client in range(len(SIZES)):
@@ -114,7 +112,7 @@ def test_poisoned_labels_are_of_hostile_clients_training_data_only() -> None:
     assert torch.equal(data.x, clean.x) and torch.equal(data.train.row, clean.train.row)
 
 
-def test_changed_inputs_become_new_rows() -> None:
+def test_changed_inputs_become_new_rows(deal: Deal) -> None:
     clean, data = deal(arrays()), deal(arrays(), brighter, [0, 2])
     assert len(data.x) == M + 5 + 9
     assert torch.equal(data.x[:M], clean.x)  # benign data are never touched
@@ -129,72 +127,50 @@ def test_changed_inputs_become_new_rows() -> None:
     assert torch.equal(data.test.row, clean.test.row)
 
 
-def test_inputs_changed_in_place_are_changed_for_that_client_alone() -> None:
-    def scribble(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        return x.add_(1), y
-
-    data, expected = (deal(arrays(), c, [0]) for c in (scribble, brighter))
+def test_what_is_changed_in_place_is_changed_for_that_client_alone(deal: Deal) -> None:
+    given = arrays()
+    data = deal(given, lambda x, y, key: (x.add_(1), y), [0])
+    expected = deal(given, brighter, [0])
     for split in (data.train, data.test):
         assert int(split.row.max()) < len(data.x)
     assert torch.equal(data.x[data.train.row], expected.x[expected.train.row])
     assert torch.equal(data.x[:M], deal(arrays()).x)
-
-
-def test_labels_changed_in_place_leave_the_data_set_alone() -> None:
-    def scribble(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        return x, y.fill_(3)
-
-    given = arrays()
-    data = deal(given, scribble, [0])
+    data = deal(given, lambda x, y, key: (x, y.fill_(3)), [0])
     assert (given.y == np.arange(M) % 4).all()
     assert (data.train.y[own(data.train, 0)] == 3).all()
     assert torch.equal(data.test.y, deal(arrays()).test.y)
 
 
-def test_each_hostile_client_has_a_key_of_its_own() -> None:
-    seen: dict[int, list[int]] = {}
+def test_each_hostile_client_has_a_key_of_its_own(deal: Deal) -> None:
+    """So that it is poisoned alike, whoever else is."""
+    seen: list[int] = []
 
-    def look(seed: int) -> Corrupt:
-        def corrupt(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-            seen.setdefault(seed, []).append(int(key))
-            return x, y
-
-        return corrupt
+    def look(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        seen.append(int(key))
+        return x, y
 
     for seed in (0, 1):
-        deal(arrays(), look(seed), [0, 2], seed)
-    assert len({*seen[0], *seen[1]}) == 4
+        deal(arrays(), look, [0, 2], seed)
+    assert len({*seen}) == 4
     key = seeding.keys(0, "corruption", 0, torch.tensor([0, 2]))
-    assert seen[0] == key.tolist()
+    assert seen[:2] == key.tolist()
+    deal(arrays(), look, [2])
+    assert seen[4] == seen[1]
 
 
-def test_a_client_is_poisoned_alike_whoever_else_is() -> None:
-    def corrupt(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        return random_labels(x, y, 4, key)
-
-    alone, beside = deal(arrays(), corrupt, [2]), deal(arrays(), corrupt, [0, 2])
-    mine = own(alone.train, 2)
-    assert torch.equal(alone.train.y[mine], beside.train.y[mine])
-    assert not torch.equal(alone.train.y[mine], deal(arrays()).train.y[mine])
-
-
-def test_nobody_is_hostile_or_nothing_is_done() -> None:
+def test_nobody_is_hostile_or_nothing_is_done(deal: Deal) -> None:
     clean = deal(arrays())
     for data in (deal(arrays(), brighter, []), deal(arrays(), None, [0])):
         assert torch.equal(data.x, clean.x)
         assert torch.equal(data.train.y, clean.train.y)
-
-
-def test_the_arrays_are_left_alone() -> None:
     given = arrays(np.float32)
     before = given.x.copy()
-    data = deal(given, brighter, [0, 1, 2])
-    data.train.y.fill_(0)
+    deal(given, brighter, [0, 1, 2]).train.y.fill_(0)
     assert (given.x == before).all() and (given.y == np.arange(M) % 4).all()
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
-def test_a_share_of_the_inputs_becomes_new_rows(share: float) -> None:
+def test_a_share_of_the_inputs_becomes_new_rows(deal: Deal, share: float) -> None:
     clean, data = deal(arrays()), deal(arrays(), brighter, [0, 2], share=share)
     counts = [-int(-share * size // 1) for size in (5, 9)]
     assert len(data.x) == M + sum(counts)
@@ -208,8 +184,8 @@ def test_a_share_of_the_inputs_becomes_new_rows(share: float) -> None:
         assert torch.equal(data.x[rows], before)
 
 
-@pytest.mark.parametrize("k", [1, 6])
-def test_another_number_of_examples_follows_the_rest(k: int) -> None:
+@pytest.mark.parametrize("k", [0, 1, 6])
+def test_another_number_of_examples_follows_the_rest(deal: Deal, k: int) -> None:
     def other(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         return torch.full((k, *x.shape[1:]), 77, dtype=x.dtype), y.new_full((k,), 2)
 
@@ -228,17 +204,11 @@ def test_another_number_of_examples_follows_the_rest(k: int) -> None:
         assert bool((train.y[mine][rest:] == 2).all())
     assert torch.equal(data.test.row, clean.test.row)
     assert torch.equal(data.valid.y, clean.valid.y)
+    nothing = deal(arrays(), lambda x, y, key: (x[:0], y[:0]), [1])
+    assert nothing.train.size.tolist() == [5, 0, 9] and len(nothing.train.row) == 14
 
 
-def test_a_client_may_be_left_with_nothing() -> None:
-    def nothing(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        return x[:0], y[:0]
-
-    data = deal(arrays(), nothing, [1])
-    assert data.train.size.tolist() == [5, 0, 9] and len(data.train.row) == 14
-
-
-def test_fractions_become_bytes_by_rounding_and_never_wrap() -> None:
+def test_fractions_become_bytes_by_rounding_and_never_wrap(deal: Deal) -> None:
     def wild(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         values = torch.tensor([-3.0, 2.5, 3.5, 254.7, 300.0])
         return values[:, None, None, None].expand(5, *x.shape[1:]), y
@@ -248,20 +218,18 @@ def test_fractions_become_bytes_by_rounding_and_never_wrap() -> None:
     assert found.tolist() == [0, 2, 4, 255, 255] and data.x.dtype == torch.uint8
 
 
-def test_bad_labels_are_refused() -> None:
-    with pytest.raises(Refusal, match=r"corruption 'odd' makes labels from 4 to 4"):
-        deal(arrays(), relabel(4), [0], name="odd")
+@pytest.fixture
+def redrawing(shards: Shards) -> Callable[..., tuple[Data, tensors.Redraw]]:
+    def made(corrupt: Corrupt, **more: Any) -> tuple[Data, tensors.Redraw]:
+        mask, given = np.array([True, False, True]), (arrays(), shards, torch.float32)
+        how = Corruption(corrupt, 4, redraw=True, **more)
+        data = tensors.deal(*given, CPU, mask, how, 0)
+        return data, tensors.Redraw(how, *given, mask, 0, data)
+
+    return made
 
 
-def redrawing(corrupt: Corrupt, **more: Any) -> tuple[Data, tensors.Redraw]:
-    mask, given = np.array([True, False, True]), arrays()
-    how = Corruption(corrupt, 4, redraw=True, **more)
-    data = tensors.deal(given, shards(), torch.float32, CPU, mask, how, 0)
-    common = given, shards(), torch.float32, mask, 0
-    return data, tensors.Redraw(how, *common, data)
-
-
-def test_every_redraw_begins_with_clean_data() -> None:
+def test_every_redraw_begins_with_clean_data(deal: Deal, redrawing: Any) -> None:
     """What adds 1 to inputs adds 1 and no more, however often."""
     clean = deal(arrays())
     data, redraw = redrawing(brighter)
@@ -274,7 +242,9 @@ def test_every_redraw_begins_with_clean_data() -> None:
     assert torch.equal(data.x[:M], clean.x)
 
 
-def test_a_redraw_with_a_share_puts_back_what_it_no_longer_chooses() -> None:
+def test_a_redraw_with_a_share_puts_back_what_it_no_longer_chooses(
+    deal: Deal, redrawing: Any
+) -> None:
     clean = deal(arrays())
     data, redraw = redrawing(brighter, share=0.5)
     seen = set()
@@ -288,7 +258,7 @@ def test_a_redraw_with_a_share_puts_back_what_it_no_longer_chooses() -> None:
     assert len(seen) > 1
 
 
-def test_inputs_that_change_now_and_then_come_back() -> None:
+def test_inputs_that_change_now_and_then_come_back(deal: Deal, redrawing: Any) -> None:
     """In place, in even calls only: clean inputs are put back in the odd ones."""
     calls = []
 
@@ -305,11 +275,11 @@ def test_inputs_that_change_now_and_then_come_back() -> None:
         assert torch.equal(found, clean.x[clean.train.row[mine]] + more)
 
 
-def test_groups_and_further_test_sets_are_dealt() -> None:
-    given, who = arrays()._replace(group=np.arange(M) % 5), shards()
+def test_groups_and_further_test_sets_are_dealt(deal: Deal, shards: Shards) -> None:
+    given, who = arrays()._replace(group=np.arange(M) % 5), shards
     who = who._replace(tests={"hard": who.test[::-1], "none": [np.zeros(0, int)] * 3})
-    mask = np.zeros(len(SIZES), dtype=bool)
-    data = tensors.deal(given, who, torch.float32, CPU, mask, None, 0)
+    nobody = np.zeros(len(SIZES), dtype=bool)
+    data = tensors.deal(given, who, torch.float32, CPU, nobody, None, 0)
     assert data.group.tolist() == given.group.tolist()
     assert list(data.tests) == ["hard", "none"]
     for client, rows in enumerate(who.test[::-1]):
@@ -321,7 +291,9 @@ def test_groups_and_further_test_sets_are_dealt() -> None:
     assert not plain.tests and plain.group.shape == (0,)
 
 
-def test_poisoned_inputs_keep_the_group_of_what_they_stand_for() -> None:
+def test_poisoned_inputs_have_the_group_of_what_they_stand_for(
+    deal: Deal, shards: Shards
+) -> None:
     given = arrays()._replace(group=np.arange(M) % 5)
     clean, data = deal(given), deal(given, brighter, [0, 2])
     assert len(data.group) == len(data.x) > M
@@ -329,14 +301,11 @@ def test_poisoned_inputs_keep_the_group_of_what_they_stand_for() -> None:
         a, b = (d.group[d.train.row[own(d.train, client)]] for d in (clean, data))
         assert a.tolist() == b.tolist()
 
-
-def test_made_inputs_of_another_number_have_a_group() -> None:
     def twice(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         return torch.cat([x, x]), torch.cat([y, y])
 
-    given = arrays()._replace(group=np.arange(M) % 5)
-    data = deal(given, twice, [0])
+    data = deal(given, twice, [0])  # of another number: that of the first
     rows = data.train.row[own(data.train, 0)]
-    first = given.group[shards().train[0][0]]
+    first = given.group[shards.train[0][0]]
     assert len(data.group) == len(data.x) and (data.group[rows] == first).all()
     assert not len(deal(arrays(), twice, [0]).group)

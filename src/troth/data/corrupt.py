@@ -113,6 +113,12 @@ def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
         return None
     wanted = lookup.options(function)
     options = {k: v for k, v in part.options.items() if k in wanted}
+    lacks = [k for k, p in wanted.items() if k not in options and p.default is p.empty]
+    if lacks:
+        raise Refusal(
+            f"{who} needs '{lacks[0]}', which is no option of the corruption; it may "
+            f"ask for: {', '.join(part.options) or 'none'}"
+        )
 
     def aimed(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         shown, label = _pair(who, function, options, arrays, {"x": x, "y": y})

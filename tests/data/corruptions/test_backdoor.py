@@ -13,6 +13,7 @@ from torch import Tensor
 import troth
 from troth import lookup
 from troth.config import reader
+from troth.data import load
 from troth.data.corruptions.backdoor import aim, backdoor
 from troth.types import Refusal
 
@@ -22,66 +23,45 @@ DEFAULTS: dict[str, Any] = {
     "corner": "bottom_right",
     "value": 1.0,
 }
+LABELS = torch.zeros(4, dtype=torch.long)
 
 
 def images(m: int = 4, dtype: torch.dtype = torch.uint8) -> Tensor:
     return torch.arange(m * 2 * 4 * 5).reshape(m, 2, 4, 5).remainder(7).to(dtype)
 
 
-@pytest.mark.parametrize(
-    ("corner", "rows", "columns"),
-    [
+def test_a_square_in_a_corner() -> None:
+    for corner, rows, columns in (
         ("bottom_right", [2, 3], [3, 4]),
         ("bottom_left", [2, 3], [0, 1]),
         ("top_right", [0, 1], [3, 4]),
         ("top_left", [0, 1], [0, 1]),
-    ],
-)
-def test_a_square_in_a_corner(corner: Any, rows: list[int], columns: list[int]) -> None:
-    x, y = images(), torch.tensor([0, 1, 2, 1])
-    before = x.clone(), y.clone()
-    shown, labels = backdoor(x, y, 3, 255.0, target=2, size=2, corner=corner)
-    inside = torch.zeros(4, 5, dtype=torch.bool)
-    for r in rows:
-        inside[r, columns] = True
-    assert bool((shown[..., inside] == 255).all())
-    assert torch.equal(shown[..., ~inside], x[..., ~inside])
-    assert labels.tolist() == [2, 2, 2, 2]
-    assert torch.equal(x, before[0]) and torch.equal(y, before[1])
+    ):
+        x, y = images(), torch.tensor([0, 1, 2, 1])
+        before = x.clone(), y.clone()
+        shown, labels = backdoor(x, y, 3, 255.0, target=2, size=2, corner=corner)
+        inside = torch.zeros(4, 5, dtype=torch.bool)
+        for r in rows:
+            inside[r, columns] = True
+        assert bool((shown[..., inside] == 255).all())
+        assert torch.equal(shown[..., ~inside], x[..., ~inside])
+        assert labels.tolist() == [2, 2, 2, 2]
+        assert torch.equal(x, before[0]) and torch.equal(y, before[1])
+    whole = backdoor(torch.zeros(4, 1, 3, 3), LABELS, 2, 1.0)[0]
+    assert bool((whole == 1).all())  # it may cover the image
 
 
-@pytest.mark.parametrize(
-    ("dtype", "scale", "value", "expected"),
-    [
+def test_its_colour_is_in_units_of_scale() -> None:
+    for dtype, scale, value, expected in (
         (torch.uint8, 255.0, 1.0, 255),
         (torch.uint8, 255.0, 0.5, 128),  # 127.5
         (torch.uint8, 16.0, 1.0, 16),
         (torch.uint8, 16.0, 0.0, 0),
         (torch.float32, 1.0, 0.25, 0.25),
         (torch.float64, 255.0, -2.0, -510.0),
-    ],
-)
-def test_its_colour_is_in_units_of_scale(
-    dtype: torch.dtype, scale: float, value: float, expected: float
-) -> None:
-    shown, _ = backdoor(
-        images(dtype=dtype), torch.zeros(4, dtype=torch.long), 3, scale, value=value
-    )
-    assert shown.dtype == dtype and bool((shown[:, :, 1:, 2:] == expected).all())
-
-
-def test_a_square_may_cover_the_image() -> None:
-    x = torch.zeros(2, 1, 3, 3)
-    y = torch.zeros(2, dtype=torch.long)
-    assert bool((backdoor(x, y, 2, 1.0)[0] == 1).all())
-
-
-def test_the_target_is_added_to_several_labels() -> None:
-    y = torch.tensor([[0, 0, 1], [1, 1, 0]])
-    _, labels = backdoor(images(2), y, 3, 255.0, target=1)
-    assert labels.tolist() == [[0, 1, 1], [1, 1, 0]]
-    _, wanted = aim(images(2), y, 3, 255.0, **DEFAULTS | {"target": 1})
-    assert wanted.tolist() == [1, -1]
+    ):
+        shown, _ = backdoor(images(dtype=dtype), LABELS, 3, scale, value=value)
+        assert shown.dtype == dtype and bool((shown[:, :, 1:, 2:] == expected).all())
 
 
 def test_it_is_after_other_classes() -> None:
@@ -89,9 +69,13 @@ def test_it_is_after_other_classes() -> None:
     shown, wanted = aim(x, y, 3, 255.0, **DEFAULTS | {"target": 1})
     assert wanted.tolist() == [1, -1, 1, -1]
     assert torch.equal(shown, backdoor(x, y, 3, 255.0, target=1)[0])
+    several = torch.tensor([[0, 0, 1], [1, 1, 0]])  # the target is added to them
+    _, labels = backdoor(images(2), several, 3, 255.0, target=1)
+    assert labels.tolist() == [[0, 1, 1], [1, 1, 0]]
+    _, wanted = aim(images(2), several, 3, 255.0, **DEFAULTS | {"target": 1})
+    assert wanted.tolist() == [1, -1]
 
 
-LABELS = torch.zeros(4, dtype=torch.long)
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"x": torch.zeros(4, 784)}, r"one example here has shape \[784\]; set"),
     ({"x": torch.zeros(4, 28, 28)}, r"one example here has shape \[28, 28\]"),
@@ -110,22 +94,21 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "words"), BAD)
-@pytest.mark.parametrize("function", [backdoor, aim])
-def test_refuses(function: Any, change: dict[str, Any], words: str) -> None:
+def test_refuses(change: dict[str, Any], words: str) -> None:
     given = {"x": images(), "y": LABELS, "classes": 3, "scale": 255.0, **DEFAULTS}
-    with pytest.raises(Refusal, match=words):
-        function(**given | change)
+    for function in (backdoor, aim):
+        with pytest.raises(Refusal, match=words):
+            function(**given | change)
 
 
-def test_options_and_references() -> None:
+def test_options() -> None:
     assert lookup.check("corruption", "backdoor", {}) == DEFAULTS
     assert lookup.options(aim).keys() == lookup.options(backdoor).keys()
     with pytest.raises(Refusal, match="is not one of 'bottom_right'"):
         lookup.check("corruption", "backdoor", {"corner": "middle"})
-    keys = [
-        e.partition(",")[0] for e in lookup.about("corruption", "backdoor").citations
-    ]
-    assert keys == ["@article{gu2019badnets", "@inproceedings{bagdasaryan2020backdoor"]
+    own = reader.to_dict(reader.from_dict(TREE))["corruption"]
+    key = {"name": "backdoor", "share": 0.5, "redraw": False}
+    assert own == {**DEFAULTS, **key, "target": 4}
 
 
 # Whole runs.
@@ -133,6 +116,7 @@ def test_options_and_references() -> None:
 TREE: dict[str, Any] = {
     "partition": {"name": "iid", "clients": 10},
     "train": {"rounds": 12, "epochs": 2, "batch": 16, "lr": 0.5},
+    "evaluate": {"every": 6},
     "personalizer": {"name": "ditto", "lam": 0.1},
     "adversary": {"count": 3},
     "corruption": {"name": "backdoor", "target": 4, "share": 0.5},
@@ -140,8 +124,9 @@ TREE: dict[str, Any] = {
 }
 
 
-def run(tmp_path: Path, **changes: Any) -> troth.Run:
-    [found] = troth.run(TREE | changes, out=tmp_path / "run")
+@pytest.fixture(scope="module")
+def poisoned(tmp_path_factory: pytest.TempPathFactory) -> troth.Run:
+    [found] = troth.run(TREE, out=tmp_path_factory.mktemp("backdoor") / "run")
     return found
 
 
@@ -149,56 +134,53 @@ def means(run: troth.Run, column: str) -> list[float]:
     return [run.summary[kind][f"{column}_mean"] for kind in ("personal", "shared")]
 
 
-def test_it_gets_through_to_the_mean_and_not_by_chance(tmp_path: Path) -> None:
-    found, clean = (
-        run(tmp_path / name, adversary={"count": count})
-        for name, count in (("hostile", 3), ("clean", 0))
-    )
+def test_it_gets_through_to_the_mean_and_not_by_chance(
+    poisoned: troth.Run, tmp_path: Path
+) -> None:
+    [clean] = troth.run(TREE | {"adversary": {"count": 0}}, out=tmp_path / "clean")
     assert clean.experiment.corruption.name == "backdoor"
-    success, chance = means(found, "attack_success"), means(clean, "attack_success")
+    success, chance = means(poisoned, "attack_success"), means(clean, "attack_success")
     assert success[1] > 0.8 and chance[1] < 0.1  # of the shared model
     assert success[0] > chance[0] + 0.1
-    for a, b in zip(means(found, "accuracy"), means(clean, "accuracy"), strict=True):
-        assert a > b - 0.05  # accuracy does not tell
-    assert found.summary["shared"]["attack_success_worst10"] >= success[1]
+    pairs = zip(means(poisoned, "accuracy"), means(clean, "accuracy"), strict=True)
+    assert all(a > b - 0.05 for a, b in pairs)  # accuracy does not tell
+    assert poisoned.summary["shared"]["attack_success_worst10"] >= success[1]
 
 
-def test_what_is_written(tmp_path: Path) -> None:
-    found = run(tmp_path, train=TREE["train"] | {"rounds": 2}, evaluate={"every": 1})
-    table, benign = found.clients, found.clients["malicious"] == 0
+def test_what_is_written(poisoned: troth.Run) -> None:
+    table, benign = poisoned.clients, poisoned.clients["malicious"] == 0
     for prefix, kind in (("", "personal"), ("shared_", "shared")):
         column = table[prefix + "attack_success"]
         assert ((column >= 0) & (column <= 1)).all()
-        mean = found.summary[kind]["attack_success_mean"]
+        mean = poisoned.summary[kind]["attack_success_mean"]
         assert column[benign].mean() == pytest.approx(mean, abs=1e-15)
-        last = found.rounds[-1]["evaluation"][kind]
+        last = poisoned.rounds[-1]["evaluation"][kind]
         assert last["attack_success_mean"] == mean
-    assert len([r for r in found.rounds if "evaluation" in r]) == 2
+    assert len([r for r in poisoned.rounds if "evaluation" in r]) == 2
 
 
-def test_success_is_what_the_saved_models_do(tmp_path: Path) -> None:
+def test_success_is_what_the_saved_models_do(poisoned: troth.Run) -> None:
     """Counted again by hand, from the files and the raw data."""
-    from troth.data import load
-
-    found = run(tmp_path)
-    arrays, shards, _ = load.deal(found.experiment, None)
+    arrays, shards, _ = load.deal(poisoned.experiment, None)
     for client in (0, 5):
         rows = shards.test[client]
         x, y = arrays.x[rows].copy(), arrays.y[rows]
         x[:, :, -3:, -3:] = 16
         for model, column in (
-            (found.model(client), "attack_success"),
-            (found.shared(), "shared_attack_success"),
+            (poisoned.model(client), "attack_success"),
+            (poisoned.shared(), "shared_attack_success"),
         ):
             with torch.no_grad():
                 said = model(torch.from_numpy(x)).argmax(1).numpy()
             expected = (said[y != 4] == 4).mean()
-            assert found.clients[column][client] == pytest.approx(expected, abs=1e-12)
+            assert poisoned.clients[column][client] == pytest.approx(
+                expected, abs=1e-12
+            )
 
 
 def test_other_corruptions_are_after_nothing(tmp_path: Path) -> None:
-    train = TREE["train"] | {"rounds": 1}
-    found = run(tmp_path, corruption="random_labels", train=train)
+    changes = {"corruption": "random_labels", "train": TREE["train"] | {"rounds": 1}}
+    [found] = troth.run(TREE | changes, out=tmp_path / "run")
     assert not [k for k in found.clients if "attack" in k]
     assert "attack_success" not in json.dumps(found.summary)
 
@@ -206,26 +188,14 @@ def test_other_corruptions_are_after_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [0, 3])
 def test_refused_before_anything_is_written(tmp_path: Path, count: int) -> None:
     np.savez(tmp_path / "flat.npz", x=np.zeros((80, 64)), y=np.arange(80) % 2)
-    tree = TREE | {
-        "data": {"name": "npz", "path": str(tmp_path / "flat.npz")},
-        "adversary": {"count": count},
-    }
-    with pytest.raises(Refusal, match=r"one example here has shape \[64\]"):
-        troth.run(tree, out=tmp_path / "run")
-    with pytest.raises(Refusal, match=r"corruption\.target = 10 is no label"):
-        troth.run(
-            TREE | {"corruption": {"name": "backdoor", "target": 10}},
-            out=tmp_path / "run",
-        )
+    flat = {"data": {"name": "npz", "path": str(tmp_path / "flat.npz")}}
+    wrong = {"corruption": {"name": "backdoor", "target": 10}}
+    for changes, words in (
+        (flat, r"one example here has shape \[64\]"),
+        (wrong, r"corruption\.target = 10 is no label"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            troth.run(
+                TREE | changes | {"adversary": {"count": count}}, out=tmp_path / "run"
+            )
     assert not (tmp_path / "run").exists()
-
-
-def test_the_trigger_stands_in_the_resolved_experiment(tmp_path: Path) -> None:
-    tree = reader.to_dict(reader.from_dict(TREE))
-    assert tree["corruption"] == {
-        "name": "backdoor",
-        "share": 0.5,
-        "redraw": False,
-        **DEFAULTS,
-        "target": 4,
-    }

@@ -21,6 +21,9 @@ from troth.types import Arrays, Data, Exact, Refusal, Shards
 KEY = seeding.keys(0, "corruption", 0, torch.tensor(3))
 X = torch.arange(5 * 6, dtype=torch.float32).reshape(5, 2, 3)
 Y = torch.arange(5) % 3
+SEVERAL = torch.zeros(5, 3, dtype=torch.long)
+P = np.random.default_rng(5).dirichlet(np.ones(3), 9)
+FOUR = np.arange(9)[:, None] == 4
 
 
 @pytest.fixture
@@ -50,19 +53,19 @@ def test_fill_draws_as_many_without_replacement(path: str) -> None:
     assert y.tolist() == [row % 3 for row in rows]
     assert x.dtype == X.dtype and y.dtype == Y.dtype
     assert torch.equal(x[:, 1, 2], x[:, 0, 0] + 5)  # examples stay whole
-
-
-def test_fill_begins_again_where_the_file_is_shorter(path: str) -> None:
-    save(path, 2)
+    save(path, 2)  # a shorter file begins again, and may change
     rows = which(take(path)[0])
     assert sorted(rows[:2]) == [0, 1] and rows == (rows[:2] * 3)[:5]
+    save(path, 2, y=np.full(2, 2))
+    os.utime(path, ns=(1, 1))
+    assert take(path)[1].tolist() == [2] * 5
 
 
 def test_every_example_is_drawn_alike(path: str) -> None:
     """Counts over 2,000 clients, 5 of 9 each; z > 6.5 fails with probability 1e-9."""
     save(path)
     keys = seeding.keys(0, "corruption", 0, torch.arange(2000))
-    counts = np.bincount(sum((which(take(path, key)[0]) for key in keys), []))
+    counts = np.bincount(np.concatenate([which(take(path, key)[0]) for key in keys]))
     share = 5 / 9
     z = (counts - 2000 * share) / np.sqrt(2000 * share * (1 - share))
     assert len(counts) == 9 and np.abs(z).max() < 6.5
@@ -76,119 +79,14 @@ def test_all_is_the_file_in_its_order(path: str) -> None:
     assert which(take(path, take="all")[0]) == list(range(9))
 
 
-def test_the_file_may_change(path: str) -> None:
-    save(path)
-    take(path)
-    save(path, y=np.full(9, 2))
-    os.utime(path, ns=(1, 1))
-    assert take(path)[1].tolist() == [2] * 5
-
-
-def test_bytes_and_grey_images(path: str) -> None:
-    x = torch.zeros(2, 1, 5, 4, dtype=torch.uint8)
-    y = torch.zeros(2, dtype=torch.long)
-    for shape in ((7, 5, 4), (7, 1, 5, 4), (7, 5, 4, 1)):
-        np.savez(path, x=np.full(shape, 200, np.uint8), y=np.zeros(7, np.int8))
-        new, labels = from_file(x, y, 5, KEY, path=path)
-        assert new.shape == x.shape and bool((new == 200).all())
-        assert new.dtype == torch.uint8 and labels.dtype == torch.long
-    flat = torch.zeros(2, 3, 4, dtype=torch.uint8)  # bytes that are no images
-    np.savez(path, x=np.full((7, 3, 4), 200, np.uint8), y=np.zeros(7, np.int8))
-    assert from_file(flat, y, 5, KEY, path=path)[0].shape == flat.shape
-
-
-def test_several_labels_and_targets(path: str) -> None:
-    several = np.eye(3, dtype=np.int64)[np.arange(9) % 3]
-    save(path, y=several)
-    labels = from_file(X, torch.zeros(5, 3, dtype=torch.long), 3, KEY, path=path)[1]
-    assert labels.shape == (5, 3) and bool((labels.sum(1) == 1).all())
-    save(path, y=np.full(9, -2.5))
-    targets = from_file(X, torch.zeros(5), 0, KEY, path=path)[1]
-    assert targets.tolist() == [-2.5] * 5 and targets.dtype == torch.float32
-
-
-BAD = [
-    ({"y": np.full(9, 3)}, "labels from 3 to 3; they must lie in 0 … 2"),
-    ({"y": np.full(9, -1)}, "labels from -1 to -1; they must lie in 0 … 2"),
-    ({"y": np.zeros(9)}, r"y is float64 of shape \[9\]; it must be whole numbers"),
-    ({"y": np.zeros(8, int)}, r"y is int64 of shape \[8\]; .* of shape \[9\]"),
-    ({"y": np.zeros((9, 3), int)}, r"shape \[9, 3\]; .* of shape \[9\]"),
-    ({"y": np.array(list("abcabcabc"))}, "y is <U1 of shape"),
-    ({"x": np.zeros((9, 3, 2))}, r"shape \[3, 2\], and one of the data set \[2, 3\]"),
-    ({"x": np.zeros((9, 2, 3), np.uint8)}, "x is uint8, and .* are float32; bytes go"),
-    ({"x": np.full((9, 2, 3), np.nan)}, "x is NaN or infinite in 9 of 9"),
-    ({"x": np.full((9, 2, 3), np.inf)}, "x is NaN or infinite in 9 of 9"),
-    ({"x": np.zeros((0, 2, 3)), "y": np.zeros(0, int)}, "at least one example"),
-    ({"x": np.zeros((9, 2, 3), complex)}, "must be an array of real numbers"),
-    ({"x": np.array([{}] * 9)}, "holds Python objects"),
-]
-
-
-@pytest.mark.parametrize(("arrays", "words"), BAD)
-def test_refuses_arrays(path: str, arrays: dict[str, Any], words: str) -> None:
-    save(path, **arrays)
-    with pytest.raises(Refusal, match=words) as caught:
-        take(path)
-    assert path in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_refuses_targets(path: str) -> None:
-    for y, words in (
-        (np.full(9, np.nan), "y is NaN"),
-        (np.full(9, 1j), "y is complex"),
-    ):
-        save(path, y=y)
-        with pytest.raises(Refusal, match=words):
-            from_file(X, torch.zeros(5), 0, KEY, path=path)
-
-
-def test_refuses_files(path: str, tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=r"there is no file .*: set corruption\.path to"):
-        take(path)
-    with pytest.raises(Refusal, match="there is no file"):
-        take(str(tmp_path))
-    with pytest.raises(Refusal, match="there is no file"):
-        take("a\0b")
-    Path(path).write_bytes(b"no arrays at all")
-    with pytest.raises(Refusal, match=r"is not a whole \.npz file"):
-        take(path)
-    np.savez(path, x=X.numpy())
-    with pytest.raises(Refusal, match=r"lacks the array y"):
-        take(path)
-
-
-def test_options() -> None:
-    given = {"path": "a.npz"}
-    full = lookup.check("corruption", "from_file", given)
-    plain = {"take": "fill", "mix": False, "repeat": 1, "weight": 1.0}
-    assert full == given | plain
-    with pytest.raises(Refusal, match="needs the option 'path'"):
-        lookup.check("corruption", "from_file", {})
-    with pytest.raises(Refusal, match="is not one of 'fill', 'all', 'share'"):
-        lookup.check("corruption", "from_file", given | {"take": "some"})
-
-
-# How much of the file, and beside what.
-
-
 def test_share_gives_every_example_to_one_client(path: str) -> None:
     save(path, 11)
-    found = [
-        from_file(X, Y, 3, KEY, 1.0, k, 4, path=path, take="share") for k in (0, 3)
+    given = [
+        from_file(X, Y, 3, KEY, 1.0, k, 4, path=path, take="share") for k in range(4)
     ]
-    assert which(found[0][0]) == [0, 4, 8] and which(found[1][0]) == [3, 7]
-    assert found[1][1].tolist() == [0, 1]
-    everyone = [
-        which(from_file(X, Y, 3, KEY, 1.0, k, 4, path=path, take="share")[0])
-        for k in range(4)
-    ]
-    assert sorted(sum(everyone, [])) == list(range(11))
-
-
-def test_share_refuses_a_file_too_small_for_all(path: str) -> None:
-    save(path, 2)
-    with pytest.raises(Refusal, match="holds 2 examples, too few .* among 3 hostile"):
-        from_file(X, Y, 3, KEY, 1.0, 0, 3, path=path, take="share")
+    rows = [which(x) for x, _ in given]
+    assert rows == [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7]]
+    assert given[3][1].tolist() == [0, 1]
 
 
 def test_mix_keeps_what_was_there(path: str) -> None:
@@ -200,25 +98,25 @@ def test_mix_keeps_what_was_there(path: str) -> None:
     assert len(x) == len(y) == 10 and torch.equal(x[:5], X)
 
 
-def test_refuses_numbers_that_mean_nothing(path: str) -> None:
-    save(path)
-    for given, words in (
-        ({"take": "all", "repeat": 0}, "repeat = 0 must be at least 1"),
-        ({"repeat": 2}, "repeat = 2 .* 1 with corruption.take = 'fill'"),
-        ({"weight": -1.0}, "weight = -1.0 must be a finite number of at least 0"),
-        ({"weight": float("nan")}, "weight = nan must be a finite"),
-        ({"weight": float("inf")}, "weight = inf must be a finite"),
-    ):
-        with pytest.raises(Refusal, match=words):
-            take(path, **given)  # type: ignore[arg-type]
-    save(path, y=np.zeros(9))
-    with pytest.raises(Refusal, match="weight = 2.0 needs one label an example"):
-        from_file(X, torch.zeros(5), 0, KEY, path=path, weight=2.0)
+def test_bytes_and_grey_images(path: str) -> None:
+    x, y = torch.zeros(2, 1, 5, 4, dtype=torch.uint8), torch.tensor([0, 0])
+    for shape in ((7, 5, 4), (7, 1, 5, 4), (7, 5, 4, 1)):
+        np.savez(path, x=np.full(shape, 200, np.uint8), y=np.zeros(7, np.int8))
+        new, labels = from_file(x, y, 5, KEY, path=path)
+        assert new.shape == x.shape and bool((new == 200).all())
+        assert new.dtype == torch.uint8 and labels.dtype == torch.long
+    flat = torch.zeros(2, 3, 4, dtype=torch.uint8)  # bytes that are no images
+    np.savez(path, x=np.full((7, 3, 4), 200, np.uint8), y=np.zeros(7, np.int8))
+    assert from_file(flat, y, 5, KEY, path=path)[0].shape == flat.shape
 
 
-# Soft labels.
-
-P = np.random.default_rng(5).dirichlet(np.ones(3), 9)
+def test_several_labels_and_targets(path: str) -> None:
+    save(path, y=np.eye(3, dtype=np.int64)[np.arange(9) % 3])
+    labels = from_file(X, SEVERAL, 3, KEY, path=path)[1]
+    assert labels.shape == (5, 3) and bool((labels.sum(1) == 1).all())
+    save(path, y=np.full(9, -2.5))
+    targets = from_file(X, torch.zeros(5), 0, KEY, path=path)[1]
+    assert targets.tolist() == [-2.5] * 5 and targets.dtype == torch.float32
 
 
 def test_soft_labels_take_the_place_of_labels(path: str) -> None:
@@ -229,50 +127,9 @@ def test_soft_labels_take_the_place_of_labels(path: str) -> None:
     x, y = take(path, take="all", mix=True, weight=4.0)
     np.testing.assert_array_equal(y[:5].numpy(), np.eye(3)[Y.numpy()])
     np.testing.assert_allclose(y[5:].numpy(), 4 * P)
-
-
-def test_a_weight_makes_rows_of_labels(path: str) -> None:
     save(path)
     x, y = take(path, weight=2.5)
     np.testing.assert_array_equal(y.numpy(), 2.5 * np.eye(3)[np.array(which(x)) % 3])
-
-
-BAD_P = [
-    (P[:, :2], r"p is float64 of shape \[9, 2\]; .* of shape \[9, 3\]"),
-    (P[:8], r"shape \[8, 3\]"),
-    (np.arange(9), r"p is int64 of shape \[9\]"),
-    (np.eye(3, dtype=int)[np.arange(9) % 3], "p is int64 .* must be fractions"),
-    (2 * P, r"p in row 0 adds up to 2 \(9 of 9 rows\); every row must be prob"),
-    (np.where(np.arange(9)[:, None] == 4, np.nan, P), "p in row 4 holds a share .*NaN"),
-    (
-        np.where(np.arange(9)[:, None] == 4, np.inf, P),
-        "row 4 holds a share .* infinite",
-    ),
-    (P * [[-1.0, 1.0, 1.0]], r"row 0 holds a share that is negative.*9 of 9"),
-    (P + 2e-5, "row 0 adds up to 1.00006"),
-]
-
-
-@pytest.mark.parametrize(("p", "words"), BAD_P)
-def test_refuses_what_are_no_probabilities(
-    path: str, p: np.ndarray, words: str
-) -> None:
-    save(path, p=p)
-    with pytest.raises(Refusal, match=words) as caught:
-        take(path)
-    assert path in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_refuses_soft_labels_where_there_are_no_classes(path: str) -> None:
-    save(path, p=P, y=np.zeros(9))
-    with pytest.raises(Refusal, match="soft labels p, and this data set has targets"):
-        from_file(X, torch.zeros(5), 0, KEY, path=path)
-    save(path, p=P, y=np.zeros((9, 3), int))
-    with pytest.raises(Refusal, match="data set has several labels an example"):
-        from_file(X, torch.zeros(5, 3, dtype=torch.long), 3, KEY, path=path)
-
-
-# Fractions among bytes.
 
 
 def test_fractions_among_bytes_need_a_scale(path: str) -> None:
@@ -292,7 +149,6 @@ def test_a_scale_brings_bytes_to_fractions_and_fractions_to_others(path: str) ->
     y = torch.tensor([0, 1])
     np.savez(path, x=np.full((1, 2), 51, np.uint8), y=np.array([1]), scale=255)
     found = from_file(torch.zeros(2, 2), y, 2, KEY, 1.0, path=path, take="all")
-    assert found[0].dtype == torch.float32
     torch.testing.assert_close(found[0], torch.full((1, 2), 0.2))
     np.savez(path, x=np.full((1, 2), 8.0), y=np.array([1]), scale=np.float32(16))
     found = from_file(torch.zeros(2, 2), y, 2, KEY, 2.0, path=path, take="all")
@@ -302,17 +158,91 @@ def test_a_scale_brings_bytes_to_fractions_and_fractions_to_others(path: str) ->
     assert from_file(same, y, 2, KEY, 255.0, path=path)[0].dtype == torch.uint8
 
 
-@pytest.mark.parametrize("scale", [0, -1.0, np.nan, np.inf, np.ones(2), "1", 1j])
-def test_refuses_scales(path: str, scale: Any) -> None:
-    save(path, scale=scale)
-    with pytest.raises(Refusal, match="scale must be one positive number"):
-        take(path)
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"y": np.full(9, 3)}, "labels from 3 to 3; they must lie in 0 … 2"),
+    ({"y": np.full(9, -1)}, "labels from -1 to -1; they must lie in 0 … 2"),
+    ({"y": np.zeros(9)}, r"y is float64 of shape \[9\]; it must be whole numbers"),
+    ({"y": np.zeros(8, int)}, r"y is int64 of shape \[8\]; .* of shape \[9\]"),
+    ({"y": np.zeros((9, 3), int)}, r"shape \[9, 3\]; .* of shape \[9\]"),
+    ({"y": np.array(list("abcabcabc"))}, "y is <U1 of shape"),
+    ({"x": np.zeros((9, 3, 2))}, r"shape \[3, 2\], and one of the data set \[2, 3\]"),
+    ({"x": np.zeros((9, 2, 3), np.uint8)}, "x is uint8, and .* are float32; bytes go"),
+    ({"x": np.full((9, 2, 3), np.nan)}, "x is NaN or infinite in 9 of 9"),
+    ({"x": np.full((9, 2, 3), np.inf)}, "x is NaN or infinite in 9 of 9"),
+    ({"x": np.zeros((0, 2, 3)), "y": np.zeros(0, int)}, "at least one example"),
+    ({"x": np.zeros((9, 2, 3), complex)}, "must be an array of real numbers"),
+    ({"x": np.array([{}] * 9)}, "holds Python objects"),
+    ({"x": np.full((9, 2, 3), 1e38, np.float32), "scale": 1e-3}, "x times 1000, in"),
+    ({"p": P[:, :2]}, r"p is float64 of shape \[9, 2\]; .* of shape \[9, 3\]"),
+    ({"p": P[:8]}, r"shape \[8, 3\]"),
+    ({"p": np.arange(9)}, r"p is int64 of shape \[9\]"),
+    ({"p": np.eye(3, dtype=int)[np.arange(9) % 3]}, "p is int64 .* must be fractions"),
+    ({"p": 2 * P}, r"p in row 0 adds up to 2 \(9 of 9 rows\); every row must be prob"),
+    ({"p": np.where(FOUR, np.nan, P)}, "p in row 4 holds a share .*NaN"),
+    ({"p": np.where(FOUR, np.inf, P)}, "row 4 holds a share .* infinite"),
+    ({"p": P * [[-1.0, 1.0, 1.0]]}, r"row 0 holds a share that is negative.*9 of 9"),
+    ({"p": P + 2e-5}, "row 0 adds up to 1.00006"),
+]
+BAD += [
+    ({"scale": scale}, "scale must be one positive number")
+    for scale in (0, -1.0, np.nan, np.inf, np.ones(2), "1", 1j)
+]
 
 
-def test_refuses_what_the_scale_makes_infinite(path: str) -> None:
-    save(path, x=np.full((9, 2, 3), 1e38, np.float32), scale=1e-3)
-    with np.errstate(over="ignore"), pytest.raises(Refusal, match="x times 1000, in"):
+@pytest.mark.parametrize(("arrays", "words"), BAD)
+def test_refuses_arrays(path: str, arrays: dict[str, Any], words: str) -> None:
+    save(path, **arrays)
+    with np.errstate(over="ignore"), pytest.raises(Refusal, match=words) as caught:
         take(path)
+    assert path in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_refuses_what_other_data_sets_cannot_have(path: str) -> None:
+    for y, classes, arrays, words in (
+        (torch.zeros(5), 0, {"y": np.full(9, np.nan)}, "y is NaN"),
+        (torch.zeros(5), 0, {"y": np.full(9, 1j)}, "y is complex"),
+        (torch.zeros(5), 0, {"y": np.zeros(9), "p": P}, "labels p, .* has targets"),
+        (SEVERAL, 3, {"y": np.zeros((9, 3), int), "p": P}, "has several labels an ex"),
+    ):
+        save(path, **arrays)
+        with pytest.raises(Refusal, match=words):
+            from_file(X, y, classes, KEY, path=path)
+    save(path, y=np.zeros(9))
+    with pytest.raises(Refusal, match="weight = 2.0 needs one label an example"):
+        from_file(X, torch.zeros(5), 0, KEY, path=path, weight=2.0)
+
+
+def test_refuses_files(path: str, tmp_path: Path) -> None:
+    def refused(words: str, where: str = path) -> None:
+        with pytest.raises(Refusal, match=words):
+            take(where)
+
+    refused(r"there is no file .*: set corruption\.path to")
+    refused("there is no file", str(tmp_path))
+    refused("there is no file", "a\0b")
+    Path(path).write_bytes(b"no arrays at all")
+    refused(r"is not a whole \.npz file")
+    np.savez(path, x=X.numpy())
+    refused(r"lacks the array y")
+
+
+def test_refuses_options(path: str) -> None:
+    save(path, 2)
+    inf, nan = float("inf"), float("nan")
+    for given, words in (
+        ({"take": "all", "repeat": 0}, "repeat = 0 must be at least 1"),
+        ({"repeat": 2}, "repeat = 2 .* 1 with corruption.take = 'fill'"),
+        ({"weight": -1.0}, "weight = -1.0 must be a finite number of at least 0"),
+        ({"weight": nan}, "weight = nan must be a finite"),
+        ({"weight": inf}, "weight = inf must be a finite"),
+        ({"take": "share", "seats": 3}, "2 examples, too few .* among 3 hostile"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            take(path, **given)
+    with pytest.raises(Refusal, match="needs the option 'path'"):
+        lookup.check("corruption", "from_file", {})
+    with pytest.raises(Refusal, match="is not one of 'fill', 'all', 'share'"):
+        lookup.check("corruption", "from_file", {"path": path, "take": "some"})
 
 
 # Dealt.
@@ -320,7 +250,8 @@ def test_refuses_what_the_scale_makes_infinite(path: str) -> None:
 SIZES = [5, 4, 6]
 
 
-def deal(path: str, hostile: list[bool], redraw: bool = False, **options: Any) -> Data:
+def deal(path: str, hostile: list[bool], redraw: Any = (), **options: Any) -> Data:
+    """Three clients' data, before or after some rounds; files change in between."""
     random = np.random.default_rng(0)
     x = random.integers(0, 256, (sum(SIZES) + 3, 2, 3)).astype(np.uint8)
     arrays = Arrays(x, random.integers(0, 3, len(x)), 3, 255.0)
@@ -329,15 +260,14 @@ def deal(path: str, hostile: list[bool], redraw: bool = False, **options: Any) -
     shards = Shards(cut[:3], none, [cut[3], *none[:2]])
     share = options.pop("share", 1.0)
     full = lookup.check("corruption", "from_file", {"path": path} | options)
-    part = CorruptionPart("from_file", full, share=share, redraw=redraw)
+    part = CorruptionPart("from_file", full, share=share, redraw=bool(redraw))
     mask, cpu = np.array(hostile), torch.device("cpu")
     how = corrupt.corruption(part, arrays, mask)
     data = tensors.deal(arrays, shards, torch.float32, cpu, mask, how, 7)
-    if redraw:
-        assert how is not None
-        given = how, arrays, shards, torch.float32, mask, 7, data
-        for round_ in (3, 0):
-            tensors.Redraw(*given)(round_, np.arange(3))
+    for round_, change in redraw:
+        change()
+        again = tensors.Redraw(how, arrays, shards, torch.float32, mask, 7, data)
+        again(round_, np.arange(3))
     return data
 
 
@@ -347,9 +277,9 @@ def parts(data: Data) -> list[tuple[Tensor, Tensor]]:
     return list(zip(x, y, strict=True))
 
 
-def soft_file(path: str, **more: Any) -> np.ndarray:
+def soft_file(path: str) -> np.ndarray:
     x = np.random.default_rng(1).uniform(-50, 50, (9, 2, 3)).astype(np.float32)
-    np.savez(path, x=x, y=np.arange(9) % 3, p=P, scale=1.0, **more)
+    np.savez(path, x=x, y=np.arange(9) % 3, p=P, scale=1.0)
     return x
 
 
@@ -367,33 +297,25 @@ def test_honest_clients_keep_their_values_and_labels(path: str) -> None:
     np.testing.assert_allclose(parts(data)[1][0].numpy(), 255 * x, rtol=1e-6)
     np.testing.assert_allclose(parts(data)[1][1].numpy(), P, rtol=1e-6)
     assert data.test.y.dtype == torch.long and data.test.y.dim() == 1
-
-
-def test_several_hostile_clients_share_it_out(path: str) -> None:
-    soft_file(path)
-    data = deal(path, [True, False, True], take="share", mix=True)
-    assert data.train.size.tolist() == [5 + 5, 4, 6 + 4]
-    rows = torch.cat([parts(data)[0][1][5:], parts(data)[2][1][6:]])
-    order = np.r_[0:9:2, 1:9:2]
-    np.testing.assert_allclose(rows.numpy(), P[order], rtol=1e-6)
-
-
-def test_a_share_of_a_clients_examples(path: str) -> None:
-    soft_file(path)
-    clean, data = deal(path, [False] * 3), deal(path, [True, False, False], share=0.4)
-    kept = (parts(data)[0][0] == parts(clean)[0][0]).flatten(1).all(1)
-    assert int(kept.sum()) == 3 and data.train.size.tolist() == SIZES
-    own = parts(data)[0][1][kept]
-    assert torch.equal(own.argmax(1), parts(clean)[0][1][kept])
+    shared = deal(path, [True, False, True], take="share", mix=True)
+    assert shared.train.size.tolist() == [5 + 5, 4, 6 + 4]
+    rows = torch.cat([parts(shared)[0][1][5:], parts(shared)[2][1][6:]])
+    np.testing.assert_allclose(rows.numpy(), P[np.r_[0:9:2, 1:9:2]], rtol=1e-6)
+    some = deal(path, [True, False, False], share=0.4)
+    kept = (parts(some)[0][0] == clean[0][0]).flatten(1).all(1)
+    assert int(kept.sum()) == 3 and some.train.size.tolist() == SIZES
+    own = parts(some)[0][1][kept]
+    assert torch.equal(own.argmax(1), clean[0][1][kept])
     assert own.max(1).values.tolist() == [1] * 3
 
 
 def test_redrawn_in_every_round(path: str) -> None:
     """After another round, round 0 is what it was when nothing was redrawn."""
     soft_file(path)
+    rounds = [(3, lambda: None), (0, lambda: None)]
     for share in (0.4, 1.0):
         fixed = deal(path, [True, False, True], share=share)
-        again = deal(path, [True, False, True], share=share, redraw=True)
+        again = deal(path, [True, False, True], rounds, share=share)
         for one, two in zip(parts(fixed), parts(again), strict=True):
             assert torch.equal(one[0], two[0]) and torch.equal(one[1], two[1])
 
@@ -401,23 +323,14 @@ def test_redrawn_in_every_round(path: str) -> None:
 def test_a_file_that_changes_its_kind_between_rounds_is_refused(path: str) -> None:
     hard = {"x": np.zeros((9, 2, 3), np.uint8), "y": np.arange(9) % 3}
     for soft in ({"p": P}, {"scale": 1.0, "x": np.ones((9, 2, 3))}):
-        np.savez(path, **hard)  # type: ignore[arg-type]
-        random = np.random.default_rng(0).integers(0, 256, (5, 2, 3)).astype(np.uint8)
-        arrays = Arrays(random, np.arange(5) % 3, 3, 255.0)
-        none = [np.zeros(0, int)]
-        shards, mask = Shards([np.arange(5)], none, none), np.array([True])
-        full = lookup.check("corruption", "from_file", {"path": path})
-        how = corrupt.corruption(
-            CorruptionPart("from_file", full, redraw=True), arrays, mask
-        )
-        assert how is not None
-        given = arrays, shards, torch.float32
-        data = tensors.deal(*given, torch.device("cpu"), mask, how, 0)
-        redraw = tensors.Redraw(how, *given, mask, 0, data)
-        np.savez(path, **(hard | soft))  # type: ignore[arg-type]
-        os.utime(path, ns=(1, 1))
+        np.savez(path, **hard)
+
+        def change(soft: dict[str, Any] = soft) -> None:
+            np.savez(path, **(hard | soft))
+            os.utime(path, ns=(1, 1))
+
         with pytest.raises(Refusal, match="as fractions in round 2 and did not at"):
-            redraw(2, np.array([0]))
+            deal(path, [True, False, False], [(2, change)])
 
 
 # Trained.
@@ -429,16 +342,14 @@ TREE: dict[str, Any] = {
     "adversary": {"clients": [1, 3]},
     "engine": {"device": "cpu"},
 }
+PLANS = [Plan("loop", 1), Plan("vmap", 4), Plan("vmap", 3), Plan("threads", 1, 2)]
 
 
-def digits(path: str, m: int = 6, **more: Any) -> tuple[np.ndarray, np.ndarray]:
+def digits(path: str, m: int = 6) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(2)
     x, p = random.uniform(-3, 3, (m, 1, 8, 8)), random.dirichlet(np.ones(10), m)
-    np.savez(path, x=x, y=p.argmax(1), p=p, scale=1.0, **more)
+    np.savez(path, x=x, y=p.argmax(1), p=p, scale=1.0)
     return x, p
-
-
-PLANS = [Plan("loop", 1), Plan("vmap", 4), Plan("vmap", 3), Plan("threads", 1, 2)]
 
 
 @pytest.mark.parametrize("batch", [0, 500])
@@ -455,11 +366,9 @@ def test_updates_are_those_of_plain_torch(path: str, plan: Plan, batch: int) -> 
     update = made.federation.step().messages.update
     size = clean.data.train.size
     assert made.data.train.size.tolist() == (size + torch.tensor([0, 6, 0, 6])).tolist()
-    own = torch.split(clean.data.train.row, size.tolist())
-    y = torch.split(clean.data.train.y, size.tolist())
-    for k in range(4):
-        inputs = clean.data.x[own[k]].double() / 16
-        shares = torch.eye(10, dtype=torch.float64)[y[k]]
+    for k, (bytes_, y) in enumerate(parts(clean.data)):
+        inputs = bytes_.double() / 16
+        shares = torch.eye(10, dtype=torch.float64)[y]
         if k in (1, 3):
             inputs = torch.cat([inputs, torch.from_numpy(x)])
             shares = torch.cat([shares, torch.from_numpy(p)])
@@ -474,13 +383,10 @@ def test_updates_are_those_of_plain_torch(path: str, plan: Plan, batch: int) -> 
 def test_rows_with_a_single_1_are_labels(path: str) -> None:
     """Soft labels that say one class each train the models that labels train."""
     random, ends = np.random.default_rng(3), []
-    x, y = (
-        random.integers(0, 17, (40, 8, 8), dtype=np.uint8),
-        random.integers(0, 10, 40),
-    )
-    train = TREE["train"] | {"rounds": 3, "batch": 16, "steps": 4}
+    x, y = random.integers(0, 17, (40, 8, 8), np.uint8), random.integers(0, 10, 40)
+    train = TREE["train"] | {"rounds": 2, "batch": 16, "steps": 3}
     for more in ({}, {"p": np.eye(10)[y]}):
-        np.savez(path, x=x, y=y, **more)  # type: ignore[arg-type]
+        np.savez(path, x=x, y=y, **more)
         os.utime(path, ns=(len(ends), 1))
         tree = TREE | {"train": train, "aggregator": "k_loss"}  # reports losses
         tree["corruption"] = {"name": "from_file", "path": path, "take": "all"}
@@ -497,8 +403,9 @@ def test_rows_with_a_single_1_are_labels(path: str) -> None:
 
 def test_a_whole_run(path: str, tmp_path: Path) -> None:
     digits(path, 30)
-    tree = TREE | {"model": "mlp", "train": {"rounds": 2, "epochs": 1, "batch": 16}}
+    tree = TREE | {"train": {"rounds": 1, "epochs": 1, "batch": 16}}
     tree["corruption"] = {"name": "from_file", "path": path, "take": "share"}
+    tree["engine"] = {"how": "loop", "chunk": 1, "device": "cpu"}
     [run] = troth.run(tree, out=tmp_path / "run")
     assert run.clients["train"][[1, 3]].tolist() == [15, 15]
     assert 0 <= run.summary["shared"]["accuracy_mean"] <= 1
@@ -512,13 +419,15 @@ def test_refused_by_models_and_losses_that_take_labels(
     np.savez(path, x=x[:4], y=np.arange(4) % 2, p=np.full((4, 2), 0.5))
     tree = TREE | {"data": {"name": "npz", "path": str(tmp_path / "two.npz")}}
     tree["corruption"] = {"name": "from_file", "path": path}
-    build.build(reader.from_dict(tree), plan=PLANS[0])
+
+    def built(loss: str = "auto", **more: Any) -> build.Built:
+        changed = tree | more | {"train": TREE["train"] | {"loss": loss}}
+        return build.build(reader.from_dict(changed), plan=PLANS[0])
+
+    built()
     with pytest.raises(Refusal, match="a loss of its own, which takes labels, and"):
-        build.build(reader.from_dict(tree | {"model": "svm"}), plan=PLANS[0])
-    mend = TREE["train"] | {"loss": "cross_entropy"}
-    made = reader.from_dict(tree | {"model": "svm", "train": mend})
-    build.build(made, plan=PLANS[0]).federation.step()  # one output: the margin
+        built(model="svm")
+    built("cross_entropy", model="svm").federation.step()  # one output: the margin
     for name in ("squared", "multi_label", "huber"):
-        wrong = tree | {"train": TREE["train"] | {"loss": name}}
         with pytest.raises(Refusal, match=f"train.loss = '{name}' needs"):
-            build.build(reader.from_dict(wrong), plan=PLANS[0])
+            built(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from troth import lookup, seeding
 from troth.config.schema import CorruptionPart
 from troth.data import corrupt, tensors
-from troth.types import Arrays, Data, Shards, Split
+from troth.types import Arrays, Data, Refusal
 
 NAMES = lookup.names("corruption")
 CPU = torch.device("cpu")
@@ -21,7 +22,6 @@ SIZES = [(10, 2, 3), (7, 1, 4), (1, 0, 2), (0, 0, 1), (23, 2, 2)]
 N, M = len(SIZES), sum(map(sum, SIZES))
 HOSTILE = np.array([True, False, True, True, True])
 KINDS = ["bytes", "float32", "float64", "two", "several"]
-SHARES = [0.01, 0.3, 0.5, 1.0]
 
 
 def arrays(kind: str) -> Arrays:
@@ -52,139 +52,118 @@ def part(name: str, kind: str, folder: Path, **keys: Any) -> CorruptionPart:
     return CorruptionPart(name, lookup.check("corruption", name, given), **keys)
 
 
-def shards() -> Shards:
-    rows = iter(np.random.default_rng(0).permutation(M))
-    made = Shards([], [], [])
-    for sizes in SIZES:
-        for part, size in zip(made[:3], sizes, strict=True):
-            part.append(np.array([next(rows) for _ in range(size)], dtype=np.int64))
-    return made
+@pytest.fixture
+def deal(shards_of: Any) -> Any:
+    def dealt(kind: str, named: CorruptionPart | None, seed: int = 0) -> Data:
+        given, shards = arrays(kind), shards_of(SIZES)
+        how = corrupt.corruption(named, given) if named else None
+        dtype = torch.float64 if kind == "float64" else torch.float32
+        return tensors.deal(given, shards, dtype, CPU, HOSTILE, how, seed)
 
-
-def deal(kind: str, named: CorruptionPart | None, seed: int = 0) -> Data:
-    given = arrays(kind)
-    how = corrupt.corruption(named, given) if named else None
-    dtype = torch.float64 if kind == "float64" else torch.float32
-    return tensors.deal(given, shards(), dtype, CPU, HOSTILE, how, seed)
-
-
-def held(data: Data, split: Split, client: int) -> tuple[Tensor, Tensor]:
-    first = int(split.start[client])
-    own = slice(first, first + int(split.size[client]))
-    return data.x[split.row[own]], split.y[own]
+    return dealt
 
 
 def same(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> bool:
     return torch.equal(a[0], b[0]) and torch.equal(a[1], b[1])
 
 
-@pytest.mark.parametrize("redraw", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_only_training_data_of_hostile_clients_change(
-    name: str, kind: str, redraw: bool, folder: Path
+    name: str, kind: str, folder: Path, deal: Any, held: Any
 ) -> None:
-    clean, data = deal(kind, None), deal(kind, part(name, kind, folder, redraw=redraw))
-    for client in range(N):
-        for split in ("valid", "test"):
-            pair = (held(d, getattr(d, split), client) for d in (clean, data))
-            assert same(*pair)
-        if not HOSTILE[client]:
-            assert same(*(held(d, d.train, client) for d in (clean, data)))
-    assert torch.equal(data.x[:M], clean.x)
-    changed = [
-        not same(held(clean, clean.train, k), held(data, data.train, k)) for k in (0, 4)
-    ]
-    assert all(changed)
+    """And shapes, types and ranges are kept."""
+    clean = deal(kind, None)
+    for redraw in (False, True):
+        data = deal(kind, part(name, kind, folder, redraw=redraw))
+        for client in range(N):
+            for split in ("valid", "test"):
+                assert same(
+                    *(held(d, getattr(d, split), client) for d in (clean, data))
+                )
+            pair = (held(d, d.train, client) for d in (clean, data))
+            assert same(*pair) or HOSTILE[client]
+        assert torch.equal(data.x[:M], clean.x)
+        for k in (0, 4):
+            assert not same(held(clean, clean.train, k), held(data, data.train, k))
+        assert data.x.dtype == clean.x.dtype and data.x.shape[1:] == clean.x.shape[1:]
+        for a, b in zip(clean.train, data.train, strict=True):
+            assert a.dtype == b.dtype and a.shape == b.shape
+        assert torch.equal(clean.train.size, data.train.size)
+        assert bool(data.x.isfinite().all())
+        most = 1 if kind == "several" else arrays(kind).classes - 1
+        assert int(data.train.y.min()) >= 0 and int(data.train.y.max()) <= most
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", NAMES)
-def test_shapes_types_and_ranges_are_kept(name: str, kind: str, folder: Path) -> None:
-    clean, data = deal(kind, None), deal(kind, part(name, kind, folder))
-    assert data.x.dtype == clean.x.dtype and data.x.shape[1:] == clean.x.shape[1:]
-    for a, b in zip(clean.train, data.train, strict=True):
-        assert a.dtype == b.dtype and a.shape == b.shape
-    assert torch.equal(clean.train.size, data.train.size)
-    assert bool(data.x.isfinite().all())
-    most = 1 if kind == "several" else arrays(kind).classes - 1
-    assert int(data.train.y.min()) >= 0 and int(data.train.y.max()) <= most
-
-
-@pytest.mark.parametrize("redraw", [False, True])
-@pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_share_is_exact(
-    name: str, kind: str, share: float, redraw: bool, folder: Path
+    name: str, kind: str, folder: Path, deal: Any, held: Any
 ) -> None:
     """At most ⌈share·m⌉ examples change, at places that the seed decides.
 
     The member sees those and no others, so its result is what it makes of them alone.
     """
-    named = part(name, kind, folder, share=share, redraw=redraw)
-    clean, data = deal(kind, None), deal(kind, named)
-    how = corrupt.corruption(named, arrays(kind))
-    assert how is not None
-    for client in np.flatnonzero(HOSTILE):
-        (x, y), (new_x, new_y) = (held(d, d.train, client) for d in (clean, data))
-        m = len(y)
-        count = min(m, max(1, -int(-share * m // 1)))
-        keys = {
-            what: seeding.keys(0, what, 0, torch.tensor([int(client)]))
-            for what in ("chosen", "corruption")
-        }
-        order = seeding.permute(
-            keys["chosen"].numpy(), np.arange(count), np.array([max(1, m)])
-        )
-        chosen = torch.from_numpy(np.sort(order)) if m else torch.arange(0)
-        rest = torch.ones(m, dtype=torch.bool)
-        rest[chosen] = False
-        assert len(chosen) == count
-        assert same((x[rest], y[rest]), (new_x[rest], new_y[rest]))
-        alone = how.corrupt(x[chosen], y[chosen], keys["corruption"][0])
-        assert same(alone, (new_x[chosen], new_y[chosen]))
+    clean = deal(kind, None)
+    for share, redraw in itertools.product((0.01, 0.3, 0.5, 1.0), (False, True)):
+        named = part(name, kind, folder, share=share, redraw=redraw)
+        data, how = deal(kind, named), corrupt.corruption(named, arrays(kind))
+        for client in np.flatnonzero(HOSTILE):
+            (x, y), (new_x, new_y) = (held(d, d.train, client) for d in (clean, data))
+            m = len(y)
+            count = min(m, max(1, -int(-share * m // 1)))
+            who = torch.tensor([int(client)])
+            order = seeding.permute(
+                seeding.keys(0, "chosen", 0, who).numpy(),
+                np.arange(count),
+                np.array([max(1, m)]),
+            )
+            chosen = torch.from_numpy(np.sort(order)) if m else torch.arange(0)
+            rest = torch.ones(m, dtype=torch.bool)
+            rest[chosen] = False
+            assert len(chosen) == count
+            assert same((x[rest], y[rest]), (new_x[rest], new_y[rest]))
+            key = seeding.keys(0, "corruption", 0, who)[0]
+            alone = how.corrupt(x[chosen], y[chosen], key)
+            assert same(alone, (new_x[chosen], new_y[chosen]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_seed_decides_and_nothing_else(name: str, kind: str, folder: Path) -> None:
-    named = part(name, kind, folder, share=0.4)
+def test_the_seed_decides_and_what_is_given_stays(
+    name: str, kind: str, folder: Path, deal: Any, held: Any
+) -> None:
+    named, given = part(name, kind, folder, share=0.4), arrays(kind)
     first, again, other = (deal(kind, named, seed) for seed in (5, 5, 6))
     for a, b in zip((first.x, *first.train), (again.x, *again.train), strict=True):
         assert torch.equal(a, b)
-    pairs = [
-        same(held(first, first.train, k), held(other, other.train, k)) for k in (0, 4)
-    ]
-    assert not all(pairs)  # others were chosen
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_given_stays_as_it_is(name: str, kind: str, folder: Path) -> None:
-    given = arrays(kind)
+    pairs = [[held(d, d.train, k) for d in (first, other)] for k in (0, 4)]
+    assert not all(same(*pair) for pair in pairs)  # others were chosen
     x, y = corrupt.tensors(given, torch.float64)
     before = x.clone(), y.clone()
-    how = corrupt.corruption(part(name, kind, folder), given)
-    assert how is not None
+    how = corrupt.corruption(named, given)
     new = how.corrupt(x, y, torch.tensor(12345))
     assert same((x, y), before)
     assert new[1].data_ptr() != y.data_ptr() or torch.equal(new[1], y)
     assert new[0].dtype == x.dtype and new[1].dtype == y.dtype
+    for m in (0, 1):  # few examples, and none
+        new = how.corrupt(x[:m], y[:m], torch.tensor(7))
+        assert new[0].shape == x[:m].shape and new[1].shape == y[:m].shape
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_one_example_and_none(name: str, folder: Path) -> None:
-    given = arrays("bytes")
-    how = corrupt.corruption(part(name, "bytes", folder), given)
-    assert how is not None
-    for m in (0, 1):
-        x, y = (t[:m] for t in corrupt.tensors(given, torch.float32))
-        new = how.corrupt(x, y, torch.tensor(7))
-        assert new[0].shape == x.shape and new[1].shape == y.shape
+def test_who_says_what_it_assumes() -> None:
+    docs = {name: lookup.find("corruption", name).__doc__ or "" for name in NAMES}
+    wrong = [
+        n for n, d in docs.items() if "Threat model:" not in d or "controls" not in d
+    ]
+    assert not wrong
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_who_says_what_it_assumes(name: str) -> None:
-    doc = lookup.find("corruption", name).__doc__ or ""
-    assert "Threat model:" in doc and "controls" in doc
+def test_what_needs_classes_refuses_a_regression() -> None:
+    given = Arrays(np.zeros((4, 1, 5, 5)), np.zeros(4), 0)
+    x, y = corrupt.tensors(given, torch.float64)
+    for name in ("auto", "random_labels", "shift_labels", "backdoor"):
+        full = lookup.check("corruption", name, {})
+        how = corrupt.corruption(CorruptionPart(name, full), given)
+        with pytest.raises(Refusal, match="regression; set corruption.name to another"):
+            how.corrupt(x, y, torch.tensor(0))

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from troth import lookup
 from troth.data.corruptions.shift_labels import shift_labels
 from troth.types import Refusal
 
@@ -26,10 +25,9 @@ def test_by_hand(offset: int, expected: list[int]) -> None:
     assert x is X and found.tolist() == expected and y.tolist() == [0, 1, 2, 0]
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10, 62])
-def test_no_label_stays_and_all_steps_bring_it_back(classes: int) -> None:
-    y = torch.arange(500) % classes
-    found = y
+def test_no_label_stays_and_all_steps_bring_it_back() -> None:
+    classes = 10
+    found = y = torch.arange(500) % classes
     for _ in range(classes):
         moved = shift_labels(X, found, classes)[1]
         assert bool((moved != found).all())
@@ -48,14 +46,3 @@ def test_refuses_what_changes_nothing(offset: int, classes: int) -> None:
     words = rf"corruption\.offset = {offset} changes nothing with {classes} classes"
     with pytest.raises(Refusal, match=words):
         shift_labels(X, torch.zeros(4, dtype=torch.long), classes, offset=offset)
-
-
-def test_refuses_regression() -> None:
-    with pytest.raises(Refusal, match="regression; set corruption.name to another one"):
-        shift_labels(X, torch.zeros(4), 0)
-
-
-def test_options() -> None:
-    assert lookup.check("corruption", "shift_labels", {}) == {"offset": 1}
-    with pytest.raises(Refusal, match="a whole number"):
-        lookup.check("corruption", "shift_labels", {"offset": 1.5})

@@ -1,0 +1,70 @@
+"""What tests of data share: keys, dealt data and runs that are stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import troth
+from troth import files, seeding
+from troth.types import Data, Shards, Split
+
+
+@pytest.fixture(scope="session")
+def keys() -> Callable[..., Tensor]:
+    """Makes one key per example."""
+    return lambda b, seed=0: seeding.keys(seed, "test", 0, torch.arange(b))
+
+
+@pytest.fixture(scope="session")
+def shards_of() -> Callable[..., Shards]:
+    """Makes shards from the sizes of training, validation and test of each client."""
+
+    def shards(each: list[tuple[int, int, int]]) -> Shards:
+        rows = np.random.default_rng(0).permutation(np.sum(each))
+        lists = np.split(rows.astype(np.int64), np.cumsum(each)[:-1])
+        return Shards(lists[::3], lists[1::3], lists[2::3])
+
+    return shards
+
+
+@pytest.fixture(scope="session")
+def held() -> Callable[[Data, Split, int], tuple[Tensor, Tensor]]:
+    """Finds the inputs and labels of one client in a split."""
+
+    def inputs(data: Data, split: Split, client: int) -> tuple[Tensor, Tensor]:
+        own = slice(
+            int(split.start[client]), int(split.start[client]) + int(split.size[client])
+        )
+        return data.x[split.row[own]], split.y[own]
+
+    return inputs
+
+
+@pytest.fixture
+def resumed(tmp_path: Path) -> Callable[..., None]:
+    """Compares the files of a run with those of one that was stopped and resumed."""
+
+    class Killed(Exception):
+        pass
+
+    def same(tree: dict[str, Any], done: int, *more: str) -> None:
+        def kill(progress: Any) -> None:
+            if progress.done == done:
+                raise Killed
+
+        troth.run(tree, out=tmp_path / "whole")
+        with pytest.raises(Killed):
+            troth.run(tree, out=tmp_path / "cut", watch=kill)
+        troth.resume(tmp_path / "cut")
+        for name in (files.CLIENTS, files.ROUNDS, files.SHARED, *more):
+            whole, cut = (tmp_path / part / name for part in ("whole", "cut"))
+            assert whole.read_bytes() == cut.read_bytes(), name
+
+    return same
