@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
 import tomllib
 import types
@@ -108,21 +107,15 @@ def test_to_dict_is_complete_ordered_and_plain() -> None:
 
 
 def test_shorthands() -> None:
-    e = from_dict(
-        {
-            "personalizer": {"name": "ditto", "optimizer": "adam", "lr": 1, "steps": 3},
-            "train": {
-                "optimizer": "momentum",
-                "schedule": {"name": "steps", "every": 5},
-            },
-            "filter": "drop_invalid",
-            "aggregator": "median",
-            "partition": {"valid": 0.1, "split": "given"},  # iid, as without a name
-            "model": {"normalize": "none"},
-            "data": None,
-        }
-    )
-    assert e.personalizer.optimizer is not None
+    tree = tomllib.loads("""
+        personalizer = {name = "ditto", optimizer = "adam", lr = 1, steps = 3}
+        train = {optimizer = "momentum", schedule = {name = "steps", every = 5}}
+        filter = "drop_invalid"
+        aggregator = "median"
+        partition = {valid = 0.1, split = "given"}  # iid, as without a name
+        model = {normalize = "none"}
+    """)
+    e = from_dict(tree | {"data": None})
     assert e.personalizer.optimizer.options["beta1"] == 0.9
     assert e.train.optimizer == Part("momentum", {"beta": 0.9})
     assert e.train.schedule == Part("steps", {"every": 5, "factor": 0.5, "floor": 0.0})
@@ -148,12 +141,6 @@ def test_corruption_follows_the_adversary() -> None:
     assert back(from_dict(some)) == from_dict(some)
     idle = from_dict(some | {"adversary": {}})
     assert idle.corruption == CorruptionPart("none", {}, 0.5, True)
-
-
-@pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan"), float("inf")])
-def test_a_share_of_the_examples_is_one(share: float) -> None:
-    with pytest.raises(Refusal, match=r"corruption\.share = .* above 0 and at most 1"):
-        from_dict({"corruption": {"name": "flip_labels", "share": share}})
 
 
 def test_third_party_parts(other: types.ModuleType) -> None:
@@ -182,250 +169,114 @@ def test_the_tree_is_left_alone() -> None:
     assert e.partition.split == [0.72, 0.08, 0.2]
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    (
-        {"agregator": "mean"},
-        "an experiment has no section 'agregator' (did you mean 'a",
-    ),
-    ({"grid": {"seed": [0]}}, "a [grid] stands for several experiments; expand it"),
-    (
-        {"train": {"round": 3}},
-        "[train] has no key 'round' (did you mean 'rounds'?); th",
-    ),
-    ({"train": 3}, "train = 3 is a whole number; it must be a table"),
-    ({"solver": 3}, "solver = 3 is a whole number; it must be a text or a table"),
-    (
-        {"solver": "fedavk"},
-        "there is no solver 'fedavk' (did you mean 'fedavg'?); ther",
-    ),
-    ({"solver": {"name": 3}}, "solver.name = 3 is a whole number; it must be a text"),
-    ({"solver": "no.such:thing"}, "solver 'no.such:thing' cannot be imported (No modu"),
-    ({"train": {"optimizer": "adm"}}, "there is no optimizer 'adm' (did you mean 'ada"),
-    ({"train": {"optimizer": 1}}, "train.optimizer = 1 is a whole number; it must be "),
-    ({"train": {"schedule": "steps"}}, "schedule 'steps' needs the option 'every': se"),
-    (
-        {"personalizer": {"name": "ditto", "lamb": 1}},
-        "personalizer 'ditto' has no opti",
-    ),
-    ({"personalizer": {"name": "ditto", "lam": "x"}}, "personalizer.lam = 'x' is a te"),
-    (
-        {"personalizer": {"name": "ditto", "step": 1}},
-        "[personalizer] has no key 'step'",
-    ),
-    (
-        {"personalizer": {"lam": 1}},
-        "personalizer 'none' has no option 'lam'; it has no",
-    ),
-    (
-        {"personalizer": {"optimizer": {"beta": 1}}},
-        "personalizer.optimizer does not sa",
-    ),
-    ({"filter": [{}]}, "filter[0] does not say which filter; set its name to one of: "),
-    ({"filter": ["drop_invalid", 2]}, "filter[1] = 2 is a whole number; it must be a "),
-    ({"attack": "of"}, "there is no attack 'of'; there are: "),
-    (
-        {"attack": {"factor": 2}},
-        "attack 'none' has no option 'factor'; set attack.name",
-    ),
-    (
-        {"corruption": {"p": 2}},
-        "corruption 'none' has no option 'p'; set corruption.na",
-    ),
-    ({"seed": 1.5}, "seed = 1.5 is a number; it must be a whole number"),
-    ({"seed": -1}, "seed = -1 is out of range; it must be at least 0"),
-    ({"name": 3}, "name = 3 is a whole number; it must be a text"),
-    (
-        {"train": {"rounds": 0}},
-        "train.rounds = 0 is out of range; it must be at least 1",
-    ),
-    ({"train": {"rounds": True}}, "train.rounds = True is a "),
-    (
-        {"train": {"cohort": -1}},
-        "train.cohort = -1 is out of range; it must be at leas",
-    ),
-    (
-        {"train": {"steps": -1}},
-        "train.steps = -1 is out of range; it must be at least 0",
-    ),
-    (
-        {"train": {"epochs": -1}},
-        "train.epochs = -1 is out of range; it must be at leas",
-    ),
-    (
-        {"train": {"batch": -1}},
-        "train.batch = -1 is out of range; it must be at least 0",
-    ),
-    ({"train": {"lr": -0.1}}, "train.lr = -0.1 is out of range; it must be at least 0"),
-    (
-        {"train": {"lr": math.nan}},
-        "train.lr = nan is out of range; it must be at least",
-    ),
-    (
-        {"train": {"lr": math.inf}},
-        "train.lr = inf is out of range; it must be at least 0 a",
-    ),
-    (
-        {"train": {"weight_decay": -1}},
-        "train.weight_decay = -1.0 is out of range; it m",
-    ),
-    (
-        {"train": {"steps": 1, "epochs": 1}},
-        "train.steps = 1 and train.epochs = 1 exclu",
-    ),
-    (
-        {"train": {"sampling": "x"}},
-        "train.sampling = 'x' is not one of 'uniform', 'siz",
-    ),
-    (
-        {"train": {"precision": "half"}},
-        "train.precision = 'half' is not one of 'float3",
-    ),
-    (
-        {"evaluate": {"every": -1}},
-        "evaluate.every = -1 is out of range; it must be at ",
-    ),
-    (
-        {"evaluate": {"clients": -1}},
-        "evaluate.clients = -1 is out of range; it must be",
-    ),
-    (
-        {"personalizer": {"lr": -1}},
-        "personalizer.lr = -1.0 is out of range; it must be",
-    ),
-    (
-        {"personalizer": {"steps": 1, "epochs": 1}},
-        "personalizer.steps = 1 and personal",
-    ),
-    (
-        {"partition": {"split": [0.5, 0.5]}},
-        "partition.split = [0.5, 0.5] is not a divi",
-    ),
-    (
-        {"partition": {"split": [1, 0, 0]}},
-        "partition.split = [1.0, 0.0, 0.0] is not a ",
-    ),
-    (
-        {"partition": {"split": [0, 0.5, 0.5]}},
-        "partition.split = [0.0, 0.5, 0.5] is no",
-    ),
-    (
-        {"partition": {"split": [1.5, -1, 0.5]}},
-        "partition.split = [1.5, -1.0, 0.5] is n",
-    ),
-    (
-        {"partition": {"split": "all"}},
-        "partition.split = 'all' is a text; it must be a",
-    ),
-    (
-        {"partition": {"valid": 0.1}},
-        "partition.valid = 0.1 goes only with partition.sp",
-    ),
-    (
-        {"partition": {"valid": 1}},
-        "partition.valid = 1.0 is out of range; it must be at ",
-    ),
-    (
-        {"partition": {"min_examples": -1}},
-        "partition.min_examples = -1 is out of range",
-    ),
-    (
-        {"model": {"normalize": "z"}},
-        "model.normalize = 'z' is not one of 'unit', 'pixe",
-    ),
-    (
-        {"adversary": {"fraction": 1}},
-        "adversary.fraction = 1.0 is out of range; it mus",
-    ),
-    (
-        {"adversary": {"fraction": -0.1}},
-        "adversary.fraction = -0.1 is out of range; it",
-    ),
-    (
-        {"adversary": {"fraction": math.inf}},
-        "adversary.fraction = inf is out of range;",
-    ),
-    (
-        {"adversary": {"count": -1}},
-        "adversary.count = -1 is out of range; it must be a",
-    ),
-    (
-        {"adversary": {"fraction": 0.1, "count": 1}},
-        "adversary.fraction = 0.1 and adver",
-    ),
-    (
-        {"adversary": {"count": 1, "clients": [1]}},
-        "adversary.count = 1 and adversary.c",
-    ),
-    (
-        {"adversary": {"clients": [1, 1]}},
-        "adversary.clients = [1, 1] does not name cli",
-    ),
-    (
-        {"adversary": {"clients": [-1]}},
-        "adversary.clients = [-1] does not name clients",
-    ),
-    (
-        {"engine": {"how": "fast"}},
-        "engine.how = 'fast' is not one of 'auto', 'loop', '",
-    ),
-    (
-        {"engine": {"chunk": -1}},
-        "engine.chunk = -1 is out of range; it must be at leas",
-    ),
-    (
-        {"engine": {"device": "gpu"}},
-        "engine.device = 'gpu' is not a device; it must be",
-    ),
-    (
-        {"engine": {"device": "cuda:"}},
-        "engine.device = 'cuda:' is not a device; it mus",
-    ),
-    (
-        {"engine": {"device": "cpu:1"}},
-        "engine.device = 'cpu:1' is not a device; it mus",
-    ),
-    (
-        {"checkpoint": {"seconds": -1}},
-        "checkpoint.seconds = -1.0 is out of range; it m",
-    ),
-    (
-        {"output": {"personal": "yes"}},
-        "output.personal = 'yes' is a text; it must be t",
-    ),
-    ({"resolved": 3}, "resolved = 3 is a whole number; it must be a table"),
-    ({"solver": "math:pi"}, "solver 'math:pi' is not a function; one of your own is n"),
-    ({"solver": ".x:y"}, "solver '.x:y' is not a function; one of your own is named"),
-    (3, "the experiment = 3 is a whole number; it must be a table"),  # type: ignore
-]
+REFUSED = """
+agregator = 'mean' → an experiment has no section 'agregator' (did you mean 'a
+grid.seed = [0] → a [grid] stands for several experiments; expand it
+train.round = 3 → [train] has no key 'round' (did you mean 'rounds'?); th
+train = 3 → train = 3 is a whole number; it must be a table
+solver = 3 → solver = 3 is a whole number; it must be a text or a table
+solver = 'fedavk' → there is no solver 'fedavk' (did you mean 'fedavg'?); ther
+solver.name = 3 → solver.name = 3 is a whole number; it must be a text
+solver = 'no.such:thing' → solver 'no.such:thing' cannot be imported (No modu
+train.optimizer = 'adm' → there is no optimizer 'adm' (did you mean 'ada
+train.optimizer = 1 → train.optimizer = 1 is a whole number; it must be
+train.schedule = 'steps' → schedule 'steps' needs the option 'every': se
+personalizer = {name = 'ditto', lamb = 1} → personalizer 'ditto' has no opti
+personalizer = {name = 'ditto', lam = 'x'} → personalizer.lam = 'x' is a te
+personalizer = {name = 'ditto', step = 1} → [personalizer] has no key 'step'
+personalizer.lam = 1 → personalizer 'none' has no option 'lam'; it has no
+personalizer.optimizer.beta = 1 → personalizer.optimizer does not sa
+filter = [{}] → filter[0] does not say which filter; set its name to one of:
+filter = ['drop_invalid', 2] → filter[1] = 2 is a whole number; it must be a
+attack = 'of' → there is no attack 'of'; there are:
+attack.factor = 2 → attack 'none' has no option 'factor'; set attack.name
+corruption.p = 2 → corruption 'none' has no option 'p'; set corruption.na
+seed = 1.5 → seed = 1.5 is a number; it must be a whole number
+seed = -1 → seed = -1 is out of range; it must be at least 0
+name = 3 → name = 3 is a whole number; it must be a text
+train.rounds = 0 → train.rounds = 0 is out of range; it must be at least 1
+train.rounds = true → train.rounds = True is a
+train.cohort = -1 → train.cohort = -1 is out of range; it must be at leas
+train.steps = -1 → train.steps = -1 is out of range; it must be at least 0
+train.epochs = -1 → train.epochs = -1 is out of range; it must be at leas
+train.batch = -1 → train.batch = -1 is out of range; it must be at least 0
+train.lr = -0.1 → train.lr = -0.1 is out of range; it must be at least 0
+train.lr = nan → train.lr = nan is out of range; it must be at least
+train.lr = inf → train.lr = inf is out of range; it must be at least 0 a
+train.weight_decay = -1 → train.weight_decay = -1.0 is out of range; it m
+train = {steps = 1, epochs = 1} → train.steps = 1 and train.epochs = 1 exclu
+train.sampling = 'x' → train.sampling = 'x' is not one of 'uniform', 'siz
+train.precision = 'half' → train.precision = 'half' is not one of 'float3
+evaluate.every = -1 → evaluate.every = -1 is out of range; it must be at
+evaluate.clients = -1 → evaluate.clients = -1 is out of range; it must be
+personalizer.lr = -1 → personalizer.lr = -1.0 is out of range; it must be
+personalizer = {steps = 1, epochs = 1} → personalizer.steps = 1 and personal
+partition.split = [0.5, 0.5] → partition.split = [0.5, 0.5] is not a divi
+partition.split = [1, 0, 0] → partition.split = [1.0, 0.0, 0.0] is not a
+partition.split = [0, 0.5, 0.5] → partition.split = [0.0, 0.5, 0.5] is no
+partition.split = [1.5, -1, 0.5] → partition.split = [1.5, -1.0, 0.5] is n
+partition.split = 'all' → partition.split = 'all' is a text; it must be a
+partition.valid = 0.1 → partition.valid = 0.1 goes only with partition.sp
+partition.valid = 1 → partition.valid = 1.0 is out of range; it must be at
+partition.min_examples = -1 → partition.min_examples = -1 is out of range
+model.normalize = 'z' → model.normalize = 'z' is not one of 'unit', 'pixe
+adversary.fraction = 1 → adversary.fraction = 1.0 is out of range; it mus
+adversary.fraction = -0.1 → adversary.fraction = -0.1 is out of range; it
+adversary.fraction = inf → adversary.fraction = inf is out of range;
+adversary.count = -1 → adversary.count = -1 is out of range; it must be a
+adversary = {fraction = 0.1, count = 1} → adversary.fraction = 0.1 and adver
+adversary = {count = 1, clients = [1]} → adversary.count = 1 and adversary.c
+adversary.clients = [1, 1] → adversary.clients = [1, 1] does not name cli
+adversary.clients = [-1] → adversary.clients = [-1] does not name clients
+engine.how = 'fast' → engine.how = 'fast' is not one of 'auto', 'loop', '
+engine.chunk = -1 → engine.chunk = -1 is out of range; it must be at leas
+engine.device = 'gpu' → engine.device = 'gpu' is not a device; it must be
+engine.device = 'cuda:' → engine.device = 'cuda:' is not a device; it mus
+engine.device = 'cpu:1' → engine.device = 'cpu:1' is not a device; it mus
+checkpoint.seconds = -1 → checkpoint.seconds = -1.0 is out of range; it m
+output.personal = 'yes' → output.personal = 'yes' is a text; it must be t
+resolved = 3 → resolved = 3 is a whole number; it must be a table
+solver = 'math:pi' → solver 'math:pi' is not a function; one of your own is n
+solver = '.x:y' → solver '.x:y' is not a function; one of your own is named
+partition.correlation = 0.0 → partition.correlation = 0.0 is out of range; it must be
+partition.correlation = 1.1 → partition.correlation = 1.1 is out of range; it must be
+partition.correlation = nan → partition.correlation = nan is out of range; it must be
+partition.leakage = 'no' → partition.leakage = 'no' is not one of 'allow', 'record',
+partition.split_by = 'no' → partition.split_by = 'no' is not one of 'example', 'owner
+corruption.share = 0 → corruption.share = 0.0 is out of range; it must be above 0 and
+corruption.share = 1.1 → corruption.share = 1.1 is out of range; it must be above 0 a
+corruption.share = nan → corruption.share = nan is out of range; it must be above 0 a
+corruption.share = inf → corruption.share = inf is out of range; it must be above 0 a
+partition.split = [0.8, 0.1, 0.2] → partition.split = [0.8, 0.1, 0.2] is not a divisi
+partition.split = [nan, 0.1, 0.2] → partition.split = [nan, 0.1, 0.2] is not a divisi
+deployment.deadline = 2592001 → deployment.deadline = 2592001.0 is out of range; it m
+deployment.scale = 0 → deployment.scale = 0.0 is out of range; it must be above 0
+"""
+"""TOML → how the refusal begins."""
 
 
-@pytest.mark.parametrize(("tree", "start"), REFUSED)
-def test_refusals(tree: dict[str, Any], start: str) -> None:
+@pytest.mark.parametrize("row", REFUSED.strip().splitlines())
+def test_refusals(row: str) -> None:
+    text, _, start = row.partition(" → ")
     with pytest.raises(Refusal) as refusal:
-        from_dict(tree)
-    sentence = str(refusal.value)
-    assert sentence.startswith(start)
-    assert "\n" not in sentence
+        from_dict(tomllib.loads(text))
+    assert str(refusal.value).startswith(start)
+    assert "\n" not in str(refusal.value)
 
 
 def test_refusals_say_what_is_allowed() -> None:
-    cases: dict[str, tuple[dict[str, Any], str]] = {
-        "attack": ({"attack": "of"}, "model_replacement.*'none' leaves it out"),
-        "step": (
-            {"personalizer": {"step": 1}},
-            "mean 'steps'.*it takes: lr, steps, ep",
-        ),
-        "lamb": ({"personalizer": {"name": "ditto", "lamb": 1}}, "did you mean 'lam'"),
-        "name": ({"filter": [{}]}, "one of: .*drop_invalid"),
-        "device": ({"engine": {"device": "gpu"}}, "auto, cpu, cuda, cuda:N .* or mps"),
-        "budget": (
-            {"train": {"steps": 1, "epochs": 1}},
-            "keep one of steps, epochs and",
-        ),
-    }
-    for tree, sentence in cases.values():
-        with pytest.raises(Refusal, match=sentence):
-            from_dict(tree)
+    for text, words in (
+        ("attack = 'of'", "model_replacement.*'none' leaves it out"),
+        ("personalizer.step = 1", "mean 'steps'.*it takes: lr, steps, ep"),
+        ("personalizer = {name = 'ditto', lamb = 1}", "did you mean 'lam'"),
+        ("filter = [{}]", "one of: .*drop_invalid"),
+        ("engine.device = 'gpu'", "auto, cpu, cuda, cuda:N .* or mps"),
+        ("train = {steps = 1, epochs = 1}", "keep one of steps, epochs and"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            from_dict(tomllib.loads(text))
+    with pytest.raises(Refusal, match="the experiment = 3 is a whole number; it must"):
+        from_dict(3)
 
 
 def test_required_options_are_asked_for(other: types.ModuleType) -> None:
@@ -433,9 +284,9 @@ def test_required_options_are_asked_for(other: types.ModuleType) -> None:
         from_dict({"solver": "other:needy"})
 
 
-@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:3", "mps"])
-def test_devices(device: str) -> None:
-    assert from_dict({"engine": {"device": device}}).engine.device == device
+def test_devices() -> None:
+    for device in ("auto", "cpu", "cuda", "cuda:3", "mps"):
+        assert from_dict({"engine": {"device": device}}).engine.device == device
 
 
 def test_number_of_hostile_clients() -> None:
@@ -448,10 +299,9 @@ def test_number_of_hostile_clients() -> None:
     assert not Adversary(count=0).present() and Adversary(0.1).present()
 
 
-@pytest.mark.parametrize("n", [1, 7, 10, 100, 515])
-def test_a_share_is_rounded_up_without_noise(n: int) -> None:
-    for k in range(n):
-        assert Adversary(k / n).number(n) == k
+def test_a_share_is_rounded_up_without_noise() -> None:
+    for n in (1, 7, 10, 100, 515):
+        assert all(Adversary(k / n).number(n) == k for k in range(n))
 
 
 def test_somebody_must_stay_benign() -> None:

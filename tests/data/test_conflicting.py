@@ -16,7 +16,7 @@ from troth import build, lookup
 from troth.config import reader
 from troth.data import conflicting, load
 from troth.engine.engine import Plan
-from troth.runs import personalize, results, train
+from troth.runs import personalize, results
 from troth.types import Arrays, Refusal, Shards
 
 SIZES = [40, 25, 60, 33]  # examples of each client
@@ -40,19 +40,17 @@ def listed(lists: list[np.ndarray]) -> list[list[int]]:
     return [one.tolist() for one in lists]
 
 
-def test_copied() -> None:
-    made = conflicting.set_apart(arrays(GROUP), SHARDS, 0, "copied", 0.98)
+def apart(how: Any, correlation: float = 0.98, seed: int = 0) -> Shards:
+    return conflicting.set_apart(arrays(GROUP), SHARDS, seed, how, correlation)
+
+
+def test_by_hand() -> None:
+    made = apart("copied")
     assert listed(made.tests["conflicting"]) == [[6, 7], []]
     assert made[:3] == SHARDS[:3]
-
-
-def test_none() -> None:
     for group in (None, GROUP, range(12)):
         assert conflicting.set_apart(arrays(group), SHARDS, 0, "none", 0.98) is SHARDS
-
-
-def test_held_out_wholly() -> None:
-    made = conflicting.set_apart(arrays(GROUP), SHARDS, 0, "held_out", 1.0)
+    made = apart("held_out", 1.0)
     assert listed(made.tests["conflicting"]) == [[2, 3, 6, 7], []]
     assert listed(made.train) == [[0, 1], [8, 9]]
     assert listed(made.valid) == [[4], []] and listed(made.test) == [[5], [10, 11]]
@@ -60,17 +58,12 @@ def test_held_out_wholly() -> None:
 
 def test_held_out_as_few_as_fit() -> None:
     """2 of 3 aligned: beside 2 one may stay, beside 1 none."""
-    made = conflicting.set_apart(arrays(GROUP), SHARDS, 0, "held_out", 2 / 3)
+    made = apart("held_out", 2 / 3)
     gone = made.tests["conflicting"][0].tolist()
     assert len(gone) == 3 and {6, 7} < {*gone}
     assert sorted([*made.train[0], *gone, 5, 4]) == [*range(8)]
-    more = {
-        tuple(
-            conflicting.set_apart(arrays(GROUP), SHARDS, s, "held_out", 2 / 3).train[0]
-        )
-        for s in range(20)
-    }
-    assert more == {(0, 1, 2), (0, 1, 3)}  # which one is drawn
+    kept = {tuple(apart("held_out", 2 / 3, s).train[0]) for s in range(20)}
+    assert kept == {(0, 1, 2), (0, 1, 3)}  # which one is drawn
 
 
 @pytest.mark.parametrize("correlation", [0.98, 0.9, 0.7])
@@ -90,22 +83,20 @@ def test_what_stays_is_as_aligned_as_asked(correlation: float) -> None:
     assert sorted(all_) == [*range(900)]
 
 
-def refused(words: str, group: Any, how: Any, shards: Shards = SHARDS) -> None:
+@pytest.mark.parametrize(
+    ("words", "group", "how"),
+    [
+        ("'copied' needs data with a group, 0 for", None, "copied"),
+        ("and the data have 2 too", [*GROUP[:11], 2], "held_out"),
+        ("and the data have -1 too", [*GROUP[:11], -1], "copied"),
+        ("finds no conflicting example", [0] * 12, "held_out"),
+        ("finds no conflicting example", [1] * 5 + [0] * 7, "copied"),
+        (r"leaves 2 of 2 .*\(the first is 0\)", [1] * 12, "held_out"),
+    ],
+)
+def test_refusals(words: str, group: Any, how: Any) -> None:
     with pytest.raises(Refusal, match=words):
-        conflicting.set_apart(arrays(group), shards, 0, how, 0.98)
-
-
-def test_refusals() -> None:
-    refused("'copied' needs data with a group, 0 for", None, "copied")
-    refused("and the data have 2 too", [*GROUP[:11], 2], "held_out")
-    refused("and the data have -1 too", [*GROUP[:11], -1], "copied")
-    refused("finds no conflicting example", [0] * 12, "held_out")
-    refused("finds no conflicting example", [1] * 5 + [0] * 7, "copied")
-    refused(r"leaves 2 of 2 .*\(the first is 0\)", [1] * 12, "held_out")
-    for value in (0.0, -1.0, 1.1, float("nan")):
-        partition = {"name": "iid", "clients": 2, "correlation": value}
-        with pytest.raises(Refusal, match=r"partition.correlation = .* out of range"):
-            reader.from_dict({"partition": partition})
+        conflicting.set_apart(arrays(group), SHARDS, 0, how, 0.98)
 
 
 # What a run makes of further test sets
@@ -142,11 +133,15 @@ def accuracy(net: torch.nn.Module, x: np.ndarray, y: np.ndarray) -> float:
     return float((said.numpy() == y).mean()) if len(y) else float("nan")
 
 
-def test_every_test_set_is_reported(path: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def run(path: Path, tmp_path_factory: pytest.TempPathFactory) -> troth.Run:
+    return troth.run(tree(path), out=tmp_path_factory.mktemp("runs") / "run")[0]
+
+
+def test_every_test_set_is_reported(run: troth.Run) -> None:
     """Against the saved models, client by client; the ordinary test as ever."""
-    (run,) = troth.run(tree(path), out=tmp_path / "run")
     given, shards, _ = load.deal(run.experiment, None)
-    with (tmp_path / "run" / "clients.csv").open() as file:
+    with (run.path / "clients.csv").open() as file:
         table = list(csv.DictReader(file))
     sets = {"": shards.test, "conflicting_": shards.tests["conflicting"]}
     for k in range(N):
@@ -161,7 +156,7 @@ def test_every_test_set_is_reported(path: Path, tmp_path: Path) -> None:
                 else:
                     assert cell in ("", "nan") and k == 3
         assert int(table[k]["conflicting"]) == len(shards.tests["conflicting"][k])
-    found = json.loads((tmp_path / "run" / "summary.json").read_text())
+    found = json.loads((run.path / "summary.json").read_text())
     for kind, prefix in (("personal", ""), ("shared", "shared_")):
         column = run.clients[f"{prefix}conflicting_accuracy"]
         assert np.isnan(column).tolist() == [False, False, False, True]
@@ -174,37 +169,19 @@ def test_every_test_set_is_reported(path: Path, tmp_path: Path) -> None:
     assert "accuracy_mean" in last["evaluation"]["tests"]["conflicting"]["shared"]
 
 
-def test_without_further_sets_nothing_is_new(path: Path, tmp_path: Path) -> None:
-    plain = {"name": "natural"}
-    (old,) = troth.run(tree(path, partition=plain), out=tmp_path / "old")
-    (new,) = troth.run(tree(path), out=tmp_path / "new")
+def test_without_further_sets_nothing_is_new(
+    run: troth.Run, path: Path, tmp_path: Path
+) -> None:
+    (old,) = troth.run(tree(path, partition="natural"), out=tmp_path / "old")
     assert "tests" not in old.summary and "conflicting" not in old.clients
-    for column in old.clients:
-        if column in new.clients:
-            assert np.array_equal(old.clients[column], new.clients[column], True), (
-                column
-            )
-    same = (run.summary["personal"] for run in (old, new))
-    assert next(same) == next(same)
+    for column in {*old.clients} & {*run.clients}:
+        assert np.array_equal(old.clients[column], run.clients[column], True), column
+    assert old.summary["personal"] == run.summary["personal"]
 
 
-def test_a_resumed_run_says_the_same(path: Path, tmp_path: Path) -> None:
-    class Stopped(Exception):
-        pass
-
-    def stop(progress: train.Progress) -> None:
-        if progress.done == 2:
-            raise Stopped
-
-    whole = tree(path, evaluate={"newcomers": 0.2}, checkpoint={"every": 1})
-    e = reader.from_dict(whole)
-    train.train(e, tmp_path / "whole", plan=Plan("loop", 1))
-    with pytest.raises(Stopped):
-        train.train(e, tmp_path / "cut", plan=Plan("loop", 1), watch=stop)
-    train.resume(tmp_path / "cut")
-    for name in ("clients.csv", "rounds.jsonl"):
-        first, second = (tmp_path / d / name for d in ("whole", "cut"))
-        assert first.read_bytes() == second.read_bytes()
+def test_a_resumed_run_says_the_same(path: Path, resumed: Any) -> None:
+    more = {"evaluate": {"newcomers": 0.2}, "checkpoint": {"every": 1}}
+    resumed(tree(path, **more), 2)
 
 
 def test_newcomers_have_them_too(path: Path, tmp_path: Path) -> None:
@@ -225,45 +202,35 @@ def test_they_are_prepared_as_all_test_data(path: Path, features: str) -> None:
     e = reader.from_dict(tree(path, features=features))
     ready = build.build(e, plan=Plan("loop", 1))
     data, (_, shards, _) = ready.data, load.deal(e, None)
+    marks = load.deal(e, None)[0].group
     for k in range(N):
-        where = {
-            name: [int(split.start[k]), int(split.start[k] + split.size[k])]
-            for name, split in (("test", data.test), *data.tests.items())
-        }
-        test = data.x[data.test.row[slice(*where["test"])]]
-        other = data.tests["conflicting"].row[slice(*where["conflicting"])]
+        first, size = int(data.test.start[k]), int(data.test.size[k])
+        test = data.x[data.test.row[first : first + size]]
+        apart = data.tests["conflicting"]
+        other = apart.row[int(apart.start[k]) :][: int(apart.size[k])]
         at = np.isin(shards.test[k], shards.tests["conflicting"][k])
         assert torch.equal(data.x[other], test[torch.from_numpy(at)])
         assert (data.group[other] == 1).all()
         rows = data.train.row[data.train.start[k] :][: len(shards.train[k])]
-        marks = load.deal(e, None)[0].group
         assert data.group[rows].tolist() == marks[shards.train[k]].tolist()
 
 
 def test_a_csv_with_a_column(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
     lines = ["a,b,kind,who,way"]
-    for i in range(90):
-        way = "against" if i % 5 == 0 else "along"
-        a, b = random.normal(size=2)
-        lines.append(f"{a},{b},{int(a > 0)},{i % 3},{'z' if way == 'against' else 'a'}")
+    for i, (a, b) in enumerate(np.random.default_rng(0).normal(size=(90, 2))):
+        lines.append(f"{a},{b},{int(a > 0)},{i % 3},{'a' if i % 5 else 'z'}")
     (tmp_path / "t.csv").write_text("\n".join(lines))
     data = {"name": "csv", "path": str(tmp_path / "t.csv"), "label": "kind"}
     data |= {"owner": "who", "group": "way"}
-    (run,) = troth.run(tree(tmp_path, data=data), out=tmp_path / "run")
-    arrays, shards, _ = load.deal(run.experiment, None)
-    assert sorted({*arrays.group.tolist()}) == [0, 1] and arrays.group.sum() == 18
-    assert (
-        run.clients["conflicting"]
-        == [len(part) for part in shards.tests["conflicting"]]
-    ).all()
+    given, shards, _ = load.deal(reader.from_dict(tree(tmp_path, data=data)), None)
+    assert sorted({*given.group.tolist()}) == [0, 1] and given.group.sum() == 18
+    expected = [test[given.group[test] == 1] for test in shards.test]
+    assert listed(shards.tests["conflicting"]) == listed(expected)
 
 
 def test_a_newcomers_own_file_may_have_groups(path: Path, tmp_path: Path) -> None:
-    whole = tree(
-        path, personalizer={"name": "upweight", "steps": 3, "without": "finetune"}
-    )
-    (run,) = troth.run(whole, out=tmp_path / "run")
+    part = {"name": "upweight", "steps": 3, "without": "finetune"}
+    (run,) = troth.run(tree(path, personalizer=part), out=tmp_path / "run")
     random = np.random.default_rng(0)
     x = random.normal(size=(20, 4)).astype(np.float32)
     mine = {"x": x, "y": (x[:, 0] > 0).astype(int)}

@@ -23,36 +23,25 @@ def shards(train, valid, test) -> Shards:
 COPIES = np.array([[1.0], [2], [3], [1], [2], [4]], np.float32)
 
 
-def test_copies_are_counted_in_test():
-    """Rows 3 and 4 are copies of 0 and 1; row 4's twin is only validated on."""
-    both = shards([[0], [2]], [[1], []], [[3, 4], [5]])
-    facts = leakage.examine(made(COPIES), both, "record")
-    assert facts == {"leaked": 0, "duplicates": 2}
-
-
-def test_copies_within_one_side_are_none():
-    one = shards([[0, 3, 1, 4]], [[]], [[2, 5]])
-    assert leakage.examine(made(COPIES), one, "record")["duplicates"] == 0
-
-
-def test_another_label_makes_no_copy():
-    arrays = made(COPIES, [0, 1, 0, 1, 1, 0])
-    one = shards([[0, 1]], [[]], [[3, 4]])
-    assert leakage.examine(arrays, one, "record")["duplicates"] == 1
-
-
-def test_the_same_row_on_both_sides_is_leaked_and_no_copy():
-    two = shards([[0, 2], [1, 5]], [[], []], [[1], [0]])
-    facts = leakage.examine(made(COPIES), two, "record")
-    assert facts == {"leaked": 2, "duplicates": 0}
-    two = shards([[0, 2], [1, 3]], [[], []], [[5], [0]])  # and its copy is row 3
-    facts = leakage.examine(made(COPIES), two, "record")
-    assert facts == {"leaked": 1, "duplicates": 1}
-
-
-def test_copies_need_not_be_looked_for():
-    one = shards([[0, 1]], [[]], [[3, 4]])
-    assert leakage.examine(made(COPIES), one, "allow") == {"leaked": 0}
+@pytest.mark.parametrize(
+    ("y", "parts", "leaked", "duplicates"),
+    [
+        # rows 3 and 4 are copies of 0 and 1; row 4's twin is only validated on
+        (None, ([[0], [2]], [[1], []], [[3, 4], [5]]), 0, 2),
+        # copies within one side are none
+        (None, ([[0, 3, 1, 4]], [[]], [[2, 5]]), 0, 0),
+        # another label makes no copy
+        ([0, 1, 0, 1, 1, 0], ([[0, 1]], [[]], [[3, 4]]), 0, 1),
+        # the same row on both sides is leaked, and no copy of itself
+        (None, ([[0, 2], [1, 5]], [[], []], [[1], [0]]), 2, 0),
+        (None, ([[0, 2], [1, 3]], [[], []], [[5], [0]]), 1, 1),
+    ],
+)
+def test_leaks_by_hand(y, parts, leaked, duplicates):
+    facts = leakage.examine(made(COPIES, y), shards(*parts), "record")
+    assert facts == {"leaked": leaked, "duplicates": duplicates}
+    facts = leakage.examine(made(COPIES, y), shards(*parts), "allow")
+    assert facts == {"leaked": leaked}  # copies need not be looked for
 
 
 def test_leaks_are_refused_where_asked():
@@ -113,13 +102,10 @@ def test_keys_of_zeros_and_gaps():
     assert key[0] == key[1]
 
 
-def test_keys_do_not_depend_on_layout_or_blocks(monkeypatch):
+def test_keys_do_not_depend_on_layout():
     x = np.random.default_rng(0).integers(0, 9, (50, 4, 6)).astype(np.float32)
-    whole = leakage.keys(made(x))
     turned = np.ascontiguousarray(x.transpose(2, 1, 0)).transpose(2, 1, 0)
-    assert np.array_equal(leakage.keys(made(turned)), whole)
-    monkeypatch.setattr(leakage, "_BLOCK", 1)
-    assert np.array_equal(leakage.keys(made(x)), whole)
+    assert np.array_equal(leakage.keys(made(turned)), leakage.keys(made(x)))
 
 
 @pytest.mark.parametrize(

@@ -75,18 +75,6 @@ def test_owners_are_kept_apart(own):
         assert train and test and not train & test
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        ("leakage", "partition.leakage = 'no' is not one of 'allow', 'record', 'ref"),
-        ("split_by", "partition.split_by = 'no' is not one of 'example', 'owner'"),
-    ],
-)
-def test_refuses_other_words(key, words):
-    with pytest.raises(Refusal, match=words):
-        experiment(partition={"name": "iid", "clients": 2, key: "no"})
-
-
 def test_names_of_features_are_written_down(own, tmp_path):
     assert "features" not in load.deal(own()[0], None)[2]
     body = "".join(f"{i},{'fm'[i % 2]},{i % 3 > 0}\n" for i in range(20))

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import Any
 
-from troth import seeding
+import torch
+
 from troth.data.augments.affine import affine
 
 
-def keys(b: int, seed: int = 0) -> Tensor:
-    return seeding.keys(seed, "test", 0, torch.arange(b))
-
-
-def test_all_six_parameters_move_the_image() -> None:
+def test_all_six_parameters_move_the_image(keys: Any) -> None:
     """A plane x = r and one x = s show the flow itself, away from the border."""
     m, side, sigma = 2_000, 65, 0.02
     line = torch.arange(1.0 - side, side, 2) / side

@@ -28,14 +28,6 @@ def test_never_and_always() -> None:
     assert torch.equal(flip(x, KEYS, p=1.0), x.flip(-1))
 
 
-def test_lifted() -> None:
-    x, key = torch.rand(4, 5, 3, 2, 6), KEYS[:20].reshape(4, 5)
-    together = torch.func.vmap(flip)(x, key)
-    assert torch.equal(together, torch.stack([flip(a, k) for a, k in zip(x, key)]))  # noqa: B905
-
-
-def test_refusals() -> None:
+def test_refusal() -> None:
     with pytest.raises(Refusal, match=r"p = 1.5 must be a probability"):
         flip(torch.ones(1, 1, 2, 2), KEYS[:1], p=1.5)
-    with pytest.raises(Refusal, match=r"'flip' needs images"):
-        flip(torch.ones(2, 7), KEYS[:2])

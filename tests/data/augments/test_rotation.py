@@ -1,21 +1,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from troth import seeding
 from troth.data.augments.rotation import rotation
 from troth.data.deformations.rotation import draw
 from troth.data.deformations.rotation import rotation as deformation
 
 
-def keys(b: int, seed: int = 0) -> Tensor:
-    return seeding.keys(seed, "test", 0, torch.arange(b))
-
-
-def test_angles_stay_within_sigma() -> None:
+def test_angles_stay_within_sigma(keys: Any) -> None:
     """A dot at the right edge: where it goes tells the angle."""
     m, side, sigma = 3_000, 33, 0.5
     x = torch.zeros(m, 1, side, side)
@@ -32,7 +27,7 @@ def test_angles_stay_within_sigma() -> None:
     assert abs(angle.square().mean() / (sigma**2 / 3) - 1) < 6 * (0.8 / m) ** 0.5 + 0.02
 
 
-def test_a_half_turn_is_every_angle() -> None:
+def test_a_half_turn_is_every_angle(keys: Any) -> None:
     x = torch.rand(500, 1, 8, 8)
     angle = draw(keys(500), math.pi)
     assert angle.min() < -3.0 and angle.max() > 3.0  # fails once in 10⁹

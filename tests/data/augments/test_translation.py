@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import Any
 
-from troth import seeding
+import torch
+
 from troth.data.augments.translation import translation
 
 
-def keys(b: int, seed: int = 0) -> Tensor:
-    return seeding.keys(seed, "test", 0, torch.arange(b))
-
-
-def test_shifts_are_normal_in_both_directions() -> None:
+def test_shifts_are_normal_in_both_directions(keys: Any) -> None:
     """A dot in the middle of a wide frame: where it goes tells the shift."""
     m, side, sigma = 3_000, 65, 0.1
     x = torch.zeros(m, 1, side, side)

@@ -109,37 +109,26 @@ def test_center_and_scale_can_be_left_out() -> None:
 GOOD = Sums(np.array([3, 2]), np.array([6.0, -4.0]))
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        Sums(np.array([3, 2]), np.array([np.nan, 0.0])),
-        Sums(np.array([3, 2]), np.array([np.inf, 0.0])),
-        Sums(np.array([np.nan, 2]), np.array([1.0, 0.0])),
-        Sums(np.array([-1, 2]), np.array([1.0, 0.0])),
-        Sums(np.array([3]), np.array([1.0])),
-        Sums(np.array([3, 2]), np.array([[1.0, 2.0]])),
-    ],
-)
-def test_what_is_no_sum_is_left_out(bad: Sums) -> None:
-    found = _sums.pooled([GOOD, bad, GOOD], (2,))
-    assert found.number.tolist() == [6, 4]
-    assert found.value.tolist() == [2.0, -2.0]
-    with pytest.raises(Refusal, match="over 1 client would tell that client's own"):
-        _sums.pooled([GOOD, bad], (2,))
-
-
-def test_squared_distances_are_not_negative() -> None:
-    other = Sums(np.array([1, 1]), np.array([1.0, 1.0]))
-    assert _sums.pooled([other, GOOD, other], (2,), lowest=0.0).number.tolist() == [
-        2,
-        2,
-    ]
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_one_client_is_not_a_federation(number: int) -> None:
-    with pytest.raises(Refusal, match=f"over {number} client.*at least 2 clients"):
-        _sums.pooled([GOOD] * number, (2,))
+def test_what_is_no_sum_is_left_out() -> None:
+    for number, total in (
+        ([3, 2], [np.nan, 0.0]),
+        ([3, 2], [np.inf, 0.0]),
+        ([np.nan, 2], [1.0, 0.0]),
+        ([-1, 2], [1.0, 0.0]),
+        ([3], [1.0]),
+        ([3, 2], [[1.0, 2.0]]),
+    ):
+        bad = Sums(np.array(number), np.array(total))
+        found = _sums.pooled([GOOD, bad, GOOD], (2,))
+        assert found.number.tolist() == [6, 4]
+        assert found.value.tolist() == [2.0, -2.0]
+        with pytest.raises(Refusal, match="over 1 client would tell that client's own"):
+            _sums.pooled([GOOD, bad], (2,))
+    with pytest.raises(Refusal, match="over 0 clients.*at least 2 clients"):
+        _sums.pooled([], (2,))
+    other = Sums(np.array([1, 1]), np.array([1.0, 1.0]))  # squares are not negative
+    found = _sums.pooled([other, GOOD, other], (2,), lowest=0.0)
+    assert found.number.tolist() == [2, 2]
 
 
 def test_no_client_stands_alone_in_any_feature() -> None:

@@ -71,21 +71,15 @@ def test_who_goes_together_is_drawn():
     assert abs(together - 400 * 4 / 9) < 5 * np.sqrt(400 * 20 / 81)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_refuses():
+    for options, words in (
         ({}, "per_client = 0 and partition.clients = 0: set one of them, to 1 to 3"),
         ({"per_client": 2, "clients": 1}, "= 2 and partition.clients = 1: set one of"),
         ({"per_client": 4}, "partition.per_client = 4 must be 1 to 3, the number of o"),
         ({"clients": 4}, "partition.clients = 4 must be 1 to 3, the number of owners"),
         ({"clients": -1}, "partition.clients = -1 must be 1 to 3"),
-    ],
-)
-def test_refuses(options, words):
-    with pytest.raises(Refusal, match=words):
-        identities(owned([0, 1, 2, 2]), 0, **options)
-
-
-def test_refuses_data_without_owners():
+    ):
+        with pytest.raises(Refusal, match=words):
+            identities(owned([0, 1, 2, 2]), 0, **options)
     with pytest.raises(Refusal, match="'identities' needs data that say whose each"):
         identities(owned(None), 0, per_client=2)

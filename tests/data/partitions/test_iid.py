@@ -23,12 +23,6 @@ def test_every_example_has_one_home_and_shares_are_equal(m, clients, seed):
     assert max(map(len, lists)) - min(map(len, lists)) <= 1
 
 
-def test_depends_on_the_seed_alone():
-    one, same, other = (iid(made(50), s, clients=5) for s in (0, 0, 1))
-    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
-    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
 @pytest.mark.parametrize("clients", [0, -1, 11])
 def test_refuses(clients):
     with pytest.raises(Refusal, match=f"partition.clients = {clients} must be 1 to 10"):

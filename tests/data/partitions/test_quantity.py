@@ -102,9 +102,8 @@ def test_few_test_examples_are_no_obstacle():
     assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(100))
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_refuses():
+    for options, words in (
         ({"clients": 0}, "partition.clients = 0 must be 1 to 100, the number of ex"),
         ({"clients": 101}, "partition.clients = 101 must be 1 to 100"),
         ({"clients": 40, "min_size": 3}, "min_size = 3 must be 0 to 2, for there are "),
@@ -114,8 +113,6 @@ def test_few_test_examples_are_no_obstacle():
         ({"clients": 5, "sigma": math.nan}, "sigma = nan must be at least 0"),
         ({"clients": 5, "exponent": 1.0}, "exponent = 1.0 must be more than 1 and f"),
         ({"clients": 5, "exponent": math.inf}, "exponent = inf must be more than 1"),
-    ],
-)
-def test_refuses(options, words):
-    with pytest.raises(Refusal, match=words):
-        quantity(made(100), 0, **options)
+    ):
+        with pytest.raises(Refusal, match=words):
+            quantity(made(100), 0, **options)

@@ -1,11 +1,7 @@
-"""Rotations, shifts and affine flows in training: of the shared model and of one's own.
-
-Noise is here too, where it must behave as they do.
-"""
+"""Laws of every augment; those that deform, and noise, in training too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +11,7 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, files, lookup, seeding
+from troth import build, files, lookup
 from troth import progress as notice
 from troth.config import reader
 from troth.engine.engine import Plan
@@ -23,45 +19,60 @@ from troth.types import Refusal
 
 NAMES = ["rotation", "translation", "affine"]
 ALL = ["noise", *NAMES]
-every = pytest.mark.parametrize("name", NAMES)
+every = pytest.mark.parametrize("name", lookup.names("augment"))
+deforming = pytest.mark.parametrize("name", NAMES)
 Tree = dict[str, Any]
 
 
 def augment(name: str, x: Tensor, key: Tensor, **options: Any) -> Tensor:
-    function: Callable[..., Tensor] = lookup.find("augment", name)
     given = lookup.check("augment", name, options)
-    return lookup.call(function, given, x=x, key=key, scale=1.0)  # type: ignore[no-any-return]
-
-
-def keys(b: int, seed: int = 0) -> Tensor:
-    return seeding.keys(seed, "test", 0, torch.arange(b))
+    return lookup.call(lookup.find("augment", name), given, x=x, key=key, scale=1.0)
 
 
 @every
-def test_it_is_the_deformation_with_drawn_parameters(name: str) -> None:
+def test_the_key_decides_and_nothing_else(name: str, keys: Any) -> None:
+    x = torch.rand(20, 1, 7, 7)
+    out = augment(name, x, keys(20))
+    assert torch.equal(out, augment(name, x, keys(20)))
+    assert not torch.equal(out, augment(name, x, keys(20, seed=1)))
+    assert torch.equal(augment(name, x[5:9], keys(20)[5:9]), out[5:9])
+
+
+@every
+def test_lifted(name: str, keys: Any) -> None:
+    x, key = torch.rand(4, 5, 3, 8, 8), keys(20).reshape(4, 5)
+    together = torch.func.vmap(lambda a, k: augment(name, a, k))(x, key)
+    for a, k, out in zip(x, key, together, strict=True):
+        assert (augment(name, a, k) - out).abs().max() < 1e-5
+
+
+@every
+def test_what_is_no_image_is_refused(name: str, keys: Any) -> None:
+    x = torch.rand(2, 7)
+    if name == "noise":
+        assert augment(name, x, keys(2)).shape == x.shape
+        return
+    words = rf"augment '{name}' needs images .* \[7\]; .*noise"
+    with pytest.raises(Refusal, match=words):
+        augment(name, x, keys(2))
+
+
+@deforming
+def test_it_is_the_deformation_with_drawn_parameters(name: str, keys: Any) -> None:
     deformation = lookup.find("deformation", name)
-    draw: Any = lookup.beside(deformation, "draw")
+    draw = lookup.beside(deformation, "draw")
     x = torch.rand(9, 2, 8, 6)
     options = {"interpolation": "nearest", "padding": "border", "frame": "mixed"}
     out = augment(name, x, keys(9), sigma=0.7, **options)
     assert torch.equal(out, deformation(x, draw(keys(9), 0.7), **options))
     plain = augment(name, x, keys(9), sigma=0.7)
     assert torch.equal(plain, deformation(x, draw(keys(9), 0.7)))
-
-
-@every
-def test_the_key_decides_and_nothing_else(name: str) -> None:
-    x = torch.rand(20, 1, 7, 7)
-    out = augment(name, x, keys(20))
-    assert torch.equal(out, augment(name, x, keys(20)))
-    assert not torch.equal(out, augment(name, x, keys(20, seed=1)))
-    assert torch.equal(augment(name, x[5:9], keys(20)[5:9]), out[5:9])
-    small = augment(name, x, keys(20), sigma=1e-9)
+    small = augment(name, x, keys(9), sigma=1e-9)
     assert (small - x).abs().max() < 1e-5
 
 
-@every
-def test_bytes_and_floats_of_any_precision(name: str) -> None:
+@deforming
+def test_bytes_and_floats_of_any_precision(name: str, keys: Any) -> None:
     x = torch.randint(0, 256, (6, 3, 8, 8), dtype=torch.uint8)
     out = augment(name, x, keys(6))
     assert out.dtype == torch.float32 and out.max() > 1
@@ -71,33 +82,20 @@ def test_bytes_and_floats_of_any_precision(name: str) -> None:
     assert (double - out).abs().max() < 0.01
 
 
-@every
-def test_lifted(name: str) -> None:
-    x, key = torch.rand(4, 5, 3, 8, 8), keys(20).reshape(4, 5)
-    together = torch.func.vmap(lambda a, k: augment(name, a, k))(x, key)
-    for a, k, out in zip(x, key, together, strict=True):
-        assert (augment(name, a, k) - out).abs().max() < 1e-5
-
-
-@every
-def test_refusals(name: str) -> None:
-    x = torch.rand(2, 1, 4, 4)
-    for sigma in (0.0, -0.1, float("nan"), float("inf")):
-        with pytest.raises(Refusal, match=rf"{name}'s sigma = {sigma} must be a fin"):
-            augment(name, x, keys(2), sigma=sigma)
-    with pytest.raises(
-        Refusal, match=rf"augment '{name}' needs images .* \[7\]; .*noi"
+@deforming
+def test_refusals(name: str, keys: Any) -> None:
+    for options, words in (
+        *(
+            ({"sigma": sigma}, rf"{name}'s sigma = {sigma} must be a fin")
+            for sigma in (0.0, -0.1, float("nan"), float("inf"))
+        ),
+        ({"interpolation": "cubic"}, "interpolation = 'cubic' is not one of"),
+        ({"padding": "zero"}, "augment.padding = 'zero' is not one of"),
+        ({"frame": "corners"}, "augment.frame = 'corners' is not one of"),
+        ({"sigma": "big"}, r"sigma = 'big' is a text; it must be a number"),
     ):
-        augment(name, torch.rand(2, 7), keys(2))
-    for key, value in (
-        ("interpolation", "bicubic"),
-        ("padding", "zero"),
-        ("frame", "corners"),
-    ):
-        with pytest.raises(Refusal, match=rf"augment.{key} = '{value}' is not one of"):
-            augment(name, x, keys(2), **{key: value})
-    with pytest.raises(Refusal, match=r"sigma = 'big' is a text; it must be a number"):
-        augment(name, x, keys(2), sigma="big")
+        with pytest.raises(Refusal, match=words):
+            augment(name, torch.rand(2, 1, 4, 4), keys(2), **options)
 
 
 # In training.
@@ -112,13 +110,13 @@ def tree(tmp_path: Path) -> Tree:
     return {
         "data": {"name": "npz", "path": str(tmp_path / "d.npz")},
         "partition": "natural",
-        "model": {"name": "cnn", "channels": [2], "widths": [5]},
+        "model": {"name": "linear"},
         "train": {"rounds": 2, "batch": 4, "precision": "float64"},
         "engine": {"device": "cpu"},
     }
 
 
-def trained(tree: Tree, plan: Plan) -> tuple[Tensor, Tensor]:
+def trained(tree: Tree, plan: Plan = Plan("loop", 1)) -> tuple[Tensor, Tensor]:  # noqa: B008
     """The shared model, and the clients' own."""
     f = build.build(reader.from_dict(tree), plan=plan).federation
     for _ in f.train():
@@ -142,9 +140,10 @@ def own(part: Tree, *augments: Tree) -> Tree:
 
 @pytest.mark.parametrize("part", PERSONALIZERS, ids=lambda p: p["name"])
 def test_however_clients_step(tree: Tree, part: Tree) -> None:
-    tree["train"]["augment"] = [{"name": "affine", "sigma": 0.2}]
+    tree["model"] = {"name": "cnn", "channels": [2], "widths": [5]}
+    tree["train"] |= {"rounds": 1, "augment": [{"name": "affine", "sigma": 0.2}]}
     tree["personalizer"] = own(part, *({"name": n, "sigma": 0.4} for n in ALL))
-    expected = torch.cat([t.reshape(-1) for t in trained(tree, Plan("loop", 1))])
+    expected = torch.cat([t.reshape(-1) for t in trained(tree)])
     for plan in (Plan("vmap", 3), Plan("threads", 1, 2)):
         found = torch.cat([t.reshape(-1) for t in trained(tree, plan)])
         assert (found - expected).abs().max() < 1e-10
@@ -160,70 +159,70 @@ def test_the_sigma_of_the_personalizer_is_used_there_and_only_there(
     tree: Tree, name: str, part: Tree
 ) -> None:
     """Nominal then robust (section 4.2): w is as if nobody had wished for more."""
-    plan = Plan("loop", 1)
     tree["personalizer"] = part
-    nominal, plain = trained(tree, plan)
+    nominal, plain = trained(tree)
     tree["personalizer"] = own(part, {"name": name, "sigma": 0.3})
-    w, robust = trained(tree, plan)
+    w, robust = trained(tree)
     assert torch.equal(w, nominal)
     assert not torch.allclose(robust, plain)
     tree["train"]["augment"] = [{"name": name, "sigma": 0.6}]
-    w, other = trained(tree, plan)
+    w, other = trained(tree)
     assert not torch.allclose(w, nominal)
     if part["name"] == "local":  # which leans on no shared model
         assert torch.equal(other, robust)
     tree["personalizer"] = part  # not set: that of [train]
-    same, like_w = trained(tree, plan)
+    same, like_w = trained(tree)
     assert torch.equal(same, w) and not torch.allclose(like_w, other)
 
 
 def test_affine_then_rotation(tree: Tree) -> None:
     """Figure 3: what others trained for is not what this client wants."""
-    plan = Plan("loop", 1)
     tree["train"]["augment"] = [{"name": "affine", "sigma": 0.1}]
     tree["personalizer"] = own(PERSONALIZERS[0], {"name": "rotation", "sigma": 0.3})
-    w, v = trained(tree, plan)
+    w, v = trained(tree)
     tree["personalizer"] = PERSONALIZERS[0]
-    same, other = trained(tree, plan)
+    same, other = trained(tree)
     assert torch.equal(w, same) and not torch.allclose(v, other)
 
 
 def test_mixture_sees_those_of_train(tree: Tree) -> None:
     tree["personalizer"] = {"name": "mixture", "lam": 0.5}
-    plain = trained(tree, Plan("loop", 1))
+    plain = trained(tree)
     tree["train"]["augment"] = [{"name": name, "sigma": 0.3} for name in ALL]
-    expected = trained(tree, Plan("loop", 1))
+    expected = trained(tree)
     found = trained(tree, Plan("vmap", 4))
     for before, a, b in zip(plain, expected, found, strict=True):
         assert not torch.allclose(before, a)
         assert (a - b).abs().max() < 1e-10
     tree["personalizer"] = own(tree["personalizer"], {"name": "rotation"})
     with pytest.raises(Refusal, match=r"'mixture' trains one model .* set train.aug"):
-        trained(tree, Plan("loop", 1))
+        trained(tree)
 
 
-@pytest.mark.parametrize("when", ["in a round", "while models are tuned"])
-def test_stopped_and_resumed(tree: Tree, tmp_path: Path, when: str) -> None:
+def test_stopped_in_a_round_and_resumed(tree: Tree, resumed: Any) -> None:
     tree["train"] |= {"rounds": 3, "augment": [{"name": "affine"}]}
     tree["personalizer"] = own(PERSONALIZERS[0], {"name": "rotation", "sigma": 0.6})
-    plan = {"how": "loop"} if when == "in a round" else {"how": "vmap", "chunk": 2}
-    tree["engine"] |= plan
+    tree["engine"] |= {"how": "loop"}
     tree["checkpoint"] = {"every": 1}
+    resumed(tree, 2, files.PERSONAL)
+
+
+@pytest.mark.slow("compiles the phases of a run, three times")
+def test_stopped_while_models_are_tuned_and_resumed(tree: Tree, tmp_path: Path) -> None:
+    tree["train"]["augment"] = [{"name": "affine"}]
+    tree["personalizer"] = own(PERSONALIZERS[0], {"name": "rotation", "sigma": 0.6})
+    tree["engine"] |= {"how": "vmap", "chunk": 2}
 
     class Killed(Exception):
         pass
 
-    def in_round(progress: Any) -> None:
-        if when == "in a round" and progress.done == 2:
-            raise Killed
-
-    def in_tuning(what: str, count: int, total: int) -> None:
-        if when != "in a round" and what == "personalizing" and count == 2:
+    def kill(what: str, count: int, total: int) -> None:
+        if what == "personalizing" and count == 2:
             raise Killed
 
     troth.run(tree, out=tmp_path / "whole")
-    with pytest.raises(Killed), notice.watching(in_tuning):
-        troth.run(tree, out=tmp_path / "cut", watch=in_round)
+    with pytest.raises(Killed), notice.watching(kill):
+        troth.run(tree, out=tmp_path / "cut")
     troth.resume(tmp_path / "cut")
     for file in (files.CLIENTS, files.ROUNDS, files.SHARED, files.PERSONAL):
         whole, cut = (tmp_path / part / file for part in ("whole", "cut"))
@@ -231,7 +230,7 @@ def test_stopped_and_resumed(tree: Tree, tmp_path: Path, when: str) -> None:
 
 
 @pytest.mark.parametrize("section", ["train", "personalizer"])
-@every
+@deforming
 def test_refused_before_anything_is_trained(
     tree: Tree, tmp_path: Path, name: str, section: str
 ) -> None:
@@ -240,11 +239,9 @@ def test_refused_before_anything_is_trained(
     with pytest.raises(Refusal, match=rf"{name}'s sigma = 0.0 must be"):
         troth.run(tree, out=tmp_path / "run")
     tree[section]["augment"] = [name]
-    flat = {"data": "digits", "model": "linear", "partition": {"clients": 2}}
     x = np.random.default_rng(0).normal(size=(20, 5)).astype(np.float32)
-    np.savez(tmp_path / "t.npz", x=x, y=np.arange(20) % 2)
-    flat["data"] = {"name": "npz", "path": str(tmp_path / "t.npz")}  # type: ignore[assignment]
-    flat["partition"]["name"] = "iid"  # type: ignore[index]
+    np.savez(tmp_path / "d.npz", x=x, y=np.arange(20) % 2)
+    tree["partition"] = {"name": "iid", "clients": 2}
     with pytest.raises(Refusal, match=rf"'{name}' needs images .* shape \[5\]"):
-        troth.run({**tree, **flat}, out=tmp_path / "run")
+        troth.run(tree, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
