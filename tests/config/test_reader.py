@@ -192,24 +192,11 @@ attack = 'of' → there is no attack 'of'; there are:
 attack.factor = 2 → attack 'none' has no option 'factor'; set attack.name
 corruption.p = 2 → corruption 'none' has no option 'p'; set corruption.na
 seed = 1.5 → seed = 1.5 is a number; it must be a whole number
-seed = -1 → seed = -1 is out of range; it must be at least 0
 name = 3 → name = 3 is a whole number; it must be a text
-train.rounds = 0 → train.rounds = 0 is out of range; it must be at least 1
 train.rounds = true → train.rounds = True is a
-train.cohort = -1 → train.cohort = -1 is out of range; it must be at leas
-train.steps = -1 → train.steps = -1 is out of range; it must be at least 0
-train.epochs = -1 → train.epochs = -1 is out of range; it must be at leas
-train.batch = -1 → train.batch = -1 is out of range; it must be at least 0
-train.lr = -0.1 → train.lr = -0.1 is out of range; it must be at least 0
-train.lr = nan → train.lr = nan is out of range; it must be at least
-train.lr = inf → train.lr = inf is out of range; it must be at least 0 a
-train.weight_decay = -1 → train.weight_decay = -1.0 is out of range; it m
 train = {steps = 1, epochs = 1} → train.steps = 1 and train.epochs = 1 exclu
 train.sampling = 'x' → train.sampling = 'x' is not one of 'uniform', 'siz
 train.precision = 'half' → train.precision = 'half' is not one of 'float3
-evaluate.every = -1 → evaluate.every = -1 is out of range; it must be at
-evaluate.clients = -1 → evaluate.clients = -1 is out of range; it must be
-personalizer.lr = -1 → personalizer.lr = -1.0 is out of range; it must be
 personalizer = {steps = 1, epochs = 1} → personalizer.steps = 1 and personal
 partition.split = [0.5, 0.5] → partition.split = [0.5, 0.5] is not a divi
 partition.split = [1, 0, 0] → partition.split = [1.0, 0.0, 0.0] is not a
@@ -217,40 +204,23 @@ partition.split = [0, 0.5, 0.5] → partition.split = [0.0, 0.5, 0.5] is no
 partition.split = [1.5, -1, 0.5] → partition.split = [1.5, -1.0, 0.5] is n
 partition.split = 'all' → partition.split = 'all' is a text; it must be a
 partition.valid = 0.1 → partition.valid = 0.1 goes only with partition.sp
-partition.valid = 1 → partition.valid = 1.0 is out of range; it must be at
-partition.min_examples = -1 → partition.min_examples = -1 is out of range
 model.normalize = 'z' → model.normalize = 'z' is not one of 'unit', 'pixe
-adversary.fraction = 1 → adversary.fraction = 1.0 is out of range; it mus
-adversary.fraction = -0.1 → adversary.fraction = -0.1 is out of range; it
-adversary.fraction = inf → adversary.fraction = inf is out of range;
-adversary.count = -1 → adversary.count = -1 is out of range; it must be a
 adversary = {fraction = 0.1, count = 1} → adversary.fraction = 0.1 and adver
 adversary = {count = 1, clients = [1]} → adversary.count = 1 and adversary.c
 adversary.clients = [1, 1] → adversary.clients = [1, 1] does not name cli
 adversary.clients = [-1] → adversary.clients = [-1] does not name clients
 engine.how = 'fast' → engine.how = 'fast' is not one of 'auto', 'loop', '
-engine.chunk = -1 → engine.chunk = -1 is out of range; it must be at leas
 engine.device = 'gpu' → engine.device = 'gpu' is not a device; it must be
 engine.device = 'cuda:' → engine.device = 'cuda:' is not a device; it mus
 engine.device = 'cpu:1' → engine.device = 'cpu:1' is not a device; it mus
-checkpoint.seconds = -1 → checkpoint.seconds = -1.0 is out of range; it m
 output.personal = 'yes' → output.personal = 'yes' is a text; it must be t
 resolved = 3 → resolved = 3 is a whole number; it must be a table
 solver = 'math:pi' → solver 'math:pi' is not a function; one of your own is n
 solver = '.x:y' → solver '.x:y' is not a function; one of your own is named
-partition.correlation = 0.0 → partition.correlation = 0.0 is out of range; it must be
-partition.correlation = 1.1 → partition.correlation = 1.1 is out of range; it must be
-partition.correlation = nan → partition.correlation = nan is out of range; it must be
 partition.leakage = 'no' → partition.leakage = 'no' is not one of 'allow', 'record',
 partition.split_by = 'no' → partition.split_by = 'no' is not one of 'example', 'owner
-corruption.share = 0 → corruption.share = 0.0 is out of range; it must be above 0 and
-corruption.share = 1.1 → corruption.share = 1.1 is out of range; it must be above 0 a
-corruption.share = nan → corruption.share = nan is out of range; it must be above 0 a
-corruption.share = inf → corruption.share = inf is out of range; it must be above 0 a
 partition.split = [0.8, 0.1, 0.2] → partition.split = [0.8, 0.1, 0.2] is not a divisi
 partition.split = [nan, 0.1, 0.2] → partition.split = [nan, 0.1, 0.2] is not a divisi
-deployment.deadline = 2592001 → deployment.deadline = 2592001.0 is out of range; it m
-deployment.scale = 0 → deployment.scale = 0.0 is out of range; it must be above 0
 """
 """TOML → how the refusal begins."""
 
@@ -264,12 +234,37 @@ def test_refusals(row: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
+OUT_OF_RANGE = """
+    seed=-1 train.rounds=0 train.cohort=-1 train.steps=-1 train.epochs=-1 train.batch=-1
+    train.lr=-0.1 train.lr=nan train.lr=inf train.weight_decay=-1 evaluate.every=-1
+    evaluate.clients=-1 personalizer.lr=-1 partition.valid=1 partition.min_examples=-1
+    adversary.fraction=1 adversary.fraction=-0.1 adversary.fraction=inf
+    adversary.count=-1 engine.chunk=-1 checkpoint.seconds=-1 partition.correlation=0.0
+    partition.correlation=1.1 partition.correlation=nan corruption.share=0
+    corruption.share=1.1 corruption.share=nan corruption.share=inf
+    deployment.deadline=2592001 deployment.scale=0
+""".split()  # noqa: SIM905
+
+
+def test_what_is_out_of_range() -> None:
+    for assignment in OUT_OF_RANGE:
+        key = assignment.partition("=")[0]
+        with pytest.raises(
+            Refusal, match=f"^{key} = .* out of range; it must be "
+        ):
+            from_dict(tomllib.loads(assignment))
+
+
 def test_refusals_say_what_is_allowed() -> None:
     for text, words in (
         ("attack = 'of'", "model_replacement.*'none' leaves it out"),
         ("personalizer.step = 1", "mean 'steps'.*it takes: lr, steps, ep"),
         ("personalizer = {name = 'ditto', lamb = 1}", "did you mean 'lam'"),
         ("filter = [{}]", "one of: .*drop_invalid"),
+        ("train.lr = inf", "must be at least 0 and finite$"),
+        ("train.lr = nan", "must be at least 0$"),
+        ("adversary.fraction = 1", "must be at least 0 and below 1$"),
+        ("partition.correlation = 0", "must be above 0 and at most 1$"),
         ("engine.device = 'gpu'", "auto, cpu, cuda, cuda:N .* or mps"),
         ("train = {steps = 1, epochs = 1}", "keep one of steps, epochs and"),
     ):

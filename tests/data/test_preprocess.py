@@ -224,8 +224,8 @@ def test_values_that_overflow_are_refused(
 # Whole runs.
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     """Four owners whose features lie elsewhere and on other scales, with holes."""
     random = np.random.default_rng(5)
     owner = np.repeat(np.arange(4), 30)
@@ -234,9 +234,10 @@ def tree(tmp_path: Path) -> Tree:
     x = x * (10.0 ** np.arange(5)) + 50 * owner[:, None]
     x[random.random(x.shape) < 0.2] = np.nan
     x[owner == 2, 3] = np.nan  # one owner lacks a whole feature
-    np.savez(tmp_path / "data.npz", x=x, y=y, owner=owner)
+    path = tmp_path_factory.mktemp("own") / "data.npz"
+    np.savez(path, x=x, y=y, owner=owner)
     return {
-        "data": {"name": "npz", "path": str(tmp_path / "data.npz")},
+        "data": {"name": "npz", "path": str(path)},
         "partition": "natural",
         "train": {"rounds": 5, "lr": 0.1, "batch": 8},
         "personalizer": "ditto",
@@ -245,14 +246,25 @@ def tree(tmp_path: Path) -> Tree:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "precision"), [("own", "float32"), ("federated", "float64")]
-)
+PRECISIONS = {"own": "float32", "federated": "float64"}
+
+
+@pytest.fixture(scope="module")
+def runs(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> dict[str, troth.Run]:
+    """A run with each, in another precision."""
+    made = {}
+    for name, precision in PRECISIONS.items():
+        train = tree["train"] | {"precision": precision}
+        out = tmp_path_factory.mktemp(name) / "run"
+        [made[name]] = troth.run(tree | {"features": name, "train": train}, out=out)
+    return made
+
+
+@both
 def test_models_of_a_run_take_raw_inputs(
-    tree: Tree, tmp_path: Path, name: str, precision: str, held: Any
+    runs: dict[str, troth.Run], name: str, held: Any
 ) -> None:
-    tree = tree | {"features": name, "train": tree["train"] | {"precision": precision}}
-    [run] = troth.run(tree, out=tmp_path / "run")
+    run = runs[name]
     given, who, _ = load.deal(run.experiment, None)
     data = build.build(run.experiment).data
     assert (run.path / files.FEATURES).exists()
@@ -265,14 +277,14 @@ def test_models_of_a_run_take_raw_inputs(
         outputs = net(torch.from_numpy(raw))
         right = outputs.argmax(1).numpy() == y
         assert right.mean() == run.clients["shared_accuracy"][client]
-        assert outputs.dtype == getattr(torch, precision)
+        assert outputs.dtype == getattr(torch, PRECISIONS[name])
         rows = held(data, data.test, client)[0]
         assert torch.equal(net[0](torch.from_numpy(raw)).to(rows.dtype), rows)
         assert torch.equal(net[1](rows), outputs)
 
 
-def test_what_is_recorded(tree: Tree, tmp_path: Path) -> None:
-    [run] = troth.run(tree | {"features": "own"}, out=tmp_path / "run")
+def test_what_is_recorded(tree: Tree, runs: dict[str, troth.Run]) -> None:
+    run = runs["own"]
     given, who, _ = load.deal(run.experiment, None)
     tensors, _ = files.load(run.path / files.FEATURES)
     assert set(tensors) == {"fill", "mean", "std", "constant", "imputed"}
@@ -309,8 +321,8 @@ def test_loop_and_vmap_agree(tree: Tree) -> None:
     torch.testing.assert_close(*models, rtol=1e-10, atol=1e-10)
 
 
-def test_whose_inputs(tree: Tree, tmp_path: Path) -> None:
-    [run] = troth.run(tree | {"features": "own"}, out=tmp_path / "own")
+def test_whose_inputs(runs: dict[str, troth.Run]) -> None:
+    run = runs["own"]
     with pytest.raises(Refusal, match=r"each client's own.*run.shared\(client=0\)"):
         run.shared()
     with pytest.raises(Refusal, match="there is no client 4; this run has 4, 0 to 3"):
@@ -318,12 +330,14 @@ def test_whose_inputs(tree: Tree, tmp_path: Path) -> None:
     x = torch.full((2, 5), torch.nan)
     assert not torch.equal(run.shared(0)[0](x + 1), run.shared(1)[0](x + 1) + 1)
     assert torch.isfinite(run.shared(2)(x)).all()
-    [run] = troth.run(tree | {"features": "federated"}, out=tmp_path / "federated")
+    run = runs["federated"]
     assert torch.equal(run.shared()(x), run.shared(3)(x))
 
 
-def test_the_command_line_predicts_with_holes(tree: Tree, tmp_path: Path) -> None:
-    [run] = troth.run(tree | {"features": "federated"}, out=tmp_path / "run")
+def test_the_command_line_predicts_with_holes(
+    tree: Tree, tmp_path: Path, runs: dict[str, troth.Run]
+) -> None:
+    run = runs["federated"]
     x = np.load(tree["data"]["path"])["x"][:9]
     np.save(tmp_path / "x.npy", x)
     arguments = ["predict", str(run.path), "--client", "1", "--data"]
@@ -334,9 +348,9 @@ def test_the_command_line_predicts_with_holes(tree: Tree, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow("exports a model by the compiler")
-def test_a_model_can_be_taken_elsewhere(tree: Tree, tmp_path: Path) -> None:
+def test_a_model_can_be_taken_elsewhere(runs: dict[str, troth.Run]) -> None:
     """Saved, copied, exported and in float32, as any module."""
-    [run] = troth.run(tree | {"features": "own"}, out=tmp_path / "run")
+    run = runs["own"]
     net, x = run.model(0), torch.full((3, 5), torch.nan)
     x[0] = 7.0
     expected = net(x)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth import seeding
 from troth.data import tensors
 from troth.data.corrupt import Corrupt, Corruption
 from troth.types import Arrays, Data, Shards, Split
@@ -54,10 +53,6 @@ def own(split: Split, client: int) -> slice:
     return slice(first, first + int(split.size[client]))
 
 
-def relabel(label: int) -> Corrupt:
-    return lambda x, y, key: (x, torch.full_like(y, label))
-
-
 def brighter(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     return x + 1, y
 
@@ -97,21 +92,6 @@ def test_targets_take_the_precision_and_labels_are_whole(deal: Deal) -> None:
     assert deal(arrays()).train.y.dtype == torch.int64
 
 
-def test_poisoned_labels_are_of_hostile_clients_training_data_only(deal: Deal) -> None:
-    clean, data = deal(arrays()), deal(arrays(), relabel(3), [0, 2])
-    assert len(set(clean.train.y[own(clean.train, 1)].tolist())) > 1
-    for client in range(len(SIZES)):
-        mine = own(data.train, client)
-        expected = clean.train.y[mine]
-        if client != 1:
-            expected = torch.full_like(expected, 3)
-        assert torch.equal(data.train.y[mine], expected)
-    for part in ("valid", "test"):
-        for a, b in zip(getattr(clean, part), getattr(data, part), strict=True):
-            assert torch.equal(a, b)
-    assert torch.equal(data.x, clean.x) and torch.equal(data.train.row, clean.train.row)
-
-
 def test_changed_inputs_become_new_rows(deal: Deal) -> None:
     clean, data = deal(arrays()), deal(arrays(), brighter, [0, 2])
     assert len(data.x) == M + 5 + 9
@@ -141,23 +121,6 @@ def test_what_is_changed_in_place_is_changed_for_that_client_alone(deal: Deal) -
     assert torch.equal(data.test.y, deal(arrays()).test.y)
 
 
-def test_each_hostile_client_has_a_key_of_its_own(deal: Deal) -> None:
-    """So that it is poisoned alike, whoever else is."""
-    seen: list[int] = []
-
-    def look(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        seen.append(int(key))
-        return x, y
-
-    for seed in (0, 1):
-        deal(arrays(), look, [0, 2], seed)
-    assert len({*seen}) == 4
-    key = seeding.keys(0, "corruption", 0, torch.tensor([0, 2]))
-    assert seen[:2] == key.tolist()
-    deal(arrays(), look, [2])
-    assert seen[4] == seen[1]
-
-
 def test_nobody_is_hostile_or_nothing_is_done(deal: Deal) -> None:
     clean = deal(arrays())
     for data in (deal(arrays(), brighter, []), deal(arrays(), None, [0])):
@@ -167,21 +130,6 @@ def test_nobody_is_hostile_or_nothing_is_done(deal: Deal) -> None:
     before = given.x.copy()
     deal(given, brighter, [0, 1, 2]).train.y.fill_(0)
     assert (given.x == before).all() and (given.y == np.arange(M) % 4).all()
-
-
-@pytest.mark.parametrize("share", [0.2, 0.5, 1.0])
-def test_a_share_of_the_inputs_becomes_new_rows(deal: Deal, share: float) -> None:
-    clean, data = deal(arrays()), deal(arrays(), brighter, [0, 2], share=share)
-    counts = [-int(-share * size // 1) for size in (5, 9)]
-    assert len(data.x) == M + sum(counts)
-    for client, count in zip((0, 2), counts, strict=True):
-        mine = own(data.train, client)
-        rows = data.train.row[mine]
-        moved = rows != clean.train.row[mine]
-        assert int(moved.sum()) == count
-        before = clean.x[clean.train.row[mine]].clone()
-        before[moved] += 1
-        assert torch.equal(data.x[rows], before)
 
 
 @pytest.mark.parametrize("k", [0, 1, 6])
@@ -240,22 +188,6 @@ def test_every_redraw_begins_with_clean_data(deal: Deal, redrawing: Any) -> None
             added = data.x[data.train.row[mine]] - clean.x[clean.train.row[mine]]
             assert bool((added == (client != 1)).all())
     assert torch.equal(data.x[:M], clean.x)
-
-
-def test_a_redraw_with_a_share_puts_back_what_it_no_longer_chooses(
-    deal: Deal, redrawing: Any
-) -> None:
-    clean = deal(arrays())
-    data, redraw = redrawing(brighter, share=0.5)
-    seen = set()
-    for round_ in range(6):
-        redraw(round_, np.arange(3))
-        mine = own(data.train, 2)
-        added = data.x[data.train.row[mine]] - clean.x[clean.train.row[mine]]
-        each = added.flatten(1).float().mean(1)
-        assert sorted(each.tolist()) == [0] * 4 + [1] * 5
-        seen.add(tuple(each.tolist()))
-    assert len(seen) > 1
 
 
 def test_inputs_that_change_now_and_then_come_back(deal: Deal, redrawing: Any) -> None:

@@ -113,7 +113,13 @@ def _values(
         kinds = [k for k in (hint, *typing.get_args(hint)) if _is_part(k)]
         if list[Part] in (hint, *typing.get_args(hint)):
             if f.name in table or hint == list[Part]:
-                values[f.name] = _list(f.name, table.get(f.name, []))
+                given = table.get(f.name, [])  # a single table, or a name, is a list
+                values[f.name] = [
+                    _part(f.name, f"{f.name}[{i}]", item, Part, {})
+                    for i, item in enumerate(
+                        given if isinstance(given, list) else [given]
+                    )
+                ]
         elif kinds:
             default = _default(f)
             if f.name in table or default:
@@ -143,12 +149,6 @@ def _table(where: str, value: Any) -> dict[str, Any]:
     """A section that may be written as a bare name."""
     value = lookup.typed(where, value, str | dict)
     return {"name": value} if isinstance(value, str) else dict(value)
-
-
-def _list(kind: str, value: Any) -> list[Part]:
-    """An array of tables; a single one, or a name, is a list of one."""
-    items = value if isinstance(value, list) else [value]
-    return [_part(kind, f"{kind}[{i}]", v, Part, {}) for i, v in enumerate(items)]
 
 
 def _part(
@@ -200,7 +200,11 @@ def _options(
                 f"{kind} that it belongs to: {', '.join(lookup.names(kind))}"
             )
         return {}
-    known = lookup.options(_find(kind, name))
+    try:
+        known = lookup.options(lookup.find(kind, name))
+    except Refusal as refusal:
+        hint = "; 'none' leaves it out" if kind in _MAY_BE_NONE else ""
+        raise Refusal(f"{refusal}{hint}") from None
     for key in given:
         hint = lookup.nearest(str(key), common)
         if key not in known and hint and not lookup.nearest(str(key), known):
@@ -213,14 +217,6 @@ def _options(
     return {**full, **lookup.check(kind, name, there)}
 
 
-def _find(kind: str, name: str) -> Any:
-    try:
-        return lookup.find(kind, name)
-    except Refusal as refusal:
-        hint = "; 'none' leaves it out" if kind in _MAY_BE_NONE else ""
-        raise Refusal(f"{refusal}{hint}") from None
-
-
 def to_dict(experiment: Experiment) -> dict[str, Any]:
     """An experiment as plain tables, in a fixed order: `from_dict` gives it back."""
     tree: dict[str, Any] = _plain(experiment)
@@ -230,12 +226,9 @@ def to_dict(experiment: Experiment) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Part):
-        own = {f.name: getattr(value, f.name) for f in fields(value)}
-        options = own.pop("options")
-        return _plain({**own, **options})
     if is_dataclass(value):
-        return _plain({f.name: getattr(value, f.name) for f in fields(value)})
+        own = {f.name: getattr(value, f.name) for f in fields(value)}
+        value = own | own.pop("options") if isinstance(value, Part) else own
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):

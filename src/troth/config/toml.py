@@ -7,6 +7,7 @@ Python reads TOML by itself but does not write it; `dumps` does, so that
 from __future__ import annotations
 
 import datetime
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -15,8 +16,6 @@ from typing import Any
 
 from troth.lookup import nearest
 from troth.types import Refusal
-
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -155,15 +154,7 @@ def _inline(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    """A string in quotes, everything unprintable escaped."""
+    """A string in quotes, escaped as in JSON; TOML forbids one character more."""
     if any("\ud800" <= c <= "\udfff" for c in value):
         raise Refusal(f"the text {value!r} cannot be written: it is not valid Unicode")
-    return '"' + "".join(_escaped(c) for c in value) + '"'
-
-
-def _escaped(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    if character < " " or "\x7f" <= character <= "\x9f":
-        return f"\\u{ord(character):04x}"
-    return character
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

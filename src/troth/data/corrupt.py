@@ -146,18 +146,11 @@ def tensors(arrays: Arrays, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 def poison(
     how: Corruption, x: Tensor, y: Tensor, *, seed: int, round_: int, client: int
 ) -> Poisoned:
-    """What one client makes of its clean examples, in a round.
+    """What one client makes of all its clean examples x and y, in a round.
 
-    With `redraw`, inputs that change stand for all of its examples, since others are
-    chosen in the next round.
-
-    Args:
-        how: the corruption.
-        x: [m, …] all that it trains on.
-        y: [m, …] their labels.
-        seed: keys its draws, with
-        round_: the round (0 where it corrupts once), and
-        client: who it is.
+    Seed, round (0 where it corrupts once) and client key its draws. With `redraw`,
+    inputs that change stand for all of its examples, since others are chosen in the
+    next round.
     """
     who, m = torch.tensor(client), len(y)
     chosen = torch.arange(m)

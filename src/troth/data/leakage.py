@@ -85,13 +85,7 @@ def check_classes(arrays: Arrays, shards: Shards) -> None:
 
 
 def copies(arrays: Arrays, learnt: np.ndarray, tested: np.ndarray) -> np.ndarray:
-    """The rows tested on that have a copy, in another row, among those learnt.
-
-    Args:
-        arrays: the data; a copy is the same in x and in y.
-        learnt: [m] whether some client trains or validates on it.
-        tested: [m] whether some client tests on it.
-    """
+    """The rows tested on that have a copy, the same in x and y, among those learnt."""
     key, rows = keys(arrays), np.flatnonzero(tested)
     known = np.sort(key[learnt])
     first = np.searchsorted(known, key[rows], "left")
@@ -120,13 +114,8 @@ def owners(
 ) -> np.ndarray:
     """Whose each slot is, where every owner is to stand in one part.
 
-    Args:
-        arrays: the data.
-        row: [slots] which example it is.
-        client: [slots] whose slot it is, 0 … n-1.
-        number: [n] how refusals call the client.
-        given: whether parts are as the data are marked; else they are dealt, which
-            takes two owners of every client.
+    `row`, `client` and `number` are those of `split.Held`. Parts are `given` by marks
+    of the data, or dealt, which takes two owners of every client.
 
     Raises:
         Refusal: the data do not say whose an example is, two clients have examples of

@@ -200,14 +200,14 @@ def _parts(arrays: Arrays, held: Held, seed: int, how: PartitionPart) -> np.ndar
     """TRAIN, VALID or TEST for every slot."""
     given = how.split == "given"
     owner = leakage.owners(arrays, *held, given) if how.split_by == "owner" else None
+    part = np.full(len(held.row), TRAIN, np.int8)
     if given:
         assert arrays.split is not None
-        part = arrays.split[held.row]
+        part[:] = arrays.split[held.row]
         if how.valid == 0:
             return part
         parts = (1 - how.valid, how.valid, 0.0)
     else:
-        part = np.full(len(held.row), TRAIN, np.int8)
         parts = (float(how.split[0]), float(how.split[1]), float(how.split[2]))
     at = np.flatnonzero(part == TRAIN)  # with fractions, all
     client = held.client[at]

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from troth.data.deformations._flow import Frame, pixels_per_unit
-from troth.data.deformations.affine import affine
 from troth.data.deformations.translation import translation
 
 
@@ -64,13 +63,6 @@ def test_the_authors_sigma_of_a_tenth_is_1_6_pixels_of_32() -> None:
     assert pixels_per_unit(32, 28) == (16.0, 14.0)
     assert pixels_per_unit(32, 28, "mixed") == (16.0, 14.0)
     assert pixels_per_unit(32, 28, "centres") == (15.5, 13.5)
-
-
-def test_it_is_an_affine_flow() -> None:
-    x, t = torch.rand(4, 1, 7, 5), torch.rand(4, 2) - 0.5
-    o = torch.zeros(4)
-    flow = torch.stack([o, o, t[:, 0], o, o, t[:, 1]], dim=1)
-    assert torch.equal(translation(x, t), affine(x, flow))
 
 
 def test_far_out_of_sight() -> None:

@@ -35,14 +35,7 @@ def flow(
     ν(p) = (ar + bs + c, dr + es + f) at p = (r, s), r down the rows and s along the
     columns. The image is read once, whatever led to the parameters. Bytes become
     float32, on the same scale. Places are worked out in float32 at least, also where
-    the image has fewer digits.
-
-    Args:
-        x: [b, channels, h, w] bytes or floats.
-        parameters: [b, 6]: a, b, c, d, e, f.
-        interpolation: how a value between pixels is read.
-        padding: what stands outside.
-        frame: what −1 and 1 are.
+    the image has fewer digits. x is [b, channels, h, w], parameters [b, 6] a … f.
     """
     h, w = x.shape[-2:]
     precise = precision(x)

@@ -30,11 +30,9 @@ class Mean(NamedTuple):
 
 
 def sums(values: np.ndarray, least: int = 1) -> Sums:
-    """What a client sends.
+    """What a client sends of its values [m, ...], of which NaN are missing.
 
-    Args:
-        values: [m, ...] a row an example; NaN: missing.
-        least: of a feature with fewer values nothing is told: count and sum are 0.
+    Of a feature with fewer values than `least`, count and sum are sent as 0.
     """
     there = ~np.isnan(values)
     count = there.sum(axis=0)
@@ -69,13 +67,8 @@ def pooled(
     """What a server makes of the sums of its clients; it lets no client stand alone.
 
     Messages that are no sums are left out, as `drop_invalid` leaves out updates: of
-    another shape, NaN, infinite, or below what is possible.
-
-    Args:
-        sent: one message a client.
-        shape: of one example.
-        names: of its features, for refusals.
-        lowest: a sum may be; 0 for squared distances.
+    another shape than an example's, NaN, infinite, or a sum below `lowest` (0 for
+    squared distances).
 
     Raises:
         Refusal: the mean would be that of one client, for all features or for some.
@@ -113,13 +106,7 @@ def statistics(
 
     A feature is constant where its spread is within the rounding error of the sums,
     var ≤ n·ε·var + (n·ε·mean)², the bound of scikit-learn's StandardScaler.
-
-    Args:
-        first: of the values.
-        second: of their squared distances from it.
-        fill: [...] what stands for a missing value.
-        center: subtract the mean, or else 0.
-        scale: divide by the standard deviation, or else by 1.
+    `fill` stands for a missing value.
     """
     small = first.number * np.finfo(np.float64).eps
     with np.errstate(over="ignore"):

@@ -64,10 +64,7 @@ def deal(
 ) -> list[np.ndarray]:
     """Of the rows of kind c, shuffled, give sizes[c, k] to client k.
 
-    Args:
-        kind: [m] 0 … kinds-1.
-        sizes: [kinds, clients]; sizes[c] sums to the number of rows of kind c.
-        random: where the draws come from.
+    kind [m] is 0 … kinds-1; sizes[c] sums to the number of rows of kind c.
     """
     kinds, clients = sizes.shape
     order = random.permutation(len(kind))
@@ -90,10 +87,7 @@ def lists(home: np.ndarray, clients: int) -> list[np.ndarray]:
 def apportion(total: int, weight: np.ndarray, least: int = 0) -> np.ndarray:
     """Whole numbers that sum to total, by weight, by the largest remainder.
 
-    Args:
-        total: what is shared out.
-        weight: [n] nonnegative, not all 0.
-        least: what each gets beforehand; n · least is at most the total.
+    Each gets `least` beforehand. Weights are nonnegative, not all 0.
     """
     exact = weight / weight.sum() * (total - least * len(weight))
     sizes: np.ndarray = exact.astype(np.int64)
