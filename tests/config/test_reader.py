@@ -249,9 +249,7 @@ OUT_OF_RANGE = """
 def test_what_is_out_of_range() -> None:
     for assignment in OUT_OF_RANGE:
         key = assignment.partition("=")[0]
-        with pytest.raises(
-            Refusal, match=f"^{key} = .* out of range; it must be "
-        ):
+        with pytest.raises(Refusal, match=f"^{key} = .* out of range; it must be "):
             from_dict(tomllib.loads(assignment))
 
 

@@ -231,9 +231,13 @@ REDRAWN = [
     {"name": "noise_features", "share": 0.5, "redraw": True},
 ]
 every = pytest.mark.parametrize("corruption", REDRAWN, ids=lambda c: c["name"])
+slow = pytest.mark.slow("trains with every corruption")
+mostly_slow = pytest.mark.parametrize(
+    "corruption", [REDRAWN[0], *(pytest.param(c, marks=slow) for c in REDRAWN[1:])]
+)
 
 
-@every
+@mostly_slow
 def test_resume_goes_on_bit_for_bit(corruption: dict[str, Any], resumed: Any) -> None:
     resumed(TREE | {"corruption": corruption}, 3, files.EXPERIMENT)
 
@@ -248,7 +252,7 @@ def trained(made: build.Built) -> Tensor:
     return made.federation.broadcast.w
 
 
-@every
+@mostly_slow
 def test_however_clients_step_they_see_the_same(corruption: dict[str, Any]) -> None:
     expected, *ends = (
         trained(built(plan, corruption=corruption))

@@ -123,19 +123,15 @@ def test_refuses_a_class_seen_only_in_test(y, classes, labels, words):
         leakage.examine(arrays, shards([[0], [1]], [[], []], [[2], [3]]), "allow")
 
 
-def test_names_only_a_few_of_many_classes():
-    arrays = made(np.zeros((9, 1)), np.arange(9), 9)
-    with pytest.raises(Refusal, match=r"4 \(1 example\) and 4 more are seen only in"):
-        leakage.examine(arrays, shards([[0]], [[]], [range(1, 9)]), "allow")
-
-
 def test_a_class_may_be_validated_on_or_trained_on_alone():
     arrays = made(COPIES, [0, 1, 2, 0, 0, 0], 3)
     leakage.examine(arrays, shards([[0, 1]], [[2]], [[3]]), "allow")
+    arrays = made(COPIES, [0, 1, 2, 0, 2, 0], 3)
     with pytest.raises(Refusal, match="class 2"):  # validation is not training
-        leakage.examine(
-            made(COPIES, [0, 1, 2, 0, 2, 0], 3), shards([[0, 1]], [[2]], [[4]]), "allow"
-        )
+        leakage.examine(arrays, shards([[0, 1]], [[2]], [[4]]), "allow")
+    many = made(np.zeros((9, 1)), np.arange(9), 9)
+    with pytest.raises(Refusal, match=r"4 \(1 example\) and 4 more are seen only in"):
+        leakage.examine(many, shards([[0]], [[]], [range(1, 9)]), "allow")
 
 
 def test_targets_have_no_classes():

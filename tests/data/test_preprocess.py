@@ -102,26 +102,6 @@ def test_every_split_is_prepared_by_what_training_data_gave(
     assert prepared.facts() == facts
 
 
-def test_own_training_data_have_mean_0_and_spread_1(deal: Deal, held: Any) -> None:
-    data, prepared = deal("own", arrays(holes=0.0))
-    for client in range(len(SIZES)):
-        x = held(data, data.train, client)[0].numpy()
-        np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-12)
-        np.testing.assert_allclose(x.std(axis=0), 1, rtol=1e-12)
-    assert prepared.facts() == {"imputed": 0, "constant": 0}
-
-
-@both
-def test_test_data_do_not_enter(name: str, deal: Deal, shards: Shards) -> None:
-    given = arrays()
-    _, before = deal(name, given)
-    for rows in (*shards.test, *shards.valid):
-        given.x[rows] = 1e6
-    _, after = deal(name, given)
-    for one, other in zip(before.statistics, after.statistics, strict=True):
-        assert (one == other).all()
-
-
 def test_pieces_of_any_size_give_the_same(
     monkeypatch: pytest.MonkeyPatch, deal: Deal
 ) -> None:

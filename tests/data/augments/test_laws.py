@@ -138,9 +138,17 @@ def own(part: Tree, *augments: Tree) -> Tree:
     return {**part, "augment": list(augments)}
 
 
-@pytest.mark.parametrize("part", PERSONALIZERS, ids=lambda p: p["name"])
-def test_however_clients_step(tree: Tree, part: Tree) -> None:
-    tree["model"] = {"name": "cnn", "channels": [2], "widths": [5]}
+CNN = {"name": "cnn", "channels": [2], "widths": [5]}
+slow = pytest.mark.slow("compiles a convolution for every plan")
+CASES = [
+    pytest.param(PERSONALIZERS[0], CNN, marks=slow),
+    *((part, {"name": "linear"}) for part in PERSONALIZERS),
+]
+
+
+@pytest.mark.parametrize(("part", "model"), CASES)
+def test_however_clients_step(tree: Tree, part: Tree, model: Tree) -> None:
+    tree["model"] = model
     tree["train"] |= {"rounds": 1, "augment": [{"name": "affine", "sigma": 0.2}]}
     tree["personalizer"] = own(part, *({"name": n, "sigma": 0.4} for n in ALL))
     expected = torch.cat([t.reshape(-1) for t in trained(tree)])

@@ -73,7 +73,7 @@ def by_scipy(
 @every
 @pytest.mark.parametrize("padding", MODES)
 @pytest.mark.parametrize("frame", FRAMES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     h=st.integers(2, 13),
     w=st.integers(2, 13),

@@ -44,15 +44,11 @@ def crop(
     shift = seeding.below(seeding.bits(key, 2), span) - padding  # [b, 2]
     rows = shift[:, :1] + torch.arange(h, device=x.device)  # [b, h]
     columns = shift[:, 1:] + torch.arange(w, device=x.device)
-    inside = _inside(rows, h)[:, None, :, None] & _inside(columns, w)[:, None, None]
-    rows, columns = _within(rows, h, fill), _within(columns, w, fill)
-    out = torch.take_along_dim(x, rows[:, None, :, None], dim=2)
-    out = torch.take_along_dim(out, columns[:, None, None, :], dim=3)
+    rows, columns = rows[:, None, :, None], columns[:, None, None, :]
+    down, along = _within(rows, h, fill), _within(columns, w, fill)
+    out = torch.take_along_dim(torch.take_along_dim(x, down, dim=2), along, dim=3)
+    inside = (rows == down) & (columns == along)
     return out * inside.to(x.dtype) if fill == "zero" else out
-
-
-def _inside(index: Tensor, size: int) -> Tensor:
-    return (index >= 0) & (index < size)
 
 
 def _within(index: Tensor, size: int, fill: str) -> Tensor:

@@ -80,17 +80,6 @@ def aim(
         The inputs with the trigger, and the target for each of another class; −1 for
         those that are of the target's class without it: they do not count.
     """
-    _check(x, classes, target, size)
-    rows = slice(-size, None) if "bottom" in corner else slice(size)
-    columns = slice(-size, None) if "right" in corner else slice(size)
-    shown = x.clone()
-    shown[:, :, rows, columns] = _colour(x, scale, value)
-    other = y[:, target] == 0 if y.dim() == 2 else y != target
-    return shown, torch.where(other, target, -1)
-
-
-def _check(x: Tensor, classes: int, target: int, size: int) -> None:
-    """Refuse data and options that do not go together."""
     check_classes("backdoor", classes)
     if x.dim() != 4:
         raise Refusal(
@@ -109,6 +98,12 @@ def _check(x: Tensor, classes: int, target: int, size: int) -> None:
             f"corruption.size = {size} does not fit images of {x.shape[2]}×{x.shape[3]}"
             f" pixels; it must be at least 1 and at most {most}"
         )
+    rows = slice(-size, None) if "bottom" in corner else slice(size)
+    columns = slice(-size, None) if "right" in corner else slice(size)
+    shown = x.clone()
+    shown[:, :, rows, columns] = _colour(x, scale, value)
+    other = y[:, target] == 0 if y.dim() == 2 else y != target
+    return shown, torch.where(other, target, -1)
 
 
 def _colour(x: Tensor, scale: float, value: float) -> float:

@@ -44,12 +44,11 @@ def identities(
             f"partition.per_client = {per_client} and partition.clients = {clients}: "
             f"set one of them, to 1 to {len(names)}, the number of owners"
         )
-    for key, value in (("per_client", per_client), ("clients", clients)):
-        if not 0 <= value <= len(names):
-            raise Refusal(
-                f"partition.{key} = {value} must be 1 to {len(names)}, the number of "
-                "owners"
-            )
+    key, value = ("clients", clients) if clients else ("per_client", per_client)
+    if not 0 <= value <= len(names):
+        raise Refusal(
+            f"partition.{key} = {value} must be 1 to {len(names)}, the number of owners"
+        )
     n = clients or len(names) // per_client
     dealt = np.arange(len(names)) % n
     if per_client:
