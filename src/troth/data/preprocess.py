@@ -139,10 +139,9 @@ def deal(
 def _fit(
     part: Part, data: Data, names: tuple[str, ...], newcomers: np.ndarray
 ) -> Statistics:
-    """What the named member makes of the clients' training data.
+    """What the named member makes of the training data of clients that take part.
 
-    Of those that take part; where it makes a row a client, each newcomer has one that
-    is made of its own data alone.
+    Where it makes one row per client, that of a newcomer is made of its own data alone.
     """
     rows = torch.split(data.train.row, data.train.size.tolist())
     each, shape = [data.x[mine].numpy() for mine in rows], data.x.shape[1:]
@@ -165,7 +164,7 @@ def _made(part: Part, train: list[np.ndarray], names: tuple[str, ...]) -> Statis
     if shapes != {shape} and shapes != {(len(train), *shape)}:
         raise Refusal(
             f"features '{part.name}' must give a Statistics whose four arrays all have "
-            f"the shape {shape} of an example or {(len(train), *shape)}, a row a client"
+            f"the shape {shape} of an example or {(len(train), *shape)}, one per client"
         )
     fill, mean, std = (np.asarray(values, np.float64) for values in found[:3])
     return Statistics(fill, mean, std, np.asarray(found[3], bool))

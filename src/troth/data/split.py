@@ -163,7 +163,7 @@ def split(
 
 
 def _cut(rows: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
-    """One list a client, views of one array: a million of them are 0.1 GB."""
+    """One list per client, views of one array: a million of them are 0.1 GB."""
     ends = np.cumsum(size)
     starts = (ends - size).tolist()
     return [rows[i:j] for i, j in zip(starts, ends.tolist(), strict=True)]

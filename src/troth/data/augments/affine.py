@@ -23,12 +23,12 @@ def affine(
 ) -> Tensor:
     """Move an image along an affine flow of six parameters, each N(0, σ²).
 
-    One sample an image and step of what a certificate smooths over (section 4, Training
-    Setup), by the same function, `deformations.affine`. Bytes become float32.
+    For every image and step, one sample of what a certificate smooths over (section 4,
+    Training Setup), by `deformations.affine`. Bytes become float32.
 
     Args:
         x: [b, c, h, w].
-        key: [b] one an example.
+        key: [b] one per example.
         sigma: standard deviation; coordinates are −1 to 1 in the image.
         interpolation: how a value between pixels is read.
         padding: what stands outside: 0, the nearest pixel, the mirrored image.

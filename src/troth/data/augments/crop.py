@@ -29,8 +29,8 @@ def crop(
 
     Args:
         x: [b, c, h, w].
-        key: [b] one an example.
-        padding: pixels a side; 0 leaves images alone.
+        key: [b] one per example.
+        padding: pixels on each side; 0 leaves images alone.
         fill: what stands outside: 0, the nearest pixel, or the mirrored image.
     """
     expect_images("crop", x)

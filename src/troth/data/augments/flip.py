@@ -15,7 +15,7 @@ def flip(x: Tensor, key: Tensor, *, p: float = 0.5) -> Tensor:
 
     Args:
         x: [b, c, h, w].
-        key: [b] one an example.
+        key: [b] one per example.
         p: how often; 0 never, 1 always.
     """
     if not 0 <= p <= 1:

@@ -19,7 +19,7 @@ def noise(x: Tensor, key: Tensor, scale: float, *, sigma: float = 0.1) -> Tensor
 
     Args:
         x: [b, ...].
-        key: [b] one an example.
+        key: [b] one per example.
         scale: the value of x that stands for 1 (255 for bytes).
         sigma: standard deviation where the data's range is 0 to 1; 0 adds none.
     """

@@ -25,12 +25,12 @@ def rotation(
 ) -> Tensor:
     """Turn an image about its middle, by an angle uniform on (−σ, σ).
 
-    One sample an image and step of what a certificate smooths over (section 4, Training
-    Setup), by the same function, `deformations.rotation`. Bytes become float32.
+    For every image and step, one sample of what a certificate smooths over (section 4,
+    Training Setup), by `deformations.rotation`. Bytes become float32.
 
     Args:
         x: [b, c, h, w].
-        key: [b] one an example.
+        key: [b] one per example.
         sigma: the largest angle in radians; π is every angle.
         interpolation: how a value between pixels is read.
         padding: what stands outside: 0, the nearest pixel, the mirrored image.

@@ -23,12 +23,12 @@ def translation(
 ) -> Tensor:
     """Shift an image, by N(0, σ²) down the rows and along the columns.
 
-    One sample an image and step of what a certificate smooths over (section 4, Training
-    Setup), by the same function, `deformations.translation`. Bytes become float32.
+    For every image and step, one sample of what a certificate smooths over (section 4,
+    Training Setup), by `deformations.translation`. Bytes become float32.
 
     Args:
         x: [b, c, h, w].
-        key: [b] one an example.
+        key: [b] one per example.
         sigma: standard deviation where 1 is half the image.
         interpolation: how a value between pixels is read.
         padding: what stands outside: 0, the nearest pixel, the mirrored image.

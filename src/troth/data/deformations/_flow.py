@@ -79,7 +79,7 @@ def pixels_per_unit(
 
 
 def expect(name: str, x: Tensor, parameters: Tensor, k: int) -> None:
-    """Refuse what is no batch of images, or has not k parameters an image."""
+    """Refuse what is no batch of images, or has not k parameters per image."""
     if x.dim() != 4 or 0 in x.shape[1:]:
         raise Refusal(
             f"deformation '{name}' needs images [examples, channels, height, width], "

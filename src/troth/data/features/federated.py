@@ -25,10 +25,10 @@ def federated(
 ) -> Statistics:
     """All clients fill in and standardise alike; only sums cross the wire.
 
-    Two exchanges, each a count and a sum a feature from every client: first of its
-    values, which gives the mean of all; then of their squared distances from it, which
-    gives the spread (the two-pass algorithm of Chan, Golub and LeVeque, which loses no
-    digits where the mean is large). The result is that of all training
+    Two exchanges, in each of which a client sends a count and a sum of every feature:
+    first of its values, which gives the mean of all; then of their squared distances
+    from it, which gives the spread (the two-pass algorithm of Chan, Golub and LeVeque,
+    which loses no digits where the mean is large). The result is that of all training
     examples in one place, for what clients tell (see `min_values`). A median is no sum,
     and is to be had from `own` alone. A feature that no client tells of has mean 0 and
     std 1 and is filled with 0; one that is constant has std 1.

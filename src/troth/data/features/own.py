@@ -37,7 +37,7 @@ def own(
             median of the feature, or 0.
 
     Returns:
-        Statistics [n, ...], a row a client.
+        Statistics [n, ...], one row per client.
     """
     each = [_one(x, center, scale, impute) for x in train]
     return Statistics(*map(np.stack, zip(*each, strict=True)))

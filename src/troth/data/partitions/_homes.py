@@ -25,7 +25,7 @@ def check_least(min_size: int, clients: int, m: int) -> None:
 
 
 def check_labels(name: str, arrays: Arrays) -> None:
-    """Refuse data that do not have one label an example."""
+    """Refuse data that do not have one label per example."""
     if arrays.classes and arrays.y.ndim == 1:
         return
     what = "have several an example" if arrays.classes else "are a regression"

@@ -1,4 +1,4 @@
-"""A few classes a client, as in Ditto's experiments on Fashion-MNIST.
+"""A few classes for each client, as in Ditto's experiments on Fashion-MNIST.
 
 References: li2021ditto.
 """
@@ -25,7 +25,7 @@ def classes(
     per_client: int = 5,
     recipe: Literal["even", "ditto"] = "even",
 ) -> list[np.ndarray]:
-    """A few classes a client: client u holds the classes (u + j) mod C, j < per_client.
+    """A few classes for each client: u holds (u + j) mod C for j < per_client.
 
     "even": the examples of a class, shuffled, are dealt equally to the clients that
     hold it (shares differ by at most 1); every example has exactly one home.
@@ -45,7 +45,7 @@ def classes(
         arrays: data with labels; "ditto" needs them marked as training and test.
         seed: the experiment's seed.
         clients: how many.
-        per_client: classes a client holds; C of them makes all clients alike.
+        per_client: classes that a client holds; C of them makes all clients alike.
         recipe: how much of each class a client gets.
 
     Raises:

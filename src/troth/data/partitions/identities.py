@@ -1,4 +1,4 @@
-r"""Several owners a client, as CelebA is dealt where clients are not single people.
+r"""Several owners for each client, as CelebA is dealt to clients that are groups.
 
 References: wang2021robust.
 """
@@ -15,7 +15,7 @@ from troth.types import Arrays, Refusal
 def identities(
     arrays: Arrays, seed: int, *, per_client: int = 0, clients: int = 0
 ) -> list[np.ndarray]:
-    """Several owners a client: all examples of an owner go to one client.
+    """Several owners for each client: all examples of an owner go to one client.
 
     Wang et al. 2021, appendix A: "each client represents 20 celebrities. One celebrity
     only appears on one client"; which ones go together is drawn. One of the two options
@@ -32,7 +32,7 @@ def identities(
     Args:
         arrays: data that say whose each example is.
         seed: the experiment's seed.
-        per_client: owners a client; 1 is as the partition 'natural', in other order.
+        per_client: owners of each; 1 is as the partition 'natural', in other order.
         clients: how many clients.
 
     Raises:
