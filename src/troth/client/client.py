@@ -48,10 +48,12 @@ def compose(parts: Sequence[Part], scale: float) -> Augment:
         for i, (member, options) in enumerate(members):
             key = seeding.fold(seeding.fold(step, 2 * i), each)
             new = lookup.call(member, options, x=x, key=key, scale=scale)
-            if not isinstance(new, torch.Tensor) or new.shape != x.shape:
+            shape = list(new.shape) if isinstance(new, torch.Tensor) else None
+            if shape != list(x.shape):
+                what = f"tensor of shape {shape}" if shape else type(new).__name__
                 raise Refusal(
-                    f"augment '{parts[i].name}' makes {_shape(new)} of a batch of "
-                    f"shape {list(x.shape)}; it must give a tensor of the same shape"
+                    f"augment '{parts[i].name}' makes a {what} of a batch of shape "
+                    f"{list(x.shape)}; it must give a tensor of the same shape"
                 )
             x = new
         return batch._replace(x=x)
@@ -74,25 +76,13 @@ def tried(augment: Augment, batch: Batch) -> Batch:
     return found
 
 
-def _shape(value: object) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"a tensor of shape {list(value.shape)}"
-    return f"a {type(value).__name__}"
-
-
 def descent(part: Part, lr: float, weight_decay: float, tail: int = 0) -> Descent:
-    """An optimiser with its learning rate.
+    """An optimiser with its learning rate; weight_decay·v is added to the gradient.
 
-    Args:
-        part: the optimiser.
-        lr: its learning rate.
-        weight_decay: times v, added to the gradient.
-        tail: so many numbers at the end of v are running statistics: the optimiser
-            does not see them, and they take the whole step that the gradient holds.
+    The last `tail` numbers of v are running statistics: the optimiser does not see
+    them, and they take the whole step that the gradient holds.
     """
-    optimizer: Optimizer = lookup.call(
-        lookup.find("optimizer", part.name), part.options
-    )
+    optimizer: Optimizer = _made("optimizer", part)
 
     def step(v: Tensor, g: Tensor, moments: Any, scale: Tensor) -> Any:
         if weight_decay:
@@ -108,26 +98,27 @@ def descent(part: Part, lr: float, weight_decay: float, tail: int = 0) -> Descen
     return Descent(lr, optimizer.limit, optimizer.init, step)
 
 
-def _off_tail(regularizer: Regularizer, tail: int) -> Regularizer:
+def _off_tail(regularizer: Regularizer, task: Task) -> Regularizer:
     """The regularizer without a pull on running statistics."""
 
     def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
-        return numerics.off_tail(regularizer.grad(v, w, batch), tail)
+        return numerics.off_tail(regularizer.grad(v, w, batch), task.tail)
 
-    return regularizer._replace(grad=grad) if tail else regularizer
+    return regularizer._replace(grad=grad) if task.tail else regularizer
 
 
 def adversarial(part: Part, task: Task, scale: float) -> Adversarial:
-    """How worst-case inputs are made.
+    """How worst-case inputs are made, which raise the task's losses.
 
-    Args:
-        part: its name and options.
-        task: whose losses they are to raise.
-        scale: the value of x that stands for 1.
+    `scale` is the value of x that stands for 1.
     """
-    function = lookup.find("adversarial", part.name)
-    made: Adversarial = lookup.call(function, part.options, task=task, scale=scale)
+    made: Adversarial = _made("adversarial", part, task=task, scale=scale)
     return made
+
+
+def _made(kind: str, part: Part, **given: Any) -> Any:
+    """What a member makes of its options and of what it asks for."""
+    return lookup.call(lookup.find(kind, part.name), part.options, **given)
 
 
 def maker(
@@ -164,17 +155,12 @@ def maker(
     def make(task: Task) -> Client:
         shared = descent(t.optimizer, t.lr, t.weight_decay, task.tail)
         own = descent(p.optimizer or t.optimizer, lr, t.weight_decay, task.tail)
-        regularizer = lookup.call(
-            lookup.find("regularizer", e.regularizer.name),
-            e.regularizer.options,
-            task=task,
-        )
         personal = lookup.call(
             lookup.find("personalizer", p.name),
             p.options,
             task=task,
             descent=own,
-            regularizer=_off_tail(regularizer, task.tail),
+            regularizer=_off_tail(_made("regularizer", e.regularizer, task=task), task),
             adversarial=adversarial(e.adversarial, task, scale),
             budget=mine,
             solving=shared,
@@ -187,12 +173,7 @@ def maker(
         if not isinstance(personal, Personal):  # it owns the reply
             _alone(e, personal)
             return seen_through(personal, (seen, own_view))
-        solver = lookup.call(
-            lookup.find("solver", e.solver.name),
-            e.solver.options,
-            task=task,
-            descent=shared,
-        )
+        solver = _made("solver", e.solver, task=task, descent=shared)
         return beside(solver, personal, (budget, mine or budget), (seen, own_view))
 
     return make

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from troth.engine import packing
 from troth.types import (
     Anchor,
@@ -34,18 +32,10 @@ def beside(
     """Ditto's modularity (E.1): any solver for w, and v beside it on the same batches.
 
     In every step the solver moves its w_k first, and the personal model then sees both
-    the w that the round began with and this w_k (FMTL's Algorithm 1, line 5).
-
-    Args:
-        solver: for the shared model.
-        personal: for the client's own.
-        budgets: how long (solver, personalizer) work in a round.
-        augments: what each of them makes of a batch; where it is the same, both see
-            the same changes.
+    the w that the round began with and this w_k (FMTL's Algorithm 1, line 5). Budgets
+    and augments are those of solver and personalizer; with the same augment both see
+    the same changes.
     """
-
-    def init(w0: Tensor) -> Carry:
-        return solver.init(w0), personal.init(w0)
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
         return solver.begin(broadcast, state[0]), state[1]
@@ -70,22 +60,15 @@ def beside(
         reply, kept = solver.end(broadcast, carry[0], state[0])
         return reply, (kept, carry[1])
 
-    def settle(state: Carry, valid: Batch) -> Carry:
-        assert personal.settle is not None
-        return state[0], personal.settle(state[1], valid)
-
-    def model(w: Tensor, state: Carry) -> Tensor:
-        return personal.model(w, state[1])
-
     used = budgets[:1] if personal.idle else budgets
-    local = Phase(begin, step, end, used, personal.valid)
+    finish, settle = personal.finish, personal.settle
     return Client(
-        init,
-        local,
-        _of_own(personal.finish, augments[1]) if personal.finish else None,
-        model,
+        lambda w0: (solver.init(w0), personal.init(w0)),
+        Phase(begin, step, end, used, personal.valid),
+        _of_own(finish, augments[1]) if finish else None,
+        lambda w, state: personal.model(w, state[1]),
         solver.extra,
-        settle=settle if personal.settle else None,
+        settle=settle and (lambda state, valid: (state[0], settle(state[1], valid))),
         columns=personal.columns,
         tell=lambda state: personal.tell(state[1]),
         idle=personal.idle,
@@ -95,9 +78,7 @@ def beside(
 def seen_through(client: Client, augments: tuple[Augment, Augment]) -> Client:
     """A client that owns its reply, with a change made to every batch that it sees.
 
-    Args:
-        client: as its personalizer made it.
-        augments: what becomes of a batch in the rounds, and after the last one.
+    The augments are those of the rounds and of what comes after the last one.
     """
     finish = _through(client.finish, augments[1]) if client.finish else None
     return client._replace(local=_through(client.local, augments[0]), finish=finish)

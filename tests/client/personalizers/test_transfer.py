@@ -16,7 +16,7 @@ import troth
 from troth import build, lookup
 from troth.client.adversarial.pgd import pgd
 from troth.client.client import descent
-from troth.client.personalizers import _weights
+from troth.client.personalizers import _choosing as _weights
 from troth.client.personalizers._agreement import disagreement
 from troth.client.personalizers.transfer import transfer
 from troth.config import reader
@@ -371,11 +371,11 @@ class TestRule:
 
     def test_pairs_from_weak_to_strong(self) -> None:
         sgd = descent(Part("sgd"), 0.01, 0.0)
-        pull = phase_pull()
-        found = _weights.tried("auto", "auto", [1.0, 0.1], sgd, pull)
+
+        found = _weights.tried("auto", "auto", [1.0, 0.1], sgd)
         assert found == [(0.1, 0.1), (0.1, 1.0), (1.0, 0.1), (1.0, 1.0)]
-        assert _weights.tried("auto", 2.0, [3.0, 0.0], sgd, pull) == [(0, 2), (3, 2)]
-        assert _weights.tried(0.5, 2.0, [], sgd, pull) == [(0.5, 2)]
+        assert _weights.tried("auto", 2.0, [3.0, 0.0], sgd) == [(0, 2), (3, 2)]
+        assert _weights.tried(0.5, 2.0, [], sgd) == [(0.5, 2)]
 
 
 def phase_pull() -> Any:

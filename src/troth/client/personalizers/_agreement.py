@@ -18,11 +18,7 @@ def disagreement(of_w: Tensor, batch: Batch) -> Callable[[Tensor], Tensor]:
     z are the probabilities that are held fixed, p those of the outputs that are given.
     They are over the classes; a model with one output (a margin) has two of them, and
     where an example may have several labels, each has a probability of its own. It is
-    least, though not 0, where p = z.
-
-    Args:
-        of_w: [b, k] the outputs that are held fixed.
-        batch: says what sort of labels there are, and its weights.
+    least, though not 0, where p = z. `of_w` are the outputs [b, k] held fixed.
     """
     single = batch.y.dim() == 1 or labels.soft(batch.y)
     z = _logs(of_w.detach(), single)[0].exp()

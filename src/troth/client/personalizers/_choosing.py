@@ -1,7 +1,8 @@
-"""λ chosen by every client, by its validation data."""
+"""Weights chosen by every client, by its validation data: λ of `ditto`, w₁ and w₂."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Literal, NamedTuple
 
 import torch
@@ -46,6 +47,11 @@ class Asked(NamedTuple):
         return len({*self.candidates})
 
     @property
+    def first(self) -> int:
+        """The place of the fallback."""
+        return self.lams.index(self.fallback)
+
+    @property
     def least(self) -> int:
         """From how many validation examples on a client chooses."""
         return max(1, self.few) if self.rule == "paper" else 1
@@ -64,8 +70,8 @@ def auto(
             "[0.1, 1.0, 2.0], or set lam to a number"
         )
     for i, lam in enumerate(asked.candidates):
-        _lam.check("ditto", lam, descent, regularizer, f"candidates[{i}]")
-    _lam.check("ditto", asked.fallback, descent, regularizer, "fallback")
+        _lam.check("ditto", lam, descent, regularizer.curvature, f"candidates[{i}]")
+    _lam.check("ditto", asked.fallback, descent, regularizer.curvature, "fallback")
     if asked.few < 0:
         raise Refusal(f"ditto's few = {asked.few} must be at least 0; the paper has 4")
     if asked.rule == "code":
@@ -82,26 +88,17 @@ def _exact(lam: float) -> Tensor:
     return torch.tensor([lam], dtype=torch.float64)
 
 
-def _first(w0: Tensor, asked: Asked) -> Tensor:
-    return w0.new_full((), asked.lams.index(asked.fallback))
-
-
 def _choice(models: list[Tensor], task: Task, valid: Batch, asked: Asked) -> Tensor:
     """Whose validation loss is lowest; of equal ones, that of the smallest λ.
 
-    The fallback where there are too few examples, or where no loss is finite.
-
-    Args:
-        models: one for each of `asked.lams`.
-        task: has the loss.
-        valid: the client's validation data.
-        asked: the options.
+    The fallback where there are too few examples, or where no loss is finite. There is
+    a model for each of `asked.lams`.
     """
     losses = torch.stack([task.loss(v, valid) for v in models[: asked.among]])
     finite = losses.isfinite()
     enough = (valid.weight > 0).sum() >= asked.least
     best = torch.where(finite, losses, torch.inf).argmin()
-    return torch.where(enough & finite.any(), best, asked.lams.index(asked.fallback))
+    return torch.where(enough & finite.any(), best, asked.first)
 
 
 def pick(options: list[Tensor], at: Tensor) -> Tensor:
@@ -127,7 +124,7 @@ def _side_by_side(
     ]
 
     def init(w0: Tensor) -> Carry:
-        return *(one.init(w0) for one in each), _first(w0, asked)
+        return *(one.init(w0) for one in each), w0.new_full((), asked.first)
 
     def step(
         state: Carry, anchor: Anchor, batch: Batch, valid: Batch, scale: Tensor
@@ -159,7 +156,7 @@ def _every_step(
     """
 
     def init(w0: Tensor) -> Carry:
-        return w0, *descent.init(w0), _first(w0, asked)
+        return w0, *descent.init(w0), w0.new_full((), asked.first)
 
     def step(
         state: Carry, anchor: Anchor, batch: Batch, valid: Batch, scale: Tensor
@@ -178,3 +175,53 @@ def _every_step(
         return *kept, at.to(last.dtype)
 
     return Personal(init, step, model=lambda w, state: state[0], valid=True)
+
+
+# w₁ and w₂ of `transfer`
+
+Weight = float | Literal["auto"]
+
+
+class Weights(NamedTuple):
+    """Of the two terms."""
+
+    w1: float  # of R_adv
+    w2: float  # of ‖v − w‖²
+
+
+def tried(
+    w1: Weight, w2: Weight, candidates: list[float], descent: Descent
+) -> list[Weights]:
+    """All pairs that are tried, from the weakest to the strongest.
+
+    "auto" stands for all candidates. Their order is that of w1·w2, and of equal ones
+    that of w1.
+
+    Raises:
+        Refusal: a weight that is negative or not finite, or on which a step diverges.
+    """
+    if "auto" in (w1, w2) and not candidates:
+        raise Refusal(
+            "transfer's candidates = [] leave no weight to choose; give some, such as "
+            "[0.01, 0.1, 1.0, 10.0], or set w1 and w2 to numbers"
+        )
+    listed = {f"candidates[{i}]": value for i, value in enumerate(candidates)}
+    for name, weight, curvature in (("w1", w1, 0.0), ("w2", w2, 2.0)):
+        named = listed if weight == "auto" else {name: weight}
+        for option, value in named.items():
+            _lam.check("transfer", float(value), descent, curvature, option)
+    each = [sorted({*candidates}) if w == "auto" else [w] for w in (w1, w2)]
+    pairs = [Weights(float(a), float(b)) for a, b in itertools.product(*each)]
+    return sorted(pairs, key=lambda pair: (pair.w1 * pair.w2, *pair))
+
+
+def largest(right: list[Tensor], reference: Tensor) -> Tensor:
+    """Which is the last that does not lower validation accuracy; the first if all do.
+
+    The paper's rule (Section 4.1): how many examples are right with each pair of
+    weights, in order, and with what must not be lowered.
+    """
+    at = torch.zeros_like(reference)
+    for i, found in enumerate(right):
+        at = torch.where(found >= reference, torch.full_like(at, i), at)
+    return at

@@ -15,10 +15,7 @@ Without = Literal["refuse", "finetune"]
 def check(name: str, groups: Groups | None, without: Without) -> None:
     """Refuse data without groups and, if so wished, clients with only one.
 
-    Args:
-        name: of the personalizer.
-        groups: of the training examples; None: there are no data yet.
-        without: "refuse", or "finetune": such clients are fine-tuned plainly.
+    Without data (`groups` is None) nothing is refused.
     """
     if groups is None:
         return

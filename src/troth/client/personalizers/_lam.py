@@ -1,42 +1,35 @@
-"""What λ may be."""
+"""What λ may be, and how a pull is added to a gradient."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import ROUND_DOWN, Context
 
 import torch
 from torch import Tensor
 
-from troth.types import Descent, Refusal, Regularizer
+from troth.types import Batch, Descent, Refusal, Regularizer, Task
 
 
 def check(
     name: str,
     lam: float,
     descent: Descent,
-    regularizer: Regularizer | None,
+    curvature: float = 0.0,
     option: str = "lam",
 ) -> None:
     """Refuse a λ that is no weight, or with which an explicit step diverges.
 
-    Args:
-        name: of the personalizer.
-        lam: the weight of the pull.
-        descent: its learning rate and optimiser.
-        regularizer: what pulls; None, or one whose curvature is not bounded (or not
-            known): no step is refused.
-        option: what a refusal calls the weight.
+    A pull of curvature 0 has none that is bounded or known: no step is refused.
+    `option` is what a refusal calls the weight.
     """
     if not 0 <= lam < float("inf"):
         raise Refusal(
             f"{name}'s {option} = {lam} must be a finite number of at least 0; "
             "0 pulls not at all"
         )
-    curvature = regularizer.curvature if regularizer else 0.0
-    factors = {option: lam}
-    if curvature != 1:
-        factors["curvature"] = curvature
+    factors = {option: lam} | ({} if curvature == 1 else {"curvature": curvature})
     if lam > 0:
         stable(name, descent, factors)
 
@@ -49,11 +42,8 @@ def stable(
 ) -> None:
     """Refuse a learning rate with which explicit steps on a pull diverge.
 
-    Args:
-        name: of the personalizer.
-        descent: its learning rate and optimiser.
-        factors: of the pull's curvature, by what a refusal calls them.
-        section: whose `lr` it is.
+    The factors of the pull's curvature go by what a refusal calls them; `section` is
+    whose `lr` it is.
     """
     bend = math.prod(factors.values())
     if math.isinf(descent.limit) or descent.lr * bend < descent.limit:
@@ -65,6 +55,20 @@ def stable(
         f"{descent.lr * bend:g} must stay below {descent.limit:g}; "
         f"set {section}.lr below {_down(descent.limit / bend)}"
     )
+
+
+def gradient(
+    task: Task, regularizer: Regularizer, lam: float
+) -> Callable[[Tensor, Tensor, Batch], Tensor]:
+    """∇F(v) + λ∇R(v, w) at (v, w, batch); at λ = 0 without the term: no w does harm."""
+
+    def along(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
+        if lam == 0:
+            return task.grad(v, batch)
+        pull = regularizer.grad(v, w, batch)  # first: it may use the task's buffer
+        return plus(task.grad(v, batch), pull, lam)
+
+    return along
 
 
 def times(g: Tensor, factor: float | Tensor, tail: int) -> Tensor:

@@ -20,11 +20,7 @@ _LEVEL = 1e-12  # what the loss may rise by and still be rounding
 
 
 def begin(v: Tensor) -> Carry:
-    """Nothing is known of the curvature yet.
-
-    Args:
-        v: [d] where it starts.
-    """
+    """Start at v, [d]; nothing is known of the curvature yet."""
     none = v.new_zeros(PAIRS, v.shape[0])
     return v, torch.zeros_like(v), torch.zeros_like(v), none, none, v.new_zeros(())
 
@@ -36,11 +32,8 @@ def step(
 ) -> Carry:
     """One step from v; where no length helps, v stays.
 
-    Args:
-        carry: v, where it was before, the gradient there, the last differences of both
-            (the newest last), and how many steps were taken.
-        value: the function.
-        gradient: its gradient.
+    The carry: v, where it was before, the gradient there, the last differences of both
+    (the newest last), and how many steps were taken.
     """
     v, before, slope, moves, bends, count = carry
     g = gradient(v).clone()  # the task may use its buffer again

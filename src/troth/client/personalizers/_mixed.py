@@ -11,14 +11,9 @@ def mixed(
 ) -> Tensor:
     """weight·v + (1 − weight)·w; at 0 exactly w and at 1 exactly v, whatever the other.
 
-    Args:
-        v: [d] the client's own.
-        w: [d] the shared one.
-        weight: [] of v, from 0 to 1; a number is known beforehand and costs less.
-        tail: so many numbers at the end are running statistics. What layers see between
-            two models is not between what they see in either, so these are not mixed:
-            v keeps those of the mixed model.
-        inside: no client's weight is 0 or 1, which saves looking at both ends.
+    What layers see between two models is not between what they see in either, so that
+    running statistics, the tail, are not mixed: v keeps those of the mixed model. A
+    weight that is a number, or `inside` of 0 and 1 for all clients, costs less.
     """
     if isinstance(weight, float) and weight in (0, 1):
         return v if weight else w
@@ -33,12 +28,8 @@ def mixed(
 def through(g: Tensor, at: Tensor, part: Tensor, share: Tensor, tail: int) -> Tensor:
     """The gradient in one of the two models, by the chain rule: share·g.
 
-    Args:
-        g: [d] the gradient at the mixed model.
-        at: [d] the mixed model.
-        part: [d] the one of the two that is to move.
-        share: [] how much of it the mixed model has.
-        tail: so many running statistics, which a step takes to the mixed model's.
+    `part` is the one that is to move, `at` the mixed model, of which it is that share.
+    A step takes running statistics to those of the mixed model.
     """
     if tail == 0:
         return share * g

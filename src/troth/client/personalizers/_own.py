@@ -19,9 +19,7 @@ def own(
 ) -> Personal:
     """A personalizer whose state is v and its optimiser's moments.
 
-    Args:
-        descent: how v follows the gradient; its moments live on between rounds.
-        gradient: of the personal objective, at (v, anchor, batch).
+    v follows the gradient of the personal objective at (v, anchor, batch).
     """
 
     def init(w0: Tensor) -> Carry:
@@ -41,24 +39,11 @@ def own(
 def pulled(
     task: Task, descent: Descent, regularizer: Regularizer, lam: float, towards: Towards
 ) -> Personal:
-    """One that follows ∇F(v) + λ∇R(v, w); at λ = 0 without the term: no w does harm.
-
-    Args:
-        task: F.
-        descent: how v follows the gradient.
-        regularizer: R.
-        lam: λ.
-        towards: which w.
-    """
-
-    def gradient(v: Tensor, anchor: Anchor, batch: Batch) -> Tensor:
-        if lam == 0:
-            return task.grad(v, batch)
-        # The pull first: it may use the buffer in which the task keeps its gradient.
-        pull = regularizer.grad(v, place(anchor, towards), batch)
-        return _lam.plus(task.grad(v, batch), pull, lam)
-
-    return own(descent, gradient)
+    """One that follows ∇F(v) + λ∇R(v, w)."""
+    along = _lam.gradient(task, regularizer, lam)
+    return own(
+        descent, lambda v, anchor, batch: along(v, place(anchor, towards), batch)
+    )
 
 
 def place(anchor: Anchor, towards: Towards) -> Tensor:

@@ -41,10 +41,8 @@ class Runs:
     """A mask as stretches of own and of shared numbers.
 
     Vectors are taken apart and put together by `split` and `cat`, which move whole
-    stretches and lift over clients like any other function.
-
-    Args:
-        mask: [d] of bool: which numbers are the client's own; d may be 0.
+    stretches and lift over clients like any other function. The mask, [d] of bool, says
+    which numbers are the client's own; d may be 0.
     """
 
     def __init__(self, mask: Tensor) -> None:
@@ -86,26 +84,22 @@ class Halves:
     def __init__(self, mask: Tensor, tail: int) -> None:
         self.has = bool(mask.any()), not bool(mask.all())  # own, shared numbers
         self.whole, head = Runs(mask), len(mask) - tail
-        self.parameters, self.statistics = Runs(mask[:head]), Runs(mask[head:])
-        self._sizes = [head, tail]
+        parameters, statistics = mask[:head], mask[head:]
+        self._half, self._bare = {}, {}
+        for own in (True, False):
+            mine = parameters[parameters == own]
+            every = torch.full_like(statistics, own)
+            self._half[own] = Runs(torch.cat([parameters, every]))
+            self._bare[own] = Runs(torch.cat([mine, statistics]))
 
     def half(self, v: Tensor, own: bool) -> Tensor:
         """One of the two."""
-        head, tail = torch.split(v, self._sizes)
-        part = self.parameters.take(head, own)
-        return torch.cat([part, tail]) if self._sizes[1] else part
+        return self._half[own].take(v, own)
 
     def join(self, own: Tensor, shared: Tensor) -> Tensor:
         """Both; each has its own layers' statistics."""
-        return self.whole.weave(self._without(own, True), self._without(shared, False))
-
-    def _without(self, part: Tensor, own: bool) -> Tensor:
-        """A half without the statistics of the other."""
-        tail = self._sizes[1]
-        if not tail:
-            return part
-        kept = self.statistics.take(part[-tail:], own)
-        return torch.cat([part[:-tail], kept])
+        bare = self._bare[True].take(own, True), self._bare[False].take(shared, False)
+        return self.whole.weave(*bare)
 
 
 def split(
@@ -152,8 +146,11 @@ def split(
         for k, own in enumerate((True, False)):
             if has[k]:
                 old, pull = (parts[k], moments[k]), halves.half(g, own)
-                new = descents[k].step(old[0], pull, old[1], broadcast.scale)
-                parts[k], moments[k] = _where(active[k], new, old)
+                new = descents[k].step(parts[k], pull, moments[k], broadcast.scale)
+                at = active[k]
+                parts[k], moments[k] = (
+                    new if at is None else packing.where(at, new, old)
+                )
         return halves.join(*parts), *moments
 
     def end(
@@ -179,22 +176,7 @@ def _schedule(
         return (mine if has[0] else shared,), lambda batch: (None, None)
     if by_turns:
         both = Budget(mine.steps + shared.steps, mine.epochs + shared.epochs)
-
-        def one_by_one(batch: Batch) -> tuple[Tensor, Tensor]:
-            first = mine.lasts(batch)
-            return first, ~first
-
-        return (both,), one_by_one
+        return (both,), lambda batch: (mine.lasts(batch), ~mine.lasts(batch))
     if mine == shared:
         return (mine,), lambda batch: (None, None)
     return works, lambda batch: (mine.lasts(batch), shared.lasts(batch))
-
-
-def _where(
-    active: Tensor | None, new: tuple[Tensor, Carry], old: tuple[Tensor, Carry]
-) -> tuple[Tensor, Carry]:
-    """A part and its moments after a step, or before it where it is not its turn."""
-    if active is None:
-        return new
-    kept: tuple[Tensor, Carry] = packing.where(active, new, old)
-    return kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from troth.types import (
     Task,
 )
 
+EPOCHS = Budget(epochs=50)
+"""How long, where `[personalizer]` does not say (Ditto, Appendix G.6)."""
+
 Keep = Literal["last", "best", "accurate"]
 """Which of the models on the way is kept: the last; or, on the client's validation data
 and the shared model among them, the one with the lowest loss ("best") or the highest
@@ -29,6 +32,9 @@ accuracy ("accurate"), of equal ones the first."""
 
 Gradient = Callable[[Tensor, Tensor, Batch], Tensor]
 """Of the personal objective: at v, the shared model w* and a batch."""
+
+Weigh = Callable[[Tensor, Carry, Batch], tuple[Carry, Batch]]
+"""v, what is carried from step to step and a batch → that, and the batch weighted."""
 
 
 class Way(NamedTuple):
@@ -42,8 +48,9 @@ class Way(NamedTuple):
     loss: Callable[[Tensor, Batch], Tensor]  # lowest of the one that is kept
 
     def begin(self, w: Tensor) -> Carry:
-        """At w*."""
-        return w, *_first(w, self.keep), *self.descent.init(w)
+        """At w*, with no best yet; zero-width where none is looked for."""
+        best = w[:0] if self.keep == "last" else w
+        return w, best, w.new_full((), torch.inf), *self.descent.init(w)
 
     def step(
         self,
@@ -71,10 +78,8 @@ class Way(NamedTuple):
 def criterion(task: Task, keep: str) -> Callable[[Tensor, Batch], Tensor]:
     """What is lowest of the model that is kept: its loss, or less what it gets right.
 
-    Args:
-        task: the client's problem.
-        keep: "last" and "best": the loss; else examples are counted, so that equal
-            accuracies are equal, and those of negative weight count against it.
+    Right ones are counted, so that equal accuracies are equal, and examples of negative
+    weight count against the model.
 
     Raises:
         Refusal: a regression has no accuracy.
@@ -95,44 +100,51 @@ def criterion(task: Task, keep: str) -> Callable[[Tensor, Batch], Tensor]:
 
 
 def tuned(
+    task: Task,
     descent: Descent,
-    gradient: Gradient,
-    budget: Budget,
-    keep: Keep,
-    loss: Callable[[Tensor, Batch], Tensor],
+    budget: Budget | None,
+    keep: Keep = "last",
+    gradient: Gradient | None = None,
+    weigh: tuple[Callable[[Tensor], Carry], Weigh] | None = None,
+    **phase: Any,
 ) -> Personal:
     """After the last round v follows a gradient from w*.
 
     Args:
+        task: the client's problem.
         descent: how v follows the gradient.
-        gradient: of the personal objective.
-        budget: how long.
-        keep: which model on the way.
-        loss: what is lowest of the one that is kept (`criterion`); clients
-            without validation data keep the last.
+        budget: how long; None is 50 epochs.
+        keep: which model on the way; clients without validation data keep the last.
+        gradient: of the personal objective; None: that of the loss.
+        weigh: what weights of examples begin with (of w*), and how they go on.
+        phase: other fields of the phase.
     """
-    way = Way(descent, keep, loss)
+    way = Way(descent, keep, criterion(task, keep))
+    start, weighted = weigh or (lambda w: (), lambda v, carry, batch: (carry, batch))
+    along = gradient or (lambda v, w, batch: task.grad(v, batch))
 
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
-        return way.begin(broadcast.w)
+        return start(broadcast.w), *way.begin(broadcast.w)
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+        side, *own = carry
+        side, seen = weighted(own[0], side, batch)
         w, scale = broadcast.w, broadcast.scale
-        return way.step(carry, lambda v: gradient(v, w, batch), valid, scale)
+        return side, *way.step(tuple(own), lambda v: along(v, w, seen), valid, scale)
 
     def end(
         broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
     ) -> tuple[Reply, Carry]:
-        return kept(way.end(carry, valid), broadcast, state)
+        return kept(way.end(carry[1:], valid), broadcast, state)
 
-    return at_the_end(Phase(begin, step, end, (budget,), valid=keep != "last"))
+    last = Phase(begin, step, end, (budget or EPOCHS,), keep != "last")
+    return at_the_end(last._replace(**phase))
 
 
 def at_the_end(finish: Phase) -> Personal:
     """Until then the client predicts with the shared model.
 
-    Args:
-        finish: its state is v and whether it was trained (0 or 1).
+    The state of the phase is v and whether it was trained (0 or 1).
     """
     return Personal(
         init=lambda w0: (w0, w0.new_zeros(())),
@@ -146,12 +158,6 @@ def at_the_end(finish: Phase) -> Personal:
 def kept(v: Tensor, broadcast: Broadcast, state: Carry) -> tuple[Reply, Carry]:
     """What such a phase ends with: v is the client's model now."""
     return Reply(v - broadcast.w, broadcast.extra), (v, torch.ones_like(state[1]))
-
-
-def _first(w: Tensor, keep: Keep) -> tuple[Tensor, Tensor]:
-    """No best yet; zero-width where none is looked for."""
-    lowest = w.new_full((), torch.inf)
-    return (w[:0], lowest) if keep == "last" else (w, lowest)
 
 
 def _better(

@@ -37,11 +37,8 @@ def apfl(
     with rounds of τ steps, v̄ = c + (1 − α)(1 − Σ_s p_s(1 − ηL)^s)(w − c), where p_s ∝
     (1 − ηα²L)^(τ−1−s), Σ_s p_s = 1: from c at τ = 1 to αc + (1 − α)w in long rounds.
 
-    What the server learns: the solver's update and nothing of v or α. Cost: a second
-    gradient a step, as `ditto`; nothing more is sent; a client keeps d numbers and α.
-    When: clients are alike enough for w to help, and honest, for w weighs 1 − α in
-    what every client predicts: a w that was driven off takes v̄ along. α near 1 where
-    clients are unlike or w is not to be trusted.
+    The server learns the solver's update and nothing of v or α. w weighs 1 − α in what
+    every client predicts: a w that was driven off takes v̄ along.
 
     Args:
         task: the client's problem.

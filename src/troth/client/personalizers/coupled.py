@@ -51,8 +51,7 @@ def coupled(
     and replies −λ∇_ρR(ρ, θ_n). With aggregator `sum` and server `sgd` the shared model
     takes gradient steps of length `server.lr` on the whole loss.
 
-    The server learns −λ∇_ρR(ρ, θ_n): with `l2sq`, θ_n itself. A round costs a gradient
-    a step ("exact": one gradient and eight losses) and sends d numbers.
+    The server learns −λ∇_ρR(ρ, θ_n): with `l2sq`, θ_n itself.
 
     Guarantee: with `l2` and `smooth_l2` no reply is longer than λ, whatever the data:
     see the filter `plausible`.

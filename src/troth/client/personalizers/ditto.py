@@ -68,5 +68,5 @@ def ditto(
     if lam == "auto":
         asked = _choosing.Asked(choose, candidates, fallback, few, anchor)
         return _choosing.auto(task, descent, regularizer, asked)
-    _lam.check("ditto", lam, descent, regularizer)
+    _lam.check("ditto", lam, descent, regularizer.curvature)
     return pulled(task, descent, regularizer, lam, anchor)

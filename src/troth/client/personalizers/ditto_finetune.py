@@ -5,12 +5,9 @@ References: li2021ditto.
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from troth.client.personalizers import _lam
-from troth.client.personalizers._tuned import Keep, criterion, tuned
-from troth.client.personalizers.finetune import EPOCHS, finetune
-from troth.types import Batch, Budget, Descent, Personal, Regularizer, Task
+from troth.client.personalizers._tuned import Keep, tuned
+from troth.types import Budget, Descent, Personal, Regularizer, Task
 
 
 def ditto_finetune(
@@ -36,12 +33,6 @@ def ditto_finetune(
         lam: λ ≥ 0; 0 is `finetune`, λ → ∞ the shared model.
         keep: "last", or "best" or "accurate" on the client's validation data.
     """
-    _lam.check("ditto_finetune", lam, descent, regularizer)
-    if lam == 0:
-        return finetune(task, descent, budget, keep=keep)
-
-    def gradient(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
-        pull = regularizer.grad(v, w, batch)  # first: it may use the task's buffer
-        return _lam.plus(task.grad(v, batch), pull, lam)
-
-    return tuned(descent, gradient, budget or EPOCHS, keep, criterion(task, keep))
+    _lam.check("ditto_finetune", lam, descent, regularizer.curvature)
+    along = _lam.gradient(task, regularizer, lam)
+    return tuned(task, descent, budget, keep, along)

@@ -9,8 +9,7 @@ import torch
 
 from troth import numerics
 from troth.client.personalizers import _lam
-from troth.client.personalizers._tuned import at_the_end, kept
-from troth.client.personalizers.finetune import EPOCHS
+from troth.client.personalizers._tuned import EPOCHS, at_the_end, kept
 from troth.types import (
     Batch,
     Broadcast,
@@ -47,7 +46,7 @@ def ewc(
         lam: λ ≥ 0.
         batches: how many F is estimated from, at least 1; the authors' code takes 4.
     """
-    _lam.check("ewc", lam, descent, None)
+    _lam.check("ewc", lam, descent)
     if batches < 1:
         raise Refusal(
             f"ewc's batches = {batches} must be at least 1; the authors have 4"

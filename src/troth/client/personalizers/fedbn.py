@@ -25,19 +25,10 @@ def fedbn(
     paper), and scale and shift of every other normalisation that the model trains. A
     client that was never asked has those of the first shared model.
 
-    What the server learns: how φ moved; neither a client's scales nor its statistics,
-    which tell much about the inputs. The update is 0 in these places, so that there
-    are no statistics to aggregate (`train.statistics` has nothing to do), and no client
-    that takes part reads what others send there (a newcomer starts from it). The shared
-    model by itself keeps the statistics it began with (mean 0, variance 1), and its
-    score says little.
-
-    Cost: one gradient a step, as `fedavg`; the numbers of φ alone would have to travel
-    (messages here are as wide as the model, with zeros). A client keeps its b_k, which
-    are few, and their optimiser's moments.
-
-    When: clients differ in how their inputs look (scanners, cameras, sensors) and
-    agree in what they mean. Labels that differ it does not help.
+    The update is 0 in the places of b_k, so that there are no statistics to aggregate
+    (`train.statistics` has nothing to do), and no client that takes part reads what
+    others send there (a newcomer starts from it). The shared model by itself keeps the
+    statistics it began with (mean 0, variance 1).
 
     Args:
         task: the client's problem.

@@ -29,17 +29,9 @@ def fedper(
     which its client is asked. Running statistics of batch normalisation belong to
     their layer: personal in a personal layer, else averaged with the rest.
 
-    What the server learns: how φ moved; of h_k nothing but what that betrays. The
-    update is 0 in the places of h_k, and no client that takes part reads what others
-    send there (a newcomer's h_k starts from it). So the shared model by itself has
-    layers that nobody trained, and its score says little.
-
-    Cost: one gradient a step, as `fedavg`; the numbers of φ alone would have to travel
-    (messages here are as wide as the model, with zeros). A client keeps its h_k and
-    their optimiser's moments.
-
-    When: clients agree on what to look at and differ in what to call it, as with
-    labels that mean different things. A poisoned φ reaches every client.
+    The update is 0 in the places of h_k, and no client that takes part reads what
+    others send there (a newcomer's h_k starts from it). So the shared model by itself
+    has layers that nobody trained.
 
     Limits: with nothing personal `fedavg`, with all `local`, bit for bit.
 

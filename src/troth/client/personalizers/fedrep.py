@@ -29,18 +29,9 @@ def fedrep(
     (φ, h_k). Running statistics of batch normalisation move with their layer, in its
     turn.
 
-    What the server learns: how φ moved; of h_k nothing but what that betrays. The
-    update is 0 in the places of h_k, and no client that takes part reads what others
-    send there (a newcomer's h_k starts from it). So the shared model by itself has
-    layers that nobody trained, and its score says little.
-
-    Cost: as many gradients as the steps of both turns, twice those of `fedavg` where
-    `[personalizer]` says nothing; the numbers of φ alone would have to travel
-    (messages here are as wide as the model, with zeros). A client keeps its h_k and
-    their optimiser's moments.
-
-    When: as `fedper`, with heads that are small and quickly trained: where clients
-    hold few examples of few classes. A poisoned φ reaches every client.
+    The update is 0 in the places of h_k, and no client that takes part reads what
+    others send there (a newcomer's h_k starts from it). So the shared model by itself
+    has layers that nobody trained.
 
     Limits: with nothing personal `fedavg`, with all `local`, bit for bit: where one of
     the two turns has nothing to move it is left out.

@@ -5,11 +5,8 @@ References: li2021ditto.
 
 from __future__ import annotations
 
-from troth.client.personalizers._tuned import Keep, criterion, tuned
+from troth.client.personalizers._tuned import Keep, tuned
 from troth.types import Budget, Descent, Personal, Task
-
-EPOCHS = Budget(epochs=50)
-"""How long, where `[personalizer]` does not say (Ditto, Appendix G.6)."""
 
 
 def finetune(
@@ -29,10 +26,4 @@ def finetune(
             loss or highest accuracy on the client's validation data, the shared one
             among them.
     """
-    return tuned(
-        descent,
-        lambda v, w, batch: task.grad(v, batch),
-        budget or EPOCHS,
-        keep,
-        criterion(task, keep),
-    )
+    return tuned(task, descent, budget, keep)

@@ -11,21 +11,8 @@ import torch
 from torch import Tensor
 
 from troth.client.personalizers import _groups
-from troth.client.personalizers._tuned import Keep, Way, at_the_end, criterion, kept
-from troth.client.personalizers.finetune import EPOCHS
-from troth.types import (
-    Batch,
-    Broadcast,
-    Budget,
-    Carry,
-    Descent,
-    Groups,
-    Personal,
-    Phase,
-    Refusal,
-    Reply,
-    Task,
-)
+from troth.client.personalizers._tuned import Keep, tuned
+from troth.types import Batch, Budget, Descent, Groups, Personal, Refusal, Task
 
 _MOST = 32  # groups; each costs a loss a step
 
@@ -83,28 +70,15 @@ def group_dro(
             f"have {number} of them; it takes at most {_MOST}: join some, or use "
             "upweight"
         )
-    way = Way(descent, keep, criterion(task, keep))
 
-    def begin(broadcast: Broadcast, state: Carry) -> Carry:
-        return broadcast.w.new_zeros(number), *way.begin(broadcast.w)
+    def weigh(v: Tensor, logits: Tensor, batch: Batch) -> tuple[Tensor, Batch]:
+        if number == 1:
+            return logits, batch
+        logits = _raised(task, v, logits, batch, step)
+        return logits, _weighted(logits, batch)
 
-    def move(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
-        logits, *rest = carry
-        if number > 1:
-            logits = _raised(task, rest[0], logits, batch, step)
-            batch = _weighted(logits, batch)
-        scale = broadcast.scale
-        return logits, *way.step(
-            tuple(rest), lambda v: task.grad(v, batch), valid, scale
-        )
-
-    def end(
-        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
-    ) -> tuple[Reply, Carry]:
-        return kept(way.end(carry[1:], valid), broadcast, state)
-
-    phase = Phase(begin, move, end, (budget or EPOCHS,), keep != "last", True)
-    return at_the_end(phase)
+    weights = (lambda w: w.new_zeros(number), weigh)
+    return tuned(task, descent, budget, keep, weigh=weights, by_group=True)
 
 
 def _raised(task: Task, v: Tensor, logits: Tensor, batch: Batch, step: float) -> Tensor:

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from troth import numerics, seeding
 from troth.client.personalizers import _lam
-from troth.client.personalizers._sent import sent
-from troth.client.regularizers.l2sq import l2sq
+from troth.client.personalizers._owner import sent
 from troth.types import Batch, Broadcast, Budget, Carry, Client, Descent, Refusal, Task
 
 
@@ -45,13 +44,9 @@ def l2sgd(
     constant η the models end in a neighbourhood of the minimiser, with a schedule that
     falls they reach it.
 
-    The server learns every client's personal model: the reply is v_k − v̄ (times the
-    share of the clients that a round asks). A round costs what `fedavg`'s does: a
-    gradient a step ("randomised" computes it and takes it in 1 − p of them), d numbers
-    each way; a client keeps d, and its optimiser's moments. Take it where clients are
-    alike, none is hostile and personal models may be seen: one reply moves v̄, towards
-    which all are pulled. `ditto` pulls towards a model that is trained apart, of which
-    any defence can be made.
+    The server learns every client's personal model: the reply is v_k − v̄, times the
+    share of the clients that a round asks. One reply moves v̄, towards which all are
+    pulled; `ditto` pulls towards a model that is trained apart.
 
     Args:
         task: the client's problem.
@@ -76,10 +71,10 @@ def l2sgd(
     """
     if variant == "randomised":
         _check_coin(task, descent, p)
-        _lam.check("l2sgd", lam, descent, None)
+        _lam.check("l2sgd", lam, descent)
         _lam.stable("l2sgd", descent, {"lam/p": lam / p})
     else:
-        _lam.check("l2sgd", lam, descent, l2sq())
+        _lam.check("l2sgd", lam, descent, 1.0)
 
     def gradient(broadcast: Broadcast, v: Tensor, batch: Batch) -> Tensor:
         if lam == 0:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from troth.client.personalizers._mixed import mixed, through
+from troth.client.personalizers._owner import owner
 from troth.types import (
     Batch,
     Broadcast,
@@ -16,9 +17,9 @@ from troth.types import (
     Carry,
     Client,
     Descent,
-    Phase,
     Refusal,
     Reply,
+    Solver,
     Task,
 )
 
@@ -41,14 +42,9 @@ def mapper(
     The client predicts with λv + (1 − λ)w at the λ of its last step, which clients.csv
     has (`weight`); at 0, with the shared model, where it was never asked.
 
-    What the server learns: with plain `sgd`, one learning rate for both and one λ in
-    the round, v moved by the reply times λ/(1 − λ), and there are few λ to guess from;
-    who is asked in every round gives its personal model away. Cost: one gradient a
-    step, and the loss of each weight (of a single one none); nothing more is sent; a
-    client keeps d numbers and λ. When: clients differ in how far they are from the
-    others, and nobody can say how far. The training loss favours the client's own
-    model, most of all where it has few examples; w is trained for mixing, not to be
-    used alone; and where F_k has a single minimiser the client ends there, as with
+    The reply gives the personal model away: with plain `sgd`, one learning rate for
+    both and one λ in the round, v moved by the reply times λ/(1 − λ), and there are few
+    λ to guess from. Where F_k has a single minimiser the client ends there, as with
     `local` (FMTL's remark on both).
 
     Args:
@@ -79,7 +75,7 @@ def mapper(
         w = broadcast.w
         return state, (w, *solving.init(w)), w.new_zeros(len(every))
 
-    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch) -> Carry:
         (v, _, *mine), (w, *theirs), total = carry
         if len(every) > 1:
             tried = (mixed(v, w, lam, tail) for lam in every)
@@ -93,9 +89,7 @@ def mapper(
         w, shared = solving.step(w, pulls[1], tuple(theirs), broadcast.scale)
         return (v, place, *own), (w, *shared), total
 
-    def end(
-        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
-    ) -> tuple[Reply, Carry]:
+    def end(broadcast: Broadcast, carry: Carry, state: Carry) -> tuple[Reply, Carry]:
         own, (w, *_), _ = carry
         return Reply(w - broadcast.w, broadcast.extra), own
 
@@ -103,18 +97,10 @@ def mapper(
         return mixed(state[0], w, _number(state[1], every, w.new_zeros(())), tail)
 
     def tell(state: Carry) -> Tensor:
-        exact = torch.zeros(1, dtype=torch.float64)
-        return _number(state[1], every, exact)
+        return _number(state[1], every, torch.zeros(1, dtype=torch.float64))
 
-    return Client(
-        init,
-        Phase(begin, step, end, (budget or work,)),
-        finish=None,
-        model=model,
-        shares_personal=True,
-        columns=("weight",),
-        tell=tell,
-    )
+    solver = Solver(init, begin, step, end)
+    return owner(solver, budget or work, model, columns=("weight",), tell=tell)
 
 
 def _checked(weights: list[float]) -> list[float]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from troth import numerics
 from troth.client.personalizers import _lam
-from troth.client.personalizers._sent import Start, sent
+from troth.client.personalizers._owner import Start, sent
 from troth.networks.masks import Masks
 from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
 
@@ -45,11 +45,8 @@ def mixture(
     10 show λ = 1 as "standard federated training", which is "mean". λ = 0 as written
     does not look at the data at all: all models stay where they began.
 
-    The server learns every client's personal model: the reply is θ_i − θ̄. A round
-    costs what `fedavg`'s does: a gradient a step, d numbers each way; a client keeps d
-    (and, with "own", its optimiser's moments). Take it where personal models are to be
-    held to one another rather than to a model trained apart (`ditto`) and may be seen.
-    One hostile reply moves θ̄, towards which all are pulled; less, the nearer λ is to 1.
+    The server learns every client's personal model: the reply is θ_i − θ̄. One malicious
+    reply moves θ̄, towards which all are pulled; less, the nearer λ is to 1.
 
     With "own" it is `l2sgd` in other units: η there is ηλ here, λ there 2(1 − λ)/λ.
 

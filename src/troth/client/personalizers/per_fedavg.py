@@ -11,23 +11,10 @@ import torch
 from torch import Tensor
 
 from troth import numerics, seeding
+from troth.client.personalizers._owner import owner
 from troth.client.personalizers._tuned import tuned
 from troth.client.solvers._steps import steps
-from troth.types import (
-    Batch,
-    Broadcast,
-    Budget,
-    Carry,
-    Client,
-    Descent,
-    Phase,
-    Refusal,
-    Reply,
-    Task,
-)
-
-EPOCHS = Budget(epochs=1)
-"""How long clients adapt, where `[personalizer]` does not say."""
+from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
 
 _SPLIT = 2**40  # what these draws are for: others of the step count from 0
 
@@ -62,12 +49,6 @@ def per_fedavg(
     "hessian_free" three: `train.batch` counts them together. In a batch with fewer
     examples than parts, the first stands in for those that are empty.
 
-    What the server learns: an update, as from `fedavg`; no personal model is sent.
-    Cost: two gradients a step, "hessian_free" four, each of a part of the batch (with
-    `same_batch` of the whole); nothing more is sent; a client keeps d numbers. When:
-    clients, newcomers among them, have few examples and are to adapt in a few steps. A
-    poisoned w* is where all of them start, and nothing holds them back.
-
     Args:
         task: the client's problem.
         descent: how a client adapts after the end.
@@ -94,8 +75,8 @@ def per_fedavg(
     quadratic F_k ends at the minimiser of the objective. Several steps a round drift
     towards the clients' own minimisers, as with `fedavg`.
     """
-    _check(variant, alpha, delta)
     tail, product = task.tail, variant == "hessian_free"
+    _check(alpha, delta if product else None)
     many = 3 if product else 2
     if batch and not same_batch:
         _enough(batch, many)
@@ -114,34 +95,18 @@ def per_fedavg(
         bend = (forth - task.grad(w - way, parts[2])) / (2 * delta)
         return g - alpha * numerics.off_tail(bend, tail)
 
-    solver = steps(solving, gradient)
-
-    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
-        return solver.step(broadcast, carry, batch)
-
-    def end(
-        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
-    ) -> tuple[Reply, Carry]:
-        return solver.end(broadcast, carry, state)
-
-    own = tuned(
-        descent,
-        lambda v, w, batch: task.grad(v, batch),
-        budget or EPOCHS,
-        "last",
-        task.loss,
-    )
-    local = Phase(solver.begin, step, end, (work,))
-    return Client(own.init, local, own.finish, own.model, idle=True)
+    own = tuned(task, descent, budget or Budget(epochs=1))
+    solver = steps(solving, gradient)._replace(init=own.init)
+    return owner(solver, work, own.model, False, finish=own.finish, idle=True)
 
 
-def _check(variant: str, alpha: float, delta: float) -> None:
+def _check(alpha: float, delta: float | None) -> None:
     if not 0 <= alpha < float("inf"):
         raise Refusal(
             f"per_fedavg's alpha = {alpha} must be a finite number of at least 0: the "
             "inner step; 0 takes none"
         )
-    if variant == "hessian_free" and not 0 < delta < float("inf"):
+    if delta is not None and not 0 < delta < float("inf"):
         raise Refusal(
             f"per_fedavg's delta = {delta} must be a finite number above 0: how far "
             "gradients are compared; Ditto's authors have 0.001"

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from troth import numerics
 from troth.client.personalizers import _lam
+from troth.client.personalizers._owner import owner
 from troth.types import (
     Batch,
     Broadcast,
@@ -17,9 +18,9 @@ from troth.types import (
     Carry,
     Client,
     Descent,
-    Phase,
     Refusal,
     Reply,
+    Solver,
     Task,
 )
 
@@ -49,10 +50,7 @@ def pfedme(
     server's β is `server.lr`: w ← (1 − β)w + β·mean w_k.
 
     The server learns the personal model: with one step a round the reply is
-    ηλ(θ − wᵗ), which gives θ exactly; with more, a weighted mean of the round's θ. A
-    round costs `inner` gradients a step, d numbers each way; a client keeps d. Take it
-    where clients differ much and computing is cheap beside communication: w is where
-    personal models are best reached from, and not what would fit all at once.
+    ηλ(θ − wᵗ), which gives θ exactly; with more, a weighted mean of the round's θ.
 
     Args:
         task: the client's problem.
@@ -96,25 +94,17 @@ def pfedme(
     def begin(broadcast: Broadcast, state: Carry) -> Carry:
         return broadcast.w, broadcast.w, *solving.init(broadcast.w)
 
-    def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:
+    def step(broadcast: Broadcast, carry: Carry, batch: Batch) -> Carry:
         w, theta, *moments = carry
         theta = nearest(theta, w, batch, broadcast.scale)
         g = _lam.times(w - theta, lam, tail)
         w, rest = solving.step(w, g, tuple(moments), broadcast.scale)
         return w, theta, *rest
 
-    def end(
-        broadcast: Broadcast, carry: Carry, state: Carry, valid: Batch
-    ) -> tuple[Reply, Carry]:
+    def end(broadcast: Broadcast, carry: Carry, state: Carry) -> tuple[Reply, Carry]:
         return Reply(carry[0] - broadcast.w, broadcast.extra), (carry[1],)
 
-    return Client(
-        init=lambda w0: (w0,),
-        local=Phase(begin, step, end, (budget or work,)),
-        finish=None,
-        model=lambda w, state: state[0],
-        shares_personal=True,
-    )
+    return owner(Solver(lambda w0: (w0,), begin, step, end), budget or work)
 
 
 def _check(lam: float, inner: int, tol: float) -> None:

@@ -36,5 +36,5 @@ def skl(
         keep: "last", or "best" or "accurate" on the client's validation data.
     """
     regularizer = kl(task)
-    _lam.check("skl", lam, descent, regularizer)
+    _lam.check("skl", lam, descent, regularizer.curvature)
     return ditto_finetune(task, descent, regularizer, budget, lam=lam, keep=keep)

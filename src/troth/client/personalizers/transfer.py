@@ -14,12 +14,10 @@ from torch import Tensor
 
 from troth import numerics
 from troth.client.adversarial._worst import Adversarial, Worst
-from troth.client.personalizers import _lam, _weights
+from troth.client.personalizers import _choosing, _lam
 from troth.client.personalizers._agreement import disagreement
-from troth.client.personalizers._choosing import pick
-from troth.client.personalizers._tuned import Way, at_the_end, criterion, kept
-from troth.client.personalizers._weights import Weight, Weights
-from troth.client.personalizers.finetune import EPOCHS
+from troth.client.personalizers._choosing import Weight, Weights, pick
+from troth.client.personalizers._tuned import EPOCHS, Way, at_the_end, criterion, kept
 from troth.data import labels
 from troth.types import (
     Batch,
@@ -30,7 +28,6 @@ from troth.types import (
     Personal,
     Phase,
     Refusal,
-    Regularizer,
     Reply,
     Task,
 )
@@ -88,8 +85,7 @@ def transfer(
             "personalizer 'transfer' compares predicted probabilities of classes, and "
             "this is a regression; take ditto_finetune"
         )
-    pull = _pull(task.tail)
-    tried = _weights.tried(w1, w2, candidates, descent, pull)
+    tried = _choosing.tried(w1, w2, candidates, descent)
     chosen = "auto" in (w1, w2)
     ways = [*tried, Weights(0.0, 0.0)] if chosen and against == "finetune" else tried
     way = Way(descent, "last" if keep == "last" else "best", criterion(task, keep))
@@ -101,7 +97,7 @@ def transfer(
         w = broadcast.w
         needed = any(weights.w1 for weights in ways)
         seen = adversarial.worst(w, batch) if needed else None
-        along = _gradient(task, pull, w, batch, seen)
+        along = _gradient(task, w, batch, seen)
         return tuple(
             way.step(own, partial(along, weights), valid, broadcast.scale)
             for weights, own in zip(ways, carry, strict=True)
@@ -115,7 +111,7 @@ def transfer(
             return kept(models[0], broadcast, state)
         counts = [_right(task, v, valid) for v in models[: len(tried)]]
         before = broadcast.w if against == "shared" else models[-1]
-        at = _weights.largest(counts, _right(task, before, valid))
+        at = _choosing.largest(counts, _right(task, before, valid))
         reply, (v, mark) = kept(pick(models, at), broadcast, state)
         return reply, (v, mark + at)
 
@@ -126,29 +122,12 @@ def transfer(
     return made._replace(columns=Weights._fields, tell=_tell(tried)) if chosen else made
 
 
-def _pull(tail: int) -> Regularizer:
-    """‖v − w‖², without running statistics; twice what `l2sq` is."""
-
-    def value(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
-        return numerics.off_tail(v - w, tail).square().sum()
-
-    def grad(v: Tensor, w: Tensor, batch: Batch) -> Tensor:
-        return numerics.off_tail(v - w, tail)
-
-    return Regularizer(value, grad, curvature=2.0)
-
-
 def _gradient(
-    task: Task, pull: Regularizer, w: Tensor, batch: Batch, seen: Worst | None
+    task: Task, w: Tensor, batch: Batch, seen: Worst | None
 ) -> Callable[[Weights, Tensor], Tensor]:
     """Of the whole objective, with some weights at v; a term of weight 0 is left out.
 
-    Args:
-        task: F.
-        pull: towards w.
-        w: the shared model.
-        batch: of this step.
-        seen: the same, made worse for w; None where no weight asks for it.
+    `seen` is the batch, made worse for w; None where no weight asks for it.
     """
 
     def along(weights: Weights, v: Tensor) -> Tensor:
@@ -158,7 +137,7 @@ def _gradient(
             between = disagreement(seen.outputs, batch)
             terms.append((task.slope(v, seen.x, between), weights.w1))
         if weights.w2:
-            terms.append((pull.grad(v, w, batch), 2 * weights.w2))
+            terms.append((numerics.off_tail(v - w, task.tail), 2 * weights.w2))
         g = task.grad(v, batch)
         for term, weight in terms:
             g = _lam.plus(g, term, weight)

@@ -6,8 +6,7 @@ References: sagawa2020distributionally, wang2021robust.
 from __future__ import annotations
 
 from troth.client.personalizers import _groups
-from troth.client.personalizers._tuned import Keep
-from troth.client.personalizers.finetune import finetune
+from troth.client.personalizers._tuned import Keep, tuned
 from troth.types import Budget, Descent, Groups, Personal, Task
 
 
@@ -44,6 +43,4 @@ def upweight(
         Refusal: data without groups, or clients with one.
     """
     _groups.check("upweight", groups, without)
-    plain = finetune(task, descent, budget, keep=keep)
-    assert plain.finish is not None
-    return plain._replace(finish=plain.finish._replace(by_group=True))
+    return tuned(task, descent, budget, keep, by_group=True)
