@@ -1,23 +1,31 @@
-"""A solver and a personalizer with what an experiment says of them."""
+"""A solver and a personalizer with what an experiment says of them; augments."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from troth import build, lookup
-from troth.config import reader
+from troth.client import client
+from troth.client.combine import as_it_is
+from troth.config.schema import Part
 from troth.engine.engine import Plan
-from troth.types import Refusal
+from troth.types import Batch, Refusal
 
-OWNERS = ("fedbn", "fedper", "fedrep", "l2sgd", "mapper", "mixture", "per_fedavg")
-OWNERS += ("coupled", "pfedme")
-LOOP = Plan("loop", 1)
+from .small import THREADS, VMAP, built, done, states
+
+OWNERS = {"fedbn", "fedper", "fedrep", "l2sgd", "mapper", "mixture", "per_fedavg"}
+OWNERS |= {"coupled", "pfedme"}
+NOISE = [{"name": "noise", "sigma": 0.5}]
 
 
 def made(personalizer: Any, **sections: Any) -> build.Built:
+    """Not trained yet."""
     tree = {
         "data": {"name": "colored", "base": "digits"},
         "partition": {"name": "iid", "clients": 4},
@@ -26,31 +34,18 @@ def made(personalizer: Any, **sections: Any) -> build.Built:
         "personalizer": personalizer,
         "engine": {"device": "cpu"},
     }
-    return build.build(reader.from_dict(tree | sections), plan=LOOP)
+    return built(tree | sections, rounds=0)
 
 
-def test_these_own_their_reply() -> None:
-    """All others stand beside any solver."""
-    for name in lookup.names("personalizer"):
-        if name in OWNERS:
-            with pytest.raises(Refusal):
-                made(name, solver="fedprox")
-        else:
-            made(name, solver="fedprox")
-
-
-@pytest.mark.parametrize("name", OWNERS)
-def test_a_solver_that_would_never_run_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", lookup.names("personalizer"))
+def test_who_owns_the_reply_has_no_solver_beside(name: str) -> None:
+    """And an augment of its own needs a phase of its own."""
+    if name not in OWNERS:  # these stand beside any
+        made(name, solver="fedprox")
+        return
     words = f"'{name}' makes the client's update itself, and solver 'scaffold' would"
     with pytest.raises(Refusal, match=words):
         made(name, solver="scaffold")
-
-
-NOISE = [{"name": "noise", "sigma": 0.5}]
-
-
-@pytest.mark.parametrize("name", OWNERS)
-def test_an_augment_of_its_own_needs_a_phase_of_its_own(name: str) -> None:
     own = {"name": name, "augment": NOISE}
     if name == "per_fedavg":
         assert made(own).federation.engine.client.finish is not None
@@ -64,9 +59,9 @@ def test_an_augment_of_its_own_needs_a_phase_of_its_own(name: str) -> None:
 def test_the_augment_of_training_reaches_those_that_own_their_reply(name: str) -> None:
     found = []
     for augment in ([], NOISE):
-        built = made(name, train={"augment": augment})
-        list(built.federation.train())
-        found.append(built.federation.broadcast.w)
+        ready = made(name, train={"augment": augment})
+        list(ready.federation.train())
+        found.append(ready.federation.broadcast.w)
     assert not torch.equal(*found)
 
 
@@ -74,23 +69,146 @@ def test_an_augment_after_the_last_round_is_the_personalizers() -> None:
     """It changes what clients end with, and nothing of the rounds."""
     shared, own = [], []
     for part in ({}, {"augment": NOISE}):
-        f = made({"name": "per_fedavg", **part}).federation
-        list(f.train())
-        list(f.finish(2))
-        shared.append(f.broadcast.w)
-        own.append(f.population.read(f.members))
+        ready = made({"name": "per_fedavg", **part})
+        own.append(done(ready))
+        shared.append(ready.federation.broadcast.w)
     assert torch.equal(*shared)
     assert not torch.equal(*own)
 
 
+# Augments
+
+
+def batch(t: int = 0, key: int = 7) -> Batch:
+    x = torch.randint(0, 256, (6, 1, 8, 8), dtype=torch.uint8)
+    weight = torch.full((6,), 1 / 6)
+    return Batch(x, x[:, 0, 0, 0].long(), weight, *map(torch.tensor, (t, 1, key)))
+
+
+def test_none_is_nothing_and_order_counts() -> None:
+    assert client.compose([], 255.0) is as_it_is
+    flip, crop = Part("flip", {"p": 1.0}), Part("crop", {"padding": 2})
+    b = batch()
+    one = client.compose([flip, crop], 255.0)(b)
+    other = client.compose([crop, flip], 255.0)(b)
+    assert one.x.shape == b.x.shape and not torch.equal(one.x, other.x)
+    assert all(torch.equal(p, q) for p, q in zip(one[1:], b[1:], strict=True))
+
+
+def test_two_of_a_kind_draw_apart_and_steps_differ() -> None:
+    crop = Part("crop", {"padding": 3})
+    b = batch()
+    once = client.compose([crop], 255.0)
+    twice = client.compose([crop, crop], 255.0)
+    assert not torch.equal(once(once(b)).x, twice(b).x)
+    assert torch.equal(once(b).x, once(b).x)
+    assert not torch.equal(once(b).x, once(b._replace(t=torch.tensor(1))).x)
+    assert not torch.equal(once(b).x, once(b._replace(key=torch.tensor(8))).x)
+
+
+def images(path: Path) -> dict[str, Any]:
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    owner = np.repeat(np.arange(4), 15)
+    np.savez(path / "d.npz", x=x, y=random.integers(0, 3, 60), owner=owner)
+    return {
+        "data": {"name": "npz", "path": str(path / "d.npz")},
+        "partition": "natural",
+        "model": {"name": "cnn", "channels": [2], "widths": [5], "dropout": [0.2, 0.4]},
+        "personalizer": "ditto",
+        "engine": {"device": "cpu"},
+    }
+
+
+def trained(tree: dict[str, Any], plan: Plan) -> torch.Tensor:
+    ready = built(tree, plan)
+    return torch.cat([ready.federation.broadcast.w[None], states(ready)])
+
+
+def test_the_same_draws_however_clients_step(tmp_path: Path) -> None:
+    tree = images(tmp_path)
+    augment = [{"name": name} for name in lookup.names("augment")]
+    tree["train"] = {"rounds": 2, "batch": 4, "precision": "float64"}
+    plain = trained(tree, Plan("loop", 1))
+    tree["train"]["augment"] = augment
+    expected = trained(tree, Plan("loop", 1))
+    assert not torch.allclose(plain, expected)
+    for plan in (VMAP, Plan("vmap", 1), THREADS):
+        assert (trained(tree, plan) - expected).abs().max() < 1e-10
+
+
+def test_personal_models_may_have_their_own(tmp_path: Path) -> None:
+    tree = images(tmp_path)
+    tree["train"] = {"rounds": 2, "batch": 4, "augment": ["flip"]}
+    same = trained(tree, VMAP)
+    tree["personalizer"] = {"name": "ditto", "augment": []}
+    none = trained(tree, VMAP)
+    assert torch.equal(same[0], none[0])  # the shared model is the same
+    assert not torch.equal(same[1:], none[1:])
+    tree["personalizer"]["augment"] = ["flip"]
+    assert torch.equal(trained(tree, VMAP), same)
+
+
+def test_an_augment_that_does_not_fit_is_refused_before_anything() -> None:
+    flat = {"data": "linear_regression", "partition": "natural"}
+    for augment, words in (
+        ("flip", r"'flip' needs images"),
+        ("flop", r"no augment 'flop' \(did you mean 'flip'"),
+        ({"name": "flip", "q": 1}, r"has no option 'q'"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            built(flat | {"train": {"augment": [augment]}})
+
+
+STRANGER = """
+import torch
+
+
+def shorter(x, key):
+    return x[..., 1:]
+
+
+def fewer(x, key):
+    return x[:1]
+
+
+def nothing(x):
+    return None
+
+
+def dice(x):
+    return x + torch.rand_like(x.float())
+
+
+def dark(x, key, scale, *, share: float = 0.5):
+    return x * share
+"""
+
+
 @pytest.mark.parametrize(
-    ("variant", "least"), [("first_order", 2), ("hessian_free", 3)]
+    ("name", "words"),
+    [
+        ("shorter", r"a tensor of shape \[2, 1, 8, 7\] of .* \[2, 1, 8, 8\]; it must"),
+        ("fewer", r"a tensor of shape \[1, 1, 8, 8\] of .* \[2, 1, 8, 8\]; it must"),
+        ("nothing", "makes a NoneType of a batch"),
+        ("dice", "other results for the same key"),
+    ],
 )
-def test_a_batch_that_cannot_be_divided_is_refused_at_once(
-    variant: str, least: int
+@pytest.mark.parametrize("section", ["train", "personalizer"])
+def test_an_augment_of_somebody_else_must_keep_to_the_rules(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    words: str,
+    section: str,
 ) -> None:
-    own = {"name": "per_fedavg", "variant": variant}
-    with pytest.raises(Refusal, match=f"set train.batch to at least {least}, or"):
-        made(own, train={"batch": least - 1})
-    made(own, train={"batch": least})
-    made(own | {"same_batch": True}, train={"batch": 1})
+    (tmp_path / "stranger.py").write_text(STRANGER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tree = images(tmp_path) | {"personalizer": {"name": "local"}}
+    tree.setdefault(section, {})["augment"] = [f"stranger:{name}"]
+    with pytest.raises(Refusal, match=words):
+        built(tree)
+    tree[section]["augment"] = ["stranger:dark", "flip"]
+    f = built(tree, rounds=0).federation
+    assert f.step().broadcast.w.isfinite().all()
+    sys.modules.pop("stranger")

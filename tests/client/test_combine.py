@@ -8,106 +8,71 @@ import pytest
 import torch
 from torch import Tensor
 
-from troth.client.client import descent
 from troth.client.combine import beside
 from troth.client.personalizers.ditto import ditto
 from troth.client.personalizers.local import local
 from troth.client.personalizers.none import none
 from troth.client.regularizers.l2sq import l2sq
 from troth.client.solvers.fedavg import fedavg
-from troth.config.schema import Part
 from troth.types import (
     Anchor,
     Batch,
-    Broadcast,
     Budget,
     Client,
     Personal,
     Phase,
     Reply,
     Solver,
-    Task,
 )
 
+from .hand import BOWL, INF, batch, by, number, sent, worked
 
-def loss(v: Tensor, batch: Batch) -> Tensor:
-    return (batch.weight * 0.5 * (v - batch.x).square()).sum()
-
-
-MEAN = Task(1, 0, loss, torch.func.grad(loss), lambda v, x: v.expand(len(x)))
-SGD = descent(Part("sgd"), 0.1, 0.0)
-SENT = Broadcast(
-    torch.tensor([1.0], dtype=torch.float64),
-    torch.zeros(0, dtype=torch.float64),
-    torch.ones((), dtype=torch.float64),
-)
-
-
-def batch(x: float, t: int, per_epoch: int = 1) -> Batch:
-    value = torch.tensor([x], dtype=torch.float64)
-    clock = torch.tensor(t), torch.tensor(per_epoch)
-    return Batch(value, value, torch.ones_like(value), *clock)
+SGD = by(0.1)
+SENT = sent(number(1.0))
 
 
 def round_(
     client: Client, steps: int, x: float = 11.0, per_epoch: int = 1, v: float = 1.0
 ) -> tuple[float, float]:
     """w_k and v after a round of so many steps on the same example."""
-    state = client.init(torch.tensor([v], dtype=torch.float64))
-    carry = client.local.begin(SENT, state)
-    for t in range(steps):
-        b = batch(x, t, per_epoch)
-        carry = client.local.step(SENT, carry, b, b)
-    reply, state = client.local.end(SENT, carry, state, batch(x, 0))
-    shared = (SENT.w + reply.update).item()
-    return shared, client.model(SENT.w, state).item()
+    seen = [batch(x, t=t, per_epoch=per_epoch) for t in range(steps)]
+    reply, state = worked(client.local, client.init(number(v)), SENT, *seen)
+    return (SENT.w + reply.update).item(), client.model(SENT.w, state).item()
 
 
 def both(personal: Personal, *budgets: Budget) -> Client:
-    return beside(fedavg(MEAN, SGD), personal, (budgets[0], budgets[1]))
+    return beside(fedavg(BOWL, SGD), personal, (budgets[0], budgets[1]))
 
 
-LOCAL = local(MEAN, SGD)
+LOCAL = local(BOWL, SGD)
 AFTER = [1.0, 2.0, 2.9, 3.71, 4.439]  # from 1 towards 11, after 0, 1, 2 … steps
 
 
-def test_equal_budgets() -> None:
-    three = Budget(steps=3)
-    assert round_(both(LOCAL, three, three), 3) == pytest.approx((AFTER[3], AFTER[3]))
+def test_budgets_are_each_ones_own() -> None:
+    """Steps, or epochs of as many steps as the client has, or both."""
+    for shared, own, per_epoch, ends in (
+        (Budget(3), Budget(3), 1, (3, 3)),
+        (Budget(3), Budget(1), 1, (3, 1)),
+        (Budget(1), Budget(3), 1, (1, 3)),
+        (Budget(2), Budget(4), 1, (2, 4)),
+        (Budget(epochs=2), Budget(epochs=1), 2, (4, 2)),
+        (Budget(epochs=2), Budget(epochs=1), 1, (2, 1)),
+        (Budget(epochs=2), Budget(3), 2, (4, 3)),
+        (Budget(epochs=2), Budget(3), 1, (2, 3)),
+    ):
+        client = both(LOCAL, shared, own)
+        assert client.local.budgets == (shared, own)
+        found = round_(client, max(ends), per_epoch=per_epoch)
+        assert found == pytest.approx([AFTER[steps] for steps in ends])
 
 
-@pytest.mark.parametrize(("shared", "own"), [(3, 1), (1, 3), (2, 4), (4, 2)])
-def test_different_numbers_of_steps(shared: int, own: int) -> None:
-    client = both(LOCAL, Budget(steps=shared), Budget(steps=own))
-    assert client.local.budgets == (Budget(steps=shared), Budget(steps=own))
-    found = round_(client, max(shared, own))
-    assert found == pytest.approx((AFTER[shared], AFTER[own]))
-
-
-def test_three_steps_of_the_solver_and_one_of_ditto() -> None:
-    # v = 3: 3 − 0.1·((3 − 11) + 2·(3 − 1)) = 3.4, and no further
-    personal = ditto(MEAN, SGD, l2sq(), lam=2.0)
-    client = both(personal, Budget(steps=3), Budget(steps=1))
-    assert round_(client, 3, v=3.0) == pytest.approx((AFTER[3], 3.4))
-
-
-def test_one_step_of_the_solver_and_three_of_ditto() -> None:
-    # with w = 1: 3 → 3.4 → 3.4 + 0.76 − 0.48 = 3.68 → 3.68 + 0.732 − 0.536 = 3.876
-    personal = ditto(MEAN, SGD, l2sq(), lam=2.0)
-    client = both(personal, Budget(steps=1), Budget(steps=3))
-    assert round_(client, 3, v=3.0) == pytest.approx((AFTER[1], 3.876))
-
-
-def test_epochs_are_the_clients_own() -> None:
-    client = both(LOCAL, Budget(epochs=2), Budget(epochs=1))
-    assert round_(client, 4, per_epoch=2) == pytest.approx((AFTER[4], AFTER[2]))
-    assert round_(client, 2, per_epoch=1) == pytest.approx((AFTER[2], AFTER[1]))
-
-
-def test_epochs_beside_steps() -> None:
-    client = both(LOCAL, Budget(epochs=2), Budget(steps=3))
-    assert round_(client, 4, per_epoch=2) == pytest.approx((AFTER[4], AFTER[3]))
-    assert round_(client, 3, per_epoch=1) == pytest.approx((AFTER[2], AFTER[3]))
+def test_ditto_beside_a_solver_that_works_longer_or_shorter() -> None:
+    # v = 3: 3 − 0.1·((3 − 11) + 2·(3 − 1)) = 3.4, and no further; or
+    # 3.4 → 3.4 + 0.76 − 0.48 = 3.68 → 3.68 + 0.732 − 0.536 = 3.876
+    personal = ditto(BOWL, SGD, l2sq(), lam=2.0)
+    for shared, own, expected in ((3, 1, 3.4), (1, 3, 3.876)):
+        client = both(personal, Budget(shared), Budget(own))
+        assert round_(client, 3, v=3.0) == pytest.approx((AFTER[shared], expected))
 
 
 def test_clients_with_other_epochs_in_one_matrix() -> None:
@@ -117,10 +82,10 @@ def test_clients_with_other_epochs_in_one_matrix() -> None:
     carry: Any = torch.ones(n, 1, dtype=torch.float64)
     carry = (carry,), (carry,)
     for t in range(4):
-        one = torch.full((n, 1), 11.0, dtype=torch.float64)
+        one = torch.full((n, 1, 1), 11.0, dtype=torch.float64)
         clock = torch.full((n,), t), torch.tensor([1, 2, 4])
         none = torch.zeros(n)
-        b = Batch(one, one, torch.ones_like(one), *clock, none, none)
+        b = Batch(one, one, torch.ones_like(one[:, 0]), *clock, none, none)
         carry = step(SENT, carry, b, b)
     (shared,), (own,) = carry
     assert shared[:, 0].tolist() == pytest.approx([AFTER[2], AFTER[4], AFTER[4]])
@@ -135,12 +100,12 @@ def test_steps_of_a_budget() -> None:
 
 
 def test_moments_stop_with_the_budget() -> None:
-    heavy = descent(Part("momentum", {"beta": 0.5}), 0.1, 0.0)
-    client = both(local(MEAN, heavy), Budget(steps=3), Budget(steps=1))
+    heavy = by(0.1, "momentum", beta=0.5)
+    client = both(local(BOWL, heavy), Budget(steps=3), Budget(steps=1))
     state = client.init(SENT.w)
     carry = client.local.begin(SENT, state)
     for t in range(3):
-        carry = client.local.step(SENT, carry, batch(11.0, t), batch(11.0, t))
+        carry = client.local.step(SENT, carry, batch(11.0, t=t), batch(11.0, t=t))
     v, m = carry[1]
     assert (v.item(), m.item()) == pytest.approx((2.0, -10.0))
 
@@ -161,7 +126,7 @@ def test_the_personal_model_sees_the_rounds_own_w_and_the_solvers_step() -> None
     client = both(recorder(seen), three, three)
     carry = client.local.begin(SENT, client.init(SENT.w))
     for t, x in enumerate((11.0, 21.0, 5.0)):  # w_k: 1 → 2 → 3.9 → 4.01
-        carry = client.local.step(SENT, carry, batch(x, t), batch(x, t))
+        carry = client.local.step(SENT, carry, batch(x, t=t), batch(x, t=t))
     assert [w for w, _, _ in seen] == [1.0, 1.0, 1.0]  # fixed
     assert [moving for _, moving, _ in seen] == pytest.approx([2.0, 3.9, 4.01])
     assert [x for _, _, x in seen] == [11.0, 21.0, 5.0]  # the same batches
@@ -182,8 +147,8 @@ def test_the_personal_model_lives_on_and_the_solver_starts_anew() -> None:
     for r in range(3):
         carry = client.local.begin(SENT, state)
         assert carry[0][0].item() == 1.0
-        carry = client.local.step(SENT, carry, batch(11.0, 0), batch(11.0, 0))
-        reply, state = client.local.end(SENT, carry, state, batch(11.0, 0))
+        carry = client.local.step(SENT, carry, batch(11.0), batch(11.0))
+        reply, state = client.local.end(SENT, carry, state, batch(11.0))
         assert reply.update.item() == pytest.approx(1.0)
         assert client.model(SENT.w, state).item() == pytest.approx(AFTER[r + 1])
 
@@ -195,12 +160,10 @@ def test_an_idle_personalizer_takes_no_time() -> None:
 
 
 def test_no_harm_from_a_shared_model_at_infinity() -> None:
-    far = SENT._replace(w=torch.full_like(SENT.w, torch.inf))
-    client = both(ditto(MEAN, SGD, l2sq(), lam=0.0), Budget(steps=2), Budget(steps=1))
-    carry = client.local.begin(far, client.init(SENT.w))
-    for t in range(2):
-        carry = client.local.step(far, carry, batch(11.0, t), batch(11.0, t))
-    assert carry[1][0].item() == pytest.approx(AFTER[1])
+    client = both(ditto(BOWL, SGD, l2sq(), lam=0.0), Budget(2), Budget(1))
+    seen = [batch(11.0, t=t) for t in range(2)]
+    _, state = worked(client.local, client.init(SENT.w), sent(number(INF)), *seen)
+    assert client.model(SENT.w, state).item() == pytest.approx(AFTER[1])
 
 
 def test_nested_carries_have_budgets_too() -> None:
@@ -244,16 +207,16 @@ def test_what_else_it_passes_on() -> None:
     state = client.init(SENT.w)
     carry = client.local.begin(SENT, state)
     before = state[1][0].item()
-    _, state = client.local.end(SENT, carry, state, batch(3.0, 0))
+    _, state = client.local.end(SENT, carry, state, batch(3.0))
     assert state[0][0].item() == 1.0  # what the solver keeps
     assert state[1][0].item() == before
     assert client.settle is not None
-    state = client.settle(state, batch(3.0, 0))
-    own = before + batch(3.0, 0).x.sum().item()  # what the personalizer makes of it
+    state = client.settle(state, batch(3.0))
+    own = before + batch(3.0).x.sum().item()  # what the personalizer makes of it
     assert client.tell(state).item() == state[1][0].item() == own
     assert state[0][0].item() == 1.0
     assert client.finish is not None and client.finish.valid
     carry = client.finish.begin(SENT, state)  # sees its own state alone
-    _, state = client.finish.end(SENT, carry, state, batch(3.0, 0))
+    _, state = client.finish.end(SENT, carry, state, batch(3.0))
     assert [leaf.item() for leaf in state[1]] == [own, 10 * own]
     assert state[0][0].item() == 1.0

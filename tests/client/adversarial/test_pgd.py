@@ -17,23 +17,19 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from troth import build, lookup, seeding
+from troth import lookup, seeding
 from troth.client.adversarial._worst import Worst, worse
 from troth.client.adversarial.pgd import pgd
 from troth.config import reader
-from troth.engine.engine import Plan
 from troth.engine.vmap import Lifted
 from troth.networks import layers
 from troth.networks import task as tasks
 from troth.types import Batch, Refusal, Task
 
-F64 = torch.float64
+from ..hand import F64, INF, NAN, drawn
+from ..small import built
+
 NORMS = ["linf", "l2"]
-
-
-def drawn(*shape: int, seed: int = 1) -> Tensor:
-    draw = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=draw, dtype=F64)
 
 
 def inputs(*shape: int, seed: int = 1, dtype: torch.dtype = F64) -> Tensor:
@@ -43,8 +39,7 @@ def inputs(*shape: int, seed: int = 1, dtype: torch.dtype = F64) -> Tensor:
 
 
 def batch(x: Tensor, y: Tensor, key: int = 7, t: int = 3) -> Batch:
-    m = len(x)
-    weight = torch.full((m,), 1 / max(m, 1), dtype=F64)
+    weight = torch.full((len(x),), 1 / max(len(x), 1), dtype=F64)
     return Batch(x, y, weight, torch.tensor(t), torch.tensor(1), torch.tensor(key))
 
 
@@ -216,33 +211,22 @@ def test_is_what_plain_autograd_finds(norm: Any) -> None:
 @pytest.mark.parametrize("start", ["none", "random"])
 @pytest.mark.parametrize("norm", NORMS)
 def test_more_iterations_never_lower_the_loss(norm: Any, start: Any) -> None:
+    """Of equal ones the first is kept, and no loss that is no number."""
     task, w = problem(small(5), 3)
     seen = batch(inputs(20, 5), torch.arange(20) % 3)
     before = task.climb(3 * w, seen.x, seen.y)[1]
     last = before if start == "none" else torch.zeros(20, dtype=F64)
+    more: dict[str, Any] = {"norm": norm, "start": start}
     for count in (1, 2, 3, 5, 9, 30):
-        more: dict[str, Any] = {"norm": norm, "start": start}
         attack = pgd(task, 1.0, eps=0.5, step=0.4, iterations=count, **more)
         loss = attack.worst(3 * w, seen).loss
         assert (loss >= last).all()
         last = loss
     assert (last > before + 0.1).any()
-
-
-def test_the_first_of_equal_ones_is_kept_and_no_loss_that_is_no_number() -> None:
     one, two = torch.zeros(4, 2), torch.ones(4, 2)
-    first = Worst(one, torch.tensor([1.0, 1.0, 1.0, torch.nan]), one)
-    second = Worst(two, torch.tensor([1.0, 2.0, torch.nan, 5.0]), two)
+    first = Worst(one, torch.tensor([1.0, 1.0, 1.0, NAN]), one)
+    second = Worst(two, torch.tensor([1.0, 2.0, NAN, 5.0]), two)
     assert worse(second, first).x[:, 0].tolist() == [0, 1, 0, 0]
-
-
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_a_model_driven_off_leaves_the_inputs_alone(norm: Any, value: float) -> None:
-    task, w = problem(small(4), 3)
-    seen = batch(inputs(5, 4), torch.arange(5) % 3)
-    found = pgd(task, 1.0, norm=norm).worst(torch.full_like(w, value), seen)
-    assert torch.equal(found.x, seen.x)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -254,6 +238,8 @@ def test_a_flat_loss_leaves_them_alone_and_a_tiny_slope_does_not(norm: Any) -> N
     seen = seen._replace(weight=seen.weight.float())
     attack = pgd(task, 1.0, norm=norm, bounds=[])
     assert torch.equal(attack.worst(torch.zeros(3), seen).x, seen.x)
+    for lost in (NAN, INF):  # a model driven off
+        assert torch.equal(attack.worst(torch.full((3,), lost), seen).x, seen.x)
     found = attack.worst(torch.tensor([3e-30, -4e-30, 0.0]), seen)
     away = torch.tensor([1.0, -1, 0] if norm == "linf" else [0.6, -0.8, 0])
     torch.testing.assert_close(found.x - seen.x, 0.1 * away.expand(4, 3))
@@ -343,6 +329,7 @@ def test_clients_together_as_each_alone(norm: Any, start: Any) -> None:
     not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler"
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, in itself
+@pytest.mark.slow("runs a C++ compiler")
 def test_compiled() -> None:
     task, w = problem(nn.Linear(4, 2))
     attack = pgd(task, 1.0, iterations=1)
@@ -409,6 +396,9 @@ def test_agrees_with_foolbox(
         last = accuracy
 
 
+# Refusals
+
+
 def tree(**sections: Any) -> dict[str, Any]:
     return {
         "partition": {"name": "iid", "clients": 3},
@@ -418,87 +408,62 @@ def tree(**sections: Any) -> dict[str, Any]:
     }
 
 
-def built(plan: Plan = Plan("loop", 1), **sections: Any) -> build.Built:  # noqa: B008
-    return build.build(reader.from_dict(tree(**sections)), plan=plan)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        *(
+            ({"eps": x}, f"adversarial.eps = {x} must be a positive, finite number")
+            for x in (0.0, -0.1, NAN, INF)
+        ),
+        *(
+            ({"step": x}, r"adversarial\.step = .* of at least 0; 0 is")
+            for x in (-1.0, NAN, INF)
+        ),
+        ({"iterations": 0}, r"iterations = 0 must be at least 1, such"),
+        *(
+            ({"bounds": x}, r"is no range; give its lowest and highest")
+            for x in ([1.0, 0.0], [0.5], [0.0, 0.0], [0.0, INF], [0.0, 0.5, 1.0])
+        ),
+        ({"norm": "l1"}, "norm = 'l1' is not one of 'linf', 'l2'"),
+        ({"start": "zero"}, "is not one of 'none', 'random'"),
+    ],
+)
+def test_refusals(options: dict[str, Any], words: str) -> None:
+    for personalizer in ("transfer", "finetune"):  # whoever asks for it
+        with pytest.raises(Refusal, match=words):
+            built(tree(adversarial=options, personalizer=personalizer), rounds=0)
 
 
-class TestRefusals:
-    @pytest.mark.parametrize("eps", [0.0, -0.1, float("nan"), float("inf")])
-    def test_eps(self, eps: float) -> None:
-        sentence = f"adversarial.eps = {eps} must be a positive, finite number"
-        with pytest.raises(Refusal, match=sentence):
-            built(adversarial={"eps": eps})
-        with pytest.raises(Refusal, match=sentence):  # whoever asks for it
-            built(adversarial={"eps": eps}, personalizer="finetune")
-
-    @pytest.mark.parametrize("step", [-1.0, float("nan"), float("inf")])
-    def test_step(self, step: float) -> None:
-        with pytest.raises(
-            Refusal, match=r"adversarial\.step = .* of at least 0; 0 is"
-        ):
-            built(adversarial={"step": step})
-
-    def test_iterations(self) -> None:
-        with pytest.raises(Refusal, match=r"iterations = 0 must be at least 1, such"):
-            built(adversarial={"iterations": 0})
-
-    @pytest.mark.parametrize(
-        "bounds", [[1.0, 0.0], [0.5], [0.0, 0.0], [0.0, float("inf")], [0.0, 0.5, 1.0]]
+def test_data_outside_the_range() -> None:
+    """`digits` has numbers from 0 to 16, where 16 stands for 1."""
+    for bounds in ([0.0, 1.0], [-1.0, 1.0], []):
+        built(tree(adversarial={"bounds": bounds}), rounds=0)
+    half = {"bounds": [0.0, 0.5]}
+    with pytest.raises(Refusal) as caught:
+        built(tree(adversarial=half), rounds=0)
+    assert str(caught.value) == (
+        "adversarial.bounds = [0.0, 0.5] says that inputs lie between 0 and 8 (1 "
+        "stands for 16), and they reach from 0 to 16; set adversarial.bounds to "
+        "[0, 1] or wider, or to [] where they have no range"
     )
-    def test_bounds(self, bounds: list[float]) -> None:
-        with pytest.raises(Refusal, match=r"is no range; give its lowest and highest"):
-            built(adversarial={"bounds": bounds})
-
-    def test_data_outside_the_range(self) -> None:
-        """`digits` has numbers from 0 to 16, where 16 stands for 1."""
-        built()
-        built(adversarial={"bounds": [-1.0, 1.0]})
-        built(adversarial={"bounds": []})
-        with pytest.raises(Refusal) as caught:
-            built(adversarial={"bounds": [0.0, 0.5]})
-        assert str(caught.value) == (
-            "adversarial.bounds = [0.0, 0.5] says that inputs lie between 0 and 8 (1 "
-            "stands for 16), and they reach from 0 to 16; set adversarial.bounds to "
-            "[0, 1] or wider, or to [] where they have no range"
-        )
-        # Nobody clips where nobody attacks.
-        built(adversarial={"bounds": [0.0, 0.5]}, personalizer="finetune")
-
-    def test_what_hostile_clients_make_does_not_count(self) -> None:
-        wild = {"name": "noise_features", "std": 100.0}
-        hostile = {"adversary": {"count": 1}, "corruption": wild}
-        ready = built(**hostile)
-        assert ready.data.x.max() > 16
-        assert built(**hostile, adversarial={"bounds": []}).hostile.sum() == 1
-
-    def test_missing_values(self) -> None:
-        task, _ = problem(small(2), 3)
-        with pytest.raises(Refusal, match="reach from nan to nan"):
-            pgd(task, 1.0).expect(torch.tensor([[0.5, torch.nan]]))
-
-    def test_norm_and_start(self) -> None:
-        with pytest.raises(Refusal, match="norm = 'l1' is not one of 'linf', 'l2'"):
-            lookup.check("adversarial", "pgd", {"norm": "l1"})
-        with pytest.raises(Refusal, match="is not one of 'none', 'random'"):
-            lookup.check("adversarial", "pgd", {"start": "zero"})
-
-    def test_a_task_without_gradients_in_inputs(self) -> None:
-        bare = Task(1, 2, lambda v, b: v, lambda v, b: v, lambda v, x: x)
-        with pytest.raises(Refusal, match="no gradients in its inputs; build it by"):
-            pgd(bare, 1.0).worst(torch.ones(1), batch(inputs(2, 1), torch.zeros(2)))
+    # Nobody clips where nobody attacks; what malicious clients make does not count.
+    built(tree(adversarial=half, personalizer="finetune"), rounds=0)
+    wild = {"name": "noise_features", "std": 100.0}
+    ready = built(tree(adversary={"count": 1}, corruption=wild), rounds=0)
+    assert ready.data.x.max() > 16
 
 
-def test_options_and_references() -> None:
-    assert lookup.check("adversarial", "pgd", {}) == {
-        "eps": 0.1,
-        "step": 0.0,
-        "iterations": 10,
-        "start": "none",
-        "norm": "linf",
-        "bounds": [0.0, 1.0],
-    }
-    first, second = lookup.about("adversarial", "pgd").citations
-    assert "madry2018towards" in first and "wang2021robust" in second
+def test_tasks_and_data_that_have_no_gradient() -> None:
+    task, _ = problem(small(2), 3)
+    with pytest.raises(Refusal, match="reach from nan to nan"):
+        pgd(task, 1.0).expect(torch.tensor([[0.5, torch.nan]]))
+    bare = Task(1, 2, lambda v, b: v, lambda v, b: v, lambda v, x: x)
+    with pytest.raises(Refusal, match="no gradients in its inputs; build it by"):
+        pgd(bare, 1.0).worst(torch.ones(1), batch(inputs(2, 1), torch.zeros(2)))
+
+
+def test_it_is_cited_where_it_is_used() -> None:
+    assert "wang2021robust" in lookup.about("adversarial", "pgd").citations[1]
     cited = reader.citations(reader.from_dict(tree()))
     assert sum("madry2018towards" in entry for entry in cited) == 1
     others = reader.citations(reader.from_dict(tree(personalizer="finetune")))

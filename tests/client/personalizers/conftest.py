@@ -1,8 +1,9 @@
-"""Small federations of layered models that the tests of several personalizers share."""
+"""Clients of layered models, whose labels are at odds, and runs of them."""
 
 from __future__ import annotations
 
 import copy
+import importlib
 import itertools
 import sys
 from collections.abc import Callable, Iterator
@@ -16,24 +17,25 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, files, lookup
-from troth.client.client import descent
-from troth.config import reader
-from troth.config.schema import Part
-from troth.data import load
+from troth import build, files
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.runs.load import Run
-from troth.types import Batch, Broadcast, Client, Descent, Task
 
-SIZES = [9, 15, 25, 7, 19, 12]  # examples of each client; one is tested on
-FEATURES, COHORT, BATCH = 5, 4, 4
+from ..small import built, models
+
+TRAIN, VALID = [8, 14, 24, 6, 18, 11], [2, 0, 4, 1, 3, 2]  # examples of each client
+N, FEATURES, COHORT, BATCH = len(TRAIN), 5, 4, 4
 MODULE = """
 from torch import nn
 
 
 def plain(shape, classes):
     return nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, classes))
+
+
+def first(shape, classes):
+    return nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, classes))
 
 
 class Normed(nn.Module):
@@ -74,24 +76,21 @@ class Trained(NamedTuple):
 
     def named(self, v: Tensor) -> dict[str, Tensor]:
         """A vector's tensors by the names that the model has for them."""
-        place = tasks.layout(self.built.network)
-        parts = tasks.unflatten(place, v)
+        parts = tasks.unflatten(tasks.layout(self.built.network), v)
         return {name.removeprefix("1."): part for name, part in parts.items()}
-
-
-Train = Callable[..., Trained]
 
 
 @pytest.fixture(scope="session")
 def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Clients whose labels are at odds, and models and an attack of somebody else."""
     random, path = np.random.default_rng(0), tmp_path_factory.mktemp("layered")
-    owner = np.repeat(np.arange(len(SIZES)), SIZES)
+    sizes = [(a, b, 1) for a, b in zip(TRAIN, VALID, strict=True)]
+    owner = np.repeat(np.arange(N), [sum(size) for size in sizes])
+    split = np.concatenate([np.repeat([0, 1, 2], size) for size in sizes])
     x = random.normal(size=(len(owner), FEATURES)) * (1 + owner[:, None])
     y = (x[:, :3].argmax(1) + owner) % 3
-    last = np.append(owner[1:] != owner[:-1], True)  # the others are trained on
-    split = np.where(last, "test", "train")
-    np.savez(path / "clients.npz", x=x, y=y, owner=owner, split=split)
+    marks = {"group": np.arange(len(y)) % 3 // 2, "split": split.astype(np.int8)}
+    np.savez(path / "clients.npz", x=x, y=y, owner=owner, **marks)
     (path / "layered.py").write_text(MODULE)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(path))
@@ -112,9 +111,10 @@ def tree(guests: Path) -> Callable[..., dict[str, Any]]:
             "seed": 5,
             "data": {"name": "npz", "path": str(guests / "clients.npz")},
             "partition": {"name": "natural", "split": "given"},
-            "model": f"layered:{model}",
+            "model": model if model == "linear" else f"layered:{model}",
             "train": train,
             "personalizer": personalizer,
+            "adversarial": {"bounds": []},
             "engine": {"device": "cpu"},
             **sections,
         }
@@ -123,17 +123,13 @@ def tree(guests: Path) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def train(tree: Callable[..., dict[str, Any]]) -> Train:
+def train(tree: Callable[..., dict[str, Any]]) -> Callable[..., Trained]:
     """(plan, model, personalizer, **sections) → a federation, trained."""
 
     def made(plan: Plan, model: str, personalizer: Any, **sections: Any) -> Trained:
-        wanted = tree(model, personalizer, **sections)
-        built = build.build(reader.from_dict(wanted), plan=plan)
-        f = built.federation
-        updates = [record.messages.update for record in f.train()]
-        w = f.broadcast.w
-        rows = f.population.read(np.arange(len(SIZES)))
-        return Trained(built, w, f.engine.models(w, rows), updates)
+        ready = built(tree(model, personalizer, **sections), plan, 0)
+        updates = [record.messages.update for record in ready.federation.train()]
+        return Trained(ready, ready.federation.broadcast.w, models(ready), updates)
 
     return made
 
@@ -150,16 +146,23 @@ class WrittenOut(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def written_out() -> Callable[..., WrittenOut]:
-    """(built, personal layers, turns of a client, two optimisers) → what it comes to.
+def written_out() -> Callable[..., None]:
+    """(trained, personal layers, turns of a client, two optimisers): compares.
 
     A client is a module. Its own layers and their optimiser live on; the others are set
     to what the server sends, and their optimiser is new in every round.
     """
 
+    def compare(ours: Trained, *how: Any) -> None:
+        expected = run(build.build(ours.built.experiment, plan=Plan("loop", 1)), *how)
+        found = [ours.named(v) for v in (ours.w, *ours.models)]
+        theirs = [expected.shared, *expected.clients]
+        for mine, other in zip(found, theirs, strict=True):
+            for name, value in mine.items():
+                torch.testing.assert_close(value, other[name], rtol=0, atol=1e-9)
+
     def run(
         built: build.Built,
-        model: Callable[..., nn.Module],
         own: tuple[str, ...],
         turns: Callable[[int], list[Turn]],
         optimise: tuple[Optimise, Optimise],
@@ -170,7 +173,7 @@ def written_out() -> Callable[..., WrittenOut]:
                 tasks.layout(built.network), built.federation.broadcast.w
             ).items()
         }
-        clients = [_client(model, start) for _ in SIZES]
+        clients = [_client(start) for _ in TRAIN]
         firsts = [optimise[0](_parameters(c, own, True)) for c in clients]
         w = dict(start)
         for r in range(built.federation.rounds):
@@ -187,15 +190,15 @@ def written_out() -> Callable[..., WrittenOut]:
             _put(client, {n: t for n, t in w.items() if _shared(n, own)})
         return WrittenOut(w, [_values(client) for client in clients])
 
-    return run
+    return compare
 
 
 def _shared(name: str, own: tuple[str, ...]) -> bool:
     return name.rpartition(".")[0] not in own
 
 
-def _client(model: Callable[..., nn.Module], start: dict[str, Tensor]) -> nn.Module:
-    made = model((FEATURES,), 3).double()
+def _client(start: dict[str, Tensor]) -> nn.Module:
+    made = importlib.import_module("layered").normed((FEATURES,), 3).double()
     _put(made, start)
     return made.train()
 
@@ -241,223 +244,13 @@ def _work(
         _put(net, {n: t for n, t in before.items() if n in still and "running" in n})
 
 
-# Coupled models: l2sgd, mixture, pfedme
-
-
-Gradient = Callable[[Tensor], Tensor]
-Local = Callable[[int, Tensor, int, list[Gradient]], Tensor]
-"""Client, w, round, the gradient of every step's batch → its update."""
-
-
-class Small:
-    """Classifiers of pictures; some clients' labels are at odds with the others'."""
-
-    sizes = (5, 9, 16, 26, 2, 14, 21)
-    n, cohort, steps = 7, 4, 3
-
-    def __init__(self, path: Path) -> None:
-        random = np.random.default_rng(0)
-        owner = np.repeat(np.arange(self.n), [size + 2 for size in self.sizes])
-        split = np.concatenate([np.repeat([0, 2], [size, 2]) for size in self.sizes])
-        x = random.integers(0, 256, (len(owner), 6, 6), dtype=np.uint8)
-        y = (x[:, 0, :3].argmax(1) + owner % 2) % 3
-        np.savez(path, x=x, y=y, owner=owner, split=split.astype(np.int8))
-        self.path = path
-
-    def tree(self, personalizer: Any, **sections: Any) -> dict[str, Any]:
-        train = {"rounds": 4, "cohort": self.cohort, "batch": 4, "lr": 0.1}
-        train |= {"steps": self.steps, "precision": "float64"}
-        base: dict[str, Any] = {
-            "seed": 3,
-            "data": {"name": "npz", "path": str(self.path)},
-            "partition": {"name": "natural", "split": "given"},
-            "model": "linear",
-            "personalizer": personalizer,
-            "engine": {"device": "cpu"},
-        }
-        return base | sections | {"train": train | sections.get("train", {})}
-
-    def built(self, personalizer: Any, plan: Plan, **sections: Any) -> build.Built:
-        wanted = reader.from_dict(self.tree(personalizer, **sections))
-        return build.build(wanted, plan=plan)
-
-    def trained(self, personalizer: Any, plan: Plan, **sections: Any) -> build.Built:
-        built = self.built(personalizer, plan, **sections)
-        for _ in built.federation.train():
-            pass
-        return built
-
-    def models(self, built: build.Built) -> Tensor:
-        """What every client predicts with."""
-        f = built.federation
-        rows = f.population.read(np.arange(f.population.n))
-        return f.engine.models(f.broadcast.w, rows)
-
-    def written_out(self, built: build.Built, local: Local) -> Tensor:
-        """w after all rounds of plain averaging; `built` is not trained."""
-        f = built.federation
-        w = f.broadcast.w.clone()
-        for r in range(f.rounds):
-            updates = []
-            for k in f.sample(r).tolist():
-                slots, weight = f.engine.feed.draw(np.array([k]), self.steps, r)
-                pairs = zip(slots[:, 0], weight[:, 0], strict=True)
-                batches = [_gradient(built, row[there > 0]) for row, there in pairs]
-                updates.append(local(k, w, r, batches))
-            w = w + torch.stack(updates).mean(0)
-        return w
-
-
-def _gradient(built: build.Built, slots: Tensor) -> Gradient:
-    return lambda v: _at(built, v, slots)
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
-    """A federation of pictures, built and trained as asked."""
-    return Small(tmp_path_factory.mktemp("small") / "clients.npz")
-
-
-class Ended(NamedTuple):
-    """Where a federation of quadratics F_k = ½vᵀA_k v − b_kᵀv came to."""
-
-    w: np.ndarray  # [d]
-    v: np.ndarray  # [n, d] personal models
-    a: list[np.ndarray]  # [d, d] each
-    b: list[np.ndarray]  # [d] each
-
-    def coupled(self, own: float, pull: float) -> np.ndarray:
-        """The stationary point of Σ own·F_k(v_k) + (pull/2)‖v_k − v̄‖², [n, d].
-
-        Its gradient in v_k is own·(A_k v_k − b_k) + pull·(v_k − v̄), for the parts that
-        go through v̄ sum to nothing: one linear system for all of them.
-        """
-        n, d = self.v.shape
-        whole = pull * np.kron(np.eye(n) - np.ones((n, n)) / n, np.eye(d))
-        for k, a in enumerate(self.a):
-            here = slice(k * d, (k + 1) * d)
-            whole[here, here] += own * a
-        return np.linalg.solve(whole, own * np.concatenate(self.b)).reshape(n, d)
-
-
-@pytest.fixture
-def quadratics() -> Callable[..., Ended]:
-    """(personalizer, rounds, **train): regressions, full batches, all clients."""
-
-    def converge(
-        personalizer: Any, rounds: int, server: float = 1.0, **train: Any
-    ) -> Ended:
-        data = {"name": "linear_regression", "clients": 5, "examples": 40, "dim": 3}
-        whole = {"rounds": rounds, "batch": 0, "precision": "float64"}
-        experiment = reader.from_dict(
-            {
-                "data": data,
-                "partition": {"name": "natural", "split": "given"},
-                "model": {"name": "linear", "bias": False, "normalize": "none"},
-                "train": whole | train,
-                "personalizer": personalizer,
-                "server": {"name": "sgd", "lr": server},
-                "engine": {"device": "cpu"},
-            }
-        )
-        f = build.build(experiment, plan=Plan("vmap", 5)).federation
-        for _ in f.train():
-            pass
-        arrays, shards, _ = load.deal(experiment, None)
-        held = [(arrays.x[rows], arrays.y[rows]) for rows in shards.train]
-        v = f.engine.models(f.broadcast.w, f.population.read(np.arange(5)))
-        return Ended(
-            f.broadcast.w.numpy(),
-            v.numpy(),
-            [x.T @ x / len(x) for x, _ in held],
-            [x.T @ y / len(x) for x, y in held],
-        )
-
-    return converge
-
-
-def _away(v: Tensor, batch: Batch) -> Tensor:
-    return 0.5 * (batch.weight * (v - batch.x).square()).sum()
-
-
-class Bowl:
-    """One client by itself, F(v) = ½·mean (v − x)²: its gradient is v − mean x."""
-
-    task = Task(1, 0, _away, torch.func.grad(_away), lambda v, x: v.expand(len(x)))
-
-    def number(self, *x: float) -> Tensor:
-        return torch.tensor(x, dtype=torch.float64)
-
-    def batch(self, *x: float, t: int = 0) -> Batch:
-        rows, step = self.number(*x), torch.tensor(t)
-        weight = torch.full_like(rows, 1 / len(x))
-        return Batch(rows, rows, weight, step, torch.tensor(1))
-
-    def by(self, lr: float, optimizer: str = "sgd") -> Descent:
-        part = Part(optimizer, lookup.check("optimizer", optimizer, {}))
-        return descent(part, lr, 0.0)
-
-    def round(
-        self,
-        one: Client,
-        state: Any,
-        w: float,
-        *x: float,
-        scale: float = 1.0,
-        key: int = 0,
-    ) -> tuple[float, Any]:
-        """The update and the state after a step on each of some examples."""
-        factor = torch.tensor(scale, dtype=torch.float64)
-        sent = Broadcast(self.number(w), self.number(), factor, torch.tensor(key))
-        carry, none = one.local.begin(sent, state), self.batch(0.0)
-        for t, value in enumerate(x):
-            carry = one.local.step(sent, carry, self.batch(value, t=t), none)
-        reply, state = one.local.end(sent, carry, state, none)
-        assert reply.extra.shape == (0,)
-        return reply.update.item(), state
-
-
-@pytest.fixture(scope="session")
-def bowl() -> Bowl:
-    """A client in one dimension, for steps by hand."""
-    return Bowl()
-
-
-def _at(built: build.Built, v: Tensor, slots: Tensor) -> Tensor:
-    split = built.data.train
-    tasks.assign(built.network, v)
-    f = cross_entropy(built.network(built.data.x[split.row[slots]]), split.y[slots])
-    found = torch.autograd.grad(f, list(built.network.parameters()))
-    return torch.cat([g.reshape(-1) for g in found])
-
-
-def _done(ready: build.Built) -> Tensor:
-    f = ready.federation
-    for _ in f.train():
-        pass
-    n = f.population.n
-    assert sum(f.finish(4)) == n
-    return f.engine.models(f.broadcast.w, f.population.read(np.arange(n)))
-
-
-@pytest.fixture(scope="session")
-def done() -> Callable[[build.Built], Tensor]:
-    """All clients' models after the last phase, [n, d]."""
-    return _done
-
-
-@pytest.fixture
-def gradient() -> Callable[[build.Built, Tensor, Tensor], Tensor]:
-    """By autograd alone: of a model on training examples, by their slots."""
-    return _at
+class Killed(Exception):
+    """Stops a run."""
 
 
 @pytest.fixture
 def resumed(tmp_path: Path) -> Callable[[dict[str, Any]], Run]:
     """Trains a run whole and, stopped after two rounds, again: the same bytes."""
-
-    class Killed(Exception):
-        pass
 
     def kill(progress: Any) -> None:
         if progress.done == 2:
@@ -470,7 +263,48 @@ def resumed(tmp_path: Path) -> Callable[[dict[str, Any]], Run]:
         troth.resume(tmp_path / "cut")
         for name in (files.CLIENTS, files.ROUNDS, files.SHARED, files.PERSONAL):
             whole, cut = (tmp_path / part / name for part in ("whole", "cut"))
-            assert whole.read_bytes() == cut.read_bytes(), name
+            assert whole.exists() == cut.exists(), name
+            assert not whole.exists() or whole.read_bytes() == cut.read_bytes(), name
         return run
 
     return both
+
+
+@pytest.fixture(scope="session")
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """(personalizer, groups, **sections) → an experiment whose examples have groups.
+
+    Two classes and, at every client but the fourth, groups of any numbers: "two", a
+    third being in another, "three", in one of which labels are turned round, "one",
+    "many" or "none".
+    """
+    sizes, only = [40, 12, 30, 24, 20], 3
+    random, path = np.random.default_rng(0), tmp_path_factory.mktemp("grouped")
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    y = random.integers(0, 2, len(owner))
+    x = (np.eye(2)[y] + random.normal(0, 0.8, (len(owner), 2))).astype(np.float32)
+    place, alone = np.arange(len(y)), owner == only
+    three = np.where(alone, 2, place % 3)
+    turned = np.where((three == 1) & (random.random(len(y)) < 0.7), 1 - y, y)
+    marks = {
+        "two": {"y": y, "group": np.where(alone | (place % 3 != 1), 4, 9)},
+        "three": {"y": turned, "group": three},
+        "one": {"y": turned, "group": 0 * place},
+        "many": {"y": y, "group": place},
+        "none": {"y": y},
+    }
+    for name, more in marks.items():
+        np.savez(path / f"{name}.npz", x=x, owner=owner, **more)
+
+    def made(personalizer: Any, groups: str = "two", **sections: Any) -> dict[str, Any]:
+        how = {"rounds": 3, "cohort": 4, "steps": 2, "batch": 6, "lr": 0.1}
+        return {
+            "seed": 2,
+            "data": {"name": "npz", "path": str(path / f"{groups}.npz")},
+            "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
+            "personalizer": personalizer,
+            "engine": {"device": "cpu"},
+            "train": how | {"precision": "float64"} | sections.pop("train", {}),
+        } | sections
+
+    return made

@@ -10,129 +10,82 @@ import torch
 from torch import Tensor
 
 import troth
-from troth import build, lookup
-from troth.client.client import descent
 from troth.client.combine import beside
 from troth.client.personalizers._mixed import mixed, through
 from troth.client.personalizers.apfl import apfl
-from troth.client.personalizers.local import local
 from troth.client.solvers.fedavg import fedavg
-from troth.config import reader
-from troth.config.schema import Part
-from troth.engine.engine import Plan
 from troth.networks import task as tasks
-from troth.types import Anchor, Batch, Broadcast, Budget, Descent, Refusal, Task
+from troth.types import Batch, Budget, Task
+
+from ..hand import BOWL, INF, NAN, ONE, batch, by, number, sent, stepped, worked
+from ..small import (
+    LOOP,
+    PLANS,
+    THREADS,
+    agrees,
+    built,
+    gradient,
+    models,
+    told,
+    written_out,
+)
 
 Tree = Callable[..., dict[str, Any]]
-ONE = torch.ones((), dtype=torch.float64)
-NAN, INF = float("nan"), float("inf")
-LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)
-
 
 # One client by itself
 
 
-def bowl(curvature: float = 1.0) -> Task:
-    """F(v) = ½·L·‖v − x‖²."""
-
-    def loss(v: Tensor, batch: Batch) -> Tensor:
-        return 0.5 * curvature * (v - batch.x).square().sum()
-
-    return Task(1, 0, loss, torch.func.grad(loss), lambda v, x: x)
-
-
-def number(*x: float) -> Tensor:
-    return torch.tensor(x, dtype=torch.float64)
-
-
-def batch(x: float, t: int = 0) -> Batch:
-    return Batch(number(x), number(x), ONE[None], torch.tensor(t), torch.tensor(9))
-
-
-def by(lr: float, optimizer: str = "sgd") -> Descent:
-    part = Part(optimizer, lookup.check("optimizer", optimizer, {}))
-    return descent(part, lr, 0.0)
-
-
-def at(w: float, before: float = 77.0) -> Anchor:
-    return Anchor(number(w), number(88.0), number(before))
-
-
-def test_a_step_by_hand() -> None:
-    # v̄ = ¼·1 + ¾·4 = 3.25, ∇F = 3.25 − 5 = −1.75: v = 1 + 0.1·¼·1.75 = 1.04375
-    one, b = apfl(bowl(), by(0.1), alpha=0.25, mix="shared"), batch(5.0)
-    state = one.step(one.init(number(1.0)), at(4.0), b, b, ONE)
-    assert state[0].item() == pytest.approx(1.04375, abs=1e-14)
-    # read with another w: ¼·1.04375 + ¾·8
-    assert one.model(number(8.0), state).item() == pytest.approx(6.2609375, abs=1e-14)
-
-
-def test_a_step_with_the_moving_copy_by_hand() -> None:
-    # v̄ = ¼·1 + ¾·8 = 6.25, ∇F = 1.25: v = 1 − 0.1·¼·1.25
-    one, b = apfl(bowl(), by(0.1), alpha=0.25), batch(5.0)
-    state = one.step(one.init(number(1.0)), at(4.0, before=8.0), b, b, ONE)
-    assert state[0].item() == pytest.approx(0.96875, abs=1e-14)
-
-
-def test_the_schedule_scales_the_step() -> None:
-    one, b = apfl(bowl(), by(0.1), alpha=0.25, mix="shared"), batch(5.0)
-    state = one.step(one.init(number(1.0)), at(4.0), b, b, 0.5 * ONE)
-    assert state[0].item() == pytest.approx(1.021875, abs=1e-14)
+@pytest.mark.parametrize(
+    ("mix", "before", "expected"),
+    [
+        # v̄ = ¼·1 + ¾·4 = 3.25, ∇F = 3.25 − 5 = −1.75: v = 1 + 0.1·¼·1.75
+        ("shared", 77.0, 1.04375),
+        # v̄ = ¼·1 + ¾·8 = 6.25, ∇F = 1.25: v = 1 − 0.1·¼·1.25
+        ("moving", 8.0, 0.96875),
+    ],
+)
+def test_a_step_by_hand(mix: Any, before: float, expected: float) -> None:
+    one = apfl(BOWL, by(0.1), alpha=0.25, mix=mix)
+    state = stepped(one, one.init(number(1.0)), 4.0, 5.0, before=before)
+    assert state[0].item() == pytest.approx(expected, abs=1e-14)
+    read = one.model(number(8.0), state).item()  # with another w
+    assert read == pytest.approx(0.25 * expected + 0.75 * 8, abs=1e-14)
 
 
 def test_alpha_follows_its_own_gradient_at_the_first_step_of_a_round() -> None:
     # ⟨v − w, ∇F(v̄)⟩ = (1 − 4)·(−1.75) = 5.25: α = 0.25 − 0.01·5.25 = 0.1975, and v
     # moved by the α there was: 1 + 0.01·¼·1.75
-    one = apfl(bowl(), by(0.01), alpha=0.25, adaptive=True, mix="shared")
-    state, b = one.init(number(1.0)), batch(5.0)
-    state = one.step(state, at(4.0), b, b, ONE)
+    one = apfl(BOWL, by(0.01), alpha=0.25, adaptive=True, mix="shared")
+    first = one.init(number(1.0))
+    state = stepped(one, first, 4.0, 5.0)
     assert [x.item() for x in state] == pytest.approx([1.004375, 0.1975], abs=1e-14)
-    again = one.step(state, at(4.0), batch(5.0, t=1), b, ONE)
+    again = stepped(one, first, 4.0, 5.0, 5.0)
     assert again[1].item() == state[1].item()
     assert again[0].item() != state[0].item()
-    half = one.step(one.init(number(1.0)), at(4.0), b, b, 0.5 * ONE)
-    assert half[1].item() == pytest.approx(0.25 - 0.005 * 5.25, abs=1e-14)
     assert one.tell(state).tolist() == [state[1].item()]
     assert one.columns == ("alpha",)
 
 
 @pytest.mark.parametrize(("x", "expected"), [(50.0, 0.0), (-50.0, 1.0)])
 def test_alpha_stays_between_0_and_1(x: float, expected: float) -> None:
-    one = apfl(bowl(), by(1.0), alpha=0.5, adaptive=True, mix="shared")
-    state = one.step(one.init(number(1.0)), at(4.0), batch(x), batch(x), ONE)
+    one = apfl(BOWL, by(1.0), alpha=0.5, adaptive=True, mix="shared")
+    state = stepped(one, one.init(number(1.0)), 4.0, x)
     assert state[1].item() == expected
     assert one.model(number(4.0), state).item() in (4.0, state[0].item())
 
 
-@pytest.mark.parametrize("w", [INF, -INF, NAN])
-@pytest.mark.parametrize("mix", ["moving", "shared"])
-def test_alpha_survives_a_shared_model_that_is_lost(w: float, mix: Any) -> None:
-    one = apfl(bowl(), by(0.1), adaptive=True, mix=mix)
-    state = one.step(
-        one.init(number(1.0)), at(w, before=w), batch(5.0), batch(5.0), ONE
-    )
-    assert 0 <= state[1].item() <= 1
-
-
-@pytest.mark.parametrize("optimizer", lookup.names("optimizer"))
-@pytest.mark.parametrize("w", [4.0, INF, NAN])
-def test_all_its_own_is_local_exactly(optimizer: str, w: float) -> None:
-    task = bowl(0.7)
-    both = apfl(task, by(0.1, optimizer), alpha=1.0), local(task, by(0.1, optimizer))
-    states = [one.init(number(1.0)) for one in both]
-    for t in range(4):
-        b = batch(5.0 + t, t)
-        pairs = zip(both, states, strict=True)
-        states = [one.step(s, at(w, before=w), b, b, ONE) for one, s in pairs]
-    found = [one.model(number(w), s) for one, s in zip(both, states, strict=True)]
-    assert torch.equal(*found)
-    assert found[0].isfinite()
-
-
-def test_nothing_of_its_own_is_the_shared_model_and_costs_nothing() -> None:
-    one = apfl(bowl(), by(0.1), alpha=0.0)
-    assert one.idle
-    assert one.model(number(4.0), one.init(number(NAN))).item() == 4.0
+def test_a_shared_model_that_is_lost() -> None:
+    """α stays a share; with α = 1 nothing is felt of it, and with α = 0 all is."""
+    for w in (INF, -INF, NAN):
+        for mix in ("moving", "shared"):
+            one = apfl(BOWL, by(0.1), adaptive=True, mix=mix)
+            state = stepped(one, one.init(number(1.0)), w, 5.0, before=w)
+            assert 0 <= state[1].item() <= 1
+        alone = apfl(BOWL, by(0.1), alpha=1.0)
+        state = stepped(alone, alone.init(number(1.0)), w, 5.0, before=w)
+        assert alone.model(number(w), state).item() == pytest.approx(1.4)
+    one = apfl(BOWL, by(0.1), alpha=0.0)
+    assert one.idle and one.model(number(4.0), one.init(number(NAN))).item() == 4.0
 
 
 def test_the_ends_of_a_mixture_are_exact_whatever_the_other_is() -> None:
@@ -154,30 +107,6 @@ def test_statistics_go_where_those_of_the_mixture_go() -> None:
         assert pull[0].item() == pytest.approx(share * 0.4)
         assert (part - pull)[1].item() == pytest.approx(2.0 - 0.3)  # a whole step
     assert torch.equal(through(g, v, v, ONE, 1), g)
-
-
-@pytest.mark.parametrize("alpha", [-0.1, 1.0000001, NAN, INF, -INF])
-@pytest.mark.parametrize("adaptive", [True, False])
-def test_refuses_what_is_no_share(alpha: float, adaptive: bool) -> None:
-    words = rf"^apfl's alpha = {alpha} must lie in \[0, 1\]: [^\n]*$"
-    with pytest.raises(Refusal, match=words):
-        apfl(bowl(), by(0.1), alpha=alpha, adaptive=adaptive)
-
-
-def test_options_and_references() -> None:
-    assert lookup.check("personalizer", "apfl", {}) == {
-        "alpha": 0.5,
-        "adaptive": False,
-        "mix": "moving",
-    }
-    assert lookup.check("personalizer", "apfl", {"alpha": 1})["alpha"] == 1.0
-    entries = lookup.about("personalizer", "apfl").citations
-    keys = [entry.split("{")[1].partition(",")[0] for entry in entries]
-    assert keys == ["deng2020adaptive", "li2020multitask"]
-    with pytest.raises(Refusal, match="'fixed' is not one of 'moving', 'shared'"):
-        lookup.check("personalizer", "apfl", {"mix": "fixed"})
-    with pytest.raises(Refusal, match="it must be true or false"):
-        lookup.check("personalizer", "apfl", {"adaptive": 1})
 
 
 # At convergence (FMTL's D.1): F_k(v) = ½(v − c_k)ᵀ·diag(L_k)·(v − c_k)
@@ -205,12 +134,10 @@ def converged(steps: int, alpha: float, mix: Any) -> tuple[Tensor, list[Tensor]]
     w = torch.zeros(3, dtype=torch.float64)
     states, seen = [client.init(w) for client in clients], batch(0.0)
     for _ in range(1200 // steps):
-        sent, updates = Broadcast(w, w[:0], ONE), []
+        updates = []
         for k, client in enumerate(clients):
-            carry = client.local.begin(sent, states[k])
-            for _ in range(steps):
-                carry = client.local.step(sent, carry, seen, seen)
-            reply, states[k] = client.local.end(sent, carry, states[k], seen)
+            often = [seen] * steps
+            reply, states[k] = worked(client.local, states[k], sent(w), *often)
             updates.append(reply.update)
         w = w + torch.stack(updates).mean(0)
     return w, [c.model(w, s) for c, s in zip(clients, states, strict=True)]
@@ -258,33 +185,6 @@ def test_in_long_rounds_it_is_between_local_and_shared_by_alpha() -> None:
 # A federation
 
 
-def built(wanted: dict[str, Any], plan: Plan) -> build.Built:
-    made = build.build(reader.from_dict(wanted), plan=plan)
-    for _ in made.federation.train():
-        pass
-    return made
-
-
-def models(made: build.Built) -> Tensor:
-    f = made.federation
-    rows = f.population.read(np.arange(f.population.n))
-    return f.engine.models(f.broadcast.w, rows)
-
-
-@pytest.mark.parametrize(("alpha", "other"), [(1.0, "local"), (0.0, "none")])
-@pytest.mark.parametrize(
-    ("plan", "model"), [(LOOP, "normed"), (VMAP, "plain"), (THREADS, "normed")]
-)
-def test_the_ends_are_local_and_shared_bit_for_bit(
-    tree: Tree, alpha: float, other: str, model: str, plan: Plan
-) -> None:
-    mine = {"name": "apfl", "alpha": alpha}
-    found = built(tree(model, mine, solver="scaffold"), plan)
-    expected = built(tree(model, other, solver="scaffold"), plan)
-    assert torch.equal(found.federation.broadcast.w, expected.federation.broadcast.w)
-    assert torch.equal(models(found), models(expected))
-
-
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize(("alpha", "other"), [(1 - 1e-13, "local"), (1e-13, "none")])
 def test_near_its_ends_it_is_near_them(
@@ -293,70 +193,41 @@ def test_near_its_ends_it_is_near_them(
     """So the exact ends are ends of the same method. α hardly moves at this lr."""
     train = {"lr": 1e-9} if adaptive else {}
     mine = {"name": "apfl", "alpha": alpha, "adaptive": adaptive}
-    found = built(tree("plain", mine, train=train), LOOP)
-    expected = built(tree("plain", other, train=train), LOOP)
-    assert (models(found) - models(expected)).abs().max() <= (
-        1e-7 if adaptive else 1e-11
-    )
+    found = built(tree("plain", mine, train=train))
+    expected = built(tree("plain", other, train=train))
+    most = 1e-7 if adaptive else 1e-11
+    assert (models(found) - models(expected)).abs().max() <= most
 
 
-@pytest.mark.parametrize(
-    ("plan", "mix", "adaptive"),
-    [
-        (LOOP, "moving", False),
-        (VMAP, "moving", True),
-        (THREADS, "moving", True),
-        (VMAP, "shared", True),
-        (THREADS, "shared", False),
-    ],
-)
-def test_written_out(
-    gradient: Any, tree: Tree, plan: Plan, mix: str, adaptive: bool
-) -> None:
+WRITTEN = [(LOOP, "moving", False), (THREADS, "moving", True)]
+WRITTEN += [(THREADS, "shared", False), (PLANS[1], "shared", True)]
+
+
+@pytest.mark.parametrize(("plan", "mix", "adaptive"), WRITTEN)
+def test_written_out(tree: Tree, plan: Any, mix: str, adaptive: bool) -> None:
     own = {"name": "apfl", "alpha": 0.4, "mix": mix, "adaptive": adaptive, "lr": 0.2}
-    made = build.build(reader.from_dict(tree("plain", own)), plan=plan)
-    f = made.federation
-    n, w = f.population.n, f.broadcast.w.clone()
-    v, alpha = w.repeat(n, 1), [0.4] * n
-    for r in range(3):
-        updates = []
-        for k in f.sample(r):
-            slots, weight = f.engine.feed.draw(np.array([k]), 5, r)
-            copy = w.clone()
-            for t, row in enumerate(slots[:, 0]):
-                held, a = row[weight[t, 0] > 0], alpha[k]
-                against = copy if mix == "moving" else w
-                g = gradient(made, a * v[k] + (1 - a) * against, held)
-                if adaptive and t == 0:
-                    step = a - 0.2 * ((v[k] - against) @ g).item()
-                    alpha[k] = min(1.0, max(0.0, step))
-                v[k] = v[k] - 0.2 * a * g
-                copy = copy - 0.1 * gradient(made, copy, held)
-            updates.append(copy - w)
-        w = w + torch.stack(updates).mean(0)
-    for _ in f.train():
-        pass
+    made = built(tree("plain", own), plan, 0)
+    v = made.federation.broadcast.w.repeat(6, 1)
+    alpha = [0.4] * 6
+
+    def local(k: int, w: Tensor, r: int, slots: list[Tensor]) -> Tensor:
+        copy = w
+        for t, held in enumerate(slots):
+            a, against = alpha[k], copy if mix == "moving" else w
+            g = gradient(made, a * v[k] + (1 - a) * against, held)
+            if adaptive and t == 0:
+                step = a - 0.2 * ((v[k] - against) @ g).item()
+                alpha[k] = min(1.0, max(0.0, step))
+            v[k] = v[k] - 0.2 * a * g
+            copy = copy - 0.1 * gradient(made, copy, held)
+        return copy - w
+
+    w = written_out(made, local)
     a = torch.tensor(alpha, dtype=w.dtype)[:, None]
-    assert (f.broadcast.w - w).abs().max() <= 1e-12
-    assert (models(made) - (a * v + (1 - a) * w)).abs().max() <= 1e-12
+    agrees(made, w, a * v + (1 - a) * w)
     if adaptive:
         assert len({*alpha}) >= 4
-        told = f.engine.told(f.population.read(np.arange(n)))
-        assert told[:, 0].tolist() == pytest.approx(alpha, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("plan", "own"),
-    [
-        (VMAP, {"steps": 2}),
-        (THREADS, {"epochs": 1, "optimizer": "momentum", "mix": "shared"}),
-    ],
-)
-def test_plans_agree(tree: Tree, plan: Plan, own: dict[str, Any]) -> None:
-    train = {"steps": 3, "rounds": 2}
-    wanted = tree("normed", {"name": "apfl", "adaptive": True, **own}, train=train)
-    expected = models(built(wanted, LOOP))
-    assert (models(built(wanted, plan)) - expected).abs().max() <= 1e-11
+        assert [x for (x,) in told(made)] == pytest.approx(alpha, abs=1e-12)
 
 
 # A run
@@ -388,16 +259,3 @@ def test_a_run_of_the_shared_model_alone_can_be_used(
     shared = tasks.flatten(run.shared())
     for k in range(6):
         assert torch.equal(tasks.flatten(run.model(k)), shared)
-
-
-def test_resumed_it_gives_the_same_bytes(tree: Tree, resumed: Any) -> None:
-    wanted = as_run(tree, {"adaptive": True, "optimizer": "adam", "lr": 0.01})
-    resumed(wanted)
-
-
-def test_the_shared_model_does_not_feel_it(tree: Tree) -> None:
-    for solver in lookup.names("solver"):
-        alone = built(tree("plain", "none", solver=solver), LOOP)
-        both = built(tree("plain", "apfl", solver=solver), LOOP)
-        assert torch.equal(alone.federation.broadcast.w, both.federation.broadcast.w)
-        assert not torch.equal(models(alone), models(both))

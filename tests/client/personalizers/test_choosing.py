@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,55 +13,41 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 import troth
-from troth import build, lookup
+from troth import build
 from troth.cli import app
-from troth.client.client import descent
-from troth.client.personalizers._choosing import Asked, _choice
+from troth.client.personalizers._choosing import Asked, _choice, largest, tried
 from troth.client.personalizers.ditto import ditto
 from troth.client.personalizers.local import local
 from troth.client.regularizers.l2sq import l2sq
 from troth.config import reader
-from troth.config.schema import Part
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.runs import results
-from troth.types import Anchor, Batch, Descent, Personal, Refusal, Task
+from troth.types import Anchor, Batch, Personal
+
+from ..hand import BOWL, INF, NAN, ONE, OPTIMIZERS, batch, by, number
+from ..small import (
+    LOOP,
+    PLANS,
+    THREADS,
+    agrees,
+    built,
+    gradient,
+    loss,
+    models,
+    rows,
+    states,
+    told,
+    written_out,
+)
 
 RULES = ("side_by_side", "paper", "code")
-ONE = torch.ones((), dtype=torch.float64)
-NAN, INF = float("nan"), float("inf")
 
 
 # One client by itself
-
-
-def loss(v: Tensor, batch: Batch) -> Tensor:
-    away = (v - batch.x).square().sum(dim=-1)
-    return 0.5 * (batch.weight * away).sum()
-
-
-BOWL = Task(1, 0, loss, torch.func.grad(loss), lambda v, x: x)
-
-
-def number(*x: float) -> Tensor:
-    return torch.tensor(x, dtype=torch.float64)
-
-
-def batch(*x: float, padding: int = 0) -> Batch:
-    """Examples of equal weight, and some that are not there."""
-    rows = number(*x, *[0.0] * padding)[:, None]
-    there = number(*[1.0] * len(x), *[0.0] * padding)
-    zero = torch.tensor(0)
-    return Batch(rows, rows, there / max(1, len(x)), zero, zero + 1)
-
-
-def by(lr: float, optimizer: str = "sgd") -> Descent:
-    part = Part(optimizer, lookup.check("optimizer", optimizer, {}))
-    return descent(part, lr, 0.0)
 
 
 def auto(rule: Any, candidates: list[float], fallback: float, **more: Any) -> Personal:
@@ -88,7 +72,7 @@ def as_read(one: Personal, state: Any, valid: Batch) -> Any:
     return one.settle(state, valid) if one.settle else state
 
 
-@pytest.mark.parametrize("optimizer", lookup.names("optimizer"))
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("anchor", ["shared", "moving"])
 @pytest.mark.parametrize("lam", [0.0, 0.3, 2.0])
 @pytest.mark.parametrize("rule", RULES)
@@ -203,40 +187,6 @@ def test_the_choice_by_an_oracle(found: list[float], n: int, data: Any) -> None:
     assert chosen == (min(able)[1] if able and tells else fallback)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"candidates": []}, "candidates = [] leave no λ to choose; give some, such"),
-        ({"candidates": [1.0, -0.1]}, "ditto's candidates[1] = -0.1 must be a finite"),
-        ({"candidates": [NAN]}, "ditto's candidates[0] = nan must be a finite number"),
-        ({"candidates": [INF]}, "ditto's candidates[0] = inf must be a finite number"),
-        ({"fallback": -1.0}, "ditto's fallback = -1.0 must be a finite number"),
-        ({"few": -1}, "ditto's few = -1 must be at least 0"),
-        (
-            {"candidates": [1.0, 30.0, 2.0]},
-            "diverges: lr·candidates[1] = 0.1·30 = 3 must stay below 2; "
-            "set personalizer.lr below 0.06666",
-        ),
-        (
-            {"fallback": 20.0},
-            "diverges: lr·fallback = 0.1·20 = 2 must stay below 2; "
-            "set personalizer.lr below 0.1",
-        ),
-    ],
-)
-@pytest.mark.parametrize("rule", RULES)
-def test_refusals(rule: Any, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refusal, match=re.escape(words)) as refusal:
-        ditto(BOWL, by(0.1), l2sq(), lam="auto", choose=rule, **options)
-    assert "\n" not in str(refusal.value)
-
-
-def test_what_is_not_asked_for_is_not_checked() -> None:
-    """A grid may mix numbers with "auto": a number does not look at candidates."""
-    one = ditto(BOWL, by(0.1), l2sq(), lam=1.0, candidates=[], few=-1)
-    assert not one.valid and one.columns == ()
-
-
 # A federation
 
 
@@ -244,12 +194,7 @@ TRAIN = [5, 9, 16, 26, 2, 14, 21]  # examples of each client
 VALID = [0, 1, 3, 4, 7, 9, 2]
 TEST = 4
 COHORT = 5
-LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", COHORT), Plan("threads", 1, 2)
 CANDIDATES, FALLBACK = [0.0, 0.4, 3.0], 1.0
-SMALLER: dict[str, dict[str, Any]] = {
-    "mlp": {"widths": [4]},
-    "celeba_cnn": {"channels": 2, "blocks": 1},
-}
 
 
 @pytest.fixture(scope="module")
@@ -268,14 +213,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tree(data: Path, options: dict[str, Any], **sections: Any) -> dict[str, Any]:
     """An experiment; `options` are the personalizer's."""
-    model = sections.pop("model", "linear")
     train = {"rounds": 4, "cohort": COHORT, "batch": 4, "lr": 0.1, "steps": 4}
     train |= {"precision": "float64"} | sections.pop("train", {})
     base: dict[str, Any] = {
         "seed": 3,
         "data": {"name": "npz", "path": str(data)},
         "partition": {"name": "natural", "split": "given"},
-        "model": {"name": model, **SMALLER.get(model, {})},
+        "model": "linear",
         "train": train,
         "personalizer": {"name": "ditto", **options},
         "adversary": {"fraction": 0.2},
@@ -295,50 +239,17 @@ def asked(rule: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def made(wanted: dict[str, Any], plan: Plan, rounds: int | None = None) -> build.Built:
-    """An experiment, built and trained; `rounds`: no further than that."""
-    built = build.build(reader.from_dict(wanted), plan=plan)
-    list(itertools.islice(built.federation.train(), rounds))
-    return built
-
-
-def models(built: build.Built) -> Tensor:
-    f = built.federation
-    return f.engine.models(f.broadcast.w, everyones(built))
-
-
-def everyones(built: build.Built) -> Tensor:
-    """The states of all clients, as they are read."""
-    f, ids = built.federation, np.arange(len(TRAIN))
-    return f.engine.settled(f.population.read(ids), ids)
-
-
-def told(built: build.Built) -> list[float]:
-    return [one for (one,) in built.federation.engine.told(everyones(built)).tolist()]
-
-
-def by_hand(built: build.Built, v: Tensor, k: int) -> float:
-    """The loss of a model on a client's validation data."""
-    split = built.data.valid
-    own = slice(int(split.start[k]), int(split.start[k] + split.size[k]))
-    tasks.assign(built.network, v)
-    with torch.no_grad():
-        return cross_entropy(
-            built.network(built.data.x[split.row[own]]), split.y[own]
-        ).item()
-
-
-@pytest.mark.parametrize("plan", [LOOP, VMAP, THREADS], ids=lambda p: p.how)
+@pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 def test_every_candidate_has_the_model_of_a_run_of_its_own(
     data: Path, plan: Plan
 ) -> None:
     """Bit for bit one by one; lifted, sums may be taken in another order."""
-    side = made(tree(data, asked("side_by_side")), plan)
-    *states, _ = side.federation.engine.packing.unpack(everyones(side))[1]
-    lams = [*CANDIDATES, FALLBACK]
-    assert len(states) == len(lams)
-    for lam, (found,) in zip(lams, states, strict=True):
-        alone = made(tree(data, {"lam": lam}), plan)
+    side = built(tree(data, asked("side_by_side")), plan)
+    *each, _ = side.federation.engine.packing.unpack(states(side))[1]
+    every = [*CANDIDATES, FALLBACK]
+    assert len(each) == len(every)
+    for lam, (found,) in zip(every, each, strict=True):
+        alone = built(tree(data, {"lam": lam}), plan)
         expected = models(alone)
         assert (expected - alone.federation.population.start).abs().max() > 1e-3
         if plan.apart:
@@ -348,127 +259,44 @@ def test_every_candidate_has_the_model_of_a_run_of_its_own(
         assert torch.equal(side.federation.broadcast.w, alone.federation.broadcast.w)
 
 
+def lams(made: build.Built) -> list[float]:
+    return [one for (one,) in told(made)]
+
+
+def on_valid(made: build.Built, v: Tensor, k: int) -> float:
+    """The loss of a model on a client's validation data."""
+    return loss(made, v, rows(made.data.valid, k), "valid").item()
+
+
 @pytest.mark.parametrize(("rule", "few"), [("side_by_side", 4), ("paper", 4)])
 def test_the_choice_is_the_lowest_validation_loss(
     data: Path, rule: str, few: int
 ) -> None:
-    side = made(tree(data, asked(rule, few=few)), LOOP)
-    *states, _ = side.federation.engine.packing.unpack(everyones(side))[1]
+    side = built(tree(data, asked(rule, few=few)), LOOP)
+    *each, _ = side.federation.engine.packing.unpack(states(side))[1]
     least = few if rule == "paper" else 1
-    visited, chosen = side.federation.population.visited, told(side)
+    visited, chosen = side.federation.population.visited, lams(side)
     assert len(visited) >= 6
     expected = []
     for k in range(len(TRAIN)):
-        losses = [by_hand(side, v[k], k) for (v,) in states[:3]] if VALID[k] else []
+        losses = [on_valid(side, v[k], k) for (v,) in each[:3]] if VALID[k] else []
         chooses = VALID[k] >= least and k in visited
         best = CANDIDATES[int(np.argmin(losses))] if chooses else FALLBACK
         assert chosen[k] == best
         at = [*CANDIDATES, FALLBACK].index(best)
-        assert torch.equal(models(side)[k], states[at][0][k])
+        assert torch.equal(models(side)[k], each[at][0][k])
         expected.append(best)
     assert len({*expected}) >= 3  # it is not the same for all
 
 
 def test_the_paper_leaves_the_choice_to_those_with_enough(data: Path) -> None:
-    side = told(made(tree(data, asked("side_by_side")), LOOP))
-    paper = told(made(tree(data, asked("paper")), LOOP))
+    side = lams(built(tree(data, asked("side_by_side")), LOOP))
+    paper = lams(built(tree(data, asked("paper")), LOOP))
     for k, n in enumerate(VALID):
         assert paper[k] == (side[k] if n >= 4 else FALLBACK)
     assert paper != side
-    assert told(made(tree(data, asked("paper", few=0)), LOOP)) == side
-    assert told(made(tree(data, asked("paper", few=10)), LOOP)) == [FALLBACK] * 7
-
-
-@pytest.mark.parametrize(
-    ("plan", "anchor"), [(VMAP, "shared"), (LOOP, "moving"), (THREADS, "shared")]
-)
-def test_the_code_rule_written_out(
-    gradient: Any, data: Path, plan: Plan, anchor: str
-) -> None:
-    """Every step: a step with each candidate, and the one that validates best."""
-    lr = 0.1
-    built = build.build(
-        reader.from_dict(tree(data, asked("code", anchor=anchor))), plan=plan
-    )
-    f, feed = built.federation, built.federation.engine.feed
-    w = f.broadcast.w.clone()
-    v, lams = w.repeat(len(TRAIN), 1), [FALLBACK] * len(TRAIN)
-    taken = set()
-    for r in range(4):
-        updates = []
-        for k in f.sample(r):
-            moving = w.clone()
-            slots, weight = feed.draw(np.array([k]), 4, r)
-            for row, there in zip(slots[:, 0], weight[:, 0], strict=True):
-                own = row[there > 0]
-                moving = moving - lr * gradient(built, moving, own)
-                pull = v[k] - (w if anchor == "shared" else moving)
-                g = gradient(built, v[k], own)
-                lam = FALLBACK
-                if VALID[k]:
-                    tried = {c: v[k] - lr * (g + c * pull) for c in CANDIDATES}
-                    lam = min(tried, key=lambda c: by_hand(built, tried[c], k))
-                v[k] = v[k] - lr * (g + lam * pull)
-                lams[k] = lam
-                taken.add(lam)
-            updates.append((COHORT if built.hostile[k] else 1) * (moving - w))
-        w = w + torch.stack(updates).mean(0)
-    for _ in f.train():
-        pass
-    assert (models(built) - v).abs().max() <= 1e-12
-    assert told(built) == lams
-    assert len(taken) >= 3  # it is not the same λ all the time
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_a_single_candidate_in_a_federation(data: Path, rule: str) -> None:
-    for plan in (LOOP, THREADS) if rule == "paper" else (VMAP, THREADS):
-        fixed = made(tree(data, {"lam": 0.7}), plan)
-        chosen = made(tree(data, asked(rule, candidates=[0.7], fallback=0.7)), plan)
-        assert (models(chosen) - models(fixed)).abs().max() <= (
-            0 if plan.apart else 1e-12
-        )
-        assert told(chosen) == [0.7] * len(TRAIN)
-
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    "paper": {"own": {"choose": "paper", "fallback": 0.4}, "model": "mlp"},
-    "fewer steps": {"own": {"choose": "code", "steps": 2}},
-    "epochs": {"own": {"epochs": 1, "candidates": [0.0, 0.5]}},
-    "momentum": {"own": {"choose": "code", "optimizer": "momentum", "lr": 0.02}},
-    "adam": {"own": {"candidates": [0.0, 0.5], "optimizer": "adam", "lr": 0.01}},
-    "moving": {"own": {"candidates": [0.5], "anchor": "moving"}},
-    "fisher": {"own": {"choose": "code"}, "regularizer": "fisher"},
-    "kl": {"own": {"candidates": [0.0, 0.5]}, "regularizer": "kl"},
-    "scaffold": {"solver": "scaffold", "own": {"choose": "code", "anchor": "moving"}},
-    "batch normalisation": {"own": {"choose": "code"}, "model": "celeba_cnn"},
-    "coming and going": {
-        "own": {"candidates": [0.0, 0.5]},
-        "availability": {"drop": 0.2, "deadline": 0.6, "speed_spread": 0.7},
-    },
-}
-
-
-@pytest.mark.parametrize("name", VARIANTS)
-def test_loop_vmap_and_threads_agree(data: Path, name: str) -> None:
-    sections = dict(VARIANTS[name])
-    options = asked("side_by_side") | sections.pop("own")
-    wanted = tree(data, options, **sections)
-    expected = made(wanted, LOOP, 2)
-    for plan in (VMAP, THREADS):
-        found = made(wanted, plan, 2)
-        assert (everyones(found) - everyones(expected)).abs().max() <= 1e-10
-        w = expected.federation.broadcast.w
-        assert (found.federation.broadcast.w - w).abs().max() <= 1e-10
-        assert told(found) == told(expected)
-    assert everyones(expected).isfinite().all()
-
-
-def test_the_shared_model_does_not_see_the_choice(data: Path) -> None:
-    plain = made(tree(data, {"name": "none"}), THREADS).federation.broadcast.w
-    for rule in RULES:
-        found = made(tree(data, asked(rule)), THREADS).federation.broadcast.w
-        assert torch.equal(found, plain)
+    assert lams(built(tree(data, asked("paper", few=0)), LOOP)) == side
+    assert lams(built(tree(data, asked("paper", few=10)), LOOP)) == [FALLBACK] * 7
 
 
 @pytest.mark.parametrize(
@@ -488,10 +316,10 @@ def test_how_wide_the_state_is(
 ) -> None:
     own = {"optimizer": optimizer, "fallback": fallback}
     wanted = tree(data, asked(rule, **own))
-    built = made(wanted, LOOP, 0)
-    d = built.federation.engine.task.d
-    assert built.federation.population.width == models_ * d + width
-    assert built.need.rows == len(TRAIN) * 8 * (models_ * d + width)
+    ready = built(wanted, LOOP, 0)
+    d = ready.federation.engine.task.d
+    assert ready.federation.population.width == models_ * d + width
+    assert ready.need.rows == len(TRAIN) * 8 * (models_ * d + width)
     [auto_], [plain] = troth.cost(wanted), troth.cost(tree(data, {"lam": 1.0}))
     more = (models_ - 1) * d + width  # kept by all, and moved by the cohort
     assert auto_.memory - plain.memory == 8 * more * (len(TRAIN) + COHORT)
@@ -500,13 +328,13 @@ def test_how_wide_the_state_is(
 
 def test_unequal_validation_sets_are_traced_in_few_shapes(data: Path) -> None:
     """1, 2, 4, 8 and 9 for clients with 0 to 9 examples, and nothing else changes."""
-    built = made(tree(data, asked("side_by_side")), Plan("vmap", 1), 0)
-    f = built.federation
+    ready = built(tree(data, asked("side_by_side")), Plan("vmap", 1), 0)
+    f = ready.federation
     for k, n in enumerate(VALID):
         ids = np.array([k])
         f.engine.settled(f.population.read(ids), ids)
-        padded = f.engine.feed.whole(ids, built.data.valid, few_shapes=True)
-        plain = f.engine.feed.whole(ids, built.data.valid)
+        padded = f.engine.feed.whole(ids, ready.data.valid, few_shapes=True)
+        plain = f.engine.feed.whole(ids, ready.data.valid)
         assert padded.x.shape[1] == {0: 1, 3: 4, 7: 8}.get(n, n)
         assert torch.equal(padded.x[:, : max(1, n)], plain.x)
         assert padded.weight.sum().item() == pytest.approx(1.0 if n else 0.0)
@@ -517,15 +345,15 @@ def test_reading_does_not_change_what_is_trained(data: Path) -> None:
     wanted = reader.from_dict(tree(data, asked("side_by_side")))
     ids, found = np.arange(len(TRAIN)), []
     for look in (True, False):
-        built = build.build(wanted, plan=THREADS)
-        f = built.federation
+        ready = build.build(wanted, plan=THREADS)
+        f = ready.federation
         for _ in f.train():
             if look:
                 before = f.population.read(ids).clone()
                 assert not torch.equal(f.engine.settled(before, ids), before)
-                results.evaluate(built)
+                results.evaluate(ready)
                 assert torch.equal(f.population.read(ids), before)
-        found.append(everyones(built))
+        found.append(states(ready))
     assert torch.equal(*found)
 
 
@@ -540,6 +368,42 @@ def as_run(data: Path, rule: str, **sections: Any) -> dict[str, Any]:
     return wanted | {"checkpoint": {"every": 1}} | sections
 
 
+def test_the_code_rule_written_out(data: Path) -> None:
+    """Every step: a step with each candidate, and the one that validates best."""
+    for plan, anchor in ((PLANS[1], "shared"), (LOOP, "moving")):
+        made = built(tree(data, asked("code", anchor=anchor)), plan, 0)
+        v = made.federation.broadcast.w.repeat(len(TRAIN), 1)
+        chosen, taken = [FALLBACK] * len(TRAIN), set()
+
+        def local(
+            k: int,
+            w: Tensor,
+            r: int,
+            slots: list[Tensor],
+            made=made,
+            v=v,
+            anchor=anchor,
+            chosen=chosen,
+            taken=taken,
+        ) -> Tensor:
+            moving = w
+            for held in slots:
+                moving = moving - 0.1 * gradient(made, moving, held)
+                pull = v[k] - (w if anchor == "shared" else moving)
+                g, lam = gradient(made, v[k], held), FALLBACK
+                if VALID[k]:
+                    tried = {c: v[k] - 0.1 * (g + c * pull) for c in CANDIDATES}
+                    lam = min(tried, key=lambda c: on_valid(made, tried[c], k))
+                v[k] = v[k] - 0.1 * (g + lam * pull)
+                chosen[k] = lam
+                taken.add(lam)
+            return (COHORT if made.hostile[k] else 1) * (moving - w)
+
+        agrees(made, written_out(made, local), v)
+        assert lams(made) == chosen
+        assert len(taken) >= 3  # it is not the same λ all the time
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_clients_csv_has_what_was_chosen(data: Path, rule: str, tmp_path: Path) -> None:
     wanted = as_run(data, rule)
@@ -549,17 +413,17 @@ def test_clients_csv_has_what_was_chosen(data: Path, rule: str, tmp_path: Path) 
     assert lam[~asked_].tolist() == [FALLBACK] * int((~asked_).sum())
     assert {*lam.tolist()} <= {0.1, 2.0, 0.0, FALLBACK}  # 0.1, not float32's 0.1
     assert len({*lam.tolist()}) >= 2
-    built = made(wanted, THREADS)
-    assert lam.tolist() == told(built)
+    ready = built(wanted, THREADS)
+    assert lam.tolist() == lams(ready)
     for k in range(len(TRAIN)):
-        assert torch.equal(tasks.flatten(run.model(k)), models(built)[k])
+        assert torch.equal(tasks.flatten(run.model(k)), models(ready)[k])
     # what the last round's evaluation and the table say is of that model
-    table = results.evaluate(built)["personal"]
+    table = results.evaluate(ready)["personal"]
     assert run.clients["loss"].tolist() == table["loss"].tolist()
-    split, right = built.data.test, []
+    split, right = ready.data.test, []
     for k in range(len(TRAIN)):
         own = slice(int(split.start[k]), int(split.start[k] + split.size[k]))
-        x, y = built.data.x[split.row[own]], split.y[own]
+        x, y = ready.data.x[split.row[own]], split.y[own]
         right.append((run.predict(k, x.numpy()) == y.numpy()).mean())
     assert run.clients["accuracy"].tolist() == pytest.approx(right)
     benign = ~run.clients["malicious"].astype(bool)
@@ -567,44 +431,15 @@ def test_clients_csv_has_what_was_chosen(data: Path, rule: str, tmp_path: Path) 
     assert last == pytest.approx(np.mean(np.array(right)[benign]))
 
 
-def test_without_a_choice_there_is_no_such_column(data: Path, tmp_path: Path) -> None:
-    wanted = tree(data, {"lam": 0.5}, train={"rounds": 1})
-    [run] = troth.run(wanted | {"engine": {"how": "loop"}}, out=tmp_path / "run")
-    assert "lam" not in run.clients
-
-
-@pytest.mark.parametrize(
-    ("rule", "store"), [("paper", "host"), ("side_by_side", "disk"), ("code", "host")]
-)
-def test_resumed_it_gives_the_same_bytes(
-    data: Path, rule: str, store: str, resumed: Any
-) -> None:
-    wanted = as_run(data, rule)
-    wanted["engine"]["store"] = store
-    resumed(wanted)
-
-
 def test_clients_are_asked_some_at_a_time(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built = made(tree(data, asked("code")), LOOP)
-    whole = results._told(built.federation)
+    ready = built(tree(data, asked("code")), LOOP)
+    whole = results._told(ready.federation)
     assert whole["lam"].dtype == np.float64 and len(whole["lam"]) == len(TRAIN)
-    monkeypatch.setattr(results, "_NUMBERS", 2 * built.federation.population.width)
-    assert results._told(built.federation)["lam"].tolist() == whole["lam"].tolist()
-    assert whole["lam"].tolist() == told(built)
-
-
-def test_no_validation_data_at_all_is_refused() -> None:
-    plain: dict[str, Any] = {"partition": {"name": "iid", "split": [0.8, 0.0, 0.2]}}
-    plain["partition"]["clients"] = 4
-    words = "chooses by validation data, and no client has any; give partition.split"
-    for rule in RULES:
-        own = {"name": "ditto", "lam": "auto", "choose": rule}
-        with pytest.raises(Refusal, match=words):
-            build.build(reader.from_dict(plain | {"personalizer": own}), plan=LOOP)
-    own = {"name": "ditto", "lam": 0.5, "choose": "code"}
-    build.build(reader.from_dict(plain | {"personalizer": own}), plan=LOOP)
+    monkeypatch.setattr(results, "_NUMBERS", 2 * ready.federation.population.width)
+    assert results._told(ready.federation)["lam"].tolist() == whole["lam"].tolist()
+    assert whole["lam"].tolist() == lams(ready)
 
 
 # How it is said
@@ -617,47 +452,30 @@ def test_in_a_file_on_the_command_line_and_in_a_grid(
     wanted = tree(data, asked("code"))
     file.write_text(reader.dumps(wanted))
     assert 'lam = "auto"' in file.read_text()
-    assert reader.from_dict(reader.read(file)).personalizer.options["lam"] == "auto"
-    full = reader.from_dict(wanted)
+    full = reader.from_dict(reader.read(file))
+    assert full.personalizer.options["lam"] == "auto"
     assert (
         reader.from_dict(reader.parse(reader.dumps(reader.to_dict(full)), "")) == full
     )
-    changed = reader.override(tree(data, {"lam": 1.0}), ["personalizer.lam=auto"])
-    assert changed["personalizer"]["lam"] == "auto"
-    for text in ("personalizer.lam='auto'", 'personalizer.lam="auto"'):
+    for text in ("personalizer.lam=auto", "personalizer.lam='auto'"):
         assert reader.override({}, [text])["personalizer"]["lam"] == "auto"
     back = reader.override(wanted, ["personalizer.lam=0.25"])
     assert reader.from_dict(back).personalizer.options["lam"] == 0.25
-    grid = {"personalizer.lam": [0.1, 2, "auto"], "personalizer.choose": ["code"]}
-    many = reader.expand(tree(data, {"lam": 1.0}) | {"grid": grid})
-    found = [reader.from_dict(one).personalizer.options["lam"] for _, one in many]
-    assert found == [0.1, 2.0, "auto"]
-    labels = [reader.label(changed) for changed, _ in many]
-    assert len({*labels}) == 3 and "auto" in labels[2]
-
-
-def test_a_grid_of_numbers_and_auto_is_run_and_compared(
-    data: Path, tmp_path: Path
-) -> None:
-    train = {"rounds": 2, "cohort": 3}
-    wanted = tree(data, {"lam": 1.0}, train=train, engine={"how": "loop"})
-    grid = {"personalizer.lam": [0.5, "auto"], "seed": [0, 1]}
-    found = troth.run(wanted | {"grid": grid}, out=tmp_path / "grid")
-    assert ["lam" in run.clients for run in found] == [False, False, True, True]
+    how = {"train": {"rounds": 2, "cohort": 3}, "engine": {"how": "loop"}}
+    grid = {"personalizer.lam": [0.5, 2, "auto"]}
+    wanted = tree(data, {"lam": 1.0}, **how) | {"grid": grid}
+    found = troth.run(wanted, out=tmp_path / "grid")
+    assert ["lam" in run.clients for run in found] == [False, False, True]
 
 
 def test_the_command_line_refuses_and_lists(data: Path, tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
     file.write_text(reader.dumps(tree(data, {"lam": 1.0})))
-    for setting, words in {
-        "personalizer.lam=otto": "personalizer.lam = 'otto' is a text; it must be a "
-        "number or 'auto'",
-        "personalizer.lam=-1": "ditto's lam = -1.0 must be a finite number",
-    }.items():
-        out = ["--set", setting, "--out", str(tmp_path / "out")]
-        result = CliRunner().invoke(app.app, ["run", str(file), *out])
-        assert result.exit_code == 2 and words in " ".join(result.stderr.split())
-        assert not (tmp_path / "out").exists()
+    words = "personalizer.lam = 'otto' is a text; it must be a number or 'auto'"
+    out = ["--set", "personalizer.lam=otto", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app.app, ["run", str(file), *out])
+    assert result.exit_code == 2 and words in " ".join(result.stderr.split())
+    assert not (tmp_path / "out").exists()
     dry = ["run", str(file), "--dry-run", "--json", "--set", "personalizer.lam=auto"]
     result = CliRunner().invoke(app.app, dry)
     assert result.exit_code == 0, result.output
@@ -667,5 +485,21 @@ def test_the_command_line_refuses_and_lists(data: Path, tmp_path: Path) -> None:
     listed = json.loads(result.stdout)["kinds"]["personalizer"]
     [options] = [m["options"] for m in listed if m["name"] == "ditto"]
     assert options["candidates"]["default"] == [0.1, 1.0, 2.0]
-    result = CliRunner().invoke(app.app, ["list", "personalizer"])
-    assert result.exit_code == 0 and "ditto" in result.stdout
+
+
+# The weights of `transfer`
+
+
+def test_the_last_that_does_not_lower_accuracy() -> None:
+    right = [torch.tensor(r) for r in (8.0, 9.0, 7.0)]
+    for reference, at in ((9.5, 0), (9.0, 1), (8.5, 1), (7.0, 2), (0.0, 2)):
+        assert largest(right, torch.tensor(reference)).item() == at
+    many = [torch.tensor([3.0, 1.0]), torch.tensor([2.0, 1.0])]
+    assert largest(many, torch.tensor([3.0, 1.0])).tolist() == [0, 1]
+
+
+def test_pairs_from_weak_to_strong() -> None:
+    every = [(0.1, 0.1), (0.1, 1.0), (1.0, 0.1), (1.0, 1.0)]
+    assert tried("auto", "auto", [1.0, 0.1], by(0.01)) == every
+    assert tried("auto", 2.0, [3.0, 0.0], by(0.01)) == [(0, 2), (3, 2)]
+    assert tried(0.5, 2.0, [], by(0.01)) == [(0.5, 2)]

@@ -7,23 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from troth import build
-from troth.config import reader
-from troth.engine.engine import Plan
-from troth.types import Refusal
+from ..small import THREADS, built, rows
 
-LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)
 # Of `layered:normed`: conv1 24, norm1 8, conv2 15, fc 12, then 14 statistics.
 NORMS = torch.cat([torch.arange(24, 32), torch.arange(59, 73)])
-
-
-@pytest.mark.parametrize("plan", [LOOP, VMAP], ids=lambda plan: plan.how)
-def test_it_is_fedper_with_the_norms(train: Any, plan: Plan) -> None:
-    how = {"optimizer": "momentum"}
-    ours = train(plan, "normed", "fedbn", train=how)
-    named = {"name": "fedper", "layers": ["norm1", "norm2"]}
-    same = train(plan, "normed", named, train=how)
-    assert ours.models.equal(same.models) and ours.w.equal(same.w)
 
 
 def test_what_travels_and_what_stays(train: Any) -> None:
@@ -75,8 +62,7 @@ def test_it_learns_what_inputs_look_like(train: Any) -> None:
     data, conv = ours.built.data, ours.built.network.get_submodule("1.conv1")
     for k, v in enumerate(ours.models):
         own = ours.named(v)
-        start, size = int(data.train.start[k]), int(data.train.size[k])
-        x = data.x[data.train.row[start : start + size]]
+        x = data.x[data.train.row[rows(data.train, k)]]
         with torch.no_grad():
             inside = torch.nn.functional.linear(x, conv.weight, conv.bias)
         near = {"rtol": 1e-5, "atol": 1e-5}  # 0.9¹⁵⁰ of the way is left
@@ -84,27 +70,8 @@ def test_it_learns_what_inputs_look_like(train: Any) -> None:
         torch.testing.assert_close(own["norm1.running_var"], inside.var(0), **near)
 
 
-@pytest.mark.parametrize(
-    ("section", "layers"),
-    [({}, "0, 2"), ({"personalizer": {"name": "fedbn", "lr": 0.1}}, "0, 2")],
-)
-def test_a_model_without_is_refused(tree: Any, section: Any, layers: str) -> None:
-    wanted = tree("plain", "fedbn") | section
-    with pytest.raises(Refusal, match="no normalisation layer that is tr") as refusal:
-        build.build(reader.from_dict(wanted), plan=LOOP)
-    assert str(refusal.value).endswith(f"some of its layers: {layers}")
-
-
-def test_frozen_norms_are_refused(tree: Any) -> None:
-    wanted = tree("normed", "fedbn")
-    wanted["model"] = {"name": "layered:normed", "freeze": ["norm*"]}
-    with pytest.raises(Refusal, match="no normalisation layer that is trained"):
-        build.build(reader.from_dict(wanted), plan=LOOP)
-
-
 def test_frozen_statistics_alone(tree: Any) -> None:
     """Scale and shift are still the client's own."""
     wanted = tree("normed", "fedbn")
     wanted["model"] = {"name": "layered:normed", "freeze": ["*.running_*"]}
-    built = build.build(reader.from_dict(wanted), plan=LOOP)
-    assert built.federation.population.width == 8
+    assert built(wanted, rounds=0).federation.population.width == 8

@@ -2,62 +2,37 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from troth import build, lookup
-from troth.client.client import descent
 from troth.client.personalizers.fedrep import fedrep
-from troth.config.schema import Part
-from troth.engine.engine import Plan
 from troth.networks.masks import Masks
-from troth.types import Batch, Broadcast, Budget, Client, Task
+from troth.types import Batch, Budget, Client, Task
 
-LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)
-
-
-# One client by hand: F(φ, h) = ½(φ·h − x)²
+from ..hand import batch, by, number, sent
+from ..hand import worked as through
+from ..small import LOOP, THREADS, VMAP
 
 
 def loss(v: Tensor, batch: Batch) -> Tensor:
+    """F(φ, h) = ½(φ·h − x)²."""
     return 0.5 * (v[0] * v[1] - batch.x.mean()).square()
 
 
 PRODUCT = Task(2, 0, loss, torch.func.grad(loss), lambda v, x: x)
-
-
-class Product(torch.nn.Module):
-    """Names for the two numbers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = torch.nn.Linear(1, 1, bias=False)
-        self.head = torch.nn.Linear(1, 1, bias=False)
+PAIR = torch.nn.Sequential(*(torch.nn.Linear(1, 1, bias=False) for _ in range(2)))
 
 
 def made(mine: Budget | None, work: Budget, **options: Any) -> Client:
-    sgd = descent(Part("sgd", lookup.check("optimizer", "sgd", {})), 0.1, 0.0)
-    masks = Masks(Product())
-    return fedrep(PRODUCT, sgd, sgd, work, mine, masks, **options)
+    return fedrep(PRODUCT, by(0.1), by(0.1), work, mine, Masks(PAIR), **options)
 
 
 def worked(one: Client, w: list[float], state: Any, steps: int) -> Any:
-    zero, weight = torch.tensor(0), torch.ones(1, dtype=torch.float64)
-    sent = Broadcast(number(*w), number(), torch.ones((), dtype=torch.float64))
-    carry = one.local.begin(sent, state)
-    for t in range(steps):
-        x = number(3.0)[:, None]
-        seen = Batch(x, x, weight, zero + t, zero + 2)
-        carry = one.local.step(sent, carry, seen, seen)
-    return one.local.end(sent, carry, state, seen)
-
-
-def number(*x: float) -> Tensor:
-    return torch.tensor(x, dtype=torch.float64)
+    seen = [batch(3.0, t=t, per_epoch=2) for t in range(steps)]
+    return through(one.local, state, sent(number(*w)), *seen)
 
 
 def test_a_round_by_hand() -> None:
@@ -80,16 +55,19 @@ def test_the_next_round_begins_with_its_head() -> None:
     assert reply.update.tolist() == [0.0, 0.0]  # it was cut before φ had its turn
 
 
+# Federations
+
+
 @pytest.mark.parametrize(
     ("mine", "work", "both"),
     [
         (None, Budget(3), Budget(6)),
-        (Budget(2), Budget(3), Budget(5)),
         (Budget(epochs=10), Budget(epochs=1), Budget(epochs=11)),
         (Budget(4), Budget(epochs=1), Budget(4, 1)),
     ],
 )
 def test_how_long(mine: Budget | None, work: Budget, both: Budget) -> None:
+    """Where one turn has nothing to move it is left out."""
     assert made(mine, work).local.budgets == (both,)
     assert made(mine, work, last=0).local.budgets == (work,)
     assert made(mine, work, last=2).local.budgets == (mine or work,)
@@ -108,12 +86,7 @@ def test_how_long(mine: Budget | None, work: Budget, both: Budget) -> None:
     ],
 )
 def test_written_out(
-    train: Any,
-    written_out: Any,
-    plan: Plan,
-    own: tuple[str, ...],
-    mine: dict[str, int],
-    work: dict[str, int],
+    train: Any, written_out: Any, plan: Any, own: Any, mine: Any, work: Any
 ) -> None:
     """Modules and torch's optimisers; statistics move in their layer's turn."""
     how = {"optimizer": "momentum", "lr": 0.05, "weight_decay": 0.02, **work}
@@ -128,37 +101,13 @@ def test_written_out(
         )
         return [(True, False)] * heads + [(False, True)] * bodies
 
-    expected = written_out(
-        build.build(ours.built.experiment, plan=LOOP),
-        importlib.import_module("layered").normed,
-        own,
-        turns,
-        (
-            lambda p: torch.optim.Adam(p, lr=0.02, weight_decay=0.02),
-            lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.02),
-        ),
-    )
-    for name, value in ours.named(ours.w).items():
-        torch.testing.assert_close(value, expected.shared[name], rtol=0, atol=1e-9)
-    for v, client in zip(ours.models, expected.clients, strict=True):
-        for name, value in ours.named(v).items():
-            torch.testing.assert_close(value, client[name], rtol=0, atol=1e-9)
+    def slow(p: Any) -> Any:
+        return torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.02)
 
+    def quick(p: Any) -> Any:
+        return torch.optim.Adam(p, lr=0.02, weight_decay=0.02)
 
-@pytest.mark.parametrize(
-    ("plan", "optimizer"), [(LOOP, "adam"), (THREADS, "momentum"), (THREADS, "sgd")]
-)
-def test_limits(train: Any, plan: Plan, optimizer: str) -> None:
-    """Where one turn has nothing to move it is left out: the same batches."""
-    how = {"optimizer": optimizer, "weight_decay": 0.01}
-    own = {"steps": 7, "lr": 0.03}
-    none = train(plan, "normed", {"name": "fedrep", "last": 0, **own}, train=how)
-    plain = train(plan, "normed", "none", train=how)
-    assert none.w.equal(plain.w) and none.models.equal(plain.models)
-    every = train(plan, "normed", {"name": "fedrep", "last": 5, **own}, train=how)
-    alone = train(plan, "normed", {"name": "local", **own}, train=how)
-    assert every.models.equal(alone.models)
-    assert not any(update.any() for update in every.updates)
+    written_out(ours, own, turns, (quick, slow))
 
 
 def test_a_client_with_little_time_trains_its_head(train: Any) -> None:
@@ -173,8 +122,8 @@ def test_a_client_with_little_time_trains_its_head(train: Any) -> None:
     idle = 0
     for r, update in enumerate(ours.updates):
         turnout = f.turnout(r, f.sample(r))
-        for steps, sent in zip(turnout.steps, update, strict=True):
-            assert bool(sent.any()) == (steps > 4)
+        for steps, one in zip(turnout.steps, update, strict=True):
+            assert bool(one.any()) == (steps > 4)
             idle += int(steps <= 4)
     assert 0 < idle < 12
 

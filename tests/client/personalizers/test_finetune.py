@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +11,18 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 import troth
-from troth import build, lookup, progress
-from troth.config import reader
+from troth import build, progress
 from troth.data import labels
-from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.runs import results
 from troth.runs import train as runs
-from troth.types import Budget, Personal, Refusal
 
-Done = Callable[[build.Built], Tensor]
+from ..small import LOOP, PLANS, THREADS, done, draws, gradient, loss, models, rows
+from ..small import built as ready_at
+
 SIZES = [30, 3, 16, 24, 9, 12]  # examples of each client
-LOOP, THREADS = Plan("loop", 1), Plan("threads", 1, 2)
 N = len(SIZES)
 
 
@@ -58,125 +55,83 @@ def tree(path: Path, personalizer: Any, **sections: Any) -> dict[str, Any]:
     return whole | sections
 
 
-def built(
-    path: Path, personalizer: Any, plan: Plan = LOOP, **sections: Any
-) -> build.Built:
-    return build.build(
-        reader.from_dict(tree(path, personalizer, **sections)), plan=plan
-    )
+def built(path: Path, own: Any, plan: Any = LOOP, **sections: Any) -> build.Built:
+    return ready_at(tree(path, own, **sections), plan)
 
 
 def way(ready: build.Built, k: int, steps: int, lr: float = 0.1) -> list[Tensor]:
     """w* and the models after it, by plain torch."""
-    data, feed = ready.data, ready.federation.engine.feed
-    v = ready.federation.broadcast.w.clone()
-    found = [v]
-    slots, weight = feed.draw(np.array([k]), steps, ready.experiment.train.rounds)
-    for row, part in zip(slots[:, 0], weight[:, 0], strict=True):
-        own = row[part > 0]
-        tasks.assign(ready.network, v)
-        x, y = data.x[data.train.row[own]], data.train.y[own]
-        loss = cross_entropy(ready.network(x), y)
-        grad = torch.autograd.grad(loss, list(ready.network.parameters()))
-        v = v - lr * torch.cat([g.reshape(-1) for g in grad])
-        found.append(v)
+    found = [ready.federation.broadcast.w.clone()]
+    for held in draws(ready, k, ready.experiment.train.rounds, steps):
+        found.append(found[-1] - lr * gradient(ready, found[-1], held))
     return found
 
 
 def on_validation(ready: build.Built, k: int, v: Tensor) -> float:
-    split = ready.data.valid
-    first, size = int(split.start[k]), int(split.size[k])
-    slots = torch.arange(first, first + size)
-    tasks.assign(ready.network, v)
-    with torch.no_grad():
-        outputs = ready.network(ready.data.x[split.row[slots]])
-        return cross_entropy(outputs, split.y[slots]).item()
+    return loss(ready, v, rows(ready.data.valid, k), "valid").item()
 
 
-@pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 4), THREADS])
-def test_trains_on_from_the_shared_model(done: Done, path: Path, plan: Plan) -> None:
-    ready = built(path, {"name": "finetune", "steps": 7}, plan)
-    found = done(ready)
-    for k in range(N):
-        assert torch.allclose(found[k], way(ready, k, 7)[-1], 0, 1e-12)
-    assert (found - ready.federation.broadcast.w).abs().amax(1).min() > 1e-3
-
-
-@pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 3)])
-def test_epochs_are_each_clients_own(done: Done, path: Path, plan: Plan) -> None:
+@pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
+def test_trains_on_from_the_shared_model(path: Path, plan: Any) -> None:
+    """For some steps, or for epochs, which are each client's own."""
     ready = built(path, {"name": "finetune", "epochs": 3}, plan)
     found = done(ready)
     counts = 3 * -(-ready.data.train.size // 5)
     assert len(set(counts.tolist())) > 2
     for k, steps in enumerate(counts.tolist()):
         assert torch.allclose(found[k], way(ready, k, steps)[-1], 0, 1e-12)
+    assert (found - ready.federation.broadcast.w).abs().amax(1).min() > 1e-3
 
 
-def test_fifty_epochs_unless_told(path: Path) -> None:
-    client = built(path, "finetune").federation.engine.client
-    assert client.finish is not None
-    assert client.finish.budgets == (Budget(epochs=50),)
-    assert client.local.budgets == (Budget(steps=2),)  # the rounds are the solver's
-
-
-@pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 4), THREADS])
-def test_the_best_on_validation_is_kept(done: Done, path: Path, plan: Plan) -> None:
-    """By hand: the lowest of all on the way; without validation data the last."""
-    own = {"name": "finetune", "steps": 12, "lr": 0.9, "keep": "best"}
-    ready = built(path, own, plan)
+@pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
+@pytest.mark.parametrize("keep", ["best", "accurate"])
+def test_the_best_on_validation_is_kept(path: Path, plan: Any, keep: str) -> None:
+    """By hand: the first of the best of all; without validation data the last."""
+    ready = built(
+        path, {"name": "finetune", "steps": 12, "lr": 0.9, "keep": keep}, plan
+    )
     found, sizes, places = done(ready), ready.data.valid.size.tolist(), set()
+    task, feed = ready.federation.engine.task, ready.federation.engine.feed
     assert 0 in sizes and sum(size > 0 for size in sizes) > 2
     for k, size in enumerate(sizes):
-        models = way(ready, k, 12, lr=0.9)
-        at = 12
-        if size:
-            at = int(np.argmin([on_validation(ready, k, v) for v in models]))
-            places.add(at)
-        assert torch.allclose(found[k], models[at], 0, 1e-12), (k, at)
-    assert len(places) > 2  # not always the same, which would show nothing
-    assert places & set(range(1, 12))
-
-
-@pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 4), THREADS])
-def test_the_most_accurate_on_validation_is_kept(
-    done: Done, path: Path, plan: Plan
-) -> None:
-    """By hand: the first of those that get the most right."""
-    own = {"name": "finetune", "steps": 12, "lr": 0.9, "keep": "accurate"}
-    ready = built(path, own, plan)
-    found, sizes, places = done(ready), ready.data.valid.size.tolist(), set()
-    task = ready.federation.engine.task
-    for k, size in enumerate(sizes):
-        models = way(ready, k, 12, lr=0.9)
-        at = 12
-        if size:
-            mine = ready.federation.engine.feed.whole(np.array([k]), ready.data.valid)
-            outputs = [task.predict(v, mine.x[0, :size]) for v in models]
+        each, at = way(ready, k, 12, lr=0.9), 12
+        if size and keep == "best":
+            at = int(np.argmin([on_validation(ready, k, v) for v in each]))
+        elif size:
+            mine = feed.whole(np.array([k]), ready.data.valid)
+            outputs = [task.predict(v, mine.x[0, :size]) for v in each]
             right = [int(labels.right(o, mine.y[0, :size]).sum()) for o in outputs]
             at = int(np.argmax(right))
-            places.add(at)
-        assert torch.allclose(found[k], models[at], 0, 1e-12), (k, at)
-    assert len(places) > 1
+        places |= {at} if size else set()
+        assert torch.allclose(found[k], each[at], 0, 1e-12), (k, at)
+    assert len(places) > 1 and places & set(range(1, 12))  # not always the same
 
 
-def test_the_shared_model_may_be_the_best(done: Done, path: Path) -> None:
+def test_the_shared_model_may_be_the_best(path: Path) -> None:
     own = {"name": "finetune", "steps": 4, "lr": 500.0, "keep": "best"}
     ready = built(path, own, train={"lr": 0.5, "rounds": 20})
-    found, w = done(ready), ready.federation.broadcast.w
-    same = [torch.equal(v, w) for v in found]
-    losses = [
-        [on_validation(ready, k, v) for v in way(ready, k, 4, lr=500.0)]
-        for k in range(N)
-    ]
-    sizes = ready.data.valid.size.tolist()
-    expected = [
-        size > 0 and int(np.argmin(each)) == 0
-        for size, each in zip(sizes, losses, strict=True)
-    ]
-    assert same == expected and any(same)
+    found, w, expected = done(ready), ready.federation.broadcast.w, []
+    for k, size in enumerate(ready.data.valid.size.tolist()):
+        each = [on_validation(ready, k, v) for v in way(ready, k, 4, lr=500.0)]
+        expected.append(size > 0 and int(np.argmin(each)) == 0)
+    assert [torch.equal(v, w) for v in found] == expected and any(expected)
 
 
-def test_a_loss_that_is_no_number_is_never_the_best(done: Done, path: Path) -> None:
+def test_until_then_clients_predict_with_the_shared_model(path: Path) -> None:
+    ready = ready_at(tree(path, {"name": "finetune", "steps": 9}), rounds=0)
+    f = ready.federation
+    assert f.population.width == f.engine.task.d + 1 and f.population.start[-1] == 0
+    for _ in f.train():
+        assert torch.equal(models(ready), f.broadcast.w.expand(N, -1))
+        tables = results.evaluate(ready)
+        for name, column in tables["personal"].items():
+            assert np.allclose(column, tables["shared"][name], 0, 1e-12, True)
+    list(f.finish(2))
+    tables = results.evaluate(ready)
+    assert (tables["personal"]["loss"] != tables["shared"]["loss"]).all()
+
+
+def test_a_loss_that_is_no_number_is_never_the_best(path: Path) -> None:
     own = {"name": "finetune", "steps": 4, "lr": 1e308, "keep": "best"}
     ready = built(path, own)
     found, w = done(ready), ready.federation.broadcast.w
@@ -186,29 +141,7 @@ def test_a_loss_that_is_no_number_is_never_the_best(done: Done, path: Path) -> N
     assert any(torch.equal(v, w) for v in found)
 
 
-def test_until_then_clients_predict_with_the_shared_model(path: Path) -> None:
-    ready = built(path, {"name": "finetune", "steps": 9})
-    f, everyone = ready.federation, np.arange(N)
-    for _ in f.train():
-        models = f.engine.models(f.broadcast.w, f.population.read(everyone))
-        assert torch.equal(models, f.broadcast.w.expand(N, -1))
-        tables = results.evaluate(ready)
-        for name, column in tables["personal"].items():
-            assert np.allclose(column, tables["shared"][name], 0, 1e-12, True)
-    list(f.finish(2))
-    tables = results.evaluate(ready)
-    assert (tables["personal"]["loss"] != tables["shared"]["loss"]).all()
-
-
-def test_the_shared_model_does_not_feel_it(done: Done, path: Path) -> None:
-    plain, tuned = built(path, "none"), built(path, {"name": "finetune", "steps": 3})
-    done(tuned)
-    for _ in plain.federation.train():
-        pass
-    assert torch.equal(plain.federation.broadcast.w, tuned.federation.broadcast.w)
-
-
-def test_the_schedule_is_that_of_the_rounds(done: Done, path: Path) -> None:
+def test_the_schedule_is_that_of_the_rounds(path: Path) -> None:
     """After a cosine no learning rate would be left."""
     train = {"schedule": "cosine", "rounds": 3}
     ready = built(path, {"name": "finetune", "steps": 3}, train=train)
@@ -217,7 +150,7 @@ def test_the_schedule_is_that_of_the_rounds(done: Done, path: Path) -> None:
         assert torch.allclose(found[k], way(ready, k, 3)[-1], 0, 1e-12)
 
 
-def test_its_own_learning_rate_and_optimizer(done: Done, path: Path) -> None:
+def test_its_own_learning_rate_and_optimizer(path: Path) -> None:
     heavy = {"name": "momentum", "beta": 0.5}
     own = {"name": "finetune", "steps": 2, "lr": 0.01, "optimizer": heavy}
     ready = built(path, own)
@@ -228,7 +161,7 @@ def test_its_own_learning_rate_and_optimizer(done: Done, path: Path) -> None:
     assert torch.allclose(found[0], second + rolled, 0, 1e-12)
 
 
-def test_augments_change_its_batches_too(done: Done, path: Path) -> None:
+def test_augments_change_its_batches_too(path: Path) -> None:
     noisy = [{"name": "noise", "sigma": 0.5}]
     found = {}
     for name, own in {"train's": None, "none": [], "its own": noisy}.items():
@@ -246,13 +179,6 @@ def test_augments_change_its_batches_too(done: Done, path: Path) -> None:
         assert torch.allclose(each[LOOP], moved, 0, 1e-12) == (name == "none")
         found[name] = each[LOOP]
     assert not torch.allclose(found["train's"], found["its own"], 0, 1e-6)
-
-
-def test_the_state_is_a_model_and_a_mark(path: Path) -> None:
-    ready = built(path, "finetune")
-    f = ready.federation
-    assert f.population.width == f.engine.task.d + 1
-    assert f.population.start[-1] == 0
 
 
 def test_its_steps_are_counted(path: Path) -> None:
@@ -317,8 +243,6 @@ def test_stopped_in_the_middle_it_goes_on(
 
 def test_a_wish_to_stop_is_heard(path: Path, tmp_path: Path) -> None:
     """As Ctrl-C: after the clients at hand, and all rounds are saved."""
-    import signal
-
     own = {"name": "finetune", "steps": 4}
     whole = tree(path, own, engine={"how": "vmap", "chunk": 2})
 
@@ -333,9 +257,7 @@ def test_a_wish_to_stop_is_heard(path: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
-def test_what_a_run_writes_is_of_the_tuned_models(
-    done: Done, path: Path, tmp_path: Path
-) -> None:
+def test_what_a_run_writes_is_of_the_tuned_models(path: Path, tmp_path: Path) -> None:
     whole = tree(path, {"name": "finetune", "steps": 9}, engine={"how": "loop"})
     [run] = troth.run(whole, out=tmp_path / "run")
     ready = built(path, {"name": "finetune", "steps": 9})
@@ -347,40 +269,3 @@ def test_what_a_run_writes_is_of_the_tuned_models(
     assert last["personal"] == last["shared"]  # before
     assert run.summary["personal"]["loss_mean"] != run.summary["shared"]["loss_mean"]
     assert run.summary["client_steps"] == 3 * 4 * 2 + 9 * N
-
-
-@pytest.mark.parametrize("name", ["finetune", "ditto_finetune", "skl"])
-def test_refuses_to_choose_without_validation_data(path: Path, name: str) -> None:
-    split = {"name": "natural", "split": [0.8, 0.0, 0.2]}
-    built(path, name, partition=split)
-    with pytest.raises(Refusal, match=r"no client has any; give partition\.split a"):
-        built(path, {"name": name, "keep": "best"}, partition=split)
-
-
-def test_refuses_to_keep_something_else() -> None:
-    with pytest.raises(Refusal, match="keep = 'worst' is not one of 'last', 'best'"):
-        lookup.check("personalizer", "finetune", {"keep": "worst"})
-
-
-def test_options_and_reference() -> None:
-    assert lookup.check("personalizer", "finetune", {}) == {"keep": "last"}
-    (entry,) = lookup.about("personalizer", "finetune").citations
-    assert entry.startswith("@inproceedings{li2021ditto")
-
-
-def test_is_idle_in_the_rounds(path: Path) -> None:
-    task = built(path, "none").federation.engine.task
-    given = {"task": task, "descent": None, "budget": None}
-    made = lookup.call(lookup.find("personalizer", "finetune"), {}, **given)
-    assert isinstance(made, Personal) and made.idle and not made.valid
-
-
-def test_refuses_the_most_accurate_of_a_regression(path: Path) -> None:
-    tree = {
-        "data": {"name": "linear_regression"},
-        "partition": {"name": "natural"},
-        "model": {"name": "linear"},
-        "personalizer": {"name": "finetune", "keep": "accurate"},
-    }
-    with pytest.raises(Refusal, match="keep = 'accurate' counts what is right, and"):
-        build.build(reader.from_dict(tree), plan=LOOP)

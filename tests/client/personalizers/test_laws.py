@@ -1,38 +1,52 @@
-"""What holds of every personalizer in the folder.
+"""What holds of every personalizer in the folder, and which equals which.
 
 One that stands beside a solver gives a `Personal`; one that owns the reply a `Client`.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from troth import build, lookup
+from troth import lookup
 from troth.client.adversarial.pgd import pgd
-from troth.client.client import descent
 from troth.client.regularizers.l2sq import l2sq
-from troth.config import reader
-from troth.config.schema import Part
 from troth.engine import packing
-from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.networks.masks import Masks
-from troth.types import Anchor, Batch, Broadcast, Budget, Client, Personal, Task
+from troth.types import Anchor, Batch, Budget, Client, Personal, Task
 
+from ..hand import OPTIMIZERS, by, drawn, sent, worked
+from ..small import LOOP, THREADS, VMAP, built, done, models, states
+
+Tree = Callable[..., dict[str, Any]]
 NAMES = lookup.names("personalizer")
-OPTIONS: dict[str, dict[str, Any]] = {  # for members that cannot do without
-    name: {"without": "finetune"} for name in ("upweight", "group_dro")
-}
-OPTIMIZERS = lookup.names("optimizer")
-CLIENTS = 3
+REGULARIZERS = lookup.names("regularizer")
+NEEDED = {name: {"without": "finetune"} for name in ("upweight", "group_dro")}
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("apfl", {"adaptive": True}),
+    ("apfl", {"mix": "shared"}),
+    ("coupled", {"solve": "exact"}),
+    ("ditto", {"anchor": "moving"}),
+    ("ditto", {"lam": "auto", "choose": "code"}),
+    ("ditto", {"lam": "auto", "choose": "paper", "few": 1}),
+    ("ditto", {"lam": "auto"}),
+    ("finetune", {"keep": "best"}),
+    ("group_dro", {"keep": "accurate"}),
+    ("l2sgd", {"variant": "randomised"}),
+    ("mixture", {"distance": "mean"}),
+    ("mixture", {"start": "mean"}),
+    ("per_fedavg", {"variant": "hessian_free"}),
+    ("pfedme", {"tol": 0.3}),
+    ("transfer", {"w1": "auto", "w2": "auto", "candidates": [0.1, 1.0]}),
+]
+MEMBERS = [(name, dict[str, Any]()) for name in NAMES] + VARIANTS
+EVERY = pytest.mark.parametrize(("name", "options"), MEMBERS, ids=str)
+MINE, WORK = Budget(steps=3), Budget(steps=4)
 
 
 def network() -> nn.Module:
@@ -45,11 +59,6 @@ def problem() -> Task:
     return tasks.functional(tasks.Objective(network(), 2), "float64")
 
 
-def drawn(*shape: int, seed: int) -> Tensor:
-    draw = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=draw, dtype=torch.float64)
-
-
 def batch(client: int = 0) -> Batch:
     weight = torch.full((6,), 1 / 6, dtype=torch.float64)
     label = torch.tensor([0, 1, 1, 0, 1, 0])
@@ -57,219 +66,441 @@ def batch(client: int = 0) -> Batch:
     return Batch(x, label, weight, torch.tensor(0), torch.tensor(1))
 
 
-def made(name: str, task: Task, optimizer: str) -> Personal | Client:
-    given = lookup.check("personalizer", name, OPTIONS.get(name, {}))
-    part = Part(optimizer, lookup.check("optimizer", optimizer, {}))
-    personal = lookup.call(
+def made(
+    name: str,
+    options: dict[str, Any],
+    task: Task,
+    optimizer: str = "sgd",
+    lr: float = 0.1,
+    budget: Budget | None = MINE,
+) -> Personal | Client:
+    one = lookup.call(
         lookup.find("personalizer", name),
-        given,
+        lookup.check("personalizer", name, NEEDED.get(name, {}) | options),
         task=task,
-        descent=descent(part, 0.1, 0.0),
-        solving=descent(part, 0.1, 0.0),
+        descent=by(lr, optimizer),
+        solving=by(lr, optimizer),
         regularizer=l2sq(),
         adversarial=pgd(task, 1.0, bounds=[]),
-        budget=Budget(steps=3),
-        work=Budget(steps=3),
+        budget=budget,
+        work=WORK,
         share=0.5,
         masks=Masks(network()),
     )
-    assert isinstance(personal, Personal | Client)
-    return personal
+    assert isinstance(one, Personal | Client)
+    return one
 
 
-def stepped(one: Personal | Client, w: Tensor, state: Any, seen: Batch) -> Any:
-    """The state after a step, whichever sort it is."""
-    scale = torch.ones((), dtype=w.dtype)
+def stepped(
+    one: Personal | Client, w: Tensor, state: Any, seen: Batch, scale: float = 1.0
+) -> Any:
+    """The state after a step, whichever sort it is, and after one of its last phase."""
+    told = sent(w, scale)
     if isinstance(one, Personal):
-        return one.step(state, Anchor(w, w + 1, w), seen, seen, scale)
-    sent = Broadcast(w, w.new_zeros(one.extra), scale)
-    carry = one.local.step(sent, one.local.begin(sent, state), seen, seen)
-    reply, state = one.local.end(sent, carry, state, seen)
-    assert reply.update.shape == w.shape
-    assert reply.extra.shape == (one.extra,)
+        state = one.step(state, Anchor(w, w + 1, w), seen, seen, told.scale)
+    else:
+        reply, state = worked(one.local, state, told, seen)
+        assert reply.update.shape == w.shape
+        assert reply.extra.shape == (one.extra,)
+    if one.finish:
+        reply, state = worked(one.finish, state, told, seen)
+        assert torch.equal(reply.update, one.model(w, state) - w)
     return state
 
 
-@pytest.fixture(params=[(n, o) for n in NAMES for o in OPTIMIZERS], ids="-".join)
-def case(request: pytest.FixtureRequest) -> tuple[Personal | Client, Task]:
-    task = problem()
-    return made(request.param[0], task, request.param[1]), task
+def each(
+    name: str, options: dict[str, Any]
+) -> list[tuple[Personal | Client, Tensor, Tensor]]:
+    """With every optimiser that it takes, and two models w0 and w."""
+    plain = options.get("variant") == "randomised"
+    task, (w0, w) = problem(), drawn(2, 14, seed=10)
+    by_all = OPTIMIZERS if not plain else ["sgd"]
+    return [(made(name, options, task, by), w0, w) for by in by_all]
 
 
-Case = tuple[Personal | Client, Task]
+@EVERY
+def test_the_state_is_tensors_whose_shapes_stay(
+    name: str, options: dict[str, Any]
+) -> None:
+    """And a newcomer, as anybody, predicts with a whole model."""
+    for one, w0, w in each(name, options):
+        before = one.init(w0)
+        assert isinstance(before, tuple)
+        after = stepped(one, w, before, batch())
+        old, new = packing.leaves(before), packing.leaves(after)
+        assert all(leaf.dtype == w0.dtype for leaf in (*old, *new))  # packed as a row
+        assert [leaf.shape for leaf in new] == [leaf.shape for leaf in old]
+        assert all(leaf.isfinite().all() for leaf in new)
+        packing.like(before, new)  # the same tree
+        for state in (before, after):
+            model = one.model(w, state)
+            assert (model.shape, model.dtype) == (w.shape, w.dtype)
 
 
-def test_all_are_found() -> None:
-    late = {"finetune", "ditto_finetune", "ewc", "skl"}
-    assert {"none", "local", "ditto"} | late <= set(NAMES)
+@EVERY
+def test_twice_the_same_and_nothing_read_is_touched(
+    name: str, options: dict[str, Any]
+) -> None:
+    for one, w0, w in each(name, options):
+        seen, begun = batch(), one.init(w0)
+        first = packing.leaves(stepped(one, w, begun, seen))
+        state = stepped(one, w, begun, seen)  # moments that are not zero
+        assert all(map(torch.equal, packing.leaves(state), first))
+        read = [w0, w, *packing.leaves(state), *seen]
+        kept = [t.clone() for t in read]
+        stepped(one, w, state, seen)
+        one.model(w, state)
+        assert all(map(torch.equal, read, kept))
 
 
-def test_the_state_is_a_tuple_of_tensors(case: Case) -> None:
-    one, task = case
-    w0 = drawn(task.d, seed=10)
-    state = one.init(w0)
-    assert isinstance(state, tuple)
-    flat = packing.leaves(state)
-    assert all(isinstance(leaf, Tensor) for leaf in flat)
-    assert all(leaf.dtype == w0.dtype for leaf in flat)  # it is packed into one row
+@EVERY
+def test_clients_together_as_each_alone(name: str, options: dict[str, Any]) -> None:
+    for one, w0, w in each(name, options):
+        seen, state = [batch(k) for k in range(3)], one.init(w0)
+        alone = [packing.leaves(stepped(one, w, state, b)) for b in seen]
+        stacked = Batch(*(torch.stack(field) for field in zip(*seen, strict=True)))
+        rows = [leaf.expand(3, *leaf.shape) for leaf in packing.leaves(state)]
+        if not rows:  # nothing to carry
+            continue
+
+        def lifted(flat: list[Tensor], b: Batch, one=one, w=w, state=state) -> Any:
+            made = stepped_apart(one, w, packing.like(state, flat), b)
+            return packing.leaves(made)
+
+        together = torch.func.vmap(lifted)(rows, stacked)
+        for k, leaves in enumerate(alone):
+            for a, b in zip(leaves, together, strict=True):
+                torch.testing.assert_close(b[k], a, rtol=1e-12, atol=1e-13)
 
 
-def test_a_newcomer_predicts_with_a_whole_model(case: Case) -> None:
-    one, task = case
-    w0, w = drawn(2, task.d, seed=10)
-    model = one.model(w, one.init(w0))
-    assert model.shape == (task.d,)
-    assert model.dtype == w0.dtype
+def stepped_apart(one: Personal | Client, w: Tensor, state: Any, seen: Batch) -> Any:
+    """The same without the looks at numbers, which cannot be lifted."""
+    told = sent(w)
+    if isinstance(one, Personal):
+        state = one.step(state, Anchor(w, w + 1, w), seen, seen, told.scale)
+    else:
+        _, state = worked(one.local, state, told, seen)
+    return worked(one.finish, state, told, seen)[1] if one.finish else state
 
 
-def test_a_step_keeps_the_shapes(case: Case) -> None:
-    one, task = case
-    w0, w = drawn(2, task.d, seed=10)
-    before = one.init(w0)
-    after = stepped(one, w, before, batch())
-    old, new = packing.leaves(before), packing.leaves(after)
-    assert [leaf.shape for leaf in new] == [leaf.shape for leaf in old]
-    assert [leaf.dtype for leaf in new] == [leaf.dtype for leaf in old]
-    assert all(leaf.isfinite().all() for leaf in new)
-    assert one.model(w, after).shape == (task.d,)
-    packing.like(before, new)  # the same tree
+@EVERY
+def test_the_schedule_scales_every_learning_rate(
+    name: str, options: dict[str, Any]
+) -> None:
+    """Half of the scale is half of all learning rates, and nothing else."""
+    task, (w0, w), ends = problem(), drawn(2, 14, seed=10), []
+    for lr, scale in ((0.1, 0.5), (0.05, 1.0)):
+        one = made(name, options, task, lr=lr)
+        state = one.init(w0)
+        for k in range(2):
+            state = stepped(one, w, state, batch(k), scale)
+        ends.append(packing.leaves(state))
+    for a, b in zip(*ends, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-14)
 
 
-def test_twice_the_same(case: Case) -> None:
-    one, task = case
-    w0, w = drawn(2, task.d, seed=10)
-    first = stepped(one, w, one.init(w0), batch())
-    again = stepped(one, w, one.init(w0), batch())
-    pairs = zip(packing.leaves(first), packing.leaves(again), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
+AFTER = {"per_fedavg": Budget(epochs=1), "ewc": Budget(steps=4, epochs=50)}
 
 
-def test_does_not_touch_what_it_reads(case: Case) -> None:
-    one, task = case
-    w0, w = drawn(2, task.d, seed=10)
-    seen = batch()
-    state = stepped(one, w, one.init(w0), seen)  # moments that are not zero
-    read = [w0, w, *packing.leaves(state), *seen]
-    kept = [t.clone() for t in read]
-    stepped(one, w, state, seen)
-    one.model(w, state)
-    assert all(torch.equal(a, b) for a, b in zip(read, kept, strict=True))
+@EVERY
+def test_how_long_it_works(name: str, options: dict[str, Any]) -> None:
+    """As `[personalizer]` says, or as `[train]`; after the last round for 50 epochs."""
+    for budget in (None, Budget(steps=2), Budget(epochs=3)):
+        one = made(name, options, problem(), budget=budget)
+        if one.finish:
+            more = Budget(steps=4 if name == "ewc" else 0)
+            mine = budget and Budget(budget.steps + more.steps, budget.epochs)
+            usual = AFTER.get(name, Budget(epochs=50))
+            assert one.finish.budgets == (mine or usual,) and one.idle
+        if isinstance(one, Personal):
+            continue
+        mine = budget or WORK
+        if options.get("solve") == "exact":
+            mine = budget or Budget(steps=30)
+        works = {mine, WORK} if name in ("fedper", "fedbn") else {mine}
+        if name == "fedrep":
+            works = {Budget(mine.steps + WORK.steps, mine.epochs + WORK.epochs)}
+        assert {*one.local.budgets} == ({WORK} if one.finish else works)
 
 
-def test_clients_together_as_each_alone(case: Case) -> None:
-    one, task = case
-    w0, w = drawn(2, task.d, seed=10)
-    seen = [batch(k) for k in range(CLIENTS)]
-    state = one.init(w0)
-    alone = [packing.leaves(stepped(one, w, state, b)) for b in seen]
-    stacked = Batch(*(torch.stack(field) for field in zip(*seen, strict=True)))
-    rows = [leaf.expand(CLIENTS, *leaf.shape) for leaf in packing.leaves(state)]
-
-    def lifted(flat: list[Tensor], b: Batch) -> list[Tensor]:
-        return packing.leaves(stepped(one, w, packing.like(state, flat), b))
-
-    if not rows:  # nothing to carry
-        return
-    together = torch.func.vmap(lifted)(rows, stacked)
-    for k, leaves in enumerate(alone):
-        for a, b in zip(leaves, together, strict=True):
-            torch.testing.assert_close(b[k], a, rtol=1e-12, atol=1e-13)
+SHOWN = {"coupled", "l2sgd", "mapper", "mixture", "pfedme"}
 
 
-# Whole federations, however clients step
-
-SIZES = [5, 12, 3, 26, 14, 9]  # examples of each client
-LOOP = Plan("loop", 1)
-PLANS = [Plan("vmap", 3), Plan("threads", 1, 2)]  # a trace takes half a second
-NORMED = """
-from torch import nn
-
-
-def first(shape, classes):
-    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(36), nn.Linear(36, classes))
+@EVERY
+def test_it_says_whether_the_server_sees_the_personal_model(
+    name: str, options: dict[str, Any]
+) -> None:
+    one = made(name, options, problem())
+    assert getattr(one, "shares_personal", False) == (name in SHOWN)
+    assert getattr(one, "extra", 0) == 0
 
 
-def second(shape, classes):
-    inner = nn.Linear(36, 4), nn.BatchNorm1d(4), nn.Tanh()
-    return nn.Sequential(nn.Flatten(), *inner, nn.Linear(4, classes))
-"""
+# Whole federations
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Images in three classes of clients of unequal size; and models of a guest."""
-    random, path = np.random.default_rng(0), tmp_path_factory.mktemp("data")
-    owner = np.repeat(np.arange(len(SIZES)), SIZES)
-    x = random.integers(0, 256, (len(owner), 6, 6), dtype=np.uint8)
-    y = random.integers(0, 3, len(owner))
-    group = np.arange(len(y)) % 3 // 2
-    np.savez(path / "all.npz", x=x, y=y, owner=owner, group=group)
-    (path / "normed.py").write_text(NORMED)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(path))
-        yield path
-    sys.modules.pop("normed", None)
-
-
-def trained(folder: Path, plan: Plan, **sections: Any) -> tuple[Tensor, Tensor]:
-    """w and all clients' models at the very end."""
-    tree: dict[str, Any] = {
-        "seed": 3,
-        "data": {"name": "npz", "path": str(folder / "all.npz")},
-        "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
-        "model": "normed:second",
-        "train": {"rounds": 2, "steps": 2, "batch": 4, "lr": 0.05},
-        "engine": {"device": "cpu"},
-    }
-    tree["train"]["precision"] = "float64"
-    f = build.build(reader.from_dict(tree | sections), plan=plan).federation
-    for _ in f.train():
-        pass
-    everyone = np.arange(len(SIZES))
-    for _ in f.finish(4):
-        pass
-    return f.broadcast.w, f.engine.models(f.broadcast.w, f.population.read(everyone))
-
-
-def assert_all_plans_agree(folder: Path, **sections: Any) -> None:
-    expected = trained(folder, LOOP, **sections)
-    for plan in PLANS:
-        for a, b in zip(trained(folder, plan, **sections), expected, strict=True):
-            assert a.isfinite().all()
-            assert (a - b).abs().max() <= 1e-10, plan
-
-
-def short(name: str, **more: Any) -> dict[str, Any]:
+def short(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """A personalizer that does not work for fifty epochs."""
-    options = OPTIONS.get(name, {}) | ({} if name == "none" else {"steps": 6})
-    return {"name": name, **options, **more}
+    own = {} if name == "none" else {"steps": 4}
+    return {"name": name, **NEEDED.get(name, {}), **own, **options}
+
+
+OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"name": "apfl", "adaptive": True, "steps": 2}, {}),
+    ({"name": "apfl", "epochs": 1, "optimizer": "momentum", "mix": "shared"}, {}),
+    ({"name": "ditto", "epochs": 1, "lam": "auto", "anchor": "moving"}, {}),
+    ({"name": "ditto", "lam": "auto", "optimizer": "adam", "lr": 0.01}, {}),
+    (
+        {"name": "ditto", "lam": "auto", "choose": "code", "anchor": "moving"},
+        {"solver": "scaffold", "regularizer": "fisher"},
+    ),
+    (
+        {"name": "ditto", "lam": "auto", "choose": "code", "optimizer": "momentum"},
+        {"regularizer": "kl"},
+    ),
+    (
+        {"name": "ditto", "lam": "auto", "candidates": [0.0, 0.5]},
+        {"availability": {"drop": 0.2, "deadline": 0.6, "speed_spread": 0.7}},
+    ),
+    ({"name": "mapper", "epochs": 1, "optimizer": "momentum"}, {}),
+    ({"name": "per_fedavg", "variant": "hessian_free", "alpha": 0.2}, {}),
+    (
+        {"name": "pfedme", "optimizer": "adam", "lr": 0.01, "tol": 0.3, "inner": 3},
+        {"train": {"optimizer": "momentum"}},
+    ),
+    *(
+        (
+            {
+                "name": "coupled",
+                "solve": s,
+                "steps": 3,
+                "optimizer": "adam",
+                "lr": 0.05,
+            },
+            {"regularizer": r, "aggregator": "sum", "server": {"name": "sgd"}},
+        )
+        for s in ("exact", "step")
+        for r in ("l2sq", "l2", "smooth_l2")
+    ),
+    *(({"name": "ditto", "lam": 0.5}, {"regularizer": r}) for r in REGULARIZERS),
+]
+
+
+def agree(tree: Tree, plans: list[Any], own: Any, sections: Any) -> None:
+    """Runs by other plans come to what the loop does, bit for bit or nearly."""
+    train = {"rounds": 2, "steps": 3} | sections.get("train", {})
+    wanted = tree("normed", own, **sections | {"train": train})
+    expected = built(wanted, LOOP)
+    end = done(expected)
+    assert end.isfinite().all()
+    for plan in plans:
+        found = built(wanted, plan)
+        pairs = [(done(found), end), (states(found), states(expected))]
+        pairs += [(found.federation.broadcast.w, expected.federation.broadcast.w)]
+        for a, b in pairs:
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
+
+
+@EVERY
+def test_threads_agree_with_the_loop(
+    tree: Tree, name: str, options: dict[str, Any]
+) -> None:
+    agree(tree, [THREADS], short(name, options), {})
+
+
+@pytest.mark.parametrize("name", ["local", "fedper"])
+def test_a_matrix_of_clients_agrees_with_the_loop(tree: Tree, name: str) -> None:
+    agree(tree, [VMAP], short(name, {}), {})
+
+
+@pytest.mark.slow("traces every personalizer, which takes a second each")
+@pytest.mark.parametrize(("name", "options"), MEMBERS, ids=str)
+def test_and_so_it_does_with_all_of_them(
+    tree: Tree, name: str, options: dict[str, Any]
+) -> None:
+    agree(tree, [VMAP], short(name, options), {})
+
+
+@pytest.mark.slow("traces many variants, which takes a second each")
+@pytest.mark.parametrize(("own", "sections"), OTHERS, ids=str)
+def test_in_any_company_all_plans_agree(tree: Tree, own: Any, sections: Any) -> None:
+    agree(tree, [VMAP, THREADS], own, sections)
+
+
+LOCAL, NONE, TUNED = ({"name": n} for n in ("local", "none", "finetune"))
+HALF: dict[str, Any] = {"steps": 4, "lr": 0.03}
+EQUAL: list[tuple[dict[str, Any], dict[str, Any], str]] = [  # one, other, of which
+    ({"name": "apfl", "alpha": 1.0}, LOCAL, "both"),
+    ({"name": "apfl", "alpha": 0.0}, NONE, "both"),
+    ({"name": "ditto", "lam": 0.0}, LOCAL, "both"),
+    ({"name": "ditto_finetune", "lam": 0.0, "keep": "best"} | HALF, TUNED, "both"),
+    ({"name": "fedbn"}, {"name": "fedper", "layers": ["norm1", "norm2"]}, "both"),
+    ({"name": "fedper", "last": 0}, NONE, "both"),
+    ({"name": "fedper", "last": 5} | HALF, LOCAL, "models"),
+    ({"name": "fedper", "layers": ["*"], "optimizer": "momentum"}, LOCAL, "models"),
+    (
+        {"name": "fedper", "last": 3},
+        {"name": "fedper", "layers": ["fc", "norm2", "conv2"], "last": 1},
+        "both",
+    ),
+    ({"name": "fedrep", "last": 0} | HALF, NONE, "both"),
+    ({"name": "fedrep", "last": 5} | HALF, LOCAL, "models"),
+    ({"name": "l2sgd", "lam": 0.0} | HALF, LOCAL, "models"),
+    ({"name": "l2sgd", "lam": 0.0, "optimizer": "momentum"}, LOCAL, "models"),
+    ({"name": "l2sgd", "lam": 0.0, "epochs": 1}, LOCAL, "models"),
+    ({"name": "mapper", "weights": [0.0]}, NONE, "both"),
+    ({"name": "mapper", "weights": [1.0]}, LOCAL, "models"),
+    ({"name": "mixture", "lam": 1.0} | HALF, LOCAL, "models"),
+    ({"name": "mixture", "lam": 1.0, "optimizer": "momentum"}, LOCAL, "models"),
+    ({"name": "mixture", "lam": 1.0, "epochs": 1}, LOCAL, "models"),
+    ({"name": "mixture", "lam": 1.0, "start": "mean"}, NONE, "w"),
+    ({"name": "per_fedavg", "alpha": 0.0, "same_batch": True} | HALF, TUNED, "both"),
+    (
+        {"name": "per_fedavg", "alpha": 0.0, "same_batch": True, "epochs": 1}
+        | {"variant": "hessian_free"},
+        TUNED,
+        "both",
+    ),
+    ({"name": "skl", "lam": 0.0} | HALF, TUNED, "both"),
+    (
+        {"name": "transfer", "w1": 0.0, "w2": 0.3, "keep": "best"} | HALF,
+        {"name": "ditto_finetune", "lam": 0.6},
+        "both",
+    ),
+    ({"name": "transfer", "w1": 0.0, "w2": 0.0, "keep": "best"} | HALF, TUNED, "both"),
+]
+EQUAL += [
+    (
+        {"name": "ditto", "lam": "auto", "choose": rule}
+        | {"candidates": [0.7], "fallback": 0.7},
+        {"name": "ditto", "lam": 0.7},
+        "both",
+    )
+    for rule in ("side_by_side", "paper", "code")
+]
+SHARED = ("steps", "epochs", "lr", "optimizer", "keep")
+COMPANY: list[dict[str, Any]] = [
+    {},
+    {"train": {"optimizer": "momentum", "lr": 0.02, "schedule": "cosine"}},
+    {
+        "train": {"weight_decay": 0.01, "epochs": 1, "precision": "float32"},
+        "aggregator": "median",
+        "server": {"name": "sgd", "lr": 0.5},
+    },
+    {"adversary": {"fraction": 0.3}, "attack": "sign_flip"},
+]
+
+
+def same(
+    tree: Tree, plan: Any, case: tuple[Any, Any, str], sections: dict[str, Any]
+) -> None:
+    one, other, which = case
+    own = {key: one[key] for key in SHARED if key in one and other["name"] != "none"}
+    a, b = (built(tree("normed", p, **sections), plan) for p in (one, own | other))
+    mine, theirs = done(a), done(b)
+    w = a.federation.broadcast.w
+    exact = {"rtol": 0, "atol": 0 if plan.apart else 1e-12}
+    if which != "w":
+        torch.testing.assert_close(mine, theirs, **exact)
+    if which != "models":
+        torch.testing.assert_close(w, b.federation.broadcast.w, **exact)
+    if other["name"] == "local" and one["name"].startswith("fed"):
+        head = b.federation.engine.task.d - b.federation.engine.task.tail
+        assert torch.equal(w[:head], b.federation.population.start[:head])
+    assert (mine - mine.mean(0)).abs().max() > 1e-3 or which == "both"
+
+
+@pytest.mark.parametrize("case", EQUAL, ids=str)
+def test_ends_are_other_personalizers_bit_for_bit(tree: Tree, case: Any) -> None:
+    same(tree, THREADS, case, {})
+
+
+@pytest.mark.slow("every limit with every plan and company")
+@pytest.mark.parametrize("case", EQUAL, ids=str)
+def test_and_so_they_are_in_any_company(tree: Tree, case: Any) -> None:
+    for sections in COMPANY:
+        same(tree, LOOP, case, sections)
+    for plan in (VMAP, THREADS):
+        same(tree, plan, case, COMPANY[1])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_loop_vmap_and_threads_agree(folder: Path, name: str) -> None:
-    assert_all_plans_agree(folder, personalizer=short(name))
+def test_beside_any_solver_it_leaves_the_shared_model_alone(
+    tree: Tree, name: str
+) -> None:
+    if isinstance(made(name, {}, problem()), Client):
+        return
+    how = {"rounds": 2, "steps": 2}
+    for solver in lookup.names("solver"):
+        alone = built(tree("normed", "none", solver=solver, train=how))
+        both = built(tree("normed", short(name, {}), solver=solver, train=how))
+        assert torch.equal(alone.federation.broadcast.w, both.federation.broadcast.w)
+        idle = both.federation.engine.client.idle or name == "none"
+        assert torch.equal(models(alone), models(both)) == idle
 
 
-REGULARIZERS = lookup.names("regularizer")
+AT, FAR = {"steps": 3}, {"name": "ditto_finetune", "lam": 5.0, "steps": 3}
+FREE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    (FAR, {"name": "finetune"} | AT, {"regularizer": r}) for r in REGULARIZERS
+]
+FREE += [
+    ({"name": "ditto", "lam": 5.0}, LOCAL, {"regularizer": r}) for r in REGULARIZERS
+]
+FREE += [
+    ({"name": "ewc", "lam": 50.0} | AT, {"name": "ewc", "lam": 0.0} | AT, {}),
+    ({"name": "l2sgd", "lam": 4.0}, LOCAL, {}),
+    (
+        {"name": "l2sgd", "variant": "randomised", "lam": 4.0},
+        {"name": "l2sgd", "variant": "randomised", "lam": 0.0},
+        {},
+    ),
+    ({"name": "mixture", "lam": 0.3}, LOCAL, {}),
+    ({"name": "mixture", "lam": 0.0}, LOCAL, {}),
+    ({"name": "pfedme", "lam": 5.0, "tol": 1e-3}, {"name": "pfedme", "lam": 0.1}, {}),
+    (
+        {"name": "transfer", "w1": 2.0, "w2": 2.0, "keep": "last"} | AT,
+        {"name": "finetune"} | AT,
+        {},
+    ),
+]
 
 
-@pytest.mark.parametrize("regularizer", REGULARIZERS)
-def test_they_agree_with_every_regularizer(folder: Path, regularizer: str) -> None:
-    own = {"name": "ditto", "lam": 0.5}
-    assert_all_plans_agree(folder, personalizer=own, regularizer=regularizer)
-
-
-@pytest.mark.parametrize("regularizer", REGULARIZERS)
-@pytest.mark.parametrize(
-    ("name", "free"), [("ditto", "local"), ("ditto_finetune", "finetune")]
-)
+@pytest.mark.parametrize(("own", "free", "sections"), FREE, ids=str)
 def test_running_statistics_feel_no_pull(
-    folder: Path, name: str, free: str, regularizer: str
+    tree: Tree, own: Any, free: Any, sections: Any
 ) -> None:
     """Those of a normalisation of the inputs depend on the batches alone."""
-    sections, plan = {"model": "normed:first", "regularizer": regularizer}, PLANS[1]
-    w, v = trained(folder, plan, personalizer=short(name, lam=5.0), **sections)
-    _, alone = trained(folder, plan, personalizer=short(free), **sections)
-    assert torch.equal(v[:, -72:], alone[:, -72:])
-    assert not torch.allclose(v[:, -72:], w[-72:], 0, 1e-3)
-    assert not torch.allclose(v[:, :-72], alone[:, :-72], 0, 1e-5)
+    how = {"cohort": 0, "rounds": 2} | sections.get("train", {})
+    more = sections | {"train": how}
+    one, other = (built(tree("first", p, **more), THREADS) for p in (own, free))
+    v, alone, w = done(one), done(other), one.federation.broadcast.w
+    assert torch.equal(v[:, -10:], alone[:, -10:])
+    assert (v[:, -10:] - v[0, -10:]).abs().max() > 1e-3
+    assert not torch.allclose(v[:, :-10], alone[:, :-10], 0, 1e-5)
+    if one.federation.engine.client.shares_personal:  # and the server has their mean
+        torch.testing.assert_close(w[-10:], v[:, -10:].mean(0), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_resumed_it_gives_the_same_bytes(tree: Tree, resumed: Any, name: str) -> None:
+    """Stopped after two rounds; whoever was not asked is in the files as well."""
+    stopped(tree, resumed, name, {})
+
+
+@pytest.mark.slow("three runs of every variant")
+@pytest.mark.parametrize(("name", "options"), VARIANTS, ids=str)
+def test_and_so_do_its_variants(
+    tree: Tree, resumed: Any, name: str, options: dict[str, Any]
+) -> None:
+    stopped(tree, resumed, name, options)
+
+
+def stopped(tree: Tree, resumed: Any, name: str, options: dict[str, Any]) -> None:
+    store = "disk" if name in ("fedper", "ditto", "apfl") else "host"
+    how = {"cohort": 2, "rounds": 3, "precision": "float32", "steps": 2}
+    wanted = tree("normed", short(name, options), train=how)
+    wanted["checkpoint"] = {"every": 1}
+    wanted["engine"] = {"how": "loop", "chunk": 1, "store": store, "device": "cpu"}
+    if options.get("variant") != "randomised" and name not in ("none", "ewc"):
+        wanted["personalizer"] |= {"optimizer": "adam", "lr": 0.01}
+    run = resumed(wanted)
+    assert (run.clients["accuracy"] >= 0).all()

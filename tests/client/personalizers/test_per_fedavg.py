@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,64 +9,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from troth import build, lookup
-from troth.client.client import descent
 from troth.client.personalizers.per_fedavg import _parts, per_fedavg
-from troth.config import reader
-from troth.config.schema import Part
-from troth.engine.engine import Plan
 from troth.networks import task as tasks
-from troth.types import Batch, Broadcast, Budget, Client, Descent, Refusal, Task
+from troth.types import Batch, Budget, Client, Refusal, Task
 
-Tree = Callable[..., dict[str, Any]]
-ONE = torch.ones((), dtype=torch.float64)
-NAN, INF = float("nan"), float("inf")
-LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)
+from ..hand import batch, bowl, by, number, sent, worked
+from ..small import (
+    LOOP,
+    PLANS,
+    THREADS,
+    built,
+    done,
+    draws,
+    gradient,
+    models,
+    rows,
+    written_out,
+)
+
 VARIANTS = ("first_order", "hessian_free")
 
 
 # One client by itself
 
 
-def bowl(curvature: float = 1.0) -> Task:
-    """F(v) = ½·L·Σ weight·(v − x)²."""
-
-    def loss(v: Tensor, batch: Batch) -> Tensor:
-        away = (v - batch.x).square().sum(-1)
-        return 0.5 * curvature * (batch.weight * away).sum()
-
-    return Task(1, 0, loss, torch.func.grad(loss), lambda v, x: x)
-
-
-def number(*x: float) -> Tensor:
-    return torch.tensor(x, dtype=torch.float64)
-
-
-def batch(*x: float, padding: int = 0, t: int = 0, key: int = 0) -> Batch:
-    rows = number(*x, *[1e9] * padding)[:, None]
-    there = number(*[1.0] * len(x), *[0.0] * padding) / max(1, len(x))
-    when, per_epoch = torch.tensor(t), torch.tensor(1)
-    return Batch(rows, rows, there, when, per_epoch, torch.tensor(key))
-
-
-def by(lr: float, optimizer: str = "sgd") -> Descent:
-    part = Part(optimizer, lookup.check("optimizer", optimizer, {}))
-    return descent(part, lr, 0.0)
-
-
 def client(task: Task, lr: float = 0.1, **options: Any) -> Client:
-    own, budget = options.pop("own", by(0.7)), options.pop("budget", None)
-    return per_fedavg(task, own, by(lr), budget, Budget(steps=1), **options)
+    return per_fedavg(task, by(0.7), by(lr), None, Budget(steps=1), **options)
 
 
-def moved(one: Client, w: Tensor, *seen: Batch, scale: Tensor = ONE) -> Tensor:
+def moved(one: Client, w: Tensor, *seen: Batch) -> Tensor:
     """The update after a round."""
-    sent, state = Broadcast(w, w[:0], scale), one.init(w)
-    carry = one.local.begin(sent, state)
-    for b in seen:
-        carry = one.local.step(sent, carry, b, b)
-    reply, after = one.local.end(sent, carry, state, seen[0])
-    assert all(torch.equal(a, b) for a, b in zip(after, state, strict=True))
+    state = one.init(w)
+    reply, after = worked(one.local, state, sent(w), *seen)
+    assert all(map(torch.equal, after, state))
     return reply.update
 
 
@@ -108,12 +81,6 @@ def test_three_batches_by_hand() -> None:
         g = y * (1 - 0.1 * x) ** 3
         expected.add(round(-0.1 * (1 - 0.1 * 3 * z) * g, 6))
     assert found == expected
-
-
-def test_the_schedule_scales_the_outer_step_alone() -> None:
-    one = client(bowl(2.0), alpha=0.2, same_batch=True)
-    found = moved(one, number(3.0), batch(5.0), scale=0.5 * ONE)
-    assert found.item() == pytest.approx(0.12)
 
 
 def test_every_step_starts_from_where_the_last_led() -> None:
@@ -213,65 +180,6 @@ def test_parts_are_drawn_anew_in_every_step_and_round() -> None:
     assert sum((c - 200) ** 2 / 200 for c in counts.values()) < 50.5
 
 
-# Refusals
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"alpha": -0.1}, "per_fedavg's alpha = -0.1 must be a finite number of at le"),
-        ({"alpha": NAN}, "per_fedavg's alpha = nan must be a finite number"),
-        ({"alpha": INF}, "per_fedavg's alpha = inf must be a finite number"),
-        ({"delta": 0.0}, "per_fedavg's delta = 0.0 must be a finite number above 0"),
-        ({"delta": -1e-3}, "per_fedavg's delta = -0.001 must be a finite number above"),
-        ({"delta": NAN}, "per_fedavg's delta = nan must be a finite number above 0"),
-    ],
-)
-def test_refusals(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refusal, match=re.escape(words)) as refusal:
-        client(bowl(), variant="hessian_free", **options)
-    assert "\n" not in str(refusal.value)
-    if "delta" in options:
-        client(bowl(), **options)  # nobody asks for it
-
-
-@pytest.mark.parametrize(
-    ("variant", "size", "least"), [("first_order", 1, 2), ("hessian_free", 2, 3)]
-)
-@pytest.mark.parametrize("plan", [VMAP, THREADS], ids=lambda p: p.how)
-def test_a_batch_that_cannot_be_divided_is_refused(
-    tree: Tree, variant: str, size: int, least: int, plan: Plan
-) -> None:
-    own = {"name": "per_fedavg", "variant": variant}
-    words = (
-        f"per_fedavg needs {least} different batches a step, parts of the one that "
-        f"train.batch makes, and that has {size}; set train.batch to at least {least}, "
-        "or personalizer.same_batch = true to use it whole"
-    )
-    with pytest.raises(Refusal, match=f"^{re.escape(words)}$"):
-        built(tree("plain", own, train={"batch": size}), plan)
-    built(tree("plain", {**own, "same_batch": True}, train={"batch": size}), LOOP)
-
-
-def test_a_solver_is_refused(tree: Tree) -> None:
-    wanted = tree("plain", "per_fedavg", solver="scaffold")
-    with pytest.raises(Refusal, match="'per_fedavg' makes the client's update itself"):
-        build.build(reader.from_dict(wanted), plan=LOOP)
-
-
-def test_options_and_references() -> None:
-    assert lookup.check("personalizer", "per_fedavg", {}) == {
-        "variant": "first_order",
-        "alpha": 0.01,
-        "delta": 0.001,
-        "same_batch": False,
-    }
-    [entry] = lookup.about("personalizer", "per_fedavg").citations
-    assert entry.startswith("@inproceedings{fallah2020personalized,")
-    with pytest.raises(Refusal, match="'full' is not one of 'first_order', 'hessian_f"):
-        lookup.check("personalizer", "per_fedavg", {"variant": "full"})
-
-
 # At convergence
 
 
@@ -314,144 +222,59 @@ def quadratic(gram: Tensor, c: Tensor) -> Task:
 # A federation
 
 
-def built(wanted: dict[str, Any], plan: Plan, finish: bool = False) -> build.Built:
-    made = build.build(reader.from_dict(wanted), plan=plan)
-    for _ in made.federation.train():
-        pass
-    for _ in made.federation.finish(4) if finish else ():
-        pass
-    return made
-
-
-def models(made: build.Built) -> Tensor:
-    f = made.federation
-    rows = f.population.read(np.arange(f.population.n))
-    return f.engine.models(f.broadcast.w, rows)
-
-
-@pytest.mark.parametrize(
-    ("plan", "model", "variant"),
-    [
-        (LOOP, "normed", "hessian_free"),
-        (VMAP, "plain", "first_order"),
-        (THREADS, "normed", "first_order"),
-    ],
-)
-def test_without_an_inner_step_it_is_fedavg_bit_for_bit(
-    tree: Tree, plan: Plan, model: str, variant: str
-) -> None:
-    train = {"optimizer": "momentum", "lr": 0.02}
-    mine = {"name": "per_fedavg", "alpha": 0.0, "same_batch": True, "variant": variant}
-    found = built(tree(model, mine, train=train), plan)
-    expected = built(tree(model, "none", train=train), plan)
-    assert torch.equal(found.federation.broadcast.w, expected.federation.broadcast.w)
-    assert torch.equal(models(found), models(expected))
-    if plan is VMAP:  # one trace more, for what the others show
-        return
-    tuned = built(
-        tree(model, {"name": "finetune", "epochs": 1}, train=train), plan, True
-    )
-    for _ in found.federation.finish(4):
-        pass
-    assert torch.equal(models(found), models(tuned))
-    assert not torch.equal(models(found), models(expected))
-
-
 @pytest.mark.parametrize(
     ("plan", "variant", "same"),
     [
         (LOOP, "hessian_free", False),
-        (VMAP, "hessian_free", False),
+        (PLANS[1], "hessian_free", False),
         (THREADS, "hessian_free", True),
-        (VMAP, "first_order", False),
         (THREADS, "first_order", False),
     ],
 )
-def test_written_out(
-    gradient: Any, tree: Tree, plan: Plan, variant: str, same: bool
-) -> None:
+def test_written_out(tree: Any, plan: Any, variant: str, same: bool) -> None:
     own = {"name": "per_fedavg", "alpha": 0.2, "variant": variant, "same_batch": same}
-    wanted = tree("plain", {**own, "steps": 1, "lr": 0.3})
-    made = build.build(reader.from_dict(wanted), plan=plan)
-    f, many = made.federation, 3 if variant == "hessian_free" else 2
-    feed = f.engine.feed
-    w = f.broadcast.w.clone()
-    for r in range(3):
-        updates = []
-        for k in f.sample(r):
-            slots, weight = feed.draw(np.array([k]), 5, r)
-            key, copy = feed.keys(np.array([k]), r)[0], w.clone()
-            for t, row in enumerate(slots[:, 0]):
-                one = torch.tensor(1)
-                seen = Batch(row, row, weight[t, 0], torch.tensor(t), one, key)
-                parts = [seen] * 3 if same else _parts(seen, many)
-                first, second, *third = [b.x[b.weight > 0] for b in parts]
-                g = gradient(made, copy - 0.2 * gradient(made, copy, first), second)
-                if variant == "hessian_free":
-                    forth = gradient(made, copy + 1e-3 * g, third[0])
-                    back = gradient(made, copy - 1e-3 * g, third[0])
-                    g = g - 0.2 * (forth - back) / 2e-3
-                copy = copy - 0.1 * g
-            updates.append(copy - w)
-        w = w + torch.stack(updates).mean(0)
-    for _ in f.train():
-        pass
+    made = built(tree("plain", {**own, "steps": 1, "lr": 0.3}), plan, 0)
+    feed, many = made.federation.engine.feed, 3 if variant == "hessian_free" else 2
+
+    def local(k: int, w: Tensor, r: int, slots: list[Tensor]) -> Tensor:
+        key, copy = feed.keys(np.array([k]), r)[0], w
+        _, weight = feed.draw(np.array([k]), 5, r)
+        drawn, _ = feed.draw(np.array([k]), 5, r)
+        for t, row in enumerate(drawn[:, 0]):
+            one = torch.tensor(1)
+            seen = Batch(row, row, weight[t, 0], torch.tensor(t), one, key)
+            parts = [seen] * 3 if same else _parts(seen, many)
+            first, second, *third = [b.x[b.weight > 0] for b in parts]
+            g = gradient(made, copy - 0.2 * gradient(made, copy, first), second)
+            if variant == "hessian_free":
+                forth = gradient(made, copy + 1e-3 * g, third[0])
+                back = gradient(made, copy - 1e-3 * g, third[0])
+                g = g - 0.2 * (forth - back) / 2e-3
+            copy = copy - 0.1 * g
+        return copy - w
+
+    w, f = written_out(made, local), made.federation
+    list(f.train())
     assert (f.broadcast.w - w).abs().max() <= 1e-11
     assert torch.equal(models(made), f.broadcast.w.expand(6, -1))  # until the end
-    for _ in f.finish(4):
-        pass
-    expected = []
+    found = done(made)
     for k in range(6):
-        slots, weight = feed.draw(np.array([k]), 1, 3)
-        expected.append(w - 0.3 * gradient(made, w, slots[0, 0][weight[0, 0] > 0]))
-    assert (models(made) - torch.stack(expected)).abs().max() <= 1e-11
+        [held] = draws(made, k, 3, 1)
+        expected = w - 0.3 * gradient(made, w, held)
+        assert (found[k] - expected).abs().max() <= 1e-11
 
 
-def test_plans_agree(tree: Tree) -> None:
-    """With batch normalisation, whose statistics no difference of gradients moves."""
-    own = {"name": "per_fedavg", "alpha": 0.2, "variant": "hessian_free"}
-    wanted = tree("normed", own, train={"steps": 3, "batch": 5, "rounds": 2})
-    expected = built(wanted, LOOP)
-    tail = expected.federation.engine.task.tail
-    assert (expected.federation.broadcast.w[-tail:] != 0).all()
-    for plan in (VMAP, THREADS):
-        found = built(wanted, plan)
-        w = expected.federation.broadcast.w
-        assert (found.federation.broadcast.w - w).abs().max() <= 1e-9
-
-
-def test_one_step_with_alpha_on_all_data_is_what_it_was_trained_for(
-    gradient: Any,
-    tree: Tree,
-) -> None:
+def test_one_step_with_alpha_on_all_data_is_what_it_was_trained_for(tree: Any) -> None:
     own = {"name": "per_fedavg", "alpha": 0.25, "lr": 0.25, "steps": 1}
-    made = built(tree("plain", own, train={"batch": 0}), LOOP, finish=True)
-    w, split = made.federation.broadcast.w, made.data.train
-    for k, v in enumerate(models(made)):
-        held = torch.arange(int(split.size[k])) + split.start[k]
-        assert (v - (w - 0.25 * gradient(made, w, held))).abs().max() <= 1e-13
+    made = built(tree("plain", own, train={"batch": 0}))
+    for k, v in enumerate(done(made)):
+        w = made.federation.broadcast.w
+        g = gradient(made, w, rows(made.data.train, k))
+        assert (v - (w - 0.25 * g)).abs().max() <= 1e-13
 
 
-# A run
-
-
-def test_all_clients_adapt_and_resuming_gives_the_same_bytes(
-    tree: Tree, resumed: Any
-) -> None:
-    engine = {"device": "cpu", "how": "threads", "workers": 2}
-    train = {"cohort": 2, "rounds": 3, "precision": "float32"}
-    wanted = tree("plain", "per_fedavg", train=train, engine=engine)
-    wanted |= {"checkpoint": {"every": 1}}
-    run = resumed(wanted)
-    assert (run.clients["asked"] == 0).any()
-    shared = tasks.flatten(run.shared())
-    for k in range(6):
-        assert not torch.equal(tasks.flatten(run.model(k)), shared)
-
-
-def test_nothing_but_the_update_is_sent() -> None:
-    one = client(bowl())
-    assert not one.shares_personal and one.extra == 0 and one.idle
-    assert one.finish is not None and one.finish.budgets == (Budget(epochs=1),)
-    own = client(bowl(), budget=Budget(steps=4)).finish
-    assert own is not None and own.budgets == (Budget(steps=4),)
+def test_all_clients_adapt(tree: Any) -> None:
+    made = built(tree("plain", "per_fedavg", train={"cohort": 2, "rounds": 2}))
+    assert len(made.federation.population.visited) < 6
+    found, w = done(made), made.federation.broadcast.w
+    assert not any(torch.equal(v, w) for v in found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +12,20 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 import troth
-from troth import build, lookup
+from troth import build
 from troth.client.adversarial.pgd import pgd
-from troth.client.client import descent
-from troth.client.personalizers import _choosing as _weights
 from troth.client.personalizers._agreement import disagreement
 from troth.client.personalizers.transfer import transfer
-from troth.config import reader
-from troth.config.schema import Part
-from troth.engine.engine import Plan
 from troth.networks import task as tasks
-from troth.types import Batch, Broadcast, Budget, Refusal, Task
+from troth.types import Batch, Budget, Refusal, Task
 
-Done = Callable[[build.Built], Tensor]
-Make = Callable[..., Tensor]
+from ..hand import F64, by, sent
+from ..small import LOOP, THREADS, VMAP, done, rows
+from ..small import built as ready_at
+
 SIZES = [30, 2, 22, 40, 12]  # examples of each client
 N, STEPS, LR = len(SIZES), 9, 0.4
-LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 3), Plan("threads", 1, 2)
 EPS, ITERATIONS = 0.15, 3
-F64 = torch.float64
 
 
 @pytest.fixture(scope="module")
@@ -68,61 +62,13 @@ def tree(path: Path, personalizer: Any, **sections: Any) -> dict[str, Any]:
     }
 
 
-def built(
-    path: Path, personalizer: Any, plan: Plan = THREADS, **more: Any
-) -> build.Built:
-    return build.build(reader.from_dict(tree(path, personalizer, **more)), plan=plan)
+def built(path: Path, own: Any, plan: Any = THREADS, **more: Any) -> build.Built:
+    return ready_at(tree(path, own, **more), plan)
 
 
-@pytest.fixture(scope="module")
-def made(done: Done) -> Callable[..., Tensor]:
-    """(path, personalizer, plan, **sections) → all clients' models, [n, d]."""
-
-    def run(path: Path, own: Any, plan: Plan = THREADS, **more: Any) -> Tensor:
-        return done(built(path, own, plan, **more))
-
-    return run
-
-
-# Limits
-
-
-@pytest.mark.parametrize("plan", [LOOP, THREADS])
-@pytest.mark.parametrize("keep", ["last", "best"])
-def test_without_weights_it_is_finetune_exactly(
-    made: Make, path: Path, plan: Plan, keep: str
-) -> None:
-    nothing = made(path, {"w1": 0.0, "w2": 0.0, "keep": keep}, plan)
-    assert torch.equal(nothing, made(path, {"name": "finetune", "keep": keep}, plan))
-
-
-@pytest.mark.parametrize("plan", [LOOP, THREADS])
-@pytest.mark.parametrize("keep", ["last", "best"])
-def test_the_second_half_alone_is_ditto_finetune_exactly(
-    made: Make, path: Path, plan: Plan, keep: str
-) -> None:
-    """‖v − w‖² is twice what `l2sq` is."""
-    half = made(path, {"w1": 0.0, "w2": 0.3, "keep": keep}, plan)
-    ditto = {"name": "ditto_finetune", "lam": 0.6, "keep": keep}
-    assert torch.equal(half, made(path, ditto, plan))
-    assert not torch.allclose(half, made(path, "finetune", plan), 0, 1e-4)
-
-
-def test_running_statistics_feel_neither_term(path: Path) -> None:
-    """Those of a normalisation of the inputs depend on the batches alone."""
-    net = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)).double()
-    task = tasks.functional(tasks.Objective(net, 3), "float64")
-    w = tasks.flatten(net) + 0.1
-    found = []
-    for w1, w2 in ((0.0, 0.0), (2.0, 2.0)):
-        one = phase(task, w1=w1, w2=w2, keep="last")
-        carry = one.begin(sent(w), ())
-        for _ in range(2):  # at w itself neither pulls
-            carry = one.step(sent(w), carry, batch(), batch())
-        found.append(carry[0][0])
-    assert task.tail == 8 and not torch.equal(found[0][-8:], w[-8:])
-    assert torch.equal(found[0][-8:], found[1][-8:])
-    assert not torch.allclose(found[0][:-8], found[1][:-8], 0, 1e-4)
+def made(path: Path, own: Any, plan: Any = THREADS, **more: Any) -> Tensor:
+    """All clients' models at the end, [n, d]."""
+    return done(built(path, own, plan, **more))
 
 
 # The objective
@@ -134,13 +80,9 @@ def batch(m: int = 6) -> Batch:
     return Batch(x, torch.arange(m) % 3, weight, torch.tensor(0), torch.tensor(1))
 
 
-def sent(w: Tensor) -> Broadcast:
-    return Broadcast(w, w[:0], w.new_ones(()))
-
-
 def phase(task: Task, **options: Any) -> Any:
     attack = pgd(task, 1.0, eps=EPS, iterations=ITERATIONS)
-    sgd = descent(Part("sgd"), LR, 0.0, task.tail)
+    sgd = by(LR, tail=task.tail)
     return transfer(task, sgd, Budget(steps=1), attack, **options).finish
 
 
@@ -226,8 +168,7 @@ class Plain:
     def split(self, name: str, k: int) -> tuple[Tensor, Tensor, Tensor]:
         """Slots, inputs and labels."""
         split = getattr(self.ready.data, name)
-        first, size = int(split.start[k]), int(split.size[k])
-        slots = torch.arange(first, first + size)
+        slots = rows(split, k)
         return slots, self.ready.data.x[split.row[slots]], split.y[slots]
 
     def attacked(self, x: Tensor, y: Tensor) -> Tensor:
@@ -282,7 +223,7 @@ class Plain:
     [(LOOP, 0.7, 0.2), (VMAP, 0.7, 0.2), (THREADS, 0.7, 0.2), (THREADS, 0.7, 0.0)],
 )
 def test_is_what_plain_autograd_finds(
-    done: Done, path: Path, plan: Plan, w1: float, w2: float
+    path: Path, plan: Any, w1: float, w2: float
 ) -> None:
     """And examples made all at once, before an epoch, are those made step by step."""
     ready = built(path, {"w1": w1, "w2": w2, "keep": "last"}, plan)
@@ -305,7 +246,7 @@ def test_is_what_plain_autograd_finds(
         ("accurate", THREADS),
     ],
 )
-def test_the_stopping_point(done: Done, path: Path, keep: str, plan: Plan) -> None:
+def test_the_stopping_point(path: Path, keep: str, plan: Any) -> None:
     """By hand: the first of the best of all on the way; without validation the last."""
     own = {"w1": 0.05, "w2": 0.0, "keep": keep, "lr": LR}
     ready = built(path, own, plan)
@@ -320,7 +261,7 @@ def test_the_stopping_point(done: Done, path: Path, keep: str, plan: Plan) -> No
     assert len(places) > 2 and 0 in sizes
 
 
-def test_the_two_rules_differ_as_they_should(done: Done, path: Path) -> None:
+def test_the_two_rules_differ_as_they_should(path: Path) -> None:
     """One stops where adversarial examples still transfer, the other does not care."""
     left = {}
     for keep in ("transferable", "accurate", "last"):
@@ -338,7 +279,7 @@ def test_the_two_rules_differ_as_they_should(done: Done, path: Path) -> None:
     assert left["transferable"] < left["last"] - 0.05
 
 
-def test_a_larger_weight_keeps_examples_transferable(done: Done, path: Path) -> None:
+def test_a_larger_weight_keeps_examples_transferable(path: Path) -> None:
     """How far v's probabilities on x_adv are from those of w*."""
     away = []
     for w1 in (0.0, 1.0, 4.0):
@@ -358,32 +299,6 @@ def test_a_larger_weight_keeps_examples_transferable(done: Done, path: Path) -> 
 # Weights
 
 
-class TestRule:
-    def test_by_hand(self) -> None:
-        right = [torch.tensor(r) for r in (8.0, 9.0, 7.0)]
-        for reference, at in ((9.5, 0), (9.0, 1), (8.5, 1), (7.0, 2), (0.0, 2)):
-            assert _weights.largest(right, torch.tensor(reference)).item() == at
-
-    def test_of_many_clients_at_once(self) -> None:
-        right = [torch.tensor([3.0, 1.0]), torch.tensor([2.0, 1.0])]
-        found = _weights.largest(right, torch.tensor([3.0, 1.0]))
-        assert found.tolist() == [0, 1]
-
-    def test_pairs_from_weak_to_strong(self) -> None:
-        sgd = descent(Part("sgd"), 0.01, 0.0)
-
-        found = _weights.tried("auto", "auto", [1.0, 0.1], sgd)
-        assert found == [(0.1, 0.1), (0.1, 1.0), (1.0, 0.1), (1.0, 1.0)]
-        assert _weights.tried("auto", 2.0, [3.0, 0.0], sgd) == [(0, 2), (3, 2)]
-        assert _weights.tried(0.5, 2.0, [], sgd) == [(0.5, 2)]
-
-
-def phase_pull() -> Any:
-    from troth.client.personalizers.transfer import _pull
-
-    return _pull(0)
-
-
 @pytest.mark.parametrize(
     ("plan", "against", "keep"),
     [
@@ -394,7 +309,7 @@ def phase_pull() -> Any:
     ],
 )
 def test_every_client_chooses_by_the_rule(
-    made: Make, done: Done, path: Path, plan: Plan, against: str, keep: str
+    path: Path, plan: Any, against: str, keep: str
 ) -> None:
     """The largest that does not lower its validation accuracy, as runs by themselves.
 
@@ -432,7 +347,7 @@ def test_before_the_end_nothing_is_chosen(path: Path) -> None:
     assert told.isnan().all() and f.population.width == f.engine.task.d + 1
 
 
-def test_both_may_be_chosen(made: Make, path: Path, tmp_path: Path) -> None:
+def test_both_may_be_chosen(path: Path, tmp_path: Path) -> None:
     """A client's pair is in clients.csv, and its model is that of the pair."""
     own = {"w1": "auto", "w2": "auto", "candidates": [0.1, 1.0], "lr": 0.1}
     engine = {"how": "threads", "device": "cpu"}
@@ -483,7 +398,7 @@ def test_what_a_step_computes(path: Path) -> None:
 @pytest.mark.parametrize("aggregator", ["mean", "median"])
 @pytest.mark.parametrize("attack", ["sign_flip", "model_replacement", "infinite"])
 def test_under_attack_and_with_any_aggregator(
-    done: Done, path: Path, aggregator: str, attack: str
+    path: Path, aggregator: str, attack: str
 ) -> None:
     hostile = {"adversary": {"count": 1}, "attack": attack, "aggregator": aggregator}
     train = {"cohort": 0}
@@ -496,12 +411,6 @@ def test_under_attack_and_with_any_aggregator(
     if bool(w.isfinite().all()) and w.abs().max() < 1e3:
         assert found.isfinite().all()
         assert not torch.allclose(found, w.expand_as(found), 0, 1e-6)
-
-
-@pytest.mark.parametrize("solver", ["fedprox", "scaffold"])
-def test_beside_any_solver(made: Make, path: Path, solver: str) -> None:
-    found = made(path, {"keep": "last"}, solver=solver)
-    assert found.isfinite().all() and found.shape[0] == N
 
 
 def test_newcomers(path: Path, tmp_path: Path) -> None:
@@ -521,71 +430,6 @@ def test_newcomers(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_other_precisions(made: Make, path: Path, precision: str) -> None:
+def test_other_precisions(path: Path, precision: str) -> None:
     found = made(path, {"w1": 1.0}, train={"precision": precision})
     assert found.isfinite().all() and found.dtype == torch.float32
-
-
-# Refusals
-
-
-@pytest.mark.parametrize("weight", ["w1", "w2"])
-@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
-def test_refuses_weights_that_are_none(path: Path, weight: str, value: float) -> None:
-    sentence = rf"transfer's {weight} = {value} must be a finite number of at least 0"
-    with pytest.raises(Refusal, match=sentence):
-        built(path, {weight: value})
-
-
-def test_refuses_candidates_that_are_no_weights(path: Path) -> None:
-    with pytest.raises(Refusal, match=r"transfer's candidates\[1\] = -1\.0 must be"):
-        built(path, {"w1": "auto", "candidates": [1.0, -1.0]})
-    with pytest.raises(Refusal, match=r"candidates = \[\] leave no weight to choose"):
-        built(path, {"w2": "auto", "candidates": []})
-    built(path, {"candidates": []})  # nobody chooses
-
-
-def test_refuses_a_step_that_diverges(path: Path) -> None:
-    """lr·2·w₂ with plain sgd; with adam no step does."""
-    sentence = r"lr·w2·curvature = 0\.4·5·2 = 4 must stay below 2; set personalizer\.lr"
-    with pytest.raises(Refusal, match=sentence):
-        built(path, {"w2": 5.0})
-    with pytest.raises(Refusal, match=r"lr·candidates\[1\]·curvature"):
-        built(path, {"w2": "auto", "candidates": [0.1, 10.0]})
-    built(path, {"w1": "auto", "candidates": [0.1, 10.0]})
-    built(path, {"w2": "auto", "candidates": [0.1, 10.0], "optimizer": "adam"})
-
-
-def test_refuses_regressions(path: Path) -> None:
-    data = {"name": "linear_regression", "clients": 4, "examples": 20, "dim": 3}
-    split = {"name": "natural", "split": "given"}
-    with pytest.raises(Refusal, match="this is a regression; take ditto_finetune"):
-        built(path, {}, data=data, partition=split, model="linear")
-
-
-@pytest.mark.parametrize(
-    "own", [{}, {"keep": "accurate"}, {"keep": "last", "w1": "auto"}]
-)
-def test_refuses_to_choose_without_validation_data(
-    path: Path, own: dict[str, Any]
-) -> None:
-    split = {"name": "natural", "split": [0.8, 0.0, 0.2]}
-    built(path, {"keep": "last"}, partition=split)
-    with pytest.raises(Refusal, match="no client has any; give partition.split a"):
-        built(path, own, partition=split)
-
-
-def test_options_and_reference() -> None:
-    assert lookup.check("personalizer", "transfer", {}) == {
-        "w1": 1.0,
-        "w2": 0.1,
-        "candidates": [0.01, 0.1, 1.0, 10.0],
-        "against": "shared",
-        "keep": "transferable",
-    }
-    with pytest.raises(Refusal, match="keep = 'first' is not one of 'last', 'best'"):
-        lookup.check("personalizer", "transfer", {"keep": "first"})
-    with pytest.raises(Refusal, match="must be a number or 'auto'"):
-        lookup.check("personalizer", "transfer", {"w1": "all"})
-    (entry,) = lookup.about("personalizer", "transfer").citations
-    assert entry.startswith("@inproceedings{wang2021robust")

@@ -1,26 +1,15 @@
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from troth import build, lookup
 from troth.client.regularizers.fisher import fisher
 from troth.client.regularizers.l2sq import l2sq
-from troth.config import reader
-from troth.engine.engine import Plan
 from troth.networks import task as tasks
 from troth.types import Batch, Refusal, Task
 
-F64 = torch.float64
-
-
-def drawn(*shape: int, seed: int = 1) -> Tensor:
-    draw = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=draw, dtype=F64)
+from ..hand import F64, INF, NAN, drawn
 
 
 def problem(rows: int = 5, padding: int = 0) -> tuple[Task, Batch]:
@@ -60,27 +49,6 @@ def test_to_the_power_of_nothing_it_is_l2sq_exactly(batches: int) -> None:
     assert torch.equal(one.grad(v, w, batch), l2sq().grad(v, w, batch))
     assert torch.equal(one.value(v, w, batch), l2sq().value(v, w, batch))
     assert one.curvature == l2sq().curvature
-
-
-@pytest.mark.parametrize("plan", [Plan("loop", 1), Plan("threads", 1, 2)])
-def test_a_federation_with_the_identity_is_that_with_l2sq(plan: Plan) -> None:
-    found = []
-    for regularizer in ("l2sq", {"name": "fisher", "power": 0.0}, "fisher"):
-        tree: dict[str, Any] = {
-            "partition": {"name": "classes", "clients": 6, "per_client": 6},
-            "model": "linear",
-            "train": {"rounds": 3, "cohort": 4, "steps": 3, "lr": 0.1},
-            "personalizer": {"name": "ditto", "lam": 0.7},
-            "regularizer": regularizer,
-        }
-        federation = build.build(reader.from_dict(tree), plan=plan).federation
-        for _ in federation.train():
-            pass
-        rows = federation.population.read(np.arange(6))
-        found.append((federation.broadcast.w.clone(), rows.clone()))
-    (w, v), (w_0, v_0), (w_1, v_1) = found
-    assert torch.equal(w, w_0) and torch.equal(v, v_0)
-    assert torch.equal(w, w_1) and not torch.equal(v, v_1)
 
 
 @pytest.mark.parametrize("padding", [0, 3])
@@ -141,20 +109,10 @@ def test_pulls_hard_where_the_loss_depends() -> None:
     assert pull[[0, 2, 3, 5]].abs().min() > 0
 
 
-@pytest.mark.parametrize("power", [-1.0, float("inf"), float("nan")])
-def test_refuses_a_power(power: float) -> None:
-    with pytest.raises(Refusal, match=f"power = {power} must be a finite number"):
-        fisher(problem()[0], power=power)
-
-
-@pytest.mark.parametrize("batches", [0, -4])
-def test_refuses_no_batches(batches: int) -> None:
-    with pytest.raises(Refusal, match=f"batches = {batches} must be at least 1"):
-        fisher(problem()[0], batches=batches)
-
-
-def test_options_and_reference() -> None:
-    expected = {"power": 1.0, "batches": 1}
-    assert lookup.check("regularizer", "fisher", {}) == expected
-    (entry,) = lookup.about("regularizer", "fisher").citations
-    assert entry.startswith("@article{kirkpatrick2017overcoming")
+def test_refuses() -> None:
+    for power in (-1.0, INF, NAN):
+        with pytest.raises(Refusal, match=f"power = {power} must be a finite number"):
+            fisher(problem()[0], power=power)
+    for batches in (0, -4):
+        with pytest.raises(Refusal, match=f"batches = {batches} must be at least 1"):
+            fisher(problem()[0], batches=batches)

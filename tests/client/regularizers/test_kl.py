@@ -7,19 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import kl_div
 
-from troth import lookup
-from troth.build import build
 from troth.client.regularizers.kl import kl
-from troth.config import reader
 from troth.networks import task as tasks
 from troth.types import Batch, Refusal, Task
 
-F64 = torch.float64
-
-
-def drawn(*shape: int, seed: int = 1) -> Tensor:
-    draw = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=draw, dtype=F64)
+from ..hand import F64, drawn
 
 
 def made(outputs: int, classes: int) -> Task:
@@ -70,13 +62,22 @@ def test_classes_by_hand() -> None:
     assert found == pytest.approx(both.sum(1).mean().item() / 2, rel=1e-12)
 
 
-def test_a_margin_by_hand() -> None:
-    task, seen = made(1, 2), batch(torch.tensor([0, 1, 1]))
-    v, w = drawn(2, task.d)
-    rows = zip(outputs(v, seen.x, 1), outputs(w, seen.x, 1), strict=True)
-    each = [symmetric(yes_no(f), yes_no(g)) for [f], [g] in rows]
-    found = kl(task).value(v, w, seen).item()
-    assert found == pytest.approx(sum(each) / 3, rel=1e-12)
+def test_margins_and_several_labels_by_hand() -> None:
+    """Each output is a label by itself, or that of two classes."""
+    for width, classes, labels in (
+        (1, 2, torch.tensor([0, 1, 1])),
+        (3, 3, torch.tensor([[0, 1, 1], [1, 1, 1], [0, 0, 0]])),
+    ):
+        task, seen = made(width, classes), batch(labels)
+        v, w = drawn(2, task.d)
+        rows = zip(outputs(v, seen.x, width), outputs(w, seen.x, width), strict=True)
+        each = [
+            sum(symmetric(yes_no(a), yes_no(b)) for a, b in zip(f, g, strict=True))
+            for f, g in rows
+        ]
+        found = kl(task).value(v, w, seen).item()
+        assert found == pytest.approx(sum(each) / 3, rel=1e-12)
+        assert kl(task).curvature == 0.0  # no bound
 
 
 def test_a_margin_is_two_classes_of_which_one_has_no_output() -> None:
@@ -89,18 +90,6 @@ def test_a_margin_is_two_classes_of_which_one_has_no_output() -> None:
     ]
     found = kl(one).value(v, w, seen).item()
     assert found == pytest.approx(kl(two).value(*wide, seen).item(), rel=1e-12)
-
-
-def test_several_labels_by_hand() -> None:
-    task, seen = made(3, 3), batch(torch.tensor([[0, 1, 1], [1, 1, 1], [0, 0, 0]]))
-    v, w = drawn(2, task.d)
-    rows = zip(outputs(v, seen.x, 3), outputs(w, seen.x, 3), strict=True)
-    each = [
-        sum(symmetric(yes_no(a), yes_no(b)) for a, b in zip(f, g, strict=True))
-        for f, g in rows
-    ]
-    found = kl(task).value(v, w, seen).item()
-    assert found == pytest.approx(sum(each) / 3, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -175,30 +164,6 @@ def test_shifted_logits_are_the_same_prediction() -> None:
     assert kl(task).value(v, w, seen).item() == pytest.approx(0.0, abs=1e-14)
 
 
-@pytest.mark.parametrize("name", ["ditto", "ditto_finetune", "skl"])
-def test_refuses_a_regression(name: str) -> None:
-    tree = {
-        "data": {"name": "linear_regression", "clients": 3, "examples": 9, "dim": 2},
-        "partition": {"name": "natural", "split": "given"},
-        "train": {"rounds": 1, "steps": 1},
-        "personalizer": name,
-        "regularizer": "l2sq" if name == "skl" else "kl",
-    }
-    words = "'kl' compares predicted probabilities of classes, and this is a regression"
-    with pytest.raises(Refusal, match=words):
-        build(reader.from_dict(tree))
-
-
-def test_no_bound_on_its_curvature() -> None:
-    assert kl(made(4, 4)).curvature == 0.0
-
-
-def test_options_and_reference() -> None:
-    assert lookup.check("regularizer", "kl", {}) == {}
-    (entry,) = lookup.about("regularizer", "kl").citations
-    assert entry.startswith("@article{yu2020salvaging")
-
-
 @pytest.mark.parametrize("width", [1, 2])
 def test_soft_labels_change_nothing(width: int) -> None:
     """It reads what labels are of, not which: rows of shares are no several labels."""
@@ -210,3 +175,9 @@ def test_soft_labels_change_nothing(width: int) -> None:
     v, w = drawn(2, task.d)
     assert torch.equal(kl(task).value(v, w, plain), kl(task).value(v, w, soft))
     assert torch.equal(kl(task).grad(v, w, plain), kl(task).grad(v, w, soft))
+
+
+def test_refuses_a_regression() -> None:
+    words = "'kl' compares predicted probabilities of classes, and this is a regression"
+    with pytest.raises(Refusal, match=words):
+        kl(made(1, 0))

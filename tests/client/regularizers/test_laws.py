@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,71 +10,52 @@ from troth import lookup
 from troth.networks import task as tasks
 from troth.types import Batch, Regularizer, Task
 
+from ..hand import drawn
+
 NAMES = lookup.names("regularizer")
-OPTIONS: dict[str, dict[str, Any]] = {}  # for members that cannot do without
+EVERY = pytest.mark.parametrize("name", NAMES)
 POINTS = 5
 
 
 def problem() -> tuple[Task, Batch]:
     """A classifier of three numbers into two classes: d = 8, float64."""
-    draw = torch.Generator().manual_seed(1)
     task = tasks.functional(tasks.Objective(nn.Linear(3, 2).double(), 2), "float64")
-    x = torch.randn(6, 3, generator=draw, dtype=torch.float64)
+    x = drawn(6, 3)
     weight = torch.full((6,), 1 / 6, dtype=torch.float64)
     label = torch.tensor([0, 1, 1, 0, 1, 0])
     return task, Batch(x, label, weight, torch.tensor(0), torch.tensor(1))
 
 
 def made(name: str, task: Task) -> Regularizer:
-    given = lookup.check("regularizer", name, OPTIONS.get(name, {}))
+    given = lookup.check("regularizer", name, {})
     regularizer = lookup.call(lookup.find("regularizer", name), given, task=task)
     assert isinstance(regularizer, Regularizer)
     return regularizer
 
 
 def points(d: int) -> list[tuple[Tensor, Tensor]]:
-    draw = torch.Generator().manual_seed(2)
-    pairs = torch.randn(POINTS, 2, d, generator=draw, dtype=torch.float64)
-    return [(v, w) for v, w in pairs]
+    return [(v, w) for v, w in drawn(POINTS, 2, d, seed=2)]
 
 
-def test_all_are_found() -> None:
-    assert {"l2sq", "l2", "smooth_l2", "fisher", "kl"} <= set(NAMES)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_gradient_is_that_of_the_value(name: str) -> None:
+@EVERY
+def test_a_distance_and_its_gradient(name: str) -> None:
+    """A number that is never negative, nothing at w; it touches nothing it reads."""
     task, batch = problem()
-    regularizer = made(name, task)
+    one = made(name, task)
     for v, w in points(task.d):
-        expected = torch.func.grad(regularizer.value)(v, w, batch)
-        found = regularizer.grad(v, w, batch)
+        kept = v.clone(), w.clone()
+        expected, found = torch.func.grad(one.value)(v, w, batch), one.grad(v, w, batch)
         assert found.shape == v.shape
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_at_the_shared_model(name: str) -> None:
-    task, batch = problem()
-    regularizer = made(name, task)
-    for _, w in points(task.d):
-        assert abs(regularizer.value(w, w, batch).item()) < 1e-12
-        assert regularizer.grad(w, w, batch).abs().max() < 1e-12
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_number_that_is_never_negative(name: str) -> None:
-    task, batch = problem()
-    regularizer = made(name, task)
-    for v, w in points(task.d):
+        assert abs(one.value(w, w, batch).item()) < 1e-12
+        assert one.grad(w, w, batch).abs().max() < 1e-12
         for near in (1.0, 1e-3):
-            value = regularizer.value(w + near * (v - w), w, batch)
-            assert value.shape == ()
-            assert value.dtype == v.dtype
-            assert value >= -1e-15
+            value = one.value(w + near * (v - w), w, batch)
+            assert (value.shape, value.dtype) == ((), v.dtype) and value >= -1e-15
+        assert torch.equal(v, kept[0]) and torch.equal(w, kept[1])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@EVERY
 def test_rows_together_as_each_alone(name: str) -> None:
     task, batch = problem()
     regularizer = made(name, task)
@@ -86,19 +65,7 @@ def test_rows_together_as_each_alone(name: str) -> None:
     torch.testing.assert_close(found, torch.stack(each), rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_does_not_touch_what_it_reads(name: str) -> None:
-    task, batch = problem()
-    regularizer = made(name, task)
-    v, w = points(task.d)[0]
-    kept = v.clone(), w.clone()
-    regularizer.value(v, w, batch)
-    regularizer.grad(v, w, batch)
-    assert torch.equal(v, kept[0])
-    assert torch.equal(w, kept[1])
-
-
-@pytest.mark.parametrize("name", NAMES)
+@EVERY
 @pytest.mark.parametrize("far", [1e-30, 1.0, 1e30])
 def test_never_no_number(name: str, far: float) -> None:
     """Single precision, models driven far off or near to nothing."""
@@ -116,7 +83,7 @@ def test_never_no_number(name: str, far: float) -> None:
             assert regularizer.grad(w, w, batch).abs().max() < 1e-6
 
 
-@pytest.mark.parametrize("name", NAMES)
+@EVERY
 def test_the_same_on_a_task_in_place(name: str) -> None:
     """Whose gradients lie in one buffer, which the next call overwrites."""
     task, batch = problem()

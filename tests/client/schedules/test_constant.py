@@ -12,8 +12,5 @@ def test_one_in_every_round() -> None:
     function = lookup.find("schedule", "constant")
     for r in (0, 7, 99):
         assert lookup.call(function, {}, round_=r, rounds=100) == 1.0
-
-
-def test_has_no_options() -> None:
     with pytest.raises(Refusal, match="'constant' has no option 'floor'; it has none"):
         lookup.check("schedule", "constant", {"floor": 0.1})

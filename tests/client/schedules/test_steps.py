@@ -6,50 +6,42 @@ from troth import lookup
 from troth.client.schedules.steps import steps
 from troth.types import Refusal
 
+from ..hand import INF, NAN
+
 
 def test_by_hand() -> None:
     found = [steps(r, every=3) for r in range(8)]
     assert found == [1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25, 0.25]
-
-
-def test_every_round() -> None:
-    assert [steps(r, every=1, factor=0.1) for r in range(3)] == pytest.approx(
-        [1.0, 0.1, 0.01]
-    )
-
-
-def test_halving_every_200_rounds() -> None:
+    found = [steps(r, every=1, factor=0.1) for r in range(3)]
+    assert found == pytest.approx([1.0, 0.1, 0.01])
     assert (steps(199, every=200), steps(200, every=200)) == (1.0, 0.5)
+    floored = [steps(r, every=1, factor=0.5, floor=0.2) for r in range(5)]
+    assert floored == [1.0, 0.5, 0.25, 0.2, 0.2]
+    assert {steps(r, every=2, factor=1.0) for r in range(9)} == {1.0}  # is constant
+    assert steps(10**6, every=1) == 0.0  # vanishes quietly in a long run
 
 
-def test_factor_one_is_constant() -> None:
-    assert {steps(r, every=2, factor=1.0) for r in range(9)} == {1.0}
-
-
-def test_vanishes_quietly_in_a_long_run() -> None:
-    assert steps(10**6, every=1) == 0.0
-
-
-def test_it_stops_at_the_floor() -> None:
-    found = [steps(r, every=1, factor=0.5, floor=0.2) for r in range(5)]
-    assert found == [1.0, 0.5, 0.25, 0.2, 0.2]
-
-
-@pytest.mark.parametrize("floor", [-0.1, 1.5, float("nan")])
+@pytest.mark.parametrize("floor", [-0.1, 1.5, NAN])
 def test_refuses_a_floor_that_is_no_part(floor: float) -> None:
-    with pytest.raises(Refusal, match="floor"):
+    with pytest.raises(Refusal, match=f"floor = {floor} must be from 0 to 1"):
         steps(0, every=1, floor=floor)
 
 
 @pytest.mark.parametrize(
     ("every", "factor"),
-    [(0, 0.5), (-3, 0.5), (5, 0.0), (5, -0.5), (5, float("nan")), (5, float("inf"))],
+    [(0, 0.5), (-3, 0.5), (5, 0.0), (5, -0.5), (5, NAN), (5, INF)],
 )
 def test_refuses_what_is_out_of_range(every: int, factor: float) -> None:
     with pytest.raises(Refusal) as refusal:
         steps(0, every=every, factor=factor)
     assert f"every = {every}" in str(refusal.value)
     assert f"factor = {factor}" in str(refusal.value)
+
+
+def test_refuses_to_grow_beyond_a_million() -> None:
+    assert steps(19, every=1, factor=2.0) == 2.0**19
+    with pytest.raises(Refusal, match="factor = 2.0 over 20 changes multiplies"):
+        steps(20, every=1, factor=2.0)
 
 
 def test_needs_to_know_how_often() -> None:

@@ -120,11 +120,3 @@ def test_resumed_bit_for_bit(tmp_path: Path, labels: Path, solver: Any) -> None:
     for name in names:
         whole, cut = (tmp_path / run / name for run in ("whole", "cut"))
         assert whole.read_bytes() == cut.read_bytes(), name
-
-
-@EVERY
-def test_has_its_paper_and_its_defaults(solver: Any) -> None:
-    name = solver if isinstance(solver, str) else solver["name"]
-    about = lookup.about("solver", name)
-    assert about.citations and about.summary
-    assert lookup.check("solver", name, {}) == about.options

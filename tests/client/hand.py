@@ -1,0 +1,125 @@
+"""One client by hand: F(v) = ½·L·Σ weight·‖v − x‖², of gradient L·(v − mean x)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from troth import lookup
+from troth.client.client import descent
+from troth.config.schema import Part
+from troth.types import (
+    Anchor,
+    Batch,
+    Broadcast,
+    Carry,
+    Client,
+    Descent,
+    Personal,
+    Phase,
+    Reply,
+    Solver,
+    Task,
+)
+
+F64 = torch.float64
+NAN, INF = float("nan"), float("inf")
+ONE = torch.ones((), dtype=F64)
+OPTIMIZERS = lookup.names("optimizer")
+
+
+def number(*x: float) -> Tensor:
+    return torch.tensor(x, dtype=F64)
+
+
+def drawn(*shape: int, seed: int = 1) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=draw, dtype=F64)
+
+
+def bowl(curvature: float = 1.0, d: int = 1) -> Task:
+    def loss(v: Tensor, batch: Batch) -> Tensor:
+        away = (v - batch.x).square().sum(-1)
+        return 0.5 * curvature * (batch.weight * away).sum()
+
+    return Task(d, 0, loss, torch.func.grad(loss), lambda v, x: v.expand(len(x)))
+
+
+BOWL = bowl()
+
+
+def leaking(v: Tensor, batch: Batch) -> Tensor:
+    """Gradients of `BOWL` and, as the last number, of a running statistic."""
+    x = batch.x[0, 0]
+    return torch.stack([v[0] - x, 0.5 * (v[1] - x)])
+
+
+TAILED = BOWL._replace(d=2, grad=leaking, tail=1)
+
+
+def batch(
+    *x: float, padding: int = 0, t: int = 0, per_epoch: int = 1, key: int = 0
+) -> Batch:
+    """Examples of equal weight, [b, 1], and some that are not there."""
+    rows = number(*x, *[1e9] * padding)[:, None]
+    there = number(*[1.0] * len(x), *[0.0] * padding) / max(1, len(x))
+    return Batch(rows, rows, there, *map(torch.tensor, (t, per_epoch, key)))
+
+
+def by(
+    lr: float,
+    optimizer: str = "sgd",
+    decay: float = 0.0,
+    tail: int = 0,
+    **options: Any,
+) -> Descent:
+    part = Part(optimizer, lookup.check("optimizer", optimizer, options))
+    return descent(part, lr, decay, tail)
+
+
+def sent(w: Tensor, scale: float = 1.0, key: int = 0) -> Broadcast:
+    return Broadcast(w, w[:0], w.new_tensor(scale), torch.tensor(key))
+
+
+def worked(
+    phase: Phase, state: Carry, broadcast: Broadcast, *seen: Batch
+) -> tuple[Reply, Carry]:
+    """What a phase of a client that sees these batches ends with."""
+    carry = phase.begin(broadcast, state)
+    for one in seen:
+        carry = phase.step(broadcast, carry, one, one)
+    return phase.end(broadcast, carry, state, seen[0])
+
+
+def round_(
+    one: Client, state: Carry, w: float, *x: float, scale: float = 1.0, key: int = 0
+) -> tuple[float, Any]:
+    """The update and the state after a step on each of some examples."""
+    seen = [batch(value, t=t) for t, value in enumerate(x)]
+    reply, state = worked(one.local, state, sent(number(w), scale, key), *seen)
+    assert reply.extra.shape == (0,)
+    return reply.update.item(), state
+
+
+def stepped(
+    one: Personal, state: Carry, w: float, *x: float, before: float | None = None
+) -> Any:
+    """The state after steps beside a solver whose copy of w has gone to 77."""
+    at = Anchor(number(w), number(77.0), number(w if before is None else before))
+    for t, value in enumerate(x):
+        seen = batch(value, t=t)
+        state = one.step(state, at, seen, seen, ONE)
+    return state
+
+
+def solved(
+    solver: Solver, broadcast: Broadcast, *seen: Batch, state: Carry | None = None
+) -> tuple[Reply, Any]:
+    """What a solver that sees these batches ends with."""
+    state = solver.init(broadcast.w) if state is None else state
+    carry = solver.begin(broadcast, state)
+    for one in seen:
+        carry = solver.step(broadcast, carry, one)
+    return solver.end(broadcast, carry, state)

@@ -1,0 +1,126 @@
+"""What holds of every optimiser in the folder, and that torch does the same."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from troth import lookup
+from troth.types import Optimizer, Refusal
+
+from ..hand import F64, INF, NAN, drawn
+
+LR = torch.tensor(0.07, dtype=F64)
+TORCH: list[tuple[str, dict[str, float], Any, dict[str, Any]]] = [
+    ("sgd", {}, torch.optim.SGD, {}),
+    *(
+        ("momentum", {"beta": beta}, torch.optim.SGD, {"momentum": beta})
+        for beta in (0.0, 0.5, 0.9, 0.99)
+    ),
+    *(
+        (
+            "adam",
+            {"beta1": beta1, "beta2": beta2, "eps": eps},
+            torch.optim.Adam,
+            {"betas": (beta1, beta2), "eps": eps},
+        )
+        for beta1, beta2, eps in (
+            (0.9, 0.999, 1e-8),
+            (0.0, 0.9, 1e-3),
+            (0.5, 0.0, 0.1),
+            (0.0, 0.0, 1.0),
+        )
+    ),
+]
+
+
+def made(name: str, options: dict[str, float]) -> Optimizer:
+    given = lookup.check("optimizer", name, options)
+    one = lookup.call(lookup.find("optimizer", name), given)
+    assert isinstance(one, Optimizer)
+    return one
+
+
+def test_all_are_compared() -> None:
+    assert {name for name, *_ in TORCH} == {*lookup.names("optimizer")}
+
+
+@pytest.mark.parametrize(("name", "options", "theirs", "more"), TORCH)
+def test_as_torch_does_one_by_one_and_together(
+    name: str, options: dict[str, float], theirs: Any, more: dict[str, Any]
+) -> None:
+    """On four problems ½v'Av − b'v."""
+    root, (b, start) = drawn(4, 6, 6, seed=4), drawn(2, 4, 6, seed=5)
+    a, optimizer, ends = root @ root.mT / 6, made(name, options), []
+    for k in range(4):
+        v: Tensor = start[k]
+        moments: Any = optimizer.init(v)
+        expected = start[k].clone().requires_grad_()
+        step = theirs([expected], lr=float(LR), **more)
+        for _ in range(10):
+            v, moments = optimizer.step(v, a[k] @ v - b[k], moments, LR)
+            expected.grad = a[k] @ expected.detach() - b[k]
+            step.step()
+        ends.append(expected.detach())
+        torch.testing.assert_close(v, ends[-1], rtol=1e-12, atol=1e-12)
+    lifted = torch.func.vmap(optimizer.step, in_dims=(0, 0, 0, None))
+    rows, all_moments = start, torch.func.vmap(optimizer.init)(start)
+    for _ in range(10):
+        g = (a @ rows[..., None])[..., 0] - b
+        rows, all_moments = lifted(rows, g, all_moments, LR)
+    torch.testing.assert_close(rows, torch.stack(ends), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", lookup.names("optimizer"))
+def test_touches_nothing_and_moves_nothing_without_a_rate(name: str) -> None:
+    (v, g), one = drawn(2, 3), made(name, {})
+    moments = one.init(v)
+    read = [v, g, *moments]
+    kept = [t.clone() for t in read]
+    moved, _ = one.step(v, g, moments, torch.tensor(0.0))
+    assert torch.equal(moved, v) and all(map(torch.equal, read, kept))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "limit"),
+    [("sgd", {}, 2.0)]
+    + [("momentum", {"beta": beta}, 2 * (1 + beta)) for beta in (0.0, 0.5, 0.9)],
+)
+def test_stable_below_the_limit_and_not_above(
+    name: str, options: dict[str, float], limit: float
+) -> None:
+    one = made(name, options)
+    assert one.limit == pytest.approx(limit) and made("adam", {}).limit == math.inf
+    for share, stays in ((0.99, True), (1.01, False)):
+        v = torch.ones(1, dtype=F64)
+        moments, lr = one.init(v), torch.tensor(share * one.limit, dtype=F64)
+        for _ in range(5000):
+            v, moments = one.step(v, v, moments, lr)
+            if v.abs() > 1e6:
+                break
+        assert bool(v.abs() < 1) is stays
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        *(
+            ("momentum", {"beta": x}, rf"beta = {x} must lie in \[0, 1\)")
+            for x in (-0.1, 1.0, 1.5, NAN, INF)
+        ),
+        *(
+            ("adam", {key: x}, rf"{key} = {x}\b.*must")
+            for key in ("beta1", "beta2")
+            for x in (-0.1, 1.0, NAN)
+        ),
+        *(("adam", {"eps": x}, rf"eps = {x}\b.*must") for x in (0.0, -1e-8, NAN)),
+        ("sgd", {"beta": 0.9}, "'sgd' has no option 'beta'; it has none"),
+    ],
+)
+def test_refuses(name: str, options: dict[str, float], words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        made(name, options)
