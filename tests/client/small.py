@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -19,7 +20,8 @@ from troth.networks import task as tasks
 from troth.types import Split
 
 LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)
-PLANS = [LOOP, VMAP, THREADS]
+TRACED = pytest.mark.slow("traces, which takes a second")
+PLANS = [LOOP, THREADS, pytest.param(VMAP, marks=TRACED)]
 
 
 def built(wanted: Any, plan: Plan = LOOP, rounds: int | None = None) -> build.Built:

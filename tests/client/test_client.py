@@ -133,7 +133,7 @@ def test_the_same_draws_however_clients_step(tmp_path: Path) -> None:
     tree["train"]["augment"] = augment
     expected = trained(tree, Plan("loop", 1))
     assert not torch.allclose(plain, expected)
-    for plan in (VMAP, Plan("vmap", 1), THREADS):
+    for plan in (VMAP, THREADS):
         assert (trained(tree, plan) - expected).abs().max() < 1e-10
 
 

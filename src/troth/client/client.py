@@ -32,11 +32,7 @@ def compose(parts: Sequence[Part], scale: float) -> Augment:
     """Augments one after another; each draws once for every example and step.
 
     Draws are keyed by (seed, round, client, step, place in the list, example), so they
-    are the same however clients step.
-
-    Args:
-        parts: names and options, in order; none leaves batches alone.
-        scale: the value of x that stands for 1.
+    are the same however clients step. `scale` is the value of x that stands for 1.
     """
     if not parts:
         return as_it_is

@@ -84,28 +84,23 @@ def test_by_hand() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    norm=st.sampled_from(NORMS),
-    start=st.sampled_from(["none", "random"]),
+    options=st.fixed_dictionaries(
+        {
+            "norm": st.sampled_from(NORMS),
+            "start": st.sampled_from(["none", "random"]),
+            "eps": st.floats(1e-3, 2),
+            "step": st.floats(0, 3),
+            "iterations": st.integers(1, 4),
+            "bounds": st.sampled_from([[0.0, 1.0], [-0.5, 1.25], []]),
+        }
+    ),
     shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     m=st.integers(0, 4),
-    eps=st.floats(1e-3, 2),
-    step=st.floats(0, 3),
-    iterations=st.integers(1, 4),
-    bounds=st.sampled_from([[0.0, 1.0], [-0.5, 1.25], []]),
     scale=st.sampled_from([1.0, 255.0]),
     wide=st.booleans(),
 )
 def test_never_leaves_the_ball_or_the_range(
-    norm: Any,
-    start: Any,
-    shape: list[int],
-    m: int,
-    eps: float,
-    step: float,
-    iterations: int,
-    bounds: list[float],
-    scale: float,
-    wide: bool,
+    options: Any, shape: list[int], m: int, scale: float, wide: bool
 ) -> None:
     dtype, digit = (F64, 1e-14) if wide else (torch.float32, 1e-5)
     net = nn.Sequential(layers.Normalize(0.0, scale), small(int(np.prod(shape))))
@@ -113,17 +108,16 @@ def test_never_leaves_the_ball_or_the_range(
     w = 3 * drawn(task.d).to(dtype)
     x = (inputs(m, *shape, dtype=dtype) * scale).round()  # on the edge, too
     x = x.byte() if scale == 255 else x
-    options: dict[str, Any] = {"start": start, "norm": norm, "bounds": bounds}
-    attack = pgd(task, scale, eps=eps, step=step, iterations=iterations, **options)
+    attack = pgd(task, scale, **options)
     found = attack.worst(
         w, batch(x, torch.arange(m) % 3)._replace(weight=torch.ones(m))
     )
     assert found.x.shape == x.shape and found.x.dtype == dtype
     assert found.loss.shape == (m,) and found.outputs.shape == (m, 3)
-    away = lengths(found.x - x.to(dtype), norm)
-    assert (away <= eps * scale * (1 + digit) + digit * scale).all()
-    if bounds:
-        low, high = bounds
+    away = lengths(found.x - x.to(dtype), options["norm"])
+    assert (away <= options["eps"] * scale * (1 + digit) + digit * scale).all()
+    if options["bounds"]:
+        low, high = options["bounds"]
         assert (found.x >= low * scale).all() and (found.x <= high * scale).all()
     attack.expect(x)
 

@@ -16,11 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-import troth
-from troth import build, files
+from troth import build
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
-from troth.runs.load import Run
 
 from ..small import built, models
 
@@ -242,32 +240,6 @@ def _work(
                 optimiser.step()
         still = {n for n in before if not turn[_shared(n, own)]}
         _put(net, {n: t for n, t in before.items() if n in still and "running" in n})
-
-
-class Killed(Exception):
-    """Stops a run."""
-
-
-@pytest.fixture
-def resumed(tmp_path: Path) -> Callable[[dict[str, Any]], Run]:
-    """Trains a run whole and, stopped after two rounds, again: the same bytes."""
-
-    def kill(progress: Any) -> None:
-        if progress.done == 2:
-            raise Killed
-
-    def both(wanted: dict[str, Any]) -> Run:
-        [run] = troth.run(wanted, out=tmp_path / "whole")
-        with pytest.raises(Killed):
-            troth.run(wanted, out=tmp_path / "cut", watch=kill)
-        troth.resume(tmp_path / "cut")
-        for name in (files.CLIENTS, files.ROUNDS, files.SHARED, files.PERSONAL):
-            whole, cut = (tmp_path / part / name for part in ("whole", "cut"))
-            assert whole.exists() == cut.exists(), name
-            assert not whole.exists() or whole.read_bytes() == cut.read_bytes(), name
-        return run
-
-    return both
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,19 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-import troth
 from troth.client.combine import beside
 from troth.client.personalizers._mixed import mixed, through
 from troth.client.personalizers.apfl import apfl
 from troth.client.solvers.fedavg import fedavg
-from troth.networks import task as tasks
 from troth.types import Batch, Budget, Task
 
 from ..hand import BOWL, INF, NAN, ONE, batch, by, number, sent, stepped, worked
 from ..small import (
     LOOP,
-    PLANS,
     THREADS,
+    TRACED,
+    VMAP,
     agrees,
     built,
     gradient,
@@ -199,8 +197,9 @@ def test_near_its_ends_it_is_near_them(
     assert (models(found) - models(expected)).abs().max() <= most
 
 
-WRITTEN = [(LOOP, "moving", False), (THREADS, "moving", True)]
-WRITTEN += [(THREADS, "shared", False), (PLANS[1], "shared", True)]
+WRITTEN: list[Any] = [(LOOP, "moving", False), (THREADS, "moving", True)]
+WRITTEN += [(THREADS, "shared", False)]
+WRITTEN += [pytest.param(VMAP, "shared", True, marks=TRACED)]
 
 
 @pytest.mark.parametrize(("plan", "mix", "adaptive"), WRITTEN)
@@ -228,34 +227,3 @@ def test_written_out(tree: Tree, plan: Any, mix: str, adaptive: bool) -> None:
     if adaptive:
         assert len({*alpha}) >= 4
         assert [x for (x,) in told(made)] == pytest.approx(alpha, abs=1e-12)
-
-
-# A run
-
-
-def as_run(tree: Tree, own: dict[str, Any]) -> dict[str, Any]:
-    engine = {"device": "cpu", "how": "threads", "workers": 2}
-    train = {"cohort": 2, "rounds": 3, "precision": "float32"}
-    wanted = tree("plain", {"name": "apfl", **own}, train=train, engine=engine)
-    return wanted | {"checkpoint": {"every": 1}}
-
-
-def test_clients_csv_has_what_alpha_became(tree: Tree, tmp_path: Path) -> None:
-    wanted = as_run(tree, {"adaptive": True, "alpha": 0.5})
-    [run] = troth.run(wanted, out=tmp_path / "run")
-    alpha, asked = run.clients["alpha"], run.clients["asked"] > 0
-    assert not asked.all()
-    assert alpha[~asked].tolist() == [0.5] * int((~asked).sum())
-    assert ((alpha >= 0) & (alpha <= 1)).all()
-    assert len({*alpha[asked].tolist()}) >= 2
-    [plain] = troth.run(as_run(tree, {}), out=tmp_path / "plain")
-    assert "alpha" not in plain.clients
-
-
-def test_a_run_of_the_shared_model_alone_can_be_used(
-    tree: Tree, tmp_path: Path
-) -> None:
-    [run] = troth.run(as_run(tree, {"alpha": 0.0}), out=tmp_path / "run")
-    shared = tasks.flatten(run.shared())
-    for k in range(6):
-        assert torch.equal(tasks.flatten(run.model(k)), shared)

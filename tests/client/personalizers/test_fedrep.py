@@ -14,7 +14,7 @@ from troth.types import Batch, Budget, Client, Task
 
 from ..hand import batch, by, number, sent
 from ..hand import worked as through
-from ..small import LOOP, THREADS, VMAP
+from ..small import LOOP, THREADS, TRACED, VMAP
 
 
 def loss(v: Tensor, batch: Batch) -> Tensor:
@@ -80,7 +80,7 @@ def test_how_long(mine: Budget | None, work: Budget, both: Budget) -> None:
     ("plan", "own", "mine", "work"),
     [
         (LOOP, ("norm2", "fc"), {"epochs": 2}, {"epochs": 1}),
-        (VMAP, ("fc",), {"epochs": 2}, {"epochs": 1}),
+        pytest.param(VMAP, ("fc",), {"epochs": 2}, {"epochs": 1}, marks=TRACED),
         (THREADS, ("norm2", "fc"), {"steps": 3}, {"epochs": 1}),
         (THREADS, ("conv1", "norm1"), {}, {"steps": 4}),
     ],

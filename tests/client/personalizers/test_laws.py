@@ -21,7 +21,7 @@ from troth.networks.masks import Masks
 from troth.types import Anchor, Batch, Budget, Client, Personal, Task
 
 from ..hand import OPTIMIZERS, by, drawn, sent, worked
-from ..small import LOOP, THREADS, VMAP, built, done, models, states
+from ..small import LOOP, THREADS, VMAP, built, done, models, states, told
 
 Tree = Callable[..., dict[str, Any]]
 NAMES = lookup.names("personalizer")
@@ -423,19 +423,29 @@ def test_and_so_they_are_in_any_company(tree: Tree, case: Any) -> None:
         same(tree, plan, case, COMPANY[1])
 
 
+SOLVERS = [*lookup.names("solver"), {"name": "scaffold", "option": "I"}]
+BRIEF = {"rounds": 2, "steps": 2}
+
+
+@pytest.fixture(scope="module")
+def alone(tree: Tree) -> list[Any]:
+    """Federations without personal models, by every solver."""
+    return [built(tree("normed", "none", solver=s, train=BRIEF)) for s in SOLVERS]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_beside_any_solver_it_leaves_the_shared_model_alone(
-    tree: Tree, name: str
+    tree: Tree, name: str, alone: list[Any]
 ) -> None:
+    """Ditto's modularity (E.1): v leans on w, and w does not know of v."""
     if isinstance(made(name, {}, problem()), Client):
         return
-    how = {"rounds": 2, "steps": 2}
-    for solver in lookup.names("solver"):
-        alone = built(tree("normed", "none", solver=solver, train=how))
-        both = built(tree("normed", short(name, {}), solver=solver, train=how))
-        assert torch.equal(alone.federation.broadcast.w, both.federation.broadcast.w)
+    for solver, plain in zip(SOLVERS, alone, strict=True):
+        both = built(tree("normed", short(name, {}), solver=solver, train=BRIEF))
         idle = both.federation.engine.client.idle or name == "none"
-        assert torch.equal(models(alone), models(both)) == idle
+        assert torch.equal(models(plain), models(both)) == idle
+        a, b = plain.federation.broadcast, both.federation.broadcast
+        assert torch.equal(a.w, b.w) and torch.equal(a.extra, b.extra)
 
 
 AT, FAR = {"steps": 3}, {"name": "ditto_finetune", "lam": 5.0, "steps": 3}
@@ -482,7 +492,7 @@ def test_running_statistics_feel_no_pull(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_resumed_it_gives_the_same_bytes(tree: Tree, resumed: Any, name: str) -> None:
-    """Stopped after two rounds; whoever was not asked is in the files as well."""
+    """Stopped after two rounds; and the files have what clients end with."""
     stopped(tree, resumed, name, {})
 
 
@@ -503,4 +513,11 @@ def stopped(tree: Tree, resumed: Any, name: str, options: dict[str, Any]) -> Non
     if options.get("variant") != "randomised" and name not in ("none", "ewc"):
         wanted["personalizer"] |= {"optimizer": "adam", "lr": 0.01}
     run = resumed(wanted)
-    assert (run.clients["accuracy"] >= 0).all()
+    made = built(wanted)
+    found, asked = done(made), run.clients["asked"] > 0
+    for k, v in enumerate(found):
+        assert torch.equal(tasks.flatten(run.model(k)), v)
+    columns = made.federation.engine.client.columns
+    assert [[run.clients[c][k] for c in columns] for k in range(6)] == told(made)
+    assert {*columns} == {*run.clients} & {"lam", "alpha", "weight", "w1", "w2"}
+    assert (run.clients["accuracy"] >= 0).all() and not asked.all()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import troth
 from troth.client.personalizers.mapper import mapper
-from troth.networks import task
 from troth.types import Batch, Budget, Client
 
 from ..hand import BOWL, INF, NAN, by, number, round_
@@ -181,26 +178,3 @@ def test_statistics_are_those_of_the_mixed_model(tree: Tree) -> None:
     own = f.engine.packing.unpack(f.population.read(np.arange(6)))[0]
     assert torch.equal(models(made)[:, -tail:], own[:, -tail:])
     assert not torch.equal(own[0, -tail:], f.broadcast.w[-tail:])
-
-
-# A run
-
-
-def as_run(tree: Tree) -> dict[str, Any]:
-    engine = {"device": "cpu", "how": "threads", "workers": 2}
-    train = {"cohort": 2, "rounds": 3, "precision": "float32"}
-    own = {"name": "mapper", "weights": [0.1, 0.7]}
-    wanted = tree("plain", own, train=train, engine=engine)
-    return wanted | {"checkpoint": {"every": 1}}
-
-
-def test_clients_csv_has_the_weight(tree: Tree, tmp_path: Path) -> None:
-    [run] = troth.run(as_run(tree), out=tmp_path / "run")
-    weight, asked = run.clients["weight"], run.clients["asked"] > 0
-    assert not asked.all()
-    assert {*weight[asked].tolist()} <= {0.1, 0.7}  # not float32's 0.1
-    assert {*weight[~asked].tolist()} == {0.0}
-    shared = task.flatten(run.shared())
-    for k in range(6):
-        same = torch.equal(task.flatten(run.model(k)), shared)
-        assert same != bool(asked[k])

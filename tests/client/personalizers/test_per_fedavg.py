@@ -16,8 +16,9 @@ from troth.types import Batch, Budget, Client, Refusal, Task
 from ..hand import batch, bowl, by, number, sent, worked
 from ..small import (
     LOOP,
-    PLANS,
     THREADS,
+    TRACED,
+    VMAP,
     built,
     done,
     draws,
@@ -226,7 +227,7 @@ def quadratic(gram: Tensor, c: Tensor) -> Task:
     ("plan", "variant", "same"),
     [
         (LOOP, "hessian_free", False),
-        (PLANS[1], "hessian_free", False),
+        pytest.param(VMAP, "hessian_free", False, marks=TRACED),
         (THREADS, "hessian_free", True),
         (THREADS, "first_order", False),
     ],
@@ -238,8 +239,7 @@ def test_written_out(tree: Any, plan: Any, variant: str, same: bool) -> None:
 
     def local(k: int, w: Tensor, r: int, slots: list[Tensor]) -> Tensor:
         key, copy = feed.keys(np.array([k]), r)[0], w
-        _, weight = feed.draw(np.array([k]), 5, r)
-        drawn, _ = feed.draw(np.array([k]), 5, r)
+        drawn, weight = feed.draw(np.array([k]), 5, r)
         for t, row in enumerate(drawn[:, 0]):
             one = torch.tensor(1)
             seen = Batch(row, row, weight[t, 0], torch.tensor(t), one, key)

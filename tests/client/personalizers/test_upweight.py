@@ -100,12 +100,6 @@ def test_more_steps_begin_the_same(grouped: Any) -> None:
     assert torch.equal(alone[:, 0], many[:, 2])
 
 
-def test_the_best_by_validation(grouped: Any) -> None:
-    found = done(built(grouped(own(keep="best", lr=0.9))))
-    last = done(built(grouped(own(lr=0.9))))
-    assert found.isfinite().all() and not torch.equal(found, last)
-
-
 def test_nobody_has_a_conflicting_example() -> None:
     tree: dict[str, Any] = {
         "data": {"name": "colored", "base": "digits", "correlation": 1.0},

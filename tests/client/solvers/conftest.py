@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from troth import build
-from troth.config import reader
 from troth.engine.engine import Plan
+
+from ..small import built
 
 SIZES = [6, 9, 14, 20, 5, 11]
 LR = 0.1  # of the quadratics
@@ -45,7 +46,7 @@ def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("odd", None)
 
 
-def federation(path: Path, plan: Plan | None, sections: dict[str, Any]) -> build.Built:
+def federation(path: Path, plan: Plan | None, sections: dict[str, Any]) -> Any:
     train = {"rounds": 3, "precision": "float64"}
     tree = {
         "data": {"name": "npz", "path": str(path)},
@@ -54,7 +55,7 @@ def federation(path: Path, plan: Plan | None, sections: dict[str, Any]) -> build
         **sections,
         "train": train | sections.get("train", {}),
     }
-    return build.build(reader.from_dict(tree), plan=plan or Plan("threads", 1))
+    return built(tree, plan or Plan("threads", 1), 0)
 
 
 def save(path: Path, x: np.ndarray, y: np.ndarray, sizes: list[int]) -> Path:
@@ -95,10 +96,9 @@ class Quadratic(NamedTuple):
 
     def run(self, **sections: Any) -> np.ndarray:
         """Where w ends."""
-        built = self.made(None, **sections)
-        for _ in built.federation.train():
-            pass
-        return built.federation.broadcast.w.numpy()
+        ready = self.made(None, **sections)
+        list(ready.federation.train())
+        return ready.federation.broadcast.w.numpy()
 
     def best(self, weight: np.ndarray | None = None) -> np.ndarray:
         """The minimiser of the clients' weighted mean loss."""

@@ -27,7 +27,7 @@ class Adversarial(NamedTuple):
 
 
 def rows(mask: Tensor, x: Tensor) -> Tensor:
-    """A value an example, [b], with as many axes as x has."""
+    """One value per example, [b], with as many axes as x has."""
     return mask.reshape(-1, *[1] * (x.dim() - 1))
 
 

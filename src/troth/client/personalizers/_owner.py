@@ -33,12 +33,8 @@ def owner(
 ) -> Client:
     """A whole client of a solver, which does not look at validation data.
 
-    Args:
-        solver: what it does in a round.
-        budget: how long.
-        model: what it predicts with, of w and its state.
-        shares: its reply gives its personal model away.
-        more: other fields of the client.
+    `model` is what it predicts with, of w and its state; `shares`: its reply gives that
+    away; `more` are other fields of the client.
     """
 
     def step(broadcast: Broadcast, carry: Carry, batch: Batch, valid: Batch) -> Carry:

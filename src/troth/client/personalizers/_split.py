@@ -113,15 +113,9 @@ def split(
 
     Its state is its own numbers and their optimiser's moments, which live on between
     rounds as those of `local` do; the moments of the shared numbers start anew in each,
-    as those of `fedavg` do. With nothing of its own the state is empty.
-
-    Args:
-        task: the client's problem.
-        mask: [d] of bool: which numbers are its own.
-        descents: how its own, and how the shared numbers follow the gradient.
-        works: how long its own, and how long the shared ones move in a round.
-        by_turns: first its own, and then the shared ones; False: in the same steps, by
-            one gradient.
+    as those of `fedavg` do. With nothing of its own the state is empty. `descents` and
+    `works` are those of its own and those of the shared numbers, which move in the same
+    steps by one gradient, or by turns: first its own, and then the shared ones.
     """
     halves = Halves(mask, task.tail)
     has = halves.has

@@ -108,16 +108,11 @@ def tuned(
     weigh: tuple[Callable[[Tensor], Carry], Weigh] | None = None,
     **phase: Any,
 ) -> Personal:
-    """After the last round v follows a gradient from w*.
+    """After the last round v follows a gradient from w*, for 50 epochs unless told.
 
-    Args:
-        task: the client's problem.
-        descent: how v follows the gradient.
-        budget: how long; None is 50 epochs.
-        keep: which model on the way; clients without validation data keep the last.
-        gradient: of the personal objective; None: that of the loss.
-        weigh: what weights of examples begin with (of w*), and how they go on.
-        phase: other fields of the phase.
+    The gradient is that of the loss unless there is another; `weigh` is what weights of
+    examples begin with, of w*, and how they go on; `phase` are other fields of the
+    phase. Clients without validation data keep the last model.
     """
     way = Way(descent, keep, criterion(task, keep))
     start, weighted = weigh or (lambda w: (), lambda v, carry, batch: (carry, batch))
