@@ -27,9 +27,10 @@ from troth.networks import task as tasks
 from troth.types import Batch, Refusal, Task
 
 from ..hand import F64, INF, NAN, drawn
-from ..small import built
+from ..small import TRACED, built
 
 NORMS = ["linf", "l2"]
+MORE = [("linf", "none"), ("l2", "none"), ("l2", "random")]
 
 
 def inputs(*shape: int, seed: int = 1, dtype: torch.dtype = F64) -> Tensor:
@@ -295,8 +296,13 @@ class TestStart:
         assert mine not in [seeding.fold(step, i) for i in range(1000)]
 
 
-@pytest.mark.parametrize("start", ["none", "random"])
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(
+    ("norm", "start"),
+    [
+        ("linf", "random"),
+        *(pytest.param(n, s, marks=TRACED) for n, s in MORE),
+    ],
+)
 def test_clients_together_as_each_alone(norm: Any, start: Any) -> None:
     objective = tasks.Objective(small(4).double(), 3)
     task, apart = tasks.functional(objective, "float64"), tasks.in_place(objective)

@@ -53,6 +53,7 @@ def tree(path: Path, options: dict[str, Any] | None = None, **more: Any) -> Any:
     } | more
 
 
+@pytest.mark.slow("hundreds of L-BFGS steps")
 @pytest.mark.parametrize("nu", [0.0, 0.3])
 @pytest.mark.parametrize("fit", ["sum", "mean"])
 def test_on_quadratics_it_ends_at_the_minimiser(

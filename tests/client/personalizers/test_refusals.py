@@ -18,7 +18,7 @@ from troth.networks.masks import Masks
 from troth.types import Client, Refusal
 
 from ..hand import INF, NAN
-from ..small import THREADS, VMAP, built
+from ..small import built
 
 Tree = Callable[..., dict[str, Any]]
 RULES = ("side_by_side", "paper", "code")
@@ -316,15 +316,6 @@ def test_what_goes_together() -> None:
     client({"name": "per_fedavg", "variant": "hessian_free"}, train={"batch": 3})
     full = lookup.check("personalizer", "ditto", {"lam": 1, "candidates": [0, 2]})
     assert (full["lam"], full["candidates"]) == (1.0, [0.0, 2.0])
-
-
-@pytest.mark.parametrize("plan", [VMAP, THREADS], ids=lambda p: p.how)
-def test_a_batch_that_cannot_be_divided(tree: Tree, plan: Any) -> None:
-    for variant, least in (("first_order", 2), ("hessian_free", 3)):
-        own, how = {"name": "per_fedavg", "variant": variant}, {"batch": least - 1}
-        with pytest.raises(Refusal, match=f"^per_fedavg needs {least} different batch"):
-            built(tree("plain", own, train=how), plan, 0)
-        built(tree("plain", own | {"same_batch": True}, train=how), plan, 0)
 
 
 def test_models_without_normalisation(tree: Tree) -> None:

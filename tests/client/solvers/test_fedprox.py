@@ -85,8 +85,7 @@ def test_what_float32_cannot_hold_stops_nothing(classify: Any) -> None:
     assert all(record.broadcast.w.isfinite().all() for record in f.train())
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.5, 4.0])
-@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize(("mu", "steps"), [(0.5, 5), (4.0, 5), (4.0, 1)])
 def test_ends_where_its_updates_cancel(quadratic: Any, mu: float, steps: int) -> None:
     solver = {"name": "fedprox", "mu": mu}
     w = quadratic.run(

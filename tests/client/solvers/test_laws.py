@@ -14,10 +14,11 @@ from troth import lookup
 from troth.engine.engine import Plan
 from troth.types import Record
 
+from ..small import LOOP, PLANS
+
 SOLVERS: list[Any] = [*lookup.names("solver"), {"name": "scaffold", "option": "I"}]
 EVERY = pytest.mark.parametrize("solver", SOLVERS, ids=str)
-APART = Plan("threads", 1, 2)
-PLANS = [Plan("loop", 1), Plan("vmap", 4), APART]
+OTHERS = pytest.mark.parametrize("plan", PLANS[1:], ids=lambda p: p.how)
 DITTO = {"name": "ditto", "lam": 0.5}
 
 
@@ -28,37 +29,37 @@ def run(built: Any) -> tuple[list[Record], torch.Tensor]:
     return records, f.population.read(np.arange(f.population.n))
 
 
-def agree(classify: Any, **sections: Any) -> list[Record]:
-    """Runs by every plan, which must come to the same; gives the records."""
-    first, rows = run(classify(PLANS[0], **copy.deepcopy(sections)))
-    for plan in PLANS[1:]:
-        again, states = run(classify(plan, **copy.deepcopy(sections)))
-        torch.testing.assert_close(states, rows, rtol=0, atol=1e-10)
-        for a, b in zip(again, first, strict=True):
-            for field in ("w", "extra"):
-                x, y = getattr(a.broadcast, field), getattr(b.broadcast, field)
-                torch.testing.assert_close(x, y, rtol=0, atol=1e-10)
-            torch.testing.assert_close(a.messages.extra, b.messages.extra)
-            assert a.moved > 0
+def agree(classify: Any, plan: Plan, **sections: Any) -> list[Record]:
+    """Runs by this plan and by the loop, which come to the same; gives the records."""
+    first, rows = run(classify(LOOP, **copy.deepcopy(sections)))
+    again, states = run(classify(plan, **copy.deepcopy(sections)))
+    torch.testing.assert_close(states, rows, rtol=0, atol=1e-10)
+    for a, b in zip(again, first, strict=True):
+        for field in ("w", "extra"):
+            x, y = getattr(a.broadcast, field), getattr(b.broadcast, field)
+            torch.testing.assert_close(x, y, rtol=0, atol=1e-10)
+        torch.testing.assert_close(a.messages.extra, b.messages.extra)
+        assert a.moved > 0
     return first
 
 
 @EVERY
-def test_every_plan_comes_to_the_same(classify: Any, solver: Any) -> None:
+@OTHERS
+def test_every_plan_comes_to_the_same(classify: Any, plan: Plan, solver: Any) -> None:
     """Clients of 1 to 5 batches an epoch, whose own models work an epoch longer."""
-    agree(classify, solver=solver, personalizer=DITTO | {"epochs": 3})
+    agree(classify, plan, solver=solver, personalizer=DITTO | {"epochs": 3})
 
 
 @EVERY
+@OTHERS
 @pytest.mark.usefixtures("strange")
 def test_with_a_deadline_and_batch_normalisation_too(
-    classify: Any, solver: Any
+    classify: Any, plan: Plan, solver: Any
 ) -> None:
     slow = {"deadline": 0.8, "speed_spread": 1.0, "speed_noise": 0.5}
     train, model = {"cohort": 0}, "odd:normed"
-    records = agree(
-        classify, solver=solver, availability=slow, train=train, model=model
-    )
+    sections = {"availability": slow, "train": train, "model": model}
+    records = agree(classify, plan, solver=solver, **sections)
     assert any(len(r.cut) for r in records) and any(len(r.absent) for r in records)
 
 

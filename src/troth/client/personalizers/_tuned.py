@@ -33,7 +33,7 @@ accuracy ("accurate"), of equal ones the first."""
 Gradient = Callable[[Tensor, Tensor, Batch], Tensor]
 """Of the personal objective: at v, the shared model w* and a batch."""
 
-Weigh = Callable[[Tensor, Carry, Batch], tuple[Carry, Batch]]
+Weigh = Callable[[Tensor, Any, Batch], tuple[Any, Batch]]
 """v, what is carried from step to step and a batch → that, and the batch weighted."""
 
 
@@ -105,7 +105,7 @@ def tuned(
     budget: Budget | None,
     keep: Keep = "last",
     gradient: Gradient | None = None,
-    weigh: tuple[Callable[[Tensor], Carry], Weigh] | None = None,
+    weigh: tuple[Callable[[Tensor], Any], Weigh] | None = None,
     **phase: Any,
 ) -> Personal:
     """After the last round v follows a gradient from w*, for 50 epochs unless told.
