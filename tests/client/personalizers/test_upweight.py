@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
-from troth.client.personalizers import _groups
+from troth.client.personalizers._tuned import check_groups
 from troth.types import Groups, Refusal
 
 from ..small import PLANS, built, done, gradient
@@ -122,5 +122,5 @@ def test_what_it_refuses(grouped: Any) -> None:
 
 
 def test_without_data_nothing_is_refused() -> None:
-    _groups.check("upweight", None, "refuse")
-    _groups.check("upweight", Groups(2, np.array([2, 0, 2])), "refuse")
+    check_groups("upweight", None, "refuse")
+    check_groups("upweight", Groups(2, np.array([2, 0, 2])), "refuse")

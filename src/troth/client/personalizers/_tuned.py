@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from troth.types import (
     Budget,
     Carry,
     Descent,
+    Groups,
     Personal,
     Phase,
     Refusal,
@@ -29,6 +31,9 @@ Keep = Literal["last", "best", "accurate"]
 """Which of the models on the way is kept: the last; or, on the client's validation data
 and the shared model among them, the one with the lowest loss ("best") or the highest
 accuracy ("accurate"), of equal ones the first."""
+
+Without = Literal["refuse", "finetune"]
+"""What becomes of clients whose training examples are all of one group."""
 
 Gradient = Callable[[Tensor, Tensor, Batch], Tensor]
 """Of the personal objective: at v, the shared model w* and a batch."""
@@ -160,3 +165,28 @@ def _better(
 ) -> tuple[Tensor, Tensor]:
     less = loss < lowest
     return torch.where(less, v, best), torch.where(less, loss, lowest)
+
+
+def check_groups(name: str, groups: Groups | None, without: Without) -> None:
+    """Refuse data without groups and, if so wished, clients with only one.
+
+    Without data (`groups` is None) nothing is refused.
+    """
+    if groups is None:
+        return
+    if groups.number == 0:
+        raise Refusal(
+            f"personalizer '{name}' needs the group of every example, such as aligned "
+            "with a shortcut or conflicting, and these data have none; name one "
+            "(data.group, or an array group in your file), take data 'colored', or "
+            "personalizer 'finetune'"
+        )
+    lacking = np.flatnonzero(groups.held == 1)
+    if without == "refuse" and len(lacking):
+        some = ", ".join(map(str, lacking[:4])) + " …" * (len(lacking) > 4)
+        raise Refusal(
+            f"personalizer '{name}' draws from several groups, and {len(lacking)} of "
+            f"{len(groups.held)} clients train on examples of one only (client {some})"
+            "; set personalizer.without = 'finetune', which fine-tunes these plainly, "
+            "or give them others"
+        )

@@ -10,8 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from troth.client.personalizers import _groups
-from troth.client.personalizers._tuned import Keep, tuned
+from troth.client.personalizers._tuned import Keep, Without, check_groups, tuned
 from troth.types import Batch, Budget, Descent, Groups, Personal, Refusal, Task
 
 _MOST = 32  # groups; each costs a loss a step
@@ -25,7 +24,7 @@ def group_dro(
     *,
     step: float = 0.01,
     keep: Keep = "last",
-    without: _groups.Without = "refuse",
+    without: Without = "refuse",
 ) -> Personal:
     """Fine-tuning on a weighted loss whose weights grow where the loss is high.
 
@@ -60,7 +59,7 @@ def group_dro(
         Refusal: data without groups or with more than 32, clients with one, or a step
             out of range.
     """
-    _groups.check("group_dro", groups, without)
+    check_groups("group_dro", groups, without)
     if not 0 <= step < math.inf:
         raise Refusal(f"group_dro's step = {step} must be at least 0, such as 0.01")
     number = 1 if groups is None else groups.number

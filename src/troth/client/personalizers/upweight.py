@@ -5,8 +5,7 @@ References: sagawa2020distributionally, wang2021robust.
 
 from __future__ import annotations
 
-from troth.client.personalizers import _groups
-from troth.client.personalizers._tuned import Keep, tuned
+from troth.client.personalizers._tuned import Keep, Without, check_groups, tuned
 from troth.types import Budget, Descent, Groups, Personal, Task
 
 
@@ -17,7 +16,7 @@ def upweight(
     groups: Groups | None = None,
     *,
     keep: Keep = "last",
-    without: _groups.Without = "refuse",
+    without: Without = "refuse",
 ) -> Personal:
     """Fine-tuning with aligned and conflicting examples drawn with equal probability.
 
@@ -42,5 +41,5 @@ def upweight(
     Raises:
         Refusal: data without groups, or clients with one.
     """
-    _groups.check("upweight", groups, without)
+    check_groups("upweight", groups, without)
     return tuned(task, descent, budget, keep, by_group=True)
