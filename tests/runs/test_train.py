@@ -243,11 +243,11 @@ def test_a_halved_chunk_is_written_down(tmp_path, monkeypatch):
     """Memory runs out once in the middle; the run goes on, and says with what."""
     together, calls = engine.Engine._together, []
 
-    def short(self, *args, **kwargs):
+    def short(self, work):
         calls.append(self.plan.chunk)
         if len(calls) > 4 and self.plan.chunk > 2:
             raise RuntimeError("not enough memory: you tried to allocate much")
-        return together(self, *args, **kwargs)
+        return together(self, work)
 
     [whole] = troth.run(SMALL, out=tmp_path / "whole")
     monkeypatch.setattr(engine.Engine, "_together", short)

@@ -8,7 +8,7 @@ specification that the others are tested against.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
@@ -70,6 +70,17 @@ class Plan(NamedTuple):
     def apart(self) -> bool:
         """Whether clients step one by one."""
         return self.how in ("loop", "threads")
+
+
+class _Work(NamedTuple):
+    """Clients to be taken through a phase."""
+
+    name: str  # of the phase
+    broadcast: Broadcast
+    rows: Tensor  # [c, width] their states
+    ids: np.ndarray  # [c]
+    round_: int
+    counts: Tensor  # [c] how many steps each takes
 
 
 class Engine:
@@ -135,16 +146,17 @@ class Engine:
             round_: it keys their batches.
             limit: at most so many steps, for all or for each of them.
         """
+        _, counts = self.steps(name, ids, limit)
+        work = _Work(name, broadcast, rows, ids, round_, counts)
         while True:
             try:
                 with self.products():
-                    out = self._run(name, broadcast, rows, ids, round_, limit)
-                break
+                    reply, made = self._run(work)
+                return self.messages(reply, ids), made
             except (RuntimeError, MemoryError) as error:
                 if not devices.exhausted(error) or self.plan.chunk == 1:
                     raise
                 self.use(self.plan._replace(chunk=(self.plan.chunk + 1) // 2))
-        return self.messages(out[0], ids), out[1]
 
     def messages(self, reply: Reply, ids: np.ndarray) -> Messages:
         """What clients send, signed with what the server knows of them."""
@@ -153,36 +165,29 @@ class Engine:
         loss = torch.full((len(ids),), torch.nan, device=self.device)
         return Messages(reply.update, reply.extra, loss, size, clients)
 
-    def _run(
-        self,
-        name: str,
-        broadcast: Broadcast,
-        rows: Tensor,
-        ids: np.ndarray,
-        round_: int,
-        limit: int | np.ndarray | None,
-    ) -> tuple[Reply, Tensor]:
-        phase, counts = self.steps(name, ids, limit)
-        if self.plan.apart:
-            return self._apart(name, broadcast, rows, ids, round_, counts)
-        chunk = self.plan.chunk  # or half, or a quarter …: every shape costs a trace
-        while chunk > 1 and (chunk + 1) // 2 >= len(ids):
+    def _run(self, work: _Work) -> tuple[Reply, Tensor]:
+        n, chunk = len(work.ids), self.plan.chunk
+        while chunk > 1 and (chunk + 1) // 2 >= n:  # every shape costs a trace
             chunk = (chunk + 1) // 2
 
         def some(worker: int, k: int) -> tuple[Reply, Tensor]:
-            keep = min(chunk, len(ids) - k * chunk)
+            keep = min(chunk, n - k * chunk)
             part: Any = slice(k * chunk, (k + 1) * chunk)
             if keep < chunk:  # a short last chunk is padded
-                part = np.arange(k * chunk, part.stop).clip(max=len(ids) - 1)
-            reply, made = self._together(
-                name, phase, broadcast, rows[part], ids[part], round_, counts[part]
-            )
+                part = np.arange(k * chunk, part.stop).clip(max=n - 1)
+            own = work._replace(rows=work.rows[part], ids=work.ids[part])
+            own = own._replace(counts=work.counts[part])
+            if self.plan.apart:
+                return self._alone(own, worker)
+            reply, made = self._together(own)
             return Reply(*(f[:keep] for f in reply)), made[:keep]
 
-        out = spread(some, -(-len(ids) // chunk), self.plan.workers)
-        replies = [reply for reply, _ in out]
-        whole = Reply(*(_join(f) for f in zip(*replies, strict=True)))
-        return whole, _join([made for _, made in out])
+        out = spread(some, -(-n // chunk), self.plan.workers)
+        if len(out) == 1 and not self.plan.apart:
+            return out[0]
+        replies, states = zip(*out, strict=True)
+        whole = Reply(*(torch.cat(field) for field in zip(*replies, strict=True)))
+        return whole, torch.cat(states)
 
     def steps(
         self, name: str, ids: np.ndarray, limit: int | np.ndarray | None
@@ -194,27 +199,28 @@ class Engine:
         most = counts if limit is None else counts.minimum(torch.as_tensor(limit))
         return phase, most
 
-    def _together(
-        self,
-        name: str,
-        phase: Phase,
-        broadcast: Broadcast,
-        rows: Tensor,
-        ids: np.ndarray,
-        round_: int,
-        counts: Tensor,
-    ) -> tuple[Reply, Tensor]:
+    def _together(self, work: _Work) -> tuple[Reply, Tensor]:
         """One chunk, lifted."""
-        valid = self.valid(phase, ids, few_shapes=True)
-        batches = self.batches(phase, ids, round_, int(counts.max()))
-        given = broadcast, rows, valid, counts, batches
-        return liftable.through(self._lift, name, phase, self.packing, *given)
+        phase: Phase = getattr(self.client, work.name)
+        valid = self.valid(phase, work.ids, few_shapes=True)
+        drawn = self.drawn(phase, work.ids, work.round_, int(work.counts.max()))
+        batches = self.feed.gathered(drawn)
+        given = work.broadcast, work.rows, valid, work.counts, batches
+        return liftable.through(self._lift, work.name, phase, self.packing, *given)
 
-    def batches(
-        self, phase: Phase, ids: np.ndarray, round_: int, steps: int
-    ) -> Iterator[tuple[int, Batch]]:
-        """Every step's batch, [clients, batch, …], gathered some steps at a time."""
-        return self.feed.gathered(self.drawn(phase, ids, round_, steps))
+    def _alone(self, work: _Work, worker: int) -> tuple[Reply, Tensor]:
+        """One client, by the functions of a thread."""
+        phase: Phase = getattr(self._clients[worker], work.name)
+        broadcast = work.broadcast
+        state = packing.first(self.packing.unpack(work.rows))
+        valid = packing.first(self.valid(phase, work.ids))
+        valid = phase.prepare(broadcast, valid) if phase.prepare else valid
+        carry = phase.begin(broadcast, state)
+        drawn = self.drawn(phase, work.ids, work.round_, int(work.counts[0]))
+        for _, batch in self.feed.gathered(drawn):
+            carry = phase.step(broadcast, carry, packing.first(batch), valid)
+        reply, state = phase.end(broadcast, carry, state, valid)
+        return Reply(*(field[None] for field in reply)), self.packing.pack(state, 1)
 
     def drawn(self, phase: Phase, ids: np.ndarray, round_: int, steps: int) -> Drawn:
         """Which examples these clients will see in a phase."""
@@ -241,34 +247,6 @@ class Engine:
             self._lifted[name] = Lifted(function, dims, self.plan.how, own, alone)
         return self._lifted[name]
 
-    def _apart(
-        self,
-        name: str,
-        broadcast: Broadcast,
-        rows: Tensor,
-        ids: np.ndarray,
-        round_: int,
-        counts: Tensor,
-    ) -> tuple[Reply, Tensor]:
-        """Clients one by one, on as many threads as the plan says."""
-
-        def one(worker: int, k: int) -> tuple[Reply, Tensor]:
-            phase: Phase = getattr(self._clients[worker], name)
-            mine = ids[k : k + 1]
-            state = packing.first(self.packing.unpack(rows[k : k + 1]))
-            valid = packing.first(self.valid(phase, mine))
-            valid = phase.prepare(broadcast, valid) if phase.prepare else valid
-            carry = phase.begin(broadcast, state)
-            for _, batch in self.batches(phase, mine, round_, int(counts[k])):
-                carry = phase.step(broadcast, carry, packing.first(batch), valid)
-            reply, state = phase.end(broadcast, carry, state, valid)
-            return reply, self.packing.pack(state, 1)[0]
-
-        out = spread(one, len(ids), self.plan.workers)
-        replies = [reply for reply, _ in out]
-        whole = Reply(*(torch.stack(f) for f in zip(*replies, strict=True)))
-        return whole, torch.stack([row for _, row in out])
-
     @torch.no_grad()
     def models(self, w: Tensor, rows: Tensor) -> Tensor:
         """What clients predict with: [c, d]."""
@@ -285,24 +263,22 @@ class Engine:
             rows: [c, width] their states.
             ids: [c] whose validation data they decide by.
         """
-        if self.client.settle is None:
+        settle, valid = self.client.settle, self.feed.data.valid
+        if settle is None:
             return rows
         with self.products():
-            if self.plan.apart:
-                every = enumerate(rows)
-                each = [self._settled(row, ids[k : k + 1]) for k, row in every]
-                return torch.stack(each)
-            index, n = torch.arange(len(rows), device=self.device), len(rows)
-            valid = self.feed.whole(ids, self.feed.data.valid, few_shapes=True)
-            state = self._lift("settle").once(index, self.packing.unpack(rows), valid)
-            return self.packing.pack(packing.kept(state), n)
-
-    def _settled(self, row: Tensor, mine: np.ndarray) -> Tensor:
-        """One client's."""
-        assert self.client.settle is not None
-        state = packing.first(self.packing.unpack(row[None]))
-        valid = packing.first(self.feed.whole(mine, self.feed.data.valid))
-        return self.packing.pack(self.client.settle(state, valid), 1)[0]
+            if not self.plan.apart:
+                state, whole = self.packing.unpack(rows), self.feed.whole
+                given = torch.arange(len(rows), device=self.device), state
+                batch = whole(ids, valid, few_shapes=True)
+                state = packing.kept(self._lift("settle").once(*given, batch))
+                return self.packing.pack(state, len(rows))
+            found = []
+            for k in range(len(rows)):
+                state = packing.first(self.packing.unpack(rows[k : k + 1]))
+                batch = packing.first(self.feed.whole(ids[k : k + 1], valid))
+                found.append(self.packing.pack(settle(state, batch), 1))
+            return torch.cat(found)
 
     @torch.no_grad()
     def told(self, rows: Tensor) -> Tensor:
@@ -324,8 +300,3 @@ class Engine:
             if not self.plan.apart:
                 return self._lift("predict").once(models, x)  # type: ignore[no-any-return]
             return torch.stack(spread(one, len(models), self.plan.workers))
-
-
-def _join(parts: Iterable[Tensor]) -> Tensor:
-    parts = list(parts)
-    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -1,8 +1,12 @@
-"""Nested tuples of tensors ⇄ flat lists and flat rows."""
+"""Nested tuples of tensors ⇄ flat lists and flat rows.
+
+Every step of every client goes through here: this takes half as long as
+`torch.utils._pytree`, which knows more kinds of trees.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,16 +20,18 @@ def leaves(tree: Any) -> list[Tensor]:
     return [leaf for branch in tree for leaf in leaves(branch)]
 
 
-def like(tree: Any, flat: Sequence[Any]) -> Any:
+def like(tree: Any, flat: Iterable[Any]) -> Any:
     """The tree with its tensors replaced, in order."""
-    return _fill(tree, iter(flat))
-
-
-def _fill(tree: Any, flat: Iterator[Any]) -> Any:
+    ahead = iter(flat)  # of an iterator, itself
     if isinstance(tree, Tensor):
-        return next(flat)
-    branches = [_fill(branch, flat) for branch in tree]
+        return next(ahead)
+    branches = [like(branch, ahead) for branch in tree]
     return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
+
+
+def mapped(function: Callable[[Tensor], Any], tree: Any) -> Any:
+    """The tree with a function applied to each of its tensors."""
+    return like(tree, [function(leaf) for leaf in leaves(tree)])
 
 
 def where(condition: Tensor, new: Any, old: Any) -> Any:
@@ -36,13 +42,12 @@ def where(condition: Tensor, new: Any, old: Any) -> Any:
 
 def first(tree: Any) -> Any:
     """A chunk of one without its client axis; tensors that have no axis stay."""
-    return like(tree, [leaf[0] if leaf.dim() else leaf for leaf in leaves(tree)])
+    return mapped(lambda leaf: leaf[0] if leaf.dim() else leaf, tree)
 
 
 def kept(tree: Any) -> Any:
     """Copies of what lies in memory that a captured graph will use again."""
-    flat = [t.clone() if hasattr(t, "is_reused") else t for t in leaves(tree)]
-    return like(tree, flat)
+    return mapped(lambda t: t.clone() if hasattr(t, "is_reused") else t, tree)
 
 
 class Packing:
@@ -65,8 +70,6 @@ class Packing:
     def unpack(self, rows: Tensor) -> Any:
         """[n, width] as a tree whose tensors have n rows (views)."""
         parts = torch.split(rows, self.sizes, dim=1) if self.sizes else ()
-        shaped = [
-            part.reshape(len(rows), *shape)
-            for part, shape in zip(parts, self.shapes, strict=True)
-        ]
+        pairs = zip(parts, self.shapes, strict=True)
+        shaped = [part.reshape(len(rows), *shape) for part, shape in pairs]
         return like(self.example, shaped)
