@@ -75,7 +75,7 @@ class Feed:
 
     @cached_property
     def _piles(self) -> _Piles:
-        """The training slots of every client, a pile a group."""
+        """The training slots of every client, one pile per group."""
         owner = np.repeat(np.arange(len(self.sizes)), self._sizes)
         slot = np.lexsort((self._code, owner))
         _, size = np.unique(
@@ -86,13 +86,9 @@ class Feed:
 
     def alike(self, other: Feed) -> bool:
         """Whether the other draws the same slots for the same clients."""
-        pairs = ("_sizes", "_starts", "_code")
-        same = self.seed == other.seed and self.batch == other.batch
-        same &= self.dtype == other.dtype and self._last == other._last
-        same &= np.array_equal(self._per_epoch, other._per_epoch)
-        return same and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in pairs
-        )
+        names = ("seed", "batch", "_last", "_per_epoch", "_sizes", "_starts", "_code")
+        pairs = ((getattr(self, name), getattr(other, name)) for name in names)
+        return self.dtype == other.dtype and all(np.array_equal(*p) for p in pairs)
 
     def draw(
         self, ids: np.ndarray, steps: int, round_: int, by_group: bool = False
@@ -173,16 +169,7 @@ class Feed:
                 yield t, Batch(x[k], y[k], *known, *shared)
 
     def _balanced(self, key: Tensor, ids: np.ndarray, steps: int) -> np.ndarray:
-        """Slots of which each group of a client has the same chance.
-
-        Args:
-            key: [clients] of their draws.
-            ids: [clients].
-            steps: how many.
-
-        Returns:
-            [batch, steps, clients].
-        """
+        """Slots [batch, steps, clients]; all groups of a client are equally likely."""
         some, held = self._piles, np.maximum(self.groups.held[ids], 1)[:, None]
         random = seeding.bits(key, 2 * steps * self.batch)
         first, second = random[:, ::2], random[:, 1::2]  # more steps begin the same
@@ -200,7 +187,7 @@ class Feed:
         return torch.from_numpy(self._code[slots.numpy()])
 
     def keys(self, ids: np.ndarray, round_: int) -> Tensor:
-        """One key a client, for all that it draws in this round beside its batches."""
+        """One key per client, for all that it draws this round beside its batches."""
         return seeding.keys(self.seed, "noise", round_, torch.from_numpy(ids))
 
     def common(self, round_: int) -> Tensor:
@@ -243,10 +230,9 @@ class Feed:
         if split.row.numel() == 0:
             return self.nothing(len(ids))
         x, y = self.gather(slots, split)
-        zero = torch.zeros((), dtype=torch.long, device=x.device)
-        none = zero.expand(len(ids))
+        none = x.new_zeros(len(ids), dtype=torch.long)
         weight = weight.to(x.device, self.dtype)
-        return Batch(x, y, weight, zero, none, none, none[:, None][:, :0])
+        return Batch(x, y, weight, none[0], none, none, none[:, None][:, :0])
 
     def places(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The first training slot of some clients and how many they have, two [n]."""
@@ -256,16 +242,16 @@ class Feed:
         """Two examples (or the only one) as a batch of one client, to try things on."""
         train = self.data.train
         x, y = self.gather(torch.arange(min(2, len(train.y))), train)
-        zero = torch.zeros((), dtype=torch.long, device=x.device)
+        zero = x.new_zeros((), dtype=torch.long)
         weight = torch.full((len(x),), 1 / len(x), dtype=self.dtype, device=x.device)
         return Batch(x, y, weight, zero, zero + 1, zero)
 
     def nothing(self, clients: int) -> Batch:
         """An empty batch each: what a phase gets that looks at no validation data."""
-        x = self.data.x
-        y = self.data.train.y
-        empty = x.new_zeros(clients, 0, *x.shape[1:])
-        zero = torch.zeros(clients, dtype=torch.long, device=x.device)
-        weight = torch.zeros(clients, 0, dtype=self.dtype, device=x.device)
-        labels = y.new_zeros(clients, 0, *y.shape[1:])
-        return Batch(empty, labels, weight, zero[0], zero, zero, zero[:, None][:, :0])
+        x, y = (
+            t.new_zeros(clients, 0, *t.shape[1:])
+            for t in (self.data.x, self.data.train.y)
+        )
+        zero = x.new_zeros(clients, dtype=torch.long)
+        weight = x.new_zeros(clients, 0, dtype=self.dtype)
+        return Batch(x, y, weight, zero[0], zero, zero, zero[:, None][:, :0])

@@ -8,9 +8,9 @@ specification that the others are tested against.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,20 +43,14 @@ def spread(one: Callable[[int, int], Any], n: int, workers: int) -> list[Any]:
         with torch.no_grad():
             return [one(worker, k) for k in range(worker, n, workers)]
 
-    with _one_core_each(), ThreadPoolExecutor(workers) as pool:
-        shares = list(pool.map(share, range(workers)))
-    return [shares[k % workers][k // workers] for k in range(n)]
-
-
-@contextmanager
-def _one_core_each() -> Iterator[None]:
-    """Inside, torch has one core in every thread, and starts none of its own."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with ThreadPoolExecutor(workers) as pool:
+            shares = list(pool.map(share, range(workers)))
     finally:
         torch.set_num_threads(before)
+    return [shares[k % workers][k // workers] for k in range(n)]
 
 
 class Plan(NamedTuple):

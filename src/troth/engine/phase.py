@@ -17,14 +17,14 @@ _EACH = Batch(0, 0, 0, None, 0, 0, 0)  # type: ignore[arg-type]
 
 
 def function(client: Client, task: Task, name: str) -> Liftable:
-    """One of them; `i` is the row's number, for functions of nothing else with an axis.
+    """A function and its client axes; `i`, the row's number, has one where none has.
 
     Args:
-        client: whose.
+        client: its functions.
         task: what it predicts by.
         name: `predict`, `model`, `tell`, `settle`, or a phase and a part of it, such
-            as `local.step`; `last` is a step that only some of the clients take; of
-            `prepare`, x, y and weight.
+            as `local.step`. `last` is a step that only some of the clients take;
+            `prepare` gives x, y and weight.
     """
     settle = client.settle
     whole: dict[str, Liftable] = {
@@ -55,11 +55,6 @@ def _part(phase: Phase, part: str) -> Liftable:
     return found[part]
 
 
-def _own(leaf: Tensor) -> Tensor:
-    """A tensor that a step may write over: a captured step copies what it is given."""
-    return leaf if vmap.captures(leaf) else leaf.clone()
-
-
 def through(
     lift: Callable[[str], Any],
     name: str,
@@ -78,7 +73,7 @@ def through(
         name: `local` or `finish`.
         phase: it.
         packing: of their states.
-        broadcast: what the server sent; a row a client where it sent others others.
+        broadcast: what the server sent; one row per client where these differ.
         rows: [c, width] their states.
         valid: what they look at besides.
         counts: [c] how many steps each takes.
@@ -94,7 +89,8 @@ def through(
         x, y, weight = lift(f"{name}.prepare").once(broadcast, valid)
         valid = valid._replace(x=x, y=y, weight=weight)
     carry = lift(f"{name}.begin")(index, broadcast, state)
-    carry = trees.like(carry, [_own(leaf) for leaf in trees.leaves(carry)])
+    if not vmap.captures(broadcast.w):  # a captured step copies what it writes over
+        carry = trees.mapped(Tensor.clone, carry)
     ahead = int(counts.min())
     for t, batch in batches:
         if t < ahead:

@@ -1,4 +1,4 @@
-"""Where personal state is kept, what it takes, and whether that is there."""
+"""Choose where client state is kept (device, host, disk) and check that it fits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def need(e: Experiment, n: int, row: int, model: int, finishes: bool) -> Need:
 
 
 def choose(wish: str, rows: int, where: torch.device) -> str:
-    """`device`, `host` or `disk`: the first of which half is free for all rows.
+    """`device`, `host` or `disk`: for `auto` the first with twice the room of all rows.
 
     Args:
         wish: `auto`, or one of them.

@@ -160,8 +160,7 @@ class Blocks:
 
     def put(self, slots: np.ndarray, rows: Tensor) -> None:
         """Keep rows."""
-        while len(self._blocks) * self._shape[0] <= slots.max():
-            self._blocks.append(self._empty())
+        self._grow(int(slots.max()) + 1)
         found = self._places(slots)
         for block, places, offsets in found:
             some = rows
@@ -169,8 +168,10 @@ class Blocks:
                 some = rows[devices.sent(places, rows.device)]
             block[offsets] = some.to(self._store)
 
-    def _empty(self) -> Tensor:
-        return torch.empty(self._shape, dtype=self._dtype, device=self._store)
+    def _grow(self, used: int) -> None:
+        while len(self._blocks) * self._shape[0] < used:
+            empty = torch.empty(self._shape, dtype=self._dtype, device=self._store)
+            self._blocks.append(empty)
 
     def _places(self, slots: np.ndarray) -> list[tuple[Tensor, Tensor, Tensor]]:
         """For each block that holds some: (block, which were asked, where they are)."""
@@ -202,8 +203,7 @@ class Blocks:
     def load(self, tensors: dict[str, Tensor], used: int) -> None:
         """Take up what `dump` gave."""
         self._blocks, length = [], self._shape[0]
-        for _ in range(-(-used // length)):
-            self._blocks.append(self._empty())
+        self._grow(used)
         first = 0
         for i in range(sum(name.startswith("block") for name in tensors)):
             rows = tensors[f"block{i}"]  # as long as blocks were where it was written

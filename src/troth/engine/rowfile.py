@@ -38,25 +38,16 @@ class Held(NamedTuple):
         mine = np.flatnonzero(self.slots[near] == slots)
         return mine, self.place[near[mine]]
 
-    def without(self, slots: np.ndarray) -> Held:
-        """The same, less some slots."""
-        keep = ~np.isin(self.slots, slots)
-        return self._replace(slots=self.slots[keep], place=self.place[keep])
-
 
 class RowFile:
-    """Rows of one width, numbered by slots; nothing is kept before `open`."""
+    """Rows of one width, numbered by slots; nothing is kept before `open`.
 
-    shadow = True  # rows survive the process: see `troth.slots`
+    For a CUDA device they pass through pinned memory.
+    """
+
+    shadow = True  # rows survive the process: see `Slots`
 
     def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
-        """No file yet.
-
-        Args:
-            width: numbers a row.
-            dtype: of a number.
-            device: where rows are used; for CUDA they pass through pinned memory.
-        """
         self.width, self.stride = width, width * dtype.itemsize
         self._dtype, self._pinned = dtype, device.type == "cuda"
         self._path, self._descriptor = Path(), -1
@@ -115,7 +106,7 @@ class RowFile:
         if len(left):
             self._settle()
             rows = self._empty(len(left))
-            self._call(lambda: self._read(slots[left], rows))
+            self._call(lambda: self._each(os.preadv, slots[left], rows))
             out[left] = rows
         return out
 
@@ -130,24 +121,28 @@ class RowFile:
         order = np.argsort(slots)
         mine, held = slots[order], self._empty(len(slots))
         held.copy_(rows[torch.from_numpy(order).to(rows.device)])
-        if self._ahead is not None:
-            self._ahead = self._ahead.without(mine)
-        self._written = self._held(self._write, mine, held)
+        if (ahead := self._ahead) is not None:
+            keep = ~np.isin(ahead.slots, mine)
+            own = {"slots": ahead.slots[keep], "place": ahead.place[keep]}
+            self._ahead = ahead._replace(**own)
+        self._written = self._held(os.pwritev, mine, held)
 
     def fetch(self, slots: np.ndarray) -> None:
         """Read rows ahead in the background; what was read ahead before is let go."""
         self._ahead = None
-        self._ahead = self._held(self._read, np.sort(slots), self._empty(len(slots)))
+        rows = self._empty(len(slots))
+        self._ahead = self._held(os.preadv, np.sort(slots), rows)
 
-    def _held(self, work: Callable[..., None], slots: np.ndarray, rows: Tensor) -> Held:
-        started = self._thread.submit(work, slots, rows)
+    def _held(self, call: Any, slots: np.ndarray, rows: Tensor) -> Held:
+        started = self._thread.submit(self._each, call, slots, rows)
         return Held(slots, np.arange(len(slots)), rows, started)
 
     def sync(self) -> None:
         """Come back when all rows given are safe on the disk."""
         if self._descriptor >= 0:
             self._settle()
-            self._call(lambda: _flush(self._descriptor))
+            flush = getattr(os, "fdatasync", os.fsync)
+            self._call(lambda: flush(self._descriptor))
 
     def bytes(self, used: int) -> int:
         """What so many slots take."""
@@ -194,45 +189,25 @@ class RowFile:
                 "on from its last checkpoint by troth resume"
             ) from None
 
-    def _write(self, slots: np.ndarray, rows: Tensor) -> None:
-        for slot, row in zip(slots.tolist(), _bytes(rows), strict=True):
-            _whole(os.pwritev, self._descriptor, row, slot * self.stride)
-
-    def _read(self, slots: np.ndarray, rows: Tensor) -> None:
-        for slot, row in zip(slots.tolist(), _bytes(rows), strict=True):
-            _whole(os.preadv, self._descriptor, row, slot * self.stride)
-
-
-def _bytes(rows: Tensor) -> np.ndarray:
-    """The same memory, [c, bytes a row]."""
-    seen: np.ndarray = rows.view(torch.uint8).numpy()
-    return seen
-
-
-def _whole(call: Callable[..., int], descriptor: int, row: Any, offset: int) -> None:
-    """Repeat a read or write until all of a row is done."""
-    left = memoryview(row)
-    while left:
-        done = call(descriptor, [left], offset)
-        if done == 0:
-            raise OSError(errno.EIO, "it is shorter than it was")
-        left, offset = left[done:], offset + done
-
-
-def _flush(descriptor: int) -> None:
-    getattr(os, "fdatasync", os.fsync)(descriptor)
+    def _each(self, call: Any, slots: np.ndarray, rows: Tensor) -> None:
+        """Repeat a read or write of every row until all of it is done."""
+        memory = rows.view(torch.uint8).numpy()
+        for slot, row in zip(slots.tolist(), memory, strict=True):
+            left, offset = memoryview(row), slot * self.stride
+            while left:
+                done = call(self._descriptor, [left], offset)
+                if done == 0:
+                    raise OSError(errno.EIO, "it is shorter than it was")
+                left, offset = left[done:], offset + done
 
 
 class Slots:
     """A table of n clients; one that was never written has no slot."""
 
     def __init__(self, n: int, shadow: bool) -> None:
-        """Nobody has a slot.
+        """With `shadow`, slots that `saved` has seen are kept.
 
-        Args:
-            n: clients.
-            shadow: whether slots that `saved` has seen are kept; otherwise a client
-                stays in its first slot for good.
+        Otherwise a client stays in its first slot for good.
         """
         self.table = np.full(n, -1, dtype=np.int64)
         self.used = 0  # all slots are below

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -14,13 +14,11 @@ _ATEN = torch.ops.aten
 
 
 def compute_once(graph: Any) -> None:
-    """Let what is computed twice from the same be computed once.
+    """Change a trace: compute once what is computed twice from the same tensors.
 
     Several models of a client, shared and personal, prepare the same batch. What goes
-    into an output stays apart, for outputs may be written over one by one.
-
-    Args:
-        graph: a trace; it is changed, unless it writes into its tensors.
+    into an output stays apart, for outputs may be written over one by one. A trace that
+    writes into its tensors is left alone.
     """
     nodes = list(graph.graph.nodes)
     if any(_writes(node) for node in nodes):
@@ -61,14 +59,16 @@ def update_in_place(graph: Any, in_pieces: bool) -> None:
     for node in _updates(graph):
         v, g, rate = node.args
         pull = _pull(graph, v, g) if in_pieces else None
-        rest = pull.rest if pull else g
+        rest, w, lam = pull or (g, None, None)
         share = _share(graph, v, rest) if in_pieces else None
-        rest = share.rest if share else rest
+        rest, factor = share or (rest, None)
+        call = graph.graph.call_function
         with graph.graph.inserting_before(node):
             pieces = _pieces(graph, v, rest, in_pieces)
-            own = _times(graph.graph, rate, share.factor) if share else rate
-            if pull:
-                _towards(graph.graph, v, pull, rate)
+            own = call(_ATEN.mul.Tensor, (rate, factor)) if share else rate
+            if pull:  # v ← v + rate·λ(v − w), in one pass
+                weight = call(_ATEN.mul.Tensor, (rate, -lam))
+                call(_ATEN.lerp_.Tensor, (v, w, weight))
             _add(graph.graph, v, pieces, own)
         node.replace_all_uses_with(v)
         graph.graph.eliminate_dead_code()  # the gradient, where its pieces are enough
@@ -101,11 +101,6 @@ def _pieces(graph: Any, v: Any, g: Any, apart: bool) -> list[Any]:
         g = graph.graph.call_function(_ATEN.clone.default, (g,))
         g.meta["val"] = v.meta["val"]
     return [g]
-
-
-def _times(graph: Any, rate: Any, factor: Any) -> Any:
-    """The rate of a gradient that was multiplied."""
-    return graph.call_function(_ATEN.mul.Tensor, (rate, factor))
 
 
 def _add(graph: Any, v: Any, pieces: list[Any], rate: Any) -> None:
@@ -159,19 +154,8 @@ def _product(piece: Any) -> Any:
 _EXAMPLES = 512
 
 
-class _Pull(NamedTuple):
-    """A gradient that is rest + λ(v − w)."""
-
-    rest: Any
-    w: Any
-    lam: float
-
-
-def _pull(graph: Any, v: Any, g: Any) -> _Pull | None:
-    """What a gradient of v with a pull towards some w is made of, if it is one.
-
-    And if w is still the same where v is updated.
-    """
+def _pull(graph: Any, v: Any, g: Any) -> tuple[Any, Any, float] | None:
+    """(rest, w, λ) of a gradient rest + λ(v − w), if w is the same where v moves."""
     if g.target is not _ATEN.add.Tensor or len(g.users) != 1:
         return None
     rest, away = g.args
@@ -182,20 +166,13 @@ def _pull(graph: Any, v: Any, g: Any) -> _Pull | None:
         return None
     if _changed(graph, [w, rest], away):
         return None
-    return _Pull(rest, w, g.kwargs.get("alpha", 1.0))
+    return rest, w, g.kwargs.get("alpha", 1.0)
 
 
-class _Share(NamedTuple):
-    """A gradient that is factor·rest."""
+def _share(graph: Any, v: Any, g: Any) -> tuple[Any, Any] | None:
+    """(rest, factor) of a gradient factor·rest, if both are the same where v moves.
 
-    rest: Any
-    factor: Any  # a number, or one a client
-
-
-def _share(graph: Any, v: Any, g: Any) -> _Share | None:
-    """What a gradient of v that was multiplied is made of, if it was.
-
-    And if both factors are still the same where v is updated.
+    The factor is one number, or one per client.
     """
     if g.target is not _ATEN.mul.Tensor or len(g.users) != 1:
         return None
@@ -205,18 +182,12 @@ def _share(graph: Any, v: Any, g: Any) -> _Share | None:
         whole = hasattr(rest, "meta") and rest.meta["val"].shape == (clients, wide)
         if whole and shape in ((), (1,), (1, 1), (clients, 1)):
             parts = [part for part in g.args if hasattr(part, "meta")]
-            return None if _changed(graph, parts, g) else _Share(rest, factor)
+            return None if _changed(graph, parts, g) else (rest, factor)
     return None
 
 
-def _towards(graph: Any, v: Any, pull: _Pull, rate: Any) -> None:
-    """Move v towards w in its own memory: v ← v + rate·λ(v − w), in one pass."""
-    weight = _times(graph, rate, -pull.lam)
-    graph.call_function(_ATEN.lerp_.Tensor, (v, pull.w, weight))
-
-
 def _last_use(graph: Any, node: Any) -> bool:
-    """Whether v + g·rate, with a row of v a client, is the last that is done with v."""
+    """Whether v + g·rate, with one row of v per client, is the last use of v."""
     if node.kwargs or len(node.args) != 3:
         return False
     v, g, rate = (argument.meta["val"] for argument in node.args)
@@ -270,13 +241,10 @@ _UNPOOL = _ATEN.max_pool2d_with_indices_backward.default
 
 
 def by_kernels(graph: Any) -> None:
-    """Let sums be taken in an order that does not depend on how many clients there are.
+    """Change a trace: the order of a sum must not depend on the number of clients.
 
-    Products of matrices are those of `troth.networks.convolution`, and sums are
-    products with ones. And let pooling find its places where they lie.
-
-    Args:
-        graph: a trace; it is changed.
+    Products of matrices become those of `troth.networks.convolution`, and sums become
+    products with ones. Pooling finds its places where they lie.
     """
     for node in list(graph.graph.nodes):
         if node.target is _ATEN.bmm.default:

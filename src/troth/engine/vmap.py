@@ -26,7 +26,7 @@ _FEW = 8  # operations that are not worth a graph of their own
 
 
 class Lifted:
-    """A one-client function over a chunk, replayed from a trace a shape."""
+    """A one-client function over a chunk, replayed from one trace per shape."""
 
     def __init__(
         self,
@@ -119,12 +119,11 @@ def _one(function: Callable[..., Any], dims: tuple[Any, ...]) -> Callable[..., A
         if isinstance(dim, tuple):
             pairs = zip(argument, dim, strict=True)
             return type(argument)(*(picked(a, d) for a, d in pairs))
-        return packing.like(argument, [leaf[0] for leaf in packing.leaves(argument)])
+        return packing.mapped(lambda leaf: leaf[0], argument)
 
     def lifted(*arguments: Any) -> Any:
         given = (picked(a, d) for a, d in zip(arguments, dims, strict=True))
-        out = function(*given)
-        return packing.like(out, [leaf.unsqueeze(0) for leaf in packing.leaves(out)])
+        return packing.mapped(lambda leaf: leaf.unsqueeze(0), function(*given))
 
     return lifted
 
@@ -142,21 +141,14 @@ def _marked(graph: Callable[..., Any]) -> Callable[..., Any]:
 
     def replay(*tensors: Tensor) -> Any:
         out = graph(*tensors)
-        lent = {_memory(t) for t in tensors if _lent(t)}
+        lent = [t for t in tensors if hasattr(t, "is_reused") or hasattr(t, "is_kept")]
+        places = {t.untyped_storage().data_ptr() for t in lent}
         for tensor in out:
-            if _memory(tensor) in lent:
+            if tensor.untyped_storage().data_ptr() in places:
                 tensor.is_reused = True
         return out
 
     return replay
-
-
-def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
-
-
-def _lent(tensor: Tensor) -> bool:
-    return hasattr(tensor, "is_reused") or hasattr(tensor, "is_kept")
 
 
 def _captured(
@@ -167,16 +159,11 @@ def _captured(
     What it returns lies in that memory and is valid until the next call. Inputs that
     the caller keeps and fills anew (marked `is_kept`) are read where they lie; given
     once more in another place, they are copied there, for that may be written over.
-
-    Args:
-        graph: the trace.
-        flat: inputs of the shapes it takes.
-        record: (graph, inputs) → (outputs, replay); by default a CUDA graph.
+    `record` takes (graph, inputs) and gives (outputs, replay); it makes a CUDA graph.
     """
     kept = {id(t): i for i, t in reversed([*enumerate(flat)]) if hasattr(t, "is_kept")}
     held = [t if kept.get(id(t)) == i else t.clone() for i, t in enumerate(flat)]
-    recorder: Any = record or _cuda_graph
-    out, again = recorder(graph, held)
+    out, again = (record or _cuda_graph)(graph, held)
     for tensor in out:
         tensor.is_reused = True
     places = [t.data_ptr() for t in held]
