@@ -74,29 +74,24 @@ def _add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
     out.addcmul_(_multiply(a, b), rate.reshape(-1, 1, 1))
 
 
-def _takes(a: Tensor, b: Tensor) -> bool:
-    """Whether there is a kernel for such a product."""
+def _products(a: Tensor, b: Tensor) -> Any:
+    """The kernels for such a product, if there are any."""
     if not kernels.ready(a):
-        return False
+        return None
     from troth.networks.kernels import products
 
-    return products.fits(a, b)
+    return products if products.fits(a, b) else None
 
 
 def _multiply_fast(a: Tensor, b: Tensor, exact: bool = False) -> Tensor:
-    if not _takes(a, b):
-        return _multiply(a, b)
-    from troth.networks.kernels import products
-
-    return products.multiply(a, b, exact)
+    fast = _products(a, b)
+    found: Tensor = fast.multiply(a, b, exact) if fast else _multiply(a, b)
+    return found
 
 
 def _add_product_fast(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
-    if not _takes(a, b):
-        return _add_product(out, a, b, rate)
-    from troth.networks.kernels import products
-
-    return products.add_product(out, a, b, rate)
+    fast = _products(a, b)
+    (fast.add_product if fast else _add_product)(out, a, b, rate)
 
 
 def _convolve_fast(x: Tensor, w: Tensor, above: int, left: int) -> Tensor:
@@ -127,18 +122,15 @@ ADD_PRODUCT = torch.ops.troth.add_product.default
 """As they stand in a trace."""
 
 
-def _rows_of_one(a: Tensor, dim: int | None, n: int) -> Tensor:
-    return a.expand(n, *a.shape) if dim is None else a.movedim(dim, 0)
-
-
 def _over_clients(name: str) -> Any:
     """An operation of two tensors, over clients: theirs side by side in one."""
 
-    def lifted(
-        info: Any, dims: Any, a: Tensor, b: Tensor, *rest: int
-    ) -> tuple[Tensor, int]:
-        n = info.batch_size
-        a, b = _rows_of_one(a, dims[0], n), _rows_of_one(b, dims[1], n)
+    def lifted(info: Any, dims: Any, *given: Any) -> tuple[Tensor, int]:
+        n, (a, b, *rest) = info.batch_size, given
+        a, b = (
+            t.expand(n, *t.shape) if dim is None else t.movedim(dim, 0)
+            for t, dim in zip((a, b), dims, strict=False)
+        )
         operation = getattr(torch.ops.troth, name)
         out = operation(a.flatten(0, 1), b.flatten(0, 1), *rest)
         return out.unflatten(0, (n, -1)), 0
@@ -174,6 +166,8 @@ _inside = torch._C._functorch
 class _Convolving(TorchFunctionMode):
     """Inside, 2-d convolutions are computed in another way where there is a better."""
 
+    convolved: Any  # of conv2d's arguments; None where torch is to compute it itself
+
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
@@ -181,12 +175,6 @@ class _Convolving(TorchFunctionMode):
         kwargs = kwargs or {}
         out = self.convolved(*args) if func is torch.conv2d and not kwargs else None
         return func(*args, **kwargs) if out is None else out
-
-    def convolved(
-        self, x: Tensor, w: Tensor, bias: Tensor | None = None, *how: Any
-    ) -> Tensor | None:
-        """What `conv2d` of these comes to; None where it is to compute that itself."""
-        raise NotImplementedError
 
 
 class Together(_Convolving):
@@ -222,7 +210,9 @@ class Apart(_Convolving):
         if x.is_cuda:
             return None if lifted(x) or lifted(w) else _ordered(x, w, bias, *how)
         padding = _padding(x, *how)
-        if padding is None or not _grey_and_still(x, w, padding):
+        if padding is None or x.shape[1] != 1 or not _same_for_all(x, w):
+            return None
+        if any(p >= k for p, k in zip(padding, w.shape[2:], strict=True)):
             return None
         convolve: Any = _Turned.apply
         return _shifted(convolve(x, w, *padding), bias)
@@ -268,11 +258,6 @@ def _wrapped(x: Tensor) -> Iterator[Tensor]:
         yield x
 
 
-def _grey_and_still(x: Tensor, w: Tensor, padding: tuple[int, int]) -> bool:
-    fits = padding[0] < w.shape[2] and padding[1] < w.shape[3]
-    return x.shape[1] == 1 and fits and _same_for_all(x, w)
-
-
 class _Turned(torch.autograd.Function):
     """x [b, c, h, w], weight [o, c, p, q] → [b, o, h', w'], for gradients in x alone.
 
@@ -305,22 +290,15 @@ class _Turned(torch.autograd.Function):
 def _same_for_all(x: Tensor, w: Tensor) -> bool:
     """Whether many clients' inputs meet one model that stands still.
 
-    Lifted, that is a plain convolution of all their inputs, which cuDNN does best.
+    Lifted, that is a plain convolution of all their inputs, which cuDNN does best. The
+    model stands still if no client has its own and no gradient in it is asked for.
     """
-    return _inside.is_functorch_wrapped_tensor(x) and not _own(w)
-
-
-def _own(w: Tensor) -> bool:
-    """Whether every client has its own, or a gradient in it is asked for."""
-    return lifted(w) or any(one.requires_grad for one in _wrapped(w))
+    still = not lifted(w) and not any(one.requires_grad for one in _wrapped(w))
+    return still and _inside.is_functorch_wrapped_tensor(x)
 
 
 def _padding(
-    x: Tensor,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
+    x: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> tuple[int, int] | None:
     """The padding of a call with stride, dilation and groups 1; None for any other."""
     steps = (*_pair(stride), *_pair(dilation), groups)

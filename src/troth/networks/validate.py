@@ -6,7 +6,7 @@ import copy
 import math
 import re
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +21,7 @@ from troth.types import Refusal
 _CLIENTS = 2
 
 
-class _Call(NamedTuple):
-    """What a module was called with."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+_Call = tuple[tuple[Any, ...], dict[str, Any]]  # what a module was called with
 
 
 def check(module: nn.Module, x: Tensor) -> None:
@@ -81,7 +77,7 @@ def _run(module: nn.Module, x: Tensor) -> tuple[dict[nn.Module, _Call], Any]:
     def see(part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         leaves, form = tree_flatten((args, kwargs))
         kept = [t.detach().clone() if isinstance(t, Tensor) else t for t in leaves]
-        calls.setdefault(part, _Call(*tree_unflatten(kept, form)))
+        calls.setdefault(part, tree_unflatten(kept, form))
 
     parts = list(module.modules())
     hooks = [p.register_forward_pre_hook(see, with_kwargs=True) for p in parts]
@@ -140,12 +136,7 @@ def _offences(
 
 
 def _by_type(part: nn.Module) -> str | None:
-    if isinstance(part, _BatchNorm) and part.running_mean is None:
-        return (
-            "normalises by the batch in tests too, which mixes clients, set "
-            "track_running_stats = True"
-        )
-    if isinstance(part, _NormBase) and part.running_mean is not None:
+    if isinstance(part, _NormBase):
         return _by_statistics(part)
     if isinstance(part, _DropoutNd) and part.p > 0:
         return f"drops at random with p = {part.p:g}, use nn.Dropout or set p = 0"
@@ -156,25 +147,24 @@ def _by_type(part: nn.Module) -> str | None:
 
 def _by_statistics(part: _NormBase) -> str | None:
     """Batch normalisation of ours can be lifted; what is left of torch's cannot."""
-    if isinstance(part, BatchNorm):
-        return _by_numbers(part)
-    if isinstance(part, _BatchNorm) and part.momentum is None:
+    if isinstance(part, BatchNorm):  # numbers that spoil a variance
+        if not 0 <= (part.momentum or 0.0) <= 1:
+            return f"has momentum = {part.momentum:g}, set one of 0 to 1, such as 0.1"
+        if not 0 < part.eps < math.inf:
+            return f"has eps = {part.eps:g}, set a positive one, such as 1e-5"
+        return None
+    batch = isinstance(part, _BatchNorm)
+    if part.running_mean is None:
+        mixes = "normalises by the batch in tests too, which mixes clients, set "
+        return mixes + "track_running_stats = True" if batch else None
+    if batch and part.momentum is None:
         return "averages its statistics over all batches, set a momentum, such as 0.1"
     return "keeps running statistics in a way of its own, use BatchNorm or GroupNorm"
 
 
-def _by_numbers(part: BatchNorm) -> str | None:
-    """Numbers that would make a variance negative, or divide by one that is 0."""
-    if not 0 <= (part.momentum or 0.0) <= 1:
-        return f"has momentum = {part.momentum:g}, set one of 0 to 1, such as 0.1"
-    if not 0 < part.eps < math.inf:
-        return f"has eps = {part.eps:g}, set a positive one, such as 1e-5"
-    return None
-
-
 def _by_trial(part: nn.Module, call: _Call) -> str | None:
     """Try vmap(grad) with stacked parameters and inputs; why it fails, if it does."""
-    leaves, form = tree_flatten(tuple(call))
+    leaves, form = tree_flatten(call)
     given = {str(i): t for i, t in enumerate(leaves) if isinstance(t, Tensor)}
     real = {i: t for i, t in given.items() if t.is_floating_point()}
     whole = {i: t for i, t in given.items() if i not in real}

@@ -34,10 +34,15 @@ def matched(option: str, patterns: list[str], names: Iterable[str]) -> set[str]:
     known = list(names)
     found: set[str] = set()
     for pattern in patterns:
-        chosen = {name for name in known if _chooses(pattern, name)}
+        chosen = {
+            name
+            for name in known
+            if any(fnmatchcase(one, pattern) for one in _around(name))
+        }
         if not chosen:
+            near = lookup.nearest(pattern, [o for n in known for o in _around(n)])
             raise Refusal(
-                f"{option}: '{pattern}' matches nothing{_nearest(pattern, known)}; "
+                f"{option}: '{pattern}' matches nothing{near}; "
                 f"there are: {_grouped(known)}; a module's name stands for all in it, "
                 "and * for anything"
             )
@@ -49,14 +54,6 @@ def _around(name: str) -> list[str]:
     """The modules around a tensor, outermost first, and its own name."""
     words = name.split(".")
     return [".".join(words[: k + 1]) for k in range(len(words))]
-
-
-def _chooses(pattern: str, name: str) -> bool:
-    return any(fnmatchcase(one, pattern) for one in _around(name))
-
-
-def _nearest(pattern: str, names: list[str]) -> str:
-    return lookup.nearest(pattern, {one: 0 for name in names for one in _around(name)})
 
 
 def _grouped(names: list[str]) -> str:
