@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import re
 from typing import Any
 
 import pytest
@@ -129,3 +131,68 @@ def test_takes_a_shape_or_says_why_not(name: str, shape: tuple[int, ...]) -> Non
         assert all(str(side) in text for side in shape[1:])
         return
     assert net.eval()(inputs(2, shape)).shape == (2, outputs(net, 2))
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("celeba_cnn", {"channels": 0}, r"model\.channels = 0 must be a whole"),
+    ("celeba_cnn", {"blocks": 0}, r"model\.blocks = 0 must be a whole"),
+    ("cnn", {"kernel": 4}, r"model\.kernel = 4"),
+    ("cnn", {"kernel": -1}, r"model\.kernel = -1"),
+    ("cnn", {"channels": [0]}, r"model\.channels = \[0\]"),
+    ("cnn", {"channels": []}, r"model\.channels is empty"),
+    ("cnn", {"widths": [-3]}, r"model\.widths = \[-3\]"),
+    ("cnn", {"init": "he"}, "'glorot', 'torch'"),
+    *[
+        ("cnn", {"widths": [5], "dropout": bad}, r"\.dropout = \[.* hold 2 numbers of")
+        for bad in ([0.5], [0.5] * 3, [0.5, 1.0], [-0.1, 0.0], [math.nan] * 2)
+    ],
+    ("cnn", {"shape": (784,)}, "channels, height, width"),
+    ("cnn", {"shape": (28, 28)}, "channels, height, width"),
+    ("cnn", {"shape": (1, 1, 28, 28)}, "channels, height, width"),
+    (
+        "cnn",
+        {"shape": (1, 28, 7), "channels": [1, 1, 1]},
+        r"at least 8, and they are 28 and 7; .* most 2",
+    ),
+    *[
+        (name, {"widths": widths, "dropout": bad}, r"model\.dropout = .* below 1")
+        for name in ("mlp", "vgg13_bn")
+        for widths in ([], [3])
+        for bad in (-0.1, 1.0, math.nan)
+    ],
+    ("mlp", {"widths": [3, 0]}, r"model\.widths = \[3, 0\]"),
+    ("resnet18", {"shape": (3, 32, 7)}, "at least 8, and these are 32 by 7; enlarge"),
+    ("resnet18", {"width": 0}, r"model\.width = 0 must be a whole number of at"),
+    ("resnet18", {"norm": "layer"}, "'batch', 'group'"),
+    *[("svm", {"classes": k}, "2 classes") for k in (0, 1, 3, 10)],
+    *[("svm", {"l2": bad}, r"model\.l2") for bad in (-0.1, math.nan, math.inf)],
+    ("vgg13_bn", {"shape": (1, 28, 28)}, "at least 32, and these are 28 by 28"),
+    ("vgg13_bn", {"width": -1}, r"model\.width = -1 must"),
+    ("vgg13_bn", {"widths": [3, 0]}, r"model\.widths = \[3, 0\]"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "words"), REFUSED)
+def test_refuses(name: str, given: dict[str, Any], words: str) -> None:
+    where = {"shape": SHAPE, "classes": 2}
+    where = {key: given.get(key, value) for key, value in where.items()}
+    options = {key: value for key, value in given.items() if key not in where}
+    with pytest.raises(Refusal, match=words):
+        known = lookup.check("model", name, options)
+        lookup.call(lookup.find("model", name), known, **where)
+
+
+def test_options_and_where_they_come_from() -> None:
+    assert lookup.check("model", "linear", {}) == {"bias": True, "zero": False}
+    assert lookup.check("model", "mlp", {}) == {"widths": [128], "dropout": 0.0}
+    cited = {
+        "celeba_cnn": ["caldas2018leaf"],
+        "cnn": ["li2021ditto", "glorot2010understanding"],
+        "resnet18": ["he2016deep", "alfarra2022certified"],
+        "svm": ["li2021ditto"],
+        "vgg13_bn": ["simonyan2015very", "farhadkhani2022equivalence"],
+    }
+    for name, keys in cited.items():
+        entries = lookup.about("model", name).citations
+        for entry, key in zip(entries, keys, strict=True):
+            assert re.match(rf"@\w+{{{key},", entry)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import torch
 
-from troth import lookup
 from troth.networks.models.linear import linear
 
 
@@ -18,19 +17,3 @@ def test_zero_and_bias() -> None:
     (w,) = net.parameters()
     assert w.shape == (3, 7) and not w.any()
     assert not any(p.any() for p in linear((7,), 3, zero=True).parameters())
-
-
-def test_regression_has_one_output() -> None:
-    assert linear((7,), 0)(torch.randn(2, 7)).shape == (2, 1)
-
-
-def test_the_default_generator_decides() -> None:
-    made = []
-    for _ in range(2):
-        torch.manual_seed(3)
-        made.append(torch.cat([p.flatten() for p in linear((7,), 3).parameters()]))
-    assert torch.equal(*made)
-
-
-def test_options() -> None:
-    assert lookup.check("model", "linear", {}) == {"bias": True, "zero": False}

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import nn
 
-from troth import lookup
 from troth.networks.models.linear import linear
 from troth.networks.models.mlp import mlp
-from troth.types import Refusal
 
 
 def test_layers_and_their_sizes() -> None:
@@ -31,10 +28,6 @@ def test_without_widths_it_is_linear() -> None:
     assert torch.equal(a(x), b(x))
 
 
-def test_regression_has_one_output() -> None:
-    assert mlp((7,), 0)(torch.randn(2, 7)).shape == (2, 1)
-
-
 def test_dropout_is_for_hidden_units() -> None:
     net = mlp((7,), 3, widths=[5, 4], dropout=0.3)
     hidden = [nn.Linear, nn.ReLU, nn.Dropout]
@@ -47,19 +40,3 @@ def test_dropout_is_for_hidden_units() -> None:
     assert {m.p for m in net.children() if isinstance(m, nn.Dropout)} == {0.3}
     assert "Dropout" not in str(mlp((7,), 3, widths=[5, 4]))
     assert "Dropout" not in str(mlp((7,), 3, widths=[], dropout=0.3))
-
-
-@pytest.mark.parametrize("p", [-0.1, 1.0, float("nan")])
-def test_refuses_bad_dropout(p: float) -> None:
-    for widths in ([], [3]):
-        with pytest.raises(Refusal, match=r"model\.dropout = .* and below 1"):
-            mlp((7,), 3, widths=widths, dropout=p)
-
-
-def test_refuses_widths_below_one() -> None:
-    with pytest.raises(Refusal, match=r"model\.widths = \[3, 0\]"):
-        mlp((7,), 3, widths=[3, 0])
-
-
-def test_options() -> None:
-    assert lookup.check("model", "mlp", {}) == {"widths": [128], "dropout": 0.0}

@@ -3,9 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from troth import lookup
 from troth.networks.models.svm import SVM, svm
-from troth.types import Refusal
 
 
 def test_by_hand() -> None:
@@ -26,20 +24,3 @@ def test_starts_at_zero_with_101_parameters_on_vehicle() -> None:
     net = svm((100,), 2)
     assert sum(p.numel() for p in net.parameters()) == 101
     assert not any(p.any() for p in net.parameters())
-
-
-@pytest.mark.parametrize("classes", [0, 1, 3, 10])
-def test_refuses_other_than_two_classes(classes: int) -> None:
-    with pytest.raises(Refusal, match="2 classes"):
-        svm((100,), classes)
-
-
-@pytest.mark.parametrize("l2", [-0.1, float("nan"), float("inf")])
-def test_refuses_a_bad_penalty(l2: float) -> None:
-    with pytest.raises(Refusal, match=r"model\.l2"):
-        svm((100,), 2, l2=l2)
-
-
-def test_says_where_it_comes_from() -> None:
-    (entry,) = lookup.about("model", "svm").citations
-    assert entry.startswith("@inproceedings{li2021ditto")

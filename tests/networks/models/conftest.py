@@ -1,0 +1,64 @@
+"""What the tests of networks share: statistics unlike the start's, and a comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+
+def _agree(net: nn.Module, by_hand: Callable[..., Tensor], x: Tensor) -> None:
+    parameters = list(net.parameters())
+    for training in (True, False):
+        net.train(training)
+        plain = by_hand(net, x, training)
+        expected = torch.autograd.grad(plain.square().sum(), parameters)
+        out = net(x)
+        assert torch.allclose(out, plain, rtol=1e-9, atol=1e-14)
+        ours = torch.autograd.grad(out.square().sum(), parameters)
+        for a, b in zip(ours, expected, strict=True):
+            assert torch.allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+@pytest.fixture
+def agree() -> Any:
+    """Whether a network is what is written out by hand, with its gradient.
+
+    Takes the network in float64, a function (net, x, training) → outputs, and x.
+    """
+    return _agree
+
+
+@pytest.fixture
+def moved() -> Any:
+    """Gives a network running statistics unlike those at the start."""
+
+    def change(net: nn.Module) -> nn.Module:
+        for name, value in net.state_dict().items():
+            if "running_var" in name:
+                value.uniform_(0.5, 2.0)
+            elif "running_mean" in name:
+                value.normal_()
+        return net
+
+    return change
+
+
+def _glorot(net: nn.Module) -> None:
+    layers = [m for m in net.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    for module in layers:
+        w, area = module.weight, math.prod(module.weight.shape[2:])
+        bound = math.sqrt(6 / ((w.shape[0] + w.shape[1]) * area))
+        assert w.abs().max() <= bound
+        assert w.abs().max() > 0.97 * bound  # fails with 0.97**800 < 1e-10
+        assert module.bias is not None and not module.bias.any()
+
+
+@pytest.fixture
+def glorot() -> Any:
+    """Whether all layers start within ±√(6/(fan_in + fan_out)), with bias 0."""
+    return _glorot
