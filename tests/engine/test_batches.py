@@ -8,14 +8,7 @@ from torch import Tensor
 from troth.engine.batches import Feed
 from troth.types import Data, Split
 
-SIZES = [
-    11,
-    1,
-    4,
-    3,
-    20,
-    9,
-]  # 1, 3 and 4 fit into a batch
+SIZES = [11, 1, 4, 3, 20, 9]  # 1, 3 and 4 fit into a batch
 ALL = np.arange(len(SIZES))
 F64 = torch.float64
 
@@ -97,12 +90,9 @@ def test_weights_are_means_with_nothing_on_padding() -> None:
     own = torch.arange(len(SIZES))[:, None].expand(-1, 4)
     start, size = f.data.train.start[own], f.data.train.size[own]
     assert ((slots >= start) & (slots < start + size)).all()  # padding is its own too
-
-
-def test_whole_batches_are_exact_in_float32() -> None:
     _, weight = feed(dtype=torch.float32).draw(ALL, 2, 0)
     assert weight.dtype == torch.float32
-    assert weight[0, 0].tolist() == [0.25] * 4
+    assert weight[0, 0].tolist() == [0.25] * 4  # exact
     assert weight[0, 3].tolist() == [*torch.full((3,), 1 / 3).tolist(), 0]
 
 
@@ -128,42 +118,29 @@ def test_clients_smaller_than_a_batch_see_everything(drop_last: bool) -> None:
         assert seen(f, slots, weight, k) == [list(range(SIZES[k]))] * 5
 
 
-def test_batch_0_is_all_the_data() -> None:
-    f = feed(batch=0)
-    assert f.batch == 20 and f.per_epoch.tolist() == [1] * len(SIZES)
-    slots, weight = f.draw(ALL, 2, 0)
-    for k, size in enumerate(SIZES):
-        assert all(sorted(b) == list(range(size)) for b in seen(f, slots, weight, k))
-        assert (weight[:, k, :size] - 1 / size).abs().max() < 1e-15
-
-
-@pytest.mark.parametrize("batch", [1, 3, 20, 50])
+@pytest.mark.parametrize("batch", [0, 1, 3, 20, 50])
 def test_every_batch_size_covers_an_epoch(batch: int) -> None:
     f = feed(batch=batch)
     slots, weight = f.draw(ALL, int(f.per_epoch.max()), 0)
     for k, size in enumerate(SIZES):
         batches = seen(f, slots, weight, k)[: int(f.per_epoch[k])]
         assert sorted(sum(batches, [])) == list(range(size))
+    if batch == 0:  # all the data of each
+        assert f.batch == 20 and f.per_epoch.tolist() == [1] * len(SIZES)
+        for k, size in enumerate(SIZES):
+            assert (weight[:, k, :size] - 1 / size).abs().max() < 1e-15
 
 
-def test_same_batches_alone_in_a_cohort_and_in_any_order() -> None:
+def test_batches_depend_on_nothing_but_their_client_and_step() -> None:
+    """Not on the cohort, its order, the steps that follow, or the others' data."""
     f = feed()
     slots, weight = f.draw(ALL, 7, 2)
     for ids in (np.array([4]), np.array([5, 0, 4]), ALL[::-1].copy()):
         some, part = f.draw(ids, 7, 2)
         assert torch.equal(some, slots[:, ids]) and torch.equal(part, weight[:, ids])
-
-
-def test_the_first_steps_do_not_depend_on_how_many_follow() -> None:
-    f = feed()
-    slots, weight = f.draw(ALL, 12, 2)
     few, part = f.draw(ALL, 5, 2)
     assert torch.equal(few, slots[:5]) and torch.equal(part, weight[:5])
-
-
-def test_one_client_does_not_depend_on_the_others_data() -> None:
-    alone = feed([20, 9], valid=[0, 0])
-    other = feed([20, 5], valid=[0, 0])
+    alone, other = (feed([20, size], valid=[0, 0]) for size in (9, 5))
     ids = np.array([0])
     assert torch.equal(alone.draw(ids, 6, 1)[0], other.draw(ids, 6, 1)[0])
 

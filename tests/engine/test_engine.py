@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from troth import build, lookup
 from troth.config import reader
-from troth.engine.engine import Engine, Plan
+from troth.engine.engine import Engine, Plan, spread
 from troth.networks import task
 
 SIZES = [5, 9, 16, 26, 2, 14, 33]  # examples of each client
@@ -105,24 +106,32 @@ def assert_all_plans_agree(
     return expected
 
 
-@pytest.mark.parametrize(  # not all with all: a trace takes half a second
-    ("personalizer", "precision", "plans"),
-    [
+AGREE = [  # not all with all: a trace takes half a second
+    (model, personalizer, precision, plans)
+    for model in lookup.names("model")
+    if model not in DEEP
+    for personalizer, precision, plans in [
         ("none", "float64", [TOGETHER, THREADS]),
         ("none", "float32", [CHUNKS, THREADS]),
         ("local", "float64", [TOGETHER, THREADS]),
         ("local", "float32", [CHUNKS, THREADS]),
         ("ditto", "float64", [TWO_WORKERS, THREADS]),
         ("ditto", "float32", [CHUNKS, THREADS]),
-    ],
-)
+    ]
+]
+QUICK = {("mlp", "none", "float64"), ("cnn", "local", "float32")}
+QUICK |= {(name, "ditto", "float64") for name in ("linear", "svm", "celeba_cnn")}
+SWEEP = pytest.mark.slow("every model with every kind of state")
+
+
 @pytest.mark.parametrize(
-    "model", [name for name in lookup.names("model") if name not in DEEP]
+    ("model", "personalizer", "precision", "plans"),
+    [pytest.param(*a, marks=() if a[:3] in QUICK else SWEEP) for a in AGREE],
 )
 def test_loop_vmap_chunks_and_threads_agree(
     folder: Path, model: str, personalizer: str, precision: str, plans: list[Plan]
 ) -> None:
-    train = {"precision": precision, "epochs": 1}
+    train = {"precision": precision, "epochs": 1, "rounds": 3}
     wanted = experiment(folder, model, train=train, personalizer=personalizer)
     before = build.build(wanted, plan=LOOP)
     assert sum(before.hostile) == 2  # 20 % of 7, rounded up
@@ -137,6 +146,7 @@ def test_loop_vmap_chunks_and_threads_agree(
         assert (state.rows - state.w).abs().amax(1).min() > 1e-4
 
 
+@pytest.mark.slow("trains six federations")
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_steps_instead_of_epochs(folder: Path, precision: str) -> None:
     train = {"steps": 7, "precision": precision}
@@ -144,74 +154,44 @@ def test_steps_instead_of_epochs(folder: Path, precision: str) -> None:
     assert_all_plans_agree(wanted, [TOGETHER, THREADS])
 
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    "fewer personal steps": {
-        "train": {"steps": 5},
-        "personalizer": {"name": "ditto", "steps": 2},
-    },
-    "more personal steps": {
-        "train": {"steps": 2},
-        "personalizer": {"name": "local", "steps": 5, "lr": 0.02},
-    },
-    "personal epochs": {
-        "train": {"steps": 3},
-        "personalizer": {"name": "ditto", "epochs": 2},
-    },
-    "momentum": {
-        "train": {"optimizer": "momentum"},
-        "personalizer": {"name": "ditto", "lam": 0.3},
-    },
-    "adam": {
-        "train": {"optimizer": "adam", "lr": 0.01},
-        "personalizer": {"name": "ditto", "optimizer": "sgd"},
-    },
-    "personal adam, own budget": {
-        "train": {"steps": 4},
-        "personalizer": {"name": "local", "optimizer": "adam", "lr": 0.01, "steps": 6},
-    },
-    "weight decay": {"train": {"weight_decay": 0.1}, "personalizer": "ditto"},
-    "cosine, drop last": {
-        "train": {"schedule": "cosine", "drop_last": True},
-        "personalizer": "local",
-    },
-    "all data, by size": {
-        "train": {"batch": 0, "sampling": "size"},
-        "personalizer": "ditto",
-    },
-    "clients that come and go": {
-        "train": {"sampling": "size"},
-        "personalizer": "ditto",
-        "availability": {
-            "join": 0.3,
-            "drop": 0.2,
-            "deadline": 0.6,
-            "speed_spread": 0.7,
-            "speed_noise": 0.3,
-        },
-    },
+VARIANTS: dict[str, tuple[dict[str, Any], Any]] = {  # train, personalizer
+    "fewer personal steps": ({"steps": 5}, {"name": "ditto", "steps": 2}),
+    "more personal steps": ({"steps": 2}, {"name": "local", "steps": 5, "lr": 0.02}),
+    "personal epochs": ({"steps": 3}, {"name": "ditto", "epochs": 2}),
+    "momentum": ({"optimizer": "momentum"}, {"name": "ditto", "lam": 0.3}),
+    "adam": (
+        {"optimizer": "adam", "lr": 0.01},
+        {"name": "ditto", "optimizer": "sgd"},
+    ),
+    "personal adam, own budget": (
+        {"steps": 4},
+        {"name": "local", "optimizer": "adam", "lr": 0.01, "steps": 6},
+    ),
+    "weight decay": ({"weight_decay": 0.1}, "ditto"),
+    "cosine, drop last": ({"schedule": "cosine", "drop_last": True}, "local"),
+    "all data, by size": ({"batch": 0, "sampling": "size"}, "ditto"),
+    "clients that come and go": ({"sampling": "size"}, "ditto"),
 }
+COMING = {"join": 0.3, "drop": 0.2, "deadline": 0.6}
+COMING |= {"speed_spread": 0.7, "speed_noise": 0.3}
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_whatever_a_client_does(folder: Path, name: str) -> None:
-    sections = VARIANTS[name]
-    train = {"precision": "float64", **sections["train"]}
-    wanted = experiment(folder, "linear", **(sections | {"train": train}))
-    assert_all_plans_agree(wanted, [CHUNKS, THREADS])
-
-
-def test_the_variants_are_no_two_the_same(folder: Path) -> None:
-    """None of the options above is dropped in silence."""
+@pytest.mark.slow("trains ten federations by three plans")
+def test_whatever_a_client_does_and_no_two_the_same(folder: Path) -> None:
+    """All plans agree, and none of the options above is dropped in silence."""
     found = []
-    for sections in VARIANTS.values():
-        train = {"precision": "float64", **sections["train"]}
-        wanted = experiment(folder, "linear", **(sections | {"train": train}))
-        found.append(trained(wanted, THREADS))
+    for name, (train, personalizer) in VARIANTS.items():
+        coming = {"availability": COMING} if name.startswith("clients") else {}
+        train = {"precision": "float64", **train}
+        given = {"train": train, "personalizer": personalizer, **coming}
+        wanted = experiment(folder, "linear", **given)
+        found.append(assert_all_plans_agree(wanted, [CHUNKS, THREADS]))
     for a, b in itertools.combinations(found, 2):
         same = a.rows.shape == b.rows.shape and torch.allclose(a.rows, b.rows)
         assert not (torch.allclose(a.w, b.w) and same)
 
 
+@pytest.mark.slow("trains six federations")
 def test_own_budgets_are_kept(folder: Path) -> None:
     """The shared model does not see how long the personal one works."""
 
@@ -238,31 +218,35 @@ def test_the_same_bytes_again(folder: Path) -> None:
         assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True)), plan
 
 
+@pytest.mark.slow("trains eight federations")
 @pytest.mark.parametrize("name", ["mlp", "svm"])
-def test_bfloat16_is_close(folder: Path, name: str) -> None:
-    """Gradients have 8 bits: within 0.05 after five rounds (0.02 is what was seen)."""
-    states = {}
-    for precision in ("bfloat16", "float32"):
-        train = {"precision": precision}
-        wanted = experiment(folder, name, train=train, personalizer="ditto")
-        states[precision] = trained(wanted, THREADS)
-    assert states["bfloat16"].w.dtype == torch.float32
-    assert_near(states["bfloat16"], states["float32"], 0.05)
-    assert (states["bfloat16"].w - states["float32"].w).abs().max() > 0
+def test_bfloat16_is_close_however_clients_step(folder: Path, name: str) -> None:
+    """Gradients have 8 bits: within 0.05 after five rounds (0.02 is what was seen).
 
-
-def test_bfloat16_agrees_however_clients_step(folder: Path) -> None:
-    """Sums in another order may round to a neighbour: 2⁻⁸ of a gradient, times lr."""
-    train = {"precision": "bfloat16", "epochs": 1}
-    wanted = experiment(folder, "mlp", train=train, personalizer="ditto")
-    expected = trained(wanted, LOOP)
-    for plan in (CHUNKS, THREADS):
-        assert_near(trained(wanted, plan), expected, 5e-3, plan)
+    Sums in another order may round to a neighbour: 2⁻⁸ of a gradient, times lr.
+    """
+    wanted = {
+        precision: experiment(
+            folder, name, train={"precision": precision}, personalizer="ditto"
+        )
+        for precision in ("bfloat16", "float32")
+    }
+    low, high = (trained(e, THREADS) for e in wanted.values())
+    assert low.w.dtype == torch.float32
+    assert_near(low, high, 0.05)
+    assert (low.w - high.w).abs().max() > 0
+    if name == "mlp":
+        train = {"precision": "bfloat16", "epochs": 1}
+        short = experiment(folder, name, train=train, personalizer="ditto")
+        expected = trained(short, LOOP)
+        for plan in (CHUNKS, THREADS):
+            assert_near(trained(short, plan), expected, 5e-3, plan)
 
 
 _NO_COMPILER = not shutil.which(os.environ.get("CXX", "g++"))
 
 
+@pytest.mark.slow("a compiler builds kernels")
 @pytest.mark.skipif(_NO_COMPILER, reason="needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, in itself
 def test_compiled_agrees(folder: Path) -> None:
@@ -468,6 +452,7 @@ def test_threads_are_given_back(folder: Path) -> None:
     assert torch.get_num_threads() == 2
 
 
+@pytest.mark.slow("deep networks, with batches that are filled and padded")
 @pytest.mark.parametrize(
     ("model", "width", "size", "precision", "lr", "atol"),
     [  # in float32 a ReLU on its edge falls to either side: small steps
@@ -510,3 +495,34 @@ def test_deep_networks_with_batch_normalisation(
     before = build.build(wanted, plan=LOOP).federation
     tail = before.engine.task.tail
     assert tail and (loop.w - before.broadcast.w)[-tail:].abs().max() > 0.1
+
+
+# Work spread over threads comes back in order, and cores are given back
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 20])
+def test_every_piece_once_in_order_by_its_worker(n: int, workers: int) -> None:
+    seen = spread(lambda w, k: (w, k, threading.get_ident()), n, workers)
+    assert [k for _, k, _ in seen] == list(range(n))
+    assert [w for w, _, _ in seen] == [k % max(1, min(workers, n)) for k in range(n)]
+    if min(n, workers) > 1:
+        assert all(ident != threading.get_ident() for *_, ident in seen)
+
+
+def test_one_core_each_and_given_back_after_a_failure() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        cores = spread(lambda w, k: torch.get_num_threads(), 4, 2)
+        assert cores == [1] * 4 and torch.get_num_threads() == 2
+        with pytest.raises(ZeroDivisionError):
+            spread(lambda w, k: 1 // (k - 2), 4, 2)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_no_gradients_in_threads() -> None:
+    with torch.no_grad():
+        assert spread(lambda w, k: torch.is_grad_enabled(), 3, 2) == [False] * 3

@@ -40,6 +40,20 @@ class Killed(Exception):
     pass
 
 
+def killed(tree: dict[str, Any], out: Path, stop: int = 3) -> train.Progress:
+    """Train until a round has ended; its report."""
+    seen = []
+
+    def kill(p: train.Progress) -> None:
+        seen.append(p)
+        if p.done == stop:
+            raise Killed
+
+    with pytest.raises(Killed):
+        troth.run(tree, out=out, watch=kill)
+    return seen[0]
+
+
 def changed(**sections: Any) -> dict[str, Any]:
     return SMALL | {k: SMALL.get(k, {}) | v for k, v in sections.items()}
 
@@ -83,12 +97,7 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_resume_goes_on_bit_for_bit(tmp_path: Path, whole: Path, stop: int) -> None:
-    def kill(p: train.Progress) -> None:
-        if p.done == stop:
-            raise Killed
-
-    with pytest.raises(Killed):
-        troth.run(SMALL, out=tmp_path / "cut", watch=kill)
+    killed(SMALL, tmp_path / "cut", stop)
     assert (tmp_path / "cut" / placement.FILE).stat().st_size > 0
     troth.resume(tmp_path / "cut")
     assert contents(tmp_path / "cut") == contents(whole)
@@ -100,14 +109,14 @@ troth.run(sys.argv[1], out=sys.argv[2], watch=lambda p: time.sleep(0.02))
 """
 
 
+@pytest.mark.slow("kills a real process")
 def test_kill_at_a_random_moment(tmp_path: Path) -> None:
     """`kill -9` of a run on disk: the same bytes as in memory and never killed."""
     tree = changed(train={"rounds": 30}, checkpoint={"every": 3})
     file = tmp_path / "experiment.toml"
     file.write_text(reader.dumps(tree))
     cut, chance = tmp_path / "cut", random.Random()  # whenever it is, it must hold
-    arguments = [sys.executable, "-c", PROGRAM, str(file), str(cut)]
-    process = subprocess.Popen(arguments)
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(file), str(cut)])
     while not (cut / files.CHECKPOINT).exists() and process.poll() is None:
         time.sleep(0.01)
     time.sleep(chance.uniform(0.0, 0.3))
@@ -120,6 +129,7 @@ def test_kill_at_a_random_moment(tmp_path: Path) -> None:
     assert contents(cut) == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow("a real process, with a limit on its files")
 def test_a_full_disk_stops_a_run_that_can_go_on(tmp_path: Path, whole: Path) -> None:
     """The system's own limit on files stands for a full disk."""
     file, out = tmp_path / "experiment.toml", tmp_path / "cut"
@@ -167,20 +177,14 @@ def test_finetuning_writes_all_clients_on_disk(
 
 def test_state_may_lie_elsewhere(tmp_path: Path, whole: Path) -> None:
     place = tmp_path / "scratch" / "deep"
-    tree, said = changed(engine={"state_dir": str(place)}), []
-
-    def kill(p: train.Progress) -> None:
-        said.append(p.state)
-        if p.done == 3:
-            raise Killed
-
-    with pytest.raises(Killed):
-        troth.run(tree, out=tmp_path / "one", watch=kill)
-    file = said[0].file
-    assert file.parent == place and list(place.iterdir()) == [file]
+    tree = changed(engine={"state_dir": str(place)})
+    state = killed(tree, tmp_path / "one").state
+    assert state is not None and state.file.parent == place
+    assert list(place.iterdir()) == [state.file]
     assert not (tmp_path / "one" / placement.FILE).exists()
     [other] = troth.run(tree, out=tmp_path / "two")  # does not disturb the first
-    assert list(place.iterdir()) == [file] and contents(other.path) == contents(whole)
+    assert list(place.iterdir()) == [state.file]
+    assert contents(other.path) == contents(whole)
     (tmp_path / "one").rename(tmp_path / "moved")
     troth.resume(tmp_path / "moved")
     assert contents(tmp_path / "moved") == contents(whole)
@@ -199,12 +203,7 @@ def test_leftovers_of_a_finished_run_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_run_without_its_state_file_is_refused(tmp_path: Path) -> None:
-    def kill(p: train.Progress) -> None:
-        if p.done == 3:
-            raise Killed
-
-    with pytest.raises(Killed):
-        troth.run(SMALL, out=tmp_path / "cut", watch=kill)
+    killed(SMALL, tmp_path / "cut")
     (tmp_path / "cut" / placement.FILE).unlink()
     with pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of"):
         troth.resume(tmp_path / "cut")
@@ -226,14 +225,9 @@ def test_what_does_not_fit_goes_to_disk(
 def test_a_resumed_run_keeps_its_store(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def kill(p: train.Progress) -> None:
-        if p.done == 3:
-            raise Killed
-
     free = [1]
     monkeypatch.setattr(devices, "free", lambda device: free[0])
-    with pytest.raises(Killed):
-        troth.run(changed(engine={"store": "auto"}), out=tmp_path / "a", watch=kill)
+    killed(changed(engine={"store": "auto"}), tmp_path / "a")
     free[0] = 2**40
     [run] = troth.resume(tmp_path / "a")
     assert contents(run.path) == contents(whole)
@@ -285,18 +279,19 @@ def test_a_disk_without_room_is_refused_before_the_start(
     troth.run(changed(engine={"store": "host"}), out=tmp_path / "host")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_one_may_not_write_to(tmp_path: Path) -> None:
-    (tmp_path / "no").mkdir(mode=0o500)
-    tree = changed(engine={"state_dir": str(tmp_path / "no" / "x")})
-    with pytest.raises(Refusal, match=r"set engine\.state_dir to one"):
-        troth.run(tree, out=tmp_path / "run")
-
-
-def test_a_place_that_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    tree = changed(engine={"state_dir": str(tmp_path / "file")})
-    with pytest.raises(Refusal, match="file is not a folder you may write to"):
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_place_that_cannot_be_written(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "no"
+    if kind == "file":
+        place.write_text("")
+    elif os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    else:
+        place.mkdir(mode=0o500)
+        place = place / "x"
+    tree = changed(engine={"state_dir": str(place)})
+    words = r"no is not a folder you may write to; set engine\.state_dir to one"
+    with pytest.raises(Refusal, match=words):
         troth.run(tree, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -313,21 +308,10 @@ def test_dry_run_says_where_and_how_much(capsys: pytest.CaptureFixture[str]) -> 
     assert "Personal state on disk lies in the folder of the run." in said
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1000, "1.0 kB"),
-        (8_883_120_000, "8.9 GB"),
-        (3 * 10**16, "30000.0 TB"),
-    ],
-)
-def test_sizes_for_people(count: int, text: str) -> None:
-    assert placement.size(count) == text
-
-
-def test_the_place_of_a_store() -> None:
+def test_sizes_for_people_and_the_place_of_a_store() -> None:
+    counts = (0, 999, 1000, 8_883_120_000, 3 * 10**16)
+    said = ["0 bytes", "999 bytes", "1.0 kB", "8.9 GB", "30000.0 TB"]
+    assert [placement.size(count) for count in counts] == said
     cuda, cpu = torch.device("cuda:1"), torch.device("cpu")
     found = [placement.place(name, cuda) for name in ("device", "host", "disk")]
     assert found == [cuda, cpu, None]
@@ -352,6 +336,7 @@ print("host")
 """
 
 
+@pytest.mark.slow("600 clients in a process of its own")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 def test_state_on_disk_takes_no_memory(tmp_path: Path) -> None:
     """Rows of 0.6 MB, 86 % of 600, in a process that may grow by 160 MB after round 1:

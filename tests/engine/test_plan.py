@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -91,29 +92,24 @@ def test_what_is_given_is_kept_and_not_measured(
     assert choose(made, **wish) == expected
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 100])
-@pytest.mark.parametrize("count", [1, 2, 16])
 def test_candidates_are_valid(
-    experiment: reader.Experiment, n: int, count: int, monkeypatch: pytest.MonkeyPatch
+    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = built(experiment).federation.engine
-    cores(monkeypatch, count)
-    for how in ("auto", "vmap", "compiled", "loop", "threads"):
-        for chunk in (0, 1, 3, 50):
-            for workers in (0, 1, 4):
-                found = list(plans._candidates(engine, n, how, chunk, workers))
-                assert found and len(set(found)) == len(found)
-                for plan in found:
-                    assert plan.how in (HOWS - {"loop"} if how == "auto" else {how})
-                    assert 1 <= plan.chunk <= n or plan.chunk == chunk
-                    assert plan.workers >= 1
-                    assert not plan.apart or (plan.chunk, plan.workers <= n) == (
-                        1,
-                        True,
-                    )
-    hows = [plan.how for plan in plans._candidates(engine, n, "auto", 0, 0)]
-    assert hows[0] == "vmap" and hows[-1] == "threads"
-    assert next(plans._candidates(engine, n, "auto", 0, 0)).chunk == n
+    wishes = (0, 1, 3, 50), (0, 1, 4)  # chunks, workers
+    for n, count in itertools.product((1, 2, 3, 7, 100), (1, 2, 16)):
+        cores(monkeypatch, count)
+        for how, chunk, workers in itertools.product(("auto", *HOWS), *wishes):
+            found = list(plans._candidates(engine, n, how, chunk, workers))
+            assert found and len(set(found)) == len(found)
+            for plan in found:
+                assert plan.how in (HOWS - {"loop"} if how == "auto" else {how})
+                assert 1 <= plan.chunk <= n or plan.chunk == chunk
+                assert plan.workers >= 1
+                if plan.apart:
+                    assert plan.chunk == 1 and plan.workers <= n
+        first, *_, last = plans._candidates(engine, n, "auto", 0, 0)
+        assert (first.how, first.chunk, last.how) == ("vmap", n, "threads")
 
 
 def test_candidates_fit_into_what_is_free(
@@ -140,38 +136,38 @@ def timed(monkeypatch: pytest.MonkeyPatch, seconds: Any) -> list[Plan]:
     return asked
 
 
-def test_the_fastest_is_taken_and_the_first_of_equals(
-    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
+SEVEN, THREADS = Plan("vmap", 7), Plan("threads", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "expected"),
+    [
+        (1, lambda p: 1.0 if p.how == "threads" else 2.0, THREADS),
+        (1, lambda p: 2.0 if p.chunk == 7 else 1.0, Plan("vmap", 4)),
+        (1, lambda p: 1.0, SEVEN),  # the first of equals
+        (1, lambda p: 1.0 if p.chunk == 7 else 0.96, SEVEN),  # not better by enough
+        # a compiler is tried only where it pays, and where clients step together
+        (50, lambda p: COSTS.get(p.how, 1.0 + (p.chunk < 7)), SEVEN),
+        (10**4, lambda p: COSTS.get(p.how, 1.0 + (p.chunk < 7)), Plan("compiled", 7)),
+        (10**4, lambda p: 0.1 if p.how == "threads" else 1.0, THREADS),
+        (10**4, lambda p: 2.0 if p.how == "threads" else 1.0, SEVEN),  # gains nothing
+        (10**4, lambda p: float("inf") if p.how == "compiled" else 1.0, SEVEN),
+    ],
+)
+def test_the_fastest_is_taken(
+    experiment: reader.Experiment,
+    steps: int,
+    seconds: Any,
+    expected: Plan,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = built(experiment)
-    timed(monkeypatch, lambda p: 1.0 if p.how == "threads" else 2.0)
-    assert choose(made) == Plan("threads", 1, 2)
-    timed(monkeypatch, lambda p: 2.0 if p.chunk == 7 else 1.0)
-    assert choose(made) == Plan("vmap", 4)
-    timed(monkeypatch, lambda p: 1.0)
-    assert choose(made) == Plan("vmap", 7)
-    timed(monkeypatch, lambda p: 1.0 if p.chunk == 7 else 0.96)
-    assert choose(made) == Plan("vmap", 7)  # not better by enough
-
-
-def test_a_compiler_is_tried_only_where_it_pays(
-    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = built(experiment)
-
-    def seconds(p: Plan) -> float:
-        return {"compiled": 0.5, "threads": 2.0}.get(p.how, 1.0 + (p.chunk < 7))
-
     asked = timed(monkeypatch, seconds)
-    assert choose(made, steps=50) == Plan("vmap", 7)
-    assert all(plan.how != "compiled" for plan in asked)
-    assert choose(made, steps=10_000) == Plan("compiled", 7)
-    timed(monkeypatch, lambda p: 0.1 if p.how == "threads" else 1.0)
-    assert choose(made, steps=10_000) == Plan("threads", 1, 2)  # none to compile
-    timed(monkeypatch, lambda p: 2.0 if p.how == "threads" else 1.0)
-    assert choose(made, steps=10_000) == Plan("vmap", 7)  # gains nothing
-    timed(monkeypatch, lambda p: float("inf") if p.how == "compiled" else 1.0)
-    assert choose(made, steps=10_000) == Plan("vmap", 7)
+    assert choose(built(experiment), steps=steps) == expected
+    tried = any(plan.how == "compiled" for plan in asked)
+    assert tried == (steps > 50 and expected != THREADS)
+
+
+COSTS = {"compiled": 0.5, "threads": 2.0}
 
 
 def test_something_is_chosen_by_measuring(experiment: reader.Experiment) -> None:
@@ -285,24 +281,22 @@ def test_memory_that_runs_out_halves_the_chunk(
         assert torch.allclose(a, b, 0, 1e-12)
 
 
-def test_a_client_that_does_not_fit_alone_says_so(
-    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("most", "error"), [(0, "can't allocate memory"), (2, "shapes do not fit")]
+)
+def test_errors_that_no_smaller_chunk_helps_are_said(
+    experiment: reader.Experiment,
+    most: int,
+    error: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A client that does not fit alone, and any error that is not of memory."""
     made = built(experiment, Plan("vmap", 7))
-    scarce(monkeypatch, 0, RuntimeError("can't allocate memory"))
-    with pytest.raises(RuntimeError, match="allocate memory"):
+    scarce(monkeypatch, most, RuntimeError(error))
+    with pytest.raises(RuntimeError, match=error):
         made.federation.step()
     assert made.federation.round == 0 and len(made.federation.population.visited) == 0
-
-
-def test_other_errors_do_not_change_the_plan(
-    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = built(experiment, Plan("vmap", 7))
-    scarce(monkeypatch, 2, RuntimeError("shapes do not fit"))
-    with pytest.raises(RuntimeError, match="do not fit"):
-        made.federation.step()
-    assert made.federation.engine.plan == Plan("vmap", 7)
+    assert (made.federation.engine.plan == Plan("vmap", 7)) == (most == 2)
 
 
 def test_measuring_survives_memory_that_runs_out(

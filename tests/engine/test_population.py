@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,11 +34,12 @@ def fresh(
 
 
 def rows(*values: float, width: int = 3) -> Tensor:
-    return (
-        torch.tensor(values, dtype=torch.float32)[:, None]
-        .expand(-1, width)
-        .contiguous()
-    )
+    return torch.tensor(values)[:, None].expand(-1, width).contiguous()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "rows.bin"
 
 
 @pytest.fixture
@@ -77,14 +79,15 @@ def test_what_is_read_is_a_copy() -> None:
     assert torch.equal(people.read(ids(1)), rows(2))
 
 
-@pytest.mark.usefixtures("two_a_block")
-def test_read_and_write_over_block_borders() -> None:
-    people = fresh(10)
+def test_memory_grows_with_the_visited_block_by_block() -> None:
+    people, two = fresh(10**6), 2 * 3 * 4  # bytes of a block
     people.write(ids(7, 2, 9), rows(7, 2, 9))
-    assert people.bytes == 2 * 2 * 3 * 4
+    assert people.bytes == 2 * two
+    people.write(ids(7, 9), rows(7, 9))  # those that were there
+    assert people.bytes == 2 * two
     people.write(ids(0, 2, 4), rows(0, 22, 4))
     assert people.visited.tolist() == [0, 2, 4, 7, 9]
-    assert people.bytes == 3 * 2 * 3 * 4
+    assert people.bytes == 3 * two
     read = people.read(ids(9, 1, 2, 7, 0, 4, 2))
     start = people.start[None]
     expected = [rows(9), start, rows(22), rows(7), rows(0), rows(4), rows(22)]
@@ -115,16 +118,6 @@ def test_a_row_wider_than_a_block_has_a_block_of_its_own(
 
 
 @pytest.mark.usefixtures("two_a_block")
-def test_memory_grows_with_the_visited() -> None:
-    people = fresh(10**6)
-    people.write(ids(5, 999_999, 0), rows(5, 9, 0))
-    assert people.bytes == 2 * 2 * 3 * 4  # two blocks
-    people.write(ids(5, 0), rows(1, 2))
-    assert people.bytes == 2 * 2 * 3 * 4  # those that were there
-    assert torch.equal(people.read(ids(999_999, 0)), rows(9, 2))
-
-
-@pytest.mark.usefixtures("two_a_block")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_dump_and_load_round_trip(dtype: torch.dtype) -> None:
     people = fresh(8, dtype=dtype)
@@ -149,23 +142,24 @@ def test_an_untouched_population_round_trips() -> None:
     again.load(people.dump())
     assert len(again.visited) == 0 and again.bytes == 0
     assert torch.equal(again.read(ids(1))[0], again.start)
-
-
-def test_zero_width_costs_nothing_and_reads_as_nothing() -> None:
-    people = fresh(5, 0, torch.float64)
-    people.write(ids(1, 2), torch.zeros(2, 0))
-    read = people.read(ids(1, 2, 4))
-    assert read.shape == (3, 0) and read.dtype == torch.float64
-    assert people.bytes == 0
-    again = fresh(5, 0, torch.float64)
-    again.load(people.dump())
-    assert again.read(ids(0)).shape == (1, 0)
-
-
-def test_nobody_asked() -> None:
-    people = fresh()
-    people.write(ids(), torch.zeros(0, 3))
+    people.write(ids(), torch.zeros(0, 3))  # nobody asked
     assert people.read(ids()).shape == (0, 3) and people.bytes == 0
+
+
+@pytest.mark.parametrize("store", [CPU, None])
+def test_zero_width_costs_nothing_and_reads_as_nothing(file: Path, store: Any) -> None:
+    people, again = (
+        Population(5, torch.zeros(0, dtype=torch.float64), store) for _ in range(2)
+    )
+    for one in (people, again):
+        one.open(file)
+        one.write(ids(1, 2), torch.zeros(2, 0))
+        one.prefetch(ids(1))
+        read = one.read(ids(1, 2, 4))
+        assert read.shape == (3, 0) and read.dtype == torch.float64
+        again.load(people.dump())
+        assert one.bytes == 0 and not one.on_disk and not file.exists()
+        one.close()
 
 
 def test_rows_lie_in_the_store_and_start_does_not() -> None:
@@ -178,21 +172,21 @@ def test_rows_lie_in_the_store_and_start_does_not() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_the_host_keeps_rows_of_a_device() -> None:
-    people = Population(6, torch.zeros(3, device="cuda"), CPU)
-    people.write(ids(1, 2), rows(1, 2).cuda())
-    assert {block.device.type for block in people._rows._blocks} == {"cpu"}
+@pytest.mark.parametrize("store", [CPU, None])
+def test_the_host_or_a_file_keeps_rows_of_a_device(file: Path, store: Any) -> None:
+    people = Population(6, torch.zeros(3, device="cuda"), store)
+    people.open(file)
+    people.write(ids(2, 1), rows(2, 1).cuda())
+    people.prefetch(ids(0, 2))
+    if store is CPU:
+        assert {block.device.type for block in people._rows._blocks} == {"cpu"}  # type: ignore[union-attr]
     read = people.read(ids(2, 0, 1))
     assert read.device.type == "cuda"
     assert torch.equal(read.cpu(), torch.cat([rows(2), torch.zeros(1, 3), rows(1)]))
+    people.close()
 
 
-# --- in a file ---
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "state" / "rows.bin"
+# In a file
 
 
 def on_disk(
@@ -254,25 +248,6 @@ def test_any_history_with_kills_reads_as_a_table(
                     people.load(saved)
         assert torch.equal(people.read(np.arange(n)), table)
         people.close()
-
-
-def test_a_file_and_memory_agree(file: Path) -> None:
-    random = np.random.default_rng(1)
-    with closing(on_disk(file, 30)) as people:
-        memory = fresh(30)
-        for _ in range(60):
-            cohort = np.sort(random.permutation(30)[:7])
-            coming = np.sort(random.permutation(30)[:7])
-            assert torch.equal(people.read(cohort), memory.read(cohort))
-            people.prefetch(coming)
-            new = torch.from_numpy(random.random((7, 3), dtype=np.float32))
-            for one in (people, memory):
-                one.write(cohort, new)
-            if random.random() < 0.2:
-                people.dump(), people.saved()
-        everyone = np.arange(30)
-        assert torch.equal(people.read(everyone), memory.read(everyone))
-        assert (people.visited == memory.visited).all()
 
 
 def test_a_file_grows_with_the_visited_and_slots_are_used_again(file: Path) -> None:
@@ -412,40 +387,16 @@ def test_short_writes_are_continued(file: Path, full: list[int]) -> None:
         assert torch.equal(people.read(np.arange(6)), rows(*range(6)))
 
 
-def test_zero_width_makes_no_file(file: Path) -> None:
-    people = on_disk(file, 5, 0)
-    assert not people.on_disk and not file.exists()
-    people.write(ids(1), torch.zeros(1, 0))
-    people.prefetch(ids(1))
-    assert people.read(ids(1, 2)).shape == (2, 0)
-    people.load(people.dump())
-    people.close()
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_file_keeps_rows_of_a_device(file: Path) -> None:
-    people = Population(6, torch.zeros(3, device="cuda"), None)
-    people.open(file)
-    people.write(ids(2, 1), rows(2, 1).cuda())
-    people.prefetch(ids(0, 2))
-    read = people.read(ids(2, 0, 1))
-    assert read.device.type == "cuda"
-    assert torch.equal(read.cpu(), torch.cat([rows(2), torch.zeros(1, 3), rows(1)]))
-    people.close()
-
-
-@pytest.mark.parametrize("length", [1, 2, 4, 5, 9])
-def test_what_was_written_in_other_blocks(
-    length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_written_in_other_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """By an earlier version, or on another device."""
-    monkeypatch.setattr(population, "_BLOCK", {"cpu": 3 * length})
-    people = fresh(9)
-    people.write(ids(*range(7)), rows(*range(7)))
-    kept = people.dump()
-    monkeypatch.setattr(population, "_BLOCK", {"cpu": 9})
-    again = fresh(9)
-    again.load(kept)
-    assert torch.equal(again.read(ids(*range(9))), people.read(ids(*range(9))))
-    again.write(ids(8), rows(8))
-    assert torch.equal(again.read(ids(8, 6)), rows(8, 6))
+    for length in (1, 2, 4, 5, 9):
+        monkeypatch.setattr(population, "_BLOCK", {"cpu": 3 * length})
+        people = fresh(9)
+        people.write(ids(*range(7)), rows(*range(7)))
+        kept = people.dump()
+        monkeypatch.setattr(population, "_BLOCK", {"cpu": 9})
+        again = fresh(9)
+        again.load(kept)
+        assert torch.equal(again.read(ids(*range(9))), people.read(ids(*range(9))))
+        again.write(ids(8), rows(8))
+        assert torch.equal(again.read(ids(8, 6)), rows(8, 6))

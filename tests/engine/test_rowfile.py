@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
-from troth.engine.rowfile import RowFile
+from troth.engine.rowfile import RowFile, Slots
 from troth.types import Refusal
 
 
@@ -23,7 +25,7 @@ def rows(*values: float) -> Tensor:
 
 
 def slots(*numbers: int) -> np.ndarray:
-    return np.array(numbers)
+    return np.array(numbers, dtype=np.int64)
 
 
 @pytest.fixture
@@ -112,3 +114,65 @@ def test_a_system_without_reading_in_place_is_refused(
     with pytest.raises(Refusal, match=r"engine\.store = 'disk' needs a system"):
         file.open(tmp_path / "rows")
     file.close()
+
+
+# Slots
+
+
+def test_worked_example() -> None:
+    table = Slots(6, shadow=True)
+    assert table.of(slots(4, 1)).tolist() == [-1, -1] and table.used == 0
+    assert table.take(slots(4, 1)).tolist() == [1, 0]  # the lower number comes first
+    assert table.take(slots(1, 5)).tolist() == [0, 2]  # nothing was saved: 1 stays
+    table.saved()
+    assert table.take(slots(1)).tolist() == [3]  # slot 0 is what was saved
+    assert table.take(slots(1, 2)).tolist() == [3, 4]
+    table.saved()
+    assert table.take(slots(4, 3)).tolist() == [5, 0]  # slot 0 is free again
+    assert table.table.tolist() == [-1, 3, 4, 0, 5, 2] and table.used == 6
+
+
+def test_without_shadows_a_slot_is_for_good() -> None:
+    table = Slots(6, shadow=False)
+    first = table.take(slots(4, 1)).tolist()
+    table.saved()
+    assert table.take(slots(4, 1)).tolist() == first
+    again = Slots(6, shadow=False)
+    again.load(table.table)
+    assert again.take(slots(4, 1)).tolist() == first
+    assert again.take(slots(0)).tolist() == [2]
+
+
+def test_a_table_that_was_saved_is_taken_up() -> None:
+    table = Slots(6, shadow=True)
+    table.take(slots(0, 1, 2))
+    table.saved()
+    table.take(slots(1))
+    kept = table.table.copy()
+    table.saved()
+    again = Slots(6, shadow=True)
+    again.load(kept)
+    assert again.used == 4
+    assert again.take(slots(3)).tolist() == [1]  # which client 1 had left
+    assert kept.tolist() == [0, 3, 2, -1, -1, -1]  # it was copied
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 7), min_size=1, unique=True), st.booleans()),
+        max_size=30,
+    )
+)
+def test_what_was_saved_is_never_given_out(
+    history: list[tuple[list[int], bool]],
+) -> None:
+    """And no two clients share a slot, and no slot is lost: 2 n are enough."""
+    table, saved = Slots(8, shadow=True), np.zeros(0, np.int64)
+    for clients, save in history:
+        given_out = table.take(np.array(clients))
+        assert not np.isin(given_out, saved).any()
+        there = table.table[table.table >= 0]
+        assert len(np.unique(there)) == len(there) and table.used <= 16
+        if save:
+            saved = there.copy()
+            table.saved()

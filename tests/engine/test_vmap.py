@@ -163,6 +163,10 @@ def test_captured_gives_what_the_graph_gives(captured: Any) -> None:
         assert equal(run(a, b), [a + b, a * 2])
         assert equal(run(a, b), [a + b, a * 2])  # the same objects once more
         assert equal(run(b, a), [a + b, b * 2])
+    run = captured(lambda a, b: [a + 1, b], draw(2, 0), draw(2, 3))  # no number
+    for _ in range(2):
+        b = draw(2, 3)
+        assert equal(run(draw(2, 0), b), [draw(2, 0), b])
 
 
 def test_captured_reads_what_is_kept_where_it_lies(captured: Any) -> None:
@@ -191,72 +195,39 @@ def test_captured_never_writes_over_what_is_kept(record: Any) -> None:
             assert equal([v], [plain]) and torch.equal(w, before)
 
 
-def test_captured_does_not_change_what_it_is_given(captured: Any) -> None:
-    v, g, rate = draw(2, 3), draw(2, 3), draw()
-    kept = v.clone()
-    run = captured(lambda v, g, r: [torch.addcmul(v, g, r)], v, g, rate, in_place=True)
+def _momentum(v: Tensor, m: Tensor, x: Tensor) -> list[Tensor]:
+    m = 0.9 * m + v * x
+    return [torch.addcmul(v, m, torch.tensor(-0.1, dtype=F64)), m]
+
+
+def _descends(v: Tensor, m: Tensor, x: Tensor) -> list[Tensor]:
+    return [torch.addcmul(v, v * x, torch.tensor(-0.1, dtype=F64)), m]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(
+    "step",
+    [
+        _momentum,
+        _descends,
+        lambda v, last, x: [v + 0.5 * (v - last) * x, v],  # handed on
+        lambda a, b, x: [b, a],  # swapped
+    ],
+)
+def test_captured_steps_on_its_own_outputs(
+    step: Any, in_place: bool, captured: Any
+) -> None:
+    """Every round from a state that lies elsewhere, and twice from the same one."""
+    run = captured(step, draw(2, 3), draw(2, 3), draw(2, 3), in_place=in_place)
     for _ in range(3):
-        assert equal(run(v + 0, g, rate), [kept + rate * g])
-        assert torch.equal(v, kept)
-
-
-def test_captured_steps_on_its_own_outputs(captured: Any) -> None:
-    def step(v: Tensor, m: Tensor, x: Tensor) -> list[Tensor]:
-        m = 0.9 * m + v * x
-        return [torch.addcmul(v, m, torch.tensor(-0.1, dtype=F64)), m]
-
-    for in_place in (False, True):
-        run = captured(step, draw(2, 3), draw(2, 3), draw(2, 3), in_place=in_place)
-        for _ in range(3):  # every round from a state that lies elsewhere
-            mine = plain = [draw(2, 3), draw(2, 3)]
-            for _ in range(4):
-                x = draw(2, 3)
+        start, seen = [draw(2, 3), draw(2, 3)], [draw(2, 3) for _ in range(4)]
+        before = [t.clone() for t in start]
+        for _ in range(2):
+            mine = plain = start
+            for x in seen:
                 mine, plain = run(*mine, x), step(*plain, x)
                 assert equal(mine, plain)
-
-
-def test_captured_starts_again_from_the_same_state(captured: Any) -> None:
-    """A client asked twice starts from the state before, in the same tensors."""
-
-    def step(v: Tensor, x: Tensor) -> list[Tensor]:
-        return [torch.addcmul(v, v * x, torch.tensor(-0.1, dtype=F64))]
-
-    run = captured(step, draw(2, 3), draw(2, 3), in_place=True)
-    start, x = draw(2, 3), draw(2, 3)
-    for _ in range(2):
-        mine = plain = [start]
-        for _ in range(3):
-            mine, plain = run(*mine, x), step(*plain, x)
-            assert equal(mine, plain)
-
-
-def test_captured_hands_a_leaf_on_to_another_place(captured: Any) -> None:
-    """A carry that keeps the last iterate: (v, last) → (v', v)."""
-
-    def step(v: Tensor, last: Tensor, x: Tensor) -> list[Tensor]:
-        return [v + 0.5 * (v - last) * x, v]
-
-    run = captured(step, draw(2, 3), draw(2, 3), draw(2, 3))
-    mine = plain = [draw(2, 3), draw(2, 3)]
-    for _ in range(4):
-        x = draw(2, 3)
-        mine, plain = run(*mine, x), step(*plain, x)
-        assert equal(mine, plain)
-
-
-def test_captured_swaps_leaves(captured: Any) -> None:
-    run = captured(lambda a, b: [b, a], draw(2), draw(2))
-    mine = a, b = draw(2), draw(2)
-    for k in range(3):
-        mine = run(*mine)
-        assert equal(mine, [b, a] if k % 2 == 0 else [a, b])
-
-
-def test_captured_without_any_number(captured: Any) -> None:
-    run = captured(lambda a, b: [a + 1, b], draw(2, 0), draw(2, 3))
-    for _ in range(2):
-        b = draw(2, 3)
-        assert equal(run(draw(2, 0), b), [draw(2, 0), b])
+            assert equal(start, before, 0)  # what it is given is not changed
 
 
 def test_few_operations_are_not_captured_and_say_what_they_pass_on(
@@ -400,43 +371,6 @@ def _used_twice(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
     return [torch.addcmul(v, grad(_loss)(v, x).add(pull), -rate), pull]
 
 
-PULLED: dict[str, tuple[Callable[..., Any], bool]] = {  # and whether it is in one pass
-    "fixed": (lambda v, w, x, rate: [w * 1, _pulled(v, w, x, rate)], True),
-    "moving": (
-        lambda v, w, x, rate: [m := _stepped(w, x, rate), _pulled(v, m, x, rate)],
-        True,
-    ),
-    "before": (
-        lambda v, w, x, rate: [_stepped(w, x, rate), _pulled(v, w, x, rate)],
-        True,
-    ),
-    "early": (_early, False),
-    "both ways": (
-        lambda v, w, x, rate: [_pulled(w, v, x, rate), _pulled(v, w, x, rate)],
-        False,
-    ),
-    "itself": (lambda v, w, x, rate: [_pulled(v, v, x, rate), w + x.sum()], False),
-    "used twice": (_used_twice, False),
-}
-
-
-@pytest.mark.parametrize("in_pieces", [True, False])
-@pytest.mark.parametrize("name", PULLED)
-def test_a_pull_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> None:
-    function, once = PULLED[name]
-    lifted_ = vmap(function, (0, 0, 0, None))
-    rate = torch.tensor(0.1, dtype=F64)
-    graph = make_fx(lifted_)(draw(4, 8), draw(4, 8), draw(4, 5, 3), rate)
-    update_in_place(graph, in_pieces)
-    found = any(n.target is torch.ops.aten.lerp_.Tensor for n in graph.graph.nodes)
-    if once or not in_pieces:
-        assert found == (once and in_pieces)
-    for _ in range(2):
-        v, w, x = draw(4, 8), draw(4, 8), draw(4, 5, 3)
-        expected = lifted_(v, w, x, rate)
-        assert equal(graph(v.clone(), w.clone(), x, rate), expected)
-
-
 def _twice(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
     """Two pulled steps, and w follows: pFedMe's."""
     near = _pulled(_pulled(v, w, x, rate), w, x, rate)
@@ -487,122 +421,128 @@ def _fork(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
     return [_stepped(half, x, rate), _pulled(half, w, x, rate)]
 
 
-CHAINED: dict[str, tuple[Callable[..., Any], int]] = {  # and how many stay out of place
-    "two steps": (_twice, 0),
-    "between": (_between, 0),
-    "weighed": (_weighed, 0),
-    "pieces that move": (_old_pieces, 0),
-    "a gradient that moves": (_old_rest, 0),
-    "a rest that moves": (_old_pull, 0),
-    "a share of itself": (_own_share, 0),
-    "the middle is used": (_middle, 2),
-    "a fork": (_fork, 1),
-}
-
-
-@pytest.mark.parametrize("in_pieces", [True, False])
-@pytest.mark.parametrize("name", CHAINED)
-def test_steps_in_a_row_are_the_plain_graph(name: str, in_pieces: bool) -> None:
-    function, apart = CHAINED[name]
-    lifted_ = vmap(function, (0, 0, 0, None))
-    rate = torch.tensor(0.1, dtype=F64)
-    graph = make_fx(lifted_)(draw(4, 8), draw(4, 8), draw(4, 5, 3), rate)
-    update_in_place(graph, in_pieces)
-    left = [n for n in graph.graph.nodes if n.target is torch.ops.aten.addcmul.default]
-    assert len(left) == apart
-    for _ in range(2):
-        v, w, x = draw(4, 8), draw(4, 8), draw(4, 5, 3)
-        expected = lifted_(v, w, x, rate)
-        assert equal(graph(v.clone(), w.clone(), x, rate), expected)
-
-
-@pytest.mark.parametrize("name", ["two steps", "between", "weighed"])
-def test_steps_in_a_row_gather_no_gradient(name: str) -> None:
-    lifted_ = vmap(CHAINED[name][0], (0, 0, 0, None))
-    given = draw(4, 8), draw(4, 8), draw(4, 5, 3), torch.tensor(0.1, dtype=F64)
-    graph = make_fx(lifted_)(*given)
-    update_in_place(graph, in_pieces=True)
-    assert all(n.target is not torch.ops.aten.cat.default for n in graph.graph.nodes)
-
-
-def test_models_of_one_number_step_in_place_too() -> None:
-    """There a factor of each client is as wide as a model."""
+def _one_number(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    """Of models of one number a factor of each client is as wide as a model."""
 
     def loss(v: Tensor, x: Tensor) -> Tensor:
         return (x.sum() * v).tanh().square().sum()
 
-    def one(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
-        g = v * grad(loss)(v, x)
-        moved = torch.addcmul(w, w * g, -rate)
-        return [moved, torch.addcmul(v, (g * w).add(v - moved, alpha=0.5), -rate)]
-
-    lifted_ = vmap(one, (0, 0, 0, None))
-    rate = torch.tensor(0.1, dtype=F64)
-    graph = make_fx(lifted_)(draw(4, 1), draw(4, 1), draw(4, 5, 3), rate)
-    update_in_place(graph, in_pieces=True)
-    v, w, x = draw(4, 1), draw(4, 1), draw(4, 5, 3)
-    assert equal(graph(v.clone(), w.clone(), x, rate), lifted_(v, w, x, rate))
+    g = v * grad(loss)(v, x)
+    moved = torch.addcmul(w, w * g, -rate)
+    return [moved, torch.addcmul(v, (g * w).add(v - moved, alpha=0.5), -rate)]
 
 
-def _later_view(v: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _later_view(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
     part = v[:3]
     return [_stepped(v, x, rate), part + 1]
 
 
-def _pieces_of_itself(v: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
-    g = torch.cat([v[4:], v[:4]])
-    return [torch.addcmul(v, g, -rate)]
+def _pieces_of_itself(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+    return [torch.addcmul(v, torch.cat([v[4:], v[:4]]), -rate)]
 
 
-LEFT: dict[str, Callable[..., Any]] = {  # right only if left alone, or done with care
-    "used later": lambda v, x, rate: [_stepped(v, x, rate), v * 2],
-    "given back too": lambda v, x, rate: [_stepped(v, x, rate), v],
-    "given twice": lambda v, x, rate: [s := _stepped(v, x, rate), s],
-    "no input": lambda v, x, rate: [_stepped(v * 2, x, rate)],
-    "used by a later update": lambda v, x, rate: [
-        _stepped(v, x, rate),
-        torch.addcmul(x, v.sum().expand(5, 3), rate),
-    ],
-    "no output": lambda v, x, rate: [_stepped(v, x, rate) * 2],
-    "a view used later": _later_view,
-    "made of itself": _pieces_of_itself,
-    "another value": lambda v, x, rate: [
-        torch.addcmul(v, grad(_loss)(v, x), rate, value=-0.5)
-    ],
-    "a rate each": lambda v, x, rate: [
-        torch.addcmul(v, grad(_loss)(v, x), -rate * x.mean(0).repeat(3)[:8])
-    ],
-    "rate first": lambda v, x, rate: [torch.addcmul(v, -rate, grad(_loss)(v, x))],
+# A step of (v, w, x, rate); how many updates stay out of place; whether a pull towards
+# w is made in one pass, in pieces. None: whatever is right.
+STEPS: dict[str, tuple[Callable[..., Any], int | None, bool | None]] = {
+    "fixed": (lambda v, w, x, r: [w * 1, _pulled(v, w, x, r)], None, True),
+    "moving": (
+        lambda v, w, x, r: [m := _stepped(w, x, r), _pulled(v, m, x, r)],
+        None,
+        True,
+    ),
+    "before": (
+        lambda v, w, x, r: [_stepped(w, x, r), _pulled(v, w, x, r)],
+        None,
+        True,
+    ),
+    "early": (_early, None, False),
+    "both ways": (
+        lambda v, w, x, r: [_pulled(w, v, x, r), _pulled(v, w, x, r)],
+        None,
+        False,
+    ),
+    "itself": (lambda v, w, x, r: [_pulled(v, v, x, r), w + x.sum()], None, False),
+    "used twice": (_used_twice, None, False),
+    "two steps": (_twice, 0, None),
+    "between": (_between, 0, None),
+    "weighed": (_weighed, 0, None),
+    "pieces that move": (_old_pieces, 0, None),
+    "a gradient that moves": (_old_rest, 0, None),
+    "a rest that moves": (_old_pull, 0, None),
+    "a share of itself": (_own_share, 0, None),
+    "the middle is used": (_middle, 2, None),
+    "a fork": (_fork, 1, None),
+    "one number": (_one_number, None, None),
+    # right only if left alone, or done with care
+    "used later": (lambda v, w, x, r: [_stepped(v, x, r), v * 2], None, None),
+    "given back too": (lambda v, w, x, r: [_stepped(v, x, r), v], None, None),
+    "given twice": (lambda v, w, x, r: [s := _stepped(v, x, r), s], None, None),
+    "no input": (lambda v, w, x, r: [_stepped(v * 2, x, r)], None, None),
+    "used by a later update": (
+        lambda v, w, x, r: [
+            _stepped(v, x, r),
+            torch.addcmul(x, v.sum().expand(5, 3), r),
+        ],
+        None,
+        None,
+    ),
+    "no output": (lambda v, w, x, r: [_stepped(v, x, r) * 2], None, None),
+    "a view used later": (_later_view, None, None),
+    "made of itself": (_pieces_of_itself, None, None),
+    "another value": (
+        lambda v, w, x, r: [torch.addcmul(v, grad(_loss)(v, x), r, value=-0.5)],
+        None,
+        None,
+    ),
+    "a rate each": (
+        lambda v, w, x, r: [
+            torch.addcmul(v, grad(_loss)(v, x), -r * x.mean(0).repeat(3)[:8])
+        ],
+        None,
+        None,
+    ),
+    "rate first": (
+        lambda v, w, x, r: [torch.addcmul(v, -r, grad(_loss)(v, x))],
+        None,
+        None,
+    ),
 }
 
 
 @pytest.mark.parametrize("in_pieces", [True, False])
-@pytest.mark.parametrize("name", LEFT)
-def test_what_cannot_be_updated_in_place_stays_right(
-    name: str, in_pieces: bool
-) -> None:
-    function = vmap(LEFT[name], (0, 0, None))
-    rate = torch.tensor(0.1, dtype=F64)
-    graph = make_fx(function)(draw(4, 8), draw(4, 5, 3), rate)
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> None:
+    function, apart, pulled = STEPS[name]
+    step = vmap(function, (0, 0, 0, None))
+    wide, rate = 1 if name == "one number" else 8, torch.tensor(0.1, dtype=F64)
+    graph = make_fx(step)(draw(4, wide), draw(4, wide), draw(4, 5, 3), rate)
     update_in_place(graph, in_pieces)
+    targets = [node.target for node in graph.graph.nodes]
+    assert apart in (None, targets.count(torch.ops.aten.addcmul.default))
+    if pulled or (pulled is False and not in_pieces):
+        found = torch.ops.aten.lerp_.Tensor in targets
+        assert found == (pulled and in_pieces)
+    if name in ("two steps", "between", "weighed") and in_pieces:
+        assert torch.ops.aten.cat.default not in targets  # no gradient is gathered
     for _ in range(2):
-        v, x = draw(4, 8), draw(4, 5, 3)
-        assert equal(graph(v.clone(), x.clone(), rate), function(v, x, rate))
+        v, w, x = draw(4, wide), draw(4, wide), draw(4, 5, 3)
+        expected = step(v, w, x, rate)
+        assert equal(graph(v.clone(), w.clone(), x, rate), expected)
 
 
-@pytest.mark.parametrize("in_pieces", [True, False])
-def test_what_all_clients_share_is_never_written_over(in_pieces: bool) -> None:
+def test_what_all_clients_share_is_never_written_over() -> None:
     def function(w: Tensor, v: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
         return [torch.addcmul(w, grad(_loss)(v, x), -rate)]
 
     step = vmap(function, (None, 0, 0, None))
     given = draw(8), draw(4, 8), draw(4, 5, 3), torch.tensor(0.1, dtype=F64)
-    graph = make_fx(step)(*given)
-    update_in_place(graph, in_pieces)
-    kept = given[0].clone()
-    for _ in range(2):
-        assert equal(graph(*given), step(*given))
-        assert torch.equal(given[0], kept)
+    for in_pieces in (True, False):
+        graph = make_fx(step)(*given)
+        update_in_place(graph, in_pieces)
+        kept = given[0].clone()
+        for _ in range(2):
+            assert equal(graph(*given), step(*given))
+            assert torch.equal(given[0], kept)
 
 
 def test_lifted_in_place_gives_the_same_and_only_then_writes_over() -> None:
@@ -622,6 +562,7 @@ def test_lifted_in_place_gives_the_same_and_only_then_writes_over() -> None:
 # Draws through a compiler
 
 
+@pytest.mark.slow("a compiler builds kernels")
 @pytest.mark.skipif(
     not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler"
 )

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import conv2d
 
@@ -59,25 +61,24 @@ def both(function: Any, *arguments: Any) -> tuple[Any, Any]:
         return plain, function(*arguments)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("padding", PADDINGS)
-@pytest.mark.parametrize("bias", [True, False])
-def test_forward_and_gradients_are_those_of_torch(
-    kernel: tuple[int, int], padding: tuple[int, int], bias: bool, replaced: list[Any]
-) -> None:
-    x, w = draw(2, 3, 7, 6), draw(4, 3, *kernel)
-    b = draw(4) if bias else None
-    out = conv2d(x, w, b, (1, 1), padding)
-    g = torch.randn_like(out)
+def test_forward_and_gradients_are_those_of_torch(replaced: list[Any]) -> None:
+    for kernel, padding, bias in itertools.product(KERNELS, PADDINGS, (True, False)):
+        x, w = draw(2, 3, 7, 6), draw(4, 3, *kernel)
+        b = draw(4) if bias else None
+        how: Any = ((1, 1), padding, (1, 1), 1)
+        g = torch.randn_like(conv2d(x, w, b, *how))
 
-    def everything(x: Tensor, w: Tensor, b: Tensor | None) -> list[Tensor]:
-        given = [t.clone().requires_grad_() for t in (x, w, b) if t is not None]
-        out = conv2d(*given[:2], given[2] if bias else None, (1, 1), padding, (1, 1), 1)
-        return [out.detach(), *torch.autograd.grad(out, given, g)]
+        def everything(*given: Tensor, how: Any = how, g: Tensor = g) -> list[Tensor]:
+            moving = [t.clone().requires_grad_() for t in given]
+            out = conv2d(*moving[:2], *(moving[2:] or [None]), *how)
+            return [out.detach(), *torch.autograd.grad(out, moving, g)]
 
-    plain, product = both(everything, x, w, b)
-    assert len(replaced) == 1 and len(plain) == 3 + bias
-    assert all(near(a, b) for a, b in zip(plain, product, strict=True))
+        replaced.clear()
+        given = [t for t in (x, w, b) if t is not None]
+        plain, product = both(everything, *given)
+        assert len(replaced) == 1 and len(plain) == 3 + bias
+        pairs = zip(plain, product, strict=True)
+        assert all(near(a, b) for a, b in pairs), (kernel, padding, bias)
 
 
 @pytest.mark.usefixtures("way")
@@ -129,39 +130,41 @@ def test_one_model_that_stands_still_is_left_to_torch(replaced: list[Any]) -> No
     assert near(each, same)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("padding", PADDINGS)
-@pytest.mark.parametrize("channels", [1, 2])
-def test_gradient_in_the_pictures_of_a_model_that_stands_still(
-    kernel: tuple[int, int],
-    padding: tuple[int, int],
-    channels: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    w, b, x = draw(3, channels, *kernel), draw(3), draw(4, 2, channels, 7, 6)
-    turned: list[Any] = []
-    real = convolution._Turned.apply
-    seen = lambda *args: (turned.append(args), real(*args))[1]  # noqa: E731
-    monkeypatch.setattr(convolution._Turned, "apply", seen)
+def climbing(w: Tensor, b: Tensor, padding: Any) -> Any:
+    """x → the gradient in x and the outputs, of a model that is made on the way."""
 
     def climb(x: Tensor) -> tuple[Tensor, Tensor]:
         def loss(at: Tensor) -> tuple[Tensor, Tensor]:
-            out = conv2d(at, w.clone(), b, (1, 1), padding)  # made on the way
+            out = conv2d(at, w.clone(), b, (1, 1), padding)
             return out.sin().sum(), out
 
         return torch.func.grad(loss, has_aux=True)(x)
 
-    lifted = torch.func.vmap(climb)
-    plain = lifted(x)
-    with Apart():
-        found, traced = lifted(x), make_fx(lifted)(x)(x)
-        alone = [climb(one) for one in x]
-    fits = all(p < k for p, k in zip(padding, kernel, strict=True))
-    assert bool(turned) == (channels == 1 and fits)
-    for k in range(2):
-        each = torch.stack([pair[k] for pair in alone])
-        assert near(plain[k], found[k]) and near(plain[k], traced[k])
-        assert near(plain[k], each)
+    return climb
+
+
+def test_gradient_in_the_pictures_of_a_model_that_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turned: list[Any] = []
+    real = convolution._Turned.apply
+    seen = lambda *args: (turned.append(args), real(*args))[1]  # noqa: E731
+    monkeypatch.setattr(convolution._Turned, "apply", seen)
+    for kernel, padding, channels in itertools.product(KERNELS, PADDINGS, (1, 2)):
+        w, b, x = draw(3, channels, *kernel), draw(3), draw(4, 2, channels, 7, 6)
+        turned.clear()
+        climb = climbing(w, b, padding)
+        lifted = torch.func.vmap(climb)
+        plain = lifted(x)
+        with Apart():
+            found, traced = lifted(x), make_fx(lifted)(x)(x)
+            alone = [climb(one) for one in x]
+        fits = all(p < k for p, k in zip(padding, kernel, strict=True))
+        assert bool(turned) == (channels == 1 and fits)
+        for k in range(2):
+            each = torch.stack([pair[k] for pair in alone])
+            assert near(plain[k], found[k]) and near(plain[k], traced[k])
+            assert near(plain[k], each)
 
 
 def test_a_model_that_moves_is_left_to_torch() -> None:
@@ -199,76 +202,39 @@ def test_under_make_fx(clients: int, way: Any) -> None:
 def test_in_a_module_by_functional_call() -> None:
     net = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 1, 5))
     net.to(F64)
-    x = draw(3, 2, 8, 8)
-    assert near(*both(lambda: net(x).detach()))
-    assert near(*both(lambda: torch.func.functional_call(net, {}, (x,)).detach()))
+    for x in (draw(3, 2, 8, 8), draw(2, 8, 8)):  # with a batch, and without
+        assert near(*both(lambda x=x: net(x).detach()))
+        assert near(*both(lambda x=x: functional_call(net, {}, (x,)).detach()))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"stride": 2},
-        {"stride": (1, 2)},
-        {"groups": 2},
-        {"dilation": 2},
-        {"dilation": (1, 2)},
-        {"padding": "same"},
-    ],
-)
-def test_others_are_left_alone(options: dict[str, Any], replaced: list[Any]) -> None:
-    conv = nn.Conv2d(4, 6, 3, **options).to(F64)
+def test_others_are_left_alone(replaced: list[Any]) -> None:
     x = draw(2, 4, 9, 9)
-    assert torch.equal(*both(lambda: conv(x).detach()))
+    others: list[dict[str, Any]] = [{"stride": 2}, {"stride": (1, 2)}, {"groups": 2}]
+    others += [{"dilation": 2}, {"dilation": (1, 2)}, {"padding": "same"}]
+    for options in others:
+        conv = nn.Conv2d(4, 6, 3, **options).to(F64)
+        assert torch.equal(*both(lambda conv=conv: conv(x).detach())), options
+    y, w = draw(2, 3, 8), draw(4, 3, 3)
+    assert torch.equal(*both(lambda: torch.conv1d(y, w, None, 1, 1)))
+    z, v = draw(2, 3, 5, 5), draw(3, 2, 3, 3)
+    assert torch.equal(*both(lambda: torch.conv_transpose2d(z, v)))
     assert replaced == []
+    for mode in ("reflect", "circular"):  # padded by the module, then plain
+        conv = nn.Conv2d(4, 3, 3, padding=1, padding_mode=mode).to(F64)
+        assert near(*both(lambda conv=conv: conv(x).detach()))
+    assert len(replaced) == 2
 
 
-@pytest.mark.parametrize("mode", ["reflect", "circular"])
-def test_other_kinds_of_padding(mode: Any, replaced: list[Any]) -> None:
-    conv = nn.Conv2d(2, 3, 3, padding=1, padding_mode=mode).to(F64)
-    x = draw(2, 2, 5, 5)
-    assert near(*both(lambda: conv(x).detach()))
-    assert len(replaced) == 1  # padded by the module, then plain
-
-
-def test_what_is_no_2d_convolution_is_left_alone(replaced: list[Any]) -> None:
-    x, w = draw(2, 3, 8), draw(4, 3, 3)
-    assert torch.equal(*both(lambda: torch.conv1d(x, w, None, 1, 1)))
-    y, v = draw(2, 3, 5, 5), draw(3, 2, 3, 3)
-    assert torch.equal(*both(lambda: torch.conv_transpose2d(y, v)))
-    assert replaced == []
-
-
-@pytest.mark.parametrize(
-    "rest",
-    [
-        (),
-        (None,),
-        (None, 1),
-        (None, 1, 1),
-        (None, (1, 1), 1),
-        (None, 1, (1, 1)),
-        (None, [1, 1], [1, 1]),
-        (None, (1,), (1,)),
-        (None, 1, 1, 1, 1),
-        (None, 2, 1, 1, 1),
-        (None, 1, 1, 2),
-        (None, (1, 1), "valid"),
-    ],
-)
-def test_every_way_to_call_it(rest: tuple[Any, ...]) -> None:
-    x, w = draw(2, 3, 6, 6), draw(4, 3, 3, 3)
-    assert near(*both(conv2d, x, w, *rest))
-
-
-def test_named_arguments() -> None:
+def test_every_way_to_call_it() -> None:
     x, w, b = draw(2, 3, 6, 6), draw(4, 3, 3, 3), draw(4)
+    calls: list[Any] = [(), (None,), (None, 1), (None, 1, 1), (None, (1, 1), 1)]
+    calls += [(None, 1, (1, 1)), (None, [1, 1], [1, 1]), (None, (1,), (1,))]
+    calls += [(None, 1, 1, 1, 1), (None, 2, 1, 1, 1), (None, 1, 1, 2)]
+    calls += [(None, (1, 1), "valid")]
+    for rest in calls:
+        assert near(*both(conv2d, x, w, *rest)), rest
     assert near(*both(lambda: conv2d(x, w, bias=b, padding=1)))
     assert near(*both(lambda: conv2d(input=x, weight=w, bias=b, stride=2)))
-
-
-def test_an_image_without_a_batch() -> None:
-    conv = nn.Conv2d(3, 4, 3, padding=1).to(F64)
-    assert near(*both(lambda x: conv(x).detach(), draw(3, 6, 6)))
 
 
 @pytest.mark.usefixtures("way")
@@ -310,24 +276,22 @@ def test_the_tf32_setting_is_left_as_it_was() -> None:
     assert torch.backends.cuda.matmul.allow_tf32 == before
 
 
-@pytest.mark.parametrize("how", [(1, 1), (2, 1), (2, 0, 1, 2), (1, 2, 2)])
-@pytest.mark.parametrize("bias", [True, False])
-def test_in_another_order_it_is_the_same(how: Any, bias: bool) -> None:
+def test_in_another_order_it_is_the_same() -> None:
     """One client's on CUDA, which goes channels-last, here on whatever there is."""
-    groups = how[3] if len(how) > 3 else 1
-    x, w = draw(2, 4, 9, 8).requires_grad_(), draw(6, 4 // groups, 3, 3)
-    w.requires_grad_()
-    b = draw(6) if bias else None
-    ours = convolution._ordered(x, w, b, *how)
-    plain = conv2d(x, w, b, *how)
-    assert ours is not None and near(ours, plain)
-    assert ours.is_contiguous(memory_format=torch.channels_last)
-    g = torch.randn_like(plain)
-    pairs = zip(
-        *(torch.autograd.grad(o, (x, w), g) for o in (ours, plain)), strict=True
-    )
-    assert all(near(a, b) for a, b in pairs)
-    assert convolution._ordered(x[0], w, b, *how) is None  # a single picture
+    ways: list[Any] = [(1, 1), (2, 1), (2, 0, 1, 2), (1, 2, 2)]
+    for how, bias in itertools.product(ways, (True, False)):
+        groups = how[3] if len(how) > 3 else 1
+        x, w = (
+            draw(*s).requires_grad_() for s in ((2, 4, 9, 8), (6, 4 // groups, 3, 3))
+        )
+        b = draw(6) if bias else None
+        ours, plain = convolution._ordered(x, w, b, *how), conv2d(x, w, b, *how)
+        assert ours is not None and near(ours, plain)
+        assert ours.is_contiguous(memory_format=torch.channels_last)
+        g = torch.randn_like(plain)
+        one, other = (torch.autograd.grad(o, (x, w), g) for o in (ours, plain))
+        assert all(near(a, b) for a, b in zip(one, other, strict=True))
+        assert convolution._ordered(x[0], w, b, *how) is None  # a single picture
 
 
 def test_whether_a_tensor_stands_for_many() -> None:

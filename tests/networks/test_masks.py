@@ -95,53 +95,37 @@ def test_patterns(patterns: list[str], names: list[str]) -> None:
     assert numbers(masks.matching("layers", patterns)) == at(*names)
 
 
-def test_the_last_layers_by_hand() -> None:
+def test_masks_by_hand() -> None:
     """In the order of the modules: statistics, at the vector's end, do not count."""
     masks = Masks(behind(Small()))
     fc, block1 = at("fc.weight", "fc.bias"), at("block.1.weight", "block.1.bias")
     block0 = at("block.0.weight", "block.0.bias")
     norm = at("norm.running_mean", "norm.running_var")
-    assert numbers(masks.last("last", 0)) == []
-    assert numbers(masks.last("last", 1)) == fc
-    assert numbers(masks.last("last", 2)) == sorted(fc + block1)
-    assert numbers(masks.last("last", 3)) == sorted(fc + block1 + block0)
-    assert numbers(masks.last("last", 4)) == sorted(fc + block1 + block0 + norm)
-    assert numbers(masks.last("last", 5)) == list(range(30))
+    conv1 = at("conv1.weight", "conv1.bias")
+    expected: list[int] = []
+    for number, layer in enumerate(([], fc, block1, block0, norm, conv1)):
+        expected = sorted(expected + layer)
+        assert numbers(masks.last("last", number)) == expected
+    assert expected == list(range(30))
+    assert numbers(masks.norms()) == sorted(block1 + norm)
+    sizes = [float(len(place)) for place in PLACES.values() for _ in place]
+    assert masks.sizes().tolist() == sizes
 
 
-def test_sizes_by_hand() -> None:
-    expected = [float(len(place)) for place in PLACES.values() for _ in place]
-    assert Masks(behind(Small())).sizes().tolist() == expected
-
-
-def test_norms_by_hand() -> None:
-    found = numbers(Masks(behind(Small())).norms())
-    assert found == at(
-        "block.1.weight", "block.1.bias", "norm.running_mean", "norm.running_var"
-    )
-
-
-def test_numbers_name_the_layers_of_a_sequence() -> None:
-    net = behind(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)))
-    masks = Masks(net)
+def test_names_of_sequences_and_of_a_model_of_one_layer() -> None:
+    masks = Masks(behind(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))))
     assert masks.layers == ["0", "2"]
     assert numbers(masks.matching("layers", ["2"])) == [6, 7, 8]
     with pytest.raises(Refusal, match=r"'1\.2' matches nothing"):
         masks.matching("layers", ["1.2"])
-
-
-def test_a_sequence_of_two_is_no_normalisation() -> None:
-    masks = Masks(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)))
-    assert masks.layers == ["0", "1"]
+    two = Masks(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)))
+    assert two.layers == ["0", "1"]  # the first is no normalisation
     nested = Masks(behind(nn.Sequential(Normalize(0.0, 1.0), nn.Linear(2, 1))))
     assert nested.layers == ["1"]
-
-
-def test_a_model_of_one_layer() -> None:
-    masks = Masks(behind(nn.Linear(2, 1)))
-    assert masks.names == ["weight", "bias"] and masks.layers == [""]
-    assert masks.last("last", 1).all()
-    assert numbers(masks.matching("layers", ["bias"])) == [2]
+    one = Masks(behind(nn.Linear(2, 1)))
+    assert one.names == ["weight", "bias"] and one.layers == [""]
+    assert one.last("last", 1).all()
+    assert numbers(one.matching("layers", ["bias"])) == [2]
 
 
 def test_a_tensor_of_several_layers_is_in_each_of_them() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -30,6 +29,9 @@ LARGER = [(1, 32, 32), (3, 32, 40), (2, 33, 32)]  # what is halved often
 MODELS = lookup.names("model")
 
 
+ZERO = torch.tensor(0)
+
+
 def problem(
     name: str, seed: int, classes: int, dtype: torch.dtype = F64
 ) -> tuple[tasks.Objective, Batch]:
@@ -42,6 +44,11 @@ def problem(
     for p in net.parameters():  # no start at zero
         p.data.add_(0.1 * torch.randn_like(p))
     return tasks.Objective(net.to(dtype), classes), draw(shape, classes, dtype)
+
+
+def even(x: Tensor, y: Tensor) -> Batch:
+    """A batch whose examples all count alike."""
+    return Batch(x, y, torch.full((len(x),), 1 / len(x), dtype=x.dtype), ZERO, ZERO)
 
 
 def draw(shape: tuple[int, ...], classes: int, dtype: torch.dtype = F64) -> Batch:
@@ -163,17 +170,6 @@ def test_svm_by_hand() -> None:
         assert torch.allclose(g, torch.tensor([-0.5 + 0.2, 0.5 + 0.1, -0.5 + 0.25]))
 
 
-def test_losses_by_hand() -> None:
-    outputs = torch.tensor([[1.0], [3.0]])
-    half = tasks.Objective(linear((2,), 0), 0).per_example(
-        outputs, torch.tensor([0.0, 1.0])
-    )
-    assert half.tolist() == [0.5, 2.0]
-    scores, y = torch.randn(4, 3), torch.tensor([0, 2, 1, 1])
-    found = tasks.Objective(linear((2,), 3), 3).per_example(scores, y)
-    assert torch.equal(found, cross_entropy(scores, y, reduction="none"))
-
-
 def test_no_examples_no_gradient_but_the_penalty() -> None:
     for name in MODELS:
         objective, batch = problem(name, 0, 2)
@@ -213,9 +209,7 @@ def test_frozen_unused_and_tied_parameters() -> None:
     place = tasks.layout(objective.net)
     assert place.names == ("unused", "a.weight", "a.bias", "b.bias")
     assert place.d == 2 + 16 + 4 + 4
-    x, y = torch.randn(3, 4, dtype=F64), torch.tensor([0, 3, 1])
-    weight = torch.full((3,), 1 / 3, dtype=F64)
-    batch = Batch(x, y, weight, torch.tensor(0), torch.tensor(3))
+    batch = even(torch.randn(3, 4, dtype=F64), torch.tensor([0, 3, 1]))
     v = tasks.flatten(objective)
     g = tasks.functional(objective).grad(v, batch)
     assert not g[:2].any() and g[2:].all()
@@ -291,13 +285,6 @@ def test_in_place_from_several_threads() -> None:
         assert_close(a, b)
 
 
-def test_an_objective_can_be_copied() -> None:
-    objective, batch = problem("svm", 0, 2)
-    other = copy.deepcopy(objective)
-    a = objective(batch)
-    assert torch.equal(a, other(batch))
-
-
 def test_refusals() -> None:
     net = linear((3,), 2)
     with pytest.raises(Refusal, match=r"\[7\] does not fit .* 8 parameters"):
@@ -312,11 +299,12 @@ def test_refusals() -> None:
         def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
             return cross_entropy(outputs, y)
 
-    objective = tasks.Objective(Mean(3, 2), 2)
     with pytest.raises(Refusal, match="one value an example"):
-        zero = torch.tensor(0)
-        x, y = torch.ones(4, 3), torch.ones(4).long()
-        objective.check(Batch(x, y, torch.ones(4), zero, zero))
+        batch = even(torch.ones(4, 3), torch.ones(4).long())
+        tasks.Objective(Mean(3, 2), 2).check(batch)
+    task = Task(1, 0, lambda v, b: v.sum(), lambda v, b: v, lambda v, x: x)
+    with pytest.raises(Refusal, match="no gradients of its outputs"):
+        task.slope(torch.ones(1), torch.ones(1), spread)
 
 
 @pytest.mark.parametrize(
@@ -336,8 +324,7 @@ def test_outputs_that_do_not_fit_the_data(
 ) -> None:
     """Though the labels at hand would not tell: an index error in the tenth round."""
     objective = tasks.Objective(nn.Linear(3, outputs), classes)
-    zero = torch.tensor(0)
-    batch = Batch(torch.ones(2, 3), torch.tensor(y), torch.ones(2) / 2, zero, zero)
+    batch = even(torch.ones(2, 3), torch.tensor(y))
     with pytest.raises(Refusal, match=words):
         objective.check(batch)
 
@@ -348,8 +335,7 @@ def test_a_module_in_two_places_and_a_tensor_in_two_modules() -> None:
     last.weight = twice.weight
     net = nn.Sequential(twice, nn.Tanh(), twice, nn.Tanh(), last).double()
     x, y = torch.randn(3, 4, dtype=F64), torch.tensor([0, 1, 3])
-    zero = torch.tensor(0)
-    batch = Batch(x, y, torch.full((3,), 1 / 3, dtype=F64), zero, zero)
+    batch = even(x, y)
     loss = nn.functional.cross_entropy(net(x), y)
     plain = torch.autograd.grad(loss, list(net.parameters()))
     expected = torch.cat([g.reshape(-1) for g in plain])
@@ -371,9 +357,7 @@ def test_a_dropout_used_twice_draws_twice() -> None:
 
     seen: list[tuple[Tensor, Tensor]] = []
     objective = tasks.Objective(Twice(), 2)
-    zero = torch.tensor(0)
-    x, y = torch.ones(8, 64), torch.zeros(8, dtype=torch.long)
-    batch = Batch(x, y, torch.full((8,), 1 / 8), zero, zero)
+    batch = even(torch.ones(8, 64), torch.zeros(8, dtype=torch.long))
     own = tasks.in_place(objective)
     own.grad(tasks.flatten(objective), batch)
     own.grad(tasks.flatten(objective), batch)
@@ -384,9 +368,7 @@ def test_a_dropout_used_twice_draws_twice() -> None:
 def test_a_single_row_without_padding() -> None:
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
     objective = tasks.Objective(net, 2, padded=False)
-    zero = torch.tensor(0)
-    batch = Batch(torch.ones(1, 3, dtype=F64), zero[None], zero[None] + 1.0, zero, zero)
-    v = tasks.flatten(objective)
+    batch, v = even(torch.ones(1, 3, dtype=F64), ZERO[None]), tasks.flatten(objective)
     task = tasks.functional(objective)
     assert task.grad(v, batch).isfinite().all()
     assert_close(tasks.in_place(objective).grad(v, batch), task.grad(v, batch))
@@ -457,35 +439,19 @@ def test_slopes_of_dropout_tied_and_unused_parameters() -> None:
         assert found[i].item() == pytest.approx(difference.item(), abs=1e-6)
 
 
-def test_the_slope_of_a_constant() -> None:
-    objective, batch = problem("mlp", 0, 2)
-    v = tasks.flatten(objective)
-    for task in (tasks.functional(objective), tasks.in_place(objective)):
-        assert not task.slope(v, batch.x, lambda f: f.new_ones(())).any()
-
-
-def test_a_slope_is_the_callers_own() -> None:
-    objective, batch = problem("linear", 0, 2)
-    own, v = tasks.in_place(objective), tasks.flatten(objective)
-    first = own.slope(v, batch.x, spread)
-    kept = first.clone()
-    own.slope(2 * v, batch.x, spread)
-    own.grad(v, batch)
-    assert torch.equal(first, kept)
-
-
-def test_slopes_in_bfloat16_come_back_as_they_went() -> None:
+def test_slopes_of_a_constant_in_bfloat16_and_kept() -> None:
     objective, batch = problem("mlp", 0, 2, torch.float32)
-    v = tasks.flatten(objective)
-    exact = tasks.functional(objective).slope(v, batch.x, lambda f: f.square().mean())
+    v, x = tasks.flatten(objective), batch.x
+    square = lambda f: f.square().mean()  # noqa: E731
+    exact = tasks.functional(objective).slope(v, x, square)
     for form in (tasks.functional, tasks.in_place):
-        task = form(objective, "bfloat16")
-        found = task.slope(v, batch.x, lambda f: f.square().mean())
+        task = form(objective)
+        assert not task.slope(v, x, lambda f: f.new_ones(())).any()
+        first = task.slope(v, x, square)
+        kept = first.clone()
+        task.slope(2 * v, x, square)
+        task.grad(v, batch)
+        assert torch.equal(first, kept)  # the caller's own
+        found = form(objective, "bfloat16").slope(v, x, square)
         assert found.dtype == torch.float32
         assert 0 < (found - exact).norm() < 0.05 * exact.norm()
-
-
-def test_a_task_made_by_hand_has_no_slope() -> None:
-    task = Task(1, 0, lambda v, b: v.sum(), lambda v, b: v, lambda v, x: x)
-    with pytest.raises(Refusal, match="no gradients of its outputs"):
-        task.slope(torch.ones(1), torch.ones(1), spread)
