@@ -211,7 +211,7 @@ def remembers_nothing(messages, memory):
         ("aggregator", "forgets", r"gives a Tensor that is no pair"),
         ("aggregator", "remembers_nothing", r"gives a tuple that is no pair"),
         ("attack", "nothing", r"gives a NoneType .* it must give messages"),
-        ("attack", "uneven", r"gives a Messages that does not hold a value a row"),
+        ("attack", "uneven", r"gives a Messages that does not hold one value per row"),
         ("filter", "nothing", r"gives a NoneType .* it must give messages"),
     ],
 )

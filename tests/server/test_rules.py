@@ -9,6 +9,7 @@ from torch import Tensor
 
 from troth import lookup
 from troth.server import rules
+from troth.server.rules import Verdicts, silent
 from troth.types import Broadcast, Messages, Refusal
 
 OWN = '''
@@ -67,8 +68,7 @@ def lift(own: str, name: str, **options: Any) -> rules.Rule:
 
 def test_a_member_by_its_name() -> None:
     rule = rules.lift("aggregator", "mean", {})
-    assert rule.name == "mean"
-    assert rule.asks == {"messages"}
+    assert rule.name == "mean" and rule.asks == {"messages"}
     step, memory = rule(rules.no_memory(), **context())
     assert step.tolist() == [2.0, 3.0]
     assert memory.shape == (0,)
@@ -138,3 +138,119 @@ def test_what_no_round_has_is_refused(own: str) -> None:
 def test_no_memory_is_a_tensor_without_width() -> None:
     assert rules.no_memory().shape == (0,)
     assert rules.no_memory(torch.device("cpu")).device == torch.device("cpu")
+
+
+# How many rows may be malicious
+
+
+def test_f_is_a_number_and_auto_where_it_makes_no_difference() -> None:
+    for f in (0, 3):
+        assert rules.count("krum", f, 9, (2, 3), True) == f
+    assert rules.count("median", "auto", 1, (2, 1), True, otherwise=0) == 0
+    assert rules.count("krum", 3, 8, (2, 3), strict=False) == 3
+    assert rules.count("krum", 0, 1, (2, 3), strict=True) == 0  # nothing is asked
+
+
+@pytest.mark.parametrize(
+    ("f", "law", "words"),
+    [
+        ("auto", (2, 3), "krum's f = 'auto' is known within .* such as f = 2"),
+        (-1, (2, 3), "krum's f = -1 must be at least 0, or 'auto'"),
+        (3, (2, 3), r"krum with f = 3 holds for n ≥ 2f \+ 3 = 9, and n is 8; lower f"),
+        (9, (1, 1), r"f = 9 holds for n ≥ f \+ 1 = 10, and n is 8; .*strict = false"),
+    ],
+)
+def test_a_condition_gives_both_numbers(f: Any, law: Any, words: str) -> None:
+    with pytest.raises(Refusal, match=words):
+        rules.count("krum", f, 8, law, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("cohort", "hostile", "clients", "f"),
+    [
+        (10, 100, 500, 2),  # Ditto's Fashion-MNIST at 20 %
+        (10, 250, 500, 5),
+        (10, 3, 23, 1),  # 10 % of Vehicle's 23, rounded up, so that it is not 0
+        (10, 2, 23, 0),
+        (10, 11, 23, 4),
+        (10, 19, 23, 8),
+        (7, 0, 9, 0),
+        (9, 3, 9, 3),
+    ],
+)
+def test_the_share_of_a_cohort_is_rounded_down(
+    cohort: int, hostile: int, clients: int, f: int
+) -> None:
+    """As `int(clients_per_round * num_corrupted / N)` in the authors' code."""
+    assert rules.share(cohort, hostile, clients) == f
+    assert int(cohort * hostile / clients) == f
+
+
+# What rules say of clients
+
+
+def test_rows_are_told_by_client() -> None:
+    verdicts = Verdicts()
+    note = verdicts.of(torch.tensor([7, 3, 9]))
+    note(chosen=torch.tensor([True, False, True]))
+    note(clipped=torch.tensor([False, False, False]))
+    assert verdicts.clients() == {"chosen": {7, 9}, "clipped": set()}
+
+
+def test_down_weighted_is_below_an_equal_share() -> None:
+    verdicts = Verdicts()
+    third = torch.full((3,), 1 / 3)
+    verdicts.of(torch.arange(3))(weight=third)
+    assert verdicts.clients() == {"downweighted": set()}  # rounding is no verdict
+    verdicts.of(torch.arange(3))(weight=torch.tensor([0.3, 0.3, 0.4]))
+    assert verdicts.clients() == {"downweighted": {0, 1}}
+
+
+def test_several_rules_say_the_same_of_a_client_once() -> None:
+    verdicts = Verdicts()
+    verdicts.of(torch.tensor([1, 2]))(clipped=torch.tensor([True, True]))
+    verdicts.of(torch.tensor([2, 5]))(clipped=torch.tensor([True, True]))
+    assert verdicts.clients() == {"clipped": {1, 2, 5}}
+
+
+def test_what_is_said_of_a_merged_row_falls_on_all_that_it_holds() -> None:
+    verdicts = Verdicts()
+    note = verdicts.of(torch.tensor([7, 3, 9, 4, 5]))
+    note(into=torch.tensor([3, 3, 4, 4, 5]))
+    verdicts.of(torch.tensor([3, 4, 5]))(chosen=torch.tensor([True, False, True]))
+    assert verdicts.clients() == {"chosen": {3, 5, 7}}
+    again = verdicts.of(torch.tensor([3, 4, 5]))  # groups of groups
+    again(into=torch.tensor([3, 3, 5]))
+    verdicts.of(torch.tensor([3, 5]))(weight=torch.tensor([0.1, 0.9]))
+    assert verdicts.clients()["downweighted"] == {3, 4, 7, 9}
+
+
+def test_a_rule_may_go_on_with_its_mask() -> None:
+    """What is noted is read after all rules; columns may share a rule's buffer."""
+    verdicts, buffer = Verdicts(), torch.tensor([True, False])
+    verdicts.of(torch.tensor([4, 6]))(chosen=buffer)
+    buffer.logical_not_()
+    verdicts.of(torch.tensor([4, 6]))(clipped=buffer)
+    buffer.fill_(True)
+    assert verdicts.clients() == {"chosen": {4}, "clipped": {6}}
+
+
+def test_nobody_has_to_listen() -> None:
+    silent(chosen=torch.ones(2, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "words"),
+    [
+        ("banana", torch.ones(3), "notes 'banana' of shape .3. for 3 rows"),
+        ("cohort", torch.ones(3), "it may note clipped, chosen, weight, into"),
+        ("chosen", torch.ones(2, dtype=torch.bool), "of shape .2. for 3 rows"),
+        ("chosen", [True] * 3, "of shape list"),
+        ("chosen", torch.tensor([2, 0, 1]), "'chosen' as torch.int64; it is a mask"),
+        ("clipped", torch.ones(3), "'clipped' as torch.float32; it is a mask"),
+    ],
+)
+def test_what_is_no_verdict_is_refused(name: str, rows: Any, words: str) -> None:
+    """Lest a stranger's rule write over what a round records."""
+    with pytest.raises(Refusal, match=words):
+        Verdicts().of(torch.arange(3))(**{name: rows})

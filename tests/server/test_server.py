@@ -12,8 +12,7 @@ from torch import Tensor
 from troth import lookup
 from troth.server import rules
 from troth.server import server as serving
-from troth.server.server import Rules, Serving
-from troth.server.verdicts import Served
+from troth.server.server import Rules, Served, Serving
 from troth.types import Broadcast, Messages, Refusal
 
 

@@ -15,7 +15,7 @@ from troth.deployment.protocol import Answer, Card
 from troth.deployment.server import Hub
 from troth.evaluation import summary
 from troth.networks import task
-from troth.server.verdicts import Served
+from troth.server.server import Served
 
 
 def noted(

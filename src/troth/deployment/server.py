@@ -24,8 +24,7 @@ from troth.federation.rounds import dumped, first, outgoing, restored
 from troth.federation.sampling import sampler
 from troth.networks import task
 from troth.server import rulebook
-from troth.server.server import Serving
-from troth.server.verdicts import Served
+from troth.server.server import Served, Serving
 from troth.types import Arrays, Broadcast, Messages, Refusal, Shards
 
 

@@ -17,8 +17,7 @@ from troth.engine.engine import Engine
 from troth.engine.population import Population
 from troth.evaluation import evaluate
 from troth.federation.availability import Turnout, everyone
-from troth.server.server import Rules, Serving, served
-from troth.server.verdicts import Received, Served
+from troth.server.server import Received, Rules, Served, Serving, served
 from troth.types import Broadcast, Messages, Record
 
 

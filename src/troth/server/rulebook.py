@@ -11,7 +11,6 @@ from troth import lookup
 from troth.config.schema import Experiment, Part
 from troth.server import rules
 from troth.server.server import Rules
-from troth.server.verdicts import Verdicts
 from troth.types import Broadcast, Messages, Refusal
 
 
@@ -27,7 +26,10 @@ def expected(e: Experiment, clients: int, hostile: int) -> int:
 
 
 def of(e: Experiment, f: int) -> Rules:
-    """The rules of an experiment; where they ask for f = "auto", it is this."""
+    """The rules of an experiment; where they ask for f = "auto", it is this.
+
+    Filters that can say whether all rows are finite stand first in every run.
+    """
     known = {"f": f, **_known(e)}
 
     def rule(kind: str, part: Part) -> rules.Rule:
@@ -37,10 +39,14 @@ def of(e: Experiment, f: int) -> Rules:
         }
         return rules.lift(kind, part.name, options)
 
-    first = rules.lift("filter", "drop_invalid", {})
+    first = [
+        rules.lift("filter", name, {})
+        for name in lookup.names("filter")
+        if lookup.beside(lookup.find("filter", name), "all_finite")
+    ]
     return Rules(
         None if e.attack.name == "none" else rule("attack", e.attack),
-        (first, *(rule("filter", part) for part in e.filter)),
+        (*first, *(rule("filter", part) for part in e.filter)),
         rule("aggregator", e.aggregator),
         rule("server", e.server),
         rules.lift("aggregator", _of_statistics(e), {}),
@@ -49,22 +55,29 @@ def of(e: Experiment, f: int) -> Rules:
 
 
 def _known(e: Experiment) -> dict[str, Any]:
-    """What an experiment says of options that are "auto", beside f."""
-    known: dict[str, Any] = {"over": "sum" if e.aggregator.name == "sum" else "mean"}
-    known["regularizer"] = e.regularizer.name
-    plain = e.server.name == "sgd" and not e.server.options.get("momentum")
-    known["infers"] = plain and e.aggregator.name in ("sum", "mean")
+    """What an experiment says of options that are "auto", beside f.
+
+    A member says what follows from its options by a function `known` beside it, which
+    may ask for the `reach` of the regularizer's gradient. That the shared model tells
+    what was sent in all (`infers`), both the aggregator and the server have to say.
+    """
+
+    def reach() -> float:
+        regularizer = lookup.find("regularizer", e.regularizer.name)
+        made = lookup.call(regularizer, e.regularizer.options, task=None)
+        return float(made.reach)
+
+    known: dict[str, Any] = {"over": "mean", "regularizer": e.regularizer.name}
     if "lr" in e.server.options:
         known["eta"] = e.server.options["lr"]
-    if e.personalizer.name == "coupled":
-        regularizer = lookup.call(
-            lookup.find("regularizer", e.regularizer.name),
-            e.regularizer.options,
-            task=None,
-        )
-        lam = e.personalizer.options["lam"]
-        known |= {"lam": lam, "radius": lam * regularizer.reach}
-    return known
+    infers = []
+    for kind in ("aggregator", "server", "personalizer"):
+        part: Part = getattr(e, kind)
+        says = lookup.beside(lookup.find(kind, part.name), "known")
+        if says is not None:
+            known |= lookup.call(says, {}, options=part.options, reach=reach)
+        infers.append(known.pop("infers", kind == "personalizer"))
+    return known | {"infers": all(infers)}
 
 
 def facts(e: Experiment, f: int) -> dict[str, Any]:
@@ -76,7 +89,7 @@ def facts(e: Experiment, f: int) -> dict[str, Any]:
 def _of_statistics(e: Experiment) -> str:
     """How running statistics are put together: robustly where the rest is.
 
-    A rule that is to withstand hostile rows has an option that says how many.
+    A rule that is to withstand malicious rows has an option that says how many.
     """
     if e.train.statistics != "auto":
         return e.train.statistics
@@ -95,28 +108,34 @@ def tried(every: Rules, w0: Tensor, cohort: int) -> None:
     update, extra = zero(cohort, 2), zero(cohort, 0)
     messages = Messages(update, extra, zero(cohort), client + 1, client)
     key = torch.zeros((), dtype=torch.long, device=w0.device)
-    common: dict[str, Any] = {"broadcast": broadcast, "key": key, "round_": 0}
 
     def call(rule: rules.Rule, **more: Any) -> Any:
-        return rule(rules.no_memory(w0.device), **common, **more)[0]
+        given: dict[str, Any] = {"broadcast": broadcast, "key": key, "round_": 0}
+        return rule(rules.no_memory(w0.device), **given | more)[0]
+
+    def heard(rule: rules.Rule) -> Any:
+        note = rules.Verdicts().of(messages.client)
+        return call(rule, messages=messages, loss=messages.loss, note=note)
 
     if every.attack is not None:
-        defence = lambda sent: sent.update[0] * 0  # noqa: E731
+        given: dict[str, Any] = {"defence": lambda sent: sent.update[0] * 0}
+        sent = messages
         if "target" in every.attack.options:  # it must fit the model
-            common["broadcast"] = broadcast._replace(w=torch.zeros_like(w0))
-            messages = messages._replace(update=zero(cohort, len(w0)))
+            given["broadcast"] = broadcast._replace(w=torch.zeros_like(w0))
+            sent = messages._replace(update=zero(cohort, len(w0)))
         for hostile in (client < 0, client < 1):
-            more = {"messages": messages, "hostile": hostile, "defence": defence}
-            _as_many(every.attack, call(every.attack, **more), cohort)
-        common["broadcast"] = broadcast
-        messages = messages._replace(update=update)
+            found = call(every.attack, messages=sent, hostile=hostile, **given)
+            if len(_messages(every.attack, found).client) != cohort:
+                raise Refusal(
+                    f"'{every.attack.name}' gives {len(found.client)} rows for "
+                    f"{cohort}; an attack must leave as many as there are: return "
+                    "messages._replace(update=…)"
+                )
     for rule in every.filters:
-        more = {"loss": messages.loss, "note": Verdicts().of(messages.client)}
-        found = call(rule, messages=messages, **more)
+        found = heard(rule)
         if len(_messages(rule, found).client):
             messages = found  # where it takes zeros for nothing, the next tries them
-    more = {"loss": messages.loss, "note": Verdicts().of(messages.client)}
-    _vector(every.aggregator, call(every.aggregator, messages=messages, **more))
+    _vector(every.aggregator, heard(every.aggregator))
     _vector(every.server, call(every.server, step=zero(2)))
 
 
@@ -125,18 +144,10 @@ def _messages(rule: rules.Rule, found: Any) -> Messages:
     if isinstance(found, Messages) and len({len(field) for field in found}) == 1:
         return found
     raise Refusal(
-        f"'{rule.name}' gives a {type(found).__name__} that does not hold a value a "
-        "row in every field; it must give messages: return messages._replace(update=…)"
+        f"'{rule.name}' gives a {type(found).__name__} that does not hold one value "
+        "per row in every field; it must give messages: return "
+        "messages._replace(update=…)"
     )
-
-
-def _as_many(rule: rules.Rule, found: Any, cohort: int) -> None:
-    """An attack may change rows, not their number."""
-    if len(_messages(rule, found).client) != cohort:
-        raise Refusal(
-            f"'{rule.name}' gives {len(found.client)} rows for {cohort}; an attack "
-            "must leave as many as there are: return messages._replace(update=…)"
-        )
 
 
 def _vector(rule: rules.Rule, found: Any) -> None:

@@ -10,18 +10,46 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from troth import numerics, seeding
-from troth.server.filters import drop_invalid
-from troth.server.rules import Rule, no_memory
-from troth.server.verdicts import Received, Served, Settled, Verdicts, behind
+from troth import lookup, numerics, seeding
+from troth.server.rules import Rule, Verdicts, behind, no_memory
 from troth.types import Broadcast, Messages, Refusal
+
+
+class Served(NamedTuple):
+    """What the server made of a round's messages."""
+
+    broadcast: Broadcast  # what the next round starts from
+    messages: Messages  # what reached the aggregator
+    dropped: dict[str, list[int]]  # filter → clients it removed
+    verdicts: dict[str, list[int]]  # clipped, chosen, downweighted → clients
+    moved: float  # ‖w⁺ − w‖
+    cosine: float  # of the mean malicious to the mean benign update; NaN: not known
+    why: str  # w stayed for this reason; empty: it did not stay
+
+
+class Received(NamedTuple):
+    """What reached the server in a round; whether all are numbers is not known yet."""
+
+    broadcast: Broadcast  # what was sent to the clients
+    messages: Messages  # their replies, without running statistics; after the attack
+    round: int
+    hostile: Tensor | None  # [n] rows that an adversary controls; None: nobody knows
+    finite: Tensor  # [1] whether all rows are numbers; [0]: the filters are to see
+
+
+class Settled(NamedTuple):
+    """A round that has ended but for numbers that lie on the device yet."""
+
+    lengths: Tensor  # of the step; [0]: there is none
+    angle: Tensor  # [3] what `cosine` is made of; [0]: it is not known
+    close: Callable[[list[float], list[float]], Served]  # gets both as numbers
 
 
 def cut(messages: Messages, tail: int) -> Messages:
@@ -71,18 +99,13 @@ def step_lengths(before: Broadcast, after: Broadcast, tail: int) -> Tensor:
 
 
 def between(messages: Messages, hostile: Tensor, all_finite: bool) -> Tensor:
-    """Of the mean hostile and the mean benign update: [3] product and lengths.
+    """[3] inner product and lengths of the mean malicious and the mean benign update.
 
-    Of rows that are numbers; nan where there are none of either kind.
-
-    Args:
-        messages: of the round.
-        hostile: [n] which rows an adversary controls.
-        all_finite: all rows are known to be numbers; else a device is waited for.
+    Over finite rows; NaN where there are none of either kind. Unless all rows are known
+    to be finite, a device is waited for.
     """
     rows = messages.update
-    finite = None if all_finite else numerics.finite(rows)
-    if finite is not None and not bool(finite.all()):
+    if not all_finite and not bool((finite := numerics.finite(rows)).all()):
         rows, hostile = rows[finite], hostile[finite]
     weight = torch.stack([hostile, ~hostile]).to(rows)
     a, b = (weight / weight.sum(dim=1, keepdim=True)) @ rows
@@ -91,7 +114,7 @@ def between(messages: Messages, hostile: Tensor, all_finite: bool) -> Tensor:
 
 
 def cosine(angle: list[float]) -> float:
-    """Of what `between` gave; nan where it gave nothing."""
+    """Cosine similarity from the output of `between`; NaN if it is empty."""
     product, *lengths = angle or [math.nan]
     both = math.prod(lengths)
     return float(product / both) if both else math.nan
@@ -122,7 +145,8 @@ class Serving:
     """Rules with their memories; `tail` numbers of w are running statistics.
 
     What solvers send beside their updates are changes whose mean over all `clients` is
-    wanted, and those who are not heard have changed nothing. (0: all are heard.)
+    wanted, and those who are not heard have changed nothing. (0: all are heard.) A
+    first filter with a function `all_finite` beside it is skipped where that says yes.
     """
 
     def __init__(
@@ -134,18 +158,16 @@ class Serving:
         clients: int = 0,
     ) -> None:
         self.rules, self.tail, self.seed, self.clients = rules, tail, seed, clients
-        self.memories = {name: no_memory(device) for name in rules.named()}
+        self._named = rules.named()
+        self.memories = {name: no_memory(device) for name in self._named}
         self.aggregated: Tensor | None = None  # the last step, as the server got it
-
-    @property
-    def _drops_invalid(self) -> bool:
-        """Whether rows that are no numbers are dropped first, as they are in a run."""
-        return any(rule.name == "drop_invalid" for rule in self.rules.filters[:1])
+        first = [lookup.beside(f.function, "all_finite") for f in rules.filters[:1]]
+        self._all_finite = first[0] if first else None
 
     @property
     def asks_loss(self) -> bool:
         """Whether some rule reads the clients' losses."""
-        return any("loss" in rule.asks for rule in self.rules.named().values())
+        return any("loss" in rule.asks for rule in self._named.values())
 
     def serve(
         self,
@@ -159,7 +181,7 @@ class Serving:
         Args:
             broadcast: what was sent to the clients.
             messages: their replies.
-            round_: which one it is.
+            round_: the number of the round.
             hostile: [n] rows that an adversary controls; None: nobody knows.
         """
         return served([(self, self.receive(broadcast, messages, round_, hostile))])[0]
@@ -169,33 +191,31 @@ class Serving:
         broadcast: Broadcast,
         messages: Messages,
         round_: int,
-        hostile: Tensor | None,
+        hostile: Tensor | None = None,
     ) -> Received:
-        """The first third of `serve`: the attack, and whether all rows are numbers."""
+        """Start the round: apply the attack, ask whether all rows are finite."""
         seen = cut_broadcast(broadcast, self.tail)
         sent = cut(messages, self.tail)
-        if hostile is not None and len(sent.client):
-            with contextlib.suppress(Refusal):  # who cannot attack sends what it has
-                sent = self.attacked(seen, sent, hostile, round_)
         finite = broadcast.w.new_zeros(0, dtype=torch.bool)
-        whole = drop_invalid.matrices(sent, seen)
-        if self._drops_invalid and len(sent.client) and whole:
-            finite = drop_invalid.finite(sent).all()[None]
+        if len(sent.client):
+            if hostile is not None:
+                with contextlib.suppress(Refusal):  # who cannot attack sends its own
+                    sent = self.attacked(seen, sent, hostile, round_)
+            if self._all_finite is not None:
+                finite = self._all_finite(seen, sent)
         return Received(broadcast, sent, round_, hostile, finite)
 
     def settle(self, received: Received, finite: bool) -> Settled:
-        """The second: filters, aggregator and server.
-
-        A device is waited for only where one of these does.
+        """Filter, aggregate and step; wait for a device only where a rule does.
 
         Args:
-            received: what `receive` gave.
+            received: the round, from `receive`.
             finite: all of its rows are known to be numbers.
         """
         broadcast, sent, round_, hostile, _ = received
         seen = cut_broadcast(broadcast, self.tail)
-        verdicts, memories = Verdicts(), dict(self.memories)
-        self.aggregated = None
+        verdicts, memories = Verdicts(), self.memories
+        self.memories, self.aggregated = dict(memories), None
         left, dropped = sent, dict[str, list[int]]()
         why, after, lengths = NOBODY, broadcast, broadcast.w.new_zeros(0)
         try:
@@ -205,26 +225,23 @@ class Serving:
                 after, why = join(stepped, self.tail), ""
                 lengths = step_lengths(broadcast, after, self.tail)
         except Refusal as refusal:
-            why, after = str(refusal), broadcast
+            why = str(refusal)
         angle = broadcast.w.new_zeros(0)
         if hostile is not None and len(sent.client):
             angle = between(sent, hostile, finite)
-        return Settled(
-            broadcast, after, left, dropped, verdicts, memories, why, lengths, angle
-        )
 
-    def close(
-        self, settled: Settled, lengths: list[float], angle: list[float]
-    ) -> Served:
-        """The last: whether the step is taken; with what lay on the device."""
-        before, after, left, dropped, verdicts, memories, why, *_ = settled
-        moved = lengths[0] if lengths else 0.0
-        if not why and not math.isfinite(sum(lengths)):
-            why = INFINITE
-        if why:
-            moved, self.memories, after = 0.0, memories, before
-        said = {name: sorted(who) for name, who in verdicts.clients().items()}
-        return Served(after, left, dropped, said, moved, cosine(angle), why)
+        def close(lengths: list[float], angle: list[float]) -> Served:
+            """Take the step if it is finite; otherwise keep the previous model."""
+            finite = math.isfinite(sum(lengths))
+            stays = why or ("" if finite else INFINITE)
+            if stays:
+                self.memories = memories
+            said = {name: sorted(who) for name, who in verdicts.clients().items()}
+            moved = 0.0 if stays else lengths[0]
+            new = broadcast if stays else after
+            return Served(new, left, dropped, said, moved, cosine(angle), stays)
+
+        return Settled(lengths, angle, close)
 
     def attacked(
         self, broadcast: Broadcast, messages: Messages, hostile: Tensor, round_: int
@@ -233,18 +250,12 @@ class Serving:
 
         The adversary may rehearse the defence, with all that the server remembers.
         """
-        rule, strength = self.rules.attack, self.rules.strength
-        if rule is None or strength == 0:
+        strength = self.rules.strength
+        if self.rules.attack is None or strength == 0:
             return messages
-        sent: Messages = self._apply(
-            "attack",
-            rule,
-            broadcast,
-            round_,
-            messages=messages,
-            hostile=hostile,
-            defence=lambda tried: self._rehearsed(broadcast, tried, round_),
-        )
+        defence = lambda tried: self._rehearsed(broadcast, tried, round_)  # noqa: E731
+        given = {"messages": messages, "hostile": hostile, "defence": defence}
+        sent: Messages = self._apply("attack", broadcast, round_, **given)
         if strength == 1:
             return sent
         partly = messages.update + strength * (sent.update - messages.update)
@@ -254,23 +265,22 @@ class Serving:
     def _rehearsed(
         self, broadcast: Broadcast, messages: Messages, round_: int
     ) -> Tensor:
-        """What the aggregator would make of messages; 0 where w would stay."""
+        """The aggregator's step on these messages; 0 where w would stay."""
         before, nothing = dict(self.memories), torch.zeros_like(broadcast.w)
         try:
             messages, _ = self._filtered(broadcast, messages, round_, Verdicts())
             if len(messages.client) == 0:
                 return nothing
-            step = self._aggregated("aggregator", broadcast, messages, round_)
+            step = self._heard("aggregator", broadcast, messages, round_)
             return step if math.isfinite(float(length(step))) else nothing
         except Refusal:
             return nothing
         finally:
             self.memories = before
 
-    def _apply(
-        self, name: str, rule: Rule, broadcast: Broadcast, round_: int, **more: Any
-    ) -> Any:
-        """A rule with its memory and its own random key."""
+    def _apply(self, name: str, broadcast: Broadcast, round_: int, **more: Any) -> Any:
+        """The result of a rule, which gets its memory and its own random key."""
+        rule = self._named[name]
         if "key" in rule.asks:
             where = broadcast.w.device
             more["key"] = seeding.key(self.seed, name, round_, device=where)
@@ -278,6 +288,13 @@ class Serving:
             self.memories[name], broadcast=broadcast, round_=round_, **more
         )
         return result
+
+    def _heard(
+        self, name: str, broadcast: Broadcast, sent: Messages, round_: int, **more: Any
+    ) -> Any:
+        """The result of a filter or aggregator, which may read the losses."""
+        given = {"messages": sent, "loss": sent.loss}
+        return self._apply(name, broadcast, round_, **given, **more)
 
     def _filtered(
         self,
@@ -287,55 +304,36 @@ class Serving:
         verdicts: Verdicts,
         skip: int = 0,
     ) -> tuple[Messages, dict[str, list[int]]]:
-        """Through all filters but the first few; says whom each of them removed."""
+        """Apply all filters but the first few; return whom each of them removed."""
         dropped: dict[str, list[int]] = {}
         for i, rule in [*enumerate(self.rules.filters)][skip:]:
             before, within = messages.client, verdicts.within
             if len(before) == 0:
                 break
-            more = {"loss": messages.loss, "note": verdicts.of(before)}
-            messages = self._apply(
-                f"filter{i}", rule, broadcast, round_, messages=messages, **more
-            )
+            note = verdicts.of(before)
+            messages = self._heard(f"filter{i}", broadcast, messages, round_, note=note)
             if len(messages.client) < len(before):
-                left = verdicts.behind(messages.client.tolist())
+                left = behind(messages.client.tolist(), verdicts.within)
                 gone = sorted(behind(before.tolist(), within) - left)
                 if gone:
                     dropped[rule.name] = dropped.get(rule.name, []) + gone
         return messages, dropped
-
-    def _aggregated(
-        self,
-        name: str,
-        broadcast: Broadcast,
-        messages: Messages,
-        round_: int,
-        **more: Any,
-    ) -> Tensor:
-        rule = self.rules.statistics if name == "statistics" else self.rules.aggregator
-        step: Tensor = self._apply(
-            name, rule, broadcast, round_, messages=messages, loss=messages.loss, **more
-        )
-        return step
 
     def _stepped(
         self, broadcast: Broadcast, messages: Messages, round_: int, verdicts: Verdicts
     ) -> Broadcast:
         """The next shared model, and what travels beside it."""
         note = verdicts.of(messages.client)
-        step = self._aggregated("aggregator", broadcast, messages, round_, note=note)
+        step = self._heard("aggregator", broadcast, messages, round_, note=note)
         self.aggregated = step
-        w = self._apply("server", self.rules.server, broadcast, round_, step=step)
+        w = self._apply("server", broadcast, round_, step=step)
         extra = broadcast.extra
         if extra.shape[0]:
-            parts = zip(
-                ("extra", "statistics"), apart(messages, self.tail), strict=True
-            )
-            heard = len(verdicts.behind(messages.client.tolist()))
+            heard = len(behind(messages.client.tolist(), verdicts.within))
             counts = {"extra": heard / (self.clients or heard), "statistics": 1.0}
             steps = [
-                counts[name] * self._aggregated(name, broadcast, part, round_)
-                for name, part in parts
+                counts[name] * self._heard(name, broadcast, part, round_)
+                for name, part in zip(counts, apart(messages, self.tail), strict=True)
                 if part.update.shape[1]
             ]
             extra = extra + torch.cat(steps)
@@ -343,21 +341,19 @@ class Serving:
 
 
 def served(every: Sequence[tuple[Serving, Received]]) -> list[Served]:
-    """The rounds of several servers end, and wait for a device together.
+    """End the rounds of several servers, which wait for a device together.
 
     Once for whether rows are numbers, once for how the rounds ended; beside these wait
-    only rules that have to, and who asks what rules noted.
+    only rules that have to, and whoever reads what rules noted.
     """
     known = _read([received.finite for _, received in every])
     settled = [
         serving.settle(received, any(finite))
         for (serving, received), finite in zip(every, known, strict=True)
     ]
-    ends = _read([part for one in settled for part in (one.lengths, one.angle)])
-    return [
-        serving.close(settled[k], ends[2 * k], ends[2 * k + 1])
-        for k, (serving, _) in enumerate(every)
-    ]
+    ends = _read([part for one in settled for part in one[:2]])
+    pairs = zip(ends[::2], ends[1::2], strict=True)
+    return [one.close(*pair) for one, pair in zip(settled, pairs, strict=True)]
 
 
 def _read(every: Sequence[Tensor]) -> list[list[Any]]:

@@ -6,6 +6,7 @@ References: farhadkhani2022equivalence.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -20,6 +21,7 @@ from troth.types import (
     Carry,
     Client,
     Descent,
+    Options,
     Phase,
     Refusal,
     Regularizer,
@@ -147,3 +149,8 @@ def _check(lam: float, nu: float, unit: float, regularizer: Regularizer) -> None
             f"coupled's nu = {nu} must be at least 0 and its unit = {unit} above 0, "
             "and both finite"
         )
+
+
+def known(options: Options, reach: Callable[[], float]) -> dict[str, float]:
+    """What an attack or a filter may know of it: λ, and the longest honest reply."""
+    return {"lam": options["lam"], "radius": options["lam"] * reach()}

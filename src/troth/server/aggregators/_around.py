@@ -8,14 +8,22 @@ from torch import Tensor
 from troth import numerics
 
 
-def median(column: Tensor, kept: int) -> Tensor:
-    """The mean of the `kept` values closest to the median of a sorted [n, columns].
+def median(rows: Tensor, kept: int) -> Tensor:
+    """[d] the mean of the `kept` values of every column closest to its median.
 
     They are neighbors in the order: the middle ones are among them for certain, and of
     each pair (i-th lowest, i-th after the first `kept`) the closer one is, or half of
     each. Distances are from the lower and the upper of the middle two, which compares
-    the same, and exactly where values are nearly equal. Changes `column`.
+    the same, and exactly where values are nearly equal.
     """
+    found = torch.empty_like(rows[0])
+    for block, column in numerics.sorted_blocks(rows):
+        found[block] = _closest(column, kept)
+    return found
+
+
+def _closest(column: Tensor, kept: int) -> Tensor:
+    """Of a sorted [n, columns], which it changes."""
     edge = max(0, (len(column) - 2 * kept + 1) // 2)  # never among the closest
     column = column[edge : len(column) - edge]
     n = len(column)

@@ -1,4 +1,4 @@
-"""What the rules that choose rows share."""
+"""What rules that choose rows share: the order of ties, distances, Krum's scores."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server.verdicts import Note
+from troth.server.rules import Note
 from troth.types import Messages
 
 Ties = Literal["id", "first"]
 """Which of equal rows is taken: that of the lowest client id, or the one that comes
 first, which in a simulation is the one that was drawn first."""
+
+Neighbors = Literal["blanchard", "byzfl"]
+"""How many of the nearest others a score adds up: n − f − 2 (the paper, and the Ditto
+authors' code) or n − f − 1 (the package byzfl)."""
+
+_FEWER = {"blanchard": 2, "byzfl": 1}
 
 
 def ordered(messages: Messages, ties: Ties = "id") -> Tensor:
@@ -37,13 +43,39 @@ def taken(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tens
 
     They are added up in that order, so that it does not matter in which they came.
     """
+    return numerics.average(messages.update[chosen(messages, order, places, note)])
+
+
+def chosen(messages: Messages, order: Tensor, places: Tensor, note: Note) -> Tensor:
+    """The rows at these places of an order; says that they were chosen."""
     rows = order[places.sort().values.to(order.device)]
-    chosen(messages, rows, note)
-    return numerics.average(messages.update[rows])
-
-
-def chosen(messages: Messages, rows: Tensor, note: Note) -> None:
-    """Say that these rows were chosen."""
     mask = torch.zeros_like(messages.client, dtype=torch.bool)
     mask[rows] = True
     note(chosen=mask)
+    return rows
+
+
+def krum(
+    messages: Messages, note: Note, f: int, m: int, neighbors: Neighbors, ties: Ties
+) -> Tensor:
+    """The mean of the m rows with Krum's lowest scores; of equal ones, by `ties`."""
+    order = ordered(messages, ties)
+    near, _ = nearest(distances(messages, order))
+    rated = scores(near, len(near) - f - _FEWER[neighbors])
+    return taken(messages, order, rated.sort(stable=True).indices[:m], note)
+
+
+def nearest(between: Tensor) -> tuple[Tensor, Tensor]:
+    """[n, n] distances of each row from the nearest to the farthest, and whose.
+
+    The row itself comes last, infinitely far: it is no neighbor of its own.
+    """
+    apart = between.clone().fill_diagonal_(torch.inf)
+    found = apart.sort(dim=1, stable=True)
+    return found.values, found.indices
+
+
+def scores(near: Tensor, others: int) -> Tensor:
+    """[n] sums over the nearest others; all 0 where none of them counts."""
+    count = max(0, min(others, near.shape[1] - 1))
+    return numerics.level(near[:, :count].sum(dim=1))

@@ -8,10 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from troth import numerics
-from troth.server import rules
-from troth.server.aggregators import _around, _choice, _krum
-from troth.server.verdicts import Note, silent
+from troth.server.aggregators import _around, _choice
+from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages
 
 
@@ -19,7 +17,7 @@ def bulyan(
     messages: Messages,
     note: Note = silent,
     *,
-    f: rules.Count = "auto",
+    f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
     """Bulyan of Krum (El Mhamdi et al., Section 4).
@@ -44,40 +42,30 @@ def bulyan(
     client id; of two values as far from the median, half of each counts.
     """
     n = len(messages.client)
-    f = rules.number("bulyan", f)
-    rules.enough("bulyan", n, f, 4 * f + 3, "n ≥ 4f + 3", strict)
+    f = count("bulyan", f, n, (4, 3), strict)
     theta = max(1, n - 2 * f)
     beta = max(2 - theta % 2, theta - 2 * f)
     order = _choice.ordered(messages)
     if theta == n:
         return _choice.taken(messages, order, torch.arange(n), note)
     places = _chosen(_choice.distances(messages, order), f, theta)
-    rows = order[places.to(order.device)]
-    _choice.chosen(messages, rows, note)
-    return _around_median(messages.update[rows], beta)
+    rows = _choice.chosen(messages, order, places, note)
+    return _around.median(messages.update[rows], beta)
 
 
 def _chosen(between: Tensor, f: int, theta: int) -> Tensor:
-    """[theta] the rows that Krum chooses one after the other, from the first row on.
+    """[theta] the rows that Krum chooses, one after the other.
 
     Distances are sorted once; a row that is chosen goes from the lists of the others.
     """
-    near, whose = _krum.nearest(between)
+    near, whose = _choice.nearest(between)
     left, found = torch.arange(len(between)), []
     for _ in range(theta):
-        best = int(_krum.scores(near, len(left) - f - 2).argmin())
+        best = int(_choice.scores(near, len(left) - f - 2).argmin())
         stay = left != left[best]
         found.append(left[best])
         keep = (whose != left[best]) & stay[:, None]
         left = left[stay]
         near = near[keep].view(len(left), len(left))
         whose = whose[keep].view(len(left), len(left))
-    return torch.stack(found).sort().values
-
-
-def _around_median(rows: Tensor, beta: int) -> Tensor:
-    """[d] the mean of the β values of every column closest to its median."""
-    found = torch.empty_like(rows[0])
-    for block, column in numerics.sorted_blocks(rows):
-        found[block] = _around.median(column, beta)
-    return found
+    return torch.stack(found)

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server import rules
 from troth.server.aggregators import _centred
-from troth.server.verdicts import Note, silent
+from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages, Refusal
 
 
@@ -25,7 +24,7 @@ def centered_clipping(
     tau: float = 10.0,
     iterations: int = 1,
     remember: bool = True,
-    f: rules.Count = "auto",
+    f: Count = "auto",
     strict: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """From the last result: v ← v + mean_i (u_i − v)·min(1, τ/‖u_i − v‖).
@@ -51,14 +50,13 @@ def centered_clipping(
         f: rows that may be hostile; the result does not depend on it.
         strict: refuse 2f ≥ n; false goes on without the guarantee.
     """
-    f = rules.number("centered_clipping", f, otherwise=0)
     if not 0 < tau < math.inf:
         raise Refusal(f"centered_clipping's tau = {tau} must be a positive number")
     if iterations < 1:
         raise Refusal(f"centered_clipping's iterations = {iterations} must be above 0")
     rows = messages.update
     n, d = rows.shape
-    rules.enough("centered_clipping", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    count("centered_clipping", f, n, (2, 1), strict, 0)
     known = remember and memory.shape == (d,)
     v = memory.to(rows) if known else rows.new_zeros(d)
     clipped = torch.zeros(n, dtype=torch.bool, device=rows.device)

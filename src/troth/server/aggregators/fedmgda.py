@@ -12,7 +12,7 @@ from torch import Tensor
 
 from troth import numerics
 from troth.server.aggregators import _min_norm
-from troth.server.verdicts import Note, silent
+from troth.server.rules import Note, silent
 from troth.types import Messages, Refusal
 
 ACCURACY = 1e-6  # of the optimality conditions, for rows of length 1

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server import rules
 from troth.server.aggregators import _centred
-from troth.server.verdicts import Note, silent
+from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages, Refusal
 
 _FAR = 1e100  # distances beyond it (nearest half = 1): only the direction counts
@@ -26,7 +25,7 @@ def geometric_median(
     nu: float = 1e-6,
     tolerance: float = 1e-8,
     iterations: int = 100,
-    f: rules.Count = "auto",
+    f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
     """The minimiser of Σ_i √(‖z − u_i‖² + ν²), by smoothed Weiszfeld steps.
@@ -57,10 +56,9 @@ def geometric_median(
         strict: refuse 2f ≥ n, and a tolerance that is not reached; false goes on with
             what there is.
     """
-    f = rules.number("geometric_median", f, otherwise=0)
     _check(nu, tolerance, iterations)
     rows, n = messages.update, len(messages.update)
-    rules.enough("geometric_median", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    count("geometric_median", f, n, (2, 1), strict, 0)
     center = numerics.median(rows)
     unit, length = _directions(rows, center)
     scale = length.sort().values[(n - 1) // 2]

@@ -8,9 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from troth.server import rules
 from troth.server.aggregators import _choice
-from troth.server.verdicts import Note, silent
+from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages
 
 
@@ -19,7 +18,7 @@ def k_loss(
     loss: Tensor,
     note: Note = silent,
     *,
-    f: rules.Count = "auto",
+    f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
     """The one update whose loss is the (f + 1)-th largest (a baseline of Li et al.).
@@ -40,8 +39,7 @@ def k_loss(
     Departs: equal losses go from the lowest client id on.
     """
     n = len(messages.client)
-    f = rules.number("k_loss", f)
-    rules.enough("k_loss", n, f, f + 1, "n ≥ f + 1", strict)
+    f = count("k_loss", f, n, (1, 1), strict)
     order = _choice.ordered(messages)
     reported = loss.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
     down = reported[order].sort(descending=True, stable=True).indices

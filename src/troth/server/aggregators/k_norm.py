@@ -8,9 +8,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from troth import numerics
-from troth.server import rules
 from troth.server.aggregators import _choice
-from troth.server.verdicts import Note, silent
+from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages
 
 
@@ -18,7 +17,7 @@ def k_norm(
     messages: Messages,
     note: Note = silent,
     *,
-    f: rules.Count = "auto",
+    f: Count = "auto",
     strict: bool = True,
 ) -> Tensor:
     """The mean of all updates but the f longest (a baseline of Li et al.).
@@ -35,8 +34,7 @@ def k_norm(
     Departs: of equally long rows the lowest client ids are kept.
     """
     n = len(messages.client)
-    f = rules.number("k_norm", f)
-    rules.enough("k_norm", n, f, f + 1, "n ≥ f + 1", strict)
+    f = count("k_norm", f, n, (1, 1), strict)
     order = _choice.ordered(messages)
     length = numerics.level(numerics.norms(messages.update)[order].cpu().double())
     kept = length.sort(stable=True).indices[: max(1, n - f)]

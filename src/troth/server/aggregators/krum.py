@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from troth.server import rules
-from troth.server.aggregators import _choice, _krum
-from troth.server.verdicts import Note, silent
+from troth.server.aggregators import _choice
+from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages
 
 
@@ -17,8 +16,8 @@ def krum(
     messages: Messages,
     note: Note = silent,
     *,
-    f: rules.Count = "auto",
-    neighbors: _krum.Neighbors = "blanchard",
+    f: Count = "auto",
+    neighbors: _choice.Neighbors = "blanchard",
     ties: _choice.Ties = "id",
     strict: bool = True,
 ) -> Tensor:
@@ -41,17 +40,12 @@ def krum(
         ties: which of equal scores is taken: that of the lowest client id, or "first"
             the row that comes first (the Ditto authors; it is the client that was drawn
             first, where `train.sampling` keeps that order).
-        strict: refuse n < 2f + 3. Otherwise where no neighbour is left to count, all
+        strict: refuse n < 2f + 3. Otherwise where no neighbor is left to count, all
             scores are 0.
 
     As in the paper, equal scores go to the lowest client id. (The nearest two rows
-    always tie where a score counts one neighbour.) Scores that agree to nine digits are
+    always tie where a score counts one neighbor.) Scores that agree to nine digits are
     equal.
     """
-    n = len(messages.client)
-    f = rules.number("krum", f)
-    rules.enough("krum", n, f, 2 * f + 3, "n ≥ 2f + 3", strict)
-    order = _choice.ordered(messages, ties)
-    between = _choice.distances(messages, order)
-    first = _krum.best(between, f, neighbors, 1)
-    return _choice.taken(messages, order, first, note)
+    f = count("krum", f, len(messages.client), (2, 3), strict)
+    return _choice.krum(messages, note, f, 1, neighbors, ties)

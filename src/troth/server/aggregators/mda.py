@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server import rules
 from troth.server.aggregators import _choice
-from troth.server.verdicts import Note, silent
+from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages, Refusal
 
 
@@ -23,7 +22,7 @@ def mda(
     messages: Messages,
     note: Note = silent,
     *,
-    f: rules.Count = "auto",
+    f: Count = "auto",
     limit: int = 1_000_000,
     strict: bool = True,
 ) -> Tensor:
@@ -51,8 +50,7 @@ def mda(
     the lowest client ids in order.
     """
     n = len(messages.client)
-    f = rules.number("mda", f)
-    rules.enough("mda", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    f = count("mda", f, n, (2, 1), strict)
     if limit < 1:
         raise Refusal(f"mda's limit = {limit} must be at least 1 step of its search")
     order = _choice.ordered(messages)

@@ -5,19 +5,15 @@ References: xie2018generalized.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from troth import numerics
-from troth.server import rules
 from troth.server.aggregators import _around
 from troth.server.aggregators.mean import mean
+from troth.server.rules import Count, count
 from troth.types import Messages
 
 
-def meamed(
-    messages: Messages, *, f: rules.Count = "auto", strict: bool = True
-) -> Tensor:
+def meamed(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Tensor:
     """The mean, in every coordinate, of the n − f values closest to its median.
 
     On even counts the median is the mean of the middle two. Where one place is left
@@ -34,13 +30,8 @@ def meamed(
         f: rows that may be hostile; 0 is the mean.
         strict: refuse 2f ≥ n; false keeps at least the one closest value.
     """
-    f = rules.number("meamed", f)
     n = len(messages.update)
-    rules.enough("meamed", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    f = count("meamed", f, n, (2, 1), strict)
     if f == 0:
         return mean(messages)
-    kept = max(1, n - f)
-    found = torch.empty_like(messages.update[0])
-    for block, column in numerics.sorted_blocks(messages.update):
-        found[block] = _around.median(column, kept)
-    return found
+    return _around.median(messages.update, max(1, n - f))

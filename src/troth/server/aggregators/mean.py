@@ -5,6 +5,8 @@ References: mcmahan2017communication.
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from troth import numerics
@@ -18,3 +20,8 @@ def mean(messages: Messages) -> Tensor:
     objective. No robustness: one message moves it anywhere.
     """
     return numerics.average(messages.update)
+
+
+def known() -> dict[str, Any]:
+    """What an attack may know of it: the shared model tells the mean."""
+    return {"over": "mean", "infers": True}

@@ -8,13 +8,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from troth import numerics
-from troth.server import rules
+from troth.server.rules import Count, count
 from troth.types import Messages
 
 
-def median(
-    messages: Messages, *, f: rules.Count = "auto", strict: bool = True
-) -> Tensor:
+def median(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Tensor:
     """The median of every coordinate (Definition 1); even counts take the middle.
 
     Guarantee: with fewer than half of the rows hostile (2f < n), every coordinate lies
@@ -26,7 +24,6 @@ def median(
             does.
         strict: refuse 2f ≥ n; false goes on without the guarantee.
     """
-    f = rules.number("median", f, otherwise=0)
     n = len(messages.update)
-    rules.enough("median", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    count("median", f, n, (2, 1), strict, 0)
     return numerics.median(messages.update)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from troth.server import rules
-from troth.server.aggregators import _choice, _krum
-from troth.server.verdicts import Note, silent
+from troth.server.aggregators import _choice
+from troth.server.rules import Count, Note, count, silent
 from troth.types import Messages, Refusal
 
 
@@ -17,9 +16,9 @@ def multi_krum(
     messages: Messages,
     note: Note = silent,
     *,
-    f: rules.Count = "auto",
+    f: Count = "auto",
     m: int = 0,
-    neighbors: _krum.Neighbors = "blanchard",
+    neighbors: _choice.Neighbors = "blanchard",
     ties: _choice.Ties = "id",
     strict: bool = True,
 ) -> Tensor:
@@ -34,23 +33,13 @@ def multi_krum(
         f: rows that may be hostile; 0 with m = 0 is the mean.
         m: rows that are averaged; 1 is Krum; 0 means n − f (the Ditto authors' code).
         neighbors: as for `krum`.
-        ties: as for `krum`; with n = 10 and f = 8 no neighbour counts, and the Ditto
+        ties: as for `krum`; with n = 10 and f = 8 no neighbor counts, and the Ditto
             authors' code takes the two clients that were drawn first.
         strict: refuse n < 2f + 3 and m > n − f. Otherwise at least one row and at most
-            all are taken; where no neighbour is left to count, all scores are 0.
+            all are taken; where no neighbor is left to count, all scores are 0.
     """
     n = len(messages.client)
-    f = rules.number("multi_krum", f)
-    rules.enough("multi_krum", n, f, 2 * f + 3, "n ≥ 2f + 3", strict)
-    m = _count(m, n, f, strict)
-    order = _choice.ordered(messages, ties)
-    between = _choice.distances(messages, order)
-    first = _krum.best(between, f, neighbors, m)
-    return _choice.taken(messages, order, first, note)
-
-
-def _count(m: int, n: int, f: int, strict: bool) -> int:
-    """How many rows are averaged."""
+    f = count("multi_krum", f, n, (2, 3), strict)
     if m < 0:
         raise Refusal(f"multi_krum's m = {m} must be at least 1, or 0 for n − f")
     if strict and m > n - f:
@@ -58,4 +47,5 @@ def _count(m: int, n: int, f: int, strict: bool) -> int:
             f"multi_krum's m = {m} is more than n − f = {n - f} rows; lower m, or set "
             "strict = false and do without its guarantee"
         )
-    return max(1, min(m or n - f, n))
+    m = max(1, min(m or n - f, n))
+    return _choice.krum(messages, note, f, m, neighbors, ties)

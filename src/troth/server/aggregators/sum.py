@@ -5,6 +5,8 @@ References: farhadkhani2022equivalence.
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from troth import numerics
@@ -19,3 +21,8 @@ def sum(messages: Messages) -> Tensor:
     """
     n = len(messages.client)
     return numerics.average(messages.update) * n
+
+
+def known() -> dict[str, Any]:
+    """What an attack may know of it: the shared model tells the sum."""
+    return {"over": "sum", "infers": True}

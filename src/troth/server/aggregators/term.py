@@ -13,7 +13,7 @@ from torch import Tensor
 from troth import numerics
 from troth.server.aggregators._losses import numbers
 from troth.server.aggregators.mean import mean
-from troth.server.verdicts import Note, silent
+from troth.server.rules import Note, silent
 from troth.types import Messages, Refusal
 
 

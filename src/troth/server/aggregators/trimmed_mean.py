@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server import rules
 from troth.server.aggregators.mean import mean
+from troth.server.rules import Count, count
 from troth.types import Messages
 
 
 def trimmed_mean(
-    messages: Messages, *, f: rules.Count = "auto", strict: bool = True
+    messages: Messages, *, f: Count = "auto", strict: bool = True
 ) -> Tensor:
     """The mean of every coordinate without its f lowest and f highest values.
 
@@ -29,9 +29,8 @@ def trimmed_mean(
         f: rows that may be hostile; 0 is the mean.
         strict: refuse 2f ≥ n; false keeps the middle one or two there, the median.
     """
-    f = rules.number("trimmed_mean", f)
     n = len(messages.update)
-    rules.enough("trimmed_mean", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
+    f = count("trimmed_mean", f, n, (2, 1), strict)
     cut = min(f, (n - 1) // 2)
     if cut == 0:
         return mean(messages)

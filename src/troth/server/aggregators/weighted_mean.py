@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server.verdicts import Note, silent
+from troth.server.rules import Note, silent
 from troth.types import Messages
 
 

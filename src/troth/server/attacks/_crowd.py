@@ -1,4 +1,4 @@
-"""What an adversary sees of the round, and how its rows go out.
+"""What attacks share: what an adversary sees of the round, and how its rows go out.
 
 Its picture of the benign clients are their rows, less those that are not finite (the
 server drops these). In a round of adversaries alone it takes its own rows, which they
@@ -9,14 +9,15 @@ so that the matrix is never copied whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.types import Messages
+from troth.types import Messages, Refusal
 
 
 class Crowd(NamedTuple):
@@ -98,9 +99,36 @@ def narrow(vector: Tensor, dtype: torch.dtype) -> Tensor:
     return vector.clamp(-limit, limit).to(dtype)
 
 
+def replaced(
+    messages: Messages, hostile: Tensor, vector: Callable[[Tensor, Tensor], Tensor]
+) -> Messages:
+    """All hostile rows send a vector of the crowd's mean and standard deviation."""
+    crowd = seen(messages, hostile)
+    return sent(messages, hostile, vector(*moments(crowd))) if crowd else messages
+
+
 def sent(messages: Messages, hostile: Tensor, vector: Tensor) -> Messages:
     """All hostile rows send the same vector [d]; the others stay bit for bit."""
     same = narrow(vector, messages.update.dtype)
     return messages._replace(
         update=torch.where(hostile[:, None], same, messages.update)
     )
+
+
+def finite(
+    attack: str, option: str, value: float, least: float = -math.inf, means: str = ""
+) -> None:
+    """Refuse a value that is no finite number, or one below `least`.
+
+    Args:
+        attack: its name.
+        option: the option's name.
+        value: as given.
+        least: the smallest that is allowed.
+        means: what helps to choose one, such as "0 means …".
+    """
+    if math.isfinite(value) and value >= least:
+        return
+    bound = "" if least == -math.inf else f" of at least {least:g}"
+    hint = f"; {means}" if means else ""
+    raise Refusal(f"{attack}'s {option} = {value} must be a finite number{bound}{hint}")

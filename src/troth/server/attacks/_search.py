@@ -20,25 +20,42 @@ _POWERS = 20  # of two, around 1: from about 10⁻³ to 10³
 _CEILING = 2.0**60
 
 
-def damage(
-    messages: Messages, hostile: Tensor, defence: Defence, mean: Tensor, sent: Tensor
-) -> float:
-    """‖defence(attacked) − mean‖ when all hostile rows send `sent`.
+def worst(
+    attack: str,
+    messages: Messages,
+    hostile: Tensor,
+    defence: Defence,
+    evaluations: int,
+    plain: float,
+    row: Callable[[Tensor, Tensor, float], Tensor],
+) -> Messages:
+    """All hostile rows send what does most harm, ‖defence(attacked) − mean‖.
 
-    A step that is not finite leaves w where it is, as zeros do.
+    Args:
+        attack: its name.
+        messages: of the round.
+        hostile: which rows the adversary controls.
+        defence: messages → the step; one that is not finite leaves w, as zeros do.
+        evaluations: how often it may be tried, at least once.
+        plain: strength of the attack without a search.
+        row: mean, standard deviation and strength → what is sent.
     """
-    step = defence(_crowd.sent(messages, hostile, sent)).double()
-    step = torch.where(step.isfinite().all(), step, 0.0)
-    return float(numerics.norms((step - mean)[None])[0])
-
-
-def allowed(attack: str, evaluations: int) -> None:
-    """Refuse a search that may not look at anything."""
     if evaluations < 1:
         raise Refusal(
             f"{attack}'s evaluations = {evaluations} must be at least 1, which tries "
             "the plain attack alone; 20 find a strength up to 32 to 2 %"
         )
+
+    def strongest_row(mean: Tensor, std: Tensor) -> Tensor:
+        def harm(strength: float) -> float:
+            sent = _crowd.sent(messages, hostile, row(mean, std, strength))
+            step = defence(sent).double()
+            step = torch.where(step.isfinite().all(), step, 0.0)
+            return float(numerics.norms((step - mean)[None])[0])
+
+        return row(mean, std, strongest(harm, plain, evaluations))
+
+    return _crowd.replaced(messages, hostile, strongest_row)
 
 
 def strongest(harm: Callable[[float], float], plain: float, evaluations: int) -> float:

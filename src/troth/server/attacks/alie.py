@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 from torch import Tensor
 
-from troth.server.attacks import _crowd, _options
+from troth.server.attacks import _crowd
 from troth.types import Messages
 
 
@@ -35,13 +35,9 @@ def alie(messages: Messages, hostile: Tensor, *, z: float = 0.0) -> Messages:
             (`supported`: next to none if few are hostile; byzfl's default is 1.5), a
             negative one goes to the other side.
     """
-    _options.finite("alie", "z", z, means="0 means that of the paper's formula")
-    crowd = _crowd.seen(messages, hostile)
-    if crowd is None:
-        return messages
-    mean, std = _crowd.moments(crowd)
+    _crowd.finite("alie", "z", z, means="0 means that of the paper's formula")
     z = z or supported(len(hostile), int(hostile.sum()))
-    return _crowd.sent(messages, hostile, mean - z * std)
+    return _crowd.replaced(messages, hostile, lambda mean, std: mean - z * std)
 
 
 def supported(n: int, f: int) -> float:

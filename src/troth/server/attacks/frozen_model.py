@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from troth.networks import modelfile
-from troth.server.attacks import _crowd, _options
+from troth.server.attacks import _crowd
 from troth.types import Broadcast, Messages, Refusal
 
 Distance = Literal["l2sq", "l2", "smooth_l2"]
@@ -48,7 +48,7 @@ def frozen_model(
             "frozen_model's lam = 'auto' is known only with personalizer 'coupled'; "
             "set lam"
         )
-    _options.finite("frozen_model", "lam", lam, 0, "0 sends zeros")
+    _crowd.finite("frozen_model", "lam", lam, 0, "0 sends zeros")
     away = modelfile.read(target, len(broadcast.w)).to(broadcast.w.device)
     away = away - broadcast.w.double()
     far = torch.linalg.vector_norm(away)

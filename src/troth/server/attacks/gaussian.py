@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from troth.server.attacks import _noise, _options
+from troth.server.attacks import _crowd, _noise
 from troth.types import Messages
 
 
@@ -36,8 +36,8 @@ def gaussian(
         mean: of every number.
         std: of every number; 0 sends `mean` everywhere.
     """
-    _options.finite("gaussian", "mean", mean)
-    _options.finite("gaussian", "std", std, 0, "0 sends the mean everywhere")
+    _crowd.finite("gaussian", "mean", mean)
+    _crowd.finite("gaussian", "std", std, 0, "0 sends the mean everywhere")
     rows = hostile.nonzero().flatten()
     if len(rows) == 0:
         return messages

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from troth.server.attacks import _crowd, _options
+from troth.server.attacks import _crowd
 from troth.types import Messages
 
 EPSILON = 0.5
@@ -30,9 +30,5 @@ def ipm(messages: Messages, hostile: Tensor, *, epsilon: float = EPSILON) -> Mes
         hostile: which rows the adversary controls.
         epsilon: how far back; 0 sends zeros, 1 the opposite of the mean.
     """
-    _options.finite("ipm", "epsilon", epsilon, 0, "0 sends zeros")
-    crowd = _crowd.seen(messages, hostile)
-    if crowd is None:
-        return messages
-    mean, _ = _crowd.moments(crowd)
-    return _crowd.sent(messages, hostile, -epsilon * mean)
+    _crowd.finite("ipm", "epsilon", epsilon, 0, "0 sends zeros")
+    return _crowd.replaced(messages, hostile, lambda mean, _: -epsilon * mean)

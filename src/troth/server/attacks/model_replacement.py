@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from troth.types import Messages, Refusal
+from troth.server.attacks import _crowd
+from troth.types import Messages
 
 
 def model_replacement(
@@ -26,11 +27,8 @@ def model_replacement(
         hostile: which rows the adversary controls.
         factor: what to multiply by; 0 means the number of messages, 1 is no attack.
     """
-    if not 0 <= factor < float("inf"):
-        raise Refusal(
-            f"model_replacement's factor = {factor} must be a finite number of at "
-            "least 0; 0 means the number of clients in the round"
-        )
+    means = "0 means the number of clients in the round"
+    _crowd.finite("model_replacement", "factor", factor, 0, means)
     u = messages.update
     most = torch.finfo(u.dtype).max  # where more would be infinite, and be dropped
     times = min(factor or float(u.shape[0]), most)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from troth.server.attacks import _crowd, _search
+from troth.server.attacks import _search
 from troth.server.attacks.alie import supported
 from troth.types import Messages
 
@@ -39,15 +39,6 @@ def optimal_alie(
         defence: messages → the step that the server would take.
         evaluations: how often the defence is tried in a round; 1 is `alie`.
     """
-    _search.allowed("optimal_alie", evaluations)
-    crowd = _crowd.seen(messages, hostile)
-    if crowd is None:
-        return messages
-    mean, std = _crowd.moments(crowd)
-
-    def harm(z: float) -> float:
-        return _search.damage(messages, hostile, defence, mean, mean - z * std)
-
+    given = messages, hostile, defence, evaluations
     plain = supported(len(hostile), int(hostile.sum()))
-    z = _search.strongest(harm, plain, evaluations)
-    return _crowd.sent(messages, hostile, mean - z * std)
+    return _search.worst("optimal_alie", *given, plain, lambda m, std, z: m - z * std)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from troth.server.attacks import _crowd, _search
+from troth.server.attacks import _search
 from troth.server.attacks.ipm import EPSILON
 from troth.types import Messages
 
@@ -39,15 +39,5 @@ def optimal_ipm(
         defence: messages → the step that the server would take.
         evaluations: how often the defence is tried in a round; 1 is `ipm`.
     """
-    _search.allowed("optimal_ipm", evaluations)
-    crowd = _crowd.seen(messages, hostile)
-    if crowd is None:
-        return messages
-    mean, _ = _crowd.moments(crowd)
-
-    def harm(epsilon: float) -> float:
-        sent = -epsilon * mean
-        return _search.damage(messages, hostile, defence, mean, sent)
-
-    epsilon = _search.strongest(harm, EPSILON, evaluations)
-    return _crowd.sent(messages, hostile, -epsilon * mean)
+    given = messages, hostile, defence, evaluations
+    return _search.worst("optimal_ipm", *given, EPSILON, lambda m, _, e: -e * m)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from troth import numerics
 from troth.networks import kernels
-from troth.server.attacks import _crowd, _noise, _options
+from troth.server.attacks import _crowd, _noise
 from troth.types import Messages
 
 
@@ -41,8 +41,8 @@ def random_update(
         std: a fixed one in the place of s_i (the authors' StackOverflow code has 1);
             0 means the client's own.
     """
-    _options.finite("random_update", "scale", scale, 0, "0 sends zeros")
-    _options.finite("random_update", "std", std, 0, "0 means that of the own update")
+    _crowd.finite("random_update", "scale", scale, 0, "0 sends zeros")
+    _crowd.finite("random_update", "std", std, 0, "0 means that of the own update")
     own = std == 0
     finite = numerics.finite(messages.update) if own else torch.ones_like(hostile)
     rows = (hostile & finite).nonzero().flatten()

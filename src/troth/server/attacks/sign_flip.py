@@ -10,7 +10,7 @@ from typing import Literal
 from torch import Tensor
 
 from troth import numerics
-from troth.server.attacks import _crowd, _options
+from troth.server.attacks import _crowd
 from troth.types import Messages
 
 
@@ -37,17 +37,9 @@ def sign_flip(
         factor: how far back; 0 sends zeros. What overflows stops at the largest number.
         of: what is turned.
     """
-    _options.finite("sign_flip", "factor", factor, 0, "1 turns the update, 0 sends 0")
-    if of == "own":
-        return _own(messages, hostile, factor)
-    crowd = _crowd.seen(messages, hostile)
-    if crowd is None:
-        return messages
-    mean, _ = _crowd.moments(crowd)
-    return _crowd.sent(messages, hostile, -factor * mean)
-
-
-def _own(messages: Messages, hostile: Tensor, factor: float) -> Messages:
+    _crowd.finite("sign_flip", "factor", factor, 0, "1 turns the update, 0 sends 0")
+    if of == "benign":
+        return _crowd.replaced(messages, hostile, lambda mean, _: -factor * mean)
     rows = (hostile & numerics.finite(messages.update)).nonzero().flatten()
     if len(rows) == 0:
         return messages

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from troth import seeding
 from troth.server.filters import _rows
-from troth.server.verdicts import Note, silent
+from troth.server.rules import Note, silent
 from troth.types import Messages, Refusal
 
 

@@ -11,7 +11,7 @@ import torch
 
 from troth import numerics
 from troth.server.filters import _rows
-from troth.server.verdicts import Note, silent
+from troth.server.rules import Note, silent
 from troth.types import Messages, Refusal
 
 

@@ -17,45 +17,44 @@ def drop_invalid(broadcast: Broadcast, messages: Messages) -> Messages:
 
     Guarantee: every row that is left is finite and as long as w.
     """
-    if not matrices(messages, broadcast):
-        d, e = broadcast.w.shape[0], broadcast.extra.shape[0]
-        fits = torch.tensor(
-            [
-                u.shape == (d,) and x.shape == (e,)
-                for u, x in zip(messages.update, messages.extra, strict=True)
-            ],
-            dtype=torch.bool,
-            device=broadcast.w.device,
-        )
-        messages = _stack(messages, fits, broadcast)
-    valid = finite(messages)
-    return messages if bool(valid.all()) else keep(messages, valid)
+    if not _matrices(broadcast, messages):
+        messages = _stacked(broadcast, messages)
+    valid = _finite(messages)
+    if bool(valid.all()):
+        return messages
+    return Messages(*(field[valid] for field in messages))
 
 
-def matrices(messages: Messages, broadcast: Broadcast) -> bool:
+def all_finite(broadcast: Broadcast, messages: Messages) -> torch.Tensor:
+    """Whether all rows are finite: [1], on the device; [0] where rows are a list.
+
+    A server that knows it skips the filter. It stands first because it says so.
+    """
+    if not _matrices(broadcast, messages):
+        return broadcast.w.new_zeros(0, dtype=torch.bool)
+    return _finite(messages).all()[None]
+
+
+def _matrices(broadcast: Broadcast, messages: Messages) -> bool:
     """Whether messages are matrices already, as wide as what was sent."""
     pairs = zip(messages[:2], broadcast[:2], strict=True)
     return all(isinstance(m, torch.Tensor) and m.shape[1:] == b.shape for m, b in pairs)
 
 
-def finite(messages: Messages) -> torch.Tensor:
-    """[n] rows that hold numbers alone."""
+def _finite(messages: Messages) -> torch.Tensor:
     return numerics.finite(messages.update) & numerics.finite(messages.extra)
 
 
-def keep(messages: Messages, rows: torch.Tensor) -> Messages:
-    """The messages of some rows (a mask)."""
-    return Messages(*(field[rows] for field in messages))
-
-
-def _stack(messages: Messages, fits: torch.Tensor, broadcast: Broadcast) -> Messages:
-    """Lists of vectors → a matrix of those that fit."""
-    good = fits.nonzero().flatten().tolist()
+def _stacked(broadcast: Broadcast, messages: Messages) -> Messages:
+    """Lists of vectors → matrices of those that fit."""
     w, extra = broadcast.w, broadcast.extra
+    pairs = zip(messages.update, messages.extra, strict=True)
+    fits = [u.shape == w.shape and x.shape == extra.shape for u, x in pairs]
+    good = [i for i, fit in enumerate(fits) if fit]
     rows = [messages.update[i].to(w) for i in good]
     more = [messages.extra[i].to(extra) for i in good]
     return Messages(
-        torch.stack(rows) if rows else w.new_zeros(0, w.shape[0]),
-        torch.stack(more) if more else extra.new_zeros(0, extra.shape[0]),
-        *(field[fits] for field in messages[2:]),
+        torch.stack(rows) if rows else w.new_zeros(0, len(w)),
+        torch.stack(more) if more else extra.new_zeros(0, len(extra)),
+        *(field[good] for field in messages[2:]),
     )

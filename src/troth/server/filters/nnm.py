@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from troth import numerics
-from troth.server import rules
 from troth.server.filters import _rows
+from troth.server.rules import Count, count
 from troth.types import Messages
 
 
-def nnm(
-    messages: Messages, *, f: rules.Count = "auto", strict: bool = True
-) -> Messages:
+def nnm(messages: Messages, *, f: Count = "auto", strict: bool = True) -> Messages:
     """Nearest-neighbour mixing: each update becomes the mean of its n − f nearest.
 
     It counts among them itself; of equally near ones those with the lower client id.
@@ -34,11 +32,10 @@ def nnm(
         f: rows that may be hostile; 0 makes every row the mean.
         strict: refuse 2f ≥ n; false goes on, and leaves a row alone where f ≥ n − 1.
     """
-    f = rules.number("nnm", f)
     n = len(messages.update)
+    f = count("nnm", f, n, (2, 1), strict and n > 0)
     if n == 0:
         return messages
-    rules.enough("nnm", n, f, 2 * f + 1, "n ≥ 2f + 1", strict)
     weight = _nearest(messages, max(1, n - f))
     return messages._replace(
         update=_rows.mixed(weight, messages.update),

@@ -40,16 +40,7 @@ def adapted(
     """Algorithm 2 of the paper: m ← β₁m + (1 − β₁)Δ, w ← w + lr·m/(√v + τ).
 
     What is kept is √v: squares of large steps would overflow, and a v that is infinite
-    once stops its coordinate for good.
-
-    Args:
-        w: [d] the shared model.
-        step: [d] Δ, the aggregated update.
-        memory: [2, d] m and √v; empty at first: zeros.
-        second: how √v goes on.
-        lr: of the server.
-        beta1: of the first moment.
-        tau: added to √v.
+    once stops its coordinate for good. The memory is m and √v [2, d]; empty: zeros.
     """
     limits = torch.finfo(w.dtype)
     m, root = memory if memory.numel() else torch.zeros_like(torch.stack([w, w]))

@@ -36,12 +36,5 @@ def adagrad(
         tau: τ > 0, how much adaptivity: w moves by lr·m/τ where v is small beside τ².
     """
     check(tau, beta1=beta1)
-    return adapted(
-        broadcast.w,
-        step,
-        memory,
-        torch.hypot,
-        lr=lr,
-        beta1=beta1,
-        tau=tau,
-    )
+    given = broadcast.w, step, memory
+    return adapted(*given, torch.hypot, lr=lr, beta1=beta1, tau=tau)

@@ -40,12 +40,9 @@ def adam(
         tau: τ > 0, how much adaptivity: w moves by lr·m/τ where v is small beside τ².
     """
     check(tau, beta1=beta1, beta2=beta2)
-    return adapted(
-        broadcast.w,
-        step,
-        memory,
-        lambda root, size: torch.hypot(beta2**0.5 * root, (1 - beta2) ** 0.5 * size),
-        lr=lr,
-        beta1=beta1,
-        tau=tau,
-    )
+
+    def second(root: Tensor, size: Tensor) -> Tensor:
+        return torch.hypot(beta2**0.5 * root, (1 - beta2) ** 0.5 * size)
+
+    given = broadcast.w, step, memory
+    return adapted(*given, second, lr=lr, beta1=beta1, tau=tau)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from troth.server.steps._moments import moved
-from troth.types import Broadcast, Refusal
+from troth.types import Broadcast, Options, Refusal
 
 
 def sgd(
@@ -36,3 +38,8 @@ def sgd(
         step = momentum * memory + step if memory.numel() else step.clone()
         memory = step
     return moved(broadcast.w, step, lr), memory
+
+
+def known(options: Options) -> dict[str, Any]:
+    """What an attack may know of it: whether w moves by the step alone."""
+    return {"infers": not options["momentum"]}

@@ -46,12 +46,5 @@ def yogi(
         more = torch.where(root < size, torch.hypot(root, part), root)
         return torch.where(root > size, less, more)
 
-    return adapted(
-        broadcast.w,
-        step,
-        memory,
-        second,
-        lr=lr,
-        beta1=beta1,
-        tau=tau,
-    )
+    given = broadcast.w, step, memory
+    return adapted(*given, second, lr=lr, beta1=beta1, tau=tau)
