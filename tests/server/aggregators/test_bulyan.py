@@ -6,19 +6,12 @@ from statistics import median
 
 import pytest
 import torch
+from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from troth.server.aggregators.bulyan import bulyan
-from troth.server.aggregators.mean import mean
-from troth.types import Messages, Refusal
-
-
-def messages(update: Tensor, client: list[int] | None = None) -> Messages:
-    n = len(update)
-    ids = torch.tensor(client or range(n))
-    return Messages(update, update[:, :0], torch.zeros(n), torch.ones(n), ids)
 
 
 def selected(rows: dict[int, list[float]], f: int, theta: int) -> list[int]:
@@ -57,6 +50,7 @@ def test_by_hand() -> None:
     assert said["chosen"].tolist() == [True] * 5 + [False] * 2
     update[4] = 2.5  # the three closest to the median 2 are 2, 2.5, half of 1 and of 3
     assert bulyan(messages(update), f=1).item() == pytest.approx(6.5 / 3)
+    assert bulyan(messages(-update), f=1) == -bulyan(messages(update), f=1)
 
 
 @settings(max_examples=100, deadline=None)
@@ -89,19 +83,6 @@ def test_as_defined(rows: list[list[int]], f: int, random: Random) -> None:
     assert {client[i] for i in said["chosen"].nonzero().flatten()} == {*chosen}
 
 
-@pytest.mark.parametrize(("n", "d", "f"), [(7, 3, 1), (30, 40, 6), (43, 7, 10)])
-@pytest.mark.parametrize("spread", [1.0, 1e-6])
-def test_as_loops_do(n: int, d: int, f: int, spread: float) -> None:
-    """In float64, near-equal rows included."""
-    draw = torch.Generator().manual_seed(n)
-    update = 3 + spread * torch.randn(n, d, generator=draw, dtype=torch.float64)
-    chosen = selected(dict(enumerate(update.tolist())), f, n - 2 * f)
-    kept = update[chosen].T.tolist()
-    expected = [float(around(column, n - 4 * f)) for column in kept]
-    found = bulyan(messages(update), f=f)
-    torch.testing.assert_close(found, found.new_tensor(expected), rtol=1e-12, atol=0)
-
-
 def test_many_columns_as_few_do() -> None:
     """Blocks of columns leave no seam."""
     draw = torch.Generator().manual_seed(0)
@@ -110,12 +91,6 @@ def test_many_columns_as_few_do() -> None:
     found = bulyan(messages(few.repeat(1, repeats)), f=2)
     expected = bulyan(messages(few), f=2)
     assert torch.equal(found.view(repeats, 5), expected.expand(repeats, 5))
-
-
-@pytest.mark.parametrize("n", [1, 2, 8, 31])
-def test_without_hostile_rows_the_mean(n: int) -> None:
-    sent = messages(torch.randn(n, 6, generator=torch.Generator().manual_seed(n)))
-    assert torch.equal(bulyan(sent, f=0), mean(sent))
 
 
 @settings(max_examples=100, deadline=None)
@@ -155,13 +130,3 @@ def test_values_that_nearly_overflow() -> None:
     most = torch.finfo(torch.float32).max
     update = torch.tensor([[most], [most], [-most], [-most], [most], [1.0], [most]])
     assert bulyan(messages(update), f=1).isfinite().all()
-
-
-def test_refuses_too_few() -> None:
-    with pytest.raises(Refusal, match="bulyan with f = 20 holds for n ≥ 4f \\+ 3 = 83"):
-        bulyan(messages(torch.zeros(82, 1)), f=20)
-
-
-def test_the_sign_does_not_matter_to_ties() -> None:
-    update = torch.tensor([[0.0], [1.0], [2.0], [3.0], [2.5], [6.0], [100.0]])
-    assert bulyan(messages(-update), f=1) == -bulyan(messages(update), f=1)

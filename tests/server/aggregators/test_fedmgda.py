@@ -1,19 +1,18 @@
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 from torch import Tensor
 
-from troth import lookup
 from troth.server.aggregators.fedmgda import fedmgda
-from troth.types import Messages, Refusal
+from troth.types import Refusal
 
 EPSILONS = [0.01, 0.1, 0.3, 1.0]
 NUMBERS = st.one_of(
@@ -27,12 +26,6 @@ MATRICES = st.tuples(st.integers(1, 7), st.integers(1, 4)).flatmap(
         max_size=shape[0],
     )
 )
-
-
-def messages(update: Tensor) -> Messages:
-    n = len(update)
-    loss = torch.full((n,), math.nan)
-    return Messages(update, update[:, :0], loss, torch.ones(n), torch.arange(n))
 
 
 def solved(update: Tensor, eps: float) -> tuple[np.ndarray, np.ndarray]:
@@ -153,15 +146,6 @@ def test_conditions_hold_for_many_rows(
         assert (units(rows) @ step >= step @ step - 1e-8).all()
 
 
-def test_rows_that_are_all_equal() -> None:
-    for n in (1, 2, 3, 30, 500):
-        row = torch.randn(1, 20, generator=torch.Generator().manual_seed(n))
-        for eps in EPSILONS:
-            step, weight = solved(row.expand(n, 20).contiguous(), eps)
-            np.testing.assert_allclose(step, units(row)[0], atol=1e-6)
-            assert weight == pytest.approx(np.full(n, 1 / n))
-
-
 @pytest.mark.parametrize("eps", EPSILONS)
 @pytest.mark.parametrize("noise", [1e-3, 1e-6, 1e-7])
 @pytest.mark.parametrize("n", [10, 60])
@@ -247,23 +231,8 @@ def test_one_row_against_the_others_stalls_it() -> None:
     assert np.linalg.norm(solved(rows, 0.0)[0]) == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize("eps", [-0.1, 1.5, math.nan, math.inf])
-def test_refuses_eps(eps: float) -> None:
-    words = rf"fedmgda's eps = {eps} must lie in \[0, 1\]"
-    with pytest.raises(Refusal, match=words):
-        fedmgda(messages(torch.eye(2)), eps=eps)
-
-
 def test_refuses_what_it_could_not_solve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fedmgda.__globals__, "ACCURACY", -1e-30)
     words = "fedmgda met its optimality conditions to .* and -1e-30 is asked for with n"
     with pytest.raises(Refusal, match=words):
         fedmgda(messages(torch.eye(3)), eps=0.5)
-
-
-def test_options_and_reference() -> None:
-    with pytest.raises(Refusal, match="'fedmgda' has no option 'epsilon'"):
-        lookup.check("aggregator", "fedmgda", {"epsilon": 0.1})
-    (entry,) = lookup.about("aggregator", "fedmgda").citations
-    assert entry.startswith("@article{hu2022federated")
-    assert "loss" not in lookup.asks(fedmgda)

@@ -3,23 +3,16 @@ from __future__ import annotations
 import math
 from random import Random
 
-import pytest
 import torch
+from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from troth import lookup
 from troth.server.aggregators.k_loss import k_loss
-from troth.types import Messages, Refusal
 
 UPDATE = torch.tensor([[10.0], [20.0], [30.0], [40.0]])
-
-
-def messages(update: Tensor, client: list[int] | None = None) -> Messages:
-    n = len(update)
-    ids = torch.tensor(client or range(n))
-    return Messages(update, update[:, :0], torch.zeros(n), torch.ones(n), ids)
 
 
 def of(loss: list[float], f: int, client: list[int] | None = None) -> float:
@@ -74,9 +67,3 @@ def test_as_sorting_does(loss: list[int], f: int, random: Random) -> None:
     sent = messages(torch.arange(float(n))[:, None], client)
     found = k_loss(sent, torch.tensor(loss, dtype=torch.float32), f=f, strict=False)
     assert found.item() == ranked[min(f, n - 1)][2]
-
-
-def test_refuses_to_pass_over_all() -> None:
-    sentence = "k_loss with f = 4 holds for n ≥ f \\+ 1 = 5, and n is 4"
-    with pytest.raises(Refusal, match=sentence):
-        k_loss(messages(UPDATE), torch.zeros(4), f=4)

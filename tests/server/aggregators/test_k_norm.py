@@ -4,19 +4,12 @@ from random import Random
 
 import pytest
 import torch
+from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from troth.server.aggregators.k_norm import k_norm
-from troth.server.aggregators.mean import mean
-from troth.types import Messages, Refusal
-
-
-def messages(update: Tensor, client: list[int] | None = None) -> Messages:
-    n = len(update)
-    ids = torch.tensor(client or range(n))
-    return Messages(update, update[:, :0], torch.zeros(n), torch.ones(n), ids)
 
 
 def test_by_hand() -> None:
@@ -52,12 +45,6 @@ def test_as_sorting_does(values: list[int], f: int, random: Random) -> None:
     assert found == pytest.approx(sum(kept) / len(kept), abs=1e-12)
 
 
-@pytest.mark.parametrize("n", [1, 2, 30])
-def test_without_hostile_rows_the_mean(n: int) -> None:
-    sent = messages(torch.randn(n, 6, generator=torch.Generator().manual_seed(n)))
-    assert torch.equal(k_norm(sent, f=0), mean(sent))
-
-
 def test_lengths_beyond_float32() -> None:
     """In float32 the squares of all but two are infinite, or nothing."""
     sizes = [1e30, 3e30, 2e30, 1.0, 1e-30, 3e-30, 2e-30]
@@ -75,10 +62,3 @@ def test_short_hostile_rows_are_kept() -> None:
     said: dict[str, Tensor] = {}
     k_norm(messages(update), said.update, f=1)
     assert said["chosen"][3]
-
-
-def test_refuses_to_drop_all() -> None:
-    with pytest.raises(
-        Refusal, match="k_norm with f = 3 holds for n ≥ f \\+ 1 = 4, and"
-    ):
-        k_norm(messages(torch.ones(3, 1)), f=3)

@@ -6,20 +6,13 @@ from random import Random
 
 import pytest
 import torch
+from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from troth import lookup
 from troth.server.aggregators.mda import mda
-from troth.server.aggregators.mean import mean
 from troth.types import Messages, Refusal
-
-
-def messages(update: Tensor, client: list[int] | None = None) -> Messages:
-    n = len(update)
-    ids = torch.tensor(client or range(n))
-    return Messages(update, update[:, :0], torch.zeros(n), torch.ones(n), ids)
 
 
 def chosen(sent: Messages, f: int, **options: int) -> set[int]:
@@ -136,21 +129,10 @@ def test_the_search_ends() -> None:
         "limit = 20 steps; raise limit, lower f, or take another rule"
     )
     assert len(chosen(sent, f=15)) == 16
-    for limit in (0, -5):
-        with pytest.raises(Refusal, match=f"mda's limit = {limit} must be at least 1"):
-            mda(sent, f=1, limit=limit)
-    with pytest.raises(Refusal, match="aggregator.limit = 1.5 is a number"):
-        lookup.check("aggregator", "mda", {"limit": 1.5})
 
 
 def test_equal_rows_at_any_scale_need_no_search() -> None:
     assert chosen(messages(torch.full((200, 2), 1e30)), f=99, limit=20) == {*range(101)}
-
-
-@pytest.mark.parametrize("n", [1, 2, 8, 31])
-def test_without_hostile_rows_the_mean(n: int) -> None:
-    sent = messages(torch.randn(n, 6, generator=torch.Generator().manual_seed(n)))
-    assert torch.equal(mda(sent, f=0, limit=1), mean(sent))
 
 
 @settings(max_examples=50, deadline=None)

@@ -5,26 +5,18 @@ from fractions import Fraction
 
 import pytest
 import torch
+from clients_sent import messages
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server.aggregators.meamed import meamed
-from troth.server.aggregators.mean import mean
 from troth.server.aggregators.median import median
-from troth.types import Messages, Refusal
 
 FLOATS = st.one_of(
     st.floats(-(2.0**100), 2.0**100, width=32),
     st.integers(-9, 9).map(lambda steps: steps * 2.0**-149),
     st.integers(-3, 3).map(float),
 )
-
-
-def messages(update: Tensor) -> Messages:
-    n = len(update)
-    loss = torch.full((n,), torch.nan)
-    return Messages(update, update[:, :0], loss, torch.ones(n), torch.arange(n))
 
 
 def of(f: int, *values: float, strict: bool = True) -> float:
@@ -87,18 +79,6 @@ def test_as_its_definition_exactly(values: list[float], f: int) -> None:
     assert found == pytest.approx(expected, rel=1e-6, abs=small)
 
 
-@pytest.mark.parametrize(("n", "d", "f"), [(5, 3, 2), (12, 4, 5), (60, 9, 29)])
-@pytest.mark.parametrize("near", [1.0, 1e-7])
-def test_on_random_matrices(n: int, d: int, f: int, near: float) -> None:
-    draw = torch.Generator().manual_seed(n)
-    update = 1 + near * torch.randn(n, d, generator=draw, dtype=torch.float64)
-    expected = [float(by_definition(f, update[:, j].tolist())) for j in range(d)]
-    found = meamed(messages(update), f=f)
-    torch.testing.assert_close(
-        found, torch.tensor(expected, dtype=torch.float64), rtol=1e-14, atol=0
-    )
-
-
 def test_neither_order_nor_sign_matters_to_ties() -> None:
     values = [0.0, 1.0, 1.0, 2.0, 4.0]
     for f in (1, 2, 4):
@@ -107,12 +87,6 @@ def test_neither_order_nor_sign_matters_to_ties() -> None:
         }
         assert len(found) == 1
         assert of(f, *(-v for v in values), strict=False) == -found.pop()
-
-
-@pytest.mark.parametrize("n", [1, 2, 7])
-def test_without_hostile_rows_it_is_the_mean_to_the_bit(n: int) -> None:
-    given_ = messages(torch.randn(n, 5, generator=torch.Generator().manual_seed(n)))
-    assert torch.equal(meamed(given_, f=0), mean(given_))
 
 
 @settings(max_examples=100, deadline=None)
@@ -128,27 +102,6 @@ def test_nothing_farther_than_the_farthest_benign_counts(data: st.DataObject) ->
     assert abs(found - middle) <= far * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("value", [3e38, -3e38, 2.0**-149, 0.0])
-def test_what_all_say_is_the_result(value: float) -> None:
-    value = torch.tensor(value).item()
-    assert of(3, *[value] * 9) == value
-
-
 def test_large_numbers_of_both_signs() -> None:
     assert of(1, 3e38, 3e38, -3e38) == pytest.approx(3e38, rel=1e-6)
     assert of(1, -3e38, 0.0, 3e38) == 0.0
-
-
-@pytest.mark.parametrize(("n", "f", "least"), [(2, 1, 3), (6, 3, 7)])
-def test_refuses_too_many_with_both_numbers(n: int, f: int, least: int) -> None:
-    sentence = rf"meamed with f = {f} holds for n ≥ 2f \+ 1 = {least}, and n is {n};"
-    with pytest.raises(Refusal, match=sentence):
-        meamed(messages(torch.zeros(n, 2)), f=f)
-    assert meamed(messages(torch.zeros(n, 2)), f=f, strict=False).tolist() == [0, 0]
-
-
-def test_refuses_what_is_no_count() -> None:
-    with pytest.raises(Refusal, match="meamed's f = -2 must be at least 0"):
-        meamed(messages(torch.zeros(3, 2)), f=-2)
-    with pytest.raises(Refusal, match="meamed's f = 'auto' is known within"):
-        meamed(messages(torch.zeros(3, 2)))

@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from troth import lookup
 from troth.server.aggregators.mean import mean
 from troth.server.aggregators.qffl import qffl
-from troth.types import Messages, Refusal
 
 INF, NAN = math.inf, math.nan
 NUMBERS = st.one_of(
@@ -23,13 +22,6 @@ LOSSES = st.one_of(
     st.floats(0, 10, width=32),
     st.sampled_from([INF, -INF, NAN, 1e30, -1.0, 0.0, 1e-45, 3e38]),
 )
-
-
-def messages(update: Tensor) -> Messages:
-    n = len(update)
-    return Messages(
-        update, update[:, :0], torch.full((n,), NAN), torch.ones(n), torch.arange(n)
-    )
 
 
 def algorithm_2(u: Tensor, loss: Tensor, q: float, lr: float) -> np.ndarray:
@@ -165,23 +157,3 @@ def test_a_falsified_loss_takes_over_and_a_long_update_stalls() -> None:
     assert qffl(messages(u), loss).argmax() == 3
     u[3] *= 1e6
     assert qffl(messages(u), torch.ones(10)).norm() < 1e-5
-
-
-@pytest.mark.parametrize("q", [-1.0, -1e-9, NAN, INF])
-def test_refuses_q(q: float) -> None:
-    with pytest.raises(Refusal, match=f"qffl's q = {q} must be a finite number ≥ 0"):
-        qffl(messages(torch.eye(2)), torch.ones(2), q=q)
-
-
-@pytest.mark.parametrize("lr", [0.0, -0.1, NAN, INF])
-def test_refuses_lr(lr: float) -> None:
-    with pytest.raises(Refusal, match=f"qffl's lr = {lr} must be a finite number > 0"):
-        qffl(messages(torch.eye(2)), torch.ones(2), q=0.0, lr=lr)
-
-
-def test_options_and_reference() -> None:
-    with pytest.raises(Refusal, match="'qffl' has no option 't'"):
-        lookup.check("aggregator", "qffl", {"t": 2})
-    (entry,) = lookup.about("aggregator", "qffl").citations
-    assert entry.startswith("@inproceedings{li2020fair")
-    assert "loss" in lookup.asks(qffl)

@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from troth import lookup
 from troth.server.aggregators.mean import mean
 from troth.server.aggregators.term import term
-from troth.types import Messages, Refusal
 
 INF, NAN = math.inf, math.nan
 LOSSES = st.lists(
@@ -23,13 +21,6 @@ LOSSES = st.lists(
     min_size=1,
     max_size=8,
 )
-
-
-def messages(update: Tensor) -> Messages:
-    n = len(update)
-    return Messages(
-        update, update[:, :0], torch.full((n,), NAN), torch.ones(n), torch.arange(n)
-    )
 
 
 def weights(*losses: float, t: float = 1.0) -> list[float]:
@@ -92,15 +83,6 @@ def test_any_losses_give_weights(losses: list[float], t: float) -> None:
     assert back[::-1] == pytest.approx(found)
 
 
-@settings(max_examples=50, deadline=None)
-@given(LOSSES, st.sampled_from([1e30, 3.4e38, 1e-45, 1e-38]))
-def test_any_rows_give_a_finite_mean_of_them(losses: list[float], size: float) -> None:
-    rows = torch.full((len(losses), 2), size)
-    found = term(messages(rows), torch.tensor(losses))
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, rows[0], rtol=1e-5, atol=3e-45)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_keeps_the_type(dtype: torch.dtype) -> None:
     rows = messages(torch.ones(3, 4, dtype=dtype))
@@ -112,18 +94,3 @@ def test_keeps_the_type(dtype: torch.dtype) -> None:
 def test_whoever_reports_the_largest_loss_has_the_step() -> None:
     """No robustness, as it says."""
     assert weights(*[2.3] * 9, 50.0)[-1] > 0.999
-
-
-@pytest.mark.parametrize("t", [NAN, INF, -INF])
-def test_refuses_a_tilt_that_is_no_number(t: float) -> None:
-    words = f"term's t = {t} must be a finite number; t = 0 is the mean"
-    with pytest.raises(Refusal, match=words):
-        term(messages(torch.eye(2)), torch.zeros(2), t=t)
-
-
-def test_options_and_reference() -> None:
-    with pytest.raises(Refusal, match="'term' has no option 'q'; its options are: t"):
-        lookup.check("aggregator", "term", {"q": 2})
-    (entry,) = lookup.about("aggregator", "term").citations
-    assert entry.startswith("@inproceedings{li2021tilted")
-    assert "loss" in lookup.asks(term)

@@ -1,0 +1,78 @@
+"""Messages as a server gets them, and its members called as a round calls them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from troth import lookup, seeding
+from troth.server import rules
+from troth.types import Broadcast, Messages
+
+
+def messages(
+    update: Any, client: Any = None, loss: Any = None, size: Any = None, extra: Any = 0
+) -> Messages:
+    """Messages with these updates, of clients 0, 1, … with unlike losses and sizes."""
+    update = torch.as_tensor(update)
+    n = len(update)
+    ids = torch.arange(n) if client is None else torch.as_tensor(client)
+    beside = update.new_ones(n, extra) if isinstance(extra, int) else extra
+    reported = torch.arange(n) / 10 if loss is None else torch.as_tensor(loss)
+    counts = torch.arange(n) + 1 if size is None else torch.as_tensor(size)
+    return Messages(update, beside, reported, counts, ids)
+
+
+def drawn(n: int, d: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    """[n, d] normal numbers."""
+    draw = torch.Generator().manual_seed(1000 * n + 10 * d + seed)
+    return torch.randn(n, d, generator=draw, dtype=torch.float64).to(dtype)
+
+
+def mixed(sent: Messages, order: Tensor) -> Messages:
+    """The same messages, in another order or some of them."""
+    return Messages(*(field[order] for field in sent))
+
+
+def key(round_: int = 0, seed: int = 0) -> Tensor:
+    """Of a round's draws."""
+    return seeding.keys(seed, "rule", round_, torch.tensor(0))
+
+
+def applied(
+    kind: str, name: str, sent: Messages, memory: Any = None, **given: Any
+) -> tuple[Any, Any, dict[str, Tensor]]:
+    """Result and memory of a member, as a round calls it, and what it noted.
+
+    What it has as an option is one; anything else is what it may ask for.
+    """
+    known = lookup.options(lookup.find(kind, name))
+    options = {k: given.pop(k) for k in [*given] if k in known}
+    noted: dict[str, Tensor] = {}
+    zero = sent.update.new_zeros
+    rule = rules.lift(kind, name, lookup.check(kind, name, options))
+    context = {
+        "broadcast": Broadcast(
+            zero(sent.update.shape[1]), zero(sent.extra.shape[1]), zero(()) + 1
+        ),
+        "messages": sent,
+        "loss": sent.loss,
+        "key": key(),
+        "round_": 0,
+        "note": noted.update,
+        **given,
+    }
+    memory = rules.no_memory() if memory is None else memory
+    return *rule(memory, **context), noted
+
+
+def members(kind: str) -> dict[str, tuple[dict[str, Any], list[str]]]:
+    """Member → its options with their defaults, and the keys of its papers."""
+    found = {}
+    for name in lookup.names(kind):
+        about = lookup.about(kind, name)
+        keys = [c[c.index("{") + 1 : c.index(",")] for c in about.citations]
+        found[name] = about.options, keys
+    return found
