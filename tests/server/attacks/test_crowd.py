@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -53,8 +54,8 @@ def bits(x: Tensor) -> Tensor:
 
 
 @ALL
-def test_all_send_the_same(name: str, make: Any) -> None:
-    sent = make(updates(7, 5))
+def test_all_send_the_same(name: str) -> None:
+    sent = messages(updates(7, 5))
     found = attacked(name, sent, HOSTILE)
     assert torch.equal(bits(found.update[1]), bits(found.update[4]))
     assert not torch.equal(found.update[1], sent.update[1])
@@ -63,9 +64,9 @@ def test_all_send_the_same(name: str, make: Any) -> None:
 
 
 @ALL
-def test_the_order_of_rows_changes_not_a_bit(name: str, make: Any) -> None:
+def test_the_order_of_rows_changes_not_a_bit(name: str) -> None:
     for seed in range(5):
-        sent = make(updates(7, 50, seed))
+        sent = messages(updates(7, 50, seed))
         order = torch.randperm(7, generator=torch.Generator().manual_seed(seed))
         mixed = Messages(*(field[order] for field in sent))
         a = attacked(name, sent, HOSTILE).update[order]
@@ -74,56 +75,57 @@ def test_the_order_of_rows_changes_not_a_bit(name: str, make: Any) -> None:
 
 
 @ALL
-def test_hostile_clients_own_rows_do_not_matter(name: str, make: Any) -> None:
+def test_hostile_clients_own_rows_do_not_matter(name: str) -> None:
     one, other = updates(7, 5), updates(7, 5)
     other[HOSTILE] = torch.nan
-    a, b = (attacked(name, make(u), HOSTILE).update for u in (one, other))
+    a, b = (attacked(name, messages(u), HOSTILE).update for u in (one, other))
     assert torch.equal(bits(a), bits(b))
 
 
 @ALL
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 def test_benign_rows_that_are_no_numbers_are_not_looked_at(
-    name: str, bad: float, make: Any
+    name: str,
+    bad: float,
 ) -> None:
     update = updates(7, 5)
     update[2, 3] = bad
-    found = attacked(name, make(update), HOSTILE)
+    found = attacked(name, messages(update), HOSTILE)
     assert found.update[1].isfinite().all()
     assert torch.equal(bits(found.update[~HOSTILE]), bits(update[~HOSTILE]))
     if name.startswith(("alie", "optimal")):
         return  # they know n, from which their z comes, or rehearse on all rows
     rest = torch.arange(7) != 2
-    without = make(update[rest], torch.arange(10, 17)[rest])
+    without = messages(update[rest], torch.arange(10, 17)[rest])
     alone = attacked(name, without, HOSTILE[rest])
     assert torch.equal(bits(found.update[1]), bits(alone.update[1]))
 
 
 @ALL
-def test_where_nothing_is_finite_nothing_happens(name: str, make: Any) -> None:
+def test_where_nothing_is_finite_nothing_happens(name: str) -> None:
     update = torch.full((7, 5), torch.nan)
-    found = attacked(name, make(update), HOSTILE)
+    found = attacked(name, messages(update), HOSTILE)
     assert torch.equal(bits(found.update), bits(update))
 
 
 @ALL
-def test_adversaries_alone_take_their_own_rows_for_benign(name: str, make: Any) -> None:
+def test_adversaries_alone_take_their_own_rows_for_benign(name: str) -> None:
     update = updates(4, 5)
-    found = attacked(name, make(update), torch.ones(4, dtype=torch.bool)).update
+    found = attacked(name, messages(update), torch.ones(4, dtype=torch.bool)).update
     assert (bits(found) == bits(found[0])).all()
     if name.startswith(("alie", "optimal")):
         assert found.isfinite().all()
         return
     more = torch.cat([update, torch.full((1, 5), 9.0)])  # one that hears of the four
-    seen = attacked(name, make(more), torch.arange(5) == 4).update[4]
+    seen = attacked(name, messages(more), torch.arange(5) == 4).update[4]
     assert torch.equal(bits(found[0]), bits(seen))
 
 
 @ALL
-def test_one_benign_row(name: str, make: Any) -> None:
+def test_one_benign_row(name: str) -> None:
     """It has no spread: what is made of mean and spread is the row itself."""
     update = updates(3, 5)
-    found = attacked(name, make(update), torch.tensor([True, False, True])).update
+    found = attacked(name, messages(update), torch.tensor([True, False, True])).update
     assert found.isfinite().all()
     if name in ("alie", "optimal_alie", "mimic", "min_max", "min_sum"):
         assert torch.equal(bits(found), bits(update[1].expand(3, 5)))
@@ -131,11 +133,11 @@ def test_one_benign_row(name: str, make: Any) -> None:
 
 @ALL
 @pytest.mark.parametrize("scale", [1e30, 3e38, 1e-30, 1e-42])
-def test_large_and_small_numbers(name: str, scale: float, make: Any) -> None:
+def test_large_and_small_numbers(name: str, scale: float) -> None:
     """As with ordinary ones, times the scale, up to the end of the range."""
     update = updates(7, 5).clamp(-1, 1)
-    whole = attacked(name, make((update * scale).double()), HOSTILE).update[1]
-    found = attacked(name, make(update * scale), HOSTILE).update[1]
+    whole = attacked(name, messages((update * scale).double()), HOSTILE).update[1]
+    found = attacked(name, messages(update * scale), HOSTILE).update[1]
     assert found.isfinite().all()
     if scale == 3e38 and name.startswith("optimal"):
         return  # the range ends before the search does
@@ -147,14 +149,14 @@ def test_large_and_small_numbers(name: str, scale: float, make: Any) -> None:
 
 @ALL
 @pytest.mark.parametrize("scale", [1.7e308, 1e-320])
-def test_the_ends_of_double_precision(name: str, scale: float, make: Any) -> None:
+def test_the_ends_of_double_precision(name: str, scale: float) -> None:
     update = updates(7, 5, dtype=torch.float64).clamp(-1, 1) * scale
-    assert attacked(name, make(update), HOSTILE).update[1].isfinite().all()
+    assert attacked(name, messages(update), HOSTILE).update[1].isfinite().all()
 
 
 @ALL
-def test_does_not_read_size_loss_or_extra(name: str, make: Any) -> None:
-    sent = make(updates(7, 5))
+def test_does_not_read_size_loss_or_extra(name: str) -> None:
+    sent = messages(updates(7, 5), extra=2)
     lies = sent._replace(
         extra=sent.extra * torch.nan, loss=torch.rand(7), size=torch.arange(7) * 1000
     )

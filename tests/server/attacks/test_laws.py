@@ -3,25 +3,94 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import inspect
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from clients_sent import applied, drawn, key, members, mixed
+from clients_sent import messages as sent_by
 from torch import Tensor
 
-from troth import lookup, seeding
+from troth import lookup
 from troth.server import rules
 from troth.server.server import Rules, Serving
-from troth.types import Broadcast, Messages
+from troth.types import Broadcast, Messages, Refusal
 
 NAMES = lookup.names("attack")
 OPTIONS: dict[str, dict[str, Any]] = {  # for members that cannot do without
     "counter_gradient": {"target": "{d}.npy"},
     "frozen_model": {"target": "{d}.npy", "lam": 0.7},
 }
+AUTO = "auto"
+EFFORT = {"evaluations": 20}
+SEARCHED = ["shejwalkar2021manipulating", "allouah2023fixing"]
+MEMBERS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "alie": ({"z": 0.0}, ["baruch2019little"]),
+    "counter_gradient": (
+        {
+            "target": inspect.Parameter.empty,
+            "aim": "shared",
+            "eta": AUTO,
+            "over": AUTO,
+            "radius": AUTO,
+            "lam": AUTO,
+            "knows": "history",
+            "infers": AUTO,
+            "pace": 1.0,
+        },
+        ["farhadkhani2022equivalence"],
+    ),
+    "frozen_model": (
+        {"target": inspect.Parameter.empty, "lam": AUTO, "regularizer": AUTO},
+        ["farhadkhani2022equivalence"],
+    ),
+    "gaussian": ({"mean": 0.0, "std": 1.0}, ["blanchard2017machine"]),
+    "infinite": ({"value": "inf"}, []),
+    "ipm": ({"epsilon": 0.5}, ["xie2020fall"]),
+    "mimic": ({"client": -1}, ["karimireddy2022byzantine"]),
+    "min_max": ({"direction": "std"}, ["shejwalkar2021manipulating"]),
+    "min_sum": ({"direction": "std"}, ["shejwalkar2021manipulating"]),
+    "model_replacement": ({"factor": 0.0}, ["bagdasaryan2020backdoor"]),
+    "optimal_alie": (EFFORT, ["baruch2019little", *SEARCHED]),
+    "optimal_ipm": (EFFORT, ["xie2020fall", *SEARCHED]),
+    "random_update": ({"scale": 1.0, "std": 0.0}, ["li2021ditto"]),
+    "sign_flip": ({"factor": 1.0, "of": "own"}, ["allenzhu2021byzantine"]),
+}
+NAN, INF = math.nan, math.inf
+AT_LEAST_0 = "must be a finite number of at least 0"
+ABOVE_0 = "must be a finite number above 0"
+COUPLED = "is known only with personalizer 'coupled'"
+REFUSED: list[tuple[str, str, list[Any], str]] = [
+    ("alie", "z", [NAN, INF, -INF], "must be a finite number; 0"),
+    ("counter_gradient", "eta", [0.0, INF], ABOVE_0),
+    ("counter_gradient", "pace", [0.0, NAN], ABOVE_0),
+    ("counter_gradient", "lam", [-1.0], ABOVE_0),
+    ("counter_gradient", "radius", [0.0, NAN], "must be above 0"),
+    ("frozen_model", "lam", [-1.0, NAN, INF], AT_LEAST_0),
+    ("frozen_model", "lam", ["'auto'"], COUPLED),
+    ("gaussian", "mean", [NAN, INF, -INF], "must be a finite number$"),
+    ("gaussian", "std", [-1.0, NAN, INF], f"{AT_LEAST_0}; 0 sends"),
+    ("ipm", "epsilon", [-0.5, NAN, INF], f"{AT_LEAST_0}; 0 sends"),
+    ("mimic", "client", [-2], "must be the id of a client, from 0 on, or -1, which"),
+    ("model_replacement", "factor", [-1.0, NAN, INF], f"{AT_LEAST_0}; 0 means"),
+    ("optimal_alie", "evaluations", [0, -3], "must be at least 1"),
+    ("optimal_ipm", "evaluations", [0, -3], "must be at least 1"),
+    ("random_update", "scale", [-1.0, NAN, INF], AT_LEAST_0),
+    ("random_update", "std", [-1.0, NAN, INF], AT_LEAST_0),
+    ("sign_flip", "factor", [-1.0, NAN, INF], AT_LEAST_0),
+]
+UNKNOWN = [
+    ("min_max", "direction", "mean", "'mean' is not one of 'std', 'unit', 'sign'"),
+    ("min_sum", "direction", "mean", "'mean' is not one of 'std', 'unit', 'sign'"),
+    ("infinite", "value", 1.0, r"1\.0 is not one of 'inf', '-inf', 'nan'"),
+    ("sign_flip", "of", "all", "'all' is not one of 'own', 'benign'"),
+]
 HOSTILE = torch.tensor([False, True, False, False, True, False, False])
+NOBODY = torch.zeros_like(HOSTILE)
 WIDTHS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
@@ -38,39 +107,23 @@ def _targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def options(name: str, d: int) -> dict[str, Any]:
     """Of a member, for models of d parameters."""
     given = OPTIONS.get(name, {})
-    filled = {k: v.format(d=d) if k == "target" else v for k, v in given.items()}
-    return lookup.check("attack", name, filled)
+    return {k: v.format(d=d) if k == "target" else v for k, v in given.items()}
 
 
 def messages(dtype: torch.dtype, d: int = 5, extra: int = 2) -> Messages:
-    draw = torch.Generator().manual_seed(d)
     n = len(HOSTILE)
-    return Messages(
-        torch.randn(n, d, generator=draw, dtype=dtype),
-        torch.randn(n, extra, generator=draw, dtype=dtype),
-        torch.rand(n, generator=draw, dtype=dtype),
-        torch.arange(1, n + 1),
-        torch.arange(n) * 3,
-    )
+    beside = drawn(n, extra, dtype=dtype)
+    return sent_by(drawn(n, d, dtype=dtype), torch.arange(n) * 3, extra=beside)
 
 
 def attacked(
-    name: str, sent: Messages, hostile: Tensor = HOSTILE, seed: int = 0
+    name: str, sent: Messages, hostile: Tensor = HOSTILE, **given: Any
 ) -> Messages:
     """As the round does it."""
-    given = options(name, sent.update.shape[1])
-    w, extra = torch.zeros_like(sent.update[0]), torch.zeros_like(sent.extra[0])
-    result, memory = rules.lift("attack", name, given)(
-        rules.no_memory(),
-        broadcast=Broadcast(w, extra, torch.ones((), dtype=w.dtype)),
-        messages=sent,
-        hostile=hostile,
-        key=seeding.keys(seed, "attack", 0, torch.tensor(0)),
-        round_=0,
-        defence=lambda tried: tried.update.mean(dim=0),
-    )
+    given = options(name, sent.update.shape[1]) | given
+    mean = lambda tried: tried.update.mean(dim=0)  # noqa: E731
+    result, _, _ = applied("attack", name, sent, hostile=hostile, defence=mean, **given)
     assert isinstance(result, Messages)
-    assert isinstance(memory, Tensor)
     return result
 
 
@@ -81,71 +134,72 @@ def same(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a, b)
 
 
-def test_all_are_found() -> None:
-    assert "model_replacement" in NAMES
+def all_same(a: Iterable[Tensor], b: Iterable[Tensor]) -> bool:
+    return all(same(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_options_and_papers() -> None:
+    assert members("attack") == MEMBERS
+
+
+@pytest.mark.parametrize(("name", "option", "values", "words"), REFUSED)
+def test_refusals(name: str, option: str, values: list[Any], words: str) -> None:
+    """Before the first round, also where nobody in it is hostile."""
+    for value in values:
+        given = {option: "auto" if value == "'auto'" else value}
+        with pytest.raises(Refusal, match=f"{name}'s {option} = {value} {words}"):
+            attacked(name, messages(torch.float32), NOBODY, **given)
+
+
+def test_unknown_words() -> None:
+    for name, option, value, words in UNKNOWN:
+        with pytest.raises(Refusal, match=words):
+            lookup.check("attack", name, {option: value})
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", list(WIDTHS))
-@pytest.mark.parametrize("d", [1, 5])
-def test_benign_rows_stay_bit_for_bit(name: str, dtype: torch.dtype, d: int) -> None:
-    sent = messages(dtype, d)
-    for field, before in zip(attacked(name, sent), sent, strict=True):
-        assert same(field[~HOSTILE], before[~HOSTILE])
+def test_only_rows_of_its_own_change(name: str) -> None:
+    """Bit for bit, with the same type and shape; what it reads stays as it was."""
+    for dtype in WIDTHS:
+        for d in (1, 5):
+            sent, hostile = messages(dtype, d), HOSTILE.clone()
+            sent.update[0] = torch.nan
+            sent.update[2, -1], sent.update[3, 0] = -0.0, 1e-45
+            kept = [field.clone() for field in sent]
+            found = attacked(name, sent, hostile)
+            assert all_same(sent, kept) and torch.equal(hostile, HOSTILE)
+            for field, before in zip(found, sent, strict=True):
+                assert (field.shape, field.dtype) == (before.shape, before.dtype)
+                assert field.device == before.device
+                assert same(field[~HOSTILE], before[~HOSTILE])
+            assert all_same(found[1:], sent[1:])
+            assert all_same(attacked(name, sent), found)  # twice the same
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_benign_rows_that_are_no_numbers_stay_too(name: str) -> None:
+def test_of_nobody_and_of_all(name: str) -> None:
     sent = messages(torch.float32)
-    sent.update[0] = torch.tensor([torch.nan, torch.inf, -torch.inf, -0.0, 1e-45])
-    found = attacked(name, sent)
-    assert same(found.update[~HOSTILE], sent.update[~HOSTILE])
+    assert all_same(attacked(name, sent, NOBODY), sent)
+    assert attacked(name, sent, ~NOBODY).update.shape == sent.update.shape
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", list(WIDTHS))
-def test_keeps_shape_type_and_device(name: str, dtype: torch.dtype) -> None:
-    sent = messages(dtype)
-    for field, before in zip(attacked(name, sent), sent, strict=True):
-        assert field.shape == before.shape
-        assert field.dtype == before.dtype
-        assert field.device == before.device
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_key_decides(name: str) -> None:
-    sent = messages(torch.float32)
-    first, again = attacked(name, sent), attacked(name, sent)
-    for a, b in zip(first, again, strict=True):
-        assert same(a, b)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_does_not_touch_what_it_reads(name: str) -> None:
-    sent, hostile = messages(torch.float32), HOSTILE.clone()
-    kept = [field.clone() for field in sent]
-    attacked(name, sent, hostile)
-    assert all(same(a, b) for a, b in zip(sent, kept, strict=True))
-    assert torch.equal(hostile, HOSTILE)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_without_adversaries_nothing_happens(name: str) -> None:
-    sent = messages(torch.float32)
-    found = attacked(name, sent, torch.zeros_like(HOSTILE))
-    assert all(same(a, b) for a, b in zip(found, sent, strict=True))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_round_of_adversaries_alone(name: str) -> None:
-    sent = messages(torch.float32)
-    found = attacked(name, sent, torch.ones_like(HOSTILE))
-    assert found.update.shape == sent.update.shape
+@pytest.mark.parametrize("name", ["gaussian", "random_update"])
+def test_a_client_draws_by_its_id_and_the_round(name: str) -> None:
+    """Whatever row it has, and whoever else is there."""
+    assert "key" in lookup.asks(lookup.find("attack", name))
+    sent, every = messages(torch.float32), ~NOBODY
+    whole = attacked(name, sent, every).update
+    order = torch.tensor([5, 2, 0, 3, 1, 6, 4])
+    assert torch.equal(attacked(name, mixed(sent, order), every).update, whole[order])
+    alone = attacked(name, mixed(sent, torch.tensor([1])), every[:1])
+    assert torch.equal(alone.update[0], whole[1])
+    later = attacked(name, sent, every, key=key(1)).update
+    assert not (later == whole).any()
 
 
 def served(name: str, strength: float) -> Tensor:
     """The updates that reach the filters of a round, at some strength."""
-    rule = rules.lift("attack", name, options(name, 5))
+    rule = rules.lift("attack", name, lookup.check("attack", name, options(name, 5)))
     mean = rules.lift("aggregator", "mean", {})
     server = rules.lift("server", "sgd", {"lr": 1.0})
     every = Rules(rule, (), mean, server, mean, strength)

@@ -1,15 +1,24 @@
-"""The search for the strength that hurts most."""
+"""The search for the strength that hurts most, and the two attacks that use it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import torch
+from clients_sent import applied, drawn, messages
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from troth.server.attacks import _search
+from troth.server.attacks.alie import alie, supported
+from troth.server.attacks.ipm import ipm
+from troth.server.attacks.optimal_alie import optimal_alie
+from troth.server.attacks.optimal_ipm import optimal_ipm
+from troth.types import Messages, Refusal
 
 
 class Counted:
@@ -70,3 +79,120 @@ def test_where_all_is_equal_the_plain_one() -> None:
     """A defence that refuses whatever comes."""
     for plain in (0.0, 0.5, -2.0):
         assert _search.strongest(lambda x: 1.0, plain, 20) == plain
+
+
+# The attacks: how each is made of a strength, where it starts, and what it may change
+
+HOSTILE = torch.arange(11) >= 8
+
+
+def mean(sent: Messages) -> Tensor:
+    return sent.update.mean(dim=0)
+
+
+def median(sent: Messages) -> Tensor:
+    return sent.update.quantile(0.5, dim=0)
+
+
+def refusing(sent: Messages) -> Tensor:
+    return torch.zeros_like(sent.update[0])
+
+
+def watchful(sent: Messages) -> Tensor:
+    """Leaves out rows farther than 4 from the median, and takes the mean."""
+    near = (sent.update - median(sent)).norm(dim=1) <= 4
+    return sent.update[near].mean(dim=0)
+
+
+def short(sent: Messages) -> Tensor:
+    """Leaves out rows longer than 6, and takes the mean."""
+    return sent.update[sent.update.norm(dim=1) <= 6].mean(dim=0)
+
+
+def broken(sent: Messages) -> Tensor:
+    """Not a number as soon as rows are large: then w stays."""
+    return sent.update.mean(dim=0) / (sent.update.abs().max() < 5)
+
+
+PLAIN: dict[Any, Any] = {
+    optimal_alie: lambda sent, z=0.0: alie(sent, HOSTILE, z=z),
+    optimal_ipm: lambda sent, e=0.5: ipm(sent, HOSTILE, epsilon=e),
+}
+BOTH = pytest.mark.parametrize("attack", PLAIN)
+
+
+def rows(seed: int) -> Messages:
+    return messages(drawn(11, 5, seed) + 1)
+
+
+def harm(sent: Messages, defence: Any) -> float:
+    step = defence(sent)
+    step = step if step.isfinite().all() else torch.zeros_like(step)
+    return float((step - sent.update[~HOSTILE].mean(dim=0)).norm())
+
+
+@BOTH
+def test_never_worse_than_the_plain_attack(attack: Any) -> None:
+    for defence in (mean, median, refusing, watchful, broken):
+        for evaluations in (1, 2, 20):
+            for sent in map(rows, range(5)):
+                found = attack(sent, HOSTILE, defence, evaluations=evaluations)
+                assert harm(found, defence) >= harm(PLAIN[attack](sent), defence)
+
+
+@BOTH
+def test_one_evaluation_or_a_defence_that_refuses_leaves_the_plain_one(
+    attack: Any,
+) -> None:
+    sent = rows(0)
+    for given_ in ((mean, 1), (refusing, 20)):
+        found = attack(sent, HOSTILE, given_[0], evaluations=given_[1])
+        assert torch.equal(found.update, PLAIN[attack](sent).update)
+
+
+@BOTH
+def test_the_mean_has_no_limit(attack: Any) -> None:
+    sent = rows(0)
+    assert harm(attack(sent, HOSTILE, mean), mean) > 1000 * harm(
+        PLAIN[attack](sent), mean
+    )
+
+
+@pytest.mark.parametrize(
+    ("attack", "defence"), [(optimal_alie, watchful), (optimal_ipm, short)]
+)
+def test_stays_just_below_what_is_seen(attack: Any, defence: Any) -> None:
+    """Against a rule that leaves out distant rows, it beats a fine grid."""
+    for sent in map(rows, range(5)):
+        found = harm(attack(sent, HOSTILE, defence), defence)
+        side = 1 if attack is optimal_ipm or supported(11, 3) > 0 else -1
+        every = torch.linspace(0.01, 20, 300).tolist()
+        grid = [harm(PLAIN[attack](sent, side * each), defence) for each in every]
+        assert found >= 0.97 * max(grid)
+
+
+def test_the_row_is_of_its_own_kind() -> None:
+    sent = rows(3)
+    benign = sent.update[~HOSTILE]
+    away = benign.mean(dim=0) - optimal_alie(sent, HOSTILE, watchful).update[8:]
+    z = away / benign.std(dim=0, correction=0)
+    torch.testing.assert_close(z, z[:1, :1].expand(3, 5))
+    back = optimal_ipm(sent, HOSTILE, watchful).update[8:] / benign.mean(dim=0)
+    torch.testing.assert_close(back, back[:1, :1].expand(3, 5))
+
+
+@BOTH
+def test_asks_the_defence_no_more_than_it_may(attack: Any) -> None:
+    asked = []
+
+    def counting(sent: Messages) -> Tensor:
+        asked.append(sent)
+        return mean(sent)
+
+    attack(rows(0), HOSTILE, counting, evaluations=7)
+    assert len(asked) == 7
+    assert all(isinstance(each, Messages) for each in asked)
+    attack(rows(0), torch.zeros_like(HOSTILE), counting)
+    assert len(asked) == 7  # nobody hostile, nothing to try
+    with pytest.raises(Refusal, match="asks for 'defence'"):
+        applied("attack", attack.__name__, rows(0), hostile=HOSTILE)

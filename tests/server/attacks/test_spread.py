@@ -1,0 +1,111 @@
+"""The two attacks that go as far as a row may go and still look benign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from clients_sent import drawn, messages
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from troth.server.attacks.min_max import min_max
+from troth.server.attacks.min_sum import min_sum
+
+DIRECTIONS: list[Any] = ["std", "unit", "sign"]
+
+
+def widest(rows: Tensor, point: Tensor) -> bool:
+    """No row is farther from it than two rows are from each other."""
+    most = (rows[:, None] - rows).norm(dim=2).max()
+    return bool((rows - point).norm(dim=1).max() <= most)
+
+
+def summed(rows: Tensor, point: Tensor) -> bool:
+    """Its squared distances sum to no more than those of some row."""
+    most = max(float((rows - row).square().sum()) for row in rows)
+    return float((rows - point).square().sum()) <= most
+
+
+FITS: dict[Any, Any] = {min_max: widest, min_sum: summed}
+BOTH = pytest.mark.parametrize("attack", FITS)
+
+
+def by_bisection(attack: Any, rows: Tensor, direction: str) -> Tensor:
+    """The definition, word for word."""
+    mean, fits = rows.mean(dim=0), FITS[attack]
+    p = {
+        "std": -rows.std(dim=0, correction=0),
+        "unit": -mean / mean.norm(),
+        "sign": -mean.sign(),
+    }[direction]
+    low, high = 0.0, 1.0
+    while fits(rows, mean + high * p):
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        inside = fits(rows, mean + middle * p)
+        low, high = (middle, high) if inside else (low, middle)
+    return mean + low * p
+
+
+def sent(attack: Any, rows: Tensor, direction: Any) -> Tensor:
+    update = torch.cat([rows, torch.zeros_like(rows[:1])])
+    hostile = torch.arange(len(update)) == len(rows)
+    found: Tensor = attack(messages(update), hostile, direction=direction).update[-1]
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from([*FITS]),
+    st.integers(2, 9),
+    st.integers(1, 6),
+    st.floats(-3, 3),
+    st.sampled_from(DIRECTIONS),
+    st.integers(0, 10**6),
+)
+def test_equals_bisection_of_the_definition(
+    attack: Any, k: int, d: int, shift: float, direction: Any, seed: int
+) -> None:
+    rows = drawn(k, d, seed) + shift
+    found = sent(attack, rows, direction)
+    torch.testing.assert_close(found, by_bisection(attack, rows, direction))
+
+
+@BOTH
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_rows_that_hardly_differ(attack: Any, direction: Any) -> None:
+    """Distances of 1e-6 around 1: a formula of squares of the rows would be noise."""
+    rows = drawn(40, 30) * 1e-6 + 1
+    found = sent(attack, rows, direction) - 1
+    expected = by_bisection(attack, rows, direction) - 1
+    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-14)
+
+
+@BOTH
+def test_equal_rows_and_zeros_are_sent_as_they_are(attack: Any) -> None:
+    for direction in DIRECTIONS:
+        for value in (0.0, 0.1, -3e38):
+            rows = torch.full((5, 3), value)
+            assert torch.equal(sent(attack, rows, direction), rows[0])
+
+
+@BOTH
+def test_without_a_direction_it_is_the_mean(attack: Any) -> None:
+    rows = torch.tensor([[1.0, -2.0], [-1.0, 2.0]])
+    for direction in ("unit", "sign"):
+        assert sent(attack, rows, direction).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_sum_stays_nearer_than_the_maximum(direction: Any) -> None:
+    """As the paper finds: where the farthest row is at R from the mean, every row is
+    within 2R of min_sum's, and the widest pair at least R apart."""
+    for seed in range(10):
+        rows = drawn(8, 200, seed) + 0.1
+        mean = rows.mean(dim=0)
+        near, far = (sent(attack, rows, direction) for attack in (min_sum, min_max))
+        assert (near - mean).norm() <= (far - mean).norm()
