@@ -6,21 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from troth import lookup
 from troth.server.filters.clip import clip
-from troth.types import Messages, Refusal
-
-
-def messages(update: Tensor) -> Messages:
-    n = len(update)
-    extra = 1e9 * torch.ones(n, 2, dtype=update.dtype)
-    return Messages(
-        update, extra, torch.arange(n) / 10, torch.arange(n) + 1, torch.arange(n) + 40
-    )
 
 
 def of(update: Tensor, **options: Any) -> Tensor:
@@ -94,13 +85,6 @@ def test_where_most_say_nothing_nothing_is_left() -> None:
     assert of(torch.zeros(4, 2)).tolist() == [[0.0, 0.0]] * 4
 
 
-@pytest.mark.parametrize("value", [7.0, 1e30, 0.0])
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_equal_rows_and_one_row_stay(value: float, n: int) -> None:
-    update = torch.full((n, 3), value)
-    assert torch.equal(of(update), update)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 4), st.integers(1, 6), st.sampled_from([1e-9, 1.0, 1e30]))
 def test_no_row_is_longer_than_the_longest_benign(
@@ -111,18 +95,3 @@ def test_no_row_is_longer_than_the_longest_benign(
     hostile = far * torch.randn(f, 3, generator=draw)
     found = lengths(of(torch.cat([hostile, benign])))
     assert max(found) <= max(lengths(benign)) * (1 + 1e-6)
-
-
-@pytest.mark.parametrize("radius", [-1.0, math.nan, math.inf, -math.inf])
-def test_refuses_what_is_no_radius(radius: float) -> None:
-    sentence = f"clip's radius = {radius} must be at least 0, and finite; 0 takes"
-    with pytest.raises(Refusal, match=sentence):
-        of(torch.zeros(2, 2), radius=radius)
-    with pytest.raises(Refusal, match=sentence):
-        of(torch.zeros(0, 2), radius=radius)
-
-
-def test_options_and_reference() -> None:
-    assert lookup.check("filter", "clip", {}) == {"radius": 0.0}
-    (entry,) = lookup.about("filter", "clip").citations
-    assert entry.startswith("@article{sun2019can")

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from clients_sent import messages as sent_by
 from torch import Tensor
 
-from troth import lookup
-from troth.server.filters.drop_invalid import drop_invalid
+from troth.server.filters.drop_invalid import all_finite, drop_invalid
 from troth.types import Broadcast, Messages
 
 BAD = [float("nan"), float("inf"), float("-inf")]
@@ -21,10 +21,9 @@ def sent(d: int = 3, e: int = 0, dtype: torch.dtype = torch.float32) -> Broadcas
 def messages(update: Any, extra: Any = None) -> Messages:
     """`update` and `extra` may be lists of vectors."""
     n = len(update)
-    extra = torch.zeros(n, 0) if extra is None else extra
-    return Messages(
-        update, extra, torch.arange(n) / 10, torch.arange(n) + 1, torch.arange(n) + 40
-    )
+    beside = torch.zeros(n, 0) if extra is None else extra
+    made = sent_by(torch.zeros(n, 1), torch.arange(n) + 40)
+    return made._replace(update=update, extra=beside)
 
 
 def rows(n: int = 4, d: int = 3) -> Tensor:
@@ -153,18 +152,13 @@ def test_a_matrix_beside_of_the_wrong_width_takes_all_along(e: int, given: int) 
     assert [tuple(field.shape) for field in found] == [(0, 3), (0, e), (0,), (0,), (0,)]
 
 
-def test_does_not_touch_what_it_reads() -> None:
-    update, extra = rows(), torch.ones(4, 2)
-    update[1, 1] = torch.nan
-    given = messages(update, extra)
-    kept = [field.clone() for field in given]
-    drop_invalid(sent(e=2), given)
-    for a, b in zip(given, kept, strict=True):
-        assert torch.equal(a.nan_to_num(7e7), b.nan_to_num(7e7))
-    many = [torch.ones(2), torch.ones(3)]
-    drop_invalid(sent(), messages(many, [torch.zeros(0)] * 2))
-    assert [tuple(u.shape) for u in many] == [(2,), (3,)]
-
-
-def test_has_no_options() -> None:
-    assert lookup.check("filter", "drop_invalid", {}) == {}
+def test_it_says_beforehand_whether_all_rows_are_numbers() -> None:
+    """Without a look at the device; of lists it cannot say."""
+    good, bad = rows(), rows()
+    bad[1, 2] = torch.inf
+    assert all_finite(sent(), messages(good)).tolist() == [True]
+    assert all_finite(sent(), messages(bad)).tolist() == [False]
+    extra = torch.tensor([[0.0], [torch.nan], [0.0], [0.0]])
+    assert all_finite(sent(e=1), messages(good, extra)).tolist() == [False]
+    for other in (list(good), torch.ones(4, 2)):
+        assert all_finite(sent(), messages(other)).tolist() == []

@@ -2,106 +2,136 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
+from clients_sent import applied, drawn, members, mixed
+from clients_sent import messages as sent_by
 from torch import Tensor
 
-from troth import lookup, seeding
-from troth.server import rules
-from troth.types import Broadcast, Messages
+from troth import lookup
+from troth.types import Messages, Refusal
 
 NAMES = lookup.names("filter")
+EVERY = pytest.mark.parametrize("name", NAMES)
 OPTIONS: dict[str, dict[str, Any]] = {  # for members that cannot do without
     "nnm": {"f": 3, "strict": False},
     "plausible": {"radius": 2.0},
 }
-TYPES = [torch.float32, torch.float64]
+MEMBERS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "bucketing": ({"s": 2}, ["karimireddy2022byzantine"]),
+    "clip": ({"radius": 0.0}, ["sun2019can"]),
+    "drop_invalid": ({}, []),
+    "nnm": ({"f": "auto", "strict": True}, ["allouah2023fixing"]),
+    "normalize": ({"length": 1.0}, ["hu2022federated"]),
+    "plausible": ({"radius": "auto", "slack": 1e-5}, ["farhadkhani2022equivalence"]),
+}
+NAN, INF = math.nan, math.inf
+REFUSED: list[tuple[str, dict[str, list[Any]], str]] = [
+    ("bucketing", {"s": [0, -2]}, "bucketing's s = {} must be at least 1"),
+    (
+        "clip",
+        {"radius": [-1.0, NAN, INF, -INF]},
+        "clip's radius = {} must be at least 0, and finite; 0 takes",
+    ),
+    (
+        "normalize",
+        {"length": [0.0, -1.0, NAN, INF]},
+        "normalize's length = {} must be a positive number",
+    ),
+    ("nnm", {"f": [-1]}, "nnm's f = {} must be at least 0"),
+    ("nnm", {"f": ["auto"]}, "nnm's f = '{}' is known within"),
+    ("nnm", {"f": [5]}, r"nnm with f = {} holds for n ≥ 2f \+ 1 = 11, and n is 9;"),
+    ("plausible", {"radius": [0.0, NAN]}, "radius = {} must be above 0"),
+    ("plausible", {"slack": [-0.1, INF]}, "its slack = {} at least 0, and finite"),
+    ("plausible", {"radius": ["auto"]}, "radius = '{}' is known only with personali"),
+]
+ONE_TO_ONE = ["clip", "drop_invalid", "nnm", "normalize"]
+"""They keep every row that is a vector of numbers, and what was reported with it."""
 
 
 def messages(n: int, dtype: torch.dtype = torch.float32, extra: int = 2) -> Messages:
-    draw = torch.Generator().manual_seed(n)
-    return Messages(
-        torch.randn(n, 5, generator=draw, dtype=dtype),
-        torch.randn(n, extra, generator=draw, dtype=dtype),
-        torch.rand(n, generator=draw, dtype=dtype),
-        torch.arange(1, n + 1),
-        torch.arange(n) * 3 + 7,
-    )
+    beside = drawn(n, extra, seed=1, dtype=dtype)
+    return sent_by(drawn(n, 5, dtype=dtype), torch.arange(n) * 3 + 7, extra=beside)
 
 
-def filtered(name: str, given: Messages) -> Messages:
+def filtered(name: str, sent: Messages, **options: Any) -> Messages:
     """As the round does it."""
-    options = lookup.check("filter", name, OPTIONS.get(name, {}))
-    zero = given.update.new_zeros
-    broadcast = Broadcast(
-        zero(given.update.shape[1]), zero(given.extra.shape[1]), zero(()) + 1
-    )
-    result, memory = rules.lift("filter", name, options)(
-        rules.no_memory(),
-        broadcast=broadcast,
-        messages=given,
-        loss=given.loss,
-        key=seeding.keys(0, "filter0", 0, torch.tensor(0)),
-        round_=0,
-    )
-    assert isinstance(result, Messages)
-    assert isinstance(memory, Tensor)
+    result, memory, _ = applied("filter", name, sent, **OPTIONS.get(name, {}) | options)
+    assert isinstance(result, Messages) and isinstance(memory, Tensor)
     return result
 
 
-def test_all_are_found() -> None:
-    assert "drop_invalid" in NAMES
+def test_options_and_papers() -> None:
+    assert members("filter") == MEMBERS
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("n", [0, 1, 2, 9])
-def test_never_more_rows_than_came_nor_other_clients(name: str, n: int) -> None:
-    given = messages(n)
-    found = filtered(name, given)
-    ids = found.client.tolist()
-    assert len(ids) <= n
-    assert len(set(ids)) == len(ids)
-    assert set(ids) <= set(given.client.tolist())
+@pytest.mark.parametrize(("name", "options", "words"), REFUSED)
+def test_refusals(name: str, options: dict[str, list[Any]], words: str) -> None:
+    """Whether there are rows or none, but for what the number of rows decides."""
+    [(option, values)] = options.items()
+    for value in values:
+        given = {"strict": True} if name == "nnm" else {}
+        for n in (9,) if value == 5 else (0, 9):
+            with pytest.raises(Refusal, match=words.format(value)):
+                filtered(name, messages(n), **given, **{option: value})
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", TYPES)
-def test_every_field_has_as_many_rows(name: str, dtype: torch.dtype) -> None:
-    given = messages(9, dtype)
-    found = filtered(name, given)
-    assert {len(field) for field in found} == {len(found.client)}
-    for field, before in zip(found, given, strict=True):
-        assert field.shape[1:] == before.shape[1:]
-        assert field.dtype == before.dtype
-        assert field.device == before.device
+@EVERY
+def test_what_comes_out_is_of_what_came(name: str) -> None:
+    """No more rows nor other clients, of the same types, finite, twice the same."""
+    for n in (0, 1, 2, 9):  # the first filter may leave no message
+        for dtype in (torch.float32, torch.float64):
+            for extra in (0, 2):
+                sent = messages(n, dtype, extra)
+                kept = [field.clone() for field in sent]
+                found = filtered(name, sent)
+                assert all(torch.equal(a, b) for a, b in zip(sent, kept, strict=True))
+                ids = found.client.tolist()
+                assert len({*ids}) == len(ids) <= n
+                assert {*ids} <= {*sent.client.tolist()}
+                for field, before in zip(found, sent, strict=True):
+                    assert field.shape == (len(ids), *before.shape[1:])
+                    assert (field.dtype, field.device) == (before.dtype, before.device)
+                assert found.update.isfinite().all() and found.extra.isfinite().all()
+                again = filtered(name, sent)
+                assert all(torch.equal(a, b) for a, b in zip(again, found, strict=True))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_numbers_stay_numbers(name: str) -> None:
-    found = filtered(name, messages(9))
-    assert found.update.isfinite().all()
-    assert found.extra.isfinite().all()
+@EVERY
+def test_clients_have_no_order(name: str) -> None:
+    sent = messages(11)
+    expected = filtered(name, sent)
+    for seed in range(4):
+        order = torch.randperm(11, generator=torch.Generator().manual_seed(seed))
+        found = filtered(name, mixed(sent, order))
+        assert sorted(found.client.tolist()) == sorted(expected.client.tolist())
+        same = mixed(found, found.client.argsort())
+        for a, b in zip(same, mixed(expected, expected.client.argsort()), strict=True):
+            torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("extra", [0, 2])
-def test_nothing_in_nothing_out(name: str, extra: int) -> None:
-    """The first filter may leave no message; the others see none."""
-    found = filtered(name, messages(0, extra=extra))
-    assert [tuple(f.shape) for f in found] == [(0, 5), (0, extra), (0,), (0,), (0,)]
+@pytest.mark.parametrize("name", ONE_TO_ONE)
+def test_what_is_reported_stays(name: str) -> None:
+    sent = messages(9)
+    found = filtered(name, sent)
+    for field in ("loss", "size", "client", *(() if name == "nnm" else ("extra",))):
+        assert torch.equal(getattr(found, field), getattr(sent, field))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_twice_the_same(name: str) -> None:
-    pairs = zip(filtered(name, messages(9)), filtered(name, messages(9)), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_does_not_touch_what_it_reads(name: str) -> None:
-    given = messages(9)
-    kept = [field.clone() for field in given]
-    filtered(name, given)
-    assert all(torch.equal(a, b) for a, b in zip(given, kept, strict=True))
+@EVERY
+def test_equal_rows_stay(name: str) -> None:
+    """Of any size; `normalize` keeps their direction alone."""
+    for value in (3e38, -3e38, 1e30, 7.0, 2.0**-149, 0.0):
+        for n in (1, 2, 7):
+            sent = messages(n)._replace(update=torch.full((n, 3), value))
+            options = {"radius": INF} if name == "plausible" else {}
+            found = filtered(name, sent, **options).update
+            expected = sent.update[: len(found)]
+            if name == "normalize":
+                expected = expected.sign() / 3**0.5
+                torch.testing.assert_close(found, expected)
+            else:
+                assert torch.equal(found, expected), (value, n)

@@ -5,33 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from clients_sent import drawn, messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from troth import lookup
 from troth.server.filters.nnm import nnm
-from troth.types import Messages, Refusal
 
 WIDE = torch.float64
-
-
-def messages(
-    update: Tensor, extra: Tensor | None = None, client: Tensor | None = None
-) -> Messages:
-    n = len(update)
-    return Messages(
-        update,
-        update[:, :0] if extra is None else extra,
-        torch.arange(n) / 10,
-        torch.arange(n) + 1,
-        torch.arange(n) + 40 if client is None else client,
-    )
-
-
-def rows(n: int, d: int, seed: int = 0) -> Tensor:
-    draw = torch.Generator().manual_seed(1000 * n + 10 * d + seed)
-    return torch.randn(n, d, generator=draw, dtype=WIDE)
 
 
 def of(update: Tensor, **options: Any) -> Tensor:
@@ -77,16 +58,14 @@ def test_ties_are_not_broken_by_rounding(steps: float) -> None:
 def test_extra_goes_with_the_same_neighbors() -> None:
     update = torch.tensor([[0.0], [1.0], [3.0]])
     extra = torch.tensor([[10.0, 0.0], [20.0, 1.0], [60.0, 5.0]])
-    found = nnm(messages(update, extra), f=1)
+    found = nnm(messages(update, extra=extra), f=1)
     assert found.extra.tolist() == [[15.0, 0.5], [15.0, 0.5], [40.0, 3.0]]
-    for name in ("loss", "size", "client"):
-        assert torch.equal(getattr(found, name), getattr(messages(update), name))
 
 
 def test_counts_itself_among_equal_rows() -> None:
     """Where others say the same, what it sent beside still counts for itself."""
     update, extra = torch.ones(4, 2), torch.arange(4.0)[:, None]
-    found = nnm(messages(update, extra), f=3, strict=False)
+    found = nnm(messages(update, extra=extra), f=3, strict=False)
     assert torch.equal(found.extra, extra)
     assert torch.equal(found.update, update)
 
@@ -94,7 +73,7 @@ def test_counts_itself_among_equal_rows() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 14), st.integers(0, 99))
 def test_as_its_definition(n: int, d: int, f: int, seed: int) -> None:
-    update = rows(n, d, seed)
+    update = drawn(n, d, seed)
     found = of(update, f=f, strict=False)
     np.testing.assert_allclose(
         found, by_definition(update, [*range(n)], f), rtol=1e-10, atol=1e-13
@@ -116,12 +95,12 @@ def test_whole_numbers_with_ties(n: int, f: int, seed: int) -> None:
 
 
 def test_without_hostile_rows_all_become_the_mean() -> None:
-    update = rows(9, 5)
+    update = drawn(9, 5)
     torch.testing.assert_close(of(update, f=0), update.mean(0).expand(9, 5))
 
 
 def test_wide_rows() -> None:
-    update = rows(6, 400_000).float()
+    update = drawn(6, 400_000).float()
     found = of(update, f=2)
     expected = by_definition(update.double(), [*range(6)], 2)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -129,30 +108,7 @@ def test_wide_rows() -> None:
 
 @pytest.mark.parametrize("far", [1e30, 3e38])
 def test_far_rows_mix_into_no_benign_one(far: float) -> None:
-    benign = rows(5, 4).float()
+    benign = drawn(5, 4).float()
     found = of(torch.cat([torch.full((2, 4), far), benign]), f=2)
     torch.testing.assert_close(found[2:], benign.mean(0).expand(5, 4))
     assert found.isfinite().all()
-
-
-@pytest.mark.parametrize("value", [3e38, 2.0**-149, 0.0])
-@pytest.mark.parametrize(("n", "f"), [(1, 0), (2, 0), (7, 3)])
-def test_equal_rows_stay(value: float, n: int, f: int) -> None:
-    update = torch.full((n, 3), value)
-    assert torch.equal(of(update, f=f), update)
-
-
-@pytest.mark.parametrize(("n", "f", "least"), [(2, 1, 3), (6, 3, 7)])
-def test_refuses_too_many_with_both_numbers(n: int, f: int, least: int) -> None:
-    sentence = rf"nnm with f = {f} holds for n ≥ 2f \+ 1 = {least}, and n is {n};"
-    with pytest.raises(Refusal, match=sentence):
-        of(torch.zeros(n, 2), f=f)
-
-
-def test_refuses_what_is_no_count() -> None:
-    with pytest.raises(Refusal, match="nnm's f = -1 must be at least 0"):
-        of(torch.zeros(3, 2), f=-1)
-    with pytest.raises(Refusal, match="nnm's f = 'auto' is known within"):
-        of(torch.zeros(3, 2))
-    (entry,) = lookup.about("filter", "nnm").citations
-    assert entry.startswith("@inproceedings{allouah2023fixing")
