@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,6 +67,17 @@ def applied(
     }
     memory = rules.no_memory() if memory is None else memory
     return *rule(memory, **context), noted
+
+
+def walked(server: Any, steps: np.ndarray, **options: Any) -> np.ndarray:
+    """The models that a server leads to from 0, one row per step."""
+    w, memory = torch.zeros(steps.shape[1]).double(), torch.zeros(0)
+    found = []
+    for step in torch.from_numpy(steps):
+        sent = Broadcast(w, w[:0], w.new_ones(()))
+        w, memory = server(sent, step, memory, **options)
+        found.append(w.numpy())
+    return np.stack(found)
 
 
 def members(kind: str) -> dict[str, tuple[dict[str, Any], list[str]]]:

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from clients_sent import messages
 from torch import Tensor
 
 from troth import lookup
 from troth.server import rules
 from troth.server.rules import Verdicts, silent
-from troth.types import Broadcast, Messages, Refusal
+from troth.types import Broadcast, Refusal
 
 OWN = '''
 """Rules of someone else."""
@@ -48,14 +49,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def context(n: int = 3) -> dict[str, Any]:
-    update = torch.arange(2.0 * n).reshape(n, 2)
-    loss = torch.ones(n)
+    sent = messages(torch.arange(2.0 * n).reshape(n, 2))
     return {
         "broadcast": Broadcast(torch.zeros(2), torch.zeros(0), torch.ones(())),
-        "messages": Messages(
-            update, torch.zeros(n, 0), loss, torch.ones(n), torch.arange(n)
-        ),
-        "loss": loss,
+        "messages": sent,
+        "loss": sent.loss,
         "key": torch.tensor(5),
         "round_": 7,
     }

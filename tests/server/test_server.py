@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from clients_sent import messages
 from torch import Tensor
 
 from troth import lookup
@@ -42,10 +43,7 @@ def desk(tail: int = 0, **changed: Any) -> Serving:
 
 
 def sent(rows: list[list[float]], ids: list[int] | None = None) -> Messages:
-    update = torch.tensor(rows, dtype=torch.float64)
-    n = len(rows)
-    client = torch.tensor(ids or list(range(n)), dtype=torch.long)
-    return Messages(update, update[:, :0], update[:, 0] * 0, client + 1, client)
+    return messages(torch.tensor(rows, dtype=torch.float64), ids)
 
 
 def start(d: int, tail: int = 0) -> Broadcast:

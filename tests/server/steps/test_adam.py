@@ -1,20 +1,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from clients_sent import walked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth import build, lookup
+from troth import build
 from troth.config import reader
 from troth.engine.engine import Plan
 from troth.server.steps.adam import adam
 from troth.server.steps.sgd import sgd
-from troth.types import Broadcast, Refusal
+from troth.types import Broadcast
 
 OFF = {"beta1": 0.0, "beta2": 1.0, "tau": 1.0}
 
@@ -38,18 +38,6 @@ def test_two_steps_by_hand() -> None:
     assert w.item() == pytest.approx(4 / 3 + 2 / (math.sqrt(3) + 1), abs=1e-12)
 
 
-@pytest.mark.parametrize("beta2", [0.0, 0.5, 0.99, 1.0])
-@pytest.mark.parametrize("beta1", [0.0, 0.9, 1.0])
-def test_as_the_paper_defines_it(
-    defined: Any, walked: Any, beta1: float, beta2: float
-) -> None:
-    steps = np.random.default_rng(0).normal(size=(40, 3)) * [1e-4, 1.0, 1e4]
-    options = {"lr": 0.1, "beta1": beta1, "tau": 1e-3}
-    expected = defined(steps, lambda v, s: beta2 * v + (1 - beta2) * s, **options)
-    found = walked(adam, steps, beta2=beta2, **options)
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     numbers=st.lists(
@@ -70,9 +58,9 @@ def test_with_its_moments_off_it_is_sgd_exactly(
         assert torch.equal(w, v)
 
 
-@pytest.mark.parametrize("lr", [1.0, 0.3])
-def test_over_a_whole_federation_too(lr: float) -> None:
-    found = []
+@pytest.mark.slow("two federations on the default data set")
+def test_over_a_whole_federation_too() -> None:
+    found, lr = [], 0.3
     for server in ({"name": "sgd", "lr": lr}, {"name": "adam", "lr": lr, **OFF}):
         tree = {
             "partition": {"name": "classes", "clients": 10, "per_client": 3},
@@ -84,7 +72,7 @@ def test_over_a_whole_federation_too(lr: float) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
-def test_steps_are_of_one_size_whatever_the_updates_are(walked: Any) -> None:
+def test_steps_are_of_one_size_whatever_the_updates_are() -> None:
     """Equal updates far above τ: m/√v → 1 after many rounds."""
     steps = np.tile([1e-2, 1.0, -1e6], (3000, 1))
     found = walked(adam, steps, lr=0.1, tau=1e-9)
@@ -96,25 +84,3 @@ def test_a_tau_too_small_for_the_type_divides_by_no_zero() -> None:
     step = torch.tensor([0.0, 2.0])  # an input that is always 0 has no gradient
     w, _ = adam(before, step, torch.zeros(0), tau=1e-60)
     assert w[0] == 1 and w[1] == pytest.approx(1 + 0.1 * 0.1 / 0.1)
-
-
-@pytest.mark.parametrize("tau", [0.0, -1.0, math.nan, math.inf])
-def test_refuses_a_tau_that_is_not_above_zero(tau: float) -> None:
-    with pytest.raises(Refusal, match=f"server.tau = {tau} must be a finite number ab"):
-        adam(sent(1.0), torch.ones(1), torch.zeros(0), tau=tau)
-
-
-@pytest.mark.parametrize("name", ["beta1", "beta2"])
-@pytest.mark.parametrize("beta", [-0.1, 1.1, math.nan])
-def test_refuses_betas_out_of_range(name: str, beta: float) -> None:
-    with pytest.raises(
-        Refusal, match=f"server.{name} = {beta} must lie in .0, 1.; 0 k"
-    ):
-        adam(sent(1.0), torch.ones(1), torch.zeros(0), **{name: beta})
-
-
-def test_options_are_those_of_the_papers_experiments() -> None:
-    expected = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3}
-    assert lookup.check("server", "adam", {}) == expected
-    (entry,) = lookup.about("server", "adam").citations
-    assert entry.startswith("@inproceedings{reddi2021adaptive")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from clients_sent import drawn, members, walked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,7 +18,7 @@ from torch import Tensor
 import troth
 from troth import files, lookup
 from troth.server import rules
-from troth.types import Broadcast
+from troth.types import Broadcast, Refusal
 
 SERVERS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in lookup.names("server")),
@@ -26,17 +29,78 @@ EVERY = pytest.mark.parametrize(("name", "options"), SERVERS, ids=str)
 DTYPES = [torch.float32, torch.float64]
 
 
+ADAPTIVE = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3}
+MEMBERS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "adagrad": ({"lr": 0.1, "beta1": 0.0, "tau": 1e-3}, ["reddi2021adaptive"]),
+    "adam": (ADAPTIVE, ["reddi2021adaptive"]),
+    "sgd": ({"lr": 1.0, "momentum": 0.0}, []),
+    "yogi": (ADAPTIVE, ["reddi2021adaptive"]),
+}
+NAN, INF = math.nan, math.inf
+ADAPT = ["adagrad", "adam", "yogi"]
+LR = "must be a finite number of at least 0; 1 takes the whole step, 0 none$"
+REFUSED: list[tuple[list[str], str, list[float], str]] = [
+    (lookup.names("server"), "lr", [-0.1, NAN, INF, 1e300], LR),  # 1e300: no float32
+    (ADAPT, "tau", [0.0, -1.0, NAN, INF], "must be a finite number above 0"),
+    (ADAPT, "beta1", [-0.1, 1.1, NAN], "must lie in .0, 1.; 0 keeps"),
+    (["adam", "yogi"], "beta2", [-0.1, 1.1, NAN], "must lie in .0, 1.; 0 keeps"),
+    (["sgd"], "momentum", [-0.1, 1.0, 2.0, NAN], "must be at least 0 and below 1"),
+]
+SECOND: dict[str, Any] = {
+    "adagrad": lambda v, s, beta2: v + s,
+    "adam": lambda v, s, beta2: beta2 * v + (1 - beta2) * s,
+    "yogi": lambda v, s, beta2: v - (1 - beta2) * s * np.sign(v - s),
+}
+
+
+def test_options_and_papers() -> None:
+    """The options are those of the paper's experiments."""
+    assert members("server") == MEMBERS
+
+
+@pytest.mark.parametrize(("names", "option", "values", "words"), REFUSED)
+def test_refusals(names: Any, option: str, values: Any, words: str) -> None:
+    w = torch.ones(2)
+    for name in names:
+        for value in values:
+            said = f"^server.{option} = {re.escape(str(value))} {words}"
+            with pytest.raises(Refusal, match=said):
+                after(lift(name, {option: value}), w, w[None])
+
+
+def by_definition(
+    steps: np.ndarray, name: str, lr: float, beta1: float, beta2: float, tau: float
+) -> np.ndarray:
+    """Algorithm 2 of Reddi et al., as it stands there but for v₋₁ = 0."""
+    m = v = x = np.zeros(steps.shape[1])
+    found = []
+    for step in steps:
+        m = beta1 * m + (1 - beta1) * step
+        v = SECOND[name](v, step**2, beta2)
+        x = x + lr * m / (np.sqrt(v) + tau)
+        found.append(x)
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_as_the_paper_defines_it(name: str) -> None:
+    steps = np.random.default_rng(0).normal(size=(40, 3)) * [1e-4, 1.0, 1e4]
+    for beta1 in (0.0, 0.9, 1.0):
+        for beta2 in (0.0, 0.5, 0.99, 1.0):
+            given_ = {"lr": 0.1, "beta1": beta1, "beta2": beta2, "tau": 1e-3}
+            expected = by_definition(steps, name, **given_)
+            known = {k: v for k, v in given_.items() if k in MEMBERS[name][0]}
+            found = walked(lookup.find("server", name), steps, **known)
+            rtol = 1e-9 if name == "yogi" else 1e-11
+            np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-12)
+
+
 def lift(name: str, options: dict[str, Any]) -> rules.Rule:
     return rules.lift("server", name, lookup.check("server", name, options))
 
 
 def sent(w: Tensor) -> Broadcast:
     return Broadcast(w, w.new_zeros(3), w.new_ones(()))
-
-
-def drawn(rounds: int, d: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    draw = torch.Generator().manual_seed(rounds + d)
-    return torch.randn(rounds, d, generator=draw, dtype=dtype)
 
 
 def after(rule: rules.Rule, w: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,7 +117,7 @@ def after(rule: rules.Rule, w: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
 def test_keeps_type_device_and_shape(
     name: str, options: dict[str, Any], dtype: torch.dtype, d: int
 ) -> None:
-    rule, steps = lift(name, options), drawn(4, d, dtype)
+    rule, steps = lift(name, options), drawn(4, d, dtype=dtype)
     w, memory = rule(rules.no_memory(), broadcast=sent(steps[0]), step=steps[1])
     shape = memory.shape
     for step in steps:
@@ -66,6 +130,8 @@ def test_keeps_type_device_and_shape(
 @EVERY
 def test_does_not_touch_what_it_reads(name: str, options: dict[str, Any]) -> None:
     rule, steps = lift(name, options), drawn(4, 5)
+    first, again = (after(rule, steps[0], steps) for _ in range(2))
+    assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
     for rounds in (0, 2):  # without memory and with it
         w, memory = after(rule, steps[0].clone(), steps[1 : 1 + rounds])
         read = (w, memory, steps)
@@ -78,23 +144,13 @@ def test_does_not_touch_what_it_reads(name: str, options: dict[str, Any]) -> Non
 
 
 @EVERY
-def test_twice_the_same(name: str, options: dict[str, Any]) -> None:
-    rule, steps = lift(name, options), drawn(6, 5)
-    first, again = (after(rule, steps[0], steps) for _ in range(2))
-    assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
-
-
-@EVERY
-def test_no_step_leaves_the_model(name: str, options: dict[str, Any]) -> None:
+def test_where_nothing_moves_the_model_stays(
+    name: str, options: dict[str, Any]
+) -> None:
+    """Without a step; and without a rate, however far the step would lead."""
     w = drawn(1, 5)[0]
     found, _ = after(lift(name, options), w, torch.zeros(3, 5, dtype=w.dtype))
     assert torch.equal(found, w)
-
-
-@EVERY
-def test_no_learning_rate_no_step(name: str, options: dict[str, Any]) -> None:
-    """However far a step would lead."""
-    w = drawn(1, 5)[0]
     found, _ = after(lift(name, options | {"lr": 0.0}), w, drawn(3, 5) * 1e300)
     assert torch.equal(found, w)
 
@@ -136,22 +192,18 @@ def test_a_huge_step_is_survived(
     assert memory.isfinite().all() and again.isfinite().all() and again.any()
 
 
-@EVERY
-@pytest.mark.parametrize("lr", [-0.1, float("nan"), float("inf"), 1e300])
-def test_refuses_a_learning_rate_that_is_none(
-    name: str, options: dict[str, Any], lr: float
-) -> None:
-    """1e300 is no float32."""
-    w = torch.ones(2)
-    with pytest.raises(troth.Refusal) as caught:
-        after(lift(name, options | {"lr": lr}), w, w[None])
-    assert str(caught.value) == (
-        f"server.lr = {lr} must be a finite number of at least 0; "
-        "1 takes the whole step, 0 none"
-    )
-
-
-@EVERY
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("yogi", {}),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow("a run, a kill and a resume"))
+            for one in SERVERS
+            if one[0] != "yogi"
+        ),
+    ],
+    ids=str,
+)
 def test_memory_goes_through_a_checkpoint(
     tmp_path: Path, name: str, options: dict[str, Any]
 ) -> None:

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
 
-from troth import lookup
 from troth.server.steps.sgd import sgd
-from troth.types import Broadcast, Refusal
+from troth.types import Broadcast
 
 NONE = torch.zeros(0)
 
@@ -65,40 +62,6 @@ def test_momentum_goes_on_when_steps_stop() -> None:
     assert w.w.item() == pytest.approx(10.0, rel=1e-5)
 
 
-def test_no_learning_rate_no_step() -> None:
-    before = sent(0.1, -2.7)
-    assert torch.equal(plain(before, torch.tensor([3.0, 1e30]), lr=0.0), before.w)
-
-
 def test_the_schedule_is_for_the_clients() -> None:
     before = sent(1.0)._replace(scale=torch.tensor(0.1))
     assert plain(before, torch.tensor([1.0])).item() == 2.0
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_keeps_the_type(dtype: torch.dtype) -> None:
-    before = Broadcast(torch.zeros(2, dtype=dtype), torch.zeros(0), torch.ones(()))
-    assert plain(before, torch.ones(2, dtype=dtype)).dtype == dtype
-
-
-def test_refuses_a_negative_learning_rate() -> None:
-    with pytest.raises(Refusal, match=r"lr = -0.1 .* at least 0"):
-        plain(sent(1.0), torch.ones(1), lr=-0.1)
-
-
-@pytest.mark.parametrize("lr", [math.nan, math.inf])
-def test_refuses_a_learning_rate_that_is_no_number(lr: float) -> None:
-    with pytest.raises(Refusal, match=f"lr = {lr}"):
-        plain(sent(1.0), torch.ones(1), lr=lr)
-
-
-@pytest.mark.parametrize("momentum", [-0.1, 1.0, 2.0, math.nan])
-def test_refuses_a_momentum_that_never_ends(momentum: float) -> None:
-    with pytest.raises(
-        Refusal, match=f"momentum = {momentum} must be at least 0 and b"
-    ):
-        sgd(sent(1.0), torch.ones(1), NONE, momentum=momentum)
-
-
-def test_options() -> None:
-    assert lookup.check("server", "sgd", {}) == {"lr": 1.0, "momentum": 0.0}
