@@ -73,7 +73,7 @@ def small(tmp_path: Path) -> Path:
         (["train.rounds=2.5"], ["train.rounds = 2.5", "must be a whole number"]),
         (["train.lr=true"], ["train.lr = True", "must be a number"]),
         (["model=[1]"], ["model = [1]", "a text or a table"]),
-        (["train.sampling=all"], ["'all'", "'uniform'", "'size'"]),
+        (["train.sampling=all"], ["no sampler 'all'", "ditto, size, uniform"]),
         (["train.rounds=-5"], ["train.rounds = -5", "at least 1"]),
         (["train.rounds=0"], ["train.rounds = 0", "at least 1"]),
         (["train.lr=-0.1"], ["train.lr = -0.1", "at least 0"]),

@@ -23,7 +23,7 @@ from troth.evaluation.evaluate import Aim
 from troth.federation import newcomers, sampling
 from troth.federation.availability import Attendance, everyone
 from troth.federation.rounds import Federation
-from troth.federation.sampling import There
+from troth.federation.samplers import There
 from troth.networks import build as networks
 from troth.networks import modelfile, task, validate
 from troth.networks.masks import Masks
@@ -140,7 +140,7 @@ class Built(NamedTuple):
             return done * f.rounds / len(some)
         steps = _steps(f.engine.client.local, feed).double()[f.members]
         train, n = self.experiment.train, len(f.members)
-        if train.sampling != "uniform" and train.cohort:
+        if sampling.by_size(train.sampling) and train.cohort:
             sizes = feed.sizes[f.members]
             steps = steps * sizes / sizes.double().mean()
         return float(steps.mean()) * (train.cohort or n) * train.rounds

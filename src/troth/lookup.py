@@ -42,6 +42,7 @@ FOLDERS = {
     "filter": "server.filters",
     "aggregator": "server.aggregators",
     "server": "server.steps",
+    "sampler": "federation.samplers",
     "metric": "evaluation.metrics",
 }
 """Section of the TOML → folder."""

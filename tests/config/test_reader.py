@@ -195,7 +195,7 @@ seed = 1.5 → seed = 1.5 is a number; it must be a whole number
 name = 3 → name = 3 is a whole number; it must be a text
 train.rounds = true → train.rounds = True is a
 train = {steps = 1, epochs = 1} → train.steps = 1 and train.epochs = 1 exclu
-train.sampling = 'x' → train.sampling = 'x' is not one of 'uniform', 'siz
+train.sampling = 'x' → there is no sampler 'x'; there are: ditto, size, uniform
 train.precision = 'half' → train.precision = 'half' is not one of 'float3
 personalizer = {steps = 1, epochs = 1} → personalizer.steps = 1 and personal
 partition.split = [0.5, 0.5] → partition.split = [0.5, 0.5] is not a divi

@@ -73,6 +73,7 @@ def from_dict(tree: dict[str, Any]) -> Experiment:
         chosen = Experiment(adversary=adversary).corruption.name
         tree["corruption"] = {**corruption, "name": chosen}
     experiment: Experiment = _section(Experiment, "", tree)
+    lookup.check("sampler", experiment.train.sampling, {})
     return experiment
 
 

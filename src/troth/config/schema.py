@@ -215,7 +215,7 @@ class Train:
 
     rounds: int = 100
     cohort: int = 0  # clients asked in a round; 0: all
-    sampling: Literal["uniform", "size", "ditto"] = "uniform"
+    sampling: str = "uniform"  # who these are: the name of a sampler
     steps: int = 0
     epochs: int = 0
     batch: int = 32  # 0: all of a client's data

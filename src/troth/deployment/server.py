@@ -21,7 +21,7 @@ from troth.data import tensors as dealing
 from troth.deployment import site
 from troth.deployment.protocol import Answer, Expected
 from troth.federation.rounds import dumped, first, outgoing, restored
-from troth.federation.sampling import sampler
+from troth.federation import sampling
 from troth.networks import task
 from troth.server import rulebook
 from troth.server.server import Served, Serving
@@ -53,7 +53,8 @@ class Hub:
         self.broadcast = first(self.engine, w0)
         self.scale = build.schedule(e)
         self.scale(0)  # refuses before the start
-        self.sample = sampler(e.seed, n, e.train.cohort or n, None)
+        how, cohort = e.train.sampling, e.train.cohort or n
+        self.sample = sampling.named(how, e.seed, cohort, np.ones(n))
         self.identity = site.identity(e, self.engine, w0)
         self.every = e.evaluate.every or max(1, self.rounds // 20)
         self.far = np.zeros((2, n))  # sums of relative distances, and of how many

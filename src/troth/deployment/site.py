@@ -24,6 +24,7 @@ from troth.data import corrupt, load, preprocess, user_files
 from troth.deployment.state import Keeper
 from troth.engine.engine import Engine, Plan
 from troth.evaluation import evaluate
+from troth.federation import sampling
 from troth.federation.rounds import answer
 from troth.networks import build as networks
 from troth.networks import task
@@ -52,7 +53,7 @@ def agreed(e: Experiment) -> Experiment:
     apart = {
         "model.normalize = 'pixel'": e.model.normalize == "pixel",
         "features.name = 'federated'": e.features.name == "federated",
-        f"train.sampling = {e.train.sampling!r}": e.train.sampling != "uniform",
+        f"train.sampling = {e.train.sampling!r}": sampling.by_size(e.train.sampling),
     }
     for what, there in apart.items():
         if there:

@@ -1,0 +1,24 @@
+"""Who is asked in a round: a sampler makes, of a federation, round → ids of clients.
+
+A member asks for any of these by name:
+
+    seed: of the experiment.
+    n: how many clients there are.
+    cohort: how many are asked; n asks all that are there.
+    size: [n] how many training examples each has.
+    there: round, ids → which of them are there, a mask; None: everybody, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+There = Callable[[int, np.ndarray], np.ndarray]
+"""Round, ids → which of them are there: a mask."""
+
+
+def present(there: There | None, r: int, ids: np.ndarray) -> np.ndarray:
+    """Those of some clients that are there."""
+    return ids if there is None else ids[there(r, ids)]

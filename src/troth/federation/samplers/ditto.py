@@ -1,0 +1,42 @@
+"""The cohorts of the Ditto authors' code.
+
+References: li2021ditto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from troth.federation.samplers import There, present
+
+
+def ditto(
+    cohort: int, size: np.ndarray, there: There | None = None
+) -> Callable[[int], np.ndarray]:
+    """Ask the very clients that the Ditto authors' code asks in a round, in its order.
+
+    It draws by size and seeds numpy with the round + 4, whatever the seed of the run.
+    What a model is worth after the last round of an attack hangs in part on who was
+    asked in the last few.
+
+    Args:
+        cohort: how many are asked, of those that have examples.
+        size: [n] how many training examples each has.
+        there: who is there in a round; those who are not leave a smaller cohort.
+
+    Returns:
+        Round → ids, in the order of the code.
+    """
+    share, cohort = size / size.sum(), min(cohort, int((size > 0).sum()))
+    exactly = share.tobytes()
+    return lambda r: present(there, r, _chosen(r, cohort, exactly).copy())
+
+
+@lru_cache(maxsize=64)
+def _chosen(r: int, cohort: int, share: bytes) -> np.ndarray:
+    """Of a round; once for all runs that are trained together."""
+    p, random = np.frombuffer(share), np.random.RandomState(r + 4)
+    return random.choice(len(p), cohort, replace=False, p=p)

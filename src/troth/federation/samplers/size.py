@@ -1,0 +1,66 @@
+"""In proportion to the examples that clients have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from troth import seeding
+from troth.federation.samplers import There, present
+
+
+def size(
+    seed: int, cohort: int, size: np.ndarray, there: There | None = None
+) -> Callable[[int], np.ndarray]:
+    """Draw clients one after another, by size among those not yet drawn.
+
+    The law of numpy's `choice` with p ∝ size and without replacement, among those that
+    are there. Draws with replacement are repeated until enough clients are distinct;
+    where many come twice, a race of exponentials decides the rest (the same law). Only
+    clients that were drawn are looked at, but for that race.
+
+    Args:
+        seed: of the experiment.
+        cohort: how many are asked; fewer, where fewer are there.
+        size: [n] how many training examples each has.
+        there: who is there in a round.
+
+    Returns:
+        Round → ids, ascending.
+    """
+    n, edges = len(size), np.cumsum(size.astype(np.float64))
+    if cohort >= n:
+        return lambda r: present(there, r, np.arange(n))
+
+    def draw(r: int) -> np.ndarray:
+        found: list[int] = []
+        for i in range(0 if 2 * cohort > n else 8):
+            count = 2 * cohort << (i if there else 0)  # more, where few may be there
+            u = _uniform(seed, r, i, count)
+            drawn = np.searchsorted(edges, u * edges[-1], side="right")
+            found += present(there, r, drawn).tolist()
+            found = list(dict.fromkeys(found))[:cohort]  # drawn twice counts once
+            if len(found) == cohort:
+                return np.sort(np.array(found))
+            if count > n:
+                break
+        ids = present(there, r, np.arange(n))
+        key = seeding.keys(seed, "race", r, torch.from_numpy(ids))
+        u = seeding.uniform(key, 1, torch.float64)[:, 0].numpy()
+        with np.errstate(divide="ignore"):
+            times = -np.log(u) / size[ids]
+        times[np.isin(ids, found)] = -1.0
+        return np.sort(ids[np.argsort(times, kind="stable")[:cohort]])
+
+    return draw
+
+
+@lru_cache(maxsize=64)
+def _uniform(seed: int, r: int, i: int, count: int) -> np.ndarray:
+    """Numbers in [0, 1]; once for all runs of one seed that are trained together."""
+    key = seeding.key(seed, "cohort", r, i)
+    found: np.ndarray = seeding.uniform(key, count, torch.float64).numpy()
+    return found

@@ -1,0 +1,44 @@
+"""Every client alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from troth import seeding
+from troth.federation.samplers import There, present
+
+
+def uniform(
+    seed: int, n: int, cohort: int, there: There | None = None
+) -> Callable[[int], np.ndarray]:
+    """Draw `cohort` of the clients that are there uniformly, without replacement.
+
+    The first of a random order of all clients (that of `seeding.choose`), those that
+    are not there passed over: the law of drawing among those that are. No more of the
+    order is made than used, so that only clients that were drawn are looked at, and all
+    of them only where too few are there to fill the cohort, which is then smaller.
+
+    Args:
+        seed: of the experiment.
+        n: how many clients there are.
+        cohort: how many are asked.
+        there: who is there in a round.
+
+    Returns:
+        Round → ids, ascending.
+    """
+    if cohort >= n:
+        return lambda r: present(there, r, np.arange(n))
+
+    def draw(r: int) -> np.ndarray:
+        key = seeding.key(seed, "cohort", r).numpy()[None]
+        found, last = np.zeros(0, np.int64), 0
+        while len(found) < cohort and last < n:
+            first, last = last, min(n, 2 * last or cohort)
+            drawn = seeding.permute(key, np.arange(first, last), np.array([n]))
+            found = np.append(found, present(there, r, drawn))
+        return np.sort(found[:cohort])
+
+    return draw
