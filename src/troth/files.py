@@ -30,6 +30,11 @@ from troth.types import Refusal
 EXPERIMENT, ROUNDS, CLIENTS = "experiment.toml", "rounds.jsonl", "clients.csv"
 SUMMARY, SHARED, PERSONAL = "summary.json", "shared.safetensors", "personal.safetensors"
 CHECKPOINT, GRID = "checkpoint/state.safetensors", "grid.toml"
+FEATURES, AUDIT = "features.safetensors", "audit.csv"
+CERTIFICATES, CHAIN = "certificates.csv", "chain.json"
+STAGES = ("gradient", "model", "data")  # of a chain of attacks, in this order
+METRICS = ("accuracy", "error")
+"""What clients are judged by: the first of these that a table has."""
 _KINDS = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -43,7 +48,6 @@ _KINDS = {
     torch.bool: "BOOL",
 }
 """What safetensors calls the types of numbers."""
-FEATURES = "features.safetensors"
 
 
 def create(path: Path, name: str, text: str) -> None:
@@ -52,7 +56,8 @@ def create(path: Path, name: str, text: str) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.mkdir(parents=True)
-        put(part / name, text.encode())
+        with whole(part / name) as file:
+            file.write(text.encode())
         part.rename(path)
     except OSError as error:
         raise Refusal(_unwritable(path, error)) from None
@@ -85,7 +90,8 @@ def write(path: Path, text: str) -> None:
         Refusal: it cannot be written; what was there before is still there.
     """
     try:
-        put(path, text.encode())
+        with whole(path) as file:
+            file.write(text.encode())
     except OSError as error:
         raise Refusal(
             f"{path} cannot be written ({error.strerror}); give another place with "
@@ -93,20 +99,31 @@ def write(path: Path, text: str) -> None:
         ) from None
 
 
-def put(path: Path, content: bytes) -> None:
-    """The same for bytes; whoever calls it says what is to be done where it fails.
+@contextlib.contextmanager
+def whole(path: Path, part: Path | None = None) -> Iterator[IO[bytes]]:
+    """Open a new file that replaces `path` at the end of the block, or not at all.
+
+    Args:
+        path: the file; what was there before stays until all is on the disk.
+        part: where it is written meanwhile; None: under a name that nobody else has.
 
     Raises:
         OSError: it cannot be written.
     """
-    own = f"{os.getpid()}-{threading.get_native_id()}"  # nobody else's
-    part = path.with_name(f".{path.name[:40]}.{own}.part")
+    own = f"{os.getpid()}-{threading.get_native_id()}"
+    part = part or path.with_name(f".{path.name[:40]}.{own}.part")
     try:
         with part.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+        with contextlib.suppress(OSError):  # the name survives a loss of power
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
@@ -183,28 +200,20 @@ def stream(
     Raises:
         Refusal: the file cannot be written; what was there before is still there.
     """
-    part = path.with_name(path.name + ".part")
-    header, whole = _header(shapes, facts)
+    header, length = _header(shapes, facts)
     try:
         path.parent.mkdir(exist_ok=True)
-        with part.open("wb") as file:
+        with whole(path, path.with_name(path.name + ".part")) as file:
             file.write(header)
             for piece in pieces:
                 flat = piece.detach().cpu().contiguous().reshape(-1)
                 file.write(flat.view(torch.uint8).numpy().data)
-            assert file.tell() == whole
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        _settle(path.parent)
+            assert file.tell() == length
     except OSError as error:
         raise Refusal(
             f"{path} cannot be written ({error.strerror}); make room if its disk is "
             "full: a run that was cut short goes on by troth resume"
         ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
 
 
 def _header(
@@ -220,16 +229,6 @@ def _header(
     text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text, 8 + len(text) + end
-
-
-def _settle(path: Path) -> None:
-    """Make the names in a folder survive a loss of power, where a system can."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -262,12 +261,6 @@ def load_model(path: Path, client: int) -> Tensor:
         if len(found) == 0:  # never asked: it still has the first model
             found = (clients == -1).nonzero().flatten()
         return read("parameters", int(found[0]) * d, d)
-
-
-def read_rounds(path: Path) -> list[dict[str, Any]]:
-    """The rounds of a run."""
-    with path.open(encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
 
 
 try:

@@ -20,8 +20,8 @@ from troth.config.schema import Experiment
 from troth.data import tensors as dealing
 from troth.deployment import site
 from troth.deployment.protocol import Answer, Expected
-from troth.federation.rounds import dumped, first, outgoing, restored
 from troth.federation import sampling
+from troth.federation.rounds import dumped, first, outgoing, restored
 from troth.networks import task
 from troth.server import rulebook
 from troth.server.server import Served, Serving

@@ -161,7 +161,7 @@ def _bound(a: Setting, client: int, v: Tensor) -> Row:
     return {"bound": total, **dict(zip(names, others, strict=True))}
 
 
-FILE = "audit.csv"
+FILE = files.AUDIT
 _COUNTS = ("client", "examples", "conflicting")
 On = Literal["test", "valid"]
 

@@ -24,8 +24,6 @@ from troth.runs.train import Watch
 from troth.types import Refusal
 
 Stage = Literal["gradient", "model", "data"]
-STAGES: tuple[Stage, ...] = ("gradient", "model", "data")
-SETTINGS = "chain.json"
 FILE = "stages.csv"
 ATTACK = "counter_gradient"
 
@@ -102,8 +100,8 @@ def chain(
     """
     _check(sections, options)
     said = {"sections": sections, "options": options._asdict()}
-    if (out / SETTINGS).exists():
-        if json.loads((out / SETTINGS).read_text()) != files.plain(said):
+    if (out / files.CHAIN).exists():
+        if json.loads((out / files.CHAIN).read_text()) != files.plain(said):
             raise Refusal(
                 f"{out} holds a chain with other settings; give another folder"
             )
@@ -114,13 +112,13 @@ def chain(
     _linear(built, options.stage)
     aim = _aim(built, out / "target.npy", options)
     if not out.exists():
-        files.create(out, SETTINGS, json.dumps(files.plain(said), indent=1))
+        files.create(out, files.CHAIN, json.dumps(files.plain(said), indent=1))
     if not (out / "target.npy").exists():
         np.save(out / "target.npy", aim.target.numpy())
     c = _Chain(sections, out, options, data_dir, watch, built, aim)
     found = [_reached(c, "none", _Made({"attack": "none", "corruption": "none"}))]
     makers = {"gradient": _gradient, "model": _model, "data": _data}
-    for stage in STAGES[: STAGES.index(options.stage) + 1]:
+    for stage in files.STAGES[: files.STAGES.index(options.stage) + 1]:
         found.append(_reached(c, stage, makers[stage](c)))
     _write(out, found)
     return found

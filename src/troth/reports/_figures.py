@@ -12,11 +12,11 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from troth import plot
+from troth.files import METRICS
 from troth.plot import _style
 from troth.plot.pairs import drawn
 from troth.reports.cards import Deck
 from troth.runs.inspect import Dossier
-from troth.runs.results import METRICS
 from troth.types import Refusal
 
 _COLOURS = {

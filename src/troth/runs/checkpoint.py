@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from troth import files, files
+from troth import files
 from troth.federation.rounds import Federation, dumped, restored
 from troth.types import Record
 

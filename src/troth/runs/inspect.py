@@ -8,27 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
+import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-
-from troth.examine import audit as auditing
-from troth.poison import chain
-from troth import files as disk
-from troth import files as folder
-from troth.certificates.ledger import NAME as CERTIFICATES
-from troth.config import reader
-from troth.runs.load import Run, judged
-from troth.runs.results import METRICS
-from troth.types import Refusal
-import csv
-import io
-import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +22,14 @@ from troth import files
 from troth.certificates.curves import Curves, curves
 from troth.certificates.smoothing import Smoothing
 from troth.config import reader
-from troth.runs.results import METRICS
+from troth.files import METRICS
+from troth.runs import load
+from troth.runs.load import Run, Table, judged
+from troth.types import Refusal
 
-Table = dict[str, np.ndarray]
 _ENDS = ("", "_low", "_high")
 _POINTS = 101  # of a curve
+
 _WHOLE = (
     *("client", "malicious", "newcomer", "train", "valid", "test", "asked", "absent"),
     *("cut", "dropped", "clipped", "chosen", "downweighted"),
@@ -77,15 +64,6 @@ def experiment(file: Path) -> dict[str, Any]:
     return found
 
 
-def rounds(file: Path) -> list[dict[str, Any]]:
-    """Every whole line; the last one may still be on its way."""
-    lines = file.read_text("utf-8").split("\n")
-    found = [json.loads(line) for line in lines[:-1]]
-    if not all(isinstance(r, dict) and isinstance(r["round"], int) for r in found):
-        raise ValueError("a line is no round")
-    return found
-
-
 def summary(file: Path) -> dict[str, Any]:
     """Means over clients, and how many these are."""
     found = json.loads(file.read_text("utf-8"))
@@ -99,7 +77,7 @@ def summary(file: Path) -> dict[str, Any]:
 
 
 def clients(file: Path) -> Table:
-    """A column a name."""
+    """Column → a value of every client; an empty cell is NaN."""
     found = files.read_csv(file)
     known = any(metric in found for metric in METRICS)
     if not {"client", "malicious", "test"} <= {*found} or not known:
@@ -203,7 +181,7 @@ class Dossier:
     @property
     def alive(self) -> bool:
         """Whether a process is at it."""
-        return disk.busy(self.path / folder.ROUNDS)
+        return files.busy(self.path / files.ROUNDS)
 
     @property
     def metric(self) -> str:
@@ -295,11 +273,10 @@ def opened(paths: Sequence[str | Path]) -> list[Dossier]:
 
 
 def _runs(root: Path) -> list[Path]:
-    if (root / folder.EXPERIMENT).exists():
+    if (root / files.EXPERIMENT).exists():
         return [root]
-    files = [root / folder.GRID, root / chain.SETTINGS]
-    inside = sorted(p.parent for p in root.glob(f"*/{folder.EXPERIMENT}"))
-    if any(file.exists() for file in files):
+    inside = sorted(p.parent for p in root.glob(f"*/{files.EXPERIMENT}"))
+    if (root / files.GRID).exists() or (root / files.CHAIN).exists():
         if not inside:
             raise Refusal(
                 f"{root} is a grid of which no run has begun; go on with it by: "
@@ -315,10 +292,10 @@ def _runs(root: Path) -> list[Path]:
 
 def _ordered(root: Path, inside: list[Path]) -> list[Path]:
     """As the grid, or the chain, has them."""
-    names = ["none", *chain.STAGES]
-    if (root / folder.GRID).exists():
+    names = ["none", *files.STAGES]
+    if (root / files.GRID).exists():
         with contextlib.suppress(Refusal):
-            tree = reader.read(root / folder.GRID)
+            tree = reader.read(root / files.GRID)
             tree.pop("resolved", None)
             names = [reader.label(changed) for changed, _ in reader.expand(tree)]
     order = {name: i for i, name in enumerate(names)}
@@ -327,19 +304,19 @@ def _ordered(root: Path, inside: list[Path]) -> list[Path]:
 
 def _dossier(path: Path) -> Dossier:
     found = Dossier(path, path.resolve().name)
-    found.sections = _tried(found, folder.EXPERIMENT, experiment) or {}
+    found.sections = _tried(found, files.EXPERIMENT, experiment) or {}
     try:
         found.run = Run(path)
     except Refusal as refusal:
         if found.sections:
-            found.troubles.append(f"{path / folder.EXPERIMENT}: {refusal}")
-    found.rounds = _tried(found, folder.ROUNDS, rounds) or []
-    found.summary = _tried(found, folder.SUMMARY, summary)
-    found.clients = _tried(found, folder.CLIENTS, clients)
+            found.troubles.append(f"{path / files.EXPERIMENT}: {refusal}")
+    found.rounds = _tried(found, files.ROUNDS, load.rounds) or []
+    found.summary = _tried(found, files.SUMMARY, summary)
+    found.clients = _tried(found, files.CLIENTS, clients)
     if found.finished:
         _agree(found)
-    found.audit = _tried(found, auditing.FILE, audit)
-    found.certified = _tried(found, CERTIFICATES, certified) or []
+    found.audit = _tried(found, files.AUDIT, audit)
+    found.certified = _tried(found, files.CERTIFICATES, certified) or []
     return found
 
 
@@ -367,7 +344,7 @@ def _agree(found: Dossier) -> None:
     rows = len(found.clients["client"])
     if rows != found.summary["clients"] or not found.metric:
         found.troubles.append(
-            f"{found.path / folder.CLIENTS} has {rows} clients, and "
-            f"{folder.SUMMARY} says {found.summary['clients']}; make the run again"
+            f"{found.path / files.CLIENTS} has {rows} clients, and "
+            f"{files.SUMMARY} says {found.summary['clients']}; make the run again"
         )
         found.summary = found.clients = None

@@ -22,6 +22,7 @@ from troth.networks import layers, task
 from troth.networks.build import network
 from troth.types import Refusal, Statistics
 
+Table = dict[str, np.ndarray]
 PREPARED = ("features.fill", "features.mean", "features.std")
 """How inputs are prepared, in the file of a newcomer."""
 
@@ -35,6 +36,15 @@ def read_experiment(path: Path) -> Experiment:
             "give the folder that troth run wrote"
         )
     return reader.from_dict(reader.read(file))
+
+
+def rounds(file: Path) -> list[dict[str, Any]]:
+    """Every whole line of `rounds.jsonl`; the last may still be on its way."""
+    lines = file.read_text("utf-8").split("\n")
+    found = [json.loads(line) for line in lines[:-1]]
+    if not all(isinstance(r, dict) and isinstance(r["round"], int) for r in found):
+        raise ValueError("a line is no round")
+    return found
 
 
 class Run:
@@ -52,7 +62,7 @@ class Run:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """Means, spreads and tails over benign clients, and what the run cost."""
-        found: dict[str, Any] = json.loads(self._file(files.SUMMARY).read_text())
+        found: dict[str, Any] = json.loads(self._file(files.SUMMARY).read_text("utf-8"))
         return found
 
     @cached_property
@@ -63,7 +73,7 @@ class Run:
     @cached_property
     def rounds(self) -> list[dict[str, Any]]:
         """Every round: who was asked, who failed, what an evaluation found."""
-        return files.read_rounds(self.path / files.ROUNDS)
+        return rounds(self.path / files.ROUNDS)
 
     def shared(self, client: int | None = None) -> nn.Module:
         """The shared model, ready to predict; it takes inputs as the data had them.

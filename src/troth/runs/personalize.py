@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from troth import build, files, build
+from troth import build, files
 from troth.data import preprocess
 from troth.data.split import deal
 from troth.data.user_files import Examples, read
 from troth.engine.engine import Engine, Plan
 from troth.evaluation import evaluate
 from troth.federation import newcomers
-from troth.runs.load import PREPARED, Run
 from troth.networks import layers, task
+from troth.runs.load import PREPARED, Run
 from troth.types import TEST, TRAIN, VALID, Arrays, Broadcast, Data, Refusal, Shards
 
 

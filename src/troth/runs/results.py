@@ -17,14 +17,13 @@ from troth.build import Built
 from troth.evaluation import evaluate as evaluation
 from troth.evaluation import summary
 from troth.federation.rounds import Federation
-from troth.runs.checkpoint import Journal
+from troth.files import METRICS
 from troth.networks import task
+from troth.runs.checkpoint import Journal
 from troth.types import Split
 
 Tables = dict[str, evaluation.Table]
 """`personal` and `shared`; on a further test set of the data `personal/NAME` …"""
-METRICS = ("accuracy", "error")
-"""What clients are judged by: the first of these that a table has."""
 _NUMBERS = 2**21  # of models that are written at once
 
 

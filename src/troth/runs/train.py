@@ -9,8 +9,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from itertools import chain
 from pathlib import Path
 from types import FrameType
@@ -20,7 +20,6 @@ import torch
 
 import troth
 from troth import files, progress
-from troth.runs import results
 from troth.build import Built, build
 from troth.config import reader
 from troth.config.schema import Experiment
@@ -28,9 +27,13 @@ from troth.engine import placement
 from troth.engine import plan as plans
 from troth.engine.engine import Plan
 from troth.federation import newcomers
+from troth.federation.rounds import Federation
+from troth.federation.stacked import Stack
+from troth.networks import build as networks
+from troth.runs import results
 from troth.runs.checkpoint import Journal
 from troth.runs.load import Run, read_experiment
-from troth.networks import build as networks
+from troth.types import Record
 
 
 class State(NamedTuple):
@@ -59,6 +62,14 @@ class Interrupted(Exception):
     """Stopped by the user; saved, unless the experiment wants no checkpoints."""
 
 
+class Begun(NamedTuple):
+    """A run whose folder is there."""
+
+    built: Built
+    path: Path
+    state: Path  # where its personal state lies, if it is on disk
+
+
 def train(
     experiment: Experiment,
     path: Path,
@@ -81,22 +92,27 @@ def train(
     """
     files.check_free(path)
     built = build(experiment, data_dir=data_dir, plan=plan)
-    state = begin(built, path, data_dir)
-    return _go(built, path, state, watch or (lambda p: None))
+    return go_on([begin(built, path, data_dir)], watch)[0]
 
 
-def begin(built: Built, path: Path, data_dir: str | None) -> Path:
-    """Make the folder of a run; where its personal state lies, if it is on disk."""
-    experiment = built.experiment
+def begin(built: Built, path: Path, data_dir: str | None) -> Begun:
+    """Make the folder of a run."""
+    experiment, plan = built.experiment, built.federation.engine.plan
     state = placement.file(path, experiment.engine.state_dir)
     check_room(built, state, path)
-    facts = _resolved(built, data_dir)
+    versions = {"python": platform.python_version(), "troth": troth.__version__}
+    for package in ("torch", "numpy", "scipy", "scikit-learn"):
+        versions[package] = importlib.metadata.version(package)
+    facts = {"plan": plan._asdict(), **built.facts}
+    facts["fingerprint"] = reader.fingerprint(experiment)
+    facts |= {"data_dir": data_dir} if data_dir else {}
+    facts |= {"threads": torch.get_num_threads(), "versions": versions} | _git()
     if built.federation.population.on_disk and experiment.engine.state_dir:
         facts["state_file"] = str(state)
     resolved = dataclasses.replace(experiment, resolved=facts)
     text = reader.dumps(reader.to_dict(resolved))
     files.create(path, files.EXPERIMENT, text)
-    return state
+    return Begun(built, path, state)
 
 
 def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
@@ -110,14 +126,13 @@ def resume(path: Path, *, watch: Watch | None = None) -> dict[str, Any]:
     if (path / files.SUMMARY).exists():
         forget(path, state)
         return Run(path).summary
-    plan = plan_of(experiment)
     networks.unchanged(experiment.model, facts)
     kept = {"device": facts["device"], "store": facts.get("store", "host")}
     engine = dataclasses.replace(experiment.engine, **kept)
-    experiment = dataclasses.replace(experiment, engine=engine)
-    built = build(experiment, data_dir=facts.get("data_dir"), plan=plan)
+    again = dataclasses.replace(experiment, engine=engine)
+    built = build(again, data_dir=facts.get("data_dir"), plan=plan_of(experiment))
     check_room(built, state, path)
-    return _go(built, path, state, watch or (lambda p: None))
+    return go_on([Begun(built, path, state)], watch)[0]
 
 
 def check_room(built: Built, state: Path, path: Path) -> None:
@@ -129,23 +144,6 @@ def check_room(built: Built, state: Path, path: Path) -> None:
 def plan_of(experiment: Experiment) -> Plan:
     """How the clients of a run stepped."""
     return Plan(**experiment.resolved["plan"])
-
-
-def _resolved(built: Built, data_dir: str | None) -> dict[str, Any]:
-    """What a run writes about itself beside the experiment."""
-    plan = built.federation.engine.plan._asdict()
-    found = {"plan": plan, **built.facts, "fingerprint": _fingerprint(built)}
-    if data_dir:
-        found["data_dir"] = data_dir
-    versions = {"python": platform.python_version()}
-    versions["troth"] = troth.__version__
-    for package in ("torch", "numpy", "scipy", "scikit-learn"):
-        versions[package] = importlib.metadata.version(package)
-    return {**found, "threads": torch.get_num_threads(), "versions": versions} | _git()
-
-
-def _fingerprint(built: Built) -> str:
-    return reader.fingerprint(built.experiment)
 
 
 def _git() -> dict[str, str]:
@@ -163,44 +161,71 @@ def _git() -> dict[str, str]:
     return {"git": out.stdout.strip()}
 
 
-def _go(built: Built, path: Path, state: Path, watch: Watch) -> dict[str, Any]:
-    """From wherever the folder's checkpoint stands to the last file."""
-    f, began = built.federation, time.monotonic()
-    with closing(f.population) as population:
-        population.open(state)
-        if population.on_disk:
-            told = State(state, built.need.disk)
-            watch(Progress(built.experiment.name, 0, f.rounds, None, told))
-        with closing(Journal(path, f)) as journal:
-            with stoppable() as stopped:
-                began -= journal.restore()
-                tables = _train(built, journal, watch, stopped, began)
-                for _ in _finish(built, path, stopped):
-                    tables = None if f.engine.client.finish else tables
-            tables = tables or results.evaluate(built)
-            found = results.write(built, path, journal, tables, began)
-    forget(path, state)
+def go_on(
+    runs: Sequence[Begun], watch: Watch | None = None, stacks: Sequence[Stack] = ()
+) -> list[dict[str, Any]]:
+    """Train runs from wherever their checkpoints stand to their last file.
+
+    Args:
+        runs: what to train.
+        watch: told after every round.
+        stacks: step them together; without any, the only run steps by itself.
+
+    Returns:
+        What each `summary.json` holds.
+    """
+    began, watch = time.monotonic(), watch or (lambda p: None)
+    with ExitStack() as open_:
+        for built, _, state in runs:
+            population = open_.enter_context(closing(built.federation.population))
+            population.open(state)
+            if population.on_disk:
+                said, e = State(state, built.need.disk), built.experiment
+                watch(Progress(e.name, 0, e.train.rounds, None, said))
+        journals = [
+            open_.enter_context(closing(Journal(run.path, run.built.federation)))
+            for run in runs
+        ]
+        with stoppable() as stopped:
+            began -= sum(journal.restore() for journal in journals)
+            tables = _rounds(runs, stacks, journals, watch, stopped, began)
+            _finish(runs[0], stacks, stopped)
+            if runs[0].built.federation.engine.client.finish:
+                tables = []
+        tables = tables or [results.evaluate(run.built) for run in runs]
+        took = (time.monotonic() - began) / len(runs)  # an equal share of the time
+        found = []
+        for run, journal, table in zip(runs, journals, tables, strict=True):
+            since = time.monotonic() - took
+            found.append(results.write(run.built, run.path, journal, table, since))
+    for run in runs:
+        forget(run.path, run.state)
     return found
 
 
-def _finish(built: Built, path: Path, stopped: Callable[[], bool]) -> Iterator[int]:
+def _finish(run: Begun, stacks: Sequence[Stack], stopped: Callable[[], bool]) -> None:
     """What personalizers do after the last round, some clients at a time.
 
     Newcomers come last.
     """
-    f, done = built.federation, 0
+    f, e, done = run.built.federation, run.built.experiment, 0
     n = len(f.newcomers) + (len(f.members) if f.engine.client.finish else 0)
-    plan = plans.after(f.engine.plan, f.engine, n, built.experiment.engine.chunk)
-    if plan != f.engine.plan:
-        f.engine.use(plan)
-    some = at_once(plan)
+    if stacks:
+        plan = f.engine.plan
+        parts = (s.finish(-(-at_once(plan) // len(s.federations))) for s in stacks)
+        counts, n = chain.from_iterable(parts), n * len(stacks)
+    else:
+        plan = plans.after(f.engine.plan, f.engine, n, e.engine.chunk)
+        if plan != f.engine.plan:
+            f.engine.use(plan)
+        some = at_once(plan)
+        counts = chain(f.finish(some), newcomers.serve(f, e, some))
     what, total = ("personalizing", n) if n < 2000 else ("personalizing, %", 100)
-    for count in chain(f.finish(some), newcomers.serve(f, built.experiment, some)):
+    for count in counts:
         done += count
         progress.report(what, total * done // n, total)
         if stopped() and done < n:
-            raise Interrupted(path)
-        yield count
+            raise Interrupted(run.path)
     if done:
         progress.report("", 0, 0)
 
@@ -218,32 +243,61 @@ def forget(path: Path, state: Path) -> None:
             file.parent.rmdir()
 
 
-def _train(
-    built: Built,
-    journal: Journal,
+def _rounds(
+    runs: Sequence[Begun],
+    stacks: Sequence[Stack],
+    journals: list[Journal],
     watch: Watch,
     stopped: Callable[[], bool],
     began: float,
-) -> results.Tables | None:
+) -> list[results.Tables]:
     """All rounds that are left; gives the tables of the last."""
-    f, e = built.federation, built.experiment
+    f, e = runs[0].built.federation, runs[0].built.experiment
     due, save, plan = evaluations(e), saves(e, began), f.engine.plan
-    tables: results.Tables | None = None
-    for record in f.train():
-        last = f.round == f.rounds
-        over = last and f.engine.client.finish is None and not len(f.newcomers)
+    name = f"{len(runs)} runs together" if stacks else e.name
+    after = f.engine.client.finish is not None or len(f.newcomers) > 0
+    tables, ahead = list[results.Tables](), False
+    while f.round < f.rounds:
+        done = f.round + 1
+        last, looked_at = done == f.rounds, due(done)
+        for stack in () if ahead else stacks:
+            stack.launch()
+        ahead = not (last or looked_at)
+        records, failed = _stepped(f, stacks, ahead)
         if f.engine.plan != plan:  # memory ran out and the chunk was halved
             plan = f.engine.plan
-            _record(journal.path, plan)
-        tables = results.evaluate(built) if due(f.round) or last else None
-        found = results.summaries(built, tables) if tables else None
-        journal.write(record, found)
-        watch(Progress(e.name, f.round, f.rounds, found))
-        if not over:
-            save([journal], f.round, last or stopped())
+            _record(runs[0].path, plan)
+        tables = [results.evaluate(r.built) for r in runs] if looked_at or last else []
+        pairs = zip(runs, tables, strict=False)
+        found = [results.summaries(run.built, table) for run, table in pairs]
+        for k, (journal, record) in enumerate(zip(journals, records, strict=True)):
+            journal.write(record, found[k] if found else None)
+        watch(Progress(name, done, f.rounds, found[0] if found else None))
+        if not last or after:
+            save(journals, done, last or stopped() or failed is not None)
             if stopped():
-                raise Interrupted(journal.path)
+                raise Interrupted(runs[0].path)
+        if failed is not None:
+            raise failed
     return tables
+
+
+def _stepped(
+    f: Federation, stacks: Sequence[Stack], ahead: bool
+) -> tuple[list[Record], Exception | None]:
+    """A round of all; where `ahead`, stacks begin the next while others end this one.
+
+    Also why that could not begin: this round is written down first.
+    """
+    records, failed = [] if stacks else [f.step()], None
+    for stack in stacks:
+        records += stack.land()
+        if ahead and failed is None:
+            try:
+                stack.launch()
+            except Exception as error:
+                failed = error
+    return records, failed
 
 
 def saves(e: Experiment, began: float) -> Callable[[list[Journal], int, bool], None]:

@@ -9,9 +9,7 @@ any other run, and checkpoints from which it goes on by itself.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +17,14 @@ import torch
 from torch import Tensor
 
 from troth import devices
-from troth.runs import results, train as runs
 from troth.build import Built, build, device
 from troth.config import reader
 from troth.config.schema import Experiment
-from troth.engine import placement
 from troth.engine.engine import Plan
 from troth.federation.rounds import Federation
 from troth.federation.stacked import Stack
-from troth.runs.checkpoint import Journal
-from troth.types import Record, Refusal
+from troth.runs import train as runs
+from troth.types import Refusal
 
 MAY_DIFFER = (
     "seed",
@@ -89,14 +85,8 @@ def train(
         del first
         some = -(-len(experiments) // -(-len(experiments) // some))  # equal parts
         for k in range(0, len(experiments), some):
-            part = slice(k, k + some)
-            train(
-                experiments[part],
-                paths[part],
-                watch=watch,
-                data_dir=data_dir,
-                plan=plan,
-            )
+            few, theirs = experiments[k : k + some], paths[k : k + some]
+            train(few, theirs, watch=watch, data_dir=data_dir, plan=plan)
         return
     chosen = first.federation.engine.plan
     if chosen.apart:
@@ -111,14 +101,12 @@ def train(
                 "runs with newcomers, or with state on disk, are not trained together; "
                 "train them one by one"
             )
+    alike: dict[Any, list[runs.Begun]] = {}
     for built, path in zip(every, paths, strict=True):
-        runs.begin(built, path, data_dir)
-    alike: dict[Any, list[int]] = {}
-    for k, built in enumerate(every):
-        alike.setdefault(_likeness(built), []).append(k)
+        begun = runs.begin(built, path, data_dir)
+        alike.setdefault(_likeness(built), []).append(begun)
     for same in alike.values():
-        some_of, theirs = [every[k] for k in same], [paths[k] for k in same]
-        _train(some_of, theirs, watch or (lambda p: None))
+        runs.go_on(same, watch, _stacks([run.built.federation for run in same]))
 
 
 def _likeness(built: Built) -> Any:
@@ -216,82 +204,9 @@ def _room(place: torch.device) -> int:
     return 7 * devices.free(place) // 10
 
 
-def _train(every: list[Built], paths: Sequence[Path], watch: runs.Watch) -> None:
-    """All rounds, what comes after the last, and the files."""
-    began = time.monotonic()
-    with ExitStack() as open_:
-        journals = [
-            open_.enter_context(closing(Journal(path, built.federation)))
-            for built, path in zip(every, paths, strict=True)
-        ]
-        stacks = _stacks([built.federation for built in every])
-        with runs.stoppable() as stopped:
-            tables = _rounds(every, stacks, journals, watch, stopped)
-            plan = every[0].federation.engine.plan
-            for stack in stacks:
-                some = -(-runs.at_once(plan) // len(stack.federations))
-                for _ in stack.finish(some):
-                    tables = []
-                    if stopped():
-                        raise runs.Interrupted(paths[0])
-        tables = tables or [results.evaluate(built) for built in every]
-        took = (time.monotonic() - began) / len(every)  # an equal share of the time
-        for k, built in enumerate(every):
-            since = time.monotonic() - took
-            results.write(built, paths[k], journals[k], tables[k], since)
-            runs.forget(paths[k], paths[k] / placement.FILE)
-
-
 def _stacks(federations: list[Federation]) -> list[Stack]:
     """Two of them by turns on a GPU: one steps while rounds of the other end."""
     half = -(-len(federations) // 2)
     if federations[0].engine.device.type != "cuda" or half < 2:
         half = len(federations)
     return [Stack(federations[k : k + half]) for k in range(0, len(federations), half)]
-
-
-def _rounds(
-    every: list[Built],
-    stacks: list[Stack],
-    journals: list[Journal],
-    watch: runs.Watch,
-    stopped: Callable[[], bool],
-) -> list[results.Tables]:
-    """All of them; gives the tables of the last."""
-    e, tables = every[0].experiment, list[results.Tables]()
-    due, rounds = runs.evaluations(e), e.train.rounds
-    save = runs.saves(e, time.monotonic())
-    ahead = False  # whether the next round has begun already
-    for done in range(1, rounds + 1):
-        last, looked_at = done == rounds, due(done)
-        for stack in () if ahead else stacks:
-            stack.launch()
-        ahead, records = not (last or looked_at), list[Record]()
-        failed: Exception | None = None
-        for stack in stacks:
-            records += stack.land()
-            if ahead and failed is None:
-                failed = _failure(stack.launch)  # this round is written down first
-        tables = [results.evaluate(b) for b in every] if looked_at or last else []
-        pairs = zip(every, tables, strict=False)
-        found = [results.summaries(built, table) for built, table in pairs]
-        for k, (journal, record) in enumerate(zip(journals, records, strict=True)):
-            journal.write(record, found[k] if found else None)
-        name = f"{len(every)} runs together"
-        watch(runs.Progress(name, done, rounds, found[0] if found else None))
-        if not last or every[0].federation.engine.client.finish:
-            save(journals, done, last or stopped() or failed is not None)
-            if stopped():
-                raise runs.Interrupted(journals[0].path)
-        if failed is not None:
-            raise failed
-    return tables
-
-
-def _failure(work: Callable[[], None]) -> Exception | None:
-    """Why some work cannot be done; None: it is done."""
-    try:
-        work()
-    except Exception as error:
-        return error
-    return None

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from troth.files import METRICS
 from troth.reports.cards import _exposure, _hashes, _proofs, _reading
 from troth.reports.cards._choice import Choice, Chooser
 from troth.reports.cards._reading import change, ranks, told
 from troth.reports.cards._rules import Said
 from troth.reports.cards._worlds import worlds
 from troth.runs.inspect import Dossier
-from troth.runs.results import METRICS
 
 _SCORES = (*METRICS, "loss", "balanced_accuracy", "auroc", "exact", "attack_success")
 _VERDICTS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from troth import files
-from troth.runs.results import METRICS
+from troth.files import METRICS
 
 
 class Growing:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from troth import files
 from troth.cli.tables import number
-from troth.runs.results import METRICS
+from troth.files import METRICS
 
 _DEPTH = 3  # folders below the one that is shown
 _TAIL = 2**16  # bytes of a journal that are read for its last round
