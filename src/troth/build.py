@@ -19,7 +19,6 @@ from troth.engine import plan as plans
 from troth.engine.batches import Feed
 from troth.engine.engine import Engine, Plan
 from troth.engine.population import Population
-from troth.evaluation.evaluate import Aim
 from troth.federation import newcomers, sampling
 from troth.federation.availability import Attendance, everyone
 from troth.federation.rounds import Federation
@@ -29,7 +28,7 @@ from troth.networks import modelfile, task, validate
 from troth.networks.masks import Masks
 from troth.networks.objective import Loss
 from troth.server import rulebook
-from troth.types import Arrays, Client, Data, Phase, Refusal
+from troth.types import Aim, Arrays, Client, Data, Phase, Refusal
 
 
 def precision(e: Experiment) -> torch.dtype:

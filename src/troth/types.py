@@ -116,6 +116,11 @@ class Groups(NamedTuple):
 Augment = Callable[[Batch], Batch]
 """A random change of a client's batch, drawn from its key."""
 
+Aim = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Clean inputs [m, …] and their labels → what an attacker shows instead, [m, …], and
+the label that it wants said of each, [m]; −1: the example does not count. Each example
+by itself, and always the same."""
+
 
 def _no_slope(v: Tensor, x: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
     raise Refusal("this task gives no gradients of its outputs; build it by `tasks`")

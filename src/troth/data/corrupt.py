@@ -18,8 +18,7 @@ from troth import lookup, seeding
 from troth.config.schema import CorruptionPart, rounded_up
 from troth.data import labels
 from troth.data.corruptions._numbers import like
-from troth.evaluation.evaluate import Aim
-from troth.types import Arrays, Exact, Options, Refusal
+from troth.types import Aim, Arrays, Exact, Options, Refusal
 
 Corrupt = Callable[..., tuple[Tensor, Tensor]]
 """x, y and key of some examples of one hostile client (and, where they have numbers,
@@ -103,7 +102,7 @@ def aim(part: CorruptionPart, arrays: Arrays) -> Aim | None:
     """What a corruption is after, where its module says so by a function `aim`.
 
     That takes x, y and by name `classes` and `scale`, and options of the corruption;
-    it gives what is shown and the label that is wanted, as `evaluation.Aim` says.
+    it gives what is shown and the label that is wanted, as `types.Aim` says.
 
     Raises:
         Refusal: these data do not suit it, or what it gives does not fit them.

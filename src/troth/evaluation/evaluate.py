@@ -14,14 +14,9 @@ from troth.data import labels
 from troth.engine.engine import Engine
 from troth.engine.population import Population
 from troth.evaluation import scores
-from troth.types import Split
+from troth.types import Aim, Split
 
 Table = dict[str, np.ndarray]
-
-Aim = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Clean inputs [m, …] and their labels → what an attacker shows instead, [m, …], and
-the label that it wants said of each, [m]; −1: the example does not count. Each example
-by itself, and always the same."""
 
 _Show = Callable[[Tensor, Tensor], Tensor]
 _EXAMPLES = 2048  # of the shared model at once

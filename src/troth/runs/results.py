@@ -20,7 +20,7 @@ from troth.federation.rounds import Federation
 from troth.files import METRICS
 from troth.networks import task
 from troth.runs.checkpoint import Journal
-from troth.types import Split
+from troth.types import Aim, Split
 
 Tables = dict[str, evaluation.Table]
 """`personal` and `shared`; on a further test set of the data `personal/NAME` …"""
@@ -48,7 +48,7 @@ def evaluate(
 
 
 def _tables(
-    built: Built, split: Split, ids: np.ndarray, aim: evaluation.Aim | None
+    built: Built, split: Split, ids: np.ndarray, aim: Aim | None
 ) -> Tables:
     f, w = built.federation, built.federation.broadcast.w
     shared = evaluation.shared(f.engine, w, split, ids, aim)
