@@ -23,13 +23,12 @@ import troth
 from troth import build, files
 from troth.config import reader
 from troth.config.schema import Availability
-from troth.engine.engine import Plan
 from troth.federation.availability import Attendance, everyone
 from troth.types import Record, Refusal
 
 ALPHA = 1e-6
-SIZES = [6, 9, 14, 20, 5, 11]
-N = len(SIZES)
+N = 6
+DITTO = {"personalizer": "ditto"}
 
 
 def attendance(
@@ -164,23 +163,17 @@ def test_drop_outs_are_absent() -> None:
 # Who is there
 
 
-def test_newcomers_join_once_and_stay() -> None:
-    n, rounds = 1_001, 40
-    here = matrix(attendance(n, join=0.3, rounds=rounds), n, rounds)
-    assert here[0].sum() == n - 301  # 300.3, rounded up
+@pytest.mark.parametrize(
+    ("key", "share", "few"), [("join", 0.3, 301), ("leave", 0.5, 501)]
+)
+def test_they_join_or_leave_once_and_for_good(key: str, share: float, few: int) -> None:
+    n, rounds = 1_001, 40  # 300.3 and 500.5, rounded up
+    here = matrix(attendance(n, rounds=rounds, **{key: share}), n, rounds)
+    here = here[::-1] if key == "leave" else here
+    assert here[0].sum() == n - few
     assert here[-1].all() and (here[1:] >= here[:-1]).all()
     first = here.argmax(0)
     counts = np.bincount(first[first > 0], minlength=rounds)[1:]
-    assert stats.chisquare(counts).pvalue > ALPHA
-
-
-def test_leavers_leave_once_and_for_good() -> None:
-    n, rounds = 2_000, 40
-    here = matrix(attendance(n, leave=0.5, rounds=rounds), n, rounds)
-    assert here[0].all() and here[-1].sum() == n - 1_000
-    assert (here[1:] <= here[:-1]).all()
-    last = here.sum(0)
-    counts = np.bincount(last[last < rounds], minlength=rounds)[1:]
     assert stats.chisquare(counts).pvalue > ALPHA
 
 
@@ -231,24 +224,27 @@ def schedule(path: Path, text: str) -> str:
     return str(file)
 
 
-def test_a_schedule(tmp_path: Path) -> None:
-    text = "client,first,last\n0,0,2\n0,5,5\n3,4,\n1,1,3\n1,2,4\n1,5,6\n1,5,6\n"
-    a = attendance(5, schedule=schedule(tmp_path, text))
-    here = matrix(a, 5, 9).astype(int).T
-    assert here.tolist() == [
-        [1, 1, 1, 0, 0, 1, 0, 0, 0],
-        [0, 1, 1, 1, 1, 1, 1, 0, 0],  # spans may touch, overlap and come twice
-        [1] * 9,  # it has no row
-        [0, 0, 0, 0, 1, 1, 1, 1, 1],
-        [1] * 9,
-    ]
-    assert a.there(10**6, ids_of(3, 0, 2)).tolist() == [True, False, True]
-
-
-def test_a_schedule_as_spreadsheets_write_it(tmp_path: Path) -> None:
-    text = '\ufeffclient, first, last\r\n"1", 2 ,3\r\n\r\n,,\r\n0,1,\r\n'
-    here = matrix(attendance(2, schedule=schedule(tmp_path, text)), 2, 5).astype(int)
-    assert here.T.tolist() == [[0, 1, 1, 1, 1], [0, 0, 1, 1, 0]]
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "client,first,last\n0,0,2\n0,5,5\n3,4,\n1,1,3\n1,2,4\n1,5,6\n1,5,6\n",
+            # spans may touch, overlap and come twice; two clients have no row
+            ["111001000", "011111100", "111111111", "000011111", "111111111"],
+        ),
+        (  # as spreadsheets write it
+            '\ufeffclient, first, last\r\n"1", 2 ,3\r\n\r\n,,\r\n0,1,\r\n',
+            ["01111", "00110"],
+        ),
+    ],
+)
+def test_a_schedule(tmp_path: Path, text: str, expected: list[str]) -> None:
+    n, rounds = len(expected), len(expected[0])
+    a = attendance(n, schedule=schedule(tmp_path, text))
+    here = matrix(a, n, rounds).astype(int).T
+    assert ["".join(map(str, row)) for row in here] == expected
+    always = [row[-1] == "1" for row in expected]
+    assert a.there(10**6, np.arange(n)).tolist() == always
 
 
 SPANS = st.lists(
@@ -310,12 +306,11 @@ def test_a_client_fares_alike_alone_and_in_any_company() -> None:
 
 
 def test_seeds_and_rounds_differ_and_repeat() -> None:
-    everybody = np.arange(200)
-
-    def seen(seed: int, r: int) -> tuple[bytes, ...]:
+    def seen(seed: int, r: int) -> list[bytes]:
         a = attendance(200, seed=seed, **BUSY)
-        asked = (a.there, a.answers, a.steps)
-        return tuple(ask(r, everybody).tobytes() for ask in asked)
+        return [
+            ask(r, np.arange(200)).tobytes() for ask in (a.there, a.answers, a.steps)
+        ]
 
     assert seen(0, 3) == seen(0, 3)
     for other in (seen(1, 3), seen(0, 4)):
@@ -410,36 +405,9 @@ def test_schedules_that_cannot_be_read(tmp_path: Path) -> None:
 # Rounds
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    random = np.random.default_rng(0)
-    owner = np.repeat(np.arange(N), SIZES)
-    where = tmp_path_factory.mktemp("data") / "data.npz"
-    x, y = random.random((len(owner), 3)), random.integers(0, 2, len(owner))
-    np.savez(where, x=x, y=y, owner=owner)
-    return where
-
-
-def tree(path: Path, **sections: Any) -> dict[str, Any]:
-    train = {"rounds": 6, "cohort": 4, "batch": 4, "precision": "float64"}
-    return {
-        "data": {"name": "npz", "path": str(path)},
-        "partition": {"name": "natural", "split": [0.6, 0.1, 0.3]},
-        "personalizer": "ditto",
-        "engine": {"device": "cpu"},
-        **sections,
-        "train": train | sections.get("train", {}),
-    }
-
-
-def built(path: Path, plan: Plan | None = None, **sections: Any) -> build.Built:
-    wanted = reader.from_dict(tree(path, **sections))
-    return build.build(wanted, plan=plan or Plan("threads", 1, 1))
-
-
-def test_who_does_not_answer_is_left_as_it_was(path: Path) -> None:
-    f = built(path, availability={"drop": 0.5}).federation
-    plain = built(path).federation
+def test_who_does_not_answer_is_left_as_it_was(built: Any) -> None:
+    f = built(**DITTO, availability={"drop": 0.5}).federation
+    plain = built(**DITTO).federation
     lost = 0
     for r in range(6):
         rows, before = f.population.read(np.arange(N)), f.broadcast
@@ -471,11 +439,11 @@ def one_by_one(f: Any, before: Any, k: int, r: int, steps: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("partial", ["count", "drop"])
-def test_stragglers_send_what_they_have_or_nothing(path: Path, partial: str) -> None:
+def test_stragglers_send_what_they_have_or_nothing(built: Any, partial: str) -> None:
     """Training on 4, 5, 9, 12, 3 and 7 examples, twice, in batches of 4."""
     keys = {"deadline": 0.5, "partial": partial}
     sections = {"train": {"epochs": 2, "cohort": 0}, "availability": keys}
-    f = built(path, **sections).federation
+    f = built(**(DITTO | sections)).federation
     work = 2 * f.engine.feed.per_epoch
     assert work.tolist() == [2, 4, 6, 6, 2, 4]  # the median is 4, and half of it 2
     start = f.population.read(np.arange(N))
@@ -491,9 +459,9 @@ def test_stragglers_send_what_they_have_or_nothing(path: Path, partial: str) -> 
 
 
 @pytest.mark.parametrize("partial", ["count", "drop"])
-def test_when_nobody_makes_a_step_everything_stays(path: Path, partial: str) -> None:
+def test_when_nobody_makes_a_step_everything_stays(built: Any, partial: str) -> None:
     keys = {"deadline": 1e-3, "partial": partial}
-    f = built(path, availability=keys).federation
+    f = built(**DITTO, availability=keys).federation
     w0 = f.broadcast.w.clone()
     for record in f.train():
         assert record.stayed and record.moved == 0
@@ -503,10 +471,10 @@ def test_when_nobody_makes_a_step_everything_stays(path: Path, partial: str) -> 
     assert len(f.population.visited) == 0
 
 
-def test_partial_drop_keeps_only_those_that_finish(path: Path) -> None:
+def test_partial_drop_keeps_only_those_that_finish(built: Any) -> None:
     keys = {"deadline": 1.0, "speed_spread": 1.0, "partial": "drop"}
-    f = built(path, train={"cohort": 0, "steps": 4}, availability=keys).federation
-    whole = built(path, train={"cohort": 0, "steps": 4}).federation
+    f = built(**DITTO, train={"cohort": 0, "steps": 4}, availability=keys).federation
+    whole = built(**DITTO, train={"cohort": 0, "steps": 4}).federation
     before, record = f.broadcast, f.step()
     came = record.messages.client
     assert 0 < len(came) < N
@@ -519,12 +487,12 @@ def test_partial_drop_keeps_only_those_that_finish(path: Path) -> None:
 @pytest.mark.parametrize("sampling", ["uniform", "size"])
 @pytest.mark.parametrize("cohort", [0, 2, 4])
 def test_only_those_that_are_there_are_asked(
-    path: Path, tmp_path: Path, sampling: str, cohort: int
+    built: Any, tmp_path: Path, sampling: str, cohort: int
 ) -> None:
     rows = "0,0,1\n1,0,1\n2,0,0\n3,0,0\n4,0,1\n5,0,1\n"
     keys = {"schedule": schedule(tmp_path, "client,first,last\n" + rows + "3,3,\n")}
     train = {"cohort": cohort, "sampling": sampling}
-    f = built(path, train=train, availability=keys).federation
+    f = built(**DITTO, train=train, availability=keys).federation
     records = list(f.train())
     there = [[*range(6)], [0, 1, 4, 5], [], [3], [3], [3]]
     for record, here in zip(records, there, strict=True):
@@ -537,7 +505,7 @@ def test_only_those_that_are_there_are_asked(
 
 
 def test_nobody_there_troubles_no_rule(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    built: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attack, filters, losses and memories see only rounds with messages."""
     (tmp_path / "away.py").write_text(
@@ -555,7 +523,7 @@ def test_nobody_there_troubles_no_rule(
     monkeypatch.syspath_prepend(str(tmp_path))
     text = "client,first,last\n" + "".join(f"{k},2,3\n" for k in range(N))
     f = built(
-        path,
+        **DITTO,
         availability={"schedule": schedule(tmp_path, text)},
         adversary={"count": 2},
         attack="away:attack",
@@ -573,10 +541,10 @@ def test_nobody_there_troubles_no_rule(
 
 
 def test_a_newcomer_starts_from_the_first_shared_model(
-    path: Path, tmp_path: Path
+    built: Any, tmp_path: Path
 ) -> None:
     keys = {"schedule": schedule(tmp_path, "client,first,last\n4,3,\n")}
-    f = built(path, train={"cohort": 0}, availability=keys).federation
+    f = built(**DITTO, train={"cohort": 0}, availability=keys).federation
     w0 = f.broadcast.w.clone()
     for r in range(4):
         before, mine = f.broadcast, f.population.read(ids_of(4))
@@ -588,14 +556,14 @@ def test_a_newcomer_starts_from_the_first_shared_model(
     assert torch.equal(f.population.read(ids_of(4)), row)
 
 
-def test_a_personal_budget_is_cut_with_the_rest(path: Path) -> None:
+def test_a_personal_budget_is_cut_with_the_rest(built: Any) -> None:
     """2 shared and 6 personal steps: at the third, w is done and v is not."""
     own = {"name": "local", "steps": 6}
     train = {"steps": 2, "cohort": 0}
     sections = {"train": train, "availability": {"deadline": 0.5}}
-    f = built(path, personalizer=own, **sections).federation
+    f = built(personalizer=own, **sections).federation
     shorter = {"name": "local", "steps": 3}
-    g = built(path, personalizer=shorter, train=train).federation
+    g = built(personalizer=shorter, train=train).federation
     a, b = f.step(), g.step()
     assert a.cut.tolist() == list(range(N)) and b.cut.tolist() == []
     assert torch.equal(a.broadcast.w, b.broadcast.w)
@@ -611,36 +579,38 @@ def same(a: Record, b: Record) -> bool:
     return all(arrays) and torch.equal(a.broadcast.w, b.broadcast.w)
 
 
-def test_zeros_are_as_nothing(path: Path) -> None:
+def test_zeros_are_as_nothing(built: Any) -> None:
     """And so is a deadline that nobody misses, with clients that are always there."""
-    plain = list(built(path).federation.train())
+    plain = list(built(**DITTO).federation.train())
     zeros = {k: 0 for k in ("drop", "join", "leave", "period", "on", "deadline")}
     late = {"deadline": 1e6, "speed_spread": 0.5, "period": 3, "on": 3}
     for keys in (zeros, late, {"drop": 1e-12}):
-        found = built(path, availability=keys)
+        found = built(**DITTO, availability=keys)
         assert (found.federation.turnout is everyone) == (keys is zeros)
         for a, b in zip(plain, found.federation.train(), strict=True):
             assert same(a, b)
 
 
-def test_rounds_are_measured_by_whole_cohorts(path: Path) -> None:
+def test_rounds_are_measured_by_whole_cohorts(tree: Any) -> None:
     """Nobody is there in the first round, and the engine finds its plan yet."""
     keys = {"join": 1.0}
-    wanted = reader.from_dict(tree(path, availability=keys, engine={"how": "vmap"}))
+    wanted = reader.from_dict(tree(availability=keys, engine={"how": "vmap"}))
     ready = build.build(wanted)
     assert ready.federation.sample(0).tolist() == []
     assert 1 <= ready.federation.engine.plan.chunk <= 4
     assert ready.federation.step().stayed
 
 
-def test_the_work_is_estimated(path: Path) -> None:
+def test_the_work_is_estimated(built: Any) -> None:
     sections = {"train": {"steps": 4, "rounds": 400}}
-    whole = built(path, **sections).client_steps
+    whole = built(**(DITTO | sections)).client_steps
     assert whole == 400 * 4 * 4
 
     def share(rounds: int = 400, **keys: Any) -> float:
         train = {"steps": 4, "rounds": rounds}
-        return built(path, train=train, availability=keys).client_steps / 4 / 4 / rounds
+        return (
+            built(**DITTO, train=train, availability=keys).client_steps / 4 / 4 / rounds
+        )
 
     assert share(deadline=0.5) == 0.5
     assert share(deadline=0.5, partial="drop") == 0
@@ -666,10 +636,10 @@ CHUNKS = {"how": "vmap", "chunk": 3, "device": "cpu"}
 
 @pytest.mark.parametrize(("stop", "engine"), [(1, THREADS), (4, CHUNKS), (7, THREADS)])
 def test_a_resumed_run_sees_the_same_clients_fail(
-    path: Path, tmp_path: Path, stop: int, engine: dict[str, Any]
+    tree: Any, tmp_path: Path, stop: int, engine: dict[str, Any]
 ) -> None:
     wanted = tree(
-        path,
+        **DITTO,
         train={"rounds": 8, "epochs": 2, "sampling": "size"},
         availability=BUSY,
         engine=engine,
@@ -695,9 +665,9 @@ def counted(run: Any, key: str) -> list[int]:
     return np.bincount(sum((r[key] for r in run.rounds), []), minlength=n).tolist()
 
 
-def test_what_happened_is_written_down(path: Path, tmp_path: Path) -> None:
+def test_what_happened_is_written_down(tree: Any, tmp_path: Path) -> None:
     train = {"rounds": 12, "epochs": 2}
-    wanted = tree(path, train=train, availability=BUSY, engine=THREADS)
+    wanted = tree(**DITTO, train=train, availability=BUSY, engine=THREADS)
     [run] = troth.run(wanted, out=tmp_path / "run")
     columns = {"asked": "cohort", "absent": "absent", "cut": "cut"}
     for column, key in columns.items():
@@ -711,18 +681,18 @@ def test_what_happened_is_written_down(path: Path, tmp_path: Path) -> None:
     assert again.availability == Availability(**BUSY)
 
 
-def test_without_it_nothing_is_absent_or_cut(path: Path, tmp_path: Path) -> None:
-    [run] = troth.run(tree(path, engine=THREADS), out=tmp_path / "run")
+def test_without_it_nothing_is_absent_or_cut(tree: Any, tmp_path: Path) -> None:
+    [run] = troth.run(tree(**DITTO, engine=THREADS), out=tmp_path / "run")
     assert all(line["absent"] == line["cut"] == [] for line in run.rounds)
     assert run.clients["absent"].sum() == run.clients["cut"].sum() == 0
 
 
 def test_a_schedule_for_other_clients_is_refused_before_anything_is_written(
-    path: Path, tmp_path: Path
+    tree: Any, tmp_path: Path
 ) -> None:
     keys = {"schedule": schedule(tmp_path, f"client,first,last\n{N},0,1\n")}
     with pytest.raises(Refusal, match=f"names client {N} in line 2"):
-        troth.run(tree(path, availability=keys), out=tmp_path / "run")
+        troth.run(tree(**DITTO, availability=keys), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
