@@ -27,6 +27,18 @@ import torch
 torch.set_num_threads(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a `slow` mark that does not say why, in one text."""
+    for item in items:
+        for mark in item.iter_markers("slow"):
+            why = mark.args[0] if len(mark.args) == 1 and not mark.kwargs else None
+            if not isinstance(why, str) or not why.strip():
+                raise pytest.UsageError(
+                    f"{item.nodeid} is marked slow and does not say why; write "
+                    '@pytest.mark.slow("the reason")'
+                )
+
+
 class Server(http.server.ThreadingHTTPServer):
     """Offers files with ranges and tags, and misbehaves as it is told.
 
