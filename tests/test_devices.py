@@ -6,7 +6,9 @@ import io
 import resource
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,43 +23,23 @@ def test_keep_can_be_called_again_and_again() -> None:
     assert before.sum() == 10**6  # what was there stays there
 
 
-def test_keep_sets_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    class Library:
-        def mallopt(self, option: int, value: int) -> int:
-            calls.append((option, value))
-            return 1
-
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    devices.keep()
-    assert dict(calls)[-4] == 0  # M_MMAP_MAX: no block is mapped apart
-    assert dict(calls)[-1] >= 2**30  # M_TRIM_THRESHOLD: the top is not given back
-
-
-@pytest.mark.parametrize("platform", ["darwin", "win32"])
-def test_keep_does_nothing_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, platform: str
-) -> None:
-    def never(name: Any) -> Any:
-        raise AssertionError("asked for a C library")
-
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_keep_sets_what_it_says(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+    """Only where there is a glibc; elsewhere nothing is asked for."""
+    calls: list[tuple[int, int]] = []
+    library = SimpleNamespace(mallopt=lambda *given: calls.append(given))
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(ctypes, "CDLL", never)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
     devices.keep()
-
-
-@pytest.mark.parametrize("error", [OSError, AttributeError])
-def test_keep_does_without_glibc(
-    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
-) -> None:
-    def fail(name: Any) -> Any:
-        raise error("musl")
-
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(ctypes, "CDLL", fail)
-    devices.keep()
+    if platform == "linux":
+        assert dict(calls)[-4] == 0  # M_MMAP_MAX: no block is mapped apart
+        assert dict(calls)[-1] >= 2**30  # M_TRIM_THRESHOLD: the top is kept
+        monkeypatch.setattr(ctypes, "CDLL", lambda name: object())  # musl
+        devices.keep()
+        monkeypatch.setattr(ctypes, "CDLL", Mock(side_effect=OSError("musl")))
+        devices.keep()
+    else:
+        assert not calls
 
 
 def test_torch_says_so_itself() -> None:
@@ -102,35 +84,6 @@ def test_free_is_a_number_of_bytes() -> None:
     assert type(free) is int and 2**20 < free < 2**50
 
 
-def _meminfo(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
-    real = builtins.open
-
-    def opened(path: Any, *args: Any, **more: Any) -> Any:
-        if not str(path).startswith(("/proc", "/sys")):
-            return real(path, *args, **more)
-        if text is None or "meminfo" not in str(path):
-            raise FileNotFoundError(path)
-        return io.StringIO(text)
-
-    monkeypatch.setattr(builtins, "open", opened)
-
-
-def test_free_reads_what_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "MemTotal:  9 kB\nMemFree:  1 kB\nMemAvailable:   123 kB\n"
-    _meminfo(monkeypatch, text)
-    assert devices.free(torch.device("cpu")) == 123 * 1024
-
-
-@pytest.mark.parametrize("text", [None, "MemTotal: 9 kB\n"])
-def test_free_without_an_answer_is_modest(
-    monkeypatch: pytest.MonkeyPatch, text: str | None
-) -> None:
-    _meminfo(monkeypatch, text)
-    assert devices.free(torch.device("cpu")) == 4 * 2**30
-
-
-# --- limits below what the machine has ---
-
 FAR = "MemAvailable: 99999999999 kB\n"
 
 
@@ -152,56 +105,52 @@ def _free() -> int:
     return devices.free(torch.device("cpu"))
 
 
-def test_free_within_a_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Version 2: the narrowest of the group and all above it, files not counted."""
-    at = "/sys/fs/cgroup"
-    files = {
-        "/proc/meminfo": FAR,
-        "/proc/self/cgroup": "0::/a/b\n",
-        f"{at}/a/b/memory.max": "max\n",
-        f"{at}/a/b/memory.current": "500\n",
-        f"{at}/a/memory.max": "4000\n",
-        f"{at}/a/memory.current": "1500\n",
-        f"{at}/a/memory.stat": "anon 9\ninactive_file 200\nactive_file 30\n",
-    }
-    _files(monkeypatch, files)
-    assert _free() == 4000 - 1500 + 230
-    files[f"{at}/a/b/memory.max"] = "1000\n"
-    assert _free() == 1000 - 500
-    files[f"{at}/a/b/memory.current"] = "1001\n"
-    assert _free() == 0
+V1, V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
+TWO = {  # version 2: the narrowest of the group and all above it, files not counted
+    "/proc/meminfo": FAR,
+    "/proc/self/cgroup": "0::/a/b\n",
+    f"{V2}/a/b/memory.max": "max\n",
+    f"{V2}/a/b/memory.current": "500\n",
+    f"{V2}/a/memory.max": "4000\n",
+    f"{V2}/a/memory.current": "1500\n",
+    f"{V2}/a/memory.stat": "anon 9\ninactive_file 200\nactive_file 30\n",
+}
+ONE = {
+    "/proc/meminfo": FAR,
+    "/proc/self/cgroup": "5:cpu:/x\n4:hugetlb,memory:/a\n0::/\n",
+    f"{V1}/a/memory.limit_in_bytes": "5000\n",
+    f"{V1}/a/memory.usage_in_bytes": "3000\n",
+    f"{V1}/a/memory.stat": "inactive_file 1\ntotal_inactive_file 100\n"
+    "total_active_file 20\n",
+    f"{V1}/memory.limit_in_bytes": "9223372036854771712\n",
+    f"{V1}/memory.usage_in_bytes": "3000\n",
+}
+CONTAINER = {  # it sees only its own group
+    "/proc/meminfo": FAR,
+    "/proc/self/cgroup": "4:memory:/docker/0a1b\n",
+    f"{V1}/memory.limit_in_bytes": "700\n",
+    f"{V1}/memory.usage_in_bytes": "200\n",
+}
 
 
-def test_free_within_a_control_group_of_the_first_version(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"/proc/meminfo": "MemFree:  1 kB\nMemAvailable:   123 kB\n"}, 123 * 1024),
+        ({"/proc/meminfo": "MemTotal: 9 kB\n"}, 4 * 2**30),  # no answer: be modest
+        ({}, 4 * 2**30),
+        (TWO, 4000 - 1500 + 230),
+        (TWO | {f"{V2}/a/b/memory.max": "1000\n"}, 1000 - 500),
+        (TWO | {f"{V2}/a/b/memory.max": "499\n"}, 0),
+        (ONE, 5000 - 3000 + 120),
+        (CONTAINER, 500),
+    ],
+)
+def test_free_is_the_least_that_the_system_says(
+    monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: int
 ) -> None:
-    at = "/sys/fs/cgroup/memory"
-    stat = "inactive_file 1\ntotal_inactive_file 100\ntotal_active_file 20\n"
-    files = {
-        "/proc/meminfo": FAR,
-        "/proc/self/cgroup": "5:cpu:/x\n4:hugetlb,memory:/a\n0::/\n",
-        f"{at}/a/memory.limit_in_bytes": "5000\n",
-        f"{at}/a/memory.usage_in_bytes": "3000\n",
-        f"{at}/a/memory.stat": stat,
-        f"{at}/memory.limit_in_bytes": "9223372036854771712\n",
-        f"{at}/memory.usage_in_bytes": "3000\n",
-    }
     _files(monkeypatch, files)
-    assert _free() == 5000 - 3000 + 120
-
-
-def test_free_in_a_container_that_sees_only_its_own_group(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    at = "/sys/fs/cgroup/memory"
-    files = {
-        "/proc/meminfo": FAR,
-        "/proc/self/cgroup": "4:memory:/docker/0a1b\n",
-        f"{at}/memory.limit_in_bytes": "700\n",
-        f"{at}/memory.usage_in_bytes": "200\n",
-    }
-    _files(monkeypatch, files)
-    assert _free() == 500
+    assert _free() == expected
 
 
 @pytest.mark.parametrize(

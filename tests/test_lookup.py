@@ -379,7 +379,13 @@ def test_every_option_has_a_type_and_a_default_of_it() -> None:
 
 def needs(function: Any) -> dict[str, Any]:
     """Something for every option that a member cannot do without."""
-    some = {"int": 1, "float": 1.0, "str": "x", "str | list[str]": "x", "list[int]": [1]}
+    some = {
+        "int": 1,
+        "float": 1.0,
+        "str": "x",
+        "str | list[str]": "x",
+        "list[int]": [1],
+    }
     found = lookup.options(function).values()
     return {p.name: some[p.annotation] for p in found if p.default is p.empty}
 

@@ -15,14 +15,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from troth import build
-from troth.config import reader
 from troth.engine.engine import Plan
 from troth.federation.rounds import Federation
 from troth.networks import task
 from troth.types import Record, Refusal
 
-SIZES = [6, 9, 14, 20, 5, 11]
-N, COHORT = len(SIZES), 4
+N, COHORT = 6, 4
 
 MODULE = """
 import torch
@@ -116,14 +114,6 @@ def finetune(task, descent, *, steps: int = 3):
 """
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def mod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Rules of somebody else, named `guests.mod:function`."""
@@ -140,30 +130,15 @@ def mod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         sys.modules.pop(name, None)
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    random = np.random.default_rng(0)
-    owner = np.repeat(np.arange(N), SIZES)
-    x = random.random((len(owner), 3))
-    where = tmp_path_factory.mktemp("data") / "data.npz"
-    np.savez(where, x=x, y=random.integers(0, 2, len(owner)), owner=owner)
-    return where
+@pytest.fixture
+def made(built: Any) -> Any:
+    """Makes federations that train four rounds."""
 
+    def make(**sections: Any) -> Federation:
+        four = {"rounds": 4} | sections.pop("train", {})
+        return built(train=four, **sections).federation
 
-def built(path: Path, plan: Plan | None = None, **sections: Any) -> build.Built:
-    train = {"rounds": 4, "cohort": COHORT, "batch": 4, "precision": "float64"}
-    tree = {
-        "data": {"name": "npz", "path": str(path)},
-        "partition": {"name": "natural", "split": [0.6, 0.1, 0.3]},
-        "engine": {"device": "cpu"},
-        **sections,
-        "train": train | sections.get("train", {}),
-    }
-    return build.build(reader.from_dict(tree), plan=plan or Plan("threads", 1, 1))
-
-
-def made(path: Path, **sections: Any) -> Federation:
-    return built(path, **sections).federation
+    return make
 
 
 def all_rounds(federation: Federation) -> list[Record]:
@@ -173,8 +148,8 @@ def all_rounds(federation: Federation) -> list[Record]:
 # Rounds
 
 
-def test_a_record_says_what_happened(path: Path) -> None:
-    federation = made(path, personalizer="ditto")
+def test_a_record_says_what_happened(made: Any) -> None:
+    federation = made(personalizer="ditto")
     before = federation.broadcast.w.clone()
     for r, record in enumerate(federation.train()):
         assert isinstance(record, Record)
@@ -193,8 +168,8 @@ def test_a_record_says_what_happened(path: Path) -> None:
     assert all_rounds(federation) == []  # finished
 
 
-def test_stopping_and_going_on_changes_nothing(path: Path) -> None:
-    whole, parts = made(path), made(path)
+def test_stopping_and_going_on_changes_nothing(made: Any) -> None:
+    whole, parts = made(), made()
     all_rounds(whole)
     next(parts.train())
     next(parts.train())
@@ -202,19 +177,19 @@ def test_stopping_and_going_on_changes_nothing(path: Path) -> None:
     assert torch.equal(whole.broadcast.w, parts.broadcast.w)
 
 
-def test_a_schedule_scales_the_round(path: Path) -> None:
+def test_a_schedule_scales_the_round(made: Any) -> None:
     train = {"schedule": {"name": "cosine"}, "rounds": 2}
-    federation = made(path, train=train)
+    federation = made(train=train)
     scales = [float(record.broadcast.scale) for record in federation.train()]
     assert scales == [1.0, pytest.approx(0.5)]
-    assert [made(path, train=train).scale(r) for r in range(2)] == scales
+    assert [made(train=train).scale(r) for r in range(2)] == scales
 
 
 @pytest.mark.parametrize("personalizer", ["local", "ditto"])
 def test_a_client_asked_late_starts_from_the_first_shared_model(
-    path: Path, personalizer: str
+    made: Any, personalizer: str
 ) -> None:
-    federation = made(path, train={"cohort": 1}, personalizer=personalizer)
+    federation = made(train={"cohort": 1}, personalizer=personalizer)
     engine, w0 = federation.engine, federation.broadcast.w.clone()
     start = engine.start(w0)
     late = 0
@@ -244,10 +219,9 @@ def hostile_in(federation: Federation, record: Record) -> list[int]:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_no_number_never_reaches_the_model(
-    path: Path, mod: Any, value: float
+    made: Any, mod: Any, value: float
 ) -> None:
     federation = made(
-        path,
         adversary={"count": 2},
         attack={"name": "guests.mod:nan", "value": value},
         filter=["guests.mod:look"],
@@ -266,9 +240,8 @@ def test_what_is_no_number_never_reaches_the_model(
     assert dropped > 0
 
 
-def test_every_filter_names_whom_it_removed(path: Path, mod: Any) -> None:
+def test_every_filter_names_whom_it_removed(made: Any, mod: Any) -> None:
     federation = made(
-        path,
         adversary={"count": 2},
         attack="guests.mod:nan",
         filter=["guests.mod:drop_lowest"],
@@ -281,8 +254,8 @@ def test_every_filter_names_whom_it_removed(path: Path, mod: Any) -> None:
         assert record.messages.client.tolist() == good[1:]
 
 
-def test_a_filter_named_twice_names_all_whom_it_removed(path: Path, mod: Any) -> None:
-    federation = made(path, filter=["guests.mod:drop_lowest"] * 2)
+def test_a_filter_named_twice_names_all_whom_it_removed(made: Any, mod: Any) -> None:
+    federation = made(filter=["guests.mod:drop_lowest"] * 2)
     for record in federation.train():
         names = sum(record.dropped.values(), [])
         assert sorted(names) == record.cohort[:2].tolist()
@@ -297,9 +270,9 @@ def test_a_filter_named_twice_names_all_whom_it_removed(path: Path, mod: Any) ->
     ],
 )
 def test_when_all_are_dropped_the_model_stays_exactly(
-    path: Path, mod: Any, sections: dict[str, Any]
+    made: Any, mod: Any, sections: dict[str, Any]
 ) -> None:
-    federation = made(path, personalizer="local", **sections)
+    federation = made(personalizer="local", **sections)
     w0 = federation.broadcast.w.clone()
     for record in federation.train():
         assert torch.equal(record.broadcast.w, w0) and record.moved == 0
@@ -309,8 +282,8 @@ def test_when_all_are_dropped_the_model_stays_exactly(
         assert (rows - w0).abs().amax(1).min() > 0
 
 
-def test_an_aggregator_with_memory_keeps_it(path: Path, mod: Any) -> None:
-    federation = made(path, aggregator="guests.mod:running")
+def test_an_aggregator_with_memory_keeps_it(made: Any, mod: Any) -> None:
+    federation = made(aggregator="guests.mod:running")
     plain = torch.zeros_like(federation.broadcast.w)
     for record in federation.train():
         before = federation.serving.memories["aggregator"]
@@ -322,8 +295,8 @@ def test_an_aggregator_with_memory_keeps_it(path: Path, mod: Any) -> None:
     )
 
 
-def test_a_server_with_memory_keeps_it(path: Path, mod: Any) -> None:
-    federation = made(path, server="guests.mod:heavy_ball")
+def test_a_server_with_memory_keeps_it(made: Any, mod: Any) -> None:
+    federation = made(server="guests.mod:heavy_ball")
     w, m = federation.broadcast.w.clone(), torch.zeros(())
     for record in federation.train():
         m = 0.5 * m + record.messages.update.mean(0)
@@ -333,10 +306,9 @@ def test_a_server_with_memory_keeps_it(path: Path, mod: Any) -> None:
 
 @pytest.mark.parametrize("server", ["sgd", "guests.mod:heavy_ball"])
 def test_a_step_to_infinity_is_not_taken_and_not_remembered(
-    path: Path, mod: Any, server: str
+    made: Any, mod: Any, server: str
 ) -> None:
     federation = made(
-        path,
         adversary={"count": 1},
         attack="guests.mod:sometimes_huge",
         server=server,
@@ -348,10 +320,10 @@ def test_a_step_to_infinity_is_not_taken_and_not_remembered(
 
 
 def test_losses_are_those_of_the_shared_model_on_all_training_data(
-    path: Path, mod: Any
+    made: Any, built: Any, mod: Any
 ) -> None:
-    assert not made(path).serving.asks_loss
-    ready = built(path, aggregator="guests.mod:by_loss")
+    assert not made().serving.asks_loss
+    ready = built(aggregator="guests.mod:by_loss")
     federation, data = ready.federation, ready.data
     assert federation.serving.asks_loss
     for _ in range(2):
@@ -376,33 +348,33 @@ def test_losses_are_those_of_the_shared_model_on_all_training_data(
     ],
 )
 def test_a_rule_that_asks_for_too_much_is_refused_before_the_first_round(
-    path: Path, mod: Any, sections: dict[str, Any]
+    made: Any, mod: Any, sections: dict[str, Any]
 ) -> None:
     try:
-        federation = made(path, **sections)
+        federation = made(**sections)
     except Refusal:
         return
     assert federation.step().broadcast.w.isfinite().all()  # else it gets it
 
 
-def test_every_round_and_run_has_its_key(path: Path, mod: Any) -> None:
+def test_every_round_and_run_has_its_key(made: Any, mod: Any) -> None:
     drawn: dict[int, list[Any]] = {}
     for seed in (0, 1):
-        federation = made(path, seed=seed, aggregator="guests.mod:noisy")
+        federation = made(seed=seed, aggregator="guests.mod:noisy")
         mod.keys.clear()
         all_rounds(federation)
         drawn[seed] = list(mod.keys)
     assert [r for r, _ in drawn[0]] == [0, 1, 2, 3]
     assert len({key for _, key in drawn[0] + drawn[1]}) == 8
-    federation = made(path, aggregator="guests.mod:noisy")
+    federation = made(aggregator="guests.mod:noisy")
     mod.keys.clear()  # of what the build tried out
     all_rounds(federation)
     assert mod.keys == drawn[0]
 
 
-def test_the_attack_sees_who_is_hostile_in_the_cohort(path: Path) -> None:
-    federation = made(path, adversary={"clients": [1, 4]}, attack="model_replacement")
-    plain = made(path, adversary={"clients": [1, 4]})
+def test_the_attack_sees_who_is_hostile_in_the_cohort(made: Any) -> None:
+    federation = made(adversary={"clients": [1, 4]}, attack="model_replacement")
+    plain = made(adversary={"clients": [1, 4]})
     a, b = federation.step(), plain.step()
     for k, attacked, honest in zip(
         a.cohort, a.messages.update, b.messages.update, strict=True
@@ -433,9 +405,9 @@ def _finetuned(ready: build.Built, k: int, steps: int, rounds: int) -> Tensor:
 )
 @pytest.mark.parametrize("chunk", [4, 100])
 def test_finish_works_on_every_client_once(
-    path: Path, mod: Any, plan: Plan, chunk: int
+    built: Any, mod: Any, plan: Plan, chunk: int
 ) -> None:
-    ready = built(path, plan, personalizer="guests.mod:finetune", train={"rounds": 2})
+    ready = built(plan, personalizer="guests.mod:finetune", train={"rounds": 2})
     federation = ready.federation
     all_rounds(federation)
     w = federation.broadcast.w.clone()
@@ -446,5 +418,5 @@ def test_finish_works_on_every_client_once(
         assert torch.allclose(rows[k], _finetuned(ready, k, 3, 2), 0, 1e-12)
 
 
-def test_without_a_last_phase_nothing_happens(path: Path) -> None:
-    assert list(made(path, personalizer="ditto").finish(3)) == []
+def test_without_a_last_phase_nothing_happens(made: Any) -> None:
+    assert list(made(personalizer="ditto").finish(3)) == []
