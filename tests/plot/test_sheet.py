@@ -45,24 +45,24 @@ def split(m: int, *sizes: int) -> list[np.ndarray]:
 def test_words_and_bars():
     figure = gallery.draw(images(), split(60, 10, 30, 20), "sixty")
     assert figure.get_suptitle() == "sixty"
-    sizes = titled(figure, "Examples a client: 10 to 30, median 20")
+    sizes = titled(figure, "Examples per client: 10 to 30, median 20")
     assert [bar.get_height() for bar in sizes.patches] == [30, 20, 10]
     assert [tick.get_text() for tick in sizes.get_xticklabels()] == ["1", "2", "0"]
-    below = titled(figure, "Classes a client: 3 of 3")
+    below = titled(figure, "Classes per client: 3 of 3")
     assert below.get_xlabel() == "3 clients, the largest first"
     assert rendered(figure).std() > 10
 
 
 def test_equal_clients_have_no_median_line():
     figure = gallery.draw(images(), split(60, 20, 20, 20), "")
-    assert titled(figure, "Examples a client: 20").get_lines() == []
+    assert titled(figure, "Examples per client: 20").get_lines() == []
 
 
 def test_the_heat_map_has_the_share_of_each_class():
     """Client 0 has only class 0; client 1 has two of class 1 and one of class 2."""
     arrays = images()
     figure = gallery.draw(arrays, [np.array([0, 3]), np.array([1, 4, 2])], "")
-    (heat,) = titled(figure, "Classes a client: 1 to 2 of 3").get_images()
+    (heat,) = titled(figure, "Classes per client: 1 to 2 of 3").get_images()
     shares = np.asarray(heat.get_array())
     assert np.allclose(shares, [[0, 1], [2 / 3, 0], [1 / 3, 0]])
     assert heat.get_clim() == (0, 1)
@@ -162,7 +162,7 @@ def test_missing_values_are_counted_and_left_out():
 def test_targets_of_a_regression():
     arrays = table(0)
     figure = gallery.draw(arrays, split(40, 30, 10), "")
-    below = titled(figure, "Targets a client")
+    below = titled(figure, "Targets per client")
     (line,) = below.get_lines()
     expected = [np.median(arrays.y[:30]), np.median(arrays.y[30:])]
     assert np.allclose(line.get_ydata(), expected)
@@ -175,13 +175,13 @@ def test_several_labels_an_example():
     y[:, 3] = 1
     arrays = Arrays(np.zeros((20, 2), np.float32), y, 4)
     figure = gallery.draw(arrays, split(20, 10, 10), "")
-    (heat,) = titled(figure, "Classes a client: 1 to 2 of 4").get_images()
+    (heat,) = titled(figure, "Classes per client: 1 to 2 of 4").get_images()
     assert np.allclose(np.asarray(heat.get_array()), [[1, 0], [0, 0], [0, 0], [1, 1]])
     rendered(figure)
     many = np.zeros((20, 200), np.int64)
     many[0, :7] = many[19, 5:8] = 1
     figure = gallery.draw(arrays._replace(y=many, classes=200), split(20, 10, 10), "")
-    titled(figure, "Classes a client: 3 to 7")
+    titled(figure, "Classes per client: 3 to 7")
 
 
 def test_very_many_classes_and_clients():
@@ -189,9 +189,9 @@ def test_very_many_classes_and_clients():
     arrays = Arrays(np.zeros((m, 1, 2, 2), np.uint8), np.arange(m) % 500, 500)
     clients = np.split(np.arange(m), 2000)
     figure = gallery.draw(arrays, clients, "")
-    titled(figure, "Classes a client: 3 to 3")
+    titled(figure, "Classes per client: 3 to 3")
     figure = gallery.draw(arrays._replace(y=arrays.y % 5, classes=5), clients, "")
-    (heat,) = titled(figure, "Classes a client: 3").get_images()
+    (heat,) = titled(figure, "Classes per client: 3").get_images()
     assert np.asarray(heat.get_array()).shape == (5, 1500)
     assert [*heat.get_extent()[:2]] == [-0.5, 1999.5]
     rendered(figure)
@@ -200,13 +200,13 @@ def test_very_many_classes_and_clients():
 def test_sizes_far_apart_are_drawn_by_their_logarithm():
     arrays = images(1200)
     figure = gallery.draw(arrays, split(1200, 1000, 2), "")
-    assert titled(figure, "Examples a client").get_yscale() == "log"
+    assert titled(figure, "Examples per client").get_yscale() == "log"
     rendered(figure)
 
 
 def test_a_client_without_examples_and_one_client():
     figure = gallery.draw(images(), [np.arange(60), np.arange(0)], "")
-    titled(figure, "Examples a client: 0 to 60")
+    titled(figure, "Examples per client: 0 to 60")
     rendered(figure)
     rendered(gallery.draw(table(0), [np.arange(40), np.arange(0)], ""))
     rendered(gallery.draw(images(1, 1), [np.arange(1)], ""))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from troth import plot
-from troth.plot.verdicts import happened
+from troth.plot.trust import happened
 
 
 def test_verdicts_are_those_of_the_rounds(examined: Path) -> None:

@@ -5,13 +5,8 @@ figure. Colours differ in lightness and come with a dash or a mark of their own,
 they survive colour blindness and grey printing.
 """
 
-from troth.plot.audit import audit
-from troth.plot.certified import certified
-from troth.plot.clients import clients
-from troth.plot.curves import curves
-from troth.plot.frontier import frontier
-from troth.plot.pairs import pairs
-from troth.plot.verdicts import verdicts
+from troth.plot.performance import clients, curves, frontier, pairs
+from troth.plot.trust import audit, certified, verdicts
 
 __all__ = [
     "audit",

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from troth import seeding
+from troth.plot._style import INK, SERIES, SOFT, dress, figure
 from troth.types import Arrays
 
-_INK, _SOFT, _BAR, _LINE = "#22303c", "#6b7b88", "#3d7ea6", "#d1495b"
-_HUES = ("#3d7ea6", "#e08e45", "#5a9367", "#8e5572", "#c44536")
+_BAR, _LINE = SERIES[:2]
 _ROWS = 10  # of the sheet of images, at least
 _PIXELS = 1400  # height of the sheet, at most twice
 _NAMED = 24  # classes that get rows of their own
 _FEATURES = 16  # histograms
 _MANY = 100  # classes that a heat map still tells apart
 _WIDE = 1500  # clients that a heat map still tells apart
+_HUES = 5  # classes that have a colour each in a histogram
 _SINGLE = 60  # clients whose bars stand apart
 
 
@@ -34,10 +34,9 @@ def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
         clients: the examples of each, by their numbers.
         title: what stands above.
     """
-    layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09)
-    figure = Figure(figsize=(14, 7.4), dpi=110, layout=layout, facecolor="white")
-    figure.suptitle(title, x=0.012, ha="left", size=15, weight="bold", color=_INK)
-    halves: Any = figure.subfigures(1, 2, width_ratios=(1.0, 1.08), wspace=0.03)
+    made = figure(14, 7.4)
+    made.suptitle(title, x=0.012, ha="left", size=15, weight="bold", color=INK)
+    halves: Any = made.subfigures(1, 2, width_ratios=(1.0, 1.08), wspace=0.03)
     left, right = halves
     if _pictures(arrays):
         _sheet(left.subplots(), arrays)
@@ -55,7 +54,7 @@ def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
         _variety(below, arrays, ranked)
     _clients(above, order, "")
     _clients(below, order, f"{len(order):,} clients, the largest first")
-    return figure
+    return made
 
 
 def _pictures(arrays: Arrays) -> bool:
@@ -65,7 +64,7 @@ def _pictures(arrays: Arrays) -> bool:
 def _clients(axes: Axes, order: Sequence[int], words: str) -> None:
     """The axis on which clients stand: their numbers where these can be read."""
     axes.set_xlim(-0.5, len(order) - 0.5)
-    axes.set_xlabel(words, color=_SOFT)
+    axes.set_xlabel(words, color=SOFT)
     if len(order) <= _NAMED:
         axes.set_xticks(range(len(order)), [str(k) for k in order])
         axes.tick_params(axis="x", length=0)
@@ -74,17 +73,8 @@ def _clients(axes: Axes, order: Sequence[int], words: str) -> None:
         axes.xaxis.set_major_formatter("{x:,.0f}")
 
 
-def _style(axes: Axes, title: str, y: str = "") -> None:
-    """Few lines, little ink."""
-    axes.set_title(title, loc="left", size=11, color=_INK)
-    axes.set_ylabel(y, color=_SOFT)
-    axes.tick_params(colors=_SOFT, labelsize=9, length=3)
-    for side in axes.spines.values():
-        side.set_visible(False)
-
-
 def _sheet(axes: Axes, arrays: Arrays) -> None:
-    """Rows of examples, a class a row or several where there are few."""
+    """Rows of examples, one or several per class where there are few."""
     rows, names = _rows(arrays)
     finer = max(1, rows.shape[0] * arrays.x.shape[-2] // _PIXELS)  # than is drawn
     x = arrays.x[rows][..., ::finer, ::finer].astype(np.float64) / arrays.scale
@@ -99,7 +89,9 @@ def _sheet(axes: Axes, arrays: Arrays) -> None:
         sheet[tops[i] : tops[i] + h, start : start + w] = np.moveaxis(x[i, j], 0, -1)
     axes.imshow(np.clip(sheet, 0, 1), interpolation="nearest", aspect="equal")
     shape = "×".join(map(str, arrays.x.shape[1:]))
-    _style(axes, f"Examples ({shape})")
+    dress(axes, f"Examples ({shape})", "")
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
     middle = [
         (tops[k * each] + tops[(k + 1) * each - 1] + h) / 2 for k in range(len(names))
     ]
@@ -133,12 +125,12 @@ def _names(arrays: Arrays, classes: np.ndarray) -> list[str]:
 
 
 def _histograms(part: SubFigure, arrays: Arrays) -> None:
-    """A small histogram a feature, in one colour a class where there are few."""
+    """A small histogram per feature, in one colour per class where there are few."""
     x = arrays.x.reshape(len(arrays.x), -1)
     count = min(x.shape[1], _FEATURES)
     side = int(np.ceil(np.sqrt(count)))
     grid = part.subplots(-(-count // side), side, squeeze=False)
-    few = 2 <= arrays.classes <= len(_HUES) and arrays.y.ndim == 1
+    few = 2 <= arrays.classes <= _HUES and arrays.y.ndim == 1
     names = _names(arrays, np.arange(arrays.classes)) if few else ["all"]
     for j, axes in enumerate(grid.flat):
         axes.set_visible(j < count)
@@ -147,10 +139,10 @@ def _histograms(part: SubFigure, arrays: Arrays) -> None:
             of = [arrays.y == k for k in range(len(names))] if few else [slice(None)]
             _histogram(axes, name, [x[rows, j] for rows in of])
     what = "Features" if count == x.shape[1] else f"{count} of {x.shape[1]:,} features"
-    part.suptitle(what, x=0.02, ha="left", size=11, color=_INK)
+    part.suptitle(what, x=0.02, ha="left", size=11, color=INK)
     if few:
-        patches = [Patch(color=hue, alpha=0.6) for hue in _HUES[: len(names)]]
-        looks: dict[str, Any] = {"frameon": False, "labelcolor": _SOFT, "fontsize": 9}
+        patches = [Patch(color=hue, alpha=0.6) for hue in SERIES[: len(names)]]
+        looks: dict[str, Any] = {"frameon": False, "labelcolor": SOFT, "fontsize": 9}
         part.legend(patches, names, loc="upper right", ncols=len(names), **looks)
 
 
@@ -160,15 +152,13 @@ def _histogram(axes: Axes, name: str, groups: Sequence[np.ndarray]) -> None:
     every = np.concatenate(values)
     missing = 1 - len(every) / max(sum(map(len, groups)), 1)
     title = f"{name[:18]}" + (f" ({missing:.0%} missing)" if missing else "")
-    _style(axes, "")
-    axes.set_title(title, size=8.5, color=_INK, loc="left", pad=3)
+    dress(axes, title, "")
     axes.tick_params(labelsize=7, length=2)
     axes.set_yticks([])
-    axes.spines["bottom"].set_visible(True)
-    axes.spines["bottom"].set_color(_SOFT)
+    axes.spines["left"].set_visible(False)
     if len(every):
         edges = np.histogram_bin_edges(every, bins=24).tolist()
-        for value, hue in zip(values, _HUES, strict=False):
+        for value, hue in zip(values, SERIES, strict=False):
             axes.hist(value, edges, color=hue, alpha=0.6, density=len(values) > 1)
 
 
@@ -182,18 +172,12 @@ def _sizes(axes: Axes, ranked: Sequence[np.ndarray]) -> None:
         axes.fill_between(np.arange(len(sizes)), sizes, step="mid", color=_BAR, lw=0)
     low, high, middle = sizes.min(), sizes.max(), float(np.median(sizes))
     words = f"{low:,} to {high:,}, median {middle:,.0f}" if low < high else f"{low:,}"
-    _style(axes, f"Examples a client: {words}", "examples")
+    dress(axes, f"Examples per client: {words}", "", "examples")
     if low < high:
         axes.axhline(middle, color=_LINE, lw=1, ls=(0, (4, 3)))
     if 0 < 100 * low < high:
         axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    _lines(axes)
-
-
-def _lines(axes: Axes) -> None:
-    axes.grid(axis="y", color="#e6eaee", lw=0.8)
-    axes.set_axisbelow(True)
 
 
 def _counts(arrays: Arrays, ranked: Sequence[np.ndarray]) -> np.ndarray:
@@ -218,7 +202,8 @@ def _shares(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
     image = axes.imshow(shares, "Blues", **looks)
     held = (shares > 0).sum(0)
     words = f"{held.min()} to {held.max()}" if held.min() < held.max() else f"{held[0]}"
-    _style(axes, f"Classes a client: {words} of {k}")
+    dress(axes, f"Classes per client: {words} of {k}", "")
+    axes.grid(visible=False)
     if k <= _NAMED:
         axes.set_yticks(range(k), _names(arrays, np.arange(k)))
         axes.tick_params(axis="y", length=0)
@@ -226,8 +211,8 @@ def _shares(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
     bar = axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=30, format="{x:.0%}")
     bar.locator = MaxNLocator(5, steps=[1, 2, 5, 10])
     bar.outline.set_visible(False)
-    bar.ax.tick_params(colors=_SOFT, labelsize=8, length=0)
-    bar.set_label("of its examples", color=_SOFT)
+    bar.ax.tick_params(colors=SOFT, labelsize=8, length=0)
+    bar.set_label("of its examples", color=SOFT)
 
 
 def _targets(axes: Axes, y: np.ndarray, ranked: Sequence[np.ndarray]) -> None:
@@ -237,8 +222,7 @@ def _targets(axes: Axes, y: np.ndarray, ranked: Sequence[np.ndarray]) -> None:
     at = np.arange(len(found))
     axes.vlines(at, found[:, 0], found[:, 2], color=_BAR, alpha=0.5, lw=3)
     axes.plot(at, found[:, 1], "o", color=_LINE, ms=4)
-    _style(axes, "Targets a client: median, and 10 to 90 %", "target")
-    _lines(axes)
+    dress(axes, "Targets per client: median, and 10 to 90 %", "", "target")
 
 
 def _variety(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
@@ -247,5 +231,5 @@ def _variety(axes: Axes, arrays: Arrays, ranked: Sequence[np.ndarray]) -> None:
     several = arrays.y.ndim > 1
     held = np.array([y.any(0).sum() if several else len(np.unique(y)) for y in every])
     axes.fill_between(np.arange(len(held)), held, step="mid", color=_BAR, lw=0)
-    _style(axes, f"Classes a client: {held.min():,} to {held.max():,}", "classes")
-    _lines(axes)
+    words = f"Classes per client: {held.min():,} to {held.max():,}"
+    dress(axes, words, "", "classes")

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from troth import plot
 from troth.files import METRICS
 from troth.plot import _style
-from troth.plot.pairs import drawn
+from troth.plot.performance import drawn
 from troth.reports.cards import Deck
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
