@@ -43,8 +43,8 @@ ORDER = [
     server.attacks server.filters server.aggregators server.steps
     evaluation.metrics federation.samplers theory
     engine certificates evaluation server federation data build
-    runs api examine poison deployment deployment.flower
-    plot reports.cards reports reports.live reproduce
+    runs api plot examine poison deployment deployment.flower
+    reports.cards reports reports.live reproduce
     cli cli.commands cli.app __init__ __main__
     """.split(),  # noqa: SIM905
 ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from troth import files
-from troth.certificates import bounds, curves, picture
+from troth.certificates import bounds, curves
 from troth.certificates.smoothing import Smoothing
 
 CLIENT = np.array([4, 4, 4, 4, 9, 9])
@@ -53,16 +53,3 @@ def test_radii_of_a_curve() -> None:
     assert grid[0] == 0 and len(grid) == 101
     most = bounds.radius(bounds.lower(1000, 1000, 0.001), 0.5, "uniform")
     assert grid[-1] == most
-
-
-@pytest.mark.parametrize("client", [CLIENT, np.zeros(6, int)])
-def test_a_picture_of_them(client: np.ndarray) -> None:
-    found = curves.curves(client, Y, LABEL, RADIUS, USED, [0.0, 0.2, 0.3])
-    figure = picture.draw({"personal": found, "shared": FOUND}, "a title", "radians")
-    left, right = figure.axes
-    mean = left.lines[0]
-    assert mean.get_ydata().tolist() == found.accuracy.mean(axis=0).tolist()  # type: ignore[union-attr]
-    assert mean.get_drawstyle() == "steps-pre"  # never above what was proven
-    assert len(right.lines) == len(found.clients) + 2
-    assert left.get_xlabel() == "radius (radians)"
-    figure.canvas.draw()

@@ -13,20 +13,19 @@ from troth import plot
 from troth.types import Refusal
 
 
-@pytest.mark.parametrize("kind", ["svg", "png"])
 @pytest.mark.parametrize("name", plot.__all__)
-def test_every_picture_is_saved(
-    examined: Path, tmp_path: Path, name: str, kind: str
-) -> None:
+def test_every_picture_is_saved(examined: Path, tmp_path: Path, name: str) -> None:
     figure = getattr(plot, name)([examined / "attacked", examined / "clean"])
-    figure.savefig(tmp_path / f"x.{kind}")
-    assert (tmp_path / f"x.{kind}").stat().st_size > 1000
+    for kind in ("svg", "png") if name == "curves" else ("svg",):
+        figure.savefig(tmp_path / f"x.{kind}")
+        assert (tmp_path / f"x.{kind}").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("name", ["certified", "audit", "verdicts", "pairs"])
-def test_what_is_not_there_is_refused(told: Any, tmp_path: Path, name: str) -> None:
-    with pytest.raises(Refusal, match="troth (certify|audit|list)|give two that do"):
-        getattr(plot, name)(told(tmp_path / "x", [0.5, 1.0]))
+def test_what_is_not_there_is_refused(told: Any, tmp_path: Path) -> None:
+    place = told(tmp_path / "x", [0.5, 1.0])
+    for draw in (plot.certified, plot.audit, plot.verdicts, plot.pairs):
+        with pytest.raises(Refusal, match="troth (certify|audit|list)|two that do"):
+            draw(place)
 
 
 def test_an_unfinished_run(lines: Any, examined: Path, tmp_path: Path) -> None:

@@ -53,11 +53,6 @@ def test_words_and_bars():
     assert rendered(figure).std() > 10
 
 
-def test_equal_clients_have_no_median_line():
-    figure = gallery.draw(images(), split(60, 20, 20, 20), "")
-    assert titled(figure, "Examples per client: 20").get_lines() == []
-
-
 def test_the_heat_map_has_the_share_of_each_class():
     """Client 0 has only class 0; client 1 has two of class 1 and one of class 2."""
     arrays = images()
@@ -68,11 +63,10 @@ def test_the_heat_map_has_the_share_of_each_class():
     assert heat.get_clim() == (0, 1)
 
 
-def test_equal_shares_are_half_as_dark_as_can_be():
-    arrays = images(60, 6)
-    (heat,) = titled(
-        gallery.draw(arrays, split(60, 30, 30), ""), "Classes"
-    ).get_images()
+def test_equal_clients_have_no_median_line_and_equal_shares_are_half_as_dark():
+    figure = gallery.draw(images(60, 6), split(60, 30, 30), "")
+    assert titled(figure, "Examples per client: 30").get_lines() == []
+    (heat,) = titled(figure, "Classes").get_images()
     assert heat.get_clim() == (0, pytest.approx(2 / 6))
 
 
@@ -98,20 +92,13 @@ def test_a_row_a_class_in_its_own_brightness(classes, rows):
         assert np.allclose(pixels[top, 0], shade), i
 
 
-def test_names_of_classes_stand_beside_them():
+def test_names_of_classes_stand_beside_those_that_somebody_has():
     arrays = images()._replace(labels=("cat", "dog", "a very long name indeed"))
-    sheet = titled(gallery.draw(arrays, split(60, 60), ""), "Examples (")
-    names = [tick.get_text() for tick in sheet.get_yticklabels()]
-    assert names == ["cat", "dog", "a very long nam…"]
-
-
-def test_a_class_that_nobody_has_gets_no_row():
-    arrays = images(60, 3)
     keep = arrays.y != 1
     arrays = arrays._replace(x=arrays.x[keep], y=arrays.y[keep])
-    figure = gallery.draw(arrays, split(40, 40), "")
-    names = [t.get_text() for t in titled(figure, "Examples (").get_yticklabels()]
-    assert names == ["0", "2"]
+    sheet = titled(gallery.draw(arrays, split(40, 40), ""), "Examples (")
+    names = [tick.get_text() for tick in sheet.get_yticklabels()]
+    assert names == ["cat", "a very long nam…"]
 
 
 def test_colours_and_large_pictures():
@@ -135,7 +122,7 @@ def table(classes: int, m: int = 40, d: int = 5) -> Arrays:
     return Arrays(random.normal(size=(m, d)), y, classes)
 
 
-@pytest.mark.parametrize(("d", "shown"), [(1, 1), (5, 5), (16, 16), (30, 16)])
+@pytest.mark.parametrize(("d", "shown"), [(1, 1), (16, 16), (30, 16)])
 def test_tables_have_histograms(d, shown):
     figure = gallery.draw(table(2, d=d), split(40, 25, 15), "")
     drawn = [a for a in axes(figure) if a.get_title("left").startswith("feature ")]

@@ -11,16 +11,15 @@ from matplotlib.colors import to_rgb
 
 from troth import plot
 from troth.plot import _style
+from troth.reports._figures import svg
 
 
-@pytest.mark.parametrize(
-    "label", [r"$\frac{1$", "$$", "x" * 500, "\x07\n", "名前 🦆", "_y"]
-)
-def test_labels_of_any_sort(told: Any, tmp_path: Path, label: str) -> None:
-    runs = plot._style.given([told(tmp_path / "x", [0.5, 1.0])])
-    runs[0].label = label
-    from troth.reports._figures import svg
-
+def test_labels_of_any_sort(told: Any, tmp_path: Path) -> None:
+    labels = [r"$\frac{1$", "$$", "x" * 500, "\x07\n", "名前 🦆", "_y"]
+    names = range(len(labels))
+    runs = _style.given([told(tmp_path / f"r{i}", [0.5, 1.0], seed=i) for i in names])
+    for run, label in zip(runs, labels, strict=True):
+        run.label = label
     for draw in (plot.curves, plot.clients, plot.frontier):
         assert "</svg>" in svg(draw(runs), "salt")
 

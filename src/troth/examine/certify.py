@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from troth import build, seeding
 from troth import files as folder
 from troth.certificates import certify as certifier
-from troth.certificates import curves, picture
+from troth.certificates import curves
 from troth.certificates.ledger import Ledger, Row
 from troth.certificates.record import fingerprint, matching
 from troth.certificates.sampling import Tiles
@@ -289,10 +289,12 @@ def certify(
 
 def _write(found: Found) -> None:
     """The curves, beside the certificates."""
+    from troth.plot import trust  # which reads what certify writes
+
     s, (_, numbers, drawing) = found.smoothing, found.files
     title = f"{s.transform}, σ = {s.sigma:g}, α = {s.alpha:g}, n = {s.n:,}"
     title += " (adaptive)" if s.adaptive else ""
-    picture.draw(found.curves, title, s.unit).savefig(drawing)
+    trust.certificates(found.curves, title, s.unit).savefig(drawing)
     folder.write_json(numbers, found.told())
 
 

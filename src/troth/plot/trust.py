@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 
+from troth.certificates.curves import Curves
 from troth.plot import _style as style
 from troth.plot._style import INK, LOCAL, SHARED, SOFT, Several, dress, name, place
 from troth.runs.inspect import Audit, Certified, Dossier
@@ -19,6 +21,8 @@ _TITLES = {"downweighted": "weighed down"}
 _BINS, _MOST = 100, 60  # columns of rounds and rows of clients
 _BLUE = to_rgb(style.SERIES[0])
 _SHADES = LinearSegmentedColormap.from_list("troth", [(*_BLUE, 0.0), (*_BLUE, 1.0)])
+_OWN = LOCAL + 1  # the place of personal models
+_FEW = 20  # radii that are marked one by one
 _FIRST = 3  # colours that no model of a small report has
 _AUDITED = 80  # clients that are drawn one by one
 
@@ -55,19 +59,54 @@ def _panel(axes: Axes, run: Dossier, each: Certified) -> None:
     looks["local"] = (LOCAL, "local")
     models = [m for m in looks if m in each.curves]
     for model in models:
-        at, label = looks[model]
-        curve, line = each.curves[model], style.line(at)
-        a = curve.accuracy
-        step: Any = {"drawstyle": "steps-pre", "label": label}
-        axes.plot(curve.radii, a.mean(axis=0), **line, **step)
-        band = {"step": "pre", "color": line["color"], "alpha": 0.15, "lw": 0}
-        axes.fill_between(curve.radii, a.min(axis=0), a.max(axis=0), **band)
+        _band(axes, each.curves[model], *looks[model])
     n = max(len(each.curves[model].clients) for model in models)
     title = f"{s['transform']}, σ = {s['sigma']}, α = {s['alpha']}, {n} clients"
-    dress(axes, title, f"radius ({each.unit})", "certified accuracy")
+    _radii(axes, title, each.unit, "certified accuracy")
+    style.legend(axes)
+
+
+def _band(axes: Axes, curve: Curves, at: int, label: str) -> None:
+    """The mean over clients, and from the least to the most."""
+    line, a = style.line(at), curve.accuracy
+    step: Any = {"drawstyle": "steps-pre", "label": label}
+    axes.plot(curve.radii, a.mean(axis=0), **line, **step)
+    band = {"step": "pre", "color": line["color"], "alpha": 0.15, "lw": 0}
+    axes.fill_between(curve.radii, a.min(axis=0), a.max(axis=0), **band)
+
+
+def _radii(axes: Axes, title: str, unit: str, y: str = "") -> None:
+    dress(axes, title, f"radius ({unit})", y)
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlim(left=0)
-    style.legend(axes)
+
+
+def certificates(curves: Mapping[str, Curves], title: str, unit: str) -> Figure:
+    """Certified accuracy by model: left the mean and its band, right every client.
+
+    Args:
+        curves: by model: personal, shared or local.
+        title: what stands above.
+        unit: of radii.
+    """
+    made = style.figure(9, 3.8)
+    made.suptitle(title, x=0.01, ha="left", size=11, color=INK)
+    left, right = made.subplots(1, 2, sharex=True, sharey=True)
+    for model, curve in curves.items():
+        at = {"shared": SHARED, "local": LOCAL}.get(model, _OWN)
+        _band(left, curve, at, model)
+        fade = max(0.15, min(0.8, 5 / len(curve.clients)))
+        looks: Any = {"drawstyle": "steps-pre", "color": style.hue(at), "alpha": fade}
+        right.plot(curve.radii, curve.accuracy.T, lw=1, **looks)
+        if len(curve.radii) <= _FEW:
+            left.lines[-1].set(marker="o", markersize=3.5)
+    clients = max(len(curve.clients) for curve in curves.values())
+    several = f"mean of {clients} clients, band from the lowest to the highest"
+    words = several if clients > 1 else "1 client"
+    _radii(left, words, unit, "certified accuracy")
+    _radii(right, "each client", unit)
+    style.legend(left)
+    return made
 
 
 def audit(run: Several) -> Figure:

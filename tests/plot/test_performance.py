@@ -1,0 +1,117 @@
+"""How well clients are served: curves, clients, frontier and pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import troth
+from troth import plot
+from troth.plot import _style
+
+SHARED = _style.SERIES[_style.SHARED]
+GRID = ("none", "local", "ditto+lam=auto")
+
+
+def title(axes: Any) -> str:
+    return str(axes.get_title(loc="left"))
+
+
+def test_curves_are_the_evaluations(lines: Any, examined: Path) -> None:
+    run = troth.load(examined / "clean")
+    figure = plot.curves(run)
+    told = [r for r in run.rounds if "evaluation" in r]
+    for panel, kind in enumerate(("personal", "shared")):
+        (x, mean), (_, worst) = lines(figure, panel)
+        assert x == [r["round"] + 1 for r in told]
+        assert mean == [r["evaluation"][kind]["accuracy_mean"] for r in told]
+        assert worst == [r["evaluation"][kind]["accuracy_worst10"] for r in told]
+
+
+def test_the_same_shared_model_is_one_line_and_one_point(
+    lines: Any, told: Any, tmp_path: Path
+) -> None:
+    """In the colour of the run that is it, or that of shared models."""
+    shared = [0.4, 0.6]
+    runs = [
+        told(tmp_path / "own", [0.5, 1.0], shared=shared),
+        told(tmp_path / "alone", [0.5, 0.9], shared=shared, personalizer="local"),
+    ]
+    more = [*runs, told(tmp_path / "none", shared, personalizer="none")]
+    for some, points in ((runs, [SHARED]), (more, [])):
+        made = plot.curves(some)
+        assert len(lines(made, 0)) == 2 * len(some) and len(lines(made, 1)) == 2
+        assert {line.get_color() for line in made.axes[1].get_lines()} == {SHARED}
+        assert title(made.axes[1]) == "the shared model, the same in all runs"
+        drawn = plot.frontier(some).axes[0].get_lines()
+        assert [p.get_color() for p in drawn if _hollow(p)] == points
+    other = told(tmp_path / "other", [0.5, 1.0], shared=[0.1, 0.2])
+    made = plot.curves([*runs, other])
+    assert len(lines(made, 1)) == 4 and title(made.axes[1]) == "the shared model"
+
+
+def _hollow(point: Any) -> bool:
+    marked = point.get_marker() not in ("None", "", None)
+    return marked and bool(point.get_markerfacecolor() == _style.PAPER)
+
+
+def test_clients_are_sorted_and_beside_each_other(lines: Any, examined: Path) -> None:
+    places = [examined / "attacked" / f"personalizer={name}" for name in GRID]
+    _, local, own = map(troth.load, places)
+    figure = plot.clients(examined / "attacked")
+    benign = own.clients["malicious"] == 0
+    assert lines(figure, 0)[2][1] == sorted(own.clients["accuracy"][benign])
+    best = max((local, own), key=lambda r: r.summary["personal"]["accuracy_mean"])
+    values = lines(figure, 1)[-1][1]
+    assert values == sorted(best.clients["accuracy"][benign])
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_model_has_one_colour_left_and_right(
+    colours: Any, examined: Path, order: tuple[int, ...]
+) -> None:
+    given = [examined / "attacked" / f"personalizer={GRID[i]}" for i in order]
+    made = plot.clients(given)
+    left, right = colours(made, 0), colours(made, 1)
+    assert {*left} == {"no personalizer", "local", "ditto,lam=auto"}
+    assert len(right) >= 2 and right.items() <= left.items()
+    assert len({*left.values()}) == 3
+    assert left["no personalizer"] == SHARED
+    assert left["local"] == _style.SERIES[_style.LOCAL]
+
+
+def test_a_shared_model_without_a_run_of_its_own(
+    colours: Any, told: Any, tmp_path: Path
+) -> None:
+    made = plot.clients(told(tmp_path / "x", [0.5, 1.0], shared=[0.4, 0.6]))
+    assert colours(made, 0) == colours(made, 1)
+    assert colours(made, 0)["shared model"] == SHARED
+
+
+def test_the_axis_is_a_position_and_says_so(told: Any, tmp_path: Path) -> None:
+    run = told(tmp_path / "x", [1.0, 0.2, 0.5, 0.9], hostile=[0, 0, 0, 1])
+    left, right = plot.clients(run).axes
+    assert left.get_xlabel() == "share of benign clients"
+    assert right.get_xlabel() == "position among 3 benign clients, worst first"
+    assert title(right) == "the same clients, all in the order of x"
+
+
+def test_the_frontier_is_in_the_summaries(lines: Any, examined: Path) -> None:
+    points = lines(plot.frontier([examined / "clean"]))
+    summary = troth.load(examined / "clean").summary
+    for point, kind in ((points[0], "shared"), (points[-1], "personal")):
+        wanted = (summary[kind][f"accuracy_{what}"] for what in ("std", "mean"))
+        assert point == tuple([v] for v in wanted)
+
+
+def test_pairs_are_those_to_decide_between_with_intervals(
+    lines: Any, examined: Path
+) -> None:
+    figure = plot.pairs(examined / "attacked")
+    (ends, _), (mean, _) = lines(figure)[:2]
+    assert ends[0] <= mean[0] <= ends[1]
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    own, none = "ditto,lam=auto", "no personalizer"
+    assert names == [f"local − {none}", f"{own} − {none}", f"{own} − local"]
