@@ -11,13 +11,16 @@ gets the model that it prefers (`pac_curve`).
 """
 
 from troth.theory.bayes import bayes_estimator
-from troth.theory.errors import error, least_error
-from troth.theory.fairness import fairest_lam, variance_pooled, variance_within
-from troth.theory.lambdas import (
+from troth.theory.ditto import (
     best_lam_points,
     best_lam_points_attacked,
     best_lam_regression,
     best_lam_regression_attacked,
+    error,
+    fairest_lam,
+    least_error,
+    variance_pooled,
+    variance_within,
 )
 from troth.theory.moments import between, stray
 from troth.theory.pac import Curve, Users, pac_constant, pac_curve
