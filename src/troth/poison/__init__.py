@@ -12,19 +12,28 @@ its λ here; `l2` and `smooth_l2` are the same in both.
 """
 
 from troth.poison._given import Examples
-from troth.poison.box import boxed_inputs, clipped_inputs
-from troth.poison.data import data_attack, examples_needed, weight_needed
-from troth.poison.embeddings import embeddings
-from troth.poison.files import Summary, save, summary
-from troth.poison.indifference import (
+from troth.poison.data import (
+    Summary,
+    data_attack,
+    examples_needed,
+    labelled,
+    probabilities,
+    save,
+    summary,
+    weight_needed,
+    whole_numbers,
+)
+from troth.poison.inputs import (
     Head,
     Subspace,
     before,
+    boxed_inputs,
+    clipped_inputs,
+    embeddings,
     head_of,
     indifference,
     indifferent_inputs,
 )
-from troth.poison.labelling import labelled, probabilities, whole_numbers
 from troth.poison.model import boundary_distance, model_attack, settled_model
 from troth.poison.single import (
     Growth,

@@ -1,22 +1,95 @@
-r"""From a model attack to poisoned examples of a linear classifier.
+r"""From a model attack to poisoned examples of a linear classifier, and to their file.
 
 References: farhadkhani2022equivalence.
 """
 
 from __future__ import annotations
 
+import io
 import math
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
+from troth import files, seeding
+from troth.data import labels as soft_labels
 from troth.poison._given import Examples, array, at_least_zero, some, strength
-from troth.poison.box import boxed_inputs, clipped_inputs
-from troth.poison.indifference import Head, checked, indifferent_inputs
-from troth.poison.labelling import labelled, probabilities
+from troth.poison.inputs import (
+    Head,
+    boxed_inputs,
+    checked,
+    clipped_inputs,
+    indifferent_inputs,
+)
 from troth.types import Refusal
+
+
+def probabilities(head: Head, x: np.ndarray) -> np.ndarray:
+    """[m, classes] softmax of Wx + b; of a single margin z, (1 − σ(z), σ(z))."""
+    weight, bias = checked(head)
+    if x.ndim != 2 or x.shape[1] != weight.shape[1]:
+        raise Refusal(
+            f"inputs have shape {x.shape} and the model takes {weight.shape[1]} "
+            "features; give one row per example"
+        )
+    logits = x @ weight.T + bias
+    if len(weight) == 1:
+        logits = np.hstack([np.zeros_like(logits), logits])
+    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
+    share: np.ndarray = raised / raised.sum(axis=1, keepdims=True)
+    return share
+
+
+def labelled(
+    head: Head,
+    x: np.ndarray,
+    seed: int,
+    *,
+    labels: Literal["soft", "sampled", "repeated"] = "soft",
+    repeats: int = 10,
+) -> Examples:
+    """Inputs with the labels that a model gives them (Appendices L.1 and L.2).
+
+    Args:
+        head: θ♠.
+        x: [m, d].
+        seed: of sampled labels.
+        labels: soft = probabilities, as the authors' code has it; sampled = one label
+            each, drawn from them; repeated = every input `repeats` times, with whole
+            numbers of each label that come nearest to them.
+        repeats: how often; a share is then off by less than 1/repeats.
+    """
+    p = probabilities(head, x)
+    if labels == "soft":
+        return Examples(x, p.argmax(axis=1), p)
+    if labels == "sampled":
+        u = seeding.generator(seed, "poison/labels").random((len(x), 1))
+        y = (p.cumsum(axis=1)[:, :-1] < u).sum(axis=1)
+        return Examples(x, y)
+    counts = whole_numbers(p, repeats)
+    row, label = np.nonzero(counts)
+    times = counts[row, label]
+    return Examples(x[np.repeat(row, times)], np.repeat(label, times))
+
+
+def whole_numbers(p: np.ndarray, repeats: int) -> np.ndarray:
+    """[m, classes] counts that sum to `repeats`, nearest to repeats·p.
+
+    Rounded down, then one more for the largest remainders: none is off by 1 or more.
+    """
+    if repeats < 1:
+        raise Refusal(f"repeats = {repeats} must be at least 1: each input is labelled")
+    wanted = repeats * p
+    counts = np.floor(wanted).astype(np.int64)
+    left = repeats - counts.sum(axis=1, keepdims=True)
+    order = np.argsort(counts - wanted, axis=1, kind="stable")
+    rank = np.argsort(order, axis=1, kind="stable")
+    counted: np.ndarray = counts + (rank < left)
+    return counted
 
 
 def data_attack(
@@ -160,3 +233,106 @@ def _solve(size: np.ndarray, part: np.ndarray, limit: float) -> float:
     while over(high) > 0:
         high *= 2
     return math.exp(float(optimize.brentq(over, low, high, xtol=1e-12)))
+
+
+class Summary(NamedTuple):
+    """What a defender would notice of poisoned examples."""
+
+    number: int
+    share: float  # of all examples, these included
+    largest_norm: float  # of an input
+
+
+def summary(x: np.ndarray, others: int) -> Summary:
+    """Number, share and largest norm of poisoned inputs.
+
+    Args:
+        x: [m, …] inputs.
+        others: how many examples the honest users have together.
+
+    Departs: the paper's 3.3 % are 2,000 of the honest 60,000; here it is the share of
+    all 62,000, 3.2 %.
+    """
+    if others < 0:
+        raise Refusal(f"others = {others} is a number of examples; give 0 or more")
+    norms = np.linalg.norm(x.reshape(len(x), -1).astype(np.float64), axis=1)
+    return Summary(len(x), len(x) / (len(x) + others), float(norms.max(initial=0.0)))
+
+
+def save(
+    path: str | Path,
+    x: np.ndarray,
+    y: np.ndarray | None = None,
+    p: np.ndarray | None = None,
+    *,
+    others: int = 0,
+    scale: float = 0.0,
+) -> Summary:
+    """Write an .npz file of poisoned examples, for `corruptions/from_file`.
+
+    It holds x, y, with soft labels p too, scale, and number, share and largest_norm.
+    The file appears under its name only when it is whole.
+
+    Args:
+        path: where; as it is, with .npz or without. A file there is replaced.
+        x: [m, …] of the shape of the data set's own examples.
+        y: [m] labels or answers; not needed where p is given, whose largest it is.
+        p: [m, classes] soft labels.
+        others: how many examples the honest users have together.
+        scale: the value of x that stands for 1; 0 means 255 for bytes and 1 otherwise.
+    """
+    at_least_zero("scale", scale)
+    x, y, p = _checked(np.asarray(x), y, p)
+    found = summary(x, others)
+    unit = scale or (255.0 if x.dtype == np.uint8 else 1.0)
+    soft: dict[str, Any] = {} if p is None else {"p": p}
+    place = Path(path).expanduser()
+    if not place.name:
+        raise Refusal(f"'{path}' names no file; give a path such as poison.npz")
+    content = io.BytesIO()
+    np.savez(content, x=x, y=y, scale=unit, **soft, **found._asdict())
+    try:
+        files.put(place, content.getvalue())
+    except OSError as error:
+        raise Refusal(
+            f"{path} cannot be written ({error.strerror}); give a path in a folder "
+            "that exists and has room"
+        ) from None
+    return found
+
+
+def _checked(x: np.ndarray, y: np.ndarray | None, p: np.ndarray | None) -> Examples:
+    if p is not None:
+        p = np.asarray(p, np.float64)
+        why = (
+            soft_labels.wrong(torch.from_numpy(p))
+            if p.ndim == 2
+            else "has not two axes"
+        )
+        if why:
+            raise Refusal(
+                f"p, of shape {list(p.shape)}, {why}; give one row of probabilities "
+                "per example, at least 0 and 1 together"
+            )
+        y = p.argmax(axis=1) if y is None else np.asarray(y)
+        if len(y) == len(p) and not np.array_equal(y, p.argmax(axis=1)):
+            raise Refusal(
+                f"{int((y != p.argmax(axis=1)).sum())} labels are not the most likely "
+                "of their soft labels; leave y out, it follows from p"
+            )
+    if y is None:
+        raise Refusal("there are neither labels y nor soft labels p; give one of them")
+    y = np.asarray(y)
+    counts = [len(x), len(y)] + ([] if p is None else [len(p)])
+    if x.ndim < 2 or not x.size or len({*counts}) > 1:
+        raise Refusal(
+            f"x has shape {x.shape} and there are {counts[1:]} labels; give at least "
+            "one example, as x [m, features …], with as many labels"
+        )
+    for name, values in (("x", x), ("y", y)):
+        if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+            raise Refusal(
+                f"{name} is {values.dtype}, or holds NaN or infinity; give finite "
+                "numbers"
+            )
+    return Examples(x, y, p)

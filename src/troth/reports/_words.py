@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,63 +18,12 @@ from troth.reports.cards._reading import (
     quoted,
     told,
 )
-from troth.reports.cards._rules import RULES as CARD_RULES
 from troth.reports.cards._worlds import twins
 from troth.runs.inspect import Dossier
 
 _VERDICTS = {"dropped": "dropped", "clipped": "clipped", "downweighted": "weighed down"}
 _ATTACKED = {False: "page.attack", True: "page.apart"}
 _NAMED, _WORLDS, _LINES = 6, 6, 20  # that are put into words
-
-RULES = {
-    "page.runs": "Runs: {0}. Finished: {1}.",
-    "page.going": "{0} is going on: its journal holds {1} of {2} rounds.",
-    "page.unfinished": "{0} is not finished: its journal holds {1} of {2} rounds. To "
-    "go on with it: {3}",
-    "page.worlds": "The runs are about {0} federations, which differ in data, clients, "
-    "seed or attack; the first {1} are put into words here.",
-    "page.more": "And {0} sentences more of this kind; the tables below have all.",
-    "page.world": "{0}: {1} clients hold {2}. Means are over {3} benign ones of them, "
-    "each on its own test data.",
-    "page.marked": "Marked hostile by the experiment, {0} of {1}: {2}. What they do: "
-    "{3}.",
-    "page.peaceful": "Marked hostile by the experiment: 0 of {0} clients.",
-    "page.undetected": "No rule of {0} dropped, clipped, chose or weighed down a "
-    "report: 0 clients were detected, and who is hostile is known from the experiment "
-    "alone.",
-    "page.first": "First by the mean on {0} data is {1} ({2}). On test data: mean {3} "
-    "{4}, standard deviation {5}, worst tenth {6}.",
-    "page.shared": "The shared model of {0}, on test data: mean {1} {2}, standard "
-    "deviation {3}, worst tenth {4}.",
-    "page.attack": "Under attack {0} has mean {1} {2}; where nobody attacks ({3}) "
-    "{4}: a change of {5}.",
-    "page.apart": "{0} has mean {1} {2}, and where nobody attacks ({3}) {4}: its "
-    "models are trained on one client's data alone and never met the attack.",
-    "page.verdicts": "Detected by rules of {0}, which do not know who is marked: "
-    "{1} reports of those marked hostile were {2} ({3}), and {4} reports of benign "
-    "clients ({5}).",
-    "page.chosen": "Chosen by rules of {0}, which do not know who is marked: {1} of "
-    "{2} times that clients marked hostile were asked, and {3} of {4} times that "
-    "benign ones were.",
-    "page.stayed": "{0}: the shared model stayed as it was in {1} of {2} rounds, last "
-    "since {3}.",
-    "page.newcomers": "{0}: {1} newcomers, who never took part, have mean {2} {3}, "
-    "with the shared model {4}.",
-    "page.certified": "{0}, {1} with σ = {2}: the mean certified radius ({3}) is {4}, "
-    "over {5} clients.",
-    "page.audited": "{0}: of {1} audited clients {2} changed by more than {3} for "
-    "sure, {4} did not, {5} are open.",
-    "page.uncertified": "Nothing is proven of any model here. To prove how far inputs "
-    "may change: {0}",
-    "page.unaudited": "What the models rely on was not looked at. To look: {0}",
-    "page.trouble": "{0}",
-}
-EVERY = CARD_RULES | RULES
-
-
-def text(said: Said) -> str:
-    """The sentence of a rule of the page or of a card."""
-    return re.sub(r"\{(\d+)\}", lambda at: said[1 + int(at[1])], EVERY[said[0]])
 
 
 def summary(runs: Sequence[Dossier], decks: Sequence[Deck]) -> list[list[Said]]:

@@ -22,7 +22,7 @@ from troth.reports import _figures, _tables, _words, cards
 from troth.reports.cards import Deck, Said
 from troth.reports.cards._proofs import certify
 from troth.reports.cards._reading import command, name, quoted
-from troth.reports.cards._rules import ABOUT
+from troth.reports.cards._rules import ABOUT, RULES
 from troth.runs import inspect
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
@@ -197,7 +197,7 @@ def _heading(deck: Deck) -> str:
 
 def _spans(said: Said) -> list[tuple[str, bool]]:
     """A sentence in pieces; commands are marked, so that they can be copied."""
-    pieces = re.split(r"\{(\d+)\}", _words.EVERY[said[0]])
+    pieces = re.split(r"\{(\d+)\}", RULES[said[0]])
     found = []
     for i, piece in enumerate(pieces):
         text = said[1 + int(piece)] if i % 2 else piece
@@ -213,13 +213,13 @@ def _asks(runs: Sequence[Dossier]) -> dict[str, str]:
 
 def packed(made: Sequence[Deck]) -> str:
     """All cards for the page's script: JSON, gzip, base64."""
-    number = {rule: i for i, rule in enumerate(_words.EVERY)}
+    number = {rule: i for i, rule in enumerate(RULES)}
 
     def short(said: Sequence[Said]) -> list[list[Any]]:
         return [[number[one[0]], *one[1:]] for one in said]
 
     data = {
-        "rules": [[*item] for item in _words.EVERY.items()],
+        "rules": [[*item] for item in RULES.items()],
         "about": ABOUT,
         "decks": [
             {

@@ -1,0 +1,421 @@
+r"""Inputs on which a linear classifier finds all classes equally likely.
+
+Free ones, images with every pixel in a box, and embeddings of a deep network, whose
+last layer is a linear classifier.
+
+References: farhadkhani2022equivalence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from troth import seeding
+from troth.networks.last_layer import Layer, last
+from troth.poison._given import above_zero, array, at_least_zero, same_size, some
+from troth.types import Refusal
+
+ROWS = 1024  # examples made at once, each such tile from draws of its own
+
+
+class Head(NamedTuple):
+    """A linear classifier with logits Wx + b; a single row is a binary one's margin."""
+
+    weight: np.ndarray  # [k, d]
+    bias: np.ndarray  # [k]
+
+    @property
+    def classes(self) -> int:
+        """How many labels it tells apart; a single margin tells two."""
+        return max(2, len(self.bias))
+
+
+class Subspace(NamedTuple):
+    """V = {x : normals·x = offset}."""
+
+    normals: np.ndarray  # [r, d] orthonormal rows; r = classes − 1 unless rows depend
+    offset: np.ndarray  # [r]
+
+    def project(self, x: np.ndarray) -> np.ndarray:
+        """The nearest points of V; twice, for the first leaves a rounding error."""
+        for _ in range(2):
+            x = x - (x @ self.normals.T - self.offset) @ self.normals
+        return x
+
+
+def head_of(
+    theta: ArrayLike | Tensor, outputs: int, features: int, *, bias: bool = True
+) -> Head:
+    """A flat model of `models/linear` as (W, b): the rows of W, then b.
+
+    Args:
+        theta: [outputs·features (+ outputs)].
+        outputs: classes, or 1 for a margin.
+        features: d.
+        bias: whether there is a b; 0 otherwise.
+
+    Raises:
+        Refusal: the vector is of another size.
+    """
+    flat = array("the model", theta, 1)
+    d = outputs * (features + bias)
+    if len(flat) != d:
+        raise Refusal(
+            f"the model has {len(flat)} parameters, and a linear one with {features} "
+            f"features and {outputs} outputs has {d}; give a target of that size"
+        )
+    weight = flat[: outputs * features].reshape(outputs, features)
+    return Head(weight, flat[outputs * features :] if bias else np.zeros(outputs))
+
+
+def before(head: Head, mean: ArrayLike, std: ArrayLike) -> Head:
+    """The same classifier on inputs that are not yet normalised by (x − mean)/std.
+
+    Args:
+        head: of a layer behind the normalisation.
+        mean: [d], or one number for all features.
+        std: [d] or one number, above 0.
+    """
+    weight, bias = checked(head)
+    center, spread = (
+        np.broadcast_to(np.asarray(v, np.float64), weight.shape[1:])
+        for v in (mean, std)
+    )
+    if not (spread > 0).all():
+        raise Refusal(f"std holds {spread.min()}; inputs are divided by it: give > 0")
+    scaled = weight / spread
+    return Head(scaled, bias - scaled @ center)
+
+
+def checked(head: Head) -> Head:
+    """A head as finite float64 arrays that fit together."""
+    weight, bias = array("the weight", head[0], 2), array("the bias", head[1], 1)
+    same_size("the bias", bias, "the weight, by its rows,", len(weight))
+    if not weight.size:
+        raise Refusal(
+            f"the weight has shape {weight.shape}; a classifier has at least one row "
+            "and one feature"
+        )
+    return Head(weight, bias)
+
+
+def indifference(head: Head) -> Subspace:
+    """V: (W_a − W_0)x = b_0 − b_a for all classes a (Appendix L.1); Wx = −b if binary.
+
+    From the singular value decomposition of the differences, where the paper has
+    Gram–Schmidt, which loses orthogonality when rows are nearly dependent.
+
+    Raises:
+        Refusal: V is empty.
+    """
+    weight, bias = checked(head)
+    if len(weight) == 1:
+        rows, sides = weight, -bias
+    else:
+        rows, sides = weight[1:] - weight[0], bias[0] - bias[1:]
+    left, size, right = np.linalg.svd(rows, full_matrices=False)
+    precise = max(rows.shape) * np.finfo(np.float64).eps
+    scale = float(np.abs(weight).max() * math.sqrt(weight.shape[1]))
+    kept = size > precise * scale
+    turned = left.T @ sides
+    missed = sides - left[:, kept] @ turned[kept]
+    if np.abs(missed).max(initial=0.0) > 1e-9 * max(1e-300, float(np.abs(bias).max())):
+        raise Refusal(
+            f"no input makes all {head.classes} classes equally likely: two or more of "
+            "them have rows of W that do not tell them apart, or there are more "
+            f"classes than {weight.shape[1]} features allow, but their biases differ; "
+            "label random inputs instead, or use another target"
+        )
+    return Subspace(right[kept], turned[kept] / size[kept])
+
+
+def indifferent_inputs(
+    head: Head,
+    count: int,
+    seed: int,
+    *,
+    low: float = -50.0,
+    high: float = 50.0,
+    noise: float = 0.01,
+) -> np.ndarray:
+    """[count, d] inputs near V: uniform in a box, projected on V, moved off by noise.
+
+    The noise, N(0, noise²) along each of the orthonormal directions normal to V, is
+    what tells a learner the scale of θ♠ and the sides of its boundaries; labels stay
+    close to equally likely. The first examples of a longer list are the same.
+
+    Args:
+        head: θ♠.
+        count: examples.
+        seed: of all draws.
+        low: of the box before projection; −50 in the authors' code.
+        high: of the box; a wide one fixes the directions along V with few examples.
+        noise: 0 puts them on V itself, where the scale of θ♠ cannot be learned.
+    """
+    space = indifference(head)
+
+    def near(x: np.ndarray, off: np.ndarray) -> np.ndarray:
+        moved: np.ndarray = space.project(x) + off @ space.normals
+        return moved
+
+    return drawn(space, count, seed, (low, high), noise, near)
+
+
+def drawn(
+    space: Subspace,
+    count: int,
+    seed: int,
+    box: tuple[float, float],
+    noise: float,
+    place: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Uniform draws, tile by tile moved by `place(draws [m, d], noise [m, r])`."""
+    some(count)
+    at_least_zero("noise", noise)
+    low, high = box
+    if not (low < high and math.isfinite(high - low)):
+        raise Refusal(
+            f"the box from {low} to {high} is empty; give low below high, both finite"
+        )
+    r, d = space.normals.shape
+    x = np.empty((count, d))
+    for tile, first in enumerate(range(0, count, ROWS)):
+        draw = seeding.generator(seed, "poison/inputs", tile)
+        # whole tiles, so that a longer list begins with a shorter one
+        uniform = draw.uniform(low, high, (ROWS, d))[: count - first]
+        off = noise * draw.standard_normal((ROWS, r))[: len(uniform)]
+        x[first : first + ROWS] = place(uniform, off)
+    return x
+
+
+_HALVINGS = 30  # of a step, at most
+
+
+def clipped_inputs(
+    head: Head, count: int, seed: int, *, noise: float = 0.01
+) -> np.ndarray:
+    """The authors' recipe (Appendix L.3, Fig. 20): scaled by the largest, and clipped.
+
+    Uniform in [0, 1]^d, projected on V, with noise, divided by the largest value of
+    all, then cut off below 0. Most then lie off V, and their labels, given after
+    clipping, are nearly certain: it takes many of them, and a large weight.
+
+    Args:
+        head: θ♠.
+        count: examples.
+        seed: of all draws.
+        noise: standard deviation along each normal of V.
+    """
+    x = indifferent_inputs(head, count, seed, low=0.0, high=1.0, noise=noise)
+    largest = float(x.max())
+    if largest <= 0:
+        raise Refusal(
+            f"the largest value of {count} projected inputs is {largest:.3g}, so that "
+            "clipping to [0, 1] leaves nothing of them; use inputs without a box"
+        )
+    clipped: np.ndarray = (x / largest).clip(0, 1)
+    return clipped
+
+
+def boxed_inputs(
+    head: Head,
+    count: int,
+    seed: int,
+    *,
+    low: float = 0.0,
+    high: float = 1.0,
+    noise: float = 0.01,
+    rim: float = 0.1,
+    tolerance: float = 1e-10,
+    steps: int = 100,
+) -> np.ndarray:
+    """[count, d] inputs near V and in the box: uniform draws, brought to V inside it.
+
+    Each draw is projected on {x : normals·x = offset + ξ} ∩ [low, high]^d, with its own
+    noise ξ ~ N(0, noise²): so it is in the box exactly and off V by ξ exactly, its
+    labels are close to equally likely, and it says about as much as without a box.
+
+    Nearest points of the box alone have some features at the same bound in every
+    example, whose weights then cannot be told from the bias. So a draw has a box of its
+    own, the given one drawn together towards it by `rim`; the whole box is used only
+    where V misses its own.
+
+    Args:
+        head: θ♠.
+        count: examples.
+        seed: of all draws.
+        low: of a feature.
+        high: of a feature.
+        noise: standard deviation along each normal of V.
+        rim: 0 gives the nearest points of the box; below 1, where only the draw itself
+            would be left.
+        tolerance: how far from its place along the normals an input may be.
+        steps: of the projection, at most.
+
+    Raises:
+        Refusal: some examples were not brought to V ∩ [low, high]^d.
+
+    Departs: Appendix L.3 clips after projecting (`clipped_inputs`), which leaves V.
+    """
+    above_zero("tolerance", tolerance, "rounding leaves some error: 1e-10 is small")
+    if not 0 <= rim < 1:
+        raise Refusal(f"rim = {rim} is a share of the box; give 0 or more, below 1")
+    space = indifference(head)
+    tried = 0
+
+    def inside(x: np.ndarray, off: np.ndarray) -> np.ndarray:
+        nonlocal tried
+        tried += len(x)
+        offset = space.offset + off
+        own = low + rim * (x - low), high - rim * (high - x)
+        near, gap = _into_box(x, space, offset, own, steps, tolerance)
+        if rim and len(again := np.flatnonzero(gap > tolerance)):
+            box = (np.full((len(again), 1), low), np.full((len(again), 1), high))
+            near[again], gap[again] = _into_box(
+                x[again], space, offset[again], box, steps, tolerance
+            )
+        if missed := int((gap > tolerance).sum()):
+            raise Refusal(
+                f"V ∩ [{low:g}, {high:g}]^{x.shape[1]} was not reached: {missed} of "
+                f"{tried} examples tried stayed up to {gap.max():.3g} away; use less "
+                "noise, clipped inputs, or no box"
+            )
+        return near
+
+    return drawn(space, count, seed, (low, high), noise, inside)
+
+
+def _into_box(
+    x: np.ndarray,
+    space: Subspace,
+    offset: np.ndarray,
+    box: tuple[np.ndarray, np.ndarray],
+    steps: int,
+    tolerance: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Project rows on {normals·z = offset} ∩ box; the result, and how far it is off.
+
+    The projection is clip(x − normalsᵀμ) with the μ that solves the r equations.
+    Dykstra's alternating projections are the steps μ += normals·z − offset, which is
+    gradient ascent on the dual (`docs/derivations/poison.md`). These are Newton steps
+    on it: over the features that are not at their bounds, damped by a little of
+    Dykstra's step where too few are left, and halved where the dual does not grow.
+    """
+    normals, r = space.normals, len(space.normals)
+    products = (normals[:, None] * normals).reshape(r * r, x.shape[1]).T
+    mu = np.zeros_like(offset)
+    at = _placed(x, normals, offset, box, mu)
+    # no point of the box costs more: a dual above it proves that there is none
+    most = (1 + 1e-9) * 0.5 * (np.maximum(x - box[0], box[1] - x) ** 2).sum(axis=1)
+    for _ in range(steps):
+        far = np.linalg.norm(at.gap, axis=1)
+        todo = np.flatnonzero((far > tolerance) & (at.dual <= most))
+        if not len(todo):
+            break
+        free = (at.near[todo] > box[0][todo]) & (at.near[todo] < box[1][todo])
+        damp = 1e-3 * far[todo].clip(max=1)
+        curved = (free @ products).reshape(-1, r, r) + damp[:, None, None] * np.eye(r)
+        step = np.linalg.solve(curved, at.gap[todo][..., None])[..., 0]
+        for scale in 0.5 ** np.arange(_HALVINGS):
+            tried = mu[todo] + scale * step
+            own = box[0][todo], box[1][todo]
+            new = _placed(x[todo], normals, offset[todo], own, tried)
+            # at the end the dual grows by less than its rounding
+            near = np.linalg.norm(new.gap, axis=1) <= 0.5 * far[todo]
+            good = near | (new.dual > at.dual[todo])
+            mu[todo[good]] = tried[good]
+            for whole, part in zip(at, new, strict=True):
+                whole[todo[good]] = part[good]
+            todo, step = todo[~good], step[~good]
+            if not len(todo):
+                break
+    return at.near, np.linalg.norm(at.gap, axis=1)
+
+
+class _Placed(NamedTuple):
+    near: np.ndarray  # [m, d] in the box
+    gap: np.ndarray  # [m, r] off their places along the normals: the dual's gradient
+    dual: np.ndarray  # [m] ½‖near − x‖² + μ·gap, which the right μ makes largest
+
+
+def _placed(
+    x: np.ndarray,
+    normals: np.ndarray,
+    offset: np.ndarray,
+    box: tuple[np.ndarray, np.ndarray],
+    mu: np.ndarray,
+) -> _Placed:
+    """Where multipliers put their rows."""
+    near = (x - mu @ normals).clip(*box)
+    gap = near @ normals.T - offset
+    return _Placed(near, gap, 0.5 * ((near - x) ** 2).sum(1) + (mu * gap).sum(1))
+
+
+def embeddings(
+    net: nn.Module, x: Tensor, *, batch: int = 1024
+) -> tuple[np.ndarray, Head]:
+    """Inputs of the last linear layer, and that layer (Section 4.2, Appendix J).
+
+    The layers before it stay as they are, so that the chain runs on embeddings as on
+    images: `data_attack(head, …)` gives poisoned ones. Evaluated as in use (no dropout,
+    running statistics); the network is left as it was.
+
+    Args:
+        net: ends in nn.Linear.
+        x: [m, …] what the network takes.
+        batch: examples through the network at once.
+
+    Returns:
+        [m, e] embeddings and (W, b), b = 0 where the layer has none; float64.
+
+    Departs: an embedding is no image; who reports it needs an input that has it, as
+    Appendix J says too.
+    """
+    if batch < 1 or not len(x):
+        raise Refusal(
+            f"there are {len(x)} examples and batch = {batch}; give at least 1 of each"
+        )
+    training = {module: module.training for module in net.modules()}
+    net.eval()
+    try:
+        layer = _last(net, x[:1])
+        seen = _inputs(net, layer.module, x, batch)
+    finally:
+        for module, was in training.items():
+            module.training = was
+    weight = layer.module.weight.detach().to("cpu", torch.float64).numpy()
+    bias = layer.module.bias
+    if bias is None:
+        return seen, Head(weight, np.zeros(len(weight)))
+    return seen, Head(weight, bias.detach().to("cpu", torch.float64).numpy())
+
+
+def _last(net: nn.Module, x: Tensor) -> Layer:
+    try:
+        return last(net, x)
+    except Refusal:
+        raise Refusal(
+            f"{type(net).__name__} does not end in a linear layer (torch.nn.Linear), "
+            "and only such a layer can be poisoned by itself; put one at its end"
+        ) from None
+
+
+def _inputs(net: nn.Module, module: nn.Module, x: Tensor, batch: int) -> np.ndarray:
+    seen: list[Tensor] = []
+    hook = module.register_forward_pre_hook(
+        lambda module, given: seen.append(given[0].detach().to("cpu", torch.float64))
+    )
+    try:
+        with torch.no_grad():
+            for part in torch.split(x, batch):
+                net(part)
+    finally:
+        hook.remove()
+    return torch.cat(seen).numpy()
