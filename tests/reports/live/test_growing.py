@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from troth import files
-from troth.reports.live.growing import Growing
+from troth.reports.live.listing import Growing
 
 
 def line(number: int, metric: str = "accuracy", **means: float | None) -> bytes:

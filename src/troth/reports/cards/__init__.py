@@ -5,8 +5,7 @@ file, says what stands where. A sentence is a rule (`_rules.RULES`) and its valu
 nothing else is ever said.
 """
 
-from troth.reports.cards._document import VERSION, document, schema
-from troth.reports.cards._making import Card, Deck, decks
+from troth.reports.cards._making import VERSION, Card, Deck, decks, document, schema
 from troth.reports.cards._rules import RULES, Said, words
 
 __all__ = [

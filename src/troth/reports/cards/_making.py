@@ -1,22 +1,73 @@
-"""The cards of some runs."""
+"""The cards of some runs, and the same as JSON for others to read."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import Any
 
 import numpy as np
+import torch
+from safetensors import safe_open
 
-from troth.files import METRICS
-from troth.reports.cards import _exposure, _hashes, _proofs, _reading
+from troth import files
+from troth.certificates.record import fingerprint
+from troth.networks import flat
+from troth.reports.cards import _proofs, _reading
 from troth.reports.cards._choice import Choice, Chooser
-from troth.reports.cards._reading import change, ranks, told
-from troth.reports.cards._rules import Said
-from troth.reports.cards._worlds import worlds
+from troth.reports.cards._reading import change, ranks, saved, told
+from troth.reports.cards._rules import Said, words
+from troth.reports.cards._worlds import exposure, worlds
 from troth.runs.inspect import Dossier
 
-_SCORES = (*METRICS, "loss", "balanced_accuracy", "auroc", "exact", "attack_success")
+MOST = 2**33
+"""Bytes of personal models that are read for their hashes."""
+
+
+def hashes(run: Dossier) -> dict[int, str]:
+    """Client → SHA-256 of what it predicts with; the shared model's is −1's.
+
+    Empty where the models cannot be read, or are more than `MOST` bytes.
+    """
+    try:
+        return _hashes(run)
+    except Exception:  # a card without a hash says how to get one
+        return {}
+
+
+def _hashes(run: Dossier) -> dict[int, str]:
+    assert run.run is not None and run.clients is not None
+    net = run.run.network().float()
+    w = flat.flatten(net)
+    ids = [int(k) for k in run.clients["client"]]
+    file = run.path / files.PERSONAL
+    if not saved(run):
+        return {}
+    if not file.exists():
+        return dict.fromkeys((-1, *ids), fingerprint(run.run.raw(net, 0)))
+    if file.stat().st_size > MOST:
+        return {}
+    found = {-1: fingerprint(run.run.raw(net, 0))}
+    with safe_open(file, "pt") as tensors:
+        known = tensors.get_tensor("client").tolist()
+        row = {k: i for i, k in enumerate(known)}
+        rows, never = tensors.get_slice("parameters"), ""
+        for k in ids:
+            if k not in row and never:  # these have the first model, the same for all
+                found[k] = never
+                continue
+            i = row.get(k, row[-1])
+            v: torch.Tensor = rows[i : i + 1][0].float()
+            flat.assign(net, v.to(w))
+            found[k] = fingerprint(run.run.raw(net, k))
+            if k not in row and run.part("features") == "none":
+                never = found[k]
+    return found
+
+
+_SCORES = (*files.METRICS, "loss", "balanced_accuracy", "auroc", "exact", "attack_success")
 _VERDICTS = {
     "dropped": "dropped",
     "clipped": "clipped",
@@ -79,8 +130,8 @@ class _Maker:
         local = [r for r in world if r.part("personalizer") == "local"]
         self.local = next((r for r in local if r is not run), None)
         self.is_local = run.part("personalizer") == "local"
-        self.hashes = _hashes.hashes(run)
-        self.exposure = _exposure.exposure(run, runs)
+        self.hashes = hashes(run)
+        self.exposure = exposure(run, runs)
         self.valid = run.column(f"valid_{self.metric}")
         hostile = run.column("malicious") == 1
         late = run.column("newcomer") == 1
@@ -277,3 +328,65 @@ def _told(columns: list[str]) -> list[str]:
     rest = columns[after + 1 :]
     first = next((i for i, c in enumerate(rest) if c in _SCORES), len(rest))
     return rest[:first]
+
+
+VERSION = "1.1"
+"""Of the format: the first number changes where a reader would misunderstand."""
+
+
+def document(runs: Sequence[Dossier], made: list[Deck] | None = None) -> dict[str, Any]:
+    """The cards of some runs; what is not finished is listed, without cards.
+
+    Args:
+        runs: as `dossier.opened` gives them.
+        made: their cards, where they are there already.
+    """
+    found = decks(runs) if made is None else made
+    chosen: list[Any] = []
+    for deck in found:
+        for i in range(len(deck.ids)):
+            chosen += [_written(cards[i], deck, i) for cards in deck.cards]
+    return {
+        "format": "troth trust cards",
+        "version": VERSION,
+        "runs": [files.plain(_run(run)) for run in runs],
+        "cards": chosen,
+    }
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a document."""
+    text = (
+        resources.files("troth.reports.cards")
+        .joinpath("schema.json")
+        .read_text("utf-8")
+    )
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _run(run: Dossier) -> dict[str, Any]:
+    return {
+        "label": run.label,
+        "folder": str(run.path),
+        "finished": run.finished,
+        "rounds": len(run.rounds),
+        **provenance(run),
+        "personalizer": run.part("personalizer"),
+        "attack": run.part("attack"),
+        "aggregator": run.part("aggregator"),
+        "troubles": run.troubles,
+    }
+
+
+def _written(card: Card, deck: Deck, i: int) -> dict[str, Any]:
+    choice = deck.choices[i]
+    use: dict[str, Any] = {"decided_by": choice.why, "run": None, "model": None}
+    if choice.model is not None:
+        use |= {"run": choice.model.run.label, "model": choice.model.kind}
+    said = [_sentence(each) for each in (*choice.said, *card.said)]
+    return {**files.plain(card.facts), "use": use, "sentences": said}
+
+
+def _sentence(said: Said) -> dict[str, Any]:
+    return {"rule": said[0], "values": [*said[1:]], "text": words(said)}

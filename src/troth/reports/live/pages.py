@@ -11,8 +11,7 @@ from troth import files
 from troth.cli.tables import number, short
 from troth.plot._style import places
 from troth.reports import cards, page
-from troth.reports.live.growing import Growing
-from troth.reports.live.listing import Entry, Listing, resume
+from troth.reports.live.listing import Entry, Growing, Listing, resume
 from troth.runs import inspect
 
 MOST = 100
