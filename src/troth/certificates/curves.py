@@ -70,16 +70,7 @@ def curves(
     used: np.ndarray,
     radii: ArrayLike,
 ) -> Curves:
-    """The curves of some certificates.
-
-    Args:
-        client: [m] whose example it is.
-        y: [m] its true class.
-        label: [m] as certified; −1 abstains.
-        radius: [m] as certified.
-        used: [m] samples that it took.
-        radii: [r] where to look.
-    """
+    """The curves of some certificates: arrays [m] of examples, and radii to look at."""
     ids, wanted = np.unique(client), np.asarray(radii, dtype=np.float64)
     right = label == y
     held = certified(label, radius, wanted) & right[:, None]

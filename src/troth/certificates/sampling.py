@@ -32,12 +32,8 @@ CHOOSING, BOUNDING = "certify choosing", "certify bounding"
 class Tiles:
     """A classifier under noise.
 
-    Args:
-        classify: the classifier.
-        smoothing: the noise.
-        device: where it computes.
-        compile_: noise and classifier as one compiled function; None: where it is a
-            module on a CUDA device and a compiler works.
+    `compile_`: noise and classifier as one compiled function; None: where it is a
+    module on a CUDA device and a compiler works.
     """
 
     def __init__(
@@ -61,14 +57,7 @@ class Tiles:
         }
 
     def votes(self, x: Tensor, number: int, purpose: str, tile: int) -> Tensor:
-        """The classes that a tile's samples vote for; −1 where scores are no numbers.
-
-        Args:
-            x: one input, on the device.
-            number: of the input; keys its noise.
-            purpose: CHOOSING or BOUNDING.
-            tile: which one; its samples are tile·size … (tile + 1)·size − 1.
-        """
+        """[size] Classes that a tile votes for; −1 where scores are no numbers."""
         size = self._sizes[purpose]
         key = seeding.key(self.smoothing.seed, purpose, 0, number)
         # filled, not copied there: a copy would wait for all that a GPU has to do

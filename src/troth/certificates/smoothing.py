@@ -160,16 +160,7 @@ def _deformed(
     sigma: float,
     frame: Frame | None,
 ) -> Tensor:
-    """One resampling of the image for every key.
-
-    Args:
-        x: [channels, height, width].
-        keys: [b].
-        deform: images, parameters → images.
-        draw: keys, σ → parameters.
-        sigma: of the parameters.
-        frame: of the image, where σ counts pixels; None: it does not.
-    """
+    """One resampling of the image for every key."""
     parameters = draw(keys, sigma)
     if frame is not None:
         down, along = pixels_per_unit(x.shape[-2], x.shape[-1], frame)

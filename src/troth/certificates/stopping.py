@@ -66,11 +66,9 @@ class Question(NamedTuple):
         return bool(self.radii or self.tolerance)
 
     def settled(self, proven: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Whether more samples would change the answer.
+        """[m] Whether more samples would leave the answer to radii [m] as it is.
 
-        Args:
-            proven: [m] radii proven so far.
-            reach: [m] radii beyond which nothing will likely be proven.
+        No radius beyond `reach` will likely be proven.
         """
         if self.radii:
             grid = np.maximum(self.radii, np.nextafter(0, 1))  # 0: it does not abstain
@@ -113,13 +111,7 @@ def bound(
 ) -> Bounded:
     """Bound the probabilities of m classes from below, each until it is settled.
 
-    Args:
-        draw: which of the m, first and last sample → votes among these samples.
-        m: how many.
-        plan: when to look.
-        question: what is to be settled.
-        sigma: of the noise.
-        law: of the noise.
+    `draw` takes some of the m, a first and a last sample, and gives their votes.
     """
     votes, used = np.zeros(m, np.int64), np.zeros(m, np.int64)
     p, settled, before = np.zeros(m), np.zeros(m, bool), 0

@@ -169,13 +169,7 @@ class Found(NamedTuple):
 
 
 class Classifier(nn.Module):
-    """A run's network as certificates see it: inputs of 0 to 1 → scores of classes.
-
-    Args:
-        net: takes inputs as the data had them.
-        scale: the value of these that stands for 1.
-        single: whether it gives one score, positive for the second class.
-    """
+    """A run's network as certificates see it: inputs of 0 to 1 → scores of classes."""
 
     def __init__(self, net: nn.Module, scale: float, single: bool) -> None:
         super().__init__()

@@ -61,13 +61,6 @@ def look(
     ℓ_trans = (ℓ(w, x_adv) − ℓ(w, x)) − (ℓ(v, x_adv) − ℓ(v, x)): how much more they harm
     w than v. θ is the angle between the gradients of both losses in x, and
     γ = ‖∇ℓ(w)‖ / ‖∇ℓ(v)‖.
-
-    Args:
-        task: whose loss.
-        adversarial: how examples are made against w.
-        w: [d] the shared model.
-        v: [d] the personal one.
-        batch: the examples.
     """
     x, y = batch.x.to(w.dtype), batch.y
     worst = adversarial.worst(w, batch)
@@ -121,14 +114,7 @@ def terms(
     tells these directions. sin θ_g is the share of the gradient's length along them.
 
     δ = ε·∇ℓ/‖∇ℓ‖ as the proof has it, of length ε in the ℓ2 norm, whatever PGD does.
-
-    Args:
-        task: whose loss.
-        scale: the value of x that stands for 1.
-        eps: ε, in these units.
-        w: [d] the shared model.
-        v: [d] the personal one.
-        batch: pictures [b, 3, height, width].
+    `scale` is the value of x that stands for 1.
     """
     x, y = batch.x.to(w.dtype), batch.y
     _, loss_w, g_w = task.climb(w, x, y)
@@ -158,10 +144,6 @@ def bound(t: Terms, eps: float) -> Bound:
     printed, for the proof has ⟨∇, 1⟩ where the change Δ itself should stand (Eq. 5).
     One example that the shared model is very sure of makes γ_min small and the bound
     empty.
-
-    Args:
-        t: of all examples of a client.
-        eps: that they were made with.
     """
     gradient, l_trans = float(t.gradient.mean()), float(t.l_trans.mean())
     sine = float(t.spurious.mean()) / gradient if gradient else 0.0

@@ -166,9 +166,6 @@ def frontier(runs: Several) -> Figure:
 
     Up is more accurate, left is more alike; for errors down and left are better. The
     hollow points are the shared models of the same runs, where no run is that model.
-
-    Args:
-        runs: one or several.
     """
     mine, metric = style.finished(runs, "means over clients")
     made = style.figure(6.4, 4.2)

@@ -27,13 +27,7 @@ _SINGLE = 60  # clients whose bars stand apart
 
 
 def draw(arrays: Arrays, clients: Sequence[np.ndarray], title: str) -> Figure:
-    """Left examples, or histograms of the features; right what the clients hold.
-
-    Args:
-        arrays: the data set.
-        clients: the examples of each, by their numbers.
-        title: what stands above.
-    """
+    """Left examples, or histograms of the features; right what the clients hold."""
     made = figure(14, 7.4)
     made.suptitle(title, x=0.012, ha="left", size=15, weight="bold", color=INK)
     halves: Any = made.subfigures(1, 2, width_ratios=(1.0, 1.08), wspace=0.03)

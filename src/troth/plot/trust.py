@@ -31,9 +31,6 @@ def certified(runs: Several) -> Figure:
     """One panel per run and setting: the mean over clients, a band from least to most.
 
     Between two radii no more is claimed than at the larger one.
-
-    Args:
-        runs: one or several that `troth certify` went through.
     """
     every = style.given(runs)
     found = [(run, each) for run in every for each in run.certified]
@@ -82,13 +79,7 @@ def _radii(axes: Axes, title: str, unit: str, y: str = "") -> None:
 
 
 def certificates(curves: Mapping[str, Curves], title: str, unit: str) -> Figure:
-    """Certified accuracy by model: left the mean and its band, right every client.
-
-    Args:
-        curves: by model: personal, shared or local.
-        title: what stands above.
-        unit: of radii.
-    """
+    """Certified accuracy by model: left the mean and its band, right every client."""
     made = style.figure(9, 3.8)
     made.suptitle(title, x=0.01, ha="left", size=11, color=INK)
     left, right = made.subplots(1, 2, sharex=True, sharey=True)
@@ -113,9 +104,6 @@ def audit(run: Several) -> Figure:
     """The change of every client with its interval, the largest first.
 
     Where conflicting examples are known, right of it the disparity that they show.
-
-    Args:
-        run: one that `troth audit` went through; of several the first such one.
     """
     every = style.given(run)
     found = next((each.audit for each in every if each.audit), None)

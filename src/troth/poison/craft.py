@@ -24,11 +24,6 @@ def crafted(built: Built, rho: Tensor, own: Sequence[Tensor] | Tensor) -> Tensor
 
     The finite-time form of the authors' code: from ρ and the benign clients' own models
     as they are at its end.
-
-    Args:
-        built: the federation.
-        rho: [d].
-        own: [d] of each benign client.
     """
     e, k = built.experiment, int(built.hostile.sum())
     lam, name = e.personalizer.options["lam"], e.regularizer.name

@@ -147,13 +147,7 @@ def _parts(content: dict[str, Any]) -> dict[str, str]:
 
 
 def rendered(template: str, content: dict[str, Any], scripts: Sequence[str]) -> str:
-    """A page from a template, with the style and these scripts inside it.
-
-    Args:
-        template: one of those beside this file.
-        content: what it asks for; texts are escaped.
-        scripts: in this order; no others can run in it.
-    """
+    """A page from a template, with the style and these scripts inside it."""
     texts = [_shipped(file) for file in scripts]
     more: dict[str, Any] = {"version": troth.__version__}
     more |= {"scripts": [Markup(text) for text in texts]}

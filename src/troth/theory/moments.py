@@ -49,13 +49,7 @@ def stray(
 
 
 def wobble(rows: np.ndarray, noise: np.ndarray, groups: int = 50) -> float:
-    """Standard error of `between`, by leaving out one group of clients after another.
-
-    Args:
-        rows: as of `between`.
-        noise: as of `between`.
-        groups: at most so many; fewer clients leave one out at a time.
-    """
+    """Standard error of `between`, leaving out one group of clients after another."""
     count = min(groups, len(rows))
     if count < 3:
         return float("inf")

@@ -47,12 +47,7 @@ class _Problem(NamedTuple):
     delta: float  # of the rounded distance; 0: half the squared distance
 
     def slopes(self, z: np.ndarray, way: np.ndarray) -> _Slopes:
-        """Loss, gradient [n + 1, d] and curvature [(n + 1)d, (n + 1)d] at (ρ, θ_1, …).
-
-        Args:
-            z: [n + 1, d] all models.
-            way: [n, d] about where each θ_n lies from ρ, for the curvature.
-        """
+        """Loss, gradient and curvature [(n + 1)d, (n + 1)d] at z = (ρ, θ_1, …)."""
         n, d = len(self.users), z.shape[1]
         g, h = np.zeros_like(z), np.zeros((n + 1, d, n + 1, d))
         loss = 0.0

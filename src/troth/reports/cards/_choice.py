@@ -38,11 +38,7 @@ class Choice(NamedTuple):
 
 
 class Chooser:
-    """What the clients of a world can choose from.
-
-    Args:
-        world: runs of the same clients.
-    """
+    """What the clients of a world can choose from."""
 
     def __init__(self, world: list[Dossier]) -> None:
         self.metric = world[0].metric

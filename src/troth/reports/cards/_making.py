@@ -335,12 +335,7 @@ VERSION = "1.1"
 
 
 def document(runs: Sequence[Dossier], made: list[Deck] | None = None) -> dict[str, Any]:
-    """The cards of some runs; what is not finished is listed, without cards.
-
-    Args:
-        runs: as `dossier.opened` gives them.
-        made: their cards, where they are there already.
-    """
+    """The cards of some runs; what is not finished is listed, without cards."""
     found = decks(runs) if made is None else made
     chosen: list[Any] = []
     for deck in found:

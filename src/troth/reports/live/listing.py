@@ -151,11 +151,7 @@ def resume(place: Path) -> str:
 
 
 class Growing:
-    """The evaluations of one run so far.
-
-    Args:
-        place: its folder.
-    """
+    """The evaluations of one run so far."""
 
     def __init__(self, place: Path) -> None:
         self._file = place / files.ROUNDS

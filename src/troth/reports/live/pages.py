@@ -24,11 +24,7 @@ class Unknown(Exception):
 
 
 class Pages:
-    """Pages about the runs in a folder. It only reads.
-
-    Args:
-        root: the folder.
-    """
+    """Pages about the runs in a folder. It only reads."""
 
     def __init__(self, root: Path) -> None:
         self._root, self.listing = root, Listing(root)
