@@ -71,6 +71,28 @@ class Browser:
         self.until(wait)
         return time.monotonic() - began
 
+    def see(
+        self, url: str, width: int = 1200, height: int = 900, dark: bool = False
+    ) -> float:
+        """Go there with a screen of this size."""
+        self.look(width, height, dark)
+        return self.open(url)
+
+    def text(self, css: str) -> str:
+        """What the first such element says."""
+        return str(
+            self.js("return document.querySelector(arguments[0]).textContent", css)
+        )
+
+    def count(self, css: str) -> int:
+        found: int = self.js(
+            "return document.querySelectorAll(arguments[0]).length", css
+        )
+        return found
+
+    def focus(self, css: str) -> None:
+        self.js("document.querySelector(arguments[0]).focus()", css)
+
     def until(self, wait: str, seconds: float = 20) -> Any:
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -1,15 +1,19 @@
-"""Poisoned examples of linear classifiers, and what is learned from them."""
+"""Labels of crafted inputs, what is learned from them, and their file."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import optimize, special
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp, softmax
 
+from troth.data.corruptions.from_file import from_file
 from troth.poison import (
     Examples,
     Head,
@@ -17,10 +21,94 @@ from troth.poison import (
     clipped_inputs,
     data_attack,
     examples_needed,
+    labelled,
     model_attack,
+    probabilities,
+    save,
+    summary,
     weight_needed,
+    whole_numbers,
 )
 from troth.types import Refusal
+
+HEAD = Head(np.array([[1.0, 0], [0, 1], [-1, 2]]), np.array([0.0, 0.5, -0.5]))
+X = np.random.default_rng(0).normal(size=(7, 2))
+
+
+def test_probabilities_are_the_softmax() -> None:
+    logits = X @ HEAD.weight.T + HEAD.bias
+    assert probabilities(HEAD, X) == pytest.approx(softmax(logits, axis=1))
+    huge = probabilities(Head(1e6 * HEAD.weight, HEAD.bias), X)
+    assert np.isfinite(huge).all() and huge.sum(axis=1) == pytest.approx(np.ones(7))
+
+
+def test_a_margin_is_the_logistic_function() -> None:
+    one = Head(np.array([[2.0, -1]]), np.array([0.3]))
+    p = probabilities(one, X)
+    share = expit(X @ one.weight[0] + 0.3)
+    assert p == pytest.approx(np.column_stack([1 - share, share]))
+    assert one.classes == 2
+
+
+def test_soft_labels() -> None:
+    found = labelled(HEAD, X, 0)
+    assert found.p is not None
+    assert found.p == pytest.approx(probabilities(HEAD, X))
+    assert np.array_equal(found.y, found.p.argmax(axis=1))
+    assert np.array_equal(found.x, X)
+
+
+def test_sampled_labels_have_the_probabilities() -> None:
+    """60,000 draws: a share strays by 6 standard errors with probability 2e-9 each."""
+    x = np.repeat(X[:2], 30_000, axis=0)
+    found = labelled(HEAD, x, 4, labels="sampled")
+    assert found.p is None and found.y.dtype == np.int64
+    for first in (0, 30_000):
+        p = probabilities(HEAD, x[first : first + 1])[0]
+        share = np.bincount(found.y[first : first + 30_000], minlength=3) / 30_000
+        assert np.all(np.abs(share - p) <= 6 * np.sqrt(p * (1 - p) / 30_000))
+    again = labelled(HEAD, x, 4, labels="sampled")
+    assert np.array_equal(found.y, again.y)
+    assert not np.array_equal(found.y, labelled(HEAD, x, 5, labels="sampled").y)
+
+
+def test_certain_labels_are_never_sampled_otherwise() -> None:
+    sure = Head(np.array([[0.0], [1e5], [0.0]]), np.zeros(3))
+    found = labelled(sure, np.ones((500, 1)), 0, labels="sampled")
+    assert (found.y == 1).all()
+
+
+def test_repeated_labels_by_hand() -> None:
+    assert whole_numbers(np.array([[0.5, 0.3, 0.2]]), 10).tolist() == [[5, 3, 2]]
+    assert whole_numbers(np.array([[0.55, 0.28, 0.17]]), 10).tolist() == [[5, 3, 2]]
+    assert whole_numbers(np.full((1, 4), 0.25), 6).tolist() == [[2, 2, 1, 1]]
+    found = labelled(HEAD, X[:2], 0, labels="repeated", repeats=20)
+    assert found.x.shape == (40, 2) and found.p is None
+    wanted = whole_numbers(probabilities(HEAD, X[:2]), 20)
+    for i in range(2):
+        own = found.y[(found.x == X[i]).all(axis=1)]
+        assert np.bincount(own, minlength=3).tolist() == wanted[i].tolist()
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    k=st.integers(2, 12),
+    repeats=st.integers(1, 400),
+)
+def test_whole_numbers_are_near(seed: int, k: int, repeats: int) -> None:
+    p = np.random.default_rng(seed).dirichlet(np.full(k, 0.4), 6)
+    counts = whole_numbers(p, repeats)
+    assert (counts >= 0).all() and (counts.sum(axis=1) == repeats).all()
+    assert (np.abs(counts - repeats * p) < 1 + 1e-9).all()
+
+
+def test_refusals() -> None:
+    with pytest.raises(Refusal, match="repeats = 0 must be at least 1"):
+        labelled(HEAD, X, 0, labels="repeated", repeats=0)
+    with pytest.raises(Refusal, match="the model takes 2 features"):
+        labelled(HEAD, np.ones((3, 4)), 0)
+    with pytest.raises(Refusal, match="NaN or infinite"):
+        probabilities(Head(HEAD.weight, np.array([0, math.inf, 0])), X)
 
 
 def some(k: int, d: int, seed: int) -> Head:
@@ -197,7 +285,7 @@ def test_the_box_needs_less_weight_than_clipping() -> None:
     assert weight_needed(large, large, boxed_inputs(large, 9, 0), lam=1.0) == 0
 
 
-def test_refusals() -> None:
+def test_refusals_data() -> None:
     head = some(3, 6, seed=0)
     with pytest.raises(Refusal, match="1 poisoned example bends a linear regression"):
         data_attack(head, 1, 0)
@@ -293,3 +381,96 @@ def test_what_asks_nothing_needs_nothing() -> None:
     assert examples_needed(head, head, lam=1.0) == 0.0
     other = Head(np.full((3, 2), 7.0), np.ones(3))  # the same answers
     assert examples_needed(other, head, lam=1.0) == pytest.approx(0.0, abs=1e-12)
+
+
+HEAD_FILES = Head(np.array([[1.0, 2, 0], [0, 1, 3]]), np.array([0.5, 0.0]))
+
+
+def test_saved_and_read(tmp_path: Path) -> None:
+    found = data_attack(HEAD_FILES, 20, 0)
+    place = tmp_path / "bad.npz"
+    told = save(place, found.x, found.y, found.p, others=180)
+    assert told.number == 20 and told.share == pytest.approx(0.1)
+    assert told.largest_norm == pytest.approx(np.linalg.norm(found.x, axis=1).max())
+    with np.load(place) as file:  # no pickles
+        assert {*file} == {"x", "y", "p", "scale", *told._fields}
+        assert np.array_equal(file["x"], found.x) and np.array_equal(file["p"], found.p)
+        assert file["y"].tolist() == file["p"].argmax(axis=1).tolist()
+        assert file["number"] == 20 and file["share"] == pytest.approx(0.1)
+        assert file["scale"] == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.npz"]
+
+
+def test_the_corruption_reads_it(tmp_path: Path) -> None:
+    found = data_attack(HEAD_FILES, 6, 0)
+    save(tmp_path / "bad.npz", found.x, p=found.p)
+    own = torch.zeros(4, 3, dtype=torch.float64), torch.zeros(4, dtype=torch.int64)
+    x, y = from_file(
+        *own, 2, torch.tensor(7), path=str(tmp_path / "bad.npz"), take="all"
+    )
+    assert x.numpy() == pytest.approx(found.x)
+    assert y.numpy() == pytest.approx(found.p)
+
+
+def test_answers_and_hard_labels_have_no_p(tmp_path: Path) -> None:
+    save(tmp_path / "a", np.ones((3, 2)), np.array([0.5, 1.5, 2.0]))
+    with np.load(tmp_path / "a") as file:
+        assert "p" not in file and file["y"].dtype == np.float64
+    save(tmp_path / "a", np.ones((3, 1, 2, 2), np.uint8), np.array([0, 1, 1]))
+    with np.load(tmp_path / "a") as file:
+        assert file["scale"] == 255 and file["share"] == 1
+        assert file["largest_norm"] == 2
+    save(tmp_path / "a", np.ones((3, 2)), np.array([0, 1, 1]), scale=16)
+    with np.load(tmp_path / "a") as file:
+        assert file["scale"] == 16
+
+
+def test_share_and_norm() -> None:
+    told = summary(np.array([[3.0, 4.0], [0.0, 1.0]]), 8)
+    assert told == (2, 0.2, 5.0)
+    with pytest.raises(Refusal, match="others = -1"):
+        summary(np.ones((1, 1)), -1)
+
+
+def test_what_was_there_stays_when_it_fails(tmp_path: Path) -> None:
+    place = tmp_path / "bad.npz"
+    save(place, np.ones((3, 2)), np.array([0, 1, 1]))
+    before = place.read_bytes()
+    with pytest.raises(Refusal):
+        save(place, np.full((3, 2), np.nan), np.array([0, 1, 1]))
+    assert place.read_bytes() == before
+    with pytest.raises(Refusal, match="cannot be written .* folder that exists"):
+        save(tmp_path / "no" / "bad.npz", np.ones((3, 2)), np.array([0, 1, 1]))
+    with pytest.raises(Refusal, match="'/' names no file"):
+        save("/", np.ones((3, 2)), np.array([0, 1, 1]))
+    with pytest.raises(Refusal, match="cannot be written"):
+        save(tmp_path, np.ones((3, 2)), np.array([0, 1, 1]))
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.npz"]
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "p", "words"),
+    [
+        (np.ones((2, 2)), None, None, "neither labels y nor soft labels p"),
+        (np.ones((2, 2)), np.zeros(3), None, r"shape \(2, 2\) and there are \[3\]"),
+        (np.ones((0, 2)), np.zeros(0), None, "at least one example"),
+        (np.ones(2), np.zeros(2), None, "as x"),
+        (np.ones((2, 2)), None, np.ones((2, 2)), "row 0 adds up to 2"),
+        (np.ones((2, 2)), None, np.array([[2.0, -1]] * 2), "negative"),
+        (np.ones((2, 2)), None, np.ones(2), "two axes"),
+        (np.ones((2, 2)), np.zeros(2), np.eye(2), "1 labels are not the most likely"),
+        (np.ones((2, 2)), None, np.eye(3), "there are .* labels"),
+        (np.full((2, 2), np.inf), np.zeros(2), None, "x is float64, or holds NaN"),
+        (np.ones((2, 2)), np.array(["a", "b"]), None, "y is <U1"),
+    ],
+)
+def test_refusals_files(
+    tmp_path: Path,
+    x: np.ndarray,
+    y: np.ndarray | None,
+    p: np.ndarray | None,
+    words: str,
+) -> None:
+    with pytest.raises(Refusal, match=words):
+        save(tmp_path / "bad.npz", x, y, p)
+    assert not [*tmp_path.iterdir()]

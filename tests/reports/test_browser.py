@@ -14,6 +14,8 @@ import pytest
 from troth import files, reports
 from troth.cli import tables
 
+pytestmark = pytest.mark.slow("drives a real Chromium")
+
 SIZES = [(1200, 900, False), (1200, 900, True), (360, 740, False)]
 MANY = 10_000
 
@@ -65,8 +67,7 @@ def problems(browser: Any, axe: str) -> list[Any]:
 def test_it_opens_quietly_and_fits(
     browser: Any, page: str, width: int, height: int, dark: bool
 ) -> None:
-    browser.look(width, height, dark)
-    browser.open(page)
+    browser.see(page, width, height, dark)
     quiet(browser)
     assert browser.js("return document.documentElement.dataset.ready") == "yes"
     wide = browser.js("return document.documentElement.scrollWidth")
@@ -76,8 +77,7 @@ def test_it_opens_quietly_and_fits(
 
 
 def test_every_picture_is_there(browser: Any, page: str) -> None:
-    browser.look(1200, 900)
-    browser.open(page)
+    browser.see(page)
     sizes = browser.js(
         "return [...document.querySelectorAll('figure svg')].map((s) => "
         "[s.getBoundingClientRect().width, s.querySelectorAll('path').length])"
@@ -91,8 +91,7 @@ def test_every_picture_is_there(browser: Any, page: str) -> None:
 def test_axe_finds_nothing(
     browser: Any, page: str, axe: str, width: int, height: int, dark: bool
 ) -> None:
-    browser.look(width, height, dark)
-    browser.open(page)
+    browser.see(page, width, height, dark)
     assert problems(browser, axe) == []
 
 
@@ -113,8 +112,7 @@ def test_paper_has_all_rows(browser: Any, told: Any, tmp_path: Path) -> None:
     """On a screen 50 of 120; on paper all, and nothing folded; then as before."""
     place = told(tmp_path / "run", np.linspace(0, 1, 120), test=np.full(120, 119))
     found = reports.report([place])
-    browser.look(1200, 900)
-    browser.open(found.page.as_uri())
+    browser.see(found.page.as_uri())
     rows = "document.querySelectorAll('.clients tbody tr').length"
     folded = "document.querySelectorAll('details:not([open])').length"
     note = "document.querySelector('.clients .printed')"
@@ -145,8 +143,7 @@ def test_the_printer_gets_all_rows(browser: Any, told: Any, tmp_path: Path) -> N
         pytest.skip("needs pdftotext")
     values = np.linspace(0, 1, 120).round(3)
     place = told(tmp_path / "run", values, test=np.full(120, 1000))
-    browser.look(1200, 900)
-    browser.open(reports.report([place]).page.as_uri())
+    browser.see(reports.report([place]).page.as_uri())
     browser.pdf(tmp_path / "x.pdf")
     done = subprocess.run(
         ["pdftotext", "-layout", tmp_path / "x.pdf", "-"], capture_output=True
@@ -161,31 +158,28 @@ def test_the_printer_gets_all_rows(browser: Any, told: Any, tmp_path: Path) -> N
 
 
 def test_paper_says_what_it_leaves_out(browser: Any, crowd: Path) -> None:
-    browser.look(1200, 900)
-    browser.open(crowd.as_uri())
+    browser.see(crowd.as_uri())
     browser.js("window.dispatchEvent(new Event('beforeprint'))")
     rows = "document.querySelectorAll('.clients tbody tr').length"
     assert browser.js(f"return {rows}") == 2000
-    said = browser.js("return document.querySelector('.clients .printed').textContent")
+    said = browser.text(".clients .printed")
     assert said.startswith("Printed: 2000 of 10000 rows; 2000 are the most")
     browser.js("window.dispatchEvent(new Event('afterprint'))")
     assert browser.js(f"return {rows}") == 50
 
 
 def test_every_part_leads_back_up(browser: Any, page: str) -> None:
-    browser.look(1200, 900)
-    browser.open(page)
+    browser.see(page)
     browser.js("document.documentElement.style.scrollBehavior = 'auto'")
     browser.js("document.querySelector('nav a[href=\"#origins\"]').click()")
     browser.until("window.scrollY > 500")
-    browser.js("document.querySelector('#origins a[href=\"#top\"]').focus()")
+    browser.focus('#origins a[href="#top"]')
     browser.press("\ue007")
     browser.until("window.scrollY < 50")
 
 
 def test_the_link_to_one_client_asks_for_none(browser: Any, page: str) -> None:
-    browser.look(1200, 900)
-    browser.open(page)
+    browser.see(page)
     browser.js("document.querySelector('nav a[href=\"#client\"]').click()")
     browser.js("window.dispatchEvent(new HashChangeEvent('hashchange'))")
     said = "document.querySelector('#asked').textContent"
@@ -199,8 +193,7 @@ def column(browser: Any, place: str, at: int) -> list[str]:
 
 
 def test_tables_sort_and_filter_from_the_keyboard(browser: Any, page: str) -> None:
-    browser.look(1200, 900)
-    browser.open(page)
+    browser.see(page)
     place = "#runs-table"
     browser.js(f"document.querySelector('{place} th:nth-child(4) button').focus()")
     before = column(browser, place, 4)
@@ -219,12 +212,11 @@ def test_tables_sort_and_filter_from_the_keyboard(browser: Any, page: str) -> No
 
 def test_the_card_of_a_client(browser: Any, page: str, examined: Path) -> None:
     """Tab to the field, type, Enter: the card says what the JSON says."""
-    browser.look(1200, 900)
-    browser.open(page)
+    browser.see(page)
     field = "document.querySelector('#which')"
     browser.js(f"{field}.focus(); {field}.select()")
     browser.press("7", "\ue007")
-    shown = browser.js("return document.querySelector('#card h3').textContent")
+    shown = browser.text("#card h3")
     assert shown == "Client 7"
     texts = browser.js(
         "return [...document.querySelectorAll('#card > p, #card .use p')]"
@@ -238,9 +230,9 @@ def test_the_card_of_a_client(browser: Any, page: str, examined: Path) -> None:
     assert browser.js("return location.hash") == "#client=7&deck=0"
     browser.js(f"{field}.focus(); {field}.select()")
     browser.press(*"99", "\ue007")
-    said = browser.js("return document.querySelector('#asked').textContent")
+    said = browser.text("#asked")
     assert said == "There is no client 99; there are 12, from 0 to 11."
-    assert browser.js("return document.querySelector('#card').textContent") == ""
+    assert browser.text("#card") == ""
     assert browser.js("return location.hash") == "#client"
 
 
@@ -248,28 +240,26 @@ def test_the_card_of_a_client(browser: Any, page: str, examined: Path) -> None:
 def test_a_client_s_number_however_it_is_written(
     browser: Any, page: str, given: str
 ) -> None:
-    browser.look(1200, 900)
-    browser.open(page)
+    browser.see(page)
     field = "document.querySelector('#which')"
     browser.js(f"{field}.value = arguments[0]; {field}.focus()", given)
     browser.press("\ue007")
-    shown = browser.js("return document.querySelector('#card h3').textContent")
+    shown = browser.text("#card h3")
     assert shown == "Client 7"
     assert browser.js(f"return {field}.value") == "7"
 
 
 @pytest.mark.parametrize("given", ["", "-1", "1.5", "7x", "1e1", "<b>", "9" * 40])
 def test_what_is_no_client_has_no_card(browser: Any, page: str, given: str) -> None:
-    browser.look(1200, 900)
-    browser.open(f"{page}#client=3&deck=0")
+    browser.see(f"{page}#client=3&deck=0")
     field = "document.querySelector('#which')"
     browser.js(f"{field}.value = arguments[0]; {field}.focus()", given)
     browser.press("\ue007")
-    said = browser.js("return document.querySelector('#asked').textContent")
+    said = browser.text("#asked")
     assert said.startswith(f"There is no client {given}; there are 12")
     assert browser.js("return document.querySelector('#card').childNodes.length") == 0
     browser.js("document.querySelector('#after').click()")  # and from there one goes on
-    shown = browser.js("return document.querySelector('#card h3').textContent")
+    shown = browser.text("#card h3")
     assert shown == "Client 4"
 
 
@@ -277,8 +267,7 @@ def test_commands_are_copied_from_the_keyboard(
     browser: Any, told: Any, tmp_path: Path
 ) -> None:
     place = told(tmp_path / "a run-of 3", [0.5, 0.8, 1.0])
-    browser.look(1200, 900)
-    browser.open(reports.report([place]).page.as_uri())
+    browser.see(reports.report([place]).page.as_uri())
     for part in ("#words", "#card .use", "#proven"):
         code = f"document.querySelector('{part} code.command')"
         button, wanted = (
@@ -306,8 +295,7 @@ def pasted(browser: Any) -> str:
 
 
 def test_a_browser_without_a_clipboard_copies_too(browser: Any, page: str) -> None:
-    browser.look(1200, 900)
-    browser.open(page)
+    browser.see(page)
     gone = "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
     browser.js(gone)
     code = "document.querySelector('#card .use code.command')"
@@ -315,7 +303,7 @@ def test_a_browser_without_a_clipboard_copies_too(browser: Any, page: str) -> No
     browser.press(" ")
     browser.until(f"{code}.nextElementSibling.textContent === 'Copied'")
     assert pasted(browser) == browser.js(f"return {code}.textContent")
-    assert browser.js("return document.querySelectorAll('textarea').length") == 0
+    assert browser.count("textarea") == 0
 
 
 @pytest.mark.parametrize("width", [360, 1200])
@@ -336,8 +324,7 @@ def test_a_command_is_not_broken_at_hyphens(
 
 def test_a_filter_in_any_column(browser: Any, page: str) -> None:
     """Whatever column is chosen, the rows that are left are those of its value."""
-    browser.look(1200, 900)
-    browser.open(page)
+    browser.see(page)
     place = '.clients[data-deck="0"]'
     read = (
         f"return [...document.querySelectorAll('{place} tbody tr')]"
@@ -361,14 +348,13 @@ def test_a_filter_in_any_column(browser: Any, page: str) -> None:
 
 
 def test_a_card_has_an_address(browser: Any, page: str) -> None:
-    browser.look(1200, 900)
-    browser.open(f"{page}#client=3&deck=1")
-    shown = browser.js("return document.querySelector('#card h3').textContent")
+    browser.see(f"{page}#client=3&deck=1")
+    shown = browser.text("#card h3")
     assert shown == "Client 3"
-    runs = browser.js("return document.querySelector('#card').textContent")
+    runs = browser.text("#card")
     assert "Its card in run “clean”" in runs
     browser.open(f"{page}#client=<img src=x onerror=alert(1)>&deck=9999")
-    assert browser.js("return document.querySelectorAll('#client img').length") == 0
+    assert browser.count("#client img") == 0
     quiet(browser)
 
 
@@ -377,11 +363,10 @@ def test_names_do_nothing(browser: Any, told: Any, tmp_path: Path, name: str) ->
     place = told(tmp_path / name, [0.5, 0.8, 1.0], hostile=[1, 0, 0])
     other = told(tmp_path / "other", [0.6] * 3, hostile=[1, 0, 0], personalizer="local")
     found = reports.report([place, other], tmp_path / "x.html")
-    browser.look(1200, 900)
-    browser.open(found.page.as_uri())
+    browser.see(found.page.as_uri())
     quiet(browser)
-    assert browser.js("return document.querySelectorAll('img').length") == 0
-    assert name in browser.js("return document.querySelector('#card').textContent")
+    assert browser.count("img") == 0
+    assert name in browser.text("#card")
 
 
 def test_ten_thousand_clients(browser: Any, crowd: Path) -> None:
@@ -404,16 +389,15 @@ def test_ten_thousand_clients(browser: Any, crowd: Path) -> None:
     assert column(browser, place, 4) == ["0.000"] * 50
     browser.type(f"{place} input", "9998")
     assert column(browser, place, 1) == ["9998"]
-    nodes = browser.js("return document.querySelectorAll('*').length")
+    nodes = browser.count("*")
     assert nodes < 5000
     browser.open(f"{crowd.as_uri()}#client=9998")
-    shown = browser.js("return document.querySelector('#card').textContent")
+    shown = browser.text("#card")
     assert tables.number(float(table["accuracy"][9998])) in shown
 
 
 def test_axe_finds_nothing_among_ten_thousand(
     browser: Any, crowd: Path, axe: str
 ) -> None:
-    browser.look(1200, 900)
-    browser.open(crowd.as_uri())
+    browser.see(crowd.as_uri())
     assert problems(browser, axe) == []

@@ -17,7 +17,7 @@ import pytest
 from troth import files, reports
 from troth.cli import tables
 from troth.evaluation.compare import paired
-from troth.reports import _words
+from troth.reports import cards
 from troth.reports.cards import _worlds
 from troth.runs import inspect
 from troth.types import Refusal
@@ -125,7 +125,7 @@ def test_sentences_of_the_script_are_those_of_the_json(
     rules = data["rules"]
 
     def words(each: list[Any]) -> str:
-        return _words.text((rules[each[0]][0], *each[1:]))
+        return cards.words((rules[each[0]][0], *each[1:]))
 
     found = []
     for deck in data["decks"]:

@@ -10,8 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from troth import theory
-from troth.theory._coupled import Distance, Kind, User, minimum
-from troth.theory.pac import Users
+from troth.theory.pac import Distance, Kind, User, Users, minimum
 from troth.types import Refusal
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from troth.reports._words import EVERY
 from troth.reports.cards._rules import ABOUT, RULES, words
+from troth.reports.cards._rules import RULES as EVERY
 
 ADJECTIVES = re.compile(
     r"\b(good|bad|best|worst|better|worse|high|highest|higher|low|lowest|lower|large"

@@ -16,6 +16,8 @@ import pytest
 
 from troth.reports.live import Server
 
+pytestmark = pytest.mark.slow("drives a real Chromium")
+
 MAIN = "from troth.cli.app import main; main()"
 LONG = """
 [data]
@@ -74,7 +76,7 @@ def train(root: Path, *more: str) -> subprocess.Popen[bytes]:
 
 
 def states(browser: Any) -> str:
-    return str(browser.js("return document.querySelector('#states').textContent"))
+    return str(browser.text("#states"))
 
 
 POINTS = "Number(document.querySelector('#growing polyline')?.dataset.count || 0)"
@@ -85,8 +87,7 @@ def test_a_curve_grows_and_a_killed_run_is_said_to_be_stopped(
 ) -> None:
     process = train(root)
     try:
-        browser.look(1200, 900)
-        browser.open(f"{server.url}report?run=long")
+        browser.see(f"{server.url}report?run=long")
         browser.until(f"{POINTS} > 0")
         first = browser.js(f"return {POINTS}")
         assert states(browser).startswith("long: going on, ")
@@ -110,8 +111,7 @@ def test_a_finished_run_shows_its_cards(
 ) -> None:
     process = train(root, "--set", "train.rounds=600")
     try:
-        browser.look(1200, 900)
-        browser.open(f"{server.url}report?run=long&run=clean")
+        browser.see(f"{server.url}report?run=long&run=clean")
         assert browser.js("return !!document.querySelector('#live')")
         process.wait(120)
         browser.until("!document.querySelector('#live')", 30)  # it loads itself again
@@ -124,20 +124,19 @@ def test_a_finished_run_shows_its_cards(
 def test_the_list_is_searched_and_runs_are_compared(
     browser: Any, root: Path, server: Server
 ) -> None:
-    browser.look(1200, 900)
-    browser.open(server.url)
+    browser.see(server.url)
     rows = "[...document.querySelectorAll('#list tbody tr')]"
     names = f"return {rows}.map((r) => r.dataset.run)"
     assert browser.js(names) == ["<img src=x onerror=alert(1)>", "clean"]
-    assert browser.js("return document.querySelectorAll('img').length") == 0
+    assert browser.count("img") == 0
     for box in (1, 2):
         at = f"#list tbody tr:nth-child({box}) input"
         browser.js(f"document.querySelector('{at}').focus()")
         browser.press(" ")
-    browser.js("document.querySelector('#show').focus()")
+    browser.focus("#show")
     browser.press("\ue007")
     browser.until("document.querySelector('#card h3')")
-    title = browser.js("return document.querySelector('h1').textContent")
+    title = browser.text("h1")
     assert title == "Report of 2 runs"
     browser.open(f"{server.url}report?run=clean#client=3")
     browser.until("document.querySelector('#card h3').textContent === 'Client 3'")
@@ -182,8 +181,7 @@ def test_many_runs_have_pages(browser: Any, told: Any, tmp_path: Path) -> None:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            browser.look(1200, 900)
-            browser.open(server.url)
+            browser.see(server.url)
             rows = "document.querySelectorAll('#list tbody tr').length"
             assert browser.js(f"return {rows}") == 50
             browser.type("#list input[type=search]", "r499")

@@ -1,0 +1,396 @@
+"""Inputs near the subspace of equally likely classes: free, in a box, embedded."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+from torch import nn
+
+from troth import seeding
+from troth.poison import (
+    Head,
+    before,
+    boxed_inputs,
+    clipped_inputs,
+    data_attack,
+    embeddings,
+    head_of,
+    indifference,
+    indifferent_inputs,
+    probabilities,
+)
+from troth.types import Refusal
+
+SEEDS = st.integers(0, 10**6)
+
+
+def some(k: int, d: int, seed: int, size: float = 1.0) -> Head:
+    rng = np.random.default_rng([k, d, seed])
+    return Head(size * rng.normal(size=(k, d)), rng.normal(size=k))
+
+
+def off(head: Head, x: np.ndarray) -> float:
+    """How far inputs are from V, by its definition."""
+    if len(head.bias) == 1:
+        return float(np.abs(x @ head.weight[0] + head.bias[0]).max())
+    rows, sides = head.weight[1:] - head.weight[0], head.bias[0] - head.bias[1:]
+    return float(np.abs(x @ rows.T - sides).max())
+
+
+def test_by_hand() -> None:
+    """Two classes of a plane, W_1 − W_0 = (3, 4), b_0 − b_1 = 10: 3x + 4y = 10."""
+    space = indifference(Head(np.array([[1.0, 1], [4, 5]]), np.array([10.0, 0])))
+    sign = np.sign(space.normals[0, 0])
+    assert sign * space.normals == pytest.approx(np.array([[0.6, 0.8]]))
+    assert sign * space.offset == pytest.approx([2.0])
+    assert space.project(np.zeros((1, 2))) == pytest.approx(np.array([[1.2, 1.6]]))
+    margin = indifference(Head(np.array([[3.0, 4]]), np.array([-10.0])))
+    assert margin.project(np.zeros((1, 2))) == pytest.approx(np.array([[1.2, 1.6]]))
+
+
+@given(k=st.integers(1, 7), spare=st.integers(0, 9), seed=SEEDS)
+def test_projections_lie_on_it_and_are_the_nearest(
+    k: int, spare: int, seed: int
+) -> None:
+    d = max(1, k - 1) + spare
+    head = some(k, d, seed)
+    space = indifference(head)
+    rank = max(1, k - 1)
+    assert space.normals.shape == (rank, d)
+    assert space.normals @ space.normals.T == pytest.approx(np.eye(rank), abs=1e-12)
+    x = np.random.default_rng(seed).uniform(-3, 3, (5, d))
+    near = space.project(x)
+    assert off(head, near) <= 1e-10 * max(1, np.abs(near).max())
+    along = (near - x) - ((near - x) @ space.normals.T) @ space.normals
+    assert np.abs(along).max() <= 1e-10 * max(1, np.abs(near).max())
+    share = probabilities(head, near)
+    assert share == pytest.approx(np.full_like(share, 1 / head.classes), abs=1e-9)
+
+
+def test_the_size_of_mnist() -> None:
+    head = some(10, 784, seed=0, size=0.5)
+    x = indifferent_inputs(head, 500, seed=3, noise=0)
+    assert off(head, x) < 1e-10
+    assert np.abs(x).max() > 40  # still about as wide as the box they came from
+
+
+def test_nearly_dependent_rows_stay_orthogonal() -> None:
+    """Where Gram–Schmidt as printed in Eq. (180) does not."""
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=20)
+    weight = np.outer(np.arange(8), common) + 1e-7 * rng.normal(size=(8, 20))
+    head = Head(weight, 1e-7 * rng.normal(size=8))
+    rows = weight[1:] - weight[0]
+    basis: list[np.ndarray] = []
+    for row in rows:
+        basis.append(row - sum((row @ z) * z / (z @ z) for z in basis))
+    unit = np.array([z / np.linalg.norm(z) for z in basis])
+    space = indifference(head)
+    assert np.abs(space.normals @ space.normals.T - np.eye(7)).max() < 1e-13
+    assert np.abs(unit @ unit.T - np.eye(7)).max() > 1e-10
+    assert off(head, indifferent_inputs(head, 50, 0, noise=0)) < 1e-10
+
+
+def test_noise_is_normal_to_it_and_of_its_size() -> None:
+    """Variance of 2,000 × 4 draws: off by 10 % with probability below 1e-9."""
+    head = some(5, 12, seed=1)
+    space = indifference(head)
+    still = indifferent_inputs(head, 2000, seed=7, low=-2, high=2, noise=0)
+    moved = indifferent_inputs(head, 2000, seed=7, low=-2, high=2, noise=0.3)
+    noise = moved - still
+    inside = noise @ space.normals.T
+    assert np.abs(noise - inside @ space.normals).max() < 1e-12
+    assert inside.var() == pytest.approx(0.09, rel=0.1)
+    assert np.abs(np.corrcoef(inside.T) - np.eye(4)).max() < 0.15
+
+
+def test_draws_fill_the_box_before_projection() -> None:
+    """Along V they are as uniform draws: standard deviation 100/√12 a direction."""
+    head = some(3, 40, seed=2)
+    space = indifference(head)
+    x = indifferent_inputs(head, 3000, seed=0)
+    along = x - (x @ space.normals.T) @ space.normals
+    wanted = (100 / math.sqrt(12)) ** 2 * (40 - 2)
+    assert (along**2).sum(axis=1).mean() == pytest.approx(wanted, rel=0.02)
+
+
+def test_same_seed_same_inputs_and_a_longer_list_begins_alike() -> None:
+    head = some(4, 6, seed=3)
+    few, many = (indifferent_inputs(head, m, seed=5) for m in (700, 2500))
+    assert np.array_equal(few, many[:700])
+    assert not np.array_equal(few, indifferent_inputs(head, 700, seed=6))
+    assert len({*map(bytes, many)}) == 2500
+
+
+def test_classes_that_agree_leave_fewer_directions() -> None:
+    head = Head(np.array([[1.0, 2, 3], [4, 5, 6], [4, 5, 6]]), np.array([0.0, 1, 1]))
+    space = indifference(head)
+    assert space.normals.shape == (1, 3)
+    assert off(head, space.project(np.ones((4, 3)))) < 1e-12
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        Head(np.array([[1.0, 2, 3], [4, 5, 6], [4, 5, 6]]), np.array([0.0, 1, 2])),
+        Head(np.ones((2, 3)), np.array([0.0, 1e-3])),
+        Head(np.zeros((1, 3)), np.array([1.0])),
+        some(6, 3, seed=4),  # five equations, three unknowns
+    ],
+)
+def test_an_empty_one_is_refused(head: Head) -> None:
+    with pytest.raises(Refusal, match="no input makes all . classes equally likely"):
+        indifference(head)
+
+
+def test_a_flat_model_as_a_head() -> None:
+    layer = nn.Linear(3, 4)
+    flat = nn.utils.parameters_to_vector(layer.parameters())
+    head = head_of(flat, 4, 3)
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    logits = x.double().numpy() @ head.weight.T + head.bias
+    assert logits == pytest.approx(layer(x).detach().numpy(), abs=1e-6)
+    bare = head_of(np.arange(6.0), 2, 3, bias=False)
+    assert bare.weight.tolist() == [[0, 1, 2], [3, 4, 5]] and not bare.bias.any()
+    with pytest.raises(Refusal, match="the model has 15 parameters, and a linear one"):
+        head_of(np.zeros(15), 4, 3)
+
+
+def test_a_head_behind_a_normalisation() -> None:
+    head = some(3, 4, seed=5)
+    rng = np.random.default_rng(0)
+    mean, std, x = rng.normal(size=4), rng.uniform(0.5, 2, 4), rng.normal(size=(9, 4))
+    raw = before(head, mean, std)
+    assert probabilities(raw, x) == pytest.approx(probabilities(head, (x - mean) / std))
+    assert before(head, 0.0, 1.0).bias == pytest.approx(head.bias)
+    with pytest.raises(Refusal, match=r"std holds 0.0"):
+        before(head, mean, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"count": 0}, "0 poisoned examples were asked for"),
+        ({"count": -3}, "-3 poisoned examples"),
+        ({"noise": -0.1}, "noise = -0.1 must be"),
+        ({"noise": math.nan}, "noise = nan must be"),
+        ({"low": 1.0, "high": 1.0}, "the box from 1.0 to 1.0 is empty"),
+        ({"high": math.inf}, "the box from -50.0 to inf"),
+        ({"head": Head(np.full((2, 2), np.nan), np.zeros(2))}, "4 values that are NaN"),
+        ({"head": Head(np.ones((3, 2)), np.zeros(2))}, "the bias has 2 parameters"),
+        ({"head": Head(np.ones(3), np.zeros(3))}, "give it as an array with 2"),
+        ({"head": Head(np.ones((0, 3)), np.zeros(0))}, "at least one row"),
+    ],
+)
+def test_refusals(changed: dict[str, object], words: str) -> None:
+    given = {"head": some(3, 4, 0), "count": 5, "seed": 0} | changed
+    with pytest.raises(Refusal, match=words):
+        indifferent_inputs(**given)  # type: ignore[arg-type]
+
+
+def through_the_middle(k: int, d: int, seed: int, size: float = 1.0) -> Head:
+    """A head whose V passes through an inner point of the box."""
+    rng = np.random.default_rng([k, d, seed])
+    weight = size * rng.normal(size=(k, d))
+    return Head(weight, -weight @ rng.uniform(0.3, 0.7, d))
+
+
+def draws(seed: int, d: int, count: int) -> np.ndarray:
+    """The first of the uniform draws that are then projected."""
+    return seeding.generator(seed, "poison/inputs").uniform(0, 1, (1024, d))[:count]
+
+
+@settings(max_examples=40, deadline=None)
+@given(k=st.integers(1, 6), spare=st.integers(2, 30), seed=st.integers(0, 10**6))
+def test_in_the_box_and_on_v(k: int, spare: int, seed: int) -> None:
+    head = through_the_middle(k, k + spare, seed)
+    x = boxed_inputs(head, 40, seed, noise=0)
+    assert x.min() >= 0 and x.max() <= 1
+    space = indifference(head)
+    assert np.abs(x @ space.normals.T - space.offset).max() <= 1e-10
+    p = probabilities(head, x)
+    assert p == pytest.approx(np.full_like(p, 1 / head.classes), abs=1e-8)
+
+
+def test_they_are_the_nearest_points() -> None:
+    """Against a general solver of the same quadratic programme."""
+    head = through_the_middle(3, 6, seed=1, size=3)
+    space = indifference(head)
+    x = boxed_inputs(head, 8, 11, noise=0, rim=0)
+    for start, found in zip(draws(11, 6, 8), x, strict=True):
+        line = {"type": "eq", "fun": lambda z: space.normals @ z - space.offset}
+        best = optimize.minimize(
+            lambda z, start=start: 0.5 * ((z - start) ** 2).sum(),
+            np.full(6, 0.5),
+            bounds=[(0, 1)] * 6,
+            constraints=[line],
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        assert found == pytest.approx(best.x, abs=1e-5)
+
+
+def test_dykstra_comes_to_the_same() -> None:
+    head = through_the_middle(4, 10, seed=2)
+    space = indifference(head)
+    x = boxed_inputs(head, 20, 3, noise=0, rim=0)
+    y = draws(3, 10, 20)
+    correction = np.zeros_like(y)
+    for _ in range(20_000):
+        inside = (y + correction).clip(0, 1)
+        correction = y + correction - inside
+        y = space.project(inside)
+    assert inside == pytest.approx(x, abs=1e-8)
+
+
+def test_noise_is_kept_inside_the_box() -> None:
+    """Off V by the noise itself, where clipping afterwards would change it."""
+    head = through_the_middle(5, 30, seed=3)
+    space = indifference(head)
+    x = boxed_inputs(head, 2000, 5, noise=0.1)
+    assert x.min() >= 0 and x.max() <= 1
+    off = x @ space.normals.T - space.offset
+    assert off.std() == pytest.approx(0.1, rel=0.1)  # fails below 1e-9
+    free = indifferent_inputs(head, 2000, 5, low=0, high=1, noise=0.1)
+    assert off == pytest.approx(free @ space.normals.T - space.offset, abs=1e-9)
+
+
+def test_a_point_is_reached_at_a_corner() -> None:
+    """x + y = 2 meets the unit square in (1, 1) alone."""
+    head = Head(np.array([[1.0, 1.0]]), np.array([-2.0]))
+    x = boxed_inputs(head, 30, 0, noise=0, tolerance=1e-6)
+    assert x == pytest.approx(np.ones((30, 2)), abs=1e-5)
+
+
+def test_no_feature_is_stuck_at_a_bound() -> None:
+    """9x_0 + Σx_j = 18.5 takes x_0 = 1 first: nearest points all have that."""
+    head = Head(np.array([[9.0, *[1.0] * 11]]), np.array([-18.5]))
+    stuck, free = (boxed_inputs(head, 200, 2, rim=rim) for rim in (0.0, 0.1))
+    assert np.ptp(stuck[:, 0]) == 0 and np.ptp(free[:, 0]) > 0.05
+    assert free.min() >= 0 and free.max() <= 1
+    ranks = [
+        np.linalg.matrix_rank(np.column_stack([x, np.ones(200)])) for x in (stuck, free)
+    ]
+    assert ranks == [12, 13]  # the weight of x_0 and the bias are one, or two
+
+
+def test_where_all_inputs_are_indifferent_the_draws_stay() -> None:
+    flat = Head(np.ones((3, 4)), np.full(3, 2.0))
+    assert boxed_inputs(flat, 9, 1) == pytest.approx(draws(1, 4, 9))
+
+
+def test_another_box() -> None:
+    head = Head(np.array([[1.0, -1.0, 2.0]]), np.array([-9.0]))
+    x = boxed_inputs(head, 50, 0, low=2, high=5, noise=0)
+    assert x.min() >= 2 and x.max() <= 5
+    assert x @ [1, -1, 2] == pytest.approx(np.full(50, 9.0), abs=1e-9)
+
+
+def test_not_reached_is_refused_and_says_how_many_were_tried() -> None:
+    away = Head(np.array([[1.0, 1.0]]), np.array([-3.0]))  # x + y = 3
+    with pytest.raises(
+        Refusal,
+        match=r"\[0, 1\]\^2 was not reached: 70 of 70 examples tried .* 0.707 away",
+    ):
+        boxed_inputs(away, 70, 0, noise=0)
+    corner = Head(np.array([[1.0, 1.0]]), np.array([-2.0]))
+    with pytest.raises(Refusal, match=r"of 400 examples tried .* use less noise"):
+        boxed_inputs(corner, 400, 0, noise=0.1)  # about half of them lie outside
+    with pytest.raises(Refusal, match="of 1024 examples tried"):
+        boxed_inputs(corner, 10**6, 0, noise=0.1)  # and it does not go on
+
+
+def test_the_authors_recipe() -> None:
+    head = through_the_middle(4, 25, seed=4)
+    near = indifferent_inputs(head, 300, 6, low=0, high=1, noise=0.01)
+    x = clipped_inputs(head, 300, 6)
+    assert x == pytest.approx(np.clip(near / near.max(), 0, 1))
+    assert x.max() == 1 and x.min() >= 0
+    boxed = boxed_inputs(head, 300, 6)
+    sure = [float(probabilities(head, z).max(axis=1).mean()) for z in (boxed, x)]
+    assert sure[0] < 0.3 < sure[1]  # clipping leaves V; a quarter is indifferent
+
+
+def test_refusals_box() -> None:
+    head = through_the_middle(3, 5, 0)
+    below = Head(np.array([[1.0, 1e-9]]), np.array([5.0]))  # x = −5
+    with pytest.raises(Refusal, match="0 poisoned examples"):
+        boxed_inputs(head, 0, 0)
+    with pytest.raises(Refusal, match="0 poisoned examples"):
+        clipped_inputs(head, 0, 0)
+    with pytest.raises(Refusal, match="tolerance = 0 must be"):
+        boxed_inputs(head, 5, 0, tolerance=0)
+    for rim in (-0.1, 1.0, math.nan):
+        with pytest.raises(Refusal, match=f"rim = {rim} is a share"):
+            boxed_inputs(head, 5, 0, rim=rim)
+    with pytest.raises(Refusal, match="the box from 1 to 0 is empty"):
+        boxed_inputs(head, 5, 0, low=1, high=0)
+    one = Head(np.array([[1.0]]), np.array([5.0]))
+    with pytest.raises(Refusal, match="the largest value of 4 projected inputs is -"):
+        clipped_inputs(one, 4, 0)
+    assert math.isfinite(clipped_inputs(below, 4, 0).max())
+
+
+def network(bias: bool = True) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3),
+        nn.BatchNorm2d(3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(48, 12),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(12, 4, bias=bias),
+    )
+
+
+X = torch.rand(23, 1, 6, 6, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_embeddings_and_head_make_the_outputs(bias: bool) -> None:
+    net = network(bias)
+    net.train()
+    statistics = {k: v.clone() for k, v in net.state_dict().items()}
+    z, head = embeddings(net, X, batch=7)
+    assert net.training and all(m.training for m in net.modules())
+    assert all(torch.equal(v, statistics[k]) for k, v in net.state_dict().items())
+    assert not net[-1]._forward_pre_hooks  # type: ignore[index]
+    assert z.shape == (23, 12) and z.dtype == np.float64
+    with torch.no_grad():
+        wanted = net.eval()(X).numpy()
+    assert z @ head.weight.T + head.bias == pytest.approx(wanted, abs=1e-6)
+    assert z == pytest.approx(embeddings(net, X, batch=100)[0], abs=1e-6)
+
+
+def test_parts_that_were_frozen_stay_so() -> None:
+    net = network()
+    net.train()
+    net[1].eval()  # type: ignore[index]
+    embeddings(net, X)
+    assert net[0].training and not net[1].training  # type: ignore[index]
+
+
+def test_poisoned_embeddings_are_indifferent_to_the_head() -> None:
+    z, head = embeddings(network(), X)
+    found = data_attack(head, 50, 0, noise=0.0)
+    assert found.x.shape == (50, z.shape[1])
+    p = probabilities(head, found.x)
+    assert p == pytest.approx(np.full((50, 4), 0.25), abs=1e-9)
+
+
+def test_refusals_embeddings() -> None:
+    soft = nn.Sequential(network(), nn.Softmax(dim=1))
+    with pytest.raises(Refusal, match="Sequential does not end in a linear layer"):
+        embeddings(soft, X)
+    with pytest.raises(Refusal, match="there are 0 examples"):
+        embeddings(network(), X[:0])
+    with pytest.raises(Refusal, match="batch = 0"):
+        embeddings(network(), X, batch=0)
