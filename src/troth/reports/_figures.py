@@ -64,6 +64,52 @@ def _themed(style: str) -> str:
     return style
 
 
+def pictures(
+    runs: Sequence[Dossier], decks: Sequence[Deck], compared: Sequence[dict[str, Any]]
+) -> dict[str, list[Picture]]:
+    """The pictures of every part: per metric, per federation or per run."""
+    evaluated = [run for run in runs if run.evaluated]
+    finished = [run for run in runs if run.finished]
+    paired = [pair for pair in compared if pair["kind"] == "paired"]
+    metrics = [[run.metric for run in some] for some in (evaluated, finished)]
+    return {
+        "curves": _by_metric(
+            plot.curves,
+            "Mean {} over rounds. Numbers: rounds.jsonl.",
+            *(evaluated, metrics[0]),
+        ),
+        "clients": _clients(decks),
+        "frontier": _by_metric(
+            plot.frontier,
+            "Mean {} against its standard deviation. Numbers: summary.json.",
+            *(finished, metrics[1]),
+        ),
+        "pairs": _by_metric(
+            drawn,
+            "Mean difference in {} between runs, with 95 % intervals.",
+            *(paired, [pair["metric"] for pair in paired]),
+        ),
+        "verdicts": _by_run(
+            plot.verdicts,
+            "whom rules dropped, clipped, chose or weighed down in which rounds. "
+            "Numbers: rounds.jsonl.",
+            runs,
+        ),
+        "certified": _by_run(
+            plot.certified,
+            "certified accuracy over the radius; bands reach from the client with "
+            "least to the one with most.",
+            runs,
+        ),
+        "audits": _by_run(
+            plot.audit,
+            "change of accuracy on adversarial examples of the shared model, client "
+            "by client. Numbers: audit.csv.",
+            runs,
+        ),
+    }
+
+
 def _tried(
     salt: str, says: str, draw: Callable[..., Figure], *args: Any
 ) -> list[Picture]:
@@ -77,7 +123,7 @@ def _tried(
 def _by_metric(
     draw: Callable[..., Figure], says: str, some: Sequence[Any], metrics: Sequence[str]
 ) -> list[Picture]:
-    """A picture for those that are judged alike; `says` has a place for the metric."""
+    """One picture of those that are judged alike; `says` has a place for the metric."""
     found: list[Picture] = []
     for metric in METRICS:
         mine = [one for one, by in zip(some, metrics, strict=True) if by == metric]
@@ -89,7 +135,7 @@ def _by_metric(
 def _by_run(
     draw: Callable[..., Figure], says: str, runs: Sequence[Dossier]
 ) -> list[Picture]:
-    """A picture a run, of those that have something to show; not of very many."""
+    """One picture per run that has something to show, of the first such runs."""
     found: list[Picture] = []
     for i, run in enumerate(runs):
         if len(found) < _MOST:
@@ -98,29 +144,8 @@ def _by_run(
     return found
 
 
-def curves(runs: Sequence[Dossier]) -> list[Picture]:
-    """A picture a metric."""
-    mine = [run for run in runs if run.evaluated]
-    says = "Mean {} over rounds. Numbers: rounds.jsonl."
-    return _by_metric(plot.curves, says, mine, [run.metric for run in mine])
-
-
-def frontier(runs: Sequence[Dossier]) -> list[Picture]:
-    """A picture a metric."""
-    mine = [run for run in runs if run.finished]
-    says = "Mean {} against its standard deviation. Numbers: summary.json."
-    return _by_metric(plot.frontier, says, mine, [run.metric for run in mine])
-
-
-def pairs(compared: Sequence[dict[str, Any]]) -> list[Picture]:
-    """A picture a metric."""
-    mine = [pair for pair in compared if pair["kind"] == "paired"]
-    says = "Mean difference in {} between runs, with 95 % intervals."
-    return _by_metric(drawn, says, mine, [pair["metric"] for pair in mine])
-
-
-def clients(decks: Sequence[Deck]) -> list[Picture]:
-    """A picture for runs of the same clients."""
+def _clients(decks: Sequence[Deck]) -> list[Picture]:
+    """One picture per federation."""
     found: list[Picture] = []
     for i, deck in enumerate(decks[:_MOST]):
         metric, some = deck.runs[0].metric, deck.runs[:6]
@@ -128,21 +153,3 @@ def clients(decks: Sequence[Deck]) -> list[Picture]:
         says = f"{names}: sorted {metric} of benign clients. Numbers: clients.csv."
         found += _tried(f"clients {i}", says, plot.clients, deck.runs)
     return found
-
-
-def verdicts(runs: Sequence[Dossier]) -> list[Picture]:
-    """A picture for every run in which rules told clients apart."""
-    says = "whom rules dropped, clipped, chose or weighed down in which rounds. "
-    return _by_run(plot.verdicts, f"{says}Numbers: rounds.jsonl.", runs)
-
-
-def certified(runs: Sequence[Dossier]) -> list[Picture]:
-    """A picture for every run with certificates."""
-    says = "certified accuracy over the radius; bands reach from the client with least "
-    return _by_run(plot.certified, f"{says}to the one with most.", runs)
-
-
-def audits(runs: Sequence[Dossier]) -> list[Picture]:
-    """A picture for every run that was audited."""
-    says = "change of accuracy on adversarial examples of the shared model, client by "
-    return _by_run(plot.audit, f"{says}client. Numbers: audit.csv.", runs)

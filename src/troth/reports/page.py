@@ -116,15 +116,7 @@ def html(
         "pairs": _tables.pairs(compared),
         "seeds": _tables.seeds(compared),
         "origins": _tables.origins(runs),
-        "pictures": {
-            "curves": _figures.curves(runs),
-            "clients": _figures.clients(made),
-            "frontier": _figures.frontier(runs),
-            "pairs": _figures.pairs(compared),
-            "verdicts": _figures.verdicts(runs),
-            "certified": _figures.certified(runs),
-            "audits": _figures.audits(runs),
-        },
+        "pictures": _figures.pictures(runs, made, compared),
         "asks": _asks(runs),
         "beside": beside,
         "data": packed(made),
@@ -153,18 +145,14 @@ def rendered(template: str, content: dict[str, Any], scripts: Sequence[str]) -> 
     more |= {"scripts": [Markup(text) for text in texts]}
     more |= {"hashes": [_hash(text) for text in texts]}
     more["style"] = Markup(_shipped("style.css"))
-    return _environment().get_template(template).render({**content, **more})
-
-
-def _environment() -> jinja2.Environment:
-    """Everything is escaped but what was made here: SVG, style and script."""
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_shipped),
-        autoescape=True,
+        autoescape=True,  # everything but what was made here: SVG, style and script
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    return environment.get_template(template).render({**content, **more})
 
 
 def _shipped(file: str) -> str:

@@ -144,31 +144,6 @@ def test_a_new_run_does_not_go_into_the_grid(examined: Path) -> None:
     assert text(one, "poisoning.both") == page
 
 
-@pytest.mark.parametrize(("cohort", "words"), [(1, "asked"), (0, "every")])
-def test_how_often_it_was_asked_and_of_how_many(
-    told: Any, tmp_path: Path, cohort: int, words: str
-) -> None:
-    place = told(tmp_path / "x", [0.5, 1.0])
-    file = place / "experiment.toml"
-    file.write_text(file.read_text().replace("cohort = 0", f"cohort = {cohort}"))
-    assert text(card(document(place), 1), f"rounds.{words}") == {
-        "asked": "Asked in 3 of 4 rounds: in each the server draws 1 of 2 clients, and "
-        "only these train and report.",
-        "every": "Asked in 3 of 4 rounds: in each the server asks all of 2 clients "
-        "that "
-        "are there.",
-    }.get(words)
-
-
-def test_a_lambda_that_nobody_chose(told: Any, tmp_path: Path) -> None:
-    ditto = {"name": "ditto", "lam": 0.1}
-    one = card(document(told(tmp_path / "x", [0.5, 1.0], personalizer=ditto)), 1)
-    assert text(one, "lam.set") == (
-        "λ = 0.1, which the experiment sets for all clients alike: nobody chose it. It "
-        "weighs how near a model stays to the shared one."
-    )
-
-
 HOSTILE = {"hostile": [0, 0, 1], "attack": "sign_flip", "corruption": "auto"}
 WAYS = (
     "1 of 3 clients are marked hostile: they train on labels drawn at random "
@@ -201,41 +176,54 @@ def test_who_never_met_the_federation_is_not_under_attack(
     assert "poisoning.one" not in rules(one)
 
 
-@pytest.mark.parametrize("classes", [2, 10])
-def test_what_auto_is(told: Any, tmp_path: Path, classes: int) -> None:
-    given = HOSTILE | {"attack": "none", "classes": classes}
-    made = document(told(tmp_path / "x", [0.5, 0.9, 0.2], **given))
-    here = {
-        2: "train on labels turned round (corruption auto, which here is flip_labels)",
-        10: "train on labels drawn at random (corruption auto, which here is "
-        "random_labels)",
-    }
-    said = text(card(made, 0), "poisoning.under")
-    assert f"hostile: they {here[classes]}. The server" in said
+DITTO = {"personalizer": {"name": "ditto", "lam": 0.1}}
+UNDER = "1 of 3 clients are marked hostile: they {}. The server"
+SENTENCES: list[tuple[dict[str, Any], int, str, str]] = [
+    (DITTO, 1, "lam.set", "λ = 0.1, which the experiment sets for all clients alike"),
+    (DITTO, 1, "lam.set", "nobody chose it. It weighs how near a model stays to the"),
+    ({}, 1, "rounds.every", "3 of 4 rounds: in each the server asks all of 3 clients"),
+    (HOSTILE, 2, "rounds.undetected", "Of its reports 0 were dropped, clipped or weig"),
+    (
+        HOSTILE | {"dropped": [1, 0, 3]},
+        *(2, "rounds.verdicts"),
+        "Of its reports 3 were dropped, by rules that do not know who",
+    ),
+    *(
+        (HOSTILE | more, 0, "poisoning.under", UNDER.format(words))
+        for more, words in (
+            (
+                {"attack": "none", "classes": 2},
+                "train on labels turned round (corruption auto, which here is "
+                "flip_labels)",
+            ),
+            (
+                {"attack": "none"},
+                "train on labels drawn at random (corruption auto, which here is "
+                "random_labels)",
+            ),
+            (
+                {"attack": "mimic", "corruption": "none"},
+                "do this: All hostile rows copy one benign row, so that this client "
+                "counts f + 1 times (attack mimic)",
+            ),
+        )
+    ),
+]
 
 
-def test_any_attack_has_words(told: Any, tmp_path: Path) -> None:
-    given = HOSTILE | {"attack": "mimic", "corruption": "none"}
-    made = document(told(tmp_path / "x", [0.5, 0.9, 0.2], **given))
-    assert (
-        "they do this: All hostile rows copy one benign row, so that this client "
-        "counts "
-        "f + 1 times (attack mimic)." in text(card(made, 0), "poisoning.under")
-    )
-
-
-def test_marked_is_not_detected(told: Any, tmp_path: Path) -> None:
-    accuracy = [0.5, 0.9, 0.2]
-    blind = document(told(tmp_path / "blind", accuracy, **HOSTILE))
-    assert text(card(blind, 2), "rounds.undetected") == (
-        "Of its reports 0 were dropped, clipped or weighed down: no rule detected it."
-    )
-    assert "rounds.undetected" not in rules(card(blind, 0))
-    seen = document(told(tmp_path / "seen", accuracy, dropped=[1, 0, 3], **HOSTILE))
-    assert "rounds.undetected" not in rules(card(seen, 2))
-    assert text(card(seen, 2), "rounds.verdicts") == (
-        "Of its reports 3 were dropped, by rules that do not know who is marked "
-        "hostile."
+def test_sentences(told: Any, tmp_path: Path) -> None:
+    for i, (given, client, rule, words) in enumerate(SENTENCES):
+        made = document(told(tmp_path / f"x{i}", [0.5, 0.9, 0.2], **given))
+        assert words in text(card(made, client), rule)
+        if "dropped" in given:
+            assert "rounds.undetected" not in rules(card(made, client))
+        assert "rounds.undetected" not in rules(card(made, 0))
+    place = told(tmp_path / "drawn", [0.5, 1.0])
+    file = place / "experiment.toml"
+    file.write_text(file.read_text().replace("cohort = 0", "cohort = 1"))
+    assert text(card(document(place), 1), "rounds.asked") == (
+        "Asked in 3 of 4 rounds: in each the server draws 1 of 2 clients, and only "
+        "these train and report."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import os
@@ -12,6 +13,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,16 @@ from troth.types import Refusal
 Get = Callable[..., tuple[int, str, Any]]
 
 
-def serving(server: Server) -> threading.Thread:
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    return thread
+@contextmanager
+def serving(root: Path, **given: Any) -> Iterator[Server]:
+    with Server(root, port=0, **given) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture
@@ -45,17 +53,8 @@ def root(tmp_path: Path, examined: Path) -> Path:
 
 @pytest.fixture
 def get(root: Path) -> Iterator[Get]:
-    with Server(root, port=0) as server:
-        thread = serving(server)
-
-        def asked(
-            path: str, method: str = "GET", **headers: str
-        ) -> tuple[int, str, Any]:
-            return fetch(server, path, method, **headers)
-
-        yield asked
-        server.shutdown()
-        thread.join()
+    with serving(root) as server:
+        yield functools.partial(fetch, server)
 
 
 def fetch(
@@ -93,26 +92,21 @@ def test_reports(get: Get) -> None:
     assert code == 200 and "Report of 2 runs" in text
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *(
-            "/../secret.txt",
-            "/secret.txt",
-            "/runs/../../secret.txt",
-            "/%2e%2e/secret.txt",
-        ),
-        *("/report?run=../secret.txt", "/report?run=/etc/passwd", "/report?run=link"),
-        *("/report?run=../outside", "/report?run=g/../clean", "/report?run=clean/"),
-        *("/report", "/report?run=", "/api/live?run=../outside", "/api/live"),
-        *("/clean/summary.json", "/favicon.ico", "/report?run=%00", "//etc/passwd"),
-        "/report?" + "&".join(f"run=r{i}" for i in range(101)),
-    ],
-)
-def test_nothing_else_can_be_read(get: Get, path: str) -> None:
-    code, text, _ = get(path)
-    assert code == 404 and text.count("\n") == 1
-    assert "secret" not in text.replace(repr("../secret.txt"), "")
+OUTSIDE = """
+    /../secret.txt /secret.txt /runs/../../secret.txt /%2e%2e/secret.txt
+    /report?run=../secret.txt /report?run=/etc/passwd /report?run=link
+    /report?run=../outside /report?run=g/../clean /report?run=clean/
+    /report /report?run= /api/live?run=../outside /api/live
+    /clean/summary.json /favicon.ico /report?run=%00 //etc/passwd
+""".split()  # noqa: SIM905
+
+
+def test_nothing_else_can_be_read(get: Get) -> None:
+    many = "/report?" + "&".join(f"run=r{i}" for i in range(101))
+    for path in (*OUTSIDE, many):
+        code, text, _ = get(path)
+        assert code == 404 and text.count("\n") == 1, path
+        assert "secret" not in text.replace(repr("../secret.txt"), ""), path
 
 
 def test_it_only_reads(get: Get, root: Path) -> None:
@@ -125,40 +119,28 @@ def test_it_only_reads(get: Get, root: Path) -> None:
     assert sorted((p, p.stat().st_mtime_ns) for p in root.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example:8137", "localhost.evil.example", "10.0.0.1"]
-)
-def test_another_site_s_name_does_not_lead_here(get: Get, host: str) -> None:
-    assert get("/", Host=host)[0] == 403
-
-
-@pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "127.0.0.9:5", "[::1]:5"])
-def test_this_machine_s_names_do(get: Get, host: str) -> None:
-    assert get("/api/runs", Host=host)[0] == 200
+def test_this_machine_s_names_lead_here_and_no_other_s(get: Get) -> None:
+    for host in ("evil.example:8137", "localhost.evil.example", "10.0.0.1"):
+        assert get("/", Host=host)[0] == 403
+    for host in ("localhost:1", "127.0.0.1", "127.0.0.9:5", "[::1]:5"):
+        assert get("/api/runs", Host=host)[0] == 200
 
 
 def test_beyond_this_machine_a_token_is_asked_for(root: Path) -> None:
-    with Server(root, host="0.0.0.0", port=0) as server:
-        thread = serving(server)
-        try:
-            assert re.search(r"\?token=[0-9a-f]{32}$", server.url)
-            for path in ("/", "/api/runs", "/report?run=clean", "/nothing"):
-                for more in ("", "?token=", "?token=0123", f"?token={server.token}0"):
-                    joined = path + (more.replace("?", "&") if "?" in path else more)
-                    code, text, _ = fetch(server, joined)
-                    assert code == 403 and "clean" not in text
-            wrong = "troth=zzz; troth"
-            assert fetch(server, "/", Cookie=wrong)[0] == 403
-            code, _, headers = fetch(server, f"/?token={server.token}")
-            assert code == 303 and headers["Location"] == "/"
-            cookie = headers["Set-Cookie"].split(";")[0]
-            assert "HttpOnly" in headers["Set-Cookie"]
-            assert fetch(server, "/", Cookie=cookie)[0] == 200
-            path = f"/api/runs?token={server.token}"
-            assert fetch(server, path)[0] == 200
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(root, host="0.0.0.0") as server:
+        assert re.search(r"\?token=[0-9a-f]{32}$", server.url)
+        for path in ("/", "/api/runs", "/report?run=clean", "/nothing"):
+            for more in ("", "?token=", "?token=0123", f"?token={server.token}0"):
+                joined = path + (more.replace("?", "&") if "?" in path else more)
+                code, text, _ = fetch(server, joined)
+                assert code == 403 and "clean" not in text
+        assert fetch(server, "/", Cookie="troth=zzz; troth")[0] == 403
+        code, _, headers = fetch(server, f"/?token={server.token}")
+        assert code == 303 and headers["Location"] == "/"
+        cookie = headers["Set-Cookie"].split(";")[0]
+        assert "HttpOnly" in headers["Set-Cookie"]
+        assert fetch(server, "/", Cookie=cookie)[0] == 200
+        assert fetch(server, f"/api/runs?token={server.token}")[0] == 200
 
 
 def test_loopback_needs_no_token(root: Path) -> None:
@@ -185,17 +167,11 @@ def test_refusals(root: Path, tmp_path: Path) -> None:
 def test_hostile_names(told: Any, tmp_path: Path) -> None:
     name = '"><img src=x onerror=alert(1)>&lt;'
     told(tmp_path / name, [0.5, 1.0])
-    with Server(tmp_path, port=0) as server:
-        thread = serving(server)
-        try:
-            text = fetch(server, "/")[1]
-            assert "<img" not in text
-            path = f"/report?run={urllib.parse.quote(name, safe='')}"
-            code, text, _ = fetch(server, path)
-            assert code == 200 and "<img" not in text
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(tmp_path) as server:
+        assert "<img" not in fetch(server, "/")[1]
+        path = f"/report?run={urllib.parse.quote(name, safe='')}"
+        code, text, _ = fetch(server, path)
+        assert code == 200 and "<img" not in text
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:

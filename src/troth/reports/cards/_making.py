@@ -107,14 +107,10 @@ def decks(runs: Sequence[Dossier]) -> list[Deck]:
         chooser = Chooser(world)
         n = len(world[0].column("client"))
         deck = Deck(world, [chooser.choose(i) for i in range(n)])
-        deck.cards = [_cards(run, world, runs) for run in world]
+        makers = [_Maker(run, world, runs) for run in world]
+        deck.cards = [[maker.card(i) for i in range(n)] for maker in makers]
         found.append(deck)
     return found
-
-
-def _cards(run: Dossier, world: list[Dossier], runs: Sequence[Dossier]) -> list[Card]:
-    maker = _Maker(run, world, runs)
-    return [maker.card(i) for i in range(len(run.column("client")))]
 
 
 class _Maker:
@@ -161,7 +157,7 @@ class _Maker:
             "metric": self.metric,
             "own_model": self.own,
             **served,
-            "chosen": {k: self._number(k, i) for k in self.told},
+            "chosen": {k: float(self.columns[k][i]) for k in self.told},
             "certificates": certificates,
             "shortcuts": shortcuts,
             "poisoning": poisoning,
@@ -176,18 +172,12 @@ class _Maker:
     def _is_late(self, i: int) -> bool:
         return bool(self.columns.get("newcomer", np.zeros(i + 1))[i])
 
-    def _number(self, column: str, i: int) -> float:
-        return float(self.columns[column][i])
-
     def _count(self, column: str, i: int) -> int:
         return int(self.columns[column][i]) if column in self.columns else 0
 
     def _served(self, i: int) -> tuple[dict[str, Any], list[Said]]:
-        value, size, late = (
-            float(self.values[i]),
-            self._count("test", i),
-            self._is_late(i),
-        )
+        value, late = float(self.values[i]), self._is_late(i)
+        size = self._count("test", i)
         rank, of = int(self.ranks[late][i]), int((self.ranks[late] > 0).sum())
         between = self._interval(value, size)
         alone = self.values if self.is_local else None
@@ -246,7 +236,7 @@ class _Maker:
     def _chose(self, i: int) -> list[Said]:
         said: list[Said] = []
         for column in self.told:
-            value = f"{self._number(column, i):.4g}"
+            value = f"{self.columns[column][i]:.4g}"
             rule = ("lam.chosen",) if column == "lam" else ("lam.told", column)
             said.append((*rule, value))
         options = self.run.sections.get("personalizer", {})
@@ -287,14 +277,8 @@ class _Maker:
         versions = found["versions"]
         three = (versions.get(k, "–") for k in ("troth", "python", "torch"))
         id_, seed, git = (str(found[k]) for k in ("id", "seed", "revision"))
-        run: Said = (
-            "provenance.run",
-            _reading.quoted(self.run),
-            id_,
-            seed,
-            *three,
-            git[:12],
-        )
+        about = _reading.quoted(self.run), id_, seed, *three, git[:12]
+        run: Said = ("provenance.run", *about)
         if hash_:
             return [run, ("provenance.parameters", hash_)]
         if not _reading.saved(self.run):
@@ -351,12 +335,8 @@ def document(runs: Sequence[Dossier], made: list[Deck] | None = None) -> dict[st
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a document."""
-    text = (
-        resources.files("troth.reports.cards")
-        .joinpath("schema.json")
-        .read_text("utf-8")
-    )
-    found: dict[str, Any] = json.loads(text)
+    file = resources.files("troth.reports.cards").joinpath("schema.json")
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return found
 
 
@@ -379,9 +359,8 @@ def _written(card: Card, deck: Deck, i: int) -> dict[str, Any]:
     use: dict[str, Any] = {"decided_by": choice.why, "run": None, "model": None}
     if choice.model is not None:
         use |= {"run": choice.model.run.label, "model": choice.model.kind}
-    said = [_sentence(each) for each in (*choice.said, *card.said)]
+    said = [
+        {"rule": rule, "values": values, "text": words((rule, *values))}
+        for rule, *values in (*choice.said, *card.said)
+    ]
     return {**files.plain(card.facts), "use": use, "sentences": said}
-
-
-def _sentence(said: Said) -> dict[str, Any]:
-    return {"rule": said[0], "values": [*said[1:]], "text": words(said)}
