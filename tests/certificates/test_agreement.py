@@ -42,6 +42,7 @@ def problem() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     return net.eval(), pictures[1200 : 1200 + M], labels[1200 : 1200 + M]
 
 
+@pytest.mark.slow("trains a model, and certifies it with another library")
 @pytest.mark.parametrize("sigma", [0.1, 0.25, 0.5])
 def test_certified_accuracies_agree(smoothing: Any, problem: Any, sigma: float) -> None:
     """Within three standard errors at every radius, as two independent draws are."""

@@ -45,22 +45,6 @@ def test_it_is_the_published_one(counted: tuple[int, int], alpha: float) -> None
     assert radius == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("count", "n", "alpha", "sigma"),
-    [(99_000, 100_000, 0.001, 0.5), (1000, 1000, 0.01, 0.12), (700, 1000, 0.001, 1.0)],
-)
-def test_identical_counts_give_the_published_radius(
-    count: int, n: int, alpha: float, sigma: float
-) -> None:
-    """CERTIFY as published: proportion_confint(…, alpha=2α, method="beta")[0]."""
-    p = stats.beta.ppf(2 * alpha / 2, count, n - count + 1)
-    found = bounds.lower(count, n, alpha)
-    assert abs(float(found) - p) < 1e-12
-    gaussian, uniform = (bounds.radius(found, sigma, k) for k in ("normal", "uniform"))
-    assert abs(float(gaussian) - sigma * stats.norm.ppf(p)) < 1e-12
-    assert abs(float(uniform) - 2 * sigma * (p - 0.5)) < 1e-12
-
-
 def test_the_largest_radius_of_the_paper() -> None:
     """All of 100,000 votes: 3.81σ for normal noise (PROTOCOLS, 3.4)."""
     p = bounds.lower(100_000, 100_000, 0.001)

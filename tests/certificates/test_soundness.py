@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -39,6 +40,7 @@ def classes(net: nn.Module, images: Tensor) -> np.ndarray:
         return np.asarray(net(images).argmax(dim=1).numpy())
 
 
+@pytest.mark.slow("200 certificates against sums over a fine grid")
 def test_rotation() -> None:
     net, x = setting()
     sigma, steps = 0.8, 400  # angles a σ
@@ -65,6 +67,7 @@ def _window(votes: np.ndarray, width: int) -> np.ndarray:
     return np.asarray((total[width + 1 :] - total[: -width - 1]) / (width + 1))
 
 
+@pytest.mark.slow("200 certificates against sums over a fine grid")
 def test_translation() -> None:
     net, x = setting()
     sigma, steps, wide = 0.6, 4, 6  # pixels; shifts a σ; σ to each side

@@ -120,6 +120,7 @@ def rms(curve: theory.Curve) -> np.ndarray:
     return np.asarray(np.sqrt((curve.distance**2).mean(axis=1)))
 
 
+@pytest.mark.slow("24 draws of up to 10,000 examples")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_drawn_answers_leave_one_over_the_root(kind: Kind, distance: Distance) -> None:
