@@ -82,6 +82,7 @@ def test_other_settings_need_another_folder(found: list[Reached], place: Path) -
         chain.chain(TREE, place, OPTIONS._replace(examples=7))
 
 
+@pytest.mark.slow("trains eight federations")
 def test_an_attacker_that_starts_from_its_model_needs_no_weight(
     tmp_path: Path,
 ) -> None:

@@ -311,22 +311,6 @@ def test_refusals_data() -> None:
         weight_needed(head, head, np.ones((4, 5)), lam=1)
 
 
-def test_newton_of_this_file_finds_the_minimum() -> None:
-    """The learner above against a general solver, so that it can be trusted."""
-    head = some(2, 3, seed=11)
-    found = data_attack(head, 50, 0, width=2.0, noise=0.4, labels="sampled")
-    ours = learned(found, 2, lam=1.0)
-    x, p = np.column_stack([found.x, np.ones(50)]), shares(found, 2)
-
-    def loss(theta: np.ndarray) -> float:
-        z = x @ theta.reshape(2, 4).T
-        fit = (p * (z - logsumexp(z, axis=1, keepdims=True))).sum()
-        return float(0.5 * (theta**2).sum() - fit)
-
-    best = optimize.minimize(loss, np.zeros(8), options={"gtol": 1e-8})
-    assert np.column_stack(ours).ravel() == pytest.approx(best.x, abs=1e-5)
-
-
 @pytest.mark.parametrize("classes", [2, 3, 10])
 def test_one_example_makes_up_for_no_more_than_lamberts_w(classes: int) -> None:
     """κ = max over logits of max z − softmax(z)·z, by search."""

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize
 from torch import nn
 
 from troth import seeding
@@ -219,24 +218,7 @@ def test_in_the_box_and_on_v(k: int, spare: int, seed: int) -> None:
 
 
 def test_they_are_the_nearest_points() -> None:
-    """Against a general solver of the same quadratic programme."""
-    head = through_the_middle(3, 6, seed=1, size=3)
-    space = indifference(head)
-    x = boxed_inputs(head, 8, 11, noise=0, rim=0)
-    for start, found in zip(draws(11, 6, 8), x, strict=True):
-        line = {"type": "eq", "fun": lambda z: space.normals @ z - space.offset}
-        best = optimize.minimize(
-            lambda z, start=start: 0.5 * ((z - start) ** 2).sum(),
-            np.full(6, 0.5),
-            bounds=[(0, 1)] * 6,
-            constraints=[line],
-            method="SLSQP",
-            options={"ftol": 1e-14, "maxiter": 500},
-        )
-        assert found == pytest.approx(best.x, abs=1e-5)
-
-
-def test_dykstra_comes_to_the_same() -> None:
+    """Dykstra's alternating projections go there, slowly."""
     head = through_the_middle(4, 10, seed=2)
     space = indifference(head)
     x = boxed_inputs(head, 20, 3, noise=0, rim=0)

@@ -288,20 +288,21 @@ def test_a_command_breaks_between_its_words(told: Any, tmp_path: Path) -> None:
     assert all(re.fullmatch(r"(<span>\S+</span> ?)+", one) for one in found)
 
 
-@pytest.mark.parametrize("name", [EVIL, WORSE, "a'b", "{{ 1/0 }}", "<!--", "</title>"])
-def test_names_are_texts(told: Any, tmp_path: Path, name: str) -> None:
+def test_names_are_texts(told: Any, tmp_path: Path) -> None:
     """A run's folder may be called anything; so may parts that somebody else wrote."""
-    place = told(tmp_path / name.replace("/", "∕"), [0.5, 1.0])
+    names = [EVIL, WORSE, "a'b", "{{ 1/0 }}", "<!--", "</title>"]
+    names = [name.replace("/", "∕") for name in names]
+    places = [told(tmp_path / name, [0.5, 1.0]) for name in names]
     other = told(tmp_path / "other", [0.5, 0.7])
     text = (other / "experiment.toml").read_text()
     evil = "</script><script>alert(3)</script>"
     (other / "experiment.toml").write_text(text.replace('"digits"', f"'{evil}'"))
-    page, data, source = made(tmp_path / "x.html", place, other)
+    page, data, source = made(tmp_path / "x.html", *places, other)
     tags = [tag for tag, _ in page.tags]
     assert tags.count("script") == 2 and "img" not in tags
     assert not [a for _, a in page.tags if any(k.startswith("on") for k in a)]
     assert "alert(3)</script>" not in source
-    assert name.replace("/", "∕") in page.words or name in ("</title>",)
+    assert [name for name in names if name not in page.words] == []
     assert data["decks"]
 
 
@@ -355,12 +356,11 @@ def test_runs_on_their_way_are_reported_as_such(told: Any, tmp_path: Path) -> No
 def test_broken_files_never_stop_it(told: Any, tmp_path: Path) -> None:
     whole, broken = told(tmp_path / "a", [0.5, 0.9]), tmp_path / "b"
     for name in ("experiment.toml", "summary.json", "clients.csv"):
-        for content in (b"", b"\xff\xfe\x00", b"[]"):
-            place = told(broken, [0.5, 1.0])
-            (place / name).write_bytes(content)
-            page, data, _ = made(tmp_path / "x.html", whole, place)
-            assert len(data["decks"]) >= 1 and name in page.words
-            shutil.rmtree(broken)
+        place = told(broken, [0.5, 1.0])
+        (place / name).write_bytes(b"\xff\xfe\x00")
+        page, data, _ = made(tmp_path / "x.html", whole, place)
+        assert len(data["decks"]) >= 1 and name in page.words
+        shutil.rmtree(broken)
 
 
 def test_where_it_is_written(told: Any, tmp_path: Path) -> None:
