@@ -10,22 +10,33 @@ import pytest
 from rich.console import Console
 
 from troth.cli import progress
-from troth.cli.progress import Watcher
+from troth.cli.progress import Counter, Watcher
 from troth.runs.train import Progress, State
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0.1, "1 s"),
-        (59.5, "1 min 0 s"),
-        (200, "3 min 20 s"),
-        (3599.5, "1 h 0 min"),
-        (7800, "2 h 10 min"),
-    ],
-)
-def test_duration(seconds: float, words: str) -> None:
-    assert progress.duration(seconds) == words
+def test_durations_and_amounts() -> None:
+    duration, amount = progress.duration, progress.amount
+    for found, words in (
+        (duration(0.1), "1 s"),
+        (duration(59.5), "1 min 0 s"),
+        (duration(200), "3 min 20 s"),
+        (duration(3599.5), "1 h 0 min"),
+        (duration(7800), "2 h 10 min"),
+        (amount(3, 20), "3/20"),
+        (amount(0, 0), ""),
+        (amount(4542, 4542), "4.5 of 4.5 kB"),
+        (amount(3_100_000, 9_912_422), "3.1 of 9.9 MB"),
+        (amount(3_100_000, 0), "3.1 MB"),
+    ):
+        assert found == words
+
+
+class Piece(NamedTuple):
+    done: int
+    total: int
+    made: int
+    used: int
+    what: str
 
 
 def evaluated(personal: float, shared: float) -> dict[str, Any]:
@@ -61,26 +72,20 @@ def test_lines(clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> No
     assert watch.last == Progress("", 40, 40, evaluated(0.4, 0.5))
 
 
-@pytest.mark.parametrize(
-    ("step", "words"),
-    [(0.01, "100 rounds/s, 1 s left"), (4, "4.0 s a round, "), (40, "40 s a round, ")],
-)
 def test_speeds_from_fast_to_slow(
-    clock: SimpleNamespace,
-    capsys: pytest.CaptureFixture[str],
-    step: float,
-    words: str,
-) -> None:
-    watch = Watcher("", "")
-    watch(Progress("a", 1, 1050, None))
-    clock.seconds += 1000 * step
-    watch(Progress("a", 1001, 1050, None))
-    assert words in capsys.readouterr().err
-
-
-def test_a_slow_start_is_forgotten(
     clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """And a slow start is forgotten."""
+    for step, words in (
+        (0.01, "100 rounds/s, 1 s left"),
+        (4, "4.0 s per round, "),
+        (40, "40 s per round, "),
+    ):
+        watch = Watcher("", "")
+        watch(Progress("a", 1, 1050, None))
+        clock.seconds += 1000 * step
+        watch(Progress("a", 1001, 1050, None))
+        assert words in capsys.readouterr().err
     watch = Watcher("", "")
     for done in range(1, 501):
         watch(Progress("a", done, 1000, None))
@@ -103,7 +108,12 @@ def test_every_run_of_a_grid_starts_its_own_count(
 
 def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with Watcher("tiny", "hello", quiet=True) as watch:
+        watch(Progress("", 0, 9, None, State(Path("rows.bin"), 8)))
         watch(Progress("", 1, 1, evaluated(1, 1)))
+        watch.heard("a.gz", 1, 2)
+    with Counter("certificates", "Writing to here.", quiet=True) as counter:
+        counter.heard("reading data", 0, 0)
+        counter(Piece(1, 1, 1, 1, "x"))
     assert watch.last is not None and capsys.readouterr().err == ""
 
 
@@ -145,20 +155,6 @@ def test_bars_leave_no_trace_of_what_was_refused(terminal: io.StringIO) -> None:
     assert text.endswith("\r\x1b[2K\x1b[?25h\r") and "\n" not in text
 
 
-@pytest.mark.parametrize(
-    ("done", "total", "words"),
-    [
-        (3, 20, "3/20"),
-        (0, 0, ""),
-        (4542, 4542, "4.5 of 4.5 kB"),
-        (3_100_000, 9_912_422, "3.1 of 9.9 MB"),
-        (3_100_000, 0, "3.1 MB"),
-    ],
-)
-def test_amount(done: int, total: int, words: str) -> None:
-    assert progress.amount(done, total) == words
-
-
 def test_lines_of_a_download(
     clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,18 +173,13 @@ def test_lines_of_a_download(
         "a.gz: 12.0 of 12.0 MB",
         "checking a.gz",
     ]
-    with Watcher("tiny", "hello", quiet=True) as watch:
-        watch.heard("a.gz", 1, 2)
-    assert capsys.readouterr().err == ""
 
 
-def test_a_bar_of_a_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = io.StringIO()
-    made = Console(file=screen, force_terminal=True, width=80)
-    monkeypatch.setattr(progress, "console", lambda: made)
+def test_a_bar_of_a_download(terminal: io.StringIO) -> None:
+    """And of what is done after the last round."""
     with Watcher("tiny", "hello") as watch:
-        watch.heard("a.gz", 6 * 10**6, 12 * 10**6)
         assert watch._bars is not None
+        watch.heard("a.gz", 6 * 10**6, 12 * 10**6)
         (task,) = watch._bars.tasks
         assert (task.description, task.percentage) == ("a.gz", 50)
         assert task.fields["count"] == "6.0 of 12.0 MB"
@@ -198,16 +189,7 @@ def test_a_bar_of_a_download(monkeypatch: pytest.MonkeyPatch) -> None:
         watch.heard("", 0, 0)
         (task,) = watch._bars.tasks
         assert task.description == "preparing"
-
-
-def test_a_bar_of_what_is_done_after_the_last_round(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = Console(file=io.StringIO(), force_terminal=True, width=80)
-    monkeypatch.setattr(progress, "console", lambda: made)
-    with Watcher("tiny", "hello") as watch:
         watch(Progress("", 3, 3, None))
-        assert watch._bars is not None
         watch.heard("personalizing", 4, 12)
         _, task = watch._bars.tasks
         assert (task.description, task.completed) == ("personalizing", 4)
@@ -228,25 +210,15 @@ def test_state_on_disk_is_said_before_the_first_round(
         assert watch.last is None
         watch(Progress("", 1, 9, None))
         assert capsys.readouterr().err == "hello\ntiny: round 1/9\n"
-    Watcher("tiny", "hello", quiet=True)(told)
-    assert capsys.readouterr().err == ""
 
 
 # Work that is no training
 
 
-class Piece(NamedTuple):
-    done: int
-    total: int
-    made: int
-    used: int
-    what: str
-
-
 def test_a_counter_says_how_far_and_how_fast(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with progress.Counter("certificates", "Writing to here.") as counter:
+    with Counter("certificates", "Writing to here.") as counter:
         counter.heard("reading data", 0, 0)
         for done in (3, 4, 5):
             counter(Piece(done, 5, done - 2, 1000 * done, "shared, client 0"))
@@ -257,10 +229,3 @@ def test_a_counter_says_how_far_and_how_fast(
     )
     assert said[-1].startswith("5/5 certificates") and "0 s left" in said[-1]
     assert len(said) == 4 and counter.last.done == 5
-
-
-def test_a_quiet_counter_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.Counter("certificates", "Writing to here.", quiet=True) as counter:
-        counter.heard("reading data", 0, 0)
-        counter(Piece(1, 1, 1, 1, "x"))
-    assert capsys.readouterr().err == ""

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,54 +11,9 @@ from rich.console import Console
 
 from troth.cli import tables
 from troth.config import reader
+from troth.runs import compare
 
-
-@pytest.mark.parametrize(
-    ("label", "words"),
-    [
-        ("personalizer=ditto+lam=0.1", "ditto,lam=0.1"),
-        ("personalizer=none,seed=2", "no personalizer,seed=2"),
-        ("attack=none,aggregator=median", "no attack,median"),
-        ("lam=0.1", "lam=0.1"),
-        ("recipe=none", "recipe=none"),
-        ("many", "many"),
-        ("", ""),
-    ],
-)
-def test_short(label: str, words: str) -> None:
-    assert tables.short(label) == words
-
-
-def test_difference() -> None:
-    assert tables.difference("lam=0.1", "lam=1.0") == "lam=1.0 − lam=0.1"
-    a, b = "personalizer=local,seed=0", "personalizer=ditto+lam=1,seed=0"
-    assert tables.difference(a, b) == "ditto,lam=1 − local (seed=0)"
-
-
-@pytest.mark.parametrize(
-    ("value", "head", "words"),
-    [
-        (0.93449, "accuracy", "0.934"),
-        (1.0, "accuracy", "1.000"),
-        (12345.678, "error", "1.235e+04"),
-        (0.00123456, "error", "0.001235"),
-        (None, "accuracy", "–"),
-        (math.nan, "error", "–"),
-    ],
-)
-def test_number(value: float | None, head: str, words: str) -> None:
-    assert tables.number(value, head) == words
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(0.012, "+0.012"), (-0.003, "−0.003"), (0, "+0.000"), (None, "–")],
-)
-def test_signed(value: float | None, words: str) -> None:
-    assert tables.signed(value, "accuracy") == words
-
-
-BENIGN = [False, False, True, False]
+MALICIOUS = [False, False, True, False]
 
 
 def run(
@@ -68,7 +22,7 @@ def run(
     """A finished run, as far as a table looks at it."""
     experiment = reader.from_dict({"personalizer": "local", **sections})
     experiment.resolved["fingerprint"] = reader.fingerprint(experiment)
-    benign = np.array(own)[~np.array(BENIGN)]
+    benign = np.array(own)[~np.array(MALICIOUS)]
     numbers = {f"{head}_{m}": float(benign.mean()) for m in ("mean", "std", "weighted")}
     numbers[f"{head}_worst10"] = float(benign.min())
     common = {f"{head}_mean": shared, f"{head}_worst10": shared / 2}
@@ -76,7 +30,7 @@ def run(
         path=Path("out") / "run",
         experiment=experiment,
         summary={"personal": numbers, "shared": common, "clients": 4, "seconds": 1.25},
-        clients={head: np.array(own), "malicious": np.array(BENIGN)},
+        clients={head: np.array(own), "malicious": np.array(MALICIOUS)},
     )
 
 
@@ -86,14 +40,18 @@ def printed(table: Any) -> str:
     return screen.getvalue()
 
 
+def row(text: str, name: str) -> list[str]:
+    (line,) = (line for line in text.splitlines() if line.startswith(name))
+    return line.split()
+
+
 def test_results() -> None:
-    text = printed(
-        tables.results([run([0.25, 0.5, 1.0, 0.75])], ["personalizer=local"])
-    )
+    found = run([0.25, 0.5, 1.0, 0.75])
+    text = printed(tables.results([found], ["personalizer=local"]))
     assert "Accuracy of the clients' own models" in text
     assert "over the 3 benign of 4 clients" in text
-    (row,) = (line for line in text.splitlines() if line.startswith("local"))
-    assert row.split() == ["local", "0.500", "0.500", "0.250", "0.500", "0.500", "1.2"]
+    numbers = ["0.500", "0.500", "0.250", "0.500", "0.500", "1.2"]
+    assert row(text, "local") == ["local", *numbers]
 
 
 def test_results_of_an_attack_that_is_after_something() -> None:
@@ -102,12 +60,8 @@ def test_results_of_an_attack_that_is_after_something() -> None:
     aimed.summary["shared"]["attack_success_mean"] = None  # no client has a value
     text = printed(tables.results([aimed, plain], ["aimed", "plain"]))
     assert "attack success" in text and "on shared" in text
-    ends = [
-        line.split()[-3:]
-        for line in text.splitlines()
-        if line.startswith(("aimed", "plain"))
-    ]
-    assert ends == [["0.125", "–", "1.2"], ["–", "–", "1.2"]]
+    assert row(text, "aimed")[-3:] == ["0.125", "–", "1.2"]
+    assert row(text, "plain")[-3:] == ["–", "–", "1.2"]
     assert "attack" not in printed(tables.results([plain], ["plain"]))
 
 
@@ -118,9 +72,8 @@ def test_results_on_further_test_sets() -> None:
     hard.summary["tests"] = {"conflicting": both}
     text = printed(tables.results([plain, hard], ["plain", "hard"]))
     assert "conflicting mean" in text and "shared conflicting" in text
-    rows = {line.split()[0]: line.split()[-3:] for line in text.splitlines() if line}
-    assert rows["hard"] == ["0.125", "–", "1.2"]
-    assert rows["plain"] == ["–", "–", "1.2"]
+    assert row(text, "hard")[-3:] == ["0.125", "–", "1.2"]
+    assert row(text, "plain")[-3:] == ["–", "–", "1.2"]
     assert "conflicting" not in printed(tables.results([plain], ["plain"]))
 
 
@@ -134,11 +87,9 @@ def test_seeds_on_further_test_sets() -> None:
         {"label": name, "seeds": [0, 1], "metric": "accuracy", "numbers": found}
         for name, found in (("hard", numbers | further), ("plain", numbers))
     ]
-    lines = printed(tables.seeds(groups)).splitlines()
-    (hard,) = (line for line in lines if line.startswith("hard"))
-    (plain,) = (line for line in lines if line.startswith("plain"))
-    assert hard.split()[-6:] == ["0.750", "±", "0.125", "–", "±", "–"]
-    assert plain.split()[-6:] == ["–", "±", "–", "–", "±", "–"]
+    text = printed(tables.seeds(groups))
+    assert row(text, "hard")[-6:] == ["0.750", "±", "0.125", "–", "±", "–"]
+    assert row(text, "plain")[-6:] == ["–", "±", "–", "–", "±", "–"]
     assert "conflicting" not in printed(tables.seeds(groups[1:]))
 
 
@@ -157,11 +108,19 @@ def test_results_of_a_regression() -> None:
     assert text.strip().startswith("Error of") and " 5 " in text
 
 
-def test_small_chances_are_not_zero() -> None:
-    pair = dict.fromkeys(("mean_difference", "low", "high"), 0.5)
-    pair |= {"p_value": 1e-9, "better": 9, "worse": 0, "equal": 0}
-    line = tables.paired({**pair, "label": "a − b", "metric": "accuracy"})
-    assert line.endswith("p < 0.001")
+def test_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Small chances are not zero, and of many pairs some are printed."""
+    found = [run([0.5, k / 40, 0, 1], train={"lr": k / 40}) for k in range(1, 31)]
+    labels = [f"lr={k / 40}" for k in range(1, 31)]
+    compared = compare.compare(found, labels)
+    assert tables.paired(compared[0] | {"p_value": 1e-9}) == (
+        "lr=0.05 − lr=0.025: +0.008 [−0.028, +0.044], "
+        "better for 1, worse for 0, equal 2, p < 0.001"
+    )
+    tables.outcome(found, labels, compared, in_words=False)
+    said = capsys.readouterr().err
+    assert len(compared) == 29
+    assert said.count("better for") == 20 and "… and 9 more" in said
 
 
 def test_words_follow_the_numbers() -> None:
@@ -197,16 +156,13 @@ def test_the_width_of_a_table() -> None:
     assert tables.width(tables.table("", ["a"], [])) > 0
 
 
-def test_names_that_are_never_broken() -> None:
-    row = ["a-long-name-of-a-run", "words and words and words"]
+def test_names_that_are_never_broken_and_lines_below_others() -> None:
+    names = ["a-long-name-of-a-run", "words and words and words"]
     for whole, found in ((0, False), (1, True)):
         text = io.StringIO()
-        made = tables.table("", ["", ""], [row], texts=2, whole=whole)
+        made = tables.table("", ["", ""], [names], texts=2, whole=whole)
         Console(file=text, width=30).print(made)
-        assert (row[0] in text.getvalue()) == found
-
-
-def test_lines_below_others() -> None:
+        assert (names[0] in text.getvalue()) == found
     text = io.StringIO()
     Console(file=text, width=20).print(tables.indented("some words that are many"))
     assert [line[:2] for line in text.getvalue().splitlines()] == ["  ", "  "]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from troth import files, reports
-from troth.cli import tables
+from troth.runs import compare
 
 pytestmark = pytest.mark.slow("drives a real Chromium")
 
@@ -378,7 +378,7 @@ def test_ten_thousand_clients(browser: Any, crowd: Path) -> None:
     place = ".clients"
     assert len(column(browser, place, 1)) == 50
     table = files.read_csv(crowd.parent / "clients.csv")
-    first = [tables.number(float(v)) for v in table["accuracy"][:50]]
+    first = [compare.number(float(v)) for v in table["accuracy"][:50]]
     assert column(browser, place, 4) == first
     took = browser.js(
         "const t = performance.now();"
@@ -393,7 +393,7 @@ def test_ten_thousand_clients(browser: Any, crowd: Path) -> None:
     assert nodes < 5000
     browser.open(f"{crowd.as_uri()}#client=9998")
     shown = browser.text("#card")
-    assert tables.number(float(table["accuracy"][9998])) in shown
+    assert compare.number(float(table["accuracy"][9998])) in shown
 
 
 def test_axe_finds_nothing_among_ten_thousand(

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 from troth import files, reports
-from troth.cli import tables
 from troth.evaluation.compare import paired
 from troth.reports import cards
 from troth.reports.cards import _worlds
-from troth.runs import inspect
+from troth.runs import compare, inspect
 from troth.types import Refusal
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -92,7 +91,7 @@ def test_every_number_is_the_one_in_its_file(whole: Made) -> None:
             value = value[part]
         whole = isinstance(value, int)
         form = "seconds" if attrs["data-key"] == "seconds" else ""
-        wanted = str(value) if whole else tables.number(value)
+        wanted = str(value) if whole else compare.number(value)
         assert text == (f"{value:.1f}" if form else wanted)
         seen += 1
     assert seen == 4 * 12
@@ -109,7 +108,7 @@ def test_the_table_of_clients_is_clients_csv(examined: Path, whole: Made) -> Non
             continue
         file, _, name = source.partition(":")
         values = files.read_csv(examined / "attacked" / file)[name]
-        exact = [tables.number(float(v)) for v in values]
+        exact = [compare.number(float(v)) for v in values]
         whole = [str(int(v)) for v in values]
         assert column == (exact if "accuracy" in name else whole)
         seen += 1
@@ -142,7 +141,7 @@ def test_the_summary_in_words(examined: Path, whole: Made) -> None:
         for name in ("clean", "attacked/personalizer=ditto+lam=auto")
     }
     under, without = (
-        tables.number(each["accuracy_mean"])
+        compare.number(each["accuracy_mean"])
         for each in (s["attacked/personalizer=ditto+lam=auto"], s["clean"])
     )
     assert "Runs: 4. Finished: 4." in page.words
@@ -184,7 +183,7 @@ def test_pairs_are_those_of_the_clients(examined: Path, whole: Made) -> None:
     texts = [text for _, text in whole[0].cells]
     at = texts.index("local − no personalizer")
     numbers = (found.mean_difference, found.low, found.high)
-    wanted = [tables.signed(value, "accuracy") for value in numbers]
+    wanted = [compare.signed(value, "accuracy") for value in numbers]
     wanted += [str(v) for v in (found.better, found.worse, found.equal)]
     assert texts[at + 2 : at + 8] == wanted
 

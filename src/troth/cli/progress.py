@@ -1,19 +1,20 @@
-"""What people see of a run while it goes on: bars on a terminal, lines in a log."""
+"""Show work while it goes on: bars on a terminal, lines in a log."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import deque
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Self
 
 from rich import filesize
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-from troth.cli.tables import console, heading, number, say, short
+from troth.cli.tables import console, say
+from troth.progress import watching
 from troth.runs import train
+from troth.runs.compare import heading, number, short
 
 _EVERY, _EVALUATED = 5.0, 1.0  # seconds between plain lines; between evaluated ones
 _MARKS, _APART = 20, 0.5  # how many points a rate is taken over; seconds between them
@@ -38,8 +39,38 @@ def amount(done: int, total: int) -> str:
     return f"{done / unit:.1f} of {total / unit:.1f} {name}"
 
 
-class Watcher(AbstractContextManager["Watcher"]):
-    """Told after every round: bars on a terminal, lines in a log.
+class _Shown:
+    """What all long work shows: bars on a terminal, lines in a log."""
+
+    def __init__(self, intro: str, quiet: bool) -> None:
+        self.last: Any = None
+        self._intro, self._quiet = intro, quiet
+        self._printed, self._began, self._what = -math.inf, 0.0, ""
+        self._bars = _bars() if not quiet and console().is_terminal else None
+        self._hears = watching(self.heard)
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        self._hears.__enter__()
+        if self._bars:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bars:
+            self._bars.stop()
+        self._hears.__exit__(None, None, None)
+
+    def _print(self, text: str) -> None:
+        (self._bars or console()).print(text, soft_wrap=True)
+
+    def heard(self, what: str, done: int, total: int) -> None:
+        """Show a download, or other work that is not counted here."""
+        raise NotImplementedError
+
+
+class Watcher(_Shown):
+    """Show training, round after round.
 
     Args:
         name: of a run that has none of its own.
@@ -48,19 +79,16 @@ class Watcher(AbstractContextManager["Watcher"]):
     """
 
     def __init__(self, name: str, intro: str, quiet: bool = False) -> None:
+        super().__init__(intro, quiet)
         self.last: train.Progress | None = None
-        self._name, self._intro, self._quiet = name, intro, quiet
-        self._printed, self._found, self._what = -math.inf, "", ""
+        self._name, self._found = name, ""
         self._marks: deque[tuple[float, int]] = deque()  # when how many were done
-        self._began = 0.0
-        terminal = not quiet and console().is_terminal
-        self._bars = _bars() if terminal else None
         self._tasks: list[TaskID] = []
         self._pulse: TaskID | None = None
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> Self:
+        super().__enter__()
         if self._bars:
-            self._bars.start()
             self._wait("preparing")
         return self
 
@@ -69,18 +97,20 @@ class Watcher(AbstractContextManager["Watcher"]):
         if self._bars:
             self._wait("")
             self._bars.live.transient = not self._tasks
-            self._bars.stop()
+        super().__exit__(*error)
 
     def __call__(self, p: train.Progress) -> None:
-        """Show a round."""
+        """Show a round; before the first one, say what will lie on disk."""
         if p.state is not None:
-            self._state(p.state)
+            most, file = filesize.decimal(p.state.bytes), p.state.file
+            if not self._quiet:
+                self._print(f"Personal state is kept on disk: up to {most} in {file}")
             return
         last, self.last = self.last, p
         if self._quiet:
             return
         if last is None:
-            (self._bars or console()).print(self._intro, soft_wrap=True)
+            self._print(self._intro)
         fresh = last is None or last.label != p.label or last.done >= p.done
         now = time.monotonic()
         if fresh:
@@ -96,13 +126,6 @@ class Watcher(AbstractContextManager["Watcher"]):
             self._bar(p, label, fresh)
         else:
             self._line(p, label)
-
-    def _state(self, state: train.State) -> None:
-        """Say what will lie on disk, before it does."""
-        most = filesize.decimal(state.bytes)
-        text = f"Personal state is kept on disk: up to {most} in {state.file}"
-        if not self._quiet:
-            (self._bars or console()).print(text, soft_wrap=True)
 
     def heard(self, what: str, done: int, total: int) -> None:
         """Show a download, or other work that is no round; `what` = "": it is over."""
@@ -121,7 +144,7 @@ class Watcher(AbstractContextManager["Watcher"]):
             self._printed = now
 
     def _pace(self, p: train.Progress) -> str:
-        """« 31 rounds/s, 5 s left », of late; after a single round nothing is known."""
+        """« 31 rounds/s, 5 s left », of the latest rounds; "" after a single one."""
         now, (when, before) = time.monotonic(), self._marks[0]
         if p.done == before or now <= when:
             return ""
@@ -131,11 +154,11 @@ class Watcher(AbstractContextManager["Watcher"]):
         whole = 0 if rate > 9 or rate < 0.1 else 1
         speed = f"{rate:.{whole}f} rounds/s"
         if rate < 0.5:
-            speed = f"{1 / rate:.{whole}f} s a round"
+            speed = f"{1 / rate:.{whole}f} s per round"
         return f"{speed}, {duration((p.total - p.done) / rate)} left"
 
     def _line(self, p: train.Progress, label: str) -> None:
-        """A line, at evaluations and where these are rare."""
+        """Print a line, at evaluations and where these are rare."""
         now = time.monotonic()
         wait = _EVERY if p.evaluation is None else _EVALUATED
         if now - self._printed >= wait or p.done == p.total:
@@ -144,7 +167,7 @@ class Watcher(AbstractContextManager["Watcher"]):
             self._printed = now
 
     def _bar(self, p: train.Progress, label: str, fresh: bool) -> None:
-        """Move the bar of this run; make one where it is new."""
+        """Move the bar of this run; make one if it is new."""
         assert self._bars is not None
         facts: dict[str, Any] = {"count": f"{p.done}/{p.total}", "found": self._found}
         facts["pace"], over = self._pace(p), p.done == p.total
@@ -158,7 +181,7 @@ class Watcher(AbstractContextManager["Watcher"]):
             self._wait("working")
 
     def _wait(self, word: str) -> None:
-        """A bar below the others that only says that work goes on; "" takes it away."""
+        """Show below the bars that other work goes on; "" takes it away."""
         assert self._bars is not None
         if self._pulse is not None:
             self._bars.remove_task(self._pulse)
@@ -167,8 +190,8 @@ class Watcher(AbstractContextManager["Watcher"]):
         self._pulse = add(word, total=None, **facts) if word else None
 
 
-class Counter(AbstractContextManager["Counter"]):
-    """Told after every piece of long work that is no training: how far, how fast.
+class Counter(_Shown):
+    """Show long work that is no training, piece after piece.
 
     Args:
         what: is counted.
@@ -177,21 +200,9 @@ class Counter(AbstractContextManager["Counter"]):
     """
 
     def __init__(self, what: str, intro: str, quiet: bool = False) -> None:
-        self.last: Any = None
-        self._what, self._intro, self._quiet = what, intro, quiet
-        self._printed, self._began, self._said = -math.inf, 0.0, ""
-        self._bars = _bars() if not quiet and console().is_terminal else None
+        super().__init__(intro, quiet)
+        self._counted = what
         self._task: TaskID | None = None
-
-    def __enter__(self) -> Counter:
-        self._began = time.monotonic()
-        if self._bars:
-            self._bars.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bars:
-            self._bars.stop()
 
     def __call__(self, p: Any) -> None:
         """Show a piece: done of total, `made` of them now, `used` samples for these."""
@@ -199,7 +210,7 @@ class Counter(AbstractContextManager["Counter"]):
         if self._quiet:
             return
         if first:
-            (self._bars or console()).print(self._intro, soft_wrap=True)
+            self._print(self._intro)
         now = time.monotonic()
         seconds = max(now - self._began, 1e-9)
         left = duration(seconds / p.made * (p.total - p.done))
@@ -207,17 +218,17 @@ class Counter(AbstractContextManager["Counter"]):
         if self._bars:
             facts = {"count": f"{p.done}/{p.total}", "pace": pace, "found": p.what}
             if self._task is None:
-                self._task = self._bars.add_task(self._what, total=p.total, **facts)
+                self._task = self._bars.add_task(self._counted, total=p.total, **facts)
             self._bars.update(self._task, completed=p.done, **facts)
         elif now - self._printed >= _EVERY or p.done == p.total:
-            say(f"{p.done}/{p.total} {self._what}, {pace}, {p.what}")
+            say(f"{p.done}/{p.total} {self._counted}, {pace}, {p.what}")
             self._printed = now
 
     def heard(self, what: str, done: int, total: int) -> None:
         """Show a download, or other work before the first piece."""
-        if what and what != self._said and not self._quiet:
-            (self._bars or console()).print(what, soft_wrap=True)
-        self._said = what
+        if what and what != self._what and not self._quiet:
+            self._print(what)
+        self._what = what
 
 
 def _bars() -> Progress:

@@ -1,10 +1,9 @@
-"""What people and programs see of runs: words, tables, JSON."""
+"""Lay out what people and programs see of runs: words, tables, JSON."""
 
 from __future__ import annotations
 
 import inspect
 import json
-import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from rich.text import Text
 from troth import files, lookup
 from troth.api import Cost
 from troth.config import reader
+from troth.runs.compare import heading, number, short, signed
 from troth.runs.load import Run, judged
 
 _MOST = 20  # pairs of runs that are printed
@@ -33,53 +33,38 @@ _COLUMNS = {
 
 
 def console(stderr: bool = True) -> Console:
-    """Where people read; lines are cut only where there is a screen to cut them for."""
-    plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-    found = Console(stderr=stderr, **plain)
-    return found if found.is_terminal else Console(stderr=stderr, width=999, **plain)
+    """Where people read; only a screen cuts lines."""
+    found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not found.is_terminal:
+        found.width = 999
+    return found
 
 
 def say(text: str) -> None:
-    """A line for people; never broken, so that paths can be copied."""
+    """Print a line for people; it is never broken, so that paths can be copied."""
     console().print(text, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
-    """The one object of `--json`, on stdout; what is not a number is null."""
+    """Print the one object of `--json` on stdout; what is not a number is null."""
     print(json.dumps(files.plain(value), default=str))
 
 
-def short(label: str) -> str:
-    """A run's label for people: `ditto,lam=0.1` for `personalizer=ditto+lam=0.1`."""
-    parts = []
-    for part in label.split(","):
-        kind, _, value = part.partition("=")
-        named = kind in lookup.FOLDERS and value
-        words = f"no {kind}" if value == "none" else value.replace("+", ",")
-        parts.append(words if named else part)
-    return ",".join(parts)
-
-
-def difference(first: str, second: str) -> str:
-    """« second − first » of two labels, with what they share in brackets after it."""
-    a, b = first.split(","), second.split(",")
-    both = [part for part in a if part in b]
-    own = (",".join(p for p in parts if p not in both) for parts in (b, a))
-    names = " − ".join(map(short, own))
-    return f"{names} ({short(','.join(both))})" if both else names
-
-
-def number(value: float | None, head: str = "accuracy") -> str:
-    """An accuracy with three decimals, an error with four digits."""
-    if value is None or math.isnan(value):
-        return "–"
-    return f"{value:.3f}" if head == "accuracy" else f"{value:.4g}"
-
-
-def signed(value: float | None, head: str) -> str:
-    """A difference, with its sign."""
-    plus = "+" if value is not None and value >= 0 else ""
-    return (plus + number(value, head)).replace("-", "−")
+def show(
+    made: Group | None,
+    lines: Sequence[str],
+    told: Mapping[str, Any],
+    as_json: bool,
+    quiet: bool = False,
+) -> None:
+    """Print what came out: a table and lines for people, `told` for programs."""
+    if not (as_json and quiet):
+        if made is not None:
+            console().print(made)
+        for line in lines:
+            say(line)
+    if as_json:
+        print_json(told)
 
 
 def table(
@@ -89,12 +74,12 @@ def table(
     texts: int = 1,
     whole: int = 0,
 ) -> Group:
-    """A table under its title: texts in the first columns, numbers in the others.
+    """Lay out a table under its title: first texts, then numbers.
 
     Args:
         title: above it.
         columns: their heads.
-        rows: a text a column.
+        rows: one text per column.
         texts: how many columns are texts.
         whole: how many of these are never broken.
     """
@@ -108,24 +93,19 @@ def table(
 
 
 def width(shown: Group) -> int:
-    """The columns of a screen that hold it without breaking anything but titles."""
+    """How wide a screen must be to break nothing of it but titles."""
     endless = Console(width=100_000)
     inside = [one for one in shown.renderables if not isinstance(one, str)]
     return max(endless.measure(one).maximum for one in inside)
 
 
 def indented(text: str) -> Padding:
-    """A text below another: all its lines begin a little later."""
+    """Indent a text and all its lines."""
     return Padding(Text(text), (0, 0, 0, 2), expand=False)
 
 
-def heading(summary: Mapping[str, Any]) -> str:
-    """What clients are judged by: accuracy, or error for a regression."""
-    return "accuracy" if "accuracy_mean" in summary["personal"] else "error"
-
-
 def benign(run: Run) -> int:
-    """How many benign clients were evaluated, newcomers aside."""
+    """Count the benign clients that were evaluated, newcomers aside."""
     values = run.clients[heading(run.summary)]
     return int(((values == values) & judged(run.clients)).sum())
 
@@ -142,7 +122,7 @@ def _judged(run: Run) -> str:
 
 
 def results(found: Sequence[Run], labels: Sequence[str]) -> Group:
-    """A row a run."""
+    """One row per run."""
     counts = {(benign(run), run.summary["clients"]) for run in found}
     aimed = any("attack_success_mean" in run.summary["shared"] for run in found)
     success = {"attack success": "personal", "on shared": "shared"} if aimed else {}
@@ -162,7 +142,7 @@ def results(found: Sequence[Run], labels: Sequence[str]) -> Group:
 
 
 def _tests(found: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Columns of further test sets: heading → name and whose model."""
+    """Columns of further test sets: heading → its name, and whose model."""
     names = dict.fromkeys(name for tests in found for name in tests)
     return {
         column: (name, kind)
@@ -172,7 +152,7 @@ def _tests(found: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
 
 
 def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
-    """A row for the runs that differ only in their seed."""
+    """One row for the runs that differ only in their seed."""
     rows = []
     every = dict.fromkeys(key for group in groups for key in group["numbers"])
     parts = (key.split(".") for key in every if key.startswith("tests."))
@@ -192,7 +172,7 @@ def seeds(groups: Sequence[Mapping[str, Any]]) -> Group:
 
 
 def paired(pair: Mapping[str, Any]) -> str:
-    """Two runs, client by client, in a line."""
+    """Two runs, client by client, in one line."""
     keys, p = ("mean_difference", "low", "high"), pair["p_value"]
     mean, low, high = (signed(pair[key], pair["metric"]) for key in keys)
     chance = "p < 0.001" if p is not None and p < 0.001 else f"p = {number(p)}"
@@ -203,7 +183,7 @@ def paired(pair: Mapping[str, Any]) -> str:
 
 
 def words(found: Sequence[Run], labels: Sequence[str]) -> str:
-    """What the numbers of the quickstart say."""
+    """Say in words what the numbers of the quickstart mean."""
     first, head = found[0].summary["shared"], heading(found[0].summary)
     mean, worst = first[f"{head}_mean"], first[f"{head}_worst10"]
     text = (
@@ -236,7 +216,7 @@ def outcome(
     compared: Sequence[Mapping[str, Any]],
     in_words: bool,
 ) -> None:
-    """Tables and comparisons of finished runs."""
+    """Print tables and comparisons of finished runs."""
     console().print(results(found, labels))
     if groups := [each for each in compared if each["kind"] == "seeds"]:
         console().print(seeds(groups))
@@ -278,8 +258,8 @@ def stayed(run: Run, label: str) -> str:
 
 
 def onward(found: Sequence[Run], root: Path) -> None:
-    """Where the files are, and what to do with them."""
-    each = "" if found[0].path == root else ", a folder a run"
+    """Say where the files are, and what to do with them."""
+    each = "" if found[0].path == root else ", one folder per run"
     last, whole = (shlex.quote(str(path)) for path in (found[-1].path, root))
     client = int((found[-1].clients["malicious"] == 0).argmax())  # the first benign one
     say(
@@ -291,7 +271,7 @@ def onward(found: Sequence[Run], root: Path) -> None:
 
 
 def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
-    """What runs would take: a table, or for `--json` an object."""
+    """Print what runs would take: a table, or for `--json` an object."""
     made: list[dict[str, Any]] = [
         {
             "label": cost.label or name,
@@ -323,7 +303,7 @@ def costs(found: Sequence[Cost], name: str, as_json: bool) -> None:
 
 
 def methods(kinds: Mapping[str, Sequence[lookup.About]], as_json: bool) -> None:
-    """What exists, on stdout: a table a kind, a row a method."""
+    """Print what exists on stdout: one table per kind, one row per method."""
     found = {k: [_method(about) for about in every] for k, every in kinds.items()}
     if as_json:
         print_json({"kinds": found})
@@ -356,7 +336,7 @@ def _options(method: Mapping[str, Any]) -> str:
 
 
 def speeds(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """What was measured, on stdout: a row a model."""
+    """Print what was measured on stdout: one row per model."""
     if as_json:
         print_json({"rows": rows})
         return
@@ -367,4 +347,4 @@ def speeds(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         times = [f"{row[key]:.4g}" for key in ("loop_us", "engine_us")]
         facts = [row["model"], str(row["clients"]), row["device"]]
         made.append([*facts, *times, f"{row['ratio']:.1f}×", plan])
-    console(stderr=False).print(table("Microseconds a client-step", columns, made))
+    console(stderr=False).print(table("Microseconds per client-step", columns, made))

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from troth.cli.tables import short
 from troth.runs import inspect
+from troth.runs.compare import short
 from troth.runs.inspect import Dossier
 from troth.runs.load import Run
 from troth.types import Refusal

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from troth.certificates.bounds import down
-from troth.cli import outcome
-from troth.cli.tables import number, short
 from troth.reports.cards import Deck
 from troth.reports.cards._making import provenance
 from troth.reports.cards._reading import chance, change, name, plainly, told
 from troth.reports.cards._worlds import decisions, models, paired
+from troth.runs import compare
+from troth.runs.compare import number, short
 from troth.runs.inspect import Dossier
 
 _NUMBERS = {
@@ -101,7 +101,7 @@ def compared(found: Sequence[Dossier], decks: Sequence[Deck]) -> list[dict[str, 
     if not known:
         return chosen
     seen = {pair["key"] for pair in chosen}
-    runs = outcome.compare([run for run, _ in known], [label for _, label in known])
+    runs = compare.compare([run for run, _ in known], [label for _, label in known])
     more = [p for p in runs if frozenset((p.get("first"), p.get("second"))) not in seen]
     return [*chosen, *more]
 

@@ -79,7 +79,7 @@ def test_a_grid_for_people(grid: tuple[Path, Result]) -> None:
     assert "Over seeds" in text and " ± " in text
     assert "local − no personalizer (seed=0): " in text
     assert "better for" in text and "p = " in text
-    assert f"Files: {out}, a folder a run" in text
+    assert f"Files: {out}, one folder per run" in text
     assert "'" not in text.split("troth predict ")[1].split(" --client")[0]
 
 

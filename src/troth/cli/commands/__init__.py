@@ -1,4 +1,4 @@
-"""The commands of `troth`: one file a command, a function of its name.
+"""The commands of `troth`: one file per command, a function of its name.
 
 They parse, call and print. What is said of a run goes to stderr, what was asked for to
 stdout. They import what they need when they run: help must come at once, and torch does

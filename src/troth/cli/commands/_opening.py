@@ -1,4 +1,4 @@
-"""How a command takes the paths that it is given: a run, data, a file to write."""
+"""How a command takes what it is given: a run, clients, numbers, a file to write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def opened(path: Path) -> Run:
-    """The run in this folder; a grid is refused, with the names of its runs."""
+    """Open the run in a folder; a grid is refused, with the names of its runs."""
     from troth import files
     from troth.runs.load import Run
     from troth.types import Refusal
@@ -23,7 +23,7 @@ def opened(path: Path) -> Run:
 
 
 def whose(clients: str, client: int | None) -> str:
-    """Which clients are asked for; one alone has a flag of its own."""
+    """Which clients are asked for; one alone has an option of its own."""
     from troth.types import Refusal
 
     if client is None:
@@ -36,6 +36,18 @@ def whose(clients: str, client: int | None) -> str:
     return f"{client},"
 
 
+def numbers(flag: str, text: str, example: str) -> list[float]:
+    """Read an option that takes numbers with commas between them."""
+    from troth.types import Refusal
+
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise Refusal(
+            f"{flag} {text} must be numbers with commas between them, such as {example}"
+        ) from None
+
+
 def check_free(out: Path | None) -> None:
     """Refuse, before any work, a file that exists or could not be written."""
     from troth.types import Refusal
@@ -44,6 +56,6 @@ def check_free(out: Path | None) -> None:
         raise Refusal(f"{out} exists already or cannot be written; give another --out")
 
 
-def absolute(data_dir: Path | None) -> str | None:
+def absolute(path: str | Path | None) -> str | None:
     """Where data are looked for, wherever the run is resumed from."""
-    return None if data_dir is None else str(data_dir.absolute())
+    return None if path is None else str(Path(path).absolute())

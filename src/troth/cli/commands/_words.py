@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from types import FrameType
+
+import typer
 
 BAD, STOPPED = 2, 130
 """Exit codes: bad input; stopped by the user."""
@@ -13,15 +17,26 @@ _asked: list[int] = []
 
 
 def complain(text: str, code: int = BAD) -> int:
-    """One line on stderr; returns the exit code."""
+    """Print one line on stderr, and return the exit code."""
     print(f"troth: {' '.join(text.split())}", file=sys.stderr)
     return code
 
 
-def heed() -> None:
-    """Whoever ends a command (SIGTERM, or a terminal that closes) ends it as Ctrl-C.
+@contextlib.contextmanager
+def stoppable(text: Callable[[], str]) -> Iterator[None]:
+    """Have Ctrl-C end a command with these words, which say how to go on."""
+    from troth.runs.train import Interrupted
 
-    What is told to ignore these signals, as by nohup, goes on doing so.
+    try:
+        yield
+    except (Interrupted, KeyboardInterrupt):
+        raise typer.Exit(complain(text(), STOPPED)) from None
+
+
+def heed() -> None:
+    """Let SIGTERM, and a terminal that closes, end a command as Ctrl-C does.
+
+    A command that was started to ignore these signals, as by nohup, ignores them.
     """
     home = os.getpid()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from troth.cli.commands._flags import DataDir, Folder, Json
-from troth.cli.commands._opening import absolute, opened
+from troth.cli.commands._opening import opened
 
 if TYPE_CHECKING:
     from troth.examine.advise import Advice
@@ -16,16 +16,12 @@ def advise(path: Folder, data_dir: DataDir = None, as_json: Json = False) -> Non
     from troth.cli import tables
     from troth.examine import advise as advice
 
-    root = absolute(data_dir)
-    found = advice.advise(opened(path), root)
-    for line in _words(found):
-        tables.say(line)
-    if as_json:
-        tables.print_json(found._asdict())
+    found = advice.advise(opened(path), data_dir)
+    tables.show(None, _words(found), found._asdict(), as_json)
 
 
 def _words(a: Advice) -> list[str]:
-    """What was found, what follows, and how far to trust it."""
+    """Say what was found, what follows, and how far to trust it."""
     low, median, high = a.examples
     range_ = f"{median}" if low == high else f"{median} (median; {low} to {high})"
     layer = f"layer '{a.layer}'" if a.layer else "the model"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option as Flag
@@ -15,9 +14,10 @@ from troth.cli.commands._flags import (
     Device,
     Folder,
     Json,
+    Out,
     Quiet,
 )
-from troth.cli.commands._opening import absolute, opened, whose
+from troth.cli.commands._opening import numbers, opened, whose
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,65 +55,45 @@ def audit(
     limit: Annotated[
         float, Flag(help="A rise or a disparity that is worth a worry.")
     ] = 0.1,
-    out: Annotated[Path | None, Flag(help="A folder; else the run's own.")] = None,
+    out: Out = None,
     device: Device = "auto",
     data_dir: DataDir = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Say which clients' models may lean on a shortcut."""
-    from troth import progress as notice
     from troth.cli import progress, tables
     from troth.examine import audit as auditing
 
     given = {"eps": eps, "norm": norm, "iterations": iterations}
     options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
-    options |= {} if bounds is None else {"bounds": _pair(bounds)}
+    if bounds is not None:
+        range_ = [] if bounds == "none" else numbers("--bounds", bounds, "0,1 or none")
+        options["bounds"] = range_
     run = opened(path)
     intro = f"Auditing {path}. Its results are written at the end"
-    watch = progress.Counter("clients", intro, quiet)
-    with watch, notice.watching(watch.heard):
+    with progress.Counter("clients", intro, quiet) as watch:
         found = auditing.audit(
             run,
             on=on,  # type: ignore[arg-type]  # refused where it is neither
             clients=whose(clients, client),
             limit=limit,
             out=out,
-            data_dir=absolute(data_dir),
+            data_dir=data_dir,
             device=device,
             watch=watch,
             **options,
         )
-    if not (as_json and quiet):
-        tables.console().print(_table(found))
-        for line in _words(found):
-            tables.say(line)
-        tables.say(f"Files: {found.file}")
-    if as_json:
-        tables.print_json(told(found))
+    lines = [*_words(found), f"Files: {found.file}"]
+    tables.show(_table(found), lines, _told(found), as_json, quiet)
 
 
-def _pair(text: str) -> list[float]:
-    from troth.types import Refusal
-
-    if text == "none":
-        return []
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise Refusal(
-            f"--bounds {text} must be two numbers with a comma between them, such as "
-            "0,1, or none"
-        ) from None
-
-
-def told(found: Found) -> dict[str, Any]:
+def _told(found: Found) -> dict[str, Any]:
     """The one object for programs."""
-    nan = math.nan
     said: dict[str, Any] = {"file": str(found.file), "settings": found.settings}
     for column in ("suspect", "biased"):
         if column in found.table:
-            each = {"yes": 1.0, "no": 0.0, "open": nan}
+            each = {"yes": 1.0, "no": 0.0, "open": math.nan}
             said[column] = {k: found.clients(column, v) for k, v in each.items()}
     return said | {"clients": found.table, "rough": found.rough}
 
@@ -135,25 +115,25 @@ def _table(found: Found) -> Group:
 
 
 def _largest(column: np.ndarray, many: int) -> np.ndarray:
-    """Where the largest values stand, the very largest first and NaN last."""
+    """Indices of the largest values, the very largest first and NaN last."""
     import numpy as np
 
     return np.argsort(-column, kind="stable")[:many]
 
 
 def _cell(head: str, value: float) -> str:
-    from troth.cli import tables
+    from troth.runs.compare import number, signed
 
     if head in ("client", "examples"):
         return f"{int(value)}"
     if head in ("change", "disparity"):
-        return tables.signed(float(value), "accuracy")
+        return signed(float(value), "accuracy")
     whole = head in ("accuracy", "x_adv")
-    return tables.number(float(value), "accuracy" if whole else "error")
+    return number(float(value), "accuracy" if whole else "error")
 
 
 def _words(found: Found) -> list[str]:
-    """Whom to worry about, how sure that is, and what would settle it."""
+    """Say whom to worry about, how sure that is, and what would settle it."""
     n, limit = len(found.table["client"]), found.settings["limit"]
     sure, open_ = found.clients("suspect", 1.0), found.clients("suspect", math.nan)
     lines = [

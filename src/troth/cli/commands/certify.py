@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Exit
 from typer import Option as Flag
 
 from troth.cli.commands._flags import (
@@ -17,15 +16,15 @@ from troth.cli.commands._flags import (
     Device,
     Folder,
     Json,
+    Out,
     Quiet,
 )
-from troth.cli.commands._opening import absolute, opened, whose
-from troth.cli.commands._words import STOPPED, complain
+from troth.cli.commands._opening import numbers, opened, whose
+from troth.cli.commands._words import stoppable
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from troth.certificates.smoothing import Smoothing
     from troth.examine.certify import Found
 
 _SHOWN = 3  # radii in the table
@@ -69,7 +68,7 @@ def certify(
     local: Annotated[
         Path | None, Flag(help="A run with personalizer local, for local models.")
     ] = None,
-    out: Annotated[Path | None, Flag(help="A folder; else the run's own.")] = None,
+    out: Out = None,
     device: Device = "auto",
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -77,79 +76,39 @@ def certify(
 ) -> None:
     """Prove how far inputs may change: a radius for every client's model."""
     from troth.certificates.smoothing import Smoothing
+    from troth.cli import progress, tables
+    from troth.examine import certify as certifying
 
     run = opened(path)
     words: dict[str, Any] = {"transform": transform, "samples": samples, "units": units}
     words |= {"precision": precision, "interpolation": interpolation}
-    words |= {"padding": padding, "frame": frame, "radii": _numbers(radii)}
-    smoothing = Smoothing(
-        sigma=sigma,
-        n0=n0,
-        n=n,
-        alpha=alpha,
-        seed=seed,
-        tile=tile,
-        tolerance=tolerance,
-        **words,
-    )
+    words |= {"padding": padding, "frame": frame, "n": n, "n0": n0, "alpha": alpha}
+    words |= {"seed": seed, "tile": tile, "tolerance": tolerance}
+    asked = tuple(numbers("--radii", radii, "0,0.25,0.5")) if radii else None
+    smoothing = Smoothing(sigma=sigma, radii=asked, **words)
     wanted: dict[str, Any] = {"clients": whose(clients, client), "examples": examples}
     wanted["models"] = tuple(m.strip() for m in models.split(",")) if models else None
     wanted["local"] = None if local is None else opened(local)
-    wanted |= {"out": out, "device": device}
-    wanted["data_dir"] = absolute(data_dir)
-    found = _watched(run, smoothing, wanted, quiet)
-    _show(found, as_json, quiet)
-
-
-def _numbers(text: str) -> tuple[float, ...] | None:
-    from troth.types import Refusal
-
-    if not text:
-        return None
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise Refusal(
-            f"--radii {text} must be numbers with commas between them: 0,0.25,0.5"
-        ) from None
-
-
-def _watched(
-    run: Any, smoothing: Smoothing, wanted: dict[str, Any], quiet: bool
-) -> Found:
-    """The work with progress; Ctrl-C says what is kept and how to go on."""
-    from troth import progress as notice
-    from troth.cli import progress
-    from troth.examine import certify as certifying
-
+    wanted |= {"out": out, "device": device, "data_dir": data_dir}
     again = f"the same command goes on: {shlex.join(['troth', *sys.argv[1:]])}"
-    place = wanted["out"] or run.path
-    intro = f"Writing to {place}. Ctrl-C stops and loses nothing; then {again}"
+    intro = (
+        f"Writing to {out or run.path}. Ctrl-C stops and loses nothing; then {again}"
+    )
     watch = progress.Counter("certificates", intro, quiet)
-    try:
-        with watch, notice.watching(watch.heard):
-            return certifying.certify(run, smoothing, watch=watch, **wanted)
-    except KeyboardInterrupt:
+
+    def stopped() -> str:
         last = watch.last
         far = f" after {last.done} of {last.total} certificates" if last else ""
-        raise Exit(complain(f"stopped{far}; {again}", STOPPED)) from None
+        return f"stopped{far}; {again}"
 
-
-def _show(found: Found, as_json: bool, quiet: bool) -> None:
-    """A table for people, one object for programs."""
-    from troth.cli import tables
-
-    if not (as_json and quiet):
-        tables.console().print(_table(found))
-        for line in _words(found):
-            tables.say(line)
-        tables.say(f"Files: {', '.join(map(str, found.files))}")
-    if as_json:
-        tables.print_json(found.told())
+    with stoppable(stopped), watch:
+        found = certifying.certify(run, smoothing, watch=watch, **wanted)
+    lines = [*_words(found), f"Files: {', '.join(map(str, found.files))}"]
+    tables.show(_table(found), lines, found.told(), as_json, quiet)
 
 
 def _table(found: Found) -> Group:
-    """A row a model."""
+    """One row per model."""
     import numpy as np
 
     from troth.certificates.bounds import down
@@ -174,7 +133,7 @@ def _table(found: Found) -> Group:
 
 
 def _words(found: Found) -> list[str]:
-    """What the numbers promise, and what they do not."""
+    """Say what the numbers promise, and what they do not."""
     s = found.smoothing
     open_ = sum(not row.certificate.settled for row in found.rows)
     none = sum(row.certificate.label < 0 for row in found.rows)

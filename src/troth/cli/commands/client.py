@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option as Flag
 
-from troth.cli.commands._flower import Experiment, needed
+from troth.cli.commands._flags import Experiment, Insecure
+from troth.cli.commands.server import needed
 
 
 def client(
@@ -27,22 +28,13 @@ def client(
     share_personal: Annotated[
         bool, Flag("--share-personal", help="Agree to reveal the personal model.")
     ] = False,
-    insecure: Annotated[
-        bool, Flag("--insecure", help="Neither encrypt nor say who this is.")
-    ] = False,
+    insecure: Insecure = False,
 ) -> None:
     """Take part in a real federation with this site's own data, by Flower."""
     from troth.cli import tables
 
-    needed("take_part")(
-        experiment,
-        server,
-        name=name,
-        data=data,
-        say=tables.say,
-        state=state or Path(f"troth-{name}"),
-        key=keys,
-        ca=tls,
-        share_personal=share_personal,
-        insecure=insecure,
-    )
+    take_part = needed("take_part")
+    own: dict[str, Any] = {"name": name, "data": data, "say": tables.say}
+    own |= {"state": state or Path(f"troth-{name}"), "key": keys, "ca": tls}
+    own |= {"share_personal": share_personal, "insecure": insecure}
+    take_part(experiment, server, **own)

@@ -10,8 +10,7 @@ from typer import Argument
 from typer import Option as Flag
 
 from troth.cli.commands._flags import DataDir, Json, Quiet, Settings
-from troth.cli.commands._opening import absolute
-from troth.cli.commands._words import BAD, STOPPED, complain
+from troth.cli.commands._words import complain, stoppable
 
 if TYPE_CHECKING:
     from troth.data.catalogue import Entry
@@ -31,12 +30,11 @@ def data(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """What data sets there are and which are here; of one: its files, how to get it."""
+    """List data sets and which are here; of one: its files, and how to get it."""
     from troth.cli import tables
     from troth.data import catalogue
     from troth.types import Refusal
 
-    root = absolute(data_dir)
     if name is None and experiment is None and (get or show):
         flag = "--get" if get else "--show"
         raise Refusal(f"{flag} needs the name of a data set, as in: troth data mnist")
@@ -45,11 +43,11 @@ def data(
         raise Refusal(f"{flag} is about the picture that --show draws; add --show")
     facts: dict[str, Any] = {}
     if get:
-        facts["got"] = _got(str(name), root, quiet)
+        facts["got"] = _got(str(name), data_dir, quiet)
     if show:
-        facts |= _drawn(name, settings or [], experiment, root, out, quiet)
+        facts |= _drawn(name, settings or [], experiment, data_dir, out, quiet)
         name = facts["shown"]
-    found = [catalogue.entry(name, root)] if name else catalogue.entries(root)
+    found = [catalogue.entry(name, data_dir)] if name else catalogue.entries(data_dir)
     bad: list[str] = []
     if check:
         facts["checked"], bad = _checked(found, quiet)
@@ -61,22 +59,17 @@ def data(
     elif not (get or check or show):
         _table(found)
     if bad:
-        raise typer.Exit(complain(bad[0], BAD))
+        raise typer.Exit(complain(bad[0]))
 
 
 def _got(name: str, root: str | None, quiet: bool) -> str:
-    """Download with progress; where it is then."""
-    from troth import progress as notice
+    """Download with progress; return where it is then."""
     from troth.cli import progress, tables
     from troth.data import catalogue
 
-    try:
-        watch = progress.Watcher(name, "", quiet)
-        with watch, notice.watching(watch.heard):
-            place = catalogue.get(name, root)
-    except KeyboardInterrupt:
-        text = "stopped; what came so far is kept: the same command goes on with it"
-        raise typer.Exit(complain(text, STOPPED)) from None
+    text = "stopped; what came so far is kept: the same command goes on with it"
+    with stoppable(lambda: text), progress.Watcher(name, "", quiet):
+        place = catalogue.get(name, root)
     if not quiet:
         tables.say(f"{name} is in {place}")
     return str(place)
@@ -90,10 +83,9 @@ def _drawn(
     out: Path | None,
     quiet: bool,
 ) -> dict[str, Any]:
-    """Draw a data set and its clients; what was drawn, and where it is."""
+    """Draw a data set and its clients; return what was drawn, and where it is."""
     import os
 
-    from troth import progress as notice
     from troth.cli import progress, tables
     from troth.data import catalogue
     from troth.plot import sheet
@@ -104,10 +96,9 @@ def _drawn(
         raise Refusal(f"--out {file} must be a new file whose name ends in .png")
     if not os.access(file.parent, os.W_OK):
         raise Refusal(f"{file.parent} cannot be written to; give another --out")
-    watch = progress.Watcher(str(name), "", quiet)
-    with watch, notice.watching(watch.heard):
+    with progress.Watcher(str(name), "", quiet):
         dealt = catalogue.deal(name, settings, experiment, root)
-        words = "labels an example" if dealt.arrays.y.ndim > 1 else "classes"
+        words = "labels per example" if dealt.arrays.y.ndim > 1 else "classes"
         kind = f"{dealt.arrays.classes} {words}" if dealt.arrays.classes else "numbers"
         counts = f"{len(dealt.arrays.y):,} examples, {len(dealt.clients):,} clients"
         title = f"{dealt.name}: {counts} ({dealt.partition}), {kind}"
@@ -154,7 +145,7 @@ def _state(entry: Entry) -> str:
 
 
 def _table(found: list[Entry]) -> None:
-    """A row a data set, on stdout."""
+    """Print one row per data set on stdout."""
     from rich import filesize
 
     from troth.cli import tables
@@ -176,7 +167,7 @@ def _table(found: list[Entry]) -> None:
 
 
 def _describe(entry: Entry) -> None:
-    """All about one data set, on stdout."""
+    """Print all about one data set on stdout."""
     print(f"{entry.about.name}: {entry.about.summary}\n")
     for head, value in _words(entry):
         lines = value if isinstance(value, list) else [value]
@@ -185,7 +176,7 @@ def _describe(entry: Entry) -> None:
 
 
 def _words(entry: Entry) -> list[tuple[str, str | list[str]]]:
-    """What to say of it, head by head."""
+    """Say all about it, head by head."""
     from rich import filesize
 
     source = entry.source
@@ -212,7 +203,7 @@ def _words(entry: Entry) -> list[tuple[str, str | list[str]]]:
 
 
 def _files(entry: Entry, most: int = 12) -> list[str]:
-    """The files with their sizes, those that are here; of very many only some."""
+    """Name the files, with their sizes if they are here; of very many only some."""
     from rich import filesize
 
     from troth.data import catalogue

@@ -19,7 +19,7 @@ def personalize(
     data: Annotated[Path, Flag(help=".npz with x and y, as trained (and split).")],
     out: Annotated[Path | None, Flag(help="Write a new .safetensors file.")] = None,
     rounds: Annotated[
-        int, Flag(help="That it works; 0: as many as the average client was asked.")
+        int, Flag(help="Of its work; 0: as many as the average client was asked.")
     ] = 0,
     test: Annotated[
         float, Flag(help="Share of the examples that is held out to test on.")
@@ -36,32 +36,27 @@ def personalize(
     found = api.personalize(run, data, rounds=rounds, test=test, device=device)
     if out is not None:
         found.save(out)
-    for line in _words(found, run.experiment.personalizer.name):
-        tables.say(line)
+    lines = _words(found, run.experiment.personalizer.name)
     if out is None:
-        tables.say("Nothing was written; --out FILE.safetensors keeps the model.")
+        lines.append("Nothing was written; --out FILE.safetensors keeps the model.")
     else:
-        tables.say(f"Next: troth predict {path} --model {out} --data FILE.npz")
-    if as_json:
-        told = {"rounds": found.rounds, "examples": found.examples, "file": out}
-        scores = {"personal": found.personal, "shared": found.shared}
-        tables.print_json({**told, **scores})
+        lines.append(f"Next: troth predict {path} --model {out} --data FILE.npz")
+    told = {"rounds": found.rounds, "examples": found.examples, "file": out}
+    scores = {"personal": found.personal, "shared": found.shared}
+    tables.show(None, lines, {**told, **scores}, as_json)
 
 
 def _words(found: Newcomer, name: str) -> list[str]:
-    """What was done, and what came of it."""
-    from troth.cli import tables
+    """Say what was done, and what came of it."""
+    from troth.runs.compare import number
 
     train, valid, test = found.examples.values()
     more = f" and {valid} to choose by" if valid else ""
-    times = f"{found.rounds} round{'s' if found.rounds > 1 else ''} "
-    times = times if found.rounds else ""
-    lines = [f"{name}: {times}on {train} training examples{more}"]
+    plural = "s" if found.rounds > 1 else ""
+    times = f"{found.rounds} round{plural} " if found.rounds else ""
+    first = f"{name}: {times}on {train} training examples{more}"
     if not test:
-        return [
-            *lines,
-            "No example was held out, so nothing is known of how good it is",
-        ]
+        return [first, "No example was held out, so nothing is known of how good it is"]
     head = "accuracy" if "accuracy" in found.personal else "error"
-    own, shared = (tables.number(s[head], head) for s in (found.personal, found.shared))
-    return [*lines, f"{head} {own} on {test} test examples, shared model {shared}"]
+    own, shared = (number(s[head], head) for s in (found.personal, found.shared))
+    return [first, f"{head} {own} on {test} test examples, shared model {shared}"]

@@ -6,21 +6,19 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Exit
 from typer import Option as Flag
 
-from troth.cli.commands._flags import DataDir, Json, Quiet, Settings
-from troth.cli.commands._opening import absolute
-from troth.cli.commands._words import STOPPED, complain
+from troth.cli.commands._flags import DataDir, Experiment, Json, Quiet, Settings
+from troth.cli.commands._words import stoppable
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from troth.poison.chain import Options, Reached
+    from troth.poison.chain import Reached
 
 
 def poison(
-    experiment: Annotated[Path, Argument(metavar="EXPERIMENT.toml")],
+    experiment: Experiment,
     settings: Settings = None,
     target: Annotated[
         str, Flag(help="A corruption of labels, or a file with a model.")
@@ -45,7 +43,7 @@ def poison(
 ) -> None:
     """Bend a federation by reports, by a model, by data; train each to see it."""
     from troth import api
-    from troth.cli import tables
+    from troth.cli import progress, tables
     from troth.poison import chain
 
     sections = api.tree(experiment, settings or [])
@@ -53,16 +51,19 @@ def poison(
     words |= {"start": start, "weight": _weight(weight)}
     options = chain.Options(target, examples=examples, noise=noise, **words)
     root = out or api.fresh(experiment)
-    place = absolute(data_dir)
-    found = _watched(sections, root, options, place, quiet)
-    if not (as_json and quiet):
-        tables.console().print(_table(found))
-        for line in _words(found, root):
-            tables.say(line)
-        table = root / chain.FILE
-        tables.say(f"Files: {table}, {table.with_suffix('.json')}, a folder a stage")
-    if as_json:
-        tables.print_json(chain.told(root, found))
+    again = f"the same command with --out {shlex.quote(str(root))} goes on"
+    intro = f"Writing to {root}. Ctrl-C saves and stops; then {again}"
+    watch = progress.Watcher(target, intro, quiet)
+
+    def stopped() -> str:
+        return f"stopped; {again if root.exists() else 'nothing was written'}"
+
+    with stoppable(stopped), watch:
+        found = chain.chain(sections, root, options, data_dir=data_dir, watch=watch)
+    table = root / chain.FILE
+    files = f"{table}, {table.with_suffix('.json')}, one folder per stage"
+    lines = [*_words(found, root), f"Files: {files}"]
+    tables.show(_table(found), lines, chain.told(root, found), as_json, quiet)
 
 
 def _weight(said: str) -> float | str:
@@ -73,40 +74,17 @@ def _weight(said: str) -> float | str:
         return said
 
 
-def _watched(
-    sections: dict[str, Any],
-    root: Path,
-    options: Options,
-    data_dir: str | None,
-    quiet: bool,
-) -> list[Reached]:
-    """The chain with progress; Ctrl-C says how to go on."""
-    from troth import progress as notice
-    from troth.cli import progress
-    from troth.poison import chain
-    from troth.runs import train
-
-    again = f"the same command with --out {shlex.quote(str(root))} goes on"
-    intro = f"Writing to {root}. Ctrl-C saves and stops; then {again}"
-    watch = progress.Watcher(options.target, intro, quiet)
-    try:
-        with watch, notice.watching(watch.heard):
-            return chain.chain(sections, root, options, data_dir=data_dir, watch=watch)
-    except (train.Interrupted, KeyboardInterrupt):
-        text = f"stopped; {again if root.exists() else 'nothing was written'}"
-    raise Exit(complain(text, STOPPED))
-
-
 def _table(found: list[Reached]) -> Group:
-    """A row a stage."""
+    """One row per stage."""
     from troth.cli import tables
+    from troth.runs.compare import number
 
     columns = ("stage", "distance", "of start", "by true labels", "by wanted labels")
     more = ("clients' own", "examples", "share", "largest norm", "weight")
     rows = [
         (
             *(r.stage, f"{r.distance:.4g}", f"{r.distance / r.start:.1%}"),
-            *(tables.number(v) for v in (r.accuracy, r.aimed, r.personal)),
+            *(number(v) for v in (r.accuracy, r.aimed, r.personal)),
             *(str(r.examples), f"{r.share:.2%}", f"{r.largest:.4g}"),
             f"{r.weight:.4g}",
         )
@@ -117,7 +95,7 @@ def _table(found: list[Reached]) -> Group:
 
 
 def _words(found: list[Reached], root: Path) -> list[str]:
-    """What it means, and what can be done with it."""
+    """Say what it means, and what can be done with it."""
     first, last = found[0], found[-1]
     way = 1 - last.distance / last.start
     lines = [

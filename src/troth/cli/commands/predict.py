@@ -32,9 +32,10 @@ def predict(
     out: Annotated[Path | None, Flag(help="Write a new .csv file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict with a client's own model: a line an example on stdout."""
+    """Predict with a client's own model: one line per example on stdout."""
     from troth import files
     from troth.cli import tables
+    from troth.runs.compare import number
     from troth.types import Refusal
 
     run = opened(path)
@@ -63,7 +64,7 @@ def predict(
         print("\n".join(map(_line, rows)))
     for head, value in score.items():
         if value is not None:
-            tables.say(f"{head} {tables.number(value, head)} on {len(x)} examples")
+            tables.say(f"{head} {number(value, head)} on {len(x)} examples")
 
 
 def _encoded(file: Path, e: Experiment) -> np.ndarray:

@@ -34,18 +34,14 @@ def report(
     if as_json:
         files = {"page": str(made.page), "cards": str(made.cards)}
         runs = [
-            {
-                "folder": str(run.path),
-                "finished": run.finished,
-                "troubles": run.troubles,
-            }
-            for run in made.runs
+            {"folder": str(r.path), "finished": r.finished, "troubles": r.troubles}
+            for r in made.runs
         ]
         tables.print_json({**files, "runs": runs})
 
 
 def said(made: Report) -> None:
-    """Where the report is, and what in it is not whole."""
+    """Say where the report is, and what in it is not whole."""
     from troth.cli import tables
 
     for run in made.runs:

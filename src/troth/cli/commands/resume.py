@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from troth.cli.commands._flags import Folder, Json, Quiet
-from troth.cli.commands._training import show, watched
+from troth.cli.commands.run import show, watched
 
 
 def resume(path: Folder, as_json: Json = False, quiet: Quiet = False) -> None:

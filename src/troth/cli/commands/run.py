@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import functools
+import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+from typer import Argument
 from typer import Option as Flag
 
-from troth.cli.commands._flags import DataDir, File, Json, Quiet, Settings
-from troth.cli.commands._opening import absolute
-from troth.cli.commands._training import show, watched
+from troth.cli.commands._flags import DataDir, Json, Quiet, Settings
+from troth.cli.commands._words import STOPPED, complain
 from troth.cli.commands.report import said
+
+if TYPE_CHECKING:
+    from troth.runs.load import Run
 
 
 def run(
-    experiment: File = None,
+    experiment: Annotated[Path | None, Argument(metavar="EXPERIMENT.toml")] = None,
     settings: Settings = None,
     out: Annotated[Path | None, Flag(help="A new folder; else one in runs/.")] = None,
     device: Annotated[str | None, Flag(help="auto, cpu, cuda, cuda:N, mps.")] = None,
@@ -28,7 +34,8 @@ def run(
         bool | None,
         Flag(
             "--apart/--together",
-            help="A grid one by one, or as one matrix; unless told, on a GPU.",
+            help="Train the runs of a grid one after another, or stacked together "
+            "(default on a GPU).",
         ),
     ] = None,
     as_json: Json = False,
@@ -41,7 +48,7 @@ def run(
     name = experiment.stem if experiment else "quickstart"
     root = out or api.fresh(experiment)
     given: dict[str, Any] = {"settings": settings or [], "device": device}
-    given["data_dir"] = absolute(data_dir)
+    given["data_dir"] = data_dir
     if dry_run:
         files.check_free(root)
         tables.costs(api.cost(experiment, **given), name, as_json)
@@ -53,3 +60,49 @@ def run(
         from troth import reports
 
         said(reports.report([root]))
+
+
+def watched(
+    train: Callable[..., list[Run]], root: Path, name: str, quiet: bool
+) -> list[Run]:
+    """Train with progress; Ctrl-C says what is saved and how to go on."""
+    from troth import files
+    from troth.cli import progress
+    from troth.runs.train import Interrupted
+
+    again = f"go on with: troth resume {shlex.quote(str(root))}"
+    intro = f"Writing to {root}. Ctrl-C saves and stops; then {again}"
+    watch = progress.Watcher(name, intro, quiet)
+    try:
+        with watch:
+            return train(watch=watch)
+    except Interrupted as stop:
+        last, saved = watch.last, (Path(stop.args[0]) / files.CHECKPOINT).exists()
+        at = f" after round {last.done} of {last.total}" if last else ""
+        state = f"saved in {root}" if saved else "not saved (output.checkpoint = false)"
+        text = f"stopped{at}, {state}; {again}"
+    except KeyboardInterrupt:
+        text = f"stopped; {again if root.exists() else 'nothing was written'}"
+    raise typer.Exit(complain(text, STOPPED))
+
+
+def show(
+    found: list[Run],
+    root: Path,
+    name: str,
+    as_json: bool,
+    quiet: bool,
+    in_words: bool = False,
+) -> None:
+    """Show what came out: tables for people, one object for programs."""
+    from troth.cli import tables
+    from troth.runs import compare
+
+    single = found[0].path == root
+    labels = [(r.experiment.name or name) if single else r.path.name for r in found]
+    compared = compare.compare(found, labels)
+    if not (as_json and quiet):
+        tables.outcome(found, labels, compared, in_words)
+        tables.onward(found, root)
+    if as_json:
+        tables.print_json({"runs": compare.entries(found), "comparisons": compared})

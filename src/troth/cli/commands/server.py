@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option as Flag
 
-from troth.cli.commands._flower import Experiment, needed
+from troth.cli.commands._flags import Experiment, Insecure
 
 
 def server(
     experiment: Experiment,
     out: Annotated[Path, Flag(help="Folder of the run; an unfinished one goes on.")],
     host: Annotated[str, Flag(help="Address to listen at.")] = "0.0.0.0",
-    port: Annotated[int, Flag(help="And its port.")] = 8000,
+    port: Annotated[int, Flag(help="Port to listen on.")] = 8000,
     sites: Annotated[int, Flag(help="Sites that must be there to begin; 0: all.")] = 0,
     tls: Annotated[
         Path | None, Flag(help="Folder with ca.pem, server.pem and server.key.")
@@ -22,21 +25,29 @@ def server(
     keys: Annotated[
         Path | None, Flag(help="Folder with NAME.pub of every site.")
     ] = None,
-    insecure: Annotated[
-        bool, Flag("--insecure", help="Neither encrypt nor ask who comes in.")
-    ] = False,
+    insecure: Insecure = False,
 ) -> None:
     """Serve an experiment to real sites, by Flower."""
     from troth.cli import tables
 
-    needed("serve")(
-        experiment,
-        out,
-        say=tables.say,
-        host=host,
-        port=port,
-        least=sites,
-        tls=tls,
-        known=keys,
-        insecure=insecure,
-    )
+    serve = needed("serve")
+    more = {"host": host, "port": port, "least": sites, "insecure": insecure}
+    serve(experiment, out, say=tables.say, tls=tls, known=keys, **more)
+
+
+def needed(name: str) -> Callable[..., Any]:
+    """Load a function that runs on Flower; refused where that is not installed.
+
+    Args:
+        name: of the function and of its module.
+    """
+    from troth.types import Refusal
+
+    if importlib.util.find_spec("flwr") is None:
+        raise Refusal(
+            "a real federation runs on Flower, which is not installed; install it by: "
+            "pip install 'troth[flower]'"
+        )
+    module = importlib.import_module(f"troth.deployment.flower.{name}")
+    found: Callable[..., Any] = getattr(module, name)
+    return found

@@ -12,7 +12,7 @@ import numpy as np
 
 from troth import files, lookup
 from troth.certificates.bounds import lower, upper
-from troth.cli.tables import number, short, signed
+from troth.runs.compare import number, short, signed
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from troth import files
-from troth.cli.tables import number
 from troth.files import METRICS
+from troth.runs.compare import number
 
 _DEPTH = 3  # folders below the one that is shown
 _TAIL = 2**16  # bytes of a journal that are read for its last round

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from troth import files
-from troth.cli.tables import number, short
 from troth.plot._style import places
 from troth.reports import cards, page
 from troth.reports.live.listing import Entry, Growing, Listing, resume
 from troth.runs import inspect
+from troth.runs.compare import number, short
 
 MOST = 100
 """Runs that one page may be about."""

@@ -9,38 +9,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth.cli import outcome, tables
 from troth.config import reader
+from troth.runs import compare
 
-HOSTILE = np.array([False, False, True, False])
+MALICIOUS = np.array([False, False, True, False])
 
 
 def run(own: list[float], head: str = "accuracy", **sections: Any) -> Any:
     """A finished run, as far as a comparison looks at it."""
     experiment = reader.from_dict({"personalizer": "local", **sections})
     experiment.resolved["fingerprint"] = reader.fingerprint(experiment)
-    mean = float(np.array(own)[~HOSTILE].mean())
+    mean = float(np.array(own)[~MALICIOUS].mean())
     metrics = ("mean", "std", "weighted", "worst10")
     numbers = {f"{head}_{metric}": mean for metric in metrics}
     return SimpleNamespace(
         path=Path("out") / "run",
         experiment=experiment,
         summary={"personal": numbers, "shared": numbers, "clients": 4, "seconds": 1.0},
-        clients={head: np.array(own), "malicious": HOSTILE},
+        clients={head: np.array(own), "malicious": MALICIOUS},
     )
 
 
-def test_compare_over_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_over_seeds() -> None:
     found = [run([v] * 4, seed=i) for i, v in enumerate((0.25, 0.5, 0.75))]
-    labels = [f"lam=1,seed={i}" for i in range(3)]
-    (group,) = outcome.compare(found, labels)
+    (group,) = compare.compare(found, [f"lam=1,seed={i}" for i in range(3)])
     assert group["kind"] == "seeds" and group["label"] == "lam=1"
     numbers = group["numbers"]["personal.accuracy_mean"]
     assert numbers["mean"] == 0.5
     assert numbers["half_width"] == pytest.approx(4.30265273 * 0.25 / math.sqrt(3))
-    tables.console().print(tables.seeds([group]))
-    text = capsys.readouterr().err
-    assert "0.500 ± 0.621" in text and "lam=1" in text
     assert json.loads(json.dumps(group)) == group
 
 
@@ -48,47 +44,57 @@ def test_compare_client_by_client() -> None:
     first = run([0.25, 0.5, 0.0, 0.75])
     second = run([0.5, 0.5, 1.0, 0.5], personalizer={"name": "ditto", "lam": 0.5})
     labels = ["personalizer=local", "personalizer=ditto+lam=0.5"]
-    (pair,) = outcome.compare([first, second], labels)
+    (pair,) = compare.compare([first, second], labels)
     assert (pair["better"], pair["worse"], pair["equal"], pair["n"]) == (1, 1, 1, 3)
     assert pair["setting"] == "personalizer.name"
-    assert tables.paired(pair) == (
-        "ditto,lam=0.5 − local: +0.000 [−0.621, +0.621], "
-        "better for 1, worse for 1, equal 1, p = 1.000"
-    )
+    assert pair["label"] == "ditto,lam=0.5 − local" and pair["p_value"] == 1
 
 
 def test_lower_errors_are_better() -> None:
     first = run([4, 5, 0, 6], head="error")
     second = run([3, 4, 9, 5], head="error", aggregator="median")
-    (pair,) = outcome.compare([first, second], ["a", "b"])
+    (pair,) = compare.compare([first, second], ["a", "b"])
     assert (pair["better"], pair["worse"]) == (3, 0) and pair["mean_difference"] == -1
 
 
 def test_other_data_are_other_clients() -> None:
-    one = run([0.25] * 4, partition={"name": "iid", "clients": 4})
-    two = run([0.5] * 4, partition={"name": "iid", "clients": 5})
-    engine = run(
-        [0.25] * 4, engine={"chunk": 3}, partition={"name": "iid", "clients": 4}
-    )
-    assert outcome.compare([one, two], ["a", "b"]) == []
-    assert outcome.compare([one, engine], ["a", "b"]) == []
-
-
-def test_many_pairs_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    found = [run([0.5, k / 40, 0, 1], train={"lr": k / 40}) for k in range(1, 31)]
-    labels = [f"lr={k / 40}" for k in range(1, 31)]
-    compared = outcome.compare(found, labels)
-    assert len(compared) == 29
-    tables.outcome(found, labels, compared, in_words=False)
-    said = capsys.readouterr().err
-    assert said.count("better for") == 20 and "… and 9 more" in said
+    four, five = ({"name": "iid", "clients": n} for n in (4, 5))
+    one, two = run([0.25] * 4, partition=four), run([0.5] * 4, partition=five)
+    engine = run([0.25] * 4, engine={"chunk": 3}, partition=four)
+    assert compare.compare([one, two], ["a", "b"]) == []
+    assert compare.compare([one, engine], ["a", "b"]) == []
 
 
 def test_entries() -> None:
     one, again = run([0.25] * 4), run([0.25] * 4, name="other", engine={"chunk": 2})
     two = run([0.25] * 4, seed=1)
-    made = outcome.entries([one, again, two])
+    made = compare.entries([one, again, two])
     assert list(made[0]) == ["id", "folder", "experiment", "summary"]
     assert made[0]["id"] == made[1]["id"] != made[2]["id"]
     assert made[0]["folder"] == str(one.path) and made[0]["summary"] == one.summary
     assert reader.from_dict(made[2]["experiment"]) == two.experiment
+
+
+def test_labels_and_numbers() -> None:
+    short, difference = compare.short, compare.difference
+    ditto, local = "personalizer=ditto+lam=1,seed=0", "personalizer=local,seed=0"
+    nan = math.nan
+    for found, words in (
+        (short("personalizer=ditto+lam=0.1"), "ditto,lam=0.1"),
+        (short("personalizer=none,seed=2"), "no personalizer,seed=2"),
+        (short("attack=none,aggregator=median"), "no attack,median"),
+        *((short(label), label) for label in ("lam=0.1", "recipe=none", "many", "")),
+        (difference("lam=0.1", "lam=1.0"), "lam=1.0 − lam=0.1"),
+        (difference(local, ditto), "ditto,lam=1 − local (seed=0)"),
+        (compare.number(0.93449), "0.934"),
+        (compare.number(1.0), "1.000"),
+        (compare.number(12345.678, "error"), "1.235e+04"),
+        (compare.number(0.00123456, "error"), "0.001235"),
+        (compare.number(None), "–"),
+        (compare.number(nan, "error"), "–"),
+        (compare.signed(0.012, "accuracy"), "+0.012"),
+        (compare.signed(-0.003, "accuracy"), "−0.003"),
+        (compare.signed(0, "accuracy"), "+0.000"),
+        (compare.signed(None, "accuracy"), "–"),
+    ):
+        assert found == words

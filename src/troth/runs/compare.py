@@ -1,18 +1,19 @@
-"""What finished runs come to, beside each other: for tables and for `--json`."""
+"""Compare finished runs, and write their labels and numbers as people read them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from troth.cli.tables import difference, heading
+from troth import lookup
 from troth.config import reader
 from troth.evaluation import compare as comparison
 from troth.runs.load import Run, judged
 
 
 def compare(found: Sequence[Run], labels: Sequence[str]) -> list[dict[str, Any]]:
-    """Runs over their seeds, and pairs of runs client by client."""
+    """Summarize runs over their seeds, and compare pairs of runs client by client."""
     told = [(_settings(run), run.summary) for run in found]
     several = [group for group in comparison.by_seed(told) if len(group.runs) > 1]
     alike = [  # in other data or parts of them client k is somebody else
@@ -36,7 +37,7 @@ def _over_seeds(
         "kind": "seeds",
         "label": ",".join(parts) or "all",
         "metric": heading(found[first].summary),
-        "runs": [identity(found[i]) for i in group.runs],
+        "runs": [_identity(found[i]) for i in group.runs],
         "seeds": group.seeds,
         "numbers": numbers,
     }
@@ -54,13 +55,13 @@ def _by_client(
         "label": difference(labels[pair.first], labels[pair.second]),
         "metric": metric,
         "setting": pair.setting,
-        "first": identity(a),
-        "second": identity(b),
+        "first": _identity(a),
+        "second": _identity(b),
         **comparison.paired(one, two, metric == "accuracy")._asdict(),
     }
 
 
-def identity(run: Run) -> str:
+def _identity(run: Run) -> str:
     """The same for runs that must give the same numbers."""
     return str(run.experiment.resolved["fingerprint"])
 
@@ -73,13 +74,51 @@ def _settings(run: Run) -> dict[str, Any]:
 
 
 def entries(found: Sequence[Run]) -> list[dict[str, Any]]:
-    """The runs, for `--json`."""
+    """Describe the runs for programs."""
     return [
         {
-            "id": identity(run),
+            "id": _identity(run),
             "folder": str(run.path),
             "experiment": reader.to_dict(run.experiment),
             "summary": run.summary,
         }
         for run in found
     ]
+
+
+def heading(summary: Mapping[str, Any]) -> str:
+    """What clients are judged by: accuracy, or error for a regression."""
+    return "accuracy" if "accuracy_mean" in summary["personal"] else "error"
+
+
+def short(label: str) -> str:
+    """Shorten a run's label: `ditto,lam=0.1` for `personalizer=ditto+lam=0.1`."""
+    parts = []
+    for part in label.split(","):
+        kind, _, value = part.partition("=")
+        named = kind in lookup.FOLDERS and value
+        words = f"no {kind}" if value == "none" else value.replace("+", ",")
+        parts.append(words if named else part)
+    return ",".join(parts)
+
+
+def difference(first: str, second: str) -> str:
+    """« second − first » of two labels, with what they share in brackets after it."""
+    a, b = first.split(","), second.split(",")
+    both = [part for part in a if part in b]
+    own = (",".join(p for p in parts if p not in both) for parts in (b, a))
+    names = " − ".join(map(short, own))
+    return f"{names} ({short(','.join(both))})" if both else names
+
+
+def number(value: float | None, head: str = "accuracy") -> str:
+    """An accuracy with three decimals, an error with four digits."""
+    if value is None or math.isnan(value):
+        return "–"
+    return f"{value:.3f}" if head == "accuracy" else f"{value:.4g}"
+
+
+def signed(value: float | None, head: str) -> str:
+    """A difference, with its sign."""
+    plus = "+" if value is not None and value >= 0 else ""
+    return (plus + number(value, head)).replace("-", "−")
