@@ -217,6 +217,19 @@ def test_only_its_folder_knows_flower() -> None:
     assert not [m for m in MODULES if m not in flower and "flwr" in packages(m)]
 
 
+def test_one_module_knows_what_is_inside_flower() -> None:
+    """All others use Flower's public API."""
+    public = {"app", "client", "clientapp", "common", "server", "serverapp"}
+    wrong = {
+        f"{module} imports {name}"
+        for module in MODULES
+        for name in imports(module)
+        if name.startswith("flwr.") and name.split(".")[1] not in public
+    }
+    inside = "deployment.flower.transport imports "
+    assert wrong and not [each for each in wrong if not each.startswith(inside)]
+
+
 def test_one_vmap_and_one_compiler() -> None:
     wrong = []
     for module in MODULES:

@@ -9,68 +9,48 @@ from typing import Any
 import pytest
 import torch
 
-from troth.config import reader
-from troth.deployment import site
-from troth.deployment.protocol import Answer
-from troth.deployment.server import Hub
 from troth.types import Refusal
 
-TREE: dict[str, Any] = {
-    "train": {"rounds": 3, "batch": 4},
-    "aggregator": {"name": "median"},
-    "engine": {"device": "cpu"},
-    "deployment": {"sites": ["a", "b", "c"], "shape": [4], "classes": 2},
-}
 
-
-def hub(**changes: Any) -> Hub:
-    return Hub(site.agreed(reader.from_dict({**TREE, **changes})), "0" * 16)
-
-
-def answer(value: float) -> Answer:
-    return Answer(torch.full((10,), value), torch.zeros(0), math.nan, 5, {})
-
-
-def test_the_farthest_site_comes_first() -> None:
-    made = hub()
+def test_the_farthest_site_comes_first(hub: Any, answer: Any) -> None:
+    made = hub(aggregator="median")
     w = made.broadcast.w.clone()
-    served, far = made.serve({2: answer(1.0), 0: answer(2.0), 1: answer(50.0)})
+    served, far = made.serve({2: answer(1), 0: answer(2), 1: answer(50)})
     assert torch.equal(made.broadcast.w, w + 2.0)  # the median
     assert served.messages.client.tolist() == [0, 1, 2]
     assert far[0] == 0 and far[1] == pytest.approx(48 * far[2])
     assert [name for name, _ in made.ranking()] == ["b", "c", "a"]
-    made.serve({0: answer(1.0)})
+    made.serve({0: answer(1)})
     assert made.round == 2
 
 
-def test_the_ranking_knows_sites_that_were_never_heard() -> None:
+def test_the_ranking_knows_sites_that_were_never_heard(hub: Any, answer: Any) -> None:
     made = hub()
-    made.serve({0: answer(1.0), 1: answer(2.0)})
-    names = [name for name, _ in made.ranking()]
-    assert names[-1] == "c" and math.isnan(made.ranking()[-1][1])
+    made.serve({0: answer(1), 1: answer(2)})
+    name, distance = made.ranking()[-1]
+    assert name == "c" and math.isnan(distance)
 
 
-def test_it_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    made = hub(server={"name": "adam", "lr": 0.1})
-    made.serve({0: answer(1.0), 1: answer(-3.0), 2: answer(2.0)})
+def test_it_goes_on_from_its_checkpoint(hub: Any, answer: Any, tmp_path: Path) -> None:
+    made, again = (hub(server={"name": "adam", "lr": 0.1}) for _ in range(2))
+    made.serve({0: answer(1), 1: answer(-3), 2: answer(2)})
     made.save(tmp_path, rounds=77)
-    again = hub(server={"name": "adam", "lr": 0.1})
     assert again.restore(tmp_path)["rounds"] == 77
     assert again.round == 1 and again.ranking() == made.ranking()
     for one in (made, again):
-        one.serve({0: answer(0.5), 1: answer(0.25), 2: answer(2.0)})
+        one.serve({0: answer(0.5), 1: answer(0.25), 2: answer(2)})
     assert torch.equal(made.broadcast.w, again.broadcast.w)
     with pytest.raises(Refusal, match="holds a run of another experiment .experiment"):
         hub(seed=1).restore(tmp_path)
 
 
-def test_nobody_answered() -> None:
+def test_nobody_answered(hub: Any) -> None:
     made = hub()
     w = made.broadcast.w.clone()
     served, far = made.serve({})
     assert torch.equal(made.broadcast.w, w) and far == {} and served.why
 
 
-def test_the_server_has_no_attack_of_its_own() -> None:
+def test_the_server_has_no_attack_of_its_own(hub: Any) -> None:
     drill = {"adversary": {"clients": [1]}, "attack": "model_replacement"}
     assert hub(**drill).serving.rules.attack is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,23 +10,21 @@ import numpy as np
 import pytest
 import torch
 
+from troth import files
 from troth.config import reader
 from troth.data import load
 from troth.deployment import site as sites
-from troth.deployment.site import Site
-from troth.types import Refusal
+from troth.deployment.site import Asked, Site
+from troth.types import Broadcast, Refusal
 
+RUN = "0123456789abcdef"
+DEPLOYMENT = {"sites": ["a", "b", "c"], "shape": [1, 8, 8], "classes": 10}
 TREE: dict[str, Any] = {
     "data": {"name": "digits"},
     "partition": {"name": "iid", "clients": 3},
     "train": {"rounds": 2, "steps": 2, "batch": 4},
     "engine": {"device": "cpu"},
-    "deployment": {
-        "sites": ["a", "b", "c"],
-        "shape": [1, 8, 8],
-        "classes": 10,
-        "scale": 16.0,
-    },
+    "deployment": {**DEPLOYMENT, "scale": 16.0},
 }
 
 
@@ -39,12 +38,23 @@ def deployment(**changes: Any) -> dict[str, Any]:
 
 def saved(path: Path, client: int, **changes: Any) -> str:
     """What a client has in a simulation, as its own file."""
-    e = agreed()
-    arrays, shards, _ = load.deal(e, None)
+    arrays, shards, _ = load.deal(agreed(), None)
     mine = np.sort(np.concatenate([part[client] for part in shards[:3]]))
     content = {"x": arrays.x[mine].astype(np.float32), "y": arrays.y[mine]}
     np.savez(path / "mine.npz", **{**content, **changes})
     return str(path / "mine.npz")
+
+
+@pytest.fixture(scope="module")
+def site() -> Site:
+    two = {"partition": {"name": "iid", "clients": 2}}
+    two |= {"deployment": deployment(sites=["a", "b"])}
+    ditto = {"name": "ditto", "lam": 0.5}
+    return Site(agreed(personalizer=ditto, **two), "b", "experiment")
+
+
+def sent(site: Site) -> Broadcast:
+    return Broadcast(site.w0, site.w0.new_zeros(0), site.w0.new_ones(()))
 
 
 def test_a_file_is_divided_as_a_simulation_divides_it(tmp_path: Path) -> None:
@@ -83,27 +93,15 @@ def test_the_fingerprint_is_of_what_must_be_the_same() -> None:
         ({"deployment": {}}, "deployment.sites is not set, and server and sites must"),
         ({"deployment": {"sites": ["a"]}}, "deployment.shape is not set"),
         ({"deployment": {"sites": ["a"], "shape": [2]}}, "classes is not set"),
-        (
-            {"model": {"normalize": "pixel"}},
-            "normalize = 'pixel' needs the data of all",
-        ),
-        (
-            {"features": "federated"},
-            "features.name = 'federated' needs the data of all",
-        ),
-        (
-            {"train": {"sampling": "size", "cohort": 2}},
-            "train.sampling = 'size' needs the data of all",
-        ),
+        ({"model": {"normalize": "pixel"}}, "= 'pixel' needs the data of all"),
+        ({"features": "federated"}, "= 'federated' needs the data of all"),
+        ({"train": {"sampling": "size", "cohort": 2}}, "= 'size' needs the data of"),
         ({"availability": {"drop": 0.5}}, "availability. is for simulations alone"),
         ({"evaluate": {"newcomers": 0.3}}, "newcomers is for simulations alone"),
         ({"train": {"cohort": 4}}, "train.cohort = 4 is more than the 3 clients"),
         ({"deployment": deployment(sites=["a", "a"])}, "holds 'a', twice or with"),
         ({"deployment": deployment(sites=["../x"])}, "holds '../x', twice or with"),
-        (
-            {"deployment": deployment(shape=[0])},
-            "shape = .0. is no shape of an example",
-        ),
+        ({"deployment": deployment(shape=[0])}, "shape = .0. is no shape of an exam"),
         ({"deployment": deployment(deadline=0.0)}, "deadline = 0.0 is out of range"),
         ({"deployment": deployment(least=0)}, "least = 0 is out of range"),
     ],
@@ -114,36 +112,71 @@ def test_what_cannot_be_deployed(changes: dict[str, Any], why: str) -> None:
 
 
 def test_data_that_do_not_fit(tmp_path: Path) -> None:
-    e = agreed()
-    with pytest.raises(Refusal, match="there is no file"):
-        Site(e, "a", str(tmp_path / "none.npz"))
-    with pytest.raises(Refusal, match="no site is called 'z'; .* are: a, b, c"):
-        Site(e, "z", "experiment")
-    with pytest.raises(Refusal, match="y holds 10, .* it has 10 classes, 0 to 9"):
-        Site(e, "a", saved(tmp_path, 0, y=np.full(599, 10)))
-    shape = r"inputs of shape \[5\] do not fit this model, which takes \[1, 8, 8\]"
-    with pytest.raises(Refusal, match=shape):
-        Site(e, "a", saved(tmp_path, 0, x=np.zeros((599, 5), np.float32)))
-    other = agreed(deployment=deployment(shape=[64]))
-    with pytest.raises(Refusal, match=r"says shape \[64\], .* have \[1, 8, 8\], 10"):
-        Site(other, "a", "experiment")
+    e, other = agreed(), agreed(deployment=deployment(shape=[64]))
+    other_shape = r"says shape \[64\], .* have \[1, 8, 8\], 10"
+    short = np.zeros((599, 5), np.float32)
+    for name, why, at, data in (
+        ("a", "there is no file", e, lambda: str(tmp_path / "none.npz")),
+        ("z", "no site is called 'z'; .* are: a, b, c", e, lambda: "experiment"),
+        (
+            *("a", "y holds 10, .* it has 10 classes, 0 to 9", e),
+            lambda: saved(tmp_path, 0, y=np.full(599, 10)),
+        ),
+        (
+            *("a", r"shape \[5\] do not fit this model, which takes \[1, 8, 8\]", e),
+            lambda: saved(tmp_path, 0, x=short),
+        ),
+        ("a", other_shape, other, lambda: "experiment"),
+    ):
+        with pytest.raises(Refusal, match=why):
+            Site(at, name, data())
 
 
-def test_a_hostile_site_outvotes_by_itself() -> None:
+def test_a_malicious_site_outvotes_by_itself() -> None:
     """In a drill model replacement multiplies by the number of sites."""
     drill = {"adversary": {"clients": [1]}, "attack": "model_replacement"}
-    plain = Site(agreed(**drill, corruption="none"), "b", "experiment")
-    quiet = Site(agreed(), "b", "experiment")
-    sent = _broadcast(quiet)
-    hostile, _ = plain.local(sent, plain.start, 0, False)
-    honest, _ = quiet.local(sent, quiet.start, 0, False)
-    assert torch.allclose(hostile.update, 3 * honest.update)
-    other = Site(agreed(**drill, corruption="none"), "a", "experiment")
-    assert not other.hostile
+    drill |= {"corruption": "none"}
+    malicious, honest = Site(agreed(**drill), "b", "experiment"), agreed()
+    quiet = Site(honest, "b", "experiment")
+    own, _ = malicious.local(sent(quiet), malicious.start, 0, False)
+    other, _ = quiet.local(sent(quiet), quiet.start, 0, False)
+    assert torch.allclose(own.update, 3 * other.update)
+    assert not Site(agreed(**drill), "a", "experiment").hostile
 
 
-def _broadcast(site: Site) -> Any:
-    from troth.types import Broadcast
+# What a site does when the server asks
 
-    w = site.w0
-    return Broadcast(w, w.new_zeros(0), w.new_ones(()))
+
+def test_a_card_tells_of_what_the_round_began_with(tmp_path: Path, site: Site) -> None:
+    messages, card = sites.train(site, tmp_path, sent(site), Asked(0, RUN, False, True))
+    found = json.loads(card)
+    assert found["personal_accuracy"] == found["shared_accuracy"]  # both are w0 yet
+    assert messages.update.abs().max() > 0
+    kept = sorted(p.name for p in (tmp_path / RUN).iterdir())
+    assert kept == ["00000000.safetensors", "00000001.safetensors"]
+    asked = Asked(1, RUN, False, True)
+    later = json.loads(sites.train(site, tmp_path, sent(site), asked)[1])
+    assert later["personal_loss"] < later["shared_loss"]
+    quiet = Asked(1, RUN, False, False)
+    assert sites.train(site, tmp_path, sent(site), quiet)[1] == ""
+
+
+def test_the_end_leaves_a_model_and_a_card(tmp_path: Path, site: Site) -> None:
+    sites.train(site, tmp_path, sent(site), Asked(0, RUN, False, False))
+    told = sites.finish(site, tmp_path, sent(site), Asked(1, RUN, False, False))
+    card = json.loads((tmp_path / RUN / "card.json").read_text())
+    assert card["name"] == "b" and card["run"] == RUN
+    assert {k: card[k] for k in json.loads(told)} == json.loads(told)
+    own = files.load(tmp_path / RUN / "model.safetensors")[0]
+    assert sum(t.numel() for t in own.values()) >= 650
+    state = site.engine.objective.net.state_dict()
+    assert any(not torch.equal(t, state[key]) for key, t in own.items())
+
+
+@pytest.mark.parametrize(("run", "round_"), [("../../etc", 0), ("", 0), (RUN, -1)])
+def test_a_server_cannot_name_files_elsewhere(
+    tmp_path: Path, site: Site, run: str, round_: int
+) -> None:
+    with pytest.raises(Refusal, match="is of no run or round"):
+        sites.train(site, tmp_path, sent(site), Asked(round_, run, False, False))
+    assert not list(tmp_path.iterdir())

@@ -24,14 +24,7 @@ def test_a_round_begins_with_the_last_state_before_it(tmp_path: Path) -> None:
     kept.keep(3, row(4))  # rounds 1 and 2 went by without this site
     for round_, value in ((0, 0), (1, 1), (2, 1), (3, 1), (4, 4), (9, 4)):
         assert torch.equal(kept.before(round_, START), row(value))
-
-
-def test_what_a_server_took_back_is_forgotten(tmp_path: Path) -> None:
-    kept = Keeper(tmp_path)
-    kept.before(0, START)
-    for r in range(5):
-        kept.keep(r, row(r + 1))
-    kept.keep(1, row(20))
+    kept.keep(1, row(20))  # the server took rounds back
     assert torch.equal(kept.before(7, START), row(20))
     assert torch.equal(kept.before(1, START), row(1))
 
@@ -46,25 +39,14 @@ def test_old_states_go(tmp_path: Path) -> None:
         kept.before(4, START)
 
 
-def test_a_state_of_another_model_is_refused(tmp_path: Path) -> None:
-    kept = Keeper(tmp_path)
+def test_states_that_cannot_be_used(tmp_path: Path) -> None:
+    kept = Keeper(tmp_path / "run")
     kept.keep(0, torch.zeros(1, 5))
-    with pytest.raises(
-        Refusal, match="holds a state of 5 numbers and this model has 3"
-    ):
+    with pytest.raises(Refusal, match="holds a state of 5 numbers and this model has"):
         kept.before(1, START)
-
-
-def test_a_damaged_state_is_named(tmp_path: Path) -> None:
-    kept = Keeper(tmp_path)
-    kept.keep(0, row(1))
-    [file] = tmp_path.iterdir()
+    [file] = kept.path.iterdir()
     file.write_bytes(b"nothing of the kind")
     with pytest.raises(Refusal, match=f"{file.name} cannot be read"):
         kept.before(1, START)
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
     with pytest.raises(Refusal, match="cannot be written .Not a directory.; give"):
-        Keeper(tmp_path / "file" / "run").keep(0, row(1))
+        Keeper(file / "run").keep(0, row(1))

@@ -1,4 +1,4 @@
-"""What a server writes down: a line a round, and the files of a finished run."""
+"""What a server records: one line per round, and the files of a finished run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from troth import files
+from troth.deployment import site
 from troth.deployment.protocol import Answer, Card
 from troth.deployment.server import Hub
 from troth.evaluation import summary
-from troth.networks import task
 from troth.server.server import Served
 
 
@@ -26,7 +25,7 @@ def noted(
     served: Served,
     far: Mapping[int, float],
 ) -> dict[str, Any]:
-    """A line of `rounds.jsonl`, of the round that is just over.
+    """Make the line of `rounds.jsonl` of the round that is just over.
 
     Args:
         hub: the server.
@@ -54,12 +53,12 @@ def noted(
         line["why"] = served.why
     cards = {k: a.card for k, a in answers.items() if a.card}
     if cards:  # of what the round began with
-        line["evaluation"] = {"round": hub.round - 2, **summarised(cards)}
+        line["evaluation"] = {"round": hub.round - 2, **summarized(cards)}
     return line
 
 
 def spoken(hub: Hub, line: Mapping[str, Any]) -> str:
-    """The same for people, in a line."""
+    """Write that line for people."""
     names, distance = hub.names, line["distance"]
     text = f"round {hub.round} of {hub.rounds}: {len(distance)} replies"
     text += f", farthest {next(iter(distance))}" if distance else ""
@@ -72,19 +71,17 @@ def spoken(hub: Hub, line: Mapping[str, Any]) -> str:
     return text + (f"; the shared model stays: {line['why']}" if "why" in line else "")
 
 
-def summarised(cards: Mapping[int, Card]) -> dict[str, Any]:
-    """What all sites' numbers are together: of their own models, and of the shared."""
+def summarized(cards: Mapping[int, Card]) -> dict[str, Any]:
+    """Summarize the numbers of all sites, of own models and of the shared one."""
     table = _table(cards)
     size = table.pop("test")
-    nobody, found = np.zeros(len(size), bool), dict[str, Any]()
-    for kind in ("personal", "shared"):
-        mine = {
-            key.removeprefix(f"{kind}_"): column
-            for key, column in table.items()
-            if key.startswith(f"{kind}_")
-        }
-        found[kind] = summary.summarise(mine, size, nobody)
-    return found
+    found: dict[str, dict[str, np.ndarray]] = {"personal": {}, "shared": {}}
+    for key, column in table.items():
+        kind, line, name = key.partition("_")
+        if line and kind in found:
+            found[kind][name] = column
+    nobody = np.zeros(len(size), bool)
+    return {k: summary.summarise(mine, size, nobody) for k, mine in found.items()}
 
 
 def _table(cards: Mapping[int, Card]) -> dict[str, np.ndarray]:
@@ -95,7 +92,7 @@ def _table(cards: Mapping[int, Card]) -> dict[str, np.ndarray]:
 
 
 def conclude(hub: Hub, path: Path, cards: Mapping[int, Card]) -> None:
-    """The files of a finished run; the summary last, since it says so.
+    """Write the files of a finished run; the summary last, since it says so.
 
     Args:
         hub: the server.
@@ -106,12 +103,8 @@ def conclude(hub: Hub, path: Path, cards: Mapping[int, Card]) -> None:
     names = [hub.names[k] for k in ids]
     columns: dict[str, Any] = {"client": np.array(ids), "name": names, **_table(cards)}
     files.write_csv(path / files.CLIENTS, columns)
-    net = hub.engine.objective.net
-    task.assign(net, hub.broadcast.w)
-    state = net.state_dict().items()
-    own = {k: t.clone() for k, t in state if isinstance(t, Tensor)}
-    files.save(path / files.SHARED, own)
-    found = summarised(cards) if ids else {}
+    files.save(path / files.SHARED, site.named(hub.engine, hub.broadcast.w))
+    found = summarized(cards) if ids else {}
     told = {"clients": len(hub.names), "heard": names, "rounds": hub.rounds}
     far = [{"name": name, "distance": value} for name, value in hub.ranking()]
     files.write_json(path / files.SUMMARY, {**found, **told, "farthest": far})

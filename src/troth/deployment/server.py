@@ -97,7 +97,7 @@ class Hub:
 
     @torch.no_grad()
     def serve(self, answers: Mapping[int, Answer]) -> tuple[Served, dict[int, float]]:
-        """Take what came in a round; says also how far each was from what became of it.
+        """Take what came in a round; say also how far each was from what became of it.
 
         Args:
             answers: client → its reply, checked.
@@ -105,12 +105,11 @@ class Hub:
         before, r = self.outgoing(), self.round
         messages = _stacked(dict(sorted(answers.items())), before)
         few = len(answers) < self.e.deployment.least
-        served = self.serving.serve(before, _none(messages) if few else messages, r)
+        heard = Messages(*(field[:0] for field in messages)) if few else messages
+        served = self.serving.serve(before, heard, r)
         if few:
-            least = self.e.deployment.least
-            served = served._replace(
-                why=f"{len(answers)} replies came and {least} are needed"
-            )
+            needed = f"{self.e.deployment.least} are needed"
+            served = served._replace(why=f"{len(answers)} replies came and {needed}")
         far = self._distances(messages)
         self.broadcast, self.round = served.broadcast, r + 1
         return served, far
@@ -131,9 +130,7 @@ class Hub:
     def ranking(self) -> list[tuple[str, float]]:
         """Sites by mean relative distance from what was aggregated, farthest first."""
         total, count = self.far
-        mean = np.divide(
-            total, count, out=np.full(len(total), math.nan), where=count > 0
-        )
+        mean = np.where(count > 0, total / np.maximum(count, 1), math.nan)
         order = np.argsort(-np.nan_to_num(mean, nan=-1.0), kind="stable")
         return [(self.names[k], float(mean[k])) for k in order]
 
@@ -164,14 +161,13 @@ class Hub:
 
 
 def _stacked(answers: Mapping[int, Answer], sent: Broadcast) -> Messages:
-    """Replies as messages, a row a site, in the order of the clients."""
+    """Stack replies, one row per site, in the order of the clients."""
     w, extra = sent.w, sent.extra
     each = list(answers.values())
 
     def stack(vectors: list[Tensor], like: Tensor) -> Tensor:
-        return (
-            torch.stack(vectors).to(like) if vectors else like.new_zeros(0, len(like))
-        )
+        rows = torch.stack(vectors) if vectors else like.new_zeros(0, len(like))
+        return rows.to(like)
 
     return Messages(
         stack([a.update for a in each], w),
@@ -180,10 +176,6 @@ def _stacked(answers: Mapping[int, Answer], sent: Broadcast) -> Messages:
         torch.tensor([a.size for a in each], dtype=torch.long, device=w.device),
         torch.tensor(list(answers), dtype=torch.long, device=w.device),
     )
-
-
-def _none(messages: Messages) -> Messages:
-    return Messages(*(field[:0] for field in messages))
 
 
 def _blank(e: Experiment) -> tuple[Arrays, Shards]:

@@ -37,42 +37,37 @@ SIMULATED = "experiment"
 
 
 def agreed(e: Experiment) -> Experiment:
-    """The experiment with all that server and sites must know before round 1.
+    """Resolve the experiment to what server and sites must know before round 1.
 
     Raises:
         Refusal: `[deployment]` does not say it, or something asked for needs the data
             of all sites in one place.
     """
-    own = e.deployment
+    own, draw = e.deployment, e.train.sampling
     for key, example in (("sites", '["a", "b"]'), ("shape", "[22]"), ("classes", "2")):
         if getattr(own, key) in ([], None):
             raise Refusal(
                 f"deployment.{key} is not set, and server and sites must agree on it "
                 f"before the first round; add it to [deployment], such as {example}"
             )
-    apart = {
-        "model.normalize = 'pixel'": e.model.normalize == "pixel",
-        "features.name = 'federated'": e.features.name == "federated",
-        f"train.sampling = {e.train.sampling!r}": sampling.by_size(e.train.sampling),
-    }
-    for what, there in apart.items():
+    one_place = (
+        "needs the data of all sites in one place, which a deployment has not; set "
+        "normalize to 'unit' or 'none', features to 'own' or 'none', and sampling to "
+        "'uniform'"
+    )
+    alone = (
+        "is for simulations alone: sites come, go and begin by themselves; leave it out"
+    )
+    for what, there, why in (
+        ("model.normalize = 'pixel'", e.model.normalize == "pixel", one_place),
+        ("features.name = 'federated'", e.features.name == "federated", one_place),
+        (f"train.sampling = {draw!r}", sampling.by_size(draw), one_place),
+        ("[availability]", e.availability != Availability(), alone),
+        ("evaluate.newcomers", e.evaluate.newcomers, alone),
+        ("adversary.start", e.adversary.start, alone),
+    ):
         if there:
-            raise Refusal(
-                f"{what} needs the data of all sites in one place, which a deployment "
-                "has not; set normalize to 'unit' or 'none', features to 'own' or "
-                "'none', and sampling to 'uniform'"
-            )
-    made_up = {
-        "[availability]": e.availability != Availability(),
-        "evaluate.newcomers": bool(e.evaluate.newcomers),
-        "adversary.start": bool(e.adversary.start),
-    }
-    for what, there in made_up.items():
-        if there:
-            raise Refusal(
-                f"{what} is for simulations alone: sites come, go and begin by "
-                "themselves; leave it out"
-            )
+            raise Refusal(f"{what} {why}")
     n = len(own.sites)
     build.check_cohort(e, n, 0)
     facts: dict[str, Any] = {"shape": own.shape, "classes": own.classes}
@@ -84,8 +79,7 @@ def agreed(e: Experiment) -> Experiment:
 def fingerprint(e: Experiment) -> str:
     """Twelve hex digits of all that server and sites must agree on.
 
-    Where the data lie is each site's own business, and how long a round may take the
-    server's.
+    Where the data lie, and how long a round may take, are not part of it.
     """
     own = e.deployment
     told = repr((own.sites, own.shape, own.classes, own.scale, own.several))
@@ -96,9 +90,7 @@ def fingerprint(e: Experiment) -> str:
 
 
 def own_data(e: Experiment, client: int, data: str) -> tuple[Arrays, Shards]:
-    """A site's examples, and which of them it trains, validates and tests on.
-
-    Divided as a simulation divides those of this client: by the seed and its number.
+    """Read a site's examples, and divide them as a simulation divides this client's.
 
     Args:
         e: agreed on.
@@ -186,7 +178,7 @@ class Site:
     def local(
         self, sent: Broadcast, row: Tensor, round_: int, loss: bool
     ) -> tuple[Messages, Tensor]:
-        """A round: what the site sends, and its state after it, [1, width]."""
+        """Train a round: what the site sends, and its state after it, [1, width]."""
         if self.redraw is not None:
             self.redraw(round_, self.ids)
         messages, row = answer(self.engine, sent, row, self.ids, round_, loss)
@@ -195,10 +187,7 @@ class Site:
         return messages, row
 
     def _attacked(self, sent: Broadcast, own: Messages, round_: int) -> Messages:
-        """What a hostile site sends: it takes all others for sites like itself.
-
-        For drills: a site is hostile where `[adversary]` says so.
-        """
+        """Attack, in a drill, as if all other sites were like this one."""
         n, tail = len(self.e.deployment.sites), self.engine.task.tail
         rows = server.cut(own, tail)
         crowd = Messages(*(field.expand(n, *field.shape[1:]) for field in rows))
@@ -274,13 +263,16 @@ class Asked(NamedTuple):
 def train(
     site: Site, state: Path, sent: Broadcast, asked: Asked
 ) -> tuple[Messages, str]:
-    """A round: what the site sends, and the numbers of its card if they are asked for.
+    """Train a round from the state before it, and keep the state after it.
 
     Args:
         site: which one.
         state: folder of its states.
         sent: what the server sends.
         asked: what it asks for.
+
+    Returns:
+        What the site sends, and the numbers of its card if they are asked for.
     """
     keeper, row = _before(site, state, asked)
     card = written(site.scores(sent.w, row)) if asked.card else ""
@@ -291,12 +283,14 @@ def train(
 
 
 def finish(site: Site, state: Path, sent: Broadcast, asked: Asked) -> str:
-    """After the last round: the site's own model and card, which stay; its numbers."""
+    """Finish after the last round: write own model and card, return its numbers."""
     keeper, row = _before(site, state, asked)
     row = site.finish(sent, row)
     scores = site.scores(sent.w, row)
     keeper.make()
-    files.save(keeper.path / "model.safetensors", _named(site, sent.w, row))
+    files.save(
+        keeper.path / "model.safetensors", named(site.engine, site.model(sent.w, row))
+    )
     if site.prepared is not None:
         files.save(keeper.path / files.FEATURES, site.prepared.tensors())
     card = {"name": site.name, "experiment": site.e.name, "run": asked.run, **scores}
@@ -317,11 +311,11 @@ def _before(site: Site, state: Path, asked: Asked) -> tuple[Keeper, Tensor]:
     return keeper, keeper.before(asked.round, start) if start.shape[1] else start
 
 
-def _named(site: Site, w: Tensor, row: Tensor) -> dict[str, Tensor]:
-    """The site's own model by the names of its network."""
-    net = site.engine.objective.net
+def named(made: Engine, model: Tensor) -> dict[str, Tensor]:
+    """A model by the names of the engine's network."""
+    net = made.objective.net
     before = task.flatten(net)
-    task.assign(net, site.model(w, row))
+    task.assign(net, model)
     state = net.state_dict().items()
     own = {k: t.clone() for k, t in state if isinstance(t, Tensor)}
     task.assign(net, before)

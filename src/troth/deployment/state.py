@@ -1,4 +1,4 @@
-"""A site's personal state on its own disk, kept a round: it never leaves the site."""
+"""A site's personal state on its own disk, kept per round; it never leaves the site."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from troth.cli import outcome
+from troth.runs import compare
 from troth.plot import _style as style
 from troth.plot._style import INK, SHARED, SOFT, Several, dress, name, place
 from troth.runs.inspect import Dossier
@@ -201,7 +201,7 @@ def pairs(runs: Several) -> Figure:
     """
     mine, _ = style.finished(runs, "comparisons")
     known = [(run.run, run.label) for run in mine if run.run is not None]
-    found = outcome.compare([r for r, _ in known], [label for _, label in known])
+    found = compare.compare([r for r, _ in known], [label for _, label in known])
     return drawn([each for each in found if each["kind"] == "paired"])
 
 

@@ -1,4 +1,4 @@
-"""Sites that are none of ours: they speak to a live server and send what they like."""
+"""What hostile sites send, and how they send it to a live server."""
 
 from __future__ import annotations
 
@@ -9,16 +9,63 @@ from typing import Any
 
 import httpx
 import numpy as np
-from flwr.app import Message
-from flwr.app.message import remove_content_from_message
-from flwr.common.serde import message_to_proto
-from flwr.proto.fleet_pb2 import PullMessagesRequest, PushMessagesRequest
-from flwr.supercore.inflatable.inflatable_object import get_object_tree
-from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
-from troth.deployment.flower import keys, node
+from troth.deployment.flower import keys, take_part, transport
 
-Change = Callable[[np.random.Generator, Any], None]
+Random = np.random.Generator
+Change = Callable[[Random, Any], Any]
+
+
+def another_kind(random: Random, content: Any) -> None:
+    content["vectors"] = type(content["about"])({"update": random.bytes(50)})
+
+
+def not_a_number(random: Random, content: Any) -> None:
+    one = content["vectors"]["update"]
+    numbers = np.frombuffer(random.bytes(len(one.data)), np.float32).copy()
+    numbers[int(random.integers(len(numbers)))] = np.nan
+    one.data = numbers.tobytes()
+
+
+def infinite(random: Random, content: Any) -> None:
+    one = content["vectors"]["update"]
+    one.data = np.full(len(one.data) // 4, np.inf, np.float32).tobytes()
+
+
+def longer(random: Random, content: Any) -> None:
+    content["vectors"]["update"].data += random.bytes(4)
+
+
+def numpys_own(random: Random, content: Any) -> None:
+    content["vectors"] = type(content["vectors"])([random.normal(size=(3, 4))])
+
+
+def says(key: str, value: Callable[[Random], Any]) -> Change:
+    return lambda random, content: content["about"].update({key: value(random)})
+
+
+def has(key: str, value: Callable[[Random], Any]) -> Change:
+    return lambda random, content: setattr(
+        content["vectors"]["update"], key, value(random)
+    )
+
+
+CHANGES: list[Change] = [
+    lambda random, content: content.clear(),
+    another_kind,
+    says("round", lambda random: int(random.integers(1000, 10**9))),
+    says("refused", lambda random: "x" * 100_000),
+    not_a_number,
+    infinite,
+    longer,
+    has("shape", lambda random: (int(random.integers(10**6)), 1)),
+    has("dtype", lambda random: "float64"),
+    says("name", lambda random: "s0"),
+    says("size", lambda random: -int(random.integers(10**9))),
+    numpys_own,
+    lambda random, content: content.update({"third": content["about"]}),
+]
+HUGE = has("data", lambda random: random.bytes(8_000_000))  # 2,600 are wanted
 
 
 class Mob:
@@ -33,53 +80,41 @@ class Mob:
     def here(self) -> Iterator[None]:
         """Connected, all of them."""
         with contextlib.ExitStack() as stack:
-            self.ways = {}
+            self.posts = {}
             for name in self.names:
-                own = keys.private(None)
-                way = node.Way(self.address, own, None, self.path / f"node-{name}")
-                self.ways[name] = stack.enter_context(node._connected(way))
+                place = self.path / f"node-{name}"
+                way = transport.Way(self.address, keys.private(None), None, place)
+                self.posts[name] = stack.enter_context(transport.connected(way))
             yield
 
     def look(self, change: Callable[[int], Change]) -> None:
         """Answer what there is to answer, once."""
-        for name, (fleet, number) in self.ways.items():
-            found = fleet.PullMessages(PullMessagesRequest(node=number))
-            if not found.messages_list:
+        for name, post in self.posts.items():
+            message = post.pull()
+            if message is None:
                 continue
-            message = node._pulled(fleet, number, found)
             config = {"experiment": str(self.path / "e.toml"), "name": name}
             config |= {"data": "experiment", "state": str(self.path / name)}
-            reply = node._reply(message, number, config)
+            reply = take_part.answer(message, post.node.node_id, config)
             if message.metadata.message_type == "train":
                 change(self.sent)(self.random, reply.content)
                 self.sent += 1
-                if self.sent % 100 == 0:
-                    self.half(fleet, number, reply)
+                if self.sent % 100 == 0:  # its parts are never sent
+                    reply.metadata.__dict__["_message_id"] = reply.object_id
+                    post.announce(reply)
                     continue
             for _ in range(1 + (self.sent % 3 == 0)):  # every third of them twice
-                with contextlib.suppress(httpx.HTTPError, ObjectPushError):
-                    node._push(fleet, number, reply)
-
-    def half(self, fleet: Any, number: Any, reply: Message) -> None:
-        """Say that there is a reply, and never send what it consists of."""
-        reply.metadata.__dict__["_message_id"] = reply.object_id
-        fleet.PushMessages(
-            PushMessagesRequest(
-                node=number,
-                messages_list=[message_to_proto(remove_content_from_message(reply))],
-                message_object_trees=[get_object_tree(reply)],
-            )
-        )
+                with contextlib.suppress(*transport.FAILED):
+                    post.push(reply)
 
     def noise(self, count: int) -> None:
         """Bytes that nothing parses, at every door."""
         doors = ("fleet/push-messages", "fleet/push-object", "runtime/push-messages")
         doors += ("control/start-run", "runtime/acquire-task", "fleet/activate-node")
+        kind = {"content-type": "application/x-protobuf"}
         with httpx.Client(timeout=10) as web:
             for i in range(count):
                 door = f"http://{self.address}/v1/{doors[i % len(doors)]}"
-                kind = {"content-type": "application/x-protobuf"}
-                size = int(self.random.integers(1, 3000))
-                body = self.random.bytes(size)
+                body = self.random.bytes(int(self.random.integers(1, 3000)))
                 answer = web.post(door, content=body, headers=kind)
                 assert answer.status_code >= 400

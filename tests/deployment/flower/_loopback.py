@@ -11,54 +11,38 @@ from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as Wire
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run
-from flwr.supercore.task_identity import TaskIdentity
 
 from troth.config import reader
 from troth.deployment import site
 from troth.deployment.flower.client import app
 from troth.deployment.flower.server import Reception
+from troth.deployment.flower.transport import identify
 from troth.deployment.server import Hub
 
 Tamper = Callable[[int, Message], Iterable[Any]]
+RUN = "0123456789abcdef"
 
 
-def through_bytes(message: Message) -> Message:
-    return message_from_proto(
-        Wire.FromString(message_to_proto(message).SerializeToString())
-    )
+def through_bytes(message: Message) -> tuple[bytes, Message]:
+    wire = message_to_proto(message).SerializeToString()
+    return wire, message_from_proto(Wire.FromString(wire))
 
 
 class Loopback(Grid):
     """Nodes that answer at once; `tamper` makes what it likes of a node's reply."""
 
+    run = property()
+    set_run = create_message = send_and_receive = NotImplemented
+
     def __init__(self, configs: list[dict[str, Any]], tamper: Tamper | None = None):
         self.contexts = {
-            100 + k: Context(
-                run_id=1,
-                node_id=100 + k,
-                node_config=config,
-                state=RecordDict(),
-                run_config={},
-            )
-            for k, config in enumerate(configs)
+            k: Context(1, k, config, RecordDict(), {})
+            for k, config in enumerate(configs, 100)
         }
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-        self.tamper, self.app = tamper, app
-        self.here = set(self.contexts)
+        identify(1, 1, 1)
+        self.tamper, self.here = tamper, set(self.contexts)
         self.inbox: dict[str, list[Any]] = {}
-        self.bytes_out: list[int] = []
         self.seen: list[tuple[int, str, bytes]] = []
-
-    def set_run(self, run: Run) -> None:
-        raise NotImplementedError
-
-    @property
-    def run(self) -> Run:
-        raise NotImplementedError
-
-    def create_message(self, *args: Any, **kwargs: Any) -> Message:
-        raise NotImplementedError
 
     def get_node_ids(self) -> Iterable[int]:
         return sorted(self.here)
@@ -72,11 +56,9 @@ class Loopback(Grid):
             key = f"m{len(self.inbox)}"
             message.metadata.__dict__["_message_id"] = key
             node = message.metadata.dst_node_id
-            arrived = through_bytes(message)
-            reply = self.app(arrived, self.contexts[node])
-            wire = message_to_proto(reply).SerializeToString()
+            reply = app(through_bytes(message)[1], self.contexts[node])
+            wire, back = through_bytes(reply)
             self.seen.append((node, message.metadata.message_type, wire))
-            back = message_from_proto(Wire.FromString(wire))
             tampered = [back] if self.tamper is None else self.tamper(node, back)
             self.inbox[key] = list(tampered)
             ids.append(key)
@@ -91,24 +73,18 @@ class Loopback(Grid):
                     raise reply
                 yield reply
 
-    def send_and_receive(self, messages: Iterable[Message], **kwargs: Any) -> Any:
-        return list(self.pull_messages(self.push_messages(messages)))
-
-
-RUN = "0123456789abcdef"
-
 
 class Deployed:
     """An experiment on a federation within this process."""
 
     def __init__(self, path: Path, tree: dict[str, Any], tamper: Tamper | None = None):
         self.path, self.file = path, path / "experiment.toml"
+        self.out = path / "out"
+        self.out.mkdir(exist_ok=True, parents=True)
         self.file.write_text(reader.dumps(tree))
         self.experiment = site.read(self.file)
         names = self.experiment.deployment.sites
         self.grid = Loopback([self.node(name) for name in names], tamper)
-        self.out = path / "out"
-        self.out.mkdir(exist_ok=True)
         self.hub = Hub(self.experiment, RUN)
 
     def node(self, name: str, **more: Any) -> dict[str, Any]:
@@ -118,11 +94,7 @@ class Deployed:
     def reception(self) -> Reception:
         return Reception(self.grid, self.hub, self.out, pause=0)
 
-    def run(self) -> Hub:
-        self.reception().run()
-        return self.hub
-
-    def run_from(self, least: int) -> Hub:
+    def run(self, least: int = 0) -> Hub:
         self.reception().run(least)
         return self.hub
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,17 +13,14 @@ from typing import Any
 
 import pytest
 
-from troth.data.datasets._files import locate
-from troth.data.datasets.heart_disease import SOURCE
-from troth.types import Refusal
-
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[2] / "examples" / "hospitals" / "run.py"
+if importlib.util.find_spec("flwr") is None:  # the extra troth[flower]
+    collect_ignore_glob = ["test_*.py"]
 
 
 def module(place: Path) -> ModuleType:
-    """A file as a module; it needs Flower."""
-    pytest.importorskip("flwr", reason="needs the extra troth[flower]")
+    """A file as a module."""
     spec = importlib.util.spec_from_file_location(f"troth_{place.stem}", place)
     assert spec and spec.loader
     made = importlib.util.module_from_spec(spec)
@@ -31,20 +29,8 @@ def module(place: Path) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def loopback() -> Any:
-    """Flower's grid within this process."""
-    return module(HERE / "_loopback.py")
-
-
-@pytest.fixture(scope="session")
-def malformed() -> Any:
-    """What a hostile site makes of its replies."""
-    return module(HERE / "_malformed.py")
-
-
-@pytest.fixture(scope="session")
 def hostile() -> Any:
-    """Sites that send what they like to a live server."""
+    """What hostile sites send, and how they send it to a live server."""
     return module(HERE / "_hostile.py")
 
 
@@ -54,23 +40,27 @@ def example() -> Any:
     return module(EXAMPLE)
 
 
-@pytest.fixture
-def deployed(loopback: Any) -> Any:
-    return loopback.Deployed
+@pytest.fixture(scope="session")
+def deployed() -> Any:
+    """An experiment on Flower's grid within this process."""
+    return module(HERE / "_loopback.py").Deployed
 
 
-@pytest.fixture
-def patients() -> None:
-    """Where the data of heart disease are not there, the test is skipped."""
-    try:
-        locate(SOURCE, None)
-    except Refusal as missing:
-        pytest.skip(str(missing))
+@pytest.fixture(scope="session")
+def lines() -> Callable[[Path], list[dict[str, Any]]]:
+    """The rounds that a server in this folder wrote down."""
+
+    def read(path: Path) -> list[dict[str, Any]]:
+        text = (path / "out" / "rounds.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    return read
 
 
 @pytest.fixture
 def tree() -> dict[str, Any]:
     """A small experiment of seven sites."""
+    sites = [f"s{k}" for k in range(7)]
     return {
         "data": {"name": "digits"},
         "partition": {"name": "iid", "clients": 7},
@@ -78,10 +68,7 @@ def tree() -> dict[str, Any]:
         "train": {"rounds": 5, "steps": 3, "batch": 8, "lr": 0.1},
         "engine": {"device": "cpu", "how": "loop", "chunk": 1},
         "deployment": {
-            "sites": [f"s{k}" for k in range(7)],
-            "shape": [1, 8, 8],
-            "classes": 10,
-            "scale": 16.0,
+            **{"sites": sites, "shape": [1, 8, 8], "classes": 10, "scale": 16.0}
         },
     }
 

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from flwr.app import Message
 
+from troth.deployment import site
+from troth.deployment.flower import records
+from troth.deployment.flower.client import configured
 from troth.deployment.state import Keeper
+from troth.types import Refusal
 
 RUN = "0123456789abcdef"
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    text = (path / "out" / "rounds.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def test_a_round_asked_for_twice_moves_a_model_once(
     tmp_path: Path, deployed: Any, three: dict[str, Any]
 ) -> None:
-    from flwr.app import Message
-
-    from troth.deployment.flower import records
-
     made = deployed(tmp_path, three)
     kept, start = Keeper(tmp_path / "a" / RUN), torch.zeros(1, 1300)
     content = records.sent(made.hub.outgoing(), made.hub.expected())
@@ -41,7 +36,7 @@ def test_a_round_asked_for_twice_moves_a_model_once(
 
 
 def test_a_site_without_room_says_so_and_leaves_the_round(
-    tmp_path: Path, deployed: Any, three: dict[str, Any]
+    tmp_path: Path, deployed: Any, three: dict[str, Any], lines: Any
 ) -> None:
     (tmp_path / "b").write_text("a file where the folder of states should be")
     hub = deployed(tmp_path, three | {"train": {**three["train"], "rounds": 2}}).run()
@@ -55,9 +50,6 @@ def test_a_site_without_room_says_so_and_leaves_the_round(
 def test_methods_that_reveal_a_personal_model_ask_first(
     tmp_path: Path, deployed: Any, three: dict[str, Any]
 ) -> None:
-    from troth.deployment.flower.client import configured
-    from troth.types import Refusal
-
     three |= {"personalizer": "l2sgd", "solver": "fedavg"}
     made = deployed(tmp_path, three)
     with pytest.raises(Refusal, match="agree to that by --share-personal"):
@@ -71,10 +63,8 @@ def test_what_crosses_the_wire_holds_no_state_and_no_data(
     tmp_path: Path, deployed: Any, three: dict[str, Any]
 ) -> None:
     made = deployed(tmp_path, three)
-    made.run()
+    assert len(made.run().broadcast.w) == 650
     wire = b"".join(w for _, _, w in made.grid.seen)
-    update = made.hub.broadcast.w
-    assert len(update) == 650
     for name in "abc":
         row = Keeper(tmp_path / name / RUN).before(6, torch.zeros(1, 1300))[0]
         own = row[650:].numpy()  # the personal model: behind the control variate
@@ -83,8 +73,6 @@ def test_what_crosses_the_wire_holds_no_state_and_no_data(
                 assert own[k : k + 2].tobytes() not in wire
     for size in (len(w) for _, kind, w in made.grid.seen if kind == "train"):
         assert size < 2 * 650 * 4 * 1.02 + 600  # update, extra, and a few words
-    from troth.deployment import site
-
     arrays, shards = site.own_data(made.experiment, 0, "experiment")
     for row in arrays.x[shards.train[0][:50]]:
         assert row.astype(np.float32).tobytes()[40:120] not in wire

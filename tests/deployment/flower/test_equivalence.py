@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,11 @@ from troth.deployment.state import Keeper
 from troth.engine.engine import Plan
 from troth.federation.rounds import Federation
 
-METHODS = {
+DITTO = {"personalizer": {"name": "ditto", "lam": 0.5}}
+METHODS: dict[str, dict[str, Any]] = {
     "fedavg+none": {"solver": "fedavg", "personalizer": "none"},
-    "fedavg+ditto": {"solver": "fedavg", "personalizer": {"name": "ditto", "lam": 0.5}},
-    "scaffold+ditto": {
-        "solver": "scaffold",
-        "personalizer": {"name": "ditto", "lam": 0.5},
-    },
+    "fedavg+ditto": {"solver": "fedavg", **DITTO},
+    "scaffold+ditto": {"solver": "scaffold", **DITTO},
 }
 RULES: dict[str, dict[str, Any]] = {
     "mean": {"aggregator": "mean"},
@@ -32,6 +31,18 @@ RULES: dict[str, dict[str, Any]] = {
         "aggregator": {"name": "trimmed_mean", "f": 1},
     },
 }
+CLOSE = {"float32": 1e-5, "float64": 1e-10}
+FAST = {
+    ("fedavg+none", "mean", "float64"),
+    ("fedavg+ditto", "multi_krum", "float32"),
+    ("scaffold+ditto", "nnm+trimmed_mean", "float64"),
+}
+EVERY = [
+    pytest.param(
+        *case, marks=[] if case in FAST else pytest.mark.slow("every combination")
+    )
+    for case in product(METHODS, RULES, CLOSE)
+]
 
 
 def simulated(tree: dict[str, Any]) -> Federation:
@@ -43,60 +54,45 @@ def simulated(tree: dict[str, Any]) -> Federation:
     return f
 
 
-def several(path: Path) -> dict[str, Any]:
-    """Examples that may have several of three labels."""
-    random = np.random.default_rng(1)
-    x = random.normal(size=(210, 4)).astype(np.float32)
-    y = (x[:, :3] + random.normal(size=(210, 3)) > 0).astype(np.int64)
-    np.savez(path / "several.npz", x=x, y=y)
-    return {"name": "npz", "path": str(path / "several.npz")}
-
-
-def hub_start(made: Any) -> torch.Tensor:
-    return made.restarted().broadcast.w
-
-
-def rows(path: Path, names: list[str], round_: int, start: torch.Tensor) -> Any:
-    kept = [Keeper(path / n / "0123456789abcdef") for n in names]
-    return torch.cat([k.before(round_, start[None]) for k in kept])
-
-
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "rule", "precision"), EVERY)
 def test_flower_gives_what_a_simulation_gives(
     tmp_path: Path, deployed: Any, tree: Any, method: str, rule: str, precision: str
 ) -> None:
     tree |= METHODS[method] | RULES[rule]
     tree["train"]["precision"] = precision
-    close = {"float32": 1e-5, "float64": 1e-10}[precision]
+    close = CLOSE[precision]
     made = deployed(tmp_path, tree)
     hub, f = made.run(), simulated(tree)
     start = f.population.start
     assert f.broadcast.w.dtype == getattr(torch, precision)
     assert (hub.broadcast.w - f.broadcast.w).abs().max() < close
     assert (hub.broadcast.extra - f.broadcast.extra).abs().sum() < close
-    own = rows(tmp_path, made.experiment.deployment.sites, 5, start)
+    names = made.experiment.deployment.sites
+    kept = [Keeper(tmp_path / n / "0123456789abcdef") for n in names]
+    own = torch.cat([k.before(5, start[None]) for k in kept])
     theirs = f.population.read(np.arange(7))
     assert own.shape == theirs.shape
     if own.numel():
         assert (own - theirs).abs().max() < close
         assert (theirs - start).abs().max() > 1e-3  # there is something to compare
-    assert (f.broadcast.w - hub_start(made)).abs().max() > 1e-3
+    assert (f.broadcast.w - made.restarted().broadcast.w).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("kind", ["several labels", "regression"])
 def test_what_is_predicted_may_be_of_other_kinds(
     tmp_path: Path, deployed: Any, tree: Any, kind: str
 ) -> None:
-    own = {"name": "linear_regression", "clients": 7, "dim": 4}
     if kind == "several labels":
-        own = several(tmp_path)
+        random = np.random.default_rng(1)
+        x = random.normal(size=(210, 4)).astype(np.float32)
+        y = (x[:, :3] + random.normal(size=(210, 3)) > 0).astype(np.int64)
+        np.savez(tmp_path / "several.npz", x=x, y=y)
+        tree["data"] = {"name": "npz", "path": str(tmp_path / "several.npz")}
         tree["deployment"] |= {"several": True, "classes": 3}
     else:
+        tree["data"] = {"name": "linear_regression", "clients": 7, "dim": 4}
         tree["partition"] = {"name": "natural"}
         tree["deployment"]["classes"] = 0
-    tree["data"] = own
     tree["deployment"] |= {"shape": [4], "scale": 1.0}
     tree |= METHODS["fedavg+ditto"]
     hub, f = deployed(tmp_path, tree).run(), simulated(tree)

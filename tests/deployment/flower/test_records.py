@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as Wire
 
 from troth.deployment import protocol
+from troth.deployment.flower import records
 from troth.types import Refusal
 
 
-def test_words_of_a_refusal_are_short_and_plain(loopback: Any) -> None:
-    from troth.deployment.flower import records
-
+def test_words_of_a_refusal_are_short_and_plain() -> None:
     content = records.record({"refused": "\x1b[2J" + "é\n" * 10_000})
     with pytest.raises(Refusal) as caught:
         records.parts(content)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 400
 
 
-def test_random_bytes_are_no_reply(loopback: Any) -> None:
+def test_random_bytes_are_no_reply() -> None:
     """Flower's parser may raise anything at them; ours refuses, and crashes never."""
-    from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
-    from flwr.proto.recorddict_pb2 import RecordDict as Wire
-
-    from troth.deployment.flower import records
-
     random, through = np.random.default_rng(4), 0
     run = "0123456789abcdef"
-    about = {"round": 3, "run": run, "name": "a", "size": 9, "loss": 0.5}
-    about["card"] = ""
+    about = {"round": 3, "run": run, "name": "a", "size": 9, "loss": 0.5, "card": ""}
     good = records.record(about, update=torch.ones(5))
     expected = protocol.Expected(5, 0, torch.float32, 3, run, 100, False)
     whole = recorddict_to_proto(good).SerializeToString()

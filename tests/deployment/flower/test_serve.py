@@ -1,16 +1,80 @@
-"""A server, with a SuperLink that ends on the way."""
+"""A server: its port, its secret and the SuperLink that it starts."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from troth.config import reader
+from troth.deployment.flower import serve, transport
 from troth.types import Refusal
+
+SLOW = pytest.mark.slow("starts Flower's SuperLink as a process")
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        assert not serve.listens(port)
+        taken.listen()
+        assert serve.listens(port)
+        with pytest.raises(Refusal, match=f"port {port} of 127.0.0.1 cannot be had"):
+            serve.check_port("127.0.0.1", port)
+    serve.check_port("127.0.0.1", port)
+
+
+def test_a_secret_is_fresh_and_for_this_user_alone(tmp_path: Path) -> None:
+    first = serve.secret(tmp_path).read_bytes()
+    file = serve.secret(tmp_path)
+    assert len(first) == 32 and file.read_bytes() != first
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is no more, or only a remnant."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_child_ends_with_the_block(tmp_path: Path) -> None:
+    with serve.child(["sleep", "60"], tmp_path / "log", tmp_path) as made:
+        assert made.poll() is None
+    assert made.returncode == -signal.SIGTERM
+
+
+@pytest.mark.slow("starts a process that imports Flower")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux binds them so")
+def test_a_child_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    program = f"""
+from pathlib import Path
+from troth.deployment.flower import serve
+here = Path({str(tmp_path)!r})
+with serve.child(["sleep", "60"], here / "log", here) as made:
+    print(made.pid, flush=True)
+    made.wait()
+"""
+    command: Any = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout
+        pid = int(parent.stdout.readline())
+        assert not ended(pid)
+        parent.kill()
+    end = time.monotonic() + 10
+    while not ended(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert ended(pid)
 
 
 def children() -> list[int]:
@@ -19,13 +83,12 @@ def children() -> list[int]:
     return [int(word) for file in lists for word in file.read_text().split()]
 
 
+@SLOW
 @pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")  # Flower's
 def test_a_superlink_that_ends_is_no_round_without_replies(
     tmp_path: Path, example: Any, three: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from troth.deployment.flower import serve, superlink
-
-    monkeypatch.setattr(superlink, "_PATIENCE", 0.2)
+    monkeypatch.setattr(transport, "_PATIENCE", 0.2)
     (tmp_path / "e.toml").write_text(reader.dumps(three))
     before, said = {*children()}, list[str]()
 
@@ -42,11 +105,10 @@ def test_a_superlink_that_ends_is_no_round_without_replies(
     assert not (tmp_path / "out" / "rounds.jsonl").read_bytes()
 
 
+@SLOW
 def test_a_superlink_that_does_not_start(
     tmp_path: Path, example: Any, three: Any, certified: Any
 ) -> None:
-    from troth.deployment.flower import serve
-
     (tmp_path / "e.toml").write_text(reader.dumps(three))
     certified(tmp_path, ["a", "b", "c"])
     (tmp_path / "tls" / "server.key").write_text("none")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,11 @@ import pytest
 import torch
 
 from troth import api
+from troth.deployment.flower import records
 from troth.deployment.state import Keeper
+from troth.types import Refusal
 
 RUN = "0123456789abcdef"
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    text = (path / "out" / "rounds.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
 
 
 class Killed(BaseException):
@@ -27,12 +24,10 @@ class Killed(BaseException):
 
 
 def test_a_server_that_dies_five_times_gives_the_same_model(
-    tmp_path: Path, deployed: Any, three: dict[str, Any]
+    tmp_path: Path, deployed: Any, three: dict[str, Any], lines: Any
 ) -> None:
     random = np.random.default_rng(5)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    whole.mkdir()
-    broken.mkdir()
     wanted = deployed(whole, three).run().broadcast.w
     made = deployed(broken, three)
     for _ in range(5):
@@ -80,67 +75,67 @@ def test_a_site_that_was_away_goes_on_from_its_state(
     assert torch.equal(kept.before(3, row), row)  # the state before it is still there
 
 
-def test_a_round_closes_at_its_quorum(
-    tmp_path: Path, deployed: Any, three: dict[str, Any]
+def silent(node: int, reply: Any) -> list[Any]:
+    """Node 102 says hello and nothing more."""
+    hello = "version" in reply.content["about"]
+    return [reply] if node != 102 or hello else []
+
+
+WHY = "2 replies came and 3 are needed"
+
+
+@pytest.mark.parametrize(
+    ("rules", "tamper", "told"),
+    [
+        ({"quorum": 2}, None, {"absent": [2], "stayed": False}),
+        ({"deadline": 0.2}, silent, {"absent": [2], "stayed": False}),
+        ({"least": 3, "deadline": 0.2}, silent, {"why": WHY, "stayed": True}),
+    ],
+)
+def test_a_round_closes_at_its_quorum_or_deadline(
+    tmp_path: Path,
+    deployed: Any,
+    three: Any,
+    lines: Any,
+    rules: dict[str, Any],
+    tamper: Any,
+    told: dict[str, Any],
 ) -> None:
+    """With too few replies the shared model stays as it is."""
     three |= {"train": {**three["train"], "rounds": 2}}
-    three["deployment"]["quorum"] = 2
-    deployed(tmp_path, three).run()
-    assert [len(told["distance"]) for told in lines(tmp_path)] == [2, 2]
-
-
-def test_a_round_closes_at_its_deadline(
-    tmp_path: Path, deployed: Any, three: dict[str, Any]
-) -> None:
-    three |= {"train": {**three["train"], "rounds": 2}}
-    three["deployment"]["deadline"] = 0.2
-    silent = lambda node, reply: [reply] if node != 102 or _hello(reply) else []  # noqa: E731
-    deployed(tmp_path, three, silent).run()
-    assert [told["absent"] for told in lines(tmp_path)] == [[2], [2]]
-
-
-def _hello(reply: Any) -> bool:
-    return "version" in reply.content["about"]
-
-
-def test_too_few_replies_leave_the_model_as_it_is(
-    tmp_path: Path, deployed: Any, three: dict[str, Any]
-) -> None:
-    three |= {"train": {**three["train"], "rounds": 2}}
-    three["deployment"] |= {"least": 3, "deadline": 0.2}
-    silent = lambda node, reply: [reply] if node != 102 or _hello(reply) else []  # noqa: E731
-    made = deployed(tmp_path, three, silent)
+    three["deployment"] |= rules
+    made = deployed(tmp_path, three, tamper)
     before = made.hub.broadcast.w.clone()
-    assert torch.equal(made.run().broadcast.w, before)
-    why = "2 replies came and 3 are needed"
-    assert [told["why"] for told in lines(tmp_path)] == [why, why]
+    assert torch.equal(made.run().broadcast.w, before) == told["stayed"]
+    for line in lines(tmp_path):
+        assert {key: line[key] for key in told} == told
+        assert line["stayed"] or len(line["distance"]) == 2
 
 
 def test_a_node_with_another_key_or_experiment_does_not_get_in(
     tmp_path: Path, deployed: Any, three: dict[str, Any]
 ) -> None:
-    from troth.deployment.flower import records
-    from troth.types import Refusal
-
     made = deployed(tmp_path, three)
     desk = made.reception()
     desk.keys = {"a": b"A", "b": b"B", "c": b"C"}
     words = {**made.hub.identity, "version": "0.1.0", "name": "b"}
     assert desk.welcome(records.record(words), b"B") == 1
-    with pytest.raises(Refusal, match="calls itself b, and its key is another one"):
-        desk.welcome(records.record(words), b"A")
-    with pytest.raises(Refusal, match="'mallory', which is no site"):
-        desk.welcome(records.record({**words, "name": "mallory"}), b"B")
-    with pytest.raises(Refusal, match="its parameters is 7, and the server's is 650"):
-        desk.welcome(records.record({**words, "parameters": 7}), b"B")
-    with pytest.raises(Refusal, match="its version is '9', and the server's is 0.1.0"):
-        desk.welcome(records.record({**words, "version": "9"}), b"B")
+    for change, key, why in (
+        ({}, b"A", "calls itself b, and its key is another one"),
+        ({"name": "mallory"}, b"B", "'mallory', which is no site"),
+        ({"parameters": 7}, b"B", "its parameters is 7, and the server's is 650"),
+        ({"version": "9"}, b"B", "its version is '9', and the server's is 0.1.0"),
+    ):
+        with pytest.raises(Refusal, match=why):
+            desk.welcome(records.record({**words, **change}), key)
 
 
-def tampering(
-    random: np.random.Generator, changes: list[Any]
-) -> Callable[[int, Any], Iterator[Any]]:
-    """What node 101 makes of its replies in rounds; each comes twice."""
+def test_malformed_replies_reach_no_model(
+    tmp_path: Path, deployed: Any, hostile: Any, three: dict[str, Any], lines: Any
+) -> None:
+    """One of three sites sends nothing else: the model is that of the other two."""
+    three["train"] |= {"rounds": 28, "steps": 1, "batch": 2}
+    random, changes = np.random.default_rng(3), hostile.CHANGES
 
     def tamper(node: int, reply: Any) -> Iterator[Any]:
         if node == 101 and "update" in reply.content["vectors"]:
@@ -149,34 +144,23 @@ def tampering(
                 yield ValueError("bytes that no parser takes")
                 return
             changes[k](random, reply.content)
-            yield reply
+            yield reply  # each comes twice
         yield reply
 
-    return tamper
-
-
-def test_malformed_replies_reach_no_model(
-    tmp_path: Path, deployed: Any, malformed: Any, three: dict[str, Any]
-) -> None:
-    """One of three sites sends nothing else: the model is that of the other two."""
-    three["train"] |= {"rounds": 48, "steps": 1, "batch": 2}
-    tamper = tampering(np.random.default_rng(3), malformed.CHANGES)
     hub = deployed(tmp_path, three, tamper).run()
     rounds = lines(tmp_path)
-    assert len(rounds) == 48
+    assert len(rounds) == 28
     assert all(list(r["refused"]) == ["b"] for r in rounds)
     assert all(len(json.dumps(r)) < 8_000 for r in rounds)
     assert all(set(r["distance"]) == {"a", "c"} for r in rounds)
     assert len({r["refused"]["b"].partition(" ")[0] for r in rounds}) > 1
-    clean = tmp_path / "clean"
-    clean.mkdir()
-    quiet = deployed(clean, three)
+    quiet = deployed(tmp_path / "clean", three)
     quiet.grid.here.discard(101)
-    assert torch.equal(quiet.run_from(2).broadcast.w, hub.broadcast.w)
+    assert torch.equal(quiet.run(2).broadcast.w, hub.broadcast.w)
 
 
 def test_sites_say_how_good_their_models_are_on_the_way(
-    tmp_path: Path, deployed: Any, three: dict[str, Any]
+    tmp_path: Path, deployed: Any, three: dict[str, Any], lines: Any
 ) -> None:
     """After every second round, and the numbers are those of a simulation."""
     three["evaluate"] = {"every": 2}
@@ -184,9 +168,8 @@ def test_sites_say_how_good_their_models_are_on_the_way(
     told = {r["round"]: r.get("evaluation") for r in lines(tmp_path)}
     assert [r for r, found in told.items() if found] == [2, 4]
     assert [told[r]["round"] for r in (2, 4)] == [1, 3]
-    [run] = api.run(three, out=tmp_path / "simulated")
-    text = (tmp_path / "simulated" / "rounds.jsonl").read_text().splitlines()
-    theirs = [json.loads(line) for line in text]
+    api.run(three, out=tmp_path / "simulated" / "out")
+    theirs = lines(tmp_path / "simulated")
     for kind in ("personal", "shared"):
         for key in ("accuracy_weighted", "accuracy_mean", "loss_mean"):
             for r in (1, 3):

@@ -1,36 +1,86 @@
-"""A site, before it looks for a server."""
+"""A site, and its way to the server."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from flwr.proto.fleet_pb2 import ActivateNodeRequest
 
 from troth.config import reader
+from troth.deployment.flower import keys, serve, take_part, transport
 from troth.types import Refusal
+
+SLOW = pytest.mark.slow("starts Flower's SuperLink as a process")
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(take_part, "_FIRST", 0.01)
+    monkeypatch.setattr(take_part, "_LAST", 0.08)
+
+
+@pytest.fixture
+def link(tmp_path: Path, example: Any, certified: Any) -> Iterator[transport.Link]:
+    """A SuperLink with certificates that lets a in."""
+    certified(tmp_path, ["a", "b"])
+    port, tls = example.free_port(), tmp_path / "tls"
+    with serve.listening(tmp_path / "home", "127.0.0.1", port, tls) as made:
+        made.admit({"a": keys.public(tmp_path / "a.pub")})
+        yield made
+
+
+def way(path: Path, address: str, name: str, ca: bytes | None) -> transport.Way:
+    own = keys.private(path / name if name else None)
+    return transport.Way(address, own, ca, path / "node")
 
 
 def test_it_says_who_it_is_and_what_it_tries(
     tmp_path: Path, example: Any, three: Any
 ) -> None:
-    from troth.deployment.flower.take_part import take_part
-
+    """A server that is not there is tried ever less often."""
     (tmp_path / "e.toml").write_text(reader.dumps(three))
     said, address = list[str](), f"127.0.0.1:{example.free_port()}"
     flags: Any = {"name": "b", "data": "experiment", "state": tmp_path / "b"}
-    flags |= {"say": said.append, "insecure": True, "tries": 1}
+    flags |= {"say": said.append, "insecure": True, "tries": 6}
     with pytest.raises(Refusal, match=f"no way to the server at {address}; is it"):
-        take_part(tmp_path / "e.toml", address, **flags)
-    assert said[0].startswith("b: 431 training examples; looking for a server at 127")
-    assert said[1].endswith("trying again in 1 s") and "does not answer" in said[1]
+        take_part.take_part(tmp_path / "e.toml", address, **flags)
+    first, *more = said
+    assert first.startswith("b: 431 training examples; looking for a server at 127")
+    assert len(more) == 4  # then every pause is the same, and not said each time
+    assert all(f"at {address}: it does not answer" in line for line in more)
+    assert more[0].endswith("trying again in 0 s") and "every" in more[-1]
 
 
-def test_a_certificate_that_is_none(tmp_path: Path, example: Any, three: Any) -> None:
-    from troth.deployment.flower.take_part import take_part
+@SLOW
+def test_who_has_no_key_that_the_server_knows(
+    tmp_path: Path, link: transport.Link
+) -> None:
+    other = (tmp_path / "tls" / "server.pem").read_bytes()
+    for name, ca, words in (
+        ("b", link.ca, "it does not know this site's key"),
+        ("a", other, "its certificate is not one that --tls vouches for"),
+    ):
+        said, mine = list[str](), way(tmp_path, link.address, name, ca)
+        with pytest.raises(Refusal, match="there is no way to the server"):
+            take_part.attend(mine, {}, said.append, 2)
+        assert said and all(words in line for line in said)
 
-    (tmp_path / "ca.pem").write_text("none")
-    flags: Any = {"name": "b", "data": "experiment", "state": tmp_path / "b"}
-    flags |= {"key": tmp_path / "ca.pem", "ca": tmp_path / "ca.pem", "say": print}
-    with pytest.raises(Refusal, match="ca.pem is no certificate"):
-        take_part(tmp_path / "e.toml", "x:1", **flags)
+
+@SLOW
+def test_a_site_that_was_killed_is_let_in_again_at_once(
+    tmp_path: Path, link: transport.Link
+) -> None:
+    """Flower would think for a minute that it is still there."""
+    mine = way(tmp_path, link.address, "a", link.ca)
+    named = {"public_key": keys.sent(mine.key.public_key())}
+    with transport.connected(mine) as post:
+        again = ActivateNodeRequest(**named, heartbeat_interval=15)
+        with pytest.raises(httpx.HTTPStatusError):  # as if it were two
+            post.fleet.ActivateNode(again)
+        assert int((tmp_path / "node").read_text()) == post.node.node_id
+        with transport.connected(mine) as second:  # the first never said goodbye
+            assert second.node.node_id == post.node.node_id

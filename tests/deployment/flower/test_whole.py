@@ -14,8 +14,10 @@ import pytest
 from troth import api, files
 from troth.build import build
 from troth.config import reader
-from troth.data.datasets.heart_disease import HOSPITALS
+from troth.data.datasets._files import locate
+from troth.data.datasets.heart_disease import HOSPITALS, SOURCE
 from troth.engine.engine import Plan
+from troth.types import Refusal
 
 
 def wait(process: Any, until: Callable[[], bool], seconds: float) -> bool:
@@ -49,6 +51,7 @@ def killed_five_times(path: Path, example: Any, port: str, ours: list[Any]) -> N
     wait(ours[-1], never, 120)
 
 
+@pytest.mark.slow("nine real processes, five of them killed")
 def test_seven_sites_and_a_server_that_is_killed_five_times(
     tmp_path: Path, example: Any, tree: dict[str, Any], certified: Any
 ) -> None:
@@ -90,8 +93,13 @@ def test_seven_sites_and_a_server_that_is_killed_five_times(
 
 
 @pytest.mark.data
-def test_four_hospitals(tmp_path: Path, example: Any, patients: None) -> None:
+@pytest.mark.slow("six real processes")
+def test_four_hospitals(tmp_path: Path, example: Any) -> None:
     """One sends A3, one is killed in round 3 and comes back."""
+    try:
+        locate(SOURCE, None)
+    except Refusal as missing:
+        pytest.skip(str(missing))
     out = example.main(tmp_path / "f", limit=300.0)
     said = (tmp_path / "f" / "server.log").read_text()
     assert (out / "summary.json").exists(), said

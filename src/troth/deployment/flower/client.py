@@ -16,7 +16,6 @@ from flwr.clientapp import ClientApp
 
 import troth
 from troth.deployment import site as sites
-from troth.deployment import site as turns
 from troth.deployment.flower import records
 from troth.deployment.site import Site
 from troth.types import Refusal
@@ -25,7 +24,7 @@ Answer = Callable[[Site, Path, RecordDict], RecordDict]
 
 
 def configured(config: Mapping[str, Any]) -> tuple[Site, Path]:
-    """The site that a node's configuration describes, and where its state lies.
+    """Build the site that a node's configuration describes, and name its state's place.
 
     Raises:
         Refusal: something is missing, or the method reveals personal models and the
@@ -52,7 +51,7 @@ def _site(experiment: str, name: str, data: str) -> Site:
 
 
 def _answering(how: Answer) -> Callable[[Message, Context], Message]:
-    """What replies to a message; what is refused is said in a sentence."""
+    """Reply to messages by a function of the site; a refusal is a reply too."""
 
     def reply(message: Message, context: Context) -> Message:
         try:
@@ -65,22 +64,22 @@ def _answering(how: Answer) -> Callable[[Message, Context], Message]:
 
 
 def _hello(site: Site, state: Path, content: RecordDict) -> RecordDict:
-    """Before a site takes part: who it is, and what it has agreed on."""
+    """Say, before taking part, who the site is and what it has agreed on."""
     same = sites.identity(site.e, site.engine, site.w0)
     return records.record({"name": site.name, "version": troth.__version__, **same})
 
 
 def _train(site: Site, state: Path, content: RecordDict) -> RecordDict:
-    """A round, from the state before it."""
+    """Train a round, from the state before it."""
     sent, asked = records.received(content, site.w0, site.engine.client.extra)
-    messages, card = turns.train(site, state, sent, asked)
+    messages, card = sites.train(site, state, sent, asked)
     return records.reply(messages, site.name, asked, card)
 
 
 def _finish(site: Site, state: Path, content: RecordDict) -> RecordDict:
-    """After the last round: the site's own model and its card, which stay there."""
+    """Finish after the last round: own model and card stay at the site."""
     sent, asked = records.received(content, site.w0, site.engine.client.extra)
-    return records.record({"card": turns.finish(site, state, sent, asked)})
+    return records.record({"card": sites.finish(site, state, sent, asked)})
 
 
 app = ClientApp()

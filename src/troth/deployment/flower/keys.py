@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    EllipticCurvePrivateKey,
-    EllipticCurvePublicKey,
-)
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
     load_ssh_private_key,
     load_ssh_public_key,
 )
-from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 
 from troth.types import Refusal
 
-_BROKEN = (ValueError, TypeError, OSError, UnsupportedAlgorithm)
 
-
-def private(file: Path | None) -> EllipticCurvePrivateKey:
-    """A site's private key; without a file one for this time only."""
+def private(file: Path | None) -> ec.EllipticCurvePrivateKey:
+    """Read a site's private key; without a file, make one for this time only."""
     if file is None:
-        return generate_key_pairs()[0]
-    try:
-        key = load_ssh_private_key(file.read_bytes(), None)
-        if not isinstance(key, EllipticCurvePrivateKey):
-            raise ValueError("it is of another kind")
-    except _BROKEN as error:
-        raise _none(file, "private", error) from None
+        return ec.generate_private_key(ec.SECP384R1())
+    kind = ec.EllipticCurvePrivateKey
+    key: ec.EllipticCurvePrivateKey = _read(
+        file, "private", kind, lambda data: load_ssh_private_key(data, None)
+    )
     return key
 
 
 def public(file: Path) -> bytes:
-    """A site's public key, in the form in which Flower tells it."""
+    """Read a site's public key, in the form in which it is sent."""
+    return sent(_read(file, "public", ec.EllipticCurvePublicKey, load_ssh_public_key))
+
+
+def sent(key: ec.EllipticCurvePublicKey) -> bytes:
+    """A public key in the form in which Flower sends it."""
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _read(file: Path, kind: str, type_: type, load: Callable[[bytes], Any]) -> Any:
     try:
-        key = load_ssh_public_key(file.read_bytes())
-        if not isinstance(key, EllipticCurvePublicKey):
+        key = load(file.read_bytes())
+        if not isinstance(key, type_):
             raise ValueError("it is of another kind")
-    except _BROKEN as error:
-        raise _none(file, "public", error) from None
-    return public_key_to_bytes(key)
-
-
-def _none(file: Path, kind: str, error: Exception) -> Refusal:
-    return Refusal(
-        f"{file} is no {kind} key of a site ({error}); make one by ssh-keygen -t ecdsa "
-        "-b 384 -f KEY -N ''"
-    )
+    except (ValueError, TypeError, OSError, UnsupportedAlgorithm) as error:
+        raise Refusal(
+            f"{file} is no {kind} key of a site ({error}); make one by ssh-keygen -t "
+            "ecdsa -b 384 -f KEY -N ''"
+        ) from None
+    return key

@@ -25,7 +25,7 @@ _LOST = (
 
 
 def record(about: Mapping[str, Any], **vectors: Tensor) -> RecordDict:
-    """What crosses the wire: words about it, and vectors; empty ones stay here."""
+    """Pack what crosses the wire: words about it, and vectors that are not empty."""
     packed = {k: Array(*pack(v)) for k, v in vectors.items() if len(v)}
     content = RecordDict()
     content[_ABOUT], content[_VECTORS] = ConfigRecord(dict(about)), ArrayRecord(packed)
@@ -33,7 +33,7 @@ def record(about: Mapping[str, Any], **vectors: Tensor) -> RecordDict:
 
 
 def parts(content: Any) -> tuple[dict[str, Any], dict[str, Wired]]:
-    """The words and the vectors of a record, none of them checked yet.
+    """Unpack the words and the vectors of a record, none of them checked yet.
 
     Raises:
         Refusal: it is no record of ours.
@@ -50,14 +50,14 @@ def parts(content: Any) -> tuple[dict[str, Any], dict[str, Wired]]:
 
 
 def sent(broadcast: Broadcast, expected: Expected) -> RecordDict:
-    """What the server sends, and what it wants to get for it."""
+    """Pack what the server sends, and what it wants to get for it."""
     about = {"scale": float(broadcast.scale), "key": int(broadcast.key)}
     about |= {key: getattr(expected, key) for key in Asked._fields}
     return record(about, w=broadcast.w, extra=broadcast.extra)
 
 
 def received(content: RecordDict, w0: Tensor, extra: int) -> tuple[Broadcast, Asked]:
-    """What a site makes of it, checked against its own model w0."""
+    """Unpack that at a site, checked against its own model w0."""
     about, vectors = parts(content)
     kinds = {key: type(value) for key, value in about.items()}
     if kinds != _SENT:
@@ -75,7 +75,7 @@ def received(content: RecordDict, w0: Tensor, extra: int) -> tuple[Broadcast, As
 
 
 def reply(messages: Messages, name: str, asked: Asked, card: str) -> RecordDict:
-    """What a site sends: one row of messages."""
+    """Pack what a site sends: one row of messages."""
     told = {"round": asked.round, "run": asked.run, "name": name, "card": card}
     told |= {"size": int(messages.size[0]), "loss": float(messages.loss[0])}
     return record(told, update=messages.update[0], extra=messages.extra[0])
@@ -89,7 +89,7 @@ def lost(message: Message | Exception) -> bool:
 
 
 def content(message: Message | Exception) -> RecordDict:
-    """What a reply holds."""
+    """Return what a reply holds, or refuse it with what went wrong."""
     if isinstance(message, Refusal):
         raise message
     if isinstance(message, Exception):

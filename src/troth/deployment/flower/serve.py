@@ -1,8 +1,20 @@
-"""`troth server`: one call for what the server of a federation needs."""
+"""`troth server`: one call for what the server of a federation needs.
+
+Flower's SuperLink is a child process that ends with this one. It keeps nothing on disk:
+the checkpoint of the run holds all that lasts.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -10,12 +22,34 @@ from flwr.serverapp import Grid
 
 from troth import files
 from troth.deployment import site
-from troth.deployment.flower import keys, processes, server, superlink
+from troth.deployment.flower import keys, server, transport
 from troth.deployment.flower.server import Say
 from troth.deployment.server import Hub
 from troth.types import Refusal
 
 _WORDS = 1_000_000  # bytes of a reply beside its vectors
+_START = 60.0  # seconds for a SuperLink to come up
+_APP = """[project]
+name = "troth-app"
+version = "1.0.0"
+description = ""
+license = "Apache-2.0"
+[tool.flwr.app]
+publisher = "troth"
+[tool.flwr.app.components]
+serverapp = "troth_app:server"
+clientapp = "troth_app:client"
+[tool.flwr.app.config]
+experiment = ""
+out = ""
+sites = 0
+"""
+_MODULE = """from troth.deployment.flower import client as _client
+from troth.deployment.flower import server as _server
+
+client = _client.app
+server = _server.app
+"""
 
 
 def serve(
@@ -37,7 +71,7 @@ def serve(
         out: folder of the run; where it holds an unfinished one, that goes on.
         say: takes lines for people.
         host: address to listen at.
-        port: and its port, for everything.
+        port: to listen on, for everything.
         least: sites that must be there to begin; 0: all.
         tls: folder with ca.pem, server.pem and server.key.
         known: folder with NAME.pub of every site.
@@ -49,18 +83,18 @@ def serve(
         raise Refusal(f"{out} holds a finished run; give another --out")
     names = e.deployment.sites
     admitted = {} if insecure else _admitted(names, tls, known)
-    processes.check_port(host, port)
-    home = out / "flower"
-    want = hub.expected()
+    check_port(host, port)
+    home, want = out / "flower", hub.expected()
     limit = _WORDS + 2 * (want.d + want.extra) * want.dtype.itemsize
-    with superlink.listening(home, host, port, None if insecure else tls) as link:
+
+    def rounds(grid: Grid) -> None:
+        server.Reception(grid, hub, out, say=say, keys=admitted or None).run(least)
+
+    with listening(home, host, port, None if insecure else tls) as link:
         say(f"listening at {host}:{port} for {', '.join(names)}")
-
-        def rounds(grid: Grid) -> None:
-            server.Reception(grid, hub, out, say=say, keys=admitted or None).run(least)
-
         try:
-            superlink.serve(link, superlink.app(home / "app"), admitted, limit, rounds)
+            link.admit(admitted)
+            transport.perform(link, _app(home / "app"), limit, rounds)
         except httpx.HTTPError as error:
             raise Refusal(
                 f"Flower's SuperLink does not answer ({error}); {home}/superlink.log "
@@ -90,3 +124,102 @@ def _admitted(
                 f"ssh-keygen -t ecdsa -b 384 -f {name} -N '', and put {name}.pub there"
             )
     return {name: keys.public(known / f"{name}.pub") for name in names}
+
+
+def _app(folder: Path) -> Path:
+    """Write the bundle that Flower wants of a run; `flwr run` takes the same folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pyproject.toml").write_text(_APP)
+    (folder / "troth_app.py").write_text(_MODULE)
+    return folder
+
+
+@contextlib.contextmanager
+def listening(
+    home: Path, host: str, port: int, tls: Path | None
+) -> Iterator[transport.Link]:
+    """Have a SuperLink listen at a port; its log is in `home`."""
+    home.mkdir(parents=True, exist_ok=True)
+    lock = secret(home)
+    command = ["flower-superlink", "--host", host, "--port", str(port)]
+    command += ["--isolation", "process", "--superexec-auth-secret-file", str(lock)]
+    command += ["--disable-runtime-dependency-installation"]
+    if tls is None:
+        command += ["--insecure"]
+    else:
+        command += ["--ssl-ca-certfile", str(tls / "ca.pem")]
+        command += ["--ssl-certfile", str(tls / "server.pem")]
+        command += ["--ssl-keyfile", str(tls / "server.key"), "--enable-supernode-auth"]
+    ca = None if tls is None else (tls / "ca.pem").read_bytes()
+    log = home / "superlink.log"
+    with child(command, log, home) as made:
+        end = time.monotonic() + _START
+        while not listens(port):
+            if made.poll() is not None or time.monotonic() > end:
+                raise Refusal(f"Flower's SuperLink does not start; {log} says why")
+            time.sleep(0.1)
+        yield transport.Link(f"127.0.0.1:{port}", lock.read_bytes(), ca)
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse a port that is taken."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise Refusal(
+                f"port {port} of {host} cannot be had ({error.strerror}); give another "
+                "--port, or end what holds it"
+            ) from None
+
+
+def listens(port: int) -> bool:
+    """Whether something listens at a port of this machine."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def secret(folder: Path) -> Path:
+    """Write a fresh secret into a file that only this user reads."""
+    file = folder / "secret"
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as out:
+        out.write(os.urandom(32))
+    return file
+
+
+@contextlib.contextmanager
+def child(
+    command: list[str], log: Path, home: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process of Flower's that ends with ours, even if ours is killed.
+
+    Flower's own settings lie in the run's folder, and it reports to nobody.
+    """
+    here = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    told = {"FLWR_HOME": str(home.absolute()), "FLWR_TELEMETRY_ENABLED": "0"}
+
+    def bound() -> None:
+        with contextlib.suppress(OSError, AttributeError):  # other systems than Linux
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+    with log.open("ab") as out:
+        made = subprocess.Popen(
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **told, "PATH": here},
+            preexec_fn=bound,
+        )
+    try:
+        yield made
+    finally:
+        made.terminate()
+        try:
+            made.wait(10)
+        except subprocess.TimeoutExpired:
+            made.kill()
+            made.wait()

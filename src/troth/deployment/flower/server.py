@@ -63,7 +63,7 @@ class Reception:
         self.strangers: set[int] = set()  # nodes that do not belong here
 
     def run(self, least: int = 0) -> None:
-        """All rounds that are left, from the folder's checkpoint on.
+        """Do all rounds that are left, from the folder's checkpoint on.
 
         Args:
             least: how many sites must be there to begin; 0: all.
@@ -94,7 +94,7 @@ class Reception:
             time.sleep(2 * self.pause)
 
     def meet(self) -> int:
-        """Greet nodes that are new, forget those that have gone; how many are there."""
+        """Greet new nodes, forget those that have gone, and count who is there."""
         infos = {node.node_id: node.public_key for node in self.grid.get_nodes()}
         self.nodes = {k: v for k, v in self.nodes.items() if v in infos}
         self.strangers &= {*infos}  # who comes back may have changed
@@ -113,7 +113,7 @@ class Reception:
         return len(self.nodes)
 
     def welcome(self, content: RecordDict, key: bytes) -> int:
-        """The client that a node is, or why it may not take part."""
+        """Return the client that a node is, or refuse it."""
         client = self.hub.welcome(records.parts(content)[0])
         name = self.hub.names[client]
         if self.keys is not None and self.keys[name] != key:
@@ -123,9 +123,9 @@ class Reception:
     def exchange(
         self, kind: str, contents: Mapping[int, RecordDict], deadline: float
     ) -> Iterator[tuple[int, Message | Exception]]:
-        """Send each node its message, and give replies as they come, till the deadline.
+        """Send each node its message, and yield replies until the deadline.
 
-        A reply that cannot even be parsed is given as what went wrong with it.
+        A reply that cannot even be parsed is yielded as its exception.
         """
         group = str(self.hub.round + 1)
         out = [
@@ -154,7 +154,7 @@ class Reception:
             time.sleep(self.pause if pending else 0)
 
     def round(self) -> dict[str, Any]:
-        """One round; what is written down of it."""
+        """Do one round, and return its line of `rounds.jsonl`."""
         hub, own = self.hub, self.hub.e.deployment
         self.meet()
         asked = hub.sample(hub.round).tolist()
@@ -180,7 +180,7 @@ class Reception:
         return line
 
     def finish(self) -> None:
-        """After the last round: sites finish their models and report their cards."""
+        """Have sites finish their models and report their cards."""
         hub, cards = self.hub, dict[int, Card]()
         self.meet()
         there = {node: k for k, node in self.nodes.items()}

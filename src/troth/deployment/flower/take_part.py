@@ -1,14 +1,28 @@
-"""`troth client`: one call for what a site of a federation needs."""
+"""`troth client`: one call for what a site of a federation needs.
+
+Messages are answered by this package's own app, in this process. Whatever goes wrong on
+the way to the server ends the connection, and a new one is tried, ever less often.
+"""
 
 from __future__ import annotations
 
 import ssl
+import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
 
 from troth.deployment import site
-from troth.deployment.flower import client, keys, node
+from troth.deployment.flower import client, keys, records, transport
 from troth.deployment.flower.server import Say
+from troth.deployment.flower.transport import Post, Way
 from troth.types import Refusal
+
+_SOON, _LATE = 0.1, 2.0  # seconds between two looks for a message: at first, at most
+_FIRST, _LAST = 1.0, 5.0  # the same between two tries to reach the server
 
 
 def take_part(
@@ -60,7 +74,7 @@ def take_part(
     made, _ = client.configured(config)
     say(f"{name}: {made.size} training examples; looking for a server at {address}")
     state.mkdir(parents=True, exist_ok=True)
-    node.attend(node.Way(address, own, trusted, state / "node"), config, say, tries)
+    attend(Way(address, own, trusted, state / "node"), config, say, tries)
 
 
 def _trusted(ca: Path) -> bytes:
@@ -73,3 +87,69 @@ def _trusted(ca: Path) -> bytes:
             "runs the server"
         ) from None
     return ca.read_bytes()
+
+
+def attend(way: Way, config: Mapping[str, Any], say: Say, tries: int) -> None:
+    """Answer the server's messages; where there is no way to it, try again.
+
+    Args:
+        way: to the server.
+        config: of this node, as `client.configured` takes it.
+        say: takes lines for people.
+        tries: how often in a row the server may not be reached; then it gives up.
+    """
+    failed, pause = 0, _FIRST
+    while failed < tries:
+        try:
+            with transport.connected(way) as post:
+                failed, pause = 0, _FIRST
+                say(f"connected to {way.address}")
+                _answer_all(post, config, say)
+        except transport.FAILED as error:
+            failed += 1
+            why = transport.why(error)
+            what = f"no way to the server at {way.address}: {why}; trying again"
+            if pause < _LAST:
+                say(f"{what} in {pause:.0f} s")
+            elif failed % 100 == 4:  # not a line every five seconds
+                say(f"{what} every {pause:.0f} s")
+            time.sleep(pause)
+            pause = min(2 * pause, _LAST)
+    raise Refusal(f"there is no way to the server at {way.address}; is it running?")
+
+
+def _answer_all(post: Post, config: Mapping[str, Any], say: Say) -> None:
+    """Look for messages, more often after one, and answer each."""
+    pause = _SOON
+    while True:
+        message = post.pull()
+        if message is None:
+            time.sleep(pause)
+            pause = min(1.5 * pause, _LATE)
+            continue
+        reply = answer(message, post.node.node_id, config)
+        post.push(reply)
+        say(_line(message, reply))
+        pause = _SOON
+
+
+def answer(message: Message, node: int, config: Mapping[str, Any]) -> Message:
+    """Answer by the app of this package; by an error, if it cannot."""
+    run = message.metadata.run_id
+    transport.identify(run, node)
+    context = Context(run, node, dict(config), RecordDict(), {})
+    try:
+        return client.app(message=message, context=context)
+    except Exception as error:  # such as a device without memory
+        said = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, type(error).__name__)
+        return Message(said, reply_to=message)
+
+
+def _line(message: Message, reply: Message) -> str:
+    what = {"query": "greeted the server", "train": "trained and answered"}
+    done = what.get(message.metadata.message_type, "finished; model and card are here")
+    try:
+        records.parts(reply.content if reply.has_content() else None)
+    except Refusal as refusal:
+        done = f"takes no part: {refusal}"
+    return f"round {message.metadata.group_id}: {done}"

@@ -1,4 +1,4 @@
-"""Flower's SuperLink as ours, with hostile sites at a live server."""
+"""Hostile sites at a live server."""
 
 from __future__ import annotations
 
@@ -8,23 +8,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import httpx
 import pytest
 import torch
 
 from troth import files
 from troth.config import reader
-from troth.deployment.flower import processes
-
-httpx = pytest.importorskip("httpx", reason="needs the extra troth[flower]")
+from troth.deployment.flower import serve
 
 HOSTILE = [f"h{k}" for k in range(8)]
 ROUNDS = 26
-
-
-def huge(random: np.random.Generator, content: Any) -> None:
-    """Eight million bytes where 2,600 are wanted."""
-    content["vectors"]["update"].data = random.bytes(8_000_000)
 
 
 def memory(pid: int) -> float:
@@ -62,7 +55,7 @@ def besieged(
         ours.append(example.start(path, "client", "e.toml", *flags, log=name))
     server, used = ours[0], list[tuple[float, float]]()
     try:
-        waited(lambda: processes.listens(int(port)), server)
+        waited(lambda: serve.listens(int(port)), server)
         with mob.here():
             mob.noise(60)
             while server.poll() is None and mob.sent < 8 * ROUNDS:
@@ -89,18 +82,14 @@ def waited(so: Any, process: Any, seconds: float = 60) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow("a server and two sites as real processes")
 def test_two_hundred_malformed_replies_at_a_live_server(
-    tmp_path: Path,
-    ten: dict[str, Any],
-    example: Any,
-    deployed: Any,
-    hostile: Any,
-    malformed: Any,
+    tmp_path: Path, ten: dict[str, Any], example: Any, deployed: Any, hostile: Any
 ) -> None:
     """They change no model and hold no memory; the two honest sites train on."""
     (tmp_path / "e.toml").write_text(reader.dumps(ten))
     mob = hostile.Mob(f"127.0.0.1:{example.free_port()}", tmp_path, HOSTILE)
-    server, used = besieged(tmp_path, example, mob, [*malformed.CHANGES, huge])
+    server, used = besieged(tmp_path, example, mob, [*hostile.CHANGES, hostile.HUGE])
     out = tmp_path / "out"
     assert server.returncode == 0, (tmp_path / "server.log").read_text()
     lines = (out / files.ROUNDS).read_text().splitlines()
@@ -112,9 +101,8 @@ def test_two_hundred_malformed_replies_at_a_live_server(
     early, late = used[3], used[-1]
     print(f"megabytes of server and SuperLink: {early} before, {late} after")
     assert late[0] - early[0] < 30 and late[1] - early[1] < 100, used
-    (tmp_path / "quiet").mkdir()
     quiet = deployed(tmp_path / "quiet", ten)
     for k in range(8):
         quiet.grid.here.discard(102 + k)
-    wanted = quiet.run_from(2).broadcast.w
+    wanted = quiet.run(2).broadcast.w
     assert torch.equal(files.load(out / files.CHECKPOINT)[0]["w"], wanted)

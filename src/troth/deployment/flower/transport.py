@@ -1,0 +1,353 @@
+"""The only module that uses Flower's internals: connections of a server and of a site.
+
+A server's SuperLink carries messages and runs no code: the one task of a run is done in
+this process. So nobody can start a program at the server, and the bundle of code that
+Flower wants of a run is never used. A site does what a SuperNode does, less the part
+that starts programs which a server sends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from flwr.app import Message
+from flwr.app.message import remove_content_from_message
+from flwr.cli.build import build_fab_from_disk
+from flwr.common.constant import SubStatus
+from flwr.common.serde import fab_to_proto, message_to_proto, run_from_proto
+from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+    PushMessagesRequest,
+    RegisterNodeFleetRequest,
+)
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
+from flwr.proto.node_pb2 import Node
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    PullAppMessagesRequest,
+    PullTaskInputRequest,
+    PushTaskOutputRequest,
+)
+from flwr.serverapp import Grid
+from flwr.supercore.constant import TaskType
+from flwr.supercore.control.control_http_client import ControlHttpClient
+from flwr.supercore.error import FlowerError
+from flwr.supercore.fab import Fab
+from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+    iterate_object_tree,
+    no_object_id_recompute,
+)
+from flwr.supercore.inflatable.inflatable_protobuf_utils import (
+    make_confirm_message_received_fn_protobuf,
+    make_pull_object_fn_protobuf,
+    make_push_object_fn_protobuf,
+)
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectPushError,
+    ObjectUnavailableError,
+    inflate_object_from_contents,
+    pull_and_inflate_object_from_tree,
+    push_objects,
+)
+from flwr.supercore.interceptors import (
+    RuntimeVersionHttpInterceptor,
+    SuperExecAuthHttpInterceptor,
+)
+from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.superlink.grid.http_grid import HttpGrid
+from flwr.supernode.fleet_http_client import FleetHttpClient
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+from troth.deployment.flower import keys
+from troth.types import Refusal
+
+_PAUSE = 0.1  # seconds between two looks for replies
+_PATIENCE = 30.0  # seconds in which a SuperLink that does not answer is asked again
+_BEAT = 15.0  # seconds; after two without a sign of life a site counts as gone
+_PIECES = 30.0  # seconds in which all of a message must be there
+_TAKE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
+FAILED = (httpx.HTTPError, ObjectPullError, ObjectPushError, ValueError)
+"""What may go wrong between a site and its server."""
+
+
+class Link(NamedTuple):
+    """A SuperLink that listens, and how to get in."""
+
+    address: str
+    secret: bytes
+    ca: bytes | None  # certificate to trust; None: not encrypted
+
+    def reach(self, kind: Any, component: str, *more: Any) -> Any:
+        """Connect one of Flower's clients."""
+        version = RuntimeVersionHttpInterceptor(component_name=component)
+        where = self.address, self.ca is None, self.ca
+        return contextlib.closing(kind.from_server_address(*where, [version, *more]))
+
+    def admit(self, known: Mapping[str, bytes]) -> None:
+        """Let sites with these public keys in."""
+        with self.reach(ControlHttpClient, "flwr CLI") as control:
+            for name, key in known.items():
+                control.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
+
+
+class Window(HttpGrid):
+    """Flower's grid, where nobody waits for a reply that comes in pieces."""
+
+    def __init__(self, link: Link, token: str, limit: int) -> None:
+        """Connect.
+
+        Args:
+            link: to what.
+            token: of the task.
+            limit: bytes, above which a reply is not taken in.
+        """
+        super().__init__(link.address, link.ca is None, link.ca, token=token)
+        self._retry_invoker.max_time = _PATIENCE
+        self.limit = limit
+        self.waiting: set[str] = set()  # messages whose replies are not seen yet
+        self.begun: dict[str, tuple[Any, dict[str, bytes]]] = {}
+        self.looked = -math.inf
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send; whoever has not answered what was sent before is not waited for."""
+        ids = list(super().push_messages(messages))
+        self.waiting, self.begun, self.looked = {*ids}, {}, -math.inf
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies that are whole.
+
+        Raises:
+            Refusal: one is larger than any reply may be, or no message.
+        """
+        return [m for m in map(self._pull, message_ids) if m is not None]
+
+    def _pull(self, key: str) -> Message | None:
+        if key not in self.begun:
+            self._look()
+        if key not in self.begun:
+            return None
+        tree, have = self.begun[key]
+        pull = make_pull_object_fn_protobuf(
+            self._runtime_client.PullObject, self.node, self.run.run_id
+        )
+        for each in iterate_object_tree(tree):
+            try:
+                have[each.object_id] = have.get(each.object_id) or pull(each.object_id)
+            except ObjectUnavailableError:
+                return None
+            if sum(map(len, have.values())) > self.limit:
+                self._done(key, tree.object_id)
+                raise Refusal(f"it holds more than {self.limit} bytes")
+        self._done(key, tree.object_id)
+        try:
+            message = inflate_object_from_contents(tree.object_id, have)
+        except Exception as error:  # anybody's bytes
+            kind = type(error).__name__
+            raise Refusal(f"its bytes cannot be read ({kind})") from None
+        if not isinstance(message, Message):
+            raise Refusal(f"it is no message but {type(message).__name__}")
+        return _numbered(message, tree.object_id)
+
+    def _look(self) -> None:
+        """Ask for all replies at once, and not again at once."""
+        if not self.waiting or time.monotonic() - self.looked < _PAUSE:
+            return
+        request = PullAppMessagesRequest(message_ids=sorted(self.waiting))
+        found = self._runtime_client.PullMessages(request)
+        trees = found.message_object_trees
+        for message, tree in zip(found.messages_list, trees, strict=True):
+            key = message.metadata.reply_to_message_id
+            if key in self.waiting:
+                self.waiting.discard(key)
+                self.begun[key] = tree, {}
+        self.looked = time.monotonic()
+
+    def _done(self, key: str, reply: str) -> None:
+        """Tell the SuperLink that it need not keep a reply any longer."""
+        del self.begun[key]
+        request = ConfirmMessageReceivedRequest(
+            node=self.node, run_id=self.run.run_id, message_object_id=reply
+        )
+        self._runtime_client.ConfirmMessageReceived(request)
+
+
+def perform(link: Link, app: Path, limit: int, rounds: Callable[[Grid], None]) -> None:
+    """Start a run, and do its one task.
+
+    Args:
+        link: which SuperLink.
+        app: folder of the bundle that Flower wants of a run.
+        limit: bytes, above which a reply is not taken in.
+        rounds: the task.
+    """
+    with link.reach(ControlHttpClient, "flwr CLI") as control:
+        content = build_fab_from_disk(app)
+        fab = fab_to_proto(Fab(hashlib.sha256(content).hexdigest(), content, {}))
+        started = control.StartRun(StartRunRequest(fab=fab)).run_id
+    grid = Window(link, _token(link, started), limit)
+    runtime = grid._runtime_client
+    beat = HeartbeatSender(make_task_heartbeat_fn_http(runtime))
+    beat.start()
+    try:
+        found = runtime.PullTaskInput(PullTaskInputRequest())
+        identify(found.run.run_id, found.context.node_id, found.task_id)
+        grid.set_run(run_from_proto(found.run))
+        rounds(grid)
+        done = PushTaskOutputRequest(context=found.context)
+        done.sub_status = SubStatus.COMPLETED
+        runtime.PushTaskOutput(done)
+    finally:
+        beat.stop()
+        grid.close()
+
+
+def _token(link: Link, run: int) -> str:
+    """The right to do a run's task; what others may have started is not done."""
+    own = SuperExecAuthHttpInterceptor(
+        master_secret=link.secret, protected_methods=_TAKE
+    )
+    request = AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
+    with link.reach(RuntimeHttpClient, "SuperExec", own) as runtime:
+        for _ in range(600):
+            found = runtime.AcquireTask(request)
+            if found.HasField("task") and found.token and found.task.run_id == run:
+                return str(found.token)
+            time.sleep(_PAUSE)
+    raise Refusal("Flower's SuperLink has no task for the run that it started")
+
+
+class Way(NamedTuple):
+    """Where the server is, and who this site is to it."""
+
+    address: str
+    key: EllipticCurvePrivateKey
+    ca: bytes | None  # certificate to trust; None: neither encrypted nor known
+    memory: Path  # file with the number under which the server knew this site last
+
+
+class Post(NamedTuple):
+    """A site's connection to its server: messages come in, replies go out."""
+
+    fleet: FleetHttpClient
+    node: Node
+
+    def pull(self) -> Message | None:
+        """Take the next message with all that belongs to it, if there is one."""
+        found = self.fleet.PullMessages(PullMessagesRequest(node=self.node))
+        if not found.messages_list:
+            return None
+        tree = found.message_object_trees[0]
+        about = self.node, found.messages_list[0].metadata.run_id
+        confirm = self.fleet.ConfirmMessageReceived
+        message = pull_and_inflate_object_from_tree(
+            tree,
+            make_pull_object_fn_protobuf(self.fleet.PullObject, *about),
+            make_confirm_message_received_fn_protobuf(confirm, *about),
+            return_type=Message,
+            max_time=_PIECES,
+            initial_backoff=_PAUSE,
+        )
+        return _numbered(message, tree.object_id)
+
+    def announce(self, reply: Message) -> Any:
+        """Say that there is a reply; the answer says which of its parts to send."""
+        return self.fleet.PushMessages(
+            PushMessagesRequest(
+                node=self.node,
+                messages_list=[message_to_proto(remove_content_from_message(reply))],
+                message_object_trees=[get_object_tree(reply)],
+            )
+        )
+
+    def push(self, reply: Message) -> None:
+        """Send a reply."""
+        _numbered(reply, reply.object_id)
+        with no_object_id_recompute():
+            told = self.announce(reply)
+            run, session = reply.metadata.run_id, told.session_id
+            push_objects(
+                get_all_nested_objects(reply),
+                make_push_object_fn_protobuf(
+                    self.fleet.PushObject, self.node, run_id=run, session_id=session
+                ),
+                object_ids_to_push=set(told.objects_to_push),
+            )
+
+    def alive(self) -> bool:
+        """Give a sign of life."""
+        sign = SendNodeHeartbeatRequest(node=self.node, heartbeat_interval=_BEAT)
+        try:
+            return bool(self.fleet.SendNodeHeartbeat(sign).success)
+        except httpx.HTTPError:
+            return False
+
+
+@contextlib.contextmanager
+def connected(way: Way) -> Iterator[Post]:
+    """Connect so that the server knows this site, with signs of life."""
+    public = way.key.public_key()
+    named = {"public_key": keys.sent(public)}
+    who = NodeAuthHttpInterceptor(way.key, public)
+    link = Link(way.address, b"", way.ca)
+    with link.reach(FleetHttpClient, "SuperNode", who) as fleet:
+        _leave(way, fleet)  # if it was killed, the server may think that it is there
+        if way.ca is None:
+            with contextlib.suppress(httpx.HTTPStatusError):  # registered already
+                fleet.RegisterNode(RegisterNodeFleetRequest(**named))
+        request = ActivateNodeRequest(**named, heartbeat_interval=_BEAT)
+        post = Post(fleet, Node(node_id=fleet.ActivateNode(request).node_id))
+        way.memory.write_text(str(post.node.node_id))
+        beat = HeartbeatSender(post.alive)
+        beat.start()
+        try:
+            yield post
+        finally:
+            beat.stop()
+            _leave(way, fleet)
+
+
+def _leave(way: Way, fleet: FleetHttpClient) -> None:
+    """Say that this site is not there, if the server ever knew it."""
+    with contextlib.suppress(OSError, ValueError, httpx.HTTPError):
+        known = int(way.memory.read_text())
+        fleet.DeactivateNode(DeactivateNodeRequest(node_id=known))
+
+
+def why(error: Exception) -> str:
+    """Say why there is no way to the server."""
+    if isinstance(error, httpx.HTTPStatusError):
+        told = FlowerError.from_json(error.response.text)
+        if error.response.status_code in (401, 412):
+            return "it does not know this site's key, or not yet"
+        return f"it says {ascii(told.message if told else str(error))[:200]}"
+    if "certificate" in str(error).lower():
+        return f"its certificate is not one that --tls vouches for ({error})"
+    return f"it does not answer ({str(error) or type(error).__name__})"
+
+
+def identify(run: int, node: int, task: int = 0) -> None:
+    """Set what Flower writes into the messages that this process makes."""
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = run, node, task
+
+
+def _numbered(message: Message, key: str) -> Message:
+    message.metadata.__dict__["_message_id"] = key
+    return message
