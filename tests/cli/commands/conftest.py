@@ -62,8 +62,9 @@ def troth() -> Callable[..., Result]:
 
 def _refused(*arguments: object) -> str:
     result = _troth(*arguments)
-    assert result.exit_code == 2, result.output
+    assert result.exit_code == 2 and result.stdout == "", result.output
     [line] = result.stderr.splitlines()
+    assert line.startswith("troth: ")
     return line
 
 
@@ -71,12 +72,6 @@ def _refused(*arguments: object) -> str:
 def refused() -> Callable[..., str]:
     """The one line with which a command refuses these arguments."""
     return _refused
-
-
-@pytest.fixture
-def flower() -> None:
-    """Where Flower is not installed, the test is skipped."""
-    pytest.importorskip("flwr", reason="needs the extra troth[flower]")
 
 
 @pytest.fixture

@@ -25,7 +25,15 @@ def troth(*arguments: object) -> Result:
     return CliRunner().invoke(app.app, [str(a) for a in arguments])
 
 
+def refused(path: Path) -> str:
+    result = troth("advise", path)
+    assert result.exit_code == 2 and result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    return line
+
+
 def trained(place: Path, data: dict[str, Any], **more: Any) -> Path:
+    place.mkdir(exist_ok=True)
     experiment = {
         "data": data,
         "partition": {"name": "natural", "split": "given"},
@@ -135,15 +143,15 @@ def logistic(file: Path, K: int, n: int, tau: float, classes: int) -> Path:
     return file
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(
+    "classes", [2, pytest.param(3, marks=pytest.mark.slow("two stand for more"))]
+)
 def test_cross_entropy(tmp_path: Path, classes: int) -> None:
     """The true λ is 1/(nτ²); to first order only, so within a factor of two."""
-    K, n, tau = 120, 100, 0.5
-    file = logistic(tmp_path / "d.npz", K, n, tau, classes)
-    training = {"rounds": 60, "batch": 0, "lr": 1.0}
+    tau, training = 0.5, {"rounds": 60, "batch": 0, "lr": 1.0}
+    file = logistic(tmp_path / "d.npz", 120, 100, tau, classes)
     more = {"partition": "natural", "train": training}
-    path = trained(tmp_path, {"name": "npz", "path": str(file)}, **more)
-    found = advised(path)
+    found = advised(trained(tmp_path, {"name": "npz", "path": str(file)}, **more))
     assert found["method"] == "slopes" and found["sigma2"] == 1
     lam = theory.best_lam_regression(found["examples"][1], 1.0, tau)
     assert 0.5 < found["lam"] / lam < 2
@@ -203,61 +211,41 @@ def test_a_step_that_would_diverge_is_told(tmp_path: Path) -> None:
     assert f"set personalizer.lr below {2 / found['lam']:.2g}" in rough
 
 
-@pytest.mark.parametrize(
-    ("data", "more", "words"),
-    [
-        (points(clients=5), {"train": {"rounds": 1, "loss": "huber"}}, "loss 'huber'"),
-        (regression(clients=5, examples=9), {}, "0 of the benign clients have the 9"),
-        (points(clients=1), {}, "1 of the benign clients have the 2 training"),
-    ],
-)
-def test_refusals(
-    tmp_path: Path, data: dict[str, Any], more: dict[str, Any], words: str
-) -> None:
-    path = trained(tmp_path, data, **{"train": {"rounds": 1}, **more})
-    result = troth("advise", path)
-    assert result.exit_code == 2 and result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert words in line, line
+ODD = """
+import torch
+class Odd(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+    def forward(self, x):
+        return 2 * self.layer(x)
+def odd(shape, classes):
+    return Odd()
+"""
 
 
-def test_a_loss_of_the_model_s_own_is_refused(tmp_path: Path) -> None:
-    file = logistic(tmp_path / "d.npz", 3, 20, 0.5, 2)
-    data = {"name": "npz", "path": str(file)}
-    path = trained(tmp_path, data, partition="natural", model="svm")
-    result = troth("advise", path)
-    assert result.exit_code == 2 and "the loss of model 'svm'; choose" in result.stderr
-
-
-def test_refused_networks_and_folders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "odd_networks.py").write_text(
-        "import torch\n"
-        "class Odd(torch.nn.Module):\n"
-        "    def __init__(self):\n"
-        "        super().__init__()\n"
-        "        self.layer = torch.nn.Linear(1, 1)\n"
-        "    def forward(self, x):\n"
-        "        return 2 * self.layer(x)\n"
-        "def odd(shape, classes):\n"
-        '    """A network."""\n'
-        "    return Odd()\n"
-    )
+def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "odd_networks.py").write_text(ODD)
     monkeypatch.syspath_prepend(str(tmp_path))
-    model = {"name": "odd_networks:odd", "normalize": "none"}
-    path = trained(tmp_path, points(clients=5), model=model)
-    result = troth("advise", path)
-    assert result.exit_code == 2 and "does not end in a linear layer" in result.stderr
-    result = troth("advise", tmp_path)
-    assert result.exit_code == 2 and "is not the folder of a run" in result.stderr
+    odd = {"model": {"name": "odd_networks:odd", "normalize": "none"}}
+    labels = {"name": "npz", "path": str(logistic(tmp_path / "d.npz", 3, 20, 0.5, 2))}
+    natural = {"partition": "natural", "model": "svm"}
+    huber = {"train": {"rounds": 1, "loss": "huber"}}
+    few, one = regression(clients=5, examples=9), points(clients=1)
+    grid = {"grid": {"seed": [0, 1]}}
+    for k, (data, more, words) in enumerate(
+        [
+            (points(clients=5), huber, "loss 'huber'"),
+            (few, {}, "0 of the benign clients have the 9"),
+            (one, {}, "1 of the benign clients have the 2 training"),
+            (labels, natural, "the loss of model 'svm'; choose"),
+            (points(clients=5), odd, "does not end in a linear layer"),
+            (points(clients=3), grid, "is a grid; give one of its runs"),
+        ]
+    ):
+        path = trained(tmp_path / str(k), data, **{"train": {"rounds": 1}, **more})
+        assert words in refused(path)
+    assert "is not the folder of a run" in refused(tmp_path)
+    path = tmp_path / "4" / "run"
     (path / "shared.safetensors").unlink()
-    result = troth("advise", path)
-    assert result.exit_code == 2 and "is not finished" in result.stderr
-
-
-def test_a_grid_is_refused(tmp_path: Path) -> None:
-    grid = {"seed": [0, 1]}
-    path = trained(tmp_path, points(clients=3), grid=grid)
-    result = troth("advise", path)
-    assert result.exit_code == 2 and "is a grid; give one of its runs" in result.stderr
+    assert "is not finished" in refused(path)

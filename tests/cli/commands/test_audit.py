@@ -59,20 +59,6 @@ def run(tuned: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tuned, tmp_path / "run"))
 
 
-def refused(troth: Call, words: str, *arguments: object) -> None:
-    """One line on stderr, exit code 2, nothing on stdout."""
-    result = troth("audit", *arguments)
-    assert result.exit_code == 2 and result.stdout == "", result.output
-    (line,) = result.stderr.splitlines()
-    assert re.search(words, line), line
-
-
-def test_one_client_alone(troth: Call, run: Path, tmp_path: Path) -> None:
-    done = troth("audit", run, "--client", 2, "--out", tmp_path / "there", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["clients"]["client"] == [2]
-
-
 def test_coloured_digits(troth: Call, run: Path) -> None:
     result = troth("audit", run, "--json", "--quiet")
     assert result.exit_code == 0, result.output
@@ -131,21 +117,29 @@ def test_without_conflicting_data(troth: Call, tmp_path: Path) -> None:
 
 def test_flags_reach_pgd(troth: Call, run: Path) -> None:
     flags = ("--eps", 0.5, "--norm", "l2", "--iterations", 3, "--bounds", "none")
+    flags += ("--client", 2)
     result = troth("audit", run, "--json", "-q", "--on", "valid", *flags)
-    told = json.loads(result.stdout)["settings"]
+    told = json.loads(result.stdout)
+    assert told["clients"]["client"] == [2]
+    told = told["settings"]
     assert told["on"] == "valid" and told["confidence"] == 0.95
     made = told["adversarial"]
     assert (made["eps"], made["norm"], made["iterations"]) == (0.5, "l2", 3)
     assert made["bounds"] == []
 
 
-def test_refusals(troth: Call, run: Path, tmp_path: Path) -> None:
-    refused(troth, r"adversarial.eps = 0.0 must be a positive", run, "--eps", 0)
-    refused(troth, "adversarial.norm", run, "--norm", "l1")
-    refused(troth, "--bounds 0;1 must be two numbers", run, "--bounds", "0;1")
-    refused(troth, r"bounds = \[1.0\] is no range", run, "--bounds", "1")
-    refused(troth, "between 0 and 127.5", run, "--bounds", "0,0.5")
-    refused(troth, "clients = 'some' is not", run, "--clients", "some")
-    refused(troth, "is not the folder of a run", tmp_path)
+def test_refusals(refused: Callable[..., str], run: Path, tmp_path: Path) -> None:
     none = trained(tmp_path / "none", personalizer="none")
-    refused(troth, "no personal models .* --set personalizer.name=finetune", none)
+    own = "no personal models .* --set personalizer.name=finetune"
+    for words, *arguments in (
+        (r"adversarial.eps = 0.0 must be a positive", run, "--eps", 0),
+        ("adversarial.norm", run, "--norm", "l1"),
+        ("--bounds 0;1 must be numbers with commas", run, "--bounds", "0;1"),
+        (r"bounds = \[1.0\] is no range", run, "--bounds", "1"),
+        ("between 0 and 127.5", run, "--bounds", "0,0.5"),
+        ("clients = 'some' is not", run, "--clients", "some"),
+        ("is not the folder of a run", tmp_path),
+        (own, none),
+    ):
+        line = refused("audit", *arguments)
+        assert re.search(words, line), line

@@ -25,42 +25,24 @@ def test_without_flower_it_says_what_to_install(
     assert "pip install 'troth[flower]'" in said
 
 
-def test_nothing_starts_without_tls_unless_it_is_said(
-    flower: None, words: list[object], refused: Refused, tmp_path: Path
-) -> None:
-    words += ["--name", "a", "--data", "experiment"]
-    assert "give both, or --insecure" in refused(*words)
-    assert "give both, or --insecure" in refused(*words, "--keys", tmp_path)
-    assert not (tmp_path / "a").exists()
-
-
-def test_no_data_and_no_such_site(
-    flower: None, words: list[object], refused: Refused, tmp_path: Path
-) -> None:
-    words += ["--insecure"]
-    said = refused(*words, "--name", "a", "--data", tmp_path / "none.npz")
-    assert "there is no file" in said
-    said = refused(*words, "--name", "a", "--data", tmp_path / "none.csv")
-    assert "is a table, and all sites must read theirs alike" in said
-    said = refused(*words, "--name", "z", "--data", "experiment")
-    assert "no site is called 'z'; deployment.sites are: a, b" in said
-
-
-def test_labels_outside_the_classes_and_another_shape(
-    flower: None, words: list[object], refused: Refused, tmp_path: Path
-) -> None:
-    words += ["--insecure", "--name", "a", "--data", tmp_path / "mine.npz"]
-    x = np.zeros((20, 1, 8, 8), np.float32)
-    np.savez(tmp_path / "mine.npz", x=x, y=np.arange(20))
-    assert "y holds 10, 11, 12, 13, which this run does not know" in refused(*words)
-    np.savez(tmp_path / "mine.npz", x=x[:, :, :5], y=np.arange(20) % 10)
-    assert "[1, 5, 8] do not fit this model, which takes [1, 8, 8]" in refused(*words)
-
-
-def test_keys_and_certificates_that_are_none(
-    flower: None, words: list[object], refused: Refused, tmp_path: Path
-) -> None:
+def test_refusals(words: list[object], refused: Refused, tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="needs the extra troth[flower]")
+    shape = np.zeros((20, 1, 5, 8), np.float32)
+    np.savez(tmp_path / "labels.npz", x=np.zeros((20, 1, 8, 8)), y=np.arange(20))
+    np.savez(tmp_path / "shape.npz", x=shape, y=np.arange(20) % 10)
     (tmp_path / "x").write_text("nothing of the kind")
-    words += ["--name", "a", "--data", "experiment", "--keys", tmp_path / "x"]
-    assert "there is no file" in refused(*words, "--tls", tmp_path / "ca.pem")
-    assert "x is no certificate" in refused(*words, "--tls", tmp_path / "x")
+    keys, tls = ["--keys", tmp_path / "x"], ["--tls", tmp_path / "x"]
+    for name, data, flags, why in (
+        ("a", "experiment", [], "give both, or --insecure"),
+        ("a", "experiment", keys, "give both, or --insecure"),
+        ("a", "experiment", [*keys, "--tls", tmp_path / "no"], "there is no file"),
+        ("a", "experiment", [*keys, *tls], "x is no certificate"),
+        ("a", tmp_path / "none.npz", None, "there is no file"),
+        ("a", tmp_path / "none.csv", None, "is a table, and all sites must read thei"),
+        ("a", tmp_path / "labels.npz", None, "y holds 10, 11, 12, 13, which this run "),
+        ("a", tmp_path / "shape.npz", None, "do not fit this model, which takes [1, 8"),
+        ("z", "experiment", None, "no site is called 'z'; deployment.sites are: a, b"),
+    ):
+        more = ["--insecure"] if flags is None else flags
+        assert why in refused(*words, "--name", name, "--data", data, *more)
+        assert not (tmp_path / "a").exists()

@@ -40,9 +40,9 @@ def troth(*arguments: object) -> Result:
     return CliRunner().invoke(app.app, [str(a) for a in arguments])
 
 
-def refused(words: str, *arguments: object) -> None:
+def refused(words: str, *arguments: object, command: str = "personalize") -> None:
     """One line on stderr, exit code 2, nothing on stdout."""
-    result = troth("personalize", *arguments)
+    result = troth(command, *arguments)
     assert result.exit_code == 2 and result.stdout == "", result.output
     (line,) = result.stderr.splitlines()
     assert re.search(words, line), line
@@ -113,10 +113,8 @@ def test_a_model_is_made_written_and_predicts(run: Path, mine: Path) -> None:
     assert own.keys() == shared.keys() >= {"accuracy", "loss"}
     first, second, third = result.stderr.splitlines()
     assert first == "ditto: 4 rounds on 40 training examples"
-    numbers = (own["accuracy"], shared["accuracy"])
-    assert second == "accuracy {:.3f} on 10 test examples, shared model {:.3f}".format(
-        *numbers
-    )
+    text = "accuracy {:.3f} on 10 test examples, shared model {:.3f}"
+    assert second == text.format(own["accuracy"], shared["accuracy"])
     assert third == f"Next: troth predict {run} --model {out} --data FILE.npz"
     given = np.load(mine)
     ask = ("predict", run, "--model", out, "--data", mine, "--json")
@@ -141,19 +139,14 @@ def test_nothing_is_written_unasked(run: Path, mine: Path) -> None:
 
 
 def test_more_rounds_lead_further(run: Path, mine: Path) -> None:
-    w = task.flatten(Run(run).shared())
-    away = [
-        float((vector(api.personalize(run, mine, rounds=r)) - w).norm())
-        for r in (1, 3, 9)
-    ]
+    """And twice the same rounds lead to the same model."""
+    w, arrays = task.flatten(Run(run).shared()), dict(np.load(mine))
+    found = [front.personalize(run, mine, rounds=r) for r in (1, 3, 9)]
+    away = [float((vector(each) - w).norm()) for each in found]
     assert 0 < away[0] < away[1] < away[2]
-
-
-def test_twice_the_same(run: Path, mine: Path) -> None:
-    one, two = (front.personalize(Run(run), mine) for _ in range(2))
-    assert torch.equal(vector(one), vector(two)) and one.personal == two.personal
-    arrays = dict(np.load(mine))
-    assert torch.equal(vector(front.personalize(run, arrays)), vector(one))
+    again = front.personalize(Run(run), arrays, rounds=9)
+    assert torch.equal(vector(again), vector(found[2]))
+    assert again.personal == found[2].personal
 
 
 # The same as a run gives its own newcomers
@@ -184,7 +177,12 @@ def newcomer(place: Path, name: str, **more: Any) -> tuple[Run, dict[str, np.nda
     return found, {**mine, "split": words}
 
 
-@pytest.mark.parametrize("name", NAMES)
+SWEEP = pytest.mark.slow("every personalizer in two runs; a few stand for all")
+FEW = ("none", "ditto", "fedbn", "apfl")
+EVERY = [pytest.param(n, marks=() if n in FEW else SWEEP) for n in NAMES]
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_every_personalizer_as_in_a_run(place: Path, name: str) -> None:
     more: Any = {"model": "normed3:net"} if name == "fedbn" else {}
     more |= {"adversarial": {"name": "pgd", "bounds": []}}  # inputs of any size
@@ -255,14 +253,11 @@ def test_a_missing_value_is_filled_in(place: Path, mine: Path) -> None:
 # What a newcomer may have
 
 
-def test_one_class_alone_will_do(run: Path) -> None:
+def test_one_class_alone_or_a_single_example_will_do(run: Path) -> None:
     x = examples(np.full(12, 9))["x"]
     found = api.personalize(run, {"x": x, "y": np.full(12, 2)})
     assert found.examples == {"train": 10, "valid": 0, "test": 2}
     assert found.personal["accuracy"] >= found.shared["accuracy"]
-
-
-def test_a_single_example(run: Path) -> None:
     found = api.personalize(run, {"x": np.ones((1, 3)), "y": np.array([1])})
     assert found.examples == {"train": 1, "valid": 0, "test": 0}
     assert found.personal == {} and vector(found).isfinite().all()
@@ -292,13 +287,8 @@ def test_names_of_classes(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("\n".join(["a,b,state", *lines]) + "\n")
     data = {"name": "csv", "path": str(table), "label": "state"}
-    whole = {
-        "data": data,
-        "partition": {"name": "iid", "clients": 3},
-        "train": {"rounds": 2},
-        "personalizer": "local",
-        "engine": {"how": "loop"},
-    }
+    more: Any = {"personalizer": "local", "partition": {"name": "iid", "clients": 3}}
+    whole = experiment(tmp_path, data=data, train={"rounds": 2}, **more)
     (run,) = api.run(whole, out=tmp_path / "run")
     x = np.array([[i % 7, i % 5] for i in range(20)], np.float32)
     words = np.where(x[:, 0] > 3, "well", "ill")
@@ -360,18 +350,16 @@ X = np.ones((4, 3), np.float32)
 LABELS = np.array([0, 1, 2, 1])
 
 
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
+def test_refused_examples(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.safetensors"
+    arrays: dict[str, Any]
+    for arrays, words in (
         ({"x": X}, "lacks the array y"),
         ({"y": LABELS}, "lacks the array x"),
-        ({"x": X[:, :2], "y": LABELS}, r"inputs of shape \[2\] do not fit this model"),
+        ({"x": X[:, :2], "y": LABELS}, r"shape \[2\] do not fit this model"),
         ({"x": X, "y": LABELS[:3]}, r"y has shape \(3,\) and x holds 4 examples"),
-        (
-            {"x": X, "y": np.array([0, 1, 3, 7])},
-            "y holds 3, 7, which this run does not",
-        ),
-        ({"x": X, "y": np.array([0, 1, -1, 1])}, "y holds -1, which this run does not"),
+        ({"x": X, "y": np.array([0, 1, 3, 7])}, "y holds 3, 7, which this run does"),
+        ({"x": X, "y": np.array([0, 1, -1, 1])}, "y holds -1, which this run does"),
         ({"x": X, "y": LABELS * 1.0}, "y is float64.*this run has 3 classes"),
         ({"x": X, "y": np.array(list("abca"))}, "y is <U1.*this run has 3 classes"),
         ({"x": X * np.nan, "y": LABELS}, "x is NaN in 4 of 4 examples"),
@@ -380,47 +368,39 @@ LABELS = np.array([0, 1, 2, 1])
         ({"x": X, "y": LABELS, "split": [0, 1, 2, 3]}, "split holds 3; it must be 0,"),
         ({"x": X, "y": LABELS, "split": [0, 2]}, r"split has shape \(2,\)"),
         ({"x": X[:0], "y": LABELS[:0]}, "x has shape"),
-    ],
-)
-def test_refused_examples(
-    run: Path, tmp_path: Path, arrays: dict[str, Any], words: str
+    ):
+        np.savez(tmp_path / "bad.npz", **arrays)
+        refused(words, run, "--data", tmp_path / "bad.npz", "--out", out)
+        assert not out.exists()
+
+
+def test_refused_files_and_numbers(
+    run: Path, mine: Path, place: Path, tmp_path: Path
 ) -> None:
-    np.savez(tmp_path / "bad.npz", **arrays)
-    out = tmp_path / "out.safetensors"
-    refused(words, run, "--data", tmp_path / "bad.npz", "--out", out)
-    assert not out.exists()
-
-
-def test_refused_files_and_numbers(run: Path, mine: Path, place: Path) -> None:
-    ask = (run, "--data", mine)
-    refused("there is no file", run, "--data", mine.with_name("nowhere.npz"))
-    (mine.parent / "t.csv").write_text("a,b\n1,2\n")
-    refused("is not a whole .npz file", run, "--data", mine.parent / "t.csv")
-    refused("exists already or cannot be written", *ask, "--out", mine)
-    refused("cannot be written", *ask, "--out", mine / "not" / "there.safetensors")
-    refused("rounds = -1 must be at least 0", *ask, "--rounds", -1)
-    refused("test = 1.0 must be a share", *ask, "--test", 1)
-    refused("test = nan must be a share", *ask, "--test", "nan")
-    refused("device 'tpu' is not here", *ask, "--device", "tpu")
-    refused("is not the folder of a run", place, "--data", mine)
-    refused("Missing option '--data'", run)
-
-
-def test_an_unfinished_run(run: Path, mine: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     (tmp_path / "half").mkdir()
     shutil.copy(run / "experiment.toml", tmp_path / "half")
-    refused("is not finished", tmp_path / "half", "--data", mine)
-
-
-def test_a_shared_model_that_is_no_number(
-    run: Path, mine: Path, tmp_path: Path
-) -> None:
     shutil.copytree(run, tmp_path / "far")
     tensors, _ = files.load(run / files.SHARED)
     name = next(k for k in tensors if k.endswith("weight"))
     tensors[name][0, 0] = float("inf")
     files.save(tmp_path / "far" / files.SHARED, tensors)
-    refused("is not finite, and no model can", tmp_path / "far", "--data", mine)
+    ask = (run, "--data", mine)
+    for words, *arguments in (
+        ("there is no file", run, "--data", tmp_path / "nowhere.npz"),
+        ("is not a whole .npz file", run, "--data", tmp_path / "t.csv"),
+        ("exists already or cannot be written", *ask, "--out", mine),
+        ("cannot be written", *ask, "--out", mine / "not" / "there.safetensors"),
+        ("rounds = -1 must be at least 0", *ask, "--rounds", -1),
+        ("test = 1.0 must be a share", *ask, "--test", 1),
+        ("test = nan must be a share", *ask, "--test", "nan"),
+        ("device 'tpu' is not here", *ask, "--device", "tpu"),
+        ("is not the folder of a run", place, "--data", mine),
+        ("Missing option '--data'", run),
+        ("is not finished", tmp_path / "half", "--data", mine),
+        ("is not finite, and no model can", tmp_path / "far", "--data", mine),
+    ):
+        refused(words, *arguments)
 
 
 def test_models_of_other_runs(place: Path, run: Path, mine: Path) -> None:
@@ -436,10 +416,7 @@ def test_models_of_other_runs(place: Path, run: Path, mine: Path) -> None:
         (run, mine.with_name("no"), "cannot be read as a model"),
     ]
     for path, model, words in cases:
-        result = troth("predict", path, "--model", model, "--data", mine)
-        assert result.exit_code == 2, result.output
-        (line,) = result.stderr.splitlines()
-        assert words in line
+        refused(words, path, "--model", model, "--data", mine, command="predict")
     for flags in ((), ("--client", 0, "--model", out)):
-        result = troth("predict", run, *flags, "--data", mine)
-        assert result.exit_code == 2 and "say whose model predicts" in result.stderr
+        words = "say whose model predicts"
+        refused(words, run, *flags, "--data", mine, command="predict")

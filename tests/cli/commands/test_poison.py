@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -68,21 +67,14 @@ def test_the_whole_chain(troth: Call, file: Path, tmp_path: Path) -> None:
     read = dict(zip(head.split(","), rows[-1].split(","), strict=True))
     assert float(read["aimed"]) == last["aimed"] and read["examples"] == "80"
     assert f"Files: {out / 'stages.csv'}, {out / 'stages.json'}," in result.stderr
-
-
-def test_poisoned_data_go_into_any_other_experiment(
-    troth: Call, file: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    troth("poison", file, "--out", out, "--examples", 40, "--quiet")
-    settings: list[Any] = []
-    for one in ("personalizer.name=ditto", "aggregator.name=mean", "train.batch=8"):
+    settings = []  # the poisoned data go into any other experiment
+    for one in (
+        *("personalizer.name=ditto", "aggregator.name=mean", "train.batch=8"),
+        *("corruption.name=from_file", f"corruption.path={out / 'poison.npz'}"),
+    ):
         settings += ["--set", one]
-    for key, value in (("name", "from_file"), ("path", out / "poison.npz")):
-        settings += ["--set", f"corruption.{key}={value}"]
-    tree = file.read_text().replace('optimizer = "adam"\n', "")
     other = tmp_path / "other.toml"
-    other.write_text(tree)
+    other.write_text(file.read_text().replace('optimizer = "adam"\n', ""))
     result = troth("run", other, *settings, "--out", tmp_path / "run", "--quiet")
     assert result.exit_code == 0, result.output
 
@@ -97,20 +89,15 @@ def test_a_stage(troth: Call, file: Path, tmp_path: Path) -> None:
     assert again.exit_code == 0 and again.stderr == result.stderr
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_refusals(troth: Call, file: Path, tmp_path: Path) -> None:
+    for given, words in (
         (("--stage", "all"), "stage = 'all' is not one of"),
         (("--weight", "much"), "weight = 'much'"),
         (("--target", "nowhere.npy"), "there is no target 'nowhere.npy'"),
         (("--examples", 0), "examples = 0 must be at least 1"),
         (("--set", "personalizer.name=local"), "needs personalizer 'coupled'"),
-    ],
-)
-def test_refusals(
-    troth: Call, file: Path, tmp_path: Path, given: Any, words: str
-) -> None:
-    result = troth("poison", file, "--out", tmp_path / "out", *given)
-    assert result.exit_code == 2
-    assert words in " ".join(result.stderr.split())
-    assert len(result.stderr.strip().splitlines()) <= 2
+    ):
+        result = troth("poison", file, "--out", tmp_path / "out", *given)
+        assert result.exit_code == 2
+        assert words in " ".join(result.stderr.split())
+        assert len(result.stderr.strip().splitlines()) <= 2

@@ -22,6 +22,14 @@ def troth(*arguments: object) -> Result:
     return CliRunner().invoke(app.app, [str(a) for a in arguments])
 
 
+def refused(words: str, *arguments: object) -> None:
+    """One line on stderr, exit code 2, nothing on stdout."""
+    result = troth("predict", *arguments)
+    assert result.exit_code == 2 and result.stdout == "", result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("troth: ") and re.search(words, line), line
+
+
 def rows(gaps: bool) -> list[list[str]]:
     draw = np.random.default_rng(0)
     made = []
@@ -88,14 +96,9 @@ def test_a_table_in_another_order_without_the_label(
     assert result.exit_code == 0, result.output
     expected = run.predict(1, x)
     assert np.isnan(x).any() and {*expected.tolist()} == {0, 1}
-    found = json.loads(result.stdout)
     words = [("ill, badly", "well")[k] for k in expected]
-    assert found == {
-        "client": 1,
-        "predictions": expected.tolist(),
-        "accuracy": None,
-        "names": words,
-    }
+    told = {"client": 1, "predictions": expected.tolist(), "accuracy": None}
+    assert json.loads(result.stdout) == {**told, "names": words}
     assert troth(*ask).stdout.splitlines() == words
     out = tmp_path / "p.csv"
     assert troth(*ask, "--out", out).exit_code == 0
@@ -118,42 +121,26 @@ def test_a_category_that_was_not_trained_on_is_none(
     assert json.loads(found.stdout)["predictions"] == expected
 
 
-@pytest.mark.parametrize(
-    ("head", "row", "words"),
-    [
+def test_refused_tables(plain: Path, one: tuple[Path, Result], tmp_path: Path) -> None:
+    file, head = tmp_path / "new.csv", "age;sex;ward;smokes"
+    for first, row, words in (
         ("age;sex;smokes", "1;f;true", "has no column 'ward', which this run was"),
         ("Age;sex;ward;smokes", "1;f;1;true", "no column 'age'.*did you mean 'Age'"),
         ("1;f;1;true", "1;f;1;true", "no column 'age'.*first line must name"),
-        ("age;sex;ward;smokes", "old;f;1;1", "column 'age' holds 'old' in line 2, and"),
-        ("age;sex;ward;smokes", "1e99;f;1;1", "holds '1e99' in line 2.* finite number"),
-        ("age;sex;ward;smokes", "1_0;f;1;1", "column 'age' holds '1_0' in line 2"),
-        ("age;sex;ward;smokes", "NA;f;1;1", "column 'age' has no value in line 2, and"),
-        ("age;sex;ward;smokes", "1;f;1", "line 2 holds 3 values and there are 4"),
-        ("age;sex;ward;smokes", "", "holds names and no rows"),
-        ("age;sex;ward;smokes;age", "1;f;1;1;2", "several columns that may be.*'age'"),
-        ("age;sex;ward;smokes;sex=f", "1;f;1;1;0", "several columns.*'sex=f'.*: sex, "),
-    ],
-)
-def test_refused_tables(
-    plain: Path, tmp_path: Path, head: str, row: str, words: str
-) -> None:
-    file = tmp_path / "new.csv"
-    file.write_text(f"{head}\n{row}\n")
-    result = troth("predict", plain, "--client", 0, "--data", file)
-    assert result.exit_code == 2 and result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert re.search(words, line), line
-
-
-def test_no_file_and_no_names(plain: Path, tmp_path: Path) -> None:
-    nowhere = tmp_path / "nowhere.csv"
-    result = troth("predict", plain, "--client", 0, "--data", nowhere)
-    assert result.exit_code == 2 and "there is no file" in result.stderr
-    tiny = {"train": {"rounds": 1}, "partition": {"name": "iid", "clients": 2}}
-    api.run(tiny, out=tmp_path / "digits")
-    file = save(tmp_path / "a.csv", ["a"], [["1"]])
-    result = troth("predict", tmp_path / "digits", "--client", 0, "--data", file)
-    assert result.exit_code == 2 and "has no names of features" in result.stderr
+        (head, "old;f;1;1", "column 'age' holds 'old' in line 2, and"),
+        (head, "1e99;f;1;1", "holds '1e99' in line 2.* finite number"),
+        (head, "1_0;f;1;1", "column 'age' holds '1_0' in line 2"),
+        (head, "NA;f;1;1", "column 'age' has no value in line 2, and"),
+        (head, "1;f;1", "line 2 holds 3 values and there are 4"),
+        (head, "", "holds names and no rows"),
+        (f"{head};age", "1;f;1;1;2", "several columns that may be.*'age'"),
+        (f"{head};sex=f", "1;f;1;1;0", "several columns.*'sex=f'.*: sex, "),
+    ):
+        file.write_text(f"{first}\n{row}\n")
+        refused(words, plain, "--client", 0, "--data", file)
+    ask = ("--client", 0, "--data")
+    refused("there is no file", plain, *ask, tmp_path / "nowhere.csv")
+    refused("has no names of features", one[0], *ask, file)
 
 
 def test_arrays_still_do_and_are_scored(plain: Path, tmp_path: Path) -> None:
@@ -188,9 +175,8 @@ def test_predict(
     result = troth("predict", out, "--client", 2, "--data", place / "xy.npz")
     assert result.exit_code == 0, result.output
     labels = [int(line) for line in result.stdout.splitlines()]
-    assert (
-        labels == Run(out).predict(2, np.load(place / "xy.npz")["x"][:, None]).tolist()
-    )
+    x = np.load(place / "xy.npz")["x"][:, None]
+    assert labels == Run(out).predict(2, x).tolist()
     accuracy = np.mean(labels == y)
     assert result.stderr == f"accuracy {accuracy:.3f} on 9 examples\n"
     for name, known in (("xy.npz", accuracy), ("x.npy", None), ("channels.npz", None)):
@@ -205,37 +191,20 @@ def test_predict(
     assert result.exit_code == 2 and "exists already" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "client", "words"),
-    [
-        ("float.npz", 0, ["[8, 8]", "[1, 8, 8]"]),
-        ("short.npz", 0, ["y has shape (8,)", "9 examples"]),
-        ("none.npz", 0, ["has no array x", "np.savez"]),
-        ("text.npz", 0, ["text.npz cannot be read (it holds no plain arrays)"]),
-        ("missing.npz", 0, ["missing.npz cannot be read"]),
-        ("x.npy", 6, ["there is no client 6", "0 to 5"]),
-        ("x.npy", -1, ["there is no client -1"]),
-    ],
-)
 def test_predict_refuses(
-    one: tuple[Path, Result],
-    digits: tuple[Path, Any],
-    name: str,
-    client: int,
-    words: list[str],
+    one: tuple[Path, Result], grid: tuple[Path, Result], digits: tuple[Path, Any]
 ) -> None:
-    data = digits[0] / name
-    result = troth("predict", one[0], "--client", client, "--data", data)
-    assert result.exit_code == 2 and result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("troth: ") and all(word in line for word in words)
-
-
-def test_predict_for_a_grid_names_its_runs(
-    grid: tuple[Path, Result], digits: tuple[Path, Any]
-) -> None:
-    result = troth("predict", grid[0], "--client", 0, "--data", digits[0] / "x.npy")
-    assert result.exit_code == 2 and "personalizer=local,seed=1" in result.stderr
+    for run, name, client, words in (
+        (one[0], "float.npz", 0, r"\[8, 8\] .* \[1, 8, 8\]"),
+        (one[0], "short.npz", 0, r"y has shape \(8,\) .* 9 examples"),
+        (one[0], "none.npz", 0, "has no array x.*np.savez"),
+        (one[0], "text.npz", 0, r"npz cannot be read \(it holds no plain arrays\)"),
+        (one[0], "missing.npz", 0, "missing.npz cannot be read"),
+        (one[0], "x.npy", 6, "there is no client 6.*0 to 5"),
+        (one[0], "x.npy", -1, "there is no client -1"),
+        (grid[0], "x.npy", 0, "personalizer=local,seed=1"),
+    ):
+        refused(words, run, "--client", client, "--data", digits[0] / name)
 
 
 def test_predict_a_regression(tiny: str, written: Any, tmp_path: Path) -> None:
@@ -248,14 +217,6 @@ def test_predict_a_regression(tiny: str, written: Any, tmp_path: Path) -> None:
     d = json.loads(result.stdout)["runs"][0]["experiment"]["resolved"]["shape"][0]
     x = np.eye(d)
     np.savez(tmp_path / "x.npz", x=x, y=np.zeros(d))
-    result = troth(
-        "predict",
-        tmp_path / "out",
-        "--client",
-        0,
-        "--data",
-        tmp_path / "x.npz",
-        "--json",
-    )
-    found = json.loads(result.stdout)
+    ask = ("--client", 0, "--data", tmp_path / "x.npz", "--json")
+    found = json.loads(troth("predict", tmp_path / "out", *ask).stdout)
     assert found["error"] == pytest.approx(np.mean(np.square(found["predictions"])))

@@ -70,14 +70,13 @@ fraction = 0.2
 
 @pytest.fixture(scope="module")
 def long(
-    written: Any, tiny: str, tmp_path_factory: pytest.TempPathFactory
+    troth: Any, written: Any, tiny: str, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:
     """An experiment that takes a while, and its folder when nothing stops it."""
     place = tmp_path_factory.mktemp("long")
     text = (tiny + LONG).replace("rounds = 3", "rounds = 300")
     file = written(place / "long.toml", text)
-    done = subprocess.run([*TROTH, "run", file, "--out", place / "out"], check=False)
-    assert done.returncode == 0
+    assert troth("run", file, "--out", place / "out", "-q").exit_code == 0
     return file, place / "out"
 
 
@@ -93,11 +92,10 @@ def begun(file: Path, out: Path, waits_for: str) -> subprocess.Popen[str]:
     return process
 
 
-def resumed(out: Path) -> None:
-    done = subprocess.run([*TROTH, "resume", out], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+PROCESSES = pytest.mark.slow("real processes that are stopped and go on")
 
 
+@PROCESSES
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_saves_and_resume_goes_on(
     troth: Any, tmp_path: Path, long: tuple[Path, Path], by: signal.Signals
@@ -112,13 +110,16 @@ def test_ctrl_c_saves_and_resume_goes_on(
     last = said.splitlines()[-1]
     assert last.startswith("troth: stopped after round ") and "of 300, saved in" in last
     assert last.endswith(f"go on with: troth resume {tmp_path / 'out'}")
-    resumed(tmp_path / "out")
+    done = troth("resume", tmp_path / "out", "-q")
+    assert done.exit_code == 0, done.output
     same(tmp_path / "out", whole)
 
 
-@pytest.mark.parametrize("waits_for", [files.EXPERIMENT, files.CHECKPOINT])
+@pytest.mark.parametrize(
+    "waits_for", [pytest.param(files.EXPERIMENT, marks=PROCESSES), files.CHECKPOINT]
+)
 def test_kill_9_and_resume(
-    tmp_path: Path, long: tuple[Path, Path], waits_for: str
+    troth: Any, tmp_path: Path, long: tuple[Path, Path], waits_for: str
 ) -> None:
     file, whole = long
     wait = random.SystemRandom().uniform(0, 0.3)
@@ -129,5 +130,6 @@ def test_kill_9_and_resume(
     process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert not (tmp_path / "out" / files.SUMMARY).exists()
-    resumed(tmp_path / "out")
+    done = troth("resume", tmp_path / "out", "-q")
+    assert done.exit_code == 0, done.output
     same(tmp_path / "out", whole)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -72,9 +73,11 @@ def test_who_has_no_key_that_the_server_knows(
 
 @SLOW
 def test_a_site_that_was_killed_is_let_in_again_at_once(
-    tmp_path: Path, link: transport.Link
+    tmp_path: Path, link: transport.Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flower would think for a minute that it is still there."""
+    nothing = SimpleNamespace(start=lambda: None, stop=lambda: None)
+    monkeypatch.setattr(transport, "HeartbeatSender", lambda alive: nothing)
     mine = way(tmp_path, link.address, "a", link.ca)
     named = {"public_key": keys.sent(mine.key.public_key())}
     with transport.connected(mine) as post:
