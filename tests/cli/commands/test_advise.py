@@ -79,7 +79,10 @@ def test_points(tmp_path: Path) -> None:
     assert found["tau_a2"] is None
 
 
-@pytest.mark.parametrize("orthogonal", [True, False])
+@pytest.mark.parametrize(
+    "orthogonal",
+    [True, pytest.param(False, marks=pytest.mark.slow("inputs that are correlated"))],
+)
 def test_regression(tmp_path: Path, orthogonal: bool) -> None:
     """τ² has a relative error of .07."""
     found = advised(trained(tmp_path, regression(orthogonal=orthogonal)))
@@ -119,6 +122,7 @@ def test_what_people_read(tmp_path: Path) -> None:
     assert f"λ should be {factor:.2g} of this (Theorem 3)" in fourth
 
 
+@pytest.mark.slow("a statistical law over seeds")
 def test_clients_that_are_all_alike(tmp_path: Path) -> None:
     """With τ = 0 the shared model it is: λ is infinite, or 2 and more (three s.e.)."""
     same = points(tau=0.0, clients=100)
@@ -233,6 +237,8 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     huber = {"train": {"rounds": 1, "loss": "huber"}}
     few, one = regression(clients=5, examples=9), points(clients=1)
     grid = {"grid": {"seed": [0, 1]}}
+    quick: Any = {"train": {"rounds": 1}}
+    quick["engine"] = {"how": "loop", "chunk": 1, "device": "cpu"}
     for k, (data, more, words) in enumerate(
         [
             (points(clients=5), huber, "loss 'huber'"),
@@ -243,7 +249,7 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             (points(clients=3), grid, "is a grid; give one of its runs"),
         ]
     ):
-        path = trained(tmp_path / str(k), data, **{"train": {"rounds": 1}, **more})
+        path = trained(tmp_path / str(k), data, **{**quick, **more})
         assert words in refused(path)
     assert "is not the folder of a run" in refused(tmp_path)
     path = tmp_path / "4" / "run"

@@ -23,6 +23,7 @@ from troth.types import Refusal
 
 SECTIONS: dict[str, Any] = {
     "data": "digits",
+    "model": "linear",
     "partition": {"name": "iid", "clients": 5, "split": [0.6, 0.1, 0.3]},
     "train": {"rounds": 4, "steps": 20, "batch": 16, "lr": 0.1},
     "engine": {"how": "loop", "chunk": 1, "device": "cpu"},
@@ -272,12 +273,12 @@ def test_inputs_that_are_no_images(
     np.savez(tmp_path / "d.npz", x=x, y=(x[:, 0] > 0).astype(int), owner=owner)
     data = {"name": "npz", "path": str(tmp_path / "d.npz")}
     parts = {"name": "natural", "split": [0.5, 0.0, 0.5]}
-    path = trained(tmp_path, "table", data=data, partition=parts, model="linear")
+    path = trained(tmp_path, "table", data=data, partition=parts)
     words = r"transform 'rotation' deforms images.*shape \[3\]; take transform 'pixel'"
     assert re.search(words, refused("certify", path, "--transform", "rotation"))
     result = troth("certify", path, "--sigma", 0.5, *FEW, "--json")  # two classes
     assert json.loads(result.stdout)["models"]["shared"]["mean"][0] > 0.5
-    numbers = {"data": "linear_regression", "partition": "natural", "model": "linear"}
+    numbers = {"data": "linear_regression", "partition": "natural"}
     train = {"rounds": 1, "steps": 1, "lr": 0.01}
     path = trained(tmp_path, "numbers", train=train, **numbers)
     words = "predict numbers, and certificates are of a single class"

@@ -115,9 +115,8 @@ def test_ctrl_c_saves_and_resume_goes_on(
     same(tmp_path / "out", whole)
 
 
-@pytest.mark.parametrize(
-    "waits_for", [pytest.param(files.EXPERIMENT, marks=PROCESSES), files.CHECKPOINT]
-)
+@PROCESSES
+@pytest.mark.parametrize("waits_for", [files.EXPERIMENT, files.CHECKPOINT])
 def test_kill_9_and_resume(
     troth: Any, tmp_path: Path, long: tuple[Path, Path], waits_for: str
 ) -> None:
