@@ -78,8 +78,8 @@ def test_deterministic_and_each_client_for_itself():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"clients": 0}, "data.clients = 0 and data.examples = 100 must both"),
-        ({"examples": 0}, "data.examples = 0 must both be at least 1"),
+        ({"clients": 0}, "data.clients = 0 must be at least 1"),
+        ({"examples": 0}, "data.examples = 0 must be at least 1"),
         ({"dim": 0}, "data.dim = 0 must be at least 1"),
         ({"sigma": -1.0}, "data.sigma = -1.0 must be"),
         ({"sigma": math.inf}, "data.sigma = inf must be"),

@@ -229,12 +229,7 @@ def verify(source: Source, place: Path, files: Sequence[str] | None = None) -> N
 
 
 def text(path: Path, most: int, remedy: str) -> str:
-    """What a text file says.
-
-    Args:
-        path: the file.
-        most: bytes that it may have; a larger one is something else.
-        remedy: what to do about a bad file.
+    """What a text file says, of at most so many bytes: a larger one is not what it is.
 
     Raises:
         Refusal: unreadable, too large, or not text.

@@ -33,11 +33,6 @@ def users(path: Path, width: int, remedy: str) -> Iterator[User]:
     "y": […]}}}`. A label may stand in a list of its own. Users without examples are
     passed over, and so are those that LEAF leaves behind empty in `user_data`.
 
-    Args:
-        path: the file.
-        width: features of an example.
-        remedy: what to do about a bad file.
-
     Raises:
         Refusal: not whole, or its parts do not agree; says where.
     """

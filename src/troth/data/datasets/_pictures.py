@@ -37,9 +37,6 @@ def picture(
         kind: what it must be, whatever its name says.
         size: the width and height it must have; None takes what is there.
         remedy: what to do about a bad file.
-
-    Raises:
-        Refusal: missing, cut short, of another kind or of another size.
     """
     if not path.is_file():
         raise Refusal(f"there is no picture {path}: {remedy}")

@@ -1,4 +1,4 @@
-"""Whether arrays fit into memory, asked before they are made."""
+"""Whether the sizes asked for make data, and fit into memory."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from troth import devices
 from troth.types import Refusal
 
 
+def at_least_1(**options: int) -> None:
+    """Refuse counts below one, by their names."""
+    for name, value in options.items():
+        if value < 1:
+            raise Refusal(f"data.{name} = {value} must be at least 1")
+
+
 def check(what: str, shape: tuple[int, ...], itemsize: int, remedy: str) -> None:
     """Refuse an array that would take more than half of the memory now free.
 
-    Half, for what is dealt to clients is copied once more.
-
-    Args:
-        what: the examples, for the refusal.
-        shape: of the array.
-        itemsize: bytes a value.
-        remedy: how to have less.
-
-    Raises:
-        Refusal: it would; says both sizes.
+    Half, for what is dealt to clients is copied once more. The refusal says both sizes,
+    and a `remedy` to have less.
     """
     size, free = math.prod(shape) * itemsize, devices.free(torch.device("cpu"))
     if size > free / 2:

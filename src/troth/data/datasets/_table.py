@@ -15,7 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -105,6 +105,7 @@ class Column(NamedTuple):
 class Table(NamedTuple):
     """What was read: the columns that were asked for, and where each row stood."""
 
+    path: str
     columns: dict[str, Column]
     lines: np.ndarray  # [m] int64
 
@@ -242,14 +243,14 @@ def _texts(
         columns[header[i]] = Column(
             path, header[i], unique.tolist(), codes[written], lines
         )
-    return Table(columns, lines)
+    return Table(path, columns, lines)
 
 
 # Features
 
 
 def features(
-    path: str, columns: list[Column], categorical: list[str], m: int
+    table: Table, columns: list[Column], categorical: list[str]
 ) -> tuple[np.ndarray, list[str]]:
     """The inputs x [m, features] in float32, and the names of the features.
 
@@ -257,11 +258,13 @@ def features(
     """
     if not columns:
         raise Refusal(
-            f"{path} has no column left for a feature: take one out of data.drop, or "
-            "add one to the file"
+            f"{table.path} has no column left for a feature: take one out of "
+            "data.drop, or add one to the file"
         )
-    words = [_categories(column, column.name in categorical, m) for column in columns]
-    x = np.zeros((m, sum(len(texts) or 1 for texts in words)), np.float32)
+    words = [_categories(column, column.name in categorical) for column in columns]
+    x = np.zeros(
+        (len(table.lines), sum(len(texts) or 1 for texts in words)), np.float32
+    )
     names: list[str] = []
     for column, texts in zip(columns, words, strict=True):
         at = len(names)
@@ -282,7 +285,7 @@ def _truths(column: Column) -> bool:
     return {text.lower() for text in column.texts} <= {*_TRUTH}
 
 
-def _categories(column: Column, asked: bool, m: int) -> list[str]:
+def _categories(column: Column, asked: bool) -> list[str]:
     """The categories of a column in order; none for numbers and truths."""
     texts, head = column.texts, f"{column.path}: column '{column.shown}' holds"
     if not texts:
@@ -297,7 +300,7 @@ def _categories(column: Column, asked: bool, m: int) -> list[str]:
     if _truths(column):
         return []
     if not asked:
-        _check(column, head, m)
+        _check(column, head, len(column.lines))
     return sorted(texts)
 
 
@@ -325,24 +328,24 @@ Target = tuple[np.ndarray, int, list[str]]
 """y, the number of classes (0: a regression), and their names."""
 
 
-def check_there(path: str, table: Table, key: str, name: str, remedy: str) -> None:
+def check_there(table: Table, key: str, name: str, remedy: str) -> None:
     """Refuse a column of which some values are missing."""
     lines = table.lines[table.columns[name].codes < 0]
     if len(lines):
         some = ", ".join(map(str, lines[:_LINES])) + " …" * (len(lines) > _LINES)
         raise Refusal(
-            f"{path}: data.{key} is column '{shown(name)}', and it holds nothing in "
-            f"{len(lines)} of {len(table.lines)} rows (in line {some}): fill it in, "
+            f"{table.path}: data.{key} is column '{shown(name)}', and it holds nothing "
+            f"in {len(lines)} of {len(table.lines)} rows (in line {some}): fill it in, "
             f"leave these rows out, {remedy}"
         )
 
 
-def identifiers(path: str, table: Table, key: str, name: str) -> np.ndarray:
+def identifiers(table: Table, key: str, name: str) -> np.ndarray:
     """Owners or groups as int64: whole numbers as they are, texts in sorted order.
 
     "7" is a whole number, "007" and "7.0" are texts, and with one text all are.
     """
-    check_there(path, table, key, name, f"or set data.{key} to another column")
+    check_there(table, key, name, f"or set data.{key} to another column")
     texts = table.columns[name].texts
     try:
         value = np.array([int(text) for text in texts], np.int64)
@@ -354,16 +357,11 @@ def identifiers(path: str, table: Table, key: str, name: str) -> np.ndarray:
     return whose
 
 
-def target(
-    path: str,
-    table: Table,
-    names: list[str],
-    kind: Literal["auto", "labels", "targets"],
-) -> Target:
+def target(table: Table, names: list[str], kind: str) -> Target:
     """What is to be predicted: one column, or several of 0 and 1."""
     remedy = "or take a word that is a class out of data.missing"
     for name in names:
-        check_there(path, table, "label", name, remedy)
+        check_there(table, "label", name, remedy)
     columns = [table.columns[name] for name in names]
     if len(columns) > 1:
         return _several(columns, kind)
@@ -371,7 +369,7 @@ def target(
     values = [_exact(text) for text in column.texts]
     found = [value for value in values if value is not None]
     numeric = len(found) == len(values)
-    head = f"{path}: the label in column '{column.shown}'"
+    head = f"{table.path}: the label in column '{column.shown}'"
     if not numeric and (kind == "targets" or (kind == "auto" and found)):
         code = values.index(None)
         raise Refusal(

@@ -21,15 +21,13 @@ from troth.data.datasets._pictures import picture
 from troth.lookup import nearest
 from troth.types import Arrays, Refusal
 
-_ATTRIBUTES, _PERSONS, _PARTS = (
-    "list_attr_celeba.txt",
-    "identity_CelebA.txt",
-    "list_eval_partition.txt",
-)
+_ATTRIBUTES, _PERSONS = "list_attr_celeba.txt", "identity_CelebA.txt"
+_PARTS = "list_eval_partition.txt"
 _PICTURES = "img_align_celeba"
 _NAME = re.compile(r"[0-9]{1,9}\.jpg")
 _MOST = 2**26  # bytes of an annotation file; the largest of the whole set has 2**24.6
 _COUNT = 40
+_CHUNK = 64  # pictures that a thread decodes at a time
 _PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 
 SOURCE = Source(
@@ -196,7 +194,13 @@ def _table(place: Path) -> _Table:
         )
     attributes = {name: cells[1 + j :: width] for j, name in enumerate(known)}
     for file, others in ((_ATTRIBUTES, cells[::width]), (_PARTS, parted)):
-        _same(place, names, file, others)
+        if names != others:
+            pairs = zip([*names, ""], [*others, ""], strict=False)
+            at, (a, b) = next((i, p) for i, p in enumerate(pairs, 1) if p[0] != p[1])
+            raise Refusal(
+                f"{place / _PERSONS} and {place / file} do not speak of the same "
+                f"pictures ({a[:40]!r} and {b[:40]!r} in place {at}): {_REMEDY}"
+            )
     return _Table(names, person, split.astype(np.int8), attributes)
 
 
@@ -227,22 +231,6 @@ def _pairs(path: Path, most: int) -> tuple[list[str], np.ndarray]:
     return names, values
 
 
-def _same(place: Path, names: list[str], file: str, others: list[str]) -> None:
-    if names == others:
-        return
-    pairs = zip(names, others, strict=False)
-    at = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
-    raise Refusal(
-        f"{place / _PERSONS} and {place / file} do not speak of the same pictures "
-        + (
-            f"({len(names)} and {len(others)} of them)"
-            if at is None
-            else f"({names[at][:40]} and {others[at][:40]} in place {at + 1})"
-        )
-        + f": {_REMEDY}"
-    )
-
-
 def _pixels(folder: Path, names: Sequence[str], side: int) -> np.ndarray:
     """The pictures [m, 3, side, side]; threads, for Pillow decodes outside the GIL."""
     remedy = f"unpack img_align_celeba.zip again ({_PAGE})"
@@ -258,6 +246,3 @@ def _pixels(folder: Path, names: Sequence[str], side: int) -> np.ndarray:
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         list(pool.map(decode, range(0, len(names), _CHUNK)))
     return x
-
-
-_CHUNK = 64

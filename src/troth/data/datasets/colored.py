@@ -5,7 +5,7 @@ References: wang2021robust, nam2020learning.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -142,21 +142,6 @@ def _some(arrays: Arrays, rows: np.ndarray) -> Arrays:
     return arrays._replace(y=arrays.y[rows], owner=whose, split=split)
 
 
-class _Map(NamedTuple):
-    """The colours of one client, by number."""
-
-    of: np.ndarray  # [classes] the colour of each class; −1: the client has none of it
-    among: np.ndarray  # what other colours are drawn from
-
-
-class _Colours(NamedTuple):
-    """What one client draws: a colour for every picture of its, and which conflict."""
-
-    colour: np.ndarray  # [m, 3] of training, validation and test
-    conflicts: np.ndarray  # [m]
-    again: np.ndarray  # [t, 3] of those test pictures that are recoloured
-
-
 def dealt(
     arrays: Arrays,
     shards: Shards,
@@ -167,14 +152,6 @@ def dealt(
     spread: float,
 ) -> tuple[Arrays, Shards]:
     """Colour what the clients hold, and make the conflicting test set.
-
-    Args:
-        arrays: grey, from `colored`.
-        shards: who holds what.
-        seed: the experiment's seed.
-        maps: as `colored` has it.
-        correlation: the same.
-        spread: the same.
 
     Returns:
         Pictures in colour, a row for each that a client holds and for each that is
@@ -187,19 +164,22 @@ def dealt(
     for k, parts in enumerate(zip(*shards[:3], strict=True)):
         rows, sizes = np.concatenate(parts), [len(part) for part in parts]
         bounds = sum(sizes[:2]), sum(sizes)
-        label = arrays.y[rows]
-        own_map = _map(label, arrays.classes, seed, k, maps)
-        drawn = _draw(label, own_map, bounds[0], seed, k, correlation, spread)
-        aligned = ~drawn.conflicts[bounds[0] :]
+        label, test = arrays.y[rows], bounds[0]
+        random = seeding.generator(seed, "color map", k) if maps == "client" else None
+        of, among = _map(label, arrays.classes, random)
+        random = seeding.generator(seed, "colors", k)
+        conflicts = random.random(len(label)) >= correlation
+        first, second = _colours(of[label], among, conflicts, spread, random)
+        aligned = ~conflicts[test:]
         more = np.arange(at + bounds[1], at + bounds[1] + int(aligned.sum()))
         own = np.split(np.arange(at, at + bounds[1]), np.cumsum(sizes[:2]))
         other = own[2].copy()
         other[aligned] = more
         for part, mine in zip(lists, (*own, other), strict=True):
             part.append(mine)
-        source += [rows, rows[bounds[0] :][aligned]]
-        colours += [drawn.colour, drawn.again]
-        groups += [drawn.conflicts, np.ones(len(more), bool)]
+        source += [rows, rows[test:][aligned]]
+        colours += [first, second[test:][aligned]]
+        groups += [conflicts, np.ones(len(more), bool)]
         at += bounds[1] + len(more)
     whole = np.concatenate(source)
     x = _painted(arrays, whole, np.concatenate(colours))
@@ -208,36 +188,33 @@ def dealt(
     return made, held
 
 
-def _map(label: np.ndarray, classes: int, seed: int, client: int, maps: str) -> _Map:
-    """Each of the client's classes has a colour of its own."""
-    own, of = np.unique(label), np.full(classes, -1)
-    of[own] = own
-    if maps == "client":
-        random = seeding.generator(seed, "color map", client)
-        of[own] = random.permutation(classes)[: len(own)]
-    return _Map(of, of[own] if len(own) > 1 else np.arange(classes))
+def _map(
+    label: np.ndarray, classes: int, random: np.random.Generator | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The number of each class's colour, and what other colours are drawn from."""
+    own, of = np.unique(label), np.full(classes, -1)  # −1: the client has none of it
+    of[own] = own if random is None else random.permutation(classes)[: len(own)]
+    return of, of[own] if len(own) > 1 else np.arange(classes)
 
 
-def _draw(
-    label: np.ndarray,
-    colours: _Map,
-    test: int,
-    seed: int,
-    client: int,
-    correlation: float,
+def _colours(
+    aligned: np.ndarray,
+    among: np.ndarray,
+    conflicts: np.ndarray,
     spread: float,
-) -> _Colours:
-    """The colours of a client's pictures; the last, from `test` on, are test data."""
-    random, m = seeding.generator(seed, "colors", client), len(label)
-    conflicts = random.random(m) >= correlation
+    random: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The colour of every picture [m, 3], and another one if it were recoloured."""
+    m = len(aligned)
     turn, fresh = random.random((2, m))
     noise = spread * random.standard_normal((2, m, 3))
-    palette, aligned = np.array(PALETTE) / 255, colours.of[label]
-    first = np.where(conflicts, _other(aligned, colours.among, turn), aligned)
-    second = _other(aligned, colours.among, fresh)
-    colour = (palette[first] + noise[0]).clip(0, 1)
-    again = (palette[second] + noise[1]).clip(0, 1)[test:][~conflicts[test:]]
-    return _Colours(colour, conflicts, again)
+    palette = np.array(PALETTE) / 255
+    first = np.where(conflicts, _other(aligned, among, turn), aligned)
+    second = _other(aligned, among, fresh)
+    return (
+        (palette[first] + noise[0]).clip(0, 1),
+        (palette[second] + noise[1]).clip(0, 1),
+    )
 
 
 def _other(aligned: np.ndarray, among: np.ndarray, u: np.ndarray) -> np.ndarray:

@@ -88,21 +88,21 @@ def csv(
     table = read(path, delimiter, columns, plan)
     named = {name for names in roles.values() for name in names}
     rest = [c for name, c in table.columns.items() if name not in named]
-    x, names = features(path, rest, categorical, len(table.lines))
-    y, classes, words = target(path, table, labels, kind)
+    x, names = features(table, rest, categorical)
+    y, classes, words = target(table, labels, kind)
     who, what = (
-        identifiers(path, table, key, roles[key][0]) if roles[key] else None
+        identifiers(table, key, roles[key][0]) if roles[key] else None
         for key in ("owner", "group")
     )
-    part = _marks(path, table, split) if split else None
+    part = _marks(table, split) if split else None
     return Arrays(x, y, classes, 1.0, who, what, part, tuple(names), tuple(words))
 
 
-def _marks(path: str, table: Table, name: str) -> np.ndarray:
+def _marks(table: Table, name: str) -> np.ndarray:
     """What each example is for, as int8."""
-    check_there(path, table, "split", name, "or set data.split to another column")
+    check_there(table, "split", name, "or set data.split to another column")
     column = table.columns[name]
-    known = marks(f"{path}: column '{column.shown}'", np.array(column.texts))
+    known = marks(f"{table.path}: column '{column.shown}'", np.array(column.texts))
     part: np.ndarray = known[column.codes]
     return part
 

@@ -5,6 +5,7 @@ References: janosi1988heart.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Literal
@@ -119,32 +120,25 @@ def _read(path: Path, patients: int) -> np.ndarray:
             f"{path} holds {len(rows)} patients where this hospital has {patients}: "
             f"{remedy}"
         )
-    table = np.empty((patients, len(COLUMNS)))
-    for i, row in enumerate(rows):
-        cells = [cell.strip() for cell in row.split(",")]
-        if len(cells) != len(COLUMNS):
+    return np.array([_row(path, i, row) for i, row in enumerate(rows, 1)])
+
+
+def _row(path: Path, line: int, row: str) -> list[float]:
+    cells = [cell.strip() for cell in row.split(",")]
+    if len(cells) != len(COLUMNS):
+        raise Refusal(
+            f"{path} has {len(cells)} values in line {line} where there must be "
+            f"{len(COLUMNS)}: {again(SOURCE)}"
+        )
+    values = []
+    for cell, (name, codes) in zip(cells, COLUMNS.items(), strict=True):
+        unknown = cell == "?" and name != "num"
+        values.append(float(cell) if _NUMBER.fullmatch(cell) else math.nan)
+        wrong = values[-1] not in codes if codes else math.isnan(values[-1])
+        if wrong and not unknown:
+            allowed = f"one of {', '.join(map(str, codes))}" if codes else "a number"
             raise Refusal(
-                f"{path} has {len(cells)} values in line {i + 1} where there must be "
-                f"{len(COLUMNS)}: {remedy}"
+                f"{path} holds {cell[:20]!r} for {name} in line {line}, where it must "
+                f"be {allowed}{'' if name == 'num' else ' or ?'}: {again(SOURCE)}"
             )
-        for j, (name, codes) in enumerate(COLUMNS.items()):
-            if (value := _value(cells[j], name, codes)) is None:
-                allowed = (
-                    f"one of {', '.join(map(str, codes))}" if codes else "a number"
-                )
-                raise Refusal(
-                    f"{path} holds {cells[j][:20]!r} for {name} in line {i + 1}, where "
-                    f"it must be {allowed}{'' if name == 'num' else ' or ?'}: {remedy}"
-                )
-            table[i, j] = value
-    return table
-
-
-def _value(cell: str, name: str, codes: tuple[int, ...]) -> float | None:
-    """The number in a cell, NaN for '?', or None if it may not stand there."""
-    if cell == "?" and name != "num":
-        return float("nan")
-    if not _NUMBER.fullmatch(cell):
-        return None
-    value = float(cell)
-    return value if not codes or value in codes else None
+    return values

@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from troth import seeding
+from troth.data.datasets import _room
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
 
@@ -80,15 +81,17 @@ def truth(
     tau_a: float = 5.0,
 ) -> np.ndarray:
     """The w_k behind the data of the same seed and options: [clients, dim]."""
-    if dim < 1:
-        raise Refusal(f"data.dim = {dim} must be at least 1")
+    _room.at_least_1(dim=dim)
     theta = seeding.generator(seed, "linear_regression.theta").standard_normal(dim)
     spread = spreads(clients, tau, hostile, tau_a)
-    zeta = [
-        seeding.generator(seed, "linear_regression.w", k).standard_normal(dim)
-        for k in range(clients)
-    ]
-    return np.asarray(theta + spread[:, None] * np.array(zeta))
+    zeta = normal(seed, "linear_regression.w", clients, dim)
+    return np.asarray(theta + spread[:, None] * zeta)
+
+
+def normal(seed: int, purpose: str, clients: int, count: int) -> np.ndarray:
+    """N(0, 1) for every client, whatever the others are: [clients, count]."""
+    made = (seeding.generator(seed, purpose, k) for k in range(clients))
+    return np.array([random.standard_normal(count) for random in made])
 
 
 def spreads(clients: int, tau: float, hostile: int, tau_a: float) -> np.ndarray:
@@ -110,11 +113,7 @@ def spreads(clients: int, tau: float, hostile: int, tau_a: float) -> np.ndarray:
 
 def checked(clients: int, examples: int, sigma: float, test: float) -> None:
     """Refuse sizes and noise that make no data."""
-    if clients < 1 or examples < 1:
-        raise Refusal(
-            f"data.clients = {clients} and data.examples = {examples} must both be at "
-            "least 1"
-        )
+    _room.at_least_1(clients=clients, examples=examples)
     if not (sigma >= 0 and math.isfinite(sigma)):
         raise Refusal(f"data.sigma = {sigma} must be a number of at least 0")
     if not 0 <= test < 1:

@@ -40,9 +40,7 @@ def made_digits(
             row, moves of up to a pixel, ink down to one half.
         noise: the most that a pixel is off, as a share of full ink; 0: none.
     """
-    for name, count in (("clients", clients), ("per_client", per_client)):
-        if count < 1:
-            raise Refusal(f"data.{name} = {count} must be at least 1")
+    _room.at_least_1(clients=clients, per_client=per_client)
     for name, value in (("style", style), ("noise", noise)):
         if not 0 <= value <= 1:
             raise Refusal(f"data.{name} = {value} must be at least 0 and at most 1")

@@ -70,13 +70,7 @@ def npz(*, path: str, scale: float = 0.0) -> Arrays:
 def read(
     path: str, option: str = "data.path", keys: tuple[str, ...] = _KEYS
 ) -> dict[str, np.ndarray]:
-    """The arrays we know, as they stand in the file; never a pickle.
-
-    Args:
-        path: the file.
-        option: where the user wrote its name.
-        keys: what they are called.
-    """
+    """The arrays of these names, as they stand in the file; never a pickle."""
     place = os.path.expanduser(path)
     if not os.path.isfile(place):
         raise Refusal(
@@ -204,12 +198,7 @@ def divided(path: str, content: dict[str, np.ndarray]) -> np.ndarray | None:
 
 
 def marks(where: str, words: np.ndarray) -> np.ndarray:
-    """Words for training, validation and test as int8.
-
-    Args:
-        where: how a refusal calls them.
-        words: [m] "0", "1", "2" or "train", "valid", "test".
-    """
+    """Words for training, validation and test, or their numbers, as int8."""
     known = {**_PARTS, **{str(mark): mark for mark in _PARTS.values()}}
     strange = np.unique(words[~np.isin(words, list(known))])
     if len(strange):

@@ -9,8 +9,7 @@ import math
 
 import numpy as np
 
-from troth import seeding
-from troth.data.datasets.linear_regression import checked, marks, spreads
+from troth.data.datasets.linear_regression import checked, marks, normal, spreads
 from troth.types import Arrays, Refusal
 
 
@@ -50,11 +49,8 @@ def point_estimation(
     """
     checked(clients, examples, sigma, test)
     w = truth(seed, clients=clients, tau=tau, theta=theta, hostile=hostile, tau_a=tau_a)
-    noise = [
-        seeding.generator(seed, "point_estimation", k).standard_normal(examples)
-        for k in range(clients)
-    ]
-    y = (w[:, None] + sigma * np.array(noise)).ravel()
+    noise = normal(seed, "point_estimation", clients, examples)
+    y = (w[:, None] + sigma * noise).ravel()
     owner = np.repeat(np.arange(clients), examples)
     split = np.tile(marks(examples, test), clients)
     return Arrays(np.ones((len(y), 1)), y, 0, owner=owner, split=split)
@@ -73,8 +69,5 @@ def truth(
     if not math.isfinite(theta):
         raise Refusal(f"data.theta = {theta} must be a finite number")
     spread = spreads(clients, tau, hostile, tau_a)
-    zeta = [
-        seeding.generator(seed, "point_estimation.w", k).standard_normal()
-        for k in range(clients)
-    ]
-    return np.asarray(theta + spread * np.array(zeta))
+    zeta = normal(seed, "point_estimation.w", clients, 1)[:, 0]
+    return np.asarray(theta + spread * zeta)

@@ -16,11 +16,8 @@ from troth.data.datasets import _room
 from troth.data.datasets._files import Remote, Source, again, locate, text
 from troth.types import Arrays, Refusal
 
-_TRAIN, _WORDS, _TAGS = (
-    "stackoverflow_train.h5",
-    "stackoverflow.word_count",
-    "stackoverflow.tag_count",
-)
+_TRAIN = "stackoverflow_train.h5"
+_WORDS, _TAGS = "stackoverflow.word_count", "stackoverflow.tag_count"
 _ROOT = "https://storage.googleapis.com/tff-datasets-public"
 _MOST = 2**26  # bytes of the list of tags
 _PAGE = (
@@ -101,14 +98,26 @@ def stackoverflow(
     Raises:
         Refusal: h5py or a file is missing, a file is damaged, or there is no room.
     """
-    _at_least_1(clients=clients, examples=examples, words=words, tags=tags)
-    h5py = _h5py()
+    _room.at_least_1(clients=clients, examples=examples, words=words, tags=tags)
+    try:
+        import h5py
+    except ImportError:
+        raise Refusal(
+            "data 'stackoverflow' needs h5py, which is not installed: pip install "
+            "'troth[hdf5]'"
+        ) from None
     place = locate(SOURCE, data_dir)
     known_words, known_tags = _words(place / _WORDS, words), _tags(place / _TAGS, tags)
     path = place / _TRAIN
     try:
         with h5py.File(path, "r") as file:
-            held = _clients(file, path, clients)
+            groups = file["examples"]
+            if len(ids := sorted(groups)) < clients:
+                raise Refusal(
+                    f"data.clients = {clients} but {path} holds {len(ids)}: set "
+                    "data.clients to at most that"
+                )
+            held = (groups[name] for name in ids[:clients])
             chosen = [_chosen(one, examples, known_tags, untagged) for one in held]
             x = _bags(chosen, known_words, words)
     except Refusal:
@@ -125,23 +134,6 @@ def stackoverflow(
         for row, found in zip(y, held_tags, strict=True):
             row[found] = 1
     return Arrays(x, y, classes=tags, owner=owner)
-
-
-def _at_least_1(**options: int) -> None:
-    for name, value in options.items():
-        if value < 1:
-            raise Refusal(f"data.{name} = {value} must be at least 1")
-
-
-def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise Refusal(
-            "data 'stackoverflow' needs h5py, which is not installed: pip install "
-            "'troth[hdf5]'"
-        ) from None
-    return h5py
 
 
 def _words(path: Path, count: int) -> dict[bytes, int]:
@@ -162,11 +154,10 @@ def _words(path: Path, count: int) -> dict[bytes, int]:
 
 def _tags(path: Path, count: int) -> dict[bytes, int]:
     """The most frequent tags → their places; the file is json, tag → count."""
+    said = text(path, _MOST, _REMEDY)
     try:
-        content = json.loads(text(path, _MOST, _REMEDY))
+        content = json.loads(said)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, Refusal):
-            raise
         raise Refusal(f"{path} is not a whole json file ({error}): {_REMEDY}") from None
     if not isinstance(content, dict) or {type(n) for n in content.values()} - {int}:
         raise Refusal(f"{path} is not a table of tags and their counts: {_REMEDY}")
@@ -182,17 +173,6 @@ def _places(path: Path, found: list[bytes], count: int, what: str) -> dict[bytes
             f"more: lower it, or {_REMEDY}"
         )
     return places
-
-
-def _clients(file: Any, path: Path, count: int) -> list[Any]:
-    """The groups of the first clients."""
-    ids = sorted(file["examples"])
-    if len(ids) < count:
-        raise Refusal(
-            f"data.clients = {count} but {path} holds {len(ids)}: set data.clients to "
-            "at most that"
-        )
-    return [file["examples"][name] for name in ids[:count]]
 
 
 def _chosen(
