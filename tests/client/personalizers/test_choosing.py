@@ -330,40 +330,30 @@ def as_run(data: Path, rule: str, **sections: Any) -> dict[str, Any]:
     return wanted | {"checkpoint": {"every": 1}} | sections
 
 
-def test_the_code_rule_written_out(data: Path) -> None:
+@pytest.mark.parametrize(("plan", "anchor"), [(THREADS, "shared"), (LOOP, "moving")])
+def test_the_code_rule_written_out(data: Path, plan: Plan, anchor: str) -> None:
     """Every step: a step with each candidate, and the one that validates best."""
-    for plan, anchor in ((THREADS, "shared"), (LOOP, "moving")):
-        made = built(tree(data, asked("code", anchor=anchor)), plan, 0)
-        v = made.federation.broadcast.w.repeat(len(TRAIN), 1)
-        chosen, taken = [FALLBACK] * len(TRAIN), set()
+    made = built(tree(data, asked("code", anchor=anchor)), plan, 0)
+    v = made.federation.broadcast.w.repeat(len(TRAIN), 1)
+    chosen, taken = [FALLBACK] * len(TRAIN), set()
 
-        def local(
-            k: int,
-            w: Tensor,
-            r: int,
-            slots: list[Tensor],
-            made=made,
-            v=v,
-            anchor=anchor,
-            chosen=chosen,
-            taken=taken,
-        ) -> Tensor:
-            moving = w
-            for held in slots:
-                moving = moving - 0.1 * gradient(made, moving, held)
-                pull = v[k] - (w if anchor == "shared" else moving)
-                g, lam = gradient(made, v[k], held), FALLBACK
-                if VALID[k]:
-                    tried = {c: v[k] - 0.1 * (g + c * pull) for c in CANDIDATES}
-                    lam = min(tried, key=lambda c: on_valid(made, tried[c], k))
-                v[k] = v[k] - 0.1 * (g + lam * pull)
-                chosen[k] = lam
-                taken.add(lam)
-            return (COHORT if made.hostile[k] else 1) * (moving - w)
+    def local(k: int, w: Tensor, r: int, slots: list[Tensor]) -> Tensor:
+        moving = w
+        for held in slots:
+            moving = moving - 0.1 * gradient(made, moving, held)
+            pull = v[k] - (w if anchor == "shared" else moving)
+            g, lam = gradient(made, v[k], held), FALLBACK
+            if VALID[k]:
+                tried = {c: v[k] - 0.1 * (g + c * pull) for c in CANDIDATES}
+                lam = min(tried, key=lambda c: on_valid(made, tried[c], k))
+            v[k] = v[k] - 0.1 * (g + lam * pull)
+            chosen[k] = lam
+            taken.add(lam)
+        return (COHORT if made.hostile[k] else 1) * (moving - w)
 
-        agrees(made, written_out(made, local), v)
-        assert lams(made) == chosen
-        assert len(taken) >= 3  # it is not the same λ all the time
+    agrees(made, written_out(made, local), v)
+    assert lams(made) == chosen
+    assert len(taken) >= 3  # it is not the same λ all the time
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -95,6 +95,9 @@ def test_a_client_keeps_no_more_than_its_own(
 ) -> None:
     ours = train(LOOP, "normed", "fedper", train={"optimizer": optimizer})
     assert ours.built.federation.population.width == width
+    nothing = {"name": "fedper", "last": 0}
+    none = train(LOOP, "normed", nothing, train={"rounds": 1})
+    assert none.built.federation.population.width == 0
 
 
 # Hostile company
