@@ -34,7 +34,8 @@ def fresh(
 
 
 def rows(*values: float, width: int = 3) -> Tensor:
-    return torch.tensor(values)[:, None].expand(-1, width).contiguous()
+    column = torch.tensor(values, dtype=torch.float32)[:, None]
+    return column.expand(-1, width).contiguous()
 
 
 @pytest.fixture

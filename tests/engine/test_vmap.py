@@ -24,6 +24,7 @@ from troth.engine.trace import compute_once, update_in_place
 from troth.engine.vmap import Lifted, _captured
 
 F64 = torch.float64
+SLOW = pytest.mark.slow("trains two federations, traced and captured")
 
 
 @pytest.fixture(autouse=True)
@@ -279,14 +280,14 @@ def _trained(experiment: reader.Experiment, plan: Plan) -> tuple[Tensor, Tensor]
     [
         ("ditto", "sgd", True),
         ("ditto", "sgd", False),
-        ("local", "momentum", True),
-        ({"name": "ditto", "steps": 3}, "sgd", True),
         ({"name": "ditto", "lam": 0.5}, "adam", True),
-        ("pfedme", "sgd", True),
-        ("pfedme", "sgd", False),
-        ("apfl", "sgd", True),
-        ("mapper", "sgd", True),
-        ("mixture", "sgd", True),
+        pytest.param("local", "momentum", True, marks=SLOW),
+        pytest.param({"name": "ditto", "steps": 3}, "sgd", True, marks=SLOW),
+        pytest.param("pfedme", "sgd", True, marks=SLOW),
+        pytest.param("pfedme", "sgd", False, marks=SLOW),
+        pytest.param("apfl", "sgd", True, marks=SLOW),
+        pytest.param("mapper", "sgd", True, marks=SLOW),
+        pytest.param("mixture", "sgd", True, marks=SLOW),
     ],
 )
 def test_rounds_of_captured_chunks_are_the_loop(

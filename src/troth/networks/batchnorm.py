@@ -135,7 +135,7 @@ class Dropout(nn.Module):
 def adapt(net: nn.Module) -> nn.Module:
     """The network with its batch normalisations and dropouts replaced, in place.
 
-    Layers that cannot be replaced faithfully are left, for `lifting` to refuse.
+    Layers that cannot be replaced faithfully are left, for `validate` to refuse.
     """
     made: dict[nn.Module, nn.Module] = {}
 

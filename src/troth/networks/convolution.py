@@ -1,11 +1,11 @@
 """Convolutions of many clients at once, as one batched matrix product.
 
-Lifted over clients, a convolution becomes one with a group a client, which cuDNN runs
-one group after another. Here the windows of all clients are laid out as matrices and
-multiplied together (im2col), forwards, for the weights and for the inputs; on an H200
-that is what makes a hundred clients with a CNN of their own step as one. Where there
-are kernels (`troth.networks.kernels`) and enough channels, windows are read where they
-lie.
+Lifted over clients, a convolution becomes one with a group per client, and cuDNN runs
+the groups one after another. Here the windows of all clients are laid out as matrices
+and multiplied together (im2col), forwards, for the weights and for the inputs; on an
+H200 that is what makes a hundred clients with a CNN of their own step as one. Where
+there are kernels (`troth.networks.kernels`) and enough channels, windows are read where
+they lie.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ class Objective(nn.Module):
 
     Args:
         net: the network, normalisation included; its batch normalisations and dropouts
-            are replaced by ours (`batchwise`), which keep names and tensors.
+            are replaced by ours (`batchnorm`), which keep names and tensors.
         classes: how many; 0 is regression.
-        loss: of outputs and labels, a value an example; None chooses.
+        loss: of outputs and labels, one value per example; None chooses.
         padded: whether batches may hold rows of weight 0; without any, batch
             normalisation is torch's own, which is faster.
     """

@@ -57,7 +57,7 @@ def functional(
             the vector given, they are converted on the way.
         precision: bfloat16 computes the network in bfloat16 and everything else
             (outputs, loss, penalty, gradient) in the type of the vector; the others
-            compute all in the type of the vector (`tf32`: see `digits`).
+            compute all in the type of the vector (`tf32`: see `kernels.precision`).
         together: convolutions as matrix products, for clients lifted on a GPU.
     """
     convolving = Together if together else Apart

@@ -33,7 +33,7 @@ def check(module: nn.Module, x: Tensor) -> None:
 
     Args:
         module: the network; it is left as it was. Batch normalisation and dropout are
-            tried as the engine will use them (`batchwise`).
+            tried as the engine will use them (`batchnorm`).
         x: [b, ...] a batch of what it will see.
 
     Raises:
@@ -46,7 +46,7 @@ def check(module: nn.Module, x: Tensor) -> None:
         )
     own = adapt(_copy(module)).train()
     for part in own.modules():
-        if isinstance(part, BatchNorm):  # its statistics are tried in `tasks`
+        if isinstance(part, BatchNorm):  # its statistics are tried by `task`
             part.frozen_statistics = True
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a slow batching rule is no offence

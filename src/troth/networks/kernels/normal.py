@@ -57,7 +57,7 @@ def _normal(
 
 
 def normal(keys: Tensor, count: int) -> Tensor:
-    """[n, count] standard normal numbers in float32, a row a key.
+    """[n, count] standard normal numbers in float32, one row per key.
 
     Args:
         keys: [n] int64.

@@ -1,4 +1,4 @@
-"""How many digits products have on a GPU: those of float32, or the fewer of TF32.
+"""Switch TF32 matrix products on a GPU on or off.
 
 Left alone, torch takes TF32 for convolutions on CUDA: three digits, so that what
 clients become would depend on how many step together.
@@ -36,7 +36,7 @@ def products(precision: str, device: torch.device) -> Iterator[None]:
         with _LOCK:
             before = _inside.pop()
             if not _inside:
-                _put_back(before)
+                _set(before)
 
 
 def few() -> bool:
@@ -61,15 +61,14 @@ def _allowed() -> tuple[bool, Any]:
 
 def _allow(tf32: bool) -> None:
     if _inside[0][0]:
-        for part in _newer():
-            part.fp32_precision = "tf32" if tf32 else "ieee"
+        _set((True, ["tf32" if tf32 else "ieee"] * 2))
     else:
-        torch.set_float32_matmul_precision("high" if tf32 else "highest")
-        torch.backends.cudnn.allow_tf32 = tf32
+        _set((False, ("high" if tf32 else "highest", tf32)))
 
 
-def _put_back(before: tuple[bool, Any]) -> None:
-    newer, values = before
+def _set(wanted: tuple[bool, Any]) -> None:
+    """Allow what `_allowed` described."""
+    newer, values = wanted
     if newer:
         for part, value in zip(_newer(), values, strict=True):
             part.fp32_precision = value

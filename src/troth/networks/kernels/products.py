@@ -1,4 +1,4 @@
-"""Products of matrices, one a client, in an order that does not depend on how many.
+"""Products of matrices, one per client, in an order that does not depend on how many.
 
 What cuBLAS adds up first depends on how many matrices there are, and so do the last
 digits: a unit close to 0, or the larger of two that are nearly equal, may then be
@@ -118,7 +118,7 @@ def add_product(out: Tensor, a: Tensor, b: Tensor, rate: Tensor) -> None:
         out: [n, i, j], the numbers of a row one behind the other.
         a: [n, i, k].
         b: [n, k, j].
-        rate: one number, or one a client.
+        rate: one number, or one per client.
     """
     _launch(a, b, out, rate.reshape(-1).expand(len(a)))
 

@@ -8,15 +8,7 @@ from troth.types import Refusal
 
 
 def expect(name: str, good: bool, outputs: Tensor, y: Tensor, needs: str) -> None:
-    """Refuse labels that a loss has no use for.
-
-    Args:
-        name: the loss.
-        good: whether they fit.
-        outputs: of the model, for the sentence.
-        y: labels or targets, for the sentence.
-        needs: what the loss needs, in words.
-    """
+    """Refuse labels that a loss has no use for; `needs` says what it needs."""
     if good:
         return
     kind = "targets" if y.is_floating_point() and y.dim() == 1 else "labels"

@@ -14,7 +14,7 @@ from troth.types import Refusal
 
 
 def cross_entropy(outputs: Tensor, y: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """−log of the softmax's share for the label, a value an example.
+    """−log of the softmax's share for the label, one value per example.
 
     With shares p of the classes in place of a label, −Σ_c p_c·log of the softmax's.
 

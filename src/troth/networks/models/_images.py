@@ -8,13 +8,7 @@ from troth.types import Refusal
 
 
 def images(model: str, shape: tuple[int, ...], least: int = 1) -> None:
-    """Refuse what is no image [channels, height, width], or one that is too small.
-
-    Args:
-        model: its name, for the sentence.
-        shape: of one example.
-        least: the shortest side that it can take.
-    """
+    """Refuse what is no image [channels, height, width], or a side below `least`."""
     if len(shape) != 3 or min(shape) < 1:
         raise Refusal(
             f"model '{model}' needs images [channels, height, width], and one example "
