@@ -115,17 +115,6 @@ def test_hostile_values_stay_near_benign_ones(
     assert low - (high - low) - 1e-9 <= found <= high + (high - low) + 1e-9
 
 
-def test_keeps_the_sign() -> None:
-    """−u gives minus the result, for even and odd counts."""
-    draw = torch.Generator().manual_seed(5)
-    for n in range(1, 16):
-        sent = messages(torch.randn(n, 9, generator=draw, dtype=torch.float64))
-        for f in range(4):
-            found = bulyan(sent, f=f, strict=False)
-            other = bulyan(sent._replace(update=-sent.update), f=f, strict=False)
-            torch.testing.assert_close(found, -other, rtol=1e-12, atol=1e-12)
-
-
 def test_values_that_nearly_overflow() -> None:
     most = torch.finfo(torch.float32).max
     update = torch.tensor([[most], [most], [-most], [-most], [most], [1.0], [most]])

@@ -3,9 +3,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
-import scipy.optimize
 import torch
 from clients_sent import drawn, messages
 from hypothesis import given, settings
@@ -34,15 +32,6 @@ def steepness(z: Tensor, update: Tensor) -> float:
     at = d < 1e-5 * d.max()
     pull = (gap[~at] / d[~at][:, None]).sum(dim=0)
     return max(0.0, float(torch.linalg.vector_norm(pull)) - int(at.sum())) / len(update)
-
-
-def test_fermats_point_of_a_triangle() -> None:
-    """All angles below 120°: every side is seen under 120° from it."""
-    update = torch.tensor([[0.0, 0.0], [4.0, 0.0], [1.0, 3.0]], dtype=WIDE)
-    z = of(update)
-    unit = torch.nn.functional.normalize(update - z, dim=1)
-    for i, j in ((0, 1), (0, 2), (1, 2)):
-        assert float(unit[i] @ unit[j]) == pytest.approx(-0.5, abs=1e-7)
 
 
 def test_by_hand() -> None:
@@ -74,19 +63,6 @@ def test_is_where_all_pulls_cancel(n: int, d: int, dtype: torch.dtype) -> None:
     z = of(update)
     assert z.dtype == dtype
     assert steepness(z, update) < (1e-5 if dtype == torch.float32 else 5e-8)
-
-
-@pytest.mark.parametrize(("n", "d"), [(7, 2), (8, 3), (25, 5)])
-def test_as_a_general_optimiser_finds_it(n: int, d: int) -> None:
-    update = drawn(n, d, seed=3)
-    found = scipy.optimize.minimize(
-        lambda z: total(torch.from_numpy(z), update),
-        update.mean(dim=0).numpy(),
-        method="Nelder-Mead",
-        options={"xatol": 1e-9, "fatol": 1e-13, "maxiter": 20_000, "maxfev": 20_000},
-    )
-    np.testing.assert_allclose(of(update), found.x, atol=1e-5)
-    assert total(of(update), update) <= found.fun + 1e-9
 
 
 @pytest.mark.parametrize("d", [3, 500])

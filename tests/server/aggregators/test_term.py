@@ -83,14 +83,6 @@ def test_any_losses_give_weights(losses: list[float], t: float) -> None:
     assert back[::-1] == pytest.approx(found)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_keeps_the_type(dtype: torch.dtype) -> None:
-    rows = messages(torch.ones(3, 4, dtype=dtype))
-    found = term(rows, torch.zeros(3, dtype=dtype))
-    assert found.dtype == dtype
-    assert found.float() == pytest.approx(torch.ones(4), rel=1e-2)
-
-
 def test_whoever_reports_the_largest_loss_has_the_step() -> None:
     """No robustness, as it says."""
     assert weights(*[2.3] * 9, 50.0)[-1] > 0.999

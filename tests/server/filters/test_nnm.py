@@ -71,16 +71,6 @@ def test_counts_itself_among_equal_rows() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 14), st.integers(0, 99))
-def test_as_its_definition(n: int, d: int, f: int, seed: int) -> None:
-    update = drawn(n, d, seed)
-    found = of(update, f=f, strict=False)
-    np.testing.assert_allclose(
-        found, by_definition(update, [*range(n)], f), rtol=1e-10, atol=1e-13
-    )
-
-
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 10**6))
 def test_whole_numbers_with_ties(n: int, f: int, seed: int) -> None:
     draw = torch.Generator().manual_seed(seed)

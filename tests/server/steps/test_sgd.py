@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -51,15 +50,6 @@ def test_as_torchs_heavy_ball() -> None:
         new, memory = sgd(w, step, memory, lr=0.3, momentum=0.9)
         w = w._replace(w=new)
         torch.testing.assert_close(new, v.detach(), rtol=1e-12, atol=1e-14)
-
-
-def test_momentum_goes_on_when_steps_stop() -> None:
-    """In all by step/(1 − momentum)."""
-    w, memory = sent(0.0), NONE
-    for r in range(200):
-        new, memory = sgd(w, torch.tensor([float(r == 0)]), memory, momentum=0.9)
-        w = w._replace(w=new)
-    assert w.w.item() == pytest.approx(10.0, rel=1e-5)
 
 
 def test_the_schedule_is_for_the_clients() -> None:
