@@ -63,6 +63,7 @@ def test_own_rule(said: Said) -> None:
     assert mean.startswith("mean ") and trimmed.startswith("own_rule:trimmed ")
 
 
+@pytest.mark.slow("five runs of 16 clients")
 def test_compare(said: Said) -> None:
     lines = said("compare")
     assert len(lines) == 5

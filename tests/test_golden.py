@@ -58,6 +58,7 @@ def golden(tmp_path: Path) -> Path:
     return Path(shutil.copytree(HERE, tmp_path / "golden"))
 
 
+@pytest.mark.slow("the whole quickstart")
 @same_machine
 def test_the_quickstart_gives_the_same_bytes(tmp_path: Path) -> None:
     command("run", "--out", tmp_path / "quickstart", "--quiet")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,6 @@ from troth.types import Split
 SIZES = [7, 40, 12, 25, 10, 4, 31]
 N = len(SIZES)
 PLANS = [Plan("loop", 1), Plan("vmap", 3), Plan("vmap", 2, 2), Plan("threads", 1, 2)]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +91,20 @@ def assert_same(found: evaluate.Table, expected: dict[str, list[float]]) -> None
         assert found[name] == pytest.approx(np.array(values), abs=1e-12, nan_ok=True)
 
 
+def check(made: build.Built, split: Split, ids: np.ndarray) -> None:
+    """Both tables against the plain loop; clients without examples have no score."""
+    f, have = made.federation, np.flatnonzero(split.size.numpy()[ids])
+    w, rows = f.broadcast.w, f.population.read(np.arange(N))
+    assert (rows - rows[0]).abs().max() > 0
+    for found, models in (
+        (evaluate.shared(f.engine, w, split, ids), w.expand(N, -1)),
+        (evaluate.personal(f.engine, w, f.population, split, ids), rows),
+    ):
+        expected = plainly(made, models, split, ids[have])
+        assert_same({k: v[have] for k, v in found.items()}, expected)
+        assert all(np.isnan(np.delete(v, have)).all() for v in found.values())
+
+
 MODELS = [
     ("linear", 3),
     ({"name": "mlp", "widths": [5]}, 2),
@@ -113,22 +118,11 @@ MODELS = [
 def test_shared_and_personal_are_a_plain_loop(
     folder: Path, model: Any, classes: int
 ) -> None:
-    ids = np.arange(N)
+    made = built(folder, PLANS[0], model, classes)
+    assert len(set(made.data.test.size.tolist())) > 4
     for plan in PLANS:
-        made = built(folder, plan, model, classes)
-        f, split = made.federation, made.data.test
-        assert len(set(split.size.tolist())) > 4
-        w = f.broadcast.w
-        assert_same(
-            evaluate.shared(f.engine, w, split, ids),
-            plainly(made, w.expand(N, -1), split, ids),
-        )
-        rows = f.population.read(ids)
-        assert (rows - rows[0]).abs().max() > 0
-        assert_same(
-            evaluate.personal(f.engine, w, f.population, split, ids),
-            plainly(made, rows, split, ids),
-        )
+        made.federation.engine.use(plan)
+        check(made, made.data.test, np.arange(N))
 
 
 @pytest.mark.parametrize(("model", "classes"), MODELS)
@@ -149,38 +143,18 @@ def test_losses_alone_are_those_of_the_table(
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_in_pieces_as_at_once(
+def test_some_clients_in_pieces_and_splits_that_some_lack(
     folder: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = built(folder, plan, "linear")
-    f, split, ids = made.federation, made.data.test, np.arange(N)
-    w = f.broadcast.w
+    for ids in (np.array([5]), np.array([6, 0, 3])):
+        check(made, made.data.test, ids)
+    valid = made.data.valid.size.tolist()
+    assert 0 in valid and max(valid) > 0
+    check(made, made.data.valid, np.arange(N))
     monkeypatch.setattr(evaluate, "_EXAMPLES", 5)
     monkeypatch.setattr(evaluate, "_chunk", lambda engine, population: 2)
-    assert_same(
-        evaluate.shared(f.engine, w, split, ids),
-        plainly(made, w.expand(N, -1), split, ids),
-    )
-    assert_same(
-        evaluate.personal(f.engine, w, f.population, split, ids),
-        plainly(made, f.population.read(ids), split, ids),
-    )
-
-
-@pytest.mark.parametrize("plan", PLANS)
-def test_some_clients_in_any_order(folder: Path, plan: Plan) -> None:
-    made = built(folder, plan, "linear")
-    f, split = made.federation, made.data.test
-    w, rows = f.broadcast.w, f.population.read(np.arange(N))
-    for ids in (np.array([5]), np.array([6, 0, 3])):
-        assert_same(
-            evaluate.shared(f.engine, w, split, ids),
-            plainly(made, w.expand(N, -1), split, ids),
-        )
-        assert_same(
-            evaluate.personal(f.engine, w, f.population, split, ids),
-            plainly(made, rows, split, ids),
-        )
+    check(made, made.data.test, np.arange(N))
 
 
 @pytest.mark.parametrize("plan", [PLANS[1], PLANS[3]])
@@ -192,24 +166,6 @@ def test_without_personal_models_both_tables_are_one(folder: Path, plan: Plan) -
     shared = evaluate.shared(f.engine, w, made.data.test, ids)
     personal = evaluate.personal(f.engine, w, f.population, made.data.test, ids)
     assert_same(personal, {k: v.tolist() for k, v in shared.items()})
-
-
-@pytest.mark.parametrize("plan", PLANS)
-def test_a_split_that_some_clients_lack(folder: Path, plan: Plan) -> None:
-    """Clients without examples have no score; the others have theirs."""
-    made = built(folder, plan, "linear")
-    f, split, ids = made.federation, made.data.valid, np.arange(N)
-    assert 0 in split.size.tolist() and int(split.size.max()) > 0
-    w, rows = f.broadcast.w, f.population.read(ids)
-    have = np.flatnonzero(split.size.numpy())
-    for found, models in (
-        (evaluate.shared(f.engine, w, split, ids), w.expand(N, -1)),
-        (evaluate.personal(f.engine, w, f.population, split, ids), rows),
-    ):
-        assert_same(
-            {k: v[have] for k, v in found.items()}, plainly(made, models, split, have)
-        )
-        assert all(np.isnan(np.delete(v, have)).all() for v in found.values())
 
 
 def test_personal_rows_are_read_only(folder: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 from troth import lookup
 from troth.evaluation import metrics
 from troth.evaluation.summary import summarise
-from troth.types import Refusal
 
 ACCURACY = np.array([0.5, 1.0, 0.0, 0.75])
 LOSS = np.array([1.0, 3.0, 100.0, 2.0])
@@ -89,20 +88,6 @@ def test_a_new_metric_is_found_by_its_file(
     got = summarise({"accuracy": ACCURACY}, SIZE, MALICIOUS)
     monkeypatch.delitem(sys.modules, "troth.evaluation.metrics.lowest")
     assert got["accuracy_lowest"] == 1.5
-
-
-@pytest.mark.parametrize(
-    ("table", "size", "word"),
-    [
-        ({"accuracy": ACCURACY[:3]}, SIZE, "accuracy"),
-        ({"accuracy": ACCURACY}, SIZE[:3], "size"),
-    ],
-)
-def test_refuses_what_is_not_one_a_client(
-    table: dict[str, np.ndarray], size: np.ndarray, word: str
-) -> None:
-    with pytest.raises(Refusal, match=f"'{word}' has shape .* 4 clients"):
-        summarise(table, size, MALICIOUS)
 
 
 def test_success_of_an_attack_is_better_lower() -> None:

@@ -33,7 +33,7 @@ NAMES = lookup.names("personalizer")
 SIZES = [14, 25, 9, 30, 17, 12, 21, 19]  # examples of each client
 N = len(SIZES)
 LOOP = {"how": "loop", "chunk": 1, "device": "cpu"}
-NORMED = [n for n in NAMES if n == "fedbn"]  # members that need normalisation layers
+NORMED = ("fedbn",)  # members that need normalization layers
 
 
 @pytest.fixture(scope="module")
@@ -133,13 +133,6 @@ def test_everybody_has_the_same_chance() -> None:
     assert (abs(counts[2:] - 600 * p) < 5 * (600 * p * (1 - p)) ** 0.5).all()
 
 
-def test_none_by_default(data: Path) -> None:
-    made = built(data, evaluate={"newcomers": 0.0})
-    assert len(made.federation.newcomers) == 0
-    assert np.array_equal(made.federation.members, np.arange(N))
-    assert "newcomers" not in made.facts
-
-
 @pytest.mark.parametrize(
     "more",
     [
@@ -168,6 +161,8 @@ def test_the_adversary_is_drawn_as_ever(data: Path) -> None:
         built(data, evaluate={"newcomers": share}, **sections) for share in (0.2, 0.0)
     )
     assert np.array_equal(with_.hostile, without.hostile)
+    assert np.array_equal(without.federation.members, np.arange(N))
+    assert len(without.federation.newcomers) == 0 and "newcomers" not in without.facts
     assert not with_.hostile[with_.federation.newcomers].any()
 
 
@@ -238,31 +233,25 @@ def test_inputs_are_prepared_without_them(data: Path) -> None:
             assert (mine.std(0, correction=0) - 1).abs().max() < 1e-12
 
 
-def test_pixels_are_normalised_without_them(tmp_path: Path) -> None:
+def test_pixels_are_normalized_without_them(tmp_path: Path) -> None:
     random, owner = np.random.default_rng(1), np.repeat(np.arange(6), 10)
     x = random.integers(0, 256, (60, 5, 5), dtype=np.uint8)
     x[owner == 2] = 255
-    np.savez(
-        tmp_path / "d.npz", x=x, y=owner % 2 ^ random.integers(0, 2, 60), owner=owner
-    )
+    y, file = owner % 2 ^ random.integers(0, 2, 60), tmp_path / "d.npz"
+    np.savez(file, x=x, y=y, owner=owner)
     pixel = {"name": "linear", "normalize": "pixel"}
     for seed in range(40):
-        made = built(tmp_path / "d.npz", model=pixel, seed=seed, train={"cohort": 0})
-        late = made.federation.newcomers
-        rows = np.concatenate(
-            [
-                load.deal(made.experiment, None)[1].train[k]
-                for k in made.federation.members
-            ]
-        )
-        state = made.network.state_dict()
-        mean = next(v for k, v in state.items() if k.startswith("0.") and "mean" in k)
-        expected = x[rows].astype(np.float64).mean(0)
-        scale = 255 if float(mean.max()) <= 1 else 1
-        np.testing.assert_allclose(mean.reshape(5, 5) * scale, expected, rtol=1e-4)
-        if 2 in late:
-            return
-    raise AssertionError("client 2 was never a newcomer")
+        made = built(file, model=pixel, seed=seed, train={"cohort": 0})
+        train, f = load.deal(made.experiment, None)[1].train, made.federation
+        if 2 in f.newcomers:
+            break
+    assert 2 in f.newcomers
+    rows = np.concatenate([train[k] for k in f.members])
+    state = made.network.state_dict()
+    mean = next(v for k, v in state.items() if k.startswith("0.") and "mean" in k)
+    scale = 255 if float(mean.max()) <= 1 else 1
+    expected = x[rows].astype(np.float64).mean(0)
+    np.testing.assert_allclose(mean.reshape(5, 5) * scale, expected, rtol=1e-4)
 
 
 # How long, and how fast
@@ -333,12 +322,10 @@ def test_ditto_written_out(data: Path) -> None:
     late = {"newcomer_rounds": 4, "newcomer_examples": 8}
     cosine = {"schedule": "cosine"}
     made = trained(data, personalizer=ditto, evaluate=late, train=cosine)
-    f = made.federation
-    w = f.broadcast.w
-    for k, found in zip(f.newcomers.tolist(), own(made), strict=True):
+    w = made.federation.broadcast.w
+    for k, found in zip(made.federation.newcomers.tolist(), own(made), strict=True):
         v = w.clone()
-        for j in range(4):
-            r = [0, 2, 3, 5][j]  # of the six, at equal distances
+        for j, r in enumerate([0, 2, 3, 5]):  # of the six, at equal distances
             lr = 0.15 * (1 + np.cos(np.pi * r / 6)) / 2
             for x, y in batches(made, k, 2, 6 + 1 + j):
                 v = v - lr * (slope(v, x, y) + 0.7 * (v - w))
@@ -350,9 +337,8 @@ def test_finetune_written_out(data: Path) -> None:
     """Rounds change nothing; after them the whole learning rate, from the last w."""
     tuned = {"name": "finetune", "steps": 5, "lr": 0.1}
     made = trained(data, personalizer=tuned, train={"schedule": "cosine"})
-    f = made.federation
-    for k, found in zip(f.newcomers.tolist(), own(made), strict=True):
-        v = f.broadcast.w
+    for k, found in zip(made.federation.newcomers.tolist(), own(made), strict=True):
+        v = made.federation.broadcast.w
         for x, y in batches(made, k, 5, 6):
             v = v - 0.1 * slope(v, x, y)
         assert (v - found).abs().max() < 1e-12
@@ -415,6 +401,7 @@ def phases(made: build.Built, k: int, count: int) -> Tensor:
     return client.model(w, state)
 
 
+@pytest.mark.slow("trains a federation with every personalizer")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_personalizer_serves_them(data: Path, name: str, normed: None) -> None:
     late = {"newcomer_rounds": 2, "newcomer_examples": 7}
@@ -515,6 +502,8 @@ def test_steps_are_counted(data: Path) -> None:
     assert tuned.client_steps == 6 * 3 * 2 + N * 7
 
 
+MORE = pytest.mark.slow("the same at other moments and stores")
+OTHERS = [("ditto", 6, "disk"), ("finetune", 6, "host"), ("finetune", 3, "disk")]
 FILES = (files.CLIENTS, files.ROUNDS, files.SHARED, files.PERSONAL)
 
 
@@ -524,9 +513,11 @@ def told(path: Path) -> list[Any]:
     return [summary, *((path / name).read_bytes() for name in FILES)]
 
 
-@pytest.mark.parametrize("store", ["host", "disk"])
-@pytest.mark.parametrize("name", ["ditto", "finetune"])
-@pytest.mark.parametrize("after", [3, 6])
+@pytest.mark.parametrize(
+    ("name", "after", "store"),
+    [("ditto", 3, "host"), ("finetune", 6, "disk")]
+    + [pytest.param(*row, marks=MORE) for row in OTHERS],
+)
 def test_a_resumed_run_gives_the_same_bytes(
     data: Path, tmp_path: Path, name: str, after: int, store: str
 ) -> None:
@@ -597,15 +588,25 @@ def test_refused_settings(evaluate: dict[str, Any], words: str) -> None:
         reader.from_dict({"evaluate": evaluate})
 
 
-def test_too_large_a_cohort(data: Path) -> None:
-    words = "train.cohort = 7 is more than the 6 of 8 clients that are no newcomers"
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        (
+            {"train": {"cohort": 7}},
+            "train.cohort = 7 is more than the 6 of 8 clients that are no newcomers",
+        ),
+        (
+            {
+                "evaluate": {"newcomers": 0.4},
+                "train": {"cohort": 1},
+                "adversary": {"fraction": 0.5},
+                "corruption": "flip_labels",
+            },
+            "evaluate.newcomers = 0.4 sets 4 of 8 clients aside, and 4 are benign",
+        ),
+    ],
+)
+def test_too_many_of_some(data: Path, sections: dict[str, Any], words: str) -> None:
     with pytest.raises(Refusal, match=words):
-        built(data, train={"cohort": 7})
+        built(data, **sections)
     built(data, train={"cohort": 6})
-
-
-def test_too_many_newcomers(data: Path) -> None:
-    foes = {"adversary": {"fraction": 0.5}, "corruption": "flip_labels"}
-    words = "evaluate.newcomers = 0.4 sets 4 of 8 clients aside, and 4 are benign"
-    with pytest.raises(Refusal, match=words):
-        built(data, evaluate={"newcomers": 0.4}, train={"cohort": 1}, **foes)

@@ -29,6 +29,7 @@ SMALL = {
     "attack": "model_replacement",
     "engine": {"how": "vmap", "chunk": 3},
 }
+MORE = pytest.mark.slow("the same at another moment")
 FILES = (
     files.EXPERIMENT,
     files.ROUNDS,
@@ -96,14 +97,15 @@ def test_files_and_summary(tmp_path):
 def test_same_experiment_same_bytes(tmp_path):
     for name in ("one", "two"):
         troth.run(SMALL, out=tmp_path / name)
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    one = contents(tmp_path / "one")
+    assert one == contents(tmp_path / "two")
     [other] = troth.run(SMALL | {"seed": 1}, out=tmp_path / "other")
-    assert (
-        contents(other.path)[files.SHARED] != contents(tmp_path / "one")[files.SHARED]
-    )
+    assert contents(other.path)[files.SHARED] != one[files.SHARED]
 
 
-@pytest.mark.parametrize("stop", [1, 3, 5])
+@pytest.mark.parametrize(
+    "stop", [3, *(pytest.param(k, marks=MORE) for k in (1, 5))]
+)
 def test_resume_goes_on_bit_for_bit(tmp_path, stop):
     tree = changed(checkpoint={"every": 2})
     troth.run(tree, out=tmp_path / "whole")
@@ -127,6 +129,7 @@ def test_resume_goes_on_bit_for_bit(tmp_path, stop):
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow("real processes that are killed, and a run of 120 rounds")
 def test_kill_at_three_random_moments(tmp_path):
     """`kill -9` whenever: what was lost is done again, and the bytes are the same."""
     tree = changed(train={"rounds": 120}, checkpoint={"every": 3})
@@ -170,9 +173,9 @@ def test_finished_runs_are_left_alone(tmp_path):
 
 
 def test_models_are_ordinary_modules(tmp_path):
-    [run] = troth.run(SMALL, out=tmp_path / "run")
-    experiment = run.experiment
-    arrays, shards, _ = load.deal(experiment, None)
+    """Statistics of pixels travel with them."""
+    [run] = troth.run(changed(model={"normalize": "pixel"}), out=tmp_path / "run")
+    arrays, shards, _ = load.deal(run.experiment, None)
     for client in (0, 7):
         net = run.model(client)
         assert isinstance(net, torch.nn.Module)
@@ -209,14 +212,7 @@ def test_without_personal_models(tmp_path):
         run.model(0)
 
 
-def test_pixel_statistics_travel_with_the_model(tmp_path):
-    [run] = troth.run(changed(model={"normalize": "pixel"}), out=tmp_path / "run")
-    arrays, shards, _ = load.deal(run.experiment, None)
-    rows = shards.test[0]
-    accuracy = (run.predict(0, arrays.x[rows]) == arrays.y[rows]).mean()
-    assert accuracy == pytest.approx(run.clients["accuracy"][0])
-
-
+@pytest.mark.slow("a grid of four whose plan is measured")
 def test_grid_shares_plans_and_resumes(tmp_path):
     tree = SMALL | {
         "engine": {},

@@ -59,6 +59,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "scaffold": {"solver": "scaffold"},
 }
 VMAP = Plan("vmap", 5)
+LONG = pytest.mark.slow("every method trained together and one by one")
+MAY = "may differ only in seed, adversary, attack"
+LATE = {"evaluate": {"newcomers": 0.25}}
 
 
 def experiments(method: str) -> list[Any]:
@@ -68,12 +71,15 @@ def experiments(method: str) -> list[Any]:
     return [reader.from_dict(tree) for tree in trees]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", ["ditto", *(pytest.param(m, marks=LONG) for m in METHODS if m != "ditto")]
+)
 def test_together_is_one_after_another(method: str, tmp_path: Path) -> None:
     """Shared and own models within 1e-5 after five rounds, and what was written."""
     check_the_same(experiments(method), tmp_path)
 
 
+@LONG
 @pytest.mark.parametrize(
     "change",
     [
@@ -82,7 +88,7 @@ def test_together_is_one_after_another(method: str, tmp_path: Path) -> None:
         {"solver": "scaffold"},
         {"model": {"name": "mlp", "widths": [8], "normalize": "pixel"}},
         {"train": {**BASE["train"], "steps": 0, "epochs": 1, "batch": 64}},
-        {"availability": {"drop": 0.7}},
+        {"availability": {"drop": 0.7}},  # rounds in which nobody answers
     ],
     ids=str,
 )
@@ -96,6 +102,7 @@ def test_seeds_are_trained_together(change: dict[str, Any], tmp_path: Path) -> N
     check_the_same(every, tmp_path)
 
 
+@pytest.mark.slow("three models trained first, and three runs twice")
 def test_each_begins_with_its_own_weights(tmp_path: Path) -> None:
     """A model that was trained elsewhere, another one in every seed."""
     every = []
@@ -132,7 +139,8 @@ def check_the_same(
                 torch.testing.assert_close(right[key], left[key], rtol=0, atol=1e-5)
             weights.append(torch.cat([t.flatten().double() for t in left.values()]))
         np.testing.assert_allclose(b.clients["loss"], a.clients["loss"], atol=1e-4)
-        assert [r["cohort"] for r in a.rounds] == [r["cohort"] for r in b.rounds]
+        for key in ("cohort", "absent"):
+            assert [r[key] for r in a.rounds] == [r[key] for r in b.rounds]
         assert {**a.summary, "seconds": 0}.keys() == {**b.summary, "seconds": 0}.keys()
         assert (
             a.experiment.resolved["fingerprint"]
@@ -154,7 +162,7 @@ def test_a_stack_of_one_is_the_federation() -> None:
     torch.testing.assert_close(one.broadcast.w, other.broadcast.w, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["none", "ditto", "finetune"])
+@pytest.mark.parametrize("method", ["none", pytest.param("finetune", marks=LONG)])
 def test_stacks_by_turns(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +188,7 @@ def test_stacks_by_turns(
     assert order == [*begun, *ahead, *ended, *begun, *ahead, *ended, *begun, *ended]
 
 
+@LONG
 @pytest.mark.parametrize("method", METHODS)
 def test_as_graphs_are_replayed(
     method: str, record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -229,39 +238,22 @@ def test_the_same_draws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("one", "other", "words"),
     [
-        {"model": {"name": "mlp", "widths": [9]}},
-        {"personalizer": {"name": "ditto", "lam": 0.5}},
-        {"train": {**BASE["train"], "rounds": 6}},
-        {"partition": {**BASE["partition"], "valid": 0.1, "split": "given"}},
+        ({}, {"model": {"name": "mlp", "widths": [9]}}, MAY),
+        ({}, {"personalizer": {"name": "ditto", "lam": 0.5}}, MAY),
+        ({}, {"train": {**BASE["train"], "rounds": 6}}, MAY),
+        ({}, {"partition": {**BASE["partition"], "valid": 0.1, "split": "given"}}, MAY),
+        (LATE, LATE, "train them one by one"),
     ],
 )
-def test_other_federations_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    one = reader.from_dict(BASE)
-    other = reader.from_dict({**BASE, **change})
-    with pytest.raises(Refusal, match="may differ only in seed, adversary, attack"):
-        train_many.train([one, other], [tmp_path / "a", tmp_path / "b"])
+def test_what_does_not_go_together(
+    one: dict[str, Any], other: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    both = [reader.from_dict({**BASE, **change}) for change in (one, other)]
+    with pytest.raises(Refusal, match=words):
+        train_many.train(both, [tmp_path / "a", tmp_path / "b"], plan=VMAP)
     assert not list(tmp_path.iterdir())
-
-
-def test_newcomers_are_refused(tmp_path: Path) -> None:
-    e = reader.from_dict({**BASE, "evaluate": {"newcomers": 0.25}})
-    with pytest.raises(Refusal, match="train them one by one"):
-        train_many.train([e, e], [tmp_path / "a", tmp_path / "b"], plan=VMAP)
-    assert not list(tmp_path.iterdir())
-
-
-def test_rounds_in_which_nobody_answers(tmp_path: Path) -> None:
-    tree = {**BASE, "availability": {"drop": 0.7}}
-    every = [reader.from_dict({**tree, **COLUMNS[name]}) for name in ("clean", "A1")]
-    train_many.train(every, [tmp_path / "a", tmp_path / "b"], plan=VMAP)
-    train.train(every[1], tmp_path / "c", plan=VMAP)
-    a, c = Run(tmp_path / "b"), Run(tmp_path / "c")
-    assert [r["absent"] for r in a.rounds] == [r["absent"] for r in c.rounds]
-    left, right = (files.load(r.path / files.SHARED)[0] for r in (a, c))
-    for key in left:
-        torch.testing.assert_close(left[key], right[key], rtol=0, atol=1e-5)
 
 
 def test_what_memory_does_not_hold_is_trained_in_parts(
@@ -310,8 +302,8 @@ def test_on_a_cpu_a_grid_is_trained_one_by_one(tmp_path: Path) -> None:
     assert not any("together" in name for name in names)
 
 
-@pytest.mark.parametrize("method", ["ditto", "finetune"])
-@pytest.mark.parametrize("every", [0, 2])
+@pytest.mark.slow("a grid of four, stopped, resumed and trained again")
+@pytest.mark.parametrize(("method", "every"), [("ditto", 0), ("finetune", 2)])
 def test_what_is_killed_together_goes_on_by_itself(
     method: str, every: int, tmp_path: Path
 ) -> None:
@@ -334,8 +326,11 @@ def test_what_is_killed_together_goes_on_by_itself(
     assert [len(r.rounds) for r in again] == [5] * 4
 
 
-@pytest.mark.parametrize("where", ["launch", "land", "receive"])
-@pytest.mark.parametrize("calls", [1, 2])  # the second launch is that of a round ahead
+@pytest.mark.parametrize(
+    ("where", "calls"),  # the second launch is that of a round ahead
+    [("launch", 2), *(pytest.param(w, 1, marks=LONG) for w in ("launch", "land"))]
+    + [("receive", 1), *(pytest.param(w, 2, marks=LONG) for w in ("receive", "land"))],
+)
 def test_memory_that_runs_out_leaves_each_to_itself(
     where: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from troth import lookup
-from troth.types import Refusal
 
 LOWER_IS_BETTER = frozenset({"loss", "error", "attack_success"})
 """Columns of which the highest value is the worst."""
@@ -33,17 +32,8 @@ def summarise(
         `{column}_{metric}`, such as `accuracy_mean` or `loss_std`; with adversaries
         also `malicious_accuracy_mean` (regression: `malicious_error_mean`). Nothing is
         rounded; a number is nan where no client has a value.
-
-    Raises:
-        Refusal: columns, sizes and adversaries are not all one a client.
     """
     size, malicious = np.asarray(size), np.asarray(malicious, dtype=bool)
-    for column, values in {**table, "size": size}.items():
-        if np.shape(values) != malicious.shape:
-            raise Refusal(
-                f"'{column}' has shape {np.shape(values)}; "
-                f"it must have one value for each of {malicious.size} clients"
-            )
     table = _diverged(table)
     summary = {
         f"{column}_{name}": _metric(name, column, values, size, ~malicious)
