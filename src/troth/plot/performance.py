@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from troth.runs import compare
 from troth.plot import _style as style
 from troth.plot._style import INK, SHARED, SOFT, Several, dress, name, place
+from troth.runs import compare
 from troth.runs.inspect import Dossier
 from troth.types import Refusal
 

@@ -5,7 +5,6 @@ References: farhadkhani2022equivalence.
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -289,10 +288,9 @@ def save(
     place = Path(path).expanduser()
     if not place.name:
         raise Refusal(f"'{path}' names no file; give a path such as poison.npz")
-    content = io.BytesIO()
-    np.savez(content, x=x, y=y, scale=unit, **soft, **found._asdict())
     try:
-        files.put(place, content.getvalue())
+        with files.whole(place) as file:
+            np.savez(file, x=x, y=y, scale=unit, **soft, **found._asdict())
     except OSError as error:
         raise Refusal(
             f"{path} cannot be written ({error.strerror}); give a path in a folder "

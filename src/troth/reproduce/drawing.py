@@ -36,7 +36,8 @@ def save(figure: Figure, stem: Path) -> list[Path]:
             form = file.suffix[1:]
             figure.savefig(made[-1], format=form, metadata={facts: None})
     for file, content in zip(files, made, strict=True):
-        folder.put(file, content.getvalue())
+        with folder.whole(file) as opened:
+            opened.write(content.getvalue())
     return files
 
 

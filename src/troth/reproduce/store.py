@@ -89,7 +89,8 @@ class Store:
         lines = [json.dumps(one, ensure_ascii=False) for one in self.records().values()]
         if packed:
             text = "".join(f"{line}\n" for line in lines)
-            files.put(self.home / TABLE, lzma.compress(text.encode(), preset=9))
+            with files.whole(self.home / TABLE) as table:
+                table.write(lzma.compress(text.encode(), preset=9))
         for file in packed:
             file.unlink()
         return len(packed)

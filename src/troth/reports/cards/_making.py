@@ -67,7 +67,14 @@ def _hashes(run: Dossier) -> dict[int, str]:
     return found
 
 
-_SCORES = (*files.METRICS, "loss", "balanced_accuracy", "auroc", "exact", "attack_success")
+_SCORES = (
+    *files.METRICS,
+    "loss",
+    "balanced_accuracy",
+    "auroc",
+    "exact",
+    "attack_success",
+)
 _VERDICTS = {
     "dropped": "dropped",
     "clipped": "clipped",
