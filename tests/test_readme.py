@@ -64,8 +64,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         sys.modules.pop(name, None)
 
 
+TRAINS = pytest.mark.slow("the examples of all pages train")
 EXAMPLES = [
-    pytest.param(block, id=f"{page.name}-{i}")
+    pytest.param(block, id=f"{page.name}-{i}", marks=() if page == README else TRAINS)
     for page in PAGES
     for i, block in enumerate(blocks(page, "python"))
 ]

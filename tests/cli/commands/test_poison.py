@@ -47,6 +47,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow("trains every stage, and an experiment more")
 def test_the_whole_chain(troth: Call, file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = troth("poison", file, "--out", out, "--examples", 80, "--json")

@@ -112,6 +112,7 @@ def test_what_is_missing_is_had_by_the_commands_named(
     assert not {r for r in rules if r.endswith(("missing", "no_twin"))}
 
 
+@pytest.mark.slow("trains twice, and writes a report")
 def test_an_attack_is_tried_by_the_command_named(
     troth: Troth, written: Any, tiny: str, tmp_path: Path
 ) -> None:
