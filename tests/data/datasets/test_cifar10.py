@@ -54,15 +54,6 @@ def test_refuses_other_files(made, refuses):
     refuses("batches.meta.txt is not a text file", read, BARE, made)
 
 
-@pytest.mark.usefixtures("offline")
-def test_half_downloaded_and_renamed_files_are_not_there(made, refuses):
-    target = made / BATCHES[1]
-    for name in ("data_batch_2.bin.part", "data_batch_2"):  # a rest; the Python layout
-        target.with_name(name).touch()
-    target.unlink()
-    refuses(f"{made} lacks only data_batch_2.bin;", cifar10, str(made))
-
-
 @pytest.mark.data
 def test_real_files(real):
     arrays = cifar10(real)

@@ -4,9 +4,11 @@ import gzip
 import hashlib
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -217,12 +219,39 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path):
         verify(source, tmp_path)
 
 
-def test_every_source_is_whole():
-    """All that is promised is left by some download, or a sentence says what to do."""
+def sources() -> dict[str, Source]:
+    found = {}
     for name in lookup.names("data"):
         module = importlib.import_module(f"troth.data.datasets.{name}")
-        if (source := getattr(module, "SOURCE", None)) is None:
-            continue
+        if source := getattr(module, "SOURCE", None):
+            found[name] = source
+    return found
+
+
+def test_every_set_that_is_absent_says_what_to_put_where(
+    tmp_path, monkeypatch, refuses
+):
+    """Rests of downloads and renamed files are not there, whatever else is."""
+    monkeypatch.setenv("TROTH_OFFLINE", "1")
+    pytest.importorskip("h5py")
+    for name, source in sources().items():
+        load = partial(lookup.find("data", name), str(tmp_path))
+        said = refuses(f"data '{name}' is not on this machine", load)
+        assert source.how in said and f"into {tmp_path / source.folder}" in said, name
+        assert source.how or all(file in said for file in source.files), name
+        assert "TROTH_DATA" in said and "lacks" not in said, name
+        if len(source.files) > 1:
+            *files, last = (tmp_path / source.folder / file for file in source.files)
+            files[0].parent.mkdir(exist_ok=True)
+            for path in (*files, f"{last}.part", last.with_suffix("")):
+                Path(path).touch()
+            refuses(f"{last.parent} lacks only {last.name};", load)
+            shutil.rmtree(last.parent)
+
+
+def test_every_source_is_whole():
+    """All that is promised is left by some download, or a sentence says what to do."""
+    for name, source in sources().items():
         assert source.name == name and source.files and source.licence, name
         assert source.page.startswith("http"), name
         assert {*source.digests} <= {*source.files}, name

@@ -71,22 +71,6 @@ def test_what_is_not_the_published_set_is_refused(made, name):
     assert said.endswith(f"get it again from {SOURCES[name].page}")
 
 
-@pytest.mark.parametrize("name", LOADERS)
-@pytest.mark.usefixtures("offline")
-def test_refuses_what_is_absent_half_there_or_renamed(tmp_path, name):
-    """Rests of downloads, and files without .gz as other programs leave them."""
-    files = SOURCES[name].files
-    for file in files[:-1]:
-        (tmp_path / file).touch()
-    (tmp_path / f"{files[-1]}.part").write_bytes(b"half")
-    (tmp_path / files[-1].removesuffix(".gz")).touch()
-    with pytest.raises(Refusal, match=f"{tmp_path} lacks only {files[-1]};") as caught:
-        LOADERS[name](str(tmp_path))
-    said = str(caught.value)
-    assert all(file in said for file in files) and "TROTH_DATA" in said
-    assert f"into {tmp_path / SOURCES[name].folder}" in said and "\n" not in said
-
-
 GOOD = gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7]))
 
 

@@ -31,16 +31,12 @@ def test_loss_is_equation_70_plus_a_constant():
     assert np.ptp(loss - eq70) < 1e-12
 
 
-def test_theta_shifts_and_tau_scales():
+def test_theta_shifts_tau_scales_and_the_last_are_hostile():
     assert truth(0, tau=0.0, theta=2.5).tolist() == [2.5] * 10
     assert np.allclose(truth(0, theta=2.0), truth(0) + 2)
     assert np.allclose(truth(0, tau=5.0), 10 * truth(0, tau=0.5))
-
-
-def test_the_last_are_hostile():
     mixed = truth(0, clients=5, tau=1.0, hostile=2, tau_a=3.0)
-    benign = truth(0, clients=5, tau=1.0)
-    assert np.allclose(mixed, benign * [1, 1, 1, 3, 3])
+    assert np.allclose(mixed, truth(0, clients=5, tau=1.0) * [1, 1, 1, 3, 3])
 
 
 def test_moments():

@@ -159,9 +159,6 @@ def test_refuses_what_is_no_file_of_these(tmp_path, refuses):
         other.unlink()
     made = leaf({"é" * 10**5: 2}) | {"num_samples": [3]}  # names of users are cut
     assert len(refuses("samples of", vehicle, put(tmp_path, mytrain=made))) < 400
-    put(tmp_path / "other" / "vehicle", train=GOOD)  # renamed
-    words = "put mytrain.json and, if you have it, mytest"
-    refuses(words, vehicle, str(tmp_path / "other"))
 
 
 finite = st.floats(-1e30, 1e30, allow_nan=False) | st.integers(-(10**6), 10**6)
