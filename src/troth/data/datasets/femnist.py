@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,15 +30,6 @@ SOURCE = Source(
 )
 
 
-class _Held(NamedTuple):
-    """What one writer holds in one part."""
-
-    writer: str
-    part: int
-    x: np.ndarray  # [m, 784] uint8 where that loses nothing, else float32
-    y: np.ndarray  # [m] int64
-
-
 def femnist(data_dir: str | None = None) -> Arrays:
     """FEMNIST: 805,263 digits and letters of 28×28 by 3,550 writers, 62 classes.
 
@@ -60,25 +50,26 @@ def femnist(data_dir: str | None = None) -> Arrays:
         Refusal: a file is missing or damaged, or files do not agree.
     """
     place = locate(SOURCE, data_dir)
-    held = _folder(place / "train", TRAIN) + _folder(place / "test", TEST)
+    train, test = (_folder(place / part) for part in ("train", "test"))
+    held = train + test
     x = _joined([one.x for one in held])
     counts = [len(one.y) for one in held]
-    code = np.unique([one.writer for one in held], return_inverse=True)[1]
-    split = np.repeat(np.array([one.part for one in held], np.int8), counts)
+    code = np.unique([one.name for one in held], return_inverse=True)[1]
+    part = np.repeat(np.array([TRAIN, TEST], np.int8), [len(train), len(test)])
     return Arrays(
         x.reshape(-1, 1, _SIDE, _SIDE),
         np.concatenate([one.y for one in held]),
         classes=_CLASSES,
         scale=255.0 if x.dtype == np.uint8 else 1.0,
         owner=np.repeat(code, counts),
-        split=split if (split == TEST).any() else None,
+        split=np.repeat(part, counts) if test else None,
     )
 
 
-def _folder(folder: Path, part: int) -> list[_Held]:
-    """What the writers hold in the files of a folder."""
+def _folder(folder: Path) -> list[_leaf.User]:
+    """What the writers hold in the files of a folder: bytes where nothing is lost."""
     remedy = "make train and test anew with LEAF's preprocess.sh"
-    held: dict[str, _Held] = {}
+    held: dict[str, _leaf.User] = {}
     for path in sorted(folder.glob("*.json"), key=_natural):
         for user in _leaf.users(path, _SIDE * _SIDE, remedy):
             if user.name in held:
@@ -92,8 +83,8 @@ def _folder(folder: Path, part: int) -> list[_Held]:
                     f"{path} holds the label {strange} for the writer "
                     f"{user.name[:40]!r} where labels are 0 to 61: {remedy}"
                 )
-            held[user.name] = _Held(user.name, part, _small(user.x), user.y)
-    if part == TRAIN and not held:
+            held[user.name] = user._replace(x=_small(user.x))
+    if folder.name == "train" and not held:
         raise Refusal(f"{folder} holds no examples: {remedy}")
     return list(held.values())
 
@@ -114,11 +105,7 @@ def _small(x: np.ndarray) -> np.ndarray:
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
     """One array of bytes, or of float32 if any part is."""
-    if all(part.dtype == np.uint8 for part in parts):
-        return np.concatenate(parts)
-    return np.concatenate(
-        [
-            part if part.dtype == np.float32 else (part / 255).astype(np.float32)
-            for part in parts
-        ]
-    )
+    if any(part.dtype != np.uint8 for part in parts):
+        wide = (x / 255 if x.dtype == np.uint8 else x for x in parts)
+        parts = [x.astype(np.float32) for x in wide]
+    return np.concatenate(parts)
