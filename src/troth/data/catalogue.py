@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from troth import api, lookup
+from troth import lookup
 from troth.config import reader
 from troth.data import load as supply
 from troth.data.datasets import _files
@@ -125,11 +125,9 @@ def deal(
             or ten clients have equal shares where nothing is owned.
         data_dir: where data sets are looked for first.
     """
-    if experiment is None:
-        tree = reader.override({"data": {"name": name}}, list(settings))
-    else:
-        tree = api.tree(experiment, settings)
-    e = api.plan(tree, None)[0].experiment
+    own = {"data": {"name": name}} if experiment is None else reader.read(experiment)
+    tree = reader.override(own, list(settings))
+    e = [reader.from_dict(one) for _, one in reader.expand(tree)][0]
     if name is not None and e.data.name != name:
         raise Refusal(
             f"{experiment} is about data '{e.data.name}', not '{name}'; leave the name "

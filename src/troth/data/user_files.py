@@ -11,7 +11,8 @@ import numpy as np
 from troth.config.schema import Experiment
 from troth.data import preprocess
 from troth.data.datasets import npz
-from troth.data.datasets._table import encode, number, shown
+from troth.data.datasets._encoding import encode
+from troth.data.datasets._table import number, shown
 from troth.data.datasets._table import read as read_table
 from troth.data.datasets.csv import MISSING
 from troth.types import Arrays, Refusal

@@ -69,7 +69,7 @@ def predict(
 
 def _encoded(file: Path, e: Experiment) -> np.ndarray:
     """A table's rows as the run had its own."""
-    from troth.data.datasets._table import encode
+    from troth.data.datasets._encoding import encode
     from troth.data.preprocess import active
     from troth.types import Refusal
 

@@ -12,14 +12,11 @@ import gzip
 import math
 import os
 import zlib
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from troth import lookup
 from troth.types import Refusal
 
 _SHORT = 40  # characters of a text that a refusal repeats
@@ -28,8 +25,8 @@ _MANY = 1000  # categories of a column, at most
 _FEW = 20  # that many texts may all be different without being names of things
 _CLASSES = 100  # different whole numbers that are taken for labels without asking
 _LINES = 8  # lines that a refusal names
-_TRUTH = {"false": 0, "true": 1}
-_BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, **_TRUTH}
+TRUTH = {"false": 0, "true": 1}
+_BINARY = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, **TRUTH}
 
 Plan = Callable[[list[str]], Mapping[str, Collection[str]]]
 """Header → the columns that are wanted, each with the texts that stand for no value."""
@@ -43,7 +40,7 @@ def number(text: str) -> float | None:
         return None
 
 
-def _float32(values: Sequence[float | None]) -> np.ndarray:
+def float32(values: Sequence[float | None]) -> np.ndarray:
     """Numbers, and at the end, where code −1 points, NaN."""
     with np.errstate(over="ignore"):
         return np.array([*values, None], np.float64).astype(np.float32)
@@ -92,7 +89,7 @@ class Column(NamedTuple):
         values = list(map(number, self.texts))
         if None in values:
             self.mixed(values.index(None), "numbers")
-        short = _float32(values)
+        short = float32(values)
         if (wrong := ~np.isfinite(short[:-1])).any():
             raise Refusal(
                 f"{self.holds(int(wrong.argmax()))}, which is no finite number of 32 "
@@ -273,7 +270,7 @@ def features(
             there = np.flatnonzero(column.codes >= 0)
             x[there, place[column.codes[there]]] = 1
         elif _truths(column):
-            truth = [_TRUTH[text.lower()] for text in column.texts]
+            truth = [TRUTH[text.lower()] for text in column.texts]
             x[:, at] = np.array([*truth, np.nan])[column.codes]  # −1: the last
         else:
             x[:, at] = column.numbers()
@@ -282,7 +279,7 @@ def features(
 
 
 def _truths(column: Column) -> bool:
-    return {text.lower() for text in column.texts} <= {*_TRUTH}
+    return {text.lower() for text in column.texts} <= {*TRUTH}
 
 
 def _categories(column: Column, asked: bool) -> list[str]:
@@ -397,7 +394,7 @@ def _exact(text: str) -> float | int | None:
 
 
 def _targets(head: str, column: Column, values: Sequence[float]) -> Target:
-    y = _float32(values)
+    y = float32(values)
     if (bad := ~np.isfinite(y[:-1])).any():
         code = int(bad.argmax())
         raise Refusal(
@@ -442,92 +439,3 @@ def _several(columns: list[Column], kind: str) -> Target:
             )
         y.append(np.array(truth)[column.codes])
     return np.stack(y, axis=1), len(columns), [column.name for column in columns]
-
-
-# A further table for a model that was trained on one
-
-
-def encode(
-    path: Path, features: Sequence[str], options: Mapping[str, Any], *, gaps: bool
-) -> np.ndarray:
-    """The inputs x [m, features] in float32, feature by feature as it is called.
-
-    "age" is the number in column `age` (true and false are 1 and 0), NaN where it is
-    missing; "sex=f" is 1 where column `sex` holds `f`, else 0. So a category that was
-    not trained on, like a missing one, is 0 in all features of its column. Columns that
-    are no features need not be there and are not looked at; order does not matter.
-
-    Args:
-        path: a table whose first line names its columns.
-        features: what the features are called, in their order.
-        options: of the data that were trained on: `delimiter`, `missing`, and which
-            columns were no features.
-        gaps: whether numbers may be missing.
-    """
-    if not path.is_file():
-        raise Refusal(f"there is no file {path}; give --data a CSV file")
-    sources: list[tuple[str, str | None]] = []
-
-    def plan(header: list[str]) -> dict[str, list[str]]:
-        aside = _aside(options)
-        usable = Counter(name for name in header if name not in aside)
-        sources.extend(_source(path, usable, name) for name in features)
-        return dict.fromkeys(dict(sources), options.get("missing", [""]))
-
-    table = read(str(path), options.get("delimiter", ","), [], plan)
-    x = np.zeros((len(table.lines), len(features)), np.float32)
-    for j, (name, category) in enumerate(sources):
-        column = table.columns[name]
-        if category is None:
-            x[:, j] = _values(column, gaps)
-        elif category in column.texts:
-            x[:, j] = column.codes == column.texts.index(category)
-    return x
-
-
-def _aside(options: Mapping[str, Any]) -> set[str]:
-    """Columns that were no features."""
-    label = options.get("label", [])
-    labels = [label] if isinstance(label, str) else label
-    roles = (options.get(key, "") for key in ("owner", "group", "split"))
-    return {*labels, *roles, *options.get("drop", [])}
-
-
-def _source(path: Path, header: Counter[str], feature: str) -> tuple[str, str | None]:
-    """A feature's column, and its category or None; both may hold a "="."""
-    parts = feature.split("=")
-    cuts = [("=".join(parts[:i]), "=".join(parts[i:])) for i in range(1, len(parts))]
-    ways = [*cuts, (feature, None)]
-    found: list[tuple[str, str | None]] = [way for way in ways if way[0] in header]
-    if not found:
-        name, there = parts[0], list(map(shown, header))
-        raise Refusal(
-            f"{path} has no column '{shown(name)}', which this run was trained on"
-            f"{lookup.nearest(shown(name), there)}; its first line must "
-            f"name its columns, and there are: {', '.join(there[:20])}"
-        )
-    if len(found) > 1 or header[found[0][0]] > 1:
-        raise Refusal(
-            f"{path} has several columns that may be the feature '{shown(feature)}' of "
-            f"this run: {', '.join(shown(name) for name, _ in found)}; keep one"
-        )
-    return found[0]
-
-
-def _values(column: Column, gaps: bool) -> np.ndarray:
-    """[m] what a column holds as numbers or truths, NaN where it is missing."""
-    values = [_TRUTH.get(text.lower(), number(text)) for text in column.texts]
-    short = _float32(values)
-    if (bad := ~np.isfinite(short[:-1])).any():
-        raise Refusal(
-            f"{column.holds(int(bad.argmax()))}, and this run takes a finite number "
-            "there: correct it"
-        )
-    if not gaps and (column.codes < 0).any():
-        raise Refusal(
-            f"{column.path}: column '{column.shown}' has no value in line "
-            f"{column.line(-1)}, and this run fills nothing in: drop that row, or "
-            "train with features.name = 'own' or 'federated'"
-        )
-    found: np.ndarray = short[column.codes]
-    return found
