@@ -80,6 +80,7 @@ def test_what_is_read_is_a_copy() -> None:
     assert torch.equal(people.read(ids(1)), rows(2))
 
 
+@pytest.mark.usefixtures("two_a_block")
 def test_memory_grows_with_the_visited_block_by_block() -> None:
     people, two = fresh(10**6), 2 * 3 * 4  # bytes of a block
     people.write(ids(7, 2, 9), rows(7, 2, 9))
