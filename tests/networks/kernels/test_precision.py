@@ -62,7 +62,7 @@ def test_of_several_threads_the_last_puts_back_what_was_there() -> None:
 
 NEWER = """
 import torch
-from troth import digits
+from troth.networks.kernels import precision as digits
 
 torch.{name} = "{value}"
 parts = torch.backends.cuda.matmul, torch.backends.cudnn.conv
