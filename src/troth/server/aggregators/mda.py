@@ -134,11 +134,7 @@ def _peaceful(
 def _first(conflicts: list[int], found: int, f: int, steps: Iterator[int]) -> int:
     """The n − f rows without a conflict that come first, row by row.
 
-    Args:
-        conflicts: of every row.
-        found: rows without a conflict, all but at most f.
-        f: rows that go.
-        steps: of the search.
+    `found` are rows without a conflict, all but at most f.
     """
     n = len(conflicts)
     rows, spare, kept = (1 << n) - 1, f, 0

@@ -118,15 +118,7 @@ def sent(messages: Messages, hostile: Tensor, vector: Tensor) -> Messages:
 def finite(
     attack: str, option: str, value: float, least: float = -math.inf, means: str = ""
 ) -> None:
-    """Refuse a value that is no finite number, or one below `least`.
-
-    Args:
-        attack: its name.
-        option: the option's name.
-        value: as given.
-        least: the smallest that is allowed.
-        means: what helps to choose one, such as "0 means …".
-    """
+    """Refuse an option that is no finite number, or below `least`."""
     if math.isfinite(value) and value >= least:
         return
     bound = "" if least == -math.inf else f" of at least {least:g}"

@@ -17,14 +17,7 @@ def noise(
     """Messages whose `rows` [f] send N(mean, std²), each number drawn for itself.
 
     The draws of a client come from its id: neither the order of the rows nor who else
-    is there changes them. Draws take the memory of one row at most.
-
-    Args:
-        messages: of the round.
-        rows: which of them, int64.
-        key: of the round.
-        mean: of every number.
-        std: [f] of each row, float64.
+    is there changes them. Draws take the memory of one row at most. `std` is [f].
     """
     update = messages.update.clone(memory_format=torch.contiguous_format)
     d, dtype = update.shape[1], update.dtype

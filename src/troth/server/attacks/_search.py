@@ -29,16 +29,10 @@ def worst(
     plain: float,
     row: Callable[[Tensor, Tensor, float], Tensor],
 ) -> Messages:
-    """All hostile rows send what does most harm, ‖defence(attacked) − mean‖.
+    """All malicious rows send what does most harm, ‖defence(attacked) − mean‖.
 
-    Args:
-        attack: its name.
-        messages: of the round.
-        hostile: which rows the adversary controls.
-        defence: messages → the step; one that is not finite leaves w, as zeros do.
-        evaluations: how often it may be tried, at least once.
-        plain: strength of the attack without a search.
-        row: mean, standard deviation and strength → what is sent.
+    A step that is not finite leaves w where it is, as zeros do. `row` makes what is
+    sent of mean, standard deviation and strength; `plain` is the strength to start at.
     """
     if evaluations < 1:
         raise Refusal(
@@ -66,11 +60,6 @@ def strongest(harm: Callable[[float], float], plain: float, evaluations: int) ->
     narrows in between the neighbors of the best by golden section, which finds the
     maximum if there is one (harm that grows and then breaks off, when a defence sees
     through it, included). Strengths have the sign of the plain one.
-
-    Args:
-        harm: of a strength; called at most `evaluations` times.
-        plain: strength of the attack without a search.
-        evaluations: at least 1.
     """
     side = -1.0 if plain < 0 else 1.0
     tried: dict[float, float] = {}
