@@ -52,16 +52,7 @@ def make_engine(
     members: int,
     plan: Plan | None,
 ) -> Engine:
-    """What steps the clients of an experiment.
-
-    Args:
-        e: the experiment.
-        net: its network, with the numbers to begin with.
-        data: what the clients hold.
-        arrays: says how many classes there are, and what stands for 1.
-        members: how many clients take part.
-        plan: how they step; None: not known yet.
-    """
+    """What steps the `members` clients of an experiment, by a plan if one is known."""
     feed = Feed(data, e.train.batch, e.train.drop_last, e.seed, precision(e))
     objective = task.Objective(net, arrays.classes, loss(e), feed.padded)
     validate.check(objective.net, data.x[:2])

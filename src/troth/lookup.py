@@ -213,7 +213,12 @@ def typed(where: str, value: Any, hint: Any) -> Any:
         return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, pytypes.UnionType):
-        return _one_of(where, value, hint, arguments)
+        if value is None and type(None) in arguments:
+            return None
+        for argument in sorted(arguments, key=lambda a: a is float):  # int before it
+            with contextlib.suppress(Refusal):
+                return typed(where, value, argument)
+        raise _mistyped(where, value, hint)
     if origin is typing.Literal:
         if value in arguments and not isinstance(value, bool):
             return value
@@ -228,18 +233,11 @@ def typed(where: str, value: Any, hint: Any) -> Any:
     expected = origin or hint
     if isinstance(value, expected) and (expected is bool or type(value) is not bool):
         return value
-    raise Refusal(f"{where} = {value!r} is {_kind(value)}; it must be {_word(hint)}")
+    raise _mistyped(where, value, hint)
 
 
-def _one_of(where: str, value: Any, hint: Any, arguments: tuple[Any, ...]) -> Any:
-    if value is None and type(None) in arguments:
-        return None
-    for argument in sorted(arguments, key=lambda a: a is float):  # int before float
-        try:
-            return typed(where, value, argument)
-        except Refusal:
-            continue
-    raise Refusal(f"{where} = {value!r} is {_kind(value)}; it must be {_word(hint)}")
+def _mistyped(where: str, value: Any, hint: Any) -> Refusal:
+    return Refusal(f"{where} = {value!r} is {_kind(value)}; it must be {_word(hint)}")
 
 
 _WORDS = {

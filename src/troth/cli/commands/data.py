@@ -86,6 +86,7 @@ def _drawn(
     """Draw a data set and its clients; return what was drawn, and where it is."""
     import os
 
+    from troth import files
     from troth.cli import progress, tables
     from troth.data import catalogue
     from troth.plot import sheet
@@ -103,8 +104,8 @@ def _drawn(
         counts = f"{len(dealt.arrays.y):,} examples, {len(dealt.clients):,} clients"
         title = f"{dealt.name}: {counts} ({dealt.partition}), {kind}"
         figure = sheet.draw(dealt.arrays, dealt.clients, title)
-        figure.savefig(part := f"{file}.part", format="png")
-        os.replace(part, file)
+        with files.whole(file) as opened:
+            figure.savefig(opened, format="png")
     if not quiet:
         tables.say(f"{title}\nPicture: {file}")
     facts = {"examples": len(dealt.arrays.y), "clients": len(dealt.clients)}
