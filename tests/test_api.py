@@ -30,48 +30,30 @@ def test_rules_that_remember_start_anew() -> None:
     assert torch.equal(*twice)
 
 
-def test_a_rule_of_the_loss_asks_for_it() -> None:
-    with pytest.raises(troth.Refusal, match="'term' reads the clients' losses; give"):
-        troth.aggregate("term", UPDATES)
-
-
-@pytest.mark.parametrize("field", ["loss", "size"])
-def test_a_value_a_row(field: str) -> None:
-    with pytest.raises(troth.Refusal, match=rf"{field} of shape \[2\] .* 7 updates"):
-        troth.aggregate("mean", UPDATES, **{field: torch.ones(2)})
-
-
-def test_f_has_to_be_said() -> None:
-    with pytest.raises(troth.Refusal, match="krum's f = 'auto' .* such as f = 2"):
-        troth.aggregate("krum", UPDATES)
-
-
-@pytest.mark.parametrize("rows", [torch.ones(3), torch.ones(0, 2)])
-def test_no_matrix_is_refused(rows: torch.Tensor) -> None:
-    with pytest.raises(troth.Refusal, match="no matrix"):
-        troth.aggregate("mean", rows)
+BAD = torch.ones(3, 2)
+BAD[1, 0] = float("nan")
 
 
 @pytest.mark.parametrize(
-    ("given", "kind"),
-    [(UPDATES.long(), "torch.int64"), (UPDATES.numpy(), "ndarray"), ([[1.0]], "list")],
+    ("name", "given", "options", "words"),
+    [
+        ("term", UPDATES, {}, "'term' reads the clients' losses; give"),
+        ("mean", UPDATES, {"loss": torch.ones(2)}, r"loss of shape \[2\] .* 7 updates"),
+        ("mean", UPDATES, {"size": torch.ones(2)}, r"size of shape \[2\] .* 7 updates"),
+        ("krum", UPDATES, {}, "krum's f = 'auto' .* such as f = 2"),
+        ("mean", torch.ones(3), {}, "no matrix"),
+        ("mean", torch.ones(0, 2), {}, "no matrix"),
+        ("median", UPDATES.long(), {}, "updates are torch.int64; they must be a ten"),
+        ("median", UPDATES.numpy(), {}, "updates are ndarray; they must be a ten"),
+        ("median", [[1.0]], {}, "updates are list; they must be a ten"),
+        ("trimmed_mean", UPDATES, {"trim": 1}, "has no option 'trim'"),
+        ("krum", BAD, {"f": 0}, r"in row 1 \(1 of 3 rows\)"),
+        ("krum", BAD.nan_to_num(torch.inf), {"f": 0}, r"in row 1 \(1 of 3 rows\)"),
+    ],
 )
-def test_what_holds_no_floating_point_numbers_is_refused(given: Any, kind: str) -> None:
-    with pytest.raises(troth.Refusal, match=f"updates are {kind}; they must be a ten"):
-        troth.aggregate("median", given)
-
-
-def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(troth.Refusal, match="has no option 'trim'"):
-        troth.aggregate("trimmed_mean", UPDATES, trim=1)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_no_number_is_refused(value: float) -> None:
-    rows = torch.ones(3, 2)
-    rows[1, 0] = value
-    with pytest.raises(troth.Refusal, match=r"in row 1 \(1 of 3 rows\)"):
-        troth.aggregate("krum", rows, f=0)
+def test_refused(name: str, given: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(troth.Refusal, match=words):
+        troth.aggregate(name, given, **options)
 
 
 def test_lists_do_for_losses_and_sizes() -> None:

@@ -56,8 +56,7 @@ def create(path: Path, name: str, text: str) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.mkdir(parents=True)
-        with whole(part / name) as file:
-            file.write(text.encode())
+        put(part / name, text.encode())
         part.rename(path)
     except OSError as error:
         raise Refusal(_unwritable(path, error)) from None
@@ -90,13 +89,18 @@ def write(path: Path, text: str) -> None:
         Refusal: it cannot be written; what was there before is still there.
     """
     try:
-        with whole(path) as file:
-            file.write(text.encode())
+        put(path, text.encode())
     except OSError as error:
         raise Refusal(
             f"{path} cannot be written ({error.strerror}); give another place with "
             "--out, or make room if its disk is full"
         ) from None
+
+
+def put(path: Path, content: bytes) -> None:
+    """The same for bytes, and an OSError where it cannot be written."""
+    with whole(path) as file:
+        file.write(content)
 
 
 @contextlib.contextmanager

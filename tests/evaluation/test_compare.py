@@ -12,20 +12,20 @@ from troth.types import Refusal
 Settings = dict[str, Any]
 
 
-def test_interval_by_hand() -> None:
-    # s² = 1, n = 3, t_{0.975, 2} = 4.302653
-    mean, half = interval([1.0, 2.0, 3.0])
-    assert mean == 2.0
-    assert half == pytest.approx(4.302652729911275 / np.sqrt(3))
-
-
-def test_interval_of_little() -> None:
-    assert interval([0.5])[0] == 0.5
-    assert np.isnan(interval([0.5])[1])
-    assert np.isnan(interval([])).all()
-    assert np.isnan(interval([1.0, np.nan])).all()
-    assert interval([1.0, np.inf])[0] == np.inf
-    assert interval([2.0, 2.0]) == (2.0, 0.0)
+@pytest.mark.parametrize(
+    ("values", "mean", "half"),
+    [
+        # s² = 1, n = 3, t_{0.975, 2} = 4.302653
+        ([1.0, 2.0, 3.0], 2.0, 4.302652729911275 / np.sqrt(3)),
+        ([0.5], 0.5, np.nan),
+        ([], np.nan, np.nan),
+        ([1.0, np.nan], np.nan, np.nan),
+        ([1.0, np.inf], np.inf, np.nan),
+        ([2.0, 2.0], 2.0, 0.0),
+    ],
+)
+def test_interval_by_hand(values: list[float], mean: float, half: float) -> None:
+    assert interval(values) == pytest.approx((mean, half), nan_ok=True)
 
 
 def test_interval_covers_the_truth() -> None:
@@ -59,21 +59,22 @@ def test_paired_as_scipy_has_it() -> None:
     assert (swapped.better, swapped.worse) == (got.worse, got.better)
 
 
-def test_lower_may_be_better() -> None:
-    got = paired(np.array([1.0, 1.0, 1.0]), np.array([0.5, 2.0, 0.0]), False)
-    assert (got.better, got.worse) == (2, 1)
-
-
-def test_no_difference_at_all() -> None:
-    got = paired(np.ones(20), np.ones(20))
-    assert got == (0.0, 0.0, 0.0, 1.0, 0, 0, 20, 20)
-
-
-def test_clients_with_one_value_only_are_left_out() -> None:
-    a = np.array([0.0, np.nan, 0.0, 1.0])
-    b = np.array([1.0, 5.0, np.nan, 1.0])
-    got = paired(a, b)
-    assert (got.better, got.worse, got.equal, got.n) == (1, 0, 1, 2)
+@pytest.mark.parametrize(
+    ("a", "b", "up", "counts"),
+    [
+        ([1.0, 1.0, 1.0], [0.5, 2.0, 0.0], False, (2, 1, 0, 3)),  # lower may be better
+        ([0.0, np.nan, 0.0, 1.0], [1.0, 5.0, np.nan, 1.0], True, (1, 0, 1, 2)),
+        ([1.0] * 20, [1.0] * 20, True, (0, 0, 20, 20)),
+    ],
+)
+def test_better_worse_equal_and_all(
+    a: list[float], b: list[float], up: bool, counts: tuple[int, ...]
+) -> None:
+    """Clients with one value only are left out."""
+    got = paired(np.array(a), np.array(b), up)
+    assert got[4:] == counts
+    if counts[2] == len(a):  # no difference at all
+        assert got[:4] == (0.0, 0.0, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("missing", [0, 2])

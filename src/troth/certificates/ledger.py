@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from troth.certificates.record import Certificate
-from troth.files import CERTIFICATES as NAME
-from troth.files import locked
+from troth.files import CERTIFICATES, locked
 from troth.types import Refusal
+
+NAME = CERTIFICATES
 
 
 class Row(NamedTuple):
