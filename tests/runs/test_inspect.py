@@ -13,9 +13,8 @@ import jsonschema
 import numpy as np
 import pytest
 
-from troth.reports import cards
+from troth.reports import _tables, _words, cards, page
 from troth.runs import inspect
-from troth.reports import _tables, _words, page
 from troth.types import Refusal
 
 

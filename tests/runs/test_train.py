@@ -14,10 +14,10 @@ import torch
 
 import troth
 from troth import build, files
-from troth.runs import train
 from troth.config import reader
 from troth.data import load
 from troth.engine import engine
+from troth.runs import train
 from troth.types import Refusal
 
 SMALL = {
@@ -103,9 +103,7 @@ def test_same_experiment_same_bytes(tmp_path):
     assert contents(other.path)[files.SHARED] != one[files.SHARED]
 
 
-@pytest.mark.parametrize(
-    "stop", [3, *(pytest.param(k, marks=MORE) for k in (1, 5))]
-)
+@pytest.mark.parametrize("stop", [3, *(pytest.param(k, marks=MORE) for k in (1, 5))])
 def test_resume_goes_on_bit_for_bit(tmp_path, stop):
     tree = changed(checkpoint={"every": 2})
     troth.run(tree, out=tmp_path / "whole")

@@ -14,7 +14,6 @@ import torch
 
 import troth
 from troth import devices, files
-from troth.runs import train, train_many
 from troth.build import build
 from troth.config import reader
 from troth.engine import vmap
@@ -22,6 +21,7 @@ from troth.engine.batches import Feed
 from troth.engine.engine import Plan
 from troth.federation.rounds import Federation
 from troth.federation.stacked import Stack
+from troth.runs import train, train_many
 from troth.runs.load import Run
 from troth.types import Refusal
 

@@ -47,9 +47,7 @@ def evaluate(
     return tables
 
 
-def _tables(
-    built: Built, split: Split, ids: np.ndarray, aim: Aim | None
-) -> Tables:
+def _tables(built: Built, split: Split, ids: np.ndarray, aim: Aim | None) -> Tables:
     f, w = built.federation, built.federation.broadcast.w
     shared = evaluation.shared(f.engine, w, split, ids, aim)
     if f.population.width == 0:
