@@ -30,10 +30,10 @@ def test_importing_troth_imports_nothing_heavy() -> None:
 def test_help_imports_nothing_heavy(flag: str) -> None:
     code = f"""
 import sys
-from troth import cli
+from troth.cli import app
 sys.argv = ['troth', '{flag}']
 try:
-    cli.main()
+    app.main()
 except SystemExit as done:
     print(done.code, {HEAVY} & {{*sys.modules}})
 """
