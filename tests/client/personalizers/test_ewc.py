@@ -93,7 +93,7 @@ def test_a_shared_model_far_off() -> None:
 
 
 def test_held_back_where_the_shared_model_depends(tree: Any) -> None:
-    own = {"name": "ewc", "lr": 0.004, "epochs": 4}
+    own = {"name": "ewc", "lr": 0.002, "epochs": 9}
     ready = built(tree("linear", {**own, "lam": 0.0}))
     free, w = done(ready), ready.federation.broadcast.w
     last = torch.ones(6)
