@@ -486,7 +486,14 @@ def test_every_plan_comes_to_the_same(
         assert torch.allclose(trained(plan), expected, rtol=0, atol=1e-10), plan
 
 
-@pytest.mark.parametrize("plan", [Plan("loop", 1), Plan("vmap", 3), Plan("threads", 1)])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan("loop", 1),
+        Plan("threads", 1),
+        pytest.param(Plan("vmap", 3), marks=pytest.mark.slow("traces two networks")),
+    ],
+)
 def test_bfloat16_trains(path: Path, plan: Plan) -> None:
     train = {"precision": "bfloat16", "rounds": 3}
     low = made(path, "strangers:narrow", plan=plan, train=train)
