@@ -176,7 +176,8 @@ class Engine:
             reply, made = self._together(own)
             return Reply(*(f[:keep] for f in reply)), made[:keep]
 
-        out = spread(some, -(-n // chunk), self.plan.workers)
+        pieces = -(-n // chunk)
+        out: list[tuple[Reply, Tensor]] = spread(some, pieces, self.plan.workers)
         if len(out) == 1 and not self.plan.apart:
             return out[0]
         replies, states = zip(*out, strict=True)

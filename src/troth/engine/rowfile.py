@@ -123,8 +123,8 @@ class RowFile:
         held.copy_(rows[torch.from_numpy(order).to(rows.device)])
         if (ahead := self._ahead) is not None:
             keep = ~np.isin(ahead.slots, mine)
-            own = {"slots": ahead.slots[keep], "place": ahead.place[keep]}
-            self._ahead = ahead._replace(**own)
+            left, place = ahead.slots[keep], ahead.place[keep]
+            self._ahead = ahead._replace(slots=left, place=place)
         self._written = self._held(os.pwritev, mine, held)
 
     def fetch(self, slots: np.ndarray) -> None:

@@ -59,7 +59,7 @@ def update_in_place(graph: Any, in_pieces: bool) -> None:
     for node in _updates(graph):
         v, g, rate = node.args
         pull = _pull(graph, v, g) if in_pieces else None
-        rest, w, lam = pull or (g, None, None)
+        rest, w, lam = pull or (g, None, 0.0)
         share = _share(graph, v, rest) if in_pieces else None
         rest, factor = share or (rest, None)
         call = graph.graph.call_function
