@@ -10,11 +10,10 @@ import numpy as np
 
 from troth.config.schema import Experiment
 from troth.data import preprocess
-from troth.data.datasets import npz
+from troth.data.datasets import _arrays
 from troth.data.datasets._encoding import encode
-from troth.data.datasets._table import number, shown
+from troth.data.datasets._table import MISSING, number, shown
 from troth.data.datasets._table import read as read_table
-from troth.data.datasets.csv import MISSING
 from troth.types import Arrays, Refusal
 
 Examples = str | Path | Mapping[str, Any]
@@ -38,8 +37,8 @@ def read(e: Experiment, data: Examples) -> Arrays:
             if key not in content:
                 raise Refusal(f'data lack {key}; give {{"x": inputs, "y": labels}}')
     else:
-        where, content = str(data), npz.read(str(data), "the data")
-    x = npz.inputs(where, content["x"])
+        where, content = str(data), _arrays.read(str(data), "the data")
+    x = _arrays.inputs(where, content["x"])
     marks = ("y", "split", "group")
     given = {key: content[key].shape for key in marks if key in content}
     for key, shape in given.items():
@@ -49,7 +48,10 @@ def read(e: Experiment, data: Examples) -> Arrays:
                 f"give {key} one value an example"
             )
     fits(e, x)
-    split, group = npz.divided(where, content), npz.codes(where, "group", content)
+    split, group = (
+        _arrays.divided(where, content),
+        _arrays.codes(where, "group", content),
+    )
     y = _targets(where, content["y"], facts)
     names = tuple(facts.get("features", ()))
     about = facts["classes"], facts["scale"]
@@ -65,7 +67,7 @@ def _targets(where: str, y: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
                 f"{where}: y is {y.dtype} of shape {y.shape}, and this run predicts "
                 "one number; give one an example"
             )
-        npz.finite(where, "y", y)
+        _arrays.finite(where, "y", y)
         return y.astype(np.float64)
     labels = list(facts.get("labels", []))
     if y.dtype.kind in "SU" and labels:

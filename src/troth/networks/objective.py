@@ -12,7 +12,7 @@ from troth import seeding
 from troth.data import labels
 from troth.networks.batchnorm import BatchNorm, Dropout, adapt
 from troth.networks.flat import call, ties
-from troth.networks.losses.auto import auto
+from troth.networks.losses._suited import suited
 from troth.types import Batch, Refusal
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -82,7 +82,7 @@ class Objective(nn.Module):
                 )
             model = cast(Any, self.net.get_submodule(self.losing))
             return cast(Tensor, model.loss(outputs, y))
-        return auto(outputs, y)
+        return suited(outputs, y)
 
     def check(self, batch: Batch) -> None:
         """Refuse data that the loss or the network has no use for, before training."""

@@ -1,4 +1,7 @@
-"""Open a run again: its tables, and its models as ordinary modules."""
+"""Open a run again: its tables, and its models as ordinary modules.
+
+Tables are read without loading data sets or networks; models load them when asked for.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,6 @@ from torch import Tensor, nn
 from troth import files
 from troth.config import reader
 from troth.config.schema import Experiment
-from troth.data import user_files
-from troth.data.preprocess import active
-from troth.networks import layers, task
-from troth.networks.build import network
 from troth.types import Refusal, Statistics
 
 Table = dict[str, np.ndarray]
@@ -89,6 +88,8 @@ class Run:
         Args:
             tensors: numbers of its own for it, by name; None: those of the shared one.
         """
+        from troth.networks.build import network
+
         e, facts = self.experiment, self.experiment.resolved
         shape = tuple(facts["shape"])
         rows = np.zeros((1, *shape), dtype=np.float32)
@@ -107,6 +108,8 @@ class Run:
 
     def model(self, client: int) -> nn.Module:
         """What this client predicts with: its own model, or the shared one."""
+        from troth.networks import task
+
         self.check(client)
         net = self.network()
         if (self.path / files.PERSONAL).exists():
@@ -120,6 +123,8 @@ class Run:
 
     def newcomer(self, file: str | Path) -> nn.Module:
         """The model of a newcomer, from the file that `troth personalize` wrote."""
+        from troth.networks import layers
+
         try:
             tensors, facts = files.load(Path(file))
         except (OSError, SafetensorError) as error:
@@ -147,6 +152,9 @@ class Run:
 
     def raw(self, net: nn.Module, client: int | None) -> nn.Module:
         """A network behind the preparation of its inputs."""
+        from troth.data.preprocess import active
+        from troth.networks import layers
+
         if client is not None:
             self.check(client)
         if not active(self.experiment.features):
@@ -210,6 +218,8 @@ class Run:
 
     def fits(self, x: np.ndarray) -> None:
         """Refuse inputs that this run's models do not take."""
+        from troth.data import user_files
+
         user_files.fits(self.experiment, x)
 
 

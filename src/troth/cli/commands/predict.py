@@ -103,7 +103,7 @@ def _examples(file: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
     import numpy as np
 
-    from troth.data.datasets.npz import inputs
+    from troth.data.datasets._arrays import inputs
     from troth.types import Refusal
 
     try:

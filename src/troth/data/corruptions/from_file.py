@@ -12,7 +12,7 @@ from torch import Tensor
 
 from troth import files, seeding
 from troth.data import labels
-from troth.data.datasets.npz import finite, inputs, read
+from troth.data.datasets._arrays import finite, inputs, read
 from troth.types import Exact, Refusal
 
 

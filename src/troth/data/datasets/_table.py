@@ -19,6 +19,7 @@ import numpy as np
 
 from troth.types import Refusal
 
+MISSING = ["", "?", "NA", "NaN", "nan", "null", "None"]
 _SHORT = 40  # characters of a text that a refusal repeats
 _GZIP = b"\x1f\x8b"
 _MANY = 1000  # categories of a column, at most

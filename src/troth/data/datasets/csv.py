@@ -8,7 +8,9 @@ from typing import Literal
 import numpy as np
 
 from troth import lookup
+from troth.data.datasets._arrays import marks
 from troth.data.datasets._table import (
+    MISSING,
     Table,
     check_there,
     features,
@@ -18,11 +20,9 @@ from troth.data.datasets._table import (
     shown,
     target,
 )
-from troth.data.datasets.npz import marks
 from troth.types import Arrays, Refusal
 
 _SHOWN = 20  # names that a refusal lists
-MISSING = ["", "?", "NA", "NaN", "nan", "null", "None"]
 
 
 def csv(

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from troth.data import labels
-from troth.networks.losses.cross_entropy import cross_entropy
-from troth.networks.losses.multi_label import multi_label
-from troth.networks.losses.squared import squared
+from troth.networks.losses._suited import suited
 
 
 def auto(outputs: Tensor, y: Tensor) -> Tensor:
@@ -19,8 +16,4 @@ def auto(outputs: Tensor, y: Tensor) -> Tensor:
         outputs: [b, k].
         y: [b] labels, [b, classes] shares, [b, k] of 0 and 1, or [b] targets.
     """
-    if y.is_floating_point() and not labels.soft(y):
-        return squared(outputs, y)
-    if y.dim() == 1 or labels.soft(y):
-        return cross_entropy(outputs, y)
-    return multi_label(outputs, y)
+    return suited(outputs, y)

@@ -1,0 +1,19 @@
+"""The loss for a model and an experiment that name none."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from troth.data import labels
+from troth.networks.losses.cross_entropy import cross_entropy
+from troth.networks.losses.multi_label import multi_label
+from troth.networks.losses.squared import squared
+
+
+def suited(outputs: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy for labels, `multi_label` for several, `squared` for targets."""
+    if y.is_floating_point() and not labels.soft(y):
+        return squared(outputs, y)
+    if y.dim() == 1 or labels.soft(y):
+        return cross_entropy(outputs, y)
+    return multi_label(outputs, y)
