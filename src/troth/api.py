@@ -1,7 +1,5 @@
 """The library's front: run, resume, cost and aggregate, by experiment."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Experiment → ready functions: the only place that puts parts together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """How the process treats memory."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import sys

@@ -1,7 +1,5 @@
 """A run is a folder of plain files; each appears whole or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import errno

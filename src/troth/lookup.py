@@ -5,8 +5,6 @@ its other parameters are asked for by name and given by whoever calls it. Member
 other packages are named `package.module:function`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import importlib

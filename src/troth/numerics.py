@@ -5,8 +5,6 @@ columns costs little memory beside itself. Sums are taken in float64, but where 
 device has none (MPS).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

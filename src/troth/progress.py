@@ -1,7 +1,5 @@
 """What goes on in long work, told to whoever wants to know; by default to nobody."""
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator

@@ -8,8 +8,6 @@ sequence), in wrapping 64-bit integer arithmetic, which every device does exactl
 References: steele2014splitmix.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Values that cross borders between the folders; no logic."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -3,8 +3,6 @@ r"""From counts of votes to a proven radius.
 References: cohen2019certified, alfarra2022certified, clopper1934use.
 """
 
-from __future__ import annotations
-
 from decimal import ROUND_FLOOR, Decimal
 from typing import Literal
 

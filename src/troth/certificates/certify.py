@@ -1,7 +1,5 @@
 """Certificates for any classifier, without a federation."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields

@@ -3,8 +3,6 @@ r"""Certified accuracy over radii, client by client.
 References: zhai2020macer.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Certificates on disk: a row each, appended as they are made."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

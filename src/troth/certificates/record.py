@@ -1,7 +1,5 @@
 """What is proven of some inputs, and of which parameters."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple

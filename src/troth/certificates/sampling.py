@@ -6,8 +6,6 @@ same, so that its votes depend on nothing else: not on how many inputs are certi
 once, nor on whether the work was stopped in between.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -3,8 +3,6 @@ r"""What a classifier is smoothed with, and how surely: the settings of certific
 References: alfarra2022deformrs.
 """
 
-from __future__ import annotations
-
 import math
 import typing
 from collections.abc import Callable

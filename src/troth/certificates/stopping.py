@@ -3,8 +3,6 @@
 The proofs stand in docs/derivations/certify.md.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

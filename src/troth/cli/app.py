@@ -4,8 +4,6 @@ Commands stand in `commands/`, one file each, and import what they need when the
 help must come at once, and torch does not.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import pkgutil

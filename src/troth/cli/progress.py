@@ -1,7 +1,5 @@
 """Show work while it goes on: bars on a terminal, lines in a log."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import deque

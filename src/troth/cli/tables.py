@@ -1,7 +1,5 @@
 """Lay out what people and programs see of runs: words, tables, JSON."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

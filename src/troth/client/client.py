@@ -1,7 +1,5 @@
 """Task → client: a solver and a personalizer, with their learning rates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A solver and a personalizer side by side: one client that serves both models."""
 
-from __future__ import annotations
-
 from troth.engine import packing
 from troth.types import (
     Anchor,

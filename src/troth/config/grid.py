@@ -3,8 +3,6 @@
 Everything here works on plain dicts, before they are checked by `troth.config.reader`.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import itertools

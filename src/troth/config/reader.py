@@ -6,8 +6,6 @@ are fields of their own. `from_dict` checks all that can be checked without data
 fills in every default, so that what a run writes down is complete.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -4,8 +4,6 @@ Python reads TOML by itself but does not write it; `dumps` does, so that
 `tomllib.loads(dumps(tree)) == tree`.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import re

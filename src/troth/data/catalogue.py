@@ -1,7 +1,5 @@
 """Which data sets there are, which of them are here, and what is in them."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Examples that go against a shortcut, as a test set of their own."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

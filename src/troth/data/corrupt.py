@@ -4,8 +4,6 @@ A corruption gets those clean examples of one client that were chosen; what it g
 back is checked, for it may be anyone's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ classes: the probability of each. They occur in training data alone; where some 
 has them, the others' labels stand there as rows with a single 1.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot

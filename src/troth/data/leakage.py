@@ -3,8 +3,6 @@
 Nothing is changed here: it is counted, written down, or refused.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any, Literal
 

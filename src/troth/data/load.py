@@ -1,7 +1,5 @@
 """The data of an experiment, and who holds what of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Everything the clients hold, on the device, as their features are prepared."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Each client's examples into training, validation and test."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Arrays and who holds what → everything the clients hold, on the device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a newcomer brings: its examples, checked against what a run knows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

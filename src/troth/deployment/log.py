@@ -1,7 +1,5 @@
 """What a server records: one line per round, and the files of a finished run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

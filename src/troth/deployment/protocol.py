@@ -4,8 +4,6 @@ Nothing here trusts what it is given: a reply may be anybody's bytes. What does 
 is refused with a reason, and its numbers are never made into a tensor.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 It serves messages by the same `Serving` as a simulation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ The site holds the same `Client`, engine and draws as a simulation of all sites 
 it is client k of n, and the others have no example here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A site's personal state on its own disk, kept per round; it never leaves the site."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

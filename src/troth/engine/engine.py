@@ -6,8 +6,6 @@ module whose parameters are views of the client's row (`threads`). `loop` is the
 specification that the others are tested against.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager

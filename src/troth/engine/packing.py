@@ -4,8 +4,6 @@ Every step of every client goes through here: this takes half as long as
 `torch.utils._pytree`, which knows more kinds of trees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A client's functions by name, what has a client axis, and a phase of many clients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Choose where client state is kept (device, host, disk) and check that it fits."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Measure, and choose how many clients step together and how."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

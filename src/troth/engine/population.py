@@ -1,7 +1,5 @@
 """Personal state of every client, one row each, wherever it fits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path

@@ -5,8 +5,6 @@ memory of the process. One thread in the background writes what it was given and
 ahead what will be asked for, in the order it was told, while the clients step.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is done to a trace before it is replayed: less work for the same numbers."""
 
-from __future__ import annotations
-
 import math
 import operator
 from typing import Any

@@ -6,8 +6,6 @@ are then replayed: without the costs of vmap and autograd, and without a compile
 trace can be compiled; on CUDA it is captured as a graph, but for a few operations.
 """
 
-from __future__ import annotations
-
 import threading
 import types
 import warnings

@@ -3,8 +3,6 @@
 References: wilcoxon1945individual.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Models → a table with a row a client."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ them are scored at once, by sums over slots; no loop runs over clients.
 References: hanley1982meaning.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A per-client table → the numbers of `summary.json`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What theory says of a run: σ² and τ² from its own clients, and the λ they ask for."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 References: wang2021robust.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Certificates of a run's models, client by client, on the clients' own test data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

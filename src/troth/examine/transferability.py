@@ -3,8 +3,6 @@
 References: wang2021robust.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ All of it is a function of (seed, round, client): a resumed run, another plan an
 clients in the round change nothing. A round looks only at the clients it is asked for.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn

@@ -5,8 +5,6 @@ shared model; it goes through some rounds with what the server sent last, which 
 hears of, and then through what its personalizer does once, after the last round.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -3,8 +3,6 @@
 Progress, evaluation, checkpoints and stopping early are the caller's `for` loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Samplers by name: who is asked in a round."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -6,8 +6,6 @@ puts updates together; and in the seed, so in who is asked and in the batches. S
 rows of all are stepped together, each with what its own federation sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest

@@ -8,8 +8,6 @@ that their draws are made from. New statistics are handed over, not written.
 References: ioffe2015batch, srivastava2014dropout.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm

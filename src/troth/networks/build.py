@@ -1,7 +1,5 @@
 """The network of an experiment, behind its normalisation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -8,8 +8,6 @@ there are kernels (`troth.networks.kernels`) and enough channels, windows are re
 they lie.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ The tail holds what batch normalisation keeps running: all means, then all varia
 the same order, so that the last half of it are variances.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -3,8 +3,6 @@
 The layers before it are the shared model's, so that all clients' are comparable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Layers that models share, and the normalisation that stands before every model."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Names of parameters → masks over the flat vector; methods never see names."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

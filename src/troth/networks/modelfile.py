@@ -1,7 +1,5 @@
 """The model that an attacker wants, from a file."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

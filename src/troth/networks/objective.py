@@ -1,7 +1,5 @@
 """What one client minimises: the loss of a network on a batch, and its precision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

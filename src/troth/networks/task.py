@@ -8,8 +8,6 @@ for the tail of the vector is how far the running statistics move, the other way
 so that a step of length 1 takes them there. The others use what was learnt.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import cast

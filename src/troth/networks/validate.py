@@ -1,7 +1,5 @@
 """Whether a network can be lifted over clients, and what stands in the way."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re

@@ -1,7 +1,5 @@
 """A network's numbers from a file, and names of its tensors chosen by pattern."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import warnings

@@ -1,7 +1,5 @@
 """What all pictures share: colours, marks, and how runs come in."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How well clients are served: over rounds, client by client, and run beside run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A picture of a data set: some of its examples, and what each client has of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is proven of models, what they rely on, and what rules did to reports."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the steps of the chain are given: checked, and as float64 arrays."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

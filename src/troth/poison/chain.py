@@ -3,8 +3,6 @@ r"""From a gradient attack to a few poisoned examples, each stage trained afresh
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_type_hints

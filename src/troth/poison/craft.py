@@ -3,8 +3,6 @@
 `troth.poison` has the mathematics, free of federations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

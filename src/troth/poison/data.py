@@ -3,8 +3,6 @@ r"""From a model attack to poisoned examples of a linear classifier, and to thei
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """What an attacker wants of a federation's shared model, and how near it came."""
 
-from __future__ import annotations
-
 import inspect
 from typing import NamedTuple
 

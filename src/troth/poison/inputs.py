@@ -6,8 +6,6 @@ last layer is a linear classifier.
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

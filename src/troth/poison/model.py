@@ -3,8 +3,6 @@ r"""From a gradient attack to a model attack.
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

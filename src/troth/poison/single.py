@@ -3,8 +3,6 @@ r"""From a model attack to one example of a linear regression.
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Pictures inside the page: SVG whose colours follow the reader's theme."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings

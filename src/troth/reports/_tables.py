@@ -1,7 +1,5 @@
 """Tables of the page: texts as they are read, each with the place that it is from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The summary in words: rules and their values, as on the cards."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of runs → one HTML page that needs nothing else, and its cards as JSON."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

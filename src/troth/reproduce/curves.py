@@ -1,7 +1,5 @@
 """Pictures of what scripts under experiments/ found: curves, points, or else bars."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures of cells: ours, and the paper's points where it prints numbers."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What an entry is: a table or figure of a paper, and the cells that make it."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import json

@@ -6,8 +6,6 @@ reduce the variance of test accuracy by 10% while improving the average accuracy
 relative to state-of-the-art methods for fair FL (without attacks)".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Ours beside theirs: the difference, how sure it is, and a verdict by one rule."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Results of cells: what was found, believed only where it is whole, and its place."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import re

@@ -1,7 +1,5 @@
 """All entries, as the papers' files list them, and one by name."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from functools import cache, partial

@@ -4,8 +4,6 @@ Records of such runs are in the table of the experiments that belong to an entry
 with its `change`; the script beside the table says what that is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple

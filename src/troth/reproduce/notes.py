@@ -1,7 +1,5 @@
 """Why we think that cells are off: texts by hand, their numbers from the results."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numbers that scripts found for a paper's table, one per seed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from statistics import mean
 

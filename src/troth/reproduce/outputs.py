@@ -1,7 +1,5 @@
 """The files of an entry: tables as Markdown and CSV, figures as PNG and SVG."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

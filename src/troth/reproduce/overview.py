@@ -1,7 +1,5 @@
 """An entry in a line: the data it needs, what it takes, what of it has been run."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

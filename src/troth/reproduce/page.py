@@ -1,7 +1,5 @@
 """docs/results.md: what reproduces and what does not, from committed results alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Panels of lines, of points and of bars: one sheet, one look, one legend."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence

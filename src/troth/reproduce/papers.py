@@ -1,7 +1,5 @@
 """The papers' own numbers as printed, from one file per paper."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Any, NamedTuple

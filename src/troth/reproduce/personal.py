@@ -4,8 +4,6 @@ Benign clients' validation data choose, in seed 0; the federations and the grids
 those of `experiments/personalizers`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The rows and columns of the Ditto and FMTL tables: methods and threats."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Run the cells of an entry: what is done is skipped, what can share a matrix does."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """What scripts under experiments/ found, for entries that they make: last numbers."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections import Counter

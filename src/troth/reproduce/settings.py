@@ -5,8 +5,6 @@ are not judged, because they are about other data. It is trained at a scale that
 cores can bear: smaller models and fewer rounds than the paper's.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from importlib import resources

@@ -1,7 +1,5 @@
 """Run the script that makes an entry; it ends when we do."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -8,8 +8,6 @@ A record is found by its name, such as `table/Ditto, clean, seed 0`; names of fi
 ASCII without spaces, whatever names of records are.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import lzma

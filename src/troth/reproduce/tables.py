@@ -1,7 +1,5 @@
 """A table as the paper lays it out, ours beside theirs: Markdown and CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

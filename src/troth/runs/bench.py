@@ -5,8 +5,6 @@ device, `torch.optim.SGD(foreach=True)`, gradients set to None, the same precisi
 even gets its batches as ready slices, while the engine draws and gathers its own.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a run writes while it goes on: its rounds, and checkpoints of all it is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

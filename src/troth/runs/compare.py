@@ -1,7 +1,5 @@
 """Compare finished runs, and write their labels and numbers as people read them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

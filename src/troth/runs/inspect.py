@@ -4,8 +4,6 @@ A file that is missing is missing; one that cannot be read is named among `troub
 with what to do about it, and then counts as missing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -3,8 +3,6 @@
 Tables are read without loading data sets or networks; models load them when asked for.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cached_property

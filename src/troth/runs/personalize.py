@@ -4,8 +4,6 @@ Nothing of the run's training data is needed. What is done is what a run does fo
 own newcomers (`newcomers.join`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

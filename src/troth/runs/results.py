@@ -1,7 +1,5 @@
 """What a run found, and its files."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from itertools import chain

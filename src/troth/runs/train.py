@@ -1,7 +1,5 @@
 """Train an experiment into a folder, go on with one, and open one again."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.metadata
 import platform

@@ -6,8 +6,6 @@ of a row of a table. Their clients step together (`stacked`); each leaves a fold
 any other run, and checkpoints from which it goes on by itself.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

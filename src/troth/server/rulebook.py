@@ -1,7 +1,5 @@
 """Experiment → the rules of its rounds, each tried once before the first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

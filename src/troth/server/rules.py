@@ -6,8 +6,6 @@ A member takes what it needs by name: `broadcast`, `messages`, `hostile`, `step`
 tensor. By `note` a rule says what it did with the rows that it got.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 

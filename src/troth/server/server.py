@@ -6,8 +6,6 @@ where no message is left, a rule's condition is broken or the step is no number,
 as it is, and what is given back says why.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Spread of clients, from their estimates, by the method of moments."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from troth.types import Refusal

@@ -3,8 +3,6 @@ r"""How fast a user of the coupled federation gets the model that it prefers.
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple

@@ -3,8 +3,6 @@ r"""How far hostile participants can bend any algorithm, and how far a run was b
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Arguments and options that several commands take, each declared once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

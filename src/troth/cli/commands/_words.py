@@ -1,7 +1,5 @@
 """How a command ends that does not end well."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

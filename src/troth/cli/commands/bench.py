@@ -1,7 +1,5 @@
 """`troth bench`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Option as Flag

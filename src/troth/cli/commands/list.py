@@ -1,7 +1,5 @@
 """`troth list`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typer import Argument

@@ -1,7 +1,5 @@
 """`troth resume`."""
 
-from __future__ import annotations
-
 import functools
 
 from troth.cli.commands._flags import Folder, Json, Quiet

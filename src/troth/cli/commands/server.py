@@ -1,7 +1,5 @@
 """`troth server`."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from collections.abc import Callable

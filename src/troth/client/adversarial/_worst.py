@@ -1,7 +1,5 @@
 """What a way to worst-case inputs is, and what it gives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

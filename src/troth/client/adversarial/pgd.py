@@ -3,8 +3,6 @@
 References: madry2018towards, wang2021robust.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

@@ -3,8 +3,6 @@
 References: kingma2015adam.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 References: polyak1964some.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

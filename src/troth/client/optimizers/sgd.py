@@ -1,7 +1,5 @@
 """Plain stochastic gradient descent."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

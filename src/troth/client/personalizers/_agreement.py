@@ -1,7 +1,5 @@
 """How far predicted probabilities are from those of another model (Eq. 2)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

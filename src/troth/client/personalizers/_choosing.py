@@ -1,7 +1,5 @@
 """Weights chosen by every client, by its validation data: λ of `ditto`, w₁ and w₂."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Literal, NamedTuple
 

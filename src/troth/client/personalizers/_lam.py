@@ -1,7 +1,5 @@
 """What λ may be, and how a pull is added to a gradient."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from decimal import ROUND_DOWN, Context

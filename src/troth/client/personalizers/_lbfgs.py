@@ -3,8 +3,6 @@ r"""L-BFGS, a step at a time, without a branch: it can be lifted over clients.
 References: liu1989limited.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """A model between a client's own and the shared one: apfl, mapper."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """A personal model of the client's own that follows some gradient: ditto, local."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Clients that make their reply themselves: their work in a round is a solver's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ The client's own never leave it: its update is 0 there, it does not read what th
 server makes of these places of w, and its state is as narrow as they are few.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """A personal model trained once, after the last round, from the shared one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 

@@ -3,8 +3,6 @@
 References: deng2020adaptive, li2020multitask.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -3,8 +3,6 @@ r"""A shared model that is nothing but what couples the clients' own.
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Literal

@@ -3,8 +3,6 @@
 References: li2021ditto, li2020multitask.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from troth.client.personalizers import _choosing, _lam

@@ -3,8 +3,6 @@
 References: kirkpatrick2017overcoming.
 """
 
-from __future__ import annotations
-
 import torch
 
 from troth import numerics

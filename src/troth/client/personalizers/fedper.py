@@ -3,8 +3,6 @@
 References: arivazhagan2019federated.
 """
 
-from __future__ import annotations
-
 from troth.client.personalizers import _split
 from troth.networks.masks import Masks
 from troth.types import Budget, Client, Descent, Task

@@ -3,8 +3,6 @@
 References: collins2021exploiting.
 """
 
-from __future__ import annotations
-
 from troth.client.personalizers import _split
 from troth.networks.masks import Masks
 from troth.types import Budget, Client, Descent, Task

@@ -3,8 +3,6 @@
 References: li2021ditto.
 """
 
-from __future__ import annotations
-
 from troth.client.personalizers._tuned import Keep, tuned
 from troth.types import Budget, Descent, Personal, Task
 

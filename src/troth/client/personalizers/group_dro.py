@@ -3,8 +3,6 @@
 References: sagawa2020distributionally.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

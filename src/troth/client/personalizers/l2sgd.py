@@ -3,8 +3,6 @@ r"""Personal models pulled towards their mean.
 References: hanzely2020federated, li2021ditto.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

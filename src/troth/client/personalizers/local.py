@@ -1,7 +1,5 @@
 """A model on the client's own data alone."""
 
-from __future__ import annotations
-
 from troth.client.personalizers._own import own
 from troth.types import Descent, Personal, Task
 

@@ -3,8 +3,6 @@
 References: mansour2020three.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

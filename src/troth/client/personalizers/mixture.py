@@ -3,8 +3,6 @@ r"""A mixture of the client's own loss and its distance from the mean of all mod
 References: alfarra2022certified, hanzely2020federated.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor

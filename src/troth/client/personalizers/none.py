@@ -1,7 +1,5 @@
 """No personal model."""
 
-from __future__ import annotations
-
 from troth.types import Personal
 
 

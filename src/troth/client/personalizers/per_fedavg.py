@@ -3,8 +3,6 @@
 References: fallah2020personalized.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -3,8 +3,6 @@ r"""Personal models by Moreau envelopes.
 References: dinh2020personalized.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

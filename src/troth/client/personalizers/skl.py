@@ -3,8 +3,6 @@
 References: yu2020salvaging.
 """
 
-from __future__ import annotations
-
 from troth.client.personalizers import _lam
 from troth.client.personalizers._tuned import Keep
 from troth.client.personalizers.ditto_finetune import ditto_finetune

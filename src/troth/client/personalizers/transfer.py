@@ -3,8 +3,6 @@
 References: wang2021robust.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Literal

@@ -3,8 +3,6 @@
 References: sagawa2020distributionally, wang2021robust.
 """
 
-from __future__ import annotations
-
 from troth.client.personalizers._tuned import Keep, Without, check_groups, tuned
 from troth.types import Budget, Descent, Groups, Personal, Task
 

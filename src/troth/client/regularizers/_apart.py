@@ -1,7 +1,5 @@
 """How far two models lie apart, whatever the size of their numbers."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

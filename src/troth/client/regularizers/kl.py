@@ -3,8 +3,6 @@
 References: yu2020salvaging.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid

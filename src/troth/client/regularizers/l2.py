@@ -3,8 +3,6 @@ r"""The Euclidean distance.
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

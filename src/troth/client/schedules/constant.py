@@ -1,7 +1,5 @@
 """No schedule."""
 
-from __future__ import annotations
-
 
 def constant() -> float:
     """The learning rate stays as it is."""

@@ -3,8 +3,6 @@
 References: loshchilov2017sgdr.
 """
 
-from __future__ import annotations
-
 import math
 
 from troth.types import Refusal

@@ -1,7 +1,5 @@
 """A staircase."""
 
-from __future__ import annotations
-
 import math
 
 from troth.types import Refusal

@@ -1,7 +1,5 @@
 """Local steps of a moving copy of w along some gradient: what solvers share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import Tensor

@@ -3,8 +3,6 @@ r"""Federated averaging.
 References: mcmahan2017communication.
 """
 
-from __future__ import annotations
-
 from troth.client.solvers._steps import steps
 from troth.types import Descent, Solver, Task
 

@@ -3,8 +3,6 @@
 References: li2020federated.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth import numerics

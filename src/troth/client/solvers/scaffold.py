@@ -3,8 +3,6 @@
 References: karimireddy2020scaffold.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """What changes of images share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -3,8 +3,6 @@ r"""Random affine flows.
 References: alfarra2022certified.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth.data.augments._images import deformed

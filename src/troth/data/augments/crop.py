@@ -3,8 +3,6 @@
 References: he2016deep.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Mirror images."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

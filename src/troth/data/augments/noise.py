@@ -3,8 +3,6 @@
 References: bishop1995training.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth import seeding

@@ -3,8 +3,6 @@ r"""Random rotations.
 References: alfarra2022certified.
 """
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor

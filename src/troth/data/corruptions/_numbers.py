@@ -1,7 +1,5 @@
 """What corruptions share."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

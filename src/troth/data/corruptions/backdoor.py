@@ -3,8 +3,6 @@
 References: gu2019badnets, bagdasaryan2020backdoor.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

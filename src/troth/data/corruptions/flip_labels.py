@@ -3,8 +3,6 @@
 References: fang2020local.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 

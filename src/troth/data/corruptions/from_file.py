@@ -1,7 +1,5 @@
 """Poisoned examples made elsewhere, from a file."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import Literal, NamedTuple

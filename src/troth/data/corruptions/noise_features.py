@@ -1,7 +1,5 @@
 """Noise on inputs: a careless or broken source rather than a cunning one."""
 
-from __future__ import annotations
-
 import math
 
 import torch

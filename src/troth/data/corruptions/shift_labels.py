@@ -1,7 +1,5 @@
 """Labels shifted to another class, all by the same step."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth.data.corruptions._numbers import check_classes

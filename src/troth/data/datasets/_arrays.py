@@ -1,7 +1,5 @@
 """Arrays of a user's own .npz file: read, and checked one by one."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 import zlib

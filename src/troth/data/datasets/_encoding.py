@@ -1,7 +1,5 @@
 """A further table as the inputs of a model that was trained on a table."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ are honoured; `TROTH_OFFLINE=1` forbids downloads. Nothing is printed: whoever w
 see progress sets a function with `progress.watching`.
 """
 
-from __future__ import annotations
-
 import errno
 import http.client
 import os

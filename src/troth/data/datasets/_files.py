@@ -1,7 +1,5 @@
 """Which files a data set is made of: looked for, downloaded, checked and read."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

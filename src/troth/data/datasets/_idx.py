@@ -1,7 +1,5 @@
 """IDX files, the layout of MNIST and of everything laid out like it."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from pathlib import Path

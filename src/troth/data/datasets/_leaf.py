@@ -3,8 +3,6 @@ r"""The json files of LEAF: who holds which examples.
 References: caldas2018leaf.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pictures from files that may be damaged, or not what their name says."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whether the sizes asked for make data, and fit into memory."""
 
-from __future__ import annotations
-
 import math
 
 import torch

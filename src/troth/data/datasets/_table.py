@@ -5,8 +5,6 @@ begins. pandas then reads the values as texts and guesses no types, so that "007
 and 2⁵³ + 1 stay what they are.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import math

@@ -3,8 +3,6 @@
 References: liu2015celeba.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

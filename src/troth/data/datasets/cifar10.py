@@ -3,8 +3,6 @@
 References: krizhevsky2009learning.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 References: nene1996columbia.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@
 References: wang2021robust, nam2020learning.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

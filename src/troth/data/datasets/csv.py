@@ -1,7 +1,5 @@
 """A user's own table, from one CSV file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

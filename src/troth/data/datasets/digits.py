@@ -3,8 +3,6 @@
 References: alpaydin1998digits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.datasets import load_digits
 

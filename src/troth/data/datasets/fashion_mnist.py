@@ -3,8 +3,6 @@
 References: xiao2017fashion.
 """
 
-from __future__ import annotations
-
 from troth.data.datasets._files import Remote, Source
 from troth.data.datasets._idx import FILES, idx_images
 from troth.types import Arrays

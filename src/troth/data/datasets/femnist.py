@@ -3,8 +3,6 @@ r"""FEMNIST: digits and letters by those who wrote them.
 References: caldas2018leaf, cohen2017emnist.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

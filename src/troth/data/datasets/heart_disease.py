@@ -3,8 +3,6 @@
 References: janosi1988heart.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 References: yadav2019cold, lecun1998gradient.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A user's own data, from one file of numpy arrays."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 References: tff2019stackoverflow, li2021ditto.
 """
 
-from __future__ import annotations
-
 import json
 from itertools import islice
 from pathlib import Path

@@ -3,8 +3,6 @@
 References: duarte2004vehicle, li2021ditto.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

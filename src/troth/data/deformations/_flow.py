@@ -1,7 +1,5 @@
 """One resampling of an image along an affine flow."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

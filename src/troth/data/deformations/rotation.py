@@ -3,8 +3,6 @@
 References: alfarra2022deformrs.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

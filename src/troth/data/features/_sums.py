@@ -5,8 +5,6 @@ Once for the values and once for their squared distances from the mean: the clie
 functions, and a `Sums` is all that crosses the wire.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

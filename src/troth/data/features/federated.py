@@ -3,8 +3,6 @@
 References: chan1983algorithms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

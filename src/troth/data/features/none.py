@@ -1,7 +1,5 @@
 """Nothing is fitted."""
 
-from __future__ import annotations
-
 
 def none() -> None:
     """Inputs stay as the data have them; missing values in them are refused."""

@@ -1,7 +1,5 @@
 """Standardisation that every client fits by itself; nothing crosses the wire."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """What several partitions do alike: check, shuffle, and hand out rows."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from troth.types import TEST, TRAIN, VALID, Arrays, Refusal

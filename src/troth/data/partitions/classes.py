@@ -3,8 +3,6 @@
 References: li2021ditto.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Literal
 

@@ -3,8 +3,6 @@
 References: yurochkin2019bayesian, li2022niid, hsu2019measuring.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

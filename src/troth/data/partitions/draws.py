@@ -3,8 +3,6 @@ r"""Every client draws its own examples.
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from troth import seeding

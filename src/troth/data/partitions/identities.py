@@ -3,8 +3,6 @@ r"""Several owners for each client, as CelebA is dealt to clients that are group
 References: wang2021robust.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from troth import seeding

@@ -3,8 +3,6 @@ r"""Random equal shares.
 References: mcmahan2017communication.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from troth import seeding

@@ -3,8 +3,6 @@ r"""Clients as the data have them: a writer, a hospital, a sensor.
 References: caldas2018leaf.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from troth.data.partitions._homes import owners

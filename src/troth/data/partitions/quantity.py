@@ -3,8 +3,6 @@
 References: li2020fedprox, li2022niid.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -4,8 +4,6 @@ A node is configured by `experiment` (the TOML), `name`, `data` (a file), `state
 folder) and `share-personal`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path

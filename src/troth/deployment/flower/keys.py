@@ -1,7 +1,5 @@
 """Keys of sites, as `ssh-keygen -t ecdsa -b 384` makes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

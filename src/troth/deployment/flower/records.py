@@ -1,7 +1,5 @@
 """Broadcasts and replies as Flower's records, and back; no pickle anywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

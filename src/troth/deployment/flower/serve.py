@@ -4,8 +4,6 @@ Flower's SuperLink is a child process that ends with this one. It keeps nothing 
 the checkpoint of the run holds all that lasts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

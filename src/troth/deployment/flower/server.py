@@ -4,8 +4,6 @@ A run is configured by `experiment` (the TOML), `out` (the folder of the run) an
 `sites` (how many must be there to begin; 0: all).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

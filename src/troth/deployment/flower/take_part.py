@@ -4,8 +4,6 @@ Messages are answered by this package's own app, in this process. Whatever goes 
 the way to the server ends the connection, and a new one is tried, ever less often.
 """
 
-from __future__ import annotations
-
 import ssl
 import time
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ Flower wants of a run is never used. A site does what a SuperNode does, less the
 that starts programs which a server sends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import math

@@ -7,8 +7,6 @@ A member asks for any of these by name:
     higher_is_better: True for an accuracy, False for a loss or an error.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from troth.types import Refusal

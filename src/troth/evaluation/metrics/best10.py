@@ -3,8 +3,6 @@
 References: li2020fair.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from troth.evaluation.metrics.worst10 import worst10

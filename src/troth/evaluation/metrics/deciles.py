@@ -1,7 +1,5 @@
 """The distribution over clients in eleven numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from troth.evaluation.metrics import defined

@@ -3,8 +3,6 @@
 References: jain1984quantitative.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from troth.evaluation.metrics import defined

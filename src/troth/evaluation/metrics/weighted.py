@@ -1,7 +1,5 @@
 """Average over examples."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from troth.evaluation.metrics import defined

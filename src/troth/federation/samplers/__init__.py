@@ -9,8 +9,6 @@ A member asks for any of these by name:
     there: round, ids → which of them are there, a mask; None: everybody, always.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

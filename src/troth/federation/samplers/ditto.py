@@ -3,8 +3,6 @@
 References: li2021ditto.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """In proportion to the examples that clients have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Every client alike."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

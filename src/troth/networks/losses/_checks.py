@@ -1,7 +1,5 @@
 """What a loss needs of outputs and labels; the refusals that losses share."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth.types import Refusal

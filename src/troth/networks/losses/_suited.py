@@ -1,7 +1,5 @@
 """The loss for a model and an experiment that name none."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth.data import labels

@@ -1,7 +1,5 @@
 """Absolute error."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth.networks.losses._checks import targets

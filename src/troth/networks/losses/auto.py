@@ -1,7 +1,5 @@
 """The loss that suits the data."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth.networks.losses._suited import suited

@@ -3,8 +3,6 @@
 References: szegedy2016rethinking.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn import functional
 

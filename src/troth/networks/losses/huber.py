@@ -3,8 +3,6 @@
 References: huber1964robust.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn.functional import huber_loss
 

@@ -1,7 +1,5 @@
 """Several labels an example."""
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 

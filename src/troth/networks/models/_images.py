@@ -1,7 +1,5 @@
 """What the networks for images share: which inputs they take, how they start."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from troth.types import Refusal

@@ -3,8 +3,6 @@ r"""The convolutional network of LEAF's CelebA task.
 References: caldas2018leaf.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from troth.networks.layers import positive

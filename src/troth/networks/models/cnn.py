@@ -3,8 +3,6 @@
 References: li2021ditto, glorot2010understanding.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import nn

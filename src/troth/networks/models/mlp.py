@@ -1,7 +1,5 @@
 """The multilayer perceptron."""
 
-from __future__ import annotations
-
 import math
 
 from torch import nn

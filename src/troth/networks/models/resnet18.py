@@ -3,8 +3,6 @@ r"""The residual network of 18 layers, with the stem for small images.
 References: he2016deep, alfarra2022certified.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, cast
 

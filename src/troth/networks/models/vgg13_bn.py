@@ -3,8 +3,6 @@ r"""VGG with 13 layers and batch normalisation.
 References: simonyan2015very, farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import cast
 

@@ -6,8 +6,6 @@ stay to judge it by. Another one is, where the client's own test examples put it
 and the 95 % intervals of the two do not meet.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

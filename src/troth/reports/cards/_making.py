@@ -1,7 +1,5 @@
 """The cards of some runs, and the same as JSON for others to read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field

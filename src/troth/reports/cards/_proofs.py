@@ -1,7 +1,5 @@
 """What certificates and audits say of one client."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How numbers are written in sentences, and commands in them."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

@@ -4,8 +4,6 @@
 is about. No adjective stands without a number.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from importlib import resources

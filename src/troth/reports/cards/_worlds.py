@@ -1,7 +1,5 @@
 """Which runs are about the same clients, and what an attack alone changes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple

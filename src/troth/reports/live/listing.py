@@ -1,7 +1,5 @@
 """Which runs lie in a folder, how far each has come and how it went; quick for many."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """What the server shows: the list of runs, reports, and what grows in them."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

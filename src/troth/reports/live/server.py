@@ -1,7 +1,5 @@
 """A small web server: this machine alone, or whoever has the token. It only reads."""
 
-from __future__ import annotations
-
 import errno
 import hmac
 import ipaddress

@@ -1,7 +1,5 @@
 """The mean of the values around a median, for the two rules that take it."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Rows as seen from a point, a block of columns at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from torch import Tensor

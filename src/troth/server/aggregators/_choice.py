@@ -1,7 +1,5 @@
 """What rules that choose rows share: the order of ties, distances, Krum's scores."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """What clients report as their losses, made fit to compute with."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

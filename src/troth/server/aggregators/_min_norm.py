@@ -8,8 +8,6 @@ are free are solved, one that would leave the box stops at its edge and is held 
 and where moving weight from one to another would help, both are let go.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy import linalg

@@ -3,8 +3,6 @@
 References: mohri2019agnostic.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@ r"""Krum again and again, then the values around every coordinate's median.
 References: elmhamdi2018hidden.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

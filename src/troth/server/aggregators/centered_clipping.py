@@ -3,8 +3,6 @@
 References: karimireddy2021learning.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

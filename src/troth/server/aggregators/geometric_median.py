@@ -3,8 +3,6 @@
 References: pillutla2022robust.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 References: blanchard2017machine.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth.server.aggregators import _choice

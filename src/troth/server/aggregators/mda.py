@@ -3,8 +3,6 @@ r"""The mean of the rows that lie closest together.
 References: rousseeuw1985multivariate, elmhamdi2022genuinely.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

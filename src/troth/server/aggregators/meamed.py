@@ -3,8 +3,6 @@
 References: xie2018generalized.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth.server.aggregators import _around

@@ -3,8 +3,6 @@ r"""The plain average.
 References: mcmahan2017communication.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -3,8 +3,6 @@
 References: yin2018byzantine.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth import numerics

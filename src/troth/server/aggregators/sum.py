@@ -3,8 +3,6 @@ r"""The sum.
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

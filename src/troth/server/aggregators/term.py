@@ -3,8 +3,6 @@
 References: li2021tilted.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

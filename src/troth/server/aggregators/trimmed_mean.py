@@ -3,8 +3,6 @@
 References: yin2018byzantine.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@ r"""The average weighted by the clients' sizes.
 References: mcmahan2017communication.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -7,8 +7,6 @@ in the matrix changes not one bit; sums are in float64, a block of columns at a 
 so that the matrix is never copied whole.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Normal draws in the place of updates, a stream a client."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The strength at which an attack does most harm to a known defence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

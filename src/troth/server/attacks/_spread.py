@@ -1,7 +1,5 @@
 """How far from the benign mean a row may go and still look like one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

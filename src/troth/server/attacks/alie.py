@@ -3,8 +3,6 @@
 References: baruch2019little.
 """
 
-from __future__ import annotations
-
 from statistics import NormalDist
 
 from torch import Tensor

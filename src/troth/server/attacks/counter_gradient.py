@@ -3,8 +3,6 @@ r"""The counter-gradient attack.
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

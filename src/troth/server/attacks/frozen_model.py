@@ -3,8 +3,6 @@ r"""A model that never learns, and reports honestly what it pulls.
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

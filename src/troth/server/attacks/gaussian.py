@@ -3,8 +3,6 @@
 References: blanchard2017machine.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Messages that are no numbers: a test of the server's first check."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

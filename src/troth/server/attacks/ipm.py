@@ -3,8 +3,6 @@
 References: xie2020fall.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth.server.attacks import _crowd

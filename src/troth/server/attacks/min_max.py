@@ -3,8 +3,6 @@
 References: shejwalkar2021manipulating.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from troth.server.attacks import _spread

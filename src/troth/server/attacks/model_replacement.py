@@ -3,8 +3,6 @@
 References: bagdasaryan2020backdoor.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

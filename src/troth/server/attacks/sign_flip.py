@@ -3,8 +3,6 @@
 References: allenzhu2021byzantine.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor

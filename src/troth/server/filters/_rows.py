@@ -4,8 +4,6 @@ So nothing overflows or vanishes on the way that the result can hold, and extra 
 stays small beside the matrix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -3,8 +3,6 @@
 References: karimireddy2022byzantine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -3,8 +3,6 @@
 References: sun2019can.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

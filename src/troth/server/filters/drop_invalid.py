@@ -1,7 +1,5 @@
 """Messages that are no vector of numbers do not count."""
 
-from __future__ import annotations
-
 import torch
 
 from troth import numerics

@@ -3,8 +3,6 @@
 References: allouah2023fixing.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 References: hu2022federated.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@ r"""Replies that no honest client can send are ignored.
 References: farhadkhani2022equivalence.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

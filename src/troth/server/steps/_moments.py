@@ -1,7 +1,5 @@
 """What servers share: the step, and the moments that adapt it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """The server's plain step."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -3,8 +3,6 @@ r"""Yogi on the server.
 References: reddi2021adaptive.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
