@@ -1,7 +1,5 @@
 """A real Chromium, driven by WebDriver, by plain HTTP."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil
@@ -9,7 +7,6 @@ import socket
 import subprocess
 import time
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 _FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
@@ -19,7 +16,7 @@ _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 class Browser:
     """One window of Chromium."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -38,7 +35,7 @@ class Browser:
         self._session = self._call("POST", "/session", body)["sessionId"]
         self._begun = ""
 
-    def _await(self) -> None:
+    def _await(self):
         for _ in range(200):
             try:
                 self._call("GET", "/status")
@@ -47,7 +44,7 @@ class Browser:
                 time.sleep(0.05)
         raise OSError("chromedriver does not answer")
 
-    def _call(self, method: str, path: str, body: Any = None) -> Any:
+    def _call(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, data, method=method)
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -57,12 +54,10 @@ class Browser:
         except urllib.error.HTTPError as error:
             raise AssertionError(error.read().decode()[:800]) from None
 
-    def do(self, method: str, path: str, body: Any = None) -> Any:
+    def do(self, method, path, body=None):
         return self._call(method, f"/session/{self._session}{path}", body)
 
-    def open(
-        self, url: str, wait: str = "document.documentElement.dataset.ready"
-    ) -> float:
+    def open(self, url, wait="document.documentElement.dataset.ready"):
         """Go there, and say how many seconds it took until it was ready."""
         self.do("POST", "/url", {"url": "about:blank"})
         self.log("browser"), self.log("performance")
@@ -71,29 +66,27 @@ class Browser:
         self.until(wait)
         return time.monotonic() - began
 
-    def see(
-        self, url: str, width: int = 1200, height: int = 900, dark: bool = False
-    ) -> float:
+    def see(self, url, width=1200, height=900, dark=False):
         """Go there with a screen of this size."""
         self.look(width, height, dark)
         return self.open(url)
 
-    def text(self, css: str) -> str:
+    def text(self, css):
         """What the first such element says."""
         return str(
             self.js("return document.querySelector(arguments[0]).textContent", css)
         )
 
-    def count(self, css: str) -> int:
+    def count(self, css):
         found: int = self.js(
             "return document.querySelectorAll(arguments[0]).length", css
         )
         return found
 
-    def focus(self, css: str) -> None:
+    def focus(self, css):
         self.js("document.querySelector(arguments[0]).focus()", css)
 
-    def until(self, wait: str, seconds: float = 20) -> Any:
+    def until(self, wait, seconds=20):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if found := self.js(f"return {wait}"):
@@ -101,22 +94,22 @@ class Browser:
             time.sleep(0.02)
         raise AssertionError(f"never came true: {wait}")
 
-    def js(self, script: str, *given: Any) -> Any:
+    def js(self, script, *given):
         body = {"script": script, "args": given}
         return self.do("POST", "/execute/sync", body)
 
-    def later(self, script: str, *given: Any) -> Any:
+    def later(self, script, *given):
         body = {"script": script, "args": given}
         return self.do("POST", "/execute/async", body)
 
-    def find(self, css: str) -> str:
+    def find(self, css):
         body = {"using": "css selector", "value": css}
         return str(self.do("POST", "/element", body)[_ELEMENT])
 
-    def type(self, css: str, text: str) -> None:
+    def type(self, css, text):
         self.do("POST", f"/element/{self.find(css)}/value", {"text": text})
 
-    def press(self, *keys: str) -> None:
+    def press(self, *keys):
         """Keys to whatever has the focus."""
         strokes = [
             {"type": kind, "value": key}
@@ -129,37 +122,35 @@ class Browser:
             {"actions": [{"type": "key", "id": "k", "actions": strokes}]},
         )
 
-    def chord(self, hold: str, key: str) -> None:
+    def chord(self, hold, key):
         """A key while another one is held down."""
         kinds = (("keyDown", hold), ("keyDown", key), ("keyUp", key), ("keyUp", hold))
         strokes = [{"type": kind, "value": one} for kind, one in kinds]
         keys = {"type": "key", "id": "k", "actions": strokes}
         self.do("POST", "/actions", {"actions": [keys]})
 
-    def log(self, kind: str) -> list[dict[str, Any]]:
+    def log(self, kind):
         found: list[dict[str, Any]] = self.do("POST", "/se/log", {"type": kind})
         return found
 
-    def requests(self) -> list[str]:
+    def requests(self):
         """Addresses asked for since the page was opened, but for data: ones."""
         events = [json.loads(e["message"])["message"] for e in self.log("performance")]
         sent = [e for e in events if e["method"] == "Network.requestWillBeSent"]
         urls = [str(e["params"]["request"]["url"]) for e in sent]
         return [url for url in urls if not url.startswith(("data:", "about:"))]
 
-    def cdp(self, name: str, **given: Any) -> Any:
+    def cdp(self, name, **given):
         return self.do("POST", "/goog/cdp/execute", {"cmd": name, "params": given})
 
-    def look(
-        self, width: int, height: int, dark: bool = False, media: str = ""
-    ) -> None:
+    def look(self, width, height, dark=False, media=""):
         """A screen of this size, light or dark, or paper (media="print")."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1}
         self.cdp("Emulation.setDeviceMetricsOverride", mobile=False, **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.cdp("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
-    def shot(self, file: Path, whole: bool = False) -> None:
+    def shot(self, file, whole=False):
         given: dict[str, Any] = {"format": "png", "captureBeyondViewport": whole}
         if whole:
             size = self.cdp("Page.getLayoutMetrics")["cssContentSize"]
@@ -168,10 +159,10 @@ class Browser:
             base64.b64decode(self.cdp("Page.captureScreenshot", **given)["data"])
         )
 
-    def pdf(self, file: Path) -> None:
+    def pdf(self, file):
         file.write_bytes(base64.b64decode(self.do("POST", "/print", {})))
 
-    def close(self) -> None:
+    def close(self):
         try:
             self.do("DELETE", "")
         finally:

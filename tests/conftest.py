@@ -3,8 +3,6 @@
 No test goes to the internet; those about downloads have a server of their own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import importlib.util
@@ -14,7 +12,6 @@ import shutil
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,7 +24,7 @@ import torch
 torch.set_num_threads(1)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Refuse a `slow` mark that does not say why, in one text."""
     for item in items:
         for mark in item.iter_markers("slow"):
@@ -49,7 +46,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
         self.headers: dict[str, str] = {"ETag": '"1"'}
@@ -58,14 +55,14 @@ class Server(http.server.ThreadingHTTPServer):
         self.tricks: list[tuple[Any, ...]] = []
         self.seen: list[tuple[str, dict[str, str]]] = []
 
-    def url(self, name: str, content: bytes | None = None) -> str:
+    def url(self, name, content=None):
         """The address of a file; with content, it is offered from now on."""
         if content is not None:
             self.files[f"/{name}"] = content
         return f"http://127.0.0.1:{self.server_address[1]}/{name}"
 
     @property
-    def asked(self) -> list[str]:
+    def asked(self):
         """The ranges asked for, in order; "" for a whole file."""
         return [headers.get("Range", "") for _, headers in self.seen]
 
@@ -73,7 +70,7 @@ class Server(http.server.ThreadingHTTPServer):
 class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.server.seen.append((self.path, dict(self.headers)))
         trick = self.server.tricks.pop(0) if self.server.tricks else ("",)
         if trick[0] == "hang":
@@ -93,11 +90,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         head = self.server.headers | where
         self.answer(206, content[begin:end], head, trick)
 
-    def do_CONNECT(self) -> None:
+    def do_CONNECT(self):
         code = self.server.tricks.pop()[1] if self.server.tricks else 501
         self.answer(code, b"", {})
 
-    def span(self, size: int) -> tuple[int | None, int]:
+    def span(self, size):
         """What to send, if a part is asked for and the file is still the same."""
         asked = self.headers.get("Range", "")
         known = {self.server.headers.get(k) for k in ("ETag", "Last-Modified")}
@@ -106,9 +103,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return None, size
         return int(asked.removeprefix("bytes=").rstrip("-")), size
 
-    def answer(
-        self, code: int, body: bytes, head: dict[str, str], trick: Any = ("",)
-    ) -> None:
+    def answer(self, code, body, head, trick=("",)):
         self.send_response(code)
         for key, value in head.items():
             self.send_header(key, value)
@@ -122,12 +117,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(body[i : i + 1000])
                 time.sleep(self.server.pace)
 
-    def log_message(self, *ignored: object) -> None:
+    def log_message(self, *ignored):
         """Say nothing."""
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch):
     """A web server on this machine; downloads are allowed, and quick to try again."""
     from troth.data.datasets import _fetch
 
@@ -146,12 +141,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def told() -> Any:
+def told():
     """Makes the folder of a finished run from its clients' accuracies."""
     return beside("told").written
 
 
-def beside(name: str) -> Any:
+def beside(name):
     """A module that lies beside this file."""
     place = pathlib.Path(__file__).with_name(f"{name}.py")
     spec = importlib.util.spec_from_file_location(name, place)
@@ -162,7 +157,7 @@ def beside(name: str) -> Any:
 
 
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def browser(tmp_path_factory):
     """A real Chromium; tests that need it skip where there is none."""
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         pytest.skip("needs chromium and chromedriver")
@@ -172,7 +167,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def axe() -> str:
+def axe():
     """axe-core: $TROTH_AXE, or node_modules beside the tests; skips without."""
     modules = pathlib.Path(__file__).parents[1] / "node_modules"
     file = os.environ.get("TROTH_AXE", modules / "axe-core" / "axe.min.js")
@@ -182,7 +177,7 @@ def axe() -> str:
 
 
 @pytest.fixture(scope="session")
-def examined(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def examined(tmp_path_factory):
     """A folder of real runs: under attack three ways, and one where nobody attacks.
 
     `attacked` is a grid of no personalizer, local and ditto with a λ of its own, with
@@ -218,16 +213,16 @@ def examined(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.fixture
-def record() -> Any:
+def record():
     """A recorder of graphs that needs no GPU.
 
     As of a CUDA graph, outputs have a fixed place; what is an input stays that.
     """
 
-    def recorded(graph: Any, held: list[torch.Tensor]) -> Any:
+    def recorded(graph, held):
         out = [t if any(t is h for h in held) else t.clone() for t in graph(*held)]
 
-        def again() -> None:
+        def again():
             for old, new in zip(out, graph(*held), strict=True):
                 if old is not new:
                     old.copy_(new)

@@ -1,9 +1,5 @@
 """`troth.aggregate`: a matrix in, a vector out, by the name of a rule."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
@@ -12,20 +8,20 @@ import troth
 UPDATES = torch.tensor([[0.0], [1.0], [2.0], [3.0], [100.0], [-7.0], [4.0]])
 
 
-def test_by_name_and_options() -> None:
+def test_by_name_and_options():
     assert troth.aggregate("median", UPDATES).item() == 2.0
     assert troth.aggregate("trimmed_mean", UPDATES, f=1).item() == 2.0
     assert troth.aggregate("krum", UPDATES, f=2).item() == 1.0  # ties with 2 and 3
 
 
-def test_losses_and_sizes_are_given_beside() -> None:
+def test_losses_and_sizes_are_given_beside():
     loss = torch.arange(7.0)
     assert troth.aggregate("k_loss", UPDATES, loss=loss, f=2).item() == 100.0
     size = torch.tensor([1, 0, 0, 3, 0, 0, 0])
     assert troth.aggregate("weighted_mean", UPDATES, size=size).item() == 2.25
 
 
-def test_rules_that_remember_start_anew() -> None:
+def test_rules_that_remember_start_anew():
     twice = [troth.aggregate("centered_clipping", UPDATES, tau=1.0) for _ in "ab"]
     assert torch.equal(*twice)
 
@@ -51,12 +47,12 @@ BAD[1, 0] = float("nan")
         ("krum", BAD.nan_to_num(torch.inf), {"f": 0}, r"in row 1 \(1 of 3 rows\)"),
     ],
 )
-def test_refused(name: str, given: Any, options: dict[str, Any], words: str) -> None:
+def test_refused(name, given, options, words):
     with pytest.raises(troth.Refusal, match=words):
         troth.aggregate(name, given, **options)
 
 
-def test_lists_do_for_losses_and_sizes() -> None:
+def test_lists_do_for_losses_and_sizes():
     rows = torch.tensor([[0.0], [3.0]])
     assert troth.aggregate("weighted_mean", rows, size=[1, 2]).item() == 2.0
     assert troth.aggregate("term", rows, loss=[1.0, 1.0]).item() == 1.5

@@ -4,8 +4,6 @@ Each test lists all offenders. A node is a root module, a room (the modules that
 it directly) or a folder within a room, such as `server.aggregators`.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -71,12 +69,12 @@ MAY_DRAW = {
 
 
 @cache
-def parsed(module: str) -> ast.Module:
+def parsed(module):
     return ast.parse(MODULES[module].read_text("utf-8"))
 
 
 @cache
-def imports(module: str) -> frozenset[str]:
+def imports(module):
     """Dotted names of all that a module imports, wherever in it."""
     found = set()
     for node in ast.walk(parsed(module)):
@@ -88,12 +86,12 @@ def imports(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def known(module: str) -> bool:
+def known(module):
     return module in MODULES or f"{module}.__init__" in MODULES
 
 
 @cache
-def own(module: str) -> frozenset[str]:
+def own(module):
     """The modules of troth that a module imports, such as `data.datasets.npz`."""
     found = set()
     for name in imports(module):
@@ -105,7 +103,7 @@ def own(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def node(module: str) -> str:
+def node(module):
     """The root module, room or folder that a module belongs to."""
     module = module.removesuffix(".__init__")
     if module in PLAIN or module in ORDER:
@@ -113,7 +111,7 @@ def node(module: str) -> str:
     return module.rpartition(".")[0] or module
 
 
-def reached(module: str) -> set[str]:
+def reached(module):
     """The modules that a module's imports lead to, through other modules too."""
     found: set[str] = set()
     ahead = [module]
@@ -126,7 +124,7 @@ def reached(module: str) -> set[str]:
     return found
 
 
-def names(module: str) -> set[str]:
+def names(module):
     """Everything it calls by name or attribute, dotted where it is written dotted."""
     found = set()
     for part in ast.walk(parsed(module)):
@@ -137,15 +135,15 @@ def names(module: str) -> set[str]:
     return found | {name for name in imports(module) if not name.startswith("troth.")}
 
 
-def packages(module: str) -> set[str]:
+def packages(module):
     return {name.split(".")[0] for name in imports(module)}
 
 
-def within(*rooms: str) -> list[str]:
+def within(*rooms):
     return [m for m in MODULES if any(m == r or m.startswith(f"{r}.") for r in rooms)]
 
 
-def test_the_root_is_small() -> None:
+def test_the_root_is_small():
     entries = [p for p in SOURCE.iterdir() if p.name != "__pycache__"]
     assert len(entries) <= 32, sorted(p.name for p in entries)
     assert len([p for p in entries if p.suffix == ".py"]) <= 12
@@ -153,12 +151,12 @@ def test_the_root_is_small() -> None:
     assert not deep, f"more than three levels: {deep}"
 
 
-def test_every_node_has_its_place() -> None:
+def test_every_node_has_its_place():
     assert len(ORDER) == len({*ORDER})
     assert {node(module) for module in MODULES} == {*ORDER}
 
 
-def test_data_flow_one_way() -> None:
+def test_data_flow_one_way():
     place = {name: k for k, name in enumerate(ORDER)}
     wrong = [
         f"{module} imports {other}"
@@ -169,14 +167,14 @@ def test_data_flow_one_way() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_folder_imports_in_a_circle() -> None:
+def test_no_folder_imports_in_a_circle():
     arrows = {m: {o for o in own(m) if o in MODULES and o != m} for m in MODULES}
     while free := {m for m, others in arrows.items() if not others & {*arrows}}:
         arrows = {m: others for m, others in arrows.items() if m not in free}
     assert not arrows, f"in or before a circle: {sorted(arrows)}"
 
 
-def test_attacks_know_no_defence() -> None:
+def test_attacks_know_no_defence():
     rooms = ("server.aggregators", "server.filters", "server.steps", "server.rules")
     defences = {*within(*rooms), "lookup"}
     wrong = {m: sorted(reached(m) & defences) for m in within("server.attacks")}
@@ -184,7 +182,7 @@ def test_attacks_know_no_defence() -> None:
     assert not {m: found for m, found in wrong.items() if found}
 
 
-def test_metrics_see_only_vectors() -> None:
+def test_metrics_see_only_vectors():
     allowed = {"__future__", "math", "numpy", "troth"}
     wrong = [
         module
@@ -195,13 +193,13 @@ def test_metrics_see_only_vectors() -> None:
     assert not wrong
 
 
-def test_certificates_see_only_a_classifier() -> None:
+def test_certificates_see_only_a_classifier():
     allowed = {*BASICS, "certificates", "data.deformations", "engine", "networks"}
     found = {f"{m} → {o}" for m in within("certificates") for o in own(m)}
     assert not {arrow for arrow in found if node(arrow.split(" → ")[1]) not in allowed}
 
 
-def test_only_the_command_line_prints() -> None:
+def test_only_the_command_line_prints():
     speak = {"print", "input", "sys.stdout", "sys.stderr"}
     wrong = [
         module
@@ -212,12 +210,12 @@ def test_only_the_command_line_prints() -> None:
     assert not wrong
 
 
-def test_only_its_folder_knows_flower() -> None:
+def test_only_its_folder_knows_flower():
     flower = within("deployment.flower")
     assert not [m for m in MODULES if m not in flower and "flwr" in packages(m)]
 
 
-def test_one_module_knows_what_is_inside_flower() -> None:
+def test_one_module_knows_what_is_inside_flower():
     """All others use Flower's public API."""
     public = {"app", "client", "clientapp", "common", "server", "serverapp"}
     wrong = {
@@ -230,7 +228,7 @@ def test_one_module_knows_what_is_inside_flower() -> None:
     assert wrong and not [each for each in wrong if not each.startswith(inside)]
 
 
-def test_one_vmap_and_one_compiler() -> None:
+def test_one_vmap_and_one_compiler():
     wrong = []
     for module in MODULES:
         used = {part for name in names(module) for part in name.split(".")}
@@ -245,7 +243,7 @@ def test_one_vmap_and_one_compiler() -> None:
 VMAPS = ("engine.vmap", "networks.validate")
 
 
-def test_one_source_of_randomness() -> None:
+def test_one_source_of_randomness():
     typed = {"np.random.Generator"}  # a type is no draw
     source = re.compile(r"(random|secrets|numpy\.random|torch\.random)(\..*)?")
     wrong = {}
@@ -257,7 +255,7 @@ def test_one_source_of_randomness() -> None:
     assert not {m: found for m, found in wrong.items() if found}
 
 
-def test_no_module_is_long() -> None:
+def test_no_module_is_long():
     kinds = tuple(f"{kind}." for kind in KINDS)
     lines = {m: path.read_text("utf-8").count("\n") for m, path in MODULES.items()}
     members = {m for m in MODULES if m.startswith(kinds) and "._" not in m}
@@ -265,7 +263,7 @@ def test_no_module_is_long() -> None:
     assert not {m: n for m, n in lines.items() if n > most[m]}
 
 
-def test_every_reference_is_known_and_used() -> None:
+def test_every_reference_is_known_and_used():
     used = {
         key
         for module in MODULES
@@ -277,7 +275,7 @@ def test_every_reference_is_known_and_used() -> None:
     assert used == {*lookup.references()}
 
 
-def test_every_member_has_a_test_and_says_what_it_is() -> None:
+def test_every_member_has_a_test_and_says_what_it_is():
     wrong = []
     for kind, folder in lookup.FOLDERS.items():
         for name in lookup.names(kind):
@@ -294,7 +292,7 @@ NAMED = re.compile(
 )
 
 
-def test_machinery_imports_no_member() -> None:
+def test_machinery_imports_no_member():
     places = ("reproduce", "examine", "poison")  # about named methods by themselves
     wrong = []
     for module in MACHINERY:
@@ -318,7 +316,7 @@ print(*(m for m in sys.modules if m.partition(".")[0] == "troth"))
 @pytest.mark.parametrize(
     ("what", "most"), [("troth", 15), ("troth.plot", 45), ("troth.reports", 60)]
 )
-def test_what_an_import_loads(what: str, most: int) -> None:
+def test_what_an_import_loads(what, most):
     code = LOADED.format(what=what)
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -1,7 +1,5 @@
 """docs/data.md has every data set, and says of each what its module says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -20,12 +18,12 @@ ROWS = {
 }
 
 
-def test_every_data_set_has_its_row() -> None:
+def test_every_data_set_has_its_row():
     assert list(ROWS) == lookup.names("data")
 
 
 @pytest.mark.parametrize("name", lookup.names("data"))
-def test_a_row_says_what_the_module_says(name: str) -> None:
+def test_a_row_says_what_the_module_says(name):
     assert name in ROWS, f"docs/data.md lacks a row for {name}"
     entry = catalogue.entry(name)
     what, folder, licence, how = ROWS[name]
@@ -39,7 +37,7 @@ def test_a_row_says_what_the_module_says(name: str) -> None:
     assert how.startswith(f"[{can}]({entry.source.page})")
 
 
-def test_sizes_of_downloads() -> None:
+def test_sizes_of_downloads():
     """Where the publishers' sizes are known, the page has them, rounded."""
     units = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
     for name, (*_, how) in ROWS.items():
@@ -50,7 +48,7 @@ def test_sizes_of_downloads() -> None:
             assert int(said[1]) == round(total / units[said[2]]), name
 
 
-def test_places_are_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_are_as_the_page_says(monkeypatch):
     monkeypatch.setenv("TROTH_DATA", "$TROTH_DATA")
     monkeypatch.setenv("XDG_CACHE_HOME", "$XDG_CACHE_HOME")
     looked = [str(place) for place in _files.places("FOLDER", "--data-dir")]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import builtins
 import ctypes
 import io
@@ -7,7 +5,6 @@ import resource
 import subprocess
 import sys
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -16,7 +13,7 @@ import torch
 from troth import devices
 
 
-def test_keep_can_be_called_again_and_again() -> None:
+def test_keep_can_be_called_again_and_again():
     before = torch.ones(10**6)
     for _ in range(3):
         devices.keep()
@@ -24,7 +21,7 @@ def test_keep_can_be_called_again_and_again() -> None:
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
-def test_keep_sets_what_it_says(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+def test_keep_sets_what_it_says(monkeypatch, platform):
     """Only where there is a glibc; elsewhere nothing is asked for."""
     calls: list[tuple[int, int]] = []
     library = SimpleNamespace(mallopt=lambda *given: calls.append(given))
@@ -42,7 +39,7 @@ def test_keep_sets_what_it_says(monkeypatch: pytest.MonkeyPatch, platform: str) 
         assert not calls
 
 
-def test_torch_says_so_itself() -> None:
+def test_torch_says_so_itself():
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**60, dtype=torch.uint8)
     assert devices.exhausted(caught.value)
@@ -68,18 +65,18 @@ def test_torch_says_so_itself() -> None:
         MemoryError("Unable to allocate 8.00 GiB for an array"),
     ],
 )
-def test_memory_that_ran_out_is_recognised(error: Exception) -> None:
+def test_memory_that_ran_out_is_recognised(error):
     assert devices.exhausted(error)
 
 
 @pytest.mark.parametrize(
     "text", ["mat1 and mat2 shapes cannot be multiplied", "", "CUDA error: device lost"]
 )
-def test_other_errors_are_not_taken_for_it(text: str) -> None:
+def test_other_errors_are_not_taken_for_it(text):
     assert not devices.exhausted(RuntimeError(text))
 
 
-def test_free_is_a_number_of_bytes() -> None:
+def test_free_is_a_number_of_bytes():
     free = devices.free(torch.device("cpu"))
     assert type(free) is int and 2**20 < free < 2**50
 
@@ -87,11 +84,11 @@ def test_free_is_a_number_of_bytes() -> None:
 FAR = "MemAvailable: 99999999999 kB\n"
 
 
-def _files(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
+def _files(monkeypatch, files):
     """These are all that /proc and /sys hold."""
     real = builtins.open
 
-    def opened(path: Any, *args: Any, **more: Any) -> Any:
+    def opened(path, *args, **more):
         if not str(path).startswith(("/proc", "/sys")):
             return real(path, *args, **more)
         if str(path) not in files:
@@ -101,7 +98,7 @@ def _files(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:
     monkeypatch.setattr(builtins, "open", opened)
 
 
-def _free() -> int:
+def _free():
     return devices.free(torch.device("cpu"))
 
 
@@ -146,9 +143,7 @@ CONTAINER = {  # it sees only its own group
         (CONTAINER, 500),
     ],
 )
-def test_free_is_the_least_that_the_system_says(
-    monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: int
-) -> None:
+def test_free_is_the_least_that_the_system_says(monkeypatch, files, expected):
     _files(monkeypatch, files)
     assert _free() == expected
 
@@ -156,9 +151,7 @@ def test_free_is_the_least_that_the_system_says(
 @pytest.mark.parametrize(
     ("name", "used"), [("RLIMIT_AS", 7000), ("RLIMIT_DATA", 600), (None, 0)]
 )
-def test_free_within_the_limits_of_the_process(
-    monkeypatch: pytest.MonkeyPatch, name: str | None, used: int
-) -> None:
+def test_free_within_the_limits_of_the_process(monkeypatch, name, used):
     pages = "7000 5 4 3 0 600 0"
     _files(monkeypatch, {"/proc/meminfo": FAR, "/proc/self/statm": pages})
     kind, none = getattr(resource, name or "RLIMIT_AS"), resource.RLIM_INFINITY
@@ -170,7 +163,7 @@ def test_free_within_the_limits_of_the_process(
     assert _free() == (2**33 - used * page if name else 99999999999 * 1024)
 
 
-def test_free_sees_a_real_limit() -> None:
+def test_free_sees_a_real_limit():
     program = (
         "import resource, torch\n"
         "from troth import devices\n"

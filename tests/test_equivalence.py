@@ -4,15 +4,12 @@ Over random convex federations the same target is reached by all three, each tra
 from the first model on.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from troth import build, poison
 from troth.config import reader
@@ -33,7 +30,7 @@ class Case(NamedTuple):
     n: int
 
 
-def federation(place: Path, seed: int, classify: bool) -> Case:
+def federation(place, seed, classify):
     """Three to six clients with 15 to 30 examples each."""
     random = np.random.default_rng([seed, classify])
     n = int(random.integers(3, 7))
@@ -69,20 +66,20 @@ def federation(place: Path, seed: int, classify: bool) -> Case:
     return Case(tree, goal, place, n)
 
 
-def trained(case: Case, **changes: Any) -> build.Built:
+def trained(case, **changes):
     tree = {**case.tree, **changes}
     built = build.build(reader.from_dict(tree), plan=Plan("vmap", case.n))
     list(built.federation.train())
     return built
 
 
-def off(case: Case, built: build.Built) -> float:
+def off(case, built):
     """How far the shared model is from the target, of the target's norm."""
     w = built.federation.broadcast.w.numpy()
     return float(np.linalg.norm(w - case.goal) / np.linalg.norm(case.goal))
 
 
-def gradient(case: Case) -> tuple[build.Built, Tensor]:
+def gradient(case):
     """Counter-gradient, and θ♠ from what the others pull at its end."""
     attack = {"name": "counter_gradient", "target": str(case.place / "goal.npy")}
     built = trained(case, attack=attack)
@@ -94,7 +91,7 @@ def gradient(case: Case) -> tuple[build.Built, Tensor]:
     return built, pull
 
 
-def check_stages(case: Case, corruption: dict[str, Any]) -> None:
+def check_stages(case, corruption):
     frozen = {"name": "frozen_model", "target": str(case.place / "model.npy")}
     assert off(case, trained(case, attack=frozen)) <= NEAR
     longer = {**case.tree["train"], "rounds": 40}
@@ -106,7 +103,7 @@ def check_stages(case: Case, corruption: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(k, marks=MORE) for k in range(2, 12))]
 )
-def test_linear_regression(tmp_path: Path, seed: int) -> None:
+def test_linear_regression(tmp_path, seed):
     """One example does it (Theorem 5)."""
     case = federation(tmp_path, seed, classify=False)
     built, pull = gradient(case)
@@ -119,7 +116,7 @@ def test_linear_regression(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(k, marks=MORE) for k in range(1, 8))]
 )
-def test_logistic_regression(tmp_path: Path, seed: int) -> None:
+def test_logistic_regression(tmp_path, seed):
     """Examples near the indifference subspace, with a weight that is enough."""
     case = federation(tmp_path, seed, classify=True)
     built, _ = gradient(case)
@@ -132,13 +129,13 @@ def test_logistic_regression(tmp_path: Path, seed: int) -> None:
     check_stages(case, {"weight": float(weight)})
 
 
-def test_without_an_attack_the_shared_model_is_elsewhere(tmp_path: Path) -> None:
+def test_without_an_attack_the_shared_model_is_elsewhere(tmp_path):
     for classify in (False, True):
         case = federation(tmp_path, 0, classify)
         assert off(case, trained(case)) > 10 * NEAR
 
 
-def test_the_loss_is_half_the_squared_error(tmp_path: Path) -> None:
+def test_the_loss_is_half_the_squared_error(tmp_path):
     """As in Theorem 5."""
     built = build.build(reader.from_dict(federation(tmp_path, 0, False).tree))
     task, zero = built.federation.engine.task, torch.tensor(0)

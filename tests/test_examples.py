@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import importlib
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,19 +9,16 @@ from troth.engine.engine import Plan
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
-Said = Callable[[str], list[str]]
 
 
 @pytest.fixture
-def said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Said]:
+def said(tmp_path, monkeypatch, capsys):
     """Run an example by name, for two rounds; the lines that it prints."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plan, "choose", lambda *_: Plan("vmap", 10))  # no measuring
     monkeypatch.syspath_prepend(str(EXAMPLES))
 
-    def run(name: str) -> list[str]:
+    def run(name):
         importlib.import_module(name).main(rounds=2)
         return capsys.readouterr().out.splitlines()
 
@@ -33,7 +27,7 @@ def said(
         sys.modules.pop(script.stem, None)
 
 
-def test_every_example_is_tested_and_short() -> None:
+def test_every_example_is_tested_and_short():
     names = {script.stem for script in SCRIPTS}
     assert names == {"compare", "own_data", "own_network", "own_rule"}
     for script in SCRIPTS:
@@ -41,7 +35,7 @@ def test_every_example_is_tested_and_short() -> None:
         assert text.count("\n") < 100 and '__name__ == "__main__"' in text
 
 
-def test_own_data(said: Said, tmp_path: Path) -> None:
+def test_own_data(said, tmp_path):
     shared, personal, weights, predicted = said("own_data")
     assert shared.startswith("shared model: accuracy 0.")
     assert personal.startswith("personal model: accuracy 0.")
@@ -49,7 +43,7 @@ def test_own_data(said: Said, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []  # it cleans up behind itself
 
 
-def test_own_network(said: Said, tmp_path: Path) -> None:
+def test_own_network(said, tmp_path):
     first, second, numbers = said("own_network")
     assert first.startswith("one model for all: accuracy 0.")
     assert second.startswith("each its own last layer: accuracy ")
@@ -57,14 +51,14 @@ def test_own_network(said: Said, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_own_rule(said: Said) -> None:
+def test_own_rule(said):
     alone, mean, trimmed = said("own_rule")
     assert alone == "of 1, 2, 3, 1000: 2.5"
     assert mean.startswith("mean ") and trimmed.startswith("own_rule:trimmed ")
 
 
 @pytest.mark.slow("five runs of 16 clients")
-def test_compare(said: Said) -> None:
+def test_compare(said):
     lines = said("compare")
     assert len(lines) == 5
     assert lines[0].startswith("personalizer=none ")

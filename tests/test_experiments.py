@@ -33,7 +33,7 @@ PAPER = {  # Ditto, Tables 2, 4 and 8, Fashion MNIST, clean: mean and std
 }
 
 
-def records(folder: str, pattern: str = "*") -> list[dict]:
+def records(folder, pattern="*"):
     """Committed results by their names."""
     return Store(ROOT / folder).find(pattern)
 
@@ -288,7 +288,7 @@ def test_what_dead_models_are_worth_is_what_the_data_say():
     assert half[0] == "0.131 (0.16)" and half[4] == "0.092 (0.13)"  # as the paper has
 
 
-def script(folder: str, name: str = "run"):
+def script(folder, name="run"):
     """The module that trains a folder's runs, or another of its scripts."""
     spec = importlib.util.spec_from_file_location(folder, ROOT / folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)

@@ -1,11 +1,8 @@
 """Files of tensors and tables, written whole or not at all; digests and locks."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
-from torch import Tensor
 
 from troth import files
 from troth.files import alone, digest_of, on_disk
@@ -30,11 +26,7 @@ tables = st.dictionaries(names, st.tuples(st.sampled_from(KINDS), shapes), max_s
 
 @settings(deadline=None, max_examples=60)
 @given(tables, st.integers(0, 99))
-def test_what_is_saved_is_read_by_others_and_by_us(
-    tmp_path_factory: pytest.TempPathFactory,
-    table: dict[str, tuple[torch.dtype, list[int]]],
-    seed: int,
-) -> None:
+def test_what_is_saved_is_read_by_others_and_by_us(tmp_path_factory, table, seed):
     table.pop("__metadata__", None)  # the format keeps that name for itself
     draw = torch.Generator().manual_seed(seed)
     tensors = {
@@ -51,7 +43,7 @@ def test_what_is_saved_is_read_by_others_and_by_us(
             assert read[name].dtype == value.dtype and torch.equal(read[name], value)
 
 
-def test_views_and_shared_tensors_are_written_as_they_are_seen(tmp_path: Path) -> None:
+def test_views_and_shared_tensors_are_written_as_they_are_seen(tmp_path):
     base = torch.arange(12.0).reshape(3, 4)
     given = {"turned": base.T, "some": base[:, 1::2], "again": base, "same": base}
     files.save(tmp_path / "a", given)
@@ -59,13 +51,13 @@ def test_views_and_shared_tensors_are_written_as_they_are_seen(tmp_path: Path) -
     assert all(torch.equal(found[name], value) for name, value in given.items())
 
 
-def pieces(clients: list[int], d: int) -> Iterator[Tensor]:
+def pieces(clients, d):
     yield torch.tensor(clients)
     for client in clients:
         yield torch.full((1, d), float(client))
 
 
-def test_models_are_streamed_and_read_one_by_one(tmp_path: Path) -> None:
+def test_models_are_streamed_and_read_one_by_one(tmp_path):
     clients, d = [2, 5, 9, -1], 7
     shapes = {"client": (torch.int64, [4]), "parameters": (torch.float32, [4, d])}
     files.stream(tmp_path / "a", shapes, pieces(clients, d))
@@ -75,12 +67,12 @@ def test_models_are_streamed_and_read_one_by_one(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_failure_on_the_way_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failure_on_the_way_leaves_what_was_there(tmp_path):
     shapes = {"client": (torch.int64, [2])}
     files.stream(tmp_path / "a", shapes, [torch.tensor([1, 2])])
     before = (tmp_path / "a").read_bytes()
 
-    def broken(error: Exception) -> Iterator[Tensor]:
+    def broken(error):
         yield torch.tensor([3])
         raise error
 
@@ -95,15 +87,13 @@ def test_a_failure_on_the_way_leaves_what_was_there(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "a").write_text("")
     with pytest.raises(Refusal, match="cannot be written"):
         files.save(tmp_path / "a" / "b", {"x": torch.zeros(1)})
 
 
-def test_a_text_that_cannot_be_written_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypatch):
     (tmp_path / "taken").mkdir()
     with pytest.raises(Refusal, match=r"taken cannot be written .*; give another"):
         files.write(tmp_path / "taken", "x")
@@ -113,7 +103,7 @@ def test_a_text_that_cannot_be_written_leaves_what_was_there(
         files.write(tmp_path / "a", "\udcff")
     files.write(tmp_path / "a", "before")
 
-    def full(descriptor: int) -> None:
+    def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
@@ -125,7 +115,7 @@ def test_a_text_that_cannot_be_written_leaves_what_was_there(
     assert {p.name for p in tmp_path.iterdir()} == {"a", "taken"}
 
 
-def test_several_may_write_one_file_at_once(tmp_path: Path) -> None:
+def test_several_may_write_one_file_at_once(tmp_path):
     """None takes another's half for its own: the file is always one of the texts."""
     texts = [str(k) * 50_000 for k in range(8)]
     with ThreadPoolExecutor(8) as pool:
@@ -135,7 +125,7 @@ def test_several_may_write_one_file_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
-def test_tables_come_back(tmp_path: Path, n: int) -> None:
+def test_tables_come_back(tmp_path, n):
     random = np.random.default_rng(0)
     columns: dict[str, Any] = {
         "client": np.arange(n),
@@ -152,7 +142,7 @@ def test_tables_come_back(tmp_path: Path, n: int) -> None:
         assert found["malicious"].dtype == bool
 
 
-def test_digests_as_others_print_them(tmp_path: Path) -> None:
+def test_digests_as_others_print_them(tmp_path):
     """Of « abc »: RFC 1321, appendix A.5, and FIPS 180-2, appendix B.1."""
     file = tmp_path / "a"
     file.write_bytes(b"abc")
@@ -167,9 +157,7 @@ def test_digests_as_others_print_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"abc", gzip.compress(bytes(999), mtime=0)[:-5], None]
 )
-def test_what_cannot_be_read_has_no_digest(
-    tmp_path: Path, content: bytes | None
-) -> None:
+def test_what_cannot_be_read_has_no_digest(tmp_path, content):
     if content is not None:
         (tmp_path / "a").write_bytes(content)
     assert digest_of(tmp_path / "a", "gunzip.md5:") == "unreadable"
@@ -180,7 +168,7 @@ def test_what_cannot_be_read_has_no_digest(
     [(errno.ENOSPC, "free some space"), (errno.EDQUOT, "free some space")]
     + [(errno.EACCES, "make it writable"), (errno.EROFS, "make it writable")],
 )
-def test_a_disk_that_fails_is_refused_with_a_remedy(number: int, remedy: str) -> None:
+def test_a_disk_that_fails_is_refused_with_a_remedy(number, remedy):
     with (
         pytest.raises(Refusal, match=f"^/x cannot be written to .*: {remedy}, or set"),
         on_disk(Path("/x")),
@@ -188,7 +176,7 @@ def test_a_disk_that_fails_is_refused_with_a_remedy(number: int, remedy: str) ->
         raise OSError(number, "no")
 
 
-def test_alone_makes_the_folder_and_lets_go(tmp_path: Path) -> None:
+def test_alone_makes_the_folder_and_lets_go(tmp_path):
     for _ in range(2):
         with alone(tmp_path / "a" / "b"):
             assert (tmp_path / "a" / "b").is_dir()
@@ -198,13 +186,13 @@ def test_alone_makes_the_folder_and_lets_go(tmp_path: Path) -> None:
         pass
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(Refusal, match="cannot be written to"), alone(tmp_path / "file"):
         pass
 
 
-def test_a_lock_is_a_sign_of_life(tmp_path: Path) -> None:
+def test_a_lock_is_a_sign_of_life(tmp_path):
     file = tmp_path / "x"
     assert not files.busy(file)
     with file.open("ab") as one:

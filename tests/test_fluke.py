@@ -17,11 +17,11 @@ METHODS = {"ditto": "Ditto", "apfl": "APFL", "pfedme": "pFedMe", "fedrep": "FedR
 SEEDS = (0, 1, 2)
 
 
-def files(side: str) -> list[dict]:
+def files(side):
     return [Store(HOME).records()[f"{side}, seed {seed}"] for seed in SEEDS]
 
 
-def differences(version: str) -> dict[str, float]:
+def differences(version):
     """Fluke's accuracy less ours, mean over clients and then over seeds."""
     pairs = list(zip(files("ours"), files("theirs"), strict=True))
     return {
@@ -33,7 +33,7 @@ def differences(version: str) -> dict[str, float]:
     }
 
 
-def models_apart(version: str) -> dict[str, float]:
+def models_apart(version):
     found = [theirs["apart"][version] for theirs in files("theirs")]
     return {name: max(one[name] for one in found) for name in found[0]}
 

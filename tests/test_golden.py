@@ -5,8 +5,6 @@ are of models that the quickstart, `ditto30.toml` and the uninterrupted `stopped
 to on the machine that `digests.json` describes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -14,7 +12,7 @@ NAMES = [
 HEAVY = "{'torch', 'numpy', 'scipy', 'sklearn'}"
 
 
-def python(code: str) -> str:
+def python(code):
     """What a fresh interpreter prints."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -22,12 +20,12 @@ def python(code: str) -> str:
     return done.stdout
 
 
-def test_importing_troth_imports_nothing_heavy() -> None:
+def test_importing_troth_imports_nothing_heavy():
     assert python(f"import sys, troth; print({HEAVY} & {{*sys.modules}})") == "set()\n"
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])
-def test_help_imports_nothing_heavy(flag: str) -> None:
+def test_help_imports_nothing_heavy(flag):
     code = f"""
 import sys
 from troth.cli import app
@@ -40,7 +38,7 @@ except SystemExit as done:
     assert python(code).endswith("\n0 set()\n")
 
 
-def test_every_name_resolves() -> None:
+def test_every_name_resolves():
     code = """
 import troth
 from troth import *
@@ -51,20 +49,20 @@ print(Refusal is troth.Refusal)
     assert python(code) == "True\n"
 
 
-def test_what_is_there() -> None:
+def test_what_is_there():
     assert sorted(troth.__all__) == NAMES
     listed = python("import troth; print(*dir(troth))").split()
     assert {*NAMES, "__version__"} <= {*listed} and len(listed) == len({*listed})
     assert troth.__version__.count(".") == 2
 
 
-def test_submodules_are_found_as_ever() -> None:
+def test_submodules_are_found_as_ever():
     from troth import lookup
 
     assert lookup.__name__ == "troth.lookup"
 
 
-def test_an_unknown_name() -> None:
+def test_an_unknown_name():
     with pytest.raises(AttributeError, match="module 'troth' has no attribute 'runn'"):
         _ = troth.runn
     with pytest.raises(ImportError):

@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import importlib
 import inspect
 import os
 import re
 import sys
-from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +20,7 @@ SOURCE = Path(lookup.__file__).parent
 # --------------------------------------------------------------------------- names
 
 
-def test_names_are_the_files() -> None:
+def test_names_are_the_files():
     assert len({*lookup.FOLDERS.values()}) == len(lookup.FOLDERS)
     for kind, folder in lookup.FOLDERS.items():
         files = {path.stem for path in SOURCE.joinpath(*folder.split(".")).glob("*.py")}
@@ -32,7 +29,7 @@ def test_names_are_the_files() -> None:
 
 
 @pytest.fixture
-def another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def another(tmp_path, monkeypatch):
     """One more file in the folder of aggregators."""
     (tmp_path / "zeroth.py").write_text(
         '"""Nothing."""\n\n\ndef zeroth(messages):\n    """The first."""\n'
@@ -47,14 +44,14 @@ def another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     vars(package).pop("zeroth", None)
 
 
-def test_a_new_file_is_a_new_member(another: None) -> None:
+def test_a_new_file_is_a_new_member(another):
     assert "zeroth" in lookup.names("aggregator")
     assert "_shared" not in lookup.names("aggregator")
     assert lookup.find("aggregator", "zeroth").__name__ == "zeroth"
     assert lookup.about("aggregator", "zeroth").summary == "The first."
 
 
-def test_find() -> None:
+def test_find():
     from troth.server.aggregators.median import median
 
     assert lookup.find("aggregator", "median") is median
@@ -72,12 +69,12 @@ def test_find() -> None:
         ("aggregator", "os", "one of your own is named package.module:function"),
     ],
 )
-def test_refuses_unknown_names(kind: str, name: str, words: str) -> None:
+def test_refuses_unknown_names(kind, name, words):
     with pytest.raises(Refusal, match=re.escape(words)):
         lookup.find(kind, name)
 
 
-def test_nearest() -> None:
+def test_nearest():
     assert lookup.nearest("lamda", ["lr", "lam"]) == " (did you mean 'lam'?)"
     assert lookup.nearest("qqq", ["lr", "lam"]) == ""
     assert lookup.nearest("lam", []) == ""
@@ -124,7 +121,7 @@ class Rule:
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def own(tmp_path, monkeypatch):
     """A package on the path: `troth_of_someone.rules`, and broken modules beside."""
     package = tmp_path / "troth_of_someone"
     package.mkdir()
@@ -139,14 +136,14 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         del sys.modules[name]
 
 
-def messages(*rows: list[float]) -> Messages:
+def messages(*rows):
     update, n = torch.tensor(rows), len(rows)
     return Messages(
         update, torch.zeros(n, 0), torch.zeros(n), torch.ones(n), torch.arange(n)
     )
 
 
-def test_a_member_of_another_package(own: str) -> None:
+def test_a_member_of_another_package(own):
     name = f"{own}.rules:first"
     function = lookup.find("aggregator", name)
     full = lookup.check("aggregator", name, {"factor": 3})
@@ -159,7 +156,7 @@ def test_a_member_of_another_package(own: str) -> None:
     assert about.citations[0].startswith("@article{someone2024rule")
 
 
-def test_functions_beside_a_member(own: str) -> None:
+def test_functions_beside_a_member(own):
     first = lookup.find("aggregator", f"{own}.rules:first")
     second = lookup.find("aggregator", f"{own}.rules:second")
     assert lookup.beside(first, "wrapped") is lookup.beside(second, "wrapped")
@@ -168,7 +165,7 @@ def test_functions_beside_a_member(own: str) -> None:
         assert lookup.beside(first, name) is None
 
 
-def test_its_options_are_checked_like_ours(own: str) -> None:
+def test_its_options_are_checked_like_ours(own):
     name = f"{own}.rules:first"
     with pytest.raises(Refusal, match="no option 'factr' .did you mean 'factor'"):
         lookup.check("aggregator", name, {"factr": 3})
@@ -178,7 +175,7 @@ def test_its_options_are_checked_like_ours(own: str) -> None:
         lookup.check("aggregator", name, {"names": [1]})
 
 
-def test_a_decorated_member(own: str) -> None:
+def test_a_decorated_member(own):
     name = f"{own}.rules:second"
     assert lookup.check("aggregator", name, {}) == {"factor": 2.0, "names": None}
     assert lookup.asks(lookup.find("aggregator", name)) == {"messages"}
@@ -193,7 +190,7 @@ def test_a_decorated_member(own: str) -> None:
         *("{own}..rules:first", "{own}.rules:number", "{own}.rules:__doc__"),
     ],
 )
-def test_refuses_what_is_no_function(own: str, name: str) -> None:
+def test_refuses_what_is_no_function(own, name):
     name = name.format(own=own)
     with pytest.raises(Refusal) as caught:
         lookup.find("aggregator", name)
@@ -211,7 +208,7 @@ def test_refuses_what_is_no_function(own: str, name: str) -> None:
         *("{own}.broken:f", "{own}.failing:f"),
     ],
 )
-def test_refuses_what_cannot_be_imported(own: str, name: str) -> None:
+def test_refuses_what_cannot_be_imported(own, name):
     name = name.format(own=own)
     with pytest.raises(Refusal) as caught:
         lookup.find("aggregator", name)
@@ -219,7 +216,7 @@ def test_refuses_what_cannot_be_imported(own: str, name: str) -> None:
     assert "package.module:function" in str(caught.value)
 
 
-def test_a_class_of_another_package(own: str) -> None:
+def test_a_class_of_another_package(own):
     found = lookup.find("aggregator", f"{own}.rules:Rule")
     assert set(lookup.options(found)) == {"f"} and lookup.asks(found) == {"messages"}
 
@@ -231,17 +228,17 @@ def member(x: Any, key: Any, *, lam: float = 1.0, every: int) -> Any:
     return x, key, lam, every
 
 
-def test_options_are_the_keyword_only_parameters() -> None:
+def test_options_are_the_keyword_only_parameters():
     assert list(lookup.options(member)) == ["lam", "every"]
     assert lookup.asks(member) == {"x", "key"}
 
 
-def test_a_call_gives_what_is_asked_for() -> None:
+def test_a_call_gives_what_is_asked_for():
     given = {"lam": 2.0, "every": 3}
     assert lookup.call(member, given, x=1, key=4, more=5) == (1, 4, 2.0, 3)
 
 
-def test_check_fills_in_what_is_not_given() -> None:
+def test_check_fills_in_what_is_not_given():
     assert lookup.check("solver", "fedprox", {"mu": 2}) == {"mu": 2.0}
     assert lookup.check("solver", "fedprox", {}) == {"mu": 0.01}
 
@@ -270,7 +267,7 @@ def test_check_fills_in_what_is_not_given() -> None:
         ("schedule", "steps", {"every": 2.5}, "schedule.every = 2.5"),
     ],
 )
-def test_check_refuses(kind: str, name: str, given: dict[str, Any], words: str) -> None:
+def test_check_refuses(kind, name, given, words):
     with pytest.raises(Refusal, match=re.escape(words)):
         lookup.check(kind, name, given)
 
@@ -306,7 +303,7 @@ def test_check_refuses(kind: str, name: str, given: dict[str, Any], words: str) 
         (None, Any, None),
     ],
 )
-def test_typed_converts(value: Any, hint: Any, expected: Any) -> None:
+def test_typed_converts(value, hint, expected):
     found = lookup.typed("a.b", value, hint)
     assert found == expected
     assert type(found) is type(expected)
@@ -349,7 +346,7 @@ def test_typed_converts(value: Any, hint: Any, expected: Any) -> None:
         ("x", list[float] | Literal["given"], "(each a number) or 'given'"),
     ],
 )
-def test_typed_refuses(value: Any, hint: Any, words: str) -> None:
+def test_typed_refuses(value, hint, words):
     with pytest.raises(Refusal) as refusal:
         lookup.typed("a.b", value, hint)
     assert words in str(refusal.value)
@@ -358,12 +355,12 @@ def test_typed_refuses(value: Any, hint: Any, words: str) -> None:
 # --------------------------------------------------------------------- every member
 
 
-def test_its_first_line_is_short() -> None:
+def test_its_first_line_is_short():
     summaries = {name: lookup.about(kind, name).summary for kind, name in MEMBERS}
     assert not {name: s for name, s in summaries.items() if not 0 < len(s) <= 88}
 
 
-def test_every_option_has_a_type_and_a_default_of_it() -> None:
+def test_every_option_has_a_type_and_a_default_of_it():
     wrong = []
     for kind, name in MEMBERS:
         function = lookup.find(kind, name)
@@ -377,7 +374,7 @@ def test_every_option_has_a_type_and_a_default_of_it() -> None:
     assert not wrong
 
 
-def needs(function: Any) -> dict[str, Any]:
+def needs(function):
     """Something for every option that a member cannot do without."""
     some = {
         "int": 1,
@@ -390,7 +387,7 @@ def needs(function: Any) -> dict[str, Any]:
     return {p.name: some[p.annotation] for p in found if p.default is p.empty}
 
 
-def parse(entry: str) -> tuple[str, str, dict[str, str]]:
+def parse(entry):
     """Sort, key and fields of a BibTeX entry."""
     match = re.fullmatch(r"@(\w+)\{([^,\s{}]+),\s*(.*)\}", entry, re.S)
     assert match, entry
@@ -409,7 +406,7 @@ def parse(entry: str) -> tuple[str, str, dict[str, str]]:
     return sort, key, fields
 
 
-def test_references_are_bibtex() -> None:
+def test_references_are_bibtex():
     for named, entry in lookup.references().items():
         sort, key, fields = parse(entry)
         assert key == named and re.fullmatch(r"[a-z]+\d{4}[a-z]+", key)
@@ -419,7 +416,7 @@ def test_references_are_bibtex() -> None:
         assert venue is None or fields[venue], key
 
 
-def test_citations_in_a_text() -> None:
+def test_citations_in_a_text():
     one = "@misc{a2020b,\n  title={The {X}},\n  year={2020}}"
     two = "@misc{c2021d, title={Y}, year={2021}}"
     assert lookup.citations(f"Words.\n\n{one}\n\nand\n\n{two}\n") == [one, two]
@@ -427,16 +424,14 @@ def test_citations_in_a_text() -> None:
     assert lookup.citations("") == []
 
 
-def test_about_says_what_an_option_must_have() -> None:
+def test_about_says_what_an_option_must_have():
     about = lookup.about("schedule", "steps")
     needed = inspect.Parameter.empty
     assert about.options == {"every": needed, "factor": 0.5, "floor": 0.0}
     assert about.citations == []
 
 
-def test_a_new_file_is_found_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_file_is_found_at_once(tmp_path, monkeypatch):
     from troth.evaluation import metrics
 
     folder = tmp_path / "more"

@@ -1,14 +1,12 @@
 """`python -m troth`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
 from troth import __version__
 
 
-def test_the_package_is_the_command() -> None:
+def test_the_package_is_the_command():
     command = [sys.executable, "-m", "troth"]
     done = subprocess.run([*command, "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, f"troth {__version__}\n")

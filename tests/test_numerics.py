@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np
@@ -31,7 +29,7 @@ INF, MOST = float("inf"), torch.finfo(torch.float32).max
         ([1.0, INF, INF, INF], INF),
     ],
 )
-def test_median_by_hand(column: list[float], expected: float) -> None:
+def test_median_by_hand(column, expected):
     rows = torch.tensor([[x, 1.0] for x in column])
     kept = rows.clone()
     assert numerics.median(rows).tolist() == [expected, 1.0]
@@ -40,7 +38,7 @@ def test_median_by_hand(column: list[float], expected: float) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("n", range(1, 12))
-def test_as_numpy_does(n: int, dtype: torch.dtype) -> None:
+def test_as_numpy_does(n, dtype):
     rows = torch.randn(n, 5, generator=torch.Generator().manual_seed(n)).to(dtype)
     found = numerics.median(rows)
     assert found.dtype == dtype
@@ -48,7 +46,7 @@ def test_as_numpy_does(n: int, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("n", [3, 4])
-def test_what_is_no_number_shows(n: int) -> None:
+def test_what_is_no_number_shows(n):
     rows = torch.arange(2.0 * n).reshape(n, 2)
     rows[1, 0] = torch.nan
     found = numerics.median(rows)
@@ -58,7 +56,7 @@ def test_what_is_no_number_shows(n: int) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(FLOATS, min_size=1, max_size=8))
-def test_lies_between_the_middle_values(values: list[float]) -> None:
+def test_lies_between_the_middle_values(values):
     """Exactly, for denormals as well."""
     found = numerics.median(torch.tensor(values)[:, None]).item()
     ordered = sorted(values)
@@ -69,10 +67,10 @@ WIDE = st.floats(-(2.0**100), 2.0**100, width=32)
 SHAPES = st.tuples(st.integers(1, 9), st.integers(1, 9))
 
 
-def matrices(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[torch.Tensor]:
+def matrices(numbers):
     """Small matrices, some of them in float64, with equal rows among them."""
 
-    def filled(shape: tuple[int, int]) -> st.SearchStrategy[list[list[float]]]:
+    def filled(shape):
         row = st.lists(numbers, min_size=shape[1], max_size=shape[1])
         some = st.lists(row, min_size=1, max_size=shape[0])
         return some.flatmap(
@@ -89,25 +87,25 @@ def matrices(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[torch.Tenso
     )
 
 
-def random(n: int, d: int, seed: int = 0) -> torch.Tensor:
+def random(n, d, seed=0):
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_blocks(monkeypatch):
     """Every loop over blocks takes many turns, the last one shorter."""
     monkeypatch.setattr(numerics, "_NUMBERS", {"cpu": 64})
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_median_of_half_precision(dtype: torch.dtype) -> None:
+def test_median_of_half_precision(dtype):
     rows = random(7, 50).to(dtype)
     found = numerics.median(rows)
     assert found.dtype == dtype
     assert torch.equal(found, rows.median(dim=0).values)
 
 
-def test_median_in_blocks(small_blocks: None) -> None:
+def test_median_in_blocks(small_blocks):
     rows = random(12, 101)
     np.testing.assert_allclose(numerics.median(rows), np.median(rows, axis=0))
 
@@ -117,7 +115,7 @@ DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("n", "d"), [(1, 9), (5, 1), (13, 100), (300, 400)])
-def test_blocks_are_sorted_columns(n: int, d: int, dtype: torch.dtype) -> None:
+def test_blocks_are_sorted_columns(n, d, dtype):
     rows = random(n, d).to(dtype)
     kept, seen = rows.clone(), torch.zeros(d)
     for block, ordered in numerics.sorted_blocks(rows):
@@ -129,14 +127,14 @@ def test_blocks_are_sorted_columns(n: int, d: int, dtype: torch.dtype) -> None:
     assert torch.equal(rows, kept)
 
 
-def test_sorting_reads_any_layout(small_blocks: None) -> None:
+def test_sorting_reads_any_layout(small_blocks):
     rows = random(33, 20).T[::2]
     for block, ordered in numerics.sorted_blocks(rows):
         assert torch.equal(ordered, rows[:, block].sort(dim=0).values)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_norms(dtype: torch.dtype, small_blocks: None) -> None:
+def test_norms(dtype, small_blocks):
     rows = random(6, 333).to(dtype)
     found = numerics.norms(rows)
     assert found.dtype == torch.float64
@@ -144,7 +142,7 @@ def test_norms(dtype: torch.dtype, small_blocks: None) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_norms_of_the_largest_and_the_smallest(dtype: torch.dtype) -> None:
+def test_norms_of_the_largest_and_the_smallest(dtype):
     most = torch.finfo(dtype).max / 10
     least = LEAST if dtype == torch.float32 else 5e-324
     rows = torch.tensor([[most] * 4, [least * 8] * 4, [0.0] * 4], dtype=dtype)
@@ -153,7 +151,7 @@ def test_norms_of_the_largest_and_the_smallest(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_of_no_columns(dtype: torch.dtype) -> None:
+def test_of_no_columns(dtype):
     rows = torch.zeros(3, 0, dtype=dtype)
     assert [*numerics.blocks(rows)] == [slice(0, 0)]
     assert [ordered.shape for _, ordered in numerics.sorted_blocks(rows)] == [(3, 0)]
@@ -162,7 +160,7 @@ def test_of_no_columns(dtype: torch.dtype) -> None:
     assert numerics.combine(torch.ones(3), rows).shape == (0,)
 
 
-def exact_squares(rows: torch.Tensor) -> list[list[Fraction]]:
+def exact_squares(rows):
     """Squared distances in whole fractions, in units of the largest number²."""
     table = [[Fraction(x) for x in row] for row in rows.double().tolist()]
     unit = max(abs(x) for row in table for x in row) ** 2 or Fraction(1)
@@ -172,19 +170,19 @@ def exact_squares(rows: torch.Tensor) -> list[list[Fraction]]:
     ]
 
 
-def plain_squares(rows: torch.Tensor) -> torch.Tensor:
+def plain_squares(rows):
     """The same from differences in float64, each rounded once; 1e-14 at most."""
     wide, largest = rows.double(), rows.double().abs().max()
     return torch.stack([(((wide - row) / largest) ** 2).sum(dim=1) for row in wide])
 
 
-def assert_right(rows: torch.Tensor, rtol: float = 1e-10) -> None:
+def assert_right(rows, rtol=1e-10):
     found = numerics.square_distances(rows)
     assert torch.equal(found, found.T)
     np.testing.assert_allclose(found, plain_squares(rows), rtol=rtol, atol=0)
 
 
-def test_square_distances_by_hand() -> None:
+def test_square_distances_by_hand():
     rows = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, -4.0]])
     expected = [[0, 25, 16], [25, 0, 73], [16, 73, 0]]
     found = numerics.square_distances(rows) * 16  # of the largest number, 4
@@ -193,7 +191,7 @@ def test_square_distances_by_hand() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(matrices(st.one_of(WIDE, st.integers(-9, 9).map(lambda k: k * LEAST))))
-def test_square_distances_are_exact(rows: torch.Tensor) -> None:
+def test_square_distances_are_exact(rows):
     found = numerics.square_distances(rows)
     assert found.dtype == torch.float64
     assert torch.equal(found, found.T)
@@ -205,7 +203,7 @@ def test_square_distances_are_exact(rows: torch.Tensor) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 30), st.integers(1, 40), st.integers(-30, 0), st.integers(0, 9))
-def test_square_distances_of_near_equal_rows(n: int, d: int, e: int, seed: int) -> None:
+def test_square_distances_of_near_equal_rows(n, d, e, seed):
     """A common row and small differences from it, down to the last bit or none."""
     rows = random(1, d, seed) + 2.0**e * random(n, d, seed + 1)
     assert_right(rows)
@@ -213,7 +211,7 @@ def test_square_distances_of_near_equal_rows(n: int, d: int, e: int, seed: int) 
 
 
 @pytest.mark.parametrize("far", [1e3, 1e10, 1e30, 3e38])
-def test_outliers_do_not_blur_the_others(far: float, small_blocks: None) -> None:
+def test_outliers_do_not_blur_the_others(far, small_blocks):
     """20 of 40 rows, from far off to ever closer, hide no difference of the others."""
     rows = 1 + 1e-6 * random(40, 30)
     rows[:20] = far * 0.3 ** torch.arange(20.0)[:, None] * random(20, 30, 1).sign()
@@ -221,7 +219,7 @@ def test_outliers_do_not_blur_the_others(far: float, small_blocks: None) -> None
     assert_right(rows.double())
 
 
-def test_where_cdist_fails() -> None:
+def test_where_cdist_fails():
     rows = 100 + 1e-3 * random(40, 1000)
     close = (torch.cdist(rows, rows) / rows.abs().max()).double() ** 2
     error = (close - plain_squares(rows)).abs() / plain_squares(rows)
@@ -229,7 +227,7 @@ def test_where_cdist_fails() -> None:
     assert_right(rows)
 
 
-def test_far_rows_in_float64_do_not_make_the_others_vanish() -> None:
+def test_far_rows_in_float64_do_not_make_the_others_vanish():
     """1e300² is no number; 1e300 as a unit would leave nothing of 1."""
     rows = random(9, 4).double()
     near = numerics.square_distances(rows[2:])
@@ -241,7 +239,7 @@ def test_far_rows_in_float64_do_not_make_the_others_vanish() -> None:
     assert found[2:, 2:].max() < found[1, 2:].min() < found[0, 1:].min()
 
 
-def test_equal_rows_are_at_no_distance() -> None:
+def test_equal_rows_are_at_no_distance():
     rows = random(10, 257).repeat(3, 1) * 0.1
     equal = torch.eye(10).repeat(3, 3).bool()
     for found in map(numerics.square_distances, (rows, rows.double(), 0 * rows)):
@@ -249,25 +247,25 @@ def test_equal_rows_are_at_no_distance() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_distances_of_what_is_no_number_end(dtype: torch.dtype) -> None:
+def test_distances_of_what_is_no_number_end(dtype):
     rows = random(8, 3).to(dtype)
     rows[1, 1], rows[4, 0] = torch.nan, torch.inf
     assert numerics.square_distances(rows).shape == (8, 8)
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (1, 3)])
-def test_distances_of_nothing(shape: tuple[int, int]) -> None:
+def test_distances_of_nothing(shape):
     found = numerics.square_distances(torch.ones(shape))
     assert torch.equal(found, torch.zeros(shape[0], shape[0], dtype=torch.float64))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_square_distances_in_half_precision(dtype: torch.dtype) -> None:
+def test_square_distances_in_half_precision(dtype):
     assert_right((1 + 0.01 * random(6, 20)).to(dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_which_rows_are_finite(dtype: torch.dtype) -> None:
+def test_which_rows_are_finite(dtype):
     rows = torch.randn(6, 40).to(dtype)
     rows[0, 3], rows[1, 0], rows[2, 39] = torch.nan, torch.inf, -torch.inf
     rows[3] = torch.finfo(dtype).max  # whose length does not fit into the type
@@ -278,7 +276,7 @@ def test_which_rows_are_finite(dtype: torch.dtype) -> None:
     assert numerics.finite(rows[:, :0]).tolist() == [True] * 6
 
 
-def test_where_a_device_has_float32_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_device_has_float32_alone(monkeypatch):
     monkeypatch.setattr(numerics, "widest", lambda rows: torch.float32)
     rows = 3 + 1e-2 * random(40, 500)
     assert numerics.square_distances(rows).dtype == torch.float32
@@ -290,7 +288,7 @@ def test_where_a_device_has_float32_alone(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_combine(dtype: torch.dtype, small_blocks: None) -> None:
+def test_combine(dtype, small_blocks):
     rows, weight = (1 + random(9, 77)).to(dtype), torch.arange(9.0).double() / 36
     found = numerics.combine(weight, rows)
     assert found.dtype == dtype
@@ -299,7 +297,7 @@ def test_combine(dtype: torch.dtype, small_blocks: None) -> None:
     assert steps.max() <= 2 * torch.finfo(dtype).eps
 
 
-def by_bisection(point: np.ndarray, low: float, high: float) -> np.ndarray:
+def by_bisection(point, low, high):
     """The projection, from its definition alone: a shift that makes the sum 1."""
     a, b = point.min() - high, point.max() - low
     for _ in range(200):
@@ -311,7 +309,7 @@ def by_bisection(point: np.ndarray, low: float, high: float) -> np.ndarray:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.floats(-4, 4), min_size=1, max_size=12), st.floats(0, 1))
-def test_capped_simplex_is_the_projection(values: list[float], eps: float) -> None:
+def test_capped_simplex_is_the_projection(values, eps):
     n = len(values)
     low, high = max(0.0, 1 / n - eps), min(1.0, 1 / n + eps)
     point = torch.tensor(values, dtype=torch.float64)
@@ -323,7 +321,7 @@ def test_capped_simplex_is_the_projection(values: list[float], eps: float) -> No
     )
 
 
-def test_capped_simplex_keeps_the_digits_of_large_numbers() -> None:
+def test_capped_simplex_keeps_the_digits_of_large_numbers():
     """By hand: 1e30 alone has weight 1; under a cap of ½ the next shares the rest."""
     point = torch.tensor([0.0, 1e30, 0.25, -1e308, 0.0], dtype=torch.float64)
     assert numerics.capped_simplex(point, 0, 1).tolist() == [0, 1, 0, 0, 0]
@@ -335,7 +333,7 @@ def test_capped_simplex_keeps_the_digits_of_large_numbers() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_mean_whose_sum_overflows(dtype: torch.dtype) -> None:
+def test_a_mean_whose_sum_overflows(dtype):
     most = torch.finfo(dtype).max
     rows = torch.tensor([[most, 1.0], [most, 2.0], [-most, 6.0]], dtype=dtype)
     found = numerics.average(rows)
@@ -346,7 +344,7 @@ def test_a_mean_whose_sum_overflows(dtype: torch.dtype) -> None:
     )
 
 
-def test_level_numbers() -> None:
+def test_level_numbers():
     numbers = [1 / 3, 1 / 3 + 1e-15, 1 / 3 + 1e-7, 0.0, torch.inf, 1e305]
     third = torch.tensor(numbers, dtype=torch.float64)
     level = numerics.level(third)

@@ -1,20 +1,15 @@
 """docs/personalizers has a page for every personalizer, and the pages say what is."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import tomllib
 import typing
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import nn
 
 from troth import lookup
 from troth.client.client import maker
@@ -22,7 +17,7 @@ from troth.config import reader
 from troth.engine import packing
 from troth.networks import task as tasks
 from troth.networks.masks import Masks
-from troth.types import Batch, Broadcast, Client, Personal, Task
+from troth.types import Batch, Broadcast, Client, Personal
 
 HERE = Path(__file__).parents[1] / "docs" / "personalizers"
 INDEX = HERE / "README.md"
@@ -40,23 +35,23 @@ HEADINGS = [
 ]
 
 
-def page(name: str) -> str:
+def page(name):
     return (HERE / f"{name}.md").read_text("utf-8")
 
 
-def part(name: str, heading: str) -> str:
+def part(name, heading):
     """What stands under a heading of a page."""
     _, _, after = page(name).partition(f"\n## {heading}\n")
     return after.partition("\n## ")[0].strip()
 
 
-def cells(text: str) -> list[list[str]]:
+def cells(text):
     """The cells of a table, a row a line, without its head."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[c.strip() for c in line.split("|")[1:-1]] for line in lines][2:]
 
 
-def table() -> dict[str, dict[str, str]]:
+def table():
     """Method → column → cell of the index."""
     text = INDEX.read_text("utf-8")
     (head,) = re.findall(r"^\| (method .*) \|$", text, re.M)
@@ -70,13 +65,13 @@ def table() -> dict[str, dict[str, str]]:
     return found
 
 
-def toml(name: str) -> dict[str, Any]:
+def toml(name):
     (block,) = re.findall(r"^```toml\n(.*?)^```$", page(name), re.M | re.S)
     return tomllib.loads(block)
 
 
 @pytest.fixture(scope="module")
-def plots() -> ModuleType:
+def plots():
     spec = importlib.util.spec_from_file_location("plots", HERE / "plots.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -84,7 +79,7 @@ def plots() -> ModuleType:
     return module
 
 
-def test_there_are_no_other_pages() -> None:
+def test_there_are_no_other_pages():
     assert sorted(p.stem for p in HERE.glob("*.md") if p != INDEX) == NAMES
     assert sorted(p.stem for p in HERE.glob("*.png")) == NAMES
     assert sorted(table()) == NAMES
@@ -92,19 +87,19 @@ def test_there_are_no_other_pages() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 class TestPage:
-    def test_headings(self, name: str) -> None:
+    def test_headings(self, name):
         assert page(name).startswith(f"# {name}\n\n")
         assert re.findall(r"^## (.*)$", page(name), re.M) == HEADINGS
         assert all(part(name, heading) for heading in HEADINGS)
 
-    def test_the_picture_is_there_and_small(self, name: str) -> None:
+    def test_the_picture_is_there_and_small(self, name):
         assert f"]({name}.png)" in page(name)
         file = HERE / f"{name}.png"
         assert 2_000 < file.stat().st_size < 25_000
         with Image.open(file) as picture:
             assert picture.size == (440, 286)
 
-    def test_options_are_those_of_the_member(self, name: str) -> None:
+    def test_options_are_those_of_the_member(self, name):
         said = {
             option.strip("`"): tomllib.loads(f"v = {default.strip('`')}")["v"]
             for option, default, _ in cells(part(name, "Options"))
@@ -114,19 +109,19 @@ class TestPage:
         if not known:
             assert part(name, "Options").startswith("None")
 
-    def test_the_example_is_an_experiment(self, name: str, plots: ModuleType) -> None:
+    def test_the_example_is_an_experiment(self, name, plots):
         assert toml(name)["personalizer"]["name"] == name
         reader.from_dict(toml(name))
         drawn = plots.SETTINGS | {"personalizer": plots.example(name)}
         assert reader.from_dict(drawn).personalizer.name == name
 
-    def test_citations(self, name: str) -> None:
+    def test_citations(self, name):
         entries = lookup.about("personalizer", name).citations
         keys = [re.match(r"@\w+\{([^,]+),", entry)[1] for entry in entries]  # type: ignore[index]
         assert re.findall(r"`(\w+)`", part(name, "Citation")) == keys
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere():
     for file in HERE.glob("*.md"):
         for link in re.findall(r"\]\(([^)]+)\)", file.read_text("utf-8")):
             path, _, anchor = link.partition("#")
@@ -137,7 +132,7 @@ def test_links_lead_somewhere() -> None:
                 assert anchor in {head.lower().replace(" ", "-") for head in heads}
 
 
-def network() -> nn.Module:
+def network():
     """Of d = 23 numbers, 6 in its normalisation, 8 in its last layer."""
     return nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 3, bias=False), nn.Linear(3, 2))
 
@@ -146,7 +141,7 @@ OWN = {"fedper": 8, "fedrep": 8, "fedbn": 6}
 D = 23
 
 
-def client(name: str, grad: Callable[[Task], Any] | None = None) -> tuple[Client, Task]:
+def client(name, grad=None):
     """As an experiment with all defaults makes it, one step a round."""
     e = reader.from_dict({"personalizer": name, "train": {"steps": 1}})
     task = tasks.functional(tasks.Objective(network(), 2), "float32")
@@ -155,31 +150,31 @@ def client(name: str, grad: Callable[[Task], Any] | None = None) -> tuple[Client
     return maker(e, masks=Masks(network()))(task), task
 
 
-def vectors() -> Tensor:
+def vectors():
     return torch.randn(2, D, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("name", NAMES)
 class TestIndex:
-    def test_the_sort(self, name: str) -> None:
+    def test_the_sort(self, name):
         made = typing.get_type_hints(lookup.find("personalizer", name))["return"]
         sorts = {Personal: "beside a solver", Client: "owns its reply"}
         assert table()[name]["sort"] == sorts[made]
         alone = "No solver is named" in " ".join(page(name).split())
         assert alone == (made is Client)
 
-    def test_what_the_server_learns(self, name: str) -> None:
+    def test_what_the_server_learns(self, name):
         reveals = client(name)[0].shares_personal
         assert table()[name]["server learns"].startswith("the personal") == reveals
         said = part(name, "What the server learns").startswith("The personal model")
         assert said == reveals
 
-    def test_gradients_a_step(self, name: str) -> None:
+    def test_gradients_a_step(self, name):
         """Counted as they are taken, and said at the front of the cell."""
         count = 0
 
-        def counting(task: Task) -> Callable[[Tensor, Batch], Tensor]:
-            def grad(v: Tensor, batch: Batch) -> Tensor:
+        def counting(task):
+            def grad(v, batch):
                 nonlocal count
                 count += 1
                 return task.grad(v, batch)
@@ -195,14 +190,14 @@ class TestIndex:
         said = re.match(r"\d+", table()[name]["gradients"])
         assert said and int(said[0]) == count
 
-    def test_what_a_client_keeps(self, name: str) -> None:
+    def test_what_a_client_keeps(self, name):
         one, task = client(name)
         assert task.d == D
         kept = sum(leaf.numel() for leaf in packing.leaves(one.init(vectors()[0])))
         said = {"0": 0, "d": D, "d + 1": D + 1, "own layers": OWN.get(name)}
         assert kept == said[table()[name]["keeps"]]
 
-    def test_who_was_never_asked(self, name: str) -> None:
+    def test_who_was_never_asked(self, name):
         one, _ = client(name)
         w0, w = vectors()
         model, said = one.model(w, one.init(w0)), table()[name]["never asked"]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import threading
 
 import pytest
@@ -22,7 +20,7 @@ def test_nobody_watches_unless_asked_to():
 def test_what_a_watcher_raises_is_not_kept_from_the_caller():
     """Ctrl-C arrives in there; afterwards nobody watches any more."""
 
-    def stop(*now: object) -> None:
+    def stop(*now):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), watching(stop):

@@ -1,14 +1,10 @@
 """The README and the pages in docs/ say what is: their code runs, their tables hold."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -25,12 +21,12 @@ README, USAGE = ROOT / "README.md", ROOT / "docs" / "usage.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def blocks(page: Path, language: str) -> list[str]:
+def blocks(page, language):
     text = page.read_text("utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
 
 
-def rows(text: str) -> list[list[str]]:
+def rows(text):
     """The cells of all tables in a text, without their heads."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     cells = [
@@ -40,7 +36,7 @@ def rows(text: str) -> list[list[str]]:
     return [r for i, r in enumerate(cells) if i not in rules and i + 1 not in rules]
 
 
-def part(page: Path, heading: str) -> str:
+def part(page, heading):
     """What stands under a heading, up to the next one of its level."""
     level = heading.split(" ")[0]
     _, _, after = page.read_text("utf-8").partition(f"\n{heading}\n")
@@ -49,7 +45,7 @@ def part(page: Path, heading: str) -> str:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place(tmp_path, monkeypatch):
     """An empty folder with the modules that the pages show, on the Python path."""
     shown = [block for page in PAGES for block in blocks(page, "python")]
     names = []
@@ -73,23 +69,23 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("block", EXAMPLES)
-def test_python_runs(block: str, place: Path) -> None:
+def test_python_runs(block, place):
     exec(compile(re.sub(r'"rounds": \d+', '"rounds": 2', block), "README", "exec"), {})
 
 
-def test_the_first_example_is_short_and_trains(place: Path) -> None:
+def test_the_first_example_is_short_and_trains(place):
     block = blocks(README, "python")[0]
     assert block.count("\n") <= 17 and "troth.run(" in block and ".model(" in block
 
 
-def test_the_rule_shown_is_one(place: Path) -> None:
+def test_the_rule_shown_is_one(place):
     import torch
 
     updates = torch.tensor([[1.0], [2.0], [3.0], [4.0], [1000.0]])
     assert troth.aggregate("my_rules:trimmed", updates, trim=2).tolist() == [3.0]
 
 
-def test_toml_is_an_experiment(place: Path) -> None:
+def test_toml_is_an_experiment(place):
     for page in PAGES:
         for block in blocks(page, "toml"):
             runs = reader.expand(tomllib.loads(block))
@@ -98,7 +94,7 @@ def test_toml_is_an_experiment(place: Path) -> None:
                 reader.from_dict(tree)
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_somewhere():
     for page in PAGES:
         for link in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")):
             if link.startswith("http"):
@@ -113,7 +109,7 @@ def test_links_lead_somewhere() -> None:
                 assert anchor in places | {*re.findall(r'<a id="(.*?)"></a>', text)}
 
 
-def test_what_exists() -> None:
+def test_what_exists():
     """Every kind has its row, and all that it names exists; `troth list` has all."""
     table = {row[0].strip("`"): row[1] for row in rows(part(README, "## What exists"))}
     assert list(table) == list(lookup.FOLDERS)
@@ -126,13 +122,13 @@ def test_what_exists() -> None:
 COMMANDS = typer.main.get_command(app.app).commands  # type: ignore[attr-defined]
 
 
-def test_commands() -> None:
+def test_commands():
     table = rows(part(README, "## The command line"))
     named = [re.match(r"`troth (\w+)", row[0]) for row in table]
     assert [match.group(1) for match in named if match] == list(COMMANDS)
 
 
-def test_flags_exist() -> None:
+def test_flags_exist():
     every = [p for c in COMMANDS.values() for p in c.params]
     known = {flag for p in every for flag in (*p.opts, *p.secondary_opts)}
     for page in PAGES:
@@ -142,7 +138,7 @@ def test_flags_exist() -> None:
         assert not strange, page.name
 
 
-def test_files_of_a_run() -> None:
+def test_files_of_a_run():
     text = part(README, "## What a run leaves")
     files = {row[0].strip("`") for row in rows(text)}
     constants = ("EXPERIMENT", "ROUNDS", "CLIENTS", "SUMMARY", "SHARED", "PERSONAL")
@@ -154,14 +150,14 @@ def test_files_of_a_run() -> None:
     assert folder.GRID in text
 
 
-def made(field: dataclasses.Field[Any]) -> Any:
+def made(field):
     """What a field holds where nothing is said."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
 
 
-def keys(section: Any) -> dict[str, Any]:
+def keys(section):
     """Key → default of a section; members by name."""
     found = {"name": section.name} if isinstance(section, schema.Part) else {}
     for field in dataclasses.fields(section):
@@ -171,7 +167,7 @@ def keys(section: Any) -> dict[str, Any]:
     return found
 
 
-def test_every_key_and_default() -> None:
+def test_every_key_and_default():
     defaults = {f.name: made(f) for f in dataclasses.fields(schema.Experiment)}
     del defaults["resolved"]
     inner = {k: keys(v) for k, v in defaults.items() if dataclasses.is_dataclass(v)}
@@ -183,7 +179,7 @@ def test_every_key_and_default() -> None:
     assert heads == [*inner, "resolved"]
 
 
-def documented(heading: str) -> dict[str, Any]:
+def documented(heading):
     """Key → default, as a table of the page has them."""
     found = {}
     for key, value, what in rows(part(USAGE, heading)):
@@ -195,7 +191,7 @@ def documented(heading: str) -> dict[str, Any]:
     return found
 
 
-def test_the_refusal_shown_is_real() -> None:
+def test_the_refusal_shown_is_real():
     tree = {"partition": {"name": "iid", "clients": 20}, "train": {"cohort": 70}}
     with pytest.raises(troth.Refusal) as caught:
         troth.cost(tree)

@@ -1,7 +1,5 @@
 """Bad input, through the command line: one sentence, exit code 2, nothing written."""
 
-from __future__ import annotations
-
 import gzip
 import subprocess
 import sys
@@ -46,7 +44,7 @@ def refused(place: Path, *arguments: object, out: Path | None = None) -> str:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
+def small(tmp_path):
     file = tmp_path / "small.toml"
     file.write_text(SMALL)
     return file
@@ -129,7 +127,7 @@ def small(tmp_path: Path) -> Path:
         (['grid."train.cohort"=[2, 7]'], ["train.cohort = 7", "6 clients"]),
     ],
 )
-def test_settings(small: Path, settings: list[str], words: list[str]) -> None:
+def test_settings(small, settings, words):
     flags = [part for setting in settings for part in ("--set", setting)]
     line = refused(small.parent, small, *flags)
     for word in words:
@@ -137,19 +135,19 @@ def test_settings(small: Path, settings: list[str], words: list[str]) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one here")
-def test_no_cuda(small: Path) -> None:
+def test_no_cuda(small):
     line = refused(small.parent, small, "--device", "cuda")
     assert "device 'cuda' is not here" in line and "this machine has: cpu" in line
 
 
-def test_no_device(small: Path) -> None:
+def test_no_device(small):
     line = refused(small.parent, small, "--device", "gpu")
     assert "'gpu'" in line and "auto, cpu, cuda, cuda:N" in line
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("key", ["x", "y"])
-def test_data_that_are_not_numbers(small: Path, key: str, value: float) -> None:
+def test_data_that_are_not_numbers(small, key, value):
     arrays = {"x": np.zeros((60, 3)), "y": np.zeros(60)}
     arrays[key][7] = value
     absent = key == "x" and np.isnan(value)  # may be filled in, by [features]
@@ -159,7 +157,7 @@ def test_data_that_are_not_numbers(small: Path, key: str, value: float) -> None:
     assert ("set features.name = 'own' or 'federated'" in line) == absent
 
 
-def with_npz(small: Path, arrays: dict[str, np.ndarray], named: bool = True) -> str:
+def with_npz(small, arrays, named=True):
     path = small.parent / "own.npz"
     np.savez(path, **arrays)  # type: ignore[arg-type]
     line = refused(small.parent, small, "--set", f'data={{name="npz",path="{path}"}}')
@@ -167,24 +165,24 @@ def with_npz(small: Path, arrays: dict[str, np.ndarray], named: bool = True) -> 
     return line
 
 
-def test_lengths_that_differ(small: Path) -> None:
+def test_lengths_that_differ(small):
     line = with_npz(small, {"x": np.zeros((60, 3)), "y": np.zeros(59, int)})
     assert "y has shape (59,) but x holds 60 examples" in line
     assert "shape (60,)" in line
 
 
-def test_labels_with_a_gap(small: Path) -> None:
+def test_labels_with_a_gap(small):
     line = with_npz(small, {"x": np.zeros((60, 3)), "y": np.arange(60) % 3 * 2})
     assert "labels 0, 2, 4" in line and "np.unique" in line
 
 
-def test_a_missing_data_file(small: Path) -> None:
+def test_a_missing_data_file(small):
     path = small.parent / "none.npz"
     line = refused(small.parent, small, "--set", f'data={{name="npz",path="{path}"}}')
     assert f"there is no file '{path}'" in line and "np.savez" in line
 
 
-def test_a_truncated_gz(small: Path) -> None:
+def test_a_truncated_gz(small):
     place = small.parent / "data" / "fashion-mnist"
     place.mkdir(parents=True)
     whole = gzip.compress(bytes(10_000))
@@ -197,7 +195,7 @@ def test_a_truncated_gz(small: Path) -> None:
     assert "get it again from" in line
 
 
-def test_data_that_are_not_there(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_are_not_there(small, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(small.parent))
     monkeypatch.delenv("TROTH_DATA", raising=False)
     if Path("/usr/share/dataset-fashion-mnist").exists():
@@ -209,19 +207,19 @@ def test_data_that_are_not_there(small: Path, monkeypatch: pytest.MonkeyPatch) -
     assert str(small.parent / "nowhere") in line
 
 
-def test_a_missing_experiment(tmp_path: Path) -> None:
+def test_a_missing_experiment(tmp_path):
     line = refused(tmp_path, tmp_path / "none.toml")
     assert str(tmp_path / "none.toml") in line
 
 
-def test_an_experiment_that_does_not_parse(tmp_path: Path) -> None:
+def test_an_experiment_that_does_not_parse(tmp_path):
     file = tmp_path / "broken.toml"
     file.write_text("seed = 0\n[train]\nrounds = = 3\n")
     line = refused(tmp_path, file)
     assert f"{file}, line 3, column 10 is not valid TOML" in line
 
 
-def test_the_output_exists(small: Path) -> None:
+def test_the_output_exists(small):
     out = small.parent / "there"
     out.mkdir()
     line = refused(small.parent, small, out=out)
@@ -230,18 +228,18 @@ def test_the_output_exists(small: Path) -> None:
 
 
 @pytest.mark.parametrize("grid", [[], ["--set", "grid.seed=[0, 1]"]])
-def test_the_output_cannot_be_written(small: Path, grid: list[str]) -> None:
+def test_the_output_cannot_be_written(small, grid):
     out = small / "below" / "a file"
     line = refused(small.parent, small, *grid, out=out)
     assert f"the output folder {out} cannot be written" in line and "--out" in line
 
 
-def test_a_dry_run_refuses_alike(small: Path) -> None:
+def test_a_dry_run_refuses_alike(small):
     line = refused(small.parent, small, "--dry-run", "--set", "train.cohort=7")
     assert "train.cohort = 7" in line
 
 
-def test_for_real(small: Path) -> None:
+def test_for_real(small):
     """The exit code and the streams of a process of its own."""
     command = [sys.executable, "-c", "from troth.cli.app import main; main()", "run"]
     more = [small, "--set", "train.cohort=7", "--out", small.parent / "out", "--json"]

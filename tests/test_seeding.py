@@ -4,8 +4,6 @@ Where a chi-square is tested, correct numbers fail with probability 1e-6 a stati
 (over the choice of the seed, not over runs).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 
 from troth import seeding
 
@@ -21,24 +18,24 @@ F64 = torch.float64
 ALPHA = 1e-6
 
 
-def key(client: int = 0, seed: int = 0, purpose: str = "test", round_: int = 0) -> int:
+def key(client=0, seed=0, purpose="test", round_=0):
     return int(seeding.keys(seed, purpose, round_, torch.tensor(client)))
 
 
-def permuted(clients: int, size: int, positions: np.ndarray) -> np.ndarray:
+def permuted(clients, size, positions):
     """[clients, positions] by a permutation of `size` each."""
     keys = seeding.keys(0, "permute", 0, torch.arange(clients)).numpy()
     return seeding.permute(keys[:, None], positions[None], np.array([[size]]))
 
 
-def assert_uniform(counts: np.ndarray) -> None:
+def assert_uniform(counts):
     assert stats.chisquare(counts).pvalue > ALPHA, counts
 
 
 # Keys
 
 
-def test_same_draw_alone_and_in_a_cohort() -> None:
+def test_same_draw_alone_and_in_a_cohort():
     ids = torch.tensor([5, 0, 17, 2**40])
     together = seeding.keys(3, "batch", 7, ids)
     square = seeding.keys(3, "batch", 7, ids.reshape(2, 2))
@@ -52,13 +49,13 @@ def test_same_draw_alone_and_in_a_cohort() -> None:
         assert torch.equal(seeding.fold(alone, torch.tensor(2)), folded[i, 2])
 
 
-def test_a_longer_draw_begins_with_the_shorter() -> None:
+def test_a_longer_draw_begins_with_the_shorter():
     k = seeding.keys(0, "test", 0, torch.arange(3))
     assert torch.equal(seeding.bits(k, 50)[:, :7], seeding.bits(k, 7))
     assert torch.equal(seeding.uniform(k, 50)[:, :7], seeding.uniform(k, 7))
 
 
-def test_whatever_differs_in_the_key_gives_other_numbers() -> None:
+def test_whatever_differs_in_the_key_gives_other_numbers():
     streams = [
         seeding.bits(seeding.keys(seed, purpose, round_, torch.arange(20)), 8)
         for seed in (0, 1, 10, 2**70)
@@ -69,14 +66,14 @@ def test_whatever_differs_in_the_key_gives_other_numbers() -> None:
     assert len(numbers.unique()) == len(numbers)  # collides with probability 2e-12
 
 
-def test_folded_keys_differ_from_each_other_and_from_the_key() -> None:
+def test_folded_keys_differ_from_each_other_and_from_the_key():
     k = seeding.keys(0, "test", 0, torch.arange(100))
     folded = seeding.fold(k[:, None], torch.arange(100))
     everything = torch.cat([k, folded.flatten()])
     assert len(everything.unique()) == len(everything)
 
 
-def test_neighbouring_clients_and_counts_are_independent() -> None:
+def test_neighbouring_clients_and_counts_are_independent():
     """Every bit of the xor of neighbors is a fair coin (128 statistics)."""
     k = seeding.keys(0, "test", 0, torch.arange(20_001))
     b = seeding.bits(torch.tensor(key()), 20_001)
@@ -91,7 +88,7 @@ def test_neighbouring_clients_and_counts_are_independent() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_uniform_is_uniform_and_never_0_or_1(dtype: torch.dtype) -> None:
+def test_uniform_is_uniform_and_never_0_or_1(dtype):
     u = seeding.uniform(seeding.keys(0, "u", 0, torch.arange(100)), 2_000, dtype)
     assert u.dtype == dtype and u.shape == (100, 2_000)
     assert u.min() > 0 and u.max() < 1
@@ -99,9 +96,7 @@ def test_uniform_is_uniform_and_never_0_or_1(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_uniform_at_the_ends_of_the_bits(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uniform_at_the_ends_of_the_bits(dtype, monkeypatch):
     ends = torch.tensor([0, -1])  # no bit set, all bits set
     monkeypatch.setattr(seeding, "bits", lambda key, count: ends)
     u = seeding.uniform(ends, 2, dtype)
@@ -110,7 +105,7 @@ def test_uniform_at_the_ends_of_the_bits(
 
 
 @pytest.mark.parametrize("law", ["normal", "normal64", "noise"])
-def test_standard_normal(law: str) -> None:
+def test_standard_normal(law):
     """|z| of each of four moments < 4.9, Kolmogorov-Smirnov, two tails: 7 · 1e-6."""
     k = seeding.keys(0, "n", 0, torch.arange(50))
     if law == "noise":
@@ -131,7 +126,7 @@ def test_standard_normal(law: str) -> None:
         assert stats.binomtest(tail.sum(), m, stats.norm.sf(3.5)).pvalue > ALPHA
 
 
-def test_noise_at_the_ends_of_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_at_the_ends_of_the_bits(monkeypatch):
     ends = torch.tensor([0, -1])
     monkeypatch.setattr(seeding, "bits", lambda key, count: ends)
     z = seeding.noise(ends, 4)
@@ -139,7 +134,7 @@ def test_noise_at_the_ends_of_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert z[1] == z[3] == 0  # the smallest radius
 
 
-def test_halves_are_uncorrelated() -> None:
+def test_halves_are_uncorrelated():
     """Both numbers of a pair come from the same bits, or radius (5 sigma: 6e-7)."""
     one = torch.tensor(key())
     for z in (seeding.noise(one, 200_000).double(), seeding.normal(one, 100_000, F64)):
@@ -150,7 +145,7 @@ def test_halves_are_uncorrelated() -> None:
 
 
 @pytest.mark.parametrize("limit", [2, 3, 10, 1000, 2**31 - 1])
-def test_below_is_in_range_and_uniform(limit: int) -> None:
+def test_below_is_in_range_and_uniform(limit):
     random = seeding.bits(seeding.keys(0, "below", limit, torch.arange(40)), 1_000)
     drawn = seeding.below(random, torch.tensor(limit))
     assert int(drawn.min()) >= 0 and int(drawn.max()) < limit
@@ -158,7 +153,7 @@ def test_below_is_in_range_and_uniform(limit: int) -> None:
     assert_uniform(np.bincount((drawn * cells // limit).flatten(), minlength=cells))
 
 
-def test_below_at_the_ends_of_the_bits() -> None:
+def test_below_at_the_ends_of_the_bits():
     ends = torch.tensor([0, -1, 2**63 - 1, -(2**63)])
     for limit in (1, 7, 2**31 - 1):
         drawn = seeding.below(ends, torch.tensor(limit))
@@ -166,7 +161,7 @@ def test_below_at_the_ends_of_the_bits() -> None:
         assert int(drawn.min()) >= 0 and int(drawn.max()) < limit
 
 
-def test_below_takes_a_limit_each() -> None:
+def test_below_takes_a_limit_each():
     random = seeding.bits(torch.arange(3), 100)
     limits = torch.tensor([[1], [5], [100]])
     drawn = seeding.below(random, limits)
@@ -176,14 +171,14 @@ def test_below_takes_a_limit_each() -> None:
 # Permutations
 
 
-def test_permute_is_a_permutation_of_every_size() -> None:
+def test_permute_is_a_permutation_of_every_size():
     for size in [*range(1, 201), 99_991]:
         out = permuted(4 if size < 201 else 1, size, np.arange(size))
         assert (np.sort(out, axis=1) == np.arange(size)).all(), size
 
 
 @pytest.mark.parametrize("size", [10**6, 2**30 + 7, 2**31 - 1, 2**31])
-def test_permute_of_large_sizes_asks_for_positions_only(size: int) -> None:
+def test_permute_of_large_sizes_asks_for_positions_only(size):
     ends = np.concatenate([np.arange(3_000), size - 1 - np.arange(3_000)])
     out = permuted(2, size, ends)
     assert out.dtype == np.int64 and out.min() >= 0 and out.max() < size
@@ -191,7 +186,7 @@ def test_permute_of_large_sizes_asks_for_positions_only(size: int) -> None:
     assert_uniform(np.bincount((out * 20 // size).flatten(), minlength=20))
 
 
-def test_permute_takes_sizes_and_keys_of_each_client() -> None:
+def test_permute_takes_sizes_and_keys_of_each_client():
     keys = seeding.keys(0, "test", 0, torch.arange(4)).numpy()
     sizes, positions = np.array([1, 5, 12, 400]), np.arange(12)[:, None]
     out = seeding.permute(keys, positions, sizes)  # [positions, clients]
@@ -203,13 +198,13 @@ def test_permute_takes_sizes_and_keys_of_each_client() -> None:
     assert (out[5:10, 1] == out[:5, 1]).all()  # beyond the size: modulo
 
 
-def test_other_keys_permute_otherwise() -> None:
+def test_other_keys_permute_otherwise():
     out = permuted(50, 100, np.arange(100))
     assert len(np.unique(out, axis=0)) == 50
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 7, 31])
-def test_positions_and_pairs_are_uniform(size: int) -> None:
+def test_positions_and_pairs_are_uniform(size):
     """Every position, and every pair among the first three and the last."""
     out = permuted(30_000, size, np.arange(size))
     for position in range(size):
@@ -220,7 +215,7 @@ def test_positions_and_pairs_are_uniform(size: int) -> None:
         assert_uniform(cells.reshape(size, size)[~np.eye(size, dtype=bool)])
 
 
-def test_whole_permutations_are_uniform() -> None:
+def test_whole_permutations_are_uniform():
     for size in (3, 4, 5):
         out = permuted(30_000, size, np.arange(size))
         _, counts = np.unique(out, axis=0, return_counts=True)
@@ -228,7 +223,7 @@ def test_whole_permutations_are_uniform() -> None:
         assert_uniform(counts)
 
 
-def test_choose_is_distinct_and_keyed() -> None:
+def test_choose_is_distinct_and_keyed():
     for n, count in ((1, 1), (5, 2), (10, 10), (10**9, 20)):
         found = seeding.choose(0, "cohort", 3, n, count)
         assert len(set(found.tolist())) == count
@@ -241,13 +236,13 @@ def test_choose_is_distinct_and_keyed() -> None:
     assert len(seeding.choose(0, "cohort", 0, 10, 0)) == 0
 
 
-def test_choose_more_is_choose_less_and_some() -> None:
+def test_choose_more_is_choose_less_and_some():
     more, less = (seeding.choose(0, "c", 0, 50, count) for count in (9, 4))
     assert (more[:4] == less).all()
 
 
-def test_generators_are_keyed_and_start_anew() -> None:
-    def draw(seed: int, purpose: str, count: int = 0) -> float:
+def test_generators_are_keyed_and_start_anew():
+    def draw(seed, purpose, count=0):
         return float(seeding.generator(seed, purpose, count).random())
 
     assert draw(0, "a") == draw(0, "a", 0)
@@ -270,7 +265,7 @@ GOLDEN_FEW_CHOSEN = [4, 3, 9, 6]
 GOLDEN_CHOSEN = [852, 773, 238, 740, 281]
 
 
-def test_golden_bits() -> None:
+def test_golden_bits():
     k = seeding.keys(0, "golden", 0, torch.tensor([0, 1, 1_000_000]))
     assert k.tolist() == GOLDEN_KEYS
     assert seeding.keys(7, "golden", 3, torch.tensor(5)).tolist() == GOLDEN_OTHER
@@ -278,18 +273,18 @@ def test_golden_bits() -> None:
     assert seeding.bits(k[0], 3).tolist() == GOLDEN_BITS
 
 
-def test_splitmix64_as_published() -> None:
+def test_splitmix64_as_published():
     """The first outputs of SplitMix64 seeded with 1234567 (Vigna's reference code)."""
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423]
     found = seeding.bits(torch.tensor(1234567), 3).tolist()
     assert [value % 2**64 for value in found] == expected
 
 
-def near(found: Tensor, expected: list[float]) -> bool:
+def near(found, expected):
     return bool((found.double() - torch.tensor(expected, dtype=F64)).abs().max() < 1e-6)
 
 
-def test_golden_numbers() -> None:
+def test_golden_numbers():
     k = seeding.keys(0, "golden", 0, torch.tensor(0))
     assert seeding.uniform(k, 3, F64).tolist() == GOLDEN_UNIFORM
     assert near(seeding.uniform(k, 3), GOLDEN_UNIFORM)
@@ -300,7 +295,7 @@ def test_golden_numbers() -> None:
     assert numpy.tolist() == GOLDEN_NUMPY
 
 
-def test_golden_permutations() -> None:
+def test_golden_permutations():
     k = seeding.keys(0, "golden", 0, torch.tensor([0])).numpy()
     out = seeding.permute(k, np.arange(5), np.array([100_000]))
     assert out.tolist() == GOLDEN_PERMUTED
@@ -313,7 +308,7 @@ def test_golden_permutations() -> None:
 
 @pytest.mark.parametrize("client", [0, 1, 77, 2**40])
 @pytest.mark.parametrize("round_", [0, 3, 10**9])
-def test_one_key_is_the_key_of_one(client: int, round_: int) -> None:
+def test_one_key_is_the_key_of_one(client, round_):
     one = seeding.key(5, "test", round_, client)
     assert one.shape == () and one.dtype == torch.long
     assert one == seeding.keys(5, "test", round_, torch.tensor(client))

@@ -3,8 +3,6 @@
 The table of laws is read and checked by tests/aggregators/test_laws.py.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path
@@ -18,7 +16,7 @@ from troth.server import rules
 PAGE = (Path(__file__).parents[1] / "docs" / "threat-model.md").read_text("utf-8")
 
 
-def named(section: str) -> list[str]:
+def named(section):
     """First cells of the tables of a section, before its first sub-section."""
     text = PAGE.split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
     return re.findall(r"^\| `(\w+)`", text.split("\n### ", 1)[0], re.M)
@@ -33,17 +31,17 @@ def named(section: str) -> list[str]:
         ("Aggregators", "aggregator"),
     ],
 )
-def test_every_member_is_on_the_page(section: str, kind: str) -> None:
+def test_every_member_is_on_the_page(section, kind):
     assert sorted(named(section)) == lookup.names(kind)
 
 
 @pytest.mark.parametrize("name", lookup.names("attack"))
-def test_every_attack_states_what_it_knows_and_controls(name: str) -> None:
+def test_every_attack_states_what_it_knows_and_controls(name):
     doc = " ".join((inspect.getdoc(lookup.find("attack", name)) or "").split())
     assert re.search(r"Threat model: knows .*; controls .*\.", doc)
 
 
-def test_the_chance_of_more_than_f_in_a_round() -> None:
+def test_the_chance_of_more_than_f_in_a_round():
     assert rules.share(10, 20, 100) == 2
     more = stats.hypergeom(100, 20, 10).sf(2)
     assert f"in {more:.0%}".replace("%", " %") in PAGE.replace("\n", " ")

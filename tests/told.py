@@ -1,7 +1,5 @@
 """Runs made by hand, file by file, for tests of what is said about runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -73,7 +71,7 @@ def written(
     return path
 
 
-def _numbers(values: np.ndarray) -> dict[str, float]:
+def _numbers(values):
     found = {}
     for name, column in {"accuracy": values, "loss": 1 - values}.items():
         known = np.sort(column[~np.isnan(column)])

@@ -1,9 +1,6 @@
 """The same model certified by the adversarial-robustness-toolbox."""
 
-from __future__ import annotations
-
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +14,7 @@ N, ALPHA, M = 1000, 0.01, 120
 
 
 @pytest.fixture(scope="module")
-def smoothing() -> Any:
+def smoothing():
     name = "art.estimators.certification.randomized_smoothing"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -25,7 +22,7 @@ def smoothing() -> Any:
 
 
 @pytest.fixture(scope="module")
-def problem() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+def problem():
     """Logistic regression on digits, trained with noise, and test pictures."""
     x, y = load_digits(return_X_y=True)
     pictures = torch.from_numpy(x / 16).float().reshape(-1, 1, 8, 8)
@@ -44,7 +41,7 @@ def problem() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
 
 @pytest.mark.slow("trains a model, and certifies it with another library")
 @pytest.mark.parametrize("sigma", [0.1, 0.25, 0.5])
-def test_certified_accuracies_agree(smoothing: Any, problem: Any, sigma: float) -> None:
+def test_certified_accuracies_agree(smoothing, problem, sigma):
     """Within three standard errors at every radius, as two independent draws are."""
     net, x, y = problem
     ours = troth.certify(net, x, sigma=sigma, n=N, n0=100, alpha=ALPHA)

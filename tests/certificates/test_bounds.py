@@ -1,7 +1,5 @@
 """Bounds are checked exactly, by summing over all counts: nothing here is random."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import numpy as np
@@ -15,7 +13,7 @@ from troth.certificates import bounds
 
 @pytest.mark.parametrize("n", [1, 7, 100, 1000])
 @pytest.mark.parametrize("alpha", [0.001, 0.05, 0.3])
-def test_the_bound_fails_with_probability_alpha_at_most(n: int, alpha: float) -> None:
+def test_the_bound_fails_with_probability_alpha_at_most(n, alpha):
     counts = np.arange(n + 1)
     low, high = bounds.lower(counts, n, alpha), bounds.upper(counts, n, alpha)
     failing = []
@@ -32,7 +30,7 @@ def test_the_bound_fails_with_probability_alpha_at_most(n: int, alpha: float) ->
     st.integers(1, 10**6).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))),
     st.floats(1e-6, 0.4),
 )
-def test_it_is_the_published_one(counted: tuple[int, int], alpha: float) -> None:
+def test_it_is_the_published_one(counted, alpha):
     """Against scipy's own interval of Clopper and Pearson, and Eq. 2."""
     count, n = counted
     test = stats.binomtest(count, n)
@@ -45,14 +43,14 @@ def test_it_is_the_published_one(counted: tuple[int, int], alpha: float) -> None
     assert radius == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def test_the_largest_radius_of_the_paper() -> None:
+def test_the_largest_radius_of_the_paper():
     """All of 100,000 votes: 3.81σ for normal noise (PROTOCOLS, 3.4)."""
     p = bounds.lower(100_000, 100_000, 0.001)
     assert float(p) == pytest.approx(0.001 ** (1 / 100_000), rel=1e-12)
     assert float(bounds.radius(p, 1.0, "normal")) == pytest.approx(3.81, abs=0.005)
 
 
-def test_extremes() -> None:
+def test_extremes():
     assert bounds.lower(0, 5, 0.1) == 0 and bounds.upper(5, 5, 0.1) == 1
     p = np.array([0.0, 0.5, 0.5 + 1e-12])
     assert (bounds.radius(p, 2.0, "normal")[:2] == 0).all()
@@ -62,13 +60,13 @@ def test_extremes() -> None:
 
 
 @given(st.floats(0, 100), st.integers(0, 6))
-def test_what_is_printed_was_proven(value: float, digits: int) -> None:
+def test_what_is_printed_was_proven(value, digits):
     text = bounds.down(value, digits)
     assert Decimal(text) <= Decimal(value)
     assert Decimal(value) - Decimal(text) < Decimal(1).scaleb(-digits)
 
 
-def test_printed_radii_by_hand() -> None:
+def test_printed_radii_by_hand():
     assert bounds.down(0.9999) == "0.999" and bounds.down(0.1) == "0.100"
     assert bounds.down(0.3) == "0.299"  # the number nearest to 0.3 lies below it
     assert bounds.down(0.0) == "0.000"

@@ -1,7 +1,5 @@
 """Certificates end to end, where the smoothed classifier is known in closed form."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -9,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor, nn
+from torch import nn
 
 import troth
 from troth.certificates import bounds, certify
@@ -22,12 +20,12 @@ FAR = float(W.norm())
 FEW: dict[str, Any] = {"n": 500, "n0": 50, "tile": 500}
 
 
-def linear(x: Tensor) -> Tensor:
+def linear(x):
     z = x.flatten(1) @ W - 0.3
     return torch.stack([-z, z], dim=1)
 
 
-def inputs(m: int, seed: int = 0, spread: float = 1.0) -> tuple[Tensor, np.ndarray]:
+def inputs(m, seed=0, spread=1.0):
     """Inputs, and how far each is from the plane where the class changes."""
     random = torch.Generator().manual_seed(seed)
     x = spread * torch.randn(m, 4, generator=random)
@@ -35,7 +33,7 @@ def inputs(m: int, seed: int = 0, spread: float = 1.0) -> tuple[Tensor, np.ndarr
 
 
 @pytest.mark.parametrize("samples", ["fixed", "adaptive"])
-def test_a_linear_classifier(samples: str) -> None:
+def test_a_linear_classifier(samples):
     """300 real certificates at α = .05: above the truth at most α + 4 errors."""
     x, truth = inputs(300)
     found = troth.certify(
@@ -52,7 +50,7 @@ def test_a_linear_classifier(samples: str) -> None:
     assert (found.used == 500).all() == (samples == "fixed")
 
 
-def test_radius_votes_and_bound_go_together() -> None:
+def test_radius_votes_and_bound_go_together():
     x, _ = inputs(40)
     c = troth.certify(linear, x, sigma=0.5, alpha=0.01, **FEW)
     p = bounds.lower(c.votes, 500, 0.01)
@@ -62,14 +60,14 @@ def test_radius_votes_and_bound_go_together() -> None:
     assert (c.radius[c.label == -1] == 0).all() and c.settled.all()
 
 
-def test_one_sure_class_has_the_largest_radius() -> None:
+def test_one_sure_class_has_the_largest_radius():
     c = troth.certify(lambda x: torch.eye(3)[[1] * len(x)], torch.zeros(2, 4), **FEW)
     assert c.label.tolist() == [1, 1] and c.votes.tolist() == [500, 500]
     assert c.radius[0] == pytest.approx(0.5 * stats.norm.ppf(0.001 ** (1 / 500)))
 
 
-def test_a_coin_abstains() -> None:
-    def coin(x: Tensor) -> Tensor:
+def test_a_coin_abstains():
+    def coin(x):
         return torch.stack([x[:, 0], -x[:, 0]], dim=1)
 
     c = troth.certify(coin, torch.zeros(20, 4), alpha=0.001, **FEW)
@@ -80,7 +78,7 @@ def test_a_coin_abstains() -> None:
 # Deformations
 
 
-def dot(side: int = 33, away: float = 10.0, angle: float = 0.0) -> Tensor:
+def dot(side=33, away=10.0, angle=0.0):
     """A soft dot at an angle below the right of the middle."""
     middle = (side - 1) / 2
     rows, columns = torch.meshgrid(
@@ -90,7 +88,7 @@ def dot(side: int = 33, away: float = 10.0, angle: float = 0.0) -> Tensor:
     return torch.exp(-((rows - r) ** 2 + (columns - c) ** 2) / 4)[None]
 
 
-def place(x: Tensor) -> tuple[Tensor, Tensor]:
+def place(x):
     """The center of what is seen: how far below and right of the middle."""
     middle = (x.shape[-1] - 1) / 2
     weight = x[:, 0] / x[:, 0].sum(dim=(1, 2), keepdim=True).clamp(min=1e-6)
@@ -99,14 +97,14 @@ def place(x: Tensor) -> tuple[Tensor, Tensor]:
     return rows, (weight.sum(dim=1) * line).sum(dim=1)
 
 
-def below(x: Tensor) -> Tensor:
+def below(x):
     """Is the dot below the horizontal line?"""
     rows, _ = place(x)
     return torch.stack([-rows, rows], dim=1)
 
 
 @pytest.mark.parametrize("angle", [0.1, 0.25, 0.5])
-def test_rotation_is_certified_in_radians(angle: float) -> None:
+def test_rotation_is_certified_in_radians(angle):
     """The dot at angle β crosses the line when turned by β: that is the radius."""
     x = dot(angle=angle)[None]
     c = troth.certify(below, x, transform="rotation", sigma=0.6, n=3000, alpha=0.01)
@@ -117,7 +115,7 @@ def test_rotation_is_certified_in_radians(angle: float) -> None:
 
 
 @pytest.mark.parametrize(("units", "pixel"), [("pixels", 1.0), ("normalised", 2 / 33)])
-def test_translation_is_certified_in_its_units(units: str, pixel: float) -> None:
+def test_translation_is_certified_in_its_units(units, pixel):
     """A dot three pixels below the line: that is the radius."""
     x, sigma = dot(away=3.0, angle=math.pi / 2)[None], 2.0 * pixel
     c = troth.certify(
@@ -126,7 +124,7 @@ def test_translation_is_certified_in_its_units(units: str, pixel: float) -> None
     assert 2.6 * pixel < c.radius[0] <= 3.001 * pixel
 
 
-def test_affine_has_six_parameters() -> None:
+def test_affine_has_six_parameters():
     """A dot below the line by f: parameters c, and a·f, that move it back."""
     x = dot(away=4.0, angle=math.pi / 2)[None]
     c = troth.certify(below, x, transform="affine", sigma=0.1, n=3000, alpha=0.01)
@@ -137,7 +135,7 @@ def test_affine_has_six_parameters() -> None:
 # The same certificates in any company
 
 
-def undecided(x: Tensor) -> nn.Module:
+def undecided(x):
     """A network that gives every class its chance on these inputs."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -150,7 +148,7 @@ def undecided(x: Tensor) -> nn.Module:
 
 @pytest.mark.parametrize("samples", ["fixed", "adaptive"])
 @pytest.mark.parametrize("transform", ["pixel", "rotation"])
-def test_any_grouping(samples: str, transform: str) -> None:
+def test_any_grouping(samples, transform):
     x = torch.rand(21, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     net = undecided(x)
     settings: dict[str, Any] = {
@@ -175,14 +173,14 @@ def test_any_grouping(samples: str, transform: str) -> None:
     assert not np.array_equal(other.votes, whole.votes)
 
 
-def test_the_last_tile_may_be_cut() -> None:
+def test_the_last_tile_may_be_cut():
     x, _ = inputs(5)
     whole = troth.certify(linear, x, n=130, n0=70, tile=50)
     parts = troth.certify(linear, x, n=130, n0=70, tile=130)
     assert np.array_equal(whole.votes, parts.votes) and whole.votes.max() <= 130
 
 
-def test_inputs_may_be_arrays_bytes_or_none_at_all() -> None:
+def test_inputs_may_be_arrays_bytes_or_none_at_all():
     x, _ = inputs(4)
     plain = troth.certify(linear, x, **FEW)
     assert np.array_equal(troth.certify(linear, x.numpy(), **FEW).votes, plain.votes)
@@ -191,7 +189,7 @@ def test_inputs_may_be_arrays_bytes_or_none_at_all() -> None:
     assert troth.certify(linear, whole, **FEW).label.tolist() == [1]
 
 
-def test_it_says_how_far_it_is() -> None:
+def test_it_says_how_far_it_is():
     told: list[tuple[int, int]] = []
     troth.certify(linear, inputs(3)[0], watch=lambda *p: told.append(p), **FEW)
     assert told == [(1, 3), (2, 3), (3, 3)]
@@ -217,12 +215,12 @@ def test_it_says_how_far_it_is() -> None:
         (torch.zeros(2, 4), {"sigma": 0.0}, "sigma = 0.0"),
     ],
 )
-def test_refusals(x: Tensor, settings: dict[str, Any], words: str) -> None:
+def test_refusals(x, settings, words):
     with pytest.raises(Refusal, match=words):
         troth.certify(linear, x, **FEW | settings)
 
 
-def test_a_module_in_training_is_refused() -> None:
+def test_a_module_in_training_is_refused():
     net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     with pytest.raises(Refusal, match=r"training mode.*classify.eval\(\)"):
         troth.certify(net, torch.zeros(2, 4), **FEW)

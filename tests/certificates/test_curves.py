@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -17,7 +15,7 @@ USED = np.array([100, 100, 100, 500, 200, 400])
 FOUND = curves.curves(CLIENT, Y, LABEL, RADIUS, USED, [0.0, 0.2, 0.3])
 
 
-def test_curves_by_hand() -> None:
+def test_curves_by_hand():
     assert FOUND.clients.tolist() == [4, 9] and FOUND.examples.tolist() == [4, 2]
     assert FOUND.accuracy.tolist() == [[0.5, 0.5, 0.25], [0, 0, 0]]
     assert FOUND.acr == pytest.approx([0.6 / 4, 0])  # both readings, client by client
@@ -25,7 +23,7 @@ def test_curves_by_hand() -> None:
     assert FOUND.abstained.tolist() == [0.25, 0.5] and FOUND.used.tolist() == [200, 300]
 
 
-def test_the_summary_by_hand() -> None:
+def test_the_summary_by_hand():
     s = FOUND.summary()
     assert s["mean"].tolist() == [0.25, 0.25, 0.125]
     assert s["std"].tolist() == [0.25, 0.25, 0.125]  # fairness
@@ -36,7 +34,7 @@ def test_the_summary_by_hand() -> None:
     assert text["clients"]["9"]["acr_right"] is None
 
 
-def test_the_area_under_a_fine_curve_is_the_average_radius() -> None:
+def test_the_area_under_a_fine_curve_is_the_average_radius():
     random = np.random.default_rng(0)
     m, radii = 300, np.linspace(0, 1, 2001)
     radius, label = random.random(m), random.integers(0, 2, m)
@@ -46,7 +44,7 @@ def test_the_area_under_a_fine_curve_is_the_average_radius() -> None:
     assert found.acr[0] == pytest.approx(area, abs=1e-3)
 
 
-def test_radii_of_a_curve() -> None:
+def test_radii_of_a_curve():
     asked = Smoothing(samples="adaptive", radii=(0.1, 0.7))
     assert curves.grid(asked).tolist() == [0.1, 0.7]
     grid = curves.grid(Smoothing("rotation", 0.5, n=1000))

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from troth.certificates.ledger import NAME, Ledger, Row
@@ -16,7 +12,7 @@ ROWS = [
 ]
 
 
-def filled(place: Path) -> Path:
+def filled(place):
     ledger = Ledger(place, SETTINGS)
     for row in ROWS:
         ledger.add(row, "cpu", False)
@@ -24,7 +20,7 @@ def filled(place: Path) -> Path:
     return place / NAME
 
 
-def test_what_was_written_is_read_in_full_precision(tmp_path: Path) -> None:
+def test_what_was_written_is_read_in_full_precision(tmp_path):
     filled(tmp_path / "new")
     again = Ledger(tmp_path / "new", SETTINGS)
     assert again.rows == ROWS
@@ -32,7 +28,7 @@ def test_what_was_written_is_read_in_full_precision(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40])
-def test_a_line_cut_short_is_taken_away(tmp_path: Path, cut: int) -> None:
+def test_a_line_cut_short_is_taken_away(tmp_path, cut):
     file = filled(tmp_path)
     whole = file.read_bytes()
     file.write_bytes(whole[:-cut])
@@ -43,7 +39,7 @@ def test_a_line_cut_short_is_taken_away(tmp_path: Path, cut: int) -> None:
     assert file.read_bytes() == whole
 
 
-def test_settings_are_kept_apart(tmp_path: Path) -> None:
+def test_settings_are_kept_apart(tmp_path):
     file = filled(tmp_path)
     other = Ledger(tmp_path, Smoothing("pixel", 0.2).record())
     assert other.rows == []
@@ -55,7 +51,7 @@ def test_settings_are_kept_apart(tmp_path: Path) -> None:
     again.close()
 
 
-def test_every_row_records_all(tmp_path: Path) -> None:
+def test_every_row_records_all(tmp_path):
     head, first, _ = filled(tmp_path).read_text().splitlines()
     cells = dict(zip(head.split(","), first.split(","), strict=True))
     for name in ("transform", "sigma", "n0", "n", "alpha", "seed", "precision"):
@@ -63,7 +59,7 @@ def test_every_row_records_all(tmp_path: Path) -> None:
     assert cells["parameters"] == "ab" and cells["radius"] == "0.30000000000000004"
 
 
-def test_nothing_is_left_behind_without_a_certificate(tmp_path: Path) -> None:
+def test_nothing_is_left_behind_without_a_certificate(tmp_path):
     Ledger(tmp_path / "new", SETTINGS).close()
     assert not (tmp_path / "new").exists()
     whole = filled(tmp_path).read_bytes()
@@ -71,20 +67,20 @@ def test_nothing_is_left_behind_without_a_certificate(tmp_path: Path) -> None:
     assert (tmp_path / NAME).read_bytes() == whole
 
 
-def test_another_file_of_that_name_is_refused(tmp_path: Path) -> None:
+def test_another_file_of_that_name_is_refused(tmp_path):
     (tmp_path / NAME).write_text("mine,yours\n1,2\n")
     with pytest.raises(Refusal, match=r"other columns.*move it away"):
         Ledger(tmp_path, SETTINGS)
     assert (tmp_path / NAME).read_text() == "mine,yours\n1,2\n"
 
 
-def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(Refusal, match="cannot be written"):
         Ledger(tmp_path / "file", SETTINGS)
 
 
-def test_two_at_once_are_refused(tmp_path: Path) -> None:
+def test_two_at_once_are_refused(tmp_path):
     first = Ledger(tmp_path, SETTINGS)
     with pytest.raises(Refusal, match="in use by another"):
         Ledger(tmp_path, SETTINGS)

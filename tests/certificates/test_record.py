@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -19,7 +17,7 @@ FOUND = collect(
 )
 
 
-def test_certified_accuracy_by_hand() -> None:
+def test_certified_accuracy_by_hand():
     assert FOUND.certified([0, 0.2, 0.3, 0.5, 0.6]).tolist() == [
         [True, True, True, True, False],
         [True, True, False, False, False],
@@ -29,13 +27,13 @@ def test_certified_accuracy_by_hand() -> None:
     assert FOUND.accuracy([2, 0, -1], [0]) == pytest.approx([1 / 3])  # −1 is no class
 
 
-def test_types() -> None:
+def test_types():
     assert FOUND.label.dtype == FOUND.used.dtype == np.int64
     assert FOUND.radius.dtype == np.float64 and FOUND.settled.dtype == np.bool_
     assert collect([], {}).radius.shape == (0,)
 
 
-def test_a_fingerprint_tells_parameters_apart() -> None:
+def test_a_fingerprint_tells_parameters_apart():
     net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     first = fingerprint(net)
     assert fingerprint(net) == first == fingerprint(net.state_dict())
@@ -51,7 +49,7 @@ def test_a_fingerprint_tells_parameters_apart() -> None:
     assert fingerprint(v.reshape(2, 3).T.contiguous().T) == fingerprint(v.reshape(2, 3))
 
 
-def test_certificates_are_of_one_model() -> None:
+def test_certificates_are_of_one_model():
     net = nn.Linear(4, 3).eval()
     c = troth.certify(net, torch.zeros(2, 4), n=50)
     c.check(net)
@@ -63,7 +61,7 @@ def test_certificates_are_of_one_model() -> None:
         c.check(net)
 
 
-def test_a_plain_function_says_what_it_speaks_of_if_told() -> None:
+def test_a_plain_function_says_what_it_speaks_of_if_told():
     w = torch.ones(4, 3)
     c = troth.certify(lambda x: x @ w, torch.zeros(2, 4), n=50)
     with pytest.raises(Refusal, match="do not say which parameters"):

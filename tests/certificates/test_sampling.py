@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable
@@ -17,7 +15,7 @@ W = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
 X = torch.linspace(-1, 1, 12).reshape(3, 2, 2)
 
 
-def linear(x: Tensor) -> Tensor:
+def linear(x):
     return x.flatten(1) @ W
 
 
@@ -26,19 +24,19 @@ def votes(classify: Callable[[Tensor], Tensor], *tiles: int, size: int = 50) -> 
     return torch.cat([made.votes(X, 5, BOUNDING, t) for t in tiles])
 
 
-def test_tiles_of_any_size_vote_on_the_same_noise() -> None:
+def test_tiles_of_any_size_vote_on_the_same_noise():
     small, large = votes(linear, 0, 1, 2, 3), votes(linear, 0, 1, size=100)
     assert torch.equal(small, large) and len(small.unique()) > 1
 
 
-def test_a_tile_is_the_same_whenever_it_is_asked_for() -> None:
+def test_a_tile_is_the_same_whenever_it_is_asked_for():
     assert torch.equal(votes(linear, 3, 1)[50:], votes(linear, 1))
 
 
-def test_inputs_purposes_and_seeds_have_noise_of_their_own() -> None:
+def test_inputs_purposes_and_seeds_have_noise_of_their_own():
     seen: list[Tensor] = []
 
-    def look(x: Tensor) -> Tensor:
+    def look(x):
         seen.append(x.clone())
         return linear(x)
 
@@ -52,10 +50,10 @@ def test_inputs_purposes_and_seeds_have_noise_of_their_own() -> None:
     assert len(torch.stack([s[0] for s in seen]).flatten().unique()) == 8 * 12
 
 
-def test_the_classifier_gets_float32_and_no_gradient() -> None:
+def test_the_classifier_gets_float32_and_no_gradient():
     kinds = []
 
-    def look(x: Tensor) -> Tensor:
+    def look(x):
         kinds.append(
             (x.dtype, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
         )
@@ -67,10 +65,10 @@ def test_the_classifier_gets_float32_and_no_gradient() -> None:
     assert kinds == [(torch.float32, False, False)] * 2
 
 
-def test_bfloat16_computes_in_bfloat16() -> None:
+def test_bfloat16_computes_in_bfloat16():
     kinds = []
 
-    def look(x: Tensor) -> Tensor:
+    def look(x):
         kinds.append(x.dtype)
         kinds.append(linear(x).dtype)
         return linear(x)
@@ -81,8 +79,8 @@ def test_bfloat16_computes_in_bfloat16() -> None:
     assert (found == votes(linear, 0)).float().mean() > 0.9
 
 
-def test_scores_that_are_no_numbers_vote_for_nobody() -> None:
-    def broken(x: Tensor) -> Tensor:
+def test_scores_that_are_no_numbers_vote_for_nobody():
+    def broken(x):
         scores = linear(x)
         scores[::2, 1] = torch.nan
         return scores
@@ -103,14 +101,12 @@ def test_scores_that_are_no_numbers_vote_for_nobody() -> None:
         (lambda x: linear(x).numpy(), "gave a ndarray"),
     ],
 )
-def test_outputs_without_classes_are_refused(
-    classify: Callable[[Tensor], Tensor], words: str
-) -> None:
+def test_outputs_without_classes_are_refused(classify, words):
     with pytest.raises(Refusal, match=words):
         votes(classify, 0)
 
 
-def test_on_a_cpu_nothing_is_compiled_unless_asked() -> None:
+def test_on_a_cpu_nothing_is_compiled_unless_asked():
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).eval()
     assert not Tiles(net, Smoothing(n=10), CPU).compiled
     assert Tiles(net, Smoothing(n=10), CPU, True).compiled
@@ -120,7 +116,7 @@ def test_on_a_cpu_nothing_is_compiled_unless_asked() -> None:
     not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler"
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, in itself
-def test_compiled_tiles_vote_the_same() -> None:
+def test_compiled_tiles_vote_the_same():
     """Also when the classifier got other parameters since, in place."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).eval()
     s = Smoothing("pixel", 1.0, n=400, tile=200)

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,14 +12,14 @@ from troth.types import Refusal
 KEYS = seeding.keys(0, "test", 0, torch.arange(4000))
 
 
-def picture(h: int = 9, w: int = 9) -> torch.Tensor:
+def picture(h=9, w=9):
     """A ramp down the rows and along the columns, of which shifts can be read off."""
     rows, columns = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
     return torch.stack([rows, columns]).float()
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 7), (13,), (4, 3), (1, 2, 3, 2)])
-def test_noise_is_standard_normal_times_sigma(shape: tuple[int, ...]) -> None:
+def test_noise_is_standard_normal_times_sigma(shape):
     """Kolmogorov–Smirnov; correct noise fails with probability 1e-6."""
     x = torch.rand(shape)
     noisy = Smoothing("pixel", 0.5).perturb()(x, KEYS)
@@ -33,13 +30,13 @@ def test_noise_is_standard_normal_times_sigma(shape: tuple[int, ...]) -> None:
     assert abs(float(torch.corrcoef(flat.T)[0, 1:].abs().max())) < 5 / math.sqrt(4000)
 
 
-def test_images_come_out_channels_last() -> None:
+def test_images_come_out_channels_last():
     for name in ("pixel", "rotation", "affine"):
         out = Smoothing(name, 0.1).perturb()(picture(), KEYS[:5])  # type: ignore[arg-type]
         assert out.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_a_key_has_the_same_noise_in_any_company() -> None:
+def test_a_key_has_the_same_noise_in_any_company():
     for name in ("pixel", "rotation", "translation", "affine"):
         perturb = Smoothing(name, 0.3).perturb()  # type: ignore[arg-type]
         alone, all_ = perturb(picture(), KEYS[7:8]), perturb(picture(), KEYS[:20])
@@ -47,7 +44,7 @@ def test_a_key_has_the_same_noise_in_any_company() -> None:
 
 
 @pytest.mark.parametrize("frame", ["edges", "centres", "mixed"])
-def test_a_translation_in_pixels_is_in_pixels(frame: Any) -> None:
+def test_a_translation_in_pixels_is_in_pixels(frame):
     """The ramp, read in the middle: shifts N(0, σ²) on both axes of a long image."""
     x, sigma = picture(41, 21), 0.8
     s = Smoothing("translation", sigma, units="pixels", frame=frame)
@@ -60,7 +57,7 @@ def test_a_translation_in_pixels_is_in_pixels(frame: Any) -> None:
         assert stats.kstest(moved[:, axis].numpy(), law).pvalue > 1e-6
 
 
-def test_half_images_are_the_paper_s_units() -> None:
+def test_half_images_are_the_paper_s_units():
     x, keys = picture(40, 20), KEYS[:200]
     halves = Smoothing("translation", 0.05).perturb()(x, keys)[:, :, 20, 10]
     pixels = Smoothing("translation", 1.0, units="pixels").perturb()(x, keys)[
@@ -71,7 +68,7 @@ def test_half_images_are_the_paper_s_units() -> None:
     assert torch.allclose(2 * down[1], along[1], atol=1e-4)  # 0.05 × 20/2
 
 
-def test_angles_are_uniform_radians() -> None:
+def test_angles_are_uniform_radians():
     sigma, x = 0.7, torch.zeros(1, 41, 41)
     x[0, 20, 35] = 1  # a dot to the right of the middle
     turned = Smoothing("rotation", sigma).perturb()(x, KEYS[:2000])[:, 0]
@@ -84,7 +81,7 @@ def test_angles_are_uniform_radians() -> None:
     )
 
 
-def test_what_it_asks_by_default() -> None:
+def test_what_it_asks_by_default():
     radii = Smoothing("pixel", 0.5, samples="adaptive").asked.radii
     assert np.allclose(radii, np.linspace(0, 1.5, 10)) and len(radii) == 10
     turns = Smoothing("rotation", 0.5, samples="adaptive").asked.radii
@@ -94,7 +91,7 @@ def test_what_it_asks_by_default() -> None:
     assert close.asked.tolerance == 0.01 and not close.asked.radii
 
 
-def test_the_record_has_all_that_matters() -> None:
+def test_the_record_has_all_that_matters():
     found = Smoothing(
         "translation", 0.1, n=500, units="pixels", padding="border"
     ).record()
@@ -136,10 +133,10 @@ def test_the_record_has_all_that_matters() -> None:
         ({"tolerance": 0.1}, "questions for adaptive samples"),
     ],
 )
-def test_refusals(settings: dict[str, Any], words: str) -> None:
+def test_refusals(settings, words):
     with pytest.raises(Refusal, match=words):
         Smoothing(**settings)
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_numbers_of_numpy_are_numbers():
     assert Smoothing(n=np.int64(5), sigma=np.float64(0.5)).record()["n"] == 5  # type: ignore[arg-type]

@@ -5,14 +5,12 @@ finer one instead of by samples. At α = .01 more than eight of 200 certificates
 wrong with probability 3e-4 at most, if each is wrong with probability α.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import troth
 from troth.data.deformations.rotation import rotation
@@ -22,7 +20,7 @@ IMAGES, ALPHA, MOST = 200, 0.01, 8
 SIDE = 8
 
 
-def setting() -> tuple[nn.Module, Tensor]:
+def setting():
     """Smooth random images, and a random network that hesitates between classes."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -35,13 +33,13 @@ def setting() -> tuple[nn.Module, Tensor]:
     return net.eval(), x
 
 
-def classes(net: nn.Module, images: Tensor) -> np.ndarray:
+def classes(net, images):
     with torch.no_grad():
         return np.asarray(net(images).argmax(dim=1).numpy())
 
 
 @pytest.mark.slow("200 certificates against sums over a fine grid")
-def test_rotation() -> None:
+def test_rotation():
     net, x = setting()
     sigma, steps = 0.8, 400  # angles a σ
     found = troth.certify(
@@ -61,14 +59,14 @@ def test_rotation() -> None:
     assert (found.label >= 0).mean() > 0.5 and np.median(found.radius) > 0.2 * sigma
 
 
-def _window(votes: np.ndarray, width: int) -> np.ndarray:
+def _window(votes, width):
     """The mean over `width` steps to either side together, for every middle."""
     total = np.concatenate([[0], np.cumsum(votes)])
     return np.asarray((total[width + 1 :] - total[: -width - 1]) / (width + 1))
 
 
 @pytest.mark.slow("200 certificates against sums over a fine grid")
-def test_translation() -> None:
+def test_translation():
     net, x = setting()
     sigma, steps, wide = 0.6, 4, 6  # pixels; shifts a σ; σ to each side
     found = troth.certify(
@@ -92,7 +90,7 @@ def test_translation() -> None:
     assert (found.label >= 0).mean() > 0.5 and np.median(found.radius) > 0.3 * sigma
 
 
-def test_as_many_errors_as_that_are_rare() -> None:
+def test_as_many_errors_as_that_are_rare():
     tail = 1 - sum(
         math.comb(IMAGES, k) * ALPHA**k * (1 - ALPHA) ** (IMAGES - k)
         for k in range(MOST + 1)

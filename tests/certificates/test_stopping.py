@@ -5,8 +5,6 @@ held against α plus four standard errors: a sound method fails a test with prob
 3e-5 at most (over the choice of the seed, not over runs).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 from scipy import stats
 
 from troth.certificates import bounds, stopping
-from troth.certificates.stopping import Bounded, Plan, Question
+from troth.certificates.stopping import Question
 
 GRID = tuple(np.linspace(0, 3, 10).tolist())  # of σ = 1
 QUESTIONS = {
@@ -24,14 +22,12 @@ QUESTIONS = {
 }
 
 
-def drawn(
-    p: np.ndarray, plan: Plan, question: Question, seed: int = 0, tile: int = 100
-) -> Bounded:
+def drawn(p, plan, question, seed=0, tile=100):
     """Votes of samples in tiles, the same whatever is asked of them."""
     random = np.random.default_rng(seed)
     votes = random.binomial(tile, p[:, None], (len(p), -(-int(plan.n[-1]) // tile)))
 
-    def draw(on: np.ndarray, first: int, last: int) -> np.ndarray:
+    def draw(on, first, last):
         assert first % tile == 0
         return votes[on, first // tile : -(-last // tile)].sum(axis=1)
 
@@ -43,7 +39,7 @@ def drawn(
 
 @pytest.mark.parametrize("n", [1, 99, 100, 101, 1000, 12_345, 100_000])
 @pytest.mark.parametrize("adaptive", [False, True])
-def test_a_plan_spends_alpha_and_no_more(n: int, adaptive: bool) -> None:
+def test_a_plan_spends_alpha_and_no_more(n, adaptive):
     plan = stopping.plan(n, 0.01, min(100, n), adaptive)
     assert math.fsum(plan.alpha) == pytest.approx(0.01, rel=1e-12)
     assert (plan.alpha > 0).all() and (np.diff(plan.n) > 0).all()
@@ -52,7 +48,7 @@ def test_a_plan_spends_alpha_and_no_more(n: int, adaptive: bool) -> None:
     assert len(plan.n) < 10 + 6 * math.log(1 + n / 100)
 
 
-def test_a_fixed_plan_is_the_published_bound() -> None:
+def test_a_fixed_plan_is_the_published_bound():
     plan = stopping.plan(1000, 0.01, 1000, adaptive=False)
     found = drawn(np.array([0.9]), plan, Question(), tile=1000)
     assert found.p[0] == bounds.lower(found.votes, 1000, 0.01)[0]
@@ -63,7 +59,7 @@ def test_a_fixed_plan_is_the_published_bound() -> None:
 
 
 @pytest.mark.parametrize("asked", QUESTIONS)
-def test_certificates_above_the_truth_are_as_rare_as_promised(asked: str) -> None:
+def test_certificates_above_the_truth_are_as_rare_as_promised(asked):
     """5,000 certificates at n = 1,000, α = .01."""
     m, alpha = 5000, 0.01
     distance = np.random.default_rng(1).uniform(0.01, 3.0, m)
@@ -75,7 +71,7 @@ def test_certificates_above_the_truth_are_as_rare_as_promised(asked: str) -> Non
 
 @pytest.mark.parametrize("asked", QUESTIONS)
 @pytest.mark.parametrize("p", [0.5, 0.9, 0.999])
-def test_the_same_where_each_is_as_hard_as_can_be(asked: str, p: float) -> None:
+def test_the_same_where_each_is_as_hard_as_can_be(asked, p):
     """Every certificate has the same p; ½ must hardly ever be given a class."""
     m, alpha = 5000, 0.05
     plan = stopping.plan(2000, alpha, 100, asked != "fixed")
@@ -83,7 +79,7 @@ def test_the_same_where_each_is_as_hard_as_can_be(asked: str, p: float) -> None:
     assert (found.p > p).mean() <= alpha + 4 * math.sqrt(alpha * (1 - alpha) / m)
 
 
-def test_it_holds_for_whoever_stops_in_the_worst_moment() -> None:
+def test_it_holds_for_whoever_stops_in_the_worst_moment():
     """The largest bound over all looks: what an adversary could pick."""
     m, alpha, p = 5000, 0.05, 0.8
     plan = stopping.plan(5000, alpha, 100, adaptive=True)
@@ -99,7 +95,7 @@ def test_it_holds_for_whoever_stops_in_the_worst_moment() -> None:
 
 
 @pytest.mark.parametrize("asked", ["fixed", "within"])
-def test_certificates_are_not_timid(asked: str) -> None:
+def test_certificates_are_not_timid(asked):
     """Median of radius/truth where p_A ∈ [.7, .99]."""
     p = np.random.default_rng(4).uniform(0.7, 0.99, 2000)
     plan = stopping.plan(1000, 0.01, 100, asked != "fixed")
@@ -112,7 +108,7 @@ def test_certificates_are_not_timid(asked: str) -> None:
 
 
 @pytest.mark.parametrize("spread", ["normal", "even"])
-def test_the_same_answers_with_a_fifth_of_the_samples(spread: str) -> None:
+def test_the_same_answers_with_a_fifth_of_the_samples(spread):
     """Ten radii over [0, 3σ], n = 100,000, α = .001; the same samples in both."""
     random = np.random.default_rng(5)
     z = (
@@ -132,7 +128,7 @@ def test_the_same_answers_with_a_fifth_of_the_samples(spread: str) -> None:
     assert np.abs(one.mean(axis=0) - two.mean(axis=0)).max() <= 0.005
 
 
-def test_a_radius_to_within_a_tolerance() -> None:
+def test_a_radius_to_within_a_tolerance():
     """Settled: 95 % of what the same samples to the end prove, at the least."""
     p = np.random.default_rng(6).uniform(0.7, 0.99, 500)
     plan = stopping.plan(20_000, 0.001, 100, True)
@@ -150,7 +146,7 @@ def test_a_radius_to_within_a_tolerance() -> None:
 # Questions, by hand
 
 
-def test_what_is_settled() -> None:
+def test_what_is_settled():
     ask = Question(radii=(0.0, 1.0, 2.0))
     proven, reach = (
         np.array([0.0, 0.0, 0.5, 1.0, 2.5]),
@@ -164,7 +160,7 @@ def test_what_is_settled() -> None:
     assert not Question().settled(proven, reach).any()
 
 
-def test_what_is_in_reach() -> None:
+def test_what_is_in_reach():
     plan = stopping.plan(1000, 0.01, 100, True)
     far = stopping.reach(np.array([0, 50, 100]), 0, plan, 1.0, "normal")
     assert far[0] == 0
@@ -173,7 +169,7 @@ def test_what_is_in_reach() -> None:
     assert far[2] == bounds.radius(best, 1.0, "normal")
 
 
-def test_the_words_of_a_question() -> None:
+def test_the_words_of_a_question():
     assert Question().words() == "" and not Question().open
     assert stopping.question([1, 0.5], 0).words() == "0.5;1.0"
     assert stopping.question(None, 0.01).words() == "within 0.01"

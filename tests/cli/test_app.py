@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import ast
 import shlex
 import subprocess
@@ -7,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from troth import api
 from troth.cli import app
@@ -15,12 +13,12 @@ from troth.cli import app
 TROTH = [sys.executable, "-c", "from troth.cli.app import main; main()"]
 
 
-def troth(*arguments: object) -> Result:
+def troth(*arguments):
     return CliRunner().invoke(app.app, [str(a) for a in arguments])
 
 
-def test_a_bug_shows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
+def test_a_bug_shows_itself(monkeypatch):
+    def broken(*_, **__):
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(api, "run", broken)
@@ -28,7 +26,7 @@ def test_a_bug_shows_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(result.exception, ZeroDivisionError)
 
 
-def test_help_and_version() -> None:
+def test_help_and_version():
     assert troth("--version").stdout.startswith("troth 0.")
     for arguments in ([], ["--help"], ["-h"]):
         result = troth(*arguments)
@@ -52,14 +50,14 @@ def test_help_and_version() -> None:
         (["predict", "nowhere", "--client", "0", "--data", "y"], "nowhere is not the"),
     ],
 )
-def test_usage_errors_are_one_line(arguments: list[str], words: str) -> None:
+def test_usage_errors_are_one_line(arguments, words):
     result = troth(*arguments)
     assert result.exit_code == 2 and result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert line.startswith("troth: ") and words in line
 
 
-def test_nothing_heavy_is_imported_before_a_command_runs() -> None:
+def test_nothing_heavy_is_imported_before_a_command_runs():
     files = [Path(app.__file__), *Path(app.commands.__file__).parent.glob("*.py")]
     assert len(files) > 7
     for file in files:
@@ -75,7 +73,7 @@ def test_nothing_heavy_is_imported_before_a_command_runs() -> None:
 
 
 @pytest.mark.slow("a process that imports torch")
-def test_a_reader_who_leaves_is_no_error() -> None:
+def test_a_reader_who_leaves_is_no_error():
     command = subprocess.Popen(
         [*TROTH, "list", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -93,7 +91,7 @@ LISTS = pytest.mark.slow("processes that import torch")
     ("arguments", "code"),
     [("--version", 0), ("runn", 2), pytest.param("list data", 0, marks=LISTS)],
 )
-def test_closed_streams_are_no_error(arguments: str, code: int) -> None:
+def test_closed_streams_are_no_error(arguments, code):
     for closed in (">&-", "2>&-", ">&- 2>&-", "<&-"):
         line = f"exec {shlex.join(TROTH)} {arguments} {closed}"
         done = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
@@ -117,7 +115,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("before", ["SIG_IGN", "default_int_handler"])
-def test_whoever_ends_a_command_ends_it_as_ctrl_c_does(before: str) -> None:
+def test_whoever_ends_a_command_ends_it_as_ctrl_c_does(before):
     """Even in the background, where shells have Ctrl-C ignored; nohup is heeded."""
     command = [sys.executable, "-c", HEEDS, before]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,10 +1,8 @@
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from rich.console import Console
@@ -14,7 +12,7 @@ from troth.cli.progress import Counter, Watcher
 from troth.runs.train import Progress, State
 
 
-def test_durations_and_amounts() -> None:
+def test_durations_and_amounts():
     duration, amount = progress.duration, progress.amount
     for found, words in (
         (duration(0.1), "1 s"),
@@ -39,13 +37,13 @@ class Piece(NamedTuple):
     what: str
 
 
-def evaluated(personal: float, shared: float) -> dict[str, Any]:
+def evaluated(personal, shared):
     found = {"personal": personal, "shared": shared}
     return {kind: {"accuracy_mean": mean} for kind, mean in found.items()}
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def clock(monkeypatch):
     """A clock that the test moves."""
     now = SimpleNamespace(seconds=100.0)
     fake = SimpleNamespace(monotonic=lambda: now.seconds)
@@ -53,7 +51,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return now
 
 
-def test_lines(clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines(clock, capsys):
     with Watcher("tiny", "hello") as watch:
         assert capsys.readouterr().err == ""  # nothing is said before a first round
         for done in range(1, 41):
@@ -72,9 +70,7 @@ def test_lines(clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> No
     assert watch.last == Progress("", 40, 40, evaluated(0.4, 0.5))
 
 
-def test_speeds_from_fast_to_slow(
-    clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_speeds_from_fast_to_slow(clock, capsys):
     """And a slow start is forgotten."""
     for step, words in (
         (0.01, "100 rounds/s, 1 s left"),
@@ -93,9 +89,7 @@ def test_speeds_from_fast_to_slow(
     assert capsys.readouterr().err.splitlines()[-1].endswith(" 10 rounds/s, 54 s left")
 
 
-def test_every_run_of_a_grid_starts_its_own_count(
-    clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_run_of_a_grid_starts_its_own_count(clock, capsys):
     watch = Watcher("tiny", "hello")
     for label in ("seed=0", "seed=1", "seed=1"):  # the last: the same name again
         for done in (1, 2):
@@ -106,7 +100,7 @@ def test_every_run_of_a_grid_starts_its_own_count(
     assert said.count("seed=1: round 2/2, 3 s") == 2
 
 
-def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet(capsys):
     with Watcher("tiny", "hello", quiet=True) as watch:
         watch(Progress("", 0, 9, None, State(Path("rows.bin"), 8)))
         watch(Progress("", 1, 1, evaluated(1, 1)))
@@ -118,22 +112,22 @@ def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+def terminal(monkeypatch):
     """A terminal of 100 columns, as a text."""
     screen = io.StringIO()
 
-    def console(stderr: bool = True) -> Console:
+    def console(stderr=True):
         return Console(file=screen, force_terminal=True, width=100, markup=False)
 
     monkeypatch.setattr(progress, "console", console)
     return screen
 
 
-def plain(screen: io.StringIO) -> str:
+def plain(screen):
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
 
 
-def test_bars(clock: SimpleNamespace, terminal: io.StringIO) -> None:
+def test_bars(clock, terminal):
     with Watcher("tiny", "hello") as watch:
         for k in range(10):
             for done in (1, 30, 40):
@@ -147,7 +141,7 @@ def test_bars(clock: SimpleNamespace, terminal: io.StringIO) -> None:
     assert "working" not in last
 
 
-def test_bars_leave_no_trace_of_what_was_refused(terminal: io.StringIO) -> None:
+def test_bars_leave_no_trace_of_what_was_refused(terminal):
     with pytest.raises(ValueError), Watcher("tiny", "hello"):
         raise ValueError
     text = terminal.getvalue()
@@ -155,9 +149,7 @@ def test_bars_leave_no_trace_of_what_was_refused(terminal: io.StringIO) -> None:
     assert text.endswith("\r\x1b[2K\x1b[?25h\r") and "\n" not in text
 
 
-def test_lines_of_a_download(
-    clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_of_a_download(clock, capsys):
     """A line when something begins, every five seconds, and when it is done."""
     with Watcher("tiny", "hello") as watch:
         for done in range(1, 13):
@@ -175,7 +167,7 @@ def test_lines_of_a_download(
     ]
 
 
-def test_a_bar_of_a_download(terminal: io.StringIO) -> None:
+def test_a_bar_of_a_download(terminal):
     """And of what is done after the last round."""
     with Watcher("tiny", "hello") as watch:
         assert watch._bars is not None
@@ -198,9 +190,7 @@ def test_a_bar_of_a_download(terminal: io.StringIO) -> None:
         assert task.description == "working"
 
 
-def test_state_on_disk_is_said_before_the_first_round(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_state_on_disk_is_said_before_the_first_round(capsys):
     told = Progress("", 0, 9, None, State(Path("/a/state/rows.bin"), 8_883_120_000))
     with Watcher("tiny", "hello") as watch:
         watch(told)
@@ -215,9 +205,7 @@ def test_state_on_disk_is_said_before_the_first_round(
 # Work that is no training
 
 
-def test_a_counter_says_how_far_and_how_fast(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_counter_says_how_far_and_how_fast(capsys):
     with Counter("certificates", "Writing to here.") as counter:
         counter.heard("reading data", 0, 0)
         for done in (3, 4, 5):

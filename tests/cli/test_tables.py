@@ -1,12 +1,8 @@
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
-import pytest
 from rich.console import Console
 
 from troth.cli import tables
@@ -16,9 +12,7 @@ from troth.runs import compare
 MALICIOUS = [False, False, True, False]
 
 
-def run(
-    own: list[float], shared: float = 0.5, head: str = "accuracy", **sections: Any
-) -> Any:
+def run(own, shared=0.5, head="accuracy", **sections):
     """A finished run, as far as a table looks at it."""
     experiment = reader.from_dict({"personalizer": "local", **sections})
     experiment.resolved["fingerprint"] = reader.fingerprint(experiment)
@@ -34,18 +28,18 @@ def run(
     )
 
 
-def printed(table: Any) -> str:
+def printed(table):
     screen = io.StringIO()
     Console(file=screen, width=200, markup=False).print(table)
     return screen.getvalue()
 
 
-def row(text: str, name: str) -> list[str]:
+def row(text, name):
     (line,) = (line for line in text.splitlines() if line.startswith(name))
     return line.split()
 
 
-def test_results() -> None:
+def test_results():
     found = run([0.25, 0.5, 1.0, 0.75])
     text = printed(tables.results([found], ["personalizer=local"]))
     assert "Accuracy of the clients' own models" in text
@@ -54,7 +48,7 @@ def test_results() -> None:
     assert row(text, "local") == ["local", *numbers]
 
 
-def test_results_of_an_attack_that_is_after_something() -> None:
+def test_results_of_an_attack_that_is_after_something():
     aimed, plain = run([0.25, 0.5, 1.0, 0.75]), run([0.25, 0.5, 1.0, 0.75])
     aimed.summary["personal"]["attack_success_mean"] = 0.125
     aimed.summary["shared"]["attack_success_mean"] = None  # no client has a value
@@ -65,7 +59,7 @@ def test_results_of_an_attack_that_is_after_something() -> None:
     assert "attack" not in printed(tables.results([plain], ["plain"]))
 
 
-def test_results_on_further_test_sets() -> None:
+def test_results_on_further_test_sets():
     """Of every run that has them, its own models' and the shared one's."""
     hard, plain = run([0.25, 0.5, 1.0, 0.75]), run([0.25, 0.5, 1.0, 0.75])
     both = {"personal": {"accuracy_mean": 0.125}, "shared": {"accuracy_mean": None}}
@@ -77,7 +71,7 @@ def test_results_on_further_test_sets() -> None:
     assert "conflicting" not in printed(tables.results([plain], ["plain"]))
 
 
-def test_seeds_on_further_test_sets() -> None:
+def test_seeds_on_further_test_sets():
     kinds = {"personal": ("mean", "std", "worst10", "weighted"), "shared": ("mean",)}
     interval = {"mean": 0.5, "half_width": 0.25}
     numbers = {f"{k}.accuracy_{m}": interval for k, ms in kinds.items() for m in ms}
@@ -93,7 +87,7 @@ def test_seeds_on_further_test_sets() -> None:
     assert "conflicting" not in printed(tables.seeds(groups[1:]))
 
 
-def test_clients_that_were_not_evaluated_are_not_called_hostile() -> None:
+def test_clients_that_were_not_evaluated_are_not_called_hostile():
     nan = float("nan")
     sample = run([0.25, nan, nan, 0.75])
     text = printed(tables.results([sample], ["a"]))
@@ -103,12 +97,12 @@ def test_clients_that_were_not_evaluated_are_not_called_hostile() -> None:
     assert "over 2 of 4 clients" in text and "benign" not in text
 
 
-def test_results_of_a_regression() -> None:
+def test_results_of_a_regression():
     text = printed(tables.results([run([4, 5, 0, 6], head="error")], ["a"]))
     assert text.strip().startswith("Error of") and " 5 " in text
 
 
-def test_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pairs(capsys):
     """Small chances are not zero, and of many pairs some are printed."""
     found = [run([0.5, k / 40, 0, 1], train={"lr": k / 40}) for k in range(1, 31)]
     labels = [f"lr={k / 40}" for k in range(1, 31)]
@@ -123,7 +117,7 @@ def test_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.count("better for") == 20 and "… and 9 more" in said
 
 
-def test_words_follow_the_numbers() -> None:
+def test_words_follow_the_numbers():
     none = run([0.25] * 4, shared=0.25, personalizer="none")
     local, ditto = run([0.75] * 4), run([0.125] * 4, personalizer="ditto")
     text = tables.words([none, local, ditto], ["x", "local", "ditto"])
@@ -138,25 +132,25 @@ def test_words_follow_the_numbers() -> None:
     assert tables.words([none], ["x"]).endswith("worst tenth.")
 
 
-def test_words_without_numbers() -> None:
+def test_words_without_numbers():
     lost = run([0.5] * 4)
     lost.summary["personal"]["accuracy_mean"] = None  # as JSON has NaN
     assert "a has –: beside 0.500 of the shared model" in tables.words([lost], ["a"])
 
 
-def test_brackets_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+def test_brackets_are_not_markup(capsys):
     tables.say("[bold]a[/bold] :smile: " + "long " * 100)
     said = capsys.readouterr().err
     assert said.startswith("[bold]a[/bold] :smile: ") and said.count("\n") == 1
 
 
-def test_the_width_of_a_table() -> None:
+def test_the_width_of_a_table():
     made = tables.table("a long title " * 9, ["", "ab"], [["name", "1"], ["x", ""]])
     assert tables.width(made) == len("name") + 3 + len("ab")
     assert tables.width(tables.table("", ["a"], [])) > 0
 
 
-def test_names_that_are_never_broken_and_lines_below_others() -> None:
+def test_names_that_are_never_broken_and_lines_below_others():
     names = ["a-long-name-of-a-run", "words and words and words"]
     for whole, found in ((0, False), (1, True)):
         text = io.StringIO()

@@ -1,16 +1,9 @@
 """Runs that are stopped and go on."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 import troth
 from troth import files
-from troth.runs.load import Run
 
 
 class Killed(Exception):
@@ -18,14 +11,14 @@ class Killed(Exception):
 
 
 @pytest.fixture
-def resumed(tmp_path: Path) -> Callable[[dict[str, Any]], Run]:
+def resumed(tmp_path):
     """Trains a run whole and, stopped after two rounds, again: the same bytes."""
 
-    def kill(progress: Any) -> None:
+    def kill(progress):
         if progress.done == 2:
             raise Killed
 
-    def both(wanted: dict[str, Any]) -> Run:
+    def both(wanted):
         [run] = troth.run(wanted, out=tmp_path / "whole")
         with pytest.raises(Killed):
             troth.run(wanted, out=tmp_path / "cut", watch=kill)

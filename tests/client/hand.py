@@ -1,7 +1,5 @@
 """One client by hand: F(v) = ½·L·Σ weight·‖v − x‖², of gradient L·(v − mean x)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -16,9 +14,7 @@ from troth.types import (
     Broadcast,
     Carry,
     Client,
-    Descent,
     Personal,
-    Phase,
     Reply,
     Solver,
     Task,
@@ -30,7 +26,7 @@ ONE = torch.ones((), dtype=F64)
 OPTIMIZERS = lookup.names("optimizer")
 
 
-def number(*x: float) -> Tensor:
+def number(*x):
     return torch.tensor(x, dtype=F64)
 
 
@@ -39,8 +35,8 @@ def drawn(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, generator=draw, dtype=F64)
 
 
-def bowl(curvature: float = 1.0, d: int = 1) -> Task:
-    def loss(v: Tensor, batch: Batch) -> Tensor:
+def bowl(curvature=1.0, d=1):
+    def loss(v, batch):
         away = (v - batch.x).square().sum(-1)
         return 0.5 * curvature * (batch.weight * away).sum()
 
@@ -50,7 +46,7 @@ def bowl(curvature: float = 1.0, d: int = 1) -> Task:
 BOWL = bowl()
 
 
-def leaking(v: Tensor, batch: Batch) -> Tensor:
+def leaking(v, batch):
     """Gradients of `BOWL` and, as the last number, of a running statistic."""
     x = batch.x[0, 0]
     return torch.stack([v[0] - x, 0.5 * (v[1] - x)])
@@ -68,24 +64,16 @@ def batch(
     return Batch(rows, rows, there, *map(torch.tensor, (t, per_epoch, key)))
 
 
-def by(
-    lr: float,
-    optimizer: str = "sgd",
-    decay: float = 0.0,
-    tail: int = 0,
-    **options: Any,
-) -> Descent:
+def by(lr, optimizer="sgd", decay=0.0, tail=0, **options):
     part = Part(optimizer, lookup.check("optimizer", optimizer, options))
     return descent(part, lr, decay, tail)
 
 
-def sent(w: Tensor, scale: float = 1.0, key: int = 0) -> Broadcast:
+def sent(w, scale=1.0, key=0):
     return Broadcast(w, w[:0], w.new_tensor(scale), torch.tensor(key))
 
 
-def worked(
-    phase: Phase, state: Carry, broadcast: Broadcast, *seen: Batch
-) -> tuple[Reply, Carry]:
+def worked(phase, state, broadcast, *seen):
     """What a phase of a client that sees these batches ends with."""
     carry = phase.begin(broadcast, state)
     for one in seen:

@@ -1,15 +1,11 @@
 """Small federations, built and trained as asked, and the same in plain torch."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from troth import build
@@ -17,33 +13,32 @@ from troth.config import reader
 from troth.data import load
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
-from troth.types import Split
 
 LOOP, VMAP, THREADS = Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2)
 TRACED = pytest.mark.slow("traces, which takes a second")
 PLANS = [LOOP, THREADS, pytest.param(VMAP, marks=TRACED)]
 
 
-def built(wanted: Any, plan: Plan = LOOP, rounds: int | None = None) -> build.Built:
+def built(wanted, plan=LOOP, rounds=None):
     """An experiment, built and trained; `rounds`: no further than that."""
     made = build.build(reader.from_dict(wanted), plan=plan)
     list(itertools.islice(made.federation.train(), rounds))
     return made
 
 
-def states(made: build.Built) -> Tensor:
+def states(made):
     """What all clients keep, as it is read."""
     f, ids = made.federation, np.arange(made.federation.population.n)
     return f.engine.settled(f.population.read(ids), ids)
 
 
-def models(made: build.Built) -> Tensor:
+def models(made):
     """What all clients predict with, [n, d]."""
     f = made.federation
     return f.engine.models(f.broadcast.w, states(made))
 
 
-def done(made: build.Built) -> Tensor:
+def done(made):
     """All clients' models after the last round and the last phase, [n, d]."""
     f = made.federation
     list(f.train())
@@ -51,43 +46,39 @@ def done(made: build.Built) -> Tensor:
     return models(made)
 
 
-def told(made: build.Built) -> list[list[float]]:
+def told(made):
     """What clients.csv has of them beside their scores."""
     found: list[list[float]] = made.federation.engine.told(states(made)).tolist()
     return found
 
 
-def rows(split: Split, k: int) -> Tensor:
+def rows(split, k):
     """The slots of one client."""
     return torch.arange(int(split.size[k])) + split.start[k]
 
 
-def loss(made: build.Built, v: Tensor, slots: Tensor, split: str = "train") -> Tensor:
+def loss(made, v, slots, split="train"):
     part = getattr(made.data, split)
     tasks.assign(made.network, v)
     outputs = made.network(made.data.x[part.row[slots]])
     return cross_entropy(outputs, part.y[slots])
 
 
-def gradient(made: build.Built, v: Tensor, slots: Tensor) -> Tensor:
+def gradient(made, v, slots):
     """By autograd alone: of a model on training examples, by their slots."""
     value = loss(made, v, slots)
     found = torch.autograd.grad(value, list(made.network.parameters()))
     return torch.cat([g.reshape(-1) for g in found])
 
 
-def draws(made: build.Built, k: int, r: int, steps: int) -> list[Tensor]:
+def draws(made, k, r, steps):
     """The slots that a client sees in every step of a round."""
     slots, weight = made.federation.engine.feed.draw(np.array([k]), steps, r)
     pairs = zip(slots[:, 0], weight[:, 0], strict=True)
     return [row[there > 0] for row, there in pairs]
 
 
-Local = Callable[[int, Tensor, int, list[Tensor]], Tensor]
-"""Client, w, round, the slots of every step → its update."""
-
-
-def written_out(made: build.Built, local: Local) -> Tensor:
+def written_out(made, local):
     """w after all rounds of plain averaging; `made` is not trained."""
     f, steps = made.federation, made.experiment.train.steps
     w = f.broadcast.w.clone()
@@ -99,7 +90,7 @@ def written_out(made: build.Built, local: Local) -> Tensor:
     return w
 
 
-def agrees(made: build.Built, w: Tensor, v: Tensor, within: float = 1e-12) -> None:
+def agrees(made, w, v, within=1e-12):
     """Train, and compare the shared model and all clients'."""
     list(made.federation.train())
     assert (made.federation.broadcast.w - w).abs().max() <= within
@@ -114,7 +105,7 @@ class Ended(NamedTuple):
     a: list[np.ndarray]  # [d, d] each
     b: list[np.ndarray]  # [d] each
 
-    def coupled(self, own: float, pull: float) -> np.ndarray:
+    def coupled(self, own, pull):
         """The stationary point of Σ own·F_k(v_k) + (pull/2)‖v_k − v̄‖², [n, d].
 
         Its gradient in v_k is own·(A_k v_k − b_k) + pull·(v_k − v̄), for the parts that
@@ -128,9 +119,7 @@ class Ended(NamedTuple):
         return np.linalg.solve(whole, own * np.concatenate(self.b)).reshape(n, d)
 
 
-def quadratics(
-    personalizer: Any, rounds: int, server: float = 1.0, **train: Any
-) -> Ended:
+def quadratics(personalizer, rounds, server=1.0, **train):
     """Linear regressions of five clients, on full batches, all in every round."""
     wanted = {
         "data": {"name": "linear_regression", "clients": 5, "examples": 40, "dim": 3},

@@ -1,16 +1,12 @@
 """A solver and a personalizer with what an experiment says of them; augments."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from troth import build, lookup
+from troth import lookup
 from troth.client import client
 from troth.client.combine import as_it_is
 from troth.config.schema import Part
@@ -24,7 +20,7 @@ OWNERS |= {"coupled", "pfedme"}
 NOISE = [{"name": "noise", "sigma": 0.5}]
 
 
-def made(personalizer: Any, **sections: Any) -> build.Built:
+def made(personalizer, **sections):
     """Not trained yet."""
     tree = {
         "data": {"name": "colored", "base": "digits"},
@@ -38,7 +34,7 @@ def made(personalizer: Any, **sections: Any) -> build.Built:
 
 
 @pytest.mark.parametrize("name", lookup.names("personalizer"))
-def test_who_owns_the_reply_has_no_solver_beside(name: str) -> None:
+def test_who_owns_the_reply_has_no_solver_beside(name):
     """And an augment of its own needs a phase of its own."""
     if name not in OWNERS:  # these stand beside any
         made(name, solver="fedprox")
@@ -56,7 +52,7 @@ def test_who_owns_the_reply_has_no_solver_beside(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["l2sgd", "per_fedavg", "fedper"])
-def test_the_augment_of_training_reaches_those_that_own_their_reply(name: str) -> None:
+def test_the_augment_of_training_reaches_those_that_own_their_reply(name):
     found = []
     for augment in ([], NOISE):
         ready = made(name, train={"augment": augment})
@@ -65,7 +61,7 @@ def test_the_augment_of_training_reaches_those_that_own_their_reply(name: str) -
     assert not torch.equal(*found)
 
 
-def test_an_augment_after_the_last_round_is_the_personalizers() -> None:
+def test_an_augment_after_the_last_round_is_the_personalizers():
     """It changes what clients end with, and nothing of the rounds."""
     shared, own = [], []
     for part in ({}, {"augment": NOISE}):
@@ -79,13 +75,13 @@ def test_an_augment_after_the_last_round_is_the_personalizers() -> None:
 # Augments
 
 
-def batch(t: int = 0, key: int = 7) -> Batch:
+def batch(t=0, key=7):
     x = torch.randint(0, 256, (6, 1, 8, 8), dtype=torch.uint8)
     weight = torch.full((6,), 1 / 6)
     return Batch(x, x[:, 0, 0, 0].long(), weight, *map(torch.tensor, (t, 1, key)))
 
 
-def test_none_is_nothing_and_order_counts() -> None:
+def test_none_is_nothing_and_order_counts():
     assert client.compose([], 255.0) is as_it_is
     flip, crop = Part("flip", {"p": 1.0}), Part("crop", {"padding": 2})
     b = batch()
@@ -95,7 +91,7 @@ def test_none_is_nothing_and_order_counts() -> None:
     assert all(torch.equal(p, q) for p, q in zip(one[1:], b[1:], strict=True))
 
 
-def test_two_of_a_kind_draw_apart_and_steps_differ() -> None:
+def test_two_of_a_kind_draw_apart_and_steps_differ():
     crop = Part("crop", {"padding": 3})
     b = batch()
     once = client.compose([crop], 255.0)
@@ -106,7 +102,7 @@ def test_two_of_a_kind_draw_apart_and_steps_differ() -> None:
     assert not torch.equal(once(b).x, once(b._replace(key=torch.tensor(8))).x)
 
 
-def images(path: Path) -> dict[str, Any]:
+def images(path):
     random = np.random.default_rng(0)
     x = random.integers(0, 256, (60, 8, 8), dtype=np.uint8)
     owner = np.repeat(np.arange(4), 15)
@@ -120,13 +116,13 @@ def images(path: Path) -> dict[str, Any]:
     }
 
 
-def trained(tree: dict[str, Any], plan: Plan) -> torch.Tensor:
+def trained(tree, plan):
     ready = built(tree, plan)
     return torch.cat([ready.federation.broadcast.w[None], states(ready)])
 
 
 @pytest.mark.parametrize("plan", [THREADS, pytest.param(VMAP, marks=TRACED)])
-def test_the_same_draws_however_clients_step(tmp_path: Path, plan: Plan) -> None:
+def test_the_same_draws_however_clients_step(tmp_path, plan):
     tree = images(tmp_path)
     augment = [{"name": name} for name in lookup.names("augment")]
     tree["train"] = {"rounds": 2, "batch": 4, "precision": "float64"}
@@ -137,7 +133,7 @@ def test_the_same_draws_however_clients_step(tmp_path: Path, plan: Plan) -> None
     assert (trained(tree, plan) - expected).abs().max() < 1e-10
 
 
-def test_personal_models_may_have_their_own(tmp_path: Path) -> None:
+def test_personal_models_may_have_their_own(tmp_path):
     tree = images(tmp_path)
     tree["train"] = {"rounds": 2, "batch": 4, "augment": ["flip"]}
     same = trained(tree, THREADS)
@@ -149,7 +145,7 @@ def test_personal_models_may_have_their_own(tmp_path: Path) -> None:
     assert torch.equal(trained(tree, THREADS), same)
 
 
-def test_an_augment_that_does_not_fit_is_refused_before_anything() -> None:
+def test_an_augment_that_does_not_fit_is_refused_before_anything():
     flat = {"data": "linear_regression", "partition": "natural"}
     for augment, words in (
         ("flip", r"'flip' needs images"),
@@ -196,12 +192,8 @@ def dark(x, key, scale, *, share: float = 0.5):
 )
 @pytest.mark.parametrize("section", ["train", "personalizer"])
 def test_an_augment_of_somebody_else_must_keep_to_the_rules(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    words: str,
-    section: str,
-) -> None:
+    tmp_path, monkeypatch, name, words, section
+):
     (tmp_path / "stranger.py").write_text(STRANGER)
     monkeypatch.syspath_prepend(str(tmp_path))
     tree = images(tmp_path) | {"personalizer": {"name": "local"}}

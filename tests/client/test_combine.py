@@ -1,12 +1,9 @@
 """Numbers by hand: F(v) = ½(v − x)², lr = 0.1, so that a step is v + 0.1·(x − v)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from troth.client.combine import beside
 from troth.client.personalizers.ditto import ditto
@@ -14,16 +11,7 @@ from troth.client.personalizers.local import local
 from troth.client.personalizers.none import none
 from troth.client.regularizers.l2sq import l2sq
 from troth.client.solvers.fedavg import fedavg
-from troth.types import (
-    Anchor,
-    Batch,
-    Budget,
-    Client,
-    Personal,
-    Phase,
-    Reply,
-    Solver,
-)
+from troth.types import Batch, Budget, Personal, Phase, Reply, Solver
 
 from .hand import BOWL, INF, batch, by, number, sent, worked
 
@@ -31,16 +19,14 @@ SGD = by(0.1)
 SENT = sent(number(1.0))
 
 
-def round_(
-    client: Client, steps: int, x: float = 11.0, per_epoch: int = 1, v: float = 1.0
-) -> tuple[float, float]:
+def round_(client, steps, x=11.0, per_epoch=1, v=1.0):
     """w_k and v after a round of so many steps on the same example."""
     seen = [batch(x, t=t, per_epoch=per_epoch) for t in range(steps)]
     reply, state = worked(client.local, client.init(number(v)), SENT, *seen)
     return (SENT.w + reply.update).item(), client.model(SENT.w, state).item()
 
 
-def both(personal: Personal, *budgets: Budget) -> Client:
+def both(personal, *budgets):
     return beside(fedavg(BOWL, SGD), personal, (budgets[0], budgets[1]))
 
 
@@ -48,7 +34,7 @@ LOCAL = local(BOWL, SGD)
 AFTER = [1.0, 2.0, 2.9, 3.71, 4.439]  # from 1 towards 11, after 0, 1, 2 … steps
 
 
-def test_budgets_are_each_ones_own() -> None:
+def test_budgets_are_each_ones_own():
     """Steps, or epochs of as many steps as the client has, or both."""
     for shared, own, per_epoch, ends in (
         (Budget(3), Budget(3), 1, (3, 3)),
@@ -66,7 +52,7 @@ def test_budgets_are_each_ones_own() -> None:
         assert found == pytest.approx([AFTER[steps] for steps in ends])
 
 
-def test_ditto_beside_a_solver_that_works_longer_or_shorter() -> None:
+def test_ditto_beside_a_solver_that_works_longer_or_shorter():
     # v = 3: 3 − 0.1·((3 − 11) + 2·(3 − 1)) = 3.4, and no further; or
     # 3.4 → 3.4 + 0.76 − 0.48 = 3.68 → 3.68 + 0.732 − 0.536 = 3.876
     personal = ditto(BOWL, SGD, l2sq(), lam=2.0)
@@ -75,7 +61,7 @@ def test_ditto_beside_a_solver_that_works_longer_or_shorter() -> None:
         assert round_(client, 3, v=3.0) == pytest.approx((AFTER[shared], expected))
 
 
-def test_clients_with_other_epochs_in_one_matrix() -> None:
+def test_clients_with_other_epochs_in_one_matrix():
     client = both(LOCAL, Budget(epochs=2), Budget(steps=1))
     step = torch.func.vmap(client.local.step, in_dims=(None, 0, 0, 0))
     n = 3
@@ -92,14 +78,14 @@ def test_clients_with_other_epochs_in_one_matrix() -> None:
     assert own[:, 0].tolist() == pytest.approx([AFTER[1]] * n)
 
 
-def test_steps_of_a_budget() -> None:
+def test_steps_of_a_budget():
     per_epoch = torch.tensor([1, 5, 7])
     assert Budget(steps=3).in_steps(per_epoch).tolist() == [3, 3, 3]
     assert Budget(epochs=2).in_steps(per_epoch).tolist() == [2, 10, 14]
     assert Budget(steps=4, epochs=2).in_steps(per_epoch).tolist() == [6, 14, 18]
 
 
-def test_moments_stop_with_the_budget() -> None:
+def test_moments_stop_with_the_budget():
     heavy = by(0.1, "momentum", beta=0.5)
     client = both(local(BOWL, heavy), Budget(steps=3), Budget(steps=1))
     state = client.init(SENT.w)
@@ -110,17 +96,17 @@ def test_moments_stop_with_the_budget() -> None:
     assert (v.item(), m.item()) == pytest.approx((2.0, -10.0))
 
 
-def recorder(seen: list[tuple[float, float, float]]) -> Personal:
+def recorder(seen):
     """Writes down its anchor, and moves one up a step."""
 
-    def step(state: Any, anchor: Anchor, b: Batch, valid: Batch, scale: Tensor) -> Any:
+    def step(state, anchor, b, valid, scale):
         seen.append((anchor.w.item(), anchor.moving.item(), b.x.item()))
         return (state[0] + 1,)
 
     return Personal(lambda w0: (w0,), step, lambda w, state: state[0])
 
 
-def test_the_personal_model_sees_the_rounds_own_w_and_the_solvers_step() -> None:
+def test_the_personal_model_sees_the_rounds_own_w_and_the_solvers_step():
     seen: list[tuple[float, float, float]] = []
     three = Budget(steps=3)
     client = both(recorder(seen), three, three)
@@ -133,7 +119,7 @@ def test_the_personal_model_sees_the_rounds_own_w_and_the_solvers_step() -> None
     assert carry[1][0].item() == 4.0
 
 
-def test_a_solver_that_is_done_stays_where_the_personal_model_sees_it() -> None:
+def test_a_solver_that_is_done_stays_where_the_personal_model_sees_it():
     seen: list[tuple[float, float, float]] = []
     client = both(recorder(seen), Budget(steps=2), Budget(steps=4))
     assert round_(client, 4) == pytest.approx((AFTER[2], 5.0))
@@ -141,7 +127,7 @@ def test_a_solver_that_is_done_stays_where_the_personal_model_sees_it() -> None:
     assert [where for _, where, _ in seen] == pytest.approx(moving)
 
 
-def test_the_personal_model_lives_on_and_the_solver_starts_anew() -> None:
+def test_the_personal_model_lives_on_and_the_solver_starts_anew():
     client = both(LOCAL, Budget(steps=1), Budget(steps=1))
     state = client.init(SENT.w)
     for r in range(3):
@@ -153,20 +139,20 @@ def test_the_personal_model_lives_on_and_the_solver_starts_anew() -> None:
         assert client.model(SENT.w, state).item() == pytest.approx(AFTER[r + 1])
 
 
-def test_an_idle_personalizer_takes_no_time() -> None:
+def test_an_idle_personalizer_takes_no_time():
     client = both(none(), Budget(steps=2), Budget(steps=50))
     assert client.local.budgets == (Budget(steps=2),)
     assert round_(client, 2) == pytest.approx((AFTER[2], 1.0))
 
 
-def test_no_harm_from_a_shared_model_at_infinity() -> None:
+def test_no_harm_from_a_shared_model_at_infinity():
     client = both(ditto(BOWL, SGD, l2sq(), lam=0.0), Budget(2), Budget(1))
     seen = [batch(11.0, t=t) for t in range(2)]
     _, state = worked(client.local, client.init(SENT.w), sent(number(INF)), *seen)
     assert client.model(SENT.w, state).item() == pytest.approx(AFTER[1])
 
 
-def test_nested_carries_have_budgets_too() -> None:
+def test_nested_carries_have_budgets_too():
     """A carry is a tuple of tensors, or of such tuples."""
     personal = Personal(
         lambda w0: ((w0, w0), w0),
@@ -177,7 +163,7 @@ def test_nested_carries_have_budgets_too() -> None:
     assert round_(client, 2) == pytest.approx((AFTER[2], 4.0))
 
 
-def test_what_else_it_passes_on() -> None:
+def test_what_else_it_passes_on():
     solver = Solver(
         init=lambda w0: (w0 * 0,),
         begin=lambda sent, state: (sent.w,),

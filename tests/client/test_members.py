@@ -1,7 +1,5 @@
 """What members of a client take unless told, and where they come from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -18,11 +16,7 @@ MEMBERS: list[tuple[str, dict[str, Any], str]] = [
     ("regularizer l2", {}, "farhadkhani2022equivalence"),
     ("regularizer smooth_l2", {"delta": 1.0}, "farhadkhani2022equivalence"),
     ("regularizer kl", {}, "yu2020salvaging"),
-    (
-        "regularizer fisher",
-        {"power": 1.0, "batches": 1},
-        "kirkpatrick2017overcoming",
-    ),
+    ("regularizer fisher", {"power": 1.0, "batches": 1}, "kirkpatrick2017overcoming"),
     ("optimizer sgd", {}, ""),
     ("optimizer momentum", {"beta": 0.9}, "polyak1964some"),
     ("optimizer adam", {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8}, "kingma2015adam"),
@@ -88,25 +82,19 @@ MEMBERS: list[tuple[str, dict[str, Any], str]] = [
         | {"against": "shared", "keep": "transferable"},
         "wang2021robust",
     ),
-    (
-        "personalizer upweight",
-        GROUPED,
-        "sagawa2020distributionally wang2021robust",
-    ),
+    ("personalizer upweight", GROUPED, "sagawa2020distributionally wang2021robust"),
 ]
 
 
 @pytest.mark.parametrize(("member", "options", "keys"), MEMBERS)
-def test_options_and_references(
-    member: str, options: dict[str, Any], keys: str
-) -> None:
+def test_options_and_references(member, options, keys):
     kind, name = member.split()
     assert lookup.check(kind, name, {}) == options
     entries = lookup.about(kind, name).citations
     assert [e.split("{")[1].partition(",")[0] for e in entries] == keys.split()
 
 
-def test_none_is_left_out() -> None:
+def test_none_is_left_out():
     named = {member for member, *_ in MEMBERS} | {"schedule steps"}
     for kind in {member.split()[0] for member in named}:
         assert {f"{kind} {n}" for n in lookup.names(kind)} == {

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import copy
 import math
 import re
 import tomllib
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,27 +32,27 @@ from troth.types import Refusal
         ('grid."train.lr"=[1, 2]', {"grid": {"train.lr": [1, 2]}}),
     ],
 )
-def test_override(assignment: str, expected: dict[str, Any]) -> None:
+def test_override(assignment, expected):
     tree = {"train": {"rounds": 9}, "personalizer": "ditto"}
     before = copy.deepcopy(tree)
     assert grid.override(tree, [assignment]) == {**tree, **expected}
     assert tree == before
 
 
-def test_overrides_are_carried_out_in_order() -> None:
+def test_overrides_are_carried_out_in_order():
     both = ["personalizer=local", "personalizer.lr=1", "personalizer.lr=2"]
     expected = {"personalizer": {"name": "local", "lr": 2}}
     assert grid.override({"personalizer": {"lam": 1}}, both) == expected
 
 
-def test_malformed_assignments_are_refused() -> None:
+def test_malformed_assignments_are_refused():
     wrong = ["seed", "=3", ".a=3", "a.=3", "a..b=3", "a b=3", "[a]=3", "#a=3"]
     for assignment in [*wrong, "a\nb=3", "", "a=\udcff"]:
         with pytest.raises(Refusal, match="is not of the form section.key=value; wr"):
             grid.override({}, [assignment])
 
 
-def test_setting_into_what_is_no_section_is_refused() -> None:
+def test_setting_into_what_is_no_section_is_refused():
     tree = {"seed": 0, "filter": [{"name": "clip"}], "train": {"lr": 0.1}}
     cases = {
         "seed.x=1": "seed.x cannot be set: seed = 0 is not a table; set seed as",
@@ -67,7 +64,7 @@ def test_setting_into_what_is_no_section_is_refused() -> None:
             grid.override(tree, [assignment])
 
 
-def test_every_combination_the_last_key_fastest() -> None:
+def test_every_combination_the_last_key_fastest():
     tree = {
         "seed": 7,
         "personalizer": "ditto",
@@ -87,12 +84,12 @@ def test_every_combination_the_last_key_fastest() -> None:
     assert runs[1][1]["personalizer"]["lam"] == 0.1
 
 
-def test_without_a_grid_there_is_one_run() -> None:
+def test_without_a_grid_there_is_one_run():
     assert grid.expand({"seed": 1}) == [({}, {"seed": 1})]
     assert grid.expand({"seed": 1, "grid": {}}) == [({}, {"seed": 1})]
 
 
-def test_whole_sections_are_set_before_single_keys() -> None:
+def test_whole_sections_are_set_before_single_keys():
     tables = ["local", {"name": "ditto", "lam": 2.0}]
     runs = grid.expand({"grid": {"personalizer.lr": [0.1], "personalizer": tables}})
     assert [tree for _, tree in runs] == [
@@ -101,7 +98,7 @@ def test_whole_sections_are_set_before_single_keys() -> None:
     ]
 
 
-def test_dotted_keys_need_no_quotes() -> None:
+def test_dotted_keys_need_no_quotes():
     nested = grid.expand({"grid": {"personalizer": {"lam": [1.0]}, "seed": [0]}})
     assert nested == grid.expand({"grid": {"personalizer.lam": [1.0], "seed": [0]}})
 
@@ -127,12 +124,12 @@ MANY = [*range(200)]
         ({"a": MANY, "b": MANY}, "makes 40000 runs; at most 10000 are allowed: short"),
     ],
 )
-def test_bad_grids_are_refused(table: Any, sentence: str) -> None:
+def test_bad_grids_are_refused(table, sentence):
     with pytest.raises(Refusal, match=sentence):
         grid.expand({"grid": table})
 
 
-def test_a_flag_is_not_a_number() -> None:
+def test_a_flag_is_not_a_number():
     assert len(grid.expand({"grid": {"a": [True, 1]}})) == 2
 
 
@@ -150,11 +147,11 @@ def test_a_flag_is_not_a_number() -> None:
         ({"train.lr": 1e-05}, "lr=1e-05"),
     ],
 )
-def test_label(changed: dict[str, Any], expected: str) -> None:
+def test_label(changed, expected):
     assert grid.label(changed) == expected
 
 
-def test_labels_that_lose_something_end_in_a_hash() -> None:
+def test_labels_that_lose_something_end_in_a_hash():
     one, two = grid.label({"solver": "a.b:c"}), grid.label({"solver": "a.b/c"})
     assert re.fullmatch(r"solver=-a.b-c-~[0-9a-f]{6}", one)
     assert one != two
@@ -165,7 +162,7 @@ VALUES = st.text(max_size=150) | st.integers() | st.floats(allow_nan=False)
 
 @settings(deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=4))
-def test_labels_are_fit_for_folders_and_tell_runs_apart(values: list[Any]) -> None:
+def test_labels_are_fit_for_folders_and_tell_runs_apart(values):
     try:
         runs = grid.expand({"grid": {"data.path": values, "seed": [0, 1]}})
     except Refusal:
@@ -175,7 +172,7 @@ def test_labels_are_fit_for_folders_and_tell_runs_apart(values: list[Any]) -> No
     assert all(re.fullmatch(r"[A-Za-z0-9._=,+~-]{1,110}", x) for x in labels)
 
 
-def test_differences() -> None:
+def test_differences():
     one = {"seed": 0, "train": {"lr": 0.1, "x": math.nan}, "p": {"lam": 1.0}, "f": []}
     two = {"seed": 0, "train": {"lr": 0.2, "x": math.nan}, "p": {}}
     two["f"] = [{"name": "a"}]
@@ -217,7 +214,7 @@ attack.name=none → attack = {name="none"}
 
 
 @pytest.mark.parametrize("row", CHANGES.strip().splitlines())
-def test_what_a_change_makes_meaningless_goes(row: str) -> None:
+def test_what_a_change_makes_meaningless_goes(row):
     before = copy.deepcopy(FILE)
     assignments, _, expected = row.partition(" →")
     found = grid.override(FILE, assignments.split(" & "))
@@ -225,14 +222,14 @@ def test_what_a_change_makes_meaningless_goes(row: str) -> None:
     assert found == FILE | tomllib.loads(expected)
 
 
-def test_another_name_that_is_none_is_left_to_be_refused() -> None:
+def test_another_name_that_is_none_is_left_to_be_refused():
     for name in ("nosuch", "no:such", "3", "[1]"):
         changed = grid.override(FILE, [f"partition.name={name}"])
         with pytest.raises(Refusal, match="partition"):
             reader.from_dict({**changed, "attack": "none"})
 
 
-def test_a_grid_of_names_makes_room_too() -> None:
+def test_a_grid_of_names_makes_room_too():
     tree = {**FILE, "grid": {"partition.name": ["classes", "dirichlet"]}}
     tree["grid"] |= {"train.steps": [1, 2]}
     runs = [made for _, made in grid.expand(tree)]
@@ -240,7 +237,7 @@ def test_a_grid_of_names_makes_room_too() -> None:
     assert all("epochs" not in run["train"] for run in runs)
 
 
-def test_the_quickstart_takes_another_partition() -> None:
+def test_the_quickstart_takes_another_partition():
     changes = ["partition.name=dirichlet", "partition.clients=5", "train.steps=2"]
     tree = {k: v for k, v in api.tree(None, changes).items() if k != "grid"}
     experiment = reader.from_dict(tree)

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import dataclasses
 import sys
 import tomllib
 import types
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +46,7 @@ name = "mean"
 
 
 @pytest.fixture
-def other(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+def other(monkeypatch):
     """A package of somebody else, with members of every shape."""
     module = types.ModuleType("other")
     module.__doc__ = "Theirs.\n\n@misc{theirs,\n  title={T}, year={2024}}\n"
@@ -63,11 +60,11 @@ def other(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     return module
 
 
-def back(experiment: Experiment) -> Experiment:
+def back(experiment):
     return from_dict(tomllib.loads(reader.dumps(to_dict(experiment))))
 
 
-def test_the_whole_file_of_the_design() -> None:
+def test_the_whole_file_of_the_design():
     e = from_dict(reader.parse(WHOLE, "here"))
     assert e.train.rounds == 5000 and e.train.steps == 2 and e.train.epochs == 0
     assert e.partition.options["per_client"] == 5
@@ -79,7 +76,7 @@ def test_the_whole_file_of_the_design() -> None:
     assert back(e) == from_dict(to_dict(e)) == e
 
 
-def test_defaults_are_filled_in() -> None:
+def test_defaults_are_filled_in():
     e = from_dict({})
     assert (e.seed, e.name, e.data, e.filter) == (0, "", Part("digits"), [])
     assert e.partition.name == "iid" and e.partition.options == {"clients": 10}
@@ -92,7 +89,7 @@ def test_defaults_are_filled_in() -> None:
     assert from_dict(to_dict(Experiment())) == e
 
 
-def test_to_dict_is_complete_ordered_and_plain() -> None:
+def test_to_dict_is_complete_ordered_and_plain():
     tree = to_dict(from_dict({"personalizer": "ditto"}))
     names = [f.name for f in dataclasses.fields(Experiment)]
     assert list(tree) == names[:-1]  # nothing resolved yet
@@ -106,7 +103,7 @@ def test_to_dict_is_complete_ordered_and_plain() -> None:
     assert tree["output"] == {"personal": True, "checkpoint": True}
 
 
-def test_shorthands() -> None:
+def test_shorthands():
     tree = tomllib.loads("""
         personalizer = {name = "ditto", optimizer = "adam", lr = 1, steps = 3}
         train = {optimizer = "momentum", schedule = {name = "steps", every = 5}}
@@ -126,7 +123,7 @@ def test_shorthands() -> None:
     assert back(e) == e
 
 
-def test_corruption_follows_the_adversary() -> None:
+def test_corruption_follows_the_adversary():
     for adversary in ({"fraction": 0.1}, {"count": 2}, {"clients": [0, 3]}):
         e = from_dict({"adversary": adversary})
         assert e.corruption.name == "auto"
@@ -143,7 +140,7 @@ def test_corruption_follows_the_adversary() -> None:
     assert idle.corruption == CorruptionPart("none", {}, 0.5, True)
 
 
-def test_third_party_parts(other: types.ModuleType) -> None:
+def test_third_party_parts(other):
     e = from_dict(
         {"solver": {"name": "other:part", "d": ["x"]}, "attack": "other:part"}
     )
@@ -155,13 +152,13 @@ def test_third_party_parts(other: types.ModuleType) -> None:
     assert "@misc{theirs,\n  title={T}, year={2024}}" in reader.citations(e)
 
 
-def test_what_a_run_writes_about_itself_is_accepted() -> None:
+def test_what_a_run_writes_about_itself_is_accepted():
     e = from_dict({"resolved": {"chunk": 8, "versions": {"torch": "2.11"}}})
     assert e == from_dict({}) and e.resolved["chunk"] == 8
     assert to_dict(e)["resolved"] == {"chunk": 8, "versions": {"torch": "2.11"}}
 
 
-def test_the_tree_is_left_alone() -> None:
+def test_the_tree_is_left_alone():
     tree: dict[str, Any] = {"filter": ["drop_invalid"], "partition": {"clients": 3}}
     e = from_dict(tree)
     to_dict(e)["partition"]["split"].append(0.0)
@@ -226,7 +223,7 @@ partition.split = [nan, 0.1, 0.2] → partition.split = [nan, 0.1, 0.2] is not a
 
 
 @pytest.mark.parametrize("row", REFUSED.strip().splitlines())
-def test_refusals(row: str) -> None:
+def test_refusals(row):
     text, _, start = row.partition(" → ")
     with pytest.raises(Refusal) as refusal:
         from_dict(tomllib.loads(text))
@@ -246,14 +243,14 @@ OUT_OF_RANGE = """
 """.split()  # noqa: SIM905
 
 
-def test_what_is_out_of_range() -> None:
+def test_what_is_out_of_range():
     for assignment in OUT_OF_RANGE:
         key = assignment.partition("=")[0]
         with pytest.raises(Refusal, match=f"^{key} = .* out of range; it must be "):
             from_dict(tomllib.loads(assignment))
 
 
-def test_refusals_say_what_is_allowed() -> None:
+def test_refusals_say_what_is_allowed():
     for text, words in (
         ("attack = 'of'", "model_replacement.*'none' leaves it out"),
         ("personalizer.step = 1", "mean 'steps'.*it takes: lr, steps, ep"),
@@ -272,17 +269,17 @@ def test_refusals_say_what_is_allowed() -> None:
         from_dict(3)
 
 
-def test_required_options_are_asked_for(other: types.ModuleType) -> None:
+def test_required_options_are_asked_for(other):
     with pytest.raises(Refusal, match="'other:needy' needs the option 'must': set "):
         from_dict({"solver": "other:needy"})
 
 
-def test_devices() -> None:
+def test_devices():
     for device in ("auto", "cpu", "cuda", "cuda:3", "mps"):
         assert from_dict({"engine": {"device": device}}).engine.device == device
 
 
-def test_number_of_hostile_clients() -> None:
+def test_number_of_hostile_clients():
     assert Adversary().number(10) == 0
     assert Adversary(0.2).number(500) == 100
     assert Adversary(0.21).number(10) == 3
@@ -292,12 +289,12 @@ def test_number_of_hostile_clients() -> None:
     assert not Adversary(count=0).present() and Adversary(0.1).present()
 
 
-def test_a_share_is_rounded_up_without_noise() -> None:
+def test_a_share_is_rounded_up_without_noise():
     for n in (1, 7, 10, 100, 515):
         assert all(Adversary(k / n).number(n) == k for k in range(n))
 
 
-def test_somebody_must_stay_benign() -> None:
+def test_somebody_must_stay_benign():
     for adversary in (Adversary(0.95), Adversary(count=10), Adversary(count=99)):
         with pytest.raises(Refusal, match=r"of 10 clients; at least one must stay ben"):
             adversary.number(10)
@@ -307,7 +304,7 @@ def test_somebody_must_stay_benign() -> None:
         Adversary(clients=[9, 2]).number(5)
 
 
-def test_fingerprint_tells_what_decides_the_numbers() -> None:
+def test_fingerprint_tells_what_decides_the_numbers():
     base = reader.fingerprint(from_dict({}))
     assert len(base) == 12 and int(base, 16) >= 0
     for same in (
@@ -330,13 +327,13 @@ def test_fingerprint_tells_what_decides_the_numbers() -> None:
         assert reader.fingerprint(from_dict(another)) != base
 
 
-def test_citations_each_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_citations_each_once_and_in_order(monkeypatch):
     entries = {
         "fedavg": ["@a{x,\n year={1}}"],
         "mean": ["@a{x, year={1}}", "@b{y, z={1}}"],
     }
 
-    def about(kind: str, name: str) -> lookup.About:
+    def about(kind, name):
         seen.append((kind, name))
         return lookup.About(name, "", {}, entries.get(name, []))
 
@@ -348,12 +345,12 @@ def test_citations_each_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> No
     assert not {("attack", "none"), ("corruption", "none")} & {*seen}
 
 
-def test_citations_of_real_members() -> None:
+def test_citations_of_real_members():
     text = "\n".join(reader.citations(from_dict({"personalizer": "ditto"})))
     assert "Ditto" in text and text.count("@") >= 2
 
 
-def test_a_file_changed_and_expanded(tmp_path: Path) -> None:
+def test_a_file_changed_and_expanded(tmp_path):
     path = tmp_path / "e.toml"
     path.write_text(WHOLE + '[grid]\n"personalizer.lam" = [0.1, 2]\nseed = [0, 1]\n')
     tree = reader.override(reader.read(path), ["train.rounds=7", "model=mlp"])
@@ -371,7 +368,7 @@ def test_a_file_changed_and_expanded(tmp_path: Path) -> None:
     }
 
 
-def test_an_unknown_grid_key_is_refused_on_checking() -> None:
+def test_an_unknown_grid_key_is_refused_on_checking():
     [(_, tree)] = reader.expand({"grid": {"train.rouns": [1]}})
     with pytest.raises(Refusal, match="has no key 'rouns' .did you mean 'rounds'"):
         from_dict(tree)
@@ -400,7 +397,7 @@ def test_an_unknown_grid_key_is_refused_on_checking() -> None:
         },
     )
 )
-def test_round_trip(tree: dict[str, Any]) -> None:
+def test_round_trip(tree):
     e = from_dict(tree)
     assert back(e) == from_dict(to_dict(e)) == e
     assert to_dict(back(e)) == to_dict(e)
@@ -408,7 +405,7 @@ def test_round_trip(tree: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["partition", "model", "personalizer"])
-def test_no_option_hides_behind_a_key_of_its_section(kind: str) -> None:
+def test_no_option_hides_behind_a_key_of_its_section(kind):
     field = {f.name: f for f in dataclasses.fields(Experiment)}[kind]
     assert field.default_factory is not dataclasses.MISSING
     common = {f.name for f in dataclasses.fields(field.default_factory())}

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import datetime
 import math
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,13 +35,13 @@ VALUE = st.recursive(
 
 @settings(deadline=None)
 @given(st.dictionaries(TEXT, VALUE, max_size=5))
-def test_what_is_written_is_read_back(tree: dict[str, Any]) -> None:
+def test_what_is_written_is_read_back(tree):
     back = tomllib.loads(toml.dumps(tree))
     assert back == tree
     assert _types(back) == _types(tree)
 
 
-def _types(value: Any) -> Any:
+def _types(value):
     if isinstance(value, dict):
         return {k: _types(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -52,7 +49,7 @@ def _types(value: Any) -> Any:
     return type(value)
 
 
-def test_layout_by_hand() -> None:
+def test_layout_by_hand():
     tree = {
         "seed": 0,
         "train": {"lr": 0.1, "optimizer": {"name": "sgd"}, "drop_last": False},
@@ -70,7 +67,7 @@ def test_layout_by_hand() -> None:
     )
 
 
-def test_special_values() -> None:
+def test_special_values():
     tree: dict[str, Any] = {
         "inf": math.inf,
         "minus": -math.inf,
@@ -92,7 +89,7 @@ def test_special_values() -> None:
     }
 
 
-def test_empty() -> None:
+def test_empty():
     assert toml.dumps({}) == ""
     assert tomllib.loads(toml.dumps({"a": None})) == {}
 
@@ -106,7 +103,7 @@ def test_empty() -> None:
         ({"a": "\udcff"}, r"the text '\\udcff' cannot be written: it is not valid Uni"),
     ],
 )
-def test_what_toml_cannot_hold_is_refused(tree: dict[str, Any], sentence: str) -> None:
+def test_what_toml_cannot_hold_is_refused(tree, sentence):
     with pytest.raises(Refusal, match=sentence):
         toml.dumps(tree)
 
@@ -122,20 +119,20 @@ def test_what_toml_cannot_hold_is_refused(tree: dict[str, Any], sentence: str) -
         ("a = " + "1" * 9_999, ""),
     ],
 )
-def test_syntax_errors_say_where(text: str, place: str) -> None:
+def test_syntax_errors_say_where(text, place):
     with pytest.raises(Refusal) as refusal:
         toml.parse(text, "x.toml")
     assert str(refusal.value).startswith(f"x.toml{place} is not valid TOML: ")
     assert "; correct it there (a text needs" in str(refusal.value)
 
 
-def test_read(tmp_path: Path) -> None:
+def test_read(tmp_path):
     path = tmp_path / "one.toml"
     path.write_bytes(b"\xef\xbb\xbfseed = 1\r\n")  # as a Windows editor saves it
     assert toml.read(path) == toml.read(str(path)) == {"seed": 1}
 
 
-def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_refused(tmp_path):
     (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')
     (tmp_path / "bad.toml").write_text("seed = ")
     cases = {

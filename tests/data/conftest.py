@@ -1,32 +1,25 @@
 """What tests of data share: keys, dealt data and runs that are stopped."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import troth
 from troth import files, seeding
-from troth.types import Data, Shards, Split
+from troth.types import Shards
 
 
 @pytest.fixture(scope="session")
-def keys() -> Callable[..., Tensor]:
+def keys():
     """Makes one key per example."""
     return lambda b, seed=0: seeding.keys(seed, "test", 0, torch.arange(b))
 
 
 @pytest.fixture(scope="session")
-def shards_of() -> Callable[..., Shards]:
+def shards_of():
     """Makes shards from the sizes of training, validation and test of each client."""
 
-    def shards(each: list[tuple[int, int, int]]) -> Shards:
+    def shards(each):
         rows = np.random.default_rng(0).permutation(np.sum(each))
         lists = np.split(rows.astype(np.int64), np.cumsum(each)[:-1])
         return Shards(lists[::3], lists[1::3], lists[2::3])
@@ -35,10 +28,10 @@ def shards_of() -> Callable[..., Shards]:
 
 
 @pytest.fixture(scope="session")
-def held() -> Callable[[Data, Split, int], tuple[Tensor, Tensor]]:
+def held():
     """Finds the inputs and labels of one client in a split."""
 
-    def inputs(data: Data, split: Split, client: int) -> tuple[Tensor, Tensor]:
+    def inputs(data, split, client):
         own = slice(
             int(split.start[client]), int(split.start[client]) + int(split.size[client])
         )
@@ -48,14 +41,14 @@ def held() -> Callable[[Data, Split, int], tuple[Tensor, Tensor]]:
 
 
 @pytest.fixture
-def resumed(tmp_path: Path) -> Callable[..., None]:
+def resumed(tmp_path):
     """Compares the files of a run with those of one that was stopped and resumed."""
 
     class Killed(Exception):
         pass
 
-    def same(tree: dict[str, Any], done: int, *more: str) -> None:
-        def kill(progress: Any) -> None:
+    def same(tree, done, *more):
+        def kill(progress):
             if progress.done == done:
                 raise Killed
 

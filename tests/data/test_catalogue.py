@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -18,7 +14,7 @@ def nowhere(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def own(tmp_path: Path, **more: np.ndarray) -> str:
+def own(tmp_path, **more):
     """A file of the user: 12 examples, 3 classes."""
     file = tmp_path / "mine.npz"
     y = np.arange(12) % 3

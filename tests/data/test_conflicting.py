@@ -1,11 +1,8 @@
 """Conflicting examples as a test set of their own, and how a run reports such sets."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +20,11 @@ SIZES = [40, 25, 60, 33]  # examples of each client
 N, M = len(SIZES), sum(SIZES)
 
 
-def rows(*lists: list[int]) -> list[np.ndarray]:
+def rows(*lists):
     return [np.array(one, np.int64) for one in lists]
 
 
-def arrays(group: Any) -> Arrays:
+def arrays(group):
     marks = None if group is None else np.asarray(group, np.int64)
     return Arrays(np.zeros((12, 2)), np.zeros(12, np.int64), 2, group=marks)
 
@@ -36,15 +33,15 @@ SHARDS = Shards(rows([0, 1, 2, 3], [8, 9]), rows([4], []), rows([5, 6, 7], [10, 
 GROUP = [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0]
 
 
-def listed(lists: list[np.ndarray]) -> list[list[int]]:
+def listed(lists):
     return [one.tolist() for one in lists]
 
 
-def apart(how: Any, correlation: float = 0.98, seed: int = 0) -> Shards:
+def apart(how, correlation=0.98, seed=0):
     return conflicting.set_apart(arrays(GROUP), SHARDS, seed, how, correlation)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     made = apart("copied")
     assert listed(made.tests["conflicting"]) == [[6, 7], []]
     assert made[:3] == SHARDS[:3]
@@ -56,7 +53,7 @@ def test_by_hand() -> None:
     assert listed(made.valid) == [[4], []] and listed(made.test) == [[5], [10, 11]]
 
 
-def test_held_out_as_few_as_fit() -> None:
+def test_held_out_as_few_as_fit():
     """2 of 3 aligned: beside 2 one may stay, beside 1 none."""
     made = apart("held_out", 2 / 3)
     gone = made.tests["conflicting"][0].tolist()
@@ -67,7 +64,7 @@ def test_held_out_as_few_as_fit() -> None:
 
 
 @pytest.mark.parametrize("correlation", [0.98, 0.9, 0.7])
-def test_what_stays_is_as_aligned_as_asked(correlation: float) -> None:
+def test_what_stays_is_as_aligned_as_asked(correlation):
     random = np.random.default_rng(0)
     given = Arrays(np.zeros((900, 1)), np.zeros(900, np.int64), 2)
     given = given._replace(group=(random.random(900) < 0.4).astype(np.int64))
@@ -94,7 +91,7 @@ def test_what_stays_is_as_aligned_as_asked(correlation: float) -> None:
         (r"leaves 2 of 2 .*\(the first is 0\)", [1] * 12, "held_out"),
     ],
 )
-def test_refusals(words: str, group: Any, how: Any) -> None:
+def test_refusals(words, group, how):
     with pytest.raises(Refusal, match=words):
         conflicting.set_apart(arrays(group), SHARDS, 0, how, 0.98)
 
@@ -103,7 +100,7 @@ def test_refusals(words: str, group: Any, how: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     random = np.random.default_rng(1)
     owner = np.repeat(np.arange(N), SIZES)
     x = random.normal(size=(M, 4)).astype(np.float32)
@@ -115,7 +112,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def tree(path: Path, **sections: Any) -> dict[str, Any]:
+def tree(path, **sections):
     return {
         "seed": 4,
         "data": {"name": "npz", "path": str(path)},
@@ -126,7 +123,7 @@ def tree(path: Path, **sections: Any) -> dict[str, Any]:
     } | sections
 
 
-def accuracy(net: torch.nn.Module, x: np.ndarray, y: np.ndarray) -> float:
+def accuracy(net, x, y):
     with torch.no_grad():
         outputs = net(torch.from_numpy(x))
     said = outputs.argmax(1) if outputs.shape[1] > 1 else (outputs[:, 0] > 0).long()
@@ -134,11 +131,11 @@ def accuracy(net: torch.nn.Module, x: np.ndarray, y: np.ndarray) -> float:
 
 
 @pytest.fixture(scope="module")
-def run(path: Path, tmp_path_factory: pytest.TempPathFactory) -> troth.Run:
+def run(path, tmp_path_factory):
     return troth.run(tree(path), out=tmp_path_factory.mktemp("runs") / "run")[0]
 
 
-def test_every_test_set_is_reported(run: troth.Run) -> None:
+def test_every_test_set_is_reported(run):
     """Against the saved models, client by client; the ordinary test as ever."""
     given, shards, _ = load.deal(run.experiment, None)
     with (run.path / "clients.csv").open() as file:
@@ -169,9 +166,7 @@ def test_every_test_set_is_reported(run: troth.Run) -> None:
     assert "accuracy_mean" in last["evaluation"]["tests"]["conflicting"]["shared"]
 
 
-def test_without_further_sets_nothing_is_new(
-    run: troth.Run, path: Path, tmp_path: Path
-) -> None:
+def test_without_further_sets_nothing_is_new(run, path, tmp_path):
     (old,) = troth.run(tree(path, partition="natural"), out=tmp_path / "old")
     assert "tests" not in old.summary and "conflicting" not in old.clients
     for column in {*old.clients} & {*run.clients}:
@@ -179,12 +174,12 @@ def test_without_further_sets_nothing_is_new(
     assert old.summary["personal"] == run.summary["personal"]
 
 
-def test_a_resumed_run_says_the_same(path: Path, resumed: Any) -> None:
+def test_a_resumed_run_says_the_same(path, resumed):
     more = {"evaluate": {"newcomers": 0.2}, "checkpoint": {"every": 1}}
     resumed(tree(path, **more), 2)
 
 
-def test_newcomers_have_them_too(path: Path, tmp_path: Path) -> None:
+def test_newcomers_have_them_too(path, tmp_path):
     whole = tree(path, evaluate={"newcomers": 0.5})
     (run,) = troth.run(whole, out=tmp_path / "run")
     late = np.flatnonzero(run.clients["newcomer"])
@@ -198,7 +193,7 @@ def test_newcomers_have_them_too(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("features", ["own", "federated"])
-def test_they_are_prepared_as_all_test_data(path: Path, features: str) -> None:
+def test_they_are_prepared_as_all_test_data(path, features):
     e = reader.from_dict(tree(path, features=features))
     ready = build.build(e, plan=Plan("loop", 1))
     data, (_, shards, _) = ready.data, load.deal(e, None)
@@ -215,7 +210,7 @@ def test_they_are_prepared_as_all_test_data(path: Path, features: str) -> None:
         assert data.group[rows].tolist() == marks[shards.train[k]].tolist()
 
 
-def test_a_csv_with_a_column(tmp_path: Path) -> None:
+def test_a_csv_with_a_column(tmp_path):
     lines = ["a,b,kind,who,way"]
     for i, (a, b) in enumerate(np.random.default_rng(0).normal(size=(90, 2))):
         lines.append(f"{a},{b},{int(a > 0)},{i % 3},{'a' if i % 5 else 'z'}")
@@ -228,7 +223,7 @@ def test_a_csv_with_a_column(tmp_path: Path) -> None:
     assert listed(shards.tests["conflicting"]) == listed(expected)
 
 
-def test_a_newcomers_own_file_may_have_groups(path: Path, tmp_path: Path) -> None:
+def test_a_newcomers_own_file_may_have_groups(path, tmp_path):
     part = {"name": "upweight", "steps": 3, "without": "finetune"}
     (run,) = troth.run(tree(path, personalizer=part), out=tmp_path / "run")
     random = np.random.default_rng(0)
@@ -243,14 +238,14 @@ def test_a_newcomers_own_file_may_have_groups(path: Path, tmp_path: Path) -> Non
         personalize.personalize(run, mine | {"group": group[:19]})
 
 
-def test_evaluation_takes_no_further_sets_for_validation(path: Path) -> None:
+def test_evaluation_takes_no_further_sets_for_validation(path):
     ready = build.build(reader.from_dict(tree(path)), plan=Plan("loop", 1))
     assert set(results.evaluate(ready, on="valid")) == {"personal", "shared"}
     names = {f"{kind}/conflicting" for kind in ("personal", "shared")}
     assert set(results.evaluate(ready)) == {"personal", "shared"} | names
 
 
-def test_every_data_set_with_a_second_step_asks_for_its_own_options() -> None:
+def test_every_data_set_with_a_second_step_asks_for_its_own_options():
     """What `dealt` asks for is an option of the data set, so that it is given."""
     found = 0
     for name in lookup.names("data"):

@@ -1,18 +1,13 @@
 """What hostile clients do to their data: whose it may be, how much, how often."""
 
-from __future__ import annotations
-
 import sys
 import types
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 
 from troth import build, files, seeding
 from troth.config import reader
@@ -29,21 +24,21 @@ Y = torch.arange(M) % 4
 ARRAYS = Arrays(X.numpy(), Y.numpy(), 4)
 
 
-def marked(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def marked(x, y, key):
     return -x - 1, torch.full_like(y, 3)
 
 
-def relabelled(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def relabelled(x, y, key):
     return x, (y + 1) % 4
 
 
-def made(corrupt: Any = marked, x: Tensor = X, y: Tensor = Y, **more: Any) -> Any:
+def made(corrupt=marked, x=X, y=Y, **more):
     when = {"seed": 0, "round_": 0, "client": 0}
     how = Corruption(corrupt, 4, **{k: more.pop(k) for k in [*more] if k not in when})
     return poison(how, x, y, **when | more)
 
 
-def test_how_many_are_chosen() -> None:
+def test_how_many_are_chosen():
     for share, m, count in (
         (1.0, 40, 40),
         (0.5, 40, 20),
@@ -61,7 +56,7 @@ def test_how_many_are_chosen() -> None:
         assert bool((found.y == 3).all())
 
 
-def test_each_example_is_chosen_alike() -> None:
+def test_each_example_is_chosen_alike():
     """Counts over 1,000 clients, 10 of 40 each; fails with probability 1e-9 at most."""
     counts = np.zeros(M, int)
     for client in range(1000):
@@ -70,10 +65,10 @@ def test_each_example_is_chosen_alike() -> None:
     assert least > 1e-9 / M
 
 
-def test_seed_round_and_client_decide_who_is_chosen_and_what_is_drawn() -> None:
+def test_seed_round_and_client_decide_who_is_chosen_and_what_is_drawn():
     seen = []
 
-    def look(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    def look(x, y, key):
         seen.append((int(key), tuple(y.tolist()), tuple(x[:, 0].tolist())))
         return x, y
 
@@ -87,19 +82,19 @@ def test_seed_round_and_client_decide_who_is_chosen_and_what_is_drawn() -> None:
     assert keys[0] == int(seeding.keys(0, "corruption", 0, torch.tensor(0)))
 
 
-def test_unchanged_inputs_need_no_rows() -> None:
+def test_unchanged_inputs_need_no_rows():
     assert made(relabelled).x is None
     holes = torch.where(X % 5 == 0, torch.nan, X)
     assert made(relabelled, x=holes).x is None  # NaN is as missing as NaN
 
-    def scribble(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    def scribble(x, y, key):
         return x.add_(1), y
 
     before = X.clone()
     assert torch.equal(made(scribble).x, X + 1) and torch.equal(X, before)
 
 
-def test_with_redraw_inputs_stand_for_all_examples() -> None:
+def test_with_redraw_inputs_stand_for_all_examples():
     found = made(share=0.25, redraw=True)
     few = made(share=0.25).chosen
     assert found.chosen.tolist() == list(range(M)) and len(few) == 10
@@ -124,7 +119,7 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
-def test_refuses_what_nobody_could_train_on() -> None:
+def test_refuses_what_nobody_could_train_on():
     for corrupt, words in BAD:
         with pytest.raises(Refusal, match=f"corruption 'corrupt' makes .*{words}"):
             made(lambda x, y, key, corrupt=corrupt: corrupt(x, y))
@@ -133,7 +128,7 @@ def test_refuses_what_nobody_could_train_on() -> None:
         made(lambda x, y, key: (x[:5], y[:5]), redraw=True)
 
 
-def test_labels_may_be_soft() -> None:
+def test_labels_may_be_soft():
     p = torch.rand(M, 4).softmax(1).double()
     soft = made(lambda x, y, key: (x, p[: len(y)]))
     assert torch.equal(soft.y, p) and soft.x is None
@@ -150,13 +145,13 @@ def test_labels_may_be_soft() -> None:
 
 
 @pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
+def module(monkeypatch):
     made = types.ModuleType("strange")
     monkeypatch.setitem(sys.modules, "strange", made)
     yield made
 
 
-def write(module: types.ModuleType, text: str) -> None:
+def write(module, text):
     exec(text, module.__dict__)
 
 
@@ -164,13 +159,13 @@ PART = CorruptionPart("strange:bend")
 BEND = "def bend(x, y, *, by: int = 1): return x, (y + by) % 4\n"
 
 
-def test_a_corruption_may_ask_for_the_scale(module: types.ModuleType) -> None:
+def test_a_corruption_may_ask_for_the_scale(module):
     write(module, "def bend(x, y, classes, key, scale): return x * scale, y")
     how = corrupting.corruption(PART, ARRAYS._replace(scale=16.0))
     assert torch.equal(how.corrupt(X, Y, torch.tensor(1))[0], X * 16)
 
 
-def test_refuses_what_is_no_pair(module: types.ModuleType) -> None:
+def test_refuses_what_is_no_pair(module):
     for what in ("None", "y", "(x, y, y)", "[x, y]", "(x, 3)"):
         write(module, f"def bend(x, y): return {what}")
         how = corrupting.corruption(PART, ARRAYS)
@@ -178,7 +173,7 @@ def test_refuses_what_is_no_pair(module: types.ModuleType) -> None:
             how.corrupt(X, Y, torch.tensor(1))
 
 
-def test_none_is_after_nothing(module: types.ModuleType) -> None:
+def test_none_is_after_nothing(module):
     write(module, BEND)
     assert corrupting.corruption(CorruptionPart("none"), ARRAYS) is None
     for part in (CorruptionPart("none"), CorruptionPart("flip_labels"), PART):
@@ -187,7 +182,7 @@ def test_none_is_after_nothing(module: types.ModuleType) -> None:
     assert corrupting.aim(PART, ARRAYS) is None
 
 
-def test_another_package_may_be_after_something(module: types.ModuleType) -> None:
+def test_another_package_may_be_after_something(module):
     write(module, BEND)
     write(module, "def aim(x, y, classes, *, by): return x + by, (y + by) % classes")
     aim = corrupting.aim(CorruptionPart("strange:bend", {"by": 2}), ARRAYS)
@@ -207,7 +202,7 @@ AIMS = [
 ]
 
 
-def test_refuses_an_aim_that_does_not_fit(module: types.ModuleType) -> None:
+def test_refuses_an_aim_that_does_not_fit(module):
     for text, words in AIMS:
         write(module, BEND + text)
         arrays = ARRAYS._replace(y=np.full(M, 0 if "- 2" in text else 3))
@@ -238,22 +233,22 @@ mostly_slow = pytest.mark.parametrize(
 
 
 @mostly_slow
-def test_resume_goes_on_bit_for_bit(corruption: dict[str, Any], resumed: Any) -> None:
+def test_resume_goes_on_bit_for_bit(corruption, resumed):
     resumed(TREE | {"corruption": corruption}, 3, files.EXPERIMENT)
 
 
-def built(plan: Plan = Plan("loop", 1), **changes: Any) -> build.Built:  # noqa: B008
+def built(plan=Plan("loop", 1), **changes):  # noqa: B008
     return build.build(reader.from_dict(TREE | changes), plan=plan)
 
 
-def trained(made: build.Built) -> Tensor:
+def trained(made):
     for _ in made.federation.train():
         pass
     return made.federation.broadcast.w
 
 
 @mostly_slow
-def test_however_clients_step_they_see_the_same(corruption: dict[str, Any]) -> None:
+def test_however_clients_step_they_see_the_same(corruption):
     expected, *ends = (
         trained(built(plan, corruption=corruption))
         for plan in (Plan("loop", 1), Plan("vmap", 4), Plan("threads", 1, 2))
@@ -263,9 +258,7 @@ def test_however_clients_step_they_see_the_same(corruption: dict[str, Any]) -> N
 
 
 @every
-def test_redrawn_in_every_round_and_nobody_else_is_touched(
-    corruption: dict[str, Any],
-) -> None:
+def test_redrawn_in_every_round_and_nobody_else_is_touched(corruption):
     made, clean = built(corruption=corruption), built(corruption="none").data
     data, everyone, seen = made.data, np.arange(8), []
     good = torch.from_numpy(~made.hostile[np.repeat(everyone, data.train.size.numpy())])
@@ -287,7 +280,7 @@ def test_redrawn_in_every_round_and_nobody_else_is_touched(
         assert not all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-def test_only_who_takes_part_corrupts_anew() -> None:
+def test_only_who_takes_part_corrupts_anew():
     made = built(corruption=REDRAWN[0])
     redraw, train = made.federation.redraw, made.data.train
     one, *others = np.flatnonzero(made.hostile)
@@ -298,7 +291,7 @@ def test_only_who_takes_part_corrupts_anew() -> None:
     assert all(torch.equal(before[k], after[k]) for k in others)
 
 
-def test_a_round_trains_on_what_was_drawn_for_it() -> None:
+def test_a_round_trains_on_what_was_drawn_for_it():
     """Round 2 from the same state is the same, whatever was drawn in between."""
     made = built(corruption=REDRAWN[0])
     f = made.federation
@@ -312,7 +305,7 @@ def test_a_round_trains_on_what_was_drawn_for_it() -> None:
     assert torch.equal(f.step().broadcast.w, once)
 
 
-def test_without_redraw_nothing_happens_in_a_round() -> None:
+def test_without_redraw_nothing_happens_in_a_round():
     made = built(corruption={"name": "random_labels"})
     assert made.federation.redraw is None
     before = made.data.train.y.clone()
@@ -320,7 +313,7 @@ def test_without_redraw_nothing_happens_in_a_round() -> None:
     assert torch.equal(made.data.train.y, before)
 
 
-def test_all_of_a_file_changes_how_much_a_client_has(tmp_path: Path) -> None:
+def test_all_of_a_file_changes_how_much_a_client_has(tmp_path):
     path = str(tmp_path / "poison.npz")
     random = np.random.default_rng(0)
     x = random.integers(0, 17, (50, 8, 8), dtype=np.uint8)
@@ -336,7 +329,7 @@ def test_all_of_a_file_changes_how_much_a_client_has(tmp_path: Path) -> None:
     assert built(corruption=fill).federation.redraw is not None
 
 
-def test_inputs_that_change_late_are_refused(module: types.ModuleType) -> None:
+def test_inputs_that_change_late_are_refused(module):
     """In place and not at first: there is no room for what would be another's too."""
     write(
         module,
@@ -366,7 +359,7 @@ def tune(task, descent):
 """
 
 
-def test_the_last_phase_has_data_of_its_own(module: types.ModuleType) -> None:
+def test_the_last_phase_has_data_of_its_own(module):
     """All clients tune on what is drawn for the round after the last."""
     write(module, TUNE)
     ends, train = [], TREE["train"] | {"rounds": 2}
@@ -384,7 +377,7 @@ def test_the_last_phase_has_data_of_its_own(module: types.ModuleType) -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @every
-def test_on_another_device_the_draws_are_the_same(corruption: dict[str, Any]) -> None:
+def test_on_another_device_the_draws_are_the_same(corruption):
     found = []
     for device in ("cpu", "cuda"):
         made = built(corruption=corruption, engine={"device": device})

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -11,13 +9,13 @@ from hypothesis import strategies as st
 from troth.data import labels
 
 
-def test_what_is_soft() -> None:
+def test_what_is_soft():
     assert labels.soft(torch.ones(3, 2))
     for y in (torch.ones(3), torch.ones(3, 2).long(), torch.arange(3)):
         assert not labels.soft(y)  # targets, several labels, labels
 
 
-def test_rows_and_back() -> None:
+def test_rows_and_back():
     y = torch.tensor([2, 0, 1])
     rows = labels.shares(y, 4, torch.float64)
     assert rows.tolist() == [[0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0]]
@@ -27,7 +25,7 @@ def test_rows_and_back() -> None:
     assert labels.likely(torch.tensor([[0.2, 0.5, 0.3]])).tolist() == [1]
 
 
-def test_what_is_right() -> None:
+def test_what_is_right():
     y = torch.tensor([1, 0, 1])
     outputs = torch.tensor([[0.0, 1.0], [0.0, 1.0], [torch.inf, torch.nan]])
     assert labels.right(outputs, y).tolist() == [1, 0, 0]
@@ -45,9 +43,7 @@ def test_what_is_right() -> None:
 
 
 @given(st.integers(1, 30), st.integers(2, 2000), st.sampled_from([np.float32, float]))
-def test_what_is_normalised_in_either_precision_is_good(
-    m: int, classes: int, kind: type
-) -> None:
+def test_what_is_normalised_in_either_precision_is_good(m, classes, kind):
     p = np.random.default_rng(m).random((m, classes)).astype(kind)
     assert labels.wrong(torch.from_numpy(p / p.sum(axis=1, keepdims=True))) == ""
 
@@ -62,5 +58,5 @@ def test_what_is_normalised_in_either_precision_is_good(
         ([float("inf"), 1.0], "row 1 holds a share"),
     ],
 )
-def test_why_not(row: list[float], words: str) -> None:
+def test_why_not(row, words):
     assert re.match(words, labels.wrong(torch.tensor([[0.25, 0.75], row])))

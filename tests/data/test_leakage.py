@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,13 +7,13 @@ from troth.data import leakage
 from troth.types import Arrays, Refusal, Shards
 
 
-def made(x, y=None, classes: int = 2, labels=()) -> Arrays:
+def made(x, y=None, classes=2, labels=()):
     x = np.asarray(x)
     y = np.zeros(len(x), np.int64) if y is None else np.asarray(y)
     return Arrays(x, y, classes, labels=labels)
 
 
-def shards(train, valid, test) -> Shards:
+def shards(train, valid, test):
     """One list a client, of each part."""
     return Shards(*([np.array(r, np.int64) for r in p] for p in (train, valid, test)))
 

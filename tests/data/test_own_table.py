@@ -1,8 +1,5 @@
 """A site's own table."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,17 +26,17 @@ TREE: dict[str, Any] = {
 TABLE = "id,sick,sex,age\n" + "1,yes,m,50\n2,no,m,\n3,no,x,60\n" * 8
 
 
-def agreed(**changes: Any) -> Any:
+def agreed(**changes):
     own = {**TREE["deployment"], **changes}
     return sites.agreed(reader.from_dict({**TREE, "deployment": own}))
 
 
-def saved(path: Path, text: str = TABLE) -> str:
+def saved(path, text=TABLE):
     (path / "mine.csv").write_text(text)
     return str(path / "mine.csv")
 
 
-def test_columns_are_read_as_all_sites_agreed(tmp_path: Path) -> None:
+def test_columns_are_read_as_all_sites_agreed(tmp_path):
     arrays, _ = sites.own_data(agreed(), 1, saved(tmp_path))
     assert arrays.x.shape == (24, 3)
     assert arrays.x[0].tolist() == [50, 0, 1]  # f is nobody here, and has its column
@@ -47,12 +44,12 @@ def test_columns_are_read_as_all_sites_agreed(tmp_path: Path) -> None:
     assert arrays.y[:3].tolist() == [1, 0, 0]
 
 
-def test_a_site_trains_on_its_table(tmp_path: Path) -> None:
+def test_a_site_trains_on_its_table(tmp_path):
     site = sites.Site(agreed(), "b", saved(tmp_path))
     assert site.size == site.data.train.size[1] > 10
 
 
-def test_labels_may_be_numbers(tmp_path: Path) -> None:
+def test_labels_may_be_numbers(tmp_path):
     text = TABLE.replace("yes", "1").replace("no", "0")
     arrays, _ = sites.own_data(agreed(labels=[]), 0, saved(tmp_path, text))
     assert arrays.y[:3].tolist() == [1, 0, 0] and arrays.y.dtype == np.int64
@@ -69,18 +66,12 @@ def test_labels_may_be_numbers(tmp_path: Path) -> None:
         ({"label": "dead"}, TABLE, "no column 'dead', which deployment.label names"),
         ({}, TABLE.replace("age", "years"), "has no column 'age'"),
         ({}, TABLE.replace("yes", "perhaps"), "'perhaps', which is no class of"),
-        (
-            {"labels": []},
-            TABLE,
-            "'yes' in line 2, which is no number; set deploy",
-        ),
+        ({"labels": []}, TABLE, "'yes' in line 2, which is no number; set deploy"),
         ({}, TABLE.replace("yes", ""), "column 'sick' has no value in line 2: leave"),
         ({"labels": []}, TABLE.replace("yes", "2").replace("no", "0"), "y holds 2"),
     ],
 )
-def test_tables_that_do_not_fit(
-    tmp_path: Path, changes: dict[str, Any], text: str, why: str
-) -> None:
+def test_tables_that_do_not_fit(tmp_path, changes, text, why):
     with pytest.raises(Refusal, match=why):
         sites.own_data(agreed(**changes), 0, saved(tmp_path, text))
 
@@ -93,6 +84,6 @@ def test_tables_that_do_not_fit(
         ({"several": True, "classes": 1, "labels": []}, "say how many labels there"),
     ],
 )
-def test_what_is_agreed_on_must_fit_together(changes: dict[str, Any], why: str) -> None:
+def test_what_is_agreed_on_must_fit_together(changes, why):
     with pytest.raises(Refusal, match=why):
         agreed(**changes)

@@ -1,19 +1,15 @@
 """Features fitted on training data, prepared for training, and again for predicting."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import types
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from typer.testing import CliRunner
 
 import troth
@@ -25,18 +21,16 @@ from troth.data import load, preprocess
 from troth.data.corrupt import Corruption
 from troth.data.features.federated import federated
 from troth.data.features.own import own
-from troth.data.preprocess import Prepared
 from troth.networks import layers
-from troth.types import Arrays, Data, Refusal, Shards
+from troth.types import Arrays, Refusal, Shards
 
 CPU = torch.device("cpu")
-Tree = dict[str, Any]
 SIZES = [(6, 2, 3), (5, 0, 4), (9, 3, 1)]  # train, valid, test of each client
 M = sum(map(sum, SIZES))
 NONE = np.zeros(len(SIZES), bool)
 
 
-def arrays(seed: int = 0, shape: tuple[int, ...] = (4,), holes: float = 0.3) -> Arrays:
+def arrays(seed=0, shape=(4,), holes=0.3):
     random = np.random.default_rng(seed)
     x = random.normal(random.normal(size=shape) * 9, 2, size=(M, *shape))
     x[random.random(x.shape) < holes] = np.nan
@@ -44,23 +38,13 @@ def arrays(seed: int = 0, shape: tuple[int, ...] = (4,), holes: float = 0.3) -> 
 
 
 @pytest.fixture
-def shards(shards_of: Any) -> Shards:
+def shards(shards_of):
     return shards_of(SIZES)
 
 
-Deal = Callable[..., tuple[Data, Prepared]]
-
-
 @pytest.fixture
-def deal(shards: Shards) -> Deal:
-    def dealt(
-        name: str,
-        given: Arrays,
-        hostile: np.ndarray = NONE,
-        corrupt: Any = None,
-        dtype: torch.dtype = torch.float64,
-        **options: Any,
-    ) -> tuple[Data, Prepared]:
+def deal(shards):
+    def dealt(name, given, hostile=NONE, corrupt=None, dtype=torch.float64, **options):
         least = {"min_values": 1} if name == "federated" else {}
         how = Corruption(corrupt, given.classes) if corrupt else None
         data, prepared, _ = preprocess.deal(
@@ -74,15 +58,15 @@ def deal(shards: Shards) -> Deal:
 both = pytest.mark.parametrize("name", ["own", "federated"])
 
 
-def standard(x: np.ndarray, fill: Any, mean: Any, std: Any) -> np.ndarray:
+def standard(x, fill, mean, std):
     return (np.where(np.isnan(x), fill, x) - mean) / std
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 3)])
 @both
 def test_every_split_is_prepared_by_what_training_data_gave(
-    name: str, shape: tuple[int, ...], deal: Deal, shards: Shards, held: Any
-) -> None:
+    name, shape, deal, shards, held
+):
     given, who = arrays(shape=shape), shards
     data, prepared = deal(name, given)
     train = [given.x[rows] for rows in who.train]
@@ -102,9 +86,7 @@ def test_every_split_is_prepared_by_what_training_data_gave(
     assert prepared.facts() == facts
 
 
-def test_pieces_of_any_size_give_the_same(
-    monkeypatch: pytest.MonkeyPatch, deal: Deal
-) -> None:
+def test_pieces_of_any_size_give_the_same(monkeypatch, deal):
     for name in ("own", "federated"):
         whole, counted = deal(name, arrays())
         for numbers in (1, 8, 25):
@@ -115,7 +97,7 @@ def test_pieces_of_any_size_give_the_same(
         monkeypatch.undo()
 
 
-def test_an_example_that_two_clients_hold_is_prepared_for_each(held: Any) -> None:
+def test_an_example_that_two_clients_hold_is_prepared_for_each(held):
     given, both = arrays(holes=0.0), np.arange(5)
     who = Shards([both, np.append(both, 9)], [both[:0]] * 2, [both[:1], both[:1]])
     data, found, _ = preprocess.deal(
@@ -128,13 +110,11 @@ def test_an_example_that_two_clients_hold_is_prepared_for_each(held: Any) -> Non
         assert (x == standard(given.x[:1], 0, mean, std)).all()
 
 
-def brighter(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def brighter(x, y, key):
     return x + 100, y
 
 
-def test_hostile_clients_fit_on_their_poisoned_data(
-    deal: Deal, shards: Shards, held: Any
-) -> None:
+def test_hostile_clients_fit_on_their_poisoned_data(deal, shards, held):
     given, who, hostile = arrays(), shards, np.array([False, True, False])
     clean, before = deal("own", given)
     data, after = deal("own", given, hostile, brighter)
@@ -155,7 +135,7 @@ def test_hostile_clients_fit_on_their_poisoned_data(
     np.testing.assert_allclose(moved, 100 * there[1] / sum(there))
 
 
-def test_precision(deal: Deal) -> None:
+def test_precision(deal):
     given = arrays()
     wide, _ = deal("own", given)
     narrow, found = deal("own", given, dtype=torch.float32)
@@ -166,7 +146,7 @@ def test_precision(deal: Deal) -> None:
     assert deal("own", targets, dtype=torch.float32)[0].train.y.dtype == torch.float32
 
 
-def test_seconds_since_1970_keep_their_digits_in_float32(deal: Deal) -> None:
+def test_seconds_since_1970_keep_their_digits_in_float32(deal):
     """Cast first, 1.6e9 has steps of 128 seconds; prepared first, of microseconds."""
     random = np.random.default_rng(0)
     seconds = 1.6e9 + random.normal(size=(M, 1))
@@ -179,7 +159,7 @@ def test_seconds_since_1970_keep_their_digits_in_float32(deal: Deal) -> None:
     assert torch.equal(layer(torch.from_numpy(seconds)).float(), data.x)
 
 
-def test_none_is_plain_dealing(shards: Shards) -> None:
+def test_none_is_plain_dealing(shards):
     given = arrays(holes=0.0)
     data, prepared, redraw = preprocess.deal(
         Part("none"), given, shards, torch.float64, CPU, NONE, None, 0
@@ -193,9 +173,7 @@ HUGE = np.where(np.arange(M)[:, None] % 2, 1e200, -1e200) * np.ones((1, 4))
 
 @both
 @pytest.mark.parametrize("options", [{}, {"scale": False, "center": False}])
-def test_values_that_overflow_are_refused(
-    name: str, options: dict[str, Any], deal: Deal
-) -> None:
+def test_values_that_overflow_are_refused(name, options, deal):
     given = arrays()._replace(x=HUGE)
     with pytest.raises(Refusal, match=r"cannot hold|huge values|client"):
         deal(name, given, dtype=torch.float32, **options)
@@ -205,7 +183,7 @@ def test_values_that_overflow_are_refused(
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+def tree(tmp_path_factory):
     """Four owners whose features lie elsewhere and on other scales, with holes."""
     random = np.random.default_rng(5)
     owner = np.repeat(np.arange(4), 30)
@@ -230,7 +208,7 @@ PRECISIONS = {"own": "float32", "federated": "float64"}
 
 
 @pytest.fixture(scope="module")
-def runs(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> dict[str, troth.Run]:
+def runs(tree, tmp_path_factory):
     """A run with each, in another precision."""
     made = {}
     for name, precision in PRECISIONS.items():
@@ -241,9 +219,7 @@ def runs(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> dict[str, trot
 
 
 @both
-def test_models_of_a_run_take_raw_inputs(
-    runs: dict[str, troth.Run], name: str, held: Any
-) -> None:
+def test_models_of_a_run_take_raw_inputs(runs, name, held):
     run = runs[name]
     given, who, _ = load.deal(run.experiment, None)
     data = build.build(run.experiment).data
@@ -263,7 +239,7 @@ def test_models_of_a_run_take_raw_inputs(
         assert torch.equal(net[1](rows), outputs)
 
 
-def test_what_is_recorded(tree: Tree, runs: dict[str, troth.Run]) -> None:
+def test_what_is_recorded(tree, runs):
     run = runs["own"]
     given, who, _ = load.deal(run.experiment, None)
     tensors, _ = files.load(run.path / files.FEATURES)
@@ -284,12 +260,12 @@ def test_what_is_recorded(tree: Tree, runs: dict[str, troth.Run]) -> None:
 
 
 @both
-def test_resuming_fits_the_same(tree: Tree, name: str, resumed: Any) -> None:
+def test_resuming_fits_the_same(tree, name, resumed):
     tree = tree | {"features": name, "checkpoint": {"every": 2}}
     resumed(tree, 3, files.FEATURES, files.PERSONAL)
 
 
-def test_loop_and_vmap_agree(tree: Tree) -> None:
+def test_loop_and_vmap_agree(tree):
     models = []
     for how in ("loop", "vmap"):
         given = tree | {"features": "own", "engine": {"how": how, "chunk": 4}}
@@ -301,7 +277,7 @@ def test_loop_and_vmap_agree(tree: Tree) -> None:
     torch.testing.assert_close(*models, rtol=1e-10, atol=1e-10)
 
 
-def test_whose_inputs(runs: dict[str, troth.Run]) -> None:
+def test_whose_inputs(runs):
     run = runs["own"]
     with pytest.raises(Refusal, match=r"each client's own.*run.shared\(client=0\)"):
         run.shared()
@@ -314,9 +290,7 @@ def test_whose_inputs(runs: dict[str, troth.Run]) -> None:
     assert torch.equal(run.shared()(x), run.shared(3)(x))
 
 
-def test_the_command_line_predicts_with_holes(
-    tree: Tree, tmp_path: Path, runs: dict[str, troth.Run]
-) -> None:
+def test_the_command_line_predicts_with_holes(tree, tmp_path, runs):
     run = runs["federated"]
     x = np.load(tree["data"]["path"])["x"][:9]
     np.save(tmp_path / "x.npy", x)
@@ -328,7 +302,7 @@ def test_the_command_line_predicts_with_holes(
 
 
 @pytest.mark.slow("exports a model by the compiler")
-def test_a_model_can_be_taken_elsewhere(runs: dict[str, troth.Run]) -> None:
+def test_a_model_can_be_taken_elsewhere(runs):
     """Saved, copied, exported and in float32, as any module."""
     run = runs["own"]
     net, x = run.model(0), torch.full((3, 5), torch.nan)
@@ -344,10 +318,8 @@ def test_a_model_can_be_taken_elsewhere(runs: dict[str, troth.Run]) -> None:
 
 
 @both
-def test_refusals_before_anything_is_written(
-    tree: Tree, tmp_path: Path, name: str
-) -> None:
-    def refused(changed: dict[str, Any], why: str) -> None:
+def test_refusals_before_anything_is_written(tree, tmp_path, name):
+    def refused(changed, why):
         with pytest.raises(Refusal, match=why):
             troth.run(tree | {"features": name} | changed, out=tmp_path / "run")
         assert not (tmp_path / "run").exists()
@@ -365,10 +337,10 @@ def test_refusals_before_anything_is_written(
 
 
 @pytest.fixture
-def mine(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+def mine(monkeypatch):
     """A member of one's own, from the body of its function."""
 
-    def write(body: str) -> str:
+    def write(body):
         module = types.ModuleType("mine")
         text = "import numpy as np\nfrom troth.types import Statistics\n"
         exec(f"{text}def ranges({body}\n", module.__dict__)
@@ -378,9 +350,7 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     return write
 
 
-def test_features_of_ones_own(
-    tree: Tree, tmp_path: Path, mine: Callable[..., str]
-) -> None:
+def test_features_of_ones_own(tree, tmp_path, mine):
     """Public ranges: nothing is fitted, nothing crosses the wire."""
     one = "np.ones(5)"
     made = f"Statistics({one}, {one}, width * {one}, {one})"
@@ -403,7 +373,7 @@ def test_features_of_ones_own(
 
 @pytest.mark.slow("trains forty rounds, twice")
 @pytest.mark.data
-def test_four_hospitals(tmp_path: Path) -> None:
+def test_four_hospitals(tmp_path):
     """Logistic regression at the hospitals of the heart disease data."""
     real = os.environ.get("TROTH_DATA", "")
     if not real or not (Path(real) / "heart_disease").is_dir():
@@ -442,16 +412,14 @@ def test_four_hospitals(tmp_path: Path) -> None:
 # Data that are corrupted anew in every round.
 
 
-def relabelled(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def relabelled(x, y, key):
     """Labels by the raw inputs, so that these must come in."""
     drawn = (x.nan_to_num().abs().flatten(1).sum(1) * 1e3).long() + key
     return x, drawn % 2
 
 
 @both
-def test_labels_are_drawn_anew_from_raw_inputs(
-    name: str, deal: Deal, shards: Shards
-) -> None:
+def test_labels_are_drawn_anew_from_raw_inputs(name, deal, shards):
     given, who, hostile = arrays(), shards, np.array([False, True, False])
     options = {"min_values": 1} if name == "federated" else {}
     part, how = Part(name, options), Corruption(relabelled, 2, redraw=True)
@@ -473,7 +441,7 @@ def test_labels_are_drawn_anew_from_raw_inputs(
     assert torch.equal(data.x, clean.x)
 
 
-def test_inputs_that_change_in_every_round_cannot_be_prepared(shards: Shards) -> None:
+def test_inputs_that_change_in_every_round_cannot_be_prepared(shards):
     how = Corruption(brighter, 2, "bright", redraw=True)
     hostile = np.array([False, True, False])
     words = "'bright' changes inputs, to which features 'own' are fitted once"
@@ -483,7 +451,7 @@ def test_inputs_that_change_in_every_round_cannot_be_prepared(shards: Shards) ->
         )
 
 
-def test_no_trigger_is_shown_where_inputs_are_prepared(tmp_path: Path) -> None:
+def test_no_trigger_is_shown_where_inputs_are_prepared(tmp_path):
     x = np.random.default_rng(0).random((80, 1, 4, 4))
     np.savez(tmp_path / "data.npz", x=x, y=np.arange(80) % 2)
     tree = {

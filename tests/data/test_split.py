@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -14,7 +12,7 @@ from troth.data.split import deal, pairs, sizes_of
 from troth.types import TEST, TRAIN, VALID, Arrays, Refusal
 
 
-def made(labels, count: int = 10, marks=None) -> Arrays:
+def made(labels, count=10, marks=None):
     y = np.asarray(labels)
     given = None if marks is None else np.asarray(marks, np.int8)
     return Arrays(np.zeros((len(y), 1), np.float32), y, count, split=given)
@@ -27,16 +25,16 @@ def split(arrays, lists, seed, missing=False, **options):
     return splitting.split(arrays, lists, seed, part, missing)
 
 
-def cut(m: int, *sizes: int) -> list[np.ndarray]:
+def cut(m, *sizes):
     """Lists of these sizes over 0 … m−1."""
     return np.split(np.arange(m), np.cumsum(sizes))[: len(sizes)]
 
 
-def sizes(shards) -> list[list[int]]:
+def sizes(shards):
     return [[len(x) for x in part] for part in shards[:3]]
 
 
-def same(one, other) -> bool:
+def same(one, other):
     pairs = [
         (a, b)
         for x, z in zip(one, other, strict=True)
@@ -253,7 +251,7 @@ def test_several_labels_an_example_are_dealt_at_random():
     assert sizes(shards) == [[7, 7], [1, 1], [2, 2]]
 
 
-def owned(owner, marks=None) -> Arrays:
+def owned(owner, marks=None):
     arrays = made(np.zeros(len(owner), int), marks=marks)
     return arrays._replace(owner=np.asarray(owner))
 
@@ -323,7 +321,7 @@ def test_refuses_owners(arrays, options, words):
 # The deal itself.
 
 
-def alone(labels, parts, random) -> np.ndarray:
+def alone(labels, parts, random):
     """The same as `deal`, written for one client."""
     _, code = np.unique(labels, return_inverse=True)
     row = random.permutation(len(labels))

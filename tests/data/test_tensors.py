@@ -1,46 +1,30 @@
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from troth.data import tensors
-from troth.data.corrupt import Corrupt, Corruption
-from troth.types import Arrays, Data, Shards, Split
+from troth.data.corrupt import Corruption
+from troth.types import Arrays
 
 SIZES = [(5, 2, 3), (4, 0, 4), (9, 3, 1)]  # train, valid, test of each client
 M = sum(map(sum, SIZES))
 CPU = torch.device("cpu")
 
 
-def arrays(kind: Any = np.uint8, classes: int = 4) -> Arrays:
+def arrays(kind=np.uint8, classes=4):
     x = (np.arange(M * 6).reshape(M, 1, 2, 3) % 250).astype(kind)
     y = np.arange(M) % classes if classes else np.linspace(0, 1, M)
     return Arrays(x, y, classes)
 
 
-Deal = Callable[..., Data]
-
-
 @pytest.fixture
-def shards(shards_of: Any) -> Shards:
+def shards(shards_of):
     return shards_of(SIZES)
 
 
 @pytest.fixture
-def deal(shards: Shards) -> Deal:
-    def dealt(
-        given: Arrays,
-        corrupt: Corrupt | None = None,
-        hostile: Sequence[int] = (),
-        seed: int = 0,
-        dtype: torch.dtype = torch.float32,
-        **more: Any,
-    ) -> Data:
+def deal(shards):
+    def dealt(given, corrupt=None, hostile=(), seed=0, dtype=torch.float32, **more):
         mask = np.isin(np.arange(len(SIZES)), hostile)
         how = Corruption(corrupt, given.classes, **more) if corrupt else None
         return tensors.deal(given, shards, dtype, CPU, mask, how, seed)
@@ -48,16 +32,16 @@ def deal(shards: Shards) -> Deal:
     return dealt
 
 
-def own(split: Split, client: int) -> slice:
+def own(split, client):
     first = int(split.start[client])
     return slice(first, first + int(split.size[client]))
 
 
-def brighter(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def brighter(x, y, key):
     return x + 1, y
 
 
-def test_every_client_holds_its_examples(deal: Deal, shards: Shards) -> None:
+def test_every_client_holds_its_examples(deal, shards):
     given, who = arrays(), shards
     data = deal(given)
     for split, lists in zip(data[1:4], who[:3], strict=True):
@@ -69,7 +53,7 @@ def test_every_client_holds_its_examples(deal: Deal, shards: Shards) -> None:
             assert (data.x[split.row[mine]].numpy() == given.x[part]).all()
 
 
-def test_bytes_stay_bytes_and_numbers_take_the_precision(deal: Deal) -> None:
+def test_bytes_stay_bytes_and_numbers_take_the_precision(deal):
     for kind, dtype, expected in (
         (np.uint8, torch.float32, torch.uint8),
         (np.uint8, torch.float64, torch.uint8),
@@ -86,13 +70,13 @@ def test_bytes_stay_bytes_and_numbers_take_the_precision(deal: Deal) -> None:
         assert torch.equal(wide.x[wide.train.row], same.x[same.train.row])
 
 
-def test_targets_take_the_precision_and_labels_are_whole(deal: Deal) -> None:
+def test_targets_take_the_precision_and_labels_are_whole(deal):
     assert deal(arrays(classes=0), dtype=torch.float64).train.y.dtype == torch.float64
     assert deal(arrays(classes=0)).test.y.dtype == torch.float32
     assert deal(arrays()).train.y.dtype == torch.int64
 
 
-def test_changed_inputs_become_new_rows(deal: Deal) -> None:
+def test_changed_inputs_become_new_rows(deal):
     clean, data = deal(arrays()), deal(arrays(), brighter, [0, 2])
     assert len(data.x) == M + 5 + 9
     assert torch.equal(data.x[:M], clean.x)  # benign data are never touched
@@ -107,7 +91,7 @@ def test_changed_inputs_become_new_rows(deal: Deal) -> None:
     assert torch.equal(data.test.row, clean.test.row)
 
 
-def test_what_is_changed_in_place_is_changed_for_that_client_alone(deal: Deal) -> None:
+def test_what_is_changed_in_place_is_changed_for_that_client_alone(deal):
     given = arrays()
     data = deal(given, lambda x, y, key: (x.add_(1), y), [0])
     expected = deal(given, brighter, [0])
@@ -121,7 +105,7 @@ def test_what_is_changed_in_place_is_changed_for_that_client_alone(deal: Deal) -
     assert torch.equal(data.test.y, deal(arrays()).test.y)
 
 
-def test_nobody_is_hostile_or_nothing_is_done(deal: Deal) -> None:
+def test_nobody_is_hostile_or_nothing_is_done(deal):
     clean = deal(arrays())
     for data in (deal(arrays(), brighter, []), deal(arrays(), None, [0])):
         assert torch.equal(data.x, clean.x)
@@ -133,8 +117,8 @@ def test_nobody_is_hostile_or_nothing_is_done(deal: Deal) -> None:
 
 
 @pytest.mark.parametrize("k", [0, 1, 6])
-def test_another_number_of_examples_follows_the_rest(deal: Deal, k: int) -> None:
-    def other(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def test_another_number_of_examples_follows_the_rest(deal, k):
+    def other(x, y, key):
         return torch.full((k, *x.shape[1:]), 77, dtype=x.dtype), y.new_full((k,), 2)
 
     clean, data = deal(arrays()), deal(arrays(), other, [0, 2], share=0.4)
@@ -156,8 +140,8 @@ def test_another_number_of_examples_follows_the_rest(deal: Deal, k: int) -> None
     assert nothing.train.size.tolist() == [5, 0, 9] and len(nothing.train.row) == 14
 
 
-def test_fractions_become_bytes_by_rounding_and_never_wrap(deal: Deal) -> None:
-    def wild(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+def test_fractions_become_bytes_by_rounding_and_never_wrap(deal):
+    def wild(x, y, key):
         values = torch.tensor([-3.0, 2.5, 3.5, 254.7, 300.0])
         return values[:, None, None, None].expand(5, *x.shape[1:]), y
 
@@ -167,8 +151,8 @@ def test_fractions_become_bytes_by_rounding_and_never_wrap(deal: Deal) -> None:
 
 
 @pytest.fixture
-def redrawing(shards: Shards) -> Callable[..., tuple[Data, tensors.Redraw]]:
-    def made(corrupt: Corrupt, **more: Any) -> tuple[Data, tensors.Redraw]:
+def redrawing(shards):
+    def made(corrupt, **more):
         mask, given = np.array([True, False, True]), (arrays(), shards, torch.float32)
         how = Corruption(corrupt, 4, redraw=True, **more)
         data = tensors.deal(*given, CPU, mask, how, 0)
@@ -177,7 +161,7 @@ def redrawing(shards: Shards) -> Callable[..., tuple[Data, tensors.Redraw]]:
     return made
 
 
-def test_every_redraw_begins_with_clean_data(deal: Deal, redrawing: Any) -> None:
+def test_every_redraw_begins_with_clean_data(deal, redrawing):
     """What adds 1 to inputs adds 1 and no more, however often."""
     clean = deal(arrays())
     data, redraw = redrawing(brighter)
@@ -190,11 +174,11 @@ def test_every_redraw_begins_with_clean_data(deal: Deal, redrawing: Any) -> None
     assert torch.equal(data.x[:M], clean.x)
 
 
-def test_inputs_that_change_now_and_then_come_back(deal: Deal, redrawing: Any) -> None:
+def test_inputs_that_change_now_and_then_come_back(deal, redrawing):
     """In place, in even calls only: clean inputs are put back in the odd ones."""
     calls = []
 
-    def now_and_then(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    def now_and_then(x, y, key):
         calls.append(1)
         return (x.add_(1) if len(calls) in (1, 2, 5, 6) else x), y
 
@@ -207,7 +191,7 @@ def test_inputs_that_change_now_and_then_come_back(deal: Deal, redrawing: Any) -
         assert torch.equal(found, clean.x[clean.train.row[mine]] + more)
 
 
-def test_groups_and_further_test_sets_are_dealt(deal: Deal, shards: Shards) -> None:
+def test_groups_and_further_test_sets_are_dealt(deal, shards):
     given, who = arrays()._replace(group=np.arange(M) % 5), shards
     who = who._replace(tests={"hard": who.test[::-1], "none": [np.zeros(0, int)] * 3})
     nobody = np.zeros(len(SIZES), dtype=bool)
@@ -223,9 +207,7 @@ def test_groups_and_further_test_sets_are_dealt(deal: Deal, shards: Shards) -> N
     assert not plain.tests and plain.group.shape == (0,)
 
 
-def test_poisoned_inputs_have_the_group_of_what_they_stand_for(
-    deal: Deal, shards: Shards
-) -> None:
+def test_poisoned_inputs_have_the_group_of_what_they_stand_for(deal, shards):
     given = arrays()._replace(group=np.arange(M) % 5)
     clean, data = deal(given), deal(given, brighter, [0, 2])
     assert len(data.group) == len(data.x) > M
@@ -233,7 +215,7 @@ def test_poisoned_inputs_have_the_group_of_what_they_stand_for(
         a, b = (d.group[d.train.row[own(d.train, client)]] for d in (clean, data))
         assert a.tolist() == b.tolist()
 
-    def twice(x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    def twice(x, y, key):
         return torch.cat([x, x]), torch.cat([y, y])
 
     data = deal(given, twice, [0])  # of another number: that of the first

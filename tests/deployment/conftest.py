@@ -1,9 +1,6 @@
 """The server of three sites, and what they may answer."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,7 +19,7 @@ TREE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def hub() -> Callable[..., Hub]:
+def hub():
     """A server with changes of this experiment; its model has ten parameters."""
     return lambda **changes: Hub(
         site.agreed(reader.from_dict({**TREE, **changes})), "0" * 16
@@ -30,7 +27,7 @@ def hub() -> Callable[..., Hub]:
 
 
 @pytest.fixture(scope="session")
-def answer() -> Callable[..., Answer]:
+def answer():
     """A reply whose update has this value everywhere."""
     return lambda value, card=None: Answer(
         torch.full((10,), float(value)), torch.zeros(0), math.nan, 5, card or {}

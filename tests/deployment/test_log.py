@@ -1,10 +1,6 @@
 """What a server writes down."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 from troth.deployment import log
 
@@ -14,7 +10,7 @@ CARD = {
 }
 
 
-def test_a_round_in_a_line(hub: Any, answer: Any) -> None:
+def test_a_round_in_a_line(hub, answer):
     made = hub()
     made.serve({0: answer(1)})
     answers = {0: answer(1, CARD), 2: answer(4, {**CARD, "personal_accuracy": 1})}
@@ -33,7 +29,7 @@ def test_a_round_in_a_line(hub: Any, answer: Any) -> None:
     assert "missing a; the shared model stays:" in log.spoken(made, line)
 
 
-def test_what_a_finished_run_leaves(hub: Any, tmp_path: Path) -> None:
+def test_what_a_finished_run_leaves(hub, tmp_path):
     made = hub()
     odd = {"personal": 1.0, "sharedx": 1.0, "x": 2.0}  # anybody's names
     log.conclude(made, tmp_path, {2: CARD, 0: {**CARD, "personal_accuracy": 1, **odd}})

@@ -1,7 +1,5 @@
 """Replies of anybody: what fits counts, and nothing else gets through or crashes."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 from collections.abc import Callable
@@ -20,20 +18,20 @@ RUN = "0123456789abcdef"
 EXPECTED = Expected(D, E, torch.float32, 4, RUN, 500, False)
 
 
-def wired(vector: torch.Tensor) -> SimpleNamespace:
+def wired(vector):
     return SimpleNamespace(
         **dict(zip(("dtype", "shape", "stype", "data"), pack(vector), strict=True))
     )
 
 
-def good() -> tuple[dict[str, Any], dict[str, Any]]:
+def good():
     about = {"round": 4, "run": RUN, "name": "a", "size": 30, "card": ""}
     about["loss"] = math.nan
     update = torch.arange(D, dtype=torch.float32) / 7
     return about, {"update": wired(update), "extra": wired(-update[:E])}
 
 
-def test_what_fits_counts() -> None:
+def test_what_fits_counts():
     found = check(EXPECTED, "a", *good())
     assert torch.equal(found.update, torch.arange(D, dtype=torch.float32) / 7)
     assert torch.equal(found.extra, -found.update[:E])
@@ -41,20 +39,20 @@ def test_what_fits_counts() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_vector_comes_back_as_it_was(dtype: torch.dtype) -> None:
+def test_a_vector_comes_back_as_it_was(dtype):
     vector = torch.tensor([1e-30, -0.0, 1 / 3, torch.finfo(dtype).max], dtype=dtype)
     back = unpack("v", wired(vector), 4, dtype)
     assert back.dtype == dtype and torch.equal(back, vector)
     assert len(wired(vector).data) == 4 * dtype.itemsize  # no header
 
 
-def test_a_claimed_size_is_capped() -> None:
+def test_a_claimed_size_is_capped():
     about, vectors = good()
     about["size"] = 10**15
     assert check(EXPECTED, "a", about, vectors).size == 500
 
 
-def test_a_loss_is_read_only_where_a_rule_asks() -> None:
+def test_a_loss_is_read_only_where_a_rule_asks():
     about, vectors = good()
     about["loss"] = -7.5
     assert math.isnan(check(EXPECTED, "a", about, vectors).loss)
@@ -80,13 +78,13 @@ def test_a_loss_is_read_only_where_a_rule_asks() -> None:
         ),
     ],
 )
-def test_words_that_do_not_fit(change: dict[str, Any], why: str) -> None:
+def test_words_that_do_not_fit(change, why):
     about, vectors = good()
     with pytest.raises(Refusal, match=why):
         check(EXPECTED, "a", about | change, vectors)
 
 
-def test_a_reason_is_one_short_line() -> None:
+def test_a_reason_is_one_short_line():
     about, vectors = good()
     about["round"] = "\x1b[2J\n" * 10_000
     with pytest.raises(Refusal) as caught:
@@ -94,11 +92,11 @@ def test_a_reason_is_one_short_line() -> None:
     assert len(str(caught.value)) < 120 and str(caught.value).isprintable()
 
 
-def pick(random: np.random.Generator, some: Any) -> Any:
+def pick(random, some):
     return some[int(random.integers(len(some)))]
 
 
-def odd(random: np.random.Generator) -> Any:
+def odd(random):
     """A value that should not stand where it is put."""
     text = bytes(random.integers(0, 256, 9).tolist())
     some = [None, "", "x" * 300, text, -1, 0, 2**62, -(2**62), 1.5, math.nan, math.inf]
@@ -112,7 +110,7 @@ SHAPES = [(), (0,), (D + 1,), (D - 1,), (D, 1), (1, D), (-D,), (10**15,), [D], N
 BOTH = ("update", "extra")
 
 
-def infinite(random: np.random.Generator, vectors: dict[str, Any]) -> None:
+def infinite(random, vectors):
     one = vectors[pick(random, BOTH)]
     numbers = np.frombuffer(one.data, np.float32).copy()
     bad = pick(random, [np.nan, np.inf, -np.inf])
@@ -120,13 +118,13 @@ def infinite(random: np.random.Generator, vectors: dict[str, Any]) -> None:
     one.data = numbers.tobytes()
 
 
-def renamed(random: np.random.Generator, vectors: dict[str, Any]) -> None:
+def renamed(random, vectors):
     one = vectors.pop(pick(random, BOTH))
     if random.integers(2):
         vectors[str(random.integers(99))] = one
 
 
-def length(random: np.random.Generator) -> bytes:
+def length(random):
     count = int(random.integers(0, 3 * D * 4))
     return random.bytes(count + (count == D * 4))
 
@@ -146,7 +144,7 @@ CHANGES: list[Callable[[np.random.Generator, dict[str, Any], dict[str, Any]], An
 ]
 
 
-def harmless(about: dict[str, Any]) -> bool:
+def harmless(about):
     """Some odd values may stand: another count of examples, another loss."""
     whole, told = type(about.get("size")) is int, type(about.get("loss")) is float
     free = {"size": 30, "loss": 0.0, "card": ""}
@@ -157,7 +155,7 @@ def harmless(about: dict[str, Any]) -> bool:
 @pytest.mark.parametrize(
     "each", [200, pytest.param(1000, marks=pytest.mark.slow("many malformed replies"))]
 )
-def test_malformed_replies(each: int) -> None:
+def test_malformed_replies(each):
     """Of every kind; nothing odd passes, and nobody's word makes room."""
     refused, passed, random = 0, 0, np.random.default_rng(12)
     tracemalloc.start()

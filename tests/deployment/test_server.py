@@ -1,10 +1,6 @@
 """The server's half, without data and without a network."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +8,7 @@ import torch
 from troth.types import Refusal
 
 
-def test_the_farthest_site_comes_first(hub: Any, answer: Any) -> None:
+def test_the_farthest_site_comes_first(hub, answer):
     made = hub(aggregator="median")
     w = made.broadcast.w.clone()
     served, far = made.serve({2: answer(1), 0: answer(2), 1: answer(50)})
@@ -24,14 +20,14 @@ def test_the_farthest_site_comes_first(hub: Any, answer: Any) -> None:
     assert made.round == 2
 
 
-def test_the_ranking_knows_sites_that_were_never_heard(hub: Any, answer: Any) -> None:
+def test_the_ranking_knows_sites_that_were_never_heard(hub, answer):
     made = hub()
     made.serve({0: answer(1), 1: answer(2)})
     name, distance = made.ranking()[-1]
     assert name == "c" and math.isnan(distance)
 
 
-def test_it_goes_on_from_its_checkpoint(hub: Any, answer: Any, tmp_path: Path) -> None:
+def test_it_goes_on_from_its_checkpoint(hub, answer, tmp_path):
     made, again = (hub(server={"name": "adam", "lr": 0.1}) for _ in range(2))
     made.serve({0: answer(1), 1: answer(-3), 2: answer(2)})
     made.save(tmp_path, rounds=77)
@@ -44,13 +40,13 @@ def test_it_goes_on_from_its_checkpoint(hub: Any, answer: Any, tmp_path: Path) -
         hub(seed=1).restore(tmp_path)
 
 
-def test_nobody_answered(hub: Any) -> None:
+def test_nobody_answered(hub):
     made = hub()
     w = made.broadcast.w.clone()
     served, far = made.serve({})
     assert torch.equal(made.broadcast.w, w) and far == {} and served.why
 
 
-def test_the_server_has_no_attack_of_its_own(hub: Any) -> None:
+def test_the_server_has_no_attack_of_its_own(hub):
     drill = {"adversary": {"clients": [1]}, "attack": "model_replacement"}
     assert hub(**drill).serving.rules.attack is None

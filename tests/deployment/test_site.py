@@ -1,9 +1,6 @@
 """A site: one client of n with its own data, as a simulation would have it."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,15 +25,15 @@ TREE: dict[str, Any] = {
 }
 
 
-def agreed(**changes: Any) -> Any:
+def agreed(**changes):
     return sites.agreed(reader.from_dict({**TREE, **changes}))
 
 
-def deployment(**changes: Any) -> dict[str, Any]:
+def deployment(**changes):
     return {**TREE["deployment"], **changes}
 
 
-def saved(path: Path, client: int, **changes: Any) -> str:
+def saved(path, client, **changes):
     """What a client has in a simulation, as its own file."""
     arrays, shards, _ = load.deal(agreed(), None)
     mine = np.sort(np.concatenate([part[client] for part in shards[:3]]))
@@ -46,18 +43,18 @@ def saved(path: Path, client: int, **changes: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def site() -> Site:
+def site():
     two = {"partition": {"name": "iid", "clients": 2}}
     two |= {"deployment": deployment(sites=["a", "b"])}
     ditto = {"name": "ditto", "lam": 0.5}
     return Site(agreed(personalizer=ditto, **two), "b", "experiment")
 
 
-def sent(site: Site) -> Broadcast:
+def sent(site):
     return Broadcast(site.w0, site.w0.new_zeros(0), site.w0.new_ones(()))
 
 
-def test_a_file_is_divided_as_a_simulation_divides_it(tmp_path: Path) -> None:
+def test_a_file_is_divided_as_a_simulation_divides_it(tmp_path):
     e = agreed()
     file = sites.own_data(e, 1, saved(tmp_path, 1))
     here = sites.own_data(e, 1, "experiment")
@@ -67,13 +64,13 @@ def test_a_file_is_divided_as_a_simulation_divides_it(tmp_path: Path) -> None:
         assert np.array_equal(file[0].y[mine[1]], here[0].y[theirs[1]])
 
 
-def test_nobody_elses_data_are_at_a_site() -> None:
+def test_nobody_elses_data_are_at_a_site():
     site = Site(agreed(), "b", "experiment")
     assert site.client == 1 and site.size > 0
     assert site.data.train.size.tolist()[0::2] == [0, 0]
 
 
-def test_the_fingerprint_is_of_what_must_be_the_same() -> None:
+def test_the_fingerprint_is_of_what_must_be_the_same():
     same = sites.fingerprint(agreed())
     free = deployment(deadline=5.0, quorum=2, most_examples=9)
     assert sites.fingerprint(agreed(deployment=free)) == same
@@ -106,12 +103,12 @@ def test_the_fingerprint_is_of_what_must_be_the_same() -> None:
         ({"deployment": deployment(least=0)}, "least = 0 is out of range"),
     ],
 )
-def test_what_cannot_be_deployed(changes: dict[str, Any], why: str) -> None:
+def test_what_cannot_be_deployed(changes, why):
     with pytest.raises(Refusal, match=why):
         agreed(**changes)
 
 
-def test_data_that_do_not_fit(tmp_path: Path) -> None:
+def test_data_that_do_not_fit(tmp_path):
     e, other = agreed(), agreed(deployment=deployment(shape=[64]))
     other_shape = r"says shape \[64\], .* have \[1, 8, 8\], 10"
     short = np.zeros((599, 5), np.float32)
@@ -132,7 +129,7 @@ def test_data_that_do_not_fit(tmp_path: Path) -> None:
             Site(at, name, data())
 
 
-def test_a_malicious_site_outvotes_by_itself() -> None:
+def test_a_malicious_site_outvotes_by_itself():
     """In a drill model replacement multiplies by the number of sites."""
     drill = {"adversary": {"clients": [1]}, "attack": "model_replacement"}
     drill |= {"corruption": "none"}
@@ -147,7 +144,7 @@ def test_a_malicious_site_outvotes_by_itself() -> None:
 # What a site does when the server asks
 
 
-def test_a_card_tells_of_what_the_round_began_with(tmp_path: Path, site: Site) -> None:
+def test_a_card_tells_of_what_the_round_began_with(tmp_path, site):
     messages, card = sites.train(site, tmp_path, sent(site), Asked(0, RUN, False, True))
     found = json.loads(card)
     assert found["personal_accuracy"] == found["shared_accuracy"]  # both are w0 yet
@@ -161,7 +158,7 @@ def test_a_card_tells_of_what_the_round_began_with(tmp_path: Path, site: Site) -
     assert sites.train(site, tmp_path, sent(site), quiet)[1] == ""
 
 
-def test_the_end_leaves_a_model_and_a_card(tmp_path: Path, site: Site) -> None:
+def test_the_end_leaves_a_model_and_a_card(tmp_path, site):
     sites.train(site, tmp_path, sent(site), Asked(0, RUN, False, False))
     told = sites.finish(site, tmp_path, sent(site), Asked(1, RUN, False, False))
     card = json.loads((tmp_path / RUN / "card.json").read_text())
@@ -174,9 +171,7 @@ def test_the_end_leaves_a_model_and_a_card(tmp_path: Path, site: Site) -> None:
 
 
 @pytest.mark.parametrize(("run", "round_"), [("../../etc", 0), ("", 0), (RUN, -1)])
-def test_a_server_cannot_name_files_elsewhere(
-    tmp_path: Path, site: Site, run: str, round_: int
-) -> None:
+def test_a_server_cannot_name_files_elsewhere(tmp_path, site, run, round_):
     with pytest.raises(Refusal, match="is of no run or round"):
         sites.train(site, tmp_path, sent(site), Asked(round_, run, False, False))
     assert not list(tmp_path.iterdir())

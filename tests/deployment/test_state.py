@@ -1,9 +1,5 @@
 """A site's states on its disk."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -13,11 +9,11 @@ from troth.types import Refusal
 START = torch.zeros(1, 3)
 
 
-def row(value: float) -> torch.Tensor:
+def row(value):
     return torch.full((1, 3), float(value))
 
 
-def test_a_round_begins_with_the_last_state_before_it(tmp_path: Path) -> None:
+def test_a_round_begins_with_the_last_state_before_it(tmp_path):
     kept = Keeper(tmp_path / "run")
     assert torch.equal(kept.before(0, START), START)
     kept.keep(0, row(1))
@@ -29,7 +25,7 @@ def test_a_round_begins_with_the_last_state_before_it(tmp_path: Path) -> None:
     assert torch.equal(kept.before(1, START), row(1))
 
 
-def test_old_states_go(tmp_path: Path) -> None:
+def test_old_states_go(tmp_path):
     kept = Keeper(tmp_path)
     kept.before(0, START)
     for r in range(40):
@@ -39,7 +35,7 @@ def test_old_states_go(tmp_path: Path) -> None:
         kept.before(4, START)
 
 
-def test_states_that_cannot_be_used(tmp_path: Path) -> None:
+def test_states_that_cannot_be_used(tmp_path):
     kept = Keeper(tmp_path / "run")
     kept.keep(0, torch.zeros(1, 5))
     with pytest.raises(Refusal, match="holds a state of 5 numbers and this model has"):

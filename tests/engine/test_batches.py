@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from troth.engine.batches import Feed
 from troth.types import Data, Split
@@ -13,21 +10,14 @@ ALL = np.arange(len(SIZES))
 F64 = torch.float64
 
 
-def ragged(sizes: list[int], first_row: int = 0) -> Split:
+def ragged(sizes, first_row=0):
     size = torch.tensor(sizes)
     slots = int(size.sum())
     row = torch.arange(first_row, first_row + slots)
     return Split(row, row % 7, torch.cumsum(size, 0) - size, size)
 
 
-def feed(
-    sizes: list[int] | None = None,
-    batch: int = 4,
-    drop_last: bool = False,
-    seed: int = 0,
-    dtype: torch.dtype = F64,
-    valid: list[int] | None = None,
-) -> Feed:
+def feed(sizes=None, batch=4, drop_last=False, seed=0, dtype=F64, valid=None):
     """Row r of the data is filled with r; the slots of training are its first rows."""
     sizes = SIZES if sizes is None else sizes
     valid = [2, 0, 5, 1, 0, 3] if valid is None else valid
@@ -37,7 +27,7 @@ def feed(
     return Feed(Data(x.contiguous(), train, held, train), batch, drop_last, seed, dtype)
 
 
-def seen(f: Feed, slots: Tensor, weight: Tensor, k: int) -> list[list[int]]:
+def seen(f, slots, weight, k):
     """What client k (of all) sees, step by step, counted from its own first slot."""
     first = int(f.data.train.start[k])
     return [
@@ -46,7 +36,7 @@ def seen(f: Feed, slots: Tensor, weight: Tensor, k: int) -> list[list[int]]:
     ]
 
 
-def test_which_feeds_draw_alike() -> None:
+def test_which_feeds_draw_alike():
     one = feed()
     other = feed()
     other.data.train.y[:] = 0  # labels do not matter
@@ -56,7 +46,7 @@ def test_which_feeds_draw_alike() -> None:
     assert not any(one.alike(another) for another in others)
 
 
-def test_every_example_exactly_once_an_epoch() -> None:
+def test_every_example_exactly_once_an_epoch():
     f = feed()
     assert f.per_epoch.tolist() == [3, 1, 1, 1, 5, 3]
     steps = 2 * int(f.per_epoch.max())
@@ -71,13 +61,13 @@ def test_every_example_exactly_once_an_epoch() -> None:
             assert [len(b) for b in epoch[:-1]] == [4] * (each - 1)
 
 
-def test_epochs_have_orders_of_their_own() -> None:
+def test_epochs_have_orders_of_their_own():
     f = feed()
     batches = seen(f, *f.draw(ALL, 10, 0), 4)
     assert batches[:5] != batches[5:]
 
 
-def test_weights_are_means_with_nothing_on_padding() -> None:
+def test_weights_are_means_with_nothing_on_padding():
     f = feed()
     slots, weight = f.draw(ALL, 15, 0)
     assert weight.dtype == F64
@@ -96,7 +86,7 @@ def test_weights_are_means_with_nothing_on_padding() -> None:
     assert weight[0, 3].tolist() == [*torch.full((3,), 1 / 3).tolist(), 0]
 
 
-def test_drop_last_leaves_the_short_batch_out() -> None:
+def test_drop_last_leaves_the_short_batch_out():
     f = feed(drop_last=True)
     assert f.per_epoch.tolist() == [2, 1, 1, 1, 5, 2]
     slots, weight = f.draw(ALL, 8, 0)
@@ -111,7 +101,7 @@ def test_drop_last_leaves_the_short_batch_out() -> None:
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_clients_smaller_than_a_batch_see_everything(drop_last: bool) -> None:
+def test_clients_smaller_than_a_batch_see_everything(drop_last):
     f = feed(drop_last=drop_last)
     slots, weight = f.draw(ALL, 5, 0)
     for k in (1, 2, 3):
@@ -119,7 +109,7 @@ def test_clients_smaller_than_a_batch_see_everything(drop_last: bool) -> None:
 
 
 @pytest.mark.parametrize("batch", [0, 1, 3, 20, 50])
-def test_every_batch_size_covers_an_epoch(batch: int) -> None:
+def test_every_batch_size_covers_an_epoch(batch):
     f = feed(batch=batch)
     slots, weight = f.draw(ALL, int(f.per_epoch.max()), 0)
     for k, size in enumerate(SIZES):
@@ -131,7 +121,7 @@ def test_every_batch_size_covers_an_epoch(batch: int) -> None:
             assert (weight[:, k, :size] - 1 / size).abs().max() < 1e-15
 
 
-def test_batches_depend_on_nothing_but_their_client_and_step() -> None:
+def test_batches_depend_on_nothing_but_their_client_and_step():
     """Not on the cohort, its order, the steps that follow, or the others' data."""
     f = feed()
     slots, weight = f.draw(ALL, 7, 2)
@@ -145,7 +135,7 @@ def test_batches_depend_on_nothing_but_their_client_and_step() -> None:
     assert torch.equal(alone.draw(ids, 6, 1)[0], other.draw(ids, 6, 1)[0])
 
 
-def test_other_rounds_seeds_and_clients_have_other_orders() -> None:
+def test_other_rounds_seeds_and_clients_have_other_orders():
     f = feed([20, 20, 20], valid=[0, 0, 0])
     ids = np.arange(3)
     orders = [
@@ -158,7 +148,7 @@ def test_other_rounds_seeds_and_clients_have_other_orders() -> None:
     assert all(sorted(order) == list(range(20)) for order in orders)
 
 
-def test_gather_fetches_inputs_and_the_clients_own_labels() -> None:
+def test_gather_fetches_inputs_and_the_clients_own_labels():
     f = feed()
     f.data.train.y[3] = 99  # poisoned
     slots = torch.tensor([[3, 0], [12, 47]])
@@ -168,7 +158,7 @@ def test_gather_fetches_inputs_and_the_clients_own_labels() -> None:
     assert y.tolist() == [[99, 0], [12 % 7, 47 % 7]]
 
 
-def test_whole_is_each_clients_split_padded() -> None:
+def test_whole_is_each_clients_split_padded():
     f = feed()
     ids = np.array([2, 0, 1])  # 5, 2 and 0 validation examples
     batch = f.whole(ids, f.data.valid)
@@ -183,7 +173,7 @@ def test_whole_is_each_clients_split_padded() -> None:
     assert batch.per_epoch.shape == (3,)
 
 
-def test_whole_without_any_example_is_nothing() -> None:
+def test_whole_without_any_example_is_nothing():
     f = feed(valid=[0] * len(SIZES))
     for batch in (f.whole(ALL, f.data.valid), f.nothing(len(ALL))):
         assert batch.x.shape == (6, 0, 3) and batch.x.dtype == torch.uint8
@@ -192,7 +182,7 @@ def test_whole_without_any_example_is_nothing() -> None:
         assert batch.t.shape == () and batch.per_epoch.shape == (6,)
 
 
-def test_a_client_without_examples_gets_weight_0() -> None:
+def test_a_client_without_examples_gets_weight_0():
     f = feed([5, 0, 6, 0], valid=[0] * 4)
     slots, weight = f.draw(np.arange(4), 2, 0)
     assert weight[:, [1, 3]].abs().sum() == 0
@@ -201,13 +191,13 @@ def test_a_client_without_examples_gets_weight_0() -> None:
     assert x.shape == (2, 4, 4, 3)
 
 
-def test_block_is_at_least_one_step_and_shrinks_with_the_clients() -> None:
+def test_block_is_at_least_one_step_and_shrinks_with_the_clients():
     f = feed()
     assert f.block(1) >= f.block(100) >= f.block(10**9) == 1
     assert f.block(100) * 100 * 4 * 3 <= 2**22
 
 
-def grouped(marks: list[int], sizes: list[int], batch: int = 4) -> Feed:
+def grouped(marks, sizes, batch=4):
     """Training slots with these groups, a row each."""
     train = ragged(sizes)
     x = torch.zeros(sum(sizes), 1)
@@ -215,7 +205,7 @@ def grouped(marks: list[int], sizes: list[int], batch: int = 4) -> Feed:
     return Feed(data, batch, False, 0, F64)
 
 
-def test_groups_are_numbered_and_counted() -> None:
+def test_groups_are_numbered_and_counted():
     f = grouped([7, 7, -2, 7, 7, 10**12], [3, 2, 1])
     assert f.groups.number == 3 and f.groups.held.tolist() == [2, 1, 1]
     slots = torch.tensor([[[0, 2], [3, 4], [5, 5]]])
@@ -223,7 +213,7 @@ def test_groups_are_numbered_and_counted() -> None:
     assert f.group(slots, False).shape == (1, 3, 0)
 
 
-def test_data_without_groups_have_none() -> None:
+def test_data_without_groups_have_none():
     f = feed()
     assert f.groups.number == 0 and f.groups.held.tolist() == [0] * len(SIZES)
     slots, weight = f.draw(ALL, 3, 0)
@@ -232,7 +222,7 @@ def test_data_without_groups_have_none() -> None:
     assert f.group(slots, True).shape == (3, len(SIZES), 0)
 
 
-def test_clients_with_nothing_and_with_one_group_draw_as_ever() -> None:
+def test_clients_with_nothing_and_with_one_group_draw_as_ever():
     f = grouped([0, 0, 0, 0, 0, 1], [0, 5, 1], batch=2)
     assert f.groups.held.tolist() == [0, 1, 1]
     plain, by_group = (f.draw(np.arange(3), 6, 2, by_group=g) for g in (False, True))
@@ -240,7 +230,7 @@ def test_clients_with_nothing_and_with_one_group_draw_as_ever() -> None:
         assert torch.equal(a, b)
 
 
-def test_by_group_every_batch_is_full_of_the_clients_own() -> None:
+def test_by_group_every_batch_is_full_of_the_clients_own():
     f = grouped([0, 1, 0, 0, 0, 1, 5, 5, 5], [2, 4, 3])
     slots, weight = f.draw(np.array([2, 0, 1]), 50, 1, by_group=True)
     assert (weight[:, 1:] == 1 / 4).all()  # also of who has fewer than a batch
@@ -250,7 +240,7 @@ def test_by_group_every_batch_is_full_of_the_clients_own() -> None:
     assert sorted({*own.tolist()}) == [6, 7, 8]
 
 
-def test_by_group_other_rounds_draw_other_examples() -> None:
+def test_by_group_other_rounds_draw_other_examples():
     f = grouped([0, 1] * 20, [20, 20])
     ids = np.arange(2)
     first, second = (f.draw(ids, 5, r, by_group=True)[0] for r in (0, 1))
@@ -259,7 +249,7 @@ def test_by_group_other_rounds_draw_other_examples() -> None:
     assert torch.equal(first, f.draw(ids, 5, 0, by_group=True)[0])
 
 
-def test_whole_batches_have_a_client_axis_everywhere() -> None:
+def test_whole_batches_have_a_client_axis_everywhere():
     """What is lifted over clients must have one."""
     f = feed()
     for batch in (f.whole(ALL, f.data.train), f.nothing(len(ALL))):

@@ -1,12 +1,9 @@
 """The main promise: however clients step, the numbers are those of a plain loop."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil
 import threading
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +35,7 @@ TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Any:
+def _one_thread():
     """Tiny matrices; and several threads wait long for each other on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -47,7 +44,7 @@ def _one_thread() -> Any:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Images of clients of unequal size, in two and in three classes."""
     random, path = np.random.default_rng(0), tmp_path_factory.mktemp("data")
     owner = np.repeat(np.arange(len(SIZES)), SIZES)
@@ -63,7 +60,7 @@ class State(NamedTuple):
     rows: Tensor
 
 
-def experiment(folder: Path, model: str = "mlp", **sections: Any) -> reader.Experiment:
+def experiment(folder, model="mlp", **sections):
     classes = 2 if model == "svm" else 3
     train = {"rounds": 5, "cohort": COHORT, "batch": 4, "lr": 0.05, "epochs": 2}
     if sections.get("train", {}).get("steps"):
@@ -80,7 +77,7 @@ def experiment(folder: Path, model: str = "mlp", **sections: Any) -> reader.Expe
     return reader.from_dict(tree | sections | {"train": train | sections["train"]})
 
 
-def trained(wanted: reader.Experiment, plan: Plan) -> State:
+def trained(wanted, plan):
     federation = build.build(wanted, plan=plan).federation
     for _ in federation.train():
         pass
@@ -89,16 +86,14 @@ def trained(wanted: reader.Experiment, plan: Plan) -> State:
     return State(federation.broadcast.w, federation.population.read(everyone))
 
 
-def assert_near(found: State, expected: State, atol: float, what: Any = "") -> None:
+def assert_near(found, expected, atol, what=""):
     for a, b in zip(found, expected, strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype
         assert a.isfinite().all()
         assert not a.numel() or (a - b).abs().max() <= atol, what
 
 
-def assert_all_plans_agree(
-    wanted: reader.Experiment, plans: list[Plan] = PLANS
-) -> State:
+def assert_all_plans_agree(wanted, plans=PLANS):
     expected = trained(wanted, LOOP)
     for plan in plans:
         atol = TOLERANCE[wanted.train.precision]
@@ -129,8 +124,8 @@ SWEEP = pytest.mark.slow("every model with every kind of state")
     [pytest.param(*a, marks=() if a[:3] in QUICK else SWEEP) for a in AGREE],
 )
 def test_loop_vmap_chunks_and_threads_agree(
-    folder: Path, model: str, personalizer: str, precision: str, plans: list[Plan]
-) -> None:
+    folder, model, personalizer, precision, plans
+):
     train = {"precision": precision, "epochs": 1, "rounds": 3}
     wanted = experiment(folder, model, train=train, personalizer=personalizer)
     before = build.build(wanted, plan=LOOP)
@@ -148,7 +143,7 @@ def test_loop_vmap_chunks_and_threads_agree(
 
 @pytest.mark.slow("trains six federations")
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-def test_steps_instead_of_epochs(folder: Path, precision: str) -> None:
+def test_steps_instead_of_epochs(folder, precision):
     train = {"steps": 7, "precision": precision}
     wanted = experiment(folder, "mlp", train=train, personalizer="ditto")
     assert_all_plans_agree(wanted, [TOGETHER, THREADS])
@@ -159,10 +154,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], Any]] = {  # train, personalizer
     "more personal steps": ({"steps": 2}, {"name": "local", "steps": 5, "lr": 0.02}),
     "personal epochs": ({"steps": 3}, {"name": "ditto", "epochs": 2}),
     "momentum": ({"optimizer": "momentum"}, {"name": "ditto", "lam": 0.3}),
-    "adam": (
-        {"optimizer": "adam", "lr": 0.01},
-        {"name": "ditto", "optimizer": "sgd"},
-    ),
+    "adam": ({"optimizer": "adam", "lr": 0.01}, {"name": "ditto", "optimizer": "sgd"}),
     "personal adam, own budget": (
         {"steps": 4},
         {"name": "local", "optimizer": "adam", "lr": 0.01, "steps": 6},
@@ -177,7 +169,7 @@ COMING |= {"speed_spread": 0.7, "speed_noise": 0.3}
 
 
 @pytest.mark.slow("trains ten federations by three plans")
-def test_whatever_a_client_does_and_no_two_the_same(folder: Path) -> None:
+def test_whatever_a_client_does_and_no_two_the_same(folder):
     """All plans agree, and none of the options above is dropped in silence."""
     found = []
     for name, (train, personalizer) in VARIANTS.items():
@@ -192,10 +184,10 @@ def test_whatever_a_client_does_and_no_two_the_same(folder: Path) -> None:
 
 
 @pytest.mark.slow("trains six federations")
-def test_own_budgets_are_kept(folder: Path) -> None:
+def test_own_budgets_are_kept(folder):
     """The shared model does not see how long the personal one works."""
 
-    def run(own: dict[str, Any], steps: int, how: Plan) -> State:
+    def run(own, steps, how):
         train = {"precision": "float64", "steps": steps}
         personalizer = {"name": "local", **own}
         wanted = experiment(folder, "mlp", train=train, personalizer=personalizer)
@@ -210,7 +202,7 @@ def test_own_budgets_are_kept(folder: Path) -> None:
         assert (plain.rows - own.rows).abs().max() > 1e-4
 
 
-def test_the_same_bytes_again(folder: Path) -> None:
+def test_the_same_bytes_again(folder):
     train = {"precision": "float32", "rounds": 2}
     wanted = experiment(folder, "linear", train=train, personalizer="ditto")
     for plan in (LOOP, TWO_WORKERS, THREADS):
@@ -220,7 +212,7 @@ def test_the_same_bytes_again(folder: Path) -> None:
 
 @pytest.mark.slow("trains eight federations")
 @pytest.mark.parametrize("name", ["mlp", "svm"])
-def test_bfloat16_is_close_however_clients_step(folder: Path, name: str) -> None:
+def test_bfloat16_is_close_however_clients_step(folder, name):
     """Gradients have 8 bits: within 0.05 after five rounds (0.02 is what was seen).
 
     Sums in another order may round to a neighbour: 2⁻⁸ of a gradient, times lr.
@@ -249,7 +241,7 @@ _NO_COMPILER = not shutil.which(os.environ.get("CXX", "g++"))
 @pytest.mark.slow("a compiler builds kernels")
 @pytest.mark.skipif(_NO_COMPILER, reason="needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, in itself
-def test_compiled_agrees(folder: Path) -> None:
+def test_compiled_agrees(folder):
     train = {"precision": "float64", "steps": 3}
     wanted = experiment(folder, "mlp", train=train, personalizer="ditto")
     assert_all_plans_agree(wanted, [Plan("compiled", COHORT)])
@@ -260,9 +252,7 @@ def test_compiled_agrees(folder: Path) -> None:
 
 @pytest.mark.parametrize("plan", [LOOP, Plan("vmap", 1), Plan("threads", 1, 1)])
 @pytest.mark.parametrize("batch", [4, 0])
-def test_one_client_with_all_data_is_plain_sgd(
-    folder: Path, plan: Plan, batch: int
-) -> None:
+def test_one_client_with_all_data_is_plain_sgd(folder, plan, batch):
     train = {"precision": "float64", "cohort": 1, "batch": batch, "lr": 0.3}
     wanted = experiment(
         folder,
@@ -293,7 +283,7 @@ def test_one_client_with_all_data_is_plain_sgd(
     assert (made.federation.broadcast.w - expected).abs().max() <= 1e-12
 
 
-def _gradient(made: build.Built, v: Tensor, own: Tensor) -> Tensor:
+def _gradient(made, v, own):
     data = made.data
     task.assign(made.network, v)
     x, y = data.x[data.train.row[own]], data.train.y[own]
@@ -302,7 +292,7 @@ def _gradient(made: build.Built, v: Tensor, own: Tensor) -> Tensor:
     return torch.cat([g.reshape(-1) for g in found])
 
 
-def test_two_rounds_of_ditto_written_out(folder: Path) -> None:
+def test_two_rounds_of_ditto_written_out(folder):
     """Algorithm 2 of the paper, for a cohort, an attack and the mean."""
     lr, lam = 0.1, 0.7
     train = {"precision": "float64", "rounds": 2, "lr": lr, "epochs": 1}
@@ -332,16 +322,14 @@ def test_two_rounds_of_ditto_written_out(folder: Path) -> None:
 # The engine by itself
 
 
-def engine_of(folder: Path, plan: Plan, personalizer: str = "ditto") -> build.Built:
+def engine_of(folder, plan, personalizer="ditto"):
     train = {"precision": "float64"}
     wanted = experiment(folder, "mlp", train=train, personalizer=personalizer)
     return build.build(wanted, plan=plan)
 
 
 @pytest.mark.parametrize("plan", [LOOP, TOGETHER, TWO_WORKERS, THREADS])
-def test_asked_twice_in_a_round_it_starts_from_the_same_state(
-    folder: Path, plan: Plan
-) -> None:
+def test_asked_twice_in_a_round_it_starts_from_the_same_state(folder, plan):
     """What a client is given is not changed, and what it gave is not overwritten."""
     ids = np.array([6, 0, 4])
     made = engine_of(folder, plan)
@@ -362,9 +350,7 @@ def test_asked_twice_in_a_round_it_starts_from_the_same_state(
 
 
 @pytest.mark.parametrize("plan", [LOOP, CHUNKS, THREADS])
-def test_a_client_steps_alike_alone_and_in_any_company(
-    folder: Path, plan: Plan
-) -> None:
+def test_a_client_steps_alike_alone_and_in_any_company(folder, plan):
     f = engine_of(folder, plan).federation
     everyone = np.arange(len(SIZES))
     rows = f.population.read(everyone)
@@ -375,7 +361,7 @@ def test_a_client_steps_alike_alone_and_in_any_company(
         assert (own - states[ids]).abs().max() < 1e-12
 
 
-def test_start_and_models(folder: Path) -> None:
+def test_start_and_models(folder):
     f = engine_of(folder, LOOP).federation
     engine, w = f.engine, f.broadcast.w
     assert torch.equal(engine.start(w), w)  # ditto's v₀ = w₀
@@ -385,7 +371,7 @@ def test_start_and_models(folder: Path) -> None:
     assert torch.equal(plain.models(w, torch.zeros(3, 0)), w.expand(3, -1))
 
 
-def test_predictions_of_every_plan_are_those_of_the_network(folder: Path) -> None:
+def test_predictions_of_every_plan_are_those_of_the_network(folder):
     for plan in (LOOP, *PLANS):
         made = engine_of(folder, plan)
         engine: Engine = made.federation.engine
@@ -397,7 +383,7 @@ def test_predictions_of_every_plan_are_those_of_the_network(folder: Path) -> Non
             assert (found[k] - made.network(x[k])).abs().max() < 1e-12
 
 
-def test_steps_can_be_limited_for_measuring(folder: Path) -> None:
+def test_steps_can_be_limited_for_measuring(folder):
     for plan in (LOOP, TOGETHER, THREADS):
         f = engine_of(folder, plan).federation
         ids = np.array([3, 4])  # 5 and 1 batches an epoch
@@ -413,7 +399,7 @@ def test_steps_can_be_limited_for_measuring(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("plan", [LOOP, TOGETHER, CHUNKS, THREADS])
-def test_every_client_may_have_its_own_limit(folder: Path, plan: Plan) -> None:
+def test_every_client_may_have_its_own_limit(folder, plan):
     f = engine_of(folder, plan).federation
     ids, limit = np.array([6, 3, 4, 2, 0]), np.array([3, 7, 99, 1, 2])
     rows = f.population.read(ids)
@@ -431,7 +417,7 @@ def test_every_client_may_have_its_own_limit(folder: Path, plan: Plan) -> None:
     assert same.tolist() == [False, False, True, False, True]  # 12, 10, 2, 6, 2 steps
 
 
-def test_unequal_cohorts_are_traced_in_few_shapes(folder: Path) -> None:
+def test_unequal_cohorts_are_traced_in_few_shapes(folder):
     made = engine_of(folder, Plan("vmap", 7), "none")
     f, alone = made.federation, engine_of(folder, LOOP, "none").federation.engine
     everyone = np.arange(7)
@@ -446,7 +432,7 @@ def test_unequal_cohorts_are_traced_in_few_shapes(folder: Path) -> None:
     assert {shape[0] for (shape, _), *_ in traced} == {7, 4, 2, 1}
 
 
-def test_threads_are_given_back(folder: Path) -> None:
+def test_threads_are_given_back(folder):
     torch.set_num_threads(2)
     trained(experiment(folder, train={"rounds": 1}), THREADS)
     assert torch.get_num_threads() == 2
@@ -465,14 +451,14 @@ def test_threads_are_given_back(folder: Path) -> None:
     ],
 )
 def test_deep_networks_with_batch_normalisation(
-    tmp_path: Path,
-    model: str,
-    width: int,
-    size: int,  # 8 fills its batches, 11 is padded
-    precision: str,
-    lr: float,
-    atol: float,
-) -> None:
+    tmp_path,
+    model,
+    width,
+    size,  # 8 fills its batches, 11 is padded
+    precision,
+    lr,
+    atol,
+):
     random = np.random.default_rng(1)
     x = random.integers(0, 256, (2 * size + 4, 3, 32, 32), dtype=np.uint8)
     owner, split = np.repeat([0, 1], len(x) // 2), np.zeros(len(x), int)
@@ -502,7 +488,7 @@ def test_deep_networks_with_batch_normalisation(
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 20])
-def test_every_piece_once_in_order_by_its_worker(n: int, workers: int) -> None:
+def test_every_piece_once_in_order_by_its_worker(n, workers):
     seen = spread(lambda w, k: (w, k, threading.get_ident()), n, workers)
     assert [k for _, k, _ in seen] == list(range(n))
     assert [w for w, _, _ in seen] == [k % max(1, min(workers, n)) for k in range(n)]
@@ -510,7 +496,7 @@ def test_every_piece_once_in_order_by_its_worker(n: int, workers: int) -> None:
         assert all(ident != threading.get_ident() for *_, ident in seen)
 
 
-def test_one_core_each_and_given_back_after_a_failure() -> None:
+def test_one_core_each_and_given_back_after_a_failure():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -523,6 +509,6 @@ def test_one_core_each_and_given_back_after_a_failure() -> None:
         torch.set_num_threads(before)
 
 
-def test_no_gradients_in_threads() -> None:
+def test_no_gradients_in_threads():
     with torch.no_grad():
         assert spread(lambda w, k: torch.is_grad_enabled(), 3, 2) == [False] * 3

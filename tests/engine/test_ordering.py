@@ -1,13 +1,8 @@
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -17,13 +12,13 @@ from troth.networks import convolution
 ATEN = torch.ops.aten
 
 
-def traced(function: Callable[..., Any], *given: Tensor) -> Any:
+def traced(function, *given):
     graph = make_fx(function)(*given)
     trace.compute_once(graph)
     return graph
 
 
-def targets(graph: Any) -> list[Any]:
+def targets(graph):
     return [node.target for node in graph.graph.nodes if node.op == "call_function"]
 
 
@@ -34,16 +29,14 @@ def targets(graph: Any) -> list[Any]:
     st.booleans(),
     st.integers(0, 2**32 - 1),
 )
-def test_sums_are_products_with_ones(
-    shape: list[int], mask: int, keep: bool, seed: int
-) -> None:
+def test_sums_are_products_with_ones(shape, mask, keep, seed):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
     axes = [axis for axis in range(len(shape)) if mask >> axis & 1]
     negative = [axis - len(shape) if axis % 2 else axis for axis in axes]
     if not axes:
         return
 
-    def total(x: Tensor) -> list[Tensor]:
+    def total(x):
         return [torch.sum(x.transpose(0, 1), negative, keepdim=keep)]
 
     graph = traced(total, x)
@@ -54,11 +47,11 @@ def test_sums_are_products_with_ones(
     assert (convolution.PRODUCT in targets(graph)) == (0 not in axes)
 
 
-def test_what_else_is_summed_is_left_alone() -> None:
+def test_what_else_is_summed_is_left_alone():
     """Of whole numbers, of float64 and into another type."""
     whole, narrow = torch.arange(6).reshape(2, 3), torch.randn(2, 3)
 
-    def total(*given: Tensor) -> list[Tensor]:
+    def total(*given):
         wide = torch.sum(given[1], [1], dtype=torch.float64)
         return [wide, *(torch.sum(x, [1]) for x in (given[0], given[1].double()))]
 
@@ -72,7 +65,7 @@ def test_what_else_is_summed_is_left_alone() -> None:
 class Net(nn.Module):
     """What a client of the Ditto paper has, and smaller."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.net = nn.Sequential(
             nn.Conv2d(1, 3, 3, padding=1),
@@ -85,7 +78,7 @@ class Net(nn.Module):
         )
         self.sizes = [p.numel() for p in self.parameters()]
 
-    def loss(self, v: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def loss(self, v, x, y):
         named = list(self.named_parameters())
         parts = torch.split(v, self.sizes)
         pairs = zip(named, parts, strict=True)
@@ -93,24 +86,24 @@ class Net(nn.Module):
         out = functional_call(self, given, (x,))
         return nn.functional.cross_entropy(out, y)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.net(x)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("pulled", [False, True])
 @pytest.mark.parametrize("each", [False, True])
-def test_a_step_by_kernels_is_the_plain_one(pulled: bool, each: bool) -> None:
+def test_a_step_by_kernels_is_the_plain_one(pulled, each):
     """Products and sums in order, and gradients of dense layers never laid down."""
     net = Net()
     n, d = 4, sum(net.sizes)
 
-    def one(v: Tensor, w: Tensor, share: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    def one(v, w, share, x, y):
         slope = grad(net.loss)(v, x, y)
         slope = share * slope if each else slope
         slope = torch.add(slope, v - w, alpha=0.5) if pulled else slope
         return torch.addcmul(v, slope, torch.tensor(-0.1))
 
-    def step(*given: Tensor) -> Tensor:
+    def step(*given):
         with convolution.Together():
             return vmap(one)(*given)
 
@@ -133,8 +126,8 @@ def test_a_step_by_kernels_is_the_plain_one(pulled: bool, each: bool) -> None:
     torch.testing.assert_close(out, plain)
 
 
-def test_a_product_that_is_read_twice_is_laid_down() -> None:
-    def step(v: Tensor, a: Tensor, b: Tensor) -> list[Tensor]:
+def test_a_product_that_is_read_twice_is_laid_down():
+    def step(v, a, b):
         slope = torch.bmm(torch.tanh(a), torch.tanh(b))
         return [torch.addcmul(v, slope.flatten(1), torch.tensor(0.1)), slope * 2]
 
@@ -147,8 +140,8 @@ def test_a_product_that_is_read_twice_is_laid_down() -> None:
     assert all(torch.allclose(ours, plain) for ours, plain in pairs)
 
 
-def test_a_product_of_several_matrices_a_client_is_laid_down() -> None:
-    def one(v: Tensor, x: Tensor) -> Tensor:
+def test_a_product_of_several_matrices_a_client_is_laid_down():
+    def one(v, x):
         slope = grad(lambda v: torch.tanh(torch.bmm(x, v.view(2, 3, 4))).sum())(v)
         return torch.addcmul(v, slope, torch.tensor(-0.1))
 
@@ -161,8 +154,8 @@ def test_a_product_of_several_matrices_a_client_is_laid_down() -> None:
     assert convolution.ADD_PRODUCT not in targets(graph)
 
 
-def test_sums_of_nothing() -> None:
-    def total(x: Tensor, y: Tensor) -> list[Tensor]:
+def test_sums_of_nothing():
+    def total(x, y):
         return [torch.sum(x, [1]), torch.sum(y, [0]), torch.sum(x, [1, 2])]
 
     given = torch.randn(3, 0, 2), torch.tensor(2.0)

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
 
 from troth.engine import packing as trees
 
@@ -14,11 +11,11 @@ class Pair(NamedTuple):
     b: Any
 
 
-def t(*shape: int) -> Tensor:
+def t(*shape):
     return torch.randn(shape)
 
 
-def test_leaves_come_in_order_from_any_nesting() -> None:
+def test_leaves_come_in_order_from_any_nesting():
     a, b, c = t(2), t(3), t(4)
     assert trees.leaves(a) == [a]
     found = trees.leaves((a, (), Pair(b, [c])))
@@ -26,7 +23,7 @@ def test_leaves_come_in_order_from_any_nesting() -> None:
     assert trees.leaves(()) == []
 
 
-def test_like_is_the_same_tree_with_other_leaves() -> None:
+def test_like_is_the_same_tree_with_other_leaves():
     tree = (t(1), Pair(t(1), ((), t(1))))
     made = trees.like(tree, ["x", "y", "z"])
     assert made == ("x", Pair("y", ((), "z")))
@@ -44,7 +41,7 @@ def test_like_is_the_same_tree_with_other_leaves() -> None:
         ([(0,), (2,)], 2),
     ],
 )
-def test_pack_and_unpack_are_inverse(shapes: list[tuple[int, ...]], width: int) -> None:
+def test_pack_and_unpack_are_inverse(shapes, width):
     tree = tuple(t(*shape) for shape in shapes)
     packing = trees.Packing(((), tree))
     assert packing.width == width
@@ -60,7 +57,7 @@ def test_pack_and_unpack_are_inverse(shapes: list[tuple[int, ...]], width: int) 
         assert torch.equal(part[0], leaf)
 
 
-def test_rows_hold_the_leaves_one_after_another() -> None:
+def test_rows_hold_the_leaves_one_after_another():
     packing = trees.Packing((torch.zeros(2), torch.zeros(1)))
     rows = packing.pack(
         (torch.tensor([[1.0, 2], [3, 4]]), torch.tensor([[5.0], [6]])), 2
@@ -68,20 +65,20 @@ def test_rows_hold_the_leaves_one_after_another() -> None:
     assert rows.tolist() == [[1, 2, 5], [3, 4, 6]]
 
 
-def test_unpacked_leaves_are_views() -> None:
+def test_unpacked_leaves_are_views():
     packing = trees.Packing((torch.zeros(2), torch.zeros(3)))
     rows = torch.zeros(4, 5)
     packing.unpack(rows)[1][:] = 1
     assert rows.sum() == 12
 
 
-def test_first_takes_the_client_axis_away() -> None:
+def test_first_takes_the_client_axis_away():
     tree = (torch.tensor([[1, 2]]), Pair(torch.tensor(3), torch.tensor([4])))
     a, (b, c) = trees.first(tree)
     assert (a.tolist(), b.tolist(), c.tolist()) == ([1, 2], 3, 4)
 
 
-def test_kept_copies_what_will_be_used_again() -> None:
+def test_kept_copies_what_will_be_used_again():
     a, b = t(2), t(2)
     b.is_reused = True  # type: ignore[attr-defined]
     kept = trees.kept((a, (b,)))

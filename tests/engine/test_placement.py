@@ -1,7 +1,5 @@
 """Personal state on disk: where, how much, and that a run does not notice it."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -10,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -40,11 +37,11 @@ class Killed(Exception):
     pass
 
 
-def killed(tree: dict[str, Any], out: Path, stop: int = 3) -> train.Progress:
+def killed(tree, out, stop=3):
     """Train until a round has ended; its report."""
     seen = []
 
-    def kill(p: train.Progress) -> None:
+    def kill(p):
         seen.append(p)
         if p.done == stop:
             raise Killed
@@ -54,11 +51,11 @@ def killed(tree: dict[str, Any], out: Path, stop: int = 3) -> train.Progress:
     return seen[0]
 
 
-def changed(**sections: Any) -> dict[str, Any]:
+def changed(**sections):
     return SMALL | {k: SMALL.get(k, {}) | v for k, v in sections.items()}
 
 
-def contents(path: Path) -> dict[str, Any]:
+def contents(path):
     found: dict[str, Any] = {name: (path / name).read_bytes() for name in RESULTS}
     found["summary"] = json.loads((path / files.SUMMARY).read_text())
     del found["summary"]["seconds"]
@@ -66,19 +63,17 @@ def contents(path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory):
     """The same run with its state in memory, never stopped."""
     path = tmp_path_factory.mktemp("whole") / "run"
     troth.run(changed(engine={"store": "host"}), out=path)
     return path
 
 
-def test_state_on_disk_gives_the_bytes_of_state_in_memory(
-    tmp_path: Path, whole: Path
-) -> None:
+def test_state_on_disk_gives_the_bytes_of_state_in_memory(tmp_path, whole):
     said, seen = [], []
 
-    def watch(p: train.Progress) -> None:
+    def watch(p):
         if p.state is None:
             seen.append(p.done)
             assert (tmp_path / "run" / placement.FILE).exists()
@@ -96,7 +91,7 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
-def test_resume_goes_on_bit_for_bit(tmp_path: Path, whole: Path, stop: int) -> None:
+def test_resume_goes_on_bit_for_bit(tmp_path, whole, stop):
     killed(SMALL, tmp_path / "cut", stop)
     assert (tmp_path / "cut" / placement.FILE).stat().st_size > 0
     troth.resume(tmp_path / "cut")
@@ -110,7 +105,7 @@ troth.run(sys.argv[1], out=sys.argv[2], watch=lambda p: time.sleep(0.02))
 
 
 @pytest.mark.slow("kills a real process")
-def test_kill_at_a_random_moment(tmp_path: Path) -> None:
+def test_kill_at_a_random_moment(tmp_path):
     """`kill -9` of a run on disk: the same bytes as in memory and never killed."""
     tree = changed(train={"rounds": 30}, checkpoint={"every": 3})
     file = tmp_path / "experiment.toml"
@@ -130,7 +125,7 @@ def test_kill_at_a_random_moment(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("a real process, with a limit on its files")
-def test_a_full_disk_stops_a_run_that_can_go_on(tmp_path: Path, whole: Path) -> None:
+def test_a_full_disk_stops_a_run_that_can_go_on(tmp_path, whole):
     """The system's own limit on files stands for a full disk."""
     file, out = tmp_path / "experiment.toml", tmp_path / "cut"
     file.write_text(reader.dumps(changed(checkpoint={"every": 1})))
@@ -149,9 +144,7 @@ def test_a_full_disk_stops_a_run_that_can_go_on(tmp_path: Path, whole: Path) -> 
     assert contents(out) == contents(whole)
 
 
-def test_finetuning_writes_all_clients_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finetuning_writes_all_clients_on_disk(tmp_path, monkeypatch):
     """A last phase of all clients, group after group, is the same on disk."""
     (tmp_path / "tuned.py").write_text(
         "from troth.types import Budget, Personal, Phase, Reply\n"
@@ -175,7 +168,7 @@ def test_finetuning_writes_all_clients_on_disk(
     assert run.experiment.resolved["state_bytes"] == 2 * 12 * D * 4
 
 
-def test_state_may_lie_elsewhere(tmp_path: Path, whole: Path) -> None:
+def test_state_may_lie_elsewhere(tmp_path, whole):
     place = tmp_path / "scratch" / "deep"
     tree = changed(engine={"state_dir": str(place)})
     state = killed(tree, tmp_path / "one").state
@@ -191,7 +184,7 @@ def test_state_may_lie_elsewhere(tmp_path: Path, whole: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_leftovers_of_a_finished_run_are_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_finished_run_are_removed(tmp_path):
     """As when it is killed between its last file and its tidying up."""
     [run] = troth.run(SMALL, out=tmp_path / "run")
     for name in (files.CHECKPOINT, placement.FILE):
@@ -202,16 +195,14 @@ def test_leftovers_of_a_finished_run_are_removed(tmp_path: Path) -> None:
     assert not (run.path / files.CHECKPOINT).parent.exists()
 
 
-def test_a_run_without_its_state_file_is_refused(tmp_path: Path) -> None:
+def test_a_run_without_its_state_file_is_refused(tmp_path):
     killed(SMALL, tmp_path / "cut")
     (tmp_path / "cut" / placement.FILE).unlink()
     with pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of"):
         troth.resume(tmp_path / "cut")
 
 
-def test_what_does_not_fit_goes_to_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_goes_to_disk(tmp_path, monkeypatch):
     """`auto` decides by half of what is free, and a resumed run stays where it was."""
     need, half = 12 * D * 4, [0]
     monkeypatch.setattr(devices, "free", lambda device: 2 * half[0] + 1)
@@ -222,9 +213,7 @@ def test_what_does_not_fit_goes_to_disk(
         assert run.experiment.engine.store == "auto"
 
 
-def test_a_resumed_run_keeps_its_store(
-    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_keeps_its_store(tmp_path, whole, monkeypatch):
     free = [1]
     monkeypatch.setattr(devices, "free", lambda device: free[0])
     killed(changed(engine={"store": "auto"}), tmp_path / "a")
@@ -233,7 +222,7 @@ def test_a_resumed_run_keeps_its_store(
     assert contents(run.path) == contents(whole)
 
 
-def test_only_clients_that_are_asked_take_space() -> None:
+def test_only_clients_that_are_asked_take_space():
     e = reader.from_dict({"train": {"rounds": 30, "cohort": 10}})
     found = placement.need(e, 1000, row=40, model=8, finishes=False)
     assert (
@@ -256,9 +245,7 @@ class Usage(NamedTuple):
     free: int
 
 
-def test_a_disk_without_room_is_refused_before_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_is_refused_before_the_start(tmp_path, monkeypatch):
     state, models = (12 + 10) * D * 4, 13 * D * 4
     free = [state + models - 1]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(free[0]))
@@ -280,7 +267,7 @@ def test_a_disk_without_room_is_refused_before_the_start(
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
-def test_a_place_that_cannot_be_written(tmp_path: Path, kind: str) -> None:
+def test_a_place_that_cannot_be_written(tmp_path, kind):
     place = tmp_path / "no"
     if kind == "file":
         place.write_text("")
@@ -296,7 +283,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, kind: str) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_dry_run_says_where_and_how_much(capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_says_where_and_how_much(capsys):
     [cost] = troth.cost(SMALL)
     assert cost.disk == (12 + 10) * D * 4
     [inside] = troth.cost(changed(engine={"store": "host"}))
@@ -308,7 +295,7 @@ def test_dry_run_says_where_and_how_much(capsys: pytest.CaptureFixture[str]) -> 
     assert "Personal state on disk lies in the folder of the run." in said
 
 
-def test_sizes_for_people_and_the_place_of_a_store() -> None:
+def test_sizes_for_people_and_the_place_of_a_store():
     counts = (0, 999, 1000, 8_883_120_000, 3 * 10**16)
     said = ["0 bytes", "999 bytes", "1.0 kB", "8.9 GB", "30000.0 TB"]
     assert [placement.size(count) for count in counts] == said
@@ -338,7 +325,7 @@ print("host")
 
 @pytest.mark.slow("600 clients in a process of its own")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-def test_state_on_disk_takes_no_memory(tmp_path: Path) -> None:
+def test_state_on_disk_takes_no_memory(tmp_path):
     """Rows of 0.6 MB, 86 % of 600, in a process that may grow by 160 MB after round 1:
     on disk they fit, and in memory they do not."""
     tree = {

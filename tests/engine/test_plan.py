@@ -1,9 +1,5 @@
-from __future__ import annotations
-
 import itertools
 import os
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +16,7 @@ LOOP = Plan("loop", 1)
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Any:
+def _one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -28,7 +24,7 @@ def _one_thread() -> Any:
 
 
 @pytest.fixture
-def experiment(tmp_path: Path) -> reader.Experiment:
+def experiment(tmp_path):
     random = np.random.default_rng(0)
     owner = np.repeat(np.arange(7), [5, 16, 9, 12, 7, 6, 10])
     x = random.random((len(owner), 3))
@@ -44,24 +40,24 @@ def experiment(tmp_path: Path) -> reader.Experiment:
     )
 
 
-def built(experiment: reader.Experiment, plan: Plan = LOOP) -> build.Built:
+def built(experiment, plan=LOOP):
     return build.build(experiment, plan=plan)
 
 
-def choose(made: build.Built, steps: float = 1.0, **wish: Any) -> Plan:
+def choose(made, steps=1.0, **wish):
     f = made.federation
     cohort = f.sample(0)
     return plans.choose(f.engine, f.broadcast, f.population, cohort, steps, **wish)
 
 
-def trained(made: build.Built) -> tuple[Any, Any]:
+def trained(made):
     for _ in made.federation.train():
         pass
     f = made.federation
     return f.broadcast.w, f.population.read(np.arange(f.population.n))
 
 
-def cores(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def cores(monkeypatch, number):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(number)))
 
 
@@ -79,12 +75,9 @@ def cores(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     ],
 )
 def test_what_is_given_is_kept_and_not_measured(
-    experiment: reader.Experiment,
-    wish: dict[str, Any],
-    expected: Plan,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def never(*args: Any) -> float:
+    experiment, wish, expected, monkeypatch
+):
+    def never(*args):
         raise AssertionError("measured")
 
     made = built(experiment)
@@ -92,9 +85,7 @@ def test_what_is_given_is_kept_and_not_measured(
     assert choose(made, **wish) == expected
 
 
-def test_candidates_are_valid(
-    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_candidates_are_valid(experiment, monkeypatch):
     engine = built(experiment).federation.engine
     wishes = (0, 1, 3, 50), (0, 1, 4)  # chunks, workers
     for n, count in itertools.product((1, 2, 3, 7, 100), (1, 2, 16)):
@@ -112,9 +103,7 @@ def test_candidates_are_valid(
         assert (first.how, first.chunk, last.how) == ("vmap", n, "threads")
 
 
-def test_candidates_fit_into_what_is_free(
-    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_candidates_fit_into_what_is_free(experiment, monkeypatch):
     engine = built(experiment).federation.engine
     one = (8 * engine.task.d + 2 * engine.packing.width) * 8
     for rows, most in ((0, 1), (1, 1), (9, 4), (10**9, 100)):
@@ -123,11 +112,11 @@ def test_candidates_fit_into_what_is_free(
         assert max(plan.chunk for plan in found) == most
 
 
-def timed(monkeypatch: pytest.MonkeyPatch, seconds: Any) -> list[Plan]:
+def timed(monkeypatch, seconds):
     """Measure by a table instead of a clock."""
     asked: list[Plan] = []
 
-    def time(engine: Any, plan: Plan, *rest: Any) -> float:
+    def time(engine, plan, *rest):
         asked.append(plan)
         return float(seconds(plan))
 
@@ -154,13 +143,7 @@ SEVEN, THREADS = Plan("vmap", 7), Plan("threads", 1, 2)
         (10**4, lambda p: float("inf") if p.how == "compiled" else 1.0, SEVEN),
     ],
 )
-def test_the_fastest_is_taken(
-    experiment: reader.Experiment,
-    steps: int,
-    seconds: Any,
-    expected: Plan,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_fastest_is_taken(experiment, steps, seconds, expected, monkeypatch):
     asked = timed(monkeypatch, seconds)
     assert choose(built(experiment), steps=steps) == expected
     tried = any(plan.how == "compiled" for plan in asked)
@@ -170,7 +153,7 @@ def test_the_fastest_is_taken(
 COSTS = {"compiled": 0.5, "threads": 2.0}
 
 
-def test_something_is_chosen_by_measuring(experiment: reader.Experiment) -> None:
+def test_something_is_chosen_by_measuring(experiment):
     made = built(experiment)
     f = made.federation
     before = f.broadcast.w.clone()
@@ -180,9 +163,7 @@ def test_something_is_chosen_by_measuring(experiment: reader.Experiment) -> None
     assert len(f.population.visited) == 0 and f.round == 0
 
 
-def test_a_built_experiment_goes_by_what_was_chosen(
-    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_built_experiment_goes_by_what_was_chosen(experiment, monkeypatch):
     expected = trained(built(experiment))
     timed(monkeypatch, lambda p: 1.0 if p == Plan("vmap", 2) else 2.0)
     made = build.build(experiment)
@@ -191,10 +172,10 @@ def test_a_built_experiment_goes_by_what_was_chosen(
         assert torch.allclose(a, b, 0, 1e-12)
 
 
-def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def without_compiler(monkeypatch):
     real, tried = Engine._run, []
 
-    def run(self: Engine, *args: Any) -> Any:
+    def run(self, *args):
         tried.append(self.plan.how)
         if self.plan.how == "compiled":
             raise OSError("no C++ compiler here")
@@ -204,9 +185,7 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tried
 
 
-def test_without_a_compiler_it_falls_back(
-    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_compiler_it_falls_back(experiment, monkeypatch):
     made = built(experiment)
     monkeypatch.setattr(plans, "_candidates", lambda *given: [Plan("vmap", 7)])
     tried = without_compiler(monkeypatch)
@@ -214,9 +193,7 @@ def test_without_a_compiler_it_falls_back(
     assert tried[-1] == "compiled"
 
 
-def test_a_compiler_that_is_asked_for_and_missing(
-    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_is_asked_for_and_missing(experiment, monkeypatch):
     made = built(experiment)
     without_compiler(monkeypatch)
     try:
@@ -226,12 +203,10 @@ def test_a_compiler_that_is_asked_for_and_missing(
     assert plan.how != "compiled"
 
 
-def test_a_plan_that_fails_otherwise_says_so(
-    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_that_fails_otherwise_says_so(experiment, monkeypatch):
     made = built(experiment)
 
-    def run(*args: Any) -> Any:
+    def run(*args):
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(Engine, "_run", run)
@@ -242,10 +217,10 @@ def test_a_plan_that_fails_otherwise_says_so(
 # Memory that runs out
 
 
-def scarce(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[int]:
+def scarce(monkeypatch, most, error):
     real, asked = Engine._together, []
 
-    def together(self: Engine, *args: Any) -> Any:
+    def together(self, *args):
         clients = len(args[0].ids)
         asked.append(clients)
         if clients > most:
@@ -264,12 +239,7 @@ def scarce(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list
     ],
 )
 @pytest.mark.parametrize("workers", [1, 2])
-def test_memory_that_runs_out_halves_the_chunk(
-    experiment: reader.Experiment,
-    monkeypatch: pytest.MonkeyPatch,
-    error: RuntimeError,
-    workers: int,
-) -> None:
+def test_memory_that_runs_out_halves_the_chunk(experiment, monkeypatch, error, workers):
     expected = trained(built(experiment))
     asked = scarce(monkeypatch, 2, error)
     made = built(experiment, Plan("vmap", 7, workers))
@@ -285,11 +255,8 @@ def test_memory_that_runs_out_halves_the_chunk(
     ("most", "error"), [(0, "can't allocate memory"), (2, "shapes do not fit")]
 )
 def test_errors_that_no_smaller_chunk_helps_are_said(
-    experiment: reader.Experiment,
-    most: int,
-    error: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    experiment, most, error, monkeypatch
+):
     """A client that does not fit alone, and any error that is not of memory."""
     made = built(experiment, Plan("vmap", 7))
     scarce(monkeypatch, most, RuntimeError(error))
@@ -299,9 +266,7 @@ def test_errors_that_no_smaller_chunk_helps_are_said(
     assert (made.federation.engine.plan == Plan("vmap", 7)) == (most == 2)
 
 
-def test_measuring_survives_memory_that_runs_out(
-    experiment: reader.Experiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measuring_survives_memory_that_runs_out(experiment, monkeypatch):
     expected = trained(built(experiment))
     scarce(monkeypatch, 2, torch.OutOfMemoryError("CUDA out of memory"))
     monkeypatch.setattr(plans, "_candidates", lambda *given: [Plan("vmap", 7)])
@@ -311,9 +276,7 @@ def test_measuring_survives_memory_that_runs_out(
         assert torch.allclose(a, b, 0, 1e-12)
 
 
-def test_after_the_rounds_a_gpu_takes_all_at_once(
-    experiment: reader.Experiment,
-) -> None:
+def test_after_the_rounds_a_gpu_takes_all_at_once(experiment):
     """But not where a chunk is given, where one client fills it, or on a CPU."""
     engine, few = built(experiment).federation.engine, Plan("vmap", 2)
     assert plans.after(few, engine, 7) == few

@@ -1,13 +1,9 @@
-from __future__ import annotations
-
 import errno
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,13 +19,11 @@ from troth.types import Refusal
 CPU = torch.device("cpu")
 
 
-def ids(*clients: int) -> np.ndarray:
+def ids(*clients):
     return np.array(clients, dtype=np.int64)
 
 
-def fresh(
-    n: int = 10, width: int = 3, dtype: torch.dtype = torch.float32
-) -> Population:
+def fresh(n=10, width=3, dtype=torch.float32):
     return Population(n, torch.arange(width, dtype=dtype) + 0.5, CPU)
 
 
@@ -39,16 +33,16 @@ def rows(*values: float, width: int = 3) -> Tensor:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "state" / "rows.bin"
 
 
 @pytest.fixture
-def two_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_a_block(monkeypatch):
     monkeypatch.setattr(population, "_BLOCK", {"cpu": 6})  # of width 3
 
 
-def test_unvisited_rows_are_the_start_row_and_allocate_nothing() -> None:
+def test_unvisited_rows_are_the_start_row_and_allocate_nothing():
     people = fresh(10**7, 1000)
     read = people.read(ids(0, 9_999_999, 5))
     assert read.shape == (3, 1000)
@@ -57,7 +51,7 @@ def test_unvisited_rows_are_the_start_row_and_allocate_nothing() -> None:
 
 
 @pytest.mark.parametrize("ids", [[0, 1, 2, 3, 4], [3], [0, 2], [4, 1, 3]])
-def test_some_may_start_from_another_row(ids: list[int]) -> None:
+def test_some_may_start_from_another_row(ids):
     first, other = torch.zeros(3), torch.ones(3)
     people = Population(5, first, CPU, (np.array([1, 3]), other))
     for _ in range(2):
@@ -68,7 +62,7 @@ def test_some_may_start_from_another_row(ids: list[int]) -> None:
     assert float(people.read(np.array([3, 1]))[:, 0] @ torch.tensor([1.0, 10.0])) == 17
 
 
-def test_what_is_read_is_a_copy() -> None:
+def test_what_is_read_is_a_copy():
     people = fresh()
     people.read(ids(0, 1))[:] = 9
     assert torch.equal(people.read(ids(0))[0], people.start)
@@ -81,7 +75,7 @@ def test_what_is_read_is_a_copy() -> None:
 
 
 @pytest.mark.usefixtures("two_a_block")
-def test_memory_grows_with_the_visited_block_by_block() -> None:
+def test_memory_grows_with_the_visited_block_by_block():
     people, two = fresh(10**6), 2 * 3 * 4  # bytes of a block
     people.write(ids(7, 2, 9), rows(7, 2, 9))
     assert people.bytes == 2 * two
@@ -97,7 +91,7 @@ def test_memory_grows_with_the_visited_block_by_block() -> None:
 
 
 @pytest.mark.usefixtures("two_a_block")
-def test_any_history_reads_as_a_plain_table() -> None:
+def test_any_history_reads_as_a_plain_table():
     random = np.random.default_rng(0)
     people, table = fresh(30), fresh().start.repeat(30, 1)
     for _ in range(40):
@@ -110,9 +104,7 @@ def test_any_history_reads_as_a_plain_table() -> None:
     assert torch.equal(people.read(everyone), table[everyone])
 
 
-def test_a_row_wider_than_a_block_has_a_block_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_row_wider_than_a_block_has_a_block_of_its_own(monkeypatch):
     monkeypatch.setattr(population, "_BLOCK", {"cpu": 2})
     people = fresh(5)
     people.write(ids(3, 1), rows(3, 1))
@@ -121,7 +113,7 @@ def test_a_row_wider_than_a_block_has_a_block_of_its_own(
 
 @pytest.mark.usefixtures("two_a_block")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_dump_and_load_round_trip(dtype: torch.dtype) -> None:
+def test_dump_and_load_round_trip(dtype):
     people = fresh(8, dtype=dtype)
     people.write(ids(6, 1, 3), rows(6, 1, 3).to(dtype))
     dumped = people.dump()
@@ -138,7 +130,7 @@ def test_dump_and_load_round_trip(dtype: torch.dtype) -> None:
     assert torch.equal(held, rows(1, 3, 6).to(dtype))
 
 
-def test_an_untouched_population_round_trips() -> None:
+def test_an_untouched_population_round_trips():
     people, again = fresh(), fresh()
     again.write(ids(1), rows(1))
     again.load(people.dump())
@@ -149,7 +141,7 @@ def test_an_untouched_population_round_trips() -> None:
 
 
 @pytest.mark.parametrize("store", [CPU, None])
-def test_zero_width_costs_nothing_and_reads_as_nothing(file: Path, store: Any) -> None:
+def test_zero_width_costs_nothing_and_reads_as_nothing(file, store):
     people, again = (
         Population(5, torch.zeros(0, dtype=torch.float64), store) for _ in range(2)
     )
@@ -164,7 +156,7 @@ def test_zero_width_costs_nothing_and_reads_as_nothing(file: Path, store: Any) -
         one.close()
 
 
-def test_rows_lie_in_the_store_and_start_does_not() -> None:
+def test_rows_lie_in_the_store_and_start_does_not():
     """`meta` stands for another device: it keeps shapes and no numbers."""
     people = Population(6, torch.zeros(3), torch.device("meta"))
     people.write(ids(1, 2), rows(1, 2))
@@ -175,7 +167,7 @@ def test_rows_lie_in_the_store_and_start_does_not() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("store", [CPU, None])
-def test_the_host_or_a_file_keeps_rows_of_a_device(file: Path, store: Any) -> None:
+def test_the_host_or_a_file_keeps_rows_of_a_device(file, store):
     people = Population(6, torch.zeros(3, device="cuda"), store)
     people.open(file)
     people.write(ids(2, 1), rows(2, 1).cuda())
@@ -191,19 +183,17 @@ def test_the_host_or_a_file_keeps_rows_of_a_device(file: Path, store: Any) -> No
 # In a file
 
 
-def on_disk(
-    file: Path, n: int = 10, width: int = 3, dtype: torch.dtype = torch.float32
-) -> Population:
+def on_disk(file, n=10, width=3, dtype=torch.float32):
     people = Population(n, torch.arange(width, dtype=dtype) + 0.5, None)
     people.open(file)
     return people
 
 
-def chosen(n: int) -> st.SearchStrategy[list[int]]:
+def chosen(n):
     return st.lists(st.integers(0, n - 1), min_size=1, max_size=3, unique=True)
 
 
-def deeds(n: int) -> st.SearchStrategy[list[tuple[str, list[int]]]]:
+def deeds(n):
     common = ["write", "write", "read", "prefetch", "prefetch", "round"]
     kinds = [*common, *common, "save", "save", "kill", "half"]
     each = st.tuples(st.sampled_from(kinds), chosen(n))
@@ -212,9 +202,7 @@ def deeds(n: int) -> st.SearchStrategy[list[tuple[str, list[int]]]]:
 
 @settings(max_examples=150, deadline=None)
 @given(deeds(5), st.sampled_from([torch.float32, torch.float64]))
-def test_any_history_with_kills_reads_as_a_table(
-    history: list[tuple[str, list[int]]], dtype: torch.dtype
-) -> None:
+def test_any_history_with_kills_reads_as_a_table(history, dtype):
     """Whatever is written, read ahead, saved and killed, the rows are those of a plain
     table that is copied at every checkpoint."""
     n, count = 5, 0
@@ -252,7 +240,7 @@ def test_any_history_with_kills_reads_as_a_table(
         people.close()
 
 
-def test_a_file_grows_with_the_visited_and_slots_are_used_again(file: Path) -> None:
+def test_a_file_grows_with_the_visited_and_slots_are_used_again(file):
     with closing(on_disk(file, 10**6, 100)) as people:
         assert people.on_disk and people.bytes == 0
         first, second = np.arange(5), np.arange(5, 8)
@@ -267,14 +255,14 @@ def test_a_file_grows_with_the_visited_and_slots_are_used_again(file: Path) -> N
         assert torch.equal(people.read(first), torch.full((5, 100), 19.0))
 
 
-def test_without_checkpoints_rows_are_written_in_place(file: Path) -> None:
+def test_without_checkpoints_rows_are_written_in_place(file):
     with closing(on_disk(file)) as people:
         for k in range(9):
             people.write(ids(3, 1), rows(k, k))
         assert people.bytes == 2 * 3 * 4
 
 
-def test_what_is_dumped_of_a_file_is_where_rows_lie(file: Path) -> None:
+def test_what_is_dumped_of_a_file_is_where_rows_lie(file):
     with closing(on_disk(file)) as people:
         people.write(ids(7, 2), rows(7, 2))
         dumped = people.dump()
@@ -286,7 +274,7 @@ def test_what_is_dumped_of_a_file_is_where_rows_lie(file: Path) -> None:
         assert torch.equal(people.read(ids(2, 7)), rows(2, 7))
 
 
-def test_groups_come_with_their_rows(file: Path) -> None:
+def test_groups_come_with_their_rows(file):
     groups = [ids(0, 3), ids(9), ids(4, 3)]
     for people in (fresh(), on_disk(file)):
         people.write(ids(3, 4), rows(3, 4))
@@ -298,7 +286,7 @@ def test_groups_come_with_their_rows(file: Path) -> None:
         people.close()
 
 
-def test_groups_may_be_written_while_they_come(file: Path) -> None:
+def test_groups_may_be_written_while_they_come(file):
     with closing(on_disk(file)) as people:
         people.write(np.arange(8), rows(*range(8)))
         people.dump()
@@ -308,7 +296,7 @@ def test_groups_may_be_written_while_they_come(file: Path) -> None:
         assert torch.equal(people.read(np.arange(8)), rows(*range(1, 9)))
 
 
-def test_a_file_in_use_is_refused(file: Path) -> None:
+def test_a_file_in_use_is_refused(file):
     with (
         closing(on_disk(file)),
         pytest.raises(Refusal, match=r"rows\.bin is in use by another process"),
@@ -317,7 +305,7 @@ def test_a_file_in_use_is_refused(file: Path) -> None:
     on_disk(file).close()
 
 
-def test_a_lost_file_is_refused(file: Path) -> None:
+def test_a_lost_file_is_refused(file):
     with closing(on_disk(file)) as people:
         people.write(ids(7, 2), rows(7, 2))
         dumped = people.dump()
@@ -328,13 +316,13 @@ def test_a_lost_file_is_refused(file: Path) -> None:
     again.close()
 
 
-def test_a_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "a").write_text("no folder")
     with pytest.raises(Refusal, match="set engine.state_dir to a folder"):
         on_disk(tmp_path / "a" / "rows.bin")
 
 
-def test_a_file_cut_by_another_is_noticed(file: Path) -> None:
+def test_a_file_cut_by_another_is_noticed(file):
     with closing(on_disk(file)) as people:
         people.write(ids(7, 2), rows(7, 2))
         people.write(ids(1), rows(1))
@@ -345,11 +333,11 @@ def test_a_file_cut_by_another_is_noticed(file: Path) -> None:
 
 
 @pytest.fixture
-def full(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def full(monkeypatch):
     """A disk that takes so many more rows, half of the last one first."""
     write, room = os.pwritev, [10**9]
 
-    def limited(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+    def limited(descriptor, buffers, offset):
         if room[0] == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         room[0] -= 1
@@ -359,9 +347,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield room
 
 
-def test_a_disk_that_fills_up_is_said_and_the_checkpoint_holds(
-    file: Path, full: list[int]
-) -> None:
+def test_a_disk_that_fills_up_is_said_and_the_checkpoint_holds(file, full):
     people = on_disk(file)
     people.write(np.arange(6), rows(*range(6)))
     saved = people.dump()
@@ -381,7 +367,7 @@ def test_a_disk_that_fills_up_is_said_and_the_checkpoint_holds(
     again.close()
 
 
-def test_short_writes_are_continued(file: Path, full: list[int]) -> None:
+def test_short_writes_are_continued(file, full):
     with closing(on_disk(file)) as people:
         people.write(np.arange(6), rows(*range(6)))
         people.dump()
@@ -389,7 +375,7 @@ def test_short_writes_are_continued(file: Path, full: list[int]) -> None:
         assert torch.equal(people.read(np.arange(6)), rows(*range(6)))
 
 
-def test_what_was_written_in_other_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_written_in_other_blocks(monkeypatch):
     """By an earlier version, or on another device."""
     for length in (1, 2, 4, 5, 9):
         monkeypatch.setattr(population, "_BLOCK", {"cpu": 3 * length})

@@ -1,42 +1,36 @@
 """What the background thread does; that rows come back, `test_population.py` tests."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.engine.rowfile import RowFile, Slots
 from troth.types import Refusal
 
 
-def rows(*values: float) -> Tensor:
+def rows(*values):
     return torch.tensor(values, dtype=torch.float32)[:, None].expand(-1, 4).contiguous()
 
 
-def slots(*numbers: int) -> np.ndarray:
+def slots(*numbers):
     return np.array(numbers, dtype=np.int64)
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Iterator[RowFile]:
+def file(tmp_path):
     made = RowFile(4, torch.float32, torch.device("cpu"))
     made.open(tmp_path / "rows")
     yield made
     made.close()
 
 
-def test_rows_read_ahead_are_not_read_again(file: RowFile) -> None:
+def test_rows_read_ahead_are_not_read_again(file):
     file.put(slots(0, 1, 2), rows(0, 1, 2))
     file.put(slots(3), rows(3))
     file.fetch(slots(2, 0))
@@ -47,7 +41,7 @@ def test_rows_read_ahead_are_not_read_again(file: RowFile) -> None:
     assert torch.equal(file.get(slots(0, 2)), rows(9, 9))  # once
 
 
-def test_a_slot_written_after_it_was_read_ahead_is_the_new_one(file: RowFile) -> None:
+def test_a_slot_written_after_it_was_read_ahead_is_the_new_one(file):
     file.put(slots(0, 1), rows(0, 1))
     file.fetch(slots(0, 1))
     file.put(slots(1), rows(5))
@@ -55,12 +49,10 @@ def test_a_slot_written_after_it_was_read_ahead_is_the_new_one(file: RowFile) ->
     assert torch.equal(file.get(slots(0, 1)), rows(0, 5))
 
 
-def test_rows_on_their_way_are_read_from_memory_and_then_waited_for(
-    file: RowFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_on_their_way_are_read_from_memory_and_then_waited_for(file, monkeypatch):
     write, go = os.pwritev, threading.Event()
 
-    def slow(*given: Any) -> int:
+    def slow(*given):
         assert go.wait(10)
         return write(*given)
 
@@ -73,7 +65,7 @@ def test_rows_on_their_way_are_read_from_memory_and_then_waited_for(
     assert file._path.read_bytes() == rows(0, 1).numpy().tobytes()
 
 
-def test_closing_waits_for_what_was_given(tmp_path: Path) -> None:
+def test_closing_waits_for_what_was_given(tmp_path):
     file = RowFile(4, torch.float32, torch.device("cpu"))
     file.open(tmp_path / "rows")
     file.put(np.arange(100), rows(*range(100)))
@@ -82,7 +74,7 @@ def test_closing_waits_for_what_was_given(tmp_path: Path) -> None:
     file.close()  # a second time does nothing
 
 
-def test_a_file_that_was_never_opened_keeps_nothing() -> None:
+def test_a_file_that_was_never_opened_keeps_nothing():
     file = RowFile(4, torch.float32, torch.device("cpu"))
     file.sync()
     with pytest.raises(AssertionError, match="open a file first"):
@@ -91,10 +83,8 @@ def test_a_file_that_was_never_opened_keeps_nothing() -> None:
 
 
 @pytest.mark.parametrize("call", ["get", "fetch"])
-def test_a_disk_that_cannot_be_read_is_said(
-    file: RowFile, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    def broken(*given: Any) -> int:
+def test_a_disk_that_cannot_be_read_is_said(file, monkeypatch, call):
+    def broken(*given):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     file.put(slots(0, 1), rows(0, 1))
@@ -106,9 +96,7 @@ def test_a_disk_that_cannot_be_read_is_said(
         file.get(slots(0))
 
 
-def test_a_system_without_reading_in_place_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_without_reading_in_place_is_refused(tmp_path, monkeypatch):
     monkeypatch.delattr(os, "preadv")
     file = RowFile(4, torch.float32, torch.device("cpu"))
     with pytest.raises(Refusal, match=r"engine\.store = 'disk' needs a system"):
@@ -119,7 +107,7 @@ def test_a_system_without_reading_in_place_is_refused(
 # Slots
 
 
-def test_worked_example() -> None:
+def test_worked_example():
     table = Slots(6, shadow=True)
     assert table.of(slots(4, 1)).tolist() == [-1, -1] and table.used == 0
     assert table.take(slots(4, 1)).tolist() == [1, 0]  # the lower number comes first
@@ -132,7 +120,7 @@ def test_worked_example() -> None:
     assert table.table.tolist() == [-1, 3, 4, 0, 5, 2] and table.used == 6
 
 
-def test_without_shadows_a_slot_is_for_good() -> None:
+def test_without_shadows_a_slot_is_for_good():
     table = Slots(6, shadow=False)
     first = table.take(slots(4, 1)).tolist()
     table.saved()
@@ -143,7 +131,7 @@ def test_without_shadows_a_slot_is_for_good() -> None:
     assert again.take(slots(0)).tolist() == [2]
 
 
-def test_a_table_that_was_saved_is_taken_up() -> None:
+def test_a_table_that_was_saved_is_taken_up():
     table = Slots(6, shadow=True)
     table.take(slots(0, 1, 2))
     table.saved()
@@ -163,9 +151,7 @@ def test_a_table_that_was_saved_is_taken_up() -> None:
         max_size=30,
     )
 )
-def test_what_was_saved_is_never_given_out(
-    history: list[tuple[list[int], bool]],
-) -> None:
+def test_what_was_saved_is_never_given_out(history):
     """And no two clients share a slot, and no slot is lost: 2 n are enough."""
     table, saved = Slots(8, shadow=True), np.zeros(0, np.int64)
     for clients, save in history:

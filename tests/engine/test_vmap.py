@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +25,7 @@ SLOW = pytest.mark.slow("trains two federations, traced and captured")
 
 
 @pytest.fixture(autouse=True)
-def _small() -> Any:
+def _small():
     torch.manual_seed(0)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -36,11 +33,11 @@ def _small() -> Any:
     torch.set_num_threads(before)
 
 
-def draw(*shape: int) -> Tensor:
+def draw(*shape):
     return torch.randn(shape, dtype=F64)
 
 
-def equal(a: Any, b: Any, atol: float = 1e-12) -> bool:
+def equal(a, b, atol=1e-12):
     pairs = zip(packing.leaves(a), packing.leaves(b), strict=True)
     return all(x.shape == y.shape and torch.allclose(x, y, 0, atol) for x, y in pairs)
 
@@ -53,7 +50,7 @@ class Both(NamedTuple):
     right: Any
 
 
-def _loss(v: Tensor, x: Tensor) -> Tensor:
+def _loss(v, x):
     a, b = torch.split(v, [6, 2])
     return torch.tanh(torch.tanh(x @ a.reshape(3, 2)) @ b).square().sum()
 
@@ -86,7 +83,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_trace_is_plain_vmap(name: str) -> None:
+def test_a_trace_is_plain_vmap(name):
     function, dims, given = FUNCTIONS[name]
     many, plain = Lifted(function, dims, "vmap"), vmap(function, dims)
     for _ in range(3):
@@ -107,10 +104,10 @@ def test_a_trace_is_plain_vmap(name: str) -> None:
         )
 
 
-def test_a_shape_is_traced_once_and_a_new_shape_anew() -> None:
+def test_a_shape_is_traced_once_and_a_new_shape_anew():
     calls = []
 
-    def function(v: Tensor, x: Tensor) -> Tensor:
+    def function(v, x):
         calls.append(v.shape)
         return v * x.sum()
 
@@ -124,14 +121,14 @@ def test_a_shape_is_traced_once_and_a_new_shape_anew() -> None:
     assert len(calls) == 4
 
 
-def test_one_tensor_given_twice_is_two_inputs() -> None:
+def test_one_tensor_given_twice_is_two_inputs():
     many = Lifted(lambda a, b: a * 2 - b, (0, 0), "vmap")
     x = draw(3, 2)
     assert equal(many(x, x), x)
     assert equal(many(x, x + 1), x - 1)
 
 
-def test_threads_share_traces() -> None:
+def test_threads_share_traces():
     many = Lifted(lambda v, x: v - 0.1 * grad(_loss)(v, x), (0, 0), "vmap")
     plain = vmap(lambda v, x: v - 0.1 * grad(_loss)(v, x))
     given = [(draw(k % 3 + 2, 8), draw(k % 3 + 2, 5, 3)) for k in range(24)]
@@ -145,7 +142,7 @@ def test_threads_share_traces() -> None:
 
 
 @pytest.fixture
-def captured(record: Any) -> Any:
+def captured(record):
     def capture(
         function: Callable[..., Any], *flat: Tensor, in_place: bool = False
     ) -> Any:
@@ -157,7 +154,7 @@ def captured(record: Any) -> Any:
     return capture
 
 
-def test_captured_gives_what_the_graph_gives(captured: Any) -> None:
+def test_captured_gives_what_the_graph_gives(captured):
     run = captured(lambda a, b: [a + b, a * 2], draw(3), draw(3))
     for _ in range(4):
         a, b = draw(3), draw(3)
@@ -170,7 +167,7 @@ def test_captured_gives_what_the_graph_gives(captured: Any) -> None:
         assert equal(run(draw(2, 0), b), [draw(2, 0), b])
 
 
-def test_captured_reads_what_is_kept_where_it_lies(captured: Any) -> None:
+def test_captured_reads_what_is_kept_where_it_lies(captured):
     a, b = draw(3), draw(3)
     a.is_kept = True  # type: ignore[attr-defined]
     run = captured(lambda a, b: [a + b], a, b)
@@ -179,7 +176,7 @@ def test_captured_reads_what_is_kept_where_it_lies(captured: Any) -> None:
         assert equal(run(a, b), [a + b])
 
 
-def test_captured_never_writes_over_what_is_kept(record: Any) -> None:
+def test_captured_never_writes_over_what_is_kept(record):
     """Given twice: once to be read, and once as the state that a step begins with."""
     w, rate = draw(2, 3), torch.tensor(-0.1, dtype=F64)
     w.is_kept = True  # type: ignore[attr-defined]
@@ -196,12 +193,12 @@ def test_captured_never_writes_over_what_is_kept(record: Any) -> None:
             assert equal([v], [plain]) and torch.equal(w, before)
 
 
-def _momentum(v: Tensor, m: Tensor, x: Tensor) -> list[Tensor]:
+def _momentum(v, m, x):
     m = 0.9 * m + v * x
     return [torch.addcmul(v, m, torch.tensor(-0.1, dtype=F64)), m]
 
 
-def _descends(v: Tensor, m: Tensor, x: Tensor) -> list[Tensor]:
+def _descends(v, m, x):
     return [torch.addcmul(v, v * x, torch.tensor(-0.1, dtype=F64)), m]
 
 
@@ -215,9 +212,7 @@ def _descends(v: Tensor, m: Tensor, x: Tensor) -> list[Tensor]:
         lambda a, b, x: [b, a],  # swapped
     ],
 )
-def test_captured_steps_on_its_own_outputs(
-    step: Any, in_place: bool, captured: Any
-) -> None:
+def test_captured_steps_on_its_own_outputs(step, in_place, captured):
     """Every round from a state that lies elsewhere, and twice from the same one."""
     run = captured(step, draw(2, 3), draw(2, 3), draw(2, 3), in_place=in_place)
     for _ in range(3):
@@ -231,13 +226,11 @@ def test_captured_steps_on_its_own_outputs(
             assert equal(start, before, 0)  # what it is given is not changed
 
 
-def test_few_operations_are_not_captured_and_say_what_they_pass_on(
-    record: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_operations_are_not_captured_and_say_what_they_pass_on(record, monkeypatch):
     monkeypatch.setattr(lifted, "captures", lambda tensor: True)
     monkeypatch.setattr(lifted, "_cuda_graph", record)
 
-    def few(v: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    def few(v, w):
         return v, v[:2], w, v - w
 
     v, w = draw(3, 4), draw(3, 4)
@@ -251,7 +244,7 @@ def test_few_operations_are_not_captured_and_say_what_they_pass_on(
     assert all(leaf.data_ptr() != v.data_ptr() for leaf in again)
 
 
-def _experiment(path: Path, personalizer: Any, optimizer: Any) -> reader.Experiment:
+def _experiment(path, personalizer, optimizer):
     random = np.random.default_rng(0)
     owner = np.repeat(np.arange(5), [5, 16, 9, 12, 7])
     x = random.random((len(owner), 4))
@@ -268,7 +261,7 @@ def _experiment(path: Path, personalizer: Any, optimizer: Any) -> reader.Experim
     return reader.from_dict(tree)
 
 
-def _trained(experiment: reader.Experiment, plan: Plan) -> tuple[Tensor, Tensor]:
+def _trained(experiment, plan):
     federation = build.build(experiment, plan=plan).federation
     for _ in federation.train():
         pass
@@ -291,24 +284,19 @@ def _trained(experiment: reader.Experiment, plan: Plan) -> tuple[Tensor, Tensor]
     ],
 )
 def test_rounds_of_captured_chunks_are_the_loop(
-    personalizer: Any,
-    optimizer: str,
-    in_pieces: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    record: Any,
-) -> None:
+    personalizer, optimizer, in_pieces, tmp_path, monkeypatch, record
+):
     """What runs on a GPU, but for the GPU: two chunks, several rounds, in place."""
     experiment = _experiment(tmp_path, personalizer, optimizer)
     expected = _trained(experiment, Plan("loop", 1))
     plain, changed = Lifted._trace, []
 
-    def update(graph: Any, **given: Any) -> None:
+    def update(graph, **given):
         before = str(graph.graph)
         update_in_place(graph, in_pieces)
         changed.append(str(graph.graph) != before)
 
-    def trace(self: Lifted, arguments: Any, flat: list[Tensor]) -> Any:
+    def trace(self, arguments, flat):
         graph, example = plain(self, arguments, flat)
         return _captured(graph, flat, record), example
 
@@ -322,7 +310,7 @@ def test_rounds_of_captured_chunks_are_the_loop(
 # Updates in place
 
 
-def _stepped(v: Tensor, x: Tensor, rate: Tensor) -> Tensor:
+def _stepped(v, x, rate):
     return torch.addcmul(v, grad(_loss)(v, x), -rate)
 
 
@@ -336,7 +324,7 @@ UPDATED: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("in_pieces", [True, False])
 @pytest.mark.parametrize("name", UPDATED)
-def test_an_update_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> None:
+def test_an_update_in_place_is_the_plain_graph(name, in_pieces):
     function = vmap(UPDATED[name], (0, 0, None))
     given = draw(4, 8), draw(4, 5, 3), torch.tensor(0.1, dtype=F64)
     graph = make_fx(function)(*given)
@@ -354,12 +342,12 @@ def test_an_update_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> No
         assert any(t.data_ptr() == memory for t in found)
 
 
-def _pulled(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> Tensor:
+def _pulled(v, w, x, rate):
     pull = v - w
     return torch.addcmul(v, grad(_loss)(v, x).add(pull, alpha=0.7), -rate)
 
 
-def _early(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _early(v, w, x, rate):
     """The pull is taken before w moves, and used after."""
     pull = v - w
     moved = _stepped(w, x, rate)
@@ -367,65 +355,62 @@ def _early(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
     return [moved, torch.addcmul(v, g, -rate)]
 
 
-def _used_twice(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _used_twice(v, w, x, rate):
     pull = v - w
     return [torch.addcmul(v, grad(_loss)(v, x).add(pull), -rate), pull]
 
 
-def _twice(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _twice(v, w, x, rate):
     """Two pulled steps, and w follows: pFedMe's."""
     near = _pulled(_pulled(v, w, x, rate), w, x, rate)
     return [torch.addcmul(w, (w - near) * 0.3, -rate), near]
 
 
-def _between(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _between(v, w, x, rate):
     """Two models move along one gradient between them: mapper's."""
     lam = x.mean().sigmoid()
     g = grad(_loss)(torch.lerp(w, v, lam), x)
-    return [
-        torch.addcmul(v, lam * g, -rate),
-        torch.addcmul(w, (1 - lam) * g, -rate),
-    ]
+    return [torch.addcmul(v, lam * g, -rate), torch.addcmul(w, (1 - lam) * g, -rate)]
 
 
-def _weighed(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _weighed(v, w, x, rate):
     g = (0.3 * grad(_loss)(v, x)).add(v - w, alpha=1.4)
     return [w * 1, torch.addcmul(v, g, -rate)]
 
 
-def _old_pieces(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _old_pieces(v, w, x, rate):
     g = torch.cat([w[4:], w[:4]])
     return [_stepped(w, x, rate), torch.addcmul(v, g, -rate)]
 
 
-def _old_rest(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _old_rest(v, w, x, rate):
     g = 2 * w
     return [_stepped(w, x, rate), torch.addcmul(v, g, -rate)]
 
 
-def _old_pull(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _old_pull(v, w, x, rate):
     g = w.add(v - x.mean(), alpha=0.7)
     return [_stepped(w, x, rate), torch.addcmul(v, g, -rate)]
 
 
-def _own_share(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _own_share(v, w, x, rate):
     return [torch.addcmul(v, (0.5 * v).add(v - w, alpha=0.7), -rate), w + 1]
 
 
-def _middle(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _middle(v, w, x, rate):
     half = _stepped(v, x, rate)
     return [_stepped(half, x, rate), half + w]
 
 
-def _fork(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _fork(v, w, x, rate):
     half = _stepped(v, x, rate)
     return [_stepped(half, x, rate), _pulled(half, w, x, rate)]
 
 
-def _one_number(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _one_number(v, w, x, rate):
     """Of models of one number a factor of each client is as wide as a model."""
 
-    def loss(v: Tensor, x: Tensor) -> Tensor:
+    def loss(v, x):
         return (x.sum() * v).tanh().square().sum()
 
     g = v * grad(loss)(v, x)
@@ -433,12 +418,12 @@ def _one_number(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
     return [moved, torch.addcmul(v, (g * w).add(v - moved, alpha=0.5), -rate)]
 
 
-def _later_view(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _later_view(v, w, x, rate):
     part = v[:3]
     return [_stepped(v, x, rate), part + 1]
 
 
-def _pieces_of_itself(v: Tensor, w: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def _pieces_of_itself(v, w, x, rate):
     return [torch.addcmul(v, torch.cat([v[4:], v[:4]]), -rate)]
 
 
@@ -451,11 +436,7 @@ STEPS: dict[str, tuple[Callable[..., Any], int | None, bool | None]] = {
         None,
         True,
     ),
-    "before": (
-        lambda v, w, x, r: [_stepped(w, x, r), _pulled(v, w, x, r)],
-        None,
-        True,
-    ),
+    "before": (lambda v, w, x, r: [_stepped(w, x, r), _pulled(v, w, x, r)], None, True),
     "early": (_early, None, False),
     "both ways": (
         lambda v, w, x, r: [_pulled(w, v, x, r), _pulled(v, w, x, r)],
@@ -512,7 +493,7 @@ STEPS: dict[str, tuple[Callable[..., Any], int | None, bool | None]] = {
 
 @pytest.mark.parametrize("in_pieces", [True, False])
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> None:
+def test_a_step_in_place_is_the_plain_graph(name, in_pieces):
     function, apart, pulled = STEPS[name]
     step = vmap(function, (0, 0, 0, None))
     wide, rate = 1 if name == "one number" else 8, torch.tensor(0.1, dtype=F64)
@@ -531,8 +512,8 @@ def test_a_step_in_place_is_the_plain_graph(name: str, in_pieces: bool) -> None:
         assert equal(graph(v.clone(), w.clone(), x, rate), expected)
 
 
-def test_what_all_clients_share_is_never_written_over() -> None:
-    def function(w: Tensor, v: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
+def test_what_all_clients_share_is_never_written_over():
+    def function(w, v, x, rate):
         return [torch.addcmul(w, grad(_loss)(v, x), -rate)]
 
     step = vmap(function, (None, 0, 0, None))
@@ -546,8 +527,8 @@ def test_what_all_clients_share_is_never_written_over() -> None:
             assert torch.equal(given[0], kept)
 
 
-def test_lifted_in_place_gives_the_same_and_only_then_writes_over() -> None:
-    def step(v: Tensor, x: Tensor, rate: Tensor) -> Tensor:
+def test_lifted_in_place_gives_the_same_and_only_then_writes_over():
+    def step(v, x, rate):
         return _stepped(v, x, rate)
 
     rate = torch.tensor(0.1, dtype=F64)
@@ -568,10 +549,10 @@ def test_lifted_in_place_gives_the_same_and_only_then_writes_over() -> None:
     not shutil.which(os.environ.get("CXX", "g++")), reason="needs a C++ compiler"
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, in itself
-def test_a_compiler_draws_the_same_numbers() -> None:
+def test_a_compiler_draws_the_same_numbers():
     """It takes a range for an index, and would not wrap what is made of one."""
 
-    def drawn(key: Tensor) -> tuple[Tensor, Tensor]:
+    def drawn(key):
         each = seeding.fold(key, torch.arange(5))  # as augments do
         return seeding.bits(each, 3), seeding.uniform(key, 40)  # as dropout does
 
@@ -585,14 +566,14 @@ def test_a_compiler_draws_the_same_numbers() -> None:
 # What is computed once
 
 
-def _two_models(v: Tensor, w: Tensor, x: Tensor) -> list[Tensor]:
-    def made(at: Tensor) -> Tensor:
+def _two_models(v, w, x):
+    def made(at):
         return ((x.to(torch.float64) / 255 - 0.5) * at).tanh().sum(1)
 
     return [made(v), made(w), made(v) + made(w)]
 
 
-def test_two_models_prepare_a_batch_once() -> None:
+def test_two_models_prepare_a_batch_once():
     x = torch.arange(12, dtype=torch.uint8).reshape(3, 4)
     given = (draw(3, 4), draw(3, 4), x)
     graph: Any = make_fx(_two_models)(*given)
@@ -604,10 +585,10 @@ def test_two_models_prepare_a_batch_once() -> None:
     assert all(torch.equal(a, b) for a, b in zip(graph(*given), plain, strict=True))
 
 
-def test_outputs_stay_apart() -> None:
+def test_outputs_stay_apart():
     """The next step may write over one of them, and must not change the other."""
 
-    def twice(x: Tensor) -> list[Tensor]:
+    def twice(x):
         return [x * 2, x * 2, (x * 2).view(4), (x * 2).view(4), x * 3.0, x * 3]
 
     x = draw(2, 2)
@@ -618,13 +599,13 @@ def test_outputs_stay_apart() -> None:
     assert all(torch.equal(a, b) for a, b in zip(found, twice(x), strict=True))
 
 
-def test_what_writes_or_draws_is_left_alone() -> None:
-    def writes(x: Tensor) -> list[Tensor]:
+def test_what_writes_or_draws_is_left_alone():
+    def writes(x):
         a, b = torch.zeros_like(x), torch.zeros_like(x)
         a.add_(x)
         return [a + 3 * b]
 
-    def draws(x: Tensor) -> list[Tensor]:
+    def draws(x):
         return [torch.rand_like(x) - torch.rand_like(x)]
 
     x = draw(2, 2)
@@ -638,8 +619,8 @@ def test_what_writes_or_draws_is_left_alone() -> None:
     assert torch.equal(graph(x)[0], x)
 
 
-def test_numbers_that_only_look_the_same_stay_apart() -> None:
-    def near(x: Tensor) -> list[Tensor]:
+def test_numbers_that_only_look_the_same_stay_apart():
+    def near(x):
         signs = torch.stack([x / (x * 0.0), x / (x * -0.0)])
         return [signs.sum(1)]
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -24,18 +22,18 @@ Settings = dict[str, Any]
         ([2.0, 2.0], 2.0, 0.0),
     ],
 )
-def test_interval_by_hand(values: list[float], mean: float, half: float) -> None:
+def test_interval_by_hand(values, mean, half):
     assert interval(values) == pytest.approx((mean, half), nan_ok=True)
 
 
-def test_interval_covers_the_truth() -> None:
+def test_interval_covers_the_truth():
     # 2000 intervals of 5 seeds: within 5 standard deviations of 95 %, P(fail) < 1e-6
     draws = np.random.default_rng(0).normal(size=(2000, 5))
     hits = sum(abs(mean) <= half for mean, half in map(interval, draws))
     assert abs(hits / 2000 - 0.95) < 5 * np.sqrt(0.95 * 0.05 / 2000)
 
 
-def test_paired_by_hand() -> None:
+def test_paired_by_hand():
     # all five signs alike: 2 of the 2⁵ sign patterns are as extreme
     got = paired(np.zeros(5), np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
     assert got.mean_difference == 3.0
@@ -46,7 +44,7 @@ def test_paired_by_hand() -> None:
     assert got.high - 3 == pytest.approx(half)
 
 
-def test_paired_as_scipy_has_it() -> None:
+def test_paired_as_scipy_has_it():
     draw = np.random.default_rng(4)
     a, b = draw.random(300), draw.random(300)
     got = paired(a, b)
@@ -67,9 +65,7 @@ def test_paired_as_scipy_has_it() -> None:
         ([1.0] * 20, [1.0] * 20, True, (0, 0, 20, 20)),
     ],
 )
-def test_better_worse_equal_and_all(
-    a: list[float], b: list[float], up: bool, counts: tuple[int, ...]
-) -> None:
+def test_better_worse_equal_and_all(a, b, up, counts):
     """Clients with one value only are left out."""
     got = paired(np.array(a), np.array(b), up)
     assert got[4:] == counts
@@ -78,20 +74,20 @@ def test_better_worse_equal_and_all(
 
 
 @pytest.mark.parametrize("missing", [0, 2])
-def test_nothing_to_compare(missing: int) -> None:
+def test_nothing_to_compare(missing):
     got = paired(np.full(missing, np.nan), np.zeros(missing))
     assert np.isnan(got[:4]).all()
     assert got[4:] == (0, 0, 0, 0)
 
 
-def test_one_client_shows_nothing() -> None:
+def test_one_client_shows_nothing():
     got = paired(np.array([0.25]), np.array([0.5]))
     assert got.mean_difference == 0.25
     assert np.isnan([got.low, got.high]).all()
     assert got.p_value == 1.0
 
 
-def test_rounding_does_not_break_ties() -> None:
+def test_rounding_does_not_break_ties():
     # 0.3 − 0.2 and 0.2 − 0.1 differ in the last bit; they are the same tenth
     a = np.array([0.2, 0.1, 0.3, 0.5, 0.1, 0.7, 0.0])
     b = np.array([0.3, 0.2, 0.4, 0.4, 0.3, 0.9, 0.1])
@@ -99,7 +95,7 @@ def test_rounding_does_not_break_ties() -> None:
     assert paired(a, b).p_value == pytest.approx(stats.wilcoxon(tenths).pvalue)
 
 
-def test_infinite_losses_can_be_ranked() -> None:
+def test_infinite_losses_can_be_ranked():
     a = np.array([1.0, 1.0, np.inf, 2.0, 3.0])
     b = np.array([np.inf, 2.0, np.inf, 4.0, 6.0])
     got = paired(a, b, higher_is_better=False)
@@ -108,18 +104,18 @@ def test_infinite_losses_can_be_ranked() -> None:
     assert got.mean_difference == np.inf
 
 
-def test_refuses_other_clients() -> None:
+def test_refuses_other_clients():
     with pytest.raises(Refusal, match="same clients"):
         paired(np.zeros(3), np.zeros(4))
 
 
-def run(seed: int, accuracy: Any = 0.0, **settings: Any) -> tuple[Settings, Settings]:
+def run(seed, accuracy=0.0, **settings):
     dotted = {k.replace("__", "."): v for k, v in settings.items()}
     summary = {"personal": {"accuracy_mean": accuracy, "accuracy_deciles": [0, 1]}}
     return {"seed": seed, "train.lr": 0.1, **dotted}, summary
 
 
-def test_seeds_are_gathered_by_hand() -> None:
+def test_seeds_are_gathered_by_hand():
     runs = [
         run(0, 1.0, personalizer__lam=0.1),
         run(0, 5.0, personalizer__lam=1.0),
@@ -136,14 +132,14 @@ def test_seeds_are_gathered_by_hand() -> None:
     assert by_seed([]) == []
 
 
-def test_a_run_given_twice_counts_once() -> None:
+def test_a_run_given_twice_counts_once():
     runs = [run(0, 1.0), run(0, 1.0), run(1, 3.0)]
     (group,) = by_seed(runs)
     assert group.runs == [0, 2]
     assert group.numbers["personal.accuracy_mean"] == interval([1.0, 3.0])
 
 
-def test_only_numbers_that_all_have() -> None:
+def test_only_numbers_that_all_have():
     summaries: list[Settings] = [
         {"a": 1, "b": 2.0, "text": "x", "flag": True, "c": 1.0},
         {"a": 3, "b": None, "text": "y", "flag": True},
@@ -154,7 +150,7 @@ def test_only_numbers_that_all_have() -> None:
     assert np.isnan(group.numbers["b"]).all()
 
 
-def test_pairs_by_hand() -> None:
+def test_pairs_by_hand():
     grid = [run(s, personalizer__lam=lam) for lam in (0.1, 1.0, 2.0) for s in (0, 1)]
     lam = "personalizer.lam"
     assert pairs(grid) == [
@@ -165,21 +161,21 @@ def test_pairs_by_hand() -> None:
     ]
 
 
-def test_two_differences_are_no_pair() -> None:
+def test_two_differences_are_no_pair():
     runs = [run(0, model__name="cnn", a=[1]), run(0, model__name="linear", a=[2])]
     assert pairs(runs) == []
     crossed = [*runs, run(0, model__name="cnn", a=[2])]
     assert pairs(crossed) == [Pair("a", 0, 2), Pair("model.name", 1, 2)]
 
 
-def test_seeds_and_repeated_runs_are_no_pair() -> None:
+def test_seeds_and_repeated_runs_are_no_pair():
     assert pairs([run(0), run(1), run(0)]) == []
     assert pairs([]) == []
     lam = [run(0, lam=1.0), run(0, lam=2.0), run(0, lam=1.0)]
     assert pairs(lam) == [Pair("lam", 0, 1)]
 
 
-def test_options_go_with_the_name_of_their_part() -> None:
+def test_options_go_with_the_name_of_their_part():
     ditto = {"personalizer__name": "ditto", "personalizer__lam": 1.0}
     local = {"personalizer__name": "local"}
     name = "personalizer.name"
@@ -195,11 +191,11 @@ def test_options_go_with_the_name_of_their_part() -> None:
     assert pairs([run(0), run(0, **attack)]) == [Pair("attack.name", 0, 1)]
 
 
-def test_training_alone_is_what_every_personalizer_is_beside() -> None:
+def test_training_alone_is_what_every_personalizer_is_beside():
     """As in the quickstart: own − shared, own − local, local − shared."""
     name = "personalizer.name"
 
-    def of(*names: str) -> list[tuple[int, int]]:
+    def of(*names):
         found = pairs([run(0, personalizer__name=each) for each in names])
         assert {pair.setting for pair in found} <= {name}
         return [(pair.first, pair.second) for pair in found]

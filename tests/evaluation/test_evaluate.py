@@ -1,20 +1,13 @@
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
-from torch import Tensor
 
 from troth import build
 from troth.config import reader
 from troth.engine.engine import Plan
 from troth.evaluation import evaluate
 from troth.networks import task
-from troth.types import Split
 
 SIZES = [7, 40, 12, 25, 10, 4, 31]
 N = len(SIZES)
@@ -22,7 +15,7 @@ PLANS = [Plan("loop", 1), Plan("vmap", 3), Plan("vmap", 2, 2), Plan("threads", 1
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("data")
     owner = np.repeat(np.arange(N), SIZES)
     images = random.integers(0, 256, (len(owner), 6, 6), dtype=np.uint8)
@@ -33,9 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def built(
-    folder: Path, plan: Plan, model: Any, classes: int = 3, **train: Any
-) -> build.Built:
+def built(folder, plan, model, classes=3, **train):
     tree = {
         "data": {"name": "npz", "path": str(folder / f"{classes}.npz")},
         "partition": {"name": "natural", "split": [0.5, 0.1, 0.4]},
@@ -52,7 +43,7 @@ def built(
 
 
 @torch.no_grad()
-def plainly(made: build.Built, models: Tensor, split: Split, ids: Any) -> Any:
+def plainly(made, models, split, ids):
     """Client by client, with the network itself and scikit-learn's measures."""
     table: dict[str, list[float]] = {}
     classes = made.facts["classes"]
@@ -85,13 +76,13 @@ def plainly(made: build.Built, models: Tensor, split: Split, ids: Any) -> Any:
     return table
 
 
-def assert_same(found: evaluate.Table, expected: dict[str, list[float]]) -> None:
+def assert_same(found, expected):
     assert set(found) == set(expected)
     for name, values in expected.items():
         assert found[name] == pytest.approx(np.array(values), abs=1e-12, nan_ok=True)
 
 
-def check(made: build.Built, split: Split, ids: np.ndarray) -> None:
+def check(made, split, ids):
     """Both tables against the plain loop; clients without examples have no score."""
     f, have = made.federation, np.flatnonzero(split.size.numpy()[ids])
     w, rows = f.broadcast.w, f.population.read(np.arange(N))
@@ -115,9 +106,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("model", "classes"), MODELS)
-def test_shared_and_personal_are_a_plain_loop(
-    folder: Path, model: Any, classes: int
-) -> None:
+def test_shared_and_personal_are_a_plain_loop(folder, model, classes):
     made = built(folder, PLANS[0], model, classes)
     assert len(set(made.data.test.size.tolist())) > 4
     for plan in PLANS:
@@ -126,9 +115,7 @@ def test_shared_and_personal_are_a_plain_loop(
 
 
 @pytest.mark.parametrize(("model", "classes"), MODELS)
-def test_losses_alone_are_those_of_the_table(
-    folder: Path, model: Any, classes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_losses_alone_are_those_of_the_table(folder, model, classes, monkeypatch):
     made = built(folder, PLANS[0], model, classes)
     f, split, ids = made.federation, made.data.train, np.array([4, 0, 3])
     table = evaluate.shared(f.engine, f.broadcast.w, split, ids)
@@ -143,9 +130,7 @@ def test_losses_alone_are_those_of_the_table(
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_some_clients_in_pieces_and_splits_that_some_lack(
-    folder: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_some_clients_in_pieces_and_splits_that_some_lack(folder, plan, monkeypatch):
     made = built(folder, plan, "linear")
     for ids in (np.array([5]), np.array([6, 0, 3])):
         check(made, made.data.test, ids)
@@ -158,7 +143,7 @@ def test_some_clients_in_pieces_and_splits_that_some_lack(
 
 
 @pytest.mark.parametrize("plan", [PLANS[1], PLANS[3]])
-def test_without_personal_models_both_tables_are_one(folder: Path, plan: Plan) -> None:
+def test_without_personal_models_both_tables_are_one(folder, plan):
     made = built(folder, plan, "linear")
     tree = reader.to_dict(made.experiment) | {"personalizer": "none"}
     f = build.build(reader.from_dict(tree), plan=plan).federation
@@ -168,7 +153,7 @@ def test_without_personal_models_both_tables_are_one(folder: Path, plan: Plan) -
     assert_same(personal, {k: v.tolist() for k, v in shared.items()})
 
 
-def test_personal_rows_are_read_only(folder: Path) -> None:
+def test_personal_rows_are_read_only(folder):
     made = built(folder, PLANS[3], "linear")
     f, ids = made.federation, np.arange(N)
     before, w = f.population.read(ids), f.broadcast.w.clone()
@@ -178,7 +163,7 @@ def test_personal_rows_are_read_only(folder: Path) -> None:
     assert torch.equal(f.broadcast.w, w)
 
 
-def test_a_model_that_diverged_has_a_table_too(folder: Path) -> None:
+def test_a_model_that_diverged_has_a_table_too(folder):
     made = built(folder, PLANS[1], "linear")
     f = made.federation
     w = torch.full_like(f.broadcast.w, torch.nan)
@@ -186,13 +171,13 @@ def test_a_model_that_diverged_has_a_table_too(folder: Path) -> None:
     assert (found["accuracy"] == 0).all()
 
 
-def aim(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def aim(x, y):
     """Dark images, to be taken for the next class; those of class 2 do not count."""
     return x // 4, torch.where(y == 2, -1, y + 1)
 
 
 @torch.no_grad()
-def succeeds(made: build.Built, models: Tensor, split: Split, ids: Any) -> np.ndarray:
+def succeeds(made, models, split, ids):
     """Client by client, with the network itself."""
     found = []
     for k in ids:
@@ -207,9 +192,7 @@ def succeeds(made: build.Built, models: Tensor, split: Split, ids: Any) -> np.nd
 
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("plan", PLANS)
-def test_what_an_attacker_shows_is_scored_beside(
-    folder: Path, plan: Plan, small: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_attacker_shows_is_scored_beside(folder, plan, small, monkeypatch):
     made = built(folder, plan, "linear")
     f, split = made.federation, made.data.test
     if small:
@@ -228,11 +211,11 @@ def test_what_an_attacker_shows_is_scored_beside(
             assert_same(table, plainly(made, models, split, ids))  # the rest is clean
 
 
-def test_nobody_to_succeed_on(folder: Path) -> None:
+def test_nobody_to_succeed_on(folder):
     made = built(folder, PLANS[1], "linear")
     f, ids = made.federation, np.arange(N)
 
-    def idle(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def idle(x, y):
         return x, torch.full_like(y, -1)
 
     table = evaluate.shared(f.engine, f.broadcast.w, made.data.test, ids, idle)

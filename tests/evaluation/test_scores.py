@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -9,15 +7,12 @@ from sklearn.metrics import (
     hamming_loss,
     roc_auc_score,
 )
-from torch import Tensor
 
 from troth.evaluation.scores import score, success
 from troth.types import Refusal
 
-Ragged = tuple[np.ndarray, np.ndarray]
 
-
-def layout(draw: np.random.Generator, n: int, gap: int = 0) -> tuple[Ragged, int]:
+def layout(draw, n, gap=0):
     """Clients of 0 to 40 slots, in any order, with unused slots between them."""
     size = draw.integers(0, 41, n)
     size[draw.integers(0, n, max(n // 5, 1))] = 0
@@ -29,9 +24,7 @@ def layout(draw: np.random.Generator, n: int, gap: int = 0) -> tuple[Ragged, int
     return (start, size), at + 1
 
 
-def plainly(
-    outputs: Tensor, y: Tensor, loss: Tensor, ragged: Ragged, classes: int
-) -> dict[str, list[float]]:
+def plainly(outputs, y, loss, ragged, classes):
     """The same, client by client, with sklearn; for finite outputs."""
     columns = ("accuracy", "loss", "balanced_accuracy", "auroc")
     table: dict[str, list[float]] = {c: [] for c in columns}
@@ -61,7 +54,7 @@ def plainly(
 
 @pytest.mark.parametrize(("classes", "k"), [(2, 1), (2, 2), (3, 3), (10, 10)])
 @pytest.mark.parametrize("gap", [0, 3])
-def test_as_a_plain_loop_and_sklearn(classes: int, k: int, gap: int) -> None:
+def test_as_a_plain_loop_and_sklearn(classes, k, gap):
     draw = np.random.default_rng(classes + k + gap)
     ragged, slots = layout(draw, 120, gap)
     # quarters: many ties
@@ -76,7 +69,7 @@ def test_as_a_plain_loop_and_sklearn(classes: int, k: int, gap: int) -> None:
         np.testing.assert_allclose(ours[column], expected, rtol=1e-12, err_msg=column)
 
 
-def test_regression_as_a_plain_loop() -> None:
+def test_regression_as_a_plain_loop():
     draw = np.random.default_rng(0)
     ragged, slots = layout(draw, 50, 2)
     outputs = torch.tensor(draw.normal(size=(slots, 1)))
@@ -90,7 +83,7 @@ def test_regression_as_a_plain_loop() -> None:
         np.testing.assert_allclose(ours["loss"][k], loss[mine].mean().item())
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     # client 0: margins 2, -1 | 1, labels 1 0 | 1 right right right
     # client 1: margins 0 (class 0), 3, 3, labels 1 1 0: one of three right
     margin = torch.tensor([[2.0], [-1.0], [1.0], [0.0], [3.0], [3.0]])
@@ -104,7 +97,7 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(got["auroc"], [1, 1 / 4])
 
 
-def test_two_columns_are_their_difference() -> None:
+def test_two_columns_are_their_difference():
     draw = np.random.default_rng(3)
     columns = torch.tensor(draw.normal(size=(60, 2)))
     y, loss = torch.tensor(draw.integers(0, 2, 60)), torch.zeros(60)
@@ -117,7 +110,7 @@ def test_two_columns_are_their_difference() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("k", [1, 2])
-def test_outputs_that_are_not_finite_are_wrong(bad: float, k: int) -> None:
+def test_outputs_that_are_not_finite_are_wrong(bad, k):
     outputs = torch.full((4, k), bad)
     y, loss = torch.tensor([0, 1, 0, 1]), torch.full((4,), bad)
     got = score(outputs, y, loss, np.array([0]), np.array([4]), 2)
@@ -126,7 +119,7 @@ def test_outputs_that_are_not_finite_are_wrong(bad: float, k: int) -> None:
     np.testing.assert_array_equal(got["loss"], [bad])
 
 
-def test_one_bad_output_misses_one_example() -> None:
+def test_one_bad_output_misses_one_example():
     outputs = torch.tensor([[1.0, 0.0], [0.0, 1.0], [np.nan, 1.0]])
     y = torch.tensor([0, 1, 1])
     got = score(outputs, y, torch.zeros(3), np.array([0]), np.array([3]), 2)
@@ -135,7 +128,7 @@ def test_one_bad_output_misses_one_example() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e300])
-def test_a_diverged_regression_has_infinite_error(bad: float) -> None:
+def test_a_diverged_regression_has_infinite_error(bad):
     outputs = torch.tensor([[bad], [0.0]], dtype=torch.float64)
     loss = torch.tensor([np.nan, 0.0])
     got = score(outputs, torch.zeros(2), loss, np.array([0]), np.array([2]), 0)
@@ -143,7 +136,7 @@ def test_a_diverged_regression_has_infinite_error(bad: float) -> None:
     assert np.isnan(got["loss"][0])
 
 
-def test_bfloat16_and_gradients_are_read() -> None:
+def test_bfloat16_and_gradients_are_read():
     outputs = torch.ones(2, 2, dtype=torch.bfloat16, requires_grad=True)
     loss = outputs.sum(1)
     got = score(outputs, torch.zeros(2), loss, np.array([0]), np.array([2]), 2)
@@ -152,7 +145,7 @@ def test_bfloat16_and_gradients_are_read() -> None:
 
 
 @pytest.mark.parametrize(("k", "classes", "several"), [(1, 0, 0), (1, 2, 0), (3, 3, 1)])
-def test_no_clients_and_no_slots(k: int, classes: int, several: bool) -> None:
+def test_no_clients_and_no_slots(k, classes, several):
     none, two = np.array([], dtype=np.int64), np.zeros(2, dtype=np.int64)
     y = torch.zeros(0, 3).long() if several else torch.zeros(0)
     nothing = torch.zeros(0, k), y, torch.zeros(0)
@@ -162,7 +155,7 @@ def test_no_clients_and_no_slots(k: int, classes: int, several: bool) -> None:
         assert values.shape == (2,) and np.isnan(values).all()
 
 
-def test_ranks_stay_exact_among_many_clients() -> None:
+def test_ranks_stay_exact_among_many_clients():
     n = 10_000
     outputs = torch.tensor([[0.0], [0.0], [1.0]]).repeat(n, 1)
     y = torch.tensor([0, 1, 1]).repeat(n)
@@ -174,7 +167,7 @@ def test_ranks_stay_exact_among_many_clients() -> None:
 # Several labels an example
 
 
-def by_sklearn(o: np.ndarray, y: np.ndarray, loss: np.ndarray) -> dict[str, float]:
+def by_sklearn(o, y, loss):
     """One client, label by label."""
     guess = (o > 0).astype(int)
     recalls, areas = [], []
@@ -195,7 +188,7 @@ def by_sklearn(o: np.ndarray, y: np.ndarray, loss: np.ndarray) -> dict[str, floa
 
 @pytest.mark.parametrize("labels", [1, 2, 5])
 @pytest.mark.parametrize("gap", [0, 3])
-def test_several_labels_as_sklearn(labels: int, gap: int) -> None:
+def test_several_labels_as_sklearn(labels, gap):
     draw = np.random.default_rng(labels + gap)
     ragged, slots = layout(draw, 60, gap)
     outputs = torch.tensor(draw.integers(-6, 7, (slots, labels)) / 4)
@@ -212,7 +205,7 @@ def test_several_labels_as_sklearn(labels: int, gap: int) -> None:
             np.testing.assert_allclose(ours[column][k], value, err_msg=column)
 
 
-def test_several_labels_by_hand() -> None:
+def test_several_labels_by_hand():
     outputs = torch.tensor([[1.0, -1.0], [2.0, 3.0], [-1.0, 0.0]])
     y = torch.tensor([[1, 0], [0, 1], [1, 0]])  # right: both, the second, the second
     got = score(outputs, y, torch.arange(3.0), np.array([0]), np.array([3]), 2)
@@ -225,7 +218,7 @@ def test_several_labels_by_hand() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_one_bad_output_misses_one_label(bad: float) -> None:
+def test_one_bad_output_misses_one_label(bad):
     outputs = torch.tensor([[bad, 1.0], [bad, -1.0]])
     y = torch.tensor([[1, 1], [0, 0]])
     got = score(outputs, y, torch.zeros(2), np.array([0]), np.array([2]), 2)
@@ -234,7 +227,7 @@ def test_one_bad_output_misses_one_label(bad: float) -> None:
     assert got["auroc"][0] == 0.5  # all lost by the first, all won by the second
 
 
-def test_two_labels_are_not_two_classes() -> None:
+def test_two_labels_are_not_two_classes():
     """The shape of y decides: with two labels there is a column for each."""
     y = torch.tensor([[1, 1], [0, 0]])
     ends = np.array([0]), np.array([2])
@@ -246,7 +239,7 @@ def test_two_labels_are_not_two_classes() -> None:
         score(torch.zeros(2, 2), 2 * y, torch.zeros(2), *ends, 2)
 
 
-def test_success_by_hand() -> None:
+def test_success_by_hand():
     outputs = torch.eye(3)[[0, 0, 1, 2, 0, 1]]
     wanted = torch.tensor([0, -1, 0, 2, -1, 1])
     start, size = np.array([0, 2, 4, 5, 6]), np.array([2, 2, 1, 1, 0])
@@ -255,7 +248,7 @@ def test_success_by_hand() -> None:
     assert np.isnan(found[[2, 4]]).all()  # none that counts; none at all
 
 
-def test_success_of_a_margin_and_of_several_labels() -> None:
+def test_success_of_a_margin_and_of_several_labels():
     start, size = np.array([0]), np.array([4])
     margin = torch.tensor([[1.0], [-1.0], [2.0], [0.0]])
     wanted = torch.tensor([1, 1, 1, 0])
@@ -266,7 +259,7 @@ def test_success_of_a_margin_and_of_several_labels() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_no_success(value: float) -> None:
+def test_what_is_not_finite_is_no_success(value):
     outputs = torch.tensor([[value, 0.0], [1.0, 0.0]])
     wanted, place = torch.zeros(2, dtype=torch.long), (np.array([0]), np.array([2]))
     for several in (False, True):

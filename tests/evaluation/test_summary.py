@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +14,7 @@ SIZE = np.array([1, 1, 50, 2])
 MALICIOUS = np.array([False, False, True, False])
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     got = summarise({"accuracy": ACCURACY, "loss": LOSS}, SIZE, MALICIOUS)
     expected = {
         "accuracy_mean": 0.75,
@@ -41,7 +38,7 @@ def test_by_hand() -> None:
     assert json.loads(json.dumps(got)) == got
 
 
-def test_every_metric_of_every_column() -> None:
+def test_every_metric_of_every_column():
     names = lookup.names("metric")
     columns = ("accuracy", "loss", "balanced_accuracy", "auroc")
     table = dict.fromkeys(columns, ACCURACY)
@@ -49,7 +46,7 @@ def test_every_metric_of_every_column() -> None:
     assert set(got) == {f"{c}_{m}" for c in columns for m in names}
 
 
-def test_regression_speaks_of_errors() -> None:
+def test_regression_speaks_of_errors():
     got = summarise({"error": LOSS, "loss": LOSS}, SIZE, MALICIOUS)
     assert got["error_mean"] == 2.0
     assert got["error_worst10"] == 3.0
@@ -57,12 +54,12 @@ def test_regression_speaks_of_errors() -> None:
     assert not [k for k in got if "accuracy" in k]
 
 
-def test_a_client_without_a_value_is_left_out() -> None:
+def test_a_client_without_a_value_is_left_out():
     auroc = np.array([np.nan, 0.5, 0.5, 1.0])
     assert summarise({"auroc": auroc}, SIZE, MALICIOUS)["auroc_mean"] == 0.75
 
 
-def test_a_diverged_loss_is_not_left_out() -> None:
+def test_a_diverged_loss_is_not_left_out():
     loss = np.array([np.nan, 1.0, np.nan])
     accuracy = np.array([0.0, 1.0, np.nan])  # the last client has no test set
     table = {"accuracy": accuracy, "loss": loss}
@@ -72,15 +69,13 @@ def test_a_diverged_loss_is_not_left_out() -> None:
     assert np.isnan(loss[0])  # the table itself stays what it was
 
 
-def test_all_malicious_is_nan() -> None:
+def test_all_malicious_is_nan():
     got = summarise({"accuracy": ACCURACY}, SIZE, np.ones(4, dtype=bool))
     assert np.isnan(got["accuracy_mean"])
     assert got["malicious_accuracy_mean"] == 0.5625
 
 
-def test_a_new_metric_is_found_by_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_metric_is_found_by_its_file(tmp_path, monkeypatch):
     (tmp_path / "lowest.py").write_text(
         "def lowest(values, *, plus: float = 1.0):\n    return values.min() + plus\n"
     )
@@ -90,7 +85,7 @@ def test_a_new_metric_is_found_by_its_file(
     assert got["accuracy_lowest"] == 1.5
 
 
-def test_success_of_an_attack_is_better_lower() -> None:
+def test_success_of_an_attack_is_better_lower():
     success = np.array([0.2, 1.0, 0.9, np.nan])
     got = summarise({"attack_success": success}, SIZE, MALICIOUS)
     assert got["attack_success_mean"] == pytest.approx(0.6)

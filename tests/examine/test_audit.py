@@ -4,8 +4,6 @@ A linear model of two classes: the loss grows along ±(w₁ − w₀) everywhere
 is x ± ε·sign(w₁ − w₀), clipped. Intervals hold as often as they say.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binom, binomtest, multinomial
-from torch import Tensor, nn
 
 import troth
 from troth import api, files
@@ -28,19 +25,19 @@ from troth.types import Refusal
 
 
 @pytest.mark.parametrize(("count", "m"), [(0, 7), (3, 7), (7, 7), (41, 160)])
-def test_intervals_are_those_of_clopper_and_pearson(count: int, m: int) -> None:
+def test_intervals_are_those_of_clopper_and_pearson(count, m):
     expected = binomtest(count, m).proportion_ci(1 - ALPHA, method="exact")
     assert _interval(count, m, ALPHA) == pytest.approx((expected.low, expected.high))
 
 
-def test_halves_are_rounded_outwards() -> None:
+def test_halves_are_rounded_outwards():
     low, high = _interval(3.5, 10, ALPHA)
     assert low == _interval(3, 10, ALPHA)[0] and high == _interval(4, 10, ALPHA)[1]
 
 
 @pytest.mark.parametrize("p", [0.0, 0.03, 0.2, 0.5, 0.9])
 @pytest.mark.parametrize("q", [0.0, 0.1, 0.5])
-def test_differences_of_independent_shares(p: float, q: float) -> None:
+def test_differences_of_independent_shares(p, q):
     """By enumeration: the chance to miss is at most ALPHA."""
     missed = 0.0
     for a in range(13):
@@ -53,7 +50,7 @@ def test_differences_of_independent_shares(p: float, q: float) -> None:
 
 
 @pytest.mark.parametrize("p", [(0.0, 0.0), (0.3, 0.0), (0.4, 0.3), (0.1, 0.05)])
-def test_differences_of_shares_of_the_same_examples(p: tuple[float, float]) -> None:
+def test_differences_of_shares_of_the_same_examples(p):
     """Examples that only one of two models has right, and those that only the other."""
     m, missed = 12, 0.0
     law = multinomial(m, [*p, 1 - sum(p)])
@@ -68,7 +65,7 @@ def test_differences_of_shares_of_the_same_examples(p: tuple[float, float]) -> N
 CLIENTS, EACH, EPS = 4, 60, 0.15
 
 
-def shards(place: Path, **more: np.ndarray) -> str:
+def shards(place, **more):
     """Four clients with a shortcut each: features 0–2 are about the label at all, 3–6
     is bright where the label is 1 at client 0 … 3, but not for those of group 1."""
     random = np.random.default_rng(3)
@@ -82,7 +79,7 @@ def shards(place: Path, **more: np.ndarray) -> str:
     return str(place)
 
 
-def trained(place: Path, path: str, **sections: Any) -> Path:
+def trained(place, path, **sections):
     tree = {
         "data": {"name": "npz", "path": path},
         "partition": {"name": "natural", "split": [0.4, 0.2, 0.4]},
@@ -96,18 +93,18 @@ def trained(place: Path, path: str, **sections: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tuned(tmp_path_factory):
     place = tmp_path_factory.mktemp("audited")
     return trained(place / "run", shards(place / "data.npz"))
 
 
 @pytest.fixture
-def run(tuned: Path, tmp_path: Path) -> Path:
+def run(tuned, tmp_path):
     """A run of one's own, to be written to."""
     return Path(shutil.copytree(tuned, tmp_path / "run"))
 
 
-def slope(net: nn.Module) -> Tensor:
+def slope(net):
     """Of the margin for class 1."""
     x = torch.zeros(1, 7, requires_grad=True)
     outputs = net(x)
@@ -116,12 +113,12 @@ def slope(net: nn.Module) -> Tensor:
     return x.grad[0]
 
 
-def right(net: nn.Module, x: Tensor, y: Tensor) -> np.ndarray:
+def right(net, x, y):
     with torch.no_grad():
         return np.asarray(net(x).argmax(dim=1) == y)
 
 
-def test_by_the_closed_form(run: Path) -> None:
+def test_by_the_closed_form(run):
     found = troth.audit(run, eps=EPS)
     opened, t = Run(run), found.table
     arrays, held, _ = load.deal(opened.experiment, None)
@@ -154,7 +151,7 @@ def test_by_the_closed_form(run: Path) -> None:
         assert t["valid_gain"][k] == pytest.approx(gain)
 
 
-def test_disparity_by_group(run: Path) -> None:
+def test_disparity_by_group(run):
     """Without a test set of that name, test examples of group 1 conflict."""
     t = troth.audit(run, eps=EPS).table
     opened = Run(run)
@@ -176,7 +173,7 @@ def test_disparity_by_group(run: Path) -> None:
     assert "bound" not in t  # nothing says which features are spurious
 
 
-def test_models_that_are_the_shared_one(run: Path) -> None:
+def test_models_that_are_the_shared_one(run):
     w = flat.flatten(Run(run).network()).detach()
     rows = {"parameters": w[None], "client": torch.tensor([-1])}
     files.save(run / files.PERSONAL, rows)
@@ -190,7 +187,7 @@ def test_models_that_are_the_shared_one(run: Path) -> None:
     assert not found.clients("suspect", 1.0)
 
 
-def test_the_file_holds_the_table(run: Path, tmp_path: Path) -> None:
+def test_the_file_holds_the_table(run, tmp_path):
     found = audit.audit(Run(run), eps=EPS, out=tmp_path / "a" / "b")
     assert found.file == tmp_path / "a" / "b" / "audit.csv"
     assert not (run / "audit.csv").exists()
@@ -203,7 +200,7 @@ def test_the_file_holds_the_table(run: Path, tmp_path: Path) -> None:
     assert '"eps": 0.15' in (run / "audit.json").read_text()
 
 
-def test_verdicts(run: Path) -> None:
+def test_verdicts(run):
     found = audit.audit(run, eps=0.4)
     low, high = found.table["change_low"], found.table["change_high"]
     expected = np.where(low > 0.1, 1.0, np.where(high <= 0.1, 0.0, np.nan))
@@ -214,7 +211,7 @@ def test_verdicts(run: Path) -> None:
     assert certain.clients("suspect", 0.0) == [0, 1, 2, 3]
 
 
-def test_options_are_the_run_s_own_where_none_is_given(run: Path) -> None:
+def test_options_are_the_run_s_own_where_none_is_given(run):
     text = (run / files.EXPERIMENT).read_text()
     assert "eps = 0.1\n" in text
     (run / files.EXPERIMENT).write_text(text.replace("eps = 0.1\n", "eps = 0.15\n"))
@@ -224,14 +221,14 @@ def test_options_are_the_run_s_own_where_none_is_given(run: Path) -> None:
     assert (own.table["shared_adv_accuracy"] < given.table["shared_adv_accuracy"]).any()
 
 
-def test_a_random_start_is_drawn_the_same_again(run: Path) -> None:
+def test_a_random_start_is_drawn_the_same_again(run):
     options: dict[str, Any] = {"start": "random", "iterations": 1, "step": 0.01}
     one, two = (audit.audit(run, **options).table["l_trans"] for _ in range(2))
     assert (one == two).all()
     assert (one != audit.audit(run).table["l_trans"]).all()
 
 
-def test_validation_data_and_some_clients(run: Path) -> None:
+def test_validation_data_and_some_clients(run):
     told: list[Progress] = []
     found = audit.audit(run, on="valid", clients="1,3", watch=told.append)
     held = load.deal(Run(run).experiment, None)[1]
@@ -243,7 +240,7 @@ def test_validation_data_and_some_clients(run: Path) -> None:
     ]
 
 
-def test_a_client_without_validation_data(tmp_path: Path) -> None:
+def test_a_client_without_validation_data(tmp_path):
     owner, at = np.repeat(np.arange(CLIENTS), EACH), np.arange(CLIENTS * EACH)
     split = np.where(at % 3 == 0, "test", "train")
     part = {"name": "natural", "split": "given"}
@@ -262,9 +259,7 @@ def test_a_client_without_validation_data(tmp_path: Path) -> None:
     assert 3 in found.clients("suspect", np.nan)
 
 
-def test_what_is_said_of_weak_examples_and_bad_references(
-    run: Path, tmp_path: Path
-) -> None:
+def test_what_is_said_of_weak_examples_and_bad_references(run, tmp_path):
     (weak, *_) = audit.audit(run, eps=1e-6).rough
     assert "larger --eps" in weak
     path = Run(run).experiment.data.options["path"]
@@ -276,14 +271,14 @@ def test_what_is_said_of_weak_examples_and_bad_references(
     assert "1 of 4 clients are hostile" in said and "'local' never starts" in said
 
 
-def refused(words: str, run: Path, **given: Any) -> None:
+def refused(words, run, **given):
     with pytest.raises(Refusal, match=words) as caught:
         audit.audit(run, **given)
     assert "\n" not in str(caught.value)
     assert not (run / "audit.csv").exists()
 
 
-def test_refusals(run: Path, tmp_path: Path) -> None:
+def test_refusals(run, tmp_path):
     refused(r"adversarial.eps = 0.0 must be a positive", run, eps=0.0)
     refused(r"adversarial.eps = -1.0 must be a positive", run, eps=-1.0)
     refused(r"adversarial.eps = nan must be a positive", run, eps=float("nan"))
@@ -299,7 +294,7 @@ def test_refusals(run: Path, tmp_path: Path) -> None:
     refused("cannot be written .* --out", run, out=tmp_path / "file")
 
 
-def test_runs_that_cannot_be_audited(run: Path, tmp_path: Path) -> None:
+def test_runs_that_cannot_be_audited(run, tmp_path):
     path = Run(run).experiment.data.options["path"]
     none = trained(tmp_path / "none", path, personalizer="none")
     refused("no personal models to audit .* --set personalizer.name=finetune", none)
@@ -314,14 +309,14 @@ def test_runs_that_cannot_be_audited(run: Path, tmp_path: Path) -> None:
     refused("is not finished .* troth resume", run)
 
 
-def test_data_outside_the_stated_range(tmp_path: Path) -> None:
+def test_data_outside_the_stated_range(tmp_path):
     x = np.random.default_rng(0).normal(size=(CLIENTS * EACH, 7)).astype(np.float32)
     run = trained(tmp_path / "run", shards(tmp_path / "wide.npz", x=x))
     refused(r"lie between 0 and 1 .* or to \[\] where they have no range", run)
     assert len(audit.audit(run, bounds=[]).table["client"]) == CLIENTS
 
 
-def test_a_shared_model_that_diverged(run: Path) -> None:
+def test_a_shared_model_that_diverged(run):
     tensors, facts = files.load(run / files.SHARED)
     files.save(
         run / files.SHARED, {k: t * torch.nan for k, t in tensors.items()}, **facts

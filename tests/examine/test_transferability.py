@@ -1,9 +1,6 @@
 """What is measured between two models, by hand and by the laws it obeys."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,31 +13,31 @@ from troth.client.adversarial.pgd import pgd
 from troth.examine import transferability
 from troth.examine.transferability import Terms, bound, confidence, look, terms
 from troth.networks import task as tasks
-from troth.types import Batch, Task
+from troth.types import Batch
 
 F64 = torch.float64
 
 
-def task_of(net: nn.Module, classes: int = 2) -> Task:
+def task_of(net, classes=2):
     return tasks.functional(tasks.Objective(net.double(), classes), "float64")
 
 
-def batch(x: Any, y: Any) -> Batch:
+def batch(x, y):
     x, y = torch.as_tensor(x, dtype=F64), torch.as_tensor(y)
     weight = torch.full((len(x),), 1 / len(x), dtype=F64)
     zero = torch.tensor(0)
     return Batch(x, y, weight, zero, zero, zero)
 
 
-def vector(*numbers: float) -> Tensor:
+def vector(*numbers):
     return torch.tensor(numbers, dtype=F64)
 
 
-def softplus(z: float) -> float:
+def softplus(z):
     return math.log1p(math.exp(z))
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """w has the margin x₁ − 2x₂ for class 1 and v has 3x₁ − 1.2; the label is 0.
 
     The loss of a margin z is log(1 + eᶻ), with the gradient σ(z) times its slope. x_adv
@@ -66,7 +63,7 @@ def test_by_hand() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["linf", "l2"]), st.integers(1, 6))
-def test_a_model_beside_itself(seed: int, norm: Any, m: int) -> None:
+def test_a_model_beside_itself(seed, norm, m):
     random = np.random.default_rng(seed)
     task = task_of(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), 3)
     w = torch.from_numpy(random.normal(size=task.d))
@@ -83,7 +80,7 @@ def test_a_model_beside_itself(seed: int, norm: Any, m: int) -> None:
     assert torch.equal(seen.ratio, torch.ones_like(seen.ratio))
 
 
-def test_angles() -> None:
+def test_angles():
     a = torch.tensor([[1.0, 0], [1, 0], [1, 0], [1, 0], [0, 0]], dtype=F64)
     b = torch.tensor([[5.0, 0], [0, 2], [-3, 0], [1, 1e-9], [1, 0]], dtype=F64)
     found = transferability.angle(a, b)
@@ -92,7 +89,7 @@ def test_angles() -> None:
     assert found[4].isnan()
 
 
-def test_confidence() -> None:
+def test_confidence():
     y = torch.tensor([0, 1])
     two = torch.log(torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]]))
     assert confidence(two, y).tolist() == pytest.approx([0.7, 0.4])
@@ -106,11 +103,11 @@ def test_confidence() -> None:
 class Pictures(nn.Module):
     """One linear layer on pictures."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.layer = nn.Linear(12, 2, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         found: Tensor = self.layer(x.flatten(1))
         return found
 
@@ -119,14 +116,14 @@ GREY = np.array([[0.2, 0.8], [0.4, 0.4]])
 COLOUR = np.array([0.9, 0.5, 0.1])
 
 
-def weights(slope: np.ndarray) -> Tensor:
+def weights(slope):
     """Class 1 has this margin, [3, 2, 2]."""
     flat = torch.from_numpy(slope.reshape(-1))
     return torch.cat([torch.zeros(12, dtype=F64), flat])
 
 
 @pytest.mark.parametrize("scale", [1.0, 255.0])
-def test_what_is_spurious_in_a_coloured_picture(scale: float) -> None:
+def test_what_is_spurious_in_a_coloured_picture(scale):
     """A margin that is brightness in red leans on colour alone; one that compares
     pixels of equal grey does not lean on it at all; of their sum, a share does."""
     task = task_of(Pictures())
@@ -148,7 +145,7 @@ def test_what_is_spurious_in_a_coloured_picture(scale: float) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.01, 2))
-def test_lemma_2_holds_with_the_curvature_that_was_met(seed: int, eps: float) -> None:
+def test_lemma_2_holds_with_the_curvature_that_was_met(seed, eps):
     random = np.random.default_rng(seed)
     task = task_of(Pictures())
     w, v = (torch.from_numpy(random.normal(size=task.d)) for _ in range(2))
@@ -161,7 +158,7 @@ def test_lemma_2_holds_with_the_curvature_that_was_met(seed: int, eps: float) ->
     assert ((t.l_trans - first).abs() <= t.curvature * eps**2 + 1e-9).all()
 
 
-def test_theorem_3_by_hand() -> None:
+def test_theorem_3_by_hand():
     t = Terms(
         vector(1, 3),
         vector(0.5, 0.5),
@@ -175,6 +172,6 @@ def test_theorem_3_by_hand() -> None:
     assert found.total == pytest.approx(math.sqrt(3) * expected)
 
 
-def test_theorem_3_says_nothing_where_the_shared_model_is_sure() -> None:
+def test_theorem_3_says_nothing_where_the_shared_model_is_sure():
     t = Terms(vector(1, 0), vector(0, 0), vector(1, 0), vector(0, 0), vector(0, 0))
     assert bound(t, 0.1).total == math.inf

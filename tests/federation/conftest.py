@@ -1,15 +1,9 @@
 """Small federations, whose examples lie in a file."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
-from troth.build import Built, build
+from troth.build import build
 from troth.config import reader
 from troth.engine.engine import Plan
 
@@ -17,7 +11,7 @@ SIZES = [6, 9, 14, 20, 5, 11]  # examples of each client
 
 
 @pytest.fixture(scope="session")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     """Examples of 3 features and 2 classes."""
     random = np.random.default_rng(0)
     owner = np.repeat(np.arange(len(SIZES)), SIZES)
@@ -28,10 +22,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tree(path: Path) -> Callable[..., dict[str, Any]]:
+def tree(path):
     """Makes sections of an experiment; those of [train] are added to these."""
 
-    def made(**sections: Any) -> dict[str, Any]:
+    def made(**sections):
         train = {"rounds": 6, "cohort": 4, "batch": 4, "precision": "float64"}
         return {
             "data": {"name": "npz", "path": str(path)},
@@ -45,10 +39,10 @@ def tree(path: Path) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def built(tree: Any) -> Callable[..., Built]:
+def built(tree):
     """Makes federations."""
 
-    def made(plan: Plan | None = None, **sections: Any) -> Built:
+    def made(plan=None, **sections):
         wanted = reader.from_dict(tree(**sections))
         return build(wanted, plan=plan or Plan("threads", 1, 1))
 

@@ -4,8 +4,6 @@ Where a law is tested, correct code fails with probability 1e-6 a test (over the
 of the seed; the seeds are fixed, so a test passes or fails for good).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import tomllib
@@ -24,33 +22,31 @@ from troth import build, files
 from troth.config import reader
 from troth.config.schema import Availability
 from troth.federation.availability import Attendance, everyone
-from troth.types import Record, Refusal
+from troth.types import Refusal
 
 ALPHA = 1e-6
 N = 6
 DITTO = {"personalizer": "ditto"}
 
 
-def attendance(
-    n: int = 0, work: Any = None, seed: int = 0, rounds: int = 100, **keys: Any
-) -> Attendance:
+def attendance(n=0, work=None, seed=0, rounds=100, **keys):
     steps = np.full(n, 10) if work is None else np.array(work)
     return Attendance(Availability(**keys), seed, steps, rounds)
 
 
-def matrix(a: Attendance, n: int, rounds: int) -> np.ndarray:
+def matrix(a, n, rounds):
     """[rounds, n] who is there."""
     return np.stack([a.there(r, np.arange(n)) for r in range(rounds)])
 
 
-def ids_of(*clients: int) -> np.ndarray:
+def ids_of(*clients):
     return np.array(clients, dtype=np.int64)
 
 
 # The deadline
 
 
-def test_what_is_done_until_the_deadline() -> None:
+def test_what_is_done_until_the_deadline():
     """Of 2, 4, 4 and 10 steps the median is 4, and half of that time is 2 steps."""
     a, everybody = attendance(work=[2, 4, 4, 10], deadline=0.5), np.arange(4)
     assert a.steps(0, everybody).tolist() == [2, 2, 2, 2]
@@ -80,12 +76,12 @@ def test_what_is_done_until_the_deadline() -> None:
         ([4, 8], 1e-300, [0, 0]),
     ],
 )
-def test_steps_are_whole(work: list[int], deadline: float, made: list[int]) -> None:
+def test_steps_are_whole(work, deadline, made):
     a = attendance(work=work, deadline=deadline)
     assert a.steps(0, np.arange(len(work))).tolist() == made
 
 
-def test_without_a_deadline_all_work_is_done() -> None:
+def test_without_a_deadline_all_work_is_done():
     a = attendance(work=[7, 1, 9], drop=0.5)
     assert a.steps(5, ids_of(2, 0)).tolist() == [9, 7]
     turnout = everyone(0, ids_of(4, 1))
@@ -93,11 +89,11 @@ def test_without_a_deadline_all_work_is_done() -> None:
     assert len(turnout.absent) == len(turnout.cut) == 0
 
 
-def logs(a: Attendance, r: int, n: int, work: int) -> np.ndarray:
+def logs(a, r, n, work):
     return np.log(a.steps(r, np.arange(n)) / work)
 
 
-def test_speeds_are_log_normal_with_median_one() -> None:
+def test_speeds_are_log_normal_with_median_one():
     n, work = 20_000, 10**7
     own = attendance(n, [10**9] * n, deadline=0.01, speed_spread=0.7)
     found = logs(own, 0, n, work)
@@ -112,7 +108,7 @@ def test_speeds_are_log_normal_with_median_one() -> None:
     assert stats.pearsonr(logs(both, 2, n, work), found).pvalue < ALPHA  # its own part
 
 
-def test_the_widest_speeds_are_no_trouble() -> None:
+def test_the_widest_speeds_are_no_trouble():
     a = attendance(1_000, deadline=1.0, speed_spread=10.0, speed_noise=10.0)
     made = a.steps(0, np.arange(1_000))
     assert made.min() == 0 and made.max() == 10
@@ -121,7 +117,7 @@ def test_the_widest_speeds_are_no_trouble() -> None:
 # Who answers
 
 
-def test_a_share_does_not_answer() -> None:
+def test_a_share_does_not_answer():
     n, rounds, p = 1_000, 200, 0.3
     a = attendance(n, drop=p)
     found = np.stack([~a.answers(r, np.arange(n)) for r in range(rounds)])
@@ -133,7 +129,7 @@ def test_a_share_does_not_answer() -> None:
 
 
 @pytest.mark.parametrize(("p", "spread"), [(0.3, 0.2), (0.1, 0.05), (0.5, 0.499)])
-def test_some_are_less_reliable_than_others(p: float, spread: float) -> None:
+def test_some_are_less_reliable_than_others(p, spread):
     """How often of six times a client fails is beta-binomial."""
     n, rounds = 20_000, 6
     a = attendance(n, drop=p, drop_spread=spread)
@@ -148,7 +144,7 @@ def test_some_are_less_reliable_than_others(p: float, spread: float) -> None:
     assert stats.chisquare([found[c].sum() for c in cells], expected).pvalue > ALPHA
 
 
-def test_drop_outs_are_absent() -> None:
+def test_drop_outs_are_absent():
     a = attendance(50, drop=0.5)
     cohort = np.arange(0, 50, 2)
     turnout = a.turnout(7, cohort)
@@ -166,7 +162,7 @@ def test_drop_outs_are_absent() -> None:
 @pytest.mark.parametrize(
     ("key", "share", "few"), [("join", 0.3, 301), ("leave", 0.5, 501)]
 )
-def test_they_join_or_leave_once_and_for_good(key: str, share: float, few: int) -> None:
+def test_they_join_or_leave_once_and_for_good(key, share, few):
     n, rounds = 1_001, 40  # 300.3 and 500.5, rounded up
     here = matrix(attendance(n, rounds=rounds, **{key: share}), n, rounds)
     here = here[::-1] if key == "leave" else here
@@ -177,7 +173,7 @@ def test_they_join_or_leave_once_and_for_good(key: str, share: float, few: int) 
     assert stats.chisquare(counts).pvalue > ALPHA
 
 
-def test_whoever_joins_is_there_before_it_leaves() -> None:
+def test_whoever_joins_is_there_before_it_leaves():
     n, rounds = 500, 10
     here = matrix(attendance(n, join=1.0, leave=1.0, rounds=rounds), n, rounds)
     assert not here[0].any()
@@ -186,7 +182,7 @@ def test_whoever_joins_is_there_before_it_leaves() -> None:
     assert 0 < here[-1].sum() < n  # the last to come cannot leave any more
 
 
-def test_joining_and_leaving_are_drawn_apart() -> None:
+def test_joining_and_leaving_are_drawn_apart():
     n = 10_000
     a = attendance(n, join=0.5, leave=0.5, rounds=1_000)
     late = ~a.there(0, np.arange(n))
@@ -198,7 +194,7 @@ def test_joining_and_leaving_are_drawn_apart() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_short_runs(rounds: int) -> None:
+def test_short_runs(rounds):
     here = matrix(attendance(20, join=0.5, leave=0.5, rounds=rounds), 20, rounds)
     assert here[0].sum() == 10
     if rounds == 2:
@@ -206,7 +202,7 @@ def test_short_runs(rounds: int) -> None:
         assert joined.sum() == 10
 
 
-def test_day_and_night() -> None:
+def test_day_and_night():
     n, period, on = 2_400, 24, 7
     here = matrix(attendance(n, period=period, on=on), n, 3 * period)
     assert (here[:period] == here[period : 2 * period]).all()
@@ -218,7 +214,7 @@ def test_day_and_night() -> None:
     assert matrix(attendance(9, period=5, on=5), 9, 12).all()
 
 
-def schedule(path: Path, text: str) -> str:
+def schedule(path, text):
     file = path / "schedule.csv"
     file.write_bytes(text.encode())
     return str(file)
@@ -238,7 +234,7 @@ def schedule(path: Path, text: str) -> str:
         ),
     ],
 )
-def test_a_schedule(tmp_path: Path, text: str, expected: list[str]) -> None:
+def test_a_schedule(tmp_path, text, expected):
     n, rounds = len(expected), len(expected[0])
     a = attendance(n, schedule=schedule(tmp_path, text))
     here = matrix(a, n, rounds).astype(int).T
@@ -254,9 +250,7 @@ SPANS = st.lists(
 
 @given(spans=SPANS)
 @settings(max_examples=60, deadline=None)
-def test_a_schedule_means_what_it_says(
-    tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int, int]]
-) -> None:
+def test_a_schedule_means_what_it_says(tmp_path_factory, spans):
     rows = [f"{k},{first},{first + more}" for k, first, more in spans]
     text = "\n".join(["client,first,last", *rows])
     path = schedule(tmp_path_factory.mktemp("s"), text)
@@ -268,7 +262,7 @@ def test_a_schedule_means_what_it_says(
             assert found[r, k] == expected
 
 
-def test_there_is_who_all_keys_say_is(tmp_path: Path) -> None:
+def test_there_is_who_all_keys_say_is(tmp_path):
     n, rounds = 300, 30
     path = schedule(tmp_path, "client,first,last\n" + "7,0,9\n8,10,\n")
     keys: list[dict[str, Any]] = [
@@ -295,7 +289,7 @@ BUSY = {
 }
 
 
-def test_a_client_fares_alike_alone_and_in_any_company() -> None:
+def test_a_client_fares_alike_alone_and_in_any_company():
     n = 60
     a, everybody = attendance(n, **BUSY), np.arange(n)
     some = np.random.default_rng(0).integers(0, n, 25)  # in any order, some twice
@@ -305,8 +299,8 @@ def test_a_client_fares_alike_alone_and_in_any_company() -> None:
             assert ask(r, ids_of()).tolist() == []
 
 
-def test_seeds_and_rounds_differ_and_repeat() -> None:
-    def seen(seed: int, r: int) -> list[bytes]:
+def test_seeds_and_rounds_differ_and_repeat():
+    def seen(seed, r):
         a = attendance(200, seed=seed, **BUSY)
         return [
             ask(r, np.arange(200)).tobytes() for ask in (a.there, a.answers, a.steps)
@@ -352,7 +346,7 @@ def test_seeds_and_rounds_differ_and_repeat() -> None:
         ({"start": 0.1}, "[availability] has no key 'start'"),
     ],
 )
-def test_settings_that_make_no_sense(keys: dict[str, Any], sentence: str) -> None:
+def test_settings_that_make_no_sense(keys, sentence):
     with pytest.raises(Refusal) as caught:
         reader.from_dict({"availability": keys})
     assert sentence in str(caught.value)
@@ -385,7 +379,7 @@ def test_settings_that_make_no_sense(keys: dict[str, Any], sentence: str) -> Non
         ('client,first,last\n"0,1,2\n', "cells in line 2"),
     ],
 )
-def test_schedules_that_make_no_sense(tmp_path: Path, text: str, sentence: str) -> None:
+def test_schedules_that_make_no_sense(tmp_path, text, sentence):
     path = schedule(tmp_path, text)
     with pytest.raises(Refusal) as caught:
         attendance(5, schedule=path)
@@ -393,7 +387,7 @@ def test_schedules_that_make_no_sense(tmp_path: Path, text: str, sentence: str) 
     assert str(caught.value).startswith(f"availability.schedule = '{path}' ")
 
 
-def test_schedules_that_cannot_be_read(tmp_path: Path) -> None:
+def test_schedules_that_cannot_be_read(tmp_path):
     for path in (tmp_path / "none.csv", tmp_path):
         with pytest.raises(Refusal, match="cannot be read"):
             attendance(5, schedule=str(path))
@@ -405,7 +399,7 @@ def test_schedules_that_cannot_be_read(tmp_path: Path) -> None:
 # Rounds
 
 
-def test_who_does_not_answer_is_left_as_it_was(built: Any) -> None:
+def test_who_does_not_answer_is_left_as_it_was(built):
     f = built(**DITTO, availability={"drop": 0.5}).federation
     plain = built(**DITTO).federation
     lost = 0
@@ -427,7 +421,7 @@ def test_who_does_not_answer_is_left_as_it_was(built: Any) -> None:
     assert 0 < lost < 24
 
 
-def one_by_one(f: Any, before: Any, k: int, r: int, steps: int) -> torch.Tensor:
+def one_by_one(f, before, k, r, steps):
     """FedAvg's update of a client after so many steps, written out."""
     feed, w = f.engine.feed, before.w.clone()
     slots, weight = feed.draw(ids_of(k), steps, r)
@@ -439,7 +433,7 @@ def one_by_one(f: Any, before: Any, k: int, r: int, steps: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("partial", ["count", "drop"])
-def test_stragglers_send_what_they_have_or_nothing(built: Any, partial: str) -> None:
+def test_stragglers_send_what_they_have_or_nothing(built, partial):
     """Training on 4, 5, 9, 12, 3 and 7 examples, twice, in batches of 4."""
     keys = {"deadline": 0.5, "partial": partial}
     sections = {"train": {"epochs": 2, "cohort": 0}, "availability": keys}
@@ -459,7 +453,7 @@ def test_stragglers_send_what_they_have_or_nothing(built: Any, partial: str) -> 
 
 
 @pytest.mark.parametrize("partial", ["count", "drop"])
-def test_when_nobody_makes_a_step_everything_stays(built: Any, partial: str) -> None:
+def test_when_nobody_makes_a_step_everything_stays(built, partial):
     keys = {"deadline": 1e-3, "partial": partial}
     f = built(**DITTO, availability=keys).federation
     w0 = f.broadcast.w.clone()
@@ -471,7 +465,7 @@ def test_when_nobody_makes_a_step_everything_stays(built: Any, partial: str) -> 
     assert len(f.population.visited) == 0
 
 
-def test_partial_drop_keeps_only_those_that_finish(built: Any) -> None:
+def test_partial_drop_keeps_only_those_that_finish(built):
     keys = {"deadline": 1.0, "speed_spread": 1.0, "partial": "drop"}
     f = built(**DITTO, train={"cohort": 0, "steps": 4}, availability=keys).federation
     whole = built(**DITTO, train={"cohort": 0, "steps": 4}).federation
@@ -486,9 +480,7 @@ def test_partial_drop_keeps_only_those_that_finish(built: Any) -> None:
 
 @pytest.mark.parametrize("sampling", ["uniform", "size"])
 @pytest.mark.parametrize("cohort", [0, 2, 4])
-def test_only_those_that_are_there_are_asked(
-    built: Any, tmp_path: Path, sampling: str, cohort: int
-) -> None:
+def test_only_those_that_are_there_are_asked(built, tmp_path, sampling, cohort):
     rows = "0,0,1\n1,0,1\n2,0,0\n3,0,0\n4,0,1\n5,0,1\n"
     keys = {"schedule": schedule(tmp_path, "client,first,last\n" + rows + "3,3,\n")}
     train = {"cohort": cohort, "sampling": sampling}
@@ -504,9 +496,7 @@ def test_only_those_that_are_there_are_asked(
     assert torch.equal(records[2].broadcast.w, records[1].broadcast.w)
 
 
-def test_nobody_there_troubles_no_rule(
-    built: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_there_troubles_no_rule(built, tmp_path, monkeypatch):
     """Attack, filters, losses and memories see only rounds with messages."""
     (tmp_path / "away.py").write_text(
         "import torch\n"
@@ -540,9 +530,7 @@ def test_nobody_there_troubles_no_rule(
     )
 
 
-def test_a_newcomer_starts_from_the_first_shared_model(
-    built: Any, tmp_path: Path
-) -> None:
+def test_a_newcomer_starts_from_the_first_shared_model(built, tmp_path):
     keys = {"schedule": schedule(tmp_path, "client,first,last\n4,3,\n")}
     f = built(**DITTO, train={"cohort": 0}, availability=keys).federation
     w0 = f.broadcast.w.clone()
@@ -556,7 +544,7 @@ def test_a_newcomer_starts_from_the_first_shared_model(
     assert torch.equal(f.population.read(ids_of(4)), row)
 
 
-def test_a_personal_budget_is_cut_with_the_rest(built: Any) -> None:
+def test_a_personal_budget_is_cut_with_the_rest(built):
     """2 shared and 6 personal steps: at the third, w is done and v is not."""
     own = {"name": "local", "steps": 6}
     train = {"steps": 2, "cohort": 0}
@@ -571,7 +559,7 @@ def test_a_personal_budget_is_cut_with_the_rest(built: Any) -> None:
     assert torch.equal(rows[0], rows[1])
 
 
-def same(a: Record, b: Record) -> bool:
+def same(a, b):
     arrays = [
         np.array_equal(x, y)
         for x, y in ((a.cohort, b.cohort), (a.absent, b.absent), (a.cut, b.cut))
@@ -579,7 +567,7 @@ def same(a: Record, b: Record) -> bool:
     return all(arrays) and torch.equal(a.broadcast.w, b.broadcast.w)
 
 
-def test_zeros_are_as_nothing(built: Any) -> None:
+def test_zeros_are_as_nothing(built):
     """And so is a deadline that nobody misses, with clients that are always there."""
     plain = list(built(**DITTO).federation.train())
     zeros = {k: 0 for k in ("drop", "join", "leave", "period", "on", "deadline")}
@@ -591,7 +579,7 @@ def test_zeros_are_as_nothing(built: Any) -> None:
             assert same(a, b)
 
 
-def test_rounds_are_measured_by_whole_cohorts(tree: Any) -> None:
+def test_rounds_are_measured_by_whole_cohorts(tree):
     """Nobody is there in the first round, and the engine finds its plan yet."""
     keys = {"join": 1.0}
     wanted = reader.from_dict(tree(availability=keys, engine={"how": "vmap"}))
@@ -601,12 +589,12 @@ def test_rounds_are_measured_by_whole_cohorts(tree: Any) -> None:
     assert ready.federation.step().stayed
 
 
-def test_the_work_is_estimated(built: Any) -> None:
+def test_the_work_is_estimated(built):
     sections = {"train": {"steps": 4, "rounds": 400}}
     whole = built(**(DITTO | sections)).client_steps
     assert whole == 400 * 4 * 4
 
-    def share(rounds: int = 400, **keys: Any) -> float:
+    def share(rounds=400, **keys):
         train = {"steps": 4, "rounds": rounds}
         return (
             built(**DITTO, train=train, availability=keys).client_steps / 4 / 4 / rounds
@@ -622,7 +610,7 @@ def test_the_work_is_estimated(built: Any) -> None:
 # Runs
 
 
-def contents(run: Path) -> dict[str, Any]:
+def contents(run):
     names = (files.ROUNDS, files.CLIENTS, files.SHARED, files.PERSONAL)
     found: dict[str, Any] = {name: (run / name).read_bytes() for name in names}
     summary = json.loads((run / files.SUMMARY).read_text())
@@ -635,9 +623,7 @@ CHUNKS = {"how": "vmap", "chunk": 3, "device": "cpu"}
 
 
 @pytest.mark.parametrize(("stop", "engine"), [(1, THREADS), (4, CHUNKS), (7, THREADS)])
-def test_a_resumed_run_sees_the_same_clients_fail(
-    tree: Any, tmp_path: Path, stop: int, engine: dict[str, Any]
-) -> None:
+def test_a_resumed_run_sees_the_same_clients_fail(tree, tmp_path, stop, engine):
     wanted = tree(
         **DITTO,
         train={"rounds": 8, "epochs": 2, "sampling": "size"},
@@ -650,7 +636,7 @@ def test_a_resumed_run_sees_the_same_clients_fail(
     class Killed(Exception):
         pass
 
-    def kill(progress: Any) -> None:
+    def kill(progress):
         if progress.done == stop:
             raise Killed
 
@@ -660,12 +646,12 @@ def test_a_resumed_run_sees_the_same_clients_fail(
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
-def counted(run: Any, key: str) -> list[int]:
+def counted(run, key):
     n = len(run.clients["client"])
     return np.bincount(sum((r[key] for r in run.rounds), []), minlength=n).tolist()
 
 
-def test_what_happened_is_written_down(tree: Any, tmp_path: Path) -> None:
+def test_what_happened_is_written_down(tree, tmp_path):
     train = {"rounds": 12, "epochs": 2}
     wanted = tree(**DITTO, train=train, availability=BUSY, engine=THREADS)
     [run] = troth.run(wanted, out=tmp_path / "run")
@@ -681,22 +667,22 @@ def test_what_happened_is_written_down(tree: Any, tmp_path: Path) -> None:
     assert again.availability == Availability(**BUSY)
 
 
-def test_without_it_nothing_is_absent_or_cut(tree: Any, tmp_path: Path) -> None:
+def test_without_it_nothing_is_absent_or_cut(tree, tmp_path):
     [run] = troth.run(tree(**DITTO, engine=THREADS), out=tmp_path / "run")
     assert all(line["absent"] == line["cut"] == [] for line in run.rounds)
     assert run.clients["absent"].sum() == run.clients["cut"].sum() == 0
 
 
 def test_a_schedule_for_other_clients_is_refused_before_anything_is_written(
-    tree: Any, tmp_path: Path
-) -> None:
+    tree, tmp_path
+):
     keys = {"schedule": schedule(tmp_path, f"client,first,last\n{N},0,1\n")}
     with pytest.raises(Refusal, match=f"names client {N} in line 2"):
         troth.run(tree(**DITTO, availability=keys), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_the_example_of_the_manual(tmp_path: Path) -> None:
+def test_the_example_of_the_manual(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "usage.md").read_text("utf-8")
     text = page.partition("\n## Clients that come and go\n")[2].partition("\n## ")[0]
     example = text.partition("```toml\n")[2].partition("```")[0]

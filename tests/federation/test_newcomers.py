@@ -1,10 +1,7 @@
 """Clients that never took part: drawn, left out, and served at the end."""
 
-from __future__ import annotations
-
 import json
 import signal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import troth
@@ -37,7 +33,7 @@ NORMED = ("fedbn",)  # members that need normalization layers
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     """Clients of unequal size with labels of their own making."""
     random = np.random.default_rng(5)
     owner = np.repeat(np.arange(N), SIZES)
@@ -49,7 +45,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def tree(data: Path, **sections: Any) -> dict[str, Any]:
+def tree(data, **sections):
     whole: dict[str, Any] = {
         "seed": 3,
         "data": {"name": "npz", "path": str(data)},
@@ -66,12 +62,12 @@ def tree(data: Path, **sections: Any) -> dict[str, Any]:
     return whole
 
 
-def built(data: Path, plan: Plan | None = None, **sections: Any) -> build.Built:
+def built(data, plan=None, **sections):
     whole = reader.from_dict(tree(data, **sections))
     return build.build(whole, plan=plan or Plan("loop", 1))
 
 
-def trained(data: Path, plan: Plan | None = None, **sections: Any) -> build.Built:
+def trained(data, plan=None, **sections):
     made = built(data, plan, **sections)
     f = made.federation
     list(f.train())
@@ -80,18 +76,18 @@ def trained(data: Path, plan: Plan | None = None, **sections: Any) -> build.Buil
     return made
 
 
-def short(name: str, **more: Any) -> dict[str, Any]:
+def short(name, **more):
     """A personalizer that does not work for fifty epochs, and keeps what it made."""
     last = {"keep": "last"} if name == "transfer" else {}  # it may prefer w* else
     return {"name": name, **({} if name == "none" else {"steps": 3}), **last, **more}
 
 
-def model(name: str) -> dict[str, Any]:
+def model(name):
     return {"model": "normed:net"} if name in NORMED else {}
 
 
 @pytest.fixture
-def normed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def normed(tmp_path, monkeypatch):
     (tmp_path / "normed.py").write_text(
         "from torch import nn\n\n\ndef net(shape, classes):\n"
         "    inner = nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Tanh()\n"
@@ -103,14 +99,14 @@ def normed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # Who they are
 
 
-def drawn(share: float, n: int, hostile: int = 0, seed: int = 0) -> np.ndarray:
+def drawn(share, n, hostile=0, seed=0):
     e = Experiment(seed=seed, evaluate=Evaluate(newcomers=share))
     return newcomers.drawn(e, np.arange(n) < hostile)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 60), st.floats(0, 0.99), st.integers(0, 50), st.integers(0, 9))
-def test_drawn_among_the_benign(n: int, share: float, hostile: int, seed: int) -> None:
+def test_drawn_among_the_benign(n, share, hostile, seed):
     hostile = min(hostile, n - 1)
     count = int(np.ceil(share * n - 1e-9))
     if count >= n - hostile:
@@ -123,7 +119,7 @@ def test_drawn_among_the_benign(n: int, share: float, hostile: int, seed: int) -
     assert np.array_equal(ids, drawn(share, n, hostile, seed))
 
 
-def test_everybody_has_the_same_chance() -> None:
+def test_everybody_has_the_same_chance():
     """600 draws of 4 of 10: no count strays by 5 σ (p < 10⁻⁵)."""
     counts = np.bincount(
         np.concatenate([drawn(0.3, 12, 2, seed) for seed in range(600)]), minlength=12
@@ -144,7 +140,7 @@ def test_everybody_has_the_same_chance() -> None:
         {"train": {"sampling": "size"}, "availability": {"leave": 0.5}},
     ],
 )
-def test_they_are_never_asked(data: Path, more: dict[str, Any]) -> None:
+def test_they_are_never_asked(data, more):
     more = {**more, "train": {"rounds": 25, "steps": 1, **more.get("train", {})}}
     f = built(data, **more).federation
     late, asked = f.newcomers, {int(k) for r in range(25) for k in f.sample(r)}
@@ -155,7 +151,7 @@ def test_they_are_never_asked(data: Path, more: dict[str, Any]) -> None:
     assert not whole or all(np.array_equal(f.sample(r), f.members) for r in range(3))
 
 
-def test_the_adversary_is_drawn_as_ever(data: Path) -> None:
+def test_the_adversary_is_drawn_as_ever(data):
     sections = {"adversary": {"fraction": 0.3}, "corruption": "random_labels"}
     with_, without = (
         built(data, evaluate={"newcomers": share}, **sections) for share in (0.2, 0.0)
@@ -166,7 +162,7 @@ def test_the_adversary_is_drawn_as_ever(data: Path) -> None:
     assert not with_.hostile[with_.federation.newcomers].any()
 
 
-def test_how_a_deadline_is_reckoned_does_not_hang_on_them(data: Path) -> None:
+def test_how_a_deadline_is_reckoned_does_not_hang_on_them(data):
     """It goes by the median work of members, whatever newcomers train on."""
     found = []
     for count in (0, 1):
@@ -180,7 +176,7 @@ def test_how_a_deadline_is_reckoned_does_not_hang_on_them(data: Path) -> None:
 # What they have
 
 
-def test_fewer_examples() -> None:
+def test_fewer_examples():
     lists = [np.arange(10 * k, 10 * k + m) for k, m in enumerate((7, 9, 3, 8))]
     shards, late = Shards(lists, lists, lists), np.array([1, 2])
     found = {}
@@ -199,7 +195,7 @@ def test_fewer_examples() -> None:
     assert [len(t) for t in lists] == [7, 9, 3, 8]
 
 
-def test_members_do_not_notice_how_newcomers_are_served(data: Path) -> None:
+def test_members_do_not_notice_how_newcomers_are_served(data):
     ditto = {"name": "ditto", "lam": 0.3}
     rows = []
     for late in ({}, {"newcomer_rounds": 9}, {"newcomer_examples": 2}):
@@ -212,7 +208,7 @@ def test_members_do_not_notice_how_newcomers_are_served(data: Path) -> None:
         assert torch.equal(w, rows[0][0]) and torch.equal(states, rows[0][1])
 
 
-def test_inputs_are_prepared_without_them(data: Path) -> None:
+def test_inputs_are_prepared_without_them(data):
     """What all share is fitted on members; of their own they fit themselves."""
     shards = load.deal(reader.from_dict(tree(data)), None)[1]
     x = np.load(data)["x"].astype(np.float64)
@@ -233,7 +229,7 @@ def test_inputs_are_prepared_without_them(data: Path) -> None:
             assert (mine.std(0, correction=0) - 1).abs().max() < 1e-12
 
 
-def test_pixels_are_normalized_without_them(tmp_path: Path) -> None:
+def test_pixels_are_normalized_without_them(tmp_path):
     random, owner = np.random.default_rng(1), np.repeat(np.arange(6), 10)
     x = random.integers(0, 256, (60, 5, 5), dtype=np.uint8)
     x[owner == 2] = 255
@@ -267,16 +263,14 @@ def test_pixels_are_normalized_without_them(tmp_path: Path) -> None:
         (100, 10, 50, 7, 7),
     ],
 )
-def test_as_many_rounds_as_the_average_client(
-    rounds: int, cohort: int, members: int, own: int, expected: int
-) -> None:
+def test_as_many_rounds_as_the_average_client(rounds, cohort, members, own, expected):
     late = {"newcomers": 0.1, "newcomer_rounds": own}
     train = {"rounds": rounds, "cohort": cohort}
     e = reader.from_dict({"train": train, "evaluate": late})
     assert newcomers.rounds(e, members) == expected
 
 
-def test_the_schedule_is_gone_through() -> None:
+def test_the_schedule_is_gone_through():
     scale = lambda r: float(r)  # noqa: E731
     assert newcomers.scales(scale, 10, 5) == [1, 3, 5, 7, 9]
     assert newcomers.scales(scale, 10, 1) == [5]
@@ -288,9 +282,7 @@ def test_the_schedule_is_gone_through() -> None:
 # What they get: written out
 
 
-def batches(
-    made: build.Built, k: int, steps: int, round_: int
-) -> list[tuple[Any, ...]]:
+def batches(made, k, steps, round_):
     """Inputs and labels that client k sees."""
     feed = made.federation.engine.feed
     slots, weight = feed.draw(np.array([k]), steps, round_)
@@ -302,7 +294,7 @@ def batches(
     return found
 
 
-def slope(v: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def slope(v, x, y):
     """∇ of the mean cross-entropy of a linear model, by autograd alone."""
     v = v.detach().requires_grad_()
     outputs = x @ v[:12].reshape(3, 4).T + v[12:]
@@ -310,13 +302,13 @@ def slope(v: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return g
 
 
-def own(made: build.Built) -> Tensor:
+def own(made):
     f = made.federation
     with torch.no_grad():
         return f.engine.models(f.broadcast.w, f.population.read(f.newcomers))
 
 
-def test_ditto_written_out(data: Path) -> None:
+def test_ditto_written_out(data):
     """v starts at the last w, is pulled to it, and goes through the schedule."""
     ditto = {"name": "ditto", "lam": 0.7, "lr": 0.15}
     late = {"newcomer_rounds": 4, "newcomer_examples": 8}
@@ -333,7 +325,7 @@ def test_ditto_written_out(data: Path) -> None:
         assert (v - w).abs().max() > 1e-2
 
 
-def test_finetune_written_out(data: Path) -> None:
+def test_finetune_written_out(data):
     """Rounds change nothing; after them the whole learning rate, from the last w."""
     tuned = {"name": "finetune", "steps": 5, "lr": 0.1}
     made = trained(data, personalizer=tuned, train={"schedule": "cosine"})
@@ -344,7 +336,7 @@ def test_finetune_written_out(data: Path) -> None:
         assert (v - found).abs().max() < 1e-12
 
 
-def test_none_is_the_shared_model(data: Path) -> None:
+def test_none_is_the_shared_model(data):
     for solver in ("fedavg", "scaffold"):  # the latter has a state nevertheless
         made = trained(data, personalizer="none", solver=solver)
         w = made.federation.broadcast.w
@@ -356,7 +348,7 @@ def test_none_is_the_shared_model(data: Path) -> None:
         )
 
 
-def test_scaffold_starts_from_no_control_variate(data: Path) -> None:
+def test_scaffold_starts_from_no_control_variate(data):
     """The copy w_k that "moving" pulls to follows g + c, with c_k = 0 in round one."""
     ditto = {"name": "ditto", "lam": 0.7, "anchor": "moving"}
     late = {"newcomer_rounds": 1}
@@ -372,7 +364,7 @@ def test_scaffold_starts_from_no_control_variate(data: Path) -> None:
         assert (v - found).abs().max() < 1e-12
 
 
-def phases(made: build.Built, k: int, count: int) -> Tensor:
+def phases(made, k, count):
     """The model of newcomer k by its client's own functions, step by step."""
     f = made.federation
     client, feed, w = f.engine.client, f.engine.feed, f.broadcast.w
@@ -403,7 +395,7 @@ def phases(made: build.Built, k: int, count: int) -> Tensor:
 
 @pytest.mark.slow("trains a federation with every personalizer")
 @pytest.mark.parametrize("name", NAMES)
-def test_every_personalizer_serves_them(data: Path, name: str, normed: None) -> None:
+def test_every_personalizer_serves_them(data, name, normed):
     late = {"newcomer_rounds": 2, "newcomer_examples": 7}
     free = {"adversarial": {"name": "pgd", "bounds": []}}  # inputs of any size
     sections = {"personalizer": short(name), "evaluate": late, **model(name), **free}
@@ -419,7 +411,7 @@ def test_every_personalizer_serves_them(data: Path, name: str, normed: None) -> 
     assert again.engine.task.d == len(own(made)[0])
 
 
-def test_lam_is_chosen_by_their_own_validation_data(data: Path, tmp_path: Path) -> None:
+def test_lam_is_chosen_by_their_own_validation_data(data, tmp_path):
     auto = {"name": "ditto", "lam": "auto", "candidates": [0.0, 0.5, 2.0]}
     whole = tree(data, personalizer=auto, evaluate={"newcomer_rounds": 3})
     (run,) = troth.run(whole, out=tmp_path / "run")
@@ -433,14 +425,14 @@ def test_lam_is_chosen_by_their_own_validation_data(data: Path, tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> troth.Run:
+def run(data, tmp_path_factory):
     place = tmp_path_factory.mktemp("run") / "out"
     foes = {"adversary": {"count": 1}, "corruption": "flip_labels"}
     ditto = {"personalizer": {"name": "ditto", "lam": 0.5}, **foes}
     return troth.run(tree(data, evaluate={"newcomers": 0.3}, **ditto), out=place)[0]
 
 
-def test_tables_and_summaries(run: troth.Run) -> None:
+def test_tables_and_summaries(run):
     late, bad = run.clients["newcomer"] == 1, run.clients["malicious"] == 1
     assert late.sum() == 3 and bad.sum() == 1 and not (late & bad).any()
     assert run.experiment.resolved["newcomers"] == 3
@@ -465,7 +457,7 @@ def test_tables_and_summaries(run: troth.Run) -> None:
     assert not {*np.flatnonzero(late)} & {k for r in run.rounds for k in r["cohort"]}
 
 
-def test_their_models_are_there_to_predict_with(run: troth.Run) -> None:
+def test_their_models_are_there_to_predict_with(run):
     arrays = np.load(run.experiment.data.options["path"])
     shards = load.deal(run.experiment, None)[1]
     for k in np.flatnonzero(run.clients["newcomer"] == 1).tolist():
@@ -477,7 +469,7 @@ def test_their_models_are_there_to_predict_with(run: troth.Run) -> None:
         assert not torch.equal(mine, w)
 
 
-def test_what_people_are_told(run: troth.Run) -> None:
+def test_what_people_are_told(run):
     assert display.benign(run) == 4
     both = (run.summary[k]["accuracy_mean"] for k in ("newcomers", "newcomers_shared"))
     text = "ours: accuracy {:.3f} for 3 newcomers, with the shared model {:.3f}"
@@ -486,7 +478,7 @@ def test_what_people_are_told(run: troth.Run) -> None:
     assert str(title).endswith("over the 4 benign of 8 clients, newcomers aside")
 
 
-def test_a_sample_of_clients_has_no_newcomer(data: Path, tmp_path: Path) -> None:
+def test_a_sample_of_clients_has_no_newcomer(data, tmp_path):
     some = {"clients": 3, "newcomers": 0.3}
     (found,) = troth.run(tree(data, evaluate=some), out=tmp_path / "run")
     known = ~np.isnan(found.clients["accuracy"])
@@ -494,7 +486,7 @@ def test_a_sample_of_clients_has_no_newcomer(data: Path, tmp_path: Path) -> None
     assert (known & ~late).sum() == 3 and known[late].all()
 
 
-def test_steps_are_counted(data: Path) -> None:
+def test_steps_are_counted(data):
     ditto = {"name": "ditto", "lam": 0.5}
     with_ = built(data, personalizer=ditto, evaluate={"newcomer_rounds": 5})
     assert with_.client_steps == 6 * 3 * 2 + 2 * 5 * 2
@@ -507,7 +499,7 @@ OTHERS = [("ditto", 6, "disk"), ("finetune", 6, "host"), ("finetune", 3, "disk")
 FILES = (files.CLIENTS, files.ROUNDS, files.SHARED, files.PERSONAL)
 
 
-def told(path: Path) -> list[Any]:
+def told(path):
     summary = json.loads((path / files.SUMMARY).read_text())
     del summary["seconds"]
     return [summary, *((path / name).read_bytes() for name in FILES)]
@@ -518,15 +510,13 @@ def told(path: Path) -> list[Any]:
     [("ditto", 3, "host"), ("finetune", 6, "disk")]
     + [pytest.param(*row, marks=MORE) for row in OTHERS],
 )
-def test_a_resumed_run_gives_the_same_bytes(
-    data: Path, tmp_path: Path, name: str, after: int, store: str
-) -> None:
+def test_a_resumed_run_gives_the_same_bytes(data, tmp_path, name, after, store):
     """Stopped on the way, or after the last round with the newcomers to come."""
     engine = {**LOOP, "store": store}
     whole = tree(data, personalizer=short(name), engine=engine)
     troth.run(whole, out=tmp_path / "whole")
 
-    def stop(progress: runs.Progress) -> None:
+    def stop(progress):
         if progress.done == after:
             signal.raise_signal(signal.SIGINT)
 
@@ -539,14 +529,14 @@ def test_a_resumed_run_gives_the_same_bytes(
 
 
 @pytest.mark.parametrize("name", ["ditto", "finetune"])
-def test_stopped_between_newcomers(data: Path, tmp_path: Path, name: str) -> None:
+def test_stopped_between_newcomers(data, tmp_path, name):
     """Some have their models already; a resumed run makes them anew, the same."""
     late, few = {"newcomers": 0.7}, {"cohort": 2}
     whole = tree(data, personalizer=short(name), evaluate=late, train=few)
     troth.run(whole, out=tmp_path / "whole")
     last = 6 if name == "ditto" else N
 
-    def stop(what: str, done: int, total: int) -> None:
+    def stop(what, done, total):
         if total and done == last - 2:
             assert (what, total) == ("personalizing", last)
             signal.raise_signal(signal.SIGINT)
@@ -558,7 +548,7 @@ def test_stopped_between_newcomers(data: Path, tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("plan", [Plan("vmap", 2), Plan("threads", 1, 2)])
-def test_loop_vmap_and_threads_agree(data: Path, plan: Plan) -> None:
+def test_loop_vmap_and_threads_agree(data, plan):
     ditto = {"name": "ditto", "lam": 0.5}
     late = {"newcomers": 0.3, "newcomer_rounds": 2}
     one, two = (
@@ -583,7 +573,7 @@ def test_loop_vmap_and_threads_agree(data: Path, plan: Plan) -> None:
         ({"newcomer": 0.1}, "has no key 'newcomer'.*newcomers"),
     ],
 )
-def test_refused_settings(evaluate: dict[str, Any], words: str) -> None:
+def test_refused_settings(evaluate, words):
     with pytest.raises(Refusal, match=words):
         reader.from_dict({"evaluate": evaluate})
 
@@ -606,7 +596,7 @@ def test_refused_settings(evaluate: dict[str, Any], words: str) -> None:
         ),
     ],
 )
-def test_too_many_of_some(data: Path, sections: dict[str, Any], words: str) -> None:
+def test_too_many_of_some(data, sections, words):
     with pytest.raises(Refusal, match=words):
         built(data, **sections)
     built(data, train={"cohort": 6})

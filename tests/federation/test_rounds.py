@@ -1,22 +1,15 @@
 """Rounds: what is sent, what the rules make of it, and what stays."""
 
-from __future__ import annotations
-
 import math
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from troth import build
 from troth.engine.engine import Plan
-from troth.federation.rounds import Federation
 from troth.networks import task
 from troth.types import Record, Refusal
 
@@ -115,7 +108,7 @@ def finetune(task, descent, *, steps: int = 3):
 
 
 @pytest.fixture
-def mod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def mod(tmp_path, monkeypatch):
     """Rules of somebody else, named `guests.mod:function`."""
     (tmp_path / "guests").mkdir()
     (tmp_path / "guests" / "__init__.py").write_text("")
@@ -131,24 +124,24 @@ def mod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.fixture
-def made(built: Any) -> Any:
+def made(built):
     """Makes federations that train four rounds."""
 
-    def make(**sections: Any) -> Federation:
+    def make(**sections):
         four = {"rounds": 4} | sections.pop("train", {})
         return built(train=four, **sections).federation
 
     return make
 
 
-def all_rounds(federation: Federation) -> list[Record]:
+def all_rounds(federation):
     return list(federation.train())
 
 
 # Rounds
 
 
-def test_a_record_says_what_happened(made: Any) -> None:
+def test_a_record_says_what_happened(made):
     federation = made(personalizer="ditto")
     before = federation.broadcast.w.clone()
     for r, record in enumerate(federation.train()):
@@ -168,7 +161,7 @@ def test_a_record_says_what_happened(made: Any) -> None:
     assert all_rounds(federation) == []  # finished
 
 
-def test_stopping_and_going_on_changes_nothing(made: Any) -> None:
+def test_stopping_and_going_on_changes_nothing(made):
     whole, parts = made(), made()
     all_rounds(whole)
     next(parts.train())
@@ -177,7 +170,7 @@ def test_stopping_and_going_on_changes_nothing(made: Any) -> None:
     assert torch.equal(whole.broadcast.w, parts.broadcast.w)
 
 
-def test_a_schedule_scales_the_round(made: Any) -> None:
+def test_a_schedule_scales_the_round(made):
     train = {"schedule": {"name": "cosine"}, "rounds": 2}
     federation = made(train=train)
     scales = [float(record.broadcast.scale) for record in federation.train()]
@@ -186,9 +179,7 @@ def test_a_schedule_scales_the_round(made: Any) -> None:
 
 
 @pytest.mark.parametrize("personalizer", ["local", "ditto"])
-def test_a_client_asked_late_starts_from_the_first_shared_model(
-    made: Any, personalizer: str
-) -> None:
+def test_a_client_asked_late_starts_from_the_first_shared_model(made, personalizer):
     federation = made(train={"cohort": 1}, personalizer=personalizer)
     engine, w0 = federation.engine, federation.broadcast.w.clone()
     start = engine.start(w0)
@@ -213,14 +204,12 @@ def test_a_client_asked_late_starts_from_the_first_shared_model(
 # Rules
 
 
-def hostile_in(federation: Federation, record: Record) -> list[int]:
+def hostile_in(federation, record):
     return [int(k) for k in record.cohort if federation.hostile[k]]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_never_reaches_the_model(
-    made: Any, mod: Any, value: float
-) -> None:
+def test_what_is_no_number_never_reaches_the_model(made, mod, value):
     federation = made(
         adversary={"count": 2},
         attack={"name": "guests.mod:nan", "value": value},
@@ -240,7 +229,7 @@ def test_what_is_no_number_never_reaches_the_model(
     assert dropped > 0
 
 
-def test_every_filter_names_whom_it_removed(made: Any, mod: Any) -> None:
+def test_every_filter_names_whom_it_removed(made, mod):
     federation = made(
         adversary={"count": 2},
         attack="guests.mod:nan",
@@ -254,7 +243,7 @@ def test_every_filter_names_whom_it_removed(made: Any, mod: Any) -> None:
         assert record.messages.client.tolist() == good[1:]
 
 
-def test_a_filter_named_twice_names_all_whom_it_removed(made: Any, mod: Any) -> None:
+def test_a_filter_named_twice_names_all_whom_it_removed(made, mod):
     federation = made(filter=["guests.mod:drop_lowest"] * 2)
     for record in federation.train():
         names = sum(record.dropped.values(), [])
@@ -269,9 +258,7 @@ def test_a_filter_named_twice_names_all_whom_it_removed(made: Any, mod: Any) -> 
         {"filter": ["guests.mod:nobody"], "server": "guests.mod:heavy_ball"},
     ],
 )
-def test_when_all_are_dropped_the_model_stays_exactly(
-    made: Any, mod: Any, sections: dict[str, Any]
-) -> None:
+def test_when_all_are_dropped_the_model_stays_exactly(made, mod, sections):
     federation = made(personalizer="local", **sections)
     w0 = federation.broadcast.w.clone()
     for record in federation.train():
@@ -282,7 +269,7 @@ def test_when_all_are_dropped_the_model_stays_exactly(
         assert (rows - w0).abs().amax(1).min() > 0
 
 
-def test_an_aggregator_with_memory_keeps_it(made: Any, mod: Any) -> None:
+def test_an_aggregator_with_memory_keeps_it(made, mod):
     federation = made(aggregator="guests.mod:running")
     plain = torch.zeros_like(federation.broadcast.w)
     for record in federation.train():
@@ -295,7 +282,7 @@ def test_an_aggregator_with_memory_keeps_it(made: Any, mod: Any) -> None:
     )
 
 
-def test_a_server_with_memory_keeps_it(made: Any, mod: Any) -> None:
+def test_a_server_with_memory_keeps_it(made, mod):
     federation = made(server="guests.mod:heavy_ball")
     w, m = federation.broadcast.w.clone(), torch.zeros(())
     for record in federation.train():
@@ -305,13 +292,9 @@ def test_a_server_with_memory_keeps_it(made: Any, mod: Any) -> None:
 
 
 @pytest.mark.parametrize("server", ["sgd", "guests.mod:heavy_ball"])
-def test_a_step_to_infinity_is_not_taken_and_not_remembered(
-    made: Any, mod: Any, server: str
-) -> None:
+def test_a_step_to_infinity_is_not_taken_and_not_remembered(made, mod, server):
     federation = made(
-        adversary={"count": 1},
-        attack="guests.mod:sometimes_huge",
-        server=server,
+        adversary={"count": 1}, attack="guests.mod:sometimes_huge", server=server
     )
     records = all_rounds(federation)
     assert all(record.broadcast.w.isfinite().all() for record in records)
@@ -319,9 +302,7 @@ def test_a_step_to_infinity_is_not_taken_and_not_remembered(
     assert records[2].moved > 0 and records[3].moved > 0  # it goes on
 
 
-def test_losses_are_those_of_the_shared_model_on_all_training_data(
-    made: Any, built: Any, mod: Any
-) -> None:
+def test_losses_are_those_of_the_shared_model_on_all_training_data(made, built, mod):
     assert not made().serving.asks_loss
     ready = built(aggregator="guests.mod:by_loss")
     federation, data = ready.federation, ready.data
@@ -348,8 +329,8 @@ def test_losses_are_those_of_the_shared_model_on_all_training_data(
     ],
 )
 def test_a_rule_that_asks_for_too_much_is_refused_before_the_first_round(
-    made: Any, mod: Any, sections: dict[str, Any]
-) -> None:
+    made, mod, sections
+):
     try:
         federation = made(**sections)
     except Refusal:
@@ -357,7 +338,7 @@ def test_a_rule_that_asks_for_too_much_is_refused_before_the_first_round(
     assert federation.step().broadcast.w.isfinite().all()  # else it gets it
 
 
-def test_every_round_and_run_has_its_key(made: Any, mod: Any) -> None:
+def test_every_round_and_run_has_its_key(made, mod):
     drawn: dict[int, list[Any]] = {}
     for seed in (0, 1):
         federation = made(seed=seed, aggregator="guests.mod:noisy")
@@ -372,7 +353,7 @@ def test_every_round_and_run_has_its_key(made: Any, mod: Any) -> None:
     assert mod.keys == drawn[0]
 
 
-def test_the_attack_sees_who_is_hostile_in_the_cohort(made: Any) -> None:
+def test_the_attack_sees_who_is_hostile_in_the_cohort(made):
     federation = made(adversary={"clients": [1, 4]}, attack="model_replacement")
     plain = made(adversary={"clients": [1, 4]})
     a, b = federation.step(), plain.step()
@@ -386,7 +367,7 @@ def test_the_attack_sees_who_is_hostile_in_the_cohort(made: Any) -> None:
 # After the last round
 
 
-def _finetuned(ready: build.Built, k: int, steps: int, rounds: int) -> Tensor:
+def _finetuned(ready, k, steps, rounds):
     data, feed = ready.data, ready.federation.engine.feed
     v = ready.federation.broadcast.w.clone()
     slots, weight = feed.draw(np.array([k]), steps, rounds)
@@ -404,9 +385,7 @@ def _finetuned(ready: build.Built, k: int, steps: int, rounds: int) -> Tensor:
     "plan", [Plan("loop", 1), Plan("vmap", 2), Plan("threads", 1, 2)]
 )
 @pytest.mark.parametrize("chunk", [4, 100])
-def test_finish_works_on_every_client_once(
-    built: Any, mod: Any, plan: Plan, chunk: int
-) -> None:
+def test_finish_works_on_every_client_once(built, mod, plan, chunk):
     ready = built(plan, personalizer="guests.mod:finetune", train={"rounds": 2})
     federation = ready.federation
     all_rounds(federation)
@@ -418,5 +397,5 @@ def test_finish_works_on_every_client_once(
         assert torch.allclose(rows[k], _finetuned(ready, k, 3, 2), 0, 1e-12)
 
 
-def test_without_a_last_phase_nothing_happens(made: Any) -> None:
+def test_without_a_last_phase_nothing_happens(made):
     assert list(made(personalizer="ditto").finish(3)) == []

@@ -1,7 +1,5 @@
 """Batch normalisation and dropout: against torch's own, padded, lifted and told."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from typing import Any
@@ -24,7 +22,7 @@ SHAPES: dict[Any, tuple[int, ...]] = {
 }
 
 
-def normalised(kind: Any, seed: int, momentum: float = 0.1) -> nn.Module:
+def normalised(kind, seed, momentum=0.1):
     torch.manual_seed(seed)
     norm = kind(3, momentum=momentum).to(F64)
     for t in (norm.weight.data, norm.bias.data, norm.running_mean):
@@ -33,7 +31,7 @@ def normalised(kind: Any, seed: int, momentum: float = 0.1) -> nn.Module:
     return norm  # type: ignore[no-any-return]
 
 
-def batch_of(x: Tensor, weight: Tensor | None = None, key: int = 0) -> Batch:
+def batch_of(x, weight=None, key=0):
     if weight is None:
         weight = torch.full((len(x),), 1 / len(x), dtype=F64)
     zero = torch.tensor(0)
@@ -42,7 +40,7 @@ def batch_of(x: Tensor, weight: Tensor | None = None, key: int = 0) -> Batch:
 
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("kind", SHAPES)
-def test_it_is_torchs_batch_normalisation(kind: Any, padded: bool) -> None:
+def test_it_is_torchs_batch_normalisation(kind, padded):
     for seed in range(3):
         theirs = normalised(kind, seed, momentum=0.3)
         net = nn.Sequential(copy.deepcopy(theirs))
@@ -61,7 +59,7 @@ def test_it_is_torchs_batch_normalisation(kind: Any, padded: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-def test_padding_does_not_count(kind: Any) -> None:
+def test_padding_does_not_count(kind):
     net = nn.Sequential(normalised(kind, 0), nn.Flatten(), nn.LazyLinear(1)).to(F64)
     x = torch.randn(5, *SHAPES[kind], dtype=F64)
     net(x)
@@ -78,7 +76,7 @@ def test_padding_does_not_count(kind: Any) -> None:
         assert torch.allclose(task.grad(v, long), expected, atol=1e-10)
 
 
-def test_a_client_without_examples_keeps_its_statistics() -> None:
+def test_a_client_without_examples_keeps_its_statistics():
     objective = tasks.Objective(
         nn.Sequential(normalised(nn.BatchNorm1d, 0), nn.Linear(3, 1).to(F64)), 0
     )
@@ -87,7 +85,7 @@ def test_a_client_without_examples_keeps_its_statistics() -> None:
     assert not task.grad(v, nobody).any()
 
 
-def test_a_single_row_has_no_spread() -> None:
+def test_a_single_row_has_no_spread():
     norm = normalised(nn.BatchNorm1d, 0)
     objective = tasks.Objective(nn.Sequential(norm), 0)
     objective.mode(training=True)
@@ -100,7 +98,7 @@ def test_a_single_row_has_no_spread() -> None:
     assert torch.equal(var, norm.running_var)
 
 
-def test_a_step_takes_the_tail_where_torch_takes_it() -> None:
+def test_a_step_takes_the_tail_where_torch_takes_it():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).to(F64)
     theirs = copy.deepcopy(net)
@@ -124,7 +122,7 @@ def test_a_step_takes_the_tail_where_torch_takes_it() -> None:
     assert torch.allclose(task.predict(v, x), theirs.eval()(x), atol=1e-12)
 
 
-def test_frozen_statistics_stay_and_are_used() -> None:
+def test_frozen_statistics_stay_and_are_used():
     norm: Any = normalised(nn.BatchNorm1d, 0)
     norm.frozen_statistics = True
     objective = tasks.Objective(nn.Sequential(norm, nn.Linear(3, 1).to(F64)), 0)
@@ -138,9 +136,9 @@ def test_frozen_statistics_stay_and_are_used() -> None:
     assert torch.allclose(seen[0], norm.eval()(x))
 
 
-def test_a_layer_used_twice_moves_twice_and_one_unused_stays() -> None:
+def test_a_layer_used_twice_moves_twice_and_one_unused_stays():
     class Twice(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.a, self.b = (
                 normalised(nn.BatchNorm1d, 0),
@@ -148,7 +146,7 @@ def test_a_layer_used_twice_moves_twice_and_one_unused_stays() -> None:
             )
             self.out = nn.Linear(3, 1).to(F64)
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             y: Tensor = self.out(self.a(self.a(x)))
             return y
 
@@ -164,7 +162,7 @@ def test_a_layer_used_twice_moves_twice_and_one_unused_stays() -> None:
     assert torch.equal(means[3:], theirs.b.running_mean)  # type: ignore[arg-type]
 
 
-def test_adapting_keeps_names_tensors_and_what_is_shared() -> None:
+def test_adapting_keeps_names_tensors_and_what_is_shared():
     norm = nn.BatchNorm2d(3)
     net = nn.Sequential(norm, nn.Sequential(norm, nn.Dropout2d(0.3)), nn.ReLU())
     before = dict(net.state_dict(keep_vars=True))
@@ -180,7 +178,7 @@ def test_adapting_keeps_names_tensors_and_what_is_shared() -> None:
 @pytest.mark.parametrize(
     "layer", [nn.Dropout(0.3), nn.Dropout1d(0.3), nn.Dropout2d(0.3), nn.Dropout3d(0.3)]
 )
-def test_dropout_drops_its_share(layer: Any) -> None:
+def test_dropout_drops_its_share(layer):
     shape = {nn.Dropout: (50, 40, 30)}.get(type(layer), (100, 600, 2))
     if isinstance(layer, nn.Dropout2d | nn.Dropout3d):
         shape = (*shape, *[2] * (1 + isinstance(layer, nn.Dropout3d)))
@@ -201,7 +199,7 @@ def test_dropout_drops_its_share(layer: Any) -> None:
     assert torch.equal(drop(torch.ones(shape)), torch.ones(shape))
 
 
-def test_draws_are_of_the_client_the_step_and_the_layer() -> None:
+def test_draws_are_of_the_client_the_step_and_the_layer():
     net = nn.Sequential(nn.Dropout(0.5), nn.Identity(), nn.Dropout(0.5))
     objective = tasks.Objective(nn.Sequential(net, nn.Linear(64, 1)), 0)
     first, second = objective.drops
@@ -217,7 +215,7 @@ def test_draws_are_of_the_client_the_step_and_the_layer() -> None:
     assert len({tuple(a.flatten().tolist()) for a in seen.values()}) == 3
 
 
-def test_all_or_nothing() -> None:
+def test_all_or_nothing():
     x = torch.ones(4, 5)
     for p in (0.0, 1.0):
         drop = Dropout(nn.Dropout(p), 0).train()
@@ -232,7 +230,7 @@ if "bias" in inspect.signature(nn.BatchNorm1d).parameters:  # torch 2.13
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 @pytest.mark.parametrize("padded", [True, False])
-def test_every_option_is_torchs(options: dict[str, Any], padded: bool) -> None:
+def test_every_option_is_torchs(options, padded):
     torch.manual_seed(0)
     theirs = nn.BatchNorm1d(3, **options).to(F64)
     if theirs.weight is not None:
@@ -251,7 +249,7 @@ def test_every_option_is_torchs(options: dict[str, Any], padded: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-def test_inputs_that_torch_would_not_take(kind: Any) -> None:
+def test_inputs_that_torch_would_not_take(kind):
     """Else the trained model would not run as an ordinary module."""
     for axes in range(2, 6):
         x = torch.randn(4, 3, *[2] * (axes - 2), dtype=F64)
@@ -267,7 +265,7 @@ def test_inputs_that_torch_would_not_take(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("padded", [True, False])
-def test_lifted_in_bfloat16_it_keeps_the_types(padded: bool) -> None:
+def test_lifted_in_bfloat16_it_keeps_the_types(padded):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv1d(1, 3, 2), nn.BatchNorm1d(3), nn.Conv1d(3, 2, 2))
     objective = tasks.Objective(nn.Sequential(net, nn.Flatten(), nn.Linear(4, 2)), 2)
@@ -284,11 +282,11 @@ def test_lifted_in_bfloat16_it_keeps_the_types(padded: bool) -> None:
 
 
 class Halved(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x / 2 if self.training else x
 
 
-def test_who_else_uses_the_network_does_not_matter() -> None:
+def test_who_else_uses_the_network_does_not_matter():
     """Two tasks in bfloat16 share one, and each must find it in its own mode."""
     objective = tasks.Objective(nn.Sequential(Halved(), nn.Linear(3, 1)), 0)
     one, two = (tasks.functional(objective, "bfloat16") for _ in range(2))
@@ -302,18 +300,18 @@ def test_who_else_uses_the_network_does_not_matter() -> None:
         assert torch.equal(one.grad(v, batch), g)
 
 
-def test_a_layer_that_its_owner_keeps_from_training_stays() -> None:
+def test_a_layer_that_its_owner_keeps_from_training_stays():
     class Kept(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.norm, self.out = normalised(nn.BatchNorm1d, 0), nn.Linear(3, 1).to(F64)
 
-        def train(self, mode: bool = True) -> Kept:
+        def train(self, mode=True):
             super().train(mode)
             self.norm.eval()
             return self
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             y: Tensor = self.out(self.norm(x))
             return y
 

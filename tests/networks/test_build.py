@@ -1,17 +1,13 @@
 """The network of an experiment: where it starts, and what of it stays."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 import troth
 from troth.config import reader
@@ -70,7 +66,7 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place(tmp_path, monkeypatch):
     """A folder to work in, with models of one's own on the path."""
     (tmp_path / "own_networks.py").write_text(NORMED)
     monkeypatch.chdir(tmp_path)
@@ -79,11 +75,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("own_networks", None)
 
 
-def changed(model: dict[str, Any], **sections: Any) -> dict[str, Any]:
+def changed(model, **sections):
     return SMALL | {"model": model} | sections
 
 
-def made(model: dict[str, Any], given: bool = True, **sections: Any) -> nn.Module:
+def made(model, given=True, **sections):
     """The bare model of an experiment on digits."""
     e = reader.from_dict(changed(model, **sections))
     rows = np.zeros((2, 1, 8, 8), dtype=np.float32)
@@ -94,21 +90,21 @@ def made(model: dict[str, Any], given: bool = True, **sections: Any) -> nn.Modul
     return inner
 
 
-def trainable(net: nn.Module) -> set[str]:
+def trainable(net):
     return {name for name, p in net.named_parameters() if p.requires_grad}
 
 
-def frozen_norms(net: nn.Module) -> set[str]:
+def frozen_norms(net):
     named = net.named_modules()
     return {name for name, m in named if getattr(m, "frozen_statistics", False)}
 
 
-def trained(place: Path, model: dict[str, Any], name: str, **sections: Any) -> Any:
+def trained(place, model, name, **sections):
     (run,) = troth.run(changed(model, **sections), out=place / name)
     return run
 
 
-def tensors(run: Any) -> dict[str, Tensor]:
+def tensors(run):
     """Of the shared model, by the model's own names."""
     found = load_file(run.path / "shared.safetensors")
     return {k.removeprefix("1."): v for k, v in found.items() if k.startswith("1.")}
@@ -131,13 +127,13 @@ def tensors(run: Any) -> dict[str, Tensor]:
         (["?.*[!s]"], 5, ["2", "5"]),
     ],
 )
-def test_freezing(place: Path, freeze: list[str], left: int, norms: list[str]) -> None:
+def test_freezing(place, freeze, left, norms):
     net = made({"name": "own_networks:normed", "freeze": freeze})
     assert len(trainable(net)) == left
     assert frozen_norms(net) == {*norms}
 
 
-def test_the_flat_vector_is_without_what_is_frozen(place: Path) -> None:
+def test_the_flat_vector_is_without_what_is_frozen(place):
     net = made({"name": "own_networks:normed", "freeze": ["1", "2"]})
     layout = flat.layout(net)
     assert layout.names == (
@@ -147,7 +143,7 @@ def test_the_flat_vector_is_without_what_is_frozen(place: Path) -> None:
     assert layout.d == 12 * 8 + 8 + 16 + 8 * 10 + 10 + 16 and layout.tail == 16
 
 
-def test_a_network_of_the_library_is_frozen_by_stage() -> None:
+def test_a_network_of_the_library_is_frozen_by_stage():
     model = {"name": "resnet18", "width": 2, "freeze": ["conv1", "bn1", "layer[1-3]"]}
     net = made(model)
     assert {name.split(".")[0] for name in trainable(net)} == {"layer4", "fc"}
@@ -170,7 +166,7 @@ def test_a_network_of_the_library_is_frozen_by_stage() -> None:
         (["*mean"], ["one of 'bn1.running_mean' and", "'bn1.running_*'"]),
     ],
 )
-def test_refuses_bad_patterns(freeze: list[str], words: list[str]) -> None:
+def test_refuses_bad_patterns(freeze, words):
     with pytest.raises(Refusal) as caught:
         made({"name": "resnet18", "width": 1, "freeze": freeze})
     assert all(word in str(caught.value) for word in words), caught.value
@@ -178,13 +174,13 @@ def test_refuses_bad_patterns(freeze: list[str], words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("value", ["fc", 3, [3], True])
-def test_patterns_are_a_list_of_texts(value: Any) -> None:
+def test_patterns_are_a_list_of_texts(value):
     for key in ("freeze", "weights_skip"):
         with pytest.raises(Refusal, match=rf"model\.{key}"):
             reader.from_dict({"model": {"name": "linear", key: value}})
 
 
-def test_skip_needs_weights() -> None:
+def test_skip_needs_weights():
     with pytest.raises(Refusal, match=r"model\.weights_skip = \['fc'\] says what not"):
         reader.from_dict({"model": {"name": "linear", "weights_skip": ["fc"]}})
 
@@ -199,7 +195,7 @@ EVIL = {
 
 
 @pytest.mark.parametrize("how", ["loop", "vmap", "threads"])
-def test_frozen_numbers_stay_whatever_happens(place: Path, how: str) -> None:
+def test_frozen_numbers_stay_whatever_happens(place, how):
     model = {"name": "own_networks:normed", "freeze": ["1", "2", "5.running_*"]}
     engine = {"how": how, "chunk": 2, "device": "cpu"}
     train = SMALL["train"] | {"weight_decay": 0.1, "optimizer": "adam"}
@@ -219,7 +215,7 @@ def test_frozen_numbers_stay_whatever_happens(place: Path, how: str) -> None:
     assert not torch.equal(own["1.7.weight"], after["7.weight"])
 
 
-def test_a_frozen_layer_normalises_by_its_running_statistics(place: Path) -> None:
+def test_a_frozen_layer_normalises_by_its_running_statistics(place):
     """As if the layer were the affine map that it is in prediction."""
     torch.manual_seed(0)
     source = made({"name": "own_networks:normed"})
@@ -257,7 +253,7 @@ def test_a_frozen_layer_normalises_by_its_running_statistics(place: Path) -> Non
 # starting from a file
 
 
-def test_starts_from_the_file_and_not_from_the_seed(place: Path) -> None:
+def test_starts_from_the_file_and_not_from_the_seed(place):
     source = made({"name": "own_networks:normed"}, seed=5)
     torch.save(source.state_dict(), "w.pt")
     model = {"name": "own_networks:normed", "weights": "w.pt"}
@@ -272,7 +268,7 @@ def test_starts_from_the_file_and_not_from_the_seed(place: Path) -> None:
         assert torch.equal(value, source.state_dict()[name])
 
 
-def test_float64_is_taken_whole(place: Path) -> None:
+def test_float64_is_taken_whole(place):
     source = made({"name": "mlp", "widths": [3]}).double()
     with torch.no_grad():
         for parameter in source.parameters():
@@ -287,7 +283,7 @@ def test_float64_is_taken_whole(place: Path) -> None:
     assert next(made(model).parameters()).dtype == torch.float32
 
 
-def test_a_run_goes_on_where_another_ended(place: Path) -> None:
+def test_a_run_goes_on_where_another_ended(place):
     first = trained(place, {"name": "mlp"}, "one")
     weights = str(first.path / "shared.safetensors")
     still = SMALL["train"] | {"lr": 0.0, "rounds": 1}
@@ -297,7 +293,7 @@ def test_a_run_goes_on_where_another_ended(place: Path) -> None:
     assert all(torch.equal(start[name], end[name]) for name in start)
 
 
-def test_another_head_on_frozen_features(place: Path) -> None:
+def test_another_head_on_frozen_features(place):
     """Transfer: what was learnt stays, the last layer is new and is all that moves."""
     x = np.random.default_rng(0).integers(0, 255, (80, 1, 8, 8)).astype(np.uint8)
     np.savez("two.npz", x=x, y=np.arange(80) % 2)
@@ -314,7 +310,7 @@ def test_another_head_on_frozen_features(place: Path) -> None:
     assert moved == {"fc.weight", "fc.bias"}
 
 
-def test_a_finished_run_needs_the_file_no_more(place: Path) -> None:
+def test_a_finished_run_needs_the_file_no_more(place):
     model = {"name": "own_networks:normed", "weights": "w.pt", "freeze": ["1"]}
     torch.save(made(model, given=False, seed=3).state_dict(), "w.pt")
     run = trained(place, model, "run", personalizer={"name": "ditto", "lam": 0.5})
@@ -327,7 +323,7 @@ def test_a_finished_run_needs_the_file_no_more(place: Path) -> None:
     assert troth.resume(run.path)[0].finished  # which is left as it is
 
 
-def test_resuming_wants_the_same_file(place: Path) -> None:
+def test_resuming_wants_the_same_file(place):
     model = {"name": "own_networks:normed", "weights": "w.pt", "freeze": ["1"]}
     torch.save(made(model, given=False, seed=3).state_dict(), "w.pt")
     content = (place / "w.pt").read_bytes()
@@ -336,7 +332,7 @@ def test_resuming_wants_the_same_file(place: Path) -> None:
     digest = whole.experiment.resolved["weights_sha256"]
     assert len(digest) == 64
 
-    def stop(progress: runs.Progress) -> None:
+    def stop(progress):
         if progress.done == 3:
             raise KeyboardInterrupt
 
@@ -355,7 +351,7 @@ def test_resuming_wants_the_same_file(place: Path) -> None:
         assert one.read_bytes() == other.read_bytes(), name
 
 
-def test_a_file_that_does_not_fit_leaves_no_folder(place: Path) -> None:
+def test_a_file_that_does_not_fit_leaves_no_folder(place):
     torch.save({"weight": torch.zeros(3)}, "w.pt")
     with pytest.raises(Refusal, match=r"does not hold 1\.weight.* and holds weight"):
         trained(place, {"name": "linear", "weights": "w.pt"}, "run")
@@ -365,7 +361,7 @@ def test_a_file_that_does_not_fit_leaves_no_folder(place: Path) -> None:
     )
 
 
-def test_a_grid_of_starts(place: Path) -> None:
+def test_a_grid_of_starts(place):
     torch.save(made({"name": "linear"}, seed=3).state_dict(), "w.pt")
     grid = {"model.weights": ["", "w.pt"], "model.freeze": [[], ["1.bias"]]}
     found = troth.run(changed({"name": "linear"}, grid=grid), out=place / "grid")
@@ -378,7 +374,7 @@ def test_a_grid_of_starts(place: Path) -> None:
 # networks of one's own
 
 
-def test_tied_weights_stay_tied(place: Path) -> None:
+def test_tied_weights_stay_tied(place):
     run = trained(place, {"name": "own_networks:tied"}, "run", **EVIL)
     assert run.experiment.resolved["parameters"] == 64 * 64 + 2 * 64 + 650
     found = tensors(run)
@@ -390,7 +386,7 @@ def test_tied_weights_stay_tied(place: Path) -> None:
     assert torch.equal(again.state_dict()["second.weight"], found["first.weight"])
 
 
-def test_state_that_is_no_tensor_is_left_to_the_model(place: Path) -> None:
+def test_state_that_is_no_tensor_is_left_to_the_model(place):
     run = trained(place, {"name": "own_networks:extra"}, "run")
     assert set(tensors(run)) == {"last.weight", "last.bias"}
     net = troth.load(run.path).model(0)
@@ -398,7 +394,7 @@ def test_state_that_is_no_tensor_is_left_to_the_model(place: Path) -> None:
     made({"name": "own_networks:extra", "weights": "run/shared.safetensors"})
 
 
-def test_refuses_what_is_no_network_yet(place: Path) -> None:
+def test_refuses_what_is_no_network_yet(place):
     with pytest.raises(Refusal, match=r"the size of 1\.weight, 1\.bias yet; run it"):
         made({"name": "own_networks:lazy"})
     with pytest.raises(Refusal, match="gave a int; it must give a torch.nn.Module"):
@@ -406,7 +402,7 @@ def test_refuses_what_is_no_network_yet(place: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 4)])
-def test_refuses_examples_that_hold_nothing(shape: tuple[int, ...]) -> None:
+def test_refuses_examples_that_hold_nothing(shape):
     rows = np.zeros((2, *shape), dtype=np.float32)
     with pytest.raises(Refusal, match="one example has shape"):
         build.network(reader.from_dict({}), shape, 2, rows, 1.0)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -18,17 +16,17 @@ KERNELS = [(1, 1), (3, 3), (5, 5), (1, 3), (4, 2)]
 PADDINGS = [(0, 0), (1, 1), (2, 0), (3, 4)]  # the last exceeds most kernels
 
 
-def draw(*shape: int) -> Tensor:
+def draw(*shape):
     return torch.randn(*shape, dtype=F64)
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def _seeded():
     torch.manual_seed(0)
 
 
 @pytest.fixture(params=["windows laid out", "where they lie"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+def way(request, monkeypatch):
     """Both ways to compute them; the second goes by plain code on a CPU."""
     if request.param == "windows laid out":
         return convolution._Convolve
@@ -38,12 +36,12 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def replaced(way: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def replaced(way, monkeypatch):
     """One entry for every convolution that is computed as a product."""
     calls: list[Any] = []
     real = way.apply
 
-    def apply(*args: Any) -> Any:
+    def apply(*args):
         calls.append(args)
         return real(*args)
 
@@ -51,17 +49,17 @@ def replaced(way: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def near(a: Tensor, b: Tensor, atol: float = 1e-12) -> bool:
+def near(a, b, atol=1e-12):
     return a.shape == b.shape and bool((a - b).abs().max() <= atol)
 
 
-def both(function: Any, *arguments: Any) -> tuple[Any, Any]:
+def both(function, *arguments):
     plain = function(*arguments)
     with Together():
         return plain, function(*arguments)
 
 
-def test_forward_and_gradients_are_those_of_torch(replaced: list[Any]) -> None:
+def test_forward_and_gradients_are_those_of_torch(replaced):
     for kernel, padding, bias in itertools.product(KERNELS, PADDINGS, (True, False)):
         x, w = draw(2, 3, 7, 6), draw(4, 3, *kernel)
         b = draw(4) if bias else None
@@ -82,7 +80,7 @@ def test_forward_and_gradients_are_those_of_torch(replaced: list[Any]) -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_gradient_of_one_of_the_two_only() -> None:
+def test_gradient_of_one_of_the_two_only():
     for which in (0, 1):
 
         def gradient(*given: Tensor, which: int = which) -> Tensor:
@@ -94,17 +92,17 @@ def test_gradient_of_one_of_the_two_only() -> None:
         assert near(*both(gradient, draw(2, 3, 6, 5), draw(4, 3, 3, 3)))
 
 
-def loss(w: tuple[Tensor, ...], x: Tensor) -> Tensor:
+def loss(w, x):
     h = torch.relu(conv2d(x, w[0], w[1], (1, 1), (2, 2)))
     return conv2d(h, w[2], None, (1, 1), (0, 1)).square().mean()
 
 
-def weights(*clients: int) -> tuple[Tensor, ...]:
+def weights(*clients):
     return draw(*clients, 3, 2, 5, 5), draw(*clients, 3), draw(*clients, 2, 3, 3, 1)
 
 
 @pytest.mark.parametrize("shared", [None, "x", "w"])
-def test_under_vmap_of_grad(shared: str | None, replaced: list[Any]) -> None:
+def test_under_vmap_of_grad(shared, replaced):
     x = draw(2, 2, 6, 6) if shared == "x" else draw(3, 2, 2, 6, 6)
     w = weights() if shared == "w" else weights(3)
     dims = (None if shared == "w" else 0, None if shared == "x" else 0)
@@ -118,7 +116,7 @@ def test_under_vmap_of_grad(shared: str | None, replaced: list[Any]) -> None:
         assert all(near(a[k], b) for a, b in zip(product, alone, strict=True))
 
 
-def test_one_model_that_stands_still_is_left_to_torch(replaced: list[Any]) -> None:
+def test_one_model_that_stands_still_is_left_to_torch(replaced):
     """All clients' inputs, as one batch: climbing on a shared model."""
     w, x = weights(), draw(3, 2, 2, 6, 6)
     inside = lambda at: loss(tuple(t.clone() for t in w), at)  # noqa: E731
@@ -130,11 +128,11 @@ def test_one_model_that_stands_still_is_left_to_torch(replaced: list[Any]) -> No
     assert near(each, same)
 
 
-def climbing(w: Tensor, b: Tensor, padding: Any) -> Any:
+def climbing(w, b, padding):
     """x → the gradient in x and the outputs, of a model that is made on the way."""
 
-    def climb(x: Tensor) -> tuple[Tensor, Tensor]:
-        def loss(at: Tensor) -> tuple[Tensor, Tensor]:
+    def climb(x):
+        def loss(at):
             out = conv2d(at, w.clone(), b, (1, 1), padding)
             return out.sin().sum(), out
 
@@ -143,9 +141,7 @@ def climbing(w: Tensor, b: Tensor, padding: Any) -> Any:
     return climb
 
 
-def test_gradient_in_the_pictures_of_a_model_that_stands_still(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gradient_in_the_pictures_of_a_model_that_stands_still(monkeypatch):
     turned: list[Any] = []
     real = convolution._Turned.apply
     seen = lambda *args: (turned.append(args), real(*args))[1]  # noqa: E731
@@ -167,11 +163,11 @@ def test_gradient_in_the_pictures_of_a_model_that_stands_still(
             assert near(plain[k], each)
 
 
-def test_a_model_that_moves_is_left_to_torch() -> None:
+def test_a_model_that_moves_is_left_to_torch():
     """Its own gradient is asked for: one that is lost would stand still as well."""
     w, x = draw(3, 1, 3, 3), draw(2, 1, 6, 6)
 
-    def loss(w: Tensor, x: Tensor) -> Tensor:
+    def loss(w, x):
         return conv2d(x, w, None, (1, 1), (1, 1)).sin().sum()
 
     both_ways = torch.func.grad(loss, argnums=(0, 1))
@@ -185,7 +181,7 @@ def test_a_model_that_moves_is_left_to_torch() -> None:
 
 
 @pytest.mark.parametrize("clients", [1, 4])
-def test_under_make_fx(clients: int, way: Any) -> None:
+def test_under_make_fx(clients, way):
     step = torch.func.vmap(torch.func.grad(loss))
     w, x = weights(clients), draw(clients, 2, 2, 6, 6)
     with Together():
@@ -199,7 +195,7 @@ def test_under_make_fx(clients: int, way: Any) -> None:
         assert near(got, wanted)
 
 
-def test_in_a_module_by_functional_call() -> None:
+def test_in_a_module_by_functional_call():
     net = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 1, 5))
     net.to(F64)
     for x in (draw(3, 2, 8, 8), draw(2, 8, 8)):  # with a batch, and without
@@ -207,7 +203,7 @@ def test_in_a_module_by_functional_call() -> None:
         assert near(*both(lambda x=x: functional_call(net, {}, (x,)).detach()))
 
 
-def test_others_are_left_alone(replaced: list[Any]) -> None:
+def test_others_are_left_alone(replaced):
     x = draw(2, 4, 9, 9)
     others: list[dict[str, Any]] = [{"stride": 2}, {"stride": (1, 2)}, {"groups": 2}]
     others += [{"dilation": 2}, {"dilation": (1, 2)}, {"padding": "same"}]
@@ -225,7 +221,7 @@ def test_others_are_left_alone(replaced: list[Any]) -> None:
     assert len(replaced) == 2
 
 
-def test_every_way_to_call_it() -> None:
+def test_every_way_to_call_it():
     x, w, b = draw(2, 3, 6, 6), draw(4, 3, 3, 3), draw(4)
     calls: list[Any] = [(), (None,), (None, 1), (None, 1, 1), (None, (1, 1), 1)]
     calls += [(None, 1, (1, 1)), (None, [1, 1], [1, 1]), (None, (1,), (1,))]
@@ -239,11 +235,11 @@ def test_every_way_to_call_it() -> None:
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.filterwarnings("ignore")  # a warning is not enough
-def test_second_derivatives_are_right_or_refused() -> None:
+def test_second_derivatives_are_right_or_refused():
     """Zeros in silence would turn a method that needs them into another one."""
 
-    def twice(w: tuple[Tensor, ...], x: Tensor) -> Any:
-        def norm(w: tuple[Tensor, ...]) -> Tensor:
+    def twice(w, x):
+        def norm(w):
             found = torch.func.grad(loss)(w, x)
             return sum((g.square().sum() for g in found), torch.zeros((), dtype=F64))
 
@@ -260,7 +256,7 @@ def test_second_derivatives_are_right_or_refused() -> None:
         assert near(a, b, 1e-9 * float(a.abs().max()))
 
 
-def test_float32_and_bfloat16() -> None:
+def test_float32_and_bfloat16():
     x, w = torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3)
     for dtype, atol in ((torch.float32, 1e-5), (torch.bfloat16, 0.1)):
         given = x.to(dtype), w.to(dtype), None, (1, 1), (1, 1)
@@ -269,14 +265,14 @@ def test_float32_and_bfloat16() -> None:
         assert near(plain.float(), product.float(), atol)
 
 
-def test_the_tf32_setting_is_left_as_it_was() -> None:
+def test_the_tf32_setting_is_left_as_it_was():
     before = torch.backends.cuda.matmul.allow_tf32
     with Together():
         conv2d(draw(1, 1, 3, 3), draw(1, 1, 2, 2), None, (1, 1), (0, 0))
     assert torch.backends.cuda.matmul.allow_tf32 == before
 
 
-def test_in_another_order_it_is_the_same() -> None:
+def test_in_another_order_it_is_the_same():
     """One client's on CUDA, which goes channels-last, here on whatever there is."""
     ways: list[Any] = [(1, 1), (2, 1), (2, 0, 1, 2), (1, 2, 2)]
     for how, bias in itertools.product(ways, (True, False)):
@@ -294,10 +290,10 @@ def test_in_another_order_it_is_the_same() -> None:
         assert convolution._ordered(x[0], w, b, *how) is None  # a single picture
 
 
-def test_whether_a_tensor_stands_for_many() -> None:
+def test_whether_a_tensor_stands_for_many():
     seen = []
 
-    def look(x: Tensor) -> Tensor:
+    def look(x):
         seen.append(convolution.lifted(x))
         return x.sum()
 

@@ -1,13 +1,11 @@
 """Rows, noise and curvature against plain autograd and plain linear algebra."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from troth.networks import last_layer
 from troth.networks.losses.auto import auto
@@ -17,7 +15,7 @@ KINDS = ["classes", "single", "several", "soft", "soft single"]
 SIZES = [5, 1, 7]  # the second client has too little for a spread
 
 
-def data(y: Tensor, seed: int = 0) -> Data:
+def data(y, seed=0):
     x = torch.randn(13, 3, generator=torch.Generator().manual_seed(seed)).double()
     row = torch.arange(12, -1, -1)  # not in the order of the rows
     size = torch.tensor(SIZES)
@@ -25,13 +23,13 @@ def data(y: Tensor, seed: int = 0) -> Data:
     return Data(x, split, split, split)
 
 
-def network(outputs: int, bias: bool) -> nn.Module:
+def network(outputs, bias):
     torch.manual_seed(1)
     body = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, outputs, bias=bias))
     return body.double()
 
 
-def labels(kind: str) -> tuple[Tensor, int]:
+def labels(kind):
     draw = torch.Generator().manual_seed(2)
     if kind == "several":
         return torch.randint(0, 2, (13, 3), generator=draw), 3
@@ -42,20 +40,20 @@ def labels(kind: str) -> tuple[Tensor, int]:
     return torch.randint(0, classes, (13,), generator=draw), outputs
 
 
-def slope(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+def slope(net, x, y):
     """Of one example's loss, in the last layer: a row an output, the bias behind."""
     head = list(net[2].parameters())  # type: ignore[index]
     found = torch.autograd.grad(auto(net(x[None]), y[None])[0], head)
     return torch.cat([g.reshape(g.shape[0], -1) for g in found], dim=1)
 
 
-def curvature(net: nn.Module, x: Tensor, y: Tensor, bias: bool) -> Tensor:
+def curvature(net, x, y, bias):
     """The whole H of one example: Λ ⊗ φφᵀ."""
     phi = net[:2](x[None])[0].detach()  # type: ignore[index]
     phi = torch.cat([phi, torch.ones(1)]) if bias else phi
     outputs = net(x[None])[0].detach()
 
-    def loss(f: Tensor) -> Tensor:
+    def loss(f):
         return auto(f[None], y[None])[0]
 
     of_outputs = torch.autograd.functional.hessian(loss, outputs)
@@ -64,7 +62,7 @@ def curvature(net: nn.Module, x: Tensor, y: Tensor, bias: bool) -> Tensor:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bias", [True, False])
-def test_slopes_are_gradients(kind: str, bias: bool) -> None:
+def test_slopes_are_gradients(kind, bias):
     y, outputs = labels(kind)
     held, net = data(y), network(outputs, bias)
     layer = last_layer.last(net, held.x[:2])
@@ -87,7 +85,7 @@ def test_slopes_are_gradients(kind: str, bias: bool) -> None:
     assert found.unit == pytest.approx(np.mean(curved), rel=1e-9)
 
 
-def test_least_squares_is_that_of_numpy() -> None:
+def test_least_squares_is_that_of_numpy():
     y = torch.randn(13, generator=torch.Generator().manual_seed(3)).double()
     held = data(y)
     torch.manual_seed(0)
@@ -109,7 +107,7 @@ def test_least_squares_is_that_of_numpy() -> None:
     assert found.sigma2 == pytest.approx(sum(left) / (1 + 3))
 
 
-def test_clients_whose_inputs_do_not_differ_are_left_out() -> None:
+def test_clients_whose_inputs_do_not_differ_are_left_out():
     y = torch.randn(13, generator=torch.Generator().manual_seed(3)).double()
     held = data(y)
     held.x[held.train.row[:5]] = 1.0
@@ -119,7 +117,7 @@ def test_clients_whose_inputs_do_not_differ_are_left_out() -> None:
         last_layer.least_squares(net, layer, held, np.zeros(3, bool))
 
 
-def test_hostile_clients_do_not_say_what_the_noise_is() -> None:
+def test_hostile_clients_do_not_say_what_the_noise_is():
     y = torch.randn(13, generator=torch.Generator().manual_seed(3)).double()
     y = torch.cat([y, y[:4]])
     x = torch.randn(17, 1, generator=torch.Generator().manual_seed(4)).double()
@@ -135,7 +133,7 @@ def test_hostile_clients_do_not_say_what_the_noise_is() -> None:
     np.testing.assert_array_equal(before.rows[:2], after.rows[:2])
 
 
-def test_saturated_outputs_do_not_overflow() -> None:
+def test_saturated_outputs_do_not_overflow():
     y, outputs = labels("classes")
     net = network(outputs, bias=True)
     with torch.no_grad():

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np
@@ -12,40 +10,40 @@ from troth.types import Refusal
 BYTES = np.random.default_rng(0).integers(0, 256, (300, 1, 4, 5)).astype(np.uint8)
 
 
-def test_unit_divides_by_the_scale() -> None:
+def test_unit_divides_by_the_scale():
     layer = normalize("unit", BYTES, 255.0)
     out = layer(torch.from_numpy(BYTES))
     assert out.dtype == torch.float32
     assert np.allclose(out.numpy(), BYTES / 255, atol=1e-7)
 
 
-def test_pixel_is_dittos_recipe() -> None:
+def test_pixel_is_dittos_recipe():
     rows = BYTES.astype(np.float64)
     expected = (rows - rows.mean(0)) / (rows.std(0) + 0.001)
     out = normalize("pixel", BYTES, 255.0).double()(torch.from_numpy(BYTES))
     assert np.allclose(out.numpy(), expected, atol=1e-5)  # buffers were float32
 
 
-def test_pixel_means_the_same_on_another_scale() -> None:
+def test_pixel_means_the_same_on_another_scale():
     small = (BYTES / 255).astype(np.float32)
     a = normalize("pixel", BYTES, 255.0)(torch.from_numpy(BYTES))
     b = normalize("pixel", small, 1.0)(torch.from_numpy(small))
     assert torch.allclose(a, b, atol=1e-4)
 
 
-def test_a_constant_pixel_is_zero() -> None:
+def test_a_constant_pixel_is_zero():
     same = np.full((9, 3), 7, dtype=np.uint8)
     out = normalize("pixel", same, 255.0)(torch.from_numpy(same))
     assert not out.any()
 
 
-def test_none_only_casts() -> None:
+def test_none_only_casts():
     out = normalize("none", BYTES, 255.0)(torch.from_numpy(BYTES))
     assert out.dtype == torch.float32
     assert np.array_equal(out.numpy(), BYTES)
 
 
-def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_matter(monkeypatch):
     whole = normalize("pixel", BYTES, 255.0)
     monkeypatch.setattr("troth.networks.layers._CHUNK", 7 * 20)
     parts = normalize("pixel", BYTES, 255.0)
@@ -53,7 +51,7 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.allclose(whole.inverse, parts.inverse, rtol=1e-6)
 
 
-def test_the_whole_is_never_float64() -> None:
+def test_the_whole_is_never_float64():
     large = np.zeros((40_000, 784), dtype=np.uint8)  # 31 MB, 251 MB as float64
     tracemalloc.start()
     normalize("pixel", large, 255.0)
@@ -62,7 +60,7 @@ def test_the_whole_is_never_float64() -> None:
     assert peak < 80e6
 
 
-def test_nothing_is_trained_and_everything_is_saved() -> None:
+def test_nothing_is_trained_and_everything_is_saved():
     layer = normalize("pixel", BYTES, 255.0)
     assert not list(layer.parameters())
     other = Normalize(torch.zeros(1, 4, 5), torch.ones(1, 4, 5))
@@ -71,18 +69,18 @@ def test_nothing_is_trained_and_everything_is_saved() -> None:
     assert torch.equal(other(x), layer(x))
 
 
-def test_works_in_the_precision_of_its_buffers() -> None:
+def test_works_in_the_precision_of_its_buffers():
     assert Normalize(1.0, 2.0).double()(torch.tensor([3])).dtype == torch.float64
     assert Normalize(1.0, 2.0)(torch.tensor([3])).item() == 1.0
 
 
 @pytest.mark.parametrize("std", [0.0, -1.0, float("nan"), float("inf")])
-def test_refuses_to_divide_by(std: float) -> None:
+def test_refuses_to_divide_by(std):
     with pytest.raises(Refusal, match="positive number"):
         Normalize(0.0, std)
 
 
-def test_refusals() -> None:
+def test_refusals():
     with pytest.raises(Refusal, match="'unit', 'pixel', 'none'"):
         normalize("units", BYTES, 255.0)  # type: ignore[arg-type]
     with pytest.raises(Refusal, match="there are 0"):
@@ -96,7 +94,7 @@ def test_refusals() -> None:
         normalize("pixel", bad, 1.0)
 
 
-def test_features_by_hand() -> None:
+def test_features_by_hand():
     fill, mean = torch.tensor([9.0, 1.0]), torch.tensor([1.0, 0.0])
     layer = Features(fill, mean, torch.tensor([2.0, 4.0]))
     x = torch.tensor([[torch.nan, 8.0], [3.0, torch.nan]])
@@ -108,7 +106,7 @@ def test_features_by_hand() -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
-def test_features_refuse_to_divide_by(bad: float) -> None:
+def test_features_refuse_to_divide_by(bad):
     good = torch.ones(2)
     with pytest.raises(Refusal, match="positive standard deviations"):
         Features(good, good, torch.tensor([1.0, bad]))

@@ -1,7 +1,5 @@
 """Names of parameters → masks over the flat vector."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -22,20 +20,20 @@ from troth.types import Refusal
 class Small(nn.Module):
     """Two layers, a normalisation without parameters between them, and a head."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv1 = nn.Linear(2, 3)
         self.norm = nn.BatchNorm1d(3, affine=False)
         self.block = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2))
         self.fc = nn.Linear(2, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         """The outputs."""
         out: Tensor = self.fc(self.block(self.norm(self.conv1(x))))
         return out
 
 
-def behind(model: nn.Module) -> nn.Module:
+def behind(model):
     """As `networks.network` and `Objective` leave it."""
     return adapt(nn.Sequential(Normalize(0.0, 1.0), model))
 
@@ -56,17 +54,17 @@ PLACES = {
 }
 
 
-def numbers(mask: Tensor) -> list[int]:
+def numbers(mask):
     assert mask.dtype == torch.bool
     return mask.nonzero().flatten().tolist()
 
 
-def at(*names: str) -> list[int]:
+def at(*names):
     return sorted(i for name in names for i in PLACES[name])
 
 
 @pytest.mark.parametrize("net", [behind(Small()), Small()], ids=["behind", "bare"])
-def test_names_are_those_of_the_model(net: nn.Module) -> None:
+def test_names_are_those_of_the_model(net):
     masks = Masks(net)
     assert masks.names == list(PLACES)
     assert masks.layers == ["conv1", "norm", "block.0", "block.1", "fc"]
@@ -90,12 +88,12 @@ def test_names_are_those_of_the_model(net: nn.Module) -> None:
         (["*"], list(PLACES)),
     ],
 )
-def test_patterns(patterns: list[str], names: list[str]) -> None:
+def test_patterns(patterns, names):
     masks = Masks(behind(Small()))
     assert numbers(masks.matching("layers", patterns)) == at(*names)
 
 
-def test_masks_by_hand() -> None:
+def test_masks_by_hand():
     """In the order of the modules: statistics, at the vector's end, do not count."""
     masks = Masks(behind(Small()))
     fc, block1 = at("fc.weight", "fc.bias"), at("block.1.weight", "block.1.bias")
@@ -112,7 +110,7 @@ def test_masks_by_hand() -> None:
     assert masks.sizes().tolist() == sizes
 
 
-def test_names_of_sequences_and_of_a_model_of_one_layer() -> None:
+def test_names_of_sequences_and_of_a_model_of_one_layer():
     masks = Masks(behind(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))))
     assert masks.layers == ["0", "2"]
     assert numbers(masks.matching("layers", ["2"])) == [6, 7, 8]
@@ -128,9 +126,9 @@ def test_names_of_sequences_and_of_a_model_of_one_layer() -> None:
     assert numbers(one.matching("layers", ["bias"])) == [2]
 
 
-def test_a_tensor_of_several_layers_is_in_each_of_them() -> None:
+def test_a_tensor_of_several_layers_is_in_each_of_them():
     class Tied(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.first, self.last = nn.Linear(2, 2), nn.Linear(2, 2)
             self.last.weight = self.first.weight
@@ -142,7 +140,7 @@ def test_a_tensor_of_several_layers_is_in_each_of_them() -> None:
     assert numbers(masks.matching("layers", ["last.weight"])) == [0, 1, 2, 3]
 
 
-def test_what_is_frozen_has_no_name() -> None:
+def test_what_is_frozen_has_no_name():
     model = Small()
     build.freeze(model, ["fc", "norm", "conv1.bias"])
     masks = Masks(behind(model))
@@ -174,20 +172,20 @@ def test_what_is_frozen_has_no_name() -> None:
         (lambda m: m.last("last", -1), "last = -1 must be at least 0 and at most 5"),
     ],
 )
-def test_refusals(ask: Any, words: str) -> None:
+def test_refusals(ask, words):
     with pytest.raises(Refusal, match=re.escape(words)) as refusal:
         ask(Masks(behind(Small())))
     assert "\n" not in str(refusal.value)
 
 
-def test_no_norms() -> None:
+def test_no_norms():
     model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2, elementwise_affine=False))
     with pytest.raises(Refusal, match="no normalisation layer that is trained") as no:
         Masks(behind(model)).norms()
     assert str(no.value).endswith("layers: 0")
 
 
-def _net(widths: list[int], norms: list[bool]) -> nn.Module:
+def _net(widths, norms):
     parts: list[nn.Module] = []
     for (a, b), norm in zip(zip(widths, widths[1:], strict=False), norms, strict=False):
         parts += [nn.Linear(a, b), *([nn.BatchNorm1d(b)] if norm else []), nn.ReLU()]
@@ -200,9 +198,7 @@ def _net(widths: list[int], norms: list[bool]) -> nn.Module:
     st.lists(st.booleans(), min_size=4, max_size=4),
     st.data(),
 )
-def test_masks_by_the_modules_themselves(
-    widths: list[int], norms: list[bool], data: Any
-) -> None:
+def test_masks_by_the_modules_themselves(widths, norms, data):
     """Marked tensors, flattened, are the mask."""
     model = _net(widths, norms)
     net = behind(model)
@@ -210,7 +206,7 @@ def test_masks_by_the_modules_themselves(
     held = [m for m in net[1] if list(m.parameters())]  # type: ignore[index]
     number = data.draw(st.integers(0, len(held)))
 
-    def marked(chosen: list[nn.Module]) -> Tensor:
+    def marked(chosen):
         with torch.no_grad():
             for t in flat.tensors(net).values():
                 t.zero_()
@@ -235,7 +231,7 @@ SMALLER: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", ["celeba_cnn", "cnn", "linear", "mlp", "resnet18"])
-def test_every_model_of_ours_has_a_head(name: str) -> None:
+def test_every_model_of_ours_has_a_head(name):
     shape, classes = (3, 32, 32), 3
     given_ = lookup.check("model", name, SMALLER.get(name, {}))
     model = lookup.call(

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,9 +30,7 @@ MODELS = lookup.names("model")
 ZERO = torch.tensor(0)
 
 
-def problem(
-    name: str, seed: int, classes: int, dtype: torch.dtype = F64
-) -> tuple[tasks.Objective, Batch]:
+def problem(name, seed, classes, dtype=F64):
     """A model behind its normalisation and a batch of bytes, some of weight 0."""
     torch.manual_seed(seed)
     shapes = LARGER if name in ("resnet18", "vgg13_bn") else SHAPES
@@ -46,34 +42,34 @@ def problem(
     return tasks.Objective(net.to(dtype), classes), draw(shape, classes, dtype)
 
 
-def even(x: Tensor, y: Tensor) -> Batch:
+def even(x, y):
     """A batch whose examples all count alike."""
     return Batch(x, y, torch.full((len(x),), 1 / len(x), dtype=x.dtype), ZERO, ZERO)
 
 
-def draw(shape: tuple[int, ...], classes: int, dtype: torch.dtype = F64) -> Batch:
+def draw(shape, classes, dtype=F64):
     x = torch.randint(0, 256, (6, *shape), dtype=torch.uint8)
     y = torch.randint(0, classes, (6,)) if classes else torch.randn(6, dtype=dtype)
     weight = torch.rand(6, dtype=dtype) * torch.tensor([1, 1, 0, 1, 0, 1])
     return Batch(x, y, weight / weight.sum(), torch.tensor(0), torch.tensor(6))
 
 
-def kinds(name: str) -> list[int]:
+def kinds(name):
     return [2] if name == "svm" else [2, 5, 0]
 
 
-def stack(batches: list[Batch]) -> Batch:
+def stack(batches):
     return Batch(*(torch.stack(f) for f in zip(*batches, strict=True)))
 
 
-def assert_close(a: Tensor, b: Tensor, atol: float = 1e-12) -> None:
+def assert_close(a, b, atol=1e-12):
     assert a.dtype == b.dtype and a.shape == b.shape
     assert bool(((a - b).abs() <= atol).all())
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", MODELS)
-def test_three_ways_to_the_same_gradient(name: str, seed: int) -> None:
+def test_three_ways_to_the_same_gradient(name, seed):
     for classes in kinds(name):
         objective, batch = problem(name, seed, classes)
         v = tasks.flatten(objective)
@@ -96,7 +92,7 @@ def test_three_ways_to_the_same_gradient(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_lifted_is_a_loop(name: str) -> None:
+def test_lifted_is_a_loop(name):
     classes = kinds(name)[0]
     objective, batch = problem(name, 1, classes)
     task, own = tasks.functional(objective), tasks.in_place(objective)
@@ -112,7 +108,7 @@ def test_lifted_is_a_loop(name: str) -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", MODELS)
-def test_lifted_can_be_traced(name: str, precision: str) -> None:
+def test_lifted_can_be_traced(name, precision):
     objective, batch = problem(name, 0, 2, torch.float32)
     task = tasks.functional(objective, precision)
     v, batches = tasks.flatten(objective).repeat(3, 1), stack([batch] * 3)
@@ -122,7 +118,7 @@ def test_lifted_can_be_traced(name: str, precision: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_bfloat16_is_close_and_comes_back_as_it_went(name: str) -> None:
+def test_bfloat16_is_close_and_comes_back_as_it_went(name):
     objective, batch = problem(name, 0, 2, torch.float32)
     v = tasks.flatten(objective)
     exact = tasks.functional(objective)
@@ -142,7 +138,7 @@ def test_bfloat16_is_close_and_comes_back_as_it_went(name: str) -> None:
     assert_close(whole[1], pure.grad(v, batch), 0.4 * far * float(g.norm()))
 
 
-def test_bfloat16_keeps_the_penalty_exact() -> None:
+def test_bfloat16_keeps_the_penalty_exact():
     objective = tasks.Objective(svm((3,), 2, l2=1.0), 2)
     v = torch.tensor([1.001, 0.0, 0.0, 0.0])
     none = Batch(
@@ -155,7 +151,7 @@ def test_bfloat16_keeps_the_penalty_exact() -> None:
         assert task.grad(v, none)[0] == 2 * v[0]
 
 
-def test_svm_by_hand() -> None:
+def test_svm_by_hand():
     objective = tasks.Objective(
         nn.Sequential(Normalize(1.0, 2.0), svm((2,), 2, l2=0.1)), 2
     )
@@ -170,7 +166,7 @@ def test_svm_by_hand() -> None:
         assert torch.allclose(g, torch.tensor([-0.5 + 0.2, 0.5 + 0.1, -0.5 + 0.25]))
 
 
-def test_no_examples_no_gradient_but_the_penalty() -> None:
+def test_no_examples_no_gradient_but_the_penalty():
     for name in MODELS:
         objective, batch = problem(name, 0, 2)
         batch = batch._replace(weight=torch.zeros_like(batch.weight))
@@ -187,7 +183,7 @@ def test_no_examples_no_gradient_but_the_penalty() -> None:
 class Odd(nn.Module):
     """Frozen, unused and tied parameters, a penalty, and a loss that is no method."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.frozen = nn.Linear(4, 4).requires_grad_(False)
         self.unused = nn.Parameter(torch.ones(2))
@@ -196,14 +192,14 @@ class Odd(nn.Module):
         self.b.weight = self.a.weight
         self.loss = nn.CrossEntropyLoss()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.b(torch.relu(self.a(self.frozen(x))))  # type: ignore[no-any-return]
 
-    def penalty(self) -> Tensor:
+    def penalty(self):
         return self.a.weight.square().sum()
 
 
-def test_frozen_unused_and_tied_parameters() -> None:
+def test_frozen_unused_and_tied_parameters():
     torch.manual_seed(0)
     objective = tasks.Objective(Odd().double(), 4)
     place = tasks.layout(objective.net)
@@ -216,7 +212,7 @@ def test_frozen_unused_and_tied_parameters() -> None:
     assert_close(tasks.in_place(objective).grad(v, batch), g)
 
 
-def test_flat_and_back() -> None:
+def test_flat_and_back():
     net = mlp((3,), 2, widths=[4])
     v = tasks.flatten(net)
     place = tasks.layout(net)
@@ -230,7 +226,7 @@ def test_flat_and_back() -> None:
     assert tasks.flatten(other).any() and tasks.flatten(net).any()
 
 
-def test_the_gradient_of_a_vector_is_made_once() -> None:
+def test_the_gradient_of_a_vector_is_made_once():
     """Trap 4: slices would each make a full-size gradient."""
     objective, batch = problem("mlp", 0, 2)
     v = tasks.flatten(objective)
@@ -241,7 +237,7 @@ def test_the_gradient_of_a_vector_is_made_once() -> None:
     assert not any("slice_backward" in n for n in names)
 
 
-def test_another_precision_than_the_module() -> None:
+def test_another_precision_than_the_module():
     objective, batch = problem("cnn", 0, 2, torch.float32)
     v = tasks.flatten(objective).double()
     b = batch._replace(weight=batch.weight.double())
@@ -252,7 +248,7 @@ def test_another_precision_than_the_module() -> None:
     assert_close(own.grad(v, b), g)
 
 
-def test_in_place_reads_the_row_and_owns_its_gradient() -> None:
+def test_in_place_reads_the_row_and_owns_its_gradient():
     objective, batch = problem("linear", 0, 2)
     own = tasks.in_place(objective)
     rows = torch.stack([tasks.flatten(objective)] * 2)
@@ -268,12 +264,12 @@ def test_in_place_reads_the_row_and_owns_its_gradient() -> None:
         assert torch.equal(own.grad(rows[0], batch), kept)
 
 
-def test_in_place_from_several_threads() -> None:
+def test_in_place_from_several_threads():
     objective, batch = problem("cnn", 0, 5)
     v = tasks.flatten(objective)
     expected = [tasks.functional(objective).grad(v * s, batch) for s in range(1, 5)]
 
-    def work(scale: int, task: Task) -> Tensor:
+    def work(scale, task):
         for _ in range(20):
             out = task.grad(v * scale, batch)
         return out
@@ -285,7 +281,7 @@ def test_in_place_from_several_threads() -> None:
         assert_close(a, b)
 
 
-def test_refusals() -> None:
+def test_refusals():
     net = linear((3,), 2)
     with pytest.raises(Refusal, match=r"\[7\] does not fit .* 8 parameters"):
         tasks.assign(net, torch.zeros(7))
@@ -296,7 +292,7 @@ def test_refusals() -> None:
             form(tasks.Objective(net, 2), "float16")
 
     class Mean(nn.Linear):
-        def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        def loss(self, outputs, y):
             return cross_entropy(outputs, y)
 
     with pytest.raises(Refusal, match="one value an example"):
@@ -319,9 +315,7 @@ def test_refusals() -> None:
         (3, 2, [[0, 1], [1, 1]], "3 outputs does not fit 2 labels an example; it must"),
     ],
 )
-def test_outputs_that_do_not_fit_the_data(
-    outputs: int, classes: int, y: Any, words: str
-) -> None:
+def test_outputs_that_do_not_fit_the_data(outputs, classes, y, words):
     """Though the labels at hand would not tell: an index error in the tenth round."""
     objective = tasks.Objective(nn.Linear(3, outputs), classes)
     batch = even(torch.ones(2, 3), torch.tensor(y))
@@ -329,7 +323,7 @@ def test_outputs_that_do_not_fit_the_data(
         objective.check(batch)
 
 
-def test_a_module_in_two_places_and_a_tensor_in_two_modules() -> None:
+def test_a_module_in_two_places_and_a_tensor_in_two_modules():
     torch.manual_seed(0)
     twice, last = nn.Linear(4, 4), nn.Linear(4, 4)
     last.weight = twice.weight
@@ -344,13 +338,13 @@ def test_a_module_in_two_places_and_a_tensor_in_two_modules() -> None:
         assert_close(form(objective).grad(tasks.flatten(objective), batch), expected)
 
 
-def test_a_dropout_used_twice_draws_twice() -> None:
+def test_a_dropout_used_twice_draws_twice():
     class Twice(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.drop, self.out = nn.Dropout(0.5), nn.Linear(1, 2)
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             seen.append((self.drop(x), self.drop(x)))
             y: Tensor = self.out(x[:, :1])
             return y
@@ -365,7 +359,7 @@ def test_a_dropout_used_twice_draws_twice() -> None:
     assert torch.equal(seen[0][0], seen[1][0]) and torch.equal(seen[0][1], seen[1][1])
 
 
-def test_a_single_row_without_padding() -> None:
+def test_a_single_row_without_padding():
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
     objective = tasks.Objective(net, 2, padded=False)
     batch, v = even(torch.ones(1, 3, dtype=F64), ZERO[None]), tasks.flatten(objective)
@@ -374,14 +368,14 @@ def test_a_single_row_without_padding() -> None:
     assert_close(tasks.in_place(objective).grad(v, batch), task.grad(v, batch))
 
 
-def spread(outputs: Tensor) -> Tensor:
+def spread(outputs):
     """A number made of outputs that no loss is."""
     return (outputs.sin() * torch.arange(1, 7, dtype=F64)[:, None]).sum()
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", MODELS)
-def test_the_slope_of_outputs(name: str, seed: int) -> None:
+def test_the_slope_of_outputs(name, seed):
     """Without dropout, by running statistics, and 0 for these."""
     objective, batch = problem(name, seed, kinds(name)[0])
     v = tasks.flatten(objective)
@@ -403,7 +397,7 @@ def test_the_slope_of_outputs(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in MODELS if n not in ("resnet18",)])
-def test_slopes_lifted_are_a_loop(name: str) -> None:
+def test_slopes_lifted_are_a_loop(name):
     classes = kinds(name)[0]
     objective, batch = problem(name, 1, classes)
     task, own = tasks.functional(objective), tasks.in_place(objective)
@@ -417,7 +411,7 @@ def test_slopes_lifted_are_a_loop(name: str) -> None:
             assert_close(lifted[k] / scale, own.slope(v[k], x[k], spread) / scale)
 
 
-def test_slopes_of_dropout_tied_and_unused_parameters() -> None:
+def test_slopes_of_dropout_tied_and_unused_parameters():
     torch.manual_seed(0)
     net = nn.Sequential(Odd(), nn.Dropout(0.5), nn.BatchNorm1d(4)).double()
     objective = tasks.Objective(net, 4)
@@ -429,7 +423,7 @@ def test_slopes_of_dropout_tied_and_unused_parameters() -> None:
     assert not found[:2].any() and not found[-8:].any()  # unused; statistics
     assert found[2:-8].all()
 
-    def at(u: Tensor) -> Tensor:
+    def at(u):
         return spread(task.predict(u, x))
 
     for i in torch.randperm(len(v) - 8)[:12].tolist():
@@ -439,7 +433,7 @@ def test_slopes_of_dropout_tied_and_unused_parameters() -> None:
         assert found[i].item() == pytest.approx(difference.item(), abs=1e-6)
 
 
-def test_slopes_of_a_constant_in_bfloat16_and_kept() -> None:
+def test_slopes_of_a_constant_in_bfloat16_and_kept():
     objective, batch = problem("mlp", 0, 2, torch.float32)
     v, x = tasks.flatten(objective), batch.x
     square = lambda f: f.square().mean()  # noqa: E731

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,7 +10,7 @@ from troth.types import Refusal
 X = torch.randn(4, 5)
 
 
-def refusal(module: nn.Module, x: Tensor = X) -> str:
+def refusal(module, x=X):
     with pytest.raises(Refusal) as caught:
         check(module, x)
     text = str(caught.value)
@@ -21,27 +19,27 @@ def refusal(module: nn.Module, x: Tensor = X) -> str:
 
 
 class Item(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x / x.abs().max().item()
 
 
 class Branch(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x if x.sum() > 0 else -x
 
 
 class Mask(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x + x[x > 0].sum()
 
 
 class Noise(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x + torch.randn_like(x)
 
 
 class Numpy(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x + torch.from_numpy(x.detach().numpy())
 
 
@@ -50,11 +48,11 @@ class Adds(nn.Module):
 
     seen: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.register_buffer("seen", torch.zeros(5))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         self.seen += x.detach().mean(0)
         return x - self.seen
 
@@ -62,7 +60,7 @@ class Adds(nn.Module):
 class Replaces(Adds):
     """Remembers, by another tensor."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         self.seen = self.seen + x.detach().mean(0)
         return x - self.seen
 
@@ -70,26 +68,26 @@ class Replaces(Adds):
 class Own(nn.Module):
     """Its layers can be lifted, its own forward cannot."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.inner = nn.Linear(5, 5)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         h: Tensor = self.inner(x)
         return h if h.mean() > 0 else 2 * h
 
 
 class Recurrent(nn.Module):
-    def __init__(self, kind: type[nn.RNNBase]) -> None:
+    def __init__(self, kind):
         super().__init__()
         self.cell = kind(5, 3)  # type: ignore[arg-type, call-arg]
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.cell(x)[0]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("name", lookup.names("model"))
-def test_every_model_passes_on_bytes_and_is_left_alone(name: str) -> None:
+def test_every_model_passes_on_bytes_and_is_left_alone(name):
     for classes in [2] if name == "svm" else [2, 0]:
         shape = (1, 32, 32) if name == "vgg13_bn" else (1, 8, 8)
         model = lookup.find("model", name)(shape, classes)
@@ -117,7 +115,7 @@ def test_every_model_passes_on_bytes_and_is_left_alone(name: str) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_names_the_layer_and_the_reason(bad: nn.Module, words: str) -> None:
+def test_names_the_layer_and_the_reason(bad, words):
     net = nn.Sequential(nn.Linear(5, 5), nn.ReLU(inplace=True), bad, nn.Linear(5, 2))
     with pytest.raises(Refusal, match=rf"layer '2' \({type(bad).__name__}\).*{words}"):
         check(net, X)
@@ -132,18 +130,18 @@ def test_names_the_layer_and_the_reason(bad: nn.Module, words: str) -> None:
         ({"eps": -1e-5}, "eps = -1e-05, set a positive one"),
     ],
 )
-def test_numbers_that_spoil_a_variance(options: dict[str, float], words: str) -> None:
+def test_numbers_that_spoil_a_variance(options, words):
     net = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5, **options), nn.Linear(5, 2))
     with pytest.raises(Refusal, match=rf"layer '1' .*{words}"):
         check(net, X)
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
-def test_recurrent_layers(kind: type[nn.RNNBase]) -> None:
+def test_recurrent_layers(kind):
     assert f"layer 'cell' ({kind.__name__})" in refusal(Recurrent(kind))
 
 
-def test_lists_all_in_order_and_only_the_innermost() -> None:
+def test_lists_all_in_order_and_only_the_innermost():
     inner = nn.Sequential(nn.Linear(5, 5), Branch())
     net = nn.Sequential(
         nn.Linear(5, 5),
@@ -158,11 +156,11 @@ def test_lists_all_in_order_and_only_the_innermost() -> None:
     assert text.count("layer '") == 4 and "itself" not in text
 
 
-def test_the_model_itself() -> None:
+def test_the_model_itself():
     assert "the model itself (Own) fails in its own forward" in refusal(Own())
 
 
-def test_what_can_be_lifted_passes() -> None:
+def test_what_can_be_lifted_passes():
     image = torch.randn(4, 2, 8, 8)
     check(
         nn.Sequential(
@@ -187,7 +185,7 @@ def test_what_can_be_lifted_passes() -> None:
     )
 
 
-def test_nothing_is_drawn_and_nothing_is_moved() -> None:
+def test_nothing_is_drawn_and_nothing_is_moved():
     net = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5), nn.Dropout(0.5))
     before = torch.random.get_rng_state()
     check(net, X)
@@ -197,18 +195,18 @@ def test_nothing_is_drawn_and_nothing_is_moved() -> None:
     assert not norm.running_mean.any()
 
 
-def test_refuses_what_has_nothing_to_train() -> None:
+def test_refuses_what_has_nothing_to_train():
     assert "0 trainable parameters" in refusal(nn.ReLU())
     assert "0 trainable" in refusal(nn.Linear(5, 2).requires_grad_(False))
 
 
-def test_refuses_inputs_that_do_not_fit() -> None:
+def test_refuses_inputs_that_do_not_fit():
     text = refusal(nn.Linear(6, 2))
     assert "shape [4, 5]" in text and "cannot be multiplied" in text
     assert "type uint8" in refusal(nn.Linear(5, 2), X.to(torch.uint8))
 
 
-def test_refuses_outputs_that_are_no_rows_of_floats() -> None:
+def test_refuses_outputs_that_are_no_rows_of_floats():
     flat = nn.Sequential(nn.Linear(5, 5), nn.Flatten(0))
     assert "returned shape [20] of float32" in refusal(flat)
     first = nn.Sequential(nn.Linear(5, 5), Pair())
@@ -217,16 +215,16 @@ def test_refuses_outputs_that_are_no_rows_of_floats() -> None:
 
 
 class Pair(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x):
         return x, x
 
 
 class Label(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x.argmax(1)
 
 
-def test_refuses_what_cannot_be_copied() -> None:
+def test_refuses_what_cannot_be_copied():
     net = nn.Linear(5, 2)
     net.cache = net.weight * 2
     assert "cannot be copied" in refusal(net)

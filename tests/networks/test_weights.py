@@ -1,25 +1,21 @@
 """Files of weights: what is taken from them, and what is refused."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import pickle
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 
 from troth.networks import weights
 from troth.networks.models.resnet18 import resnet18
 from troth.types import Refusal
 
 
-def net(outputs: int = 3, seed: int = 0) -> nn.Sequential:
+def net(outputs=3, seed=0):
     torch.manual_seed(seed)
     norm = nn.BatchNorm1d(5)
     assert norm.running_mean is not None
@@ -27,7 +23,7 @@ def net(outputs: int = 3, seed: int = 0) -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 5), norm, nn.ReLU(), nn.Linear(5, outputs))
 
 
-def saved(path: Path, content: Any) -> str:
+def saved(path, content):
     if path.suffix == ".safetensors":
         save_file(content, path)
     else:
@@ -35,12 +31,12 @@ def saved(path: Path, content: Any) -> str:
     return str(path)
 
 
-def same(one: nn.Module, other: nn.Module) -> bool:
+def same(one, other):
     a, b = one.state_dict(), other.state_dict()
     return list(a) == list(b) and all(torch.equal(a[k], b[k]) for k in a)
 
 
-def refused(path: Path | str, skip: list[str] | None = None, **options: Any) -> str:
+def refused(path, skip=None, **options):
     model = net(**options)
     before = {k: v.clone() for k, v in model.state_dict().items()}
     with pytest.raises(Refusal) as caught:
@@ -52,7 +48,7 @@ def refused(path: Path | str, skip: list[str] | None = None, **options: Any) -> 
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".pth", ".PT"])
-def test_everything_is_taken(tmp_path: Path, suffix: str) -> None:
+def test_everything_is_taken(tmp_path, suffix):
     file = saved(tmp_path / f"w{suffix}", net(seed=1).state_dict())
     model = net()
     assert not same(model, net(seed=1))
@@ -61,7 +57,7 @@ def test_everything_is_taken(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["state_dict", "net", "model"])
-def test_the_only_table_of_a_checkpoint(tmp_path: Path, key: str) -> None:
+def test_the_only_table_of_a_checkpoint(tmp_path, key):
     model, source = net(), net(seed=1)
     optimizer = {"state": {0: {"exp_avg": torch.zeros(3)}}, "param_groups": [{"lr": 1}]}
     content = {key: source.state_dict(), "epoch": 3, "opt": optimizer}
@@ -72,7 +68,7 @@ def test_the_only_table_of_a_checkpoint(tmp_path: Path, key: str) -> None:
     assert "holds 2 tables" in text and "state_dict()" in text
 
 
-def wrapped(prefix: str, **more: Tensor) -> dict[str, Tensor]:
+def wrapped(prefix, **more):
     return {f"{prefix}{k}": v for k, v in net(seed=1).state_dict().items()} | more
 
 
@@ -90,7 +86,7 @@ RUN = {"0.mean": torch.tensor(7.0), "0.inverse": torch.tensor(9.0)}
     ],
     ids=["parallel", "compiled", "both", "run", "old"],
 )
-def test_what_stands_around_a_model_is_taken_off(tmp_path: Path, state: Any) -> None:
+def test_what_stands_around_a_model_is_taken_off(tmp_path, state):
     model, file = net(), saved(tmp_path / "w.safetensors", state)
     assert {*weights.read(file)} >= {*dict(model.named_parameters())}
     torch.save(state, tmp_path / "w.pth", _use_new_zipfile_serialization=False)
@@ -100,7 +96,7 @@ def test_what_stands_around_a_model_is_taken_off(tmp_path: Path, state: Any) -> 
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
-def test_takes_the_models_precision(tmp_path: Path, kind: torch.dtype) -> None:
+def test_takes_the_models_precision(tmp_path, kind):
     source = net(seed=1).to(kind)
     model = net()
     weights.put(model, saved(tmp_path / "w.pt", source.state_dict()), [])
@@ -114,7 +110,7 @@ def test_takes_the_models_precision(tmp_path: Path, kind: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("skip", [["3"], ["3.*"], ["3.weight", "3.bias"], ["[3-9]"]])
-def test_another_head(tmp_path: Path, skip: list[str]) -> None:
+def test_another_head(tmp_path, skip):
     file = saved(tmp_path / "w.pt", net(outputs=7, seed=1).state_dict())
     text = refused(file)
     assert "3.weight has shape [7, 5], and the model's has [3, 5]" in text
@@ -128,7 +124,7 @@ def test_another_head(tmp_path: Path, skip: list[str]) -> None:
         assert torch.equal(value, (fresh if name[0] == "3" else theirs)[name])
 
 
-def test_skip_may_name_what_only_one_side_has(tmp_path: Path) -> None:
+def test_skip_may_name_what_only_one_side_has(tmp_path):
     state = dict(net(seed=1).state_dict())
     state["aux.weight"] = torch.zeros(2)
     del state["3.bias"]
@@ -139,7 +135,7 @@ def test_skip_may_name_what_only_one_side_has(tmp_path: Path) -> None:
     assert torch.equal(model[3].bias, net()[3].bias)
 
 
-def test_names_that_differ(tmp_path: Path) -> None:
+def test_names_that_differ(tmp_path):
     state = dict(net(seed=1).state_dict())
     state["3.wieght"] = state.pop("3.weight")
     text = refused(saved(tmp_path / "w.pt", state))
@@ -151,7 +147,7 @@ def test_names_that_differ(tmp_path: Path) -> None:
     assert "holds conv1.weight, bn1.weight" in text and " and 110 more" in text
 
 
-def test_skip_that_says_nothing(tmp_path: Path) -> None:
+def test_skip_that_says_nothing(tmp_path):
     file = saved(tmp_path / "w.pt", net(seed=1).state_dict())
     text = refused(file, ["fc.*"])
     assert "model.weights_skip: 'fc.*' matches nothing; there are: 0.{weight, " in text
@@ -159,13 +155,13 @@ def test_skip_that_says_nothing(tmp_path: Path) -> None:
     assert "model.weights_skip = ['*'] leaves nothing" in text
 
 
-def spoilt(name: str, at: Any, value: float, kind: Any = None) -> Any:
+def spoilt(name, at, value, kind=None):
     state = dict(net(seed=1).to(kind).state_dict())
     state[name][at] = value
     return state
 
 
-def whole() -> dict[str, Tensor]:
+def whole():
     state = net(seed=1).state_dict().items()
     return {
         k: (10 * v).to(torch.int8) if v.is_floating_point() else v for k, v in state
@@ -185,19 +181,16 @@ def whole() -> dict[str, Tensor]:
             spoilt("1.running_var", 3, -0.5),
             "1.running_var holds a negative variance, -0.5",
         ),
-        (
-            whole(),
-            "0.weight is of type torch.int8, and the model's of torch.float32",
-        ),
+        (whole(), "0.weight is of type torch.int8, and the model's of torch.float32"),
     ],
     ids=["nan", "inf", "large", "negative", "whole"],
 )
-def test_numbers_that_are_no_weights(tmp_path: Path, state: Any, words: str) -> None:
+def test_numbers_that_are_no_weights(tmp_path, state, words):
     assert words in refused(saved(tmp_path / "w.safetensors", state))
 
 
 class Hostile:
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return os.mkdir, ("hacked",)
 
 
@@ -211,9 +204,7 @@ class Hostile:
     ],
     ids=["module", "hostile", "hidden", "arguments"],
 )
-def test_objects_are_never_run(
-    tmp_path: Path, content: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_objects_are_never_run(tmp_path, content, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = refused(saved(tmp_path / "w.pt", content))
     assert "holds more than tensors, and Python objects are not read" in text
@@ -231,13 +222,13 @@ def test_objects_are_never_run(
     ],
     ids=["tensor", "list", "empty", "number", "key", "seven", "text", "sparse"],
 )
-def test_other_things_are_no_weights(tmp_path: Path, content: Any) -> None:
+def test_other_things_are_no_weights(tmp_path, content):
     text = refused(saved(tmp_path / "w.pt", content))
     assert "and not one table of tensors by name" in text
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".old.pth"])
-def test_truncated_files(tmp_path: Path, suffix: str) -> None:
+def test_truncated_files(tmp_path, suffix):
     file, state = tmp_path / f"w{suffix}", net(seed=1).state_dict()
     if "old" in suffix:
         torch.save(state, file, _use_new_zipfile_serialization=False)
@@ -250,7 +241,7 @@ def test_truncated_files(tmp_path: Path, suffix: str) -> None:
         assert "cannot be read (truncated, or not what its name says)" in text
 
 
-def test_other_files_under_the_name(tmp_path: Path) -> None:
+def test_other_files_under_the_name(tmp_path):
     state = net(seed=1).state_dict()
     torch.save(state, tmp_path / "a.safetensors")
     save_file(state, tmp_path / "b.pt")
@@ -261,9 +252,7 @@ def test_other_files_under_the_name(tmp_path: Path) -> None:
         assert "cannot be read" in refused(tmp_path / name)
 
 
-def test_where_there_is_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_there_is_no_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = refused("w.pt")
     assert f"'w.pt' is not there (seen from {tmp_path})" in text
@@ -277,7 +266,7 @@ def test_where_there_is_no_file(
     assert len(weights.read("~/w.pt")) == 9
 
 
-def test_digest_is_of_the_bytes(tmp_path: Path) -> None:
+def test_digest_is_of_the_bytes(tmp_path):
     (tmp_path / "w.pt").write_bytes(b"abc")
     assert weights.digest(str(tmp_path / "w.pt")).startswith("ba7816bf8f01cfea414140de")
 
@@ -285,7 +274,7 @@ def test_digest_is_of_the_bytes(tmp_path: Path) -> None:
 NAMES = ["conv1.weight", "layer1.0.bn1.bias", "layer1.1.bn1.bias", "fc.weight"]
 
 
-def test_patterns() -> None:
+def test_patterns():
     chosen = {
         "*": [0, 1, 2, 3],
         "layer1": [1, 2],
@@ -302,7 +291,7 @@ def test_patterns() -> None:
     assert weights.matched("x", [], NAMES) == set()
 
 
-def test_patterns_that_match_nothing() -> None:
+def test_patterns_that_match_nothing():
     for pattern in ("layer", "weight", "FC", "fc.weight.x", "", "1", "layer1.", ".*"):
         with pytest.raises(Refusal) as caught:
             weights.matched("model.freeze", ["fc", pattern], NAMES)
@@ -312,7 +301,7 @@ def test_patterns_that_match_nothing() -> None:
         assert ("(did you mean 'layer1'?)" in text) or pattern != "layer"
 
 
-def test_names_of_a_module_are_listed_together() -> None:
+def test_names_of_a_module_are_listed_together():
     names = list(dict(resnet18((3, 8, 8), 2, width=1).named_parameters()))
     with pytest.raises(
         Refusal, match=r"layer4\.1\.bn2\.\{weight, bias\}, fc\.\{weight"

@@ -1,10 +1,6 @@
 """All pictures: they are saved, and refuse what they cannot show."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,21 +10,21 @@ from troth.types import Refusal
 
 
 @pytest.mark.parametrize("name", plot.__all__)
-def test_every_picture_is_saved(examined: Path, tmp_path: Path, name: str) -> None:
+def test_every_picture_is_saved(examined, tmp_path, name):
     figure = getattr(plot, name)([examined / "attacked", examined / "clean"])
     for kind in ("svg", "png") if name == "curves" else ("svg",):
         figure.savefig(tmp_path / f"x.{kind}")
         assert (tmp_path / f"x.{kind}").stat().st_size > 1000
 
 
-def test_what_is_not_there_is_refused(told: Any, tmp_path: Path) -> None:
+def test_what_is_not_there_is_refused(told, tmp_path):
     place = told(tmp_path / "x", [0.5, 1.0])
     for draw in (plot.certified, plot.audit, plot.verdicts, plot.pairs):
         with pytest.raises(Refusal, match="troth (certify|audit|list)|two that do"):
             draw(place)
 
 
-def test_an_unfinished_run(lines: Any, examined: Path, tmp_path: Path) -> None:
+def test_an_unfinished_run(lines, examined, tmp_path):
     place = tmp_path / "run"
     shutil.copytree(examined / "clean", place)
     (place / "summary.json").unlink()
@@ -43,5 +39,5 @@ def test_an_unfinished_run(lines: Any, examined: Path, tmp_path: Path) -> None:
         plot.curves([])
 
 
-def test_plot_is_there_by_name() -> None:
+def test_plot_is_there_by_name():
     assert troth.plot.curves is plot.curves

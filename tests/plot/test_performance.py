@@ -1,10 +1,5 @@
 """How well clients are served: curves, clients, frontier and pairs."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 import troth
@@ -15,11 +10,11 @@ SHARED = _style.SERIES[_style.SHARED]
 GRID = ("none", "local", "ditto+lam=auto")
 
 
-def title(axes: Any) -> str:
+def title(axes):
     return str(axes.get_title(loc="left"))
 
 
-def test_curves_are_the_evaluations(lines: Any, examined: Path) -> None:
+def test_curves_are_the_evaluations(lines, examined):
     run = troth.load(examined / "clean")
     figure = plot.curves(run)
     told = [r for r in run.rounds if "evaluation" in r]
@@ -30,9 +25,7 @@ def test_curves_are_the_evaluations(lines: Any, examined: Path) -> None:
         assert worst == [r["evaluation"][kind]["accuracy_worst10"] for r in told]
 
 
-def test_the_same_shared_model_is_one_line_and_one_point(
-    lines: Any, told: Any, tmp_path: Path
-) -> None:
+def test_the_same_shared_model_is_one_line_and_one_point(lines, told, tmp_path):
     """In the colour of the run that is it, or that of shared models."""
     shared = [0.4, 0.6]
     runs = [
@@ -52,12 +45,12 @@ def test_the_same_shared_model_is_one_line_and_one_point(
     assert len(lines(made, 1)) == 4 and title(made.axes[1]) == "the shared model"
 
 
-def _hollow(point: Any) -> bool:
+def _hollow(point):
     marked = point.get_marker() not in ("None", "", None)
     return marked and bool(point.get_markerfacecolor() == _style.PAPER)
 
 
-def test_clients_are_sorted_and_beside_each_other(lines: Any, examined: Path) -> None:
+def test_clients_are_sorted_and_beside_each_other(lines, examined):
     places = [examined / "attacked" / f"personalizer={name}" for name in GRID]
     _, local, own = map(troth.load, places)
     figure = plot.clients(examined / "attacked")
@@ -69,9 +62,7 @@ def test_clients_are_sorted_and_beside_each_other(lines: Any, examined: Path) ->
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_a_model_has_one_colour_left_and_right(
-    colours: Any, examined: Path, order: tuple[int, ...]
-) -> None:
+def test_a_model_has_one_colour_left_and_right(colours, examined, order):
     given = [examined / "attacked" / f"personalizer={GRID[i]}" for i in order]
     made = plot.clients(given)
     left, right = colours(made, 0), colours(made, 1)
@@ -82,15 +73,13 @@ def test_a_model_has_one_colour_left_and_right(
     assert left["local"] == _style.SERIES[_style.LOCAL]
 
 
-def test_a_shared_model_without_a_run_of_its_own(
-    colours: Any, told: Any, tmp_path: Path
-) -> None:
+def test_a_shared_model_without_a_run_of_its_own(colours, told, tmp_path):
     made = plot.clients(told(tmp_path / "x", [0.5, 1.0], shared=[0.4, 0.6]))
     assert colours(made, 0) == colours(made, 1)
     assert colours(made, 0)["shared model"] == SHARED
 
 
-def test_the_axis_is_a_position_and_says_so(told: Any, tmp_path: Path) -> None:
+def test_the_axis_is_a_position_and_says_so(told, tmp_path):
     run = told(tmp_path / "x", [1.0, 0.2, 0.5, 0.9], hostile=[0, 0, 0, 1])
     left, right = plot.clients(run).axes
     assert left.get_xlabel() == "share of benign clients"
@@ -98,7 +87,7 @@ def test_the_axis_is_a_position_and_says_so(told: Any, tmp_path: Path) -> None:
     assert title(right) == "the same clients, all in the order of x"
 
 
-def test_the_frontier_is_in_the_summaries(lines: Any, examined: Path) -> None:
+def test_the_frontier_is_in_the_summaries(lines, examined):
     points = lines(plot.frontier([examined / "clean"]))
     summary = troth.load(examined / "clean").summary
     for point, kind in ((points[0], "shared"), (points[-1], "personal")):
@@ -106,9 +95,7 @@ def test_the_frontier_is_in_the_summaries(lines: Any, examined: Path) -> None:
         assert point == tuple([v] for v in wanted)
 
 
-def test_pairs_are_those_to_decide_between_with_intervals(
-    lines: Any, examined: Path
-) -> None:
+def test_pairs_are_those_to_decide_between_with_intervals(lines, examined):
     figure = plot.pairs(examined / "attacked")
     (ends, _), (mean, _) = lines(figure)[:2]
     assert ends[0] <= mean[0] <= ends[1]

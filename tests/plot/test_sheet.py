@@ -1,36 +1,32 @@
 """Pictures say what is: their words, bars and colours are read back."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from PIL import Image
 
 from troth.plot import sheet as gallery
 from troth.types import Arrays
 
 
-def axes(figure: Figure) -> list[Axes]:
+def axes(figure):
     return figure.get_axes()
 
 
-def titled(figure: Figure, words: str) -> Axes:
+def titled(figure, words):
     (found,) = [a for a in axes(figure) if a.get_title("left").startswith(words)]
     return found
 
 
-def rendered(figure: Figure) -> np.ndarray:
+def rendered(figure):
     """The picture itself; matplotlib must be able to draw it without a warning."""
     file = io.BytesIO()
     figure.savefig(file, format="png")
     return np.asarray(Image.open(file).convert("RGB"))
 
 
-def images(m: int = 60, classes: int = 3, channels: int = 1, side: int = 4) -> Arrays:
+def images(m=60, classes=3, channels=1, side=4):
     """Each picture is as bright as its label."""
     y = np.arange(m) % classes
     x = np.zeros((m, channels, side, side), np.uint8)
@@ -38,7 +34,7 @@ def images(m: int = 60, classes: int = 3, channels: int = 1, side: int = 4) -> A
     return Arrays(x, y, classes, scale=255.0)
 
 
-def split(m: int, *sizes: int) -> list[np.ndarray]:
+def split(m, *sizes):
     return np.split(np.arange(m)[: sum(sizes)], np.cumsum(sizes)[:-1])
 
 
@@ -116,7 +112,7 @@ def test_the_same_picture_every_time():
     assert np.array_equal(one, two)
 
 
-def table(classes: int, m: int = 40, d: int = 5) -> Arrays:
+def table(classes, m=40, d=5):
     random = np.random.default_rng(0)
     y = np.arange(m) % classes if classes else random.normal(size=m)
     return Arrays(random.normal(size=(m, d)), y, classes)

@@ -1,10 +1,5 @@
 """What all pictures share."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
@@ -14,7 +9,7 @@ from troth.plot import _style
 from troth.reports._figures import svg
 
 
-def test_labels_of_any_sort(told: Any, tmp_path: Path) -> None:
+def test_labels_of_any_sort(told, tmp_path):
     labels = [r"$\frac{1$", "$$", "x" * 500, "\x07\n", "名前 🦆", "_y"]
     names = range(len(labels))
     runs = _style.given([told(tmp_path / f"r{i}", [0.5, 1.0], seed=i) for i in names])
@@ -24,7 +19,7 @@ def test_labels_of_any_sort(told: Any, tmp_path: Path) -> None:
         assert "</svg>" in svg(draw(runs), "salt")
 
 
-def test_colours_differ_in_grey_and_come_with_marks() -> None:
+def test_colours_differ_in_grey_and_come_with_marks():
     dashes = {str(_style.line(i)["linestyle"]) for i in range(len(_style.SERIES))}
     marks = {_style.mark(i)["marker"] for i in range(len(_style.SERIES))}
     assert len(dashes) == len(marks) == len(_style.SERIES)
@@ -33,15 +28,13 @@ def test_colours_differ_in_grey_and_come_with_marks() -> None:
     assert all(v < 0.7 for v in grey)  # to be seen on paper
 
 
-def test_a_legend_names_ten(told: Any, tmp_path: Path) -> None:
+def test_a_legend_names_ten(told, tmp_path):
     runs = [told(tmp_path / f"r{i}", [0.5, 1.0], seed=i) for i in range(13)]
     names = [t.get_text() for t in plot.curves(runs).axes[0].get_legend().get_texts()]
     assert len(names) == 10 and names[0] == "r0" and names[-1] == "and 4 more"
 
 
-def test_a_legend_is_read_however_many_points_there_are(
-    told: Any, tmp_path: Path
-) -> None:
+def test_a_legend_is_read_however_many_points_there_are(told, tmp_path):
     values = np.linspace(0, 1, 1000)
     made = plot.clients(told(tmp_path / "x", values, shared=values[::-1]))
     (point,) = [
@@ -64,11 +57,11 @@ def test_a_legend_is_read_however_many_points_there_are(
         ([], []),
     ],
 )
-def test_places(kinds: list[str], places: list[int]) -> None:
+def test_places(kinds, places):
     assert _style.places(kinds) == places
 
 
-def test_a_run_keeps_its_place_among_fewer(told: Any, tmp_path: Path) -> None:
+def test_a_run_keeps_its_place_among_fewer(told, tmp_path):
     runs = _style.given([told(tmp_path / f"r{i}", [0.5, 1.0]) for i in range(3)])
     assert [_style.place(run) for run in runs] == [2, 3, 4]
     assert [_style.place(run) for run in _style.given(runs[1:])] == [3, 4]

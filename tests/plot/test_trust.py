@@ -1,10 +1,6 @@
 """What is proven, relied on and detected: certified, audit and verdicts."""
 
-from __future__ import annotations
-
 import io
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,14 +13,12 @@ from troth.plot.trust import certificates, happened
 DITTO = "personalizer=ditto+lam=auto"
 
 
-def test_certified_falls_with_the_radius(lines: Any, examined: Path) -> None:
+def test_certified_falls_with_the_radius(lines, examined):
     for _, y in lines(plot.certified(examined / "attacked")):
         assert all(np.diff(y) <= 0) and 0 <= y[-1] <= y[0] <= 1
 
 
-def test_models_have_the_colours_that_they_have_elsewhere(
-    colours: Any, examined: Path
-) -> None:
+def test_models_have_the_colours_that_they_have_elsewhere(colours, examined):
     runs = _style.given(examined / "attacked")
     found = colours(plot.certified(runs[-1]))
     elsewhere = colours(plot.clients(runs))
@@ -32,7 +26,7 @@ def test_models_have_the_colours_that_they_have_elsewhere(
     assert found["shared model"] == elsewhere["no personalizer"]
 
 
-def curves(*accuracy: list[float]) -> Curves:
+def curves(*accuracy):
     n, radii = len(accuracy), np.linspace(0, 1, len(accuracy[0]))
     ones = np.ones(n)
     return Curves(radii, np.arange(n), 10 * ones, np.array(accuracy), *[ones] * 4)
@@ -44,7 +38,7 @@ SOME = {
 }
 
 
-def test_certificates_as_a_picture() -> None:
+def test_certificates_as_a_picture():
     """The mean and its band, each client; between radii no more than at the larger."""
     figure = certificates(SOME, "A run", "radians")
     left, right = figure.axes
@@ -66,7 +60,7 @@ def test_certificates_as_a_picture() -> None:
         assert len({*picture.convert("L").resize((60, 30)).tobytes()}) > 10
 
 
-def test_one_client_and_radii_that_are_marked_where_they_are_few() -> None:
+def test_one_client_and_radii_that_are_marked_where_they_are_few():
     for radii, mark in ((3, "o"), (50, "None")):
         one = {"local": curves(np.linspace(1, 0, radii).tolist())}
         axes = certificates(one, "", "").axes[0]
@@ -74,7 +68,7 @@ def test_one_client_and_radii_that_are_marked_where_they_are_few() -> None:
         assert axes.get_title(loc="left") == "1 client"
 
 
-def test_audit_draws_every_client(lines: Any, examined: Path) -> None:
+def test_audit_draws_every_client(lines, examined):
     figure = plot.audit(examined / "attacked" / DITTO)
     drawn = lines(figure)
     points = [y for x, y in drawn[:-1]]  # the last is the limit
@@ -82,7 +76,7 @@ def test_audit_draws_every_client(lines: Any, examined: Path) -> None:
     assert figure.axes[0].get_xlabel() == "client, the largest change first"
 
 
-def test_verdicts_are_those_of_the_rounds(examined: Path) -> None:
+def test_verdicts_are_those_of_the_rounds(examined):
     (run, *_) = _style.given(examined / "attacked")
     table = run.column("clipped")
     found = happened(run, "clipped")

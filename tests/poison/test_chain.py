@@ -1,16 +1,13 @@
 """From a gradient attack to poisoned examples, each stage trained afresh."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from troth.poison import chain
-from troth.poison.chain import Options, Reached
+from troth.poison.chain import Options
 from troth.types import Refusal
 
 TREE: dict[str, Any] = {
@@ -30,16 +27,16 @@ OPTIONS = Options(examples=300)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory):
     return tmp_path_factory.mktemp("chain") / "out"
 
 
 @pytest.fixture(scope="module")
-def found(place: Path) -> list[Reached]:
+def found(place):
     return chain.chain(TREE, place, OPTIONS)
 
 
-def test_every_stage_bends_the_federation(found: list[Reached]) -> None:
+def test_every_stage_bends_the_federation(found):
     none, gradient, model, data = found
     assert [row.stage for row in found] == ["none", "gradient", "model", "data"]
     assert none.accuracy > 0.9 and none.aimed < 0.05
@@ -50,7 +47,7 @@ def test_every_stage_bends_the_federation(found: list[Reached]) -> None:
     assert all(row.start == none.start for row in found)
 
 
-def test_what_it_took(found: list[Reached], place: Path) -> None:
+def test_what_it_took(found, place):
     *others, data = found
     assert all(row.examples == 0 == row.weight for row in others)
     assert data.examples == 300 and data.largest > 0
@@ -62,13 +59,13 @@ def test_what_it_took(found: list[Reached], place: Path) -> None:
     assert f"weight = {data.weight}" in resolved and 'take = "share"' in resolved
 
 
-def test_again_it_only_reads(found: list[Reached], place: Path) -> None:
+def test_again_it_only_reads(found, place):
     before = (place / "gradient" / "summary.json").stat().st_mtime_ns
     assert chain.chain(TREE, place, OPTIONS) == found
     assert (place / "gradient" / "summary.json").stat().st_mtime_ns == before
 
 
-def test_it_goes_on_where_it_was_stopped(found: list[Reached], tmp_path: Path) -> None:
+def test_it_goes_on_where_it_was_stopped(found, tmp_path):
     out, first = tmp_path / "out", OPTIONS._replace(stage="gradient")
     assert chain.chain(TREE, out, first) == found[:2]
     text = json.loads((out / chain.SETTINGS).read_text())
@@ -77,15 +74,13 @@ def test_it_goes_on_where_it_was_stopped(found: list[Reached], tmp_path: Path) -
     assert chain.chain(TREE, out, OPTIONS._replace(stage="model")) == found[:3]
 
 
-def test_other_settings_need_another_folder(found: list[Reached], place: Path) -> None:
+def test_other_settings_need_another_folder(found, place):
     with pytest.raises(Refusal, match="holds a chain with other settings"):
         chain.chain(TREE, place, OPTIONS._replace(examples=7))
 
 
 @pytest.mark.slow("trains eight federations")
-def test_an_attacker_that_starts_from_its_model_needs_no_weight(
-    tmp_path: Path,
-) -> None:
+def test_an_attacker_that_starts_from_its_model_needs_no_weight(tmp_path):
     """As the authors' does: it is held there by nothing but the steps it takes."""
     options = OPTIONS._replace(weight=1.0, width=50.0, noise=0.01)
     own = chain.chain(TREE, tmp_path / "own", options._replace(start="model"))[-1]
@@ -109,7 +104,7 @@ def test_an_attacker_that_starts_from_its_model_needs_no_weight(
         ({"data": "linear_regression", "partition": "natural"}, {}, "a regression"),
     ],
 )
-def test_refusals(tmp_path: Path, sections: Any, options: Any, words: str) -> None:
+def test_refusals(tmp_path, sections, options, words):
     few = {"train": {**TREE["train"], "rounds": 1}}
     given = Options(**{"examples": 50, **options})
     with pytest.raises(Refusal, match=words):

@@ -1,8 +1,5 @@
 """What a chain's stages send: a model that holds ρ, and examples that teach it."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +24,7 @@ TREE: dict[str, Any] = {
 }
 
 
-def federation(regularizer: str) -> Built:
+def federation(regularizer):
     return build(reader.from_dict({**TREE, "regularizer": regularizer}))
 
 
@@ -38,7 +35,7 @@ def random(built: Built, *rows: int, seed: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", ["l2sq", "l2", "smooth_l2"])
-def test_the_attackers_pull_balances_the_honest_clients(name: str) -> None:
+def test_the_attackers_pull_balances_the_honest_clients(name):
     built = federation(name)
     rho = random(built, seed=1)
     own = rho + 0.3 * random(built, 3, seed=2)
@@ -54,7 +51,7 @@ def test_the_attackers_pull_balances_the_honest_clients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["l2", "smooth_l2"])
-def test_weights_suffice_for_the_regularizer_at_hand(name: str, tmp_path: Path) -> None:
+def test_weights_suffice_for_the_regularizer_at_hand(name, tmp_path):
     """Where both pull alike, so must the examples: λ of `l2sq` is λ over ‖θ♠ − θ†‖."""
     built = federation(name)
     model, goal = random(built, seed=3), Goal(random(built, seed=4), "given")
@@ -68,7 +65,7 @@ def test_weights_suffice_for_the_regularizer_at_hand(name: str, tmp_path: Path) 
     assert made[0].needed == pytest.approx(made[1].needed, rel=1e-12)
 
 
-def test_what_is_written_is_what_is_said(tmp_path: Path) -> None:
+def test_what_is_written_is_what_is_said(tmp_path):
     built, file = federation("l2sq"), tmp_path / "poison.npz"
     model, goal = random(built, seed=3).numpy(), Goal(random(built, seed=4), "given")
     taught = craft.teach(built, model, goal, 300, file)
@@ -80,7 +77,7 @@ def test_what_is_written_is_what_is_said(tmp_path: Path) -> None:
     assert fixed.corruption["weight"] == 5.0 and fixed.enough == taught.enough
 
 
-def test_a_model_is_read_in_the_units_of_the_data() -> None:
+def test_a_model_is_read_in_the_units_of_the_data():
     """The head of θ gives the network's own scores of an input in [0, 1]."""
     built = federation("l2sq")
     theta = random(built, seed=5)

@@ -1,9 +1,6 @@
 """Labels of crafted inputs, what is learned from them, and their file."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,14 +32,14 @@ HEAD = Head(np.array([[1.0, 0], [0, 1], [-1, 2]]), np.array([0.0, 0.5, -0.5]))
 X = np.random.default_rng(0).normal(size=(7, 2))
 
 
-def test_probabilities_are_the_softmax() -> None:
+def test_probabilities_are_the_softmax():
     logits = X @ HEAD.weight.T + HEAD.bias
     assert probabilities(HEAD, X) == pytest.approx(softmax(logits, axis=1))
     huge = probabilities(Head(1e6 * HEAD.weight, HEAD.bias), X)
     assert np.isfinite(huge).all() and huge.sum(axis=1) == pytest.approx(np.ones(7))
 
 
-def test_a_margin_is_the_logistic_function() -> None:
+def test_a_margin_is_the_logistic_function():
     one = Head(np.array([[2.0, -1]]), np.array([0.3]))
     p = probabilities(one, X)
     share = expit(X @ one.weight[0] + 0.3)
@@ -50,7 +47,7 @@ def test_a_margin_is_the_logistic_function() -> None:
     assert one.classes == 2
 
 
-def test_soft_labels() -> None:
+def test_soft_labels():
     found = labelled(HEAD, X, 0)
     assert found.p is not None
     assert found.p == pytest.approx(probabilities(HEAD, X))
@@ -58,7 +55,7 @@ def test_soft_labels() -> None:
     assert np.array_equal(found.x, X)
 
 
-def test_sampled_labels_have_the_probabilities() -> None:
+def test_sampled_labels_have_the_probabilities():
     """60,000 draws: a share strays by 6 standard errors with probability 2e-9 each."""
     x = np.repeat(X[:2], 30_000, axis=0)
     found = labelled(HEAD, x, 4, labels="sampled")
@@ -72,13 +69,13 @@ def test_sampled_labels_have_the_probabilities() -> None:
     assert not np.array_equal(found.y, labelled(HEAD, x, 5, labels="sampled").y)
 
 
-def test_certain_labels_are_never_sampled_otherwise() -> None:
+def test_certain_labels_are_never_sampled_otherwise():
     sure = Head(np.array([[0.0], [1e5], [0.0]]), np.zeros(3))
     found = labelled(sure, np.ones((500, 1)), 0, labels="sampled")
     assert (found.y == 1).all()
 
 
-def test_repeated_labels_by_hand() -> None:
+def test_repeated_labels_by_hand():
     assert whole_numbers(np.array([[0.5, 0.3, 0.2]]), 10).tolist() == [[5, 3, 2]]
     assert whole_numbers(np.array([[0.55, 0.28, 0.17]]), 10).tolist() == [[5, 3, 2]]
     assert whole_numbers(np.full((1, 4), 0.25), 6).tolist() == [[2, 2, 1, 1]]
@@ -90,19 +87,15 @@ def test_repeated_labels_by_hand() -> None:
         assert np.bincount(own, minlength=3).tolist() == wanted[i].tolist()
 
 
-@given(
-    seed=st.integers(0, 10**6),
-    k=st.integers(2, 12),
-    repeats=st.integers(1, 400),
-)
-def test_whole_numbers_are_near(seed: int, k: int, repeats: int) -> None:
+@given(seed=st.integers(0, 10**6), k=st.integers(2, 12), repeats=st.integers(1, 400))
+def test_whole_numbers_are_near(seed, k, repeats):
     p = np.random.default_rng(seed).dirichlet(np.full(k, 0.4), 6)
     counts = whole_numbers(p, repeats)
     assert (counts >= 0).all() and (counts.sum(axis=1) == repeats).all()
     assert (np.abs(counts - repeats * p) < 1 + 1e-9).all()
 
 
-def test_refusals() -> None:
+def test_refusals():
     with pytest.raises(Refusal, match="repeats = 0 must be at least 1"):
         labelled(HEAD, X, 0, labels="repeated", repeats=0)
     with pytest.raises(Refusal, match="the model takes 2 features"):
@@ -111,35 +104,28 @@ def test_refusals() -> None:
         probabilities(Head(HEAD.weight, np.array([0, math.inf, 0])), X)
 
 
-def some(k: int, d: int, seed: int) -> Head:
+def some(k, d, seed):
     rng = np.random.default_rng([k, d, seed])
     weight = rng.normal(size=(k, d))
     return Head(weight, -weight @ rng.uniform(0.3, 0.7, d))
 
 
-def shares(found: Examples, k: int) -> np.ndarray:
+def shares(found, k):
     return np.eye(k)[found.y] if found.p is None else found.p
 
 
-def learned(
-    found: Examples,
-    k: int,
-    margin: bool = False,
-    lam: float = 0.0,
-    target: Head | None = None,
-    weight: float = 1.0,
-) -> Head:
+def learned(found, k, margin=False, lam=0.0, target=None, weight=1.0):
     """What a user learns: weight·cross-entropy + λ·½‖θ − θ†‖², by Newton's method."""
     x = np.column_stack([found.x, np.ones(len(found.x))])
     p, d = shares(found, k), x.shape[1]
     rows = 1 if margin else k
     to = np.zeros((rows, d)) if target is None else np.column_stack(target)
 
-    def logits(theta: np.ndarray) -> np.ndarray:
+    def logits(theta):
         z = x @ theta.reshape(rows, d).T
         return np.column_stack([np.zeros(len(z)), z]) if margin else z
 
-    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+    def loss(theta):
         z = logits(theta)
         log = z - logsumexp(z, axis=1, keepdims=True)
         slope = (np.exp(log) - p)[:, -rows:].T @ x
@@ -147,7 +133,7 @@ def learned(
         value = -weight * (p * log).sum() + 0.5 * lam * (away**2).sum()
         return float(value), (weight * slope + lam * away).ravel()
 
-    def curvature(theta: np.ndarray) -> np.ndarray:
+    def curvature(theta):
         z = logits(theta)
         q = np.exp(z - logsumexp(z, axis=1, keepdims=True))[:, -rows:]
         blocks = [
@@ -170,7 +156,7 @@ def learned(
     return Head(matrix[:, :-1], matrix[:, -1])
 
 
-def apart(one: Head, other: Head) -> float:
+def apart(one, other):
     """How far two heads are apart, up to what all classes have in common."""
     away = np.column_stack(one) - np.column_stack(other)
     return float(np.linalg.norm(away - (away.mean(axis=0) if len(away) > 1 else 0)))
@@ -178,20 +164,20 @@ def apart(one: Head, other: Head) -> float:
 
 @pytest.mark.parametrize("inputs", ["free", "box", "clip"])
 @pytest.mark.parametrize("k", [2, 4])
-def test_the_model_is_recovered_from_soft_labels(k: int, inputs: str) -> None:
+def test_the_model_is_recovered_from_soft_labels(k, inputs):
     head = some(k, 8, seed=0)
     found = data_attack(head, 200, 1, inputs=inputs, width=3.0, noise=0.2)  # type: ignore[arg-type]
     assert found.x.shape == (200, 8) and found.p is not None
     assert apart(learned(found, k), head) < 1e-6
 
 
-def test_a_margin_is_recovered_as_it_is() -> None:
+def test_a_margin_is_recovered_as_it_is():
     head = some(1, 6, seed=1)
     found = data_attack(head, 100, 2, width=2.0, noise=0.3)
     assert apart(learned(found, 2, margin=True), head) < 1e-6
 
 
-def test_on_v_itself_the_scale_is_not_learned() -> None:
+def test_on_v_itself_the_scale_is_not_learned():
     """Without noise every multiple of θ♠ fits: the shortest is learned, not θ♠."""
     head = some(3, 6, seed=2)
     found = data_attack(head, 200, 3, width=2.0, noise=0.0)
@@ -199,7 +185,7 @@ def test_on_v_itself_the_scale_is_not_learned() -> None:
     assert np.linalg.norm(short.weight - short.weight.mean(axis=0)) < 1e-5
 
 
-def test_hard_labels_come_near_and_nearer_with_repeats() -> None:
+def test_hard_labels_come_near_and_nearer_with_repeats():
     head = some(3, 5, seed=3)
     given = {"width": 2.0, "noise": 1.0}
     miss = [
@@ -214,7 +200,7 @@ def test_hard_labels_come_near_and_nearer_with_repeats() -> None:
     assert miss[1] < miss[0] and miss[1] < 0.02 * size and miss[2] < 0.2 * size
 
 
-def test_the_chain_bends_a_small_federation() -> None:
+def test_the_chain_bends_a_small_federation():
     """Gradient → model → data against three users of a softmax regression."""
     k, d, lam, rng = 3, 2, 1.0, np.random.default_rng(12)
     users = [
@@ -222,9 +208,7 @@ def test_the_chain_bends_a_small_federation() -> None:
         for _ in range(3)
     ]
 
-    def pulls(
-        rho: np.ndarray, data: list[Examples], weights: list[float]
-    ) -> np.ndarray:
+    def pulls(rho, data, weights):
         shared = Head(rho[:, :-1], rho[:, -1])
         models = [
             np.column_stack(learned(each, k, lam=lam, target=shared, weight=weight))
@@ -252,7 +236,7 @@ def test_the_chain_bends_a_small_federation() -> None:
     assert miss < 1e-2
 
 
-def test_few_examples_leave_directions_open() -> None:
+def test_few_examples_leave_directions_open():
     head = some(3, 30, seed=5)
     few, enough = (data_attack(head, m, 5, noise=0.2) for m in (20, 60))
     zero = Head(np.zeros((3, 30)), np.zeros(3))
@@ -262,9 +246,7 @@ def test_few_examples_leave_directions_open() -> None:
 
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("tolerance", [0.3, 0.05])
-def test_the_weight_keeps_the_model_where_it_should_be(
-    k: int, tolerance: float
-) -> None:
+def test_the_weight_keeps_the_model_where_it_should_be(k, tolerance):
     """Close to V the first order is exact, as far as labels stay equally likely."""
     head, target = some(k, 6, seed=6), some(k, 6, seed=7)
     small = [Head(0.005 * h.weight, 0.005 * h.bias) for h in (head, target)]
@@ -274,7 +256,7 @@ def test_the_weight_keeps_the_model_where_it_should_be(
     assert apart(got, small[0]) / apart(*small) == pytest.approx(tolerance, rel=0.02)
 
 
-def test_the_box_needs_less_weight_than_clipping() -> None:
+def test_the_box_needs_less_weight_than_clipping():
     head, target = some(4, 30, seed=9), some(4, 30, seed=10)
     large = Head(4 * head.weight, 4 * head.bias)
     boxed, clipped = (
@@ -285,7 +267,7 @@ def test_the_box_needs_less_weight_than_clipping() -> None:
     assert weight_needed(large, large, boxed_inputs(large, 9, 0), lam=1.0) == 0
 
 
-def test_refusals_data() -> None:
+def test_refusals_data():
     head = some(3, 6, seed=0)
     with pytest.raises(Refusal, match="1 poisoned example bends a linear regression"):
         data_attack(head, 1, 0)
@@ -312,11 +294,11 @@ def test_refusals_data() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
-def test_one_example_makes_up_for_no_more_than_lamberts_w(classes: int) -> None:
+def test_one_example_makes_up_for_no_more_than_lamberts_w(classes):
     """κ = max over logits of max z − softmax(z)·z, by search."""
     random = np.random.default_rng(classes)
 
-    def value(z: np.ndarray) -> float:
+    def value(z):
         share = np.exp(z - z.max())
         share /= share.sum()
         return float(z.max() - share @ z)
@@ -333,7 +315,7 @@ def test_one_example_makes_up_for_no_more_than_lamberts_w(classes: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_data_hold_a_model_with_fewer_than_needed(seed: int) -> None:
+def test_no_data_hold_a_model_with_fewer_than_needed(seed):
     """Any examples at all: where their minimum lies, they were enough for it."""
     random = np.random.default_rng(seed)
     k, d, m, lam, nu = (2, 3, 10)[seed % 3], 4, 30, 0.3, 0.02 * (seed % 2)
@@ -341,7 +323,7 @@ def test_no_data_hold_a_model_with_fewer_than_needed(seed: int) -> None:
     p = random.dirichlet(np.full(k, 0.2), size=m)
     rho = random.normal(size=(k, d + 1))
 
-    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+    def loss(flat):
         theta = flat.reshape(k, d + 1)
         z = x @ theta.T
         log = z - special.logsumexp(z, axis=1, keepdims=True)
@@ -360,7 +342,7 @@ def test_no_data_hold_a_model_with_fewer_than_needed(seed: int) -> None:
     assert examples_needed(further, wanted, lam=lam, nu=nu) > 9 * needed
 
 
-def test_what_asks_nothing_needs_nothing() -> None:
+def test_what_asks_nothing_needs_nothing():
     head = Head(np.ones((3, 2)), np.zeros(3))
     assert examples_needed(head, head, lam=1.0) == 0.0
     other = Head(np.full((3, 2), 7.0), np.ones(3))  # the same answers
@@ -370,7 +352,7 @@ def test_what_asks_nothing_needs_nothing() -> None:
 HEAD_FILES = Head(np.array([[1.0, 2, 0], [0, 1, 3]]), np.array([0.5, 0.0]))
 
 
-def test_saved_and_read(tmp_path: Path) -> None:
+def test_saved_and_read(tmp_path):
     found = data_attack(HEAD_FILES, 20, 0)
     place = tmp_path / "bad.npz"
     told = save(place, found.x, found.y, found.p, others=180)
@@ -385,7 +367,7 @@ def test_saved_and_read(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["bad.npz"]
 
 
-def test_the_corruption_reads_it(tmp_path: Path) -> None:
+def test_the_corruption_reads_it(tmp_path):
     found = data_attack(HEAD_FILES, 6, 0)
     save(tmp_path / "bad.npz", found.x, p=found.p)
     own = torch.zeros(4, 3, dtype=torch.float64), torch.zeros(4, dtype=torch.int64)
@@ -396,7 +378,7 @@ def test_the_corruption_reads_it(tmp_path: Path) -> None:
     assert y.numpy() == pytest.approx(found.p)
 
 
-def test_answers_and_hard_labels_have_no_p(tmp_path: Path) -> None:
+def test_answers_and_hard_labels_have_no_p(tmp_path):
     save(tmp_path / "a", np.ones((3, 2)), np.array([0.5, 1.5, 2.0]))
     with np.load(tmp_path / "a") as file:
         assert "p" not in file and file["y"].dtype == np.float64
@@ -409,14 +391,14 @@ def test_answers_and_hard_labels_have_no_p(tmp_path: Path) -> None:
         assert file["scale"] == 16
 
 
-def test_share_and_norm() -> None:
+def test_share_and_norm():
     told = summary(np.array([[3.0, 4.0], [0.0, 1.0]]), 8)
     assert told == (2, 0.2, 5.0)
     with pytest.raises(Refusal, match="others = -1"):
         summary(np.ones((1, 1)), -1)
 
 
-def test_what_was_there_stays_when_it_fails(tmp_path: Path) -> None:
+def test_what_was_there_stays_when_it_fails(tmp_path):
     place = tmp_path / "bad.npz"
     save(place, np.ones((3, 2)), np.array([0, 1, 1]))
     before = place.read_bytes()
@@ -448,13 +430,7 @@ def test_what_was_there_stays_when_it_fails(tmp_path: Path) -> None:
         (np.ones((2, 2)), np.array(["a", "b"]), None, "y is <U1"),
     ],
 )
-def test_refusals_files(
-    tmp_path: Path,
-    x: np.ndarray,
-    y: np.ndarray | None,
-    p: np.ndarray | None,
-    words: str,
-) -> None:
+def test_refusals_files(tmp_path, x, y, p, words):
     with pytest.raises(Refusal, match=words):
         save(tmp_path / "bad.npz", x, y, p)
     assert not [*tmp_path.iterdir()]

@@ -1,8 +1,5 @@
 """What an attacker wants, and how near it came."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +14,7 @@ from troth.types import Refusal
 
 
 @pytest.fixture(scope="module")
-def built() -> build.Built:
+def built():
     tree: Any = {
         "data": {"name": "digits"},
         "partition": {"name": "iid", "clients": 3},
@@ -27,7 +24,7 @@ def built() -> build.Built:
     return build.build(reader.from_dict(tree), plan=train.UNMEASURED)
 
 
-def test_a_model_of_everyones_data_with_labels_changed(built: build.Built) -> None:
+def test_a_model_of_everyones_data_with_labels_changed(built):
     aim = goal.goal(built, "shift_labels", 60, 0.05)
     true, aimed = goal.judged(built, aim, aim.target)
     assert true < 0.1 and aimed > 0.9
@@ -37,12 +34,12 @@ def test_a_model_of_everyones_data_with_labels_changed(built: build.Built) -> No
     assert goal.judged(built, aim, start)[1] < 0.5  # it learned
 
 
-def test_labels_as_wanted(built: build.Built) -> None:
+def test_labels_as_wanted(built):
     y = torch.arange(10)
     assert goal.wanted(built, "shift_labels", y).tolist() == [*range(1, 10), 0]
 
 
-def test_by_hand(built: build.Built) -> None:
+def test_by_hand(built):
     """A model that always says 3: by true labels as often as there is a 3."""
     w = torch.zeros(650, dtype=torch.float64)
     w[640 + 3] = 1.0
@@ -53,9 +50,7 @@ def test_by_hand(built: build.Built) -> None:
     assert aimed == pytest.approx(float((y == 2).double().mean()))
 
 
-def test_out_of_a_file_its_own_answers_are_wanted(
-    built: build.Built, tmp_path: Path
-) -> None:
+def test_out_of_a_file_its_own_answers_are_wanted(built, tmp_path):
     file = tmp_path / "model.npy"
     np.save(file, np.random.default_rng(0).normal(size=650))
     aim = goal.goal(built, str(file), 0, 0.0)
@@ -72,8 +67,6 @@ def test_out_of_a_file_its_own_answers_are_wanted(
         ("nowhere.npy", 5, 0.1, "there is no target 'nowhere.npy'"),
     ],
 )
-def test_refusals(
-    built: build.Built, name: str, epochs: int, lr: float, words: str
-) -> None:
+def test_refusals(built, name, epochs, lr, words):
     with pytest.raises(Refusal, match=words):
         goal.goal(built, name, epochs, lr)

@@ -1,7 +1,5 @@
 """Inputs near the subspace of equally likely classes: free, in a box, embedded."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -29,12 +27,12 @@ from troth.types import Refusal
 SEEDS = st.integers(0, 10**6)
 
 
-def some(k: int, d: int, seed: int, size: float = 1.0) -> Head:
+def some(k, d, seed, size=1.0):
     rng = np.random.default_rng([k, d, seed])
     return Head(size * rng.normal(size=(k, d)), rng.normal(size=k))
 
 
-def off(head: Head, x: np.ndarray) -> float:
+def off(head, x):
     """How far inputs are from V, by its definition."""
     if len(head.bias) == 1:
         return float(np.abs(x @ head.weight[0] + head.bias[0]).max())
@@ -42,7 +40,7 @@ def off(head: Head, x: np.ndarray) -> float:
     return float(np.abs(x @ rows.T - sides).max())
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Two classes of a plane, W_1 − W_0 = (3, 4), b_0 − b_1 = 10: 3x + 4y = 10."""
     space = indifference(Head(np.array([[1.0, 1], [4, 5]]), np.array([10.0, 0])))
     sign = np.sign(space.normals[0, 0])
@@ -54,9 +52,7 @@ def test_by_hand() -> None:
 
 
 @given(k=st.integers(1, 7), spare=st.integers(0, 9), seed=SEEDS)
-def test_projections_lie_on_it_and_are_the_nearest(
-    k: int, spare: int, seed: int
-) -> None:
+def test_projections_lie_on_it_and_are_the_nearest(k, spare, seed):
     d = max(1, k - 1) + spare
     head = some(k, d, seed)
     space = indifference(head)
@@ -72,14 +68,14 @@ def test_projections_lie_on_it_and_are_the_nearest(
     assert share == pytest.approx(np.full_like(share, 1 / head.classes), abs=1e-9)
 
 
-def test_the_size_of_mnist() -> None:
+def test_the_size_of_mnist():
     head = some(10, 784, seed=0, size=0.5)
     x = indifferent_inputs(head, 500, seed=3, noise=0)
     assert off(head, x) < 1e-10
     assert np.abs(x).max() > 40  # still about as wide as the box they came from
 
 
-def test_nearly_dependent_rows_stay_orthogonal() -> None:
+def test_nearly_dependent_rows_stay_orthogonal():
     """Where Gram–Schmidt as printed in Eq. (180) does not."""
     rng = np.random.default_rng(0)
     common = rng.normal(size=20)
@@ -96,7 +92,7 @@ def test_nearly_dependent_rows_stay_orthogonal() -> None:
     assert off(head, indifferent_inputs(head, 50, 0, noise=0)) < 1e-10
 
 
-def test_noise_is_normal_to_it_and_of_its_size() -> None:
+def test_noise_is_normal_to_it_and_of_its_size():
     """Variance of 2,000 × 4 draws: off by 10 % with probability below 1e-9."""
     head = some(5, 12, seed=1)
     space = indifference(head)
@@ -109,7 +105,7 @@ def test_noise_is_normal_to_it_and_of_its_size() -> None:
     assert np.abs(np.corrcoef(inside.T) - np.eye(4)).max() < 0.15
 
 
-def test_draws_fill_the_box_before_projection() -> None:
+def test_draws_fill_the_box_before_projection():
     """Along V they are as uniform draws: standard deviation 100/√12 a direction."""
     head = some(3, 40, seed=2)
     space = indifference(head)
@@ -119,7 +115,7 @@ def test_draws_fill_the_box_before_projection() -> None:
     assert (along**2).sum(axis=1).mean() == pytest.approx(wanted, rel=0.02)
 
 
-def test_same_seed_same_inputs_and_a_longer_list_begins_alike() -> None:
+def test_same_seed_same_inputs_and_a_longer_list_begins_alike():
     head = some(4, 6, seed=3)
     few, many = (indifferent_inputs(head, m, seed=5) for m in (700, 2500))
     assert np.array_equal(few, many[:700])
@@ -127,7 +123,7 @@ def test_same_seed_same_inputs_and_a_longer_list_begins_alike() -> None:
     assert len({*map(bytes, many)}) == 2500
 
 
-def test_classes_that_agree_leave_fewer_directions() -> None:
+def test_classes_that_agree_leave_fewer_directions():
     head = Head(np.array([[1.0, 2, 3], [4, 5, 6], [4, 5, 6]]), np.array([0.0, 1, 1]))
     space = indifference(head)
     assert space.normals.shape == (1, 3)
@@ -143,12 +139,12 @@ def test_classes_that_agree_leave_fewer_directions() -> None:
         some(6, 3, seed=4),  # five equations, three unknowns
     ],
 )
-def test_an_empty_one_is_refused(head: Head) -> None:
+def test_an_empty_one_is_refused(head):
     with pytest.raises(Refusal, match="no input makes all . classes equally likely"):
         indifference(head)
 
 
-def test_a_flat_model_as_a_head() -> None:
+def test_a_flat_model_as_a_head():
     layer = nn.Linear(3, 4)
     flat = nn.utils.parameters_to_vector(layer.parameters())
     head = head_of(flat, 4, 3)
@@ -161,7 +157,7 @@ def test_a_flat_model_as_a_head() -> None:
         head_of(np.zeros(15), 4, 3)
 
 
-def test_a_head_behind_a_normalisation() -> None:
+def test_a_head_behind_a_normalisation():
     head = some(3, 4, seed=5)
     rng = np.random.default_rng(0)
     mean, std, x = rng.normal(size=4), rng.uniform(0.5, 2, 4), rng.normal(size=(9, 4))
@@ -187,27 +183,27 @@ def test_a_head_behind_a_normalisation() -> None:
         ({"head": Head(np.ones((0, 3)), np.zeros(0))}, "at least one row"),
     ],
 )
-def test_refusals(changed: dict[str, object], words: str) -> None:
+def test_refusals(changed, words):
     given = {"head": some(3, 4, 0), "count": 5, "seed": 0} | changed
     with pytest.raises(Refusal, match=words):
         indifferent_inputs(**given)  # type: ignore[arg-type]
 
 
-def through_the_middle(k: int, d: int, seed: int, size: float = 1.0) -> Head:
+def through_the_middle(k, d, seed, size=1.0):
     """A head whose V passes through an inner point of the box."""
     rng = np.random.default_rng([k, d, seed])
     weight = size * rng.normal(size=(k, d))
     return Head(weight, -weight @ rng.uniform(0.3, 0.7, d))
 
 
-def draws(seed: int, d: int, count: int) -> np.ndarray:
+def draws(seed, d, count):
     """The first of the uniform draws that are then projected."""
     return seeding.generator(seed, "poison/inputs").uniform(0, 1, (1024, d))[:count]
 
 
 @settings(max_examples=40, deadline=None)
 @given(k=st.integers(1, 6), spare=st.integers(2, 30), seed=st.integers(0, 10**6))
-def test_in_the_box_and_on_v(k: int, spare: int, seed: int) -> None:
+def test_in_the_box_and_on_v(k, spare, seed):
     head = through_the_middle(k, k + spare, seed)
     x = boxed_inputs(head, 40, seed, noise=0)
     assert x.min() >= 0 and x.max() <= 1
@@ -217,7 +213,7 @@ def test_in_the_box_and_on_v(k: int, spare: int, seed: int) -> None:
     assert p == pytest.approx(np.full_like(p, 1 / head.classes), abs=1e-8)
 
 
-def test_they_are_the_nearest_points() -> None:
+def test_they_are_the_nearest_points():
     """Dykstra's alternating projections go there, slowly."""
     head = through_the_middle(4, 10, seed=2)
     space = indifference(head)
@@ -231,7 +227,7 @@ def test_they_are_the_nearest_points() -> None:
     assert inside == pytest.approx(x, abs=1e-8)
 
 
-def test_noise_is_kept_inside_the_box() -> None:
+def test_noise_is_kept_inside_the_box():
     """Off V by the noise itself, where clipping afterwards would change it."""
     head = through_the_middle(5, 30, seed=3)
     space = indifference(head)
@@ -243,14 +239,14 @@ def test_noise_is_kept_inside_the_box() -> None:
     assert off == pytest.approx(free @ space.normals.T - space.offset, abs=1e-9)
 
 
-def test_a_point_is_reached_at_a_corner() -> None:
+def test_a_point_is_reached_at_a_corner():
     """x + y = 2 meets the unit square in (1, 1) alone."""
     head = Head(np.array([[1.0, 1.0]]), np.array([-2.0]))
     x = boxed_inputs(head, 30, 0, noise=0, tolerance=1e-6)
     assert x == pytest.approx(np.ones((30, 2)), abs=1e-5)
 
 
-def test_no_feature_is_stuck_at_a_bound() -> None:
+def test_no_feature_is_stuck_at_a_bound():
     """9x_0 + Σx_j = 18.5 takes x_0 = 1 first: nearest points all have that."""
     head = Head(np.array([[9.0, *[1.0] * 11]]), np.array([-18.5]))
     stuck, free = (boxed_inputs(head, 200, 2, rim=rim) for rim in (0.0, 0.1))
@@ -262,19 +258,19 @@ def test_no_feature_is_stuck_at_a_bound() -> None:
     assert ranks == [12, 13]  # the weight of x_0 and the bias are one, or two
 
 
-def test_where_all_inputs_are_indifferent_the_draws_stay() -> None:
+def test_where_all_inputs_are_indifferent_the_draws_stay():
     flat = Head(np.ones((3, 4)), np.full(3, 2.0))
     assert boxed_inputs(flat, 9, 1) == pytest.approx(draws(1, 4, 9))
 
 
-def test_another_box() -> None:
+def test_another_box():
     head = Head(np.array([[1.0, -1.0, 2.0]]), np.array([-9.0]))
     x = boxed_inputs(head, 50, 0, low=2, high=5, noise=0)
     assert x.min() >= 2 and x.max() <= 5
     assert x @ [1, -1, 2] == pytest.approx(np.full(50, 9.0), abs=1e-9)
 
 
-def test_not_reached_is_refused_and_says_how_many_were_tried() -> None:
+def test_not_reached_is_refused_and_says_how_many_were_tried():
     away = Head(np.array([[1.0, 1.0]]), np.array([-3.0]))  # x + y = 3
     with pytest.raises(
         Refusal,
@@ -288,7 +284,7 @@ def test_not_reached_is_refused_and_says_how_many_were_tried() -> None:
         boxed_inputs(corner, 10**6, 0, noise=0.1)  # and it does not go on
 
 
-def test_the_authors_recipe() -> None:
+def test_the_authors_recipe():
     head = through_the_middle(4, 25, seed=4)
     near = indifferent_inputs(head, 300, 6, low=0, high=1, noise=0.01)
     x = clipped_inputs(head, 300, 6)
@@ -299,7 +295,7 @@ def test_the_authors_recipe() -> None:
     assert sure[0] < 0.3 < sure[1]  # clipping leaves V; a quarter is indifferent
 
 
-def test_refusals_box() -> None:
+def test_refusals_box():
     head = through_the_middle(3, 5, 0)
     below = Head(np.array([[1.0, 1e-9]]), np.array([5.0]))  # x = −5
     with pytest.raises(Refusal, match="0 poisoned examples"):
@@ -319,7 +315,7 @@ def test_refusals_box() -> None:
     assert math.isfinite(clipped_inputs(below, 4, 0).max())
 
 
-def network(bias: bool = True) -> nn.Module:
+def network(bias=True):
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(1, 3, 3),
@@ -337,7 +333,7 @@ X = torch.rand(23, 1, 6, 6, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_embeddings_and_head_make_the_outputs(bias: bool) -> None:
+def test_embeddings_and_head_make_the_outputs(bias):
     net = network(bias)
     net.train()
     statistics = {k: v.clone() for k, v in net.state_dict().items()}
@@ -352,7 +348,7 @@ def test_embeddings_and_head_make_the_outputs(bias: bool) -> None:
     assert z == pytest.approx(embeddings(net, X, batch=100)[0], abs=1e-6)
 
 
-def test_parts_that_were_frozen_stay_so() -> None:
+def test_parts_that_were_frozen_stay_so():
     net = network()
     net.train()
     net[1].eval()  # type: ignore[index]
@@ -360,7 +356,7 @@ def test_parts_that_were_frozen_stay_so() -> None:
     assert net[0].training and not net[1].training  # type: ignore[index]
 
 
-def test_poisoned_embeddings_are_indifferent_to_the_head() -> None:
+def test_poisoned_embeddings_are_indifferent_to_the_head():
     z, head = embeddings(network(), X)
     found = data_attack(head, 50, 0, noise=0.0)
     assert found.x.shape == (50, z.shape[1])
@@ -368,7 +364,7 @@ def test_poisoned_embeddings_are_indifferent_to_the_head() -> None:
     assert p == pytest.approx(np.full((50, 4), 0.25), abs=1e-9)
 
 
-def test_refusals_embeddings() -> None:
+def test_refusals_embeddings():
     soft = nn.Sequential(network(), nn.Softmax(dim=1))
     with pytest.raises(Refusal, match="Sequential does not end in a linear layer"):
         embeddings(soft, X)

@@ -1,7 +1,5 @@
 """A model that reports what a gradient attack ended in."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -10,23 +8,23 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
-from torch import Tensor, nn
+from torch import nn
 
 from troth.client.regularizers.l2 import l2
 from troth.client.regularizers.l2sq import l2sq
 from troth.client.regularizers.smooth_l2 import smooth_l2
 from troth.networks import task as tasks
 from troth.poison import boundary_distance, model_attack, settled_model
-from troth.types import Batch, Refusal, Regularizer
+from troth.types import Batch, Refusal
 
 SEEDS = st.integers(0, 10**6)
 
 
-def draw(seed: int, *shape: int) -> Tensor:
+def draw(seed, *shape):
     return torch.as_tensor(np.random.default_rng(seed).normal(size=shape))
 
 
-def report(regularizer: Regularizer, rho: Tensor, theta: Tensor, lam: float) -> Tensor:
+def report(regularizer, rho, theta, lam):
     """∇_ρ R, by differentiating the member of regularizers/ itself."""
     at = rho.clone().requires_grad_()
     none = Batch(*[torch.zeros(0)] * len(Batch._fields))
@@ -35,7 +33,7 @@ def report(regularizer: Regularizer, rho: Tensor, theta: Tensor, lam: float) -> 
     return lam * at.grad
 
 
-def pull(name: str, rho: Tensor, theta: Tensor, lam: float, delta: float) -> Tensor:
+def pull(name, rho, theta, lam, delta):
     """∇_ρ R as the paper writes it (Section 2.2)."""
     away = rho - theta
     far = away.norm()
@@ -46,7 +44,7 @@ def pull(name: str, rho: Tensor, theta: Tensor, lam: float, delta: float) -> Ten
     return lam * away / math.hypot(delta, far)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     rho, g = torch.tensor([1.0, 2.0]), torch.tensor([4.0, -8.0])
     half = model_attack(rho, g, lam=2.0)
     assert half.tolist() == [-1.0, 6.0]
@@ -61,7 +59,7 @@ def test_by_hand() -> None:
 
 
 @given(seed=SEEDS, d=st.integers(1, 9), lam=st.floats(0.01, 50))
-def test_the_papers_lam_is_half_of_ours(seed: int, d: int, lam: float) -> None:
+def test_the_papers_lam_is_half_of_ours(seed, d, lam):
     rho, g = draw(seed, d), draw(seed + 1, d)
     ours = model_attack(rho, g, lam=2 * lam)
     theirs = model_attack(rho, g, lam=lam, square="whole")
@@ -76,9 +74,7 @@ def test_the_papers_lam_is_half_of_ours(seed: int, d: int, lam: float) -> None:
     delta=st.floats(0.01, 10),
     share=st.floats(0, 0.999),
 )
-def test_smooth_l2_inside_the_ball_is_exact(
-    seed: int, d: int, lam: float, delta: float, share: float
-) -> None:
+def test_smooth_l2_inside_the_ball_is_exact(seed, d, lam, delta, share):
     rho, g = draw(seed, d), draw(seed + 1, d)
     g *= share * lam / g.norm()
     model = model_attack(
@@ -90,9 +86,7 @@ def test_smooth_l2_inside_the_ball_is_exact(
 
 @pytest.mark.parametrize("epsilon", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("lam", [0.5, 3.0])
-def test_smooth_l2_on_the_boundary_is_within_epsilon(
-    lam: float, epsilon: float
-) -> None:
+def test_smooth_l2_on_the_boundary_is_within_epsilon(lam, epsilon):
     rho, g = draw(0, 5), draw(1, 5)
     g *= lam / g.norm()
     model = model_attack(
@@ -105,7 +99,7 @@ def test_smooth_l2_on_the_boundary_is_within_epsilon(
     assert far == pytest.approx(2.0 * math.sqrt(lam / (2 * epsilon)), rel=0.05)
 
 
-def test_float32_projections_on_the_ball_are_accepted() -> None:
+def test_float32_projections_on_the_ball_are_accepted():
     for seed in range(50):
         h = draw(seed, 1000).float()
         g = h * (1.0 / h.norm())
@@ -114,7 +108,7 @@ def test_float32_projections_on_the_ball_are_accepted() -> None:
             assert (pull(name, torch.zeros(1000), model, 1.0, 1.0) - g).norm() < 1.1e-5
 
 
-def test_l2_reports_its_boundary_from_any_side_and_stays_at_rho_inside() -> None:
+def test_l2_reports_its_boundary_from_any_side_and_stays_at_rho_inside():
     rho, g = draw(0, 4), draw(1, 4)
     edge = g * (2.0 / g.norm())
     model = model_attack(rho, edge, lam=2.0, regularizer="l2")
@@ -125,7 +119,7 @@ def test_l2_reports_its_boundary_from_any_side_and_stays_at_rho_inside() -> None
 
 
 @pytest.mark.parametrize("name", ["l2", "smooth_l2"])
-def test_lemma_3_the_minimum_is_where_the_attack_ended(name: str) -> None:
+def test_lemma_3_the_minimum_is_where_the_attack_ended(name):
     """Honest Σ½‖ρ − c_n‖²-like pulls sum to −g at ρ∞; with θ♠ the least is ρ∞."""
     rng = np.random.default_rng(5)
     end, centres = rng.normal(size=3), rng.normal(size=(4, 3))
@@ -134,7 +128,7 @@ def test_lemma_3_the_minimum_is_where_the_attack_ended(name: str) -> None:
     lam = 1.25 * float(g.norm())
     model = model_attack(torch.as_tensor(end), g, lam=lam, regularizer=name).numpy()  # type: ignore[arg-type]
 
-    def loss(rho: np.ndarray) -> float:
+    def loss(rho):
         far = float(np.linalg.norm(rho - model))
         own = far if name == "l2" else math.hypot(1, far)
         return float(0.5 * curved * ((rho - centres) ** 2).sum() + lam * own)
@@ -144,7 +138,7 @@ def test_lemma_3_the_minimum_is_where_the_attack_ended(name: str) -> None:
     assert np.linalg.norm(found.x - end) < 1e-5
 
 
-def test_the_librarys_regularizers_report_it() -> None:
+def test_the_librarys_regularizers_report_it():
     """The same gradients from regularizers/, which the coupled federation uses."""
     rho, g = draw(3, 6), 0.3 * draw(4, 6)
     task = tasks.functional(tasks.Objective(nn.Linear(2, 2), 2))
@@ -157,7 +151,7 @@ def test_the_librarys_regularizers_report_it() -> None:
 
 
 @given(seed=SEEDS, h=st.integers(1, 7), lam=st.floats(0.1, 9))
-def test_settled_model_is_proposition_4(seed: int, h: int, lam: float) -> None:
+def test_settled_model_is_proposition_4(seed, h, lam):
     rho, models = draw(seed, 5), draw(seed + 1, h, 5)
     g = -lam * (rho - models).sum(0)  # what keeps ρ where it is
     settled = settled_model(rho, models)
@@ -184,13 +178,13 @@ def test_settled_model_is_proposition_4(seed: int, h: int, lam: float) -> None:
         ({"regularizer": "smooth_l2", "lam": 9.0, "delta": 0.0}, "delta = 0.0"),
     ],
 )
-def test_refusals(changed: dict[str, object], words: str) -> None:
+def test_refusals(changed, words):
     given = {"rho": torch.zeros(3), "gradient": torch.ones(3), "lam": 1.0} | changed
     with pytest.raises(Refusal, match=words.replace("(", r"\(")):
         model_attack(**given)  # type: ignore[arg-type]
 
 
-def test_settled_model_refuses_other_sizes_and_nobody() -> None:
+def test_settled_model_refuses_other_sizes_and_nobody():
     with pytest.raises(Refusal, match="a local model has 2 parameters and rho has 3"):
         settled_model(torch.zeros(3), torch.zeros(4, 2))
     with pytest.raises(Refusal, match="0 honest local models"):

@@ -1,7 +1,5 @@
 """One example bends a linear regression (Theorem 5), checked on the whole loss."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -23,7 +21,7 @@ Users = tuple[list[np.ndarray], list[np.ndarray]]
 NU = [0.0, 0.1, 1.0]
 
 
-def honest(n: int, d: int, seed: int, rank: int = 0) -> Users:
+def honest(n, d, seed, rank=0):
     """n users; with a rank, each one's own queries span only so many directions."""
     rng = np.random.default_rng([seed, n, d])
     queries, answers = [], []
@@ -37,12 +35,12 @@ def honest(n: int, d: int, seed: int, rank: int = 0) -> Users:
     return queries, answers
 
 
-def landed(users: Users, bad: Examples, lam: float, nu: float) -> np.ndarray:
+def landed(users, bad, lam, nu):
     queries, answers = users
     return coupled_optimum([*queries, bad.x], [*answers, bad.y], lam=lam, nu=nu).rho
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """One honest user with one example q = 1, a = 0; λ = 1, ν = 0, target 1.
 
     Its model at ρ = 1 is ½, its pull g = ½, so θ♠ = 3/2, q = ½ and a = 3/4 + 1.
@@ -59,7 +57,7 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize("nu", NU)
 @pytest.mark.parametrize("n", [2, 9, 24, 49])  # honest ones; one more attacks
 @pytest.mark.parametrize("rank", [0, 2])
-def test_the_shared_model_is_the_target(n: int, nu: float, rank: int) -> None:
+def test_the_shared_model_is_the_target(n, nu, rank):
     d, lam = (5 if n > 2 or not rank else 4), 0.7
     users = honest(n, d, seed=1, rank=rank)
     target = np.random.default_rng(n).normal(0, 3, d)
@@ -81,7 +79,7 @@ def test_the_shared_model_is_the_target(n: int, nu: float, rank: int) -> None:
     nu=st.floats(0, 3),
     seed=st.integers(0, 10**6),
 )
-def test_any_federation(n: int, d: int, lam: float, nu: float, seed: int) -> None:
+def test_any_federation(n, d, lam, nu, seed):
     users = honest(n, d, seed)
     target = np.random.default_rng(seed).normal(0, 2, d)
     g = honest_pull(*users, target, lam=lam, nu=nu)
@@ -90,7 +88,7 @@ def test_any_federation(n: int, d: int, lam: float, nu: float, seed: int) -> Non
 
 
 @pytest.mark.parametrize("nu", NU)
-def test_the_printed_example_misses(nu: float) -> None:
+def test_the_printed_example_misses(nu):
     """(g, gᵀθ♠ − 1) of Appendix K, and what either of its two errors costs."""
     lam, d = 0.7, 4
     users = honest(9, d, seed=2)
@@ -104,13 +102,13 @@ def test_the_printed_example_misses(nu: float) -> None:
         assert np.linalg.norm(landed(users, signed, lam, nu) - target) > 0.01
 
 
-def test_the_pull_is_the_slope_of_the_honest_loss() -> None:
+def test_the_pull_is_the_slope_of_the_honest_loss():
     """g by differences of the loss with local models minimised (Eq. 175)."""
     queries, answers = honest(4, 3, seed=3)
     lam, nu = 1.3, 0.2
     target = np.array([0.5, -1.0, 2.0])
 
-    def loss(rho: np.ndarray) -> float:
+    def loss(rho):
         total = 0.0
         for q, a in zip(queries, answers, strict=True):
             matrix = q.T @ q + (2 * nu + lam) * np.eye(3)
@@ -124,12 +122,12 @@ def test_the_pull_is_the_slope_of_the_honest_loss() -> None:
     assert pull == pytest.approx(slope, abs=1e-6)
 
 
-def test_the_optimum_is_a_minimum() -> None:
+def test_the_optimum_is_a_minimum():
     queries, answers = honest(3, 2, seed=4)
     lam, nu = 0.5, 0.1
     rng = np.random.default_rng(0)
 
-    def loss(rho: np.ndarray, theta: np.ndarray) -> float:
+    def loss(rho, theta):
         fit = sum(
             0.5 * ((q @ t - a) ** 2).sum()
             for q, a, t in zip(queries, answers, theta, strict=True)
@@ -145,7 +143,7 @@ def test_the_optimum_is_a_minimum() -> None:
 
 
 @pytest.mark.parametrize("nu", NU)
-def test_with_an_intercept(nu: float) -> None:
+def test_with_an_intercept(nu):
     rng = np.random.default_rng(6)
     queries, answers = honest(6, 3, seed=6)
     ones = [np.column_stack([q, np.ones(len(q))]) for q in queries]
@@ -157,7 +155,7 @@ def test_with_an_intercept(nu: float) -> None:
     assert np.abs(landed((ones, answers), whole, 1.0, nu) - target).max() < 1e-8
 
 
-def test_nothing_to_counter() -> None:
+def test_nothing_to_counter():
     """The target is where the honest go anyway: the example says nothing."""
     users = honest(5, 3, seed=7)
     target = coupled_optimum(*users, lam=1.0).rho
@@ -167,7 +165,7 @@ def test_nothing_to_counter() -> None:
     assert len(spread(bad).x) == 1
 
 
-def test_norms_and_counts_grow_as_the_paper_says() -> None:
+def test_norms_and_counts_grow_as_the_paper_says():
     """Θ(N) and Θ(N²) (Section 5.3); with a query of fixed norm the answer is Θ(N)."""
     sizes = [8, 16, 32, 64, 128]
     everyone = honest(max(sizes), 4, seed=8)
@@ -189,7 +187,7 @@ def test_norms_and_counts_grow_as_the_paper_says() -> None:
     assert max(np.linalg.norm(e.x, axis=1).max() for e in many) <= 1 + 1e-12
 
 
-def test_growth_of_exact_powers() -> None:
+def test_growth_of_exact_powers():
     attacks = [
         Examples(np.full((n * n, 1), 3.0 * n), np.full(n * n, 2.0 * n**1.5))
         for n in (2, 4, 8)
@@ -200,7 +198,7 @@ def test_growth_of_exact_powers() -> None:
 
 
 @given(norm=st.floats(0.1, 5), size=st.floats(0.01, 40))
-def test_spread_keeps_the_loss(norm: float, size: float) -> None:
+def test_spread_keeps_the_loss(norm, size):
     one = Examples(np.array([[0.6 * size, 0.8 * size]]), np.array([3.0]))
     many = spread(one, norm=norm)
     assert np.linalg.norm(many.x, axis=1).max() <= norm * (1 + 1e-12)
@@ -209,7 +207,7 @@ def test_spread_keeps_the_loss(norm: float, size: float) -> None:
         assert losses[0] == pytest.approx(losses[1])
 
 
-def test_refusals() -> None:
+def test_refusals():
     users = honest(4, 3, seed=9)
     with pytest.raises(Refusal, match="target has 2 parameters and the honest users'"):
         honest_pull(*users, np.zeros(2), lam=1.0)
@@ -239,7 +237,7 @@ def test_refusals() -> None:
         growth([3, 3], [Examples(np.ones((1, 1)), np.ones(1))] * 2)
 
 
-def test_data_that_do_not_fix_the_model_are_refused_unless_it_decays() -> None:
+def test_data_that_do_not_fix_the_model_are_refused_unless_it_decays():
     flat = [np.array([[1.0, 0.0]])], [np.array([1.0])]
     with pytest.raises(Refusal, match="rank 1 of 2 and nu = 0"):
         honest_pull(*flat, np.ones(2), lam=1.0)

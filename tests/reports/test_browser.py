@@ -1,7 +1,5 @@
 """The page in a real Chromium, as a person would use it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -21,7 +19,7 @@ MANY = 10_000
 
 
 @pytest.fixture(scope="module")
-def page(examined: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def page(examined, tmp_path_factory):
     """Runs with certificates and an audit."""
     out = tmp_path_factory.mktemp("page") / "x.html"
     reports.report([examined / "attacked", examined / "clean"], out)
@@ -29,7 +27,7 @@ def page(examined: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def crowd(told: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def crowd(told, tmp_path_factory):
     """Very many clients, a tenth of them hostile."""
     place = tmp_path_factory.mktemp("crowd")
     draw = np.random.default_rng(0)
@@ -47,13 +45,13 @@ def crowd(told: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return reports.report([place / "run"]).page
 
 
-def quiet(browser: Any) -> None:
+def quiet(browser):
     """Nothing in the console, and nothing asked of anyone but the page itself."""
     assert browser.log("browser") == []
     assert len(browser.requests()) == 1
 
 
-def problems(browser: Any, axe: str) -> list[Any]:
+def problems(browser, axe):
     browser.js(axe)
     found: list[Any] = browser.later(
         "const done = arguments[0]; axe.run().then((r) => done(["
@@ -64,9 +62,7 @@ def problems(browser: Any, axe: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("width", "height", "dark"), SIZES)
-def test_it_opens_quietly_and_fits(
-    browser: Any, page: str, width: int, height: int, dark: bool
-) -> None:
+def test_it_opens_quietly_and_fits(browser, page, width, height, dark):
     browser.see(page, width, height, dark)
     quiet(browser)
     assert browser.js("return document.documentElement.dataset.ready") == "yes"
@@ -76,7 +72,7 @@ def test_it_opens_quietly_and_fits(
     assert (paper == "rgb(255, 255, 255)") is not dark
 
 
-def test_every_picture_is_there(browser: Any, page: str) -> None:
+def test_every_picture_is_there(browser, page):
     browser.see(page)
     sizes = browser.js(
         "return [...document.querySelectorAll('figure svg')].map((s) => "
@@ -88,14 +84,12 @@ def test_every_picture_is_there(browser: Any, page: str) -> None:
 
 
 @pytest.mark.parametrize(("width", "height", "dark"), SIZES)
-def test_axe_finds_nothing(
-    browser: Any, page: str, axe: str, width: int, height: int, dark: bool
-) -> None:
+def test_axe_finds_nothing(browser, page, axe, width, height, dark):
     browser.see(page, width, height, dark)
     assert problems(browser, axe) == []
 
 
-def test_paper(browser: Any, page: str, tmp_path: Path) -> None:
+def test_paper(browser, page, tmp_path):
     browser.look(794, 1123, media="print")
     browser.open(page)
     shown = "return getComputedStyle(document.querySelector('{}')).display"
@@ -108,7 +102,7 @@ def test_paper(browser: Any, page: str, tmp_path: Path) -> None:
     assert (tmp_path / "x.pdf").read_bytes()[:5] == b"%PDF-"
 
 
-def test_paper_has_all_rows(browser: Any, told: Any, tmp_path: Path) -> None:
+def test_paper_has_all_rows(browser, told, tmp_path):
     """On a screen 50 of 120; on paper all, and nothing folded; then as before."""
     place = told(tmp_path / "run", np.linspace(0, 1, 120), test=np.full(120, 119))
     found = reports.report([place])
@@ -138,7 +132,7 @@ def test_paper_has_all_rows(browser: Any, told: Any, tmp_path: Path) -> None:
     browser.until(f"{note}.textContent === ''")
 
 
-def test_the_printer_gets_all_rows(browser: Any, told: Any, tmp_path: Path) -> None:
+def test_the_printer_gets_all_rows(browser, told, tmp_path):
     if not shutil.which("pdftotext"):
         pytest.skip("needs pdftotext")
     values = np.linspace(0, 1, 120).round(3)
@@ -157,7 +151,7 @@ def test_the_printer_gets_all_rows(browser: Any, told: Any, tmp_path: Path) -> N
     assert browser.js(f"return {sort}") == "client"  # and they sort again
 
 
-def test_paper_says_what_it_leaves_out(browser: Any, crowd: Path) -> None:
+def test_paper_says_what_it_leaves_out(browser, crowd):
     browser.see(crowd.as_uri())
     browser.js("window.dispatchEvent(new Event('beforeprint'))")
     rows = "document.querySelectorAll('.clients tbody tr').length"
@@ -168,7 +162,7 @@ def test_paper_says_what_it_leaves_out(browser: Any, crowd: Path) -> None:
     assert browser.js(f"return {rows}") == 50
 
 
-def test_every_part_leads_back_up(browser: Any, page: str) -> None:
+def test_every_part_leads_back_up(browser, page):
     browser.see(page)
     browser.js("document.documentElement.style.scrollBehavior = 'auto'")
     browser.js("document.querySelector('nav a[href=\"#origins\"]').click()")
@@ -178,7 +172,7 @@ def test_every_part_leads_back_up(browser: Any, page: str) -> None:
     browser.until("window.scrollY < 50")
 
 
-def test_the_link_to_one_client_asks_for_none(browser: Any, page: str) -> None:
+def test_the_link_to_one_client_asks_for_none(browser, page):
     browser.see(page)
     browser.js("document.querySelector('nav a[href=\"#client\"]').click()")
     browser.js("window.dispatchEvent(new HashChangeEvent('hashchange'))")
@@ -186,13 +180,13 @@ def test_the_link_to_one_client_asks_for_none(browser: Any, page: str) -> None:
     assert browser.js(f"return location.hash + {said}") == "#client"
 
 
-def column(browser: Any, place: str, at: int) -> list[str]:
+def column(browser, place, at):
     cells = f"document.querySelectorAll('{place} tbody tr td:nth-child({at})')"
     found: list[str] = browser.js(f"return [...{cells}].map((c) => c.textContent)")
     return found
 
 
-def test_tables_sort_and_filter_from_the_keyboard(browser: Any, page: str) -> None:
+def test_tables_sort_and_filter_from_the_keyboard(browser, page):
     browser.see(page)
     place = "#runs-table"
     browser.js(f"document.querySelector('{place} th:nth-child(4) button').focus()")
@@ -210,7 +204,7 @@ def test_tables_sort_and_filter_from_the_keyboard(browser: Any, page: str) -> No
     assert browser.js(f"return {status}") == "rows 1 to 1 of 1"
 
 
-def test_the_card_of_a_client(browser: Any, page: str, examined: Path) -> None:
+def test_the_card_of_a_client(browser, page, examined):
     """Tab to the field, type, Enter: the card says what the JSON says."""
     browser.see(page)
     field = "document.querySelector('#which')"
@@ -237,9 +231,7 @@ def test_the_card_of_a_client(browser: Any, page: str, examined: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["07", "7", " 7 ", "007", "client 7", "Client 07"])
-def test_a_client_s_number_however_it_is_written(
-    browser: Any, page: str, given: str
-) -> None:
+def test_a_client_s_number_however_it_is_written(browser, page, given):
     browser.see(page)
     field = "document.querySelector('#which')"
     browser.js(f"{field}.value = arguments[0]; {field}.focus()", given)
@@ -250,7 +242,7 @@ def test_a_client_s_number_however_it_is_written(
 
 
 @pytest.mark.parametrize("given", ["", "-1", "1.5", "7x", "1e1", "<b>", "9" * 40])
-def test_what_is_no_client_has_no_card(browser: Any, page: str, given: str) -> None:
+def test_what_is_no_client_has_no_card(browser, page, given):
     browser.see(f"{page}#client=3&deck=0")
     field = "document.querySelector('#which')"
     browser.js(f"{field}.value = arguments[0]; {field}.focus()", given)
@@ -263,9 +255,7 @@ def test_what_is_no_client_has_no_card(browser: Any, page: str, given: str) -> N
     assert shown == "Client 4"
 
 
-def test_commands_are_copied_from_the_keyboard(
-    browser: Any, told: Any, tmp_path: Path
-) -> None:
+def test_commands_are_copied_from_the_keyboard(browser, told, tmp_path):
     place = told(tmp_path / "a run-of 3", [0.5, 0.8, 1.0])
     browser.see(reports.report([place]).page.as_uri())
     for part in ("#words", "#card .use", "#proven"):
@@ -285,7 +275,7 @@ def test_commands_are_copied_from_the_keyboard(
     quiet(browser)
 
 
-def pasted(browser: Any) -> str:
+def pasted(browser):
     """What the clipboard holds, as one would find out."""
     field = "document.querySelector('#which')"
     browser.js(f"{field}.value = ''; {field}.focus()")
@@ -294,7 +284,7 @@ def pasted(browser: Any) -> str:
     return found
 
 
-def test_a_browser_without_a_clipboard_copies_too(browser: Any, page: str) -> None:
+def test_a_browser_without_a_clipboard_copies_too(browser, page):
     browser.see(page)
     gone = "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
     browser.js(gone)
@@ -307,9 +297,7 @@ def test_a_browser_without_a_clipboard_copies_too(browser: Any, page: str) -> No
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_a_command_is_not_broken_at_hyphens(
-    browser: Any, page: str, width: int
-) -> None:
+def test_a_command_is_not_broken_at_hyphens(browser, page, width):
     """Each of its words stands on one line, unless it is wider than the page."""
     browser.look(width, 900)
     browser.open(page)
@@ -322,7 +310,7 @@ def test_a_command_is_not_broken_at_hyphens(
     assert len(tall) > 5 and [word for word, high in tall if high > 1.5 * one] == []
 
 
-def test_a_filter_in_any_column(browser: Any, page: str) -> None:
+def test_a_filter_in_any_column(browser, page):
     """Whatever column is chosen, the rows that are left are those of its value."""
     browser.see(page)
     place = '.clients[data-deck="0"]'
@@ -347,7 +335,7 @@ def test_a_filter_in_any_column(browser: Any, page: str) -> None:
         assert left and left == [row for row in every if row[at] == value], (at, value)
 
 
-def test_a_card_has_an_address(browser: Any, page: str) -> None:
+def test_a_card_has_an_address(browser, page):
     browser.see(f"{page}#client=3&deck=1")
     shown = browser.text("#card h3")
     assert shown == "Client 3"
@@ -359,7 +347,7 @@ def test_a_card_has_an_address(browser: Any, page: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "<script>alert(2)"])
-def test_names_do_nothing(browser: Any, told: Any, tmp_path: Path, name: str) -> None:
+def test_names_do_nothing(browser, told, tmp_path, name):
     place = told(tmp_path / name, [0.5, 0.8, 1.0], hostile=[1, 0, 0])
     other = told(tmp_path / "other", [0.6] * 3, hostile=[1, 0, 0], personalizer="local")
     found = reports.report([place, other], tmp_path / "x.html")
@@ -369,7 +357,7 @@ def test_names_do_nothing(browser: Any, told: Any, tmp_path: Path, name: str) ->
     assert name in browser.text("#card")
 
 
-def test_ten_thousand_clients(browser: Any, crowd: Path) -> None:
+def test_ten_thousand_clients(browser, crowd):
     assert crowd.stat().st_size < 15_000_000
     browser.look(1200, 900)
     uri = crowd.as_uri()
@@ -396,8 +384,6 @@ def test_ten_thousand_clients(browser: Any, crowd: Path) -> None:
     assert compare.number(float(table["accuracy"][9998])) in shown
 
 
-def test_axe_finds_nothing_among_ten_thousand(
-    browser: Any, crowd: Path, axe: str
-) -> None:
+def test_axe_finds_nothing_among_ten_thousand(browser, crowd, axe):
     browser.see(crowd.as_uri())
     assert problems(browser, axe) == []

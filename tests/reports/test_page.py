@@ -1,7 +1,5 @@
 """The page without a browser: its numbers are the files', its texts are texts."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
@@ -28,7 +26,7 @@ WORSE = '"><svg onload=alert(2)>&amp;{{ 7*7 }}{0}$x_'
 class Page(HTMLParser):
     """Tags with attributes, and the text of every cell."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__(convert_charrefs=True)
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.cells: list[tuple[dict[str, str | None], str]] = []
@@ -37,50 +35,47 @@ class Page(HTMLParser):
         self.feed(text)
         self.close()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
         if tag == "td":
             self._cell = dict(attrs)
             self.cells.append((self._cell, ""))
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         self._cell = None if tag == "td" else self._cell
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.texts.append(data)
         if self._cell is not None:
             attrs, text = self.cells[-1]
             self.cells[-1] = (attrs, text + data)
 
     @property
-    def words(self) -> str:
+    def words(self):
         return " ".join(" ".join(self.texts).split())
 
 
-def made(out: Path, *paths: Path) -> tuple[Page, dict[str, Any], str]:
+def made(out, *paths):
     """The page, what its script reads, and its source."""
     found = reports.report(paths, out)
     text = found.page.read_text("utf-8")
     return Page(text), unpacked(text), text
 
 
-Made = tuple[Page, dict[str, Any], str]
-
-
 @pytest.fixture(scope="module")
-def whole(examined: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def whole(examined, tmp_path_factory):
     """The page of all four runs; `x.cards.json` lies beside it."""
     out = tmp_path_factory.mktemp("whole") / "x.html"
     return made(out, examined / "attacked", examined / "clean")
 
 
-def unpacked(text: str) -> dict[str, Any]:
+def unpacked(text):
     (packed,) = re.findall(r'id="data">([^<]*)</script>', text)
     found: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
     return found
 
 
-def test_every_number_is_the_one_in_its_file(whole: Made) -> None:
+def test_every_number_is_the_one_in_its_file(whole):
     page, _, _ = whole
     seen = 0
     for attrs, text in page.cells:
@@ -97,7 +92,7 @@ def test_every_number_is_the_one_in_its_file(whole: Made) -> None:
     assert seen == 4 * 12
 
 
-def test_the_table_of_clients_is_clients_csv(examined: Path, whole: Made) -> None:
+def test_the_table_of_clients_is_clients_csv(examined, whole):
     _, data, _ = whole
     deck = data["decks"][0]
     table = deck["table"]
@@ -115,15 +110,13 @@ def test_the_table_of_clients_is_clients_csv(examined: Path, whole: Made) -> Non
     assert seen >= 3 + 5
 
 
-def test_sentences_of_the_script_are_those_of_the_json(
-    whole: Made, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_sentences_of_the_script_are_those_of_the_json(whole, tmp_path_factory):
     _, data, _ = whole
     (beside,) = tmp_path_factory.getbasetemp().glob("whole0/x.cards.json")
     said = json.loads(beside.read_text())["cards"]
     rules = data["rules"]
 
-    def words(each: list[Any]) -> str:
+    def words(each):
         return cards.words((rules[each[0]][0], *each[1:]))
 
     found = []
@@ -134,7 +127,7 @@ def test_sentences_of_the_script_are_those_of_the_json(
     assert found == [[s["text"] for s in card["sentences"]] for card in said]
 
 
-def test_the_summary_in_words(examined: Path, whole: Made) -> None:
+def test_the_summary_in_words(examined, whole):
     page, _, _ = whole
     s = {
         name: json.loads((examined / name / "summary.json").read_text())["personal"]
@@ -172,7 +165,7 @@ def test_the_summary_in_words(examined: Path, whole: Made) -> None:
     assert "of 9 audited clients" in page.words and "No run here" not in page.words
 
 
-def test_pairs_are_those_of_the_clients(examined: Path, whole: Made) -> None:
+def test_pairs_are_those_of_the_clients(examined, whole):
     place = examined / "attacked"
     one, two = (
         files.read_csv(place / f"personalizer={name}" / "clients.csv")
@@ -188,7 +181,7 @@ def test_pairs_are_those_of_the_clients(examined: Path, whole: Made) -> None:
     assert texts[at + 2 : at + 8] == wanted
 
 
-def test_all_pairs_that_one_must_decide_between(whole: Made) -> None:
+def test_all_pairs_that_one_must_decide_between(whole):
     """Own − shared, own − local, local − shared; what is twice in it stands once."""
     page = whole[0]
     texts = [text for _, text in page.cells]
@@ -200,9 +193,7 @@ def test_all_pairs_that_one_must_decide_between(whole: Made) -> None:
     assert {*heads} <= {*page.texts}
 
 
-def test_many_models_stand_beside_what_they_must_be_worth(
-    told: Any, tmp_path: Path
-) -> None:
+def test_many_models_stand_beside_what_they_must_be_worth(told, tmp_path):
     shared = [0.5, 0.6]
     places = [told(tmp_path / "alone", [0.7, 0.7], shared=shared, personalizer="local")]
     for i in range(6):
@@ -218,7 +209,7 @@ def test_many_models_stand_beside_what_they_must_be_worth(
     assert pairs == wanted and len(made) == len(wanted)
 
 
-def test_nobody_was_detected(told: Any, tmp_path: Path) -> None:
+def test_nobody_was_detected(told, tmp_path):
     bad = [0, 1, 0, 1]
     given: dict[str, Any] = {"hostile": bad, "corruption": "auto"}
     one = told(tmp_path / "one", [0.5, 0.1, 0.9, 0.2], **given)
@@ -246,7 +237,7 @@ def test_nobody_was_detected(told: Any, tmp_path: Path) -> None:
     assert table["columns"][1] == ["benign", "hostile", "benign", "hostile"]
 
 
-def test_an_attack_does_not_change_who_trains_alone(told: Any, tmp_path: Path) -> None:
+def test_an_attack_does_not_change_who_trains_alone(told, tmp_path):
     bad: dict[str, Any] = {"hostile": [0, 0, 1], "personalizer": "local"}
     one = told(tmp_path / "one", [0.5, 0.7, 0.1], corruption="auto", **bad)
     two = told(tmp_path / "two", [0.5, 0.7, 0.4], **bad)
@@ -257,7 +248,7 @@ def test_an_attack_does_not_change_who_trains_alone(told: Any, tmp_path: Path) -
     ) in page.words
 
 
-def test_the_contents_name_the_headings(whole: Made, told: Any, tmp_path: Path) -> None:
+def test_the_contents_name_the_headings(whole, told, tmp_path):
     """Each part is listed by its own heading, and each leads back up."""
     place = told(tmp_path / "a", [0.5, 0.9])
     (place / "summary.json").unlink()
@@ -271,7 +262,7 @@ def test_the_contents_name_the_headings(whole: Made, told: Any, tmp_path: Path) 
         assert source.count('id="top"') == 1
 
 
-def test_missing_parts_say_how_to_get_them(told: Any, tmp_path: Path) -> None:
+def test_missing_parts_say_how_to_get_them(told, tmp_path):
     place = told(tmp_path / "a b", [0.5, 1.0])
     page, _, _ = made(tmp_path / "x.html", place)
     how = "--transform pixel --sigma 0.25"
@@ -279,7 +270,7 @@ def test_missing_parts_say_how_to_get_them(told: Any, tmp_path: Path) -> None:
         assert page.words.count(asks) == 2  # in words, and where they are missing
 
 
-def test_a_command_breaks_between_its_words(told: Any, tmp_path: Path) -> None:
+def test_a_command_breaks_between_its_words(told, tmp_path):
     place = told(tmp_path / "run-of-a-name", [0.5, 1.0])
     _, _, source = made(tmp_path / "x.html", place)
     found = re.findall(r'<code class="command">(.*?)</code>', source)
@@ -287,7 +278,7 @@ def test_a_command_breaks_between_its_words(told: Any, tmp_path: Path) -> None:
     assert all(re.fullmatch(r"(<span>\S+</span> ?)+", one) for one in found)
 
 
-def test_names_are_texts(told: Any, tmp_path: Path) -> None:
+def test_names_are_texts(told, tmp_path):
     """A run's folder may be called anything; so may parts that somebody else wrote."""
     names = [EVIL, WORSE, "a'b", "{{ 1/0 }}", "<!--", "</title>"]
     names = [name.replace("/", "∕") for name in names]
@@ -305,7 +296,7 @@ def test_names_are_texts(told: Any, tmp_path: Path) -> None:
     assert data["decks"]
 
 
-def test_nothing_is_asked_of_the_network(whole: Made) -> None:
+def test_nothing_is_asked_of_the_network(whole):
     page, _, source = whole
     for tag, attrs in page.tags:
         for key in ("src", "href", "xlink:href", "action", "srcset"):
@@ -316,7 +307,7 @@ def test_nothing_is_asked_of_the_network(whole: Made) -> None:
     assert "@import" not in source and "fetch(" not in source
 
 
-def test_ids_are_unique(whole: Made) -> None:
+def test_ids_are_unique(whole):
     page, _, source = whole
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
     assert len(ids) == len({*ids})
@@ -325,12 +316,12 @@ def test_ids_are_unique(whole: Made) -> None:
     assert used <= {*ids}
 
 
-def test_the_same_files_give_the_same_page(examined: Path, tmp_path: Path) -> None:
+def test_the_same_files_give_the_same_page(examined, tmp_path):
     a, b = (made(tmp_path / f"{n}.html", examined / "clean")[2] for n in "xy")
     assert a.replace("x.cards.json", "y.cards.json") == b
 
 
-def test_runs_on_their_way_are_reported_as_such(told: Any, tmp_path: Path) -> None:
+def test_runs_on_their_way_are_reported_as_such(told, tmp_path):
     place = told(tmp_path / "half", [0.5, 0.9])
     (place / "summary.json").unlink()
     journal = place / "rounds.jsonl"
@@ -352,7 +343,7 @@ def test_runs_on_their_way_are_reported_as_such(told: Any, tmp_path: Path) -> No
     assert "its journal holds 0 of 4 rounds" in page.words
 
 
-def test_broken_files_never_stop_it(told: Any, tmp_path: Path) -> None:
+def test_broken_files_never_stop_it(told, tmp_path):
     whole, broken = told(tmp_path / "a", [0.5, 0.9]), tmp_path / "b"
     for name in ("experiment.toml", "summary.json", "clients.csv"):
         place = told(broken, [0.5, 1.0])
@@ -362,7 +353,7 @@ def test_broken_files_never_stop_it(told: Any, tmp_path: Path) -> None:
         shutil.rmtree(broken)
 
 
-def test_where_it_is_written(told: Any, tmp_path: Path) -> None:
+def test_where_it_is_written(told, tmp_path):
     place = told(tmp_path / "a", [0.5, 0.9])
     found = reports.report([place])
     assert found.page == place / "report.html"
@@ -374,7 +365,7 @@ def test_where_it_is_written(told: Any, tmp_path: Path) -> None:
         reports.report([])
 
 
-def test_many_runs(told: Any, tmp_path: Path) -> None:
+def test_many_runs(told, tmp_path):
     """Other seeds are other clients; not all of them are put into words."""
     places = [told(tmp_path / f"r{i}", [0.5, 0.9], seed=i) for i in range(7)]
     page, data, _ = made(tmp_path / "x.html", *places)

@@ -1,9 +1,6 @@
 """Results made up: of cells of Table 8, and files such as scripts leave."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,18 +14,18 @@ from troth.reproduce.store import Store
 TABLE8 = listing.find("ditto/table8")
 
 
-def cell(row: str = "global", column: str = "clean", small: bool = False) -> Cell:
+def cell(row="global", column="clean", small=False):
     f = SMALL if small else SETTINGS["Fashion MNIST"].original
     return Cell("Fashion MNIST", row, column, (f.tree,), f, whose=("shared",))
 
 
-def result(mean: float, std: float = 0.1) -> Result:
+def result(mean, std=0.1):
     shared = {"accuracy_weighted": mean, "accuracy_std": std, "accuracy_mean": 0.0}
     summary: dict[str, Any] = {"clients": 500, "malicious": 100, "shared": shared}
     return Result({"summary": summary})
 
 
-def judged(rows: dict[str, float], column: str = "clean") -> list[judging.Judged]:
+def judged(rows, column="clean"):
     return [
         judging.judge(TABLE8, cell(row, column), [result(mean)])
         for row, mean in rows.items()
@@ -45,15 +42,15 @@ class Made(NamedTuple):
 
 
 @pytest.fixture
-def made() -> Made:
+def made():
     return Made(TABLE8, cell, result, judged)
 
 
 @pytest.fixture
-def whole() -> Callable[..., dict[str, Any]]:
+def whole():
     """Makes up all that a summary has to say, and the accuracy of all models."""
 
-    def made(accuracy: float = 0.5, **more: object) -> dict[str, Any]:
+    def made(accuracy=0.5, **more):
         names = ("accuracy_weighted", "accuracy_mean", "accuracy_std")
         model = dict.fromkeys(names, accuracy)
         said = {"clients": 500, "malicious": 0, "seconds": 50.0, "rounds": 1}
@@ -64,10 +61,10 @@ def whole() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def put() -> Callable[[Path, str, object], None]:
+def put():
     """Writes a result into a folder, by its name."""
 
-    def written(home: Path, name: str, said: Any) -> None:
+    def written(home, name, said):
         Store(home).put(name, said)
 
     return written

@@ -1,7 +1,5 @@
 """Pictures of what scripts found."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from troth import theory
 from troth.reproduce import curves, judging, listing, outputs, scripts
 from troth.reproduce.curves import EVERY
 from troth.reproduce.entry import Entry
-from troth.reproduce.panels import SIMULATED, THEORY, Panel
+from troth.reproduce.panels import SIMULATED, THEORY
 from troth.reproduce.store import Store, named
 
 ROOT = Path(__file__).parents[2] / "experiments"
@@ -23,16 +21,16 @@ SCRIPTS = [
 ]
 
 
-def put(place: Path, name: str, **said: object) -> None:
+def put(place, name, **said):
     Store(place / "place").put(name, said)
 
 
-def panel(root: Path, title: str, entry: Entry = ENTRY) -> Panel:
+def panel(root, title, entry=ENTRY):
     (one,) = [each for each in curves.found(entry, root) if each.title == title]
     return one
 
 
-def test_seeds_are_one_curve(tmp_path: Path) -> None:
+def test_seeds_are_one_curve(tmp_path):
     for seed, end in enumerate((0.5, 0.75)):
         curve = {"round": [1, 2], "personal_mean": [0.0, end], "shared_mean": [0, 1]}
         put(tmp_path, f"a, seed {seed}", label="a", curve=curve)
@@ -42,7 +40,7 @@ def test_seeds_are_one_curve(tmp_path: Path) -> None:
     np.testing.assert_array_equal(own.lines["a"].y, [0, 0.625])
 
 
-def test_what_is_trained_after_the_last_round_is_a_point(tmp_path: Path) -> None:
+def test_what_is_trained_after_the_last_round_is_a_point(tmp_path):
     curve = {"round": [1, 2], "personal_mean": [0.1, 0.2], "shared_mean": [0.1, 0.2]}
     for label, end in (("joint", 0.20004), ("tuned", 0.9)):
         summary = {
@@ -59,7 +57,7 @@ def test_what_is_trained_after_the_last_round_is_a_point(tmp_path: Path) -> None
     assert [line.get_marker() for line in axis.lines] == ["None", "s"]
 
 
-def test_curves_that_coincide_say_nothing(tmp_path: Path) -> None:
+def test_curves_that_coincide_say_nothing(tmp_path):
     for label in "ab":
         put(tmp_path, label, label=label, round=[1, 2], accuracy=[0.1, 0.2])
     assert curves.found(ENTRY, tmp_path) == []
@@ -68,7 +66,7 @@ def test_curves_that_coincide_say_nothing(tmp_path: Path) -> None:
     assert [*found.lines] == ["a", "b", "c"]
 
 
-def test_an_entry_says_which_quantities_it_is_about(tmp_path: Path) -> None:
+def test_an_entry_says_which_quantities_it_is_about(tmp_path):
     values = {name: [0.1, 0.2] for name in ("norm", "aimed", "distance", "accuracy")}
     put(tmp_path, "a", label="a", round=[1, 2], **values)
     shows = ("accuracy by wanted labels", "norm")
@@ -78,7 +76,7 @@ def test_an_entry_says_which_quantities_it_is_about(tmp_path: Path) -> None:
     assert [*numbers] == [*shows, "seeds"]
 
 
-def test_ways_of_clients_and_what_follows_from_them(tmp_path: Path) -> None:
+def test_ways_of_clients_and_what_follows_from_them(tmp_path):
     way = {
         "accuracy": [[0.5, 1.0], [0.75, 1.0]],
         "conflicting_accuracy": [[0.5, None], [0.25, 0.75]],
@@ -101,7 +99,7 @@ def test_ways_of_clients_and_what_follows_from_them(tmp_path: Path) -> None:
     assert numbers == {k: v[-1] for k, v in expected.items()} | {"seeds": 1}
 
 
-def test_closer_looks_at_first_batches_are_of_the_same_line(tmp_path: Path) -> None:
+def test_closer_looks_at_first_batches_are_of_the_same_line(tmp_path):
     """Between 0 and the first look there is no straight way."""
     for label, steps in (("a", [0, 4, 8]), ("a, early", [0, 1, 2, 4]), ("b", [0, 4])):
         way = {"accuracy": [[step / 10] for step in steps]}
@@ -114,7 +112,7 @@ def test_closer_looks_at_first_batches_are_of_the_same_line(tmp_path: Path) -> N
     np.testing.assert_allclose(found.lines["a"].y, found.lines["a"].x / 10)
 
 
-def test_numbers_go_over_what_their_labels_say(tmp_path: Path) -> None:
+def test_numbers_go_over_what_their_labels_say(tmp_path):
     for label, value in (("a, 80%", 0.3), ("a, 20%", 0.1), ("none", 0.5)):
         put(tmp_path, label, label=label, end={"error": value, "other": 1.0})
     over = ("attackers, %", r", (\d+)%$")
@@ -125,7 +123,7 @@ def test_numbers_go_over_what_their_labels_say(tmp_path: Path) -> None:
     assert found.lines["none"].level and [*found.lines["none"].y] == [0.5]
 
 
-def test_accuracies_against_variances(tmp_path: Path) -> None:
+def test_accuracies_against_variances(tmp_path):
     for share in (20, 80):
         own = {"accuracy_weighted": 0.5, "accuracy_std": share / 100}
         summary = {"shared": own, "personal": own | {"accuracy_weighted": 0.75}}
@@ -141,7 +139,7 @@ def test_accuracies_against_variances(tmp_path: Path) -> None:
     assert [axis.get_ylabel() for axis in figure.axes] == ["variance over clients"] * 2
 
 
-def shown(entry: Entry) -> tuple[object, object]:
+def shown(entry):
     """What a picture has, and the numbers of its table."""
     drawn = [
         (each.title, each.along, label, line.x.tolist(), line.y.tolist())
@@ -152,7 +150,7 @@ def shown(entry: Entry) -> tuple[object, object]:
 
 
 @pytest.mark.parametrize("paper", {entry.paper: 0 for entry in SCRIPTS})
-def test_no_two_figures_of_a_paper_are_the_same(paper: str) -> None:
+def test_no_two_figures_of_a_paper_are_the_same(paper):
     mine = [e for e in SCRIPTS if e.paper == paper and e.form != "table"]
     pictures, tables = zip(*map(shown, mine), strict=True)
     for k, entry in enumerate(mine):
@@ -161,7 +159,7 @@ def test_no_two_figures_of_a_paper_are_the_same(paper: str) -> None:
 
 
 @pytest.mark.parametrize("entry", SCRIPTS, ids=lambda entry: entry.name)
-def test_what_an_entry_is_about_is_there(entry: Entry) -> None:
+def test_what_an_entry_is_about_is_there(entry):
     """Every name in `shows` is a curve or a number of its results."""
     ways = {
         name
@@ -176,7 +174,7 @@ def test_what_an_entry_is_about_is_there(entry: Entry) -> None:
     assert heads - {"seeds"}
 
 
-def test_a_picture_names_the_data_of_its_script() -> None:
+def test_a_picture_names_the_data_of_its_script():
     names = {"certified/figure3": "MNIST", "ditto/figure7": "Fashion-MNIST"}
     names |= {"spurious/figure7": "MNIST", "spurious/figure5": "MNIST, Coil20"}
     names |= {"equivalence/figure17": "CIFAR-10"}
@@ -190,7 +188,7 @@ def test_a_picture_names_the_data_of_its_script() -> None:
 
 @pytest.mark.slow("draws every figure of the papers that scripts make")
 @pytest.mark.parametrize("entry", SCRIPTS, ids=lambda entry: entry.name)
-def test_every_script_entry_has_its_files(entry: Entry, tmp_path: Path) -> None:
+def test_every_script_entry_has_its_files(entry, tmp_path):
     """From what is committed: two texts, and a picture in two forms if a figure."""
     files = outputs.of_script(entry, ROOT, tmp_path)
     suffixes = [".md", ".csv"]
@@ -216,7 +214,7 @@ def certified(folder: str, *whose: str, data: str = "mnist", clients: int = 10) 
     return found | {"summary": {"clients": clients}}
 
 
-def test_a_panel_a_change_data_set_and_federation() -> None:
+def test_a_panel_a_change_data_set_and_federation():
     """Labels say how models were trained, not what panels say already."""
     both = ("personal", "shared")
     every = [
@@ -240,7 +238,7 @@ def test_a_panel_a_change_data_set_and_federation() -> None:
     assert [*found] == sorted(found, key=lambda t: ("CIFAR" in t, int(t.split()[2])))
 
 
-def test_among_mixtures_one_is_local() -> None:
+def test_among_mixtures_one_is_local():
     every = [
         (f"noise, λ={lam}", certified("mnist_mixture", "personal"))
         for lam in (0.5, 1.0)
@@ -250,7 +248,7 @@ def test_among_mixtures_one_is_local() -> None:
     assert panel.along == "radius, pixels"
 
 
-def test_a_line_a_client() -> None:
+def test_a_line_a_client():
     entry = CURVES._replace(shows=(EVERY,))
     every = [("noise, 2 clients, federated", certified("c", "personal", "shared"))]
     (panel,) = curves.radii(entry, every)
@@ -262,7 +260,7 @@ def test_a_line_a_client() -> None:
 (SAID,) = named(Path(__file__).parents[2] / "experiments", "theory/figures")
 
 
-def test_figure_1_has_theory_simulation_and_the_best_lambda() -> None:
+def test_figure_1_has_theory_simulation_and_the_best_lambda():
     found = [*curves.simulated(SAID["figure 1"])]
     assert len(found) == 4 and {panel.scale for panel in found} == {"symlog"}
     for panel, told in zip(found, SAID["figure 1"]["panels"] * 2, strict=True):
@@ -280,7 +278,7 @@ def test_figure_1_has_theory_simulation_and_the_best_lambda() -> None:
     )
 
 
-def test_figure_2_has_three_models_and_the_best_lambda() -> None:
+def test_figure_2_has_three_models_and_the_best_lambda():
     found = [*curves.simulated(SAID["figure 2"])]
     errors, lams = found[:3], found[3:]
     for panel in errors:

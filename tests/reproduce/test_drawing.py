@@ -1,9 +1,6 @@
 """Figures in two forms: ours and theirs, and what ours are trained on."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -16,18 +13,18 @@ FIGURES = [e for e in listing.entries().values() if e.cells and e.form != "table
 COLUMNS = ("clean", "A1 20%", "A1 50%", "A3 10%")
 
 
-def names(figure: Figure) -> list[str]:
+def names(figure):
     (legend,) = figure.legends
     return [text.get_text() for text in legend.get_texts()]
 
 
-def several(made: Any) -> list[judging.Judged]:
+def several(made):
     rows = {"global": 0.9, "local": 0.8}
     return [one for column in COLUMNS for one in made.judged(rows, column)]
 
 
 @pytest.mark.parametrize("form", ["lines", "scatter"])
-def test_figures_in_two_forms(form: Any, tmp_path: Path, made: Any) -> None:
+def test_figures_in_two_forms(form, tmp_path, made):
     found = several(made)
     found.append(judging.judge(made.table, made.cell("fair"), []))
     entry: Entry = made.table._replace(form=form)
@@ -40,14 +37,12 @@ def test_figures_in_two_forms(form: Any, tmp_path: Path, made: Any) -> None:
         assert one.read_bytes() == other.read_bytes()
 
 
-def test_a_picture_is_written_whole_or_not_at_all(
-    tmp_path: Path, made: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_is_written_whole_or_not_at_all(tmp_path, made, monkeypatch):
     figure = drawing.draw(made.table._replace(form="lines"), several(made))
     files = drawing.save(figure, tmp_path / "f")
     before = [file.read_bytes() for file in files]
 
-    def full(*_: Any) -> None:
+    def full(*_):
         raise OSError("no space left")
 
     monkeypatch.setattr(drawing.folder.os, "fsync", full)
@@ -57,7 +52,7 @@ def test_a_picture_is_written_whole_or_not_at_all(
     assert [file.read_bytes() for file in files] == before
     monkeypatch.undo()
 
-    def half(self: Figure, file: Any, **_: Any) -> None:
+    def half(self, file, **_):
         data = b"half of a picture"
         file.write(data) if hasattr(file, "write") else file.write_bytes(data)
         full()
@@ -69,7 +64,7 @@ def test_a_picture_is_written_whole_or_not_at_all(
 
 
 @pytest.mark.parametrize("form", ["lines", "scatter"])
-def test_hollow_points_are_spoken_of_where_there_are_some(form: Any, made: Any) -> None:
+def test_hollow_points_are_spoken_of_where_there_are_some(form, made):
     entry, found = made.table._replace(form=form), several(made)
     rows = ["global", "local"]
     theirs = ["filled: ours", "hollow: the paper's"]
@@ -79,7 +74,7 @@ def test_hollow_points_are_spoken_of_where_there_are_some(form: Any, made: Any) 
     assert "the paper prints no points" in figure.get_suptitle()
 
 
-def test_every_method_has_a_look_and_is_joined_with_the_paper_s(made: Any) -> None:
+def test_every_method_has_a_look_and_is_joined_with_the_paper_s(made):
     rows = ("global", "local", "fair", "median", "Krum", "multi-Krum", "clipping")
     rows += ("k-norm", "k-loss", "FedMGDA+", "finetuning")
     found = made.judged({row: 0.5 + k / 100 for k, row in enumerate(rows)})
@@ -98,9 +93,7 @@ def test_every_method_has_a_look_and_is_joined_with_the_paper_s(made: Any) -> No
 @pytest.mark.slow("draws every figure of cells")
 @pytest.mark.parametrize("scale", ["full", "small"])
 @pytest.mark.parametrize("entry", FIGURES, ids=lambda entry: entry.name)
-def test_a_figure_says_what_ours_are_trained_on(
-    entry: Entry, scale: Any, tmp_path: Path
-) -> None:
+def test_a_figure_says_what_ours_are_trained_on(entry, scale, tmp_path):
     cells = entry.everywhere() if scale == "full" else entry.at("small")
     found = judging.table(entry, cells, kept.Shelf(None, ROOT), 3)
     svg = drawing.save(drawing.draw(entry, found), tmp_path / "f")[1].read_text("utf-8")

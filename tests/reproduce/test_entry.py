@@ -1,9 +1,5 @@
 """Which cells of an entry, and what they need."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from troth.data import catalogue
@@ -14,7 +10,7 @@ from troth.types import Refusal
 ENTRIES = listing.entries()
 
 
-def test_cells_by_pattern() -> None:
+def test_cells_by_pattern():
     entry = ENTRIES["ditto/table8"]
     cells = entry.everywhere()
     assert len(chosen(entry, cells, [])) == 140
@@ -35,14 +31,14 @@ def test_cells_by_pattern() -> None:
         ("nothing of it / at all", "has no cell 'nothing of it / at all'; a cell is"),
     ],
 )
-def test_rows_and_columns_are_guessed_apart(pattern: str, hint: str) -> None:
+def test_rows_and_columns_are_guessed_apart(pattern, hint):
     entry = ENTRIES["ditto/table8"]
     with pytest.raises(Refusal) as refusal:
         chosen(entry, entry.everywhere(), [pattern])
     assert hint in str(refusal.value)
 
 
-def test_forms_of_a_letter_do_not_matter() -> None:
+def test_forms_of_a_letter_do_not_matter():
     entry = ENTRIES["ditto/table8"]
     forms = ["Ditto,\u00a0λ=1 / clean", " Ditto,  \U0001d706=1\u2003/ clean "]
     for form in forms:
@@ -50,9 +46,7 @@ def test_forms_of_a_letter_do_not_matter() -> None:
         assert (cell.row, cell.column) == ("Ditto, λ=1", "clean")
 
 
-def test_full_scale_without_the_data_says_which_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_scale_without_the_data_says_which_file(tmp_path, monkeypatch):
     monkeypatch.setenv("TROTH_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if catalogue.entry("fashion_mnist").place is not None:
@@ -64,9 +58,7 @@ def test_full_scale_without_the_data_says_which_file(
     assert len(ENTRIES["ditto/table8"].at("small")) == 140
 
 
-def test_parts_whose_data_are_here_can_be_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_whose_data_are_here_can_be_chosen(tmp_path, monkeypatch):
     monkeypatch.setenv("TROTH_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "vehicle").mkdir()

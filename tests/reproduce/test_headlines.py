@@ -1,13 +1,11 @@
 """The two sentences of the paper."""
 
-from __future__ import annotations
-
 import pytest
 
 from troth.reproduce import headlines
 
 
-def numbers(robust: float, ditto: float) -> headlines.Numbers:
+def numbers(robust, ditto):
     columns = ["clean", *(f"A{a} {k}%" for a in (1, 2, 3) for k in (20, 50, 80))]
     found: headlines.Numbers = {}
     for row in headlines.ROBUST:
@@ -16,7 +14,7 @@ def numbers(robust: float, ditto: float) -> headlines.Numbers:
     return found | {("fair", "clean"): (0.8, 0.1)}
 
 
-def test_the_two_sentences_by_hand() -> None:
+def test_the_two_sentences_by_hand():
     found = headlines.headline(numbers(0.7, 0.9))
     assert found is not None and found.strongest == "Krum"
     assert found.gain == pytest.approx(0.2)

@@ -1,10 +1,6 @@
 """The rule, and what tables make of it."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,25 +22,25 @@ from troth.reproduce import judging, listing, tables
         (math.nan, 0.0, ""),
     ],
 )
-def test_the_rule(difference: float, error: float, verdict: str) -> None:
+def test_the_rule(difference, error, verdict):
     assert judging.verdict(difference, error) == verdict
 
 
 @given(st.floats(-1, 1), st.floats(0, 1))
-def test_the_verdict_turns_with_the_sign(difference: float, error: float) -> None:
+def test_the_verdict_turns_with_the_sign(difference, error):
     other = {"better": "worse", "worse": "better"}
     found = judging.verdict(difference, error)
     assert judging.verdict(-difference, error) == other.get(found, found)
 
 
-def test_one_seed_is_judged_by_its_clients(made: Any) -> None:
+def test_one_seed_is_judged_by_its_clients(made):
     found = judging.judge(made.table, made.cell(), [made.result(0.93, 0.4)])
     assert found.error == pytest.approx(0.4 / 20) and math.isnan(found.spread)
     assert found.difference == pytest.approx(0.019) and found.verdict == "reproduced"
     assert judging.judge(made.table, made.cell(), [made.result(0.8)]).verdict == "worse"
 
 
-def test_several_seeds_are_judged_by_their_spread(made: Any) -> None:
+def test_several_seeds_are_judged_by_their_spread(made):
     found = judging.judge(
         made.table,
         made.cell(),
@@ -60,14 +56,14 @@ def test_several_seeds_are_judged_by_their_spread(made: Any) -> None:
     assert even.error == 0 and even.verdict == "better"
 
 
-def test_other_data_are_not_judged(made: Any) -> None:
+def test_other_data_are_not_judged(made):
     small = judging.judge(made.table, made.cell(small=True), [made.result(0.911)])
     assert small.verdict == "not judged" and small.theirs is not None
     assert judging.judge(made.table, made.cell(), []).verdict == ""
     assert judging.share([small]) == (0, 0)
 
 
-def test_the_order_of_methods(made: Any) -> None:
+def test_the_order_of_methods(made):
     same = made.judged({"global": 0.5, "local": 0.4, "Ditto, λ=1": 0.6})
     ours = "Fashion-MNIST"
     assert judging.order(same) == {ours: {"clean": pytest.approx(1.0)}}
@@ -81,12 +77,12 @@ def test_the_order_of_methods(made: Any) -> None:
     assert both[ours]["clean"] > 0.9 and both["what stands in"]["clean"] < -0.9
 
 
-def _of(one: judging.Judged, name: str) -> judging.Judged:
+def _of(one, name):
     federation = one.cell.federation._replace(name=name)
     return one._replace(cell=one.cell._replace(federation=federation))
 
 
-def test_a_script_s_numbers_stand_beside_the_paper_s(tmp_path: Path) -> None:
+def test_a_script_s_numbers_stand_beside_the_paper_s(tmp_path):
     """In the paper's order; what is in neither is left out."""
     part = "noisy Fashion-MNIST"
     ours = {
@@ -111,7 +107,7 @@ def test_a_script_s_numbers_stand_beside_the_paper_s(tmp_path: Path) -> None:
     assert judging.of_script(listing.find("ditto/figure1"), tmp_path) == []
 
 
-def test_what_a_run_goes_through_in_its_last_rounds(made: Any) -> None:
+def test_what_a_run_goes_through_in_its_last_rounds(made):
     """Theirs is .911."""
     rounds = [10 * k for k in range(1, 11)]
     values = [0.1] * 7 + [0.80, 0.90, 0.85]
@@ -128,7 +124,7 @@ def test_what_a_run_goes_through_in_its_last_rounds(made: Any) -> None:
     assert judging.swings([good, *others]) == []
 
 
-def test_the_error_of_a_mean_over_seeds() -> None:
+def test_the_error_of_a_mean_over_seeds():
     mean, _, error = judging.spread([0.818, 0.909, 0.864])
     assert abs(mean - 0.8637) < 1e-4 and abs(error - 0.0263) < 1e-4
     assert judging.verdict(mean - 0.903, error) == "reproduced"
@@ -136,7 +132,7 @@ def test_the_error_of_a_mean_over_seeds() -> None:
     assert mean == 0.5 and math.isnan(error)
 
 
-def test_runs_that_were_not_looked_at_on_the_way(made: Any) -> None:
+def test_runs_that_were_not_looked_at_on_the_way(made):
     few = {"round": [90, 100], "shared_weighted": [0.5, 0.6]}
     other = {"round": [80, 90, 100], "personal_weighted": [0.5, 0.6, 0.7]}
     for curve in ({}, few, other):
@@ -147,7 +143,7 @@ def test_runs_that_were_not_looked_at_on_the_way(made: Any) -> None:
     assert made.result(0.85).late(made.cell()) is None
 
 
-def test_what_is_trained_after_the_last_round_was_not_looked_at(made: Any) -> None:
+def test_what_is_trained_after_the_last_round_was_not_looked_at(made):
     looks = {"round": [80, 90, 100], "shared_weighted": [0.4, 0.4, 0.41]}
     for last, seen in ((0.41, 3), (0.41004, 3), (0.7, 0)):
         result = made.result(last)
@@ -156,7 +152,7 @@ def test_what_is_trained_after_the_last_round_was_not_looked_at(made: Any) -> No
         assert len(found.way) == seen and (found.late is not None) == bool(seen)
 
 
-def test_how_many_are_reproduced_after_fewer_rounds(made: Any) -> None:
+def test_how_many_are_reproduced_after_fewer_rounds(made):
     """Theirs are .911 (global) and .876 (local)."""
     ways = {"global": [0.80, 0.90, 0.85, 0.92], "local": [0.87, 0.88, 0.70, 0.70]}
     found = []

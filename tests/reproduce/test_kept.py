@@ -1,7 +1,5 @@
 """What is committed is found by the cells that it is of."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path
@@ -19,7 +17,7 @@ ROOT = Path(__file__).parents[2] / "experiments"
 CELLS = [entry for entry in listing.entries().values() if entry.cells]
 
 
-def test_committed_results_are_of_the_very_cells_that_point_at_them() -> None:
+def test_committed_results_are_of_the_very_cells_that_point_at_them():
     """The experiment that a file says it is of is the cell's, key by key."""
     shelf, seen = kept.Shelf(None, ROOT), 0
     aside = ("engine", "output", "resolved", "name", "checkpoint")
@@ -37,7 +35,7 @@ def test_committed_results_are_of_the_very_cells_that_point_at_them() -> None:
     assert seen > 80
 
 
-def _experiment(name: str) -> dict[str, object]:
+def _experiment(name):
     home, _, rest = name.partition("/")
     if home == "natural":
         data, _, wanted = rest.partition("/")
@@ -50,13 +48,11 @@ def _experiment(name: str) -> dict[str, object]:
     return reader.to_dict(reader.from_dict(whole))
 
 
-def said(cell: Any, summary: dict[str, Any], **more: object) -> Any:
+def said(cell, summary, **more):
     return {"key": key(cell.choices[0], 0), "summary": summary, **more}
 
 
-def test_of_several_results_the_newest_counts(
-    tmp_path: Path, made: Any, put: Any, whole: Any
-) -> None:
+def test_of_several_results_the_newest_counts(tmp_path, made, put, whole):
     """Whatever their names: two cells may come to one experiment."""
     cell = made.cell("Ditto", small=True)
     for name, mean, day in (("a", 0.1, 2), ("b", 0.2, 3), ("c", 0.3, 1)):
@@ -70,14 +66,12 @@ def test_of_several_results_the_newest_counts(
     assert judging.table(made.table, [cell], changed, 1)[0].mean == 0.4
 
 
-def test_a_name_that_no_folder_can_have_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_no_folder_can_have_is_refused(tmp_path):
     with pytest.raises(Refusal, match="cannot be looked into .*give another folder"):
         kept.Shelf(tmp_path / ("x" * 300), None)
 
 
-def test_others_results_are_seen_when_looked_for_again(
-    tmp_path: Path, made: Any, put: Any, whole: Any
-) -> None:
+def test_others_results_are_seen_when_looked_for_again(tmp_path, made, put, whole):
     cell = made.cell("Ditto", small=True)
     shelf = kept.Shelf(tmp_path, None)
     put(tmp_path, "a", said(cell, whole()))
@@ -86,7 +80,7 @@ def test_others_results_are_seen_when_looked_for_again(
     assert shelf.find(cell, 0, 0) is not None
 
 
-def test_a_folder_of_results_that_cannot_be_made(tmp_path: Path, put: Any) -> None:
+def test_a_folder_of_results_that_cannot_be_made(tmp_path, put):
     (tmp_path / "loose").touch()
     with pytest.raises(Refusal, match="loose cannot be made .*another --out"):
         put(tmp_path, "a", {})
@@ -121,14 +115,14 @@ COUNTS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def good(made: Any, whole: Any) -> dict[str, Any]:
+def good(made, whole):
     cell = made.cell(small=True)
     curve = {"round": [1, 2], "shared_weighted": [0.4, 0.5]}
     named = key(cell.choices[0], 0)
     return {"key": named, "summary": whole(), "curve": curve, "when": "2026"}
 
 
-def believed(place: Path, said: dict[str, Any], made: Any) -> bool:
+def believed(place, said, made):
     """As the command has it, and never with a traceback."""
     cell = made.cell(small=True)
     text = {k: v for k, v in said.items() if v is not ...}
@@ -139,15 +133,13 @@ def believed(place: Path, said: dict[str, Any], made: Any) -> bool:
     return shelf.find(cell, 0, 0) is not None
 
 
-def test_a_result_is(tmp_path: Path, good: dict[str, Any], made: Any) -> None:
+def test_a_result_is(tmp_path, good, made):
     assert believed(tmp_path, good, made)
     assert believed(tmp_path, {**good, "curve": ...}, made)
     assert believed(tmp_path, {**good, "curve": {}, "when": ...}, made)
 
 
-def test_what_is_none_is_not_there(
-    tmp_path: Path, good: dict[str, Any], made: Any
-) -> None:
+def test_what_is_none_is_not_there(tmp_path, good, made):
     bad: list[dict[str, Any]] = [{**good, **changes} for changes in BAD.values()]
     names = ("accuracy_weighted", "accuracy_mean", "accuracy_std")
     for whose, name, value in itertools.product(("shared", "personal"), names, NUMBERS):
@@ -157,9 +149,7 @@ def test_what_is_none_is_not_there(
     assert [one for one in bad if believed(tmp_path, one, made)] == []
 
 
-def test_a_result_without_what_a_cell_is_about_is_none_of_it(
-    made: Any, whole: Any
-) -> None:
+def test_a_result_without_what_a_cell_is_about_is_none_of_it(made, whole):
     found = kept.Result({"summary": whole()})
     cell = made.cell(small=True)
     assert found.has(cell) and not found.has(cell._replace(metric="worst10"))

@@ -1,19 +1,16 @@
 """Every table and figure that the papers have, and the cells that make them."""
 
-from __future__ import annotations
-
 import importlib.util
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import mean
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 from troth.reproduce import listing, papers
 from troth.reproduce.curves import EVERY
-from troth.reproduce.entry import Cell, Entry, experiment
+from troth.reproduce.entry import experiment
 from troth.types import Refusal
 
 ROOT = Path(__file__).parents[2] / "experiments"
@@ -31,15 +28,15 @@ WANTED = {
 }
 
 
-def cells(name: str) -> list[Cell]:
+def cells(name):
     return ENTRIES[name].everywhere()
 
 
-def printed(paper: str, name: str) -> tuple[papers.Part, ...]:
+def printed(paper, name):
     return papers.known(paper, name).parts
 
 
-def test_all_of_them_are_there() -> None:
+def test_all_of_them_are_there():
     assert {*ENTRIES} == WANTED
 
 
@@ -56,18 +53,18 @@ def test_all_of_them_are_there() -> None:
         ("ditto/", f"{', '.join(n for n in ENTRIES if n.startswith('ditto/'))}; troth"),
     ],
 )
-def test_unknown_targets_name_the_nearest(name: str, words: str) -> None:
+def test_unknown_targets_name_the_nearest(name, words):
     with pytest.raises(Refusal) as refusal:
         listing.find(name)
     assert words in str(refusal.value)
 
 
-def test_forms_of_a_letter_do_not_matter() -> None:
+def test_forms_of_a_letter_do_not_matter():
     assert listing.find("\u00a0ditto/table8 ") == ENTRIES["ditto/table8"]
     assert listing.find("ｄitto/table８") == ENTRIES["ditto/table8"]
 
 
-def test_every_entry_can_be_run() -> None:
+def test_every_entry_can_be_run():
     for entry in ENTRIES.values():
         assert entry.title and "{" not in entry.note
         assert bool(entry.cells) != bool(entry.script)
@@ -76,7 +73,7 @@ def test_every_entry_can_be_run() -> None:
         assert entry.settings or entry.data or entry.name.startswith("ditto/figure")
 
 
-def test_cells_are_experiments_with_names_of_their_own() -> None:
+def test_cells_are_experiments_with_names_of_their_own():
     for entry in ENTRIES.values():
         for found in (entry.everywhere(), entry.at("small") if entry.cells else []):
             assert len({cell.label for cell in found}) == len(found)
@@ -87,7 +84,7 @@ def test_cells_are_experiments_with_names_of_their_own() -> None:
                     assert not several or split == "given" or split[1] > 0, cell.label
 
 
-def test_a_whole_table_has_a_cell_for_every_number() -> None:
+def test_a_whole_table_has_a_cell_for_every_number():
     """But for what the entry's note says is not run."""
     for entry in (e for e in ENTRIES.values() if e.cells and "table" in e.name):
         assert entry.printed is not None
@@ -118,7 +115,7 @@ COLUMNS = [
 RULES = ("median", "Krum", "multi-Krum", "clipping", "k-norm", "k-loss")
 
 
-def test_table_8_is_every_method_under_every_threat() -> None:
+def test_table_8_is_every_method_under_every_threat():
     found = cells("ditto/table8")
     assert len(found) == 140
     every = {(row, column) for row in ROWS for column in COLUMNS}
@@ -134,7 +131,7 @@ def test_table_8_is_every_method_under_every_threat() -> None:
                 assert tree["adversary"]["clients"] == sorted(drawn.tolist())
 
 
-def test_ditto_of_table_2_chooses_its_own_lambda() -> None:
+def test_ditto_of_table_2_chooses_its_own_lambda():
     found = [c for c in cells("ditto/table2") if (c.part, c.row) == OWN]
     assert [cell.column for cell in found] == COLUMNS
     for cell in found:
@@ -148,7 +145,7 @@ def test_ditto_of_table_2_chooses_its_own_lambda() -> None:
 OWN = ("Fashion", "Ditto")
 
 
-def test_figures_show_cells_of_table_8_and_ditto_of_table_2() -> None:
+def test_figures_show_cells_of_table_8_and_ditto_of_table_2():
     whole = {cell.label: cell for cell in cells("ditto/table8")}
     own = {c.column: c for c in cells("ditto/table2") if (c.part, c.row) == OWN}
     for name, many in (("ditto/figure3", 60), ("ditto/figure6", 24)):
@@ -172,7 +169,7 @@ def test_figures_show_cells_of_table_8_and_ditto_of_table_2() -> None:
     assert {c.row for c in cells("ditto/figure6")} == {"global", "Ditto", *RULES}
 
 
-def test_figure_5_is_term_at_three_temperatures() -> None:
+def test_figure_5_is_term_at_three_temperatures():
     found = cells("ditto/figure5")
     assert len(found) == 16 and {cell.column for cell in found} == {*COLUMNS[:4]}
     rules = {f"TERM, t={t}": {"name": "term", "t": float(t)} for t in (1, 2, 5)}
@@ -196,11 +193,11 @@ def test_figure_5_is_term_at_three_temperatures() -> None:
         ("equivalence/figure16", "norm; distance to target"),
     ],
 )
-def test_figures_are_about_what_their_captions_say(name: str, shows: str) -> None:
+def test_figures_are_about_what_their_captions_say(name, shows):
     assert ENTRIES[name].shows == tuple(shows.split("; "))
 
 
-def test_what_a_server_sees_and_variances_are_shown() -> None:
+def test_what_a_server_sees_and_variances_are_shown():
     assert ENTRIES["ditto/figure8"].over == ENTRIES["ditto/figure9"].over
     seen = {"all clients', train_loss", "all clients', valid_accuracy"}
     assert seen < {*ENTRIES["ditto/figure9"].shows}
@@ -211,7 +208,7 @@ def test_what_a_server_sees_and_variances_are_shown() -> None:
 # FMTL
 
 
-def test_fmtls_table_3_is_apfl_beside_fmtl() -> None:
+def test_fmtls_table_3_is_apfl_beside_fmtl():
     found = cells("fmtl/table3")
     assert len(found) == 56
     own = {
@@ -233,7 +230,7 @@ def test_fmtls_table_3_is_apfl_beside_fmtl() -> None:
             assert tree.get("attack") == attack
 
 
-def test_rows_of_fmtls_table_4_are_the_best_of_three() -> None:
+def test_rows_of_fmtls_table_4_are_the_best_of_three():
     found = cells("fmtl/table4")
     assert len(found) == 16
     names = {"L2SGD": "l2sgd", "EWC": "ewc", "FMTL": "ditto"}
@@ -250,7 +247,7 @@ def test_rows_of_fmtls_table_4_are_the_best_of_three() -> None:
             assert experiment(tree, 0).partition.split[1] > 0  # to choose by
 
 
-def test_fmtls_figure_3_is_the_strongest_rules_of_two_tables() -> None:
+def test_fmtls_figure_3_is_the_strongest_rules_of_two_tables():
     """FMTL, the global model and three defences, by the paper's own numbers."""
     found = cells("fmtl/figure3")
     assert len(found) == 70
@@ -268,7 +265,7 @@ def test_fmtls_figure_3_is_the_strongest_rules_of_two_tables() -> None:
     assert all(ENTRIES["fmtl/figure3"].theirs(cell) for cell in found)
 
 
-def test_fmtl_is_ditto_and_keeps_its_name() -> None:
+def test_fmtl_is_ditto_and_keeps_its_name():
     whole = [cell for n in (5, 6, 7) for cell in cells(f"fmtl/table{n}")]
     rows = {(cell.part, cell.row) for cell in whole if cell.row.startswith("FMTL")}
     for part, lams in {"Vehicle": "0.1 1 2", "FEMNIST": "0.01 0.1 1"}.items():
@@ -286,7 +283,7 @@ STEPS = {"mnist": 20 * 2 * 940, "cifar10": 20 * 2 * 780}
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
+def script():
     file = ROOT / "certificates" / "run.py"
     spec = importlib.util.spec_from_file_location("certificates", file)
     assert spec and spec.loader
@@ -296,12 +293,12 @@ def script() -> ModuleType:
 
 
 @pytest.fixture
-def planned(script: ModuleType) -> list[tuple[str, str]]:
+def planned(script):
     """Figure and label of every run that the script trains."""
     return [(cell.figure, cell.label) for cell in script.cells()]
 
 
-def shown(entry: Entry, planned: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def shown(entry, planned):
     """The runs that an entry's patterns find."""
     names = {run: f"certificates/{run[0]}/{run[1]}, seed 0" for run in planned}
     return [
@@ -311,9 +308,7 @@ def shown(entry: Entry, planned: list[tuple[str, str]]) -> list[tuple[str, str]]
     ]
 
 
-def test_a_figure_shows_runs_that_its_script_trains(
-    planned: list[tuple[str, str]], script: ModuleType
-) -> None:
+def test_a_figure_shows_runs_that_its_script_trains(planned, script):
     """Its work is theirs; what only personalizes begins with a model of another."""
     trains = {
         (cell.figure, cell.label)
@@ -343,7 +338,7 @@ KINDS = {
 }
 
 
-def test_figures_that_show_all_runs_of_a_kind(planned: list[tuple[str, str]]) -> None:
+def test_figures_that_show_all_runs_of_a_kind(planned):
     assert {n: {*shown(FIGURES[n], planned)} for n in KINDS} == KINDS
 
 
@@ -359,12 +354,8 @@ def test_figures_that_show_all_runs_of_a_kind(planned: list[tuple[str, str]]) ->
     ],
 )
 def test_figures_of_local_and_federated_training(
-    number: int,
-    changes: set[str],
-    clients: set[int],
-    how: set[str],
-    planned: list[tuple[str, str]],
-) -> None:
+    number, changes, clients, how, planned
+):
     every = {label for figure, label in planned if figure == "mnist_clients"}
     wanted = {
         label
@@ -379,7 +370,7 @@ def test_figures_of_local_and_federated_training(
         assert {run for run in ALONE if run[1].split(",")[0] in changes} <= {*found}
 
 
-def test_curves_have_no_printed_numbers_and_two_have_a_line_per_client() -> None:
+def test_curves_have_no_printed_numbers_and_two_have_a_line_per_client():
     for entry in FIGURES.values():
         assert entry.printed is None and entry.form == "lines" and not entry.cells
     assert [n for n, entry in FIGURES.items() if EVERY in entry.shows] == [8, 9]

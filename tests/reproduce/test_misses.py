@@ -1,9 +1,6 @@
 """Cells that are off, and what was tried on them."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 from troth.reproduce import judging, listing, misses
 from troth.reproduce.store import Store
@@ -11,14 +8,14 @@ from troth.reproduce.store import Store
 ROUNDS = [1000 * k for k in range(1, 6)]
 
 
-def looked(made: Any, row: str, values: list[float]) -> judging.Judged:
+def looked(made, row, values):
     result = made.result(values[-1], std=0.0)
     result.said["curve"] = {"round": ROUNDS, "shared_weighted": values}
     found: judging.Judged = judging.judge(made.table, made.cell(row), [result])
     return found
 
 
-def test_what_they_went_through(made: Any, tmp_path: Path) -> None:
+def test_what_they_went_through(made, tmp_path):
     """Theirs are .911 (global), .884 (median)."""
     far = looked(made, "global", [0.91, 0.91, 0.91, 0.91, 0.5])
     good = looked(made, "median", [0.5, 0.5, 0.5, 0.5, 0.88])
@@ -35,7 +32,7 @@ def test_what_they_went_through(made: Any, tmp_path: Path) -> None:
     assert list(misses.off(made.table, [good], tmp_path)) == []
 
 
-def test_what_was_tried_stands_beside(made: Any, tmp_path: Path, put: Any) -> None:
+def test_what_was_tried_stands_beside(made, tmp_path, put):
     far = looked(made, "global", [0.5] * 5)
     shared = {"accuracy_weighted": 0.91, "accuracy_std": 0.1}
     summary = {"clients": 500, "malicious": 0, "shared": shared}
@@ -46,7 +43,7 @@ def test_what_was_tried_stands_beside(made: Any, tmp_path: Path, put: Any) -> No
     assert text.splitlines()[-1].endswith("| less of it: .910 = |")
 
 
-def test_after_fewer_rounds(made: Any) -> None:
+def test_after_fewer_rounds(made):
     far = looked(made, "global", [0.91, 0.91, 0.5, 0.5, 0.5])
     other = looked(made, "median", [0.5, 0.88, 0.88, 0.5, 0.5])
     text = "\n".join(misses.readings([far, other]))
@@ -59,7 +56,7 @@ TABLE8 = listing.find("ditto/table8")
 ROOT = Path(__file__).parents[2] / "experiments"
 
 
-def said_of(mean: float, rounds: int, way: list[float]) -> dict[str, Any]:
+def said_of(mean, rounds, way):
     summary = {"clients": 500, "malicious": 100, "shared": {}}
     summary["shared"] = {"accuracy_weighted": mean, "accuracy_std": 0.1}
     looks = [rounds * (k + 1) // len(way) for k in range(len(way))]
@@ -68,7 +65,7 @@ def said_of(mean: float, rounds: int, way: list[float]) -> dict[str, Any]:
     return {"summary": summary, "curve": curve, "experiment": train}
 
 
-def test_every_change_of_a_cell(tmp_path: Path, made: Any, put: Any) -> None:
+def test_every_change_of_a_cell(tmp_path, made, put):
     """Theirs is .911."""
     home = tmp_path / "fashion_ditto"
     cell = made.cell()
@@ -92,7 +89,7 @@ def test_every_change_of_a_cell(tmp_path: Path, made: Any, put: Any) -> None:
     assert misses.tried(listing.find("ditto/table2"), cell, tmp_path) == []
 
 
-def test_what_is_committed_is_found() -> None:
+def test_what_is_committed_is_found():
     names = {
         one.change
         for cell in TABLE8.everywhere()

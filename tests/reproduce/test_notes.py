@@ -1,7 +1,5 @@
 """Notes have their numbers from results."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -20,7 +18,7 @@ ROOT = Path(__file__).parents[2] / "experiments"
         ("{ditto/figure5: global / clean}", "ditto/figure5", "clean", 0),
     ],
 )
-def test_ours(text: str, entry: str, column: str, after: int) -> None:
+def test_ours(text, entry, column, after):
     shelf, found = kept.Shelf(None, ROOT), listing.find(entry)
     cells = [c for c in found.everywhere() if (c.row, c.column) == ("global", column)]
     (one,) = judging.table(found, cells, shelf, 3)
@@ -29,7 +27,7 @@ def test_ours(text: str, entry: str, column: str, after: int) -> None:
     assert said == f"It is {value:.3f}, so.".replace("0.", ".")
 
 
-def test_theirs_and_what_was_not_run() -> None:
+def test_theirs_and_what_was_not_run():
     nothing = kept.Shelf(None, None)
     text = "{theirs Ditto, λ=1 / A3 50%} and {median / clean} {as it is}"
     said = notes.filled(text, "ditto/table8", nothing, 1)
@@ -38,7 +36,7 @@ def test_theirs_and_what_was_not_run() -> None:
         notes.filled("{median / A9}", "ditto/table8", nothing, 1)
 
 
-def test_ways_and_devices() -> None:
+def test_ways_and_devices():
     shelf, entry = kept.Shelf(None, ROOT), listing.find("ditto/table8")
     cells = entry.at("full", patterns=["k-loss / A3 50%"], needed=False)
     (one,) = judging.table(entry, cells, shelf, 3)
@@ -57,7 +55,7 @@ def test_ways_and_devices() -> None:
     )
 
 
-def test_where_they_are(tmp_path: Path) -> None:
+def test_where_they_are(tmp_path):
     assert notes.read(tmp_path) == {}
     (tmp_path / "reproduce").mkdir()
     said = {"ditto/table8": {"fair": "because"}}

@@ -1,14 +1,9 @@
 """Numbers of scripts that stand beside a paper's."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 from troth.reproduce import listing, numbers
 
 
-def test_the_table_of_shortcuts(tmp_path: Path, put: Any) -> None:
+def test_the_table_of_shortcuts(tmp_path, put):
     assert numbers.shortcuts(tmp_path) == {}
     place = tmp_path / "shortcuts"
     for figure, label in (("shared", "mnist"), ("table", "mnist, finetune, 0")):
@@ -29,14 +24,14 @@ def test_the_table_of_shortcuts(tmp_path: Path, put: Any) -> None:
     }
 
 
-def test_figures_along_fine_tuning_are_about_other_things() -> None:
+def test_figures_along_fine_tuning_are_about_other_things():
     shows = {n: listing.find(f"spurious/figure{n}").shows for n in (5, 6, 7)}
     assert shows[5] == ("accuracy", "conflicting accuracy")
     assert shows[6] == ("accuracy disparity", "adversarial accuracy gained")
     assert shows[7] == ("loss disparity", "transferability gap")
 
 
-def test_the_table_of_sums(tmp_path: Path, put: Any) -> None:
+def test_the_table_of_sums(tmp_path, put):
     assert numbers.sums(tmp_path) == {}
     curves = {"shared": [0.1, 0.8], "idle": [0.1, 0.7], "own": [0.1, 0.6]}
     put(tmp_path / "attack_chain", "sums/linear, sum, λ=1.0", curves)
@@ -50,7 +45,7 @@ def test_the_table_of_sums(tmp_path: Path, put: Any) -> None:
     assert found["noisy Fashion-MNIST", "idle user's model", "Σ linear"] == [0.7]
 
 
-def test_figures_are_about_what_their_captions_say() -> None:
+def test_figures_are_about_what_their_captions_say():
     shows = {n: listing.find(f"equivalence/figure{n}").shows for n in (1, 2, 3, 16)}
     assert shows[1] == ("accuracy by true labels",)
     assert shows[2] == ("distance to target", "accuracy by wanted labels")

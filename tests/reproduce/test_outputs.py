@@ -1,10 +1,7 @@
 """The files of an entry."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +16,7 @@ SCRIPT = Entry("p/figure7", "a title", script=("x.py",), results=("place/*",))
 
 
 @pytest.fixture
-def root(tmp_path: Path, put: Any) -> Path:
+def root(tmp_path, put):
     """What a script left: two labels, of which one has a number more."""
     place = tmp_path / "experiments" / "place"
     put(place, "a", {"label": "a", "end": {"error": 0.5}})
@@ -27,7 +24,7 @@ def root(tmp_path: Path, put: Any) -> Path:
     return place.parent
 
 
-def test_a_table_is_two_texts(tmp_path: Path, made: Any) -> None:
+def test_a_table_is_two_texts(tmp_path, made):
     found, out = made.judged({"global": 0.9, "local": 0.8}), tmp_path / "new" / "out"
     files = outputs.write(made.table, found, out)
     assert files == [out / f"ditto-table8{suffix}" for suffix in TEXTS]
@@ -38,7 +35,7 @@ def test_a_table_is_two_texts(tmp_path: Path, made: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ["lines", "scatter"])
-def test_a_figure_is_drawn_too(form: Any, tmp_path: Path, made: Any) -> None:
+def test_a_figure_is_drawn_too(form, tmp_path, made):
     entry: Entry = made.table._replace(form=form)
     found = made.judged({"global": 0.9, "local": 0.8}, "A1 20%")
     files = outputs.write(entry, found, tmp_path)
@@ -47,7 +44,7 @@ def test_a_figure_is_drawn_too(form: Any, tmp_path: Path, made: Any) -> None:
     assert files[2].read_bytes()[:4] == b"\x89PNG" and "<svg" in files[3].read_text()
 
 
-def test_they_are_written_anew(tmp_path: Path, made: Any) -> None:
+def test_they_are_written_anew(tmp_path, made):
     outputs.write(made.table, made.judged({"global": 0.9}), tmp_path)
     files = outputs.write(made.table, made.judged({"global": 0.5}), tmp_path)
     assert len([*tmp_path.iterdir()]) == 2
@@ -57,7 +54,7 @@ def test_they_are_written_anew(tmp_path: Path, made: Any) -> None:
         assert "0.9," not in text and ".900" not in text
 
 
-def test_what_a_script_made(tmp_path: Path, root: Path) -> None:
+def test_what_a_script_made(tmp_path, root):
     out = tmp_path / "new" / "out"
     files = outputs.of_script(SCRIPT, root, out)
     assert files == [out / f"p-figure7{suffix}" for suffix in TEXTS]
@@ -71,7 +68,7 @@ def test_what_a_script_made(tmp_path: Path, root: Path) -> None:
     assert [row["radius"] for row in rows] == ["", "2.0"]
 
 
-def test_a_script_s_table_stands_beside_the_paper_s(tmp_path: Path) -> None:
+def test_a_script_s_table_stands_beside_the_paper_s(tmp_path):
     """As one that is made of cells: theirs, the difference and a verdict."""
     entry = listing.find("equivalence/table1")
     files = outputs.of_script(entry, ROOT, tmp_path)
@@ -84,7 +81,7 @@ def test_a_script_s_table_stands_beside_the_paper_s(tmp_path: Path) -> None:
     assert {row["verdict"] for row in rows} == {"reproduced", "worse"}
 
 
-def test_a_script_s_figure_is_drawn_too(tmp_path: Path, root: Path) -> None:
+def test_a_script_s_figure_is_drawn_too(tmp_path, root):
     entry = SCRIPT._replace(form="lines")
     files = outputs.of_script(entry, root, tmp_path / "out")
     assert [file.suffix for file in files] == TEXTS + PICTURES
@@ -92,9 +89,7 @@ def test_a_script_s_figure_is_drawn_too(tmp_path: Path, root: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [*TEXTS, *PICTURES])
-def test_what_cannot_be_written_is_refused(
-    suffix: str, tmp_path: Path, made: Any
-) -> None:
+def test_what_cannot_be_written_is_refused(suffix, tmp_path, made):
     (tmp_path / f"ditto-table8{suffix}").mkdir()
     entry: Entry = made.table._replace(form="lines")
     found = made.judged({"global": 0.9, "local": 0.8}, "A1 20%")
@@ -103,7 +98,7 @@ def test_what_cannot_be_written_is_refused(
     assert {one.stem for one in tmp_path.iterdir()} == {"ditto-table8"}
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, made: Any) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path, made):
     (tmp_path / "file").touch()
     with pytest.raises(Refusal, match="cannot be written .*--out"):
         outputs.write(made.table, made.judged({"global": 0.9}), tmp_path / "file" / "x")

@@ -1,10 +1,6 @@
 """What the list says of an entry."""
 
-from __future__ import annotations
-
 import datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,18 +15,18 @@ NOTHING = Shelf(None, None)
 
 
 @pytest.fixture
-def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def bare(tmp_path, monkeypatch):
     """A machine without data: where they would lie."""
     monkeypatch.setenv("TROTH_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path
 
 
-def of(name: str, shelf: Shelf = NOTHING) -> dict[str, Any]:
+def of(name, shelf=NOTHING):
     return overview.of(listing.find(name), shelf)
 
 
-def test_cells_without_results() -> None:
+def test_cells_without_results():
     said = of("ditto/table8")
     assert (said["name"], said["form"]) == ("ditto/table8", "table")
     assert said["where"].startswith("Table 8") and said["script"] is None
@@ -44,7 +40,7 @@ def test_cells_without_results() -> None:
     assert said["seconds"] > 0
 
 
-def test_cells_with_results(tmp_path: Path, put: Any, whole: Any) -> None:
+def test_cells_with_results(tmp_path, put, whole):
     """A shared model and the personal ones beside it are one run."""
     entry = listing.find("ditto/table8")
     cells = {f"{c.row} / {c.column}": c for c in entry.everywhere()}
@@ -61,7 +57,7 @@ def test_cells_with_results(tmp_path: Path, put: Any, whole: Any) -> None:
     assert of("ditto/table8", Shelf(tmp_path / "none", None))["run"] == 0
 
 
-def test_committed_results_count(tmp_path: Path, put: Any, whole: Any) -> None:
+def test_committed_results_count(tmp_path, put, whole):
     for seed in (0, 1):  # only the first counts
         name = f"vehicle/seed={seed},personalizer=local"
         put(tmp_path / "natural", name, {"summary": whole()})
@@ -69,7 +65,7 @@ def test_committed_results_count(tmp_path: Path, put: Any, whole: Any) -> None:
     assert found["run"] == 1 and found["last"] is None
 
 
-def test_a_script_and_what_it_left(tmp_path: Path, put: Any) -> None:
+def test_a_script_and_what_it_left(tmp_path, put):
     entry = listing.find("fmtl/figure2")
     said = of("fmtl/figure2")
     assert (said["cells"], said["run"], said["results"]) == (0, 0, 0)
@@ -82,7 +78,7 @@ def test_a_script_and_what_it_left(tmp_path: Path, put: Any) -> None:
     assert of("fmtl/figure2", Shelf(None, tmp_path))["results"] == 2
 
 
-def test_when_a_script_last_left_something() -> None:
+def test_when_a_script_last_left_something():
     """By the repository: its files do not say."""
     root = kept.experiments()
     assert root is not None
@@ -92,7 +88,7 @@ def test_when_a_script_last_left_something() -> None:
     assert datetime.datetime.fromisoformat(found).year >= 2026
 
 
-def test_data_that_are_here_or_not(bare: Path) -> None:
+def test_data_that_are_here_or_not(bare):
     (data,) = of("ditto/table6")["data"]
     words = "Vehicle's train file alone, divided 72/8/20 for Vehicle"
     assert (data["name"], data["here"], data["stand_in_here"]) == (
@@ -111,7 +107,7 @@ def test_data_that_are_here_or_not(bare: Path) -> None:
     assert data["stand_in"] is data["stand_in_here"] is None
 
 
-def test_data_that_nothing_stands_in_for(bare: Path) -> None:
+def test_data_that_nothing_stands_in_for(bare):
     (data,) = of("ditto/table11")["data"]
     assert data["words"] == "StackOverflow: not here"
     assert data["stand_in"] is data["stand_in_here"] is None
@@ -122,7 +118,7 @@ def test_data_that_nothing_stands_in_for(bare: Path) -> None:
     assert data["here"] is False and data["words"] == "fashion_mnist: not here"
 
 
-def test_what_an_entry_takes() -> None:
+def test_what_an_entry_takes():
     f = SETTINGS["Fashion MNIST"].original
     assert overview.steps(f.tree, f) == 100_000
     tuned = merged(f.tree, {"personalizer": {"name": "finetune", "epochs": 40}})
@@ -133,7 +129,7 @@ def test_what_an_entry_takes() -> None:
     assert overview.cost(local, shelf).client_steps == 5 * 100_000  # clean, 10 … 80 %
 
 
-def test_rounds_of_a_small_model_take_longer_than_its_steps() -> None:
+def test_rounds_of_a_small_model_take_longer_than_its_steps():
     """600 rounds of ten linear models: of their seconds, steps are a tenth."""
     cells = listing.find("fmtl/table5").everywhere()
     (one,) = (c for c in cells if c.label.endswith("median / clean"))

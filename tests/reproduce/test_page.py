@@ -1,7 +1,5 @@
 """docs/results.md says what committed files say, and nothing else."""
 
-from __future__ import annotations
-
 import copy
 import re
 import shutil
@@ -12,7 +10,7 @@ import pytest
 
 from troth.reproduce import SEEDS, judging, kept, listing, notes, page, papers, scripts
 from troth.reproduce.entry import key
-from troth.reproduce.store import TABLE, Record, Store, named
+from troth.reproduce.store import TABLE, Store, named
 
 pytestmark = pytest.mark.slow("makes the page of all results anew")
 ROOT = Path(__file__).parents[2]
@@ -21,15 +19,15 @@ PAGE = ROOT / "docs" / "results.md"
 
 
 @pytest.fixture(scope="module")
-def made() -> str:
+def made():
     return page.page(EXPERIMENTS)
 
 
-def test_the_page_is_made_from_the_files(made: str) -> None:
+def test_the_page_is_made_from_the_files(made):
     assert PAGE.read_text("utf-8") == made, "write it anew: troth reproduce --page"
 
 
-def test_every_table_is_committed_and_nothing_is_loose() -> None:
+def test_every_table_is_committed_and_nothing_is_loose():
     known = subprocess.run(
         ["git", "ls-files", "-z", "experiments"],
         cwd=ROOT,
@@ -48,7 +46,7 @@ def test_every_table_is_committed_and_nothing_is_loose() -> None:
     assert sum((ROOT / name).stat().st_size for name in tracked) < 6_000_000
 
 
-def test_what_stands_in_has_its_own_name() -> None:
+def test_what_stands_in_has_its_own_name():
     """In raw files, too."""
     found = 0
     for said in Store(EXPERIMENTS / "reproduce").records().values():
@@ -58,14 +56,14 @@ def test_what_stands_in_has_its_own_name() -> None:
     assert found > 900
 
 
-def weighted(said: Record, whose: str) -> float:
+def weighted(said, whose):
     """Benign clients' accuracy by their test examples, anew from what each has."""
     columns = (said[name] for name in ("malicious", "test", whose))
     benign = [(n, a) for bad, n, a in zip(*columns, strict=True) if not bad]
     return sum(n * a for n, a in benign) / sum(n for n, _ in benign)
 
 
-def test_table_8_is_what_its_clients_have(made: str) -> None:
+def test_table_8_is_what_its_clients_have(made):
     """Every cell by the clients' own numbers in the files of its experiment."""
     section = made.partition("### `ditto/table8`")[2].partition("\n### ")[0]
     lines = [line.split(" | ") for line in section.splitlines() if "[" in line]
@@ -88,7 +86,7 @@ def test_table_8_is_what_its_clients_have(made: str) -> None:
     assert looked > 120
 
 
-def test_theirs_are_the_papers(made: str) -> None:
+def test_theirs_are_the_papers(made):
     printed = {
         f"{value.mean:.3f}"[1:]
         for paper in papers.PAPERS
@@ -113,7 +111,7 @@ COUNTED = (
 )
 
 
-def test_notes_have_no_numbers_of_their_own(made: str) -> None:
+def test_notes_have_no_numbers_of_their_own(made):
     """What was found is filled in from results."""
     for name, texts in notes.read(EXPERIMENTS).items():
         assert f"### `{name}`" in made
@@ -123,7 +121,7 @@ def test_notes_have_no_numbers_of_their_own(made: str) -> None:
     assert "{" not in made
 
 
-def test_where_nothing_is_judged_a_note_says_what_holds(made: str) -> None:
+def test_where_nothing_is_judged_a_note_says_what_holds(made):
     """Of all that was run but what stands in, whose numbers stand beside theirs."""
     glance = made.partition("## At a glance")[2].partition("\n## ")[0]
     for name, entry in listing.entries().items():
@@ -135,7 +133,7 @@ def test_where_nothing_is_judged_a_note_says_what_holds(made: str) -> None:
         assert not wanted or line.endswith(f"| {told[0]} |")
 
 
-def test_what_notes_say_of_the_papers_is_so() -> None:
+def test_what_notes_say_of_the_papers_is_so():
     """TERM's row of Vehicle is another one in the second paper; multi-Krum's A2."""
     early = papers.table("fmtl", "table5").parts[0]  # type: ignore[union-attr]
     late = papers.table("ditto", "table6").parts[0]  # type: ignore[union-attr]
@@ -160,7 +158,7 @@ def test_what_notes_say_of_the_papers_is_so() -> None:
         assert multi and mean and multi.mean < mean.mean - 0.05
 
 
-def test_a_changed_file_changes_the_page(made: str, tmp_path: Path) -> None:
+def test_a_changed_file_changes_the_page(made, tmp_path):
     place = tmp_path / "experiments"
     (said,) = named(EXPERIMENTS, "reproduce/Fashion-MNIST/global, clean, seed 0~*")
     said = copy.deepcopy(said)
@@ -178,7 +176,7 @@ def test_a_changed_file_changes_the_page(made: str, tmp_path: Path) -> None:
         assert f"`{entry}`" in empty.partition("Not run")[2]
 
 
-def test_what_was_not_run_is_named_so(made: str) -> None:
+def test_what_was_not_run_is_named_so(made):
     shelf = kept.Shelf(None, EXPERIMENTS)
     for entry in listing.entries().values():
         ran = any(shelf.settled(cell, 1) for cell in entry.everywhere())
@@ -186,7 +184,7 @@ def test_what_was_not_run_is_named_so(made: str) -> None:
         assert (f"### `{entry.name}`" in made) == ran
 
 
-def test_the_glance_leads_to_every_section(made: str) -> None:
+def test_the_glance_leads_to_every_section(made):
     glance = made.partition("## At a glance")[2].partition("\n## ")[0]
     links = re.findall(r"^\| \[`(.*?)`\]\(#(.*?)\)", glance, re.MULTILINE)
     assert [name for name, _ in links] == re.findall(
@@ -199,7 +197,7 @@ def test_the_glance_leads_to_every_section(made: str) -> None:
         assert f"reproduced: {share} judged" in section
 
 
-def test_the_front_page_says_the_same() -> None:
+def test_the_front_page_says_the_same():
     """How much of Ditto's Table 8 is reproduced, and of its personal models."""
     shelf, entry = kept.Shelf(None, EXPERIMENTS), listing.find("ditto/table8")
     found = judging.table(entry, entry.everywhere(), shelf, SEEDS)

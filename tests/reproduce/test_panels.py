@@ -1,12 +1,9 @@
 """Panels, their sheet, and how labels look."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from troth.reproduce import panels
@@ -15,16 +12,16 @@ from troth.reproduce.panels import SIMULATED, THEORY, Head, Line, Panel
 HEAD = Head("a title", ["ours: digits"], "a note")
 
 
-def line(*y: float) -> Line:
+def line(*y):
     return Line(np.arange(len(y), dtype=float), np.array(y))
 
 
-def names(figure: Figure) -> list[str]:
+def names(figure):
     (legend,) = figure.legends
     return [text.get_text() for text in legend.get_texts()]
 
 
-def test_a_label_looks_the_same_in_all_panels() -> None:
+def test_a_label_looks_the_same_in_all_panels():
     """And the legend has the labels of every panel, not those of the last."""
     one = Panel("one", "x", {"a": line(1, 2), "b": line(2, 3)})
     other = Panel("other", "x", {"c": line(1, 2), "b": line(2, 3)})
@@ -37,7 +34,7 @@ def test_a_label_looks_the_same_in_all_panels() -> None:
     assert not any(axis.get_legend() for axis in figure.axes)
 
 
-def test_many_labels_are_all_named_and_told_apart() -> None:
+def test_many_labels_are_all_named_and_told_apart():
     many = {f"label {k}": line(k, k + 1) for k in range(18)}
     points = {f"point {k}": line(k) for k in range(10)}
     figure = panels.lines(HEAD, [Panel("t", "x", many | points)])
@@ -49,7 +46,7 @@ def test_many_labels_are_all_named_and_told_apart() -> None:
     assert len({*every}) == 28
 
 
-def test_simulated_points_have_their_line_s_colour() -> None:
+def test_simulated_points_have_their_line_s_colour():
     lines = {"a" + THEORY: line(1, 2), "a" + SIMULATED: line(1, 2), "b": line(3, 4)}
     figure = panels.lines(HEAD, [Panel("t", "λ", lines, "symlog", {"λ* = 1": 1.0})])
     a, points, b, upright = figure.axes[0].lines
@@ -61,7 +58,7 @@ def test_simulated_points_have_their_line_s_colour() -> None:
     assert figure.axes[0].get_xticks()[0] == 0 > figure.axes[0].get_xlim()[0] > -1
 
 
-def test_what_is_one_number_is_level() -> None:
+def test_what_is_one_number_is_level():
     level = Line(np.array([]), np.array([0.5]))
     lines = {"a": line(0.1, 0.9), "b": level}
     figure = panels.lines(HEAD, [Panel("t", "x", lines, marked=True)])
@@ -71,13 +68,13 @@ def test_what_is_one_number_is_level() -> None:
 
 
 @pytest.mark.parametrize(("title", "rows"), [("short", 1), ("long " * 8, 2)])
-def test_long_titles_do_not_overprint(title: str, rows: int) -> None:
+def test_long_titles_do_not_overprint(title, rows):
     four = [Panel(title, "x", {"a": line(1, 2)})] * 4
     spots = [axis.get_subplotspec() for axis in panels.lines(HEAD, four).axes]
     assert {spot.rowspan.start for spot in spots if spot} == {*range(rows)}
 
 
-def test_points_are_of_shared_and_of_own_models() -> None:
+def test_points_are_of_shared_and_of_own_models():
     found = {"20 %": ({"a": (0.5, 0.1), "b": (0.6, 0.2)}, {"a": (0.9, 0.01)})}
     figure = panels.scatter(HEAD, found)
     (axis,) = figure.axes
@@ -88,7 +85,7 @@ def test_points_are_of_shared_and_of_own_models() -> None:
     assert names(figure) == ["a", "b", "filled: shared models", "hollow: own models"]
 
 
-def test_a_bar_a_label() -> None:
+def test_a_bar_a_label():
     figure = panels.bars(HEAD, [("a", {"n": 1.0}), ("b", {"n": 2.0, "m": 3.0})])
     first, second = figure.axes
     assert [bar.get_width() for bar in first.patches] == [1, 2]  # type: ignore[attr-defined]
@@ -96,7 +93,7 @@ def test_a_bar_a_label() -> None:
     assert (first.get_title(), second.get_title()) == ("n", "m")
 
 
-def test_no_two_labels_look_alike() -> None:
+def test_no_two_labels_look_alike():
     points = [(panels.mark(k)["color"], panels.mark(k)["marker"]) for k in range(56)]
     assert len({*points}) == 56
     lines = [tuple(panels.dashed(k).values()) for k in range(28)]
@@ -105,7 +102,7 @@ def test_no_two_labels_look_alike() -> None:
     assert panels.mark(3, hollow=True)["marker"] == panels.mark(3)["marker"]
 
 
-def test_many_panels_are_in_two_rows() -> None:
+def test_many_panels_are_in_two_rows():
     for many, rows in ((1, 1), (4, 1), (5, 2), (6, 2)):
         figure, axes = panels.sheet("a title", many)
         assert len(axes) == many == len(figure.axes)
@@ -113,7 +110,7 @@ def test_many_panels_are_in_two_rows() -> None:
         assert {spot.rowspan.start for spot in spots if spot} == {*range(rows)}
 
 
-def test_what_is_long_is_wrapped() -> None:
+def test_what_is_long_is_wrapped():
     long = "so many words " * 30
     figure, _ = panels.sheet("a title", 1, ["a line", long], long)
     assert figure.get_suptitle().startswith("a title\na line\nso many")
@@ -121,7 +118,7 @@ def test_what_is_long_is_wrapped() -> None:
     assert figure.get_supxlabel().startswith("Note: so many")
 
 
-def covered(figure: Figure) -> bool:
+def covered(figure):
     """Whether the legend lies on a panel."""
     figure.savefig(io.BytesIO())
     (legend,) = figure.legends
@@ -129,7 +126,7 @@ def covered(figure: Figure) -> bool:
     return any(axis.get_window_extent().overlaps(box) for axis in figure.axes)
 
 
-def test_the_legend_covers_no_panel() -> None:
+def test_the_legend_covers_no_panel():
     figure, axes = panels.sheet("a title", 6, ["a line"], "a note")
     for axis in axes:
         panels.dress(axis, "a panel", "x", "y")

@@ -1,7 +1,5 @@
 """The papers' numbers: whole, and in agreement with themselves where they repeat."""
 
-from __future__ import annotations
-
 import pytest
 
 from troth.reproduce import papers
@@ -13,7 +11,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("paper", "name"), TABLES)
-def test_every_row_is_as_long_as_the_head(paper: str, name: str) -> None:
+def test_every_row_is_as_long_as_the_head(paper, name):
     printed = papers.table(paper, name)
     assert printed is not None and printed.where.startswith("Table ")
     for part in printed.parts:
@@ -25,7 +23,7 @@ def test_every_row_is_as_long_as_the_head(paper: str, name: str) -> None:
                 assert value is None or value.std is None or 0 <= value.std <= 0.5
 
 
-def test_how_many_numbers_there_are() -> None:
+def test_how_many_numbers_there_are():
     """As many as the text of the papers has in all its tables of results."""
     counts = {}
     for paper, name in TABLES:
@@ -36,13 +34,13 @@ def test_how_many_numbers_there_are() -> None:
     assert counts == {"ditto": 1092, "fmtl": 380, "spurious": 32, "equivalence": 12}
 
 
-def part(name: str, data: str, paper: str = "ditto") -> papers.Part:
+def part(name, data, paper="ditto"):
     printed = papers.table(paper, name)
     assert printed is not None
     return printed.part(data)
 
 
-def test_some_cells_by_hand() -> None:
+def test_some_cells_by_hand():
     table8 = part("table8", "Fashion MNIST")
     assert table8.at("global", "A3 20%") == Value(0.551, 0.13)
     assert table8.at("Ditto, λ=1", "clean") == Value(0.946, 0.06)
@@ -58,7 +56,7 @@ def test_some_cells_by_hand() -> None:
     assert colours.at("UW", "Coil20 Acc_B") is None
 
 
-def test_what_the_paper_prints_twice_is_the_same() -> None:
+def test_what_the_paper_prints_twice_is_the_same():
     """Tables 2 and 4 repeat rows of 7 and 8; one cell is known to differ in print."""
     whole, few = part("table8", "Fashion MNIST"), part("table2", "Fashion")
     for row, same in {"global": "global", "local": "local"}.items():
@@ -84,5 +82,5 @@ def test_what_the_paper_prints_twice_is_the_same() -> None:
         ("", None),
     ],
 )
-def test_a_printed_value(text: str, value: Value | None) -> None:
+def test_a_printed_value(text, value):
     assert papers.value(text) == value

@@ -1,7 +1,5 @@
 """Ditto's Table 3: every method with every value of its grid."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 
@@ -15,7 +13,7 @@ ROOT = Path(__file__).parents[2] / "experiments"
 CELLS = listing.find("ditto/table3").everywhere()
 
 
-def test_ten_methods_on_two_data_sets_clean_and_attacked() -> None:
+def test_ten_methods_on_two_data_sets_clean_and_attacked():
     printed = listing.find("ditto/table3").printed
     assert printed is not None and len(CELLS) == 40
     (part,) = printed.parts
@@ -24,7 +22,7 @@ def test_ten_methods_on_two_data_sets_clean_and_attacked() -> None:
     assert len(personal.METHODS) == 10 and len(part.columns) == 2 * 2
 
 
-def test_every_value_of_a_grid_is_a_choice() -> None:
+def test_every_value_of_a_grid_is_a_choice():
     for cell in CELLS:
         parts = personal.METHODS[cell.row]
         assert [tree["personalizer"] for tree in cell.choices] == parts
@@ -46,11 +44,11 @@ def test_every_value_of_a_grid_is_a_choice() -> None:
         ("EWC", {"name": "ewc", "lam": 1.0, "epochs": 5}, "EWC lam=1.0 epochs=5"),
     ],
 )
-def test_labels(method: str, part: dict[str, object], label: str) -> None:
+def test_labels(method, part, label):
     assert personal.label(method, part) == label
 
 
-def test_no_two_choices_have_a_label_in_common() -> None:
+def test_no_two_choices_have_a_label_in_common():
     every = [
         personal.label(method, part)
         for method, parts in personal.METHODS.items()
@@ -59,7 +57,7 @@ def test_no_two_choices_have_a_label_in_common() -> None:
     assert len({*every}) == len(every) == 25
 
 
-def test_what_stands_in_is_committed() -> None:
+def test_what_stands_in_is_committed():
     for cell in CELLS:
         assert len(cell.kept) == len(cell.choices)
         for tree, pattern in zip(cell.choices, cell.kept, strict=True):
@@ -69,7 +67,7 @@ def test_what_stands_in_is_committed() -> None:
             assert pattern.endswith(f"/{said['label']}, seed {{seed}}")
 
 
-def test_other_federations_have_no_results_of_these() -> None:
+def test_other_federations_have_no_results_of_these():
     original = personal.grids("ditto", [], lambda setting: setting.original)
     for cells in (original, listing.find("ditto/table3").at("small")):
         assert len(cells) == 40 and not any(cell.kept for cell in cells)

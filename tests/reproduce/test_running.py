@@ -1,7 +1,5 @@
 """Cells are run once, kept whole, and found again by what was trained."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -18,7 +16,6 @@ from troth.reproduce import kept, listing, running, settings, store
 from troth.reproduce.entry import Cell, merged
 from troth.reproduce.kept import Shelf
 from troth.reproduce.store import Store
-from troth.runs import train
 
 TINY = merged(
     settings.SMALL.tree,
@@ -34,7 +31,7 @@ ATTACKS: dict[str, dict[str, Any]] = {
 SAID = "[1/3] 8×8 digits, 20 clients: row / clean"
 
 
-def cells(rounds: int = 2) -> list[Cell]:
+def cells(rounds=2):
     base = merged(TINY, {"train": {"rounds": rounds}})
     return [
         Cell("P", "row", name, (merged(base, attack),), settings.SMALL)
@@ -42,12 +39,12 @@ def cells(rounds: int = 2) -> list[Cell]:
     ]
 
 
-def files(out: Path) -> dict[str, int]:
+def files(out):
     found = Store(out).loose()
     return {file.name: file.stat().st_mtime_ns for file in found}
 
 
-def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+def test_what_is_done_is_not_done_again(tmp_path):
     three = cells()
     assert running.run(three, Shelf(tmp_path, None), 2, device="cpu") == 6
     before = files(tmp_path)
@@ -62,9 +59,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert said["curve"]["round"] == [2]
 
 
-def test_another_version_is_run_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_is_run_again(tmp_path, monkeypatch):
     one = cells()[:1]
     assert running.run(one, Shelf(tmp_path, None), 1, device="cpu") == 1
     Store(tmp_path).pack()
@@ -77,7 +72,7 @@ def test_another_version_is_run_again(
     store._table.cache_clear()
 
 
-def test_together_and_apart_are_the_same(tmp_path: Path) -> None:
+def test_together_and_apart_are_the_same(tmp_path):
     three = cells()
     one, other = Shelf(tmp_path / "one", None), Shelf(tmp_path / "other", None)
     running.run(three, one, 1, device="cpu")
@@ -89,12 +84,10 @@ def test_together_and_apart_are_the_same(tmp_path: Path) -> None:
             assert left == pytest.approx(right, abs=1e-5)
 
 
-def test_what_memory_does_not_hold_is_trained_in_halves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_memory_does_not_hold_is_trained_in_halves(tmp_path, monkeypatch):
     real, sizes = running.train_many.held, list[int]()
 
-    def held(experiments: Any, paths: Any, **how: Any) -> bool:
+    def held(experiments, paths, **how):
         sizes.append(len(experiments))
         return len(experiments) < 3 and real(experiments, paths, **how)
 
@@ -104,7 +97,7 @@ def test_what_memory_does_not_hold_is_trained_in_halves(
     assert sizes == [3, 2] and all(shelf.settled(cell, 1) for cell in cells())
 
 
-def test_groups() -> None:
+def test_groups():
     wanted = [(cell, 0, seed) for seed in (0, 1) for cell in cells()]
     jobs = running.missing(wanted, Shelf(None, None), "cpu")
     assert [len(group) for group in running.groups(jobs)] == [6]  # seeds, too
@@ -117,7 +110,7 @@ def test_groups() -> None:
     assert [len(group) for group in running.groups(jobs)] == [1, 1]
 
 
-def test_cells_of_one_experiment_are_trained_once(tmp_path: Path) -> None:
+def test_cells_of_one_experiment_are_trained_once(tmp_path):
     one = cells()[0]
     again = one._replace(row="other", whose=("shared",))
     assert running.run([one, again], Shelf(tmp_path, None), 1, device="cpu") == 1
@@ -125,7 +118,7 @@ def test_cells_of_one_experiment_are_trained_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("split", [[0.7, 0.1, 0.2], [0.8, 0.0, 0.2]])
-def test_validation_data_choose(tmp_path: Path, split: list[float]) -> None:
+def test_validation_data_choose(tmp_path, split):
     """The first of two learns nothing; later seeds are of the chosen one alone.
 
     Where there are none, test data do.
@@ -142,7 +135,7 @@ def test_validation_data_choose(tmp_path: Path, split: list[float]) -> None:
     assert [r.said["experiment"]["train"]["lr"] for r in results] == [0.3] * 3
 
 
-def test_what_is_not_whole_does_not_count(tmp_path: Path) -> None:
+def test_what_is_not_whole_does_not_count(tmp_path):
     shelf, one = Shelf(tmp_path, None), cells()[:1]
     running.run(one, shelf, 1, device="cpu")
     (file,) = Store(tmp_path).loose()
@@ -152,10 +145,10 @@ def test_what_is_not_whole_does_not_count(tmp_path: Path) -> None:
     assert len(Shelf(tmp_path, None).settled(one[0], 1)) == 1
 
 
-def test_what_another_process_made_meanwhile_is_not_made_again(tmp_path: Path) -> None:
+def test_what_another_process_made_meanwhile_is_not_made_again(tmp_path):
     other = Shelf(tmp_path, None)
 
-    def meanwhile(p: train.Progress) -> None:
+    def meanwhile(p):
         if p.label.startswith("[1/3]") and p.done == 1:
             assert running.run(cells()[1:], other, 1, device="cpu", apart=True) == 2
 
@@ -165,10 +158,10 @@ def test_what_another_process_made_meanwhile_is_not_made_again(tmp_path: Path) -
 
 
 @pytest.mark.slow("starts and stops a real process")
-def test_a_stop_keeps_what_is_done(tmp_path: Path) -> None:
+def test_a_stop_keeps_what_is_done(tmp_path):
     seen: list[str] = []
 
-    def stop(p: train.Progress) -> None:
+    def stop(p):
         seen.append(p.label)
         if p.label.startswith("[3/3]"):
             raise KeyboardInterrupt
@@ -197,7 +190,7 @@ running.run(cells(8), shelf, 2, device="cpu", apart={apart}, watch=watch)
 @pytest.mark.slow("kills real processes while they train")
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("part", [0, 1, 2])  # of the rounds, in which the moment lies
-def test_kill_repeats_at_most_one_group(tmp_path: Path, apart: bool, part: int) -> None:
+def test_kill_repeats_at_most_one_group(tmp_path, apart, part):
     """`kill -9` at a random moment: all groups before the one at work are kept."""
     rounds = 8 * (6 if apart else 2)  # two seeds of three cells, a group or a run each
     after = random.randint(1 + part * rounds // 3, (part + 1) * rounds // 3)
@@ -226,7 +219,7 @@ def test_kill_repeats_at_most_one_group(tmp_path: Path, apart: bool, part: int) 
 @pytest.mark.slow("trains two cells of a paper")
 @pytest.mark.data
 @pytest.mark.parametrize("row", ["median", "global"])
-def test_committed_results_hold_with_todays_code(tmp_path: Path, row: str) -> None:
+def test_committed_results_hold_with_todays_code(tmp_path, row):
     """A cell trained anew gives every client the accuracy that is committed."""
     if not (Path(os.environ.get("TROTH_DATA", "")) / "vehicle").is_dir():
         pytest.skip("no vehicle under $TROTH_DATA")

@@ -1,8 +1,5 @@
 """What scripts left behind, in a line a label."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +10,12 @@ from troth.reproduce.entry import Entry
 ENTRY = Entry("p/figure7", "t", results=("place/*",))
 
 
-def summary(accuracy: float) -> dict[str, object]:
+def summary(accuracy):
     own = {"accuracy_weighted": accuracy, "accuracy_std": 0.25}
     return {"shared": own, "personal": own}
 
 
-def test_seeds_of_a_label_are_one_line(tmp_path: Path, put: Any) -> None:
+def test_seeds_of_a_label_are_one_line(tmp_path, put):
     for seed, accuracy in enumerate((0.5, 0.75)):
         said = {"label": "a", "summary": summary(accuracy), "pooled": {"loss": 2.0}}
         put(tmp_path / "place", f"a, seed {seed}", said)
@@ -29,7 +26,7 @@ def test_seeds_of_a_label_are_one_line(tmp_path: Path, put: Any) -> None:
     assert numbers["all clients', loss"] == 2.0
 
 
-def test_the_same_label_in_two_folders_is_two_lines(tmp_path: Path, put: Any) -> None:
+def test_the_same_label_in_two_folders_is_two_lines(tmp_path, put):
     for place, accuracy in (("place", 0.5), ("other", 1.0)):
         put(tmp_path / "x", f"{place}/a", {"label": "a", "summary": summary(accuracy)})
     both = ENTRY._replace(results=("x/place/*", "x/other/*"))
@@ -40,7 +37,7 @@ def test_the_same_label_in_two_folders_is_two_lines(tmp_path: Path, put: Any) ->
     assert [label for label, _ in scripts.lines(alone, tmp_path)] == ["a"]
 
 
-def test_curves_count_by_their_end(tmp_path: Path, put: Any) -> None:
+def test_curves_count_by_their_end(tmp_path, put):
     said = {"label": "x", "accuracy": [0.1, 0.9], "distance": [3.0, 2.0, 1.0]}
     put(tmp_path / "place", "x", said)
     ((_, numbers),) = scripts.lines(ENTRY, tmp_path)
@@ -49,7 +46,7 @@ def test_curves_count_by_their_end(tmp_path: Path, put: Any) -> None:
     assert scripts.lines(ENTRY._replace(results=()), tmp_path) == []
 
 
-def test_other_test_data_have_a_disparity(tmp_path: Path, put: Any) -> None:
+def test_other_test_data_have_a_disparity(tmp_path, put):
     made: dict[str, Any] = {
         whose: {"accuracy_weighted": 0.5, "accuracy_std": 0.0, "accuracy_mean": 0.75}
         for whose in ("shared", "personal")
@@ -62,7 +59,7 @@ def test_other_test_data_have_a_disparity(tmp_path: Path, put: Any) -> None:
     assert numbers == dict(zip(shows, (0.75, 0.5, 0.25), strict=True)) | {"seeds": 1}
 
 
-def test_simulated_figures_count_by_their_least(tmp_path: Path, put: Any) -> None:
+def test_simulated_figures_count_by_their_least(tmp_path, put):
     case = {"K": 8, "K_a": 2}
     panel = {"case": case, "error": [3, 1, 2], "theory": {"error": [4, 0.5]}}
     said = {"figure 7": {"lam": [0, 1, 2], "panels": [panel | {"best": 1.25}]}}
@@ -79,7 +76,7 @@ def test_simulated_figures_count_by_their_least(tmp_path: Path, put: Any) -> Non
     assert [*numbers.values()][1:] == [0.5, 2]
 
 
-def test_certificates_count_by_their_radii(tmp_path: Path, put: Any) -> None:
+def test_certificates_count_by_their_radii(tmp_path, put):
     """And a figure has only the runs that are its own."""
     curve = {"radii": [0.0, 1.0, 2.0], "mean": [0.9, 0.5, 0.1], "acr": 1.25}
     for label in ("rotation, 4 clients, local", "rotation, 10 clients, federated"):
@@ -96,9 +93,7 @@ def test_certificates_count_by_their_radii(tmp_path: Path, put: Any) -> None:
     assert lines[8] == [("rotation, 4 clients, local", expected)]
 
 
-def test_a_script_that_fails_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_that_fails_is_one_sentence(tmp_path, monkeypatch):
     (tmp_path / "bad.py").write_text("raise SystemExit(3)\n")
     monkeypatch.setattr(starting, "experiments", lambda: tmp_path)
     with pytest.raises(starting.Refusal, match=r"experiments/bad.py ended with code 3"):

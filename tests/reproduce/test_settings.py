@@ -1,11 +1,9 @@
 """What stands in where data cannot be had."""
 
-from __future__ import annotations
-
 from troth.reproduce.settings import SETTINGS
 
 
-def test_what_stands_in_never_has_the_name_of_the_original() -> None:
+def test_what_stands_in_never_has_the_name_of_the_original():
     assert len(SETTINGS) == 6
     for setting in SETTINGS.values():
         assert setting.original.kind == "original"

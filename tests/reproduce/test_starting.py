@@ -1,7 +1,5 @@
 """Scripts are begun with what they need, and end with us."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -16,9 +14,7 @@ from troth.reproduce import listing, starting
 from troth.types import Refusal
 
 
-def test_scripts_are_not_begun_without_their_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scripts_are_not_begun_without_their_data(tmp_path, monkeypatch):
     monkeypatch.setenv("TROTH_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     begun: list[Any] = []
@@ -28,12 +24,10 @@ def test_scripts_are_not_begun_without_their_data(
     assert not begun
 
 
-def test_a_script_is_told_where_data_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_is_told_where_data_are(tmp_path, monkeypatch):
     seen: list[Any] = []
 
-    def began(command: list[str], told: dict[str, str]) -> int:
+    def began(command, told):
         seen.append((command, told["TROTH_DATA"]))
         return len(seen) - 1
 
@@ -46,7 +40,7 @@ def test_a_script_is_told_where_data_are(
         starting.script(entry, "cpu", str(tmp_path))
 
 
-def test_how_it_ended(tmp_path: Path) -> None:
+def test_how_it_ended(tmp_path):
     code = "import os, sys; sys.exit(int(os.environ['X']))"
     assert starting.ran([sys.executable, "-c", code], {"X": "7"}) == 7
     assert starting.ran([sys.executable, "-c", code], {"X": "0"}) == 0
@@ -67,7 +61,7 @@ starting.ran([sys.executable, "-c", *sys.argv[1:]], {})
 """
 
 
-def gone(pid: int) -> bool:
+def gone(pid):
     """A moment later: whoever inherits it has to notice."""
     for _ in range(200):
         try:
@@ -84,7 +78,7 @@ def gone(pid: int) -> bool:
 @pytest.mark.slow("starts and kills real processes")
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_it_ends_with_us(tmp_path: Path, by: signal.Signals) -> None:
+def test_it_ends_with_us(tmp_path, by):
     place, file = tmp_path / "tmp", tmp_path / "pid"
     place.mkdir()
     command = [sys.executable, "-c", PARENT, CHILD, str(file)]

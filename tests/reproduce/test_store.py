@@ -1,9 +1,6 @@
 """Results: packed tables and loose files are one."""
 
-from __future__ import annotations
-
 import lzma
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +9,7 @@ from troth.reproduce.store import TABLE, Store, named, slug
 from troth.types import Refusal
 
 
-def test_packed_and_loose_results_are_one(tmp_path: Path) -> None:
+def test_packed_and_loose_results_are_one(tmp_path):
     home = Store(tmp_path)
     assert home.records() == {} and home.pack() == 0 and not [*tmp_path.iterdir()]
     for name, value in (("b/x, λ=1", 1), ("a/y", 2)):
@@ -31,15 +28,13 @@ def test_packed_and_loose_results_are_one(tmp_path: Path) -> None:
     assert home.pack() == 1 and (tmp_path / TABLE).read_bytes() == first
 
 
-def test_names_of_files_are_ascii() -> None:
+def test_names_of_files_are_ascii():
     one, other = slug("a, λ=1 / ü"), slug("a, μ=1 / ü")
     assert one != other and one.isascii() and " " not in one + slug("x " * 200)
     assert len(slug("x " * 200)) < 100
 
 
-def test_only_what_is_a_result_of_this_version_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_is_a_result_of_this_version_counts(tmp_path, monkeypatch):
     for k, text in enumerate(["[" * 100_000, "{}", "null", "1", "", "\udcff", "[]"]):
         (tmp_path / f"x~{k}.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     (tmp_path / "y~.json").mkdir()
@@ -50,14 +45,14 @@ def test_only_what_is_a_result_of_this_version_counts(
     assert home.records() == {}
 
 
-def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_table_is_refused(tmp_path):
     for content in (b"x", lzma.compress(b"{"), lzma.compress(b"{}" * 1000)[:-9]):
         (tmp_path / TABLE).write_bytes(content)
         with pytest.raises(Refusal, match="is damaged"):
             Store(tmp_path).records()
 
 
-def test_summaries_keep_means_and_how_accuracies_spread() -> None:
+def test_summaries_keep_means_and_how_accuracies_spread():
     own = {"accuracy_mean": 1, "accuracy_std": 2, "accuracy_deciles": [], "loss_std": 3}
     said = {"personal": own, "rounds": 4, "tests": {"x": {"loss_mean": 5}}}
     kept = {"accuracy_mean": 1, "accuracy_std": 2}

@@ -1,18 +1,15 @@
 """Tables in three forms."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
-from typing import Any
 
 import pytest
 
 from troth.reproduce import judging, tables
 
 
-def test_a_table_in_three_forms(made: Any) -> None:
+def test_a_table_in_three_forms(made):
     found = [
         judging.judge(
             made.table, made.cell("global"), [made.result(0.92), made.result(0.90)]
@@ -32,13 +29,13 @@ def test_a_table_in_three_forms(made: Any) -> None:
     assert tables.as_csv([]) == "\n"
 
 
-def test_words_of_small_and_missing_numbers() -> None:
+def test_words_of_small_and_missing_numbers():
     assert tables.number(0.0004) == ".000" and tables.number(1.0) == "1.000"
     assert tables.number(-0.0316, sign=True) == "−.032"
     assert tables.number(math.nan) == "–" and tables.short(None) == "–"
 
 
-def test_ours_alone(made: Any) -> None:
+def test_ours_alone(made):
     one, nothing = made.judged({"global": 0.92})[0], made.cell("local")
     assert tables.brief(one) == ".920 ="
     assert tables.brief(judging.judge(made.table, nothing, [])) == ""

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,7 @@ from troth.runs import compare
 MALICIOUS = np.array([False, False, True, False])
 
 
-def run(own: list[float], head: str = "accuracy", **sections: Any) -> Any:
+def run(own, head="accuracy", **sections):
     """A finished run, as far as a comparison looks at it."""
     experiment = reader.from_dict({"personalizer": "local", **sections})
     experiment.resolved["fingerprint"] = reader.fingerprint(experiment)
@@ -30,7 +27,7 @@ def run(own: list[float], head: str = "accuracy", **sections: Any) -> Any:
     )
 
 
-def test_compare_over_seeds() -> None:
+def test_compare_over_seeds():
     found = [run([v] * 4, seed=i) for i, v in enumerate((0.25, 0.5, 0.75))]
     (group,) = compare.compare(found, [f"lam=1,seed={i}" for i in range(3)])
     assert group["kind"] == "seeds" and group["label"] == "lam=1"
@@ -40,7 +37,7 @@ def test_compare_over_seeds() -> None:
     assert json.loads(json.dumps(group)) == group
 
 
-def test_compare_client_by_client() -> None:
+def test_compare_client_by_client():
     first = run([0.25, 0.5, 0.0, 0.75])
     second = run([0.5, 0.5, 1.0, 0.5], personalizer={"name": "ditto", "lam": 0.5})
     labels = ["personalizer=local", "personalizer=ditto+lam=0.5"]
@@ -50,14 +47,14 @@ def test_compare_client_by_client() -> None:
     assert pair["label"] == "ditto,lam=0.5 − local" and pair["p_value"] == 1
 
 
-def test_lower_errors_are_better() -> None:
+def test_lower_errors_are_better():
     first = run([4, 5, 0, 6], head="error")
     second = run([3, 4, 9, 5], head="error", aggregator="median")
     (pair,) = compare.compare([first, second], ["a", "b"])
     assert (pair["better"], pair["worse"]) == (3, 0) and pair["mean_difference"] == -1
 
 
-def test_other_data_are_other_clients() -> None:
+def test_other_data_are_other_clients():
     four, five = ({"name": "iid", "clients": n} for n in (4, 5))
     one, two = run([0.25] * 4, partition=four), run([0.5] * 4, partition=five)
     engine = run([0.25] * 4, engine={"chunk": 3}, partition=four)
@@ -65,7 +62,7 @@ def test_other_data_are_other_clients() -> None:
     assert compare.compare([one, engine], ["a", "b"]) == []
 
 
-def test_entries() -> None:
+def test_entries():
     one, again = run([0.25] * 4), run([0.25] * 4, name="other", engine={"chunk": 2})
     two = run([0.25] * 4, seed=1)
     made = compare.entries([one, again, two])
@@ -75,7 +72,7 @@ def test_entries() -> None:
     assert reader.from_dict(made[2]["experiment"]) == two.experiment
 
 
-def test_labels_and_numbers() -> None:
+def test_labels_and_numbers():
     short, difference = compare.short, compare.difference
     ditto, local = "personalizer=ditto+lam=1,seed=0", "personalizer=local,seed=0"
     nan = math.nan

@@ -1,13 +1,9 @@
 """What a run's folder says, whole or half-written."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
 import shutil
-from pathlib import Path
-from typing import Any
 
 import jsonschema
 import numpy as np
@@ -18,7 +14,7 @@ from troth.runs import inspect
 from troth.types import Refusal
 
 
-def test_a_whole_run(examined: Path) -> None:
+def test_a_whole_run(examined):
     (one,) = inspect.opened([examined / "clean"])
     assert one.finished and not one.troubles and one.metric == "accuracy"
     summary = json.loads((examined / "clean" / "summary.json").read_text())
@@ -28,7 +24,7 @@ def test_a_whole_run(examined: Path) -> None:
     assert one.part("aggregator") == "multi_krum" and not one.attacked
 
 
-def test_a_grid_is_its_runs_in_its_order(examined: Path) -> None:
+def test_a_grid_is_its_runs_in_its_order(examined):
     found = inspect.opened([examined / "attacked"])
     assert [run.part("personalizer") for run in found] == ["none", "local", "ditto"]
     assert all(run.attacked for run in found)
@@ -36,7 +32,7 @@ def test_a_grid_is_its_runs_in_its_order(examined: Path) -> None:
     assert len(again) == 3  # given twice, it is there once
 
 
-def test_certificates_and_audits(examined: Path) -> None:
+def test_certificates_and_audits(examined):
     *_, ditto = inspect.opened([examined / "attacked"])
     (found,) = ditto.certified
     assert found.settings["sigma"] == "0.25" and found.unit == "ℓ2 norm"
@@ -50,13 +46,13 @@ def test_certificates_and_audits(examined: Path) -> None:
     assert ditto.audit is not None and ditto.audit.settings["limit"] == 0.1
 
 
-def test_equal_names_get_their_parents(told: Any, tmp_path: Path) -> None:
+def test_equal_names_get_their_parents(told, tmp_path):
     places = [told(tmp_path / a / "x", [0.5, 1.0]) for a in ("one", "two", "three")]
     labels = [run.label for run in inspect.opened(places)]
     assert labels == ["one/x", "two/x", "three/x"]
 
 
-def test_no_run(tmp_path: Path, told: Any) -> None:
+def test_no_run(tmp_path, told):
     with pytest.raises(Refusal, match="is not the folder of a run; give the folder"):
         inspect.opened([tmp_path])
     with pytest.raises(Refusal, match="is not the folder of a run"):
@@ -78,9 +74,7 @@ def test_no_run(tmp_path: Path, told: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("cut", [0, 1, 40, 400, -1])
-def test_a_file_cut_off_anywhere(
-    examined: Path, tmp_path: Path, name: str, cut: int
-) -> None:
+def test_a_file_cut_off_anywhere(examined, tmp_path, name, cut):
     """It is named, or read as far as it is whole; nothing else is lost."""
     place = tmp_path / "run"
     shutil.copytree(examined / "attacked" / "personalizer=ditto+lam=auto", place)
@@ -117,9 +111,7 @@ def test_a_file_cut_off_anywhere(
         ("experiment.toml", "train = 3\ndata = 4\nresolved = 5\n"),
     ],
 )
-def test_files_that_say_nonsense(
-    told: Any, tmp_path: Path, name: str, text: str
-) -> None:
+def test_files_that_say_nonsense(told, tmp_path, name, text):
     place = told(tmp_path / "x", [0.5, 1.0])
     (place / name).write_text(text)
     (found,) = inspect.opened([place])
@@ -127,7 +119,7 @@ def test_files_that_say_nonsense(
     assert name in found.troubles[0] or "clients.csv" in found.troubles[0]
 
 
-def test_a_run_on_its_way(examined: Path, tmp_path: Path) -> None:
+def test_a_run_on_its_way(examined, tmp_path):
     place = tmp_path / "run"
     shutil.copytree(examined / "clean", place)
     for name in ("summary.json", "clients.csv"):
@@ -146,9 +138,7 @@ FILES += ("audit.json", "certificates.csv")
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_anything_may_stand_in_a_file(
-    examined: Path, tmp_path: Path, name: str
-) -> None:
+def test_anything_may_stand_in_a_file(examined, tmp_path, name):
     """Words and numbers replaced by others: cards and words are made all the same.
 
     Hundreds of such changes were tried; these are the same eight every time.
@@ -172,7 +162,7 @@ def test_anything_may_stand_in_a_file(
         page.packed(made)
 
 
-def test_a_chain_of_attacks_in_its_order(told: Any, tmp_path: Path) -> None:
+def test_a_chain_of_attacks_in_its_order(told, tmp_path):
     for name in ("data", "gradient", "none", "model"):
         told(tmp_path / "c" / name, [0.5, 1.0])
     (tmp_path / "c" / "chain.json").write_text("{}")

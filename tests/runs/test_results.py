@@ -1,15 +1,11 @@
 """What a finished run writes of its clients."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from troth import api
-from troth.runs.load import Run
 
 TREE: dict[str, Any] = {
     "data": "digits",
@@ -21,13 +17,13 @@ TREE: dict[str, Any] = {
 }
 
 
-def trained(place: Path, **sections: Any) -> Run:
+def trained(place, **sections):
     (run,) = api.run(TREE | sections, out=place)
     return run
 
 
 @pytest.mark.parametrize("personalizer", ["local", "none"])
-def test_every_client_s_validation_accuracy(tmp_path: Path, personalizer: str) -> None:
+def test_every_client_s_validation_accuracy(tmp_path, personalizer):
     """The means of the summary are means of these columns; they differ from test's."""
     run = trained(tmp_path / "run", personalizer=personalizer)
     t, benign = run.clients, run.clients["malicious"] == 0
@@ -43,7 +39,7 @@ def test_every_client_s_validation_accuracy(tmp_path: Path, personalizer: str) -
     assert "valid_loss" not in t
 
 
-def test_of_a_regression_it_is_the_error(tmp_path: Path) -> None:
+def test_of_a_regression_it_is_the_error(tmp_path):
     tree: dict[str, Any] = {
         "data": {"name": "linear_regression"},
         "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
@@ -55,7 +51,7 @@ def test_of_a_regression_it_is_the_error(tmp_path: Path) -> None:
     assert np.isclose(run.clients["valid_error"].mean(), mean)
 
 
-def test_without_validation_data_there_is_no_column(tmp_path: Path) -> None:
+def test_without_validation_data_there_is_no_column(tmp_path):
     partition = {**TREE["partition"], "split": [0.8, 0.0, 0.2]}
     run = trained(tmp_path / "run", partition=partition)
     assert not [name for name in run.clients if "valid_" in name]

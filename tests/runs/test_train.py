@@ -30,13 +30,7 @@ SMALL = {
     "engine": {"how": "vmap", "chunk": 3},
 }
 MORE = pytest.mark.slow("the same at another moment")
-FILES = (
-    files.EXPERIMENT,
-    files.ROUNDS,
-    files.CLIENTS,
-    files.SHARED,
-    files.PERSONAL,
-)
+FILES = (files.EXPERIMENT, files.ROUNDS, files.CLIENTS, files.SHARED, files.PERSONAL)
 
 
 def contents(path):

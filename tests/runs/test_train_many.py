@@ -1,10 +1,6 @@
 """Runs that step as one matrix give what each gives by itself."""
 
-from __future__ import annotations
-
 import weakref
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,7 +60,7 @@ MAY = "may differ only in seed, adversary, attack"
 LATE = {"evaluate": {"newcomers": 0.25}}
 
 
-def experiments(method: str) -> list[Any]:
+def experiments(method):
     """All columns of the plain method; of the others, which trace longer, three."""
     columns = COLUMNS if method == "none" else ("clean", "A2", "fair")
     trees = ({**BASE, **METHODS[method], **COLUMNS[name]} for name in columns)
@@ -74,7 +70,7 @@ def experiments(method: str) -> list[Any]:
 @pytest.mark.parametrize(
     "method", ["ditto", *(pytest.param(m, marks=LONG) for m in METHODS if m != "ditto")]
 )
-def test_together_is_one_after_another(method: str, tmp_path: Path) -> None:
+def test_together_is_one_after_another(method, tmp_path):
     """Shared and own models within 1e-5 after five rounds, and what was written."""
     check_the_same(experiments(method), tmp_path)
 
@@ -92,7 +88,7 @@ def test_together_is_one_after_another(method: str, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_seeds_are_trained_together(change: dict[str, Any], tmp_path: Path) -> None:
+def test_seeds_are_trained_together(change, tmp_path):
     """Other clients are asked, with other batches, shapes and numbers of steps."""
     hostile = COLUMNS["A3"]
     trees = [{**BASE, **change, "seed": s} for s in (0, 1, 2)]
@@ -103,7 +99,7 @@ def test_seeds_are_trained_together(change: dict[str, Any], tmp_path: Path) -> N
 
 
 @pytest.mark.slow("three models trained first, and three runs twice")
-def test_each_begins_with_its_own_weights(tmp_path: Path) -> None:
+def test_each_begins_with_its_own_weights(tmp_path):
     """A model that was trained elsewhere, another one in every seed."""
     every = []
     for seed in range(3):
@@ -117,9 +113,7 @@ def test_each_begins_with_its_own_weights(tmp_path: Path) -> None:
     check_the_same(every, tmp_path)
 
 
-def check_the_same(
-    every: list[Any], tmp_path: Path, between: Callable[[], None] = lambda: None
-) -> None:
+def check_the_same(every, tmp_path, between=lambda: None):
     """Trained together, they leave what each leaves by itself (before `between`)."""
     alone = [tmp_path / f"alone{k}" for k in range(len(every))]
     both = [tmp_path / f"both{k}" for k in range(len(every))]
@@ -151,7 +145,7 @@ def check_the_same(
     assert min(apart) > 1e-3  # the columns do differ, so that a mix-up would show
 
 
-def test_a_stack_of_one_is_the_federation() -> None:
+def test_a_stack_of_one_is_the_federation():
     (e,) = experiments("ditto")[1:2]
     one, other = (build(e, plan=VMAP).federation for _ in range(2))
     stack = Stack([other])
@@ -163,15 +157,13 @@ def test_a_stack_of_one_is_the_federation() -> None:
 
 
 @pytest.mark.parametrize("method", ["none", pytest.param("finetune", marks=LONG)])
-def test_stacks_by_turns(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stacks_by_turns(method, tmp_path, monkeypatch):
     """As on a GPU: while one steps, rounds of the other end."""
     order: list[tuple[str, int]] = []
     for name in ("launch", "land"):
         real = getattr(Stack, name)
 
-        def seen(self: Stack, name: str = name, real: Any = real) -> Any:
+        def seen(self, name=name, real=real):
             order.append((name, len(self.federations)))
             return real(self)
 
@@ -190,12 +182,10 @@ def test_stacks_by_turns(
 
 @LONG
 @pytest.mark.parametrize("method", METHODS)
-def test_as_graphs_are_replayed(
-    method: str, record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_graphs_are_replayed(method, record, tmp_path, monkeypatch):
     """On a GPU results lie in memory that the next replay writes over."""
 
-    def captured() -> None:
+    def captured():
         monkeypatch.setattr(vmap, "captures", lambda tensor: True)
         monkeypatch.setattr(vmap, "_cuda_graph", record)
 
@@ -205,7 +195,7 @@ def test_as_graphs_are_replayed(
     check_the_same(experiments(method), tmp_path, captured)
 
 
-def test_two_stacks_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_stacks_on_a_gpu(monkeypatch):
     monkeypatch.setattr(train_many, "Stack", list)
     cpu, cuda = (SimpleNamespace(type=name) for name in ("cpu", "cuda"))
     for device, n, sizes in (
@@ -221,11 +211,11 @@ def test_two_stacks_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [len(stack) for stack in found] == sizes  # type: ignore[arg-type]
 
 
-def test_the_same_draws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_draws_are_drawn_once(monkeypatch):
     calls: list[int] = []
     real = Feed.draw
 
-    def draw(self: Feed, *given: Any) -> Any:
+    def draw(self, *given):
         calls.append(self.seed)
         return real(self, *given)
 
@@ -247,18 +237,14 @@ def test_the_same_draws_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
         (LATE, LATE, "train them one by one"),
     ],
 )
-def test_what_does_not_go_together(
-    one: dict[str, Any], other: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_what_does_not_go_together(one, other, words, tmp_path):
     both = [reader.from_dict({**BASE, **change}) for change in (one, other)]
     with pytest.raises(Refusal, match=words):
         train_many.train(both, [tmp_path / "a", tmp_path / "b"], plan=VMAP)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_memory_does_not_hold_is_trained_in_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_memory_does_not_hold_is_trained_in_parts(tmp_path, monkeypatch):
     e = reader.from_dict({**BASE, **METHODS["ditto"]})
     built = build(e, plan=VMAP)
     d = built.federation.engine.task.d
@@ -277,13 +263,13 @@ def test_what_memory_does_not_hold_is_trained_in_parts(
 GRID = {**BASE, "grid": {"seed": [0, 1], "adversary.fraction": [0.0, 0.4]}}
 
 
-def shared(runs_: list[Run]) -> list[torch.Tensor]:
+def shared(runs_):
     """The shared models of some runs, flat."""
     found = [files.load(run.path / files.SHARED)[0] for run in runs_]
     return [torch.cat([t.flatten() for t in each.values()]) for each in found]
 
 
-def test_a_grid_is_one_matrix_where_told(tmp_path: Path) -> None:
+def test_a_grid_is_one_matrix_where_told(tmp_path):
     names: list[str] = []
     watch = lambda p: names.append(p.label)  # noqa: E731
     both = troth.run(GRID, out=tmp_path / "both", apart=False, watch=watch)
@@ -296,7 +282,7 @@ def test_a_grid_is_one_matrix_where_told(tmp_path: Path) -> None:
         assert run.finished and not (run.path / files.CHECKPOINT).exists()
 
 
-def test_on_a_cpu_a_grid_is_trained_one_by_one(tmp_path: Path) -> None:
+def test_on_a_cpu_a_grid_is_trained_one_by_one(tmp_path):
     names: list[str] = []
     troth.run(GRID, out=tmp_path / "g", watch=lambda p: names.append(p.label))
     assert not any("together" in name for name in names)
@@ -304,13 +290,11 @@ def test_on_a_cpu_a_grid_is_trained_one_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow("a grid of four, stopped, resumed and trained again")
 @pytest.mark.parametrize(("method", "every"), [("ditto", 0), ("finetune", 2)])
-def test_what_is_killed_together_goes_on_by_itself(
-    method: str, every: int, tmp_path: Path
-) -> None:
+def test_what_is_killed_together_goes_on_by_itself(method, every, tmp_path):
     """From the last checkpoint, or from the beginning where there is none."""
     tree = {**GRID, **METHODS[method], "checkpoint": {"every": every}}
 
-    def kill(p: train.Progress) -> None:
+    def kill(p):
         if p.done == 3:
             raise KeyboardInterrupt  # as a second Ctrl-C: nothing is saved
 
@@ -332,12 +316,12 @@ def test_what_is_killed_together_goes_on_by_itself(
     + [("receive", 1), *(pytest.param(w, 2, marks=LONG) for w in ("receive", "land"))],
 )
 def test_memory_that_runs_out_leaves_each_to_itself(
-    where: str, calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    where, calls, tmp_path, monkeypatch
+):
     whose: Any = Federation if where == "receive" else Stack
     real, seen = getattr(whose, where), list[int]()
 
-    def full(self: Any, *given: Any) -> Any:
+    def full(self, *given):
         seen.append(1)
         if len(seen) < calls or (where == "receive" and len(seen) > calls):
             return real(self, *given)  # alone they receive, too
@@ -348,12 +332,10 @@ def test_memory_that_runs_out_leaves_each_to_itself(
     assert len(seen) >= calls and all(run.finished for run in found)
 
 
-def test_a_round_is_kept_where_the_next_cannot_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_is_kept_where_the_next_cannot_begin(tmp_path, monkeypatch):
     every, real, begun = experiments("none")[:2], Stack.launch, list[int]()
 
-    def launch(self: Stack) -> None:
+    def launch(self):
         begun.append(1)
         if len(begun) == 4:  # round 4 is begun ahead of what is said of round 3
             raise torch.OutOfMemoryError("CUDA out of memory")
@@ -368,12 +350,10 @@ def test_a_round_is_kept_where_the_next_cannot_begin(
     assert len(again) == 2 and all(run.finished for run in again)
 
 
-def test_memory_that_ran_out_is_free_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_ran_out_is_free_again(tmp_path, monkeypatch):
     every, real, seen = experiments("none")[:2], Stack.launch, list[Any]()
 
-    def launch(self: Stack) -> None:
+    def launch(self):
         seen.append(weakref.ref(self))
         if len(seen) == 3:
             raise torch.OutOfMemoryError("CUDA out of memory")

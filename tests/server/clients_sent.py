@@ -1,9 +1,5 @@
 """Messages as a server gets them, and its members called as a round calls them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,9 +9,7 @@ from troth.server import rules
 from troth.types import Broadcast, Messages
 
 
-def messages(
-    update: Any, client: Any = None, loss: Any = None, size: Any = None, extra: Any = 0
-) -> Messages:
+def messages(update, client=None, loss=None, size=None, extra=0):
     """Messages with these updates, of clients 0, 1, … with unlike losses and sizes."""
     update = torch.as_tensor(update)
     n = len(update)
@@ -26,25 +20,23 @@ def messages(
     return Messages(update, beside, reported, counts, ids)
 
 
-def drawn(n: int, d: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+def drawn(n, d, seed=0, dtype=torch.float64):
     """[n, d] normal numbers."""
     draw = torch.Generator().manual_seed(1000 * n + 10 * d + seed)
     return torch.randn(n, d, generator=draw, dtype=torch.float64).to(dtype)
 
 
-def mixed(sent: Messages, order: Tensor) -> Messages:
+def mixed(sent, order):
     """The same messages, in another order or some of them."""
     return Messages(*(field[order] for field in sent))
 
 
-def key(round_: int = 0, seed: int = 0) -> Tensor:
+def key(round_=0, seed=0):
     """Of a round's draws."""
     return seeding.keys(seed, "rule", round_, torch.tensor(0))
 
 
-def applied(
-    kind: str, name: str, sent: Messages, memory: Any = None, **given: Any
-) -> tuple[Any, Any, dict[str, Tensor]]:
+def applied(kind, name, sent, memory=None, **given):
     """Result and memory of a member, as a round calls it, and what it noted.
 
     What it has as an option is one; anything else is what it may ask for.
@@ -69,7 +61,7 @@ def applied(
     return *rule(memory, **context), noted
 
 
-def walked(server: Any, steps: np.ndarray, **options: Any) -> np.ndarray:
+def walked(server, steps, **options):
     """The models that a server leads to from 0, one row per step."""
     w, memory = torch.zeros(steps.shape[1]).double(), torch.zeros(0)
     found = []
@@ -80,7 +72,7 @@ def walked(server: Any, steps: np.ndarray, **options: Any) -> np.ndarray:
     return np.stack(found)
 
 
-def members(kind: str) -> dict[str, tuple[dict[str, Any], list[str]]]:
+def members(kind):
     """Member → its options with their defaults, and the keys of its papers."""
     found = {}
     for name in lookup.names(kind):

@@ -1,10 +1,6 @@
 """Rules of an experiment: f by the adversary's share, conditions before and during."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +16,7 @@ N = 20
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     draw = np.random.default_rng(0)
     owner = np.repeat(np.arange(N), 10)
     y = draw.integers(0, 3, len(owner))
@@ -29,7 +25,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data.npz"
 
 
-def tree(path: Path, **sections: Any) -> dict[str, Any]:
+def tree(path, **sections):
     train = {"rounds": 4, "cohort": 10, "batch": 4, "precision": "float64"}
     return {
         "data": {"name": "npz", "path": str(path)},
@@ -40,14 +36,14 @@ def tree(path: Path, **sections: Any) -> dict[str, Any]:
     }
 
 
-def built(path: Path, **sections: Any) -> build.Built:
+def built(path, **sections):
     return build.build(reader.from_dict(tree(path, **sections)), plan=Plan("vmap", 10))
 
 
 FIFTH = {"adversary": {"fraction": 0.2}}
 
 
-def test_auto_is_the_share_of_a_cohort(path: Path) -> None:
+def test_auto_is_the_share_of_a_cohort(path):
     made = built(path, aggregator="krum", **FIFTH)
     assert made.federation.serving.rules.aggregator.options["f"] == 2
     assert made.facts["f"] == 2  # told in the resolved experiment
@@ -56,24 +52,24 @@ def test_auto_is_the_share_of_a_cohort(path: Path) -> None:
     assert "f" not in given.facts
 
 
-def test_auto_without_an_adversary_is_nobody(path: Path) -> None:
+def test_auto_without_an_adversary_is_nobody(path):
     made = built(path, aggregator="trimmed_mean")
     assert made.federation.serving.rules.aggregator.options["f"] == 0
 
 
-def test_filters_get_it_too(path: Path) -> None:
+def test_filters_get_it_too(path):
     made = built(path, filter=["nnm"], **FIFTH)
     assert made.federation.serving.rules.filters[1].options["f"] == 2
 
 
-def test_a_condition_is_refused_before_the_first_round(path: Path) -> None:
+def test_a_condition_is_refused_before_the_first_round(path):
     half = {"adversary": {"fraction": 0.5}}
     with pytest.raises(Refusal, match=r"krum with f = 5 holds for n ≥ 2f \+ 3 = 13, "):
         built(path, aggregator="krum", **half)
     built(path, aggregator={"name": "krum", "strict": False}, **half)
 
 
-def test_filters_that_merge_rows_leave_fewer_for_the_condition(path: Path) -> None:
+def test_filters_that_merge_rows_leave_fewer_for_the_condition(path):
     """Ten rows in buckets of two are five, and krum with f = 2 asks for seven."""
     buckets = {"name": "bucketing", "s": 2}
     with pytest.raises(Refusal, match="f = 2 holds for .* = 7, and n is 5"):
@@ -86,9 +82,7 @@ SCHEDULE = "client,first,last\n" + "".join(
 )
 
 
-def test_a_condition_broken_on_the_way_leaves_w_and_says_so(
-    path: Path, tmp_path: Path
-) -> None:
+def test_a_condition_broken_on_the_way_leaves_w_and_says_so(path, tmp_path):
     """From the third round on four clients are there, and krum needs seven."""
     (tmp_path / "who.csv").write_text(SCHEDULE)
     run = troth.run(
@@ -109,7 +103,7 @@ def test_a_condition_broken_on_the_way_leaves_w_and_says_so(
     assert run.summary["stayed"] == 2
 
 
-def test_verdicts_are_counted_by_client(path: Path, tmp_path: Path) -> None:
+def test_verdicts_are_counted_by_client(path, tmp_path):
     sections = {"filter": ["clip"], "aggregator": {"name": "multi_krum", "m": 3}}
     attack = {"attack": "model_replacement", **FIFTH}
     run = troth.run(tree(path, **sections, **attack), out=tmp_path / "run")[0]
@@ -131,7 +125,7 @@ def test_verdicts_are_counted_by_client(path: Path, tmp_path: Path) -> None:
             assert r["cosine"] is None
 
 
-def test_strength_reaches_the_round(path: Path) -> None:
+def test_strength_reaches_the_round(path):
     plain = built(path, **FIFTH).federation
     none = {"name": "sign_flip", "strength": 0.0}
     off = built(path, attack=none, **FIFTH).federation
@@ -141,7 +135,7 @@ def test_strength_reaches_the_round(path: Path) -> None:
         assert not torch.equal(a.broadcast.w, c.broadcast.w)
 
 
-def test_negative_strength_is_refused(path: Path) -> None:
+def test_negative_strength_is_refused(path):
     with pytest.raises(Refusal, match=r"attack.strength = -1.0 is out of range"):
         built(path, attack={"name": "sign_flip", "strength": -1.0}, **FIFTH)
 
@@ -150,14 +144,12 @@ def test_negative_strength_is_refused(path: Path) -> None:
     ("aggregator", "rule"),
     [("mean", "mean"), ("term", "mean"), ("fedmgda", "mean"), ("krum", "median")],
 )
-def test_statistics_are_robust_where_the_rest_is(
-    path: Path, aggregator: str, rule: str
-) -> None:
+def test_statistics_are_robust_where_the_rest_is(path, aggregator, rule):
     made = built(path, aggregator=aggregator)
     assert made.federation.serving.rules.statistics.name == rule
 
 
-def test_an_attack_tries_out_the_defence_in_use(path: Path) -> None:
+def test_an_attack_tries_out_the_defence_in_use(path):
     """Against the median it searches; its rows reach further than those of plain alie.
 
     By its own measure, the distance of the step from the benign mean.
@@ -216,13 +208,8 @@ def remembers_nothing(messages, memory):
     ],
 )
 def test_what_rules_of_others_give_is_checked_before_the_first_round(
-    path: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    section: str,
-    name: str,
-    words: str,
-) -> None:
+    path, tmp_path, monkeypatch, section, name, words
+):
     (tmp_path / "given_wrong.py").write_text(OWN, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     member = f"given_wrong:{name}"
@@ -232,8 +219,8 @@ def test_what_rules_of_others_give_is_checked_before_the_first_round(
 
 
 def test_an_attack_that_drops_rows_is_refused_before_the_start(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    path, tmp_path, monkeypatch
+):
     (tmp_path / "thieves.py").write_text(
         "def steal(messages, hostile):\n"
         "    return type(messages)(*(field[~hostile] for field in messages))\n"

@@ -1,8 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from clients_sent import messages
@@ -42,13 +37,13 @@ def lost(messages, nowhere):
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def own(tmp_path, monkeypatch):
     (tmp_path / "rules_of_someone.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     return "rules_of_someone"
 
 
-def context(n: int = 3) -> dict[str, Any]:
+def context(n=3):
     sent = messages(torch.arange(2.0 * n).reshape(n, 2))
     return {
         "broadcast": Broadcast(torch.zeros(2), torch.zeros(0), torch.ones(())),
@@ -59,12 +54,12 @@ def context(n: int = 3) -> dict[str, Any]:
     }
 
 
-def lift(own: str, name: str, **options: Any) -> rules.Rule:
+def lift(own, name, **options):
     full = f"{own}:{name}"
     return rules.lift("aggregator", full, lookup.check("aggregator", full, options))
 
 
-def test_a_member_by_its_name() -> None:
+def test_a_member_by_its_name():
     rule = rules.lift("aggregator", "mean", {})
     assert rule.name == "mean" and rule.asks == {"messages"}
     step, memory = rule(rules.no_memory(), **context())
@@ -72,7 +67,7 @@ def test_a_member_by_its_name() -> None:
     assert memory.shape == (0,)
 
 
-def test_only_what_it_asks_for_is_given(own: str) -> None:
+def test_only_what_it_asks_for_is_given(own):
     given = context()
     result, _ = lift(own, "greedy")(rules.no_memory(), **given, hostile=None, step=None)
     assert all(
@@ -81,7 +76,7 @@ def test_only_what_it_asks_for_is_given(own: str) -> None:
     )
 
 
-def test_memory_goes_to_those_who_ask(own: str) -> None:
+def test_memory_goes_to_those_who_ask(own):
     rule = lift(own, "counting")
     assert "memory" in rule.asks
     memory = rules.no_memory()
@@ -91,14 +86,14 @@ def test_memory_goes_to_those_who_ask(own: str) -> None:
         assert memory.tolist() == list(range(count))
 
 
-def test_memory_of_the_others_stays_as_it_is(own: str) -> None:
+def test_memory_of_the_others_stays_as_it_is(own):
     before = torch.tensor([1.0, 2.0])
     step, memory = lift(own, "forgetful")(before, **context())
     assert isinstance(step, Tensor)
     assert memory is before
 
 
-def test_options_reach_the_member(own: str) -> None:
+def test_options_reach_the_member(own):
     _, memory = lift(own, "counting", start=5)(rules.no_memory(), **context())
     assert memory.tolist() == [5.0]
     server = rules.lift("server", "sgd", {"lr": 0.5})
@@ -106,7 +101,7 @@ def test_options_reach_the_member(own: str) -> None:
     assert w.tolist() == [1.0, 2.0]
 
 
-def test_an_unknown_option_is_never_dropped(own: str) -> None:
+def test_an_unknown_option_is_never_dropped(own):
     with pytest.raises(Refusal, match="has no option 'f'"):
         lift(own, "counting", f=2)
     unchecked = rules.lift("aggregator", "mean", {"f": 2})
@@ -123,17 +118,17 @@ def test_an_unknown_option_is_never_dropped(own: str) -> None:
         ("server", "nowhere:sgd", "server 'nowhere:sgd' cannot be imported"),
     ],
 )
-def test_unknown_names(kind: str, name: str, words: str) -> None:
+def test_unknown_names(kind, name, words):
     with pytest.raises(Refusal, match=words):
         rules.lift(kind, name, {})
 
 
-def test_what_no_round_has_is_refused(own: str) -> None:
+def test_what_no_round_has_is_refused(own):
     with pytest.raises(Refusal, match="'nowhere'"):
         lift(own, "lost")(rules.no_memory(), **context())
 
 
-def test_no_memory_is_a_tensor_without_width() -> None:
+def test_no_memory_is_a_tensor_without_width():
     assert rules.no_memory().shape == (0,)
     assert rules.no_memory(torch.device("cpu")).device == torch.device("cpu")
 
@@ -141,7 +136,7 @@ def test_no_memory_is_a_tensor_without_width() -> None:
 # How many rows may be malicious
 
 
-def test_f_is_a_number_and_auto_where_it_makes_no_difference() -> None:
+def test_f_is_a_number_and_auto_where_it_makes_no_difference():
     for f in (0, 3):
         assert rules.count("krum", f, 9, (2, 3), True) == f
     assert rules.count("median", "auto", 1, (2, 1), True, otherwise=0) == 0
@@ -158,7 +153,7 @@ def test_f_is_a_number_and_auto_where_it_makes_no_difference() -> None:
         (9, (1, 1), r"f = 9 holds for n ≥ f \+ 1 = 10, and n is 8; .*strict = false"),
     ],
 )
-def test_a_condition_gives_both_numbers(f: Any, law: Any, words: str) -> None:
+def test_a_condition_gives_both_numbers(f, law, words):
     with pytest.raises(Refusal, match=words):
         rules.count("krum", f, 8, law, strict=True)
 
@@ -176,9 +171,7 @@ def test_a_condition_gives_both_numbers(f: Any, law: Any, words: str) -> None:
         (9, 3, 9, 3),
     ],
 )
-def test_the_share_of_a_cohort_is_rounded_down(
-    cohort: int, hostile: int, clients: int, f: int
-) -> None:
+def test_the_share_of_a_cohort_is_rounded_down(cohort, hostile, clients, f):
     """As `int(clients_per_round * num_corrupted / N)` in the authors' code."""
     assert rules.share(cohort, hostile, clients) == f
     assert int(cohort * hostile / clients) == f
@@ -187,7 +180,7 @@ def test_the_share_of_a_cohort_is_rounded_down(
 # What rules say of clients
 
 
-def test_rows_are_told_by_client() -> None:
+def test_rows_are_told_by_client():
     verdicts = Verdicts()
     note = verdicts.of(torch.tensor([7, 3, 9]))
     note(chosen=torch.tensor([True, False, True]))
@@ -195,7 +188,7 @@ def test_rows_are_told_by_client() -> None:
     assert verdicts.clients() == {"chosen": {7, 9}, "clipped": set()}
 
 
-def test_down_weighted_is_below_an_equal_share() -> None:
+def test_down_weighted_is_below_an_equal_share():
     verdicts = Verdicts()
     third = torch.full((3,), 1 / 3)
     verdicts.of(torch.arange(3))(weight=third)
@@ -204,14 +197,14 @@ def test_down_weighted_is_below_an_equal_share() -> None:
     assert verdicts.clients() == {"downweighted": {0, 1}}
 
 
-def test_several_rules_say_the_same_of_a_client_once() -> None:
+def test_several_rules_say_the_same_of_a_client_once():
     verdicts = Verdicts()
     verdicts.of(torch.tensor([1, 2]))(clipped=torch.tensor([True, True]))
     verdicts.of(torch.tensor([2, 5]))(clipped=torch.tensor([True, True]))
     assert verdicts.clients() == {"clipped": {1, 2, 5}}
 
 
-def test_what_is_said_of_a_merged_row_falls_on_all_that_it_holds() -> None:
+def test_what_is_said_of_a_merged_row_falls_on_all_that_it_holds():
     verdicts = Verdicts()
     note = verdicts.of(torch.tensor([7, 3, 9, 4, 5]))
     note(into=torch.tensor([3, 3, 4, 4, 5]))
@@ -223,7 +216,7 @@ def test_what_is_said_of_a_merged_row_falls_on_all_that_it_holds() -> None:
     assert verdicts.clients()["downweighted"] == {3, 4, 7, 9}
 
 
-def test_a_rule_may_go_on_with_its_mask() -> None:
+def test_a_rule_may_go_on_with_its_mask():
     """What is noted is read after all rules; columns may share a rule's buffer."""
     verdicts, buffer = Verdicts(), torch.tensor([True, False])
     verdicts.of(torch.tensor([4, 6]))(chosen=buffer)
@@ -233,7 +226,7 @@ def test_a_rule_may_go_on_with_its_mask() -> None:
     assert verdicts.clients() == {"chosen": {4}, "clipped": {6}}
 
 
-def test_nobody_has_to_listen() -> None:
+def test_nobody_has_to_listen():
     silent(chosen=torch.ones(2, dtype=torch.bool))
 
 
@@ -248,7 +241,7 @@ def test_nobody_has_to_listen() -> None:
         ("clipped", torch.ones(3), "'clipped' as torch.float32; it is a mask"),
     ],
 )
-def test_what_is_no_verdict_is_refused(name: str, rows: Any, words: str) -> None:
+def test_what_is_no_verdict_is_refused(name, rows, words):
     """Lest a stranger's rule write over what a round records."""
     with pytest.raises(Refusal, match=words):
         Verdicts().of(torch.arange(3))(**{name: rows})

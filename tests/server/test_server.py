@@ -1,7 +1,5 @@
 """The server's half of a round, by hand: what it takes, says, and never does."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -13,24 +11,24 @@ from torch import Tensor
 from troth import lookup
 from troth.server import rules
 from troth.server import server as serving
-from troth.server.server import Rules, Served, Serving
+from troth.server.server import Rules, Serving
 from troth.types import Broadcast, Messages, Refusal
 
 
-def rule(function: Any, **options: Any) -> rules.Rule:
+def rule(function, **options):
     asks = frozenset(lookup.asks(function))
     return rules.Rule(function.__name__, function, options, asks)
 
 
-def mean(messages: Messages) -> Tensor:
+def mean(messages):
     return messages.update.mean(0)
 
 
-def add(broadcast: Broadcast, step: Tensor) -> Tensor:
+def add(broadcast, step):
     return broadcast.w + step
 
 
-def everything(**changed: Any) -> Rules:
+def everything(**changed):
     given = {"attack": None, "filters": (), "aggregator": mean, "server": add}
     given |= {"statistics": mean} | changed
     made = {k: rule(v) if callable(v) else v for k, v in given.items()}
@@ -38,25 +36,25 @@ def everything(**changed: Any) -> Rules:
     return Rules(**made)
 
 
-def desk(tail: int = 0, **changed: Any) -> Serving:
+def desk(tail=0, **changed):
     return Serving(everything(**changed), tail, 0, torch.device("cpu"))
 
 
-def sent(rows: list[list[float]], ids: list[int] | None = None) -> Messages:
+def sent(rows, ids=None):
     return messages(torch.tensor(rows, dtype=torch.float64), ids)
 
 
-def start(d: int, tail: int = 0) -> Broadcast:
+def start(d, tail=0):
     w = torch.zeros(d + tail, dtype=torch.float64)
     return Broadcast(w, w[:0], w.new_ones(()))
 
 
-def serve(server: Serving, messages: Messages, hostile: Any = None) -> Served:
+def serve(server, messages, hostile=None):
     rows = None if hostile is None else torch.tensor(hostile)
     return server.serve(start(messages.update.shape[1]), messages, 0, rows)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     found = serve(desk(), sent([[1.0, 0.0], [3.0, 4.0]]))
     assert found.broadcast.w.tolist() == [2.0, 2.0]
     assert found.moved == pytest.approx(math.sqrt(8))
@@ -64,15 +62,15 @@ def test_by_hand() -> None:
     assert math.isnan(found.cosine)  # nobody knows who is hostile
 
 
-def refusing(messages: Messages) -> Tensor:
+def refusing(messages):
     raise Refusal("krum with f = 1 holds for n ≥ 2f + 3 = 5, and n is 4")
 
 
-def counting(messages: Messages, memory: Tensor) -> tuple[Messages, Tensor]:
+def counting(messages, memory):
     return messages, torch.ones(1) + (memory if memory.numel() else 0)
 
 
-def test_a_broken_condition_leaves_w_and_is_told() -> None:
+def test_a_broken_condition_leaves_w_and_is_told():
     server = desk(filters=[counting], aggregator=refusing)
     found = serve(server, sent([[1.0], [2.0]]))
     assert found.broadcast.w.tolist() == [0.0]
@@ -81,35 +79,35 @@ def test_a_broken_condition_leaves_w_and_is_told() -> None:
     assert server.memories["filter0"].numel() == 0  # nothing was taken
 
 
-def test_a_filter_that_refuses_leaves_w_too() -> None:
+def test_a_filter_that_refuses_leaves_w_too():
     found = serve(desk(filters=[refusing]), sent([[1.0]]))
     assert found.why.startswith("krum")
     assert found.messages.client.tolist() == [0]
 
 
-def test_no_message_and_no_number_have_their_words() -> None:
+def test_no_message_and_no_number_have_their_words():
     empty = Messages(*(field[:0] for field in sent([[1.0]])))
     assert serve(desk(), empty).why == serving.NOBODY
     assert serve(desk(), sent([[math.inf]])).why == serving.INFINITE
 
 
-def half(messages: Messages, note: Any) -> Messages:
+def half(messages, note):
     mask = messages.client % 2 == 0
     note(into=messages.client - messages.client % 2)
     return Messages(*(field[mask] for field in messages))
 
 
-def drop_first(messages: Messages) -> Messages:
+def drop_first(messages):
     return Messages(*(field[1:] for field in messages))
 
 
-def choosy(messages: Messages, note: Any) -> Tensor:
+def choosy(messages, note):
     chosen = messages.client == messages.client.max()
     note(chosen=chosen, weight=chosen.double())
     return messages.update[chosen][0]
 
 
-def test_what_rules_say_is_told_by_client() -> None:
+def test_what_rules_say_is_told_by_client():
     server = desk(filters=[half, drop_first], aggregator=choosy)
     found = serve(server, sent([[1.0], [2.0], [3.0], [4.0], [5.0]], [2, 3, 4, 5, 8]))
     assert found.dropped == {"drop_first": [2, 3]}  # 3 went with 2, into which it went
@@ -117,11 +115,11 @@ def test_what_rules_say_is_told_by_client() -> None:
     assert found.broadcast.w.tolist() == [5.0]
 
 
-def test_the_rule_over_statistics_says_nothing() -> None:
+def test_the_rule_over_statistics_says_nothing():
     """Clients are told of once, by the rule that reads their updates."""
     said: list[int] = []
 
-    def tells(messages: Messages, note: Any = None) -> Tensor:
+    def tells(messages, note=None):
         said.append(0 if note is None else messages.update.shape[1])
         return messages.update.mean(0)
 
@@ -134,7 +132,7 @@ def test_the_rule_over_statistics_says_nothing() -> None:
 # The adversary
 
 
-def flip(messages: Messages, hostile: Tensor) -> Messages:
+def flip(messages, hostile):
     u = messages.update
     return messages._replace(update=torch.where(hostile[:, None], -u, u))
 
@@ -142,7 +140,7 @@ def flip(messages: Messages, hostile: Tensor) -> Messages:
 ROWS = [[1.0, 0.0], [0.0, 2.0], [1.0, 2.0]]
 
 
-def test_cosine_by_hand() -> None:
+def test_cosine_by_hand():
     """Mean of the benign (1, 0), (0, 2): (.5, 1); the hostile row: (1, 2)."""
     messages = sent(ROWS)
     assert serve(desk(), messages, [False, False, True]).cosine == pytest.approx(1)
@@ -153,48 +151,46 @@ def test_cosine_by_hand() -> None:
 
 
 @pytest.mark.parametrize("hostile", [[False] * 3, [True] * 3])
-def test_cosine_without_one_side_is_none(hostile: list[bool]) -> None:
+def test_cosine_without_one_side_is_none(hostile):
     assert math.isnan(serve(desk(), sent(ROWS), hostile).cosine)
 
 
-def test_cosine_leaves_out_what_is_no_number() -> None:
+def test_cosine_leaves_out_what_is_no_number():
     rows = [*ROWS, [math.inf, 0.0], [math.nan, 1.0]]
     found = serve(desk(), sent(rows), [False, False, True, True, False])
     assert found.cosine == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("strength", "row"), [(0, 3.0), (0.5, 0.0), (1, -3), (2, -9)])
-def test_strength_goes_from_the_own_row_to_the_attack(
-    strength: float, row: float
-) -> None:
+def test_strength_goes_from_the_own_row_to_the_attack(strength, row):
     server = desk(attack=flip, strength=strength)
     found = serve(server, sent([[1.0], [3.0]]), [False, True])
     assert found.messages.update.tolist() == [[1.0], [row]]
 
 
-def to_infinity(messages: Messages, hostile: Tensor) -> Messages:
+def to_infinity(messages, hostile):
     gone = torch.full_like(messages.update, math.inf)
     return messages._replace(
         update=torch.where(hostile[:, None], gone, messages.update)
     )
 
 
-def test_no_strength_is_no_attack_even_of_infinite_rows() -> None:
+def test_no_strength_is_no_attack_even_of_infinite_rows():
     server = desk(attack=to_infinity, strength=0.0)
     assert serve(server, sent([[1.0], [3.0]]), [False, True]).moved == 2
 
 
-def test_an_attack_may_rehearse_the_defence() -> None:
+def test_an_attack_may_rehearse_the_defence():
     """With its memories, which the rehearsal leaves as they were."""
     tried: list[float] = []
 
-    def clever(messages: Messages, hostile: Tensor, defence: Any) -> Messages:
+    def clever(messages, hostile, defence):
         for factor in (1.0, 10.0, math.inf):
             u = torch.where(hostile[:, None], factor, 1.0) * messages.update
             tried.append(float(defence(messages._replace(update=u))[0]))
         return messages
 
-    def summing(messages: Messages, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def summing(messages, memory):
         total = messages.update.sum(0) + (memory if memory.numel() else 0)
         return total, total
 
@@ -209,10 +205,10 @@ def test_an_attack_may_rehearse_the_defence() -> None:
     assert tried[3:] == [6.0, 24.0, 0.0]
 
 
-def test_a_defence_that_refuses_is_rehearsed_as_no_step() -> None:
+def test_a_defence_that_refuses_is_rehearsed_as_no_step():
     steps: list[Tensor] = []
 
-    def asks(messages: Messages, hostile: Tensor, defence: Any) -> Messages:
+    def asks(messages, hostile, defence):
         steps.append(defence(messages))
         return messages
 
@@ -220,8 +216,8 @@ def test_a_defence_that_refuses_is_rehearsed_as_no_step() -> None:
     assert steps[0].tolist() == [0.0, 0.0]
 
 
-def test_an_attack_that_refuses_in_a_round_does_not_stop_it() -> None:
-    def moody(messages: Messages, hostile: Tensor, round_: int) -> Messages:
+def test_an_attack_that_refuses_in_a_round_does_not_stop_it():
+    def moody(messages, hostile, round_):
         if round_ == 1:
             raise Refusal("not today")
         return flip(messages, hostile)
@@ -242,23 +238,23 @@ class Told(NamedTuple):
     hostile: Any = None
 
 
-def several() -> list[Told]:
+def several():
     """As a run has them, with rows that are no numbers, none, or a broken condition."""
     from troth.server.filters.drop_invalid import drop_invalid
 
-    def three(messages: Messages) -> Tensor:
+    def three(messages):
         if len(messages.client) < 3:
             raise Refusal("three are wanted")
         return messages.update.mean(0)
 
     buffer = torch.zeros(3, dtype=torch.bool)
 
-    def least(messages: Messages, note: Any) -> Tensor:
+    def least(messages, note):
         first = messages.update[:, 0]
         note(chosen=torch.eq(first, first.min(), out=buffer))
         return messages.update[buffer][0]
 
-    def adding(messages: Messages, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def adding(messages, memory):
         total = messages.update.sum(0) + (memory if memory.numel() else 0)
         return total, total
 
@@ -279,10 +275,10 @@ def several() -> list[Told]:
     ]
 
 
-def test_rounds_that_end_at_once_end_as_each_alone() -> None:
+def test_rounds_that_end_at_once_end_as_each_alone():
     """Rows, verdicts, reasons, and what each server remembers."""
 
-    def received(told: Told) -> Any:
+    def received(told):
         server, messages, hostile = told
         rows = None if hostile is None else torch.tensor(hostile).bool()
         if not len(messages.update):

@@ -1,11 +1,7 @@
 """Running statistics through a round: of all clients, and out of everybody's hands."""
 
-from __future__ import annotations
-
 import math
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import clients_sent
@@ -19,10 +15,9 @@ import troth
 from troth import build, files
 from troth.config import reader
 from troth.engine.engine import Plan
-from troth.federation.rounds import Federation
 from troth.networks import task
 from troth.server import server
-from troth.types import Broadcast, Messages, Refusal
+from troth.types import Broadcast, Refusal
 
 SIZES = [4, 7, 12, 9, 15]
 N, D = len(SIZES), 3
@@ -107,7 +102,7 @@ def huge(x, y, *, times: float = 1e30):
 
 
 @pytest.fixture(autouse=True)
-def mod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def mod(tmp_path, monkeypatch):
     """Networks and rules of somebody else, named `strangers:function`."""
     (tmp_path / "strangers.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -119,7 +114,7 @@ def mod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     """Clients of different sizes, each about a center and with a spread of its own."""
     draw = np.random.default_rng(0)
     owner = np.repeat(np.arange(N), SIZES)
@@ -131,7 +126,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data.npz"
 
 
-def tree(path: Path, model: Any = "strangers:first", **sections: Any) -> dict[str, Any]:
+def tree(path, model="strangers:first", **sections):
     train = {"rounds": 1, "steps": 2, "batch": 0, "lr": 0.1, "precision": "float64"}
     return {
         "data": {"name": "npz", "path": str(path)},
@@ -143,18 +138,16 @@ def tree(path: Path, model: Any = "strangers:first", **sections: Any) -> dict[st
     }
 
 
-def built(
-    path: Path, model: Any = "strangers:first", plan: Plan | None = None, **more: Any
-) -> build.Built:
+def built(path, model="strangers:first", plan=None, **more):
     whole = reader.from_dict(tree(path, model, **more))
     return build.build(whole, plan=plan or Plan("loop", 1))
 
 
-def made(path: Path, model: Any = "strangers:first", **more: Any) -> Federation:
+def made(path, model="strangers:first", **more):
     return built(path, model, **more).federation
 
 
-def statistics(path: Path, steps: int, momentum: float = 0.1) -> Tensor:
+def statistics(path, steps, momentum=0.1):
     """[n, 2·D] what the layer of `first` has seen of each client after a round."""
     with np.load(path) as data:
         x, owner, train = data["x"], data["owner"], data["split"] == "train"
@@ -167,19 +160,19 @@ def statistics(path: Path, steps: int, momentum: float = 0.1) -> Tensor:
     return torch.from_numpy(np.stack(rows))
 
 
-def tail(vector: Tensor) -> Tensor:
+def tail(vector):
     return vector[..., -2 * D :]
 
 
 # Cut and joined
 
 
-def messages(n: int, d: int, e: int) -> Messages:
+def messages(n, d, e):
     return clients_sent.messages(drawn(n, d), extra=drawn(n, e, 1))
 
 
 @pytest.mark.parametrize("e", [0, 2])
-def test_cut_and_joined_all_is_as_before(e: int) -> None:
+def test_cut_and_joined_all_is_as_before(e):
     w = torch.arange(1.0, 8.0)
     broadcast = Broadcast(w, torch.arange(float(e)), torch.ones(()))
     seen = server.cut_broadcast(broadcast, 4)
@@ -195,14 +188,14 @@ def test_cut_and_joined_all_is_as_before(e: int) -> None:
     assert torch.equal(layers.update, sent.update[:, 3:])
 
 
-def test_without_a_tail_nothing_is_touched() -> None:
+def test_without_a_tail_nothing_is_touched():
     broadcast = Broadcast(torch.ones(3), torch.ones(1), torch.ones(()))
     sent = messages(2, 3, 1)
     assert server.cut(sent, 0) is sent
     assert server.cut_broadcast(broadcast, 0) is server.join(broadcast, 0) is broadcast
 
 
-def test_only_variances_are_kept_from_below_zero() -> None:
+def test_only_variances_are_kept_from_below_zero():
     extra = torch.tensor([9.0, -1.0, -2.0, -3.0, 4.0])  # 9 is a solver's; two means
     joined = server.join(Broadcast(torch.zeros(1), extra, torch.ones(())), 4)
     assert joined.w.tolist() == [0, -1, -2, 0, 4] and joined.extra.tolist() == [9]
@@ -223,9 +216,7 @@ SLOW = pytest.mark.slow("trains two federations of a deeper network")
         pytest.param("strangers:narrow", Plan("vmap", 2), "adam", marks=SLOW),
     ],
 )
-def test_identical_clients_are_one_client(
-    tmp_path: Path, model: str, plan: Plan, optimizer: str
-) -> None:
+def test_identical_clients_are_one_client(tmp_path, model, plan, optimizer):
     draw = np.random.default_rng(1)
     x, y = draw.normal(size=(12, D)), np.arange(12) % 2
     split = np.where(np.arange(12) < 9, "train", "test")
@@ -245,7 +236,7 @@ def test_identical_clients_are_one_client(
 
 
 @pytest.mark.parametrize("momentum", [0.1, 1.0])
-def test_statistics_of_all_clients_count_alike(path: Path, momentum: float) -> None:
+def test_statistics_of_all_clients_count_alike(path, momentum):
     """Trap 9: a server that averages parameters keeps those of one client."""
     model = {"name": "strangers:first", "momentum": momentum}
     federation = made(path, model, train={"lr": 0.0})
@@ -258,16 +249,13 @@ def test_statistics_of_all_clients_count_alike(path: Path, momentum: float) -> N
     assert not torch.allclose(tail(w), each[0], atol=0.1)
 
 
-def test_the_median_of_statistics_where_it_is_wished(path: Path) -> None:
+def test_the_median_of_statistics_where_it_is_wished(path):
     each = statistics(path, steps=2)
     wishes: list[tuple[dict[str, Any], Tensor]] = [
         ({"aggregator": "mean"}, each.mean(0)),
         ({"aggregator": "median"}, each.median(0).values),  # robust where the rest is
         ({"train": {"statistics": "median"}}, each.median(0).values),
-        (
-            {"train": {"statistics": "mean"}, "aggregator": "median"},
-            each.mean(0),
-        ),
+        ({"train": {"statistics": "mean"}, "aggregator": "median"}, each.mean(0)),
     ]
     for sections, expected in wishes:
         federation = made(path, **sections)
@@ -275,7 +263,7 @@ def test_the_median_of_statistics_where_it_is_wished(path: Path) -> None:
         assert torch.allclose(tail(federation.broadcast.w), expected, atol=1e-12)
 
 
-def test_only_those_asked_count(path: Path) -> None:
+def test_only_those_asked_count(path):
     federation = made(path, train={"cohort": 2})
     record = federation.step()
     each = statistics(path, steps=2)[record.cohort]
@@ -289,7 +277,7 @@ HOSTILE = {"adversary": {"clients": [1]}, "corruption": "none"}
 
 
 @pytest.mark.parametrize("value", [-1e30, 1e6])
-def test_no_message_makes_a_variance_negative(path: Path, value: float) -> None:
+def test_no_message_makes_a_variance_negative(path, value):
     attack = {"name": "strangers:poison", "value": value}
     federation = made(path, train={"rounds": 3}, attack=attack, **HOSTILE)
     x = torch.randn(6, D, dtype=torch.float64)
@@ -301,7 +289,7 @@ def test_no_message_makes_a_variance_negative(path: Path, value: float) -> None:
         assert federation.engine.task.predict(w, x).isfinite().all()
 
 
-def test_under_the_median_one_of_five_stays_within_the_others(path: Path) -> None:
+def test_under_the_median_one_of_five_stays_within_the_others(path):
     each = statistics(path, steps=2)[[0, 2, 3, 4]]
     for value in (-1e6, 1e6, 0.5):
         federation = made(
@@ -317,9 +305,7 @@ def test_under_the_median_one_of_five_stays_within_the_others(path: Path) -> Non
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_statistics_that_are_no_numbers_drop_the_message(
-    path: Path, value: float
-) -> None:
+def test_statistics_that_are_no_numbers_drop_the_message(path, value):
     attack = {"name": "strangers:poison", "value": value}
     federation = made(path, attack=attack, **HOSTILE)
     record = federation.step()
@@ -329,7 +315,7 @@ def test_statistics_that_are_no_numbers_drop_the_message(
     assert torch.allclose(tail(record.broadcast.w), each.mean(0), atol=1e-12)
 
 
-def test_inputs_too_large_for_a_variance_drop_the_message(path: Path) -> None:
+def test_inputs_too_large_for_a_variance_drop_the_message(path):
     """10³⁰ is a float32, its square is none."""
     federation = made(
         path,
@@ -343,7 +329,7 @@ def test_inputs_too_large_for_a_variance_drop_the_message(path: Path) -> None:
         assert (record.broadcast.w[-D:] > 0).all()
 
 
-def test_when_all_are_dropped_statistics_stay(path: Path) -> None:
+def test_when_all_are_dropped_statistics_stay(path):
     hostile = {"adversary": {"clients": [0, 1, 2, 3]}, "corruption": "none"}
     attack = {"name": "strangers:poison", "value": math.nan}
     federation = made(path, train={"rounds": 2}, attack=attack, **hostile)
@@ -354,7 +340,7 @@ def test_when_all_are_dropped_statistics_stay(path: Path) -> None:
 
 
 @pytest.mark.parametrize("factor", [0.0, 7.0])
-def test_model_replacement_leaves_statistics_alone(path: Path, factor: float) -> None:
+def test_model_replacement_leaves_statistics_alone(path, factor):
     attack = {"name": "model_replacement", "factor": factor}
     one, two = made(path, attack=attack, **HOSTILE), made(path, **HOSTILE)
     attacked, honest = one.step(), two.step()
@@ -364,7 +350,7 @@ def test_model_replacement_leaves_statistics_alone(path: Path, factor: float) ->
     assert torch.equal(tail(one.broadcast.w), tail(two.broadcast.w))
 
 
-def test_rules_see_parameters_and_beside_them_statistics(path: Path, mod: Any) -> None:
+def test_rules_see_parameters_and_beside_them_statistics(path, mod):
     federation = made(
         path,
         filter=["strangers:passing"],
@@ -389,7 +375,7 @@ def test_rules_see_parameters_and_beside_them_statistics(path: Path, mod: Any) -
         assert record.moved == pytest.approx(float(step[:head].norm()), rel=1e-12)
 
 
-def test_the_facts_count_parameters_alone(path: Path) -> None:
+def test_the_facts_count_parameters_alone(path):
     ready = built(path)
     trained = [p.numel() for p in ready.network.parameters() if p.requires_grad]
     assert (
@@ -399,7 +385,7 @@ def test_the_facts_count_parameters_alone(path: Path) -> None:
     )
 
 
-def test_what_a_solver_sends_beside_goes_its_own_way(path: Path) -> None:
+def test_what_a_solver_sends_beside_goes_its_own_way(path):
     """SCAFFOLD's kind: its numbers by the aggregator, statistics by their own rule."""
     federation = made(
         path,
@@ -430,7 +416,7 @@ def test_what_a_solver_sends_beside_goes_its_own_way(path: Path) -> None:
         {"schedule": "cosine", "lr": 3.0},
     ],
 )
-def test_no_optimiser_touches_the_tail(path: Path, train: dict[str, Any]) -> None:
+def test_no_optimiser_touches_the_tail(path, train):
     """The first layer sees the data alone, however the rest of it moves."""
     federation = made(path, train=train, personalizer="local")
     federation.step()
@@ -441,7 +427,7 @@ def test_no_optimiser_touches_the_tail(path: Path, train: dict[str, Any]) -> Non
     assert torch.allclose(tail(models), each, atol=1e-12)
 
 
-def test_ditto_pulls_parameters_and_leaves_statistics(path: Path) -> None:
+def test_ditto_pulls_parameters_and_leaves_statistics(path):
     ditto = {"name": "ditto", "lam": 1000.0, "lr": 0.001}  # v = w − lr·∇F: lr·λ = 1
     federation = made(path, personalizer=ditto, train={"rounds": 6})
     for _ in range(6):
@@ -469,10 +455,8 @@ MANY = pytest.mark.slow("traces a deep network for every plan")
         pytest.param("deep", "ditto", 4, PLANS, marks=MANY),
     ],
 )
-def test_every_plan_comes_to_the_same(
-    path: Path, model: str, personalizer: Any, batch: int, plans: list[Plan]
-) -> None:
-    def trained(plan: Plan) -> Tensor:
+def test_every_plan_comes_to_the_same(path, model, personalizer, batch, plans):
+    def trained(plan):
         train = {"batch": batch, "rounds": 2, "optimizer": "momentum", "cohort": 4}
         more = {"train": train, "personalizer": personalizer}
         federation = made(path, f"strangers:{model}", plan=plan, **more)
@@ -494,7 +478,7 @@ def test_every_plan_comes_to_the_same(
         pytest.param(Plan("vmap", 3), marks=pytest.mark.slow("traces two networks")),
     ],
 )
-def test_bfloat16_trains(path: Path, plan: Plan) -> None:
+def test_bfloat16_trains(path, plan):
     train = {"precision": "bfloat16", "rounds": 3}
     low = made(path, "strangers:narrow", plan=plan, train=train)
     high = made(path, "strangers:narrow", train=train | {"precision": "float32"})
@@ -511,7 +495,7 @@ def test_bfloat16_trains(path: Path, plan: Plan) -> None:
 
 
 @pytest.mark.slow("a deep network trained, killed and resumed")
-def test_going_on_is_bit_exact(path: Path, tmp_path: Path) -> None:
+def test_going_on_is_bit_exact(path, tmp_path):
     whole = tree(
         path,
         "strangers:deep",
@@ -522,7 +506,7 @@ def test_going_on_is_bit_exact(path: Path, tmp_path: Path) -> None:
     )
     troth.run(whole, out=tmp_path / "whole")
 
-    def watch(progress: Any) -> None:
+    def watch(progress):
         if progress.done >= 2:
             raise KeyboardInterrupt
 
@@ -556,8 +540,8 @@ FREEZES: dict[str, list[str]] = {
     ],
 )
 def test_a_loaded_model_predicts_as_it_was_evaluated(
-    path: Path, tmp_path: Path, freeze: str, personalizer: str
-) -> None:
+    path, tmp_path, freeze, personalizer
+):
     whole = tree(
         path,
         {"name": "strangers:deep", "freeze": FREEZES[freeze]},
@@ -585,6 +569,6 @@ def test_a_loaded_model_predicts_as_it_was_evaluated(
             assert moved == [not still, True]
 
 
-def test_a_class_of_statistics_that_is_none_is_refused(path: Path) -> None:
+def test_a_class_of_statistics_that_is_none_is_refused(path):
     with pytest.raises(Refusal, match=r"train\.statistics = 'krum'"):
         made(path, train={"statistics": "krum"})

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -7,15 +5,13 @@ from troth import theory
 from troth.types import Refusal
 
 
-def drawn(seed: int, K: int, d: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+def drawn(seed, K, d, n):
     random = np.random.default_rng(seed)
     x = random.standard_normal((K, n, d)) * random.uniform(0.5, 2, (K, 1, 1))
     return random.standard_normal((K, d)), x.transpose(0, 2, 1) @ x
 
 
-def joint(
-    estimates: np.ndarray, grams: np.ndarray, sigma: float, tau: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def joint(estimates, grams, sigma, tau):
     """The same from one linear system in (θ, w_1 … w_K), θ with no prior at all.
 
     The log density is −½ Σ_k [(w_k − θ)²/τ_k² + (w_k − ŵ_k)ᵀG_k(w_k − ŵ_k)/σ²].
@@ -42,7 +38,7 @@ def joint(
 
 @pytest.mark.parametrize(("K", "d"), [(2, 1), (3, 2), (7, 4)])
 @pytest.mark.parametrize("own", [False, True])
-def test_it_is_the_posterior(K: int, d: int, own: bool) -> None:
+def test_it_is_the_posterior(K, d, own):
     estimates, grams = drawn(K, K, d, n=d + 3)
     tau = np.linspace(0.3, 2, K) if own else np.full(K, 0.7)
     found = theory.bayes_estimator(estimates, grams, 1.3, tau if own else 0.7)
@@ -51,7 +47,7 @@ def test_it_is_the_posterior(K: int, d: int, own: bool) -> None:
     np.testing.assert_allclose(found.covariance, covariance, atol=1e-9)
 
 
-def test_ditto_at_its_best_lam_is_the_bayes_estimator() -> None:
+def test_ditto_at_its_best_lam_is_the_bayes_estimator():
     """Remark 1, with X_kᵀX_k = βI; and Σ is that of Lemma 8 without adversaries."""
     K, d, n, beta, sigma, tau = 6, 3, 10, 17.0, 1.2, 0.4
     estimates, _ = drawn(0, K, d, n)
@@ -65,7 +61,7 @@ def test_ditto_at_its_best_lam_is_the_bayes_estimator() -> None:
     np.testing.assert_allclose(np.trace(found.covariance, axis1=1, axis2=2), least)
 
 
-def test_ends() -> None:
+def test_ends():
     estimates, grams = drawn(1, 5, 2, n=6)
     same = theory.bayes_estimator(estimates, grams, 1.0, 0.0)
     whole = np.linalg.solve(grams.sum(0), np.einsum("kij,kj->i", grams, estimates))
@@ -74,7 +70,7 @@ def test_ends() -> None:
     np.testing.assert_allclose(apart.mean, estimates, rtol=1e-6)
 
 
-def test_refusals() -> None:
+def test_refusals():
     estimates, grams = drawn(1, 5, 2, n=6)
     with pytest.raises(Refusal, match="must be .K, d. and .K, d, d."):
         theory.bayes_estimator(estimates, grams[:4], 1.0, 0.5)

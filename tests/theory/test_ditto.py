@@ -1,7 +1,5 @@
 """The best λ of Ditto, its error and its fairness, against plain linear algebra."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -30,13 +28,13 @@ FEDERATIONS = st.fixed_dictionaries(
 )
 
 
-def test_figure_1() -> None:
+def test_figure_1():
     assert theory.best_lam_points(30, 0.8, 0.1) == pytest.approx(2.133, abs=5e-4)
     found = theory.best_lam_points_attacked(16, 30, 0.8, 0.1, 8, 0.5)
     assert found == pytest.approx(1.185, abs=5e-4)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """σ² = 4, n = 2, τ² = 1; K = 3, K_a = 1, τ_a² = 9: 2·3/(3 + ½·8)."""
     assert theory.best_lam_regression(2, 2.0, 1.0) == 2.0
     found = theory.best_lam_regression_attacked(3, 2, 2.0, 1.0, 1, 3.0)
@@ -44,12 +42,12 @@ def test_by_hand() -> None:
 
 
 @given(FEDERATIONS, st.integers(1, 4), st.floats(0.2, 5))
-def test_it_minimises_the_error(f: dict[str, Any], d: int, share: float) -> None:
+def test_it_minimises_the_error(f, d, share):
     """For any β = share·n, which λ* does not depend on."""
     lam = theory.best_lam_regression_attacked(**f)
     shape = {"d": d, "beta": share * f["n"]}
 
-    def at(a: float) -> float:
+    def at(a):
         return float(theory.error(share * a / (1 - a), **f, **shape))
 
     best = minimize_scalar(at, bounds=(0, 1 - 1e-9), options={"xatol": 1e-9})
@@ -60,7 +58,7 @@ def test_it_minimises_the_error(f: dict[str, Any], d: int, share: float) -> None
 
 
 @given(FEDERATIONS)
-def test_points_are_a_regression_and_no_adversary_is_none(f: dict[str, Any]) -> None:
+def test_points_are_a_regression_and_no_adversary_is_none(f):
     attacked = theory.best_lam_regression_attacked(**f)
     assert theory.best_lam_points_attacked(**f) == attacked
     clean = theory.best_lam_points(f["n"], f["sigma"], f["tau"])
@@ -71,7 +69,7 @@ def test_points_are_a_regression_and_no_adversary_is_none(f: dict[str, Any]) -> 
         assert attacked < clean
 
 
-def test_the_paper_s_observations() -> None:
+def test_the_paper_s_observations():
     """More adversaries, further astray: smaller λ (after Lemma 8)."""
     f = {"K": 10, "n": 5, "sigma": 1.0, "tau": 0.5}
     by_count = [
@@ -86,14 +84,14 @@ def test_the_paper_s_observations() -> None:
     assert 0 < same < math.inf  # not the shared model, though all benign are alike
 
 
-def test_ends() -> None:
+def test_ends():
     assert theory.best_lam_regression(5, 1.0, 0.0) == math.inf
     assert theory.best_lam_regression(5, 0.0, 0.5) == 0
     assert theory.best_lam_regression(5, 0.0, 0.0) == 0
     assert theory.best_lam_regression_attacked(9, 5, 1.0, 0.0, 3, 0.0) == math.inf
 
 
-def covariance(f: dict[str, Any], lam: float, beta: float) -> np.ndarray:
+def covariance(f, lam, beta):
     """[K_b, K_b] of w_k − v_k, a coordinate: each is linear in all ζ_i and e_i."""
     K, good = f["K"], f["K"] - f["K_a"]
     gain = beta / f["n"]
@@ -107,9 +105,7 @@ def covariance(f: dict[str, Any], lam: float, beta: float) -> np.ndarray:
 
 
 @given(FEDERATIONS, st.floats(0, 50), st.floats(0.2, 5), st.integers(1, 4))
-def test_all_three_are_what_linear_algebra_says(
-    f: dict[str, Any], lam: float, share: float, d: int
-) -> None:
+def test_all_three_are_what_linear_algebra_says(f, lam, share, d):
     beta = share * f["n"]
     found = covariance(f, lam, beta)
     shape = {"d": d, "beta": beta}
@@ -122,7 +118,7 @@ def test_all_three_are_what_linear_algebra_says(
     assert said == pytest.approx(within, rel=1e-6, abs=1e-12)
 
 
-def test_by_hand_errors() -> None:
+def test_by_hand_errors():
     """K = 2, n = 1, σ = τ = 1: T = (2 + 1)/1 = 3, σ_w² = 3/4, λ* = 1, c = 1/4."""
     assert theory.least_error(2, 1, 1.0, 1.0) == 0.75
     assert theory.error(1.0, 2, 1, 1.0, 1.0) == pytest.approx(9 / 16 + 3 / 16)
@@ -132,7 +128,7 @@ def test_by_hand_errors() -> None:
     np.testing.assert_allclose(ends, [1, 0.25 + 0.25 + 0.5])
 
 
-def test_equations_79_and_84() -> None:
+def test_equations_79_and_84():
     K, n, sigma, tau, K_a, tau_a = 16, 30, 0.8, 0.1, 8, 0.5
     noise = sigma**2 / n
     wide = K * tau**2 + noise
@@ -144,12 +140,12 @@ def test_equations_79_and_84() -> None:
     assert attacked > clean
 
 
-def test_nothing_is_off_where_nothing_is_random() -> None:
+def test_nothing_is_off_where_nothing_is_random():
     assert theory.least_error(4, 5, 0.0, 0.0) == theory.error(3.0, 4, 5, 0.0, 0.0) == 0
 
 
 @given(CLEAN)
-def test_clean_the_most_accurate_is_the_fairest(f: dict[str, Any]) -> None:
+def test_clean_the_most_accurate_is_the_fairest(f):
     """Theorems 2 and 6, at every K ≥ 2."""
     lam = theory.best_lam_regression(f["n"], f["sigma"], f["tau"])
     assert theory.fairest_lam(**f) == pytest.approx(lam, rel=1e-5)
@@ -157,9 +153,7 @@ def test_clean_the_most_accurate_is_the_fairest(f: dict[str, Any]) -> None:
 
 @example({"K": 29, "n": 1, "sigma": 1.5, "tau": 0.05}, 1, 1.5)
 @given(CLEAN, st.integers(1, 10), st.floats(1.1, 20))
-def test_with_adversaries_it_lies_between(
-    f: dict[str, Any], some: int, times: float
-) -> None:
+def test_with_adversaries_it_lies_between(f, some, times):
     """Where Theorems 4 and 8 do not hold: λ_a* < fairest < λ*."""
     f = {**f, "K": f["K"] + some + 1}  # at least three benign
     attack = {"K_a": some, "tau_a": times * f["tau"]}
@@ -176,13 +170,13 @@ def test_with_adversaries_it_lies_between(
     assert all(at <= other * (1 + slack) for other in others)  # as the theorems say
 
 
-def test_figure_1_fairness() -> None:
+def test_figure_1_fairness():
     assert theory.fairest_lam(8, 30, 0.8, 0.1) == pytest.approx(32 / 15)
     found = theory.fairest_lam(16, 30, 0.8, 0.1, 8, 0.5)
     assert found == pytest.approx(1.3962, abs=1e-4)
 
 
-def test_lemma_8_is_the_pooled_variance() -> None:
+def test_lemma_8_is_the_pooled_variance():
     f = (12, 7, 1.1, 0.4, 3, 1.5)
     lam = theory.best_lam_regression_attacked(*f)
     w = theory.least_error(*f, d=4) / 4
@@ -205,7 +199,7 @@ def test_lemma_8_is_the_pooled_variance() -> None:
         ({"lam": math.nan}, "lam = nan"),
     ],
 )
-def test_refusals(change: dict[str, Any], words: str) -> None:
+def test_refusals(change, words):
     f: Any = {"K": 8, "n": 5, "sigma": 1.0, "tau": 0.5, "K_a": 1, "tau_a": 2.0}
     with pytest.raises(Refusal, match=words):
         theory.error(**{"lam": 1.0, **f, **change})

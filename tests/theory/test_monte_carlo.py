@@ -1,12 +1,9 @@
 """Closed forms against simulated federations, and what `experiments/theory` claims."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,7 @@ ROOT = Path(__file__).parents[2] / "experiments" / "theory"
 
 
 @pytest.fixture(scope="module")
-def scripts() -> tuple[ModuleType, ModuleType]:
+def scripts():
     sys.path.insert(0, str(ROOT))
     try:
         import check
@@ -30,9 +27,7 @@ def scripts() -> tuple[ModuleType, ModuleType]:
 
 
 @pytest.mark.parametrize("index", [0, 1, 7, 11])
-def test_twenty_thousand_trials(
-    scripts: tuple[ModuleType, ModuleType], index: int
-) -> None:
+def test_twenty_thousand_trials(scripts, index):
     """Seeded. With other seeds: errors are off by 4.5 s.e. with chance 7e-6; λ by a
     tenth, five of its standard errors or more, with less than 1e-6."""
     check, simulation = scripts
@@ -52,7 +47,7 @@ ROWS: list[dict[str, Any]] = Store(ROOT).records()["monte_carlo"]["rows"]
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_the_committed_simulation_says_so(row: dict[str, Any]) -> None:
+def test_the_committed_simulation_says_so(row):
     lam, found = row["lam_theory"], row["lam_found"]
     assert row["trials"] >= 100_000
     assert found["mean"] == pytest.approx(lam, rel=0.1)
@@ -69,7 +64,7 @@ def test_the_committed_simulation_says_so(row: dict[str, Any]) -> None:
         assert abs(gap) < 0.1 * lam
 
 
-def test_most_settings_show_where_the_theorems_are_wrong() -> None:
+def test_most_settings_show_where_the_theorems_are_wrong():
     shown = [
         row["lam_found"]["within"] - row["lam_theory"]
         > 3 * row["lam_found_se"]["within"]
@@ -79,9 +74,7 @@ def test_most_settings_show_where_the_theorems_are_wrong() -> None:
     assert len(shown) == 6 and sum(shown) == 5
 
 
-def test_it_is_of_the_settings_of_the_script(
-    scripts: tuple[ModuleType, ModuleType],
-) -> None:
+def test_it_is_of_the_settings_of_the_script(scripts):
     planned = [json.loads(json.dumps(c._asdict())) for c in scripts[0].settings()]
     assert [row["case"] for row in ROWS] == planned
     assert len(ROWS) == 12
@@ -90,7 +83,7 @@ def test_it_is_of_the_settings_of_the_script(
     )
 
 
-def test_the_page_holds_its_tables() -> None:
+def test_the_page_holds_its_tables():
     made = subprocess.run(
         [sys.executable, str(ROOT / "check.py")],
         capture_output=True,

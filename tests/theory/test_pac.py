@@ -1,7 +1,5 @@
 """The minimum against other ways to it, and the rates that theory names."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import numpy as np
@@ -17,7 +15,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 DISTANCES: tuple[Distance, ...] = get_args(Distance)
 
 
-def people(kind: str, seed: int, sizes: tuple[int, ...] = (6, 0, 9, 4)) -> list[User]:
+def people(kind, seed, sizes=(6, 0, 9, 4)):
     random = np.random.default_rng(seed)
     made = []
     for m in sizes:
@@ -27,7 +25,7 @@ def people(kind: str, seed: int, sizes: tuple[int, ...] = (6, 0, 9, 4)) -> list[
     return made
 
 
-def slope(kind: str, user: User, theta: np.ndarray, nu: float) -> np.ndarray:
+def slope(kind, user, theta, nu):
     """Of ν‖θ‖² + Σ ℓ."""
     q, a = user
     if kind == "linear":
@@ -36,7 +34,7 @@ def slope(kind: str, user: User, theta: np.ndarray, nu: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_least_squares_is_one_linear_system(seed: int) -> None:
+def test_least_squares_is_one_linear_system(seed):
     users, lam, nu, d = people("linear", seed), 0.7, 0.05, 2
     n = len(users)
     matrix, right = np.zeros(((n + 1) * d, (n + 1) * d)), np.zeros((n + 1) * d)
@@ -55,10 +53,10 @@ def test_least_squares_is_one_linear_system(seed: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("distance", ["l2sq", "smooth_l2"])
 @pytest.mark.parametrize("seed", range(3))
-def test_scipy_finds_no_less(kind: Kind, distance: Distance, seed: int) -> None:
+def test_scipy_finds_no_less(kind, distance, seed):
     users, lam, nu, delta = people(kind, seed), 1.3, 0.05, 0.4
 
-    def loss(z: np.ndarray) -> float:
+    def loss(z):
         rho, *theta = z.reshape(-1, 2)
         total = 0.0
         for (q, a), own in zip(users, theta, strict=True):
@@ -80,7 +78,7 @@ def test_scipy_finds_no_less(kind: Kind, distance: Distance, seed: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lam", [0.02, 0.3, 1.0, 3.0, 30.0])
 @pytest.mark.parametrize("seed", range(4))
-def test_l2_is_where_pulls_and_slopes_cancel(kind: Kind, lam: float, seed: int) -> None:
+def test_l2_is_where_pulls_and_slopes_cancel(kind, lam, seed):
     """With θ_n = ρ any pull of at most λ is a subgradient; else it is λ long."""
     users, nu = people(kind, seed), 0.05
     rho, theta = minimum(kind, users, "l2", lam, nu)
@@ -95,7 +93,7 @@ def test_l2_is_where_pulls_and_slopes_cancel(kind: Kind, lam: float, seed: int) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_limits_of_lam(kind: Kind) -> None:
+def test_limits_of_lam(kind):
     """None is each for itself; very much, and with l2 enough, is one model for all."""
     users = people(kind, 8, (7, 9, 5))
     whole = User(*(np.concatenate(part) for part in zip(*users, strict=True)))
@@ -116,7 +114,7 @@ def test_limits_of_lam(kind: Kind) -> None:
 FEW = Users(lam=1.0)
 
 
-def rms(curve: theory.Curve) -> np.ndarray:
+def rms(curve):
     return np.asarray(np.sqrt((curve.distance**2).mean(axis=1)))
 
 
@@ -127,7 +125,7 @@ SLOW = pytest.mark.slow("24 draws of up to 10,000 examples, over eight distances
 @pytest.mark.parametrize(
     "distance", ["l2sq", pytest.param("l2", marks=SLOW), "smooth_l2"]
 )
-def test_drawn_answers_leave_one_over_the_root(kind: Kind, distance: Distance) -> None:
+def test_drawn_answers_leave_one_over_the_root(kind, distance):
     """Mean squares of 24 draws in 3 dimensions are 17 % wide, their roots 8 %.
 
     The rate over a decade is then good to ±.05, the constant to ±.08; four of these
@@ -144,9 +142,7 @@ def test_drawn_answers_leave_one_over_the_root(kind: Kind, distance: Distance) -
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_without_noise_the_bias_falls_as_one_over_the_examples(
-    distance: Distance,
-) -> None:
+def test_without_noise_the_bias_falls_as_one_over_the_examples(distance):
     points = [1000, 10_000]
     users = FEW._replace(noise=0.0, honest=2)
     curve = theory.pac_curve("linear", distance, points, users=users, trials=2)
@@ -154,15 +150,15 @@ def test_without_noise_the_bias_falls_as_one_over_the_examples(
     np.testing.assert_allclose(rate, -1, atol=0.03)
 
 
-def test_without_examples_a_user_is_where_the_others_are() -> None:
+def test_without_examples_a_user_is_where_the_others_are():
     users = Users(nu=0.0, honest=1, fixed=5000)
     curve = theory.pac_curve("linear", "l2", [0], users=users, trials=2)
     np.testing.assert_allclose(curve.distance, 4, atol=0.1)  # 2·‖θ†‖, opposite
     assert curve.distance[0, 0] == curve.distance[0, 1]  # the others stay
 
 
-def test_the_seed_decides() -> None:
-    def distances(seed: int) -> np.ndarray:
+def test_the_seed_decides():
+    def distances(seed):
         users = Users(honest=2, others=1)
         given: Any = {"users": users, "trials": 2, "seed": seed}
         return theory.pac_curve("logistic", "smooth_l2", [5, 50], **given).distance
@@ -171,7 +167,7 @@ def test_the_seed_decides() -> None:
     assert (distances(0) != distances(1)).all()
 
 
-def test_constants() -> None:
+def test_constants():
     assert theory.pac_constant("linear", np.ones(4), 0.5) == pytest.approx(12**0.5 / 2)
     flat = theory.pac_constant("logistic", np.zeros(3))  # σ' = ¼ everywhere
     assert flat == pytest.approx((3 * 3 * 4) ** 0.5, rel=0.01)
@@ -194,7 +190,7 @@ def test_constants() -> None:
         ({"users": Users(nu=0.0, others=0)}, "data do not say .* set nu above 0"),
     ],
 )
-def test_refusals(change: dict[str, Any], words: str) -> None:
+def test_refusals(change, words):
     given: dict[str, Any] = {"kind": "linear", "distance": "l2sq", "examples": [0]}
     with pytest.raises(Refusal, match=words):
         theory.pac_curve(**(given | change))

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,12 +23,12 @@ from troth.types import Refusal
         (3, 3, math.inf),
     ],
 )
-def test_by_hand(F: int, N: int, limit: float) -> None:
+def test_by_hand(F, N, limit):
     assert theory.resilience_limit(F, N) == pytest.approx(limit)
 
 
 @given(st.integers(1, 100), st.data())
-def test_it_grows_with_the_hostile_and_stays_below_1(N: int, data: Any) -> None:
+def test_it_grows_with_the_hostile_and_stays_below_1(N, data):
     F = data.draw(st.integers(0, N - 1))
     now, more = theory.resilience_limit(F, N), theory.resilience_limit(F + 1, N)
     assert more > now or more == now == math.inf
@@ -40,7 +37,7 @@ def test_it_grows_with_the_hostile_and_stays_below_1(N: int, data: Any) -> None:
 
 
 @given(st.integers(3, 30), st.data(), st.floats(-1, 2))
-def test_the_federation_of_the_proof(N: int, data: Any, rho: float) -> None:
+def test_the_federation_of_the_proof(N, data, rho):
     """Corollary 2: N − F at 0 and F at 1, and nobody can tell who is honest.
 
     If those at 0 are, ρ must be at 0; if F of them are not, at F/(N − F). Whatever ρ
@@ -56,7 +53,7 @@ def test_the_federation_of_the_proof(N: int, data: Any, rho: float) -> None:
     assert max(first.shown, second.shown) >= limit * (1 - 1e-9)
 
 
-def test_a_run_by_hand() -> None:
+def test_a_run_by_hand():
     """Three honest ones in the corners of a 3-4-5 triangle, mean (1, 4/3)."""
     found = theory.resilience(np.array([[0, 0], [3, 0], [0, 4]]), np.array([1, 0]), 1)
     assert found.heterogeneity == 5
@@ -66,7 +63,7 @@ def test_a_run_by_hand() -> None:
 
 
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 4), st.integers(0, 10**6))
-def test_against_every_pair(H: int, d: int, F: int, seed: int) -> None:
+def test_against_every_pair(H, d, F, seed):
     random = np.random.default_rng(seed)
     theta, rho = random.normal(size=(H, d)), random.normal(size=d)
     found = theory.resilience(theta, rho, F)
@@ -79,9 +76,7 @@ def test_against_every_pair(H: int, d: int, F: int, seed: int) -> None:
 
 
 @given(st.integers(2, 30), st.floats(-100, 100), st.integers(0, 10**6))
-def test_the_median_shows_less_than_1_in_one_dimension(
-    H: int, wild: float, seed: int
-) -> None:
+def test_the_median_shows_less_than_1_in_one_dimension(H, wild, seed):
     """It stays between honest values with fewer hostile than honest ones."""
     theta = np.random.default_rng(seed).normal(size=(H, 1))
     F = H - 1
@@ -89,7 +84,7 @@ def test_the_median_shows_less_than_1_in_one_dimension(
     assert theory.resilience(theta, np.array([np.median(every)]), F).shown <= 1
 
 
-def test_limits() -> None:
+def test_limits():
     alike = np.ones((4, 2))
     assert theory.resilience(alike, np.ones(2), 1)[:3] == (0, 0, 0)
     assert theory.resilience(alike, np.zeros(2), 1).shown == math.inf
@@ -100,7 +95,7 @@ def test_limits() -> None:
 
 
 @pytest.mark.parametrize(("F", "N"), [(-1, 3), (4, 3), (0, 0), (0.5, 3), (True, 3)])
-def test_refuses_numbers(F: Any, N: Any) -> None:
+def test_refuses_numbers(F, N):
     with pytest.raises(Refusal, match=rf"F = {F} hostile of N = {N} participants must"):
         theory.resilience_limit(F, N)
 
@@ -114,11 +109,11 @@ def test_refuses_numbers(F: Any, N: Any) -> None:
         (np.array([[1.0, np.nan]]), np.ones(2), "NaN or infinity"),
     ],
 )
-def test_refuses_models(preferred: np.ndarray, rho: np.ndarray, words: str) -> None:
+def test_refuses_models(preferred, rho, words):
     with pytest.raises(Refusal, match=words):
         theory.resilience(preferred, rho, 1)
 
 
-def test_refuses_hostile_ones_below_none() -> None:
+def test_refuses_hostile_ones_below_none():
     with pytest.raises(Refusal, match="F = -1"):
         theory.resilience(np.eye(2), np.ones(2), -1)

@@ -1,12 +1,7 @@
 """Small runs that the tests of several commands look at."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from troth.cli import app
 
@@ -45,22 +40,22 @@ seed = [0, 1]
 """
 
 
-def _troth(*arguments: object) -> Result:
+def _troth(*arguments):
     return CliRunner().invoke(app.app, [str(a) for a in arguments])
 
 
-def _written(path: Path, text: str) -> Path:
+def _written(path, text):
     path.write_text(text)
     return path
 
 
 @pytest.fixture(scope="session")
-def troth() -> Callable[..., Result]:
+def troth():
     """The command line, called with these arguments."""
     return _troth
 
 
-def _refused(*arguments: object) -> str:
+def _refused(*arguments):
     result = _troth(*arguments)
     assert result.exit_code == 2 and result.stdout == "", result.output
     [line] = result.stderr.splitlines()
@@ -69,37 +64,37 @@ def _refused(*arguments: object) -> str:
 
 
 @pytest.fixture(scope="session")
-def refused() -> Callable[..., str]:
+def refused():
     """The one line with which a command refuses these arguments."""
     return _refused
 
 
 @pytest.fixture
-def deployment(tmp_path: Path) -> Path:
+def deployment(tmp_path):
     """An experiment of two sites."""
     return _written(tmp_path / "e.toml", DEPLOYED)
 
 
 @pytest.fixture(scope="session")
-def written() -> Callable[[Path, str], Path]:
+def written():
     """A file with this text."""
     return _written
 
 
 @pytest.fixture(scope="session")
-def tiny() -> str:
+def tiny():
     """An experiment that takes a moment."""
     return TINY
 
 
 @pytest.fixture(scope="session")
-def many() -> str:
+def many():
     """A grid for it."""
     return GRID
 
 
 @pytest.fixture(scope="session")
-def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+def one(tmp_path_factory):
     """A single run, as its command left it."""
     place = tmp_path_factory.mktemp("one")
     file = _written(place / "tiny.toml", TINY + '[personalizer]\nname = "local"\n')
@@ -107,7 +102,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
 
 
 @pytest.fixture(scope="session")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+def grid(tmp_path_factory):
     """Three personalizers and two seeds."""
     place = tmp_path_factory.mktemp("grid")
     file = _written(place / "many.toml", TINY + GRID)

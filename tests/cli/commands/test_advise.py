@@ -5,15 +5,12 @@ All are seeded. The advised λ varies from seed to seed: with K clients and p pa
 of these or more, so that another seed would fail with a chance below 1e-4.
 """
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from troth import api, theory
 from troth.cli import app
@@ -21,18 +18,18 @@ from troth.cli import app
 LINE = {"name": "linear", "bias": False, "normalize": "none"}
 
 
-def troth(*arguments: object) -> Result:
+def troth(*arguments):
     return CliRunner().invoke(app.app, [str(a) for a in arguments])
 
 
-def refused(path: Path) -> str:
+def refused(path):
     result = troth("advise", path)
     assert result.exit_code == 2 and result.stdout == ""
     (line,) = result.stderr.splitlines()
     return line
 
 
-def trained(place: Path, data: dict[str, Any], **more: Any) -> Path:
+def trained(place, data, **more):
     place.mkdir(exist_ok=True)
     experiment = {
         "data": data,
@@ -46,7 +43,7 @@ def trained(place: Path, data: dict[str, Any], **more: Any) -> Path:
     return place / "run"
 
 
-def advised(path: Path) -> dict[str, Any]:
+def advised(path):
     result = troth("advise", path, "--json")
     assert result.exit_code == 0, result.output
     (line,) = result.stdout.splitlines()
@@ -54,17 +51,17 @@ def advised(path: Path) -> dict[str, Any]:
     return found
 
 
-def points(**more: Any) -> dict[str, Any]:
+def points(**more):
     data = {"name": "point_estimation", "examples": 50, "sigma": 0.8, "tau": 0.3}
     return {**data, "clients": 400, **more}
 
 
-def regression(**more: Any) -> dict[str, Any]:
+def regression(**more):
     data = {"name": "linear_regression", "examples": 60, "sigma": 1.5, "tau": 0.4}
     return {**data, "clients": 100, "dim": 8, **more}
 
 
-def test_points(tmp_path: Path) -> None:
+def test_points(tmp_path):
     """τ² has a relative error of .08 here."""
     path = trained(tmp_path, points(), personalizer="local")
     found = advised(path)
@@ -83,7 +80,7 @@ def test_points(tmp_path: Path) -> None:
     "orthogonal",
     [True, pytest.param(False, marks=pytest.mark.slow("inputs that are correlated"))],
 )
-def test_regression(tmp_path: Path, orthogonal: bool) -> None:
+def test_regression(tmp_path, orthogonal):
     """τ² has a relative error of .07."""
     found = advised(trained(tmp_path, regression(orthogonal=orthogonal)))
     lam = theory.best_lam_regression(48, 1.5, 0.4)
@@ -91,7 +88,7 @@ def test_regression(tmp_path: Path, orthogonal: bool) -> None:
     assert found["tau2_error"] == pytest.approx(0.07 * found["tau2"], rel=0.5)
 
 
-def test_adversaries(tmp_path: Path) -> None:
+def test_adversaries(tmp_path):
     """10 of 30 stray ten times as far; τ² and τ_a² have relative errors of .1."""
     data = regression(clients=30, dim=20, hostile=10, tau=0.5, tau_a=5.0)
     hostile = {"adversary": {"clients": list(range(20, 30))}, "corruption": "none"}
@@ -109,7 +106,7 @@ def test_adversaries(tmp_path: Path) -> None:
     assert "10 hostile clients' data stray by τ_a² = " in said
 
 
-def test_what_people_read(tmp_path: Path) -> None:
+def test_what_people_read(tmp_path):
     path = trained(tmp_path, points(clients=20))
     result = troth("advise", path)
     assert result.exit_code == 0 and result.stdout == ""
@@ -123,7 +120,7 @@ def test_what_people_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("a statistical law over seeds")
-def test_clients_that_are_all_alike(tmp_path: Path) -> None:
+def test_clients_that_are_all_alike(tmp_path):
     """With τ = 0 the shared model it is: λ is infinite, or 2 and more (three s.e.)."""
     same = points(tau=0.0, clients=100)
     lams = [
@@ -133,7 +130,7 @@ def test_clients_that_are_all_alike(tmp_path: Path) -> None:
     assert all(lam is None or lam > 2 for lam in lams)
 
 
-def logistic(file: Path, K: int, n: int, tau: float, classes: int) -> Path:
+def logistic(file, K, n, tau, classes):
     """Clients with logistic regressions of their own, w_k = θ + N(0, τ²I)."""
     random = np.random.default_rng(0)
     x = random.standard_normal((K, n, 4))
@@ -150,7 +147,7 @@ def logistic(file: Path, K: int, n: int, tau: float, classes: int) -> Path:
 @pytest.mark.parametrize(
     "classes", [2, pytest.param(3, marks=pytest.mark.slow("two stand for more"))]
 )
-def test_cross_entropy(tmp_path: Path, classes: int) -> None:
+def test_cross_entropy(tmp_path, classes):
     """The true λ is 1/(nτ²); to first order only, so within a factor of two."""
     tau, training = 0.5, {"rounds": 60, "batch": 0, "lr": 1.0}
     file = logistic(tmp_path / "d.npz", 120, 100, tau, classes)
@@ -163,7 +160,7 @@ def test_cross_entropy(tmp_path: Path, classes: int) -> None:
     assert "taken for a square about the shared model" in rough
 
 
-def test_a_network_is_said_to_be_rough(tmp_path: Path) -> None:
+def test_a_network_is_said_to_be_rough(tmp_path):
     experiment = {
         "partition": {"name": "classes", "clients": 10, "per_client": 3},
         "model": {"name": "mlp", "widths": [16]},
@@ -185,7 +182,7 @@ def test_a_network_is_said_to_be_rough(tmp_path: Path) -> None:
     assert result.stderr.count("\nRough: ") == len(found["rough"])
 
 
-def test_features_that_are_prepared(tmp_path: Path) -> None:
+def test_features_that_are_prepared(tmp_path):
     """Standardised inputs are what the layer sees: τ² is in their units."""
     random = np.random.default_rng(3)
     K, n, scale = 60, 40, 10.0
@@ -207,7 +204,7 @@ def test_features_that_are_prepared(tmp_path: Path) -> None:
     assert found["lam"] == pytest.approx(lam, rel=0.6)
 
 
-def test_a_step_that_would_diverge_is_told(tmp_path: Path) -> None:
+def test_a_step_that_would_diverge_is_told(tmp_path):
     data = points(examples=4, sigma=3.0)
     found = advised(trained(tmp_path, data, train={"rounds": 1, "lr": 0.9}))
     assert found["lam"] > 3
@@ -228,7 +225,7 @@ def odd(shape, classes):
 """
 
 
-def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals(tmp_path, monkeypatch):
     (tmp_path / "odd_networks.py").write_text(ODD)
     monkeypatch.syspath_prepend(str(tmp_path))
     odd = {"model": {"name": "odd_networks:odd", "normalize": "none"}}

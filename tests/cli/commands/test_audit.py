@@ -1,23 +1,17 @@
 """`troth audit` on coloured digits, end to end."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import Result
 
 from troth import api, files
 from troth.cli.commands import audit
 from troth.runs.load import Run
 
-Call = Callable[..., Result]
 COLUMNS = (
     *("client", "examples", "accuracy", "shared_accuracy"),
     *("adv_accuracy", "adv_low", "adv_high", "transferability"),
@@ -35,7 +29,7 @@ BOUND = (
 )
 
 
-def trained(place: Path, **sections: Any) -> Path:
+def trained(place, **sections):
     tree = {
         "data": {"name": "colored", "base": "digits", "correlation": 0.95},
         "partition": {"name": "classes", "clients": 4, "per_client": 7},
@@ -49,17 +43,17 @@ def trained(place: Path, **sections: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tuned(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("audit") / "run")
 
 
 @pytest.fixture
-def run(tuned: Path, tmp_path: Path) -> Path:
+def run(tuned, tmp_path):
     """A run of one's own, to be written to."""
     return Path(shutil.copytree(tuned, tmp_path / "run"))
 
 
-def test_coloured_digits(troth: Call, run: Path) -> None:
+def test_coloured_digits(troth, run):
     result = troth("audit", run, "--json", "--quiet")
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
@@ -82,7 +76,7 @@ def test_coloured_digits(troth: Call, run: Path) -> None:
         assert sorted(every["yes"] + every["no"] + every["open"]) == [0, 1, 2, 3]
 
 
-def test_words(troth: Call, run: Path) -> None:
+def test_words(troth, run):
     result = troth("audit", run, "--eps", 0.3, "--limit", 0.05)
     assert result.exit_code == 0 and result.stdout == "", result.output
     said = result.stderr
@@ -98,13 +92,13 @@ def test_words(troth: Call, run: Path) -> None:
     assert f"Furthest from the shared model: {who}" in " ".join(said.split())
 
 
-def test_the_largest_come_first_and_unknown_ones_last() -> None:
+def test_the_largest_come_first_and_unknown_ones_last():
     column = np.array([0.5, np.nan, -1.0, 2.0, 0.5, np.nan])
     assert audit._largest(column, 10).tolist() == [3, 0, 4, 2, 1, 5]
     assert audit._largest(column, 2).tolist() == [3, 0]
 
 
-def test_without_conflicting_data(troth: Call, tmp_path: Path) -> None:
+def test_without_conflicting_data(troth, tmp_path):
     run = trained(tmp_path / "plain", data={"name": "digits"})
     result = troth("audit", run, "--clients", 2, "--out", tmp_path / "there")
     assert result.exit_code == 0, result.output
@@ -115,7 +109,7 @@ def test_without_conflicting_data(troth: Call, tmp_path: Path) -> None:
     assert "Furthest" not in result.stderr  # of two there is no such thing
 
 
-def test_flags_reach_pgd(troth: Call, run: Path) -> None:
+def test_flags_reach_pgd(troth, run):
     flags = ("--eps", 0.5, "--norm", "l2", "--iterations", 3, "--bounds", "none")
     flags += ("--client", 2)
     result = troth("audit", run, "--json", "-q", "--on", "valid", *flags)
@@ -128,7 +122,7 @@ def test_flags_reach_pgd(troth: Call, run: Path) -> None:
     assert made["bounds"] == []
 
 
-def test_refusals(refused: Callable[..., str], run: Path, tmp_path: Path) -> None:
+def test_refusals(refused, run, tmp_path):
     none = trained(tmp_path / "none", personalizer="none")
     own = "no personal models .* --set personalizer.name=finetune"
     for words, *arguments in (

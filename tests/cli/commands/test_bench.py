@@ -1,12 +1,7 @@
-from __future__ import annotations
-
 import json
-from typing import Any
-
-import pytest
 
 
-def test_bench(troth: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench(troth, monkeypatch):
     from troth.runs import bench
 
     row = {"model": "tiny", "clients": 4, "device": "cpu", "loop_us": 400.0}

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from typer.testing import Result
 
 from troth import api, files
 from troth.certificates.bounds import lower
@@ -31,17 +27,15 @@ SECTIONS: dict[str, Any] = {
 }
 FEW = ("--n", 200, "--n0", 20, "--tile", 100, "--alpha", 0.01, "--examples", 6)
 SMALL = Smoothing(sigma=0.2, n=200, n0=20, tile=100, alpha=0.01)
-Call = Callable[..., Result]
-Refused = Callable[..., str]
 
 
-def trained(place: Path, name: str, **sections: Any) -> Path:
+def trained(place, name, **sections):
     (run,) = api.run(SECTIONS | sections, out=place / name)
     return run.path
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(tmp_path_factory):
     place: Path = tmp_path_factory.mktemp("runs")
     hostile = {"adversary": {"clients": [1]}, "attack": "sign_flip"}
     return {
@@ -52,17 +46,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def run(runs: dict[str, Path], tmp_path: Path) -> Path:
+def run(runs, tmp_path):
     """A run of one's own, to be written to."""
     return Path(shutil.copytree(runs["tuned"], tmp_path / "run"))
 
 
-def rows(place: Path) -> list[dict[str, str]]:
+def rows(place):
     head, *lines = (place / "certificates.csv").read_text().splitlines()
     return [dict(zip(head.split(","), x.split(","), strict=True)) for x in lines]
 
 
-def test_a_radius_for_every_client(troth: Call, run: Path) -> None:
+def test_a_radius_for_every_client(troth, run):
     result = troth("certify", run, "--sigma", 0.2, "--json", *FEW)
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
@@ -85,7 +79,7 @@ def test_a_radius_for_every_client(troth: Call, run: Path) -> None:
     assert json.loads((run / "certificates_pixel_0.2.json").read_text()) == told
 
 
-def test_the_examples_are_the_client_s_own_test_data(run: Path) -> None:
+def test_the_examples_are_the_client_s_own_test_data(run):
     from troth.data import load
 
     found = certify.certify(Run(run), SMALL, models=("shared",), examples=10)
@@ -99,7 +93,7 @@ def test_the_examples_are_the_client_s_own_test_data(run: Path) -> None:
     assert len(more.rows) == sum(len(shards.test[k]) for k in (0, 2, 3, 4))
 
 
-def test_votes_are_those_of_the_model_that_predicts(run: Path) -> None:
+def test_votes_are_those_of_the_model_that_predicts(run):
     """Next to no noise: what a client's model predicts is certified."""
     from troth.data import load
 
@@ -118,9 +112,7 @@ def test_votes_are_those_of_the_model_that_predicts(run: Path) -> None:
         assert row.parameters == fingerprint(net)
 
 
-def test_from_python_the_same_files_are_left(
-    troth: Call, run: Path, tmp_path: Path
-) -> None:
+def test_from_python_the_same_files_are_left(troth, run, tmp_path):
     small = Smoothing(sigma=0.2, n=200, n0=20, alpha=0.01)
     place = tmp_path / "python"
     found = certify.certify(Run(run), small, examples=2, out=place)
@@ -138,7 +130,7 @@ def test_from_python_the_same_files_are_left(
     assert all(str(other / file.name) in done.stderr for file in found.files)
 
 
-def test_one_client_alone(troth: Call, refused: Refused, run: Path) -> None:
+def test_one_client_alone(troth, refused, run):
     given = ("--models", "shared", *FEW)
     done = troth("certify", run, "--client", 2, "--json", "--quiet", *given)
     assert done.exit_code == 0, done.output
@@ -149,8 +141,8 @@ def test_one_client_alone(troth: Call, refused: Refused, run: Path) -> None:
     assert "there is no client 9; this run has 5" in said
 
 
-def test_a_stopped_command_goes_on(run: Path, tmp_path: Path) -> None:
-    def stop(p: certify.Progress) -> None:
+def test_a_stopped_command_goes_on(run, tmp_path):
+    def stop(p):
         if p.done == 5:
             raise KeyboardInterrupt
 
@@ -167,7 +159,7 @@ def test_a_stopped_command_goes_on(run: Path, tmp_path: Path) -> None:
     assert found.rows == whole.rows
 
 
-def test_adaptive_samples(troth: Call, run: Path) -> None:
+def test_adaptive_samples(troth, run):
     more = ("--samples", "adaptive", "--sigma", 0.2, "--json", "-q")
     result = troth("certify", run, *more, "--radii", "0,0.1,0.3", *FEW, "--n", 2000)
     told = json.loads(result.stdout)
@@ -185,7 +177,7 @@ SLOW = pytest.mark.slow("one deformation stands for all")
     "transform",
     ["rotation", *(pytest.param(t, marks=SLOW) for t in ("translation", "affine"))],
 )
-def test_deformations(troth: Call, run: Path, transform: str) -> None:
+def test_deformations(troth, run, transform):
     given = ("--transform", transform, "--clients", 1, "--models", "shared", *FEW)
     result = troth("certify", run, *given, "--sigma", 0.1, "--padding", "border")
     assert result.exit_code == 0, result.output
@@ -193,7 +185,7 @@ def test_deformations(troth: Call, run: Path, transform: str) -> None:
     assert {r["padding"] for r in rows(run)} == {"border"}
 
 
-def test_local_models(troth: Call, run: Path, runs: dict[str, Path]) -> None:
+def test_local_models(troth, run, runs):
     given = ("--models", "shared,local", "--local", runs["local"], "--json", *FEW)
     told = json.loads(troth("certify", run, *given, "--clients", "0,4").stdout)
     assert list(told["models"]) == ["shared", "local"]
@@ -202,20 +194,18 @@ def test_local_models(troth: Call, run: Path, runs: dict[str, Path]) -> None:
     assert own.rows[0].parameters == fingerprint(Run(runs["local"]).model(0))
 
 
-def test_local_models_of_other_clients(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_local_models_of_other_clients(runs, tmp_path):
     other = trained(tmp_path, "other", personalizer="local", seed=3)
     with pytest.raises(Refusal, match="differs from .* in 'seed'"):
         certify.certify(Run(runs["tuned"]), SMALL, local=Run(other))
 
 
-def test_a_run_without_personal_models(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_run_without_personal_models(runs, tmp_path):
     none = certify.certify(Run(runs["none"]), SMALL, examples=1, out=tmp_path / "a")
     assert list(none.curves) == ["shared"]
 
 
-def test_parameters_that_do_not_match_the_hash(
-    troth: Call, refused: Refused, run: Path
-) -> None:
+def test_parameters_that_do_not_match_the_hash(troth, refused, run):
     given = ("--models", "shared", "--clients", 2, *FEW)
     assert troth("certify", run, *given).exit_code == 0
     before = (run / "certificates.csv").read_bytes()
@@ -229,9 +219,7 @@ def test_parameters_that_do_not_match_the_hash(
     assert (run / "certificates.csv").read_bytes() == before
 
 
-def test_refusals(
-    refused: Refused, runs: dict[str, Path], run: Path, tmp_path: Path
-) -> None:
+def test_refusals(refused, runs, run, tmp_path):
     tuned, none = runs["tuned"], runs["none"]
     bare = trained(tmp_path, "bare", personalizer="ditto", output={"personal": False})
     (run / files.SUMMARY).unlink()
@@ -264,9 +252,7 @@ def test_refusals(
         assert not (path / "certificates.csv").exists()
 
 
-def test_inputs_that_are_no_images(
-    troth: Call, refused: Refused, tmp_path: Path
-) -> None:
+def test_inputs_that_are_no_images(troth, refused, tmp_path):
     random = np.random.default_rng(0)
     x = random.normal(size=(80, 3)).astype(np.float32)
     owner = np.repeat(np.arange(4), 20)
@@ -285,7 +271,7 @@ def test_inputs_that_are_no_images(
     assert words in refused("certify", path)
 
 
-def test_printed_radii_are_rounded_down(troth: Call, run: Path) -> None:
+def test_printed_radii_are_rounded_down(troth, run):
     result = troth("certify", run, "--sigma", 0.2, *FEW)
     told = json.loads((run / "certificates_pixel_0.2.json").read_text())
     line = next(x for x in result.stderr.splitlines() if x.startswith("shared"))

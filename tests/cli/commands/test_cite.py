@@ -1,13 +1,7 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
-
-from typer.testing import Result
 
 
-def test_cite(troth: Any, one: tuple[Path, Result], grid: tuple[Path, Result]) -> None:
+def test_cite(troth, one, grid):
     text = troth("cite").stdout
     assert text.count("@inproceedings{li2021ditto,") == 1
     assert "bagdasaryan2020backdoor" in text and text.startswith("@")

@@ -1,31 +1,22 @@
 """`troth client` refuses before it starts anything."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-Refused = Callable[..., str]
-
 
 @pytest.fixture
-def words(deployment: Path, tmp_path: Path) -> list[object]:
+def words(deployment, tmp_path):
     """A site, all but its name and data."""
     return ["client", deployment, "--server", "x:1", "--state", tmp_path / "a"]
 
 
-def test_without_flower_it_says_what_to_install(
-    words: list[object], refused: Refused, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_flower_it_says_what_to_install(words, refused, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     said = refused(*words, "--name", "a", "--data", "experiment")
     assert "pip install 'troth[flower]'" in said
 
 
-def test_refusals(words: list[object], refused: Refused, tmp_path: Path) -> None:
+def test_refusals(words, refused, tmp_path):
     pytest.importorskip("flwr", reason="needs the extra troth[flower]")
     shape = np.zeros((20, 1, 5, 8), np.float32)
     np.savez(tmp_path / "labels.npz", x=np.zeros((20, 1, 8, 8)), y=np.arange(20))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -7,12 +5,11 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from troth import lookup
 from troth.cli import app
@@ -22,23 +19,23 @@ from troth.data.datasets._files import Remote
 A, B = bytes(5000), b"b" * 3000
 
 
-def troth(*arguments: object) -> Result:
+def troth(*arguments):
     return CliRunner().invoke(app.app, [str(a) for a in arguments])
 
 
-def md5(content: bytes) -> str:
+def md5(content):
     return f"md5:{hashlib.md5(content).hexdigest()}"
 
 
 @pytest.fixture(autouse=True)
-def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def nowhere(monkeypatch, tmp_path):
     monkeypatch.delenv("TROTH_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
-def offered(server, monkeypatch: pytest.MonkeyPatch):
+def offered(server, monkeypatch):
     """`mnist` is two small files that a server on this machine offers."""
     urls = server.url("x/a", A), server.url("x/b", B)
     digests = {"a": md5(A), "b": md5(B)}
@@ -51,7 +48,7 @@ def offered(server, monkeypatch: pytest.MonkeyPatch):
     return server
 
 
-def refused(result: Result, words: str) -> None:
+def refused(result, words):
     assert result.exit_code == 2 and result.stdout == "", result.output
     (line,) = result.stderr.splitlines()
     assert line.startswith("troth: ") and words in line
@@ -183,7 +180,7 @@ def test_ctrl_c_keeps_what_came(server, tmp_path):
     assert server.asked[0] == "" and server.asked[1].startswith("bytes=")
 
 
-def picture(path: Path) -> tuple[int, int]:
+def picture(path):
     with Image.open(path) as image:
         image.load()
         return image.size

@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import json
-from typing import Any
 
 
-def test_list(troth: Any) -> None:
+def test_list(troth):
     result = troth("list", "personalizer")
     assert result.exit_code == 0 and result.stderr == ""
     (line,) = (x for x in result.stdout.splitlines() if x.startswith("ditto "))

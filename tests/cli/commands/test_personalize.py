@@ -1,17 +1,14 @@
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 import troth as front
 from troth import api, build, files, lookup
@@ -22,7 +19,6 @@ from troth.engine.engine import Plan
 from troth.federation import newcomers
 from troth.networks import task
 from troth.runs.load import Run
-from troth.runs.personalize import Newcomer
 from troth.types import Refusal
 
 NAMES = lookup.names("personalizer")
@@ -36,7 +32,7 @@ def net(shape, classes):
 """
 
 
-def troth(*arguments: object) -> Result:
+def troth(*arguments):
     return CliRunner().invoke(app.app, [str(a) for a in arguments])
 
 
@@ -48,7 +44,7 @@ def refused(words: str, *arguments: object, command: str = "personalize") -> Non
     assert re.search(words, line), line
 
 
-def examples(owner: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
+def examples(owner, seed=0):
     """Three classes; clients turn the inputs by an angle of their own."""
     random = np.random.default_rng(seed)
     x = random.normal(size=(len(owner), 3)).astype(np.float32)
@@ -57,7 +53,7 @@ def examples(owner: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: Any) -> Iterator[Path]:
+def place(tmp_path_factory):
     """A file of data, and a model of a guest."""
     path: Path = tmp_path_factory.mktemp("place")
     owner = np.repeat(np.arange(6), 20)
@@ -69,7 +65,7 @@ def place(tmp_path_factory: Any) -> Iterator[Path]:
     sys.modules.pop("normed3", None)
 
 
-def experiment(place: Path, **sections: Any) -> dict[str, Any]:
+def experiment(place, **sections):
     return {
         "data": {"name": "npz", "path": str(place / "d.npz")},
         "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
@@ -80,7 +76,7 @@ def experiment(place: Path, **sections: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def run(place: Path) -> Path:
+def run(place):
     """A run whose data are gone."""
     shutil.copy(place / "d.npz", place / "gone.npz")
     gone = {"name": "npz", "path": str(place / "gone.npz")}
@@ -90,19 +86,19 @@ def run(place: Path) -> Path:
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Path:
+def mine(tmp_path):
     np.savez(tmp_path / "mine.npz", **examples(np.full(50, 9), seed=4))
     return tmp_path / "mine.npz"
 
 
-def vector(found: Newcomer) -> torch.Tensor:
+def vector(found):
     return task.flatten(found.model)
 
 
 # The command
 
 
-def test_a_model_is_made_written_and_predicts(run: Path, mine: Path) -> None:
+def test_a_model_is_made_written_and_predicts(run, mine):
     out = mine.with_name("me.safetensors")
     result = troth("personalize", run, "--data", mine, "--out", out, "--json")
     assert result.exit_code == 0, result.output
@@ -127,7 +123,7 @@ def test_a_model_is_made_written_and_predicts(run: Path, mine: Path) -> None:
     assert told["accuracy"] == np.mean(np.array(labels) == given["y"])
 
 
-def test_nothing_is_written_unasked(run: Path, mine: Path) -> None:
+def test_nothing_is_written_unasked(run, mine):
     before = sorted(mine.parent.iterdir()), sorted(run.iterdir())
     result = troth("personalize", run, "--data", mine, "--test", 0, "--rounds", 1)
     assert result.exit_code == 0 and result.stdout == ""
@@ -138,7 +134,7 @@ def test_nothing_is_written_unasked(run: Path, mine: Path) -> None:
     assert (sorted(mine.parent.iterdir()), sorted(run.iterdir())) == before
 
 
-def test_more_rounds_lead_further(run: Path, mine: Path) -> None:
+def test_more_rounds_lead_further(run, mine):
     """And twice the same rounds lead to the same model."""
     w, arrays = task.flatten(Run(run).shared()), dict(np.load(mine))
     found = [front.personalize(run, mine, rounds=r) for r in (1, 3, 9)]
@@ -152,7 +148,7 @@ def test_more_rounds_lead_further(run: Path, mine: Path) -> None:
 # The same as a run gives its own newcomers
 
 
-def newcomer(place: Path, name: str, **more: Any) -> tuple[Run, dict[str, np.ndarray]]:
+def newcomer(place, name, **more):
     """A run in which client 0 was the newcomer, and what that client has.
 
     Draws are keyed by the client, and one that comes with a file is number 0.
@@ -183,7 +179,7 @@ EVERY = [pytest.param(n, marks=() if n in FEW else SWEEP) for n in NAMES]
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_every_personalizer_as_in_a_run(place: Path, name: str) -> None:
+def test_every_personalizer_as_in_a_run(place, name):
     more: Any = {"model": "normed3:net"} if name == "fedbn" else {}
     more |= {"adversarial": {"name": "pgd", "bounds": []}}  # inputs of any size
     run, mine = newcomer(place, name, **more)
@@ -200,9 +196,7 @@ def test_every_personalizer_as_in_a_run(place: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("features", ["federated", "own"])
-def test_inputs_are_prepared_as_in_the_run(
-    place: Path, features: str, tmp_path: Path
-) -> None:
+def test_inputs_are_prepared_as_in_the_run(place, features, tmp_path):
     run, mine = newcomer(place, "ditto", features=features)
     found = api.personalize(run, mine)
     found.save(tmp_path / "me.safetensors")
@@ -214,7 +208,7 @@ def test_inputs_are_prepared_as_in_the_run(
     assert (outputs[0] - outputs[2]).abs().max() < 1e-9
 
 
-def test_pictures_in_whole_batches(tmp_path: Path) -> None:
+def test_pictures_in_whole_batches(tmp_path):
     """Bytes behind the run's own normalisation, some layers frozen, stepped lifted."""
     random, owner = np.random.default_rng(3), np.repeat(np.arange(6), 12)
     x = random.integers(0, 256, (72, 6, 6), dtype=np.uint8)
@@ -239,7 +233,7 @@ def test_pictures_in_whole_batches(tmp_path: Path) -> None:
         assert np.array_equal(again, run.predict(k, x[rows][:, None]))
 
 
-def test_a_missing_value_is_filled_in(place: Path, mine: Path) -> None:
+def test_a_missing_value_is_filled_in(place, mine):
     run, _ = newcomer(place, "ditto", features="own")
     arrays = dict(np.load(mine))
     arrays["x"][3, 1] = np.nan
@@ -253,7 +247,7 @@ def test_a_missing_value_is_filled_in(place: Path, mine: Path) -> None:
 # What a newcomer may have
 
 
-def test_one_class_alone_or_a_single_example_will_do(run: Path) -> None:
+def test_one_class_alone_or_a_single_example_will_do(run):
     x = examples(np.full(12, 9))["x"]
     found = api.personalize(run, {"x": x, "y": np.full(12, 2)})
     assert found.examples == {"train": 10, "valid": 0, "test": 2}
@@ -263,7 +257,7 @@ def test_one_class_alone_or_a_single_example_will_do(run: Path) -> None:
     assert found.personal == {} and vector(found).isfinite().all()
 
 
-def test_examples_that_are_divided_already(run: Path, mine: Path) -> None:
+def test_examples_that_are_divided_already(run, mine):
     arrays = dict(np.load(mine))
     split = np.array(["train"] * 5 + ["test"] * 40 + ["valid"] * 5)
     found = api.personalize(run, {**arrays, "split": split}, test=0.9)
@@ -272,7 +266,7 @@ def test_examples_that_are_divided_already(run: Path, mine: Path) -> None:
     assert torch.equal(vector(found), vector(expected))
 
 
-def test_lam_is_chosen(place: Path, mine: Path) -> None:
+def test_lam_is_chosen(place, mine):
     auto = {"name": "ditto", "lam": "auto", "candidates": [0.0, 1.0]}
     (run,) = api.run(experiment(place, personalizer=auto), out=place / "auto")
     found = api.personalize(run, mine)
@@ -282,7 +276,7 @@ def test_lam_is_chosen(place: Path, mine: Path) -> None:
         api.personalize(run, one)
 
 
-def test_names_of_classes(tmp_path: Path) -> None:
+def test_names_of_classes(tmp_path):
     lines = [f"{i % 7},{i % 5},{'well' if i % 7 > 3 else 'ill'}" for i in range(60)]
     table = tmp_path / "t.csv"
     table.write_text("\n".join(["a,b,state", *lines]) + "\n")
@@ -303,7 +297,7 @@ def test_names_of_classes(tmp_path: Path) -> None:
         api.personalize(run, {"x": x, "y": np.where(x[:, 0] > 3, "fine", "ill")})
 
 
-def test_a_regression(tmp_path: Path) -> None:
+def test_a_regression(tmp_path):
     random, owner = np.random.default_rng(2), np.repeat(np.arange(4), 15)
     x = random.normal(size=(60, 2))
     y = x @ [1.0, -1.0] + 0.1 * owner
@@ -327,7 +321,7 @@ def test_a_regression(tmp_path: Path) -> None:
             api.personalize(run, {"x": x[:30], "y": y})
 
 
-def test_several_labels(tmp_path: Path) -> None:
+def test_several_labels(tmp_path):
     random, owner = np.random.default_rng(2), np.repeat(np.arange(4), 15)
     x = random.normal(size=(60, 2)).astype(np.float32)
     y = (x @ random.normal(size=(2, 3)) > 0).astype(int)
@@ -350,7 +344,7 @@ X = np.ones((4, 3), np.float32)
 LABELS = np.array([0, 1, 2, 1])
 
 
-def test_refused_examples(run: Path, tmp_path: Path) -> None:
+def test_refused_examples(run, tmp_path):
     out = tmp_path / "out.safetensors"
     arrays: dict[str, Any]
     for arrays, words in (
@@ -374,9 +368,7 @@ def test_refused_examples(run: Path, tmp_path: Path) -> None:
         assert not out.exists()
 
 
-def test_refused_files_and_numbers(
-    run: Path, mine: Path, place: Path, tmp_path: Path
-) -> None:
+def test_refused_files_and_numbers(run, mine, place, tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     (tmp_path / "half").mkdir()
     shutil.copy(run / "experiment.toml", tmp_path / "half")
@@ -403,7 +395,7 @@ def test_refused_files_and_numbers(
         refused(words, *arguments)
 
 
-def test_models_of_other_runs(place: Path, run: Path, mine: Path) -> None:
+def test_models_of_other_runs(place, run, mine):
     out = mine.with_name("me.safetensors")
     api.personalize(run, mine).save(out)
     with pytest.raises(Refusal, match="exists already"):

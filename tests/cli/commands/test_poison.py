@@ -1,14 +1,9 @@
 """`troth poison`."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import Result
 
 EXPERIMENT = """
 aggregator = "sum"
@@ -37,18 +32,17 @@ how = "vmap"
 chunk = 3
 device = "cpu"
 """
-Call = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("poison") / "e.toml"
     path.write_text(EXPERIMENT)
     return path
 
 
 @pytest.mark.slow("trains every stage, and an experiment more")
-def test_the_whole_chain(troth: Call, file: Path, tmp_path: Path) -> None:
+def test_the_whole_chain(troth, file, tmp_path):
     out = tmp_path / "out"
     result = troth("poison", file, "--out", out, "--examples", 80, "--json")
     assert result.exit_code == 0, result.output
@@ -80,7 +74,7 @@ def test_the_whole_chain(troth: Call, file: Path, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
-def test_a_stage(troth: Call, file: Path, tmp_path: Path) -> None:
+def test_a_stage(troth, file, tmp_path):
     given = ("--stage", "gradient", "--out", tmp_path / "out", "--quiet")
     result = troth("poison", file, *given)
     assert result.exit_code == 0, result.output
@@ -90,7 +84,7 @@ def test_a_stage(troth: Call, file: Path, tmp_path: Path) -> None:
     assert again.exit_code == 0 and again.stderr == result.stderr
 
 
-def test_refusals(troth: Call, file: Path, tmp_path: Path) -> None:
+def test_refusals(troth, file, tmp_path):
     for given, words in (
         (("--stage", "all"), "stage = 'all' is not one of"),
         (("--weight", "much"), "weight = 'much'"),

@@ -1,14 +1,11 @@
-from __future__ import annotations
-
 import csv
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from troth import api, files
 from troth.cli import app
@@ -18,11 +15,11 @@ from troth.runs.load import Run
 HEAD = ["age", "sex", "ward", "smokes", "note", "hospital", "ill"]
 
 
-def troth(*arguments: object) -> Result:
+def troth(*arguments):
     return CliRunner().invoke(app.app, [str(a) for a in arguments])
 
 
-def refused(words: str, *arguments: object) -> None:
+def refused(words, *arguments):
     """One line on stderr, exit code 2, nothing on stdout."""
     result = troth("predict", *arguments)
     assert result.exit_code == 2 and result.stdout == "", result.output
@@ -30,7 +27,7 @@ def refused(words: str, *arguments: object) -> None:
     assert line.startswith("troth: ") and re.search(words, line), line
 
 
-def rows(gaps: bool) -> list[list[str]]:
+def rows(gaps):
     draw = np.random.default_rng(0)
     made = []
     for i in range(80):
@@ -42,13 +39,13 @@ def rows(gaps: bool) -> list[list[str]]:
     return made
 
 
-def save(path: Path, head: list[str], body: list[list[str]], mark: str = ",") -> Path:
+def save(path, head, body, mark=","):
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, delimiter=mark).writerows([head, *body])
     return path
 
 
-def trained(place: Path, features: str) -> Path:
+def trained(place, features):
     data: dict[str, Any] = {
         "path": str(save(place / "t.csv", HEAD, rows(features != "none"), ";")),
         "label": "ill",
@@ -70,20 +67,18 @@ def trained(place: Path, features: str) -> Path:
 
 
 @pytest.fixture(scope="module", params=["own", "federated"])
-def filled(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Path:
+def filled(request, tmp_path_factory):
     """A run on a table with gaps."""
     return trained(tmp_path_factory.mktemp(request.param), request.param)
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: Any) -> Path:
+def plain(tmp_path_factory):
     """A run that fills nothing in."""
     return trained(tmp_path_factory.mktemp("none"), "none")
 
 
-def test_a_table_in_another_order_without_the_label(
-    filled: Path, tmp_path: Path
-) -> None:
+def test_a_table_in_another_order_without_the_label(filled, tmp_path):
     run = Run(filled)
     names = ["age", "sex=f", "sex=m", "ward=1", "ward=2", "ward=3", "smokes"]
     assert run.experiment.resolved["features"] == names
@@ -108,9 +103,7 @@ def test_a_table_in_another_order_without_the_label(
     assert [int(row["prediction"]) for row in table] == expected.tolist()
 
 
-def test_a_category_that_was_not_trained_on_is_none(
-    filled: Path, tmp_path: Path
-) -> None:
+def test_a_category_that_was_not_trained_on_is_none(filled, tmp_path):
     head, run = ["age", "sex", "ward", "smokes"], Run(filled)
     body = [["70", "q", "9", "1"], ["30", "f", "3", "true"], ["", "", "", "NA"]]
     file = save(tmp_path / "new.csv", head, body, ";")
@@ -121,7 +114,7 @@ def test_a_category_that_was_not_trained_on_is_none(
     assert json.loads(found.stdout)["predictions"] == expected
 
 
-def test_refused_tables(plain: Path, one: tuple[Path, Result], tmp_path: Path) -> None:
+def test_refused_tables(plain, one, tmp_path):
     file, head = tmp_path / "new.csv", "age;sex;ward;smokes"
     for first, row, words in (
         ("age;sex;smokes", "1;f;true", "has no column 'ward', which this run was"),
@@ -143,7 +136,7 @@ def test_refused_tables(plain: Path, one: tuple[Path, Result], tmp_path: Path) -
     refused("has no names of features", one[0], *ask, file)
 
 
-def test_arrays_still_do_and_are_scored(plain: Path, tmp_path: Path) -> None:
+def test_arrays_still_do_and_are_scored(plain, tmp_path):
     arrays = dataset(**Run(plain).experiment.data.options)
     np.savez(tmp_path / "xy.npz", x=arrays.x, y=arrays.y)
     data, out = tmp_path / "xy.npz", tmp_path / "p.csv"
@@ -152,7 +145,7 @@ def test_arrays_still_do_and_are_scored(plain: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+def digits(tmp_path_factory):
     """Some digits in the shapes that a user may have them in."""
     from sklearn.datasets import load_digits
 
@@ -168,9 +161,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return place, found.target[:9]
 
 
-def test_predict(
-    one: tuple[Path, Result], digits: tuple[Path, Any], tmp_path: Path
-) -> None:
+def test_predict(one, digits, tmp_path):
     (out, _), (place, y) = one, digits
     result = troth("predict", out, "--client", 2, "--data", place / "xy.npz")
     assert result.exit_code == 0, result.output
@@ -191,9 +182,7 @@ def test_predict(
     assert result.exit_code == 2 and "exists already" in result.stderr
 
 
-def test_predict_refuses(
-    one: tuple[Path, Result], grid: tuple[Path, Result], digits: tuple[Path, Any]
-) -> None:
+def test_predict_refuses(one, grid, digits):
     for run, name, client, words in (
         (one[0], "float.npz", 0, r"\[8, 8\] .* \[1, 8, 8\]"),
         (one[0], "short.npz", 0, r"y has shape \(8,\) .* 9 examples"),
@@ -207,7 +196,7 @@ def test_predict_refuses(
         refused(words, run, "--client", client, "--data", digits[0] / name)
 
 
-def test_predict_a_regression(tiny: str, written: Any, tmp_path: Path) -> None:
+def test_predict_a_regression(tiny, written, tmp_path):
     text = tiny.replace('"digits"', '"linear_regression"').replace('"iid"', '"natural"')
     file = written(tmp_path / "r.toml", text.replace("clients = 6", ""))
     result = troth("run", file, "--out", tmp_path / "out", "--json")

@@ -1,23 +1,16 @@
 """`troth report`, and the commands that its cards name."""
 
-from __future__ import annotations
-
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import Result
 
 from troth.reports import cards
 from troth.runs import inspect
 
-Troth = Callable[..., Result]
 
-
-def test_where_it_is_said(troth: Troth, one: tuple[Path, Result]) -> None:
+def test_where_it_is_said(troth, one):
     place, _ = one
     done = troth("report", place)
     assert done.exit_code == 0 and done.stdout == ""
@@ -28,7 +21,7 @@ def test_where_it_is_said(troth: Troth, one: tuple[Path, Result]) -> None:
     assert (place / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_json(troth: Troth, one: tuple[Path, Result], tmp_path: Path) -> None:
+def test_json(troth, one, tmp_path):
     place, _ = one
     done = troth("report", place, "--out", tmp_path / "x.html", "--json")
     said = json.loads(done.stdout)
@@ -37,16 +30,14 @@ def test_json(troth: Troth, one: tuple[Path, Result], tmp_path: Path) -> None:
     assert json.loads(Path(said["cards"]).read_text())["version"] == cards.VERSION
 
 
-def test_a_grid(troth: Troth, grid: tuple[Path, Result], tmp_path: Path) -> None:
+def test_a_grid(troth, grid, tmp_path):
     place, _ = grid
     done = troth("report", place, "--out", tmp_path / "x.html")
     text = (tmp_path / "x.html").read_text()
     assert done.exit_code == 0 and "Over seeds" in text and "Report of 6 runs" in text
 
 
-def test_refusals(
-    refused: Callable[..., str], one: tuple[Path, Result], tmp_path: Path
-) -> None:
+def test_refusals(refused, one, tmp_path):
     assert refused("report", tmp_path) == (
         f"troth: {tmp_path} is not the folder of a run; give the folder that troth run "
         "wrote"
@@ -56,9 +47,7 @@ def test_refusals(
     assert "give another file with --out" in refused("report", one[0], "--out", out)
 
 
-def test_a_half_written_run(
-    troth: Troth, one: tuple[Path, Result], tmp_path: Path
-) -> None:
+def test_a_half_written_run(troth, one, tmp_path):
     place = tmp_path / "half"
     place.mkdir()
     for name in ("experiment.toml", "rounds.jsonl"):
@@ -83,9 +72,7 @@ def asks(place: Path, rule: str, *, client: int) -> list[str]:
 
 
 @pytest.mark.slow("trains four runs, certifies and audits")
-def test_what_is_missing_is_had_by_the_commands_named(
-    troth: Troth, written: Any, tiny: str, tmp_path: Path
-) -> None:
+def test_what_is_missing_is_had_by_the_commands_named(troth, written, tiny, tmp_path):
     """Each is run as it stands, and then the card has that part."""
     more = '[adversary]\ncount = 1\n[attack]\nname = "sign_flip"\n'
     more += '[personalizer]\nname = "ditto"\nlam = 0.5\n'
@@ -113,9 +100,7 @@ def test_what_is_missing_is_had_by_the_commands_named(
 
 
 @pytest.mark.slow("trains twice, and writes a report")
-def test_an_attack_is_tried_by_the_command_named(
-    troth: Troth, written: Any, tiny: str, tmp_path: Path
-) -> None:
+def test_an_attack_is_tried_by_the_command_named(troth, written, tiny, tmp_path):
     file = written(tmp_path / "tiny.toml", tiny + '[personalizer]\nname = "ditto"\n')
     place = tmp_path / "run"
     done = troth("run", file, "--out", place, "--report", "-q")

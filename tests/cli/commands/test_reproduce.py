@@ -1,27 +1,22 @@
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
 
 from troth.cli.commands import reproduce
 from troth.reproduce import listing, store
 
-Troth = Callable[..., Result]
 SOME = ("--scale", "small", "--seeds", 1, "--device", "cpu", "--cells", "global / A3*")
 
 
 @pytest.mark.slow("reads all committed results")
-def test_the_list_names_all(troth: Troth, tmp_path: Path) -> None:
+def test_the_list_names_all(troth, tmp_path):
     result = troth("reproduce", "--list", "--json", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     found = {one["name"]: one for one in json.loads(result.stdout)["entries"]}
@@ -38,7 +33,7 @@ def test_the_list_names_all(troth: Troth, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_cells_are_trained_and_told(troth: Troth, tmp_path: Path) -> None:
+def test_cells_are_trained_and_told(troth, tmp_path):
     out = tmp_path / "out"
     shown = troth("reproduce", "ditto/table8", *SOME, "--out", out, "--show", "--json")
     assert shown.exit_code == 0
@@ -100,16 +95,14 @@ def test_cells_are_trained_and_told(troth: Troth, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_refusals(troth: Troth, arguments: list[str], words: str) -> None:
+def test_refusals(troth, arguments, words):
     result = troth("reproduce", *arguments)
     assert result.exit_code == 2 and result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert line.startswith("troth: ") and words in line
 
 
-def test_full_scale_without_data(
-    troth: Troth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_scale_without_data(troth, tmp_path, monkeypatch):
     monkeypatch.setenv("TROTH_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     result = troth("reproduce", "ditto/table6", "--out", tmp_path / "out")
@@ -120,7 +113,7 @@ def test_full_scale_without_data(
     assert shown.exit_code == 0 and len(json.loads(shown.stdout)["cells"]) == 130
 
 
-def test_what_a_script_made_is_shown(troth: Troth) -> None:
+def test_what_a_script_made_is_shown(troth):
     result = troth("reproduce", "equivalence/figure1", "--show", "--json")
     assert result.exit_code == 0
     labels = {one["label"] for one in json.loads(result.stdout)["results"]}
@@ -128,7 +121,7 @@ def test_what_a_script_made_is_shown(troth: Troth) -> None:
 
 
 @pytest.mark.slow("makes the page of all results anew")
-def test_the_page(troth: Troth, tmp_path: Path) -> None:
+def test_the_page(troth, tmp_path):
     file = tmp_path / "results.md"
     result = troth("reproduce", "--page", file, "--json")
     assert result.exit_code == 0 and file.read_text().startswith("# Results")
@@ -136,9 +129,7 @@ def test_the_page(troth: Troth, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_what_is_refused_leaves_no_folder(
-    troth: Troth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_refused_leaves_no_folder(troth, tmp_path, monkeypatch):
     monkeypatch.setenv("TROTH_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     out = ["--out", tmp_path / "out"]
@@ -148,21 +139,21 @@ def test_what_is_refused_leaves_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_cannot_be_written(troth: Troth, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written(troth, tmp_path):
     (tmp_path / "ditto-table8.md").mkdir()
     result = troth("reproduce", "ditto/table8", "--show", "--out", tmp_path)
     assert result.exit_code == 2 and "give another" in result.stderr
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_forms_of_a_letter_do_not_matter(troth: Troth, tmp_path: Path) -> None:
+def test_forms_of_a_letter_do_not_matter(troth, tmp_path):
     cells = ["--cells", "Ditto,\u00a0\U0001d706=1  / clean"]
     told = ("--show", "--json", "--out", tmp_path)
     result = troth("reproduce", "ditto/table8", *cells, *told)
     assert result.exit_code == 0 and len(json.loads(result.stdout)["cells"]) == 1
 
 
-def test_a_script_has_seeds_of_its_own(troth: Troth, tmp_path: Path) -> None:
+def test_a_script_has_seeds_of_its_own(troth, tmp_path):
     told = ("--show", "--seeds", 2, "--out", tmp_path)
     result = troth("reproduce", "equivalence/figure1", *told)
     assert result.exit_code == 0 and "--seeds 2 changes nothing" in result.stderr
@@ -181,7 +172,7 @@ main()
 """
 
 
-def ended(process: subprocess.Popen[str], waits_for: Callable[[], object]) -> str:
+def ended(process, waits_for):
     """The one line of a command that is told to end, once something has happened."""
     until = time.monotonic() + 120
     while not waits_for():
@@ -194,7 +185,7 @@ def ended(process: subprocess.Popen[str], waits_for: Callable[[], object]) -> st
 
 
 @pytest.mark.slow("starts and kills real processes")
-def test_a_script_ends_with_the_command(tmp_path: Path) -> None:
+def test_a_script_ends_with_the_command(tmp_path):
     (tmp_path / "slow.py").write_text(
         "import os, pathlib, sys, time\n"
         "pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))\n"
@@ -212,7 +203,7 @@ def test_a_script_ends_with_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("starts and kills real processes")
-def test_cells_leave_nothing_behind_when_they_are_ended(tmp_path: Path) -> None:
+def test_cells_leave_nothing_behind_when_they_are_ended(tmp_path):
     place, out = tmp_path / "tmp", tmp_path / "out"
     place.mkdir()
     command = [sys.executable, "-m", "troth", "reproduce", "ditto/table8", "--apart"]
@@ -231,7 +222,7 @@ def test_cells_leave_nothing_behind_when_they_are_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("starts real processes")
-def test_several_may_begin_in_one_folder(tmp_path: Path) -> None:
+def test_several_may_begin_in_one_folder(tmp_path):
     """At the same moment: none sees another's trial of whether it can be written."""
     out = tmp_path / "out"
     with ThreadPoolExecutor(8) as pool:

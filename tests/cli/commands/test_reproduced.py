@@ -1,7 +1,5 @@
 """What `troth reproduce` shows on screens of any width."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 
@@ -17,10 +15,10 @@ SHELF = kept.Shelf(None, ROOT)
 
 
 @pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch) -> Any:
+def screen(monkeypatch):
     """All that is shown on a screen of so many columns."""
 
-    def made(columns: int) -> io.StringIO:
+    def made(columns):
         text = io.StringIO()
         plain: Any = {"highlight": False, "markup": False, "emoji": False}
         found = Console(file=text, width=columns, **plain)
@@ -30,7 +28,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def shown(name: str, seeds: int = 3) -> None:
+def shown(name, seeds=3):
     entry = listing.find(name)
     cells = entry.everywhere()
     judged = judging.table(entry, cells, SHELF, seeds)
@@ -38,7 +36,7 @@ def shown(name: str, seeds: int = 3) -> None:
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 400])
-def test_no_number_and_no_name_is_broken(screen: Any, columns: int) -> None:
+def test_no_number_and_no_name_is_broken(screen, columns):
     text = screen(columns)
     shown("ditto/table8")
     lines = text.getvalue().splitlines()
@@ -57,7 +55,7 @@ def test_no_number_and_no_name_is_broken(screen: Any, columns: int) -> None:
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_names_of_the_list_are_whole(screen: Any, columns: int) -> None:
+def test_names_of_the_list_are_whole(screen, columns):
     text = screen(columns)
     said: dict[str, Any] = {"title": "a title " * 12, "data_words": "data; " * 20}
     said |= {"client_steps": 12_345_678, "seconds": 7200.0, "results": 0}
@@ -71,7 +69,7 @@ def test_names_of_the_list_are_whole(screen: Any, columns: int) -> None:
     assert all(len(line) <= max(columns, 75) for line in lines)
 
 
-def test_what_a_script_made(screen: Any) -> None:
+def test_what_a_script_made(screen):
     assert ROOT is not None
     entry = listing.find("equivalence/figure20")
     lines = scripts.lines(entry, ROOT)

@@ -1,16 +1,11 @@
-from __future__ import annotations
-
 import json
 import random
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import Result
 
 from troth import api, files
 from troth.runs import train
@@ -19,9 +14,7 @@ TROTH = [sys.executable, "-c", "from troth.cli.app import main; main()"]
 SAME = (files.SHARED, files.PERSONAL, files.CLIENTS, files.ROUNDS)
 
 
-def test_resume_of_what_is_finished(
-    troth: Any, one: tuple[Path, Result], grid: tuple[Path, Result]
-) -> None:
+def test_resume_of_what_is_finished(troth, one, grid):
     for out, first in (one, grid):
         before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
         result = troth("resume", out, "--json")
@@ -31,12 +24,10 @@ def test_resume_of_what_is_finished(
         assert before == {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
 
 
-def test_resume_of_half_a_grid(
-    troth: Any, written: Any, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resume_of_half_a_grid(troth, written, tiny, tmp_path, monkeypatch):
     file = written(tmp_path / "g.toml", tiny + "[grid]\nseed = [0, 1, 2]\n")
 
-    def stop(p: train.Progress) -> None:
+    def stop(p):
         if p.label == "seed=1" and p.done == 2:
             signal.raise_signal(signal.SIGINT)
 
@@ -51,7 +42,7 @@ def test_resume_of_half_a_grid(
     assert len(json.loads(result.stdout)["runs"]) == 3
 
 
-def same(a: Path, b: Path) -> None:
+def same(a, b):
     for name in SAME:
         if (a / name).exists() or (b / name).exists():
             assert (a / name).read_bytes() == (b / name).read_bytes(), name
@@ -69,9 +60,7 @@ fraction = 0.2
 
 
 @pytest.fixture(scope="module")
-def long(
-    troth: Any, written: Any, tiny: str, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Path]:
+def long(troth, written, tiny, tmp_path_factory):
     """An experiment that takes a while, and its folder when nothing stops it."""
     place = tmp_path_factory.mktemp("long")
     text = (tiny + LONG).replace("rounds = 3", "rounds = 300")
@@ -80,7 +69,7 @@ def long(
     return file, place / "out"
 
 
-def begun(file: Path, out: Path, waits_for: str) -> subprocess.Popen[str]:
+def begun(file, out, waits_for):
     """A run in a process of its own that has come as far as writing a file."""
     process = subprocess.Popen(
         [*TROTH, "run", file, "--out", out], stderr=subprocess.PIPE, text=True
@@ -97,9 +86,7 @@ PROCESSES = pytest.mark.slow("real processes that are stopped and go on")
 
 @PROCESSES
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_saves_and_resume_goes_on(
-    troth: Any, tmp_path: Path, long: tuple[Path, Path], by: signal.Signals
-) -> None:
+def test_ctrl_c_saves_and_resume_goes_on(troth, tmp_path, long, by):
     file, whole = long
     process = begun(file, tmp_path / "out", files.CHECKPOINT)
     process.send_signal(by)
@@ -117,9 +104,7 @@ def test_ctrl_c_saves_and_resume_goes_on(
 
 @PROCESSES
 @pytest.mark.parametrize("waits_for", [files.EXPERIMENT, files.CHECKPOINT])
-def test_kill_9_and_resume(
-    troth: Any, tmp_path: Path, long: tuple[Path, Path], waits_for: str
-) -> None:
+def test_kill_9_and_resume(troth, tmp_path, long, waits_for):
     file, whole = long
     wait = random.SystemRandom().uniform(0, 0.3)
     print(f"killed after {wait} s")  # for whoever sees this fail

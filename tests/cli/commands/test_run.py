@@ -1,12 +1,8 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import Result
 
 from troth import api, files
 from troth.config import reader
@@ -14,7 +10,7 @@ from troth.runs import train
 from troth.runs.load import Run
 
 
-def test_json_is_one_object_on_stdout(one: tuple[Path, Result]) -> None:
+def test_json_is_one_object_on_stdout(one):
     out, result = one
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -30,7 +26,7 @@ def test_json_is_one_object_on_stdout(one: tuple[Path, Result]) -> None:
     assert run["experiment"]["resolved"]["plan"]["how"] == "vmap"
 
 
-def test_people_read_stderr(one: tuple[Path, Result]) -> None:
+def test_people_read_stderr(one):
     out, result = one
     text = result.stderr
     assert f"Writing to {out}" in text and "tiny: round 3/3" in text
@@ -43,7 +39,7 @@ def test_people_read_stderr(one: tuple[Path, Result]) -> None:
     assert "On average" not in text  # words are for the quickstart
 
 
-def test_a_grid_is_compared(grid: tuple[Path, Result]) -> None:
+def test_a_grid_is_compared(grid):
     out, result = grid
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -65,7 +61,7 @@ def test_a_grid_is_compared(grid: tuple[Path, Result]) -> None:
     assert pair["better"] == (b > a).sum()
 
 
-def test_a_grid_for_people(grid: tuple[Path, Result]) -> None:
+def test_a_grid_for_people(grid):
     out, result = grid
     text = result.stderr
     assert "no personalizer,seed=0" in text and "ditto,lam=0.5,seed=1" in text
@@ -77,8 +73,8 @@ def test_a_grid_for_people(grid: tuple[Path, Result]) -> None:
 
 
 def test_every_run_of_a_named_grid_has_a_name_of_its_own(
-    troth: Any, written: Any, tiny: str, tmp_path: Path
-) -> None:
+    troth, written, tiny, tmp_path
+):
     text = f'name = "x"\n{tiny}[grid]\nseed = [0, 1]\n'
     file = written(tmp_path / "named.toml", text)
     result = troth("run", file, "--out", tmp_path / "out")
@@ -89,7 +85,7 @@ def test_every_run_of_a_named_grid_has_a_name_of_its_own(
     assert api.plan({"name": "x"}, None)[0].experiment.name == "x"
 
 
-def test_quiet(troth: Any, written: Any, tiny: str, tmp_path: Path) -> None:
+def test_quiet(troth, written, tiny, tmp_path):
     file = written(tmp_path / "tiny.toml", tiny)
     result = troth("run", file, "--out", tmp_path / "a", "--quiet")
     assert "round" not in result.stderr.split("Files:")[0]
@@ -98,9 +94,7 @@ def test_quiet(troth: Any, written: Any, tiny: str, tmp_path: Path) -> None:
     assert result.stderr == "" and json.loads(result.stdout)["runs"]
 
 
-def test_settings_and_the_quickstart(
-    troth: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_and_the_quickstart(troth, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sets = ["train.rounds=1", "engine.how=vmap", "engine.chunk=10", "model=linear"]
     result = troth("run", *(part for s in sets for part in ("--set", s)), "--json")
@@ -118,14 +112,7 @@ def test_settings_and_the_quickstart(
     assert words in result.stderr
 
 
-def test_dry_run(
-    troth: Any,
-    written: Any,
-    tiny: str,
-    many: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_dry_run(troth, written, tiny, many, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = written(tmp_path / "many.toml", tiny + many)
     result = troth("run", file, "--dry-run")
@@ -144,9 +131,7 @@ def test_dry_run(
     assert json.loads(single.stdout)["runs"][0]["label"] == "a"
 
 
-def test_ctrl_c_before_anything_is_saved(
-    troth: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_before_anything_is_saved(troth, tmp_path, monkeypatch):
     def stopped(*_: object, out: Path, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -158,9 +143,7 @@ def test_ctrl_c_before_anything_is_saved(
         (tmp_path / "out").mkdir(exist_ok=True)
 
 
-def test_without_checkpoints_nothing_is_promised(
-    troth: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_checkpoints_nothing_is_promised(troth, tmp_path, monkeypatch):
     def stopped(*_: object, out: Path, watch: train.Watch, **__: object) -> None:
         watch(train.Progress("", 2, 9, None))
         raise train.Interrupted(out)

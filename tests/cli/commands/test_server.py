@@ -1,25 +1,19 @@
 """`troth server` refuses before it starts anything."""
 
-from __future__ import annotations
-
 import socket
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-Refused = Callable[..., str]
-
 
 def test_without_flower_it_says_what_to_install(
-    deployment: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    deployment, tmp_path, refused, monkeypatch
+):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     said = refused("server", deployment, "--out", tmp_path / "out", "--insecure")
     assert "pip install 'troth[flower]'" in said
 
 
-def test_refusals(deployment: Path, tmp_path: Path, refused: Refused) -> None:
+def test_refusals(deployment, tmp_path, refused):
     pytest.importorskip("flwr", reason="needs the extra troth[flower]")
     words = ["server", deployment, "--out", tmp_path / "out"]
     assert "give both, or --insecure" in refused(*words)

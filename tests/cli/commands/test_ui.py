@@ -1,24 +1,19 @@
 """`troth ui`."""
 
-from __future__ import annotations
-
 import re
 import signal
 import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from typer.testing import Result
 
 MAIN = "from troth.cli.app import main; main()"
 
 
 @pytest.mark.slow("a process that serves")
-def test_it_says_where_and_ends(one: tuple[Path, Result]) -> None:
+def test_it_says_where_and_ends(one):
     command = [sys.executable, "-c", MAIN, "ui", str(one[0].parent), "--port", "0"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stderr=pipe, stdout=pipe, text=True) as process:
@@ -37,7 +32,7 @@ def test_it_says_where_and_ends(one: tuple[Path, Result]) -> None:
         assert process.stderr.read().endswith("Ended\n")
 
 
-def test_refusals(refused: Callable[..., str], tmp_path: Path) -> None:
+def test_refusals(refused, tmp_path):
     assert "is not a folder" in refused("ui", tmp_path / "nowhere")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

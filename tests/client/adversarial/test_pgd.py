@@ -1,7 +1,5 @@
 """PGD stays in the ball and the range, and finds what there is to find."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import warnings
@@ -39,29 +37,29 @@ def inputs(*shape: int, seed: int = 1, dtype: torch.dtype = F64) -> Tensor:
     return torch.rand(*shape, generator=draw, dtype=dtype)
 
 
-def batch(x: Tensor, y: Tensor, key: int = 7, t: int = 3) -> Batch:
+def batch(x, y, key=7, t=3):
     weight = torch.full((len(x),), 1 / max(len(x), 1), dtype=F64)
     return Batch(x, y, weight, torch.tensor(t), torch.tensor(1), torch.tensor(key))
 
 
-def problem(net: nn.Module, classes: int = 2) -> tuple[Task, Tensor]:
+def problem(net, classes=2):
     """A network in float64 as a task, and its numbers, drawn."""
     objective = tasks.Objective(net.double(), classes)
     task = tasks.functional(objective, "float64")
     return task, drawn(task.d, seed=5)
 
 
-def small(features: int, classes: int = 3) -> nn.Module:
+def small(features, classes=3):
     inner = nn.Linear(features, 6), nn.Tanh()
     return nn.Sequential(nn.Flatten(), *inner, nn.Linear(6, classes))
 
 
-def lengths(away: Tensor, norm: str) -> Tensor:
+def lengths(away, norm):
     flat = away.flatten(1)
     return flat.abs().amax(1) if norm == "linf" else flat.norm(dim=1)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """f = (0, x₁ − 2x₂), y = 0: the loss grows with x₁ − 2x₂, so up and down."""
     net = nn.Linear(2, 2, bias=False)
     task, _ = problem(net)
@@ -100,9 +98,7 @@ def test_by_hand() -> None:
     scale=st.sampled_from([1.0, 255.0]),
     wide=st.booleans(),
 )
-def test_never_leaves_the_ball_or_the_range(
-    options: Any, shape: list[int], m: int, scale: float, wide: bool
-) -> None:
+def test_never_leaves_the_ball_or_the_range(options, shape, m, scale, wide):
     dtype, digit = (F64, 1e-14) if wide else (torch.float32, 1e-5)
     net = nn.Sequential(layers.Normalize(0.0, scale), small(int(np.prod(shape))))
     task = tasks.functional(tasks.Objective(net.to(dtype), 3))
@@ -126,9 +122,7 @@ def test_never_leaves_the_ball_or_the_range(
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("start", ["none", "random"])
 @pytest.mark.parametrize("norm", NORMS)
-def test_on_binary_linear_models_it_is_the_closed_form(
-    norm: Any, start: Any, outputs: int
-) -> None:
+def test_on_binary_linear_models_it_is_the_closed_form(norm, start, outputs):
     """The margin falls by ε·‖a‖₁ along −sign(a), or by ε·‖a‖₂ along −a/‖a‖₂."""
     task, w = problem(nn.Linear(7, outputs))
     a = w[:7] if outputs == 1 else w[7:14] - w[:7]
@@ -152,9 +146,7 @@ def test_on_binary_linear_models_it_is_the_closed_form(
         torch.testing.assert_close(clipped, best.clamp(0, 1), rtol=0, atol=1e-6)
 
 
-def written_out(
-    net: nn.Module, x: Tensor, y: Tensor, norm: str, eps: float, step: float, count: int
-) -> tuple[list[Tensor], list[Tensor]]:
+def written_out(net, x, y, norm, eps, step, count):
     """All iterates and their losses, by plain autograd, example by example."""
     places, losses = [], []
     at = x.clone()
@@ -178,7 +170,7 @@ def written_out(
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_is_what_plain_autograd_finds(norm: Any) -> None:
+def test_is_what_plain_autograd_finds(norm):
     """With batch normalisation and dropout as in use, and the best iterate kept."""
     inner = nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout(0.5)
     net = nn.Sequential(*inner, nn.Linear(6, 3)).double()
@@ -205,7 +197,7 @@ def test_is_what_plain_autograd_finds(norm: Any) -> None:
 
 @pytest.mark.parametrize("start", ["none", "random"])
 @pytest.mark.parametrize("norm", NORMS)
-def test_more_iterations_never_lower_the_loss(norm: Any, start: Any) -> None:
+def test_more_iterations_never_lower_the_loss(norm, start):
     """Of equal ones the first is kept, and no loss that is no number."""
     task, w = problem(small(5), 3)
     seen = batch(inputs(20, 5), torch.arange(20) % 3)
@@ -225,7 +217,7 @@ def test_more_iterations_never_lower_the_loss(norm: Any, start: Any) -> None:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_a_flat_loss_leaves_them_alone_and_a_tiny_slope_does_not(norm: Any) -> None:
+def test_a_flat_loss_leaves_them_alone_and_a_tiny_slope_does_not(norm):
     net = nn.Linear(3, 1, bias=False).float()
     objective = tasks.Objective(net, 0, lambda f, y: f[:, 0])
     task = tasks.functional(objective)
@@ -242,7 +234,7 @@ def test_a_flat_loss_leaves_them_alone_and_a_tiny_slope_does_not(norm: Any) -> N
 
 @pytest.mark.parametrize("start", ["none", "random"])
 @pytest.mark.parametrize("norm", NORMS)
-def test_bytes_are_attacked_in_their_own_range(norm: Any, start: Any) -> None:
+def test_bytes_are_attacked_in_their_own_range(norm, start):
     """As the same pictures on the scale of 1."""
     pixels = (inputs(6, 1, 3, 3) * 255).byte()
     y = torch.arange(6) % 3
@@ -258,7 +250,7 @@ def test_bytes_are_attacked_in_their_own_range(norm: Any, start: Any) -> None:
 
 
 class TestStart:
-    def begun(self, norm: Any, m: int, key: int = 7, t: int = 3, d: int = 3) -> Tensor:
+    def begun(self, norm, m, key=7, t=3, d=3):
         """Where it starts: the loss is the same everywhere, so the first is kept."""
         objective = tasks.Objective(nn.Linear(d, 1).double(), 0, lambda f, y: 0 * y)
         task = tasks.functional(objective, "float64")
@@ -268,7 +260,7 @@ class TestStart:
         return attack.worst(torch.ones(d + 1, dtype=F64), seen).x
 
     @pytest.mark.parametrize("norm", NORMS)
-    def test_is_uniform_in_the_ball(self, norm: Any) -> None:
+    def test_is_uniform_in_the_ball(self, norm):
         """A right one fails with probability 1e-6: the draws are fixed, once is all."""
         x, least = self.begun(norm, 4000), 1e-6
         if norm == "linf":
@@ -282,7 +274,7 @@ class TestStart:
         assert abs(np.corrcoef(x.numpy().T)[0, 1]) < 0.08
 
     @pytest.mark.parametrize("norm", NORMS)
-    def test_is_keyed(self, norm: Any) -> None:
+    def test_is_keyed(self, norm):
         x = self.begun(norm, 5)
         assert torch.equal(x, self.begun(norm, 5))
         assert torch.equal(x, self.begun(norm, 9)[:5])  # an example, whoever is beside
@@ -290,7 +282,7 @@ class TestStart:
         for other in (self.begun(norm, 5, key=8), self.begun(norm, 5, t=4)):
             assert (x != other).all()
 
-    def test_draws_nothing_that_augments_draw(self) -> None:
+    def test_draws_nothing_that_augments_draw(self):
         step = seeding.fold(torch.tensor(7), torch.tensor(3))
         mine = seeding.fold(step, -2)
         assert mine not in [seeding.fold(step, i) for i in range(1000)]
@@ -298,12 +290,9 @@ class TestStart:
 
 @pytest.mark.parametrize(
     ("norm", "start"),
-    [
-        ("linf", "random"),
-        *(pytest.param(n, s, marks=TRACED) for n, s in MORE),
-    ],
+    [("linf", "random"), *(pytest.param(n, s, marks=TRACED) for n, s in MORE)],
 )
-def test_clients_together_as_each_alone(norm: Any, start: Any) -> None:
+def test_clients_together_as_each_alone(norm, start):
     objective = tasks.Objective(small(4).double(), 3)
     task, apart = tasks.functional(objective, "float64"), tasks.in_place(objective)
     w = drawn(task.d)
@@ -311,7 +300,7 @@ def test_clients_together_as_each_alone(norm: Any, start: Any) -> None:
     key = torch.arange(5)
     options: dict[str, Any] = {"eps": 0.4, "norm": norm, "start": start}
 
-    def lifted(w: Tensor, x: Tensor, y: Tensor, key: Tensor) -> Any:
+    def lifted(w, x, y, key):
         seen = batch(x, y)._replace(key=key)
         return pgd(task, 1.0, **options).worst(w, seen)
 
@@ -330,13 +319,13 @@ def test_clients_together_as_each_alone(norm: Any, start: Any) -> None:
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, in itself
 @pytest.mark.slow("runs a C++ compiler")
-def test_compiled() -> None:
+def test_compiled():
     task, w = problem(nn.Linear(4, 2))
     attack = pgd(task, 1.0, iterations=1)
     x, y = inputs(3, 2, 4), torch.zeros(3, 2).long()
     key = torch.arange(3)
 
-    def lifted(w: Tensor, x: Tensor, y: Tensor, key: Tensor) -> Any:
+    def lifted(w, x, y, key):
         return attack.worst(w, batch(x, y)._replace(key=key))
 
     dims = (None, 0, 0, 0)
@@ -346,7 +335,7 @@ def test_compiled() -> None:
 
 
 @pytest.fixture(scope="module")
-def foolbox() -> Any:
+def foolbox():
     """Another's implementation; it imports what is deprecated."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -354,7 +343,7 @@ def foolbox() -> Any:
 
 
 @pytest.fixture(scope="module")
-def trained() -> tuple[nn.Module, Tensor, Tensor]:
+def trained():
     """A perceptron on half of `digits`, and the other half."""
     x, y = load_digits(return_X_y=True)
     x, y = torch.from_numpy(x).float() / 16, torch.from_numpy(y).long()
@@ -371,9 +360,7 @@ def trained() -> tuple[nn.Module, Tensor, Tensor]:
 @pytest.mark.parametrize(
     ("norm", "name", "eps"), [("linf", "LinfPGD", 0.05), ("l2", "L2PGD", 0.3)]
 )
-def test_agrees_with_foolbox(
-    foolbox: Any, trained: Any, norm: Any, name: str, eps: float
-) -> None:
+def test_agrees_with_foolbox(foolbox, trained, norm, name, eps):
     """Accuracy on adversarial examples to within .01, at several budgets."""
     net, x, y = trained
     model = foolbox.PyTorchModel(net, bounds=(0, 1), device="cpu")
@@ -399,7 +386,7 @@ def test_agrees_with_foolbox(
 # Refusals
 
 
-def tree(**sections: Any) -> dict[str, Any]:
+def tree(**sections):
     return {
         "partition": {"name": "iid", "clients": 3},
         "train": {"rounds": 1, "steps": 1},
@@ -428,13 +415,13 @@ def tree(**sections: Any) -> dict[str, Any]:
         ({"start": "zero"}, "is not one of 'none', 'random'"),
     ],
 )
-def test_refusals(options: dict[str, Any], words: str) -> None:
+def test_refusals(options, words):
     for personalizer in ("transfer", "finetune"):  # whoever asks for it
         with pytest.raises(Refusal, match=words):
             built(tree(adversarial=options, personalizer=personalizer), rounds=0)
 
 
-def test_data_outside_the_range() -> None:
+def test_data_outside_the_range():
     """`digits` has numbers from 0 to 16, where 16 stands for 1."""
     for bounds in ([0.0, 1.0], [-1.0, 1.0], []):
         built(tree(adversarial={"bounds": bounds}), rounds=0)
@@ -453,7 +440,7 @@ def test_data_outside_the_range() -> None:
     assert ready.data.x.max() > 16
 
 
-def test_tasks_and_data_that_have_no_gradient() -> None:
+def test_tasks_and_data_that_have_no_gradient():
     task, _ = problem(small(2), 3)
     with pytest.raises(Refusal, match="reach from nan to nan"):
         pgd(task, 1.0).expect(torch.tensor([[0.5, torch.nan]]))
@@ -462,7 +449,7 @@ def test_tasks_and_data_that_have_no_gradient() -> None:
         pgd(bare, 1.0).worst(torch.ones(1), batch(inputs(2, 1), torch.zeros(2)))
 
 
-def test_it_is_cited_where_it_is_used() -> None:
+def test_it_is_cited_where_it_is_used():
     assert "wang2021robust" in lookup.about("adversarial", "pgd").citations[1]
     cited = reader.citations(reader.from_dict(tree()))
     assert sum("madry2018towards" in entry for entry in cited) == 1

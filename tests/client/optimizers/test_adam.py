@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -10,13 +8,13 @@ from troth.client.optimizers.adam import adam
 from ..hand import number
 
 
-def test_the_first_step_is_the_sign_of_the_gradient() -> None:
+def test_the_first_step_is_the_sign_of_the_gradient():
     v, g = number(1.0, 1.0, 1.0), number(5.0, -0.001, 0.0)
     moved, _ = adam().step(v, g, adam().init(v), torch.tensor(0.1))
     assert moved.tolist() == pytest.approx([0.9, 1.1, 1.0], abs=1e-5)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     # g = 2 then 0: m = 0.2, 0.18; s = 0.004, 0.003996
     v, lr = number(0.0), number(1.0)[0]
     v, moments = adam().step(v, torch.full_like(v, 2.0), adam().init(v), lr)

@@ -1,7 +1,5 @@
 """What holds of every optimiser in the folder, and that torch does the same."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -38,21 +36,19 @@ TORCH: list[tuple[str, dict[str, float], Any, dict[str, Any]]] = [
 ]
 
 
-def made(name: str, options: dict[str, float]) -> Optimizer:
+def made(name, options):
     given = lookup.check("optimizer", name, options)
     one = lookup.call(lookup.find("optimizer", name), given)
     assert isinstance(one, Optimizer)
     return one
 
 
-def test_all_are_compared() -> None:
+def test_all_are_compared():
     assert {name for name, *_ in TORCH} == {*lookup.names("optimizer")}
 
 
 @pytest.mark.parametrize(("name", "options", "theirs", "more"), TORCH)
-def test_as_torch_does_one_by_one_and_together(
-    name: str, options: dict[str, float], theirs: Any, more: dict[str, Any]
-) -> None:
+def test_as_torch_does_one_by_one_and_together(name, options, theirs, more):
     """On four problems ½v'Av − b'v."""
     root, (b, start) = drawn(4, 6, 6, seed=4), drawn(2, 4, 6, seed=5)
     a, optimizer, ends = root @ root.mT / 6, made(name, options), []
@@ -76,7 +72,7 @@ def test_as_torch_does_one_by_one_and_together(
 
 
 @pytest.mark.parametrize("name", lookup.names("optimizer"))
-def test_touches_nothing_and_moves_nothing_without_a_rate(name: str) -> None:
+def test_touches_nothing_and_moves_nothing_without_a_rate(name):
     (v, g), one = drawn(2, 3), made(name, {})
     moments = one.init(v)
     read = [v, g, *moments]
@@ -90,9 +86,7 @@ def test_touches_nothing_and_moves_nothing_without_a_rate(name: str) -> None:
     [("sgd", {}, 2.0)]
     + [("momentum", {"beta": beta}, 2 * (1 + beta)) for beta in (0.0, 0.5, 0.9)],
 )
-def test_stable_below_the_limit_and_not_above(
-    name: str, options: dict[str, float], limit: float
-) -> None:
+def test_stable_below_the_limit_and_not_above(name, options, limit):
     one = made(name, options)
     assert one.limit == pytest.approx(limit) and made("adam", {}).limit == math.inf
     for share, stays in ((0.99, True), (1.01, False)):
@@ -121,6 +115,6 @@ def test_stable_below_the_limit_and_not_above(
         ("sgd", {"beta": 0.9}, "'sgd' has no option 'beta'; it has none"),
     ],
 )
-def test_refuses(name: str, options: dict[str, float], words: str) -> None:
+def test_refuses(name, options, words):
     with pytest.raises(Refusal, match=words):
         made(name, options)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -7,7 +5,7 @@ from troth.client.optimizers.momentum import momentum
 from troth.client.optimizers.sgd import sgd
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     optimizer, lr = momentum(beta=0.5), torch.tensor(0.1)
     v = torch.tensor([1.0])
     v, moments = optimizer.step(v, torch.tensor([4.0]), optimizer.init(v), lr)
@@ -17,7 +15,7 @@ def test_by_hand() -> None:
     assert moments[0].item() == pytest.approx(3.0)
 
 
-def test_without_memory_it_is_sgd() -> None:
+def test_without_memory_it_is_sgd():
     v, g, lr = torch.randn(5), torch.randn(5), torch.tensor(0.3)
     moved, moments = momentum(beta=0.0).step(v, g, (torch.randn(5),), lr)
     assert torch.equal(moved, sgd().step(v, g, (), lr)[0])

@@ -1,14 +1,10 @@
 """Clients of layered models, whose labels are at odds, and runs of them."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -72,14 +68,14 @@ class Trained(NamedTuple):
     models: Tensor  # [n, d]
     updates: list[Tensor]  # [cohort, d] of each round, as they reached the aggregator
 
-    def named(self, v: Tensor) -> dict[str, Tensor]:
+    def named(self, v):
         """A vector's tensors by the names that the model has for them."""
         parts = tasks.unflatten(tasks.layout(self.built.network), v)
         return {name.removeprefix("1."): part for name, part in parts.items()}
 
 
 @pytest.fixture(scope="session")
-def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def guests(tmp_path_factory):
     """Clients whose labels are at odds, and models and an attack of somebody else."""
     random, path = np.random.default_rng(0), tmp_path_factory.mktemp("layered")
     sizes = [(a, b, 1) for a, b in zip(TRAIN, VALID, strict=True)]
@@ -97,10 +93,10 @@ def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def tree(guests: Path) -> Callable[..., dict[str, Any]]:
+def tree(guests):
     """(model, personalizer, **sections) → an experiment in float64."""
 
-    def made(model: str, personalizer: Any, **sections: Any) -> dict[str, Any]:
+    def made(model, personalizer, **sections):
         train = {"rounds": 3, "cohort": COHORT, "batch": BATCH, "steps": 5, "lr": 0.1}
         train |= {"precision": "float64"} | sections.pop("train", {})
         if "epochs" in train:
@@ -121,19 +117,15 @@ def tree(guests: Path) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def train(tree: Callable[..., dict[str, Any]]) -> Callable[..., Trained]:
+def train(tree):
     """(plan, model, personalizer, **sections) → a federation, trained."""
 
-    def made(plan: Plan, model: str, personalizer: Any, **sections: Any) -> Trained:
+    def made(plan, model, personalizer, **sections):
         ready = built(tree(model, personalizer, **sections), plan, 0)
         updates = [record.messages.update for record in ready.federation.train()]
         return Trained(ready, ready.federation.broadcast.w, models(ready), updates)
 
     return made
-
-
-Turn = tuple[bool, bool]  # whether (own, shared) layers move
-Optimise = Callable[[list[Tensor]], torch.optim.Optimizer]
 
 
 class WrittenOut(NamedTuple):
@@ -144,14 +136,14 @@ class WrittenOut(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def written_out() -> Callable[..., None]:
+def written_out():
     """(trained, personal layers, turns of a client, two optimisers): compares.
 
     A client is a module. Its own layers and their optimiser live on; the others are set
     to what the server sends, and their optimiser is new in every round.
     """
 
-    def compare(ours: Trained, *how: Any) -> None:
+    def compare(ours, *how):
         expected = run(build.build(ours.built.experiment, plan=Plan("loop", 1)), *how)
         found = [ours.named(v) for v in (ours.w, *ours.models)]
         theirs = [expected.shared, *expected.clients]
@@ -159,12 +151,7 @@ def written_out() -> Callable[..., None]:
             for name, value in mine.items():
                 torch.testing.assert_close(value, other[name], rtol=0, atol=1e-9)
 
-    def run(
-        built: build.Built,
-        own: tuple[str, ...],
-        turns: Callable[[int], list[Turn]],
-        optimise: tuple[Optimise, Optimise],
-    ) -> WrittenOut:
+    def run(built, own, turns, optimise):
         start = {
             name.removeprefix("1."): value.clone()
             for name, value in tasks.unflatten(
@@ -191,41 +178,34 @@ def written_out() -> Callable[..., None]:
     return compare
 
 
-def _shared(name: str, own: tuple[str, ...]) -> bool:
+def _shared(name, own):
     return name.rpartition(".")[0] not in own
 
 
-def _client(start: dict[str, Tensor]) -> nn.Module:
+def _client(start):
     made = importlib.import_module("layered").normed((FEATURES,), 3).double()
     _put(made, start)
     return made.train()
 
 
-def _values(net: nn.Module) -> dict[str, Tensor]:
+def _values(net):
     found = itertools.chain(net.named_parameters(), net.named_buffers())
     return {n: t.detach().clone() for n, t in found if t.is_floating_point()}
 
 
-def _put(net: nn.Module, values: dict[str, Tensor]) -> None:
+def _put(net, values):
     held = dict(itertools.chain(net.named_parameters(), net.named_buffers()))
     with torch.no_grad():
         for name, value in values.items():
             held[name].copy_(value)
 
 
-def _parameters(net: nn.Module, own: tuple[str, ...], mine: bool) -> list[Tensor]:
+def _parameters(net, own, mine):
     found = [p for n, p in net.named_parameters() if _shared(n, own) != mine]
     return found or [nn.Parameter(torch.zeros(1))]
 
 
-def _work(
-    built: build.Built,
-    net: nn.Module,
-    own: tuple[str, ...],
-    optimisers: tuple[torch.optim.Optimizer, torch.optim.Optimizer],
-    turns: list[Turn],
-    when: tuple[int, int],
-) -> None:
+def _work(built, net, own, optimisers, turns, when):
     """A round of one client."""
     feed, (r, k) = built.federation.engine.feed, when
     slots, weight = feed.draw(np.array([k]), len(turns), r)
@@ -243,7 +223,7 @@ def _work(
 
 
 @pytest.fixture(scope="session")
-def grouped(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+def grouped(tmp_path_factory):
     """(personalizer, groups, **sections) → an experiment whose examples have groups.
 
     Two classes and, at every client but the fourth, groups of any numbers: "two", a
@@ -268,7 +248,7 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str,
     for name, more in marks.items():
         np.savez(path / f"{name}.npz", x=x, owner=owner, **more)
 
-    def made(personalizer: Any, groups: str = "two", **sections: Any) -> dict[str, Any]:
+    def made(personalizer, groups="two", **sections):
         how = {"rounds": 3, "cohort": 4, "steps": 2, "batch": 6, "lr": 0.1}
         return {
             "seed": 2,

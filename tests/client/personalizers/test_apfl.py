@@ -1,18 +1,14 @@
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from troth.client.combine import beside
 from troth.client.personalizers._mixed import mixed, through
 from troth.client.personalizers.apfl import apfl
 from troth.client.solvers.fedavg import fedavg
-from troth.types import Batch, Budget, Task
+from troth.types import Budget, Task
 
 from ..hand import BOWL, INF, NAN, ONE, batch, by, number, sent, stepped, worked
 from ..small import (
@@ -28,8 +24,6 @@ from ..small import (
     written_out,
 )
 
-Tree = Callable[..., dict[str, Any]]
-
 # One client by itself
 
 
@@ -42,7 +36,7 @@ Tree = Callable[..., dict[str, Any]]
         ("moving", 8.0, 0.96875),
     ],
 )
-def test_a_step_by_hand(mix: Any, before: float, expected: float) -> None:
+def test_a_step_by_hand(mix, before, expected):
     one = apfl(BOWL, by(0.1), alpha=0.25, mix=mix)
     state = stepped(one, one.init(number(1.0)), 4.0, 5.0, before=before)
     assert state[0].item() == pytest.approx(expected, abs=1e-14)
@@ -50,7 +44,7 @@ def test_a_step_by_hand(mix: Any, before: float, expected: float) -> None:
     assert read == pytest.approx(0.25 * expected + 0.75 * 8, abs=1e-14)
 
 
-def test_alpha_follows_its_own_gradient_at_the_first_step_of_a_round() -> None:
+def test_alpha_follows_its_own_gradient_at_the_first_step_of_a_round():
     # ⟨v − w, ∇F(v̄)⟩ = (1 − 4)·(−1.75) = 5.25: α = 0.25 − 0.01·5.25 = 0.1975, and v
     # moved by the α there was: 1 + 0.01·¼·1.75
     one = apfl(BOWL, by(0.01), alpha=0.25, adaptive=True, mix="shared")
@@ -65,14 +59,14 @@ def test_alpha_follows_its_own_gradient_at_the_first_step_of_a_round() -> None:
 
 
 @pytest.mark.parametrize(("x", "expected"), [(50.0, 0.0), (-50.0, 1.0)])
-def test_alpha_stays_between_0_and_1(x: float, expected: float) -> None:
+def test_alpha_stays_between_0_and_1(x, expected):
     one = apfl(BOWL, by(1.0), alpha=0.5, adaptive=True, mix="shared")
     state = stepped(one, one.init(number(1.0)), 4.0, x)
     assert state[1].item() == expected
     assert one.model(number(4.0), state).item() in (4.0, state[0].item())
 
 
-def test_a_shared_model_that_is_lost() -> None:
+def test_a_shared_model_that_is_lost():
     """α stays a share; with α = 1 nothing is felt of it, and with α = 0 all is."""
     for w in (INF, -INF, NAN):
         for mix in ("moving", "shared"):
@@ -86,7 +80,7 @@ def test_a_shared_model_that_is_lost() -> None:
     assert one.idle and one.model(number(4.0), one.init(number(NAN))).item() == 4.0
 
 
-def test_the_ends_of_a_mixture_are_exact_whatever_the_other_is() -> None:
+def test_the_ends_of_a_mixture_are_exact_whatever_the_other_is():
     v, lost = number(0.1, 0.7, 0.3), number(NAN, INF, -INF)
     for tail in (0, 1):
         assert torch.equal(mixed(v, lost, ONE, tail), v)
@@ -97,7 +91,7 @@ def test_the_ends_of_a_mixture_are_exact_whatever_the_other_is() -> None:
         assert found.tolist() == pytest.approx([0.775, 0.925, 0.3])  # statistics: v's
 
 
-def test_statistics_go_where_those_of_the_mixture_go() -> None:
+def test_statistics_go_where_those_of_the_mixture_go():
     v, w, g = number(1.0, 2.0), number(5.0, 6.0), number(0.4, 0.3)
     between = mixed(v, w, 0.25 * ONE, 1)
     for part, share in ((v, 0.25), (w, 0.75)):
@@ -115,14 +109,14 @@ CURVATURES = torch.from_numpy(DRAW.uniform(0.3, 2.0, (4, 3)))
 MINIMISERS = torch.from_numpy(DRAW.normal(size=(4, 3)))
 
 
-def quadratic(k: int) -> Task:
-    def grad(v: Tensor, batch: Batch) -> Tensor:
+def quadratic(k):
+    def grad(v, batch):
         return CURVATURES[k] * (v - MINIMISERS[k])
 
     return Task(3, 0, lambda v, batch: v.sum(), grad, lambda v, x: x)
 
 
-def converged(steps: int, alpha: float, mix: Any) -> tuple[Tensor, list[Tensor]]:
+def converged(steps, alpha, mix):
     """w and all clients' models: every client in every round, whole gradients."""
     clients = []
     for k in range(4):
@@ -142,14 +136,14 @@ def converged(steps: int, alpha: float, mix: Any) -> tuple[Tensor, list[Tensor]]
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 0.8])
-def test_mixed_with_the_fixed_w_it_ends_where_local_does(alpha: float) -> None:
+def test_mixed_with_the_fixed_w_it_ends_where_local_does(alpha):
     w, models = converged(4, alpha, "shared")
     for model, own in zip(models, MINIMISERS, strict=True):
         torch.testing.assert_close(model, own, rtol=0, atol=1e-5)
         assert torch.linalg.vector_norm(model - w) > 0.1  # w is elsewhere
 
 
-def share_of_w(alpha: float, steps: int, curvature: Tensor) -> Tensor:
+def share_of_w(alpha, steps, curvature):
     """How much of w − c stays, as the docstring says."""
     slow, fast = 1 - LR * alpha**2 * curvature, 1 - LR * curvature
     p = torch.stack([slow ** (steps - 1 - s) for s in range(steps)])
@@ -159,9 +153,7 @@ def share_of_w(alpha: float, steps: int, curvature: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("alpha", "steps"), [(0.3, 4), (0.5, 4), (0.8, 4), (0.5, 20)])
-def test_mixed_with_the_moving_copy_a_share_of_w_stays(
-    alpha: float, steps: int
-) -> None:
+def test_mixed_with_the_moving_copy_a_share_of_w_stays(alpha, steps):
     w, models = converged(steps, alpha, "moving")
     for k, model in enumerate(models):
         own, share = MINIMISERS[k], share_of_w(alpha, steps, CURVATURES[k])
@@ -170,13 +162,13 @@ def test_mixed_with_the_moving_copy_a_share_of_w_stays(
         assert (share > 0.03).all() and (share < 1 - alpha).all()
 
 
-def test_with_one_step_a_round_nothing_moves_and_it_is_local_again() -> None:
+def test_with_one_step_a_round_nothing_moves_and_it_is_local_again():
     _, models = converged(1, 0.5, "moving")
     torch.testing.assert_close(torch.stack(models), MINIMISERS, rtol=0, atol=1e-5)
     assert (share_of_w(0.5, 1, CURVATURES) == 0).all()
 
 
-def test_in_long_rounds_it_is_between_local_and_shared_by_alpha() -> None:
+def test_in_long_rounds_it_is_between_local_and_shared_by_alpha():
     assert share_of_w(0.4, 3000, CURVATURES).min() > 0.59  # of 1 − α = 0.6
 
 
@@ -185,9 +177,7 @@ def test_in_long_rounds_it_is_between_local_and_shared_by_alpha() -> None:
 
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize(("alpha", "other"), [(1 - 1e-13, "local"), (1e-13, "none")])
-def test_near_its_ends_it_is_near_them(
-    tree: Tree, alpha: float, other: str, adaptive: bool
-) -> None:
+def test_near_its_ends_it_is_near_them(tree, alpha, other, adaptive):
     """So the exact ends are ends of the same method. α hardly moves at this lr."""
     train = {"lr": 1e-9} if adaptive else {}
     mine = {"name": "apfl", "alpha": alpha, "adaptive": adaptive}
@@ -203,13 +193,13 @@ WRITTEN += [pytest.param(VMAP, "shared", True, marks=TRACED)]
 
 
 @pytest.mark.parametrize(("plan", "mix", "adaptive"), WRITTEN)
-def test_written_out(tree: Tree, plan: Any, mix: str, adaptive: bool) -> None:
+def test_written_out(tree, plan, mix, adaptive):
     own = {"name": "apfl", "alpha": 0.4, "mix": mix, "adaptive": adaptive, "lr": 0.2}
     made = built(tree("plain", own), plan, 0)
     v = made.federation.broadcast.w.repeat(6, 1)
     alpha = [0.4] * 6
 
-    def local(k: int, w: Tensor, r: int, slots: list[Tensor]) -> Tensor:
+    def local(k, w, r, slots):
         copy = w
         for t, held in enumerate(slots):
             a, against = alpha[k], copy if mix == "moving" else w

@@ -1,10 +1,7 @@
 """λ chosen by each client: `ditto` with lam = "auto", by all three rules."""
 
-from __future__ import annotations
-
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 from typer.testing import CliRunner
 
 import troth
@@ -25,7 +21,7 @@ from troth.client.regularizers.l2sq import l2sq
 from troth.config import reader
 from troth.engine.engine import Plan
 from troth.runs import results
-from troth.types import Anchor, Batch, Personal
+from troth.types import Anchor
 
 from ..hand import BOWL, INF, NAN, ONE, OPTIMIZERS, batch, by, number
 from ..small import (
@@ -49,15 +45,13 @@ RULES = ("side_by_side", "paper", "code")
 # One client by itself
 
 
-def auto(rule: Any, candidates: list[float], fallback: float, **more: Any) -> Personal:
+def auto(rule, candidates, fallback, **more):
     how = more.pop("descent", by(0.1))
     options = {"lam": "auto", "choose": rule, "candidates": candidates} | more
     return ditto(BOWL, how, l2sq(), fallback=fallback, **options)
 
 
-def rounds(
-    one: Personal, ws: list[float], valid: Batch, steps: int = 3, x: float = 5.0
-) -> Any:
+def rounds(one, ws, valid, steps=3, x=5.0):
     """The state after a round beside each of these shared models."""
     state = one.init(number(1.0))
     for r, w in enumerate(ws):
@@ -67,7 +61,7 @@ def rounds(
     return as_read(one, state, valid)
 
 
-def as_read(one: Personal, state: Any, valid: Batch) -> Any:
+def as_read(one, state, valid):
     return one.settle(state, valid) if one.settle else state
 
 
@@ -75,9 +69,7 @@ def as_read(one: Personal, state: Any, valid: Batch) -> Any:
 @pytest.mark.parametrize("anchor", ["shared", "moving"])
 @pytest.mark.parametrize("lam", [0.0, 0.3, 2.0])
 @pytest.mark.parametrize("rule", RULES)
-def test_a_single_candidate_is_that_lam_exactly(
-    rule: str, lam: float, anchor: Any, optimizer: str
-) -> None:
+def test_a_single_candidate_is_that_lam_exactly(rule, lam, anchor, optimizer):
     how, ws = by(0.1, optimizer), [4.0, -3.0, 0.5]
     fixed = ditto(BOWL, how, l2sq(), lam=lam, anchor=anchor)
     one = auto(rule, [lam], lam, anchor=anchor, descent=how)
@@ -87,7 +79,7 @@ def test_a_single_candidate_is_that_lam_exactly(
         assert one.tell(found).tolist() == [lam]
 
 
-def test_a_choice_by_hand() -> None:
+def test_a_choice_by_hand():
     # from v = 1, w = 4, x = 5, lr = 0.1: λ = 0 → 1.4, λ = 2 → 2, λ = 5 → 2.9
     valid, w = batch(2.2), number(4.0)
     for rule in ("side_by_side", "code"):
@@ -99,7 +91,7 @@ def test_a_choice_by_hand() -> None:
         assert one.model(w, state).item() == pytest.approx(2.0, abs=1e-14)
 
 
-def test_the_code_rule_keeps_the_moments_of_its_choice() -> None:
+def test_the_code_rule_keeps_the_moments_of_its_choice():
     heavy = by(0.1, "momentum")
     for lam, valid in ((0.0, 1.4), (2.0, 2.0), (5.0, 2.9)):
         one = auto("code", [0.0, 2.0, 5.0], 1.0, descent=heavy)
@@ -113,7 +105,7 @@ def test_the_code_rule_keeps_the_moments_of_its_choice() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("far", [INF, -INF, NAN])
-def test_without_pull_no_shared_model_does_harm(rule: str, far: float) -> None:
+def test_without_pull_no_shared_model_does_harm(rule, far):
     """λ = 0 among the candidates: its model is `local`'s, and it is chosen."""
     valid = batch(900.0, 901.0, 902.0, 903.0)  # a loss that is large, and finite
     one, alone = auto(rule, [0.0, 0.5, 2.0], 1.0), local(BOWL, by(0.1))
@@ -125,7 +117,7 @@ def test_without_pull_no_shared_model_does_harm(rule: str, far: float) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_fallback_that_is_no_candidate_is_never_chosen(rule: str) -> None:
+def test_a_fallback_that_is_no_candidate_is_never_chosen(rule):
     """It is trained, it would be best by far, and only who cannot choose has it."""
     one, fixed = auto(rule, [4.0, 5.0], 0.0), local(BOWL, by(0.1))
     expected = fixed.model(ONE, rounds(fixed, [100.0], batch(1.0), steps=4))
@@ -141,7 +133,7 @@ LOSSES = st.one_of(st.floats(-1e3, 1e3), st.sampled_from([NAN, INF, -INF, 0.0, 1
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(LOSSES, min_size=1, max_size=6), st.integers(0, 7), st.data())
-def test_the_choice_by_an_oracle(found: list[float], n: int, data: Any) -> None:
+def test_the_choice_by_an_oracle(found, n, data):
     """Of the finite losses the lowest, the first of equals; else the fallback."""
     candidates = [0.5 * (i + 1) for i in range(len(found))]
     fallback = data.draw(st.sampled_from([*candidates, 0.25, 99.0]))
@@ -170,7 +162,7 @@ CANDIDATES, FALLBACK = [0.0, 0.4, 3.0], 1.0
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     """Pictures in three classes; some clients' labels are at odds with the others'."""
     random = np.random.default_rng(0)
     path = tmp_path_factory.mktemp("data") / "clients.npz"
@@ -183,7 +175,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def tree(data: Path, options: dict[str, Any], **sections: Any) -> dict[str, Any]:
+def tree(data, options, **sections):
     """An experiment; `options` are the personalizer's."""
     train = {"rounds": 4, "cohort": COHORT, "batch": 4, "lr": 0.1, "steps": 4}
     train |= {"precision": "float64"} | sections.pop("train", {})
@@ -201,7 +193,7 @@ def tree(data: Path, options: dict[str, Any], **sections: Any) -> dict[str, Any]
     return base | sections
 
 
-def asked(rule: str, **more: Any) -> dict[str, Any]:
+def asked(rule, **more):
     return {
         "lam": "auto",
         "choose": rule,
@@ -212,9 +204,7 @@ def asked(rule: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
-def test_every_candidate_has_the_model_of_a_run_of_its_own(
-    data: Path, plan: Plan
-) -> None:
+def test_every_candidate_has_the_model_of_a_run_of_its_own(data, plan):
     """Bit for bit one by one; lifted, sums may be taken in another order."""
     side = built(tree(data, asked("side_by_side")), plan)
     *each, _ = side.federation.engine.packing.unpack(states(side))[1]
@@ -231,19 +221,17 @@ def test_every_candidate_has_the_model_of_a_run_of_its_own(
         assert torch.equal(side.federation.broadcast.w, alone.federation.broadcast.w)
 
 
-def lams(made: build.Built) -> list[float]:
+def lams(made):
     return [one for (one,) in told(made)]
 
 
-def on_valid(made: build.Built, v: Tensor, k: int) -> float:
+def on_valid(made, v, k):
     """The loss of a model on a client's validation data."""
     return loss(made, v, rows(made.data.valid, k), "valid").item()
 
 
 @pytest.mark.parametrize(("rule", "few"), [("side_by_side", 4), ("paper", 4)])
-def test_the_choice_is_the_lowest_validation_loss(
-    data: Path, rule: str, few: int
-) -> None:
+def test_the_choice_is_the_lowest_validation_loss(data, rule, few):
     side = built(tree(data, asked(rule, few=few)), LOOP)
     *each, _ = side.federation.engine.packing.unpack(states(side))[1]
     least = few if rule == "paper" else 1
@@ -273,9 +261,7 @@ def test_the_choice_is_the_lowest_validation_loss(
         ("code", "adam", FALLBACK, 3, 2),
     ],
 )
-def test_how_wide_the_state_is(
-    data: Path, rule: str, optimizer: str, fallback: float, models_: int, width: int
-) -> None:
+def test_how_wide_the_state_is(data, rule, optimizer, fallback, models_, width):
     own = {"optimizer": optimizer, "fallback": fallback}
     wanted = tree(data, asked(rule, **own))
     ready = built(wanted, LOOP, 0)
@@ -288,7 +274,7 @@ def test_how_wide_the_state_is(
     assert auto_.client_steps == plain.client_steps
 
 
-def test_unequal_validation_sets_are_traced_in_few_shapes(data: Path) -> None:
+def test_unequal_validation_sets_are_traced_in_few_shapes(data):
     """1, 2, 4, 8 and 9 for clients with 0 to 9 examples, and nothing else changes."""
     ready = built(tree(data, asked("side_by_side")), Plan("vmap", 1), 0)
     f = ready.federation
@@ -302,7 +288,7 @@ def test_unequal_validation_sets_are_traced_in_few_shapes(data: Path) -> None:
         assert padded.weight.sum().item() == pytest.approx(1.0 if n else 0.0)
 
 
-def test_reading_does_not_change_what_is_trained(data: Path) -> None:
+def test_reading_does_not_change_what_is_trained(data):
     """Side by side: settled or not on the way, states and models are the same."""
     wanted = reader.from_dict(tree(data, asked("side_by_side")))
     ids, found = np.arange(len(TRAIN)), []
@@ -322,7 +308,7 @@ def test_reading_does_not_change_what_is_trained(data: Path) -> None:
 # A run on disk
 
 
-def as_run(data: Path, rule: str, **sections: Any) -> dict[str, Any]:
+def as_run(data, rule, **sections):
     train = {"precision": "float32", "rounds": 3, "cohort": 2}
     engine = {"how": "threads", "workers": 2, "device": "cpu"}
     options = asked(rule, candidates=[0.1, 2.0, 0.0])
@@ -331,13 +317,13 @@ def as_run(data: Path, rule: str, **sections: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("plan", "anchor"), [(THREADS, "shared"), (LOOP, "moving")])
-def test_the_code_rule_written_out(data: Path, plan: Plan, anchor: str) -> None:
+def test_the_code_rule_written_out(data, plan, anchor):
     """Every step: a step with each candidate, and the one that validates best."""
     made = built(tree(data, asked("code", anchor=anchor)), plan, 0)
     v = made.federation.broadcast.w.repeat(len(TRAIN), 1)
     chosen, taken = [FALLBACK] * len(TRAIN), set()
 
-    def local(k: int, w: Tensor, r: int, slots: list[Tensor]) -> Tensor:
+    def local(k, w, r, slots):
         moving = w
         for held in slots:
             moving = moving - 0.1 * gradient(made, moving, held)
@@ -357,7 +343,7 @@ def test_the_code_rule_written_out(data: Path, plan: Plan, anchor: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_clients_csv_has_what_was_chosen(data: Path, rule: str, tmp_path: Path) -> None:
+def test_clients_csv_has_what_was_chosen(data, rule, tmp_path):
     wanted = as_run(data, rule)
     [run] = troth.run(wanted, out=tmp_path / "run")
     lam, asked_ = run.clients["lam"], run.clients["asked"] > 0
@@ -381,9 +367,7 @@ def test_clients_csv_has_what_was_chosen(data: Path, rule: str, tmp_path: Path) 
     assert last == pytest.approx(np.mean(np.array(right)[benign]))
 
 
-def test_clients_are_asked_some_at_a_time(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clients_are_asked_some_at_a_time(data, monkeypatch):
     ready = built(tree(data, asked("code")), LOOP)
     whole = results._told(ready.federation)
     assert whole["lam"].dtype == np.float64 and len(whole["lam"]) == len(TRAIN)
@@ -395,9 +379,7 @@ def test_clients_are_asked_some_at_a_time(
 # How it is said
 
 
-def test_in_a_file_on_the_command_line_and_in_a_grid(
-    data: Path, tmp_path: Path
-) -> None:
+def test_in_a_file_on_the_command_line_and_in_a_grid(data, tmp_path):
     file = tmp_path / "experiment.toml"
     wanted = tree(data, asked("code"))
     file.write_text(reader.dumps(wanted))
@@ -418,7 +400,7 @@ def test_in_a_file_on_the_command_line_and_in_a_grid(
     assert ["lam" in run.clients for run in found] == [False, False, True]
 
 
-def test_the_command_line_refuses_and_lists(data: Path, tmp_path: Path) -> None:
+def test_the_command_line_refuses_and_lists(data, tmp_path):
     file = tmp_path / "experiment.toml"
     file.write_text(reader.dumps(tree(data, {"lam": 1.0})))
     words = "personalizer.lam = 'otto' is a text; it must be a number or 'auto'"
@@ -440,7 +422,7 @@ def test_the_command_line_refuses_and_lists(data: Path, tmp_path: Path) -> None:
 # The weights of `transfer`
 
 
-def test_the_last_that_does_not_lower_accuracy() -> None:
+def test_the_last_that_does_not_lower_accuracy():
     right = [torch.tensor(r) for r in (8.0, 9.0, 7.0)]
     for reference, at in ((9.5, 0), (9.0, 1), (8.5, 1), (7.0, 2), (0.0, 2)):
         assert largest(right, torch.tensor(reference)).item() == at
@@ -448,7 +430,7 @@ def test_the_last_that_does_not_lower_accuracy() -> None:
     assert largest(many, torch.tensor([3.0, 1.0])).tolist() == [0, 1]
 
 
-def test_pairs_from_weak_to_strong() -> None:
+def test_pairs_from_weak_to_strong():
     every = [(0.1, 0.1), (0.1, 1.0), (1.0, 0.1), (1.0, 1.0)]
     assert tried("auto", "auto", [1.0, 0.1], by(0.01)) == every
     assert tried("auto", 2.0, [3.0, 0.0], by(0.01)) == [(0, 2), (3, 2)]

@@ -1,8 +1,5 @@
 """The coupled federation: what it minimises, and what it sends."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,16 +13,16 @@ N, D = 4, 3
 
 
 @pytest.fixture(scope="module")
-def regression(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def regression(tmp_path_factory):
     return written(tmp_path_factory.mktemp("data") / "linear.npz", False)
 
 
 @pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def classes(tmp_path_factory):
     return written(tmp_path_factory.mktemp("data") / "classes.npz", True)
 
 
-def written(path: Path, classify: bool) -> Path:
+def written(path, classify):
     """Clients that agree in part, and have unequal numbers of examples."""
     random = np.random.default_rng(1)
     owner = np.repeat(np.arange(N), [14, 20, 9, 26])
@@ -39,7 +36,7 @@ def written(path: Path, classify: bool) -> Path:
     return path
 
 
-def tree(path: Path, options: dict[str, Any] | None = None, **more: Any) -> Any:
+def tree(path, options=None, **more):
     return {
         "data": {"name": "npz", "path": str(path)},
         "partition": {"name": "natural", "split": "given"},
@@ -56,9 +53,7 @@ def tree(path: Path, options: dict[str, Any] | None = None, **more: Any) -> Any:
 @pytest.mark.slow("hundreds of L-BFGS steps")
 @pytest.mark.parametrize("nu", [0.0, 0.3])
 @pytest.mark.parametrize("fit", ["sum", "mean"])
-def test_on_quadratics_it_ends_at_the_minimiser(
-    regression: Path, nu: float, fit: str
-) -> None:
+def test_on_quadratics_it_ends_at_the_minimiser(regression, nu, fit):
     """Eq. 1 with R = λ·½‖ρ − θ‖²: a linear system in (ρ, θ_1 … θ_N)."""
     lam = 0.7
     options = {"lam": lam, "nu": nu, "fit": fit, "steps": 12}
@@ -86,7 +81,7 @@ def test_on_quadratics_it_ends_at_the_minimiser(
 
 
 @pytest.mark.parametrize("report", ["after", "before"])
-def test_a_round_by_hand(classes: Path, report: str) -> None:
+def test_a_round_by_hand(classes, report):
     """θ ← θ − lr(m∇F + 2νθ + λ(θ − ρ)); the server adds lr_s·Σλ(θ − ρ)."""
     lam, nu, lr = 0.5, 0.2, 0.02
     options = {"solve": "step", "lam": lam, "nu": nu, "report": report, "lr": lr}
@@ -108,7 +103,7 @@ def test_a_round_by_hand(classes: Path, report: str) -> None:
 
 
 @pytest.mark.parametrize("regularizer", ["l2", "smooth_l2"])
-def test_no_reply_is_longer_than_lam(classes: Path, regularizer: str) -> None:
+def test_no_reply_is_longer_than_lam(classes, regularizer):
     lam = 0.8
     wanted = tree(
         classes,

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import pytest
 import torch
-from torch import Tensor
 
 from troth.client.combine import beside
 from troth.client.personalizers.ditto import ditto
@@ -37,7 +34,7 @@ from ..hand import (
         ("moving", 1, 16.6),
     ],
 )
-def test_steps_by_hand(anchor: str, steps: int, expected: float) -> None:
+def test_steps_by_hand(anchor, steps, expected):
     one = ditto(BOWL, by(0.1), l2sq(), lam=2.0, anchor=anchor)
     state = one.init(number(1.0))
     assert one.model(number(9.0), state).item() == 1.0  # begins at the first w
@@ -45,7 +42,7 @@ def test_steps_by_hand(anchor: str, steps: int, expected: float) -> None:
     assert v.item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_any_regularizer_is_pulled_by_its_gradient() -> None:
+def test_any_regularizer_is_pulled_by_its_gradient():
     steep = Regularizer(lambda v, w, b: (v - w).sum() * 3, lambda v, w, b: 0 * v + 3)
     one = ditto(BOWL, by(0.1), steep, lam=2.0)
     (v,) = stepped(one, one.init(number(1.0)), 4.0, 5.0)
@@ -53,7 +50,7 @@ def test_any_regularizer_is_pulled_by_its_gradient() -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_without_pull_it_is_local_exactly(optimizer: str) -> None:
+def test_without_pull_it_is_local_exactly(optimizer):
     """However far the shared model was driven, and whichever anchor there is."""
     how = by(0.1, optimizer)
     for w in (4.0, 1e30, INF, -INF, NAN):
@@ -66,7 +63,7 @@ def test_without_pull_it_is_local_exactly(optimizer: str) -> None:
 
 
 @pytest.mark.parametrize("lam", [0.01, 1.0, 3.0, 30.0])
-def test_what_is_refused_diverges_and_what_is_not_does_not(lam: float) -> None:
+def test_what_is_refused_diverges_and_what_is_not_does_not(lam):
     flat = bowl(0.0)  # no curvature of the data: the pull alone
     one = ditto(flat, by(1.999 / lam), l2sq(), lam=lam)
     assert abs(stepped(one, one.init(number(1.0)), 0.0, *[0.0] * 50)[0]) < 1
@@ -75,20 +72,20 @@ def test_what_is_refused_diverges_and_what_is_not_does_not(lam: float) -> None:
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.9])
-def test_momentum_bears_more(beta: float) -> None:
+def test_momentum_bears_more(beta):
     limit = 2 * (1 + beta)
     ditto(BOWL, by(0.1, "momentum", beta=beta), l2sq(), lam=9.99 * limit)
     with pytest.raises(Refusal, match=f"must stay below {limit:g}"):
         ditto(BOWL, by(0.1, "momentum", beta=beta), l2sq(), lam=10.01 * limit)
 
 
-def test_adam_bears_all() -> None:
+def test_adam_bears_all():
     one = ditto(BOWL, by(0.1, "adam"), l2sq(), lam=1e6)
     found = stepped(one, one.init(number(1.0)), 4.0, 5.0)[0]
     assert found.item() == pytest.approx(1.1)
 
 
-def vectors(*x: Tensor) -> Batch:
+def vectors(*x):
     """An example or several, of unequal weight."""
     weight = torch.arange(1, len(x) + 1) / torch.arange(1, len(x) + 1).sum()
     zero = torch.tensor(0)
@@ -96,7 +93,7 @@ def vectors(*x: Tensor) -> Batch:
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.01, 0.1, 1.0, 2.0, 10.0, 30.0])
-def test_converges_to_the_optimum_between(lam: float) -> None:
+def test_converges_to_the_optimum_between(lam):
     """lr·(L + λ) < 2: v → (L·c + λ·w)/(L + λ), and so ‖v − w‖ ≤ ‖∇F(w)‖/λ."""
     curvature, d = 3.0, 4
     start, w, c = drawn(3, d, seed=5)
@@ -112,20 +109,20 @@ def test_converges_to_the_optimum_between(lam: float) -> None:
         assert lam * torch.linalg.vector_norm(state[0] - w) <= steep + 1e-9
 
 
-def test_a_step_too_long_for_the_data_diverges() -> None:
+def test_a_step_too_long_for_the_data_diverges():
     """lr·(L + λ) > 2 is not refused, for L is not known; it diverges."""
     one = ditto(bowl(3.0), by(2.1 / 4), l2sq(), lam=1.0)
     assert stepped(one, one.init(number(1.0)), 0.0, *[0.0] * 100)[0] > 1e3
 
 
-def test_a_strong_pull_is_the_shared_model() -> None:
+def test_a_strong_pull_is_the_shared_model():
     one = ditto(BOWL, by(1e-6), l2sq(), lam=1e6)
     (v,) = stepped(one, one.init(number(1.0)), 4.0, *[5.0] * 50)
     assert v.item() == pytest.approx(4.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("lam", [0.01, 0.7, 3.0])
-def test_the_shared_anchor_bit_for_bit(lam: float) -> None:
+def test_the_shared_anchor_bit_for_bit(lam):
     """v − η(∇F(v) + λ(v − wᵗ)), each operation as it always was."""
     d, task, lr = 6, bowl(1.3, d=6), 0.07
     v, w, moving = drawn(3, d)
@@ -139,7 +136,7 @@ def test_the_shared_anchor_bit_for_bit(lam: float) -> None:
 
 
 @pytest.mark.parametrize("steps", [(3, 3), (2, 5), (5, 2)])
-def test_the_moving_anchor_is_fmtls_algorithm(steps: tuple[int, int]) -> None:
+def test_the_moving_anchor_is_fmtls_algorithm(steps):
     """Line 5, w_k and then v, for three rounds; the server is that of one client."""
     d, lr, lam, task = 5, 0.1, 0.8, bowl(0.9, d=5)
     w = drawn(d, seed=2)

@@ -1,11 +1,6 @@
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from troth import lookup
 from troth.client.personalizers.ditto_finetune import ditto_finetune
@@ -15,12 +10,12 @@ from ..hand import BOWL, batch, by, number, sent, worked
 from ..small import built, done, quadratics
 
 
-def ends(tree: Any, own: dict[str, Any], **sections: Any) -> tuple[Tensor, Tensor]:
+def ends(tree, own, **sections):
     made = built(tree("linear", own, **sections))
     return done(made), made.federation.broadcast.w
 
 
-def test_two_steps_by_hand() -> None:
+def test_two_steps_by_hand():
     """From w* = 1, x = 5: 1.4, for nothing pulls at w*; 1.4 − .1·(−3.6 + 3·.4)."""
     one = ditto_finetune(BOWL, by(0.1), l2sq(), None, lam=3.0)
     assert one.finish is not None
@@ -34,7 +29,7 @@ def test_two_steps_by_hand() -> None:
 
 
 @pytest.mark.parametrize("lam", [0.1, 1.0, 5.0])
-def test_ends_at_the_minimiser_of_its_objective(lam: float) -> None:
+def test_ends_at_the_minimiser_of_its_objective(lam):
     """argmin F_k(v) + λ/2·‖v − w*‖² = (A + λI)⁻¹(b + λw*), w* any."""
     own = {"name": "ditto_finetune", "lam": lam, "steps": 300, "lr": 0.15}
     found = quadratics(own, 3, lr=0.1, steps=2)
@@ -44,7 +39,7 @@ def test_ends_at_the_minimiser_of_its_objective(lam: float) -> None:
         assert np.abs(v - found.w).max() > 1e-2
 
 
-def test_joint_and_two_stage_agree() -> None:
+def test_joint_and_two_stage_agree():
     """Strongly convex, the shared model at its optimum: the same personal models."""
     how = {"steps": 1, "lr": 0.4}
     joint = quadratics({"name": "ditto", "lam": 0.5}, 90, **how)
@@ -55,14 +50,14 @@ def test_joint_and_two_stage_agree() -> None:
     assert np.abs(joint.v - joint.w).max(1).min() > 1e-2
 
 
-def test_a_strong_pull_is_the_shared_model(tree: Any) -> None:
+def test_a_strong_pull_is_the_shared_model(tree):
     own = {"name": "ditto_finetune", "lam": 1e6, "lr": 1e-6, "steps": 200}
     v, w = ends(tree, own)
     assert (v - w).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("name", lookup.names("regularizer"))
-def test_any_regularizer_holds_it_back(tree: Any, name: str) -> None:
+def test_any_regularizer_holds_it_back(tree, name):
     own = {"name": "ditto_finetune", "lam": 1.0, "steps": 6, "lr": 0.05}
     v, w = ends(tree, own, regularizer=name)
     free, _ = ends(tree, {"name": "finetune", "steps": 6, "lr": 0.05})

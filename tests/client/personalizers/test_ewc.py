@@ -1,35 +1,30 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
 from troth.client.personalizers.ewc import ewc
 from troth.client.personalizers.finetune import finetune
-from troth.types import Batch, Broadcast, Personal, Task
+from troth.types import Batch, Broadcast, Task
 
 from ..hand import OPTIMIZERS, batch, by, drawn, number, sent, worked
 from ..small import built, done
 
 
-def bowl(slopes: Tensor) -> Task:
+def bowl(slopes):
     """F(v) = ½·Σ_i slopes_i·(v_i − x_i)²: g = slopes·(v − x)."""
 
-    def loss(v: Tensor, seen: Batch) -> Tensor:
+    def loss(v, seen):
         return 0.5 * (slopes * (v - seen.x[0]).square()).sum()
 
     return Task(len(slopes), 0, loss, torch.func.grad(loss), lambda v, x: x)
 
 
-def examples(*rows: Any) -> list[Batch]:
+def examples(*rows):
     """One example of several numbers in every step."""
     each = [number(*row)[None] for row in rows]
     return [batch(0.0, t=t)._replace(x=x, y=x) for t, x in enumerate(each)]
 
 
-def finished(one: Personal, w: Tensor, seen: list[Batch]) -> Tensor:
+def finished(one, w, seen):
     assert one.finish is not None
     state = one.init(torch.zeros_like(w))
     reply, state = worked(one.finish, state, sent(w), *seen)
@@ -38,7 +33,7 @@ def finished(one: Personal, w: Tensor, seen: list[Batch]) -> Tensor:
     return v
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     # w = (1, 1), slopes (1, 2); x = (0, 0), (3, 0): g = (1, 2), (−2, 2);
     # F = ((1 + 4)/2, 4). Then x = (2, 2): g = (−1, −2), no pull yet: v = (1.1, 1.2);
     # g = (−0.9, −1.6), pull 0.5·(2.5·0.1, 4·0.2): v = (1.1775, 1.32)
@@ -50,7 +45,7 @@ def test_by_hand() -> None:
     assert finished(one, w, seen).tolist() == pytest.approx([1.1775, 1.32])
 
 
-def test_ends_at_the_minimiser_of_its_objective() -> None:
+def test_ends_at_the_minimiser_of_its_objective():
     """argmin ½·s·(v − x)² + (λ/2)·F·(v − w)², F = (s·(w − x))²."""
     slopes, w, x = number(0.5, 1.0, 3.0), number(1.0, -2.0, 0.5), number(2.0, 1.0, 0.0)
     one = ewc(bowl(slopes), by(0.03), None, lam=2.0, batches=1)
@@ -62,9 +57,7 @@ def test_ends_at_the_minimiser_of_its_objective() -> None:
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("batches", [1, 4])
-def test_without_pull_it_is_finetune_on_the_later_batches(
-    optimizer: str, batches: int
-) -> None:
+def test_without_pull_it_is_finetune_on_the_later_batches(optimizer, batches):
     task, step = bowl(number(1.0, 2.0, 0.3)), by(0.1, optimizer)
     seen, w = examples(*drawn(9, 3).tolist()), number(1.0, -1.0, 2.0)
     found = finished(ewc(task, step, None, lam=0.0, batches=batches), w, seen)
@@ -74,7 +67,7 @@ def test_without_pull_it_is_finetune_on_the_later_batches(
     assert not torch.allclose(pulled, plain, 0, 1e-3)
 
 
-def test_a_shared_model_far_off() -> None:
+def test_a_shared_model_far_off():
     """Single precision: F is 1e60, and does no harm where nothing pulls."""
     slopes, w = torch.ones(2), torch.full((2,), 1e30)
     zero = torch.zeros(1, 2)
@@ -92,7 +85,7 @@ def test_a_shared_model_far_off() -> None:
         assert carry[0].isfinite().all()
 
 
-def test_held_back_where_the_shared_model_depends(tree: Any) -> None:
+def test_held_back_where_the_shared_model_depends(tree):
     own = {"name": "ewc", "lr": 0.002, "epochs": 9}
     ready = built(tree("linear", {**own, "lam": 0.0}))
     free, w = done(ready), ready.federation.broadcast.w

@@ -1,9 +1,5 @@
 """FedBN: normalisation layers of the client's own."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
@@ -13,7 +9,7 @@ from ..small import THREADS, built, rows
 NORMS = torch.cat([torch.arange(24, 32), torch.arange(59, 73)])
 
 
-def test_what_travels_and_what_stays(train: Any) -> None:
+def test_what_travels_and_what_stays(train):
     ours = train(THREADS, "normed", "fedbn", train={"cohort": 6})
     rest = torch.ones(73, dtype=torch.bool)
     rest[NORMS] = False
@@ -30,12 +26,12 @@ def test_what_travels_and_what_stays(train: Any) -> None:
 
 
 @pytest.mark.parametrize("aggregator", ["mean", "median", "krum"])
-def test_statistics_are_nobodys_business(train: Any, aggregator: str) -> None:
+def test_statistics_are_nobodys_business(train, aggregator):
     """However they would be put together, and whatever hostile clients send."""
     rule = {"name": aggregator} | ({"f": 1} if aggregator == "krum" else {})
     company = {"aggregator": rule, "adversary": {"count": 2}}
 
-    def sending(value: float, kind: str) -> Any:
+    def sending(value, kind):
         attack = {"name": "layered:flood", "first": 59, "value": value}
         how = {"train": {"statistics": kind, "cohort": 6}, "attack": attack}
         return train(THREADS, "normed", "fedbn", **company, **how)
@@ -47,7 +43,7 @@ def test_statistics_are_nobodys_business(train: Any, aggregator: str) -> None:
         assert ours.w[:59].equal(clean.w[:59])
 
 
-def test_other_normalisations(train: Any) -> None:
+def test_other_normalisations(train):
     """A LayerNorm has scale and shift, and no statistics: norm2 alone has."""
     ours = train(THREADS, "layer_normed", "fedbn")
     assert ours.built.federation.population.width == 8 + 6
@@ -55,7 +51,7 @@ def test_other_normalisations(train: Any) -> None:
     assert train(THREADS, "layer_normed", same).models.equal(ours.models)
 
 
-def test_it_learns_what_inputs_look_like(train: Any) -> None:
+def test_it_learns_what_inputs_look_like(train):
     """At rest, the statistics become those of the client's own data."""
     how = {"cohort": 6, "rounds": 1, "steps": 150, "batch": 0, "lr": 0.0}
     ours = train(THREADS, "normed", "fedbn", train=how)
@@ -70,7 +66,7 @@ def test_it_learns_what_inputs_look_like(train: Any) -> None:
         torch.testing.assert_close(own["norm1.running_var"], inside.var(0), **near)
 
 
-def test_frozen_statistics_alone(tree: Any) -> None:
+def test_frozen_statistics_alone(tree):
     """Scale and shift are still the client's own."""
     wanted = tree("normed", "fedbn")
     wanted["model"] = {"name": "layered:normed", "freeze": ["*.running_*"]}

@@ -1,7 +1,5 @@
 """FedPer: layers of the client's own on top of shared ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -21,10 +19,10 @@ from ..small import LOOP, THREADS, TRACED, VMAP
 FC = slice(47, 59)
 
 
-def test_a_round_by_hand() -> None:
+def test_a_round_by_hand():
     """F = ½(φ·h − 3)² from φ = 2, h = 1: both by one gradient, h + .2 and φ + .1."""
 
-    def grad(v: torch.Tensor, seen: Any) -> torch.Tensor:
+    def grad(v, seen):
         return (v[0] * v[1] - 3) * v.flip(0)
 
     pair = torch.nn.Sequential(*(torch.nn.Linear(1, 1, bias=False) for _ in range(2)))
@@ -36,7 +34,7 @@ def test_a_round_by_hand() -> None:
     assert one.model(number(5.0, 7.0), state).tolist() == pytest.approx([5.0, 1.2])
 
 
-def torched(optimizer: str, lr: float, decay: float) -> Any:
+def torched(optimizer, lr, decay):
     more: dict[str, Any] = {"lr": lr, "weight_decay": decay}
     kinds = {
         "sgd": lambda p: torch.optim.SGD(p, **more),
@@ -57,14 +55,7 @@ def torched(optimizer: str, lr: float, decay: float) -> Any:
         (THREADS, "momentum", ("fc",), 8),
     ],
 )
-def test_written_out(
-    train: Any,
-    written_out: Any,
-    plan: Any,
-    optimizer: str,
-    own: tuple[str, ...],
-    steps: int,
-) -> None:
+def test_written_out(train, written_out, plan, optimizer, own, steps):
     """Modules and torch's optimisers, in a loop: statistics belong to their layer."""
     how = {"optimizer": optimizer, "lr": 0.05, "weight_decay": 0.02}
     personal = {"name": "fedper", "layers": list(own), "lr": 0.02, "steps": steps}
@@ -76,7 +67,7 @@ def test_written_out(
     )
 
 
-def test_nothing_of_its_own_is_sent(train: Any) -> None:
+def test_nothing_of_its_own_is_sent(train):
     ours = train(THREADS, "normed", "fedper")
     for update in ours.updates:
         assert not update[:, FC].any()
@@ -90,9 +81,7 @@ def test_nothing_of_its_own_is_sent(train: Any) -> None:
 @pytest.mark.parametrize(
     ("optimizer", "width"), [("sgd", 12), ("momentum", 24), ("adam", 37)]
 )
-def test_a_client_keeps_no_more_than_its_own(
-    train: Any, optimizer: str, width: int
-) -> None:
+def test_a_client_keeps_no_more_than_its_own(train, optimizer, width):
     ours = train(LOOP, "normed", "fedper", train={"optimizer": optimizer})
     assert ours.built.federation.population.width == width
     nothing = {"name": "fedper", "last": 0}
@@ -104,13 +93,11 @@ def test_a_client_keeps_no_more_than_its_own(
 
 
 @pytest.mark.parametrize(("plan", "value"), [(LOOP, 1e6), (THREADS, -3.0)])
-def test_what_is_sent_for_personal_numbers_is_never_read(
-    train: Any, plan: Any, value: float
-) -> None:
+def test_what_is_sent_for_personal_numbers_is_never_read(train, plan, value):
     """Here the last layer, and all statistics of the layer before it."""
     personal = {"name": "fedper", "layers": ["fc", "norm*"]}
 
-    def sending(number: float) -> Any:  # where honest clients send 0
+    def sending(number):  # where honest clients send 0
         attack = {"name": "layered:flood", "first": FC.start, "value": number}
         company = {"adversary": {"fraction": 0.3}, "attack": attack}
         return train(plan, "normed", personal, **company)
@@ -121,7 +108,7 @@ def test_what_is_sent_for_personal_numbers_is_never_read(
 
 
 @pytest.mark.parametrize("aggregator", lookup.names("aggregator"))
-def test_zeros_of_all_clients_are_zeros_of_every_aggregator(aggregator: str) -> None:
+def test_zeros_of_all_clients_are_zeros_of_every_aggregator(aggregator):
     f = {"f": 1} if "f" in lookup.options(lookup.find("aggregator", aggregator)) else {}
     updates = torch.randn(8, 6, generator=torch.Generator().manual_seed(1))
     updates[:, 2:4] = 0
@@ -133,7 +120,7 @@ def test_zeros_of_all_clients_are_zeros_of_every_aggregator(aggregator: str) -> 
 
 
 @pytest.mark.parametrize("aggregator", ["krum", "fedmgda", "geometric_median"])
-def test_in_robust_company(train: Any, aggregator: str) -> None:
+def test_in_robust_company(train, aggregator):
     """Of no update the server makes nothing, and each client is alone."""
     rule = {"name": aggregator} | ({"f": 1} if aggregator == "krum" else {})
     everything, how = {"name": "fedper", "last": 2}, {"cohort": 6, "rounds": 2}
@@ -146,14 +133,14 @@ def test_in_robust_company(train: Any, aggregator: str) -> None:
 
 
 @pytest.mark.parametrize("server", lookup.names("server"))
-def test_with_every_server(train: Any, server: str) -> None:
+def test_with_every_server(train, server):
     ours = train(THREADS, "normed", "fedper", server={"name": server, "lr": 0.1})
     start = train(THREADS, "normed", "fedper", train={"rounds": 1, "lr": 0.0})
     assert ours.w[FC].equal(start.w[FC])
     assert not ours.w[:20].isclose(start.w[:20]).any()  # conv1.weight
 
 
-def test_statistics_alone_may_be_personal(train: Any) -> None:
+def test_statistics_alone_may_be_personal(train):
     """An optimiser then has nothing to move, and moments of no numbers."""
     for name, optimizer in (("fedper", "momentum"), ("fedrep", "adam")):
         personal = {"name": name, "layers": ["norm2"]}
@@ -164,7 +151,7 @@ def test_statistics_alone_may_be_personal(train: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mean", "median"])
-def test_statistics_of_shared_layers_are_aggregated(train: Any, kind: str) -> None:
+def test_statistics_of_shared_layers_are_aggregated(train, kind):
     """norm1's as ever; norm2's are the client's own and stay in w as they began."""
     personal = {"name": "fedper", "layers": ["norm2"]}
     how = {"statistics": kind, "rounds": 1, "steps": 4}
@@ -179,7 +166,7 @@ def test_statistics_of_shared_layers_are_aggregated(train: Any, kind: str) -> No
         assert not ours.named(v)["norm2.running_mean"].isclose(v.new_zeros(3)).any()
 
 
-def test_who_was_never_asked_has_the_first_head(train: Any) -> None:
+def test_who_was_never_asked_has_the_first_head(train):
     ours = train(THREADS, "normed", "fedper", train={"cohort": 2, "rounds": 2})
     f = ours.built.federation
     asked = {*f.sample(0).tolist(), *f.sample(1).tolist()}

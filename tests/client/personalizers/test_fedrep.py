@@ -1,23 +1,18 @@
 """FedRep: a head of the client's own, trained first, on a shared representation."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 
 from troth.client.personalizers.fedrep import fedrep
 from troth.networks.masks import Masks
-from troth.types import Batch, Budget, Client, Task
+from troth.types import Budget, Task
 
 from ..hand import batch, by, number, sent
 from ..hand import worked as through
 from ..small import LOOP, THREADS, TRACED, VMAP
 
 
-def loss(v: Tensor, batch: Batch) -> Tensor:
+def loss(v, batch):
     """F(φ, h) = ½(φ·h − x)²."""
     return 0.5 * (v[0] * v[1] - batch.x.mean()).square()
 
@@ -26,16 +21,16 @@ PRODUCT = Task(2, 0, loss, torch.func.grad(loss), lambda v, x: x)
 PAIR = torch.nn.Sequential(*(torch.nn.Linear(1, 1, bias=False) for _ in range(2)))
 
 
-def made(mine: Budget | None, work: Budget, **options: Any) -> Client:
+def made(mine, work, **options):
     return fedrep(PRODUCT, by(0.1), by(0.1), work, mine, Masks(PAIR), **options)
 
 
-def worked(one: Client, w: list[float], state: Any, steps: int) -> Any:
+def worked(one, w, state, steps):
     seen = [batch(3.0, t=t, per_epoch=2) for t in range(steps)]
     return through(one.local, state, sent(number(*w)), *seen)
 
 
-def test_a_round_by_hand() -> None:
+def test_a_round_by_hand():
     """From φ = 2, h = 1, x = 3: h ← 1 + .1·2·1 = 1.2, then φ ← 2 + .1·1.2·.6."""
     one = made(Budget(1), Budget(1))
     assert one.local.budgets == (Budget(2),)
@@ -46,7 +41,7 @@ def test_a_round_by_hand() -> None:
     assert v.tolist() == pytest.approx([5.0, 1.2])
 
 
-def test_the_next_round_begins_with_its_head() -> None:
+def test_the_next_round_begins_with_its_head():
     """h = 1.2 beside φ = 1: h ← 1.2 + .1·1.8 = 1.38."""
     reply, state = worked(
         made(Budget(1), Budget(1)), [1.0, 9.0], (number(1.2),), steps=1
@@ -66,7 +61,7 @@ def test_the_next_round_begins_with_its_head() -> None:
         (Budget(4), Budget(epochs=1), Budget(4, 1)),
     ],
 )
-def test_how_long(mine: Budget | None, work: Budget, both: Budget) -> None:
+def test_how_long(mine, work, both):
     """Where one turn has nothing to move it is left out."""
     assert made(mine, work).local.budgets == (both,)
     assert made(mine, work, last=0).local.budgets == (work,)
@@ -85,32 +80,30 @@ def test_how_long(mine: Budget | None, work: Budget, both: Budget) -> None:
         (THREADS, ("conv1", "norm1"), {}, {"steps": 4}),
     ],
 )
-def test_written_out(
-    train: Any, written_out: Any, plan: Any, own: Any, mine: Any, work: Any
-) -> None:
+def test_written_out(train, written_out, plan, own, mine, work):
     """Modules and torch's optimisers; statistics move in their layer's turn."""
     how = {"optimizer": "momentum", "lr": 0.05, "weight_decay": 0.02, **work}
     options = {"name": "fedrep", "layers": list(own), "optimizer": "adam", "lr": 0.02}
     ours = train(plan, "normed", options | mine, train=how)
     per_epoch = ours.built.federation.engine.feed.per_epoch.tolist()
 
-    def turns(k: int) -> list[tuple[bool, bool]]:
+    def turns(k):
         heads, bodies = (
             b.get("steps", 0) + b.get("epochs", 0) * per_epoch[k]
             for b in (mine or work, work)
         )
         return [(True, False)] * heads + [(False, True)] * bodies
 
-    def slow(p: Any) -> Any:
+    def slow(p):
         return torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.02)
 
-    def quick(p: Any) -> Any:
+    def quick(p):
         return torch.optim.Adam(p, lr=0.02, weight_decay=0.02)
 
     written_out(ours, own, turns, (quick, slow))
 
 
-def test_a_client_with_little_time_trains_its_head(train: Any) -> None:
+def test_a_client_with_little_time_trains_its_head(train):
     ours = train(
         THREADS,
         "normed",
@@ -128,7 +121,7 @@ def test_a_client_with_little_time_trains_its_head(train: Any) -> None:
     assert 0 < idle < 12
 
 
-def test_its_head_is_near_its_best_before_the_body_moves(train: Any) -> None:
+def test_its_head_is_near_its_best_before_the_body_moves(train):
     """With many steps of the head the body's update is that at the best head."""
     own = {"name": "fedrep", "steps": 150, "lr": 0.5}
     how = {"rounds": 1, "steps": 1, "batch": 0, "lr": 0.1, "weight_decay": 0.2}

@@ -1,19 +1,15 @@
 """Fine-tuning, and what all that is done after the last round has in common."""
 
-from __future__ import annotations
-
 import json
 import signal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import troth
-from troth import build, progress
+from troth import progress
 from troth.data import labels
 from troth.runs import results
 from troth.runs import train as runs
@@ -26,7 +22,7 @@ N = len(SIZES)
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     """Three numbers in three classes, a sixth of the labels wrong."""
     random = np.random.default_rng(0)
     owner = np.repeat(np.arange(N), SIZES)
@@ -40,7 +36,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def tree(path: Path, personalizer: Any, **sections: Any) -> dict[str, Any]:
+def tree(path, personalizer, **sections):
     train = {"rounds": 3, "cohort": 4, "steps": 2, "batch": 5, "lr": 0.1}
     whole: dict[str, Any] = {
         "seed": 2,
@@ -54,11 +50,11 @@ def tree(path: Path, personalizer: Any, **sections: Any) -> dict[str, Any]:
     return whole | sections
 
 
-def built(path: Path, own: Any, plan: Any = LOOP, **sections: Any) -> build.Built:
+def built(path, own, plan=LOOP, **sections):
     return ready_at(tree(path, own, **sections), plan)
 
 
-def way(ready: build.Built, k: int, steps: int, lr: float = 0.1) -> list[Tensor]:
+def way(ready, k, steps, lr=0.1):
     """w* and the models after it, by plain torch."""
     found = [ready.federation.broadcast.w.clone()]
     for held in draws(ready, k, ready.experiment.train.rounds, steps):
@@ -66,12 +62,12 @@ def way(ready: build.Built, k: int, steps: int, lr: float = 0.1) -> list[Tensor]
     return found
 
 
-def on_validation(ready: build.Built, k: int, v: Tensor) -> float:
+def on_validation(ready, k, v):
     return loss(ready, v, rows(ready.data.valid, k), "valid").item()
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
-def test_trains_on_from_the_shared_model(path: Path, plan: Any) -> None:
+def test_trains_on_from_the_shared_model(path, plan):
     """For some steps, or for epochs, which are each client's own."""
     ready = built(path, {"name": "finetune", "epochs": 3}, plan)
     found = done(ready)
@@ -84,7 +80,7 @@ def test_trains_on_from_the_shared_model(path: Path, plan: Any) -> None:
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 @pytest.mark.parametrize("keep", ["best", "accurate"])
-def test_the_best_on_validation_is_kept(path: Path, plan: Any, keep: str) -> None:
+def test_the_best_on_validation_is_kept(path, plan, keep):
     """By hand: the first of the best of all; without validation data the last."""
     ready = built(
         path, {"name": "finetune", "steps": 12, "lr": 0.9, "keep": keep}, plan
@@ -106,7 +102,7 @@ def test_the_best_on_validation_is_kept(path: Path, plan: Any, keep: str) -> Non
     assert len(places) > 1 and places & set(range(1, 12))  # not always the same
 
 
-def test_the_shared_model_may_be_the_best(path: Path) -> None:
+def test_the_shared_model_may_be_the_best(path):
     own = {"name": "finetune", "steps": 4, "lr": 500.0, "keep": "best"}
     ready = built(path, own, train={"lr": 0.5, "rounds": 20})
     found, w, expected = done(ready), ready.federation.broadcast.w, []
@@ -116,7 +112,7 @@ def test_the_shared_model_may_be_the_best(path: Path) -> None:
     assert [torch.equal(v, w) for v in found] == expected and any(expected)
 
 
-def test_until_then_clients_predict_with_the_shared_model(path: Path) -> None:
+def test_until_then_clients_predict_with_the_shared_model(path):
     ready = ready_at(tree(path, {"name": "finetune", "steps": 9}), rounds=0)
     f = ready.federation
     assert f.population.width == f.engine.task.d + 1 and f.population.start[-1] == 0
@@ -130,7 +126,7 @@ def test_until_then_clients_predict_with_the_shared_model(path: Path) -> None:
     assert (tables["personal"]["loss"] != tables["shared"]["loss"]).all()
 
 
-def test_a_loss_that_is_no_number_is_never_the_best(path: Path) -> None:
+def test_a_loss_that_is_no_number_is_never_the_best(path):
     own = {"name": "finetune", "steps": 4, "lr": 1e308, "keep": "best"}
     ready = built(path, own)
     found, w = done(ready), ready.federation.broadcast.w
@@ -140,7 +136,7 @@ def test_a_loss_that_is_no_number_is_never_the_best(path: Path) -> None:
     assert any(torch.equal(v, w) for v in found)
 
 
-def test_the_schedule_is_that_of_the_rounds(path: Path) -> None:
+def test_the_schedule_is_that_of_the_rounds(path):
     """After a cosine no learning rate would be left."""
     train = {"schedule": "cosine", "rounds": 3}
     ready = built(path, {"name": "finetune", "steps": 3}, train=train)
@@ -149,7 +145,7 @@ def test_the_schedule_is_that_of_the_rounds(path: Path) -> None:
         assert torch.allclose(found[k], way(ready, k, 3)[-1], 0, 1e-12)
 
 
-def test_its_own_learning_rate_and_optimizer(path: Path) -> None:
+def test_its_own_learning_rate_and_optimizer(path):
     heavy = {"name": "momentum", "beta": 0.5}
     own = {"name": "finetune", "steps": 2, "lr": 0.01, "optimizer": heavy}
     ready = built(path, own)
@@ -160,7 +156,7 @@ def test_its_own_learning_rate_and_optimizer(path: Path) -> None:
     assert torch.allclose(found[0], second + rolled, 0, 1e-12)
 
 
-def test_augments_change_its_batches_too(path: Path) -> None:
+def test_augments_change_its_batches_too(path):
     noisy = [{"name": "noise", "sigma": 0.5}]
     found = {}
     for name, own in {"train's": None, "none": [], "its own": noisy}.items():
@@ -180,7 +176,7 @@ def test_augments_change_its_batches_too(path: Path) -> None:
     assert not torch.allclose(found["train's"], found["its own"], 0, 1e-6)
 
 
-def test_its_steps_are_counted(path: Path) -> None:
+def test_its_steps_are_counted(path):
     counts = {}
     for name in ("none", "finetune", "ewc"):
         own = {"name": name} if name == "none" else {"name": name, "epochs": 2}
@@ -195,7 +191,7 @@ def test_its_steps_are_counted(path: Path) -> None:
     assert some.client_steps == none.client_steps + 6 * N
 
 
-def test_progress(path: Path, tmp_path: Path) -> None:
+def test_progress(path, tmp_path):
     told: list[tuple[str, int, int]] = []
     for how, chunk, steps in (("vmap", 4, [4, 6]), ("threads", 1, [6])):
         told.clear()
@@ -208,7 +204,7 @@ def test_progress(path: Path, tmp_path: Path) -> None:
         assert told[-1] == ("", 0, 0)
 
 
-def contents(path: Path) -> dict[str, bytes]:
+def contents(path):
     found = {p.name: p.read_bytes() for p in path.iterdir() if p.is_file()}
     summary = json.loads(found["summary.json"])
     del summary["seconds"]
@@ -216,9 +212,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("store", ["host", "disk"])
-def test_stopped_in_the_middle_it_goes_on(
-    path: Path, tmp_path: Path, store: str
-) -> None:
+def test_stopped_in_the_middle_it_goes_on(path, tmp_path, store):
     own = {"name": "finetune", "steps": 4, "keep": "best"}
     engine = {"how": "vmap", "chunk": 2, "store": store}
     whole = tree(path, own, engine=engine, train={"schedule": "cosine"})
@@ -227,7 +221,7 @@ def test_stopped_in_the_middle_it_goes_on(
     class Killed(Exception):
         pass
 
-    def kill(what: str, count: int, total: int) -> None:
+    def kill(what, count, total):
         if what == "personalizing" and count == 4:
             raise Killed
 
@@ -240,12 +234,12 @@ def test_stopped_in_the_middle_it_goes_on(
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
-def test_a_wish_to_stop_is_heard(path: Path, tmp_path: Path) -> None:
+def test_a_wish_to_stop_is_heard(path, tmp_path):
     """As Ctrl-C: after the clients at hand, and all rounds are saved."""
     own = {"name": "finetune", "steps": 4}
     whole = tree(path, own, engine={"how": "vmap", "chunk": 2})
 
-    def stop(what: str, count: int, total: int) -> None:
+    def stop(what, count, total):
         if what == "personalizing":
             signal.raise_signal(signal.SIGINT)
 
@@ -256,7 +250,7 @@ def test_a_wish_to_stop_is_heard(path: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
-def test_what_a_run_writes_is_of_the_tuned_models(path: Path, tmp_path: Path) -> None:
+def test_what_a_run_writes_is_of_the_tuned_models(path, tmp_path):
     whole = tree(path, {"name": "finetune", "steps": 9}, engine={"how": "loop"})
     [run] = troth.run(whole, out=tmp_path / "run")
     last = run.rounds[-1]["evaluation"]

@@ -1,19 +1,14 @@
 """Fine-tuning for the group that fares worst."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from troth import build
 from troth.client.personalizers.group_dro import group_dro
 from troth.networks import task
 from troth.types import Batch, Budget, Groups, Refusal, Task
@@ -24,11 +19,11 @@ from ..small import PLANS, built, done
 N, ONE = 5, 3  # clients, and the one with examples of one group only
 
 
-def own(name: str = "group_dro", **more: Any) -> dict[str, Any]:
+def own(name="group_dro", **more):
     return {"name": name, "steps": 9, "without": "finetune", **more}
 
 
-def drawn(ready: build.Built, k: int, steps: int) -> list[tuple[Tensor, Any]]:
+def drawn(ready, k, steps):
     """Slots and groups of what a client sees in every step."""
     data, feed = ready.data, ready.federation.engine.feed
     slots, weight = feed.draw(np.array([k]), steps, 3, by_group=True)
@@ -37,20 +32,20 @@ def drawn(ready: build.Built, k: int, steps: int) -> list[tuple[Tensor, Any]]:
     return [(row, data.group[data.train.row[row]].numpy()) for row in held]
 
 
-def losses(ready: build.Built, v: Tensor, slots: Tensor) -> Tensor:
+def losses(ready, v, slots):
     """Of every example."""
     task.assign(ready.network, v)
     x, y = ready.data.x[ready.data.train.row[slots]], ready.data.train.y[slots]
     return cross_entropy(ready.network(x), y, reduction="none")
 
 
-def step(ready: build.Built, v: Tensor, loss: Tensor) -> Tensor:
+def step(ready, v, loss):
     grad = torch.autograd.grad(loss, list(ready.network.parameters()))
     return v - 0.1 * torch.cat([g.reshape(-1) for g in grad])
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
-def test_algorithm_1(grouped: Any, plan: Any) -> None:
+def test_algorithm_1(grouped, plan):
     """On the same batches, in plain torch."""
     ready = built(grouped(own(step=0.5), "three"), plan)
     found = done(ready)
@@ -69,7 +64,7 @@ def test_algorithm_1(grouped: Any, plan: Any) -> None:
         assert k == ONE or q.max() > 0.4, "the weights have moved"
 
 
-def test_limits_of_the_step(grouped: Any) -> None:
+def test_limits_of_the_step(grouped):
     """0 keeps equal weights; a long one sees the batch's worst group alone."""
     first, moved, equal = (
         done(built(grouped(p, "three")))
@@ -87,7 +82,7 @@ def test_limits_of_the_step(grouped: Any) -> None:
         assert torch.allclose(found[k], step(ready, w, worst), 0, 1e-12)
 
 
-def test_one_group_is_fine_tuning(grouped: Any) -> None:
+def test_one_group_is_fine_tuning(grouped):
     """Of all clients, or of one among others; exactly, or but for rounding."""
     plain = {"name": "finetune", "steps": 9}
     pairs = [
@@ -98,24 +93,24 @@ def test_one_group_is_fine_tuning(grouped: Any) -> None:
     assert torch.allclose(pairs[1][0][ONE], pairs[1][1][ONE], 0, 1e-14)
 
 
-def problem() -> Task:
+def problem():
     """The loss of an example is v·x: by hand its gradient is x."""
 
-    def loss(v: Tensor, batch: Batch) -> Tensor:
+    def loss(v, batch):
         return (batch.weight * (batch.x @ v)).sum()
 
-    def grad(v: Tensor, batch: Batch) -> Tensor:
+    def grad(v, batch):
         return (batch.weight[:, None] * batch.x).sum(0)
 
     return Task(1, 0, loss, grad, lambda v, x: x @ v)
 
 
-def made(groups: int, rate: float) -> Any:
+def made(groups, rate):
     many = Groups(groups, np.array([groups]))
     return group_dro(problem(), by(1.0), Budget(steps=2), many, step=rate)
 
 
-def test_worked_example() -> None:
+def test_worked_example():
     """v = 1, losses 1, 3 and 2 in groups 0, 0, 1: L = (2, 2) and q stays even.
 
     Then losses 1, 1, 3: q ∝ (1, e²) with η_q = 1.
@@ -127,7 +122,7 @@ def test_worked_example() -> None:
     told = sent(w)
     group = torch.tensor([0, 0, 1])
 
-    def seen(*x: float) -> Batch:
+    def seen(*x):
         values = torch.tensor(x, dtype=torch.float64)[:, None]
         weight = torch.full((3,), 1 / 3, dtype=torch.float64)
         return Batch(values, values[:, 0], weight, zero, zero + 1, zero, group)
@@ -151,7 +146,7 @@ def test_worked_example() -> None:
     marks=st.lists(st.integers(0, 2), min_size=4, max_size=4),
     step=st.floats(0, 50),
 )
-def test_weights_are_shares(values: list[float], marks: list[int], step: float) -> None:
+def test_weights_are_shares(values, marks, step):
     """The step is a weighted mean of the examples' gradients, whatever the draw."""
     one = made(3, step)
     w, zero = torch.ones(1, dtype=torch.float64), torch.tensor(0)
@@ -166,7 +161,7 @@ def test_weights_are_shares(values: list[float], marks: list[int], step: float) 
     assert carry[0].max() == 0 and carry[0].isfinite().all()
 
 
-def test_refusals(grouped: Any) -> None:
+def test_refusals(grouped):
     words = "'group_dro' draws from several groups, and 1 of 5 clients"
     with pytest.raises(Refusal, match=words):
         built(grouped(own(without="refuse"), "three"), rounds=0)

@@ -1,21 +1,16 @@
 """Personal models pulled towards their mean, by both solvers."""
 
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from troth import seeding
 from troth.client.personalizers.l2sgd import l2sgd
 from troth.federation import newcomers
-from troth.types import Budget, Client, Descent
+from troth.types import Budget
 
 from ..hand import BOWL, by, number, round_
 from ..small import PLANS, agrees, built, gradient, models, quadratics, written_out
@@ -23,17 +18,17 @@ from ..small import PLANS, agrees, built, gradient, models, quadratics, written_
 VARIANTS = ("partial", "randomised")
 
 
-def made(how: Descent | None = None, share: float = 1.0, **options: Any) -> Client:
+def made(how=None, share=1.0, **options):
     """One client by itself."""
     return l2sgd(BOWL, how or by(0.1), None, Budget(steps=1), share, **options)
 
 
-def tossed(key: int, t: int = 0) -> float:
+def tossed(key, t=0):
     """What falls below p where a step goes towards the mean."""
     return seeding.uniform(seeding.fold(torch.tensor(key), t), 1).item()
 
 
-def key_of(falls: Callable[[float], bool]) -> int:
+def key_of(falls):
     """A key whose first toss is such a one."""
     return next(key for key in range(10_000) if falls(tossed(key)))
 
@@ -41,7 +36,7 @@ def key_of(falls: Callable[[float], bool]) -> int:
 # One client by itself
 
 
-def test_a_round_by_hand() -> None:
+def test_a_round_by_hand():
     # λ = 2, lr = 0.1, mean 4: from 1, x = 5: −4 + 2·(−3) = −10 → 2;
     # then x = 3: −1 + 2·(−2) = −5 → 2.5
     one = made(lam=2.0)
@@ -52,7 +47,7 @@ def test_a_round_by_hand() -> None:
     assert v.item() == pytest.approx(2.5 - 0.1 * (-2.5 + 2 * 4.5), abs=1e-14)
 
 
-def test_some_of_the_clients_move_the_mean_by_their_share() -> None:
+def test_some_of_the_clients_move_the_mean_by_their_share():
     one = made(lam=2.0, share=0.25)
     update, (v,) = round_(one, one.init(number(1.0)), 4.0, 5.0)
     assert v.item() == pytest.approx(2.0)
@@ -61,7 +56,7 @@ def test_some_of_the_clients_move_the_mean_by_their_share() -> None:
 
 @pytest.mark.parametrize("w", [math.inf, -math.inf, math.nan])
 @pytest.mark.parametrize("variant", ["partial", "randomised"])
-def test_without_pull_no_mean_does_harm(variant: str, w: float) -> None:
+def test_without_pull_no_mean_does_harm(variant, w):
     one = made(lam=0.0, variant=variant)
     state = one.init(number(1.0))
     for key in range(6):
@@ -69,7 +64,7 @@ def test_without_pull_no_mean_does_harm(variant: str, w: float) -> None:
     assert 1.0 < state[0].item() < 5.0
 
 
-def test_moments_live_on_in_the_state() -> None:
+def test_moments_live_on_in_the_state():
     one = made(by(0.1, "momentum"), lam=2.0)
     _, state = round_(one, one.init(number(1.0)), 4.0, 5.0)
     assert [t.item() for t in state] == pytest.approx([2.0, -10.0])
@@ -80,7 +75,7 @@ def test_moments_live_on_in_the_state() -> None:
 # The coin
 
 
-def test_both_sides_of_the_coin_by_hand() -> None:
+def test_both_sides_of_the_coin_by_hand():
     # from 1 with mean 4, x = 5, lr = 0.1, λ = 2, p = 0.4: towards the mean by
     # 0.1·2/0.4 = 0.5 of the way → 2.5; else by 0.1/0.6 along the gradient → 1 + 2/3
     one = made(lam=2.0, variant="randomised", p=0.4)
@@ -91,7 +86,7 @@ def test_both_sides_of_the_coin_by_hand() -> None:
     assert v.item() == pytest.approx(1 + 2 / 3, abs=1e-14)
 
 
-def test_on_average_the_randomised_is_the_partial() -> None:
+def test_on_average_the_randomised_is_the_partial():
     """On quadratics exactly, over all sequences of tosses of a small federation.
 
     All is linear in the models and a toss does not depend on them, so the mean over
@@ -100,7 +95,7 @@ def test_on_average_the_randomised_is_the_partial() -> None:
     lam, p, rounds, x = 1.5, 0.3, 5, [5.0, -2.0, 0.5]
     sides = [key_of(lambda u: u >= p), key_of(lambda u: u < p)]
 
-    def ended(one: Client, keys: list[int]) -> np.ndarray:
+    def ended(one, keys):
         w, states = 1.0, [one.init(number(1.0)) for _ in x]
         for key in keys:
             pairs = zip(states, x, strict=True)
@@ -119,7 +114,7 @@ def test_on_average_the_randomised_is_the_partial() -> None:
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.85])
-def test_the_coin_falls_as_often_as_it_should(p: float) -> None:
+def test_the_coin_falls_as_often_as_it_should(p):
     """Of 10⁴ tosses, within 5 standard deviations: 6e-7 of failing, were it drawn."""
     one = made(by(0.05), lam=1.0, variant="randomised", p=p)
     towards, rounds, steps = 0, 100, 100
@@ -143,7 +138,7 @@ def test_the_coin_falls_as_often_as_it_should(p: float) -> None:
 # Limits
 
 
-def test_a_strong_pull_is_one_model_for_all() -> None:
+def test_a_strong_pull_is_one_model_for_all():
     found = quadratics({"name": "l2sgd", "lam": 1e4}, 100, lr=1e-4, steps=1)
     assert np.abs(found.v - found.w).max() < 1e-3
 
@@ -152,7 +147,7 @@ def test_a_strong_pull_is_one_model_for_all() -> None:
 
 
 @pytest.mark.parametrize(("lam", "steps"), [(0.1, 1), (1.0, 3), (3.0, 1)])
-def test_it_comes_to_the_minimiser_of_its_objective(lam: float, steps: int) -> None:
+def test_it_comes_to_the_minimiser_of_its_objective(lam, steps):
     own = {"name": "l2sgd", "lam": lam}
     found = quadratics(own, 250, lr=0.3, steps=steps)
     expected = found.coupled(1.0, lam)
@@ -161,7 +156,7 @@ def test_it_comes_to_the_minimiser_of_its_objective(lam: float, steps: int) -> N
     assert np.abs(expected - expected.mean(0)).max() > 1e-3  # they are not all alike
 
 
-def test_the_published_solver_comes_near_it_and_nearer_with_shorter_steps() -> None:
+def test_the_published_solver_comes_near_it_and_nearer_with_shorter_steps():
     """A noise of the order of √η is left: a sixteenth of η leaves a quarter of it."""
     own = {"name": "l2sgd", "lam": 1.0, "variant": "randomised", "p": 0.4}
     schedule = {"name": "steps", "every": 130, "factor": 0.25}
@@ -179,7 +174,7 @@ def test_the_published_solver_comes_near_it_and_nearer_with_shorter_steps() -> N
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_written_out(tree: Any, plan: Any, variant: str) -> None:
+def test_written_out(tree, plan, variant):
     """The same coin for all clients of a step; a running mean of personal models."""
     lam, lr, p = 0.7, 0.1, 0.4
     own = {"name": "l2sgd", "lam": lam, "variant": variant, "p": p}
@@ -187,7 +182,7 @@ def test_written_out(tree: Any, plan: Any, variant: str) -> None:
     v = ready.federation.broadcast.w.repeat(6, 1)
     seen = set()
 
-    def local(k: int, w: Tensor, r: int, slots: list[Tensor]) -> Tensor:
+    def local(k, w, r, slots):
         key = int(seeding.keys(5, "common", r, torch.tensor(0)))
         for t, held in enumerate(slots):
             if variant == "partial":
@@ -205,17 +200,15 @@ def test_written_out(tree: Any, plan: Any, variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_with_all_clients_the_shared_model_is_their_mean(
-    tree: Any, variant: str
-) -> None:
+def test_with_all_clients_the_shared_model_is_their_mean(tree, variant):
     own = {"name": "l2sgd", "variant": variant}
     ready = built(tree("linear", own, train={"cohort": 0}))
     mean = models(ready).mean(0)
     assert (ready.federation.broadcast.w - mean).abs().max() <= 1e-14
 
 
-def test_other_rounds_and_other_seeds_toss_anew(tree: Any) -> None:
-    def keys(seed: int) -> list[int]:
+def test_other_rounds_and_other_seeds_toss_anew(tree):
+    def keys(seed):
         ready = built(tree("linear", "l2sgd", seed=seed), rounds=0)
         return [ready.federation.engine.feed.common(r).item() for r in range(6)]
 
@@ -223,7 +216,7 @@ def test_other_rounds_and_other_seeds_toss_anew(tree: Any) -> None:
     assert len({*keys(3), *keys(4)}) == 12
 
 
-def test_newcomers_toss_anew_in_every_round_of_theirs(tree: Any) -> None:
+def test_newcomers_toss_anew_in_every_round_of_theirs(tree):
     """Without pull a step towards the mean is none, and the others move v."""
     own = {"name": "l2sgd", "lam": 0.0, "variant": "randomised", "p": 0.5}
     f = built(tree("linear", own, train={"steps": 1})).federation

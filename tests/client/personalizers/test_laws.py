@@ -3,14 +3,11 @@
 One that stands beside a solver gives a `Personal`; one that owns the reply a `Client`.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from troth import lookup
 from troth.client.adversarial.pgd import pgd
@@ -18,12 +15,11 @@ from troth.client.regularizers.l2sq import l2sq
 from troth.engine import packing
 from troth.networks import task as tasks
 from troth.networks.masks import Masks
-from troth.types import Anchor, Batch, Budget, Client, Personal, Task
+from troth.types import Anchor, Batch, Budget, Client, Personal
 
 from ..hand import OPTIMIZERS, by, drawn, sent, worked
 from ..small import LOOP, THREADS, VMAP, built, done, models, states, told
 
-Tree = Callable[..., dict[str, Any]]
 NAMES = lookup.names("personalizer")
 REGULARIZERS = lookup.names("regularizer")
 NEEDED = {name: {"without": "finetune"} for name in ("upweight", "group_dro")}
@@ -49,31 +45,24 @@ EVERY = pytest.mark.parametrize(("name", "options"), MEMBERS, ids=str)
 MINE, WORK = Budget(steps=3), Budget(steps=4)
 
 
-def network() -> nn.Module:
+def network():
     """Two layers, one of which normalises."""
     return nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 2)).double()
 
 
-def problem() -> Task:
+def problem():
     """A classifier of three numbers into two classes: d = 14, float64."""
     return tasks.functional(tasks.Objective(network(), 2), "float64")
 
 
-def batch(client: int = 0) -> Batch:
+def batch(client=0):
     weight = torch.full((6,), 1 / 6, dtype=torch.float64)
     label = torch.tensor([0, 1, 1, 0, 1, 0])
     x = drawn(6, 3, seed=client)
     return Batch(x, label, weight, torch.tensor(0), torch.tensor(1))
 
 
-def made(
-    name: str,
-    options: dict[str, Any],
-    task: Task,
-    optimizer: str = "sgd",
-    lr: float = 0.1,
-    budget: Budget | None = MINE,
-) -> Personal | Client:
+def made(name, options, task, optimizer="sgd", lr=0.1, budget=MINE):
     one = lookup.call(
         lookup.find("personalizer", name),
         lookup.check("personalizer", name, NEEDED.get(name, {}) | options),
@@ -91,9 +80,7 @@ def made(
     return one
 
 
-def stepped(
-    one: Personal | Client, w: Tensor, state: Any, seen: Batch, scale: float = 1.0
-) -> Any:
+def stepped(one, w, state, seen, scale=1.0):
     """The state after a step, whichever sort it is, and after one of its last phase."""
     told = sent(w, scale)
     if isinstance(one, Personal):
@@ -108,9 +95,7 @@ def stepped(
     return state
 
 
-def each(
-    name: str, options: dict[str, Any]
-) -> list[tuple[Personal | Client, Tensor, Tensor]]:
+def each(name, options):
     """With every optimiser that it takes, and two models w0 and w."""
     plain = options.get("variant") == "randomised"
     task, (w0, w) = problem(), drawn(2, 14, seed=10)
@@ -119,9 +104,7 @@ def each(
 
 
 @EVERY
-def test_the_state_is_tensors_whose_shapes_stay(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_the_state_is_tensors_whose_shapes_stay(name, options):
     """And a newcomer, as anybody, predicts with a whole model."""
     for one, w0, w in each(name, options):
         before = one.init(w0)
@@ -138,9 +121,7 @@ def test_the_state_is_tensors_whose_shapes_stay(
 
 
 @EVERY
-def test_twice_the_same_and_nothing_read_is_touched(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_twice_the_same_and_nothing_read_is_touched(name, options):
     for one, w0, w in each(name, options):
         seen, begun = batch(), one.init(w0)
         first = packing.leaves(stepped(one, w, begun, seen))
@@ -154,7 +135,7 @@ def test_twice_the_same_and_nothing_read_is_touched(
 
 
 @EVERY
-def test_clients_together_as_each_alone(name: str, options: dict[str, Any]) -> None:
+def test_clients_together_as_each_alone(name, options):
     for one, w0, w in each(name, options):
         seen, state = [batch(k) for k in range(3)], one.init(w0)
         alone = [packing.leaves(stepped(one, w, state, b)) for b in seen]
@@ -163,7 +144,7 @@ def test_clients_together_as_each_alone(name: str, options: dict[str, Any]) -> N
         if not rows:  # nothing to carry
             continue
 
-        def lifted(flat: list[Tensor], b: Batch, one=one, w=w, state=state) -> Any:
+        def lifted(flat, b, one=one, w=w, state=state):
             made = stepped_apart(one, w, packing.like(state, flat), b)
             return packing.leaves(made)
 
@@ -173,7 +154,7 @@ def test_clients_together_as_each_alone(name: str, options: dict[str, Any]) -> N
                 torch.testing.assert_close(b[k], a, rtol=1e-12, atol=1e-13)
 
 
-def stepped_apart(one: Personal | Client, w: Tensor, state: Any, seen: Batch) -> Any:
+def stepped_apart(one, w, state, seen):
     """The same without the looks at numbers, which cannot be lifted."""
     told = sent(w)
     if isinstance(one, Personal):
@@ -184,9 +165,7 @@ def stepped_apart(one: Personal | Client, w: Tensor, state: Any, seen: Batch) ->
 
 
 @EVERY
-def test_the_schedule_scales_every_learning_rate(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_the_schedule_scales_every_learning_rate(name, options):
     """Half of the scale is half of all learning rates, and nothing else."""
     task, (w0, w), ends = problem(), drawn(2, 14, seed=10), []
     for lr, scale in ((0.1, 0.5), (0.05, 1.0)):
@@ -203,7 +182,7 @@ AFTER = {"per_fedavg": Budget(epochs=1), "ewc": Budget(steps=4, epochs=50)}
 
 
 @EVERY
-def test_how_long_it_works(name: str, options: dict[str, Any]) -> None:
+def test_how_long_it_works(name, options):
     """As `[personalizer]` says, or as `[train]`; after the last round for 50 epochs."""
     for budget in (None, Budget(steps=2), Budget(epochs=3)):
         one = made(name, options, problem(), budget=budget)
@@ -227,9 +206,7 @@ SHOWN = {"coupled", "l2sgd", "mapper", "mixture", "pfedme"}
 
 
 @EVERY
-def test_it_says_whether_the_server_sees_the_personal_model(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_it_says_whether_the_server_sees_the_personal_model(name, options):
     one = made(name, options, problem())
     assert getattr(one, "shares_personal", False) == (name in SHOWN)
     assert getattr(one, "extra", 0) == 0
@@ -238,7 +215,7 @@ def test_it_says_whether_the_server_sees_the_personal_model(
 # Whole federations
 
 
-def short(name: str, options: dict[str, Any]) -> dict[str, Any]:
+def short(name, options):
     """A personalizer that does not work for fifty epochs."""
     own = {} if name == "none" else {"steps": 4}
     return {"name": name, **NEEDED.get(name, {}), **own, **options}
@@ -285,7 +262,7 @@ OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-def agree(tree: Tree, plans: list[Any], own: Any, sections: Any) -> None:
+def agree(tree, plans, own, sections):
     """Runs by other plans come to what the loop does, bit for bit or nearly."""
     train = {"rounds": 2, "steps": 3} | sections.get("train", {})
     wanted = tree("normed", own, **sections | {"train": train})
@@ -301,26 +278,24 @@ def agree(tree: Tree, plans: list[Any], own: Any, sections: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_threads_agree_with_the_loop(tree: Tree, name: str) -> None:
+def test_threads_agree_with_the_loop(tree, name):
     agree(tree, [THREADS], short(name, {}), {})
 
 
 @pytest.mark.parametrize("name", ["local", "fedper"])
-def test_a_matrix_of_clients_agrees_with_the_loop(tree: Tree, name: str) -> None:
+def test_a_matrix_of_clients_agrees_with_the_loop(tree, name):
     agree(tree, [VMAP], short(name, {}), {})
 
 
 @pytest.mark.slow("traces every personalizer, which takes a second each")
 @EVERY
-def test_and_so_it_does_with_all_of_them(
-    tree: Tree, name: str, options: dict[str, Any]
-) -> None:
+def test_and_so_it_does_with_all_of_them(tree, name, options):
     agree(tree, [VMAP, THREADS], short(name, options), {})
 
 
 @pytest.mark.slow("traces many variants, which takes a second each")
 @pytest.mark.parametrize(("own", "sections"), OTHERS, ids=str)
-def test_in_any_company_all_plans_agree(tree: Tree, own: Any, sections: Any) -> None:
+def test_in_any_company_all_plans_agree(tree, own, sections):
     agree(tree, [VMAP, THREADS], own, sections)
 
 
@@ -387,9 +362,7 @@ COMPANY: list[dict[str, Any]] = [
 ]
 
 
-def same(
-    tree: Tree, plan: Any, case: tuple[Any, Any, str], sections: dict[str, Any]
-) -> None:
+def same(tree, plan, case, sections):
     one, other, which = case
     own = {key: one[key] for key in SHARED if key in one and other["name"] != "none"}
     how = sections | {"train": {"rounds": 2, "steps": 4} | sections.get("train", {})}
@@ -410,20 +383,20 @@ def same(
 
 
 @pytest.mark.parametrize("case", EQUAL, ids=str)
-def test_ends_are_other_personalizers_bit_for_bit(tree: Tree, case: Any) -> None:
+def test_ends_are_other_personalizers_bit_for_bit(tree, case):
     same(tree, THREADS, case, {})
 
 
 @pytest.mark.slow("every limit in every company")
 @pytest.mark.parametrize("case", EQUAL, ids=str)
-def test_and_so_they_are_in_any_company(tree: Tree, case: Any) -> None:
+def test_and_so_they_are_in_any_company(tree, case):
     for sections in COMPANY:
         same(tree, LOOP, case, sections)
 
 
 @pytest.mark.slow("traces every limit")
 @pytest.mark.parametrize("case", EQUAL, ids=str)
-def test_and_so_they_are_in_a_matrix(tree: Tree, case: Any) -> None:
+def test_and_so_they_are_in_a_matrix(tree, case):
     same(tree, VMAP, case, {})
 
 
@@ -432,7 +405,7 @@ BRIEF = {"rounds": 2, "steps": 2}
 
 
 @pytest.fixture(scope="module")
-def alone(tree: Tree) -> list[Any]:
+def alone(tree):
     """Federations without personal models, by every solver."""
     return [built(tree("normed", "none", solver=s, train=BRIEF)) for s in SOLVERS]
 
@@ -445,9 +418,7 @@ def alone(tree: Tree) -> list[Any]:
         pytest.param(slice(1, None), marks=pytest.mark.slow("members × solvers")),
     ],
 )
-def test_beside_any_solver_it_leaves_the_shared_model_alone(
-    tree: Tree, name: str, of: slice, alone: list[Any]
-) -> None:
+def test_beside_any_solver_it_leaves_the_shared_model_alone(tree, name, of, alone):
     """Ditto's modularity (E.1): v leans on w, and w does not know of v."""
     if isinstance(made(name, {}, problem()), Client):
         return
@@ -486,9 +457,7 @@ FREE += [
 
 
 @pytest.mark.parametrize(("own", "free", "sections"), FREE, ids=str)
-def test_running_statistics_feel_no_pull(
-    tree: Tree, own: Any, free: Any, sections: Any
-) -> None:
+def test_running_statistics_feel_no_pull(tree, own, free, sections):
     """Those of a normalisation of the inputs depend on the batches alone."""
     how = {"cohort": 0, "rounds": 2} | sections.get("train", {})
     more = sections | {"train": how}
@@ -505,7 +474,7 @@ STATES = ("apfl", "ditto", "fedper", "finetune", "l2sgd", "mapper", "per_fedavg"
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_resumed_it_gives_the_same_bytes(tree: Tree, resumed: Any, name: str) -> None:
+def test_resumed_it_gives_the_same_bytes(tree, resumed, name):
     stopped(tree, resumed, name, {})
 
 
@@ -513,13 +482,11 @@ def test_resumed_it_gives_the_same_bytes(tree: Tree, resumed: Any, name: str) ->
 @pytest.mark.parametrize(
     ("name", "options"), [m for m in MEMBERS if m[1] or m[0] not in STATES], ids=str
 )
-def test_and_so_do_all_of_them(
-    tree: Tree, resumed: Any, name: str, options: dict[str, Any]
-) -> None:
+def test_and_so_do_all_of_them(tree, resumed, name, options):
     stopped(tree, resumed, name, options)
 
 
-def stopped(tree: Tree, resumed: Any, name: str, options: dict[str, Any]) -> None:
+def stopped(tree, resumed, name, options):
     """After two rounds; and the files have what clients end with."""
     store = "disk" if name in ("fedper", "ditto", "apfl") else "host"
     how = {"cohort": 2, "rounds": 3, "precision": "float32", "steps": 2}

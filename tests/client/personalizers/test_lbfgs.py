@@ -1,10 +1,7 @@
 """L-BFGS as steps that can be lifted."""
 
-from __future__ import annotations
-
 import pytest
 import torch
-from torch import Tensor
 from torch.func import grad, vmap
 
 from troth.client.personalizers import _lbfgs
@@ -12,7 +9,7 @@ from troth.client.personalizers import _lbfgs
 F64 = torch.float64
 
 
-def solved(value, start: Tensor, steps: int) -> Tensor:
+def solved(value, start, steps):
     carry = _lbfgs.begin(start)
     for _ in range(steps):
         carry = _lbfgs.step(carry, value, grad(value))
@@ -20,7 +17,7 @@ def solved(value, start: Tensor, steps: int) -> Tensor:
 
 
 @pytest.mark.parametrize("d", [1, 2, 7, 30])
-def test_quadratics_to_the_last_digits(d: int) -> None:
+def test_quadratics_to_the_last_digits(d):
     draw = torch.Generator().manual_seed(d)
     root = torch.randn(d, d, generator=draw, dtype=F64)
     a = root @ root.T + 0.1 * torch.eye(d, dtype=F64)
@@ -29,22 +26,22 @@ def test_quadratics_to_the_last_digits(d: int) -> None:
     assert (found - torch.linalg.solve(a, b)).abs().max() <= 1e-7
 
 
-def test_a_logistic_loss_to_a_gradient_of_nothing() -> None:
+def test_a_logistic_loss_to_a_gradient_of_nothing():
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(50, 4, generator=draw, dtype=F64)
     y = (torch.rand(50, generator=draw) < 0.5).double() * 2 - 1
 
-    def value(v: Tensor) -> Tensor:
+    def value(v):
         return torch.nn.functional.softplus(-y * (x @ v)).sum() + 0.05 * v @ v
 
     found = solved(value, torch.full((4,), 3.0, dtype=F64), 40)
     assert grad(value)(found).norm() <= 1e-7
 
 
-def test_never_up() -> None:
+def test_never_up():
     """Rosenbrock's valley, which is not convex: every step goes down or stays."""
 
-    def value(v: Tensor) -> Tensor:
+    def value(v):
         return (1 - v[0]) ** 2 + 100 * (v[1] - v[0] ** 2) ** 2
 
     carry = _lbfgs.begin(torch.tensor([-1.2, 1.0], dtype=F64))
@@ -56,12 +53,12 @@ def test_never_up() -> None:
     assert last <= 1e-6
 
 
-def test_lifted_over_problems() -> None:
+def test_lifted_over_problems():
     draw = torch.Generator().manual_seed(1)
     a = torch.rand(5, 3, generator=draw, dtype=F64) + 0.2
     b = torch.randn(5, 3, generator=draw, dtype=F64)
 
-    def one(a: Tensor, b: Tensor) -> Tensor:
+    def one(a, b):
         return solved(lambda v: (a * (v - b) ** 2).sum(), torch.zeros(3, dtype=F64), 9)
 
     together = vmap(one)(a, b)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -10,7 +8,7 @@ from ..hand import BOWL, INF, NAN, batch, by, number, stepped
 from ..hand import ONE as WHOLE
 
 
-def test_two_steps_by_hand() -> None:
+def test_two_steps_by_hand():
     # 1 − 0.1·(1 − 5) = 1.4; then 1.4 − 0.1·(1.4 − 3) = 1.56
     one = local(BOWL, by(0.1))
     state = one.init(number(1.0))
@@ -23,7 +21,7 @@ def test_two_steps_by_hand() -> None:
 
 
 @pytest.mark.parametrize("w", [0.0, 1e30, INF, NAN])
-def test_never_looks_at_the_shared_model(w: float) -> None:
+def test_never_looks_at_the_shared_model(w):
     one = local(BOWL, by(0.1))
     first = one.init(number(1.0))
     found = stepped(one, first, w, 5.0, 5.0, 5.0)
@@ -31,7 +29,7 @@ def test_never_looks_at_the_shared_model(w: float) -> None:
     assert found[0].isfinite()
 
 
-def test_moments_live_on_in_the_state() -> None:
+def test_moments_live_on_in_the_state():
     one = local(BOWL, by(0.1, "momentum"))
     state = one.init(number(1.0))
     for expected in ([1.0, 0.0], [1.4, -4.0], [2.12, -7.2]):
@@ -39,7 +37,7 @@ def test_moments_live_on_in_the_state() -> None:
         state = stepped(one, state, 0.0, 5.0)
 
 
-def test_comes_to_its_own_optimum() -> None:
+def test_comes_to_its_own_optimum():
     one = local(BOWL, by(0.5))
     (v,) = stepped(one, one.init(number(100.0)), 0.0, *[3.0] * 80)
     assert v.item() == pytest.approx(3.0, abs=1e-12)

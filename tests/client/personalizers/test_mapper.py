@@ -1,35 +1,27 @@
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from troth.client.personalizers.mapper import mapper
-from troth.types import Batch, Budget, Client
+from troth.types import Budget
 
 from ..hand import BOWL, INF, NAN, by, number, round_
 from ..small import PLANS, agrees, built, gradient, loss, models, told, written_out
 
-Tree = Callable[..., dict[str, Any]]
-
 # One client by itself
 
 
-def client(weights: list[float], lr: float = 0.1, **more: Any) -> Client:
+def client(weights, lr=0.1, **more):
     own = more.pop("own", by(lr))
     return mapper(BOWL, own, by(lr), None, Budget(steps=1), weights=weights)
 
 
-def worked(one: Client, v: float, w: float, *xs: float) -> tuple[float, Any]:
+def worked(one, v, w, *xs):
     """A round from v and w, a step each of these examples."""
     return round_(one, one.init(number(v)), w, *xs)
 
 
-def test_a_step_by_hand() -> None:
+def test_a_step_by_hand():
     # ½(1 + 4) = 2.5, g = −2.5: both move by 0.1·½·2.5
     one = client([0.5])
     update, state = worked(one, 1.0, 4.0, 5.0)
@@ -50,7 +42,7 @@ def test_a_step_by_hand() -> None:
 @pytest.mark.parametrize(
     ("x", "expected"), [(2.0, 0.75), (2.4, 0.5), (3.0, 0.25), (9.0, 0.25), (0.0, 0.75)]
 )
-def test_the_weight_with_the_lowest_loss_is_taken(x: float, expected: float) -> None:
+def test_the_weight_with_the_lowest_loss_is_taken(x, expected):
     """Between 1 and 4: 0.25 is 3.25, 0.5 is 2.5, 0.75 is 1.75."""
     one = client([0.5, 0.75, 0.25, 0.5])
     update, state = worked(one, 1.0, 4.0, x)
@@ -61,7 +53,7 @@ def test_the_weight_with_the_lowest_loss_is_taken(x: float, expected: float) -> 
     assert state[0].item() == pytest.approx(1 - 0.1 * expected * g, abs=1e-14)
 
 
-def test_losses_of_the_round_add_up() -> None:
+def test_losses_of_the_round_add_up():
     """The second example alone would take 0.25, the first weighs more."""
     one = client([0.25, 0.75], lr=1e-9)
     for xs, expected in (((1.0, 3.0), 0.75), ((3.0,), 0.25), ((1.0, 3.0, 9.0), 0.25)):
@@ -70,13 +62,13 @@ def test_losses_of_the_round_add_up() -> None:
 
 
 @pytest.mark.parametrize("x", [5.0, NAN, INF])
-def test_of_equal_losses_or_none_the_smallest_weight_is_taken(x: float) -> None:
+def test_of_equal_losses_or_none_the_smallest_weight_is_taken(x):
     one = client([0.75, 0.25, 0.5])
     _, state = worked(one, 4.0, 4.0, x)
     assert one.tell(state).tolist() == [0.25]
 
 
-def test_every_round_chooses_anew_and_moments_of_v_live_on() -> None:
+def test_every_round_chooses_anew_and_moments_of_v_live_on():
     one = client([0.25, 0.75], lr=1e-9)
     _, state = worked(one, 1.0, 4.0, 1.0)
     assert one.tell(round_(one, state, 4.0, 4.0)[1]).tolist() == [0.25]
@@ -90,7 +82,7 @@ def test_every_round_chooses_anew_and_moments_of_v_live_on() -> None:
     assert round_(one, one.init(number(1.0)), 4.0, 5.0)[0] == update  # w's do not
 
 
-def test_a_loss_that_is_not_finite_is_never_taken() -> None:
+def test_a_loss_that_is_not_finite_is_never_taken():
     one = client([0.25, 1.0])
     for w in (INF, -INF, NAN):
         _, state = worked(one, 1.0, w, 5.0)
@@ -99,15 +91,15 @@ def test_a_loss_that_is_not_finite_is_never_taken() -> None:
         assert one.model(number(w), state).isfinite()
 
 
-def test_who_was_never_asked_has_the_shared_model() -> None:
+def test_who_was_never_asked_has_the_shared_model():
     one = client([0.25, 0.5])
     state = one.init(number(NAN))
     assert one.model(number(4.0), state).item() == 4.0
     assert one.tell(state).tolist() == [0.0]
 
 
-def test_a_single_weight_asks_for_no_loss() -> None:
-    def never(v: Tensor, batch: Batch) -> Tensor:
+def test_a_single_weight_asks_for_no_loss():
+    def never(v, batch):
         raise AssertionError
 
     one = mapper(
@@ -117,7 +109,7 @@ def test_a_single_weight_asks_for_no_loss() -> None:
 
 
 @pytest.mark.parametrize("lam", [0.25, 0.5, 0.75])
-def test_the_reply_gives_the_personal_model_away(lam: float) -> None:
+def test_the_reply_gives_the_personal_model_away(lam):
     one = client([lam])
     assert one.shares_personal
     update, state = worked(one, 1.0, 4.0, 5.0, 2.0, -3.0)
@@ -125,7 +117,7 @@ def test_the_reply_gives_the_personal_model_away(lam: float) -> None:
     assert state[0].item() == pytest.approx(guessed, abs=1e-13)
 
 
-def test_at_convergence_every_client_has_its_own_minimiser() -> None:
+def test_at_convergence_every_client_has_its_own_minimiser():
     """It is the minimiser of the objective: any weight can reach every model."""
     targets, w, one = [3.0, -1.0, 7.0], 0.5, client([0.25, 0.5], lr=0.9)
     states = [one.init(number(w)) for _ in targets]
@@ -142,14 +134,14 @@ def test_at_convergence_every_client_has_its_own_minimiser() -> None:
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
-def test_written_out(tree: Tree, plan: Any) -> None:
+def test_written_out(tree, plan):
     weights = [0.1, 0.5, 0.9]
     own = {"name": "mapper", "weights": weights, "lr": 0.3}
     made = built(tree("plain", own), plan, 0)
     v = made.federation.broadcast.w.repeat(6, 1)
     lams, taken = [0.0] * 6, set()
 
-    def local(k: int, w: Tensor, r: int, slots: list[Tensor]) -> Tensor:
+    def local(k, w, r, slots):
         copy, total = w, np.zeros(3)
         for held in slots:
             # so written equal models mix to the very same: a tie, on any machine
@@ -170,7 +162,7 @@ def test_written_out(tree: Tree, plan: Any) -> None:
     assert len(taken) >= 2  # it is not the same all the time
 
 
-def test_statistics_are_those_of_the_mixed_model(tree: Tree) -> None:
+def test_statistics_are_those_of_the_mixed_model(tree):
     """Of positive variance, and not between those of v and of w."""
     made = built(tree("normed", "mapper"))
     f = made.federation

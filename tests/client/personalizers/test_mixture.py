@@ -1,24 +1,20 @@
 """Eq. 4 and 5 of the certified-robustness paper."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from troth.client.personalizers.mixture import mixture
 from troth.networks import flat
-from troth.types import Budget, Client, Descent
+from troth.types import Budget
 
 from ..hand import BOWL, by, number, round_
 from ..small import PLANS, agrees, built, gradient, models, quadratics, written_out
 
 
-def made(how: Descent | None = None, share: float = 1.0, **options: Any) -> Client:
+def made(how=None, share=1.0, **options):
     """One client by itself."""
     return mixture(BOWL, how or by(0.1), None, Budget(steps=1), share, **options)
 
@@ -26,7 +22,7 @@ def made(how: Descent | None = None, share: float = 1.0, **options: Any) -> Clie
 # One client by itself
 
 
-def test_a_round_by_hand() -> None:
+def test_a_round_by_hand():
     # λ = 0.25, lr = 0.1, mean 4: from 1, x = 5: 0.25·(−4) + 1.5·(−3) = −5.5 → 1.55;
     # then x = 3: 0.25·(−1.45) + 1.5·(−2.45) = −4.0375 → 1.95375
     one, w = made(lam=0.25), number(4.0)
@@ -38,7 +34,7 @@ def test_a_round_by_hand() -> None:
     assert state[0].item() == pytest.approx(expected, abs=1e-14)
 
 
-def test_from_the_mean_by_hand() -> None:
+def test_from_the_mean_by_hand():
     # from 4 whatever its own is: x = 5: 0.25·(−1) = −0.25 → 4.025; then x = 3:
     # 0.25·1.025 + 1.5·0.025 = 0.29375 → 3.995625
     one = made(lam=0.25, start="mean", share=0.5)
@@ -48,13 +44,13 @@ def test_from_the_mean_by_hand() -> None:
         assert update == pytest.approx(-0.004375, abs=1e-14)  # no running mean
 
 
-def test_some_of_the_clients_move_the_mean_by_their_share() -> None:
+def test_some_of_the_clients_move_the_mean_by_their_share():
     one = made(lam=0.25, share=0.4)
     update, _ = round_(one, one.init(number(1.0)), 4.0, 5.0)
     assert update == pytest.approx(0.4 * (1.55 - 4.0), abs=1e-14)
 
 
-def test_lam_0_does_not_look_at_the_data() -> None:
+def test_lam_0_does_not_look_at_the_data():
     one = made(lam=0.0)
     first = one.init(number(1.0))
     seen = [round_(one, first, 4.0, x)[1][0].item() for x in (5.0, -100.0)]
@@ -63,13 +59,13 @@ def test_lam_0_does_not_look_at_the_data() -> None:
 
 
 @pytest.mark.parametrize("w", [math.inf, -math.inf, math.nan])
-def test_lam_1_of_its_own_never_looks_at_the_mean(w: float) -> None:
+def test_lam_1_of_its_own_never_looks_at_the_mean(w):
     one = made(lam=1.0)
     _, (v,) = round_(one, one.init(number(1.0)), w, 5.0)
     assert v.item() == pytest.approx(1.4)
 
 
-def test_moments_live_on_with_its_own_and_start_anew_from_the_mean() -> None:
+def test_moments_live_on_with_its_own_and_start_anew_from_the_mean():
     heavy, first = by(0.1, "momentum"), number(1.0)
     own, mean = (made(heavy, lam=0.25, start=s) for s in ("own", "mean"))
     assert len(own.init(first)) == 2 and len(mean.init(first)) == 1
@@ -91,9 +87,7 @@ def test_moments_live_on_with_its_own_and_start_anew_from_the_mean() -> None:
     ("lam", "lr", "steps", "rounds"),
     [(0.1, 1.0, 1, 500), (0.5, 0.4, 4, 150), (0.9, 0.4, 2, 150)],
 )
-def test_it_comes_to_the_minimiser_of_its_objective(
-    lam: float, lr: float, steps: int, rounds: int
-) -> None:
+def test_it_comes_to_the_minimiser_of_its_objective(lam, lr, steps, rounds):
     own = {"name": "mixture", "lam": lam}
     found = quadratics(own, rounds, lr=lr, steps=steps)
     expected = found.coupled(lam, 2 * (1 - lam))
@@ -102,7 +96,7 @@ def test_it_comes_to_the_minimiser_of_its_objective(
     assert np.abs(expected - expected.mean(0)).max() > 1e-3  # they are not all alike
 
 
-def test_from_the_mean_too_where_a_round_is_long_enough() -> None:
+def test_from_the_mean_too_where_a_round_is_long_enough():
     """The mean of nearest points is the mean of the minimiser: its θ̄ is free."""
     own = {"name": "mixture", "lam": 0.5, "start": "mean"}
     found = quadratics(own, 80, lr=0.4, steps=20)
@@ -118,7 +112,7 @@ def test_from_the_mean_too_where_a_round_is_long_enough() -> None:
 @pytest.mark.parametrize(
     ("start", "distance"), [("own", "sum"), ("mean", "sum"), ("own", "mean")]
 )
-def test_written_out(tree: Any, plan: Any, start: str, distance: str) -> None:
+def test_written_out(tree, plan, start, distance):
     lam, lr = 0.3, 0.1
     own = {"name": "mixture", "lam": lam, "start": start, "distance": distance}
     ready = built(tree("plain", own), plan, 0)
@@ -127,7 +121,7 @@ def test_written_out(tree: Any, plan: Any, start: str, distance: str) -> None:
     divisor = torch.cat(each).double() if distance == "mean" else 1.0
     theta = ready.federation.broadcast.w.repeat(6, 1)
 
-    def local(k: int, w: Tensor, r: int, slots: list[Tensor]) -> Tensor:
+    def local(k, w, r, slots):
         at = theta[k] if start == "own" else w
         for held in slots:
             pull = (at - w) / divisor
@@ -139,7 +133,7 @@ def test_written_out(tree: Any, plan: Any, start: str, distance: str) -> None:
     agrees(ready, w, theta)
 
 
-def test_of_its_own_it_is_l2sgd_in_other_units(tree: Any) -> None:
+def test_of_its_own_it_is_l2sgd_in_other_units(tree):
     lam = 0.4
     found = built(tree("linear", {"name": "mixture", "lam": lam, "lr": 0.1}))
     other = {"name": "l2sgd", "lam": 2 * (1 - lam) / lam, "lr": 0.1 * lam}
@@ -149,7 +143,7 @@ def test_of_its_own_it_is_l2sgd_in_other_units(tree: Any) -> None:
     assert (w - there).abs().max() <= 1e-13
 
 
-def test_from_the_mean_a_clients_model_is_the_shared_one_trained_on(tree: Any) -> None:
+def test_from_the_mean_a_clients_model_is_the_shared_one_trained_on(tree):
     found = built(tree("linear", {"name": "mixture", "lam": 1.0, "start": "mean"}))
     w = found.federation.broadcast.w
     assert not any(torch.equal(v, w) for v in models(found))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import torch
 
 from troth.client.personalizers.none import none
@@ -7,7 +5,7 @@ from troth.client.personalizers.none import none
 from ..hand import number, stepped
 
 
-def test_predicts_with_the_shared_model_and_does_nothing() -> None:
+def test_predicts_with_the_shared_model_and_does_nothing():
     personal, later = none(), torch.ones(3)
     assert personal.init(number(1.0)) == stepped(personal, (), 4.0, 5.0) == ()
     assert personal.model(later, ()) is later

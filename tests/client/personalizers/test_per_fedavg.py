@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -7,11 +5,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from troth.client.personalizers.per_fedavg import _parts, per_fedavg
 from troth.networks import task as tasks
-from troth.types import Batch, Budget, Client, Refusal, Task
+from troth.types import Batch, Budget, Refusal, Task
 
 from ..hand import batch, bowl, by, number, sent, worked
 from ..small import (
@@ -34,11 +32,11 @@ VARIANTS = ("first_order", "hessian_free")
 # One client by itself
 
 
-def client(task: Task, lr: float = 0.1, **options: Any) -> Client:
+def client(task, lr=0.1, **options):
     return per_fedavg(task, by(0.7), by(lr), None, Budget(steps=1), **options)
 
 
-def moved(one: Client, w: Tensor, *seen: Batch) -> Tensor:
+def moved(one, w, *seen):
     """The update after a round."""
     state = one.init(w)
     reply, after = worked(one.local, state, sent(w), *seen)
@@ -46,7 +44,7 @@ def moved(one: Client, w: Tensor, *seen: Batch) -> Tensor:
     return reply.update
 
 
-def test_a_step_by_hand() -> None:
+def test_a_step_by_hand():
     # L = 2, α = 0.2: ∇F(3) = 2·(3 − 5) = −4, 3 + 0.8 = 3.8, ∇F(3.8) = −2.4
     options: dict[str, Any] = {"alpha": 0.2, "same_batch": True}
     first = client(bowl(2.0), **options)
@@ -56,7 +54,7 @@ def test_a_step_by_hand() -> None:
     assert moved(whole, number(3.0), batch(5.0)).item() == pytest.approx(0.144)
 
 
-def test_different_batches_by_hand() -> None:
+def test_different_batches_by_hand():
     """Of two examples one makes the inner step and the other is asked after it."""
     # from 3, α = 0.5: by x = 5 to 4, then 4 − 1 = 3; by x = 1 to 2, then 2 − 5 = −3
     one, found = client(bowl(), alpha=0.5), set()
@@ -65,10 +63,10 @@ def test_different_batches_by_hand() -> None:
     assert found == {-0.3, 0.3}
 
 
-def test_three_batches_by_hand() -> None:
+def test_three_batches_by_hand():
     """F = ¼·Σ weight·x·v⁴ at v = 1: x, y, z are the slopes of D, D' and D''."""
 
-    def loss(v: Tensor, b: Batch) -> Tensor:
+    def loss(v, b):
         return (b.weight * b.x[:, 0] * v**4).sum() / 4
 
     task = bowl()._replace(loss=loss, grad=torch.func.grad(loss))
@@ -84,14 +82,14 @@ def test_three_batches_by_hand() -> None:
     assert found == expected
 
 
-def test_every_step_starts_from_where_the_last_led() -> None:
+def test_every_step_starts_from_where_the_last_led():
     one = client(bowl(2.0), alpha=0.2, same_batch=True)
     found = moved(one, number(3.0), batch(5.0), batch(1.0))
     second = 0.1 * 2 * 0.6 * (1 - 3.24)
     assert found.item() == pytest.approx(0.24 + second)
 
 
-def network() -> tuple[Task, Tensor, Batch]:
+def network():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
     task = tasks.functional(tasks.Objective(net, 2), "float64")
@@ -101,11 +99,11 @@ def network() -> tuple[Task, Tensor, Batch]:
     return task, tasks.flatten(net).detach(), seen
 
 
-def test_the_product_is_the_derivative_of_the_objective() -> None:
+def test_the_product_is_the_derivative_of_the_objective():
     """∇_w F(w − α∇F(w)), by torch; the error falls with δ²."""
     task, w, seen = network()
 
-    def objective(v: Tensor) -> Tensor:
+    def objective(v):
         return task.loss(v - 0.3 * torch.func.grad(task.loss)(v, seen), seen)
 
     expected, errors = torch.func.grad(objective)(w), []
@@ -121,7 +119,7 @@ def test_the_product_is_the_derivative_of_the_objective() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_small_inner_step_is_nearly_none(variant: str) -> None:
+def test_a_small_inner_step_is_nearly_none(variant):
     task, w, seen = network()
     options = {"variant": variant, "same_batch": True}
     near = moved(client(task, alpha=1e-9, **options), w, seen)
@@ -140,7 +138,7 @@ def test_a_small_inner_step_is_nearly_none(variant: str) -> None:
     key=st.integers(-(2**63), 2**63 - 1),
 )
 @settings(max_examples=150, deadline=None)
-def test_parts(there: int, padding: int, many: int, t: int, key: int) -> None:
+def test_parts(there, padding, many, t, key):
     whole = batch(*map(float, range(there)), padding=padding, t=t, key=key)
     if there + padding < many:
         with pytest.raises(Refusal, match=f"needs {many} different batches a step"):
@@ -162,14 +160,14 @@ def test_parts(there: int, padding: int, many: int, t: int, key: int) -> None:
         assert all(len(own) == 1 for own in held)
 
 
-def test_parts_keep_the_weights_of_examples() -> None:
+def test_parts_keep_the_weights_of_examples():
     whole = batch(1.0, 2.0, 3.0, 4.0)._replace(weight=number(0.1, 0.2, 0.3, 0.4))
     for part in _parts(whole, 2):
         expected = part.x[:, 0] / part.x.sum()
         torch.testing.assert_close(part.weight, expected)
 
 
-def test_parts_are_drawn_anew_in_every_step_and_round() -> None:
+def test_parts_are_drawn_anew_in_every_step_and_round():
     """All six halves of four examples, each about as often (χ², p < 1e-9 fails)."""
     counts: dict[tuple[float, ...], int] = {}
     for key in range(60):
@@ -186,9 +184,7 @@ def test_parts_are_drawn_anew_in_every_step_and_round() -> None:
 
 @pytest.mark.parametrize("alpha", [0.1, 0.4])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_on_quadratics_it_ends_at_the_minimiser_of_its_objective(
-    alpha: float, variant: str
-) -> None:
+def test_on_quadratics_it_ends_at_the_minimiser_of_its_objective(alpha, variant):
     """Σ (I − αA)A(I − αA)(w − c) = 0; first-order, without the first factor."""
     draw = np.random.default_rng(1)
     clients, ends = [], {name: (np.zeros((3, 3)), np.zeros(3)) for name in VARIANTS}
@@ -211,10 +207,10 @@ def test_on_quadratics_it_ends_at_the_minimiser_of_its_objective(
     assert np.abs(found["first_order"] - found["hessian_free"]).max() > 1e-3
 
 
-def quadratic(gram: Tensor, c: Tensor) -> Task:
+def quadratic(gram, c):
     """F(v) = ½(v − c)ᵀA(v − c)."""
 
-    def grad(v: Tensor, batch: Batch) -> Tensor:
+    def grad(v, batch):
         return gram @ (v - c)
 
     return Task(3, 0, lambda v, batch: v.sum(), grad, lambda v, x: x)
@@ -232,12 +228,12 @@ def quadratic(gram: Tensor, c: Tensor) -> Task:
         (THREADS, "first_order", False),
     ],
 )
-def test_written_out(tree: Any, plan: Any, variant: str, same: bool) -> None:
+def test_written_out(tree, plan, variant, same):
     own = {"name": "per_fedavg", "alpha": 0.2, "variant": variant, "same_batch": same}
     made = built(tree("plain", {**own, "steps": 1, "lr": 0.3}), plan, 0)
     feed, many = made.federation.engine.feed, 3 if variant == "hessian_free" else 2
 
-    def local(k: int, w: Tensor, r: int, slots: list[Tensor]) -> Tensor:
+    def local(k, w, r, slots):
         key, copy = feed.keys(np.array([k]), r)[0], w
         drawn, weight = feed.draw(np.array([k]), 5, r)
         for t, row in enumerate(drawn[:, 0]):
@@ -264,7 +260,7 @@ def test_written_out(tree: Any, plan: Any, variant: str, same: bool) -> None:
         assert (found[k] - expected).abs().max() <= 1e-11
 
 
-def test_one_step_with_alpha_on_all_data_is_what_it_was_trained_for(tree: Any) -> None:
+def test_one_step_with_alpha_on_all_data_is_what_it_was_trained_for(tree):
     own = {"name": "per_fedavg", "alpha": 0.25, "lr": 0.25, "steps": 1}
     made = built(tree("plain", own, train={"batch": 0}))
     for k, v in enumerate(done(made)):
@@ -273,7 +269,7 @@ def test_one_step_with_alpha_on_all_data_is_what_it_was_trained_for(tree: Any) -
         assert (v - (w - 0.25 * g)).abs().max() <= 1e-13
 
 
-def test_all_clients_adapt(tree: Any) -> None:
+def test_all_clients_adapt(tree):
     made = built(tree("plain", "per_fedavg", train={"cohort": 2, "rounds": 2}))
     assert len(made.federation.population.visited) < 6
     found, w = done(made), made.federation.broadcast.w

@@ -1,25 +1,19 @@
 """Personal models by Moreau envelopes."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from troth.client.personalizers.pfedme import pfedme
-from troth.types import Batch, Budget, Client, Descent
+from troth.types import Budget
 
 from ..hand import BOWL, batch, by, number, round_, sent
 from ..small import PLANS, agrees, built, gradient, quadratics, written_out
 
 
-def made(
-    own: Descent | None = None, outer: Descent | None = None, **options: Any
-) -> Client:
+def made(own=None, outer=None, **options):
     """One client by itself."""
     both = own or by(0.1), outer or by(0.05)
     return pfedme(BOWL, *both, None, Budget(steps=1), **options)
@@ -28,7 +22,7 @@ def made(
 # One client by itself
 
 
-def test_a_round_by_hand() -> None:
+def test_a_round_by_hand():
     # w = 4, λ = 2, inner lr 0.1, two inner steps on x = 5:
     # θ: 4 − 0.1·(−1 + 0) = 4.1; 4.1 − 0.1·(−0.9 + 0.2) = 4.17
     # w: 4 − 0.05·2·(4 − 4.17) = 4.017
@@ -43,7 +37,7 @@ def test_a_round_by_hand() -> None:
     assert update == pytest.approx(0.007208, abs=1e-14)
 
 
-def test_a_round_begins_at_the_shared_model() -> None:
+def test_a_round_begins_at_the_shared_model():
     one = made(lam=2.0)
     found = {
         round_(one, (number(own),), 4.0, 5.0)[1][0].item()
@@ -52,7 +46,7 @@ def test_a_round_begins_at_the_shared_model() -> None:
     assert len(found) == 1
 
 
-def test_enough_steps_reach_the_nearest_point() -> None:
+def test_enough_steps_reach_the_nearest_point():
     # the minimiser of ½(θ − x)² + (λ/2)(θ − w)² is (x + λw)/(1 + λ)
     one = made(by(0.3), lam=2.0, inner=200)
     update, (theta,) = round_(one, one.init(number(1.0)), 4.0, 10.0)
@@ -60,13 +54,13 @@ def test_enough_steps_reach_the_nearest_point() -> None:
     assert update == pytest.approx(0.05 * 2 * (6 - 4), abs=1e-14)
 
 
-def test_the_reply_of_one_step_gives_the_personal_model() -> None:
+def test_the_reply_of_one_step_gives_the_personal_model():
     one = made(lam=2.0)
     update, (theta,) = round_(one, one.init(number(1.0)), 4.0, 9.0)
     assert 4.0 + update / (0.05 * 2.0) == pytest.approx(theta.item())
 
 
-def test_moments_of_theta_start_anew_and_those_of_w_last_a_round() -> None:
+def test_moments_of_theta_start_anew_and_those_of_w_last_a_round():
     one = made(by(0.1, "momentum"), by(0.05, "momentum"), lam=2.0, inner=2)
     update, (theta,) = round_(one, one.init(number(1.0)), 4.0, 5.0, 3.0)
     w, at, pace = 4.0, 4.0, 0.0
@@ -81,10 +75,10 @@ def test_moments_of_theta_start_anew_and_those_of_w_last_a_round() -> None:
     assert update == pytest.approx(w - 4.0, abs=1e-14)
 
 
-def test_it_costs_as_many_gradients_as_inner_steps() -> None:
+def test_it_costs_as_many_gradients_as_inner_steps():
     calls = []
 
-    def counted(v: Tensor, batch: Batch) -> Tensor:
+    def counted(v, batch):
         calls.append(1)
         return BOWL.grad(v, batch)
 
@@ -102,7 +96,7 @@ def test_it_costs_as_many_gradients_as_inner_steps() -> None:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize("tol", [10.0, 0.5, 1e-3])
-def test_theta_stops_at_the_first_small_gradient(optimizer: str, tol: float) -> None:
+def test_theta_stops_at_the_first_small_gradient(optimizer, tol):
     """As many steps as it takes, and none after; it is off by tol/(1 + λ) at most."""
     lam, w, x, how = 2.0, 4.0, 5.0, by(0.1, optimizer)
     paths = [number(w)]
@@ -119,12 +113,12 @@ def test_theta_stops_at_the_first_small_gradient(optimizer: str, tol: float) -> 
         assert abs(theta.item() - (x + lam * w) / (1 + lam)) <= tol / (1 + lam)
 
 
-def test_clients_stop_each_in_its_own_time() -> None:
+def test_clients_stop_each_in_its_own_time():
     """Lifted, one client's last step is not another's."""
     one = made(lam=2.0, inner=30, tol=0.05)
     xs = [4.001, 5.0, 80.0]
 
-    def lifted(x: Tensor) -> Tensor:
+    def lifted(x):
         seen = batch(0.0)._replace(x=x, y=x)
         told = sent(number(4.0))
         carry = one.local.begin(told, one.init(number(1.0)))
@@ -137,7 +131,7 @@ def test_clients_stop_each_in_its_own_time() -> None:
     assert found[0].item() == 4.0  # it was near enough from the start
 
 
-def test_a_lost_model_is_not_hidden_by_the_tolerance() -> None:
+def test_a_lost_model_is_not_hidden_by_the_tolerance():
     one = made(lam=2.0, tol=0.1)
     _, (theta,) = round_(one, one.init(number(1.0)), math.nan, 5.0)
     assert theta.isnan().all()
@@ -147,9 +141,7 @@ def test_a_lost_model_is_not_hidden_by_the_tolerance() -> None:
 
 
 @pytest.mark.parametrize(("lam", "server", "rounds"), [(0.5, 1.0, 50), (2.0, 0.8, 100)])
-def test_it_comes_to_the_minimiser_of_its_objective(
-    lam: float, server: float, rounds: int
-) -> None:
+def test_it_comes_to_the_minimiser_of_its_objective(lam, server, rounds):
     """θ_k = (A_k + λ)⁻¹(b_k + λw), and w is their mean: one linear system in w."""
     best = 1 / (lam + 1.2)  # curvatures are 0.66 to 1.67
     own = {"name": "pfedme", "lam": lam, "inner": 12, "lr": best}
@@ -172,14 +164,14 @@ def test_it_comes_to_the_minimiser_of_its_objective(
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 @pytest.mark.parametrize("tol", [0.0, 0.9])
-def test_written_out(tree: Any, plan: Any, tol: float) -> None:
+def test_written_out(tree, plan, tol):
     lam, inner, fast, slow = 1.5, 4, 0.2, 0.1
     own = {"name": "pfedme", "lam": lam, "inner": inner, "tol": tol, "lr": fast}
     ready = built(tree("linear", own, train={"lr": slow}), plan, 0)
     models = ready.federation.broadcast.w.repeat(6, 1)
     stopped = []
 
-    def local(k: int, w: Tensor, r: int, slots: list[Tensor]) -> Tensor:
+    def local(k, w, r, slots):
         at, theta = w, w
         for held in slots:
             for _ in range(inner):
@@ -197,7 +189,7 @@ def test_written_out(tree: Any, plan: Any, tol: float) -> None:
     assert {*stopped} == ({False, True} if tol else {False})
 
 
-def test_the_servers_rate_is_beta(tree: Any) -> None:
+def test_the_servers_rate_is_beta(tree):
     """w ← (1 − β)w + β·mean w_k, in a round."""
     own, how = {"name": "pfedme", "lam": 2.0}, {"rounds": 1, "cohort": 0}
     before, whole, part = (

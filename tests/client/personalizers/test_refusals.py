@@ -1,10 +1,7 @@
 """What personalizers refuse, and what just passes."""
 
-from __future__ import annotations
-
 import re
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,16 +12,15 @@ from troth.client.client import maker
 from troth.config import reader
 from troth.networks import task as tasks
 from troth.networks.masks import Masks
-from troth.types import Client, Refusal
+from troth.types import Refusal
 
 from ..hand import INF, NAN
 from ..small import built
 
-Tree = Callable[..., dict[str, Any]]
 RULES = ("side_by_side", "paper", "code")
 
 
-def client(personalizer: Any, classes: int = 3, **sections: Any) -> Client:
+def client(personalizer, classes=3, **sections):
     """That of an experiment, by lr = 0.1 unless told, without data."""
     parts = {
         "conv1": nn.Linear(5, 4),
@@ -154,27 +150,11 @@ BAD += [
     ("apfl", {"mix": "fixed"}, "'fixed' is not one of 'moving', 'shared'"),
     ("apfl", {"adaptive": 1}, "it must be true or false"),
     ("ditto", {"lam": "Auto"}, "it must be a number or 'auto'"),
-    (
-        "ditto",
-        {"lam": "otto"},
-        "personalizer.lam = 'otto' is a text; it must be a num",
-    ),
-    (
-        "ditto",
-        {"lam": True},
-        "personalizer.lam = True is a truth value; it must be a",
-    ),
-    (
-        "ditto",
-        {"lam": [1.0]},
-        "personalizer.lam = [1.0] is a list; it must be a num",
-    ),
+    ("ditto", {"lam": "otto"}, "personalizer.lam = 'otto' is a text; it must be a num"),
+    ("ditto", {"lam": True}, "personalizer.lam = True is a truth value; it must be a"),
+    ("ditto", {"lam": [1.0]}, "personalizer.lam = [1.0] is a list; it must be a num"),
     ("ditto", {"anchor": "fixed"}, "'fixed' is not one of 'shared', 'moving'"),
-    (
-        "ditto",
-        {"choose": "best"},
-        "'best' is not one of 'side_by_side', 'paper', 'cod",
-    ),
+    ("ditto", {"choose": "best"}, "'best' is not one of 'side_by_side', 'paper', 'cod"),
     ("ditto", {"candidates": 1.0}, "candidates = 1.0 is a number; it must be a list"),
     ("ditto", {"candidates": [1.0, "a"]}, "candidates[1] = 'a' is a text; it must be"),
     ("ditto", {"few": 2.5}, "personalizer.few = 2.5 is a number; it must be a whole"),
@@ -204,11 +184,7 @@ BAD += [
     ),
     ("mixture", {"lr": 2.0}, f"diverges: lr·2(1 − lam) = 2·1 = 2 {BELOW} 2"),
     ("mixture", {"lr": 3.8, "optimizer": "momentum"}, "set personalizer.lr below 3.8"),
-    (
-        "pfedme",
-        {"lam": 20.0},
-        f"pfedme's step diverges: lr·lam = 0.1·20 = 2 {BELOW}",
-    ),
+    ("pfedme", {"lam": 20.0}, f"pfedme's step diverges: lr·lam = 0.1·20 = 2 {BELOW}"),
     ("transfer", {"w2": 5.0, "lr": 0.4}, f"lr·w2·curvature = 0.4·5·2 = 4 {BELOW}"),
     ("transfer", {"w2": "auto", "lr": 0.4}, "lr·candidates[3]·curvature = 0.4·10·2"),
 ]
@@ -235,14 +211,14 @@ LESS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "options", "words"), BAD, ids=str)
-def test_bad_options(name: str, options: dict[str, Any], words: str) -> None:
+def test_bad_options(name, options, words):
     with pytest.raises(Refusal, match=re.escape(words)) as refusal:
         client({"name": name, **options})
     assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("name", "options"), LESS, ids=str)
-def test_a_little_less_passes(name: str, options: dict[str, Any]) -> None:
+def test_a_little_less_passes(name, options):
     client({"name": name, **options})
 
 
@@ -291,21 +267,17 @@ SECTIONS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         for name in ("finetune", "ditto_finetune", "upweight", "group_dro")
     ),
     ({"name": "skl"}, {"classes": 0}, "compares predicted probabilities of classes"),
-    (
-        {"name": "transfer"},
-        {"classes": 0},
-        "this is a regression; take ditto_finetune",
-    ),
+    ({"name": "transfer"}, {"classes": 0}, "this is a regression; take ditto_finetune"),
 ]
 
 
 @pytest.mark.parametrize(("own", "sections", "words"), SECTIONS, ids=str)
-def test_what_does_not_go_together(own: Any, sections: Any, words: str) -> None:
+def test_what_does_not_go_together(own, sections, words):
     with pytest.raises(Refusal, match=re.escape(words)):
         client(own, **sections)
 
 
-def test_what_goes_together() -> None:
+def test_what_goes_together():
     client({"name": "ditto_finetune", "lam": 1.99}, regularizer=FLAT)
     for regularizer in ("l2", "kl", "fisher"):  # no curvature is known
         client({"name": "ditto_finetune", "lam": 1e6}, regularizer=regularizer)
@@ -318,7 +290,7 @@ def test_what_goes_together() -> None:
     assert (full["lam"], full["candidates"]) == (1.0, [0.0, 2.0])
 
 
-def test_models_without_normalisation(tree: Tree) -> None:
+def test_models_without_normalisation(tree):
     for section in ({}, {"personalizer": {"name": "fedbn", "lr": 0.1}}):
         with pytest.raises(Refusal, match="no normalisation layer that is tr") as error:
             built(tree("plain", "fedbn") | section)
@@ -338,7 +310,7 @@ CHOOSING += [{"name": "transfer", "keep": k} for k in ("transferable", "accurate
 CHOOSING += [{"name": "transfer", "keep": "last", "w1": "auto"}]
 
 
-def test_no_validation_data_to_choose_by(tree: Tree) -> None:
+def test_no_validation_data_to_choose_by(tree):
     split = {"name": "natural", "split": [0.8, 0.0, 0.2]}
     for own in CHOOSING:
         grouped = own["name"] in ("upweight", "group_dro")

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
@@ -9,9 +5,7 @@ from ..small import LOOP, THREADS, built, done
 
 
 @pytest.mark.parametrize(("keep", "regularizer"), [("best", "l2sq"), ("last", "l2")])
-def test_is_ditto_finetune_with_kl_exactly(
-    tree: Any, keep: str, regularizer: str
-) -> None:
+def test_is_ditto_finetune_with_kl_exactly(tree, keep, regularizer):
     """Whatever `[regularizer]` says: so a step by hand is one of that."""
     own = {"lam": 0.8, "steps": 5, "keep": keep, "lr": 0.2}
     first = tree("linear", {"name": "skl", **own}, regularizer=regularizer)
@@ -23,7 +17,7 @@ def test_is_ditto_finetune_with_kl_exactly(
         assert not torch.allclose(found, other, 0, 1e-5)
 
 
-def test_keeps_predictions_near(tree: Any) -> None:
+def test_keeps_predictions_near(tree):
     """The stronger the pull, the nearer to what the shared model predicts."""
     away = []
     for lam in (0.0, 0.5, 2.0):

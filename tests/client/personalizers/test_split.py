@@ -1,36 +1,30 @@
 """Vectors in two parts: taken apart, put together, and stepped."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth import lookup
 from troth.client.client import descent
 from troth.client.personalizers._split import Halves, Runs
 from troth.config.schema import Part
-from troth.types import Descent
 
 MASKS = st.lists(st.booleans(), min_size=0, max_size=12)
 ONE = torch.ones((), dtype=torch.float64)
 
 
-def by(optimizer: str, tail: int) -> Descent:
+def by(optimizer, tail):
     part = Part(optimizer, lookup.check("optimizer", optimizer, {}))
     return descent(part, 0.1, 0.3, tail)
 
 
-def drawn(d: int, seed: int) -> Tensor:
+def drawn(d, seed):
     made = torch.Generator().manual_seed(seed)
     return torch.randn(d, generator=made, dtype=torch.float64)
 
 
-def test_runs_by_hand() -> None:
+def test_runs_by_hand():
     runs = Runs(torch.tensor([True, False, False, True, True]))
     v = torch.arange(5.0)
     assert runs.take(v, True).tolist() == [0, 3, 4]
@@ -40,7 +34,7 @@ def test_runs_by_hand() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(MASKS)
-def test_runs_as_indexing_does_it(flags: list[bool]) -> None:
+def test_runs_as_indexing_does_it(flags):
     mask, v = torch.tensor(flags, dtype=torch.bool), drawn(len(flags), 0)
     runs, new = Runs(mask), drawn(sum(flags), 1)
     own, shared = runs.take(v, True), runs.take(v, False)
@@ -57,9 +51,7 @@ def test_runs_as_indexing_does_it(flags: list[bool]) -> None:
 @pytest.mark.parametrize("optimizer", lookup.names("optimizer"))
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=9), MASKS, st.data())
-def test_halves_step_as_the_whole(
-    optimizer: str, flags: list[bool], pairs: list[bool], data: Any
-) -> None:
+def test_halves_step_as_the_whole(optimizer, flags, pairs, data):
     """Every optimiser of ours goes number by number: apart or together is the same."""
     mask, tail = torch.tensor([*flags, *pairs, *pairs]), 2 * len(pairs)
     halves, how = Halves(mask, tail), by(optimizer, tail)
@@ -78,7 +70,7 @@ def test_halves_step_as_the_whole(
     torch.testing.assert_close(apart, whole, rtol=1e-13, atol=1e-13)
 
 
-def test_each_half_has_its_own_layers_statistics() -> None:
+def test_each_half_has_its_own_layers_statistics():
     mask = torch.tensor([True, False, True, False, True, False])
     halves = Halves(mask, 4)
     own, shared = torch.tensor([1.0, 2, 3, 4, 5]), torch.tensor([-1.0, -2, -3, -4, -5])

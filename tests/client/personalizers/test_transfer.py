@@ -1,23 +1,17 @@
 """Fine-tuning that adversarial examples of the shared model still transfer to."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 import troth
-from troth import build
 from troth.client.adversarial.pgd import pgd
 from troth.client.personalizers._agreement import disagreement
 from troth.client.personalizers.transfer import transfer
 from troth.networks import task as tasks
-from troth.types import Batch, Budget, Refusal, Task
+from troth.types import Batch, Budget, Refusal
 
 from ..hand import F64, by, drawn, number, sent
 from ..small import LOOP, THREADS, TRACED, VMAP, done, draws, rows
@@ -29,7 +23,7 @@ EPS, ITERATIONS = 0.15, 3
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     """Four numbers from 0 to 1 in three classes; a client's labels are its own."""
     random = np.random.default_rng(3)
     owner = np.repeat(np.arange(N), SIZES)
@@ -44,7 +38,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def tree(path: Path, personalizer: Any, **sections: Any) -> dict[str, Any]:
+def tree(path, personalizer, **sections):
     train = {"rounds": 3, "cohort": 4, "steps": 2, "batch": 8, "lr": LR}
     own = {"steps": STEPS} | ({} if isinstance(personalizer, str) else personalizer)
     if isinstance(personalizer, str):
@@ -62,11 +56,11 @@ def tree(path: Path, personalizer: Any, **sections: Any) -> dict[str, Any]:
     }
 
 
-def built(path: Path, own: Any, plan: Any = THREADS, **more: Any) -> build.Built:
+def built(path, own, plan=THREADS, **more):
     return ready_at(tree(path, own, **more), plan)
 
 
-def made(path: Path, own: Any, plan: Any = THREADS, **more: Any) -> Tensor:
+def made(path, own, plan=THREADS, **more):
     """All clients' models at the end, [n, d]."""
     return done(built(path, own, plan, **more))
 
@@ -74,25 +68,25 @@ def made(path: Path, own: Any, plan: Any = THREADS, **more: Any) -> Tensor:
 # The objective
 
 
-def batch(m: int = 6) -> Batch:
+def batch(m=6):
     x = torch.rand(m, 4, generator=torch.Generator().manual_seed(1), dtype=F64)
     weight = torch.full((m,), 1 / m, dtype=F64)
     return Batch(x, torch.arange(m) % 3, weight, torch.tensor(0), torch.tensor(1))
 
 
-def phase(task: Task, **options: Any) -> Any:
+def phase(task, **options):
     attack = pgd(task, 1.0, eps=EPS, iterations=ITERATIONS)
     sgd = by(LR, tail=task.tail)
     return transfer(task, sgd, Budget(steps=1), attack, **options).finish
 
 
-def of_classes(outputs: Tensor, of_w: Tensor) -> Tensor:
+def of_classes(outputs, of_w):
     """Eq. 2 as it is printed, with a minus: a value an example."""
     z, p = of_w.softmax(1), outputs.softmax(1)
     return -(z * p.log() + (1 - z) * (1 - p).log()).sum(1)
 
 
-def test_disagreement_by_hand() -> None:
+def test_disagreement_by_hand():
     """z = (3/4, 1/4), p = (1/2, 1/2): each class costs ln 2."""
     of_w, one = number(3.0, 1.0).log()[None], batch(1)
     found = disagreement(of_w, one)(torch.zeros(1, 2, dtype=F64))
@@ -102,7 +96,7 @@ def test_disagreement_by_hand() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
-def test_disagreement_is_equation_2(classes: int) -> None:
+def test_disagreement_is_equation_2(classes):
     """And it is least where both agree."""
     outputs, of_w = 3 * drawn(2, 6, classes, seed=classes)
     seen = batch()._replace(weight=torch.arange(6).double() / 15)
@@ -115,7 +109,7 @@ def test_disagreement_is_equation_2(classes: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_models_that_are_sure_do_no_harm(dtype: torch.dtype) -> None:
+def test_models_that_are_sure_do_no_harm(dtype):
     """Where p rounds to 1, log(1 − p) is still known."""
     sure = torch.tensor([[300.0, 0.0, -300.0]], dtype=dtype)
     between = disagreement(sure.flip(1), batch(1)._replace(weight=sure[0, :1] / 300))
@@ -125,7 +119,7 @@ def test_models_that_are_sure_do_no_harm(dtype: torch.dtype) -> None:
     assert torch.func.grad(between)(sure).tolist()[0] == pytest.approx([2.0, -1, -1])
 
 
-def test_margins_and_several_labels_have_a_probability_each() -> None:
+def test_margins_and_several_labels_have_a_probability_each():
     margin = torch.linspace(-4, 4, 6, dtype=F64)[:, None]
     seen = batch()._replace(y=torch.arange(6) % 2)
     two = [torch.cat([0 * m, m], 1) for m in (margin, margin.flip(0))]
@@ -144,21 +138,21 @@ def test_margins_and_several_labels_have_a_probability_each() -> None:
 class Plain:
     """A federation's clients, its last shared model and their data, in plain torch."""
 
-    def __init__(self, ready: build.Built) -> None:
+    def __init__(self, ready):
         self.ready, self.net = ready, ready.network
         self.w = ready.federation.broadcast.w.clone()
 
-    def outputs(self, v: Tensor, x: Tensor) -> Tensor:
+    def outputs(self, v, x):
         named = tasks.unflatten(tasks.layout(self.net), v)
         return torch.func.functional_call(self.net, named, (x,))
 
-    def split(self, name: str, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    def split(self, name, k):
         """Slots, inputs and labels."""
         split = getattr(self.ready.data, name)
         slots = rows(split, k)
         return slots, self.ready.data.x[split.row[slots]], split.y[slots]
 
-    def attacked(self, x: Tensor, y: Tensor) -> Tensor:
+    def attacked(self, x, y):
         """The best iterate of sign-PGD on the shared model."""
         at, best, highest = x.clone(), x.clone(), torch.full((len(x),), -torch.inf)
         for _ in range(ITERATIONS + 1):
@@ -172,7 +166,7 @@ class Plain:
             at = (at + EPS / 4 * g.sign()).clamp(x - EPS, x + EPS).clamp(0, 1)
         return best
 
-    def way(self, k: int, w1: float, w2: float, steps: int = STEPS) -> list[Tensor]:
+    def way(self, k, w1, w2, steps=STEPS):
         """w* and all models after it; adversarial examples are made once, before."""
         first, x, y = self.split("train", k)
         bad = self.attacked(x, y)
@@ -189,10 +183,10 @@ class Plain:
             found.append(v)
         return found
 
-    def accuracy(self, v: Tensor, x: Tensor, y: Tensor) -> float:
+    def accuracy(self, v, x, y):
         return float((self.outputs(v, x).argmax(1) == y).double().mean())
 
-    def score(self, k: int, v: Tensor, keep: str) -> float:
+    def score(self, k, v, keep):
         """Validation accuracy, minus the decrease of transferability."""
         _, x, y = self.split("valid", k)
         if keep == "accurate":
@@ -211,9 +205,7 @@ class Plain:
         pytest.param(VMAP, 0.7, 0.2, marks=TRACED),
     ],
 )
-def test_is_what_plain_autograd_finds(
-    path: Path, plan: Any, w1: float, w2: float
-) -> None:
+def test_is_what_plain_autograd_finds(path, plan, w1, w2):
     """And examples made all at once, before an epoch, are those made step by step."""
     ready = built(path, {"w1": w1, "w2": w2, "keep": "last"}, plan)
     found = done(ready)
@@ -235,7 +227,7 @@ def test_is_what_plain_autograd_finds(
         ("accurate", THREADS),
     ],
 )
-def test_the_stopping_point(path: Path, keep: str, plan: Any) -> None:
+def test_the_stopping_point(path, keep, plan):
     """By hand: the first of the best of all on the way; without validation the last."""
     own = {"w1": 0.05, "w2": 0.0, "keep": keep, "lr": LR}
     ready = built(path, own, plan)
@@ -250,7 +242,7 @@ def test_the_stopping_point(path: Path, keep: str, plan: Any) -> None:
     assert len(places) > 2 and 0 in sizes
 
 
-def test_the_two_rules_differ_as_they_should(path: Path) -> None:
+def test_the_two_rules_differ_as_they_should(path):
     """One stops where adversarial examples still transfer, the other does not care."""
     left = {}
     for keep in ("transferable", "accurate", "last"):
@@ -268,7 +260,7 @@ def test_the_two_rules_differ_as_they_should(path: Path) -> None:
     assert left["transferable"] < left["last"] - 0.05
 
 
-def test_a_larger_weight_keeps_examples_transferable(path: Path) -> None:
+def test_a_larger_weight_keeps_examples_transferable(path):
     """How far v's probabilities on x_adv are from those of w*."""
     away = []
     for w1 in (0.0, 1.0, 4.0):
@@ -297,9 +289,7 @@ def test_a_larger_weight_keeps_examples_transferable(path: Path) -> None:
         pytest.param(VMAP, "shared", "transferable", marks=TRACED),
     ],
 )
-def test_every_client_chooses_by_the_rule(
-    path: Path, plan: Any, against: str, keep: str
-) -> None:
+def test_every_client_chooses_by_the_rule(path, plan, against, keep):
     """The largest that does not lower its validation accuracy, as runs by themselves.
 
     Without validation data nothing is lowered.
@@ -329,14 +319,14 @@ def test_every_client_chooses_by_the_rule(
     assert told.tolist() == [[candidates[at], 0.1] for at in picked]
 
 
-def test_before_the_end_nothing_is_chosen(path: Path) -> None:
+def test_before_the_end_nothing_is_chosen(path):
     ready = built(path, {"w1": "auto", "w2": 0.0})
     f = ready.federation
     told = f.engine.told(f.population.read(np.arange(N)))
     assert told.isnan().all() and f.population.width == f.engine.task.d + 1
 
 
-def test_both_may_be_chosen(path: Path, tmp_path: Path) -> None:
+def test_both_may_be_chosen(path, tmp_path):
     """A client's pair is in clients.csv, and its model is that of the pair."""
     own = {"w1": "auto", "w2": "auto", "candidates": [0.1, 1.0], "lr": 0.1}
     engine = {"how": "threads", "device": "cpu"}
@@ -347,14 +337,14 @@ def test_both_may_be_chosen(path: Path, tmp_path: Path) -> None:
         assert torch.equal(tasks.flatten(run.model(k)), alone[k])
 
 
-def test_what_a_step_computes(path: Path) -> None:
+def test_what_a_step_computes(path):
     """Adversarial examples once, however many weights are tried side by side."""
     counts: dict[str, int] = {}
     net = nn.Linear(4, 3).double()
     plain = tasks.functional(tasks.Objective(net, 3), "float64")
 
-    def counted(name: str) -> Any:
-        def function(*given: Any) -> Any:
+    def counted(name):
+        def function(*given):
             counts[name] = counts.get(name, 0) + 1
             return getattr(plain, name)(*given)
 
@@ -378,9 +368,7 @@ def test_what_a_step_computes(path: Path) -> None:
 
 @pytest.mark.parametrize("aggregator", ["mean", "median"])
 @pytest.mark.parametrize("attack", ["sign_flip", "model_replacement", "infinite"])
-def test_under_attack_and_with_any_aggregator(
-    path: Path, aggregator: str, attack: str
-) -> None:
+def test_under_attack_and_with_any_aggregator(path, aggregator, attack):
     company = {"adversary": {"count": 1}, "attack": attack, "aggregator": aggregator}
     ready = built(path, {"keep": "last"}, train={"cohort": 0}, **company)
     found, w = done(ready), ready.federation.broadcast.w
@@ -389,7 +377,7 @@ def test_under_attack_and_with_any_aggregator(
         assert not torch.allclose(found, w.expand_as(found), 0, 1e-6)
 
 
-def test_newcomers(path: Path, tmp_path: Path) -> None:
+def test_newcomers(path, tmp_path):
     share = {"newcomers": 0.2}
     own = {"w1": "auto", "candidates": [0.1, 1.0], "keep": "last"}
     whole = tree(path, own, evaluate=share)
@@ -406,6 +394,6 @@ def test_newcomers(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_other_precisions(path: Path, precision: str) -> None:
+def test_other_precisions(path, precision):
     found = made(path, {"w1": 1.0}, train={"precision": precision})
     assert found.isfinite().all() and found.dtype == torch.float32

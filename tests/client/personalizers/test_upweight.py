@@ -1,7 +1,5 @@
 """Fine-tuning on batches in which every group has the same share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -17,12 +15,12 @@ from ..small import PLANS, built, done, gradient
 N, ONE = 5, 3  # clients, and the one with examples of one group only
 
 
-def own(name: str = "upweight", **more: Any) -> dict[str, Any]:
+def own(name="upweight", **more):
     return {"name": name, "steps": 7, "without": "finetune", **more}
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
-def test_follows_batches_drawn_by_group(grouped: Any, plan: Any) -> None:
+def test_follows_batches_drawn_by_group(grouped, plan):
     """Plain steps on what the feed draws by group."""
     ready = built(grouped(own()), plan)
     found, feed = done(ready), ready.federation.engine.feed
@@ -34,7 +32,7 @@ def test_follows_batches_drawn_by_group(grouped: Any, plan: Any) -> None:
         assert torch.allclose(found[k], v, 0, 1e-12)
 
 
-def test_groups_are_drawn_equally_often(grouped: Any) -> None:
+def test_groups_are_drawn_equally_often(grouped):
     """And the examples of each; each failing one seed in a million."""
     ready = built(grouped(own(), train={"batch": 50}), rounds=0)
     data, feed = ready.data, ready.federation.engine.feed
@@ -56,7 +54,7 @@ def test_groups_are_drawn_equally_often(grouped: Any) -> None:
             assert stats.chisquare(each[held & mine]).pvalue > 1e-6
 
 
-def test_the_weight_of_an_example(grouped: Any) -> None:
+def test_the_weight_of_an_example(grouped):
     """An example of a group of m_g out of m is drawn m/(2·m_g) times as often.
 
     The bound is five standard errors, passed by chance less than once in a million.
@@ -81,7 +79,7 @@ def test_the_weight_of_an_example(grouped: Any) -> None:
     assert ((share - p).abs() < 5 * error).all()
 
 
-def test_a_client_with_one_group_is_fine_tuned(grouped: Any) -> None:
+def test_a_client_with_one_group_is_fine_tuned(grouped):
     ready = built(grouped(own()))
     assert ready.federation.engine.feed.groups.held.tolist() == [2, 2, 2, 1, 2]
     found = done(ready)
@@ -90,7 +88,7 @@ def test_a_client_with_one_group_is_fine_tuned(grouped: Any) -> None:
     assert same == [False, False, False, True, False]
 
 
-def test_more_steps_begin_the_same(grouped: Any) -> None:
+def test_more_steps_begin_the_same(grouped):
     """Clients in a chunk take as many as the longest, and alone their own."""
     feed = built(grouped(own())).federation.engine.feed
     ids = np.arange(N)
@@ -100,7 +98,7 @@ def test_more_steps_begin_the_same(grouped: Any) -> None:
     assert torch.equal(alone[:, 0], many[:, 2])
 
 
-def test_nobody_has_a_conflicting_example() -> None:
+def test_nobody_has_a_conflicting_example():
     tree: dict[str, Any] = {
         "data": {"name": "colored", "base": "digits", "correlation": 1.0},
         "partition": {"name": "iid", "clients": 3},
@@ -110,7 +108,7 @@ def test_nobody_has_a_conflicting_example() -> None:
         built(tree)
 
 
-def test_what_it_refuses(grouped: Any) -> None:
+def test_what_it_refuses(grouped):
     words = "'upweight' needs the group of every example, .* and these data have none"
     with pytest.raises(Refusal, match=words):
         built(grouped(own(), "none"), rounds=0)
@@ -121,6 +119,6 @@ def test_what_it_refuses(grouped: Any) -> None:
         built(grouped("upweight"), rounds=0)
 
 
-def test_without_data_nothing_is_refused() -> None:
+def test_without_data_nothing_is_refused():
     check_groups("upweight", None, "refuse")
     check_groups("upweight", Groups(2, np.array([2, 0, 2])), "refuse")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -7,12 +5,12 @@ from torch import nn
 from troth.client.regularizers.fisher import fisher
 from troth.client.regularizers.l2sq import l2sq
 from troth.networks import task as tasks
-from troth.types import Batch, Refusal, Task
+from troth.types import Batch, Refusal
 
 from ..hand import F64, INF, NAN, drawn
 
 
-def problem(rows: int = 5, padding: int = 0) -> tuple[Task, Batch]:
+def problem(rows=5, padding=0):
     """A classifier of three numbers into two classes; some rows are padding."""
     task = tasks.functional(tasks.Objective(nn.Linear(3, 2).double(), 2), "float64")
     whole = rows + padding
@@ -22,7 +20,7 @@ def problem(rows: int = 5, padding: int = 0) -> tuple[Task, Batch]:
     return task, Batch(x, y, weight, torch.tensor(0), torch.tensor(1))
 
 
-def regression(dtype: torch.dtype = F64) -> tuple[Task, Batch]:
+def regression(dtype=F64):
     """f(x) = w·x of two numbers, one example x = (1, 2), y = 3: g = (w·x − 3)·x."""
     net = nn.Linear(2, 1, bias=False).to(dtype)
     x, y = torch.tensor([[1.0, 2.0]], dtype=dtype), torch.tensor([3.0], dtype=dtype)
@@ -31,7 +29,7 @@ def regression(dtype: torch.dtype = F64) -> tuple[Task, Batch]:
     return tasks.functional(tasks.Objective(net, 0)), batch
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     task, batch = regression()
     w, v = torch.tensor([1.0, 2.0], dtype=F64), torch.tensor([2.0, 5.0], dtype=F64)
     # w·x = 5, g = 2·(1, 2) = (2, 4), F = (4, 16), v − w = (1, 3)
@@ -42,7 +40,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("batches", [1, 2, 9])
-def test_to_the_power_of_nothing_it_is_l2sq_exactly(batches: int) -> None:
+def test_to_the_power_of_nothing_it_is_l2sq_exactly(batches):
     task, batch = problem()
     one = fisher(task, power=0.0, batches=batches)
     v, w = drawn(2, task.d)
@@ -52,7 +50,7 @@ def test_to_the_power_of_nothing_it_is_l2sq_exactly(batches: int) -> None:
 
 
 @pytest.mark.parametrize("padding", [0, 3])
-def test_cut_into_single_examples(padding: int) -> None:
+def test_cut_into_single_examples(padding):
     """The mean of squared gradients of examples, padding left out."""
     rows = 5
     task, batch = problem(rows, padding)
@@ -69,7 +67,7 @@ def test_cut_into_single_examples(padding: int) -> None:
     assert not torch.allclose(whole, expected, rtol=0.1)
 
 
-def test_cut_into_unequal_parts() -> None:
+def test_cut_into_unequal_parts():
     task, batch = problem(rows=5)
     v, w = drawn(2, task.d)
     expected = torch.zeros_like(w)
@@ -82,14 +80,14 @@ def test_cut_into_unequal_parts() -> None:
 
 
 @pytest.mark.parametrize("batches", [1, 3])
-def test_a_client_without_examples_is_not_pulled(batches: int) -> None:
+def test_a_client_without_examples_is_not_pulled(batches):
     task, batch = problem()
     v, w = drawn(2, task.d)
     none = batch._replace(weight=torch.zeros_like(batch.weight))
     assert fisher(task, batches=batches).grad(v, w, none).tolist() == [0.0] * task.d
 
 
-def test_gradients_whose_squares_do_not_fit() -> None:
+def test_gradients_whose_squares_do_not_fit():
     """A shared model at 1e30 in single precision: F is 1e60, and times 0 it is 0."""
     task, batch = regression(torch.float32)
     w = torch.full((2,), 1e30)
@@ -98,7 +96,7 @@ def test_gradients_whose_squares_do_not_fit() -> None:
     assert not fisher(task).grad(-w, w, batch).isnan().any()
 
 
-def test_pulls_hard_where_the_loss_depends() -> None:
+def test_pulls_hard_where_the_loss_depends():
     """An input that is always 0 has no gradient: its weight is free to go."""
     task, batch = problem()
     x = batch.x.clone()
@@ -109,7 +107,7 @@ def test_pulls_hard_where_the_loss_depends() -> None:
     assert pull[[0, 2, 3, 5]].abs().min() > 0
 
 
-def test_refuses() -> None:
+def test_refuses():
     for power in (-1.0, INF, NAN):
         with pytest.raises(Refusal, match=f"power = {power} must be a finite number"):
             fisher(problem()[0], power=power)

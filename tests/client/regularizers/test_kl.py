@@ -1,55 +1,53 @@
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import kl_div
 
 from troth.client.regularizers.kl import kl
 from troth.networks import task as tasks
-from troth.types import Batch, Refusal, Task
+from troth.types import Batch, Refusal
 
 from ..hand import F64, drawn
 
 
-def made(outputs: int, classes: int) -> Task:
+def made(outputs, classes):
     net = nn.Linear(3, outputs).double()
     return tasks.functional(tasks.Objective(net, classes), "float64")
 
 
-def batch(labels: Tensor, weight: list[float] | None = None) -> Batch:
+def batch(labels, weight=None):
     rows = len(labels)
     part = torch.full((rows,), 1 / rows, dtype=F64)
     part = part if weight is None else torch.tensor(weight, dtype=F64)
     return Batch(drawn(rows, 3, seed=4), labels, part, *[torch.tensor(0)] * 2)
 
 
-def outputs(v: Tensor, x: Tensor, width: int) -> list[list[float]]:
+def outputs(v, x, width):
     weight, bias = v[: 3 * width].reshape(width, 3), v[3 * width :]
     return (x @ weight.T + bias).tolist()  # type: ignore[no-any-return]
 
 
-def between(p: list[float], q: list[float]) -> float:
+def between(p, q):
     return sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
 
 
-def softmax(z: list[float]) -> list[float]:
+def softmax(z):
     total = sum(math.exp(a) for a in z)
     return [math.exp(a) / total for a in z]
 
 
-def yes_no(z: float) -> list[float]:
+def yes_no(z):
     yes = 1 / (1 + math.exp(-z))
     return [yes, 1 - yes]
 
 
-def symmetric(p: list[float], q: list[float]) -> float:
+def symmetric(p, q):
     return 0.5 * (between(p, q) + between(q, p))
 
 
-def test_classes_by_hand() -> None:
+def test_classes_by_hand():
     task, seen = made(4, 4), batch(torch.tensor([0, 3, 1, 1, 2]))
     v, w = drawn(2, task.d)
     rows = zip(outputs(v, seen.x, 4), outputs(w, seen.x, 4), strict=True)
@@ -62,7 +60,7 @@ def test_classes_by_hand() -> None:
     assert found == pytest.approx(both.sum(1).mean().item() / 2, rel=1e-12)
 
 
-def test_margins_and_several_labels_by_hand() -> None:
+def test_margins_and_several_labels_by_hand():
     """Each output is a label by itself, or that of two classes."""
     for width, classes, labels in (
         (1, 2, torch.tensor([0, 1, 1])),
@@ -80,7 +78,7 @@ def test_margins_and_several_labels_by_hand() -> None:
         assert kl(task).curvature == 0.0  # no bound
 
 
-def test_a_margin_is_two_classes_of_which_one_has_no_output() -> None:
+def test_a_margin_is_two_classes_of_which_one_has_no_output():
     one, two = made(1, 2), made(2, 2)
     seen = batch(torch.tensor([0, 1, 1]))
     v, w = drawn(2, one.d)
@@ -101,7 +99,7 @@ def test_a_margin_is_two_classes_of_which_one_has_no_output() -> None:
     ],
     ids=["classes", "margin", "several labels"],
 )
-def test_gradients(width: int, labels: Tensor) -> None:
+def test_gradients(width, labels):
     classes = {4: 4, 1: 2, 3: 3}[width]
     objective = tasks.Objective(nn.Linear(3, width).double(), classes)
     pure, own = tasks.functional(objective, "float64"), tasks.in_place(objective)
@@ -115,7 +113,7 @@ def test_gradients(width: int, labels: Tensor) -> None:
         assert kl(task).value(w, w, seen).item() == 0.0
 
 
-def test_padding_does_not_count() -> None:
+def test_padding_does_not_count():
     task = made(4, 4)
     whole, v_w = batch(torch.tensor([0, 3, 1])), drawn(2, task.d)
     more = Batch(
@@ -130,7 +128,7 @@ def test_padding_does_not_count() -> None:
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
 
 
-def test_near_the_shared_model_it_is_its_fisher_information() -> None:
+def test_near_the_shared_model_it_is_its_fisher_information():
     """The Hessian at w is Σ weight·Jᵀ(diag p − ppᵀ)J."""
     task, seen = made(3, 3), batch(torch.tensor([0, 2, 1, 1]))
     w = drawn(task.d)
@@ -144,7 +142,7 @@ def test_near_the_shared_model_it_is_its_fisher_information() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 4])
-def test_huge_outputs(width: int) -> None:
+def test_huge_outputs(width):
     """Single precision, where such probabilities are 0 and their logarithms −1e30."""
     objective = tasks.Objective(nn.Linear(3, width), 2 if width == 1 else width)
     seen = batch(torch.tensor([0, 1, 1]))
@@ -156,7 +154,7 @@ def test_huge_outputs(width: int) -> None:
             assert kl(task).grad(v, w, seen).isfinite().all()
 
 
-def test_shifted_logits_are_the_same_prediction() -> None:
+def test_shifted_logits_are_the_same_prediction():
     task, seen = made(4, 4), batch(torch.tensor([0, 3, 1]))
     w = drawn(task.d)
     v = w.clone()
@@ -165,7 +163,7 @@ def test_shifted_logits_are_the_same_prediction() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2])
-def test_soft_labels_change_nothing(width: int) -> None:
+def test_soft_labels_change_nothing(width):
     """It reads what labels are of, not which: rows of shares are no several labels."""
     task = made(width, 2)
     plain, soft = (
@@ -177,7 +175,7 @@ def test_soft_labels_change_nothing(width: int) -> None:
     assert torch.equal(kl(task).grad(v, w, plain), kl(task).grad(v, w, soft))
 
 
-def test_refuses_a_regression() -> None:
+def test_refuses_a_regression():
     words = "'kl' compares predicted probabilities of classes, and this is a regression"
     with pytest.raises(Refusal, match=words):
         kl(made(1, 0))

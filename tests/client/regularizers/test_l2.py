@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -10,7 +8,7 @@ from ..hand import BOWL, TAILED, batch, number
 NONE, ONE = batch(), l2(BOWL)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     v, w = number(4.0, 2.0, 1.0), number(1.0, -2.0, 1.0)
     assert ONE.value(v, w, NONE).item() == pytest.approx(5.0, rel=1e-15)
     found = ONE.grad(v, w, NONE)
@@ -23,7 +21,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("far", [1e-38, 1e-30, 1e-20, 1.0, 1e20, 1e30, 1e37])
-def test_pulls_alike_from_near_and_far(far: float) -> None:
+def test_pulls_alike_from_near_and_far(far):
     """In single precision, where squares of such numbers are 0 or infinite."""
     away = far * torch.tensor([3.0, -4.0])
     w = torch.zeros_like(away)
@@ -32,7 +30,7 @@ def test_pulls_alike_from_near_and_far(far: float) -> None:
 
 
 @pytest.mark.parametrize("at", [0.0, 1.0, 1e30])
-def test_nothing_pulls_at_the_shared_model(at: float) -> None:
+def test_nothing_pulls_at_the_shared_model(at):
     w = torch.full((4,), at)
     assert ONE.value(w, w, NONE).item() == 0.0
     assert ONE.grad(w, w, NONE).tolist() == [0.0] * 4

@@ -1,14 +1,12 @@
 """What holds of every regularizer in the folder."""
 
-from __future__ import annotations
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from troth import lookup
 from troth.networks import task as tasks
-from troth.types import Batch, Regularizer, Task
+from troth.types import Batch, Regularizer
 
 from ..hand import drawn
 
@@ -17,7 +15,7 @@ EVERY = pytest.mark.parametrize("name", NAMES)
 POINTS = 5
 
 
-def problem() -> tuple[Task, Batch]:
+def problem():
     """A classifier of three numbers into two classes: d = 8, float64."""
     task = tasks.functional(tasks.Objective(nn.Linear(3, 2).double(), 2), "float64")
     x = drawn(6, 3)
@@ -26,19 +24,19 @@ def problem() -> tuple[Task, Batch]:
     return task, Batch(x, label, weight, torch.tensor(0), torch.tensor(1))
 
 
-def made(name: str, task: Task) -> Regularizer:
+def made(name, task):
     given = lookup.check("regularizer", name, {})
     regularizer = lookup.call(lookup.find("regularizer", name), given, task=task)
     assert isinstance(regularizer, Regularizer)
     return regularizer
 
 
-def points(d: int) -> list[tuple[Tensor, Tensor]]:
+def points(d):
     return [(v, w) for v, w in drawn(POINTS, 2, d, seed=2)]
 
 
 @EVERY
-def test_a_distance_and_its_gradient(name: str) -> None:
+def test_a_distance_and_its_gradient(name):
     """A number that is never negative, nothing at w; it touches nothing it reads."""
     task, batch = problem()
     one = made(name, task)
@@ -56,7 +54,7 @@ def test_a_distance_and_its_gradient(name: str) -> None:
 
 
 @EVERY
-def test_rows_together_as_each_alone(name: str) -> None:
+def test_rows_together_as_each_alone(name):
     task, batch = problem()
     regularizer = made(name, task)
     v, w = (torch.stack(side) for side in zip(*points(task.d), strict=True))
@@ -67,7 +65,7 @@ def test_rows_together_as_each_alone(name: str) -> None:
 
 @EVERY
 @pytest.mark.parametrize("far", [1e-30, 1.0, 1e30])
-def test_never_no_number(name: str, far: float) -> None:
+def test_never_no_number(name, far):
     """Single precision, models driven far off or near to nothing."""
     objective = tasks.Objective(nn.Linear(3, 2), 2)
     _, batch = problem()
@@ -84,7 +82,7 @@ def test_never_no_number(name: str, far: float) -> None:
 
 
 @EVERY
-def test_the_same_on_a_task_in_place(name: str) -> None:
+def test_the_same_on_a_task_in_place(name):
     """Whose gradients lie in one buffer, which the next call overwrites."""
     task, batch = problem()
     own = tasks.in_place(tasks.Objective(nn.Linear(3, 2).double(), 2), "float64")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -13,7 +11,7 @@ from ..hand import BOWL, INF, NAN, TAILED, batch, drawn, number
 NONE = batch()
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     # √(12² + 5²) = 13
     v, w = number(4.0, 2.0), number(1.0, -2.0)
     one = smooth_l2(BOWL, delta=12.0)
@@ -26,7 +24,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.01, 1.0, 50.0])
-def test_near_it_is_l2sq_and_far_away_l2(delta: float) -> None:
+def test_near_it_is_l2sq_and_far_away_l2(delta):
     one, away = smooth_l2(BOWL, delta=delta), drawn(6)
     zero = torch.zeros_like(away)
     near, far = 1e-6 * delta * away, 1e9 * delta * away
@@ -40,7 +38,7 @@ def test_near_it_is_l2sq_and_far_away_l2(delta: float) -> None:
 
 
 @pytest.mark.parametrize("delta", [0.1, 1.0, 3.0])
-def test_its_curvature_is_the_largest_there_is(delta: float) -> None:
+def test_its_curvature_is_the_largest_there_is(delta):
     one, w = smooth_l2(BOWL, delta=delta), drawn(4)
     for far in (1e-4, 0.3, 2.0, 30.0):
         v = w + far * drawn(4, seed=2)
@@ -51,7 +49,7 @@ def test_its_curvature_is_the_largest_there_is(delta: float) -> None:
 
 
 @pytest.mark.parametrize("far", [1e-38, 1e-30, 1e30, 1e37])
-def test_numbers_whose_squares_do_not_fit(far: float) -> None:
+def test_numbers_whose_squares_do_not_fit(far):
     away = far * torch.tensor([3.0, -4.0])
     zero, one = torch.zeros_like(away), smooth_l2(BOWL)
     pull = one.grad(away, zero, NONE).double()
@@ -62,6 +60,6 @@ def test_numbers_whose_squares_do_not_fit(far: float) -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, -1.0, INF, NAN])
-def test_refuses(delta: float) -> None:
+def test_refuses(delta):
     with pytest.raises(Refusal, match=f"delta = {delta} must be a finite number above"):
         smooth_l2(BOWL, delta=delta)

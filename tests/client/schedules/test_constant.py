@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from troth import lookup
@@ -7,7 +5,7 @@ from troth.client.schedules.constant import constant
 from troth.types import Refusal
 
 
-def test_one_in_every_round() -> None:
+def test_one_in_every_round():
     assert constant() == 1.0
     function = lookup.find("schedule", "constant")
     for r in (0, 7, 99):

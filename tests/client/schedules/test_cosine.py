@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -10,7 +8,7 @@ from troth.types import Refusal
 from ..hand import INF, NAN
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     half = math.sqrt(0.5)
     expected = [1.0, (1 + half) / 2, 0.5, (1 - half) / 2, 0.0]
     assert [cosine(r, 4) for r in range(5)] == pytest.approx(expected, abs=1e-15)
@@ -21,7 +19,7 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 100, 5000])
 @pytest.mark.parametrize("floor", [0.0, 0.1])
-def test_falls_and_stays_above_its_floor(rounds: int, floor: float) -> None:
+def test_falls_and_stays_above_its_floor(rounds, floor):
     values = [cosine(r, rounds, floor=floor) for r in range(rounds)]
     assert values[0] == 1.0
     assert all(a > b for a, b in zip(values, values[1:], strict=False))
@@ -29,6 +27,6 @@ def test_falls_and_stays_above_its_floor(rounds: int, floor: float) -> None:
 
 
 @pytest.mark.parametrize("floor", [-0.1, 1.1, NAN, INF])
-def test_refuses_a_floor_outside_its_range(floor: float) -> None:
+def test_refuses_a_floor_outside_its_range(floor):
     with pytest.raises(Refusal, match=rf"floor = {floor} must lie in \[0, 1\]"):
         cosine(0, 10, floor=floor)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from troth import lookup
@@ -9,7 +7,7 @@ from troth.types import Refusal
 from ..hand import INF, NAN
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     found = [steps(r, every=3) for r in range(8)]
     assert found == [1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25, 0.25]
     found = [steps(r, every=1, factor=0.1) for r in range(3)]
@@ -22,29 +20,28 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("floor", [-0.1, 1.5, NAN])
-def test_refuses_a_floor_that_is_no_part(floor: float) -> None:
+def test_refuses_a_floor_that_is_no_part(floor):
     with pytest.raises(Refusal, match=f"floor = {floor} must be from 0 to 1"):
         steps(0, every=1, floor=floor)
 
 
 @pytest.mark.parametrize(
-    ("every", "factor"),
-    [(0, 0.5), (-3, 0.5), (5, 0.0), (5, -0.5), (5, NAN), (5, INF)],
+    ("every", "factor"), [(0, 0.5), (-3, 0.5), (5, 0.0), (5, -0.5), (5, NAN), (5, INF)]
 )
-def test_refuses_what_is_out_of_range(every: int, factor: float) -> None:
+def test_refuses_what_is_out_of_range(every, factor):
     with pytest.raises(Refusal) as refusal:
         steps(0, every=every, factor=factor)
     assert f"every = {every}" in str(refusal.value)
     assert f"factor = {factor}" in str(refusal.value)
 
 
-def test_refuses_to_grow_beyond_a_million() -> None:
+def test_refuses_to_grow_beyond_a_million():
     assert steps(19, every=1, factor=2.0) == 2.0**19
     with pytest.raises(Refusal, match="factor = 2.0 over 20 changes multiplies"):
         steps(20, every=1, factor=2.0)
 
 
-def test_needs_to_know_how_often() -> None:
+def test_needs_to_know_how_often():
     with pytest.raises(Refusal, match="'steps' needs the option 'every'"):
         lookup.check("schedule", "steps", {})
     full = lookup.check("schedule", "steps", {"every": 200})

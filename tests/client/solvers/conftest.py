@@ -1,11 +1,8 @@
 """Small federations that the tests of several solvers share."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -37,7 +34,7 @@ def falsify(messages, hostile, *, value: float = 1e6):
 
 
 @pytest.fixture
-def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def strange(tmp_path, monkeypatch):
     """A network and an attack of somebody else, named `odd:function`."""
     (tmp_path / "odd.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -46,7 +43,7 @@ def strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("odd", None)
 
 
-def federation(path: Path, plan: Plan | None, sections: dict[str, Any]) -> Any:
+def federation(path, plan, sections):
     train = {"rounds": 3, "precision": "float64"}
     tree = {
         "data": {"name": "npz", "path": str(path)},
@@ -58,7 +55,7 @@ def federation(path: Path, plan: Plan | None, sections: dict[str, Any]) -> Any:
     return built(tree, plan or Plan("threads", 1), 0)
 
 
-def save(path: Path, x: np.ndarray, y: np.ndarray, sizes: list[int]) -> Path:
+def save(path, x, y, sizes):
     """All but the last example of every client are trained on."""
     owner = np.repeat(np.arange(len(sizes)), sizes)
     last = np.append(owner[1:] != owner[:-1], True)
@@ -67,7 +64,7 @@ def save(path: Path, x: np.ndarray, y: np.ndarray, sizes: list[int]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def labels(tmp_path_factory):
     """Two classes of unlike clients, of unlike sizes."""
     random, m = np.random.default_rng(0), sum(SIZES)
     x = random.normal(size=(m, 3)) + np.repeat(np.arange(len(SIZES)), SIZES)[:, None]
@@ -76,10 +73,10 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def classify(labels: Path) -> Make:
+def classify(labels):
     """(plan, **sections) → a federation that classifies: cohorts, short batches."""
 
-    def made(plan: Plan | None = None, **sections: Any) -> build.Built:
+    def made(plan=None, **sections):
         train = {"cohort": 4, "batch": 4, "epochs": 2} | sections.get("train", {})
         return federation(labels, plan, sections | {"train": train})
 
@@ -94,19 +91,19 @@ class Quadratic(NamedTuple):
     cross: np.ndarray  # [n, d]
     sizes: np.ndarray  # [n]
 
-    def run(self, **sections: Any) -> np.ndarray:
+    def run(self, **sections):
         """Where w ends."""
         ready = self.made(None, **sections)
         list(ready.federation.train())
         return ready.federation.broadcast.w.numpy()
 
-    def best(self, weight: np.ndarray | None = None) -> np.ndarray:
+    def best(self, weight=None):
         """The minimiser of the clients' weighted mean loss."""
         weight = np.ones(len(self.gram)) if weight is None else weight
         gram = np.einsum("n,nde->de", weight, self.gram)
         return np.linalg.solve(gram, weight @ self.cross)
 
-    def settled(self, steps: int, mu: float = 0.0) -> np.ndarray:
+    def settled(self, steps, mu=0.0):
         """Where averages of so many steps on each client's loss + (μ/2)‖w − wᵗ‖² end.
 
         With B = G + μI and M = I − ηB, w becomes Mᴷw + (I − Mᴷ)B⁻¹(c + μw) at a client;
@@ -125,7 +122,7 @@ class Quadratic(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def quadratic(tmp_path_factory: pytest.TempPathFactory) -> Quadratic:
+def quadratic(tmp_path_factory):
     """Linear regressions that want different things; every step sees all examples."""
     random, n, sizes = np.random.default_rng(1), len(SIZES), [8 * m for m in SIZES]
     who = np.repeat(np.arange(n), sizes)
@@ -136,7 +133,7 @@ def quadratic(tmp_path_factory: pytest.TempPathFactory) -> Quadratic:
     gram = np.stack([x[own].T @ x[own] / len(own) for own in held])
     cross = np.stack([x[own].T @ y[own] / len(own) for own in held])
 
-    def made(plan: Plan | None = None, **sections: Any) -> build.Built:
+    def made(plan=None, **sections):
         train = {"batch": 0, "steps": 5, "lr": LR, "rounds": 100}
         train |= sections.pop("train", {})
         model = {"name": "linear", "bias": False, "normalize": "none"}

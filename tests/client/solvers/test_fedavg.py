@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -10,7 +8,7 @@ from ..hand import BOWL, OPTIMIZERS, batch, by, number, sent, solved
 SGD = fedavg(BOWL, by(0.1))
 
 
-def test_two_steps_by_hand() -> None:
+def test_two_steps_by_hand():
     # 1 − 0.1·(1 − 5) = 1.4; then 1.4 − 0.1·(1.4 − 3) = 1.56
     told = sent(number(1.0))
     carry = SGD.begin(told, ())
@@ -22,13 +20,13 @@ def test_two_steps_by_hand() -> None:
     assert told.w.item() == 1.0  # untouched
 
 
-def test_the_reply_is_a_displacement() -> None:
+def test_the_reply_is_a_displacement():
     for w, *seen in ((5.0, batch(5.0), batch(5.0)), (-7.0,)):
         reply, _ = solved(SGD, sent(number(w)), *seen)
         assert reply.update.item() == 0.0
 
 
-def test_the_schedule_and_weight_decay() -> None:
+def test_the_schedule_and_weight_decay():
     # 1 − 0.05·(1 − 5) = 1.2; then 1.2 − 0.05·(1.2 − 3) = 1.29
     reply, _ = solved(SGD, sent(number(1.0), 0.5), batch(5.0), batch(3.0))
     assert reply.update.item() == pytest.approx(0.29, abs=1e-12)
@@ -39,7 +37,7 @@ def test_the_schedule_and_weight_decay() -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_moments_last_a_round_and_start_anew_in_each(optimizer: str) -> None:
+def test_moments_last_a_round_and_start_anew_in_each(optimizer):
     one, told = fedavg(BOWL, by(0.1, optimizer)), sent(number(1.0))
     seen = batch(5.0), batch(5.0)
     first, state = solved(one, told, *seen)
@@ -50,6 +48,6 @@ def test_moments_last_a_round_and_start_anew_in_each(optimizer: str) -> None:
     assert torch.equal(first.update, again.update)
 
 
-def test_what_travels_beside_comes_back() -> None:
+def test_what_travels_beside_comes_back():
     told = sent(number(1.0))._replace(extra=number(1.0, 2.0))
     assert solved(SGD, told, batch(5.0))[0].extra.shape == (2,)

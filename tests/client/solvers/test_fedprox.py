@@ -1,19 +1,16 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from troth.client.solvers.fedprox import fedprox
-from troth.types import Descent, Refusal, Task
+from troth.types import Refusal
 
 from ..hand import BOWL, OPTIMIZERS, TAILED, batch, by, sent, solved
 
 
-def moved(task: Task, way: Descent, x: float, steps: int, mu: float) -> list[float]:
+def moved(task, way, x, steps, mu):
     """The update of a client at w = 1 that sees x in every step."""
     w = torch.ones(task.d, dtype=torch.float64)
     reply, state = solved(fedprox(task, way, mu=mu), sent(w), *[batch(x)] * steps)
@@ -21,7 +18,7 @@ def moved(task: Task, way: Descent, x: float, steps: int, mu: float) -> list[flo
     return reply.update.tolist()
 
 
-def test_two_steps_by_hand() -> None:
+def test_two_steps_by_hand():
     """1 − .1·(1 − 5) = 1.4; then 1.4 − .1·((1.4 − 5) + 2·(1.4 − 1)) = 1.68."""
     assert moved(BOWL, by(0.1), 5.0, 1, 2.0) == pytest.approx([0.4], abs=1e-12)
     assert moved(BOWL, by(0.1), 5.0, 2, 2.0) == pytest.approx([0.68], abs=1e-12)
@@ -30,7 +27,7 @@ def test_two_steps_by_hand() -> None:
     assert found == pytest.approx([0.68, 3.0], abs=1e-12)
 
 
-def test_where_many_steps_lead() -> None:
+def test_where_many_steps_lead():
     """To the proximal point, (x + μw)/(1 + μ) = 2; a strong pull never leaves w."""
     for optimizer in ("sgd", "momentum"):
         found = moved(BOWL, by(0.1, optimizer), 5.0, 500, 3.0)
@@ -38,7 +35,7 @@ def test_where_many_steps_lead() -> None:
     assert moved(BOWL, by(1e-9), 5.0, 50, 1e9) == pytest.approx([0.0], abs=1e-7)
 
 
-def test_the_limit_is_where_it_diverges() -> None:
+def test_the_limit_is_where_it_diverges():
     """On a loss without curvature of its own, steps from off wᵗ grow from 2 on."""
     flat = BOWL._replace(grad=lambda v, batch: torch.full_like(v, -1.0))
     assert moved(flat, by(1.0), 0.0, 3000, 1.99) == pytest.approx([1 / 1.99])
@@ -56,7 +53,7 @@ def test_the_limit_is_where_it_diverges() -> None:
         (1.0, 3.8, "momentum", r"must stay below 3.8; set train.lr below 3.8/3.8 = 1,"),
     ],
 )
-def test_refusals(lr: float, mu: float, optimizer: str, words: str) -> None:
+def test_refusals(lr, mu, optimizer, words):
     with pytest.raises(Refusal, match=words):
         fedprox(BOWL, by(lr, optimizer), mu=mu)
     way = by(lr, optimizer)
@@ -68,7 +65,7 @@ def test_refusals(lr: float, mu: float, optimizer: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_mu_zero_is_fedavg_exactly(classify: Any, optimizer: str) -> None:
+def test_mu_zero_is_fedavg_exactly(classify, optimizer):
     """And so is a single step, which starts at wᵗ, where nothing pulls."""
     train = {"optimizer": optimizer, "precision": "float32", "weight_decay": 0.01}
     for mu, how in ((0.0, train), (1.0, train | {"steps": 1, "epochs": 0})):
@@ -79,14 +76,14 @@ def test_mu_zero_is_fedavg_exactly(classify: Any, optimizer: str) -> None:
         assert all(map(torch.equal, *found))
 
 
-def test_what_float32_cannot_hold_stops_nothing(classify: Any) -> None:
+def test_what_float32_cannot_hold_stops_nothing(classify):
     train = {"optimizer": "adam", "precision": "float32"}
     f = classify(solver={"name": "fedprox", "mu": 1e300}, train=train).federation
     assert all(record.broadcast.w.isfinite().all() for record in f.train())
 
 
 @pytest.mark.parametrize(("mu", "steps"), [(0.5, 5), (4.0, 5), (4.0, 1)])
-def test_ends_where_its_updates_cancel(quadratic: Any, mu: float, steps: int) -> None:
+def test_ends_where_its_updates_cancel(quadratic, mu, steps):
     solver = {"name": "fedprox", "mu": mu}
     w = quadratic.run(
         solver=solver, train={"steps": steps, "rounds": 200 // steps + 40}
@@ -94,7 +91,7 @@ def test_ends_where_its_updates_cancel(quadratic: Any, mu: float, steps: int) ->
     np.testing.assert_allclose(w, quadratic.settled(steps, mu), atol=1e-8)
 
 
-def test_pulls_towards_the_minimiser_of_all(quadratic: Any) -> None:
+def test_pulls_towards_the_minimiser_of_all(quadratic):
     """With many steps a round, μ = 0 ends far from it, and the more μ the nearer."""
     best = quadratic.best()
     off = [np.linalg.norm(quadratic.settled(20, mu) - best) for mu in (0, 1, 4, 16)]

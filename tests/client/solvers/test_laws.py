@@ -1,9 +1,6 @@
 """What holds of every solver in the folder, over whole small federations."""
 
-from __future__ import annotations
-
 import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +8,6 @@ import pytest
 import torch
 
 from troth import lookup
-from troth.engine.engine import Plan
-from troth.types import Record
 
 from ..small import LOOP, PLANS
 
@@ -22,14 +17,14 @@ OTHERS = pytest.mark.parametrize("plan", PLANS[1:], ids=lambda p: p.how)
 DITTO = {"name": "ditto", "lam": 0.5}
 
 
-def run(built: Any) -> tuple[list[Record], torch.Tensor]:
+def run(built):
     """Its records, and the states of all clients after them."""
     f = built.federation
     records = list(f.train())
     return records, f.population.read(np.arange(f.population.n))
 
 
-def agree(classify: Any, plan: Plan, **sections: Any) -> list[Record]:
+def agree(classify, plan, **sections):
     """Runs by this plan and by the loop, which come to the same; gives the records."""
     first, rows = run(classify(LOOP, **copy.deepcopy(sections)))
     again, states = run(classify(plan, **copy.deepcopy(sections)))
@@ -45,7 +40,7 @@ def agree(classify: Any, plan: Plan, **sections: Any) -> list[Record]:
 
 @EVERY
 @OTHERS
-def test_every_plan_comes_to_the_same(classify: Any, plan: Plan, solver: Any) -> None:
+def test_every_plan_comes_to_the_same(classify, plan, solver):
     """Clients of 1 to 5 batches an epoch, whose own models work an epoch longer."""
     agree(classify, plan, solver=solver, personalizer=DITTO | {"epochs": 3})
 
@@ -53,9 +48,7 @@ def test_every_plan_comes_to_the_same(classify: Any, plan: Plan, solver: Any) ->
 @EVERY
 @OTHERS
 @pytest.mark.usefixtures("strange")
-def test_with_a_deadline_and_batch_normalisation_too(
-    classify: Any, plan: Plan, solver: Any
-) -> None:
+def test_with_a_deadline_and_batch_normalisation_too(classify, plan, solver):
     slow = {"deadline": 0.8, "speed_spread": 1.0, "speed_noise": 0.5}
     train, model = {"cohort": 0}, "odd:normed"
     sections = {"availability": slow, "train": train, "model": model}
@@ -64,7 +57,7 @@ def test_with_a_deadline_and_batch_normalisation_too(
 
 
 @EVERY
-def test_no_learning_rate_no_step(classify: Any, solver: Any) -> None:
+def test_no_learning_rate_no_step(classify, solver):
     """Of the clients' lr = 0, and of a schedule that comes down to nothing."""
     built = classify(solver=solver, personalizer=DITTO, train={"lr": 0.0})
     w0 = built.federation.broadcast.w.clone()
@@ -79,7 +72,7 @@ def test_no_learning_rate_no_step(classify: Any, solver: Any) -> None:
 
 
 @EVERY
-def test_resumed_bit_for_bit(resumed: Any, labels: Path, solver: Any) -> None:
+def test_resumed_bit_for_bit(resumed, labels, solver):
     """What clients keep and what travels beside w goes through the checkpoint."""
     tree = {
         "data": {"name": "npz", "path": str(labels)},

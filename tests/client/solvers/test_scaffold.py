@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +8,7 @@ from torch import Tensor
 from troth import lookup
 from troth.client.solvers.scaffold import scaffold
 from troth.engine.engine import Plan
-from troth.types import Carry, Refusal, Reply, Solver, Task
+from troth.types import Carry, Refusal, Reply, Solver
 
 from ..hand import BOWL, TAILED, batch, by, number, sent, solved
 
@@ -19,7 +16,7 @@ OPTIONS = ["I", "II"]
 BOTH = pytest.mark.parametrize("option", OPTIONS)
 
 
-def made(task: Task = BOWL, lr: float = 0.1, **more: Any) -> Solver:
+def made(task=BOWL, lr=0.1, **more):
     way = by(lr, decay=more.pop("decay", 0.0), tail=task.tail)
     return scaffold(task, way, **more)
 
@@ -31,7 +28,7 @@ def round_(
     return solved(solver, told, *map(batch, x), state=(own,))
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """From w = 1 with c_k = 2, c = .5: 1 − .1·(−4 − 1.5) = 1.55, + .1·4.95 = 2.045.
 
     I: the gradients at 1 are −4 twice, so c_k⁺ = −4. II: 2 − .5 − 1.045/.2 = −3.725,
@@ -45,7 +42,7 @@ def test_by_hand() -> None:
         assert reply.extra.item() == pytest.approx(own - 2, abs=1e-12)
 
 
-def test_the_schedule_is_part_of_the_step() -> None:
+def test_the_schedule_is_part_of_the_step():
     """One step: the estimate is the gradient at w, whatever its length."""
     for scale in (1.0, 0.5, 1e-3):
         _, (kept,) = round_(
@@ -55,7 +52,7 @@ def test_the_schedule_is_part_of_the_step() -> None:
 
 
 @BOTH
-def test_rate_takes_a_part_of_the_change(option: str) -> None:
+def test_rate_takes_a_part_of_the_change(option):
     whole, _ = round_(made(option=option), number(2.0), number(0.5), 5.0, 3.0)
     part = made(option=option, rate=0.25)
     reply, (kept,) = round_(part, number(2.0), number(0.5), 5.0, 3.0)
@@ -65,7 +62,7 @@ def test_rate_takes_a_part_of_the_change(option: str) -> None:
 
 
 @BOTH
-def test_of_no_step_nothing_is_learnt(option: str) -> None:
+def test_of_no_step_nothing_is_learnt(option):
     """Nor of steps without length: II would divide by nothing; I has a gradient."""
     solver = made(option=option)
     (never,) = solver.init(number(7.0))  # a client that was never asked
@@ -79,7 +76,7 @@ def test_of_no_step_nothing_is_learnt(option: str) -> None:
 
 
 @BOTH
-def test_running_statistics_have_no_variate(option: str) -> None:
+def test_running_statistics_have_no_variate(option):
     """Even where somebody has smuggled numbers into the tail of c."""
     solver = made(TAILED, option=option)
     reply, (kept,) = round_(solver, number(2.0, 0.0), number(0.5, 99.0), 5.0, 5.0)
@@ -90,7 +87,7 @@ def test_running_statistics_have_no_variate(option: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize("rate", [0.0, 1.0])
-def test_steps_to_infinity_teach_nothing(option: str, rate: float) -> None:
+def test_steps_to_infinity_teach_nothing(option, rate):
     """One round with a lost model must not cost the client all rounds that follow."""
     task = BOWL._replace(grad=lambda v, batch: v * 1e200)
     solver = made(task, option=option, rate=rate)
@@ -100,7 +97,7 @@ def test_steps_to_infinity_teach_nothing(option: str, rate: float) -> None:
 
 
 @BOTH
-def test_weight_decay_is_the_same_for_all(option: str) -> None:
+def test_weight_decay_is_the_same_for_all(option):
     """At the minimiser of ½(v − 5)² + ½v², corrected by its own gradient: no step."""
     solver = made(option=option, decay=1.0)
     state, c = number(0.0), number(0.0)
@@ -124,8 +121,8 @@ def test_weight_decay_is_the_same_for_all(option: str) -> None:
 )
 @pytest.mark.usefixtures("strange")
 def test_with_variates_held_at_zero_it_is_fedavg_exactly(
-    classify: Any, option: str, precision: str, model: str, plan: Plan
-) -> None:
+    classify, option, precision, model, plan
+):
     train = {"precision": precision, "weight_decay": 0.01, "rounds": 5}
     held = {"name": "scaffold", "option": option, "rate": 0.0}
     found = []
@@ -145,9 +142,7 @@ def test_with_variates_held_at_zero_it_is_fedavg_exactly(
 
 @BOTH
 @pytest.mark.parametrize("cohort", [0, 2])
-def test_reaches_the_minimiser_where_fedavg_does_not(
-    quadratic: Any, option: str, cohort: int
-) -> None:
+def test_reaches_the_minimiser_where_fedavg_does_not(quadratic, option, cohort):
     solver = {"name": "scaffold", "option": option}
     train = {"cohort": cohort, "rounds": 120 if cohort else 40}
     w = quadratic.run(solver=solver, train=train)
@@ -160,7 +155,7 @@ def test_reaches_the_minimiser_where_fedavg_does_not(
 
 
 @BOTH
-def test_however_unlike_their_numbers_of_steps_are(quadratic: Any, option: str) -> None:
+def test_however_unlike_their_numbers_of_steps_are(quadratic, option):
     """A deadline cuts clients at 1 to 5 steps of 5: FedAvg would favour the fast."""
     slow = {"deadline": 0.9, "speed_spread": 0.4}
     solver = {"name": "scaffold", "option": option}
@@ -174,7 +169,7 @@ def test_however_unlike_their_numbers_of_steps_are(quadratic: Any, option: str) 
 
 
 @BOTH
-def test_though_many_do_not_answer(quadratic: Any, option: str) -> None:
+def test_though_many_do_not_answer(quadratic, option):
     """Who is not heard has changed nothing: c stays the mean of all c_k."""
     f = quadratic.made(
         solver={"name": "scaffold", "option": option},
@@ -188,7 +183,7 @@ def test_though_many_do_not_answer(quadratic: Any, option: str) -> None:
 
 
 @pytest.mark.usefixtures("strange")
-def test_though_a_hostile_client_is_dropped_now_and_then(quadratic: Any) -> None:
+def test_though_a_hostile_client_is_dropped_now_and_then(quadratic):
     """The others' mean: theirs is then the objective."""
     w = quadratic.run(
         solver="scaffold",
@@ -201,7 +196,7 @@ def test_though_a_hostile_client_is_dropped_now_and_then(quadratic: Any) -> None
     assert np.abs(w - quadratic.best(benign)).max() < 1e-6
 
 
-def test_of_weighted_clients_the_weighted_objective(quadratic: Any) -> None:
+def test_of_weighted_clients_the_weighted_objective(quadratic):
     w = quadratic.run(
         solver="scaffold", aggregator="weighted_mean", train={"rounds": 50}
     )
@@ -221,9 +216,7 @@ def test_of_weighted_clients_the_weighted_objective(quadratic: Any) -> None:
         ({}, {"server": "adam"}),
     ],
 )
-def test_the_servers_variate_is_the_mean_of_the_clients(
-    classify: Any, solver: Any, sections: Any
-) -> None:
+def test_the_servers_variate_is_the_mean_of_the_clients(classify, solver, sections):
     """Line 17, over all clients, those that were never asked included."""
     f = classify(solver={"name": "scaffold", **solver}, **sections).federation
     for record in f.train():
@@ -234,7 +227,7 @@ def test_the_servers_variate_is_the_mean_of_the_clients(
     assert record.broadcast.extra.abs().max() > 1e-3
 
 
-def test_beside_every_aggregator(classify: Any) -> None:
+def test_beside_every_aggregator(classify):
     train, wrong = {"cohort": 0, "rounds": 3}, []
     for aggregator in lookup.names("aggregator"):
         f = classify(solver="scaffold", aggregator=aggregator, train=train).federation
@@ -248,7 +241,7 @@ def test_beside_every_aggregator(classify: Any) -> None:
 
 
 @pytest.mark.usefixtures("strange")
-def test_batch_normalisation_beside_variates(classify: Any) -> None:
+def test_batch_normalisation_beside_variates(classify):
     built = classify(solver="scaffold", model="odd:normed", train={"cohort": 0})
     f = built.federation
     d, tail = f.engine.task.d, f.engine.task.tail
@@ -266,7 +259,7 @@ def test_batch_normalisation_beside_variates(classify: Any) -> None:
 
 @pytest.mark.usefixtures("strange")
 @pytest.mark.parametrize("aggregator", ["median", "trimmed_mean", "geometric_median"])
-def test_robust_rules_guard_the_variate_too(classify: Any, aggregator: str) -> None:
+def test_robust_rules_guard_the_variate_too(classify, aggregator):
     sections = {
         "solver": "scaffold",
         "adversary": {"clients": [2]},
@@ -283,7 +276,7 @@ def test_robust_rules_guard_the_variate_too(classify: Any, aggregator: str) -> N
 
 
 @pytest.mark.usefixtures("strange")
-def test_a_variate_that_is_no_number_drops_its_message(classify: Any) -> None:
+def test_a_variate_that_is_no_number_drops_its_message(classify):
     f = classify(
         solver="scaffold",
         adversary={"clients": [2]},
@@ -298,7 +291,7 @@ def test_a_variate_that_is_no_number_drops_its_message(classify: Any) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "momentum"])
-def test_refuses_moments(classify: Any, optimizer: str) -> None:
+def test_refuses_moments(classify, optimizer):
     with pytest.raises(Refusal, match=r"set train.optimizer = 'sgd'"):
         classify(solver="scaffold", train={"optimizer": optimizer})
     own = {"name": "ditto", "optimizer": optimizer}  # a personalizer's are its own
@@ -306,7 +299,7 @@ def test_refuses_moments(classify: Any, optimizer: str) -> None:
     assert f.step().moved > 0
 
 
-def test_refuses_what_is_none() -> None:
+def test_refuses_what_is_none():
     for rate in (-0.1, 1.1, math.nan, math.inf):
         with pytest.raises(Refusal, match=f"rate = {rate} must lie in .* 1 is the pap"):
             made(rate=rate)

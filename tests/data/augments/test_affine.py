@@ -1,13 +1,9 @@
-from __future__ import annotations
-
-from typing import Any
-
 import torch
 
 from troth.data.augments.affine import affine
 
 
-def test_by_hand(keys: Any) -> None:
+def test_by_hand(keys):
     """A white image stays white where the nearest pixel stands outside, else not."""
     x = torch.ones(50, 1, 8, 8)
     assert (affine(x, keys(50), padding="border") - 1).abs().max() < 1e-6

@@ -1,10 +1,5 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 from torch.nn.functional import pad
 
 from troth.data.augments.crop import crop
@@ -13,7 +8,7 @@ from troth.types import Refusal
 MODES = {"zero": "constant", "edge": "replicate", "mirror": "reflect"}
 
 
-def windows(image: Tensor, padding: int, fill: str) -> list[Tensor]:
+def windows(image, padding, fill):
     """All windows there are, the slow way."""
     _, h, w = image.shape
     wide = pad(image[None].double(), [padding] * 4, mode=MODES[fill])[0].to(image.dtype)
@@ -23,9 +18,7 @@ def windows(image: Tensor, padding: int, fill: str) -> list[Tensor]:
 
 @pytest.mark.parametrize("fill", MODES)
 @pytest.mark.parametrize("kind", [torch.uint8, torch.float64])
-def test_every_window_is_one_of_the_padded_image(
-    fill: str, kind: torch.dtype, keys: Any
-) -> None:
+def test_every_window_is_one_of_the_padded_image(fill, kind, keys):
     torch.manual_seed(0)
     x = torch.randint(0, 256, (40, 2, 5, 7)).to(kind)
     out = crop(x, keys(40), padding=2, fill=fill)
@@ -34,7 +27,7 @@ def test_every_window_is_one_of_the_padded_image(
         assert any(torch.equal(after, w) for w in windows(before, 2, fill))
 
 
-def test_all_places_are_equally_likely(keys: Any) -> None:
+def test_all_places_are_equally_likely(keys):
     image = torch.arange(1, 10).reshape(1, 1, 3, 3)
     m = 9_000
     out = crop(image.expand(m, 1, 3, 3), keys(m), padding=1)
@@ -44,7 +37,7 @@ def test_all_places_are_equally_likely(keys: Any) -> None:
     assert (counts - m / 9).abs().max() < 6 * spread
 
 
-def test_nothing_to_pad_and_refusals(keys: Any) -> None:
+def test_nothing_to_pad_and_refusals(keys):
     x = torch.rand(20, 1, 4, 4)
     assert torch.equal(crop(x, keys(20), padding=0), x)
     with pytest.raises(Refusal, match=r"padding = -1 must be at least 0"):

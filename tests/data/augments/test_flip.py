@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -10,7 +8,7 @@ from troth.types import Refusal
 KEYS = seeding.keys(0, "test", 0, torch.arange(4_000))
 
 
-def test_each_is_itself_or_its_mirror_image() -> None:
+def test_each_is_itself_or_its_mirror_image():
     x = torch.randint(0, 256, (4_000, 1, 2, 3), dtype=torch.uint8)
     out = flip(x, KEYS, p=0.3)
     mirrored = (out == x.flip(-1)).flatten(1).all(1)
@@ -22,12 +20,12 @@ def test_each_is_itself_or_its_mirror_image() -> None:
     assert abs(only / share - 0.3) < 6 * (0.21 / 4_000) ** 0.5
 
 
-def test_never_and_always() -> None:
+def test_never_and_always():
     x = torch.rand(4_000, 1, 2, 3)
     assert torch.equal(flip(x, KEYS, p=0.0), x)
     assert torch.equal(flip(x, KEYS, p=1.0), x.flip(-1))
 
 
-def test_refusal() -> None:
+def test_refusal():
     with pytest.raises(Refusal, match=r"p = 1.5 must be a probability"):
         flip(torch.ones(1, 1, 2, 2), KEYS[:1], p=1.5)

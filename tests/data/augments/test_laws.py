@@ -1,14 +1,10 @@
 """Laws of every augment; those that deform, and noise, in training too."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import troth
 from troth import build, files, lookup
@@ -24,13 +20,13 @@ deforming = pytest.mark.parametrize("name", NAMES)
 Tree = dict[str, Any]
 
 
-def augment(name: str, x: Tensor, key: Tensor, **options: Any) -> Tensor:
+def augment(name, x, key, **options):
     given = lookup.check("augment", name, options)
     return lookup.call(lookup.find("augment", name), given, x=x, key=key, scale=1.0)
 
 
 @every
-def test_the_key_decides_and_nothing_else(name: str, keys: Any) -> None:
+def test_the_key_decides_and_nothing_else(name, keys):
     x = torch.rand(20, 1, 7, 7)
     out = augment(name, x, keys(20))
     assert torch.equal(out, augment(name, x, keys(20)))
@@ -39,7 +35,7 @@ def test_the_key_decides_and_nothing_else(name: str, keys: Any) -> None:
 
 
 @every
-def test_lifted(name: str, keys: Any) -> None:
+def test_lifted(name, keys):
     x, key = torch.rand(4, 5, 3, 8, 8), keys(20).reshape(4, 5)
     together = torch.func.vmap(lambda a, k: augment(name, a, k))(x, key)
     for a, k, out in zip(x, key, together, strict=True):
@@ -47,7 +43,7 @@ def test_lifted(name: str, keys: Any) -> None:
 
 
 @every
-def test_what_is_no_image_is_refused(name: str, keys: Any) -> None:
+def test_what_is_no_image_is_refused(name, keys):
     x = torch.rand(2, 7)
     if name == "noise":
         assert augment(name, x, keys(2)).shape == x.shape
@@ -58,7 +54,7 @@ def test_what_is_no_image_is_refused(name: str, keys: Any) -> None:
 
 
 @deforming
-def test_it_is_the_deformation_with_drawn_parameters(name: str, keys: Any) -> None:
+def test_it_is_the_deformation_with_drawn_parameters(name, keys):
     deformation = lookup.find("deformation", name)
     draw = lookup.beside(deformation, "draw")
     x = torch.rand(9, 2, 8, 6)
@@ -72,7 +68,7 @@ def test_it_is_the_deformation_with_drawn_parameters(name: str, keys: Any) -> No
 
 
 @deforming
-def test_bytes_and_floats_of_any_precision(name: str, keys: Any) -> None:
+def test_bytes_and_floats_of_any_precision(name, keys):
     x = torch.randint(0, 256, (6, 3, 8, 8), dtype=torch.uint8)
     out = augment(name, x, keys(6))
     assert out.dtype == torch.float32 and out.max() > 1
@@ -83,7 +79,7 @@ def test_bytes_and_floats_of_any_precision(name: str, keys: Any) -> None:
 
 
 @deforming
-def test_refusals(name: str, keys: Any) -> None:
+def test_refusals(name, keys):
     for options, words in (
         *(
             ({"sigma": sigma}, rf"{name}'s sigma = {sigma} must be a fin")
@@ -102,7 +98,7 @@ def test_refusals(name: str, keys: Any) -> None:
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
+def tree(tmp_path):
     random = np.random.default_rng(0)
     x = random.integers(0, 256, (60, 8, 8), dtype=np.uint8)
     owner = np.repeat(np.arange(4), 15)
@@ -116,7 +112,7 @@ def tree(tmp_path: Path) -> Tree:
     }
 
 
-def trained(tree: Tree, plan: Plan = Plan("loop", 1)) -> tuple[Tensor, Tensor]:  # noqa: B008
+def trained(tree, plan=Plan("loop", 1)):  # noqa: B008
     """The shared model, and the clients' own."""
     f = build.build(reader.from_dict(tree), plan=plan).federation
     for _ in f.train():
@@ -134,7 +130,7 @@ PERSONALIZERS: list[Tree] = [
 ]
 
 
-def own(part: Tree, *augments: Tree) -> Tree:
+def own(part, *augments):
     return {**part, "augment": list(augments)}
 
 
@@ -147,7 +143,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("part", "model"), CASES)
-def test_however_clients_step(tree: Tree, part: Tree, model: Tree) -> None:
+def test_however_clients_step(tree, part, model):
     tree["model"] = model
     tree["train"] |= {"rounds": 1, "augment": [{"name": "affine", "sigma": 0.2}]}
     tree["personalizer"] = own(part, *({"name": n, "sigma": 0.4} for n in ALL))
@@ -163,9 +159,7 @@ PAIRS = [*zip(NAMES, PERSONALIZERS, strict=True), ("noise", PERSONALIZERS[0])]
 @pytest.mark.parametrize(
     ("name", "part"), PAIRS, ids=["finetune", "ditto", "local", "noise"]
 )
-def test_the_sigma_of_the_personalizer_is_used_there_and_only_there(
-    tree: Tree, name: str, part: Tree
-) -> None:
+def test_the_sigma_of_the_personalizer_is_used_there_and_only_there(tree, name, part):
     """Nominal then robust (section 4.2): w is as if nobody had wished for more."""
     tree["personalizer"] = part
     nominal, plain = trained(tree)
@@ -183,7 +177,7 @@ def test_the_sigma_of_the_personalizer_is_used_there_and_only_there(
     assert torch.equal(same, w) and not torch.allclose(like_w, other)
 
 
-def test_affine_then_rotation(tree: Tree) -> None:
+def test_affine_then_rotation(tree):
     """Figure 3: what others trained for is not what this client wants."""
     tree["train"]["augment"] = [{"name": "affine", "sigma": 0.1}]
     tree["personalizer"] = own(PERSONALIZERS[0], {"name": "rotation", "sigma": 0.3})
@@ -193,7 +187,7 @@ def test_affine_then_rotation(tree: Tree) -> None:
     assert torch.equal(w, same) and not torch.allclose(v, other)
 
 
-def test_mixture_sees_those_of_train(tree: Tree) -> None:
+def test_mixture_sees_those_of_train(tree):
     tree["personalizer"] = {"name": "mixture", "lam": 0.5}
     plain = trained(tree)
     tree["train"]["augment"] = [{"name": name, "sigma": 0.3} for name in ALL]
@@ -207,7 +201,7 @@ def test_mixture_sees_those_of_train(tree: Tree) -> None:
         trained(tree)
 
 
-def test_stopped_in_a_round_and_resumed(tree: Tree, resumed: Any) -> None:
+def test_stopped_in_a_round_and_resumed(tree, resumed):
     tree["train"] |= {"rounds": 3, "augment": [{"name": "affine"}]}
     tree["personalizer"] = own(PERSONALIZERS[0], {"name": "rotation", "sigma": 0.6})
     tree["engine"] |= {"how": "loop"}
@@ -216,7 +210,7 @@ def test_stopped_in_a_round_and_resumed(tree: Tree, resumed: Any) -> None:
 
 
 @pytest.mark.slow("compiles the phases of a run, three times")
-def test_stopped_while_models_are_tuned_and_resumed(tree: Tree, tmp_path: Path) -> None:
+def test_stopped_while_models_are_tuned_and_resumed(tree, tmp_path):
     tree["train"]["augment"] = [{"name": "affine"}]
     tree["personalizer"] = own(PERSONALIZERS[0], {"name": "rotation", "sigma": 0.6})
     tree["engine"] |= {"how": "vmap", "chunk": 2}
@@ -224,7 +218,7 @@ def test_stopped_while_models_are_tuned_and_resumed(tree: Tree, tmp_path: Path) 
     class Killed(Exception):
         pass
 
-    def kill(what: str, count: int, total: int) -> None:
+    def kill(what, count, total):
         if what == "personalizing" and count == 2:
             raise Killed
 
@@ -239,9 +233,7 @@ def test_stopped_while_models_are_tuned_and_resumed(tree: Tree, tmp_path: Path) 
 
 @pytest.mark.parametrize("section", ["train", "personalizer"])
 @deforming
-def test_refused_before_anything_is_trained(
-    tree: Tree, tmp_path: Path, name: str, section: str
-) -> None:
+def test_refused_before_anything_is_trained(tree, tmp_path, name, section):
     tree["personalizer"] = {"name": "finetune"}
     tree[section]["augment"] = [{"name": name, "sigma": 0}]
     with pytest.raises(Refusal, match=rf"{name}'s sigma = 0.0 must be"):

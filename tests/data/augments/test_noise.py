@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -10,7 +8,7 @@ from troth.types import Refusal
 KEYS = seeding.keys(0, "test", 0, torch.arange(500))
 
 
-def test_bytes_become_floats_with_noise_of_the_given_size() -> None:
+def test_bytes_become_floats_with_noise_of_the_given_size():
     x = torch.full((500, 3, 4, 5), 100, dtype=torch.uint8)
     out = noise(x, KEYS, 255.0, sigma=0.2)
     assert out.dtype == torch.float32
@@ -21,7 +19,7 @@ def test_bytes_become_floats_with_noise_of_the_given_size() -> None:
     assert out.min() < 0  # nothing is cut off
 
 
-def test_precision_and_refusals() -> None:
+def test_precision_and_refusals():
     x = torch.rand(500, 7, dtype=torch.float64)
     assert noise(x, KEYS, 1.0).dtype == torch.float64
     assert torch.equal(noise(x, KEYS, 1.0, sigma=0.0), x)

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import torch
 
@@ -9,7 +6,7 @@ from troth.data.augments.rotation import rotation
 from troth.data.deformations.rotation import draw
 
 
-def test_by_hand(keys: Any) -> None:
+def test_by_hand(keys):
     """A dot at the right edge: where it goes tells the angle."""
     m, side, sigma = 100, 33, 0.5
     x = torch.zeros(m, 1, side, side)
@@ -22,6 +19,6 @@ def test_by_hand(keys: Any) -> None:
     torch.testing.assert_close(angle, draw(keys(m), sigma)[:, 0], rtol=0, atol=0.02)
 
 
-def test_a_half_turn_is_every_angle(keys: Any) -> None:
+def test_a_half_turn_is_every_angle(keys):
     angle = draw(keys(500), math.pi)
     assert angle.min() < -3.0 and angle.max() > 3.0  # fails once in 10⁹

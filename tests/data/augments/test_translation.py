@@ -1,14 +1,10 @@
-from __future__ import annotations
-
-from typing import Any
-
 import torch
 
 from troth.data.augments.translation import translation
 from troth.data.deformations.translation import draw
 
 
-def test_by_hand(keys: Any) -> None:
+def test_by_hand(keys):
     """A dot in the middle of a wide frame: where it goes tells the shift."""
     m, side, sigma = 100, 65, 0.1
     x = torch.zeros(m, 1, side, side)

@@ -1,14 +1,10 @@
-from __future__ import annotations
-
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import troth
 from troth import lookup
@@ -26,11 +22,11 @@ DEFAULTS: dict[str, Any] = {
 LABELS = torch.zeros(4, dtype=torch.long)
 
 
-def images(m: int = 4, dtype: torch.dtype = torch.uint8) -> Tensor:
+def images(m=4, dtype=torch.uint8):
     return torch.arange(m * 2 * 4 * 5).reshape(m, 2, 4, 5).remainder(7).to(dtype)
 
 
-def test_a_square_in_a_corner() -> None:
+def test_a_square_in_a_corner():
     for corner, rows, columns in (
         ("bottom_right", [2, 3], [3, 4]),
         ("bottom_left", [2, 3], [0, 1]),
@@ -51,7 +47,7 @@ def test_a_square_in_a_corner() -> None:
     assert bool((whole == 1).all())  # it may cover the image
 
 
-def test_its_colour_is_in_units_of_scale() -> None:
+def test_its_colour_is_in_units_of_scale():
     for dtype, scale, value, expected in (
         (torch.uint8, 255.0, 1.0, 255),
         (torch.uint8, 255.0, 0.5, 128),  # 127.5
@@ -64,7 +60,7 @@ def test_its_colour_is_in_units_of_scale() -> None:
         assert shown.dtype == dtype and bool((shown[:, :, 1:, 2:] == expected).all())
 
 
-def test_it_is_after_other_classes() -> None:
+def test_it_is_after_other_classes():
     x, y = images(), torch.tensor([0, 1, 2, 1])
     shown, wanted = aim(x, y, 3, 255.0, **DEFAULTS | {"target": 1})
     assert wanted.tolist() == [1, -1, 1, -1]
@@ -94,14 +90,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "words"), BAD)
-def test_refuses(change: dict[str, Any], words: str) -> None:
+def test_refuses(change, words):
     given = {"x": images(), "y": LABELS, "classes": 3, "scale": 255.0, **DEFAULTS}
     for function in (backdoor, aim):
         with pytest.raises(Refusal, match=words):
             function(**given | change)
 
 
-def test_options() -> None:
+def test_options():
     assert lookup.check("corruption", "backdoor", {}) == DEFAULTS
     assert lookup.options(aim).keys() == lookup.options(backdoor).keys()
     with pytest.raises(Refusal, match="is not one of 'bottom_right'"):
@@ -125,18 +121,16 @@ TREE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def poisoned(tmp_path_factory: pytest.TempPathFactory) -> troth.Run:
+def poisoned(tmp_path_factory):
     [found] = troth.run(TREE, out=tmp_path_factory.mktemp("backdoor") / "run")
     return found
 
 
-def means(run: troth.Run, column: str) -> list[float]:
+def means(run, column):
     return [run.summary[kind][f"{column}_mean"] for kind in ("personal", "shared")]
 
 
-def test_it_gets_through_to_the_mean_and_not_by_chance(
-    poisoned: troth.Run, tmp_path: Path
-) -> None:
+def test_it_gets_through_to_the_mean_and_not_by_chance(poisoned, tmp_path):
     [clean] = troth.run(TREE | {"adversary": {"count": 0}}, out=tmp_path / "clean")
     assert clean.experiment.corruption.name == "backdoor"
     success, chance = means(poisoned, "attack_success"), means(clean, "attack_success")
@@ -147,7 +141,7 @@ def test_it_gets_through_to_the_mean_and_not_by_chance(
     assert poisoned.summary["shared"]["attack_success_worst10"] >= success[1]
 
 
-def test_what_is_written(poisoned: troth.Run) -> None:
+def test_what_is_written(poisoned):
     table, benign = poisoned.clients, poisoned.clients["malicious"] == 0
     for prefix, kind in (("", "personal"), ("shared_", "shared")):
         column = table[prefix + "attack_success"]
@@ -159,7 +153,7 @@ def test_what_is_written(poisoned: troth.Run) -> None:
     assert len([r for r in poisoned.rounds if "evaluation" in r]) == 2
 
 
-def test_success_is_what_the_saved_models_do(poisoned: troth.Run) -> None:
+def test_success_is_what_the_saved_models_do(poisoned):
     """Counted again by hand, from the files and the raw data."""
     arrays, shards, _ = load.deal(poisoned.experiment, None)
     for client in (0, 5):
@@ -178,7 +172,7 @@ def test_success_is_what_the_saved_models_do(poisoned: troth.Run) -> None:
             )
 
 
-def test_other_corruptions_are_after_nothing(tmp_path: Path) -> None:
+def test_other_corruptions_are_after_nothing(tmp_path):
     changes = {"corruption": "random_labels", "train": TREE["train"] | {"rounds": 1}}
     [found] = troth.run(TREE | changes, out=tmp_path / "run")
     assert not [k for k in found.clients if "attack" in k]
@@ -186,7 +180,7 @@ def test_other_corruptions_are_after_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 3])
-def test_refused_before_anything_is_written(tmp_path: Path, count: int) -> None:
+def test_refused_before_anything_is_written(tmp_path, count):
     np.savez(tmp_path / "flat.npz", x=np.zeros((80, 64)), y=np.arange(80) % 2)
     flat = {"data": {"name": "npz", "path": str(tmp_path / "flat.npz")}}
     wrong = {"corruption": {"name": "backdoor", "target": 10}}

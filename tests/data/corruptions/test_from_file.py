@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -7,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import troth
 from troth import build, lookup, seeding
@@ -16,7 +14,7 @@ from troth.config.schema import CorruptionPart
 from troth.data import corrupt, tensors
 from troth.data.corruptions.from_file import from_file
 from troth.engine.engine import Plan
-from troth.types import Arrays, Data, Exact, Refusal, Shards
+from troth.types import Arrays, Exact, Refusal, Shards
 
 KEY = seeding.keys(0, "corruption", 0, torch.tensor(3))
 X = torch.arange(5 * 6, dtype=torch.float32).reshape(5, 2, 3)
@@ -27,25 +25,25 @@ FOUR = np.arange(9)[:, None] == 4
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
+def path(tmp_path):
     return str(tmp_path / "poison.npz")
 
 
-def save(path: str, m: int = 9, **arrays: Any) -> None:
+def save(path, m=9, **arrays):
     x = 100 + np.arange(m * 6, dtype=np.float32).reshape(m, 2, 3)
     np.savez(path, **({"x": x, "y": np.arange(m) % 3} | arrays))
 
 
-def take(path: str, key: Tensor = KEY, **options: Any) -> tuple[Tensor, Tensor]:
+def take(path, key=KEY, **options):
     return from_file(X, Y, 3, key, path=path, **options)
 
 
-def which(x: Tensor) -> list[int]:
+def which(x):
     """The numbers in the file of examples."""
     return ((x[:, 0, 0] - 100) / 6).long().tolist()
 
 
-def test_fill_draws_as_many_without_replacement(path: str) -> None:
+def test_fill_draws_as_many_without_replacement(path):
     save(path)
     x, y = take(path)
     rows = which(x)
@@ -61,7 +59,7 @@ def test_fill_draws_as_many_without_replacement(path: str) -> None:
     assert take(path)[1].tolist() == [2] * 5
 
 
-def test_every_example_is_drawn_alike(path: str) -> None:
+def test_every_example_is_drawn_alike(path):
     """Counts over 2,000 clients, 5 of 9 each; z > 6.5 fails with probability 1e-9."""
     save(path)
     keys = seeding.keys(0, "corruption", 0, torch.arange(2000))
@@ -71,7 +69,7 @@ def test_every_example_is_drawn_alike(path: str) -> None:
     assert len(counts) == 9 and np.abs(z).max() < 6.5
 
 
-def test_all_is_the_file_in_its_order(path: str) -> None:
+def test_all_is_the_file_in_its_order(path):
     save(path)
     x, y = take(path, take="all")
     assert which(x) == list(range(9)) and y.tolist() == [k % 3 for k in range(9)]
@@ -79,7 +77,7 @@ def test_all_is_the_file_in_its_order(path: str) -> None:
     assert which(take(path, take="all")[0]) == list(range(9))
 
 
-def test_share_gives_every_example_to_one_client(path: str) -> None:
+def test_share_gives_every_example_to_one_client(path):
     save(path, 11)
     given = [
         from_file(X, Y, 3, KEY, 1.0, k, 4, path=path, take="share") for k in range(4)
@@ -89,7 +87,7 @@ def test_share_gives_every_example_to_one_client(path: str) -> None:
     assert given[3][1].tolist() == [0, 1]
 
 
-def test_mix_keeps_what_was_there(path: str) -> None:
+def test_mix_keeps_what_was_there(path):
     save(path, 2)
     x, y = take(path, take="all", mix=True, repeat=3)
     assert torch.equal(x[:5], X) and torch.equal(y[:5], Y)
@@ -98,7 +96,7 @@ def test_mix_keeps_what_was_there(path: str) -> None:
     assert len(x) == len(y) == 10 and torch.equal(x[:5], X)
 
 
-def test_bytes_and_grey_images(path: str) -> None:
+def test_bytes_and_grey_images(path):
     x, y = torch.zeros(2, 1, 5, 4, dtype=torch.uint8), torch.tensor([0, 0])
     for shape in ((7, 5, 4), (7, 1, 5, 4), (7, 5, 4, 1)):
         np.savez(path, x=np.full(shape, 200, np.uint8), y=np.zeros(7, np.int8))
@@ -110,7 +108,7 @@ def test_bytes_and_grey_images(path: str) -> None:
     assert from_file(flat, y, 5, KEY, path=path)[0].shape == flat.shape
 
 
-def test_several_labels_and_targets(path: str) -> None:
+def test_several_labels_and_targets(path):
     save(path, y=np.eye(3, dtype=np.int64)[np.arange(9) % 3])
     labels = from_file(X, SEVERAL, 3, KEY, path=path)[1]
     assert labels.shape == (5, 3) and bool((labels.sum(1) == 1).all())
@@ -119,7 +117,7 @@ def test_several_labels_and_targets(path: str) -> None:
     assert targets.tolist() == [-2.5] * 5 and targets.dtype == torch.float32
 
 
-def test_soft_labels_take_the_place_of_labels(path: str) -> None:
+def test_soft_labels_take_the_place_of_labels(path):
     save(path, p=P)
     x, y = take(path)
     assert y.shape == (5, 3) and y.is_floating_point()
@@ -132,7 +130,7 @@ def test_soft_labels_take_the_place_of_labels(path: str) -> None:
     np.testing.assert_array_equal(y.numpy(), 2.5 * np.eye(3)[np.array(which(x)) % 3])
 
 
-def test_fractions_among_bytes_need_a_scale(path: str) -> None:
+def test_fractions_among_bytes_need_a_scale(path):
     x, y = torch.full((2, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([0, 1])
     wild = np.array([-50.0, 50.0, 0.5, 1.0], np.float32).reshape(1, 1, 2, 2)
     np.savez(path, x=wild, y=np.array([1]))
@@ -145,7 +143,7 @@ def test_fractions_among_bytes_need_a_scale(path: str) -> None:
     assert found.x[:2].unique().tolist() == [255]
 
 
-def test_a_scale_brings_bytes_to_fractions_and_fractions_to_others(path: str) -> None:
+def test_a_scale_brings_bytes_to_fractions_and_fractions_to_others(path):
     y = torch.tensor([0, 1])
     np.savez(path, x=np.full((1, 2), 51, np.uint8), y=np.array([1]), scale=255)
     found = from_file(torch.zeros(2, 2), y, 2, KEY, 1.0, path=path, take="all")
@@ -190,14 +188,14 @@ BAD += [
 
 
 @pytest.mark.parametrize(("arrays", "words"), BAD)
-def test_refuses_arrays(path: str, arrays: dict[str, Any], words: str) -> None:
+def test_refuses_arrays(path, arrays, words):
     save(path, **arrays)
     with np.errstate(over="ignore"), pytest.raises(Refusal, match=words) as caught:
         take(path)
     assert path in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_refuses_what_other_data_sets_cannot_have(path: str) -> None:
+def test_refuses_what_other_data_sets_cannot_have(path):
     for y, classes, arrays, words in (
         (torch.zeros(5), 0, {"y": np.full(9, np.nan)}, "y is NaN"),
         (torch.zeros(5), 0, {"y": np.full(9, 1j)}, "y is complex"),
@@ -212,8 +210,8 @@ def test_refuses_what_other_data_sets_cannot_have(path: str) -> None:
         from_file(X, torch.zeros(5), 0, KEY, path=path, weight=2.0)
 
 
-def test_refuses_files(path: str, tmp_path: Path) -> None:
-    def refused(words: str, where: str = path) -> None:
+def test_refuses_files(path, tmp_path):
+    def refused(words, where=path):
         with pytest.raises(Refusal, match=words):
             take(where)
 
@@ -226,7 +224,7 @@ def test_refuses_files(path: str, tmp_path: Path) -> None:
     refused(r"lacks the array y")
 
 
-def test_refuses_options(path: str) -> None:
+def test_refuses_options(path):
     save(path, 2)
     inf, nan = float("inf"), float("nan")
     for given, words in (
@@ -250,7 +248,7 @@ def test_refuses_options(path: str) -> None:
 SIZES = [5, 4, 6]
 
 
-def deal(path: str, hostile: list[bool], redraw: Any = (), **options: Any) -> Data:
+def deal(path, hostile, redraw=(), **options):
     """Three clients' data, before or after some rounds; files change in between."""
     random = np.random.default_rng(0)
     x = random.integers(0, 256, (sum(SIZES) + 3, 2, 3)).astype(np.uint8)
@@ -271,19 +269,19 @@ def deal(path: str, hostile: list[bool], redraw: Any = (), **options: Any) -> Da
     return data
 
 
-def parts(data: Data) -> list[tuple[Tensor, Tensor]]:
+def parts(data):
     size = data.train.size.tolist()
     x, y = torch.split(data.x[data.train.row], size), torch.split(data.train.y, size)
     return list(zip(x, y, strict=True))
 
 
-def soft_file(path: str) -> np.ndarray:
+def soft_file(path):
     x = np.random.default_rng(1).uniform(-50, 50, (9, 2, 3)).astype(np.float32)
     np.savez(path, x=x, y=np.arange(9) % 3, p=P, scale=1.0)
     return x
 
 
-def test_honest_clients_keep_their_values_and_labels(path: str) -> None:
+def test_honest_clients_keep_their_values_and_labels(path):
     clean = parts(deal(path, [False] * 3))
     assert clean[0][0].dtype == torch.uint8 and clean[0][1].dtype == torch.long
     x = soft_file(path)
@@ -309,7 +307,7 @@ def test_honest_clients_keep_their_values_and_labels(path: str) -> None:
     assert own.max(1).values.tolist() == [1] * 3
 
 
-def test_redrawn_in_every_round(path: str) -> None:
+def test_redrawn_in_every_round(path):
     """After another round, round 0 is what it was when nothing was redrawn."""
     soft_file(path)
     rounds = [(3, lambda: None), (0, lambda: None)]
@@ -320,12 +318,12 @@ def test_redrawn_in_every_round(path: str) -> None:
             assert torch.equal(one[0], two[0]) and torch.equal(one[1], two[1])
 
 
-def test_a_file_that_changes_its_kind_between_rounds_is_refused(path: str) -> None:
+def test_a_file_that_changes_its_kind_between_rounds_is_refused(path):
     hard = {"x": np.zeros((9, 2, 3), np.uint8), "y": np.arange(9) % 3}
     for soft in ({"p": P}, {"scale": 1.0, "x": np.ones((9, 2, 3))}):
         np.savez(path, **hard)
 
-        def change(soft: dict[str, Any] = soft) -> None:
+        def change(soft=soft):
             np.savez(path, **(hard | soft))
             os.utime(path, ns=(1, 1))
 
@@ -345,7 +343,7 @@ TREE: dict[str, Any] = {
 PLANS = [Plan("loop", 1), Plan("vmap", 4), Plan("vmap", 3), Plan("threads", 1, 2)]
 
 
-def digits(path: str, m: int = 6) -> tuple[np.ndarray, np.ndarray]:
+def digits(path, m=6):
     random = np.random.default_rng(2)
     x, p = random.uniform(-3, 3, (m, 1, 8, 8)), random.dirichlet(np.ones(10), m)
     np.savez(path, x=x, y=p.argmax(1), p=p, scale=1.0)
@@ -354,7 +352,7 @@ def digits(path: str, m: int = 6) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("batch", [0, 500])
 @pytest.mark.parametrize("plan", PLANS, ids=str)
-def test_updates_are_those_of_plain_torch(path: str, plan: Plan, batch: int) -> None:
+def test_updates_are_those_of_plain_torch(path, plan, batch):
     """One step of every client: −lr·∇ of the mean cross-entropy with probabilities."""
     x, p = digits(path)
     corruption = {"name": "from_file", "path": path, "take": "all", "mix": True}
@@ -380,7 +378,7 @@ def test_updates_are_those_of_plain_torch(path: str, plan: Plan, batch: int) -> 
         torch.testing.assert_close(update[k], -0.3 * g, rtol=1e-9, atol=1e-12)
 
 
-def test_rows_with_a_single_1_are_labels(path: str) -> None:
+def test_rows_with_a_single_1_are_labels(path):
     """Soft labels that say one class each train the models that labels train."""
     random, ends = np.random.default_rng(3), []
     x, y = random.integers(0, 17, (40, 8, 8), np.uint8), random.integers(0, 10, 40)
@@ -401,7 +399,7 @@ def test_rows_with_a_single_1_are_labels(path: str) -> None:
         torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-12)
 
 
-def test_a_whole_run(path: str, tmp_path: Path) -> None:
+def test_a_whole_run(path, tmp_path):
     digits(path, 30)
     tree = TREE | {"train": {"rounds": 1, "epochs": 1, "batch": 16}}
     tree["corruption"] = {"name": "from_file", "path": path, "take": "share"}
@@ -411,16 +409,14 @@ def test_a_whole_run(path: str, tmp_path: Path) -> None:
     assert 0 <= run.summary["shared"]["accuracy_mean"] <= 1
 
 
-def test_refused_by_models_and_losses_that_take_labels(
-    path: str, tmp_path: Path
-) -> None:
+def test_refused_by_models_and_losses_that_take_labels(path, tmp_path):
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     np.savez(tmp_path / "two.npz", x=x, y=np.arange(40) % 2)
     np.savez(path, x=x[:4], y=np.arange(4) % 2, p=np.full((4, 2), 0.5))
     tree = TREE | {"data": {"name": "npz", "path": str(tmp_path / "two.npz")}}
     tree["corruption"] = {"name": "from_file", "path": path}
 
-    def built(loss: str = "auto", **more: Any) -> build.Built:
+    def built(loss="auto", **more):
         changed = tree | more | {"train": TREE["train"] | {"loss": loss}}
         return build.build(reader.from_dict(changed), plan=PLANS[0])
 

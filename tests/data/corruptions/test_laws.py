@@ -1,20 +1,15 @@
 """What holds for every corruption there is."""
 
-from __future__ import annotations
-
 import itertools
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from troth import lookup, seeding
 from troth.config.schema import CorruptionPart
 from troth.data import corrupt, tensors
-from troth.types import Arrays, Data, Refusal
+from troth.types import Arrays, Refusal
 
 NAMES = lookup.names("corruption")
 CPU = torch.device("cpu")
@@ -24,7 +19,7 @@ HOSTILE = np.array([True, False, True, True, True])
 KINDS = ["bytes", "float32", "float64", "two", "several"]
 
 
-def arrays(kind: str) -> Arrays:
+def arrays(kind):
     random = np.random.default_rng(3)
     classes = 2 if kind == "two" else 5
     x = random.integers(0, 256, (M, 2, 6, 5)).astype(np.uint8)
@@ -37,7 +32,7 @@ def arrays(kind: str) -> Arrays:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A file of six examples for each kind of data."""
     path = tmp_path_factory.mktemp("files")
     for kind in KINDS:
@@ -47,14 +42,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def part(name: str, kind: str, folder: Path, **keys: Any) -> CorruptionPart:
+def part(name, kind, folder, **keys):
     given = {"path": str(folder / f"{kind}.npz")} if name == "from_file" else {}
     return CorruptionPart(name, lookup.check("corruption", name, given), **keys)
 
 
 @pytest.fixture
-def deal(shards_of: Any) -> Any:
-    def dealt(kind: str, named: CorruptionPart | None, seed: int = 0) -> Data:
+def deal(shards_of):
+    def dealt(kind, named, seed=0):
         given, shards = arrays(kind), shards_of(SIZES)
         how = corrupt.corruption(named, given) if named else None
         dtype = torch.float64 if kind == "float64" else torch.float32
@@ -63,15 +58,13 @@ def deal(shards_of: Any) -> Any:
     return dealt
 
 
-def same(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> bool:
+def same(a, b):
     return torch.equal(a[0], b[0]) and torch.equal(a[1], b[1])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_only_training_data_of_hostile_clients_change(
-    name: str, kind: str, folder: Path, deal: Any, held: Any
-) -> None:
+def test_only_training_data_of_hostile_clients_change(name, kind, folder, deal, held):
     """And shapes, types and ranges are kept."""
     clean = deal(kind, None)
     for redraw in (False, True):
@@ -97,9 +90,7 @@ def test_only_training_data_of_hostile_clients_change(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_share_is_exact(
-    name: str, kind: str, folder: Path, deal: Any, held: Any
-) -> None:
+def test_the_share_is_exact(name, kind, folder, deal, held):
     """At most ⌈share·m⌉ examples change, at places that the seed decides.
 
     The member sees those and no others, so its result is what it makes of them alone.
@@ -130,9 +121,7 @@ def test_the_share_is_exact(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_seed_decides_and_what_is_given_stays(
-    name: str, kind: str, folder: Path, deal: Any, held: Any
-) -> None:
+def test_the_seed_decides_and_what_is_given_stays(name, kind, folder, deal, held):
     named, given = part(name, kind, folder, share=0.4), arrays(kind)
     first, again, other = (deal(kind, named, seed) for seed in (5, 5, 6))
     for a, b in zip((first.x, *first.train), (again.x, *again.train), strict=True):
@@ -151,7 +140,7 @@ def test_the_seed_decides_and_what_is_given_stays(
         assert new[0].shape == x[:m].shape and new[1].shape == y[:m].shape
 
 
-def test_who_says_what_it_assumes() -> None:
+def test_who_says_what_it_assumes():
     docs = {name: lookup.find("corruption", name).__doc__ or "" for name in NAMES}
     wrong = [
         n for n, d in docs.items() if "Threat model:" not in d or "controls" not in d
@@ -159,7 +148,7 @@ def test_who_says_what_it_assumes() -> None:
     assert not wrong
 
 
-def test_what_needs_classes_refuses_a_regression() -> None:
+def test_what_needs_classes_refuses_a_regression():
     given = Arrays(np.zeros((4, 1, 5, 5)), np.zeros(4), 0)
     x, y = corrupt.tensors(given, torch.float64)
     for name in ("auto", "random_labels", "shift_labels", "backdoor"):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -18,9 +16,7 @@ Y = torch.arange(4)
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("scale", "std"), [(1.0, 1.0), (16.0, 0.25)])
-def test_the_noise_is_normal_with_that_spread(
-    dtype: torch.dtype, scale: float, std: float
-) -> None:
+def test_the_noise_is_normal_with_that_spread(dtype, scale, std):
     """By Kolmogorov and Smirnov; fails with probability 1e-9."""
     x = torch.full((4, 5, 1000), 3.0, dtype=dtype)
     found, y = noise_features(x, Y, KEY, scale, std=std)
@@ -29,7 +25,7 @@ def test_the_noise_is_normal_with_that_spread(
     assert stats.kstest(noise, "norm").pvalue > RARE
 
 
-def test_every_number_has_its_own() -> None:
+def test_every_number_has_its_own():
     """Correlation of neighbors over 10⁵ pairs; fails with probability 1e-9."""
     noise = noise_features(torch.zeros(2, 10**5), Y[:2], KEY, 1.0)[0].double()
     for a, b in ((noise[0], noise[1]), (noise[0, :-1], noise[0, 1:])):
@@ -37,7 +33,7 @@ def test_every_number_has_its_own() -> None:
         assert abs(r) * math.sqrt(10**5 - 3) < stats.norm.isf(RARE / 4)
 
 
-def test_bytes_are_rounded_and_stay_bytes() -> None:
+def test_bytes_are_rounded_and_stay_bytes():
     x = torch.tensor([0, 1, 128, 254, 255], dtype=torch.uint8).expand(1000, 5)
     found, _ = noise_features(x, Y, KEY, 255.0, std=0.02)
     assert found.dtype == torch.uint8
@@ -49,7 +45,7 @@ def test_bytes_are_rounded_and_stay_bytes() -> None:
     assert 0.4 < float((wild == 0).double().mean()) < 0.6  # no number wraps around
 
 
-def test_missing_values_stay_missing() -> None:
+def test_missing_values_stay_missing():
     x = torch.tensor([[torch.nan, 1.0]]).expand(4, 2)
     found = noise_features(x, Y, KEY, 1.0)[0]
     assert bool(found[:, 0].isnan().all()) and bool(found[:, 1].isfinite().all())
@@ -57,6 +53,6 @@ def test_missing_values_stay_missing() -> None:
 
 
 @pytest.mark.parametrize("std", [-0.1, math.inf, -math.inf, math.nan, 1.7e308])
-def test_refuses_what_is_no_spread(std: float) -> None:
+def test_refuses_what_is_no_spread(std):
     with pytest.raises(Refusal, match=r"corruption\.std = .* at least 0 and finite"):
         noise_features(torch.zeros(4, 2), Y, KEY, 255.0, std=std)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -19,13 +17,13 @@ X = torch.zeros(4, 1)
         (10**18 + 1, [2, 0, 1, 2]),
     ],
 )
-def test_by_hand(offset: int, expected: list[int]) -> None:
+def test_by_hand(offset, expected):
     y = torch.tensor([0, 1, 2, 0])
     x, found = shift_labels(X, y, 3, offset=offset)
     assert x is X and found.tolist() == expected and y.tolist() == [0, 1, 2, 0]
 
 
-def test_no_label_stays_and_all_steps_bring_it_back() -> None:
+def test_no_label_stays_and_all_steps_bring_it_back():
     classes = 10
     found = y = torch.arange(500) % classes
     for _ in range(classes):
@@ -35,14 +33,14 @@ def test_no_label_stays_and_all_steps_bring_it_back() -> None:
     assert torch.equal(found, y)
 
 
-def test_several_labels_are_rolled() -> None:
+def test_several_labels_are_rolled():
     y = torch.tensor([[1, 0, 0], [1, 1, 0]])
     assert shift_labels(X, y, 3)[1].tolist() == [[0, 1, 0], [0, 1, 1]]
     assert shift_labels(X, y, 3, offset=-1)[1].tolist() == [[0, 0, 1], [1, 0, 1]]
 
 
 @pytest.mark.parametrize(("offset", "classes"), [(0, 3), (3, 3), (-20, 10), (1, 1)])
-def test_refuses_what_changes_nothing(offset: int, classes: int) -> None:
+def test_refuses_what_changes_nothing(offset, classes):
     words = rf"corruption\.offset = {offset} changes nothing with {classes} classes"
     with pytest.raises(Refusal, match=words):
         shift_labels(X, torch.zeros(4, dtype=torch.long), classes, offset=offset)

@@ -1,24 +1,19 @@
 """What the tests of several data sets share."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import struct
-from collections.abc import Callable
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from troth.data.datasets._files import Source, held
+from troth.data.datasets._files import held
 from troth.types import Refusal
 
 REAL = os.environ.get("TROTH_DATA")
 
 
 @pytest.fixture
-def offline(monkeypatch, tmp_path) -> None:
+def offline(monkeypatch, tmp_path):
     """No data but what a test makes: no variable, an empty cache, no download."""
     monkeypatch.delenv("TROTH_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -26,10 +21,10 @@ def offline(monkeypatch, tmp_path) -> None:
 
 
 @pytest.fixture
-def real_files() -> Callable[[Source], Path]:
+def real_files():
     """Gives the folder of a set's files under $TROTH_DATA, or skips."""
 
-    def found(source: Source) -> Path:
+    def found(source):
         place = held(source, REAL) if REAL else None
         return place or pytest.skip(f"no {source.folder} under $TROTH_DATA")
 
@@ -37,17 +32,17 @@ def real_files() -> Callable[[Source], Path]:
 
 
 @pytest.fixture
-def real(request, real_files) -> str:
+def real(request, real_files):
     """$TROTH_DATA, where the files of the `SOURCE` in the test's module are there."""
     real_files(request.module.SOURCE)
     return str(REAL)
 
 
 @pytest.fixture(scope="session")
-def write_idx() -> Callable[..., None]:
+def write_idx():
     """Writes an array as a gzipped IDX file."""
 
-    def write(path: Path, values: np.ndarray, kind: int = 8) -> None:
+    def write(path, values, kind=8):
         shape = struct.pack(f">{values.ndim}I", *values.shape)
         content = bytes([0, 0, kind, values.ndim]) + shape + values.tobytes()
         path.write_bytes(gzip.compress(content, 1))
@@ -56,10 +51,10 @@ def write_idx() -> Callable[..., None]:
 
 
 @pytest.fixture
-def refuses() -> Callable[..., str]:
+def refuses():
     """Calls what must refuse, and gives the sentence: one short line."""
 
-    def refused(words: str, call: Callable[..., object], /, *args, **options) -> str:
+    def refused(words, call, /, *args, **options):
         with pytest.raises(Refusal, match=words) as caught:
             call(*args, **options)
         said = str(caught.value)

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,19 +26,19 @@ A, P, S = "list_attr_celeba.txt", "identity_CelebA.txt", "list_eval_partition.tx
 LISTS = (A, P, S)
 
 
-def has(i: int, j: int) -> int:
+def has(i, j):
     """Whether picture i has attribute j, in the made set."""
     return (i * 7 + j * 3) // 4 % 2
 
 
-def jpeg(i: int, size: tuple[int, int] = (178, 218)) -> bytes:
+def jpeg(i, size=(178, 218)):
     """One colour a picture, so that no resampling and hardly any coding changes it."""
     file = io.BytesIO()
     Image.new("RGB", size, (20 * i, 10 * i, 255 - 20 * i)).save(file, "JPEG")
     return file.getvalue()
 
 
-def write(root: Path) -> Path:
+def write(root):
     """Eight pictures of 178×218 in the publisher's layout."""
     place = root / "celeba"
     (place / "img_align_celeba").mkdir(parents=True)
@@ -60,7 +57,7 @@ def write(root: Path) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path) -> Path:
+def place(tmp_path):
     return write(tmp_path)
 
 
@@ -254,11 +251,7 @@ BOMB[FRAME : FRAME + 4] = b"\xff\xdc\xff\xdc"
 @pytest.mark.parametrize(
     ("i", "content", "words"),
     [
-        (
-            4,
-            None,
-            "there is no picture .*000005.jpg: unpack img_align_celeba.zip",
-        ),
+        (4, None, "there is no picture .*000005.jpg: unpack img_align_celeba.zip"),
         (4, b"", "000005.jpg is not a JPEG picture"),
         (4, b"\x89PNG\r\n\x1a\n", "000005.jpg is not a JPEG picture"),
         (4, jpeg(4)[:900], "000005.jpg is not a whole JPEG picture"),

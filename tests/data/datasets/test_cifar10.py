@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ NAMES = "\n".join("abcdefghij") + "\n\n"
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch) -> Path:
+def made(tmp_path, monkeypatch):
     """Six files of 100 records; the first pixels of an image tell where it is."""
     monkeypatch.setattr(module, "_COUNT", 100)
     for k, file in enumerate(BATCHES):

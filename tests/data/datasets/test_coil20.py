@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import hashlib
 import io
 import os
@@ -19,13 +17,13 @@ pytestmark = pytest.mark.usefixtures("offline")
 NAMES = [f"obj{k + 1}__{view}.png" for k in range(20) for view in range(72)]
 
 
-def png(pixels: np.ndarray) -> bytes:
+def png(pixels):
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
     return file.getvalue()
 
 
-def pixels(k: int, view: int) -> np.ndarray:
+def pixels(k, view):
     """A picture that says which it is in its first two pixels."""
     x = np.add.outer(np.arange(128), np.arange(128)).astype(np.uint8)
     x[0, :2] = k, view
@@ -33,7 +31,7 @@ def pixels(k: int, view: int) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("made")
     (root / "coil-20-proc").mkdir()
     for i, name in enumerate(NAMES):
@@ -48,7 +46,7 @@ def but(made):
     path = made / "coil-20-proc" / "obj2__3.png"
     content = path.read_bytes()
 
-    def but(other: bytes | None) -> str:
+    def but(other):
         path.unlink()
         if other is not None:
             path.write_bytes(other)
@@ -86,12 +84,12 @@ FLIPPED = bytearray(GOOD)
 FLIPPED[len(GOOD) // 2] ^= 255
 
 
-def chunk(kind: bytes, content: bytes) -> bytes:
+def chunk(kind, content):
     body = kind + content
     return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
 
 
-def headed(width: int, height: int) -> bytes:
+def headed(width, height):
     """A PNG whose header promises much, and whose data are a bomb of zeros."""
     head = struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)
     data = zlib.compress(bytes(10**6))
@@ -99,7 +97,7 @@ def headed(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + parts
 
 
-def jpeg() -> bytes:
+def jpeg():
     file = io.BytesIO()
     Image.fromarray(pixels(0, 0)).save(file, "JPEG")
     return file.getvalue()

@@ -5,9 +5,6 @@ Draws are fixed by the seed; where a statistical test says how rare a failure is
 is over seeds.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +26,7 @@ CLASSES, CLIENTS, M = 6, 12, 2400
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     """Grey pictures of 2×2, six classes, by no means alike."""
     random = np.random.default_rng(0)
     x = random.integers(0, 256, (M, 1, 2, 2), dtype=np.uint8)
@@ -40,7 +37,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def deal(path: Path, seed: int = 0, grey: bool = False, **more: Any) -> Any:
+def deal(path, seed=0, grey=False, **more):
     """Arrays and shards, in colour, or grey with the same pictures in their places."""
     partition = more.pop("partition", {})
     if "name" not in partition:
@@ -54,14 +51,14 @@ def deal(path: Path, seed: int = 0, grey: bool = False, **more: Any) -> Any:
     return load.deal(reader.from_dict(tree), None)[:2]
 
 
-def numbers(x: np.ndarray) -> np.ndarray:
+def numbers(x):
     """Which colour of the palette the first pixel has, exactly."""
     same = (x[:, :, 0, 0][:, None] == COLOURS).all(axis=2)
     assert (same.sum(axis=1) == 1).all()
     return same.argmax(axis=1)
 
 
-def maps(arrays: Arrays, shards: Shards) -> list[dict[int, int]]:
+def maps(arrays, shards):
     """The colour of every client's classes, read off its aligned examples."""
     found = []
     for parts in zip(*shards[:3], strict=True):
@@ -75,7 +72,7 @@ def maps(arrays: Arrays, shards: Shards) -> list[dict[int, int]]:
     return found
 
 
-def test_a_picture_is_its_colour_times_its_grey(path: Path) -> None:
+def test_a_picture_is_its_colour_times_its_grey(path):
     grey, places = deal(path, grey=True)
     found, shards = deal(path, correlation=0.7)
     assert found.x.dtype == np.uint8 and found.x.shape[1:] == (3, 2, 2)
@@ -93,7 +90,7 @@ def test_a_picture_is_its_colour_times_its_grey(path: Path) -> None:
 
 
 @pytest.mark.parametrize("correlation", [0.98, 0.6])
-def test_the_correlation_is_that_asked_for(path: Path, correlation: float) -> None:
+def test_the_correlation_is_that_asked_for(path, correlation):
     """In every part, each failing one seed in a million."""
     arrays, shards = deal(path, correlation=correlation)
     for name in PARTS:
@@ -103,7 +100,7 @@ def test_the_correlation_is_that_asked_for(path: Path, correlation: float) -> No
         assert p > RARE, (name, aligned, len(group))
 
 
-def test_groups_say_which_examples_conflict(path: Path) -> None:
+def test_groups_say_which_examples_conflict(path):
     arrays, shards = deal(path, correlation=0.7)
     for one, parts in zip(
         maps(arrays, shards), zip(*shards[:3], strict=True), strict=True
@@ -115,7 +112,7 @@ def test_groups_say_which_examples_conflict(path: Path) -> None:
         assert {*colour.tolist()} == {*one.values()}, "only colours of its own"
 
 
-def test_maps_differ_by_client_and_are_fixed_by_the_seed(path: Path) -> None:
+def test_maps_differ_by_client_and_are_fixed_by_the_seed(path):
     first = maps(*deal(path, seed=1))
     assert maps(*deal(path, seed=1, correlation=0.9)) == first
     assert maps(*deal(path, seed=2)) != first
@@ -128,7 +125,7 @@ def test_maps_differ_by_client_and_are_fixed_by_the_seed(path: Path) -> None:
     assert all(len(labels) > 1 for labels in meanings.values()), "reused otherwise"
 
 
-def test_twice_the_same(path: Path) -> None:
+def test_twice_the_same(path):
     first, shards = deal(path, spread=0.05)
     load._DEALT.clear()
     again, other = deal(path, spread=0.05)
@@ -140,7 +137,7 @@ def test_twice_the_same(path: Path) -> None:
         assert (a == b).all()
 
 
-def test_one_map_for_all_and_central_training(path: Path) -> None:
+def test_one_map_for_all_and_central_training(path):
     """Class c has colour c, also at a single client with all classes."""
     for partition in ({}, {"name": "iid", "clients": 1}):
         arrays, shards = deal(path, maps="fixed", partition=partition)
@@ -150,7 +147,7 @@ def test_one_map_for_all_and_central_training(path: Path) -> None:
         assert {*colour.tolist()} == {*range(CLASSES)}
 
 
-def test_a_base_of_ones_own_is_read_again_when_it_changed(tmp_path: Path) -> None:
+def test_a_base_of_ones_own_is_read_again_when_it_changed(tmp_path):
     x = np.full((40, 2, 2), 255, np.uint8)
     data = {"name": "colored", "base": "npz", "maps": "fixed", "spread": 0.0}
     data |= {"correlation": 1.0, "base_options": {"path": str(tmp_path / "own.npz")}}
@@ -162,7 +159,7 @@ def test_a_base_of_ones_own_is_read_again_when_it_changed(tmp_path: Path) -> Non
         assert (arrays.y[held] == 0).sum() == 20 + label
 
 
-def test_the_conflicting_test_is_the_same_pictures_recoloured(path: Path) -> None:
+def test_the_conflicting_test_is_the_same_pictures_recoloured(path):
     grey, places = deal(path, grey=True)
     arrays, shards = deal(path, correlation=0.7)
     counts = np.zeros(3)
@@ -192,7 +189,7 @@ def test_the_conflicting_test_is_the_same_pictures_recoloured(path: Path) -> Non
 
 
 @pytest.mark.parametrize(("correlation", "group"), [(1.0, 0), (0.0, 1)])
-def test_all_or_none(path: Path, correlation: float, group: int) -> None:
+def test_all_or_none(path, correlation, group):
     arrays, shards = deal(path, correlation=correlation)
     for name in PARTS:
         rows = np.concatenate(getattr(shards, name))
@@ -202,7 +199,7 @@ def test_all_or_none(path: Path, correlation: float, group: int) -> None:
     assert len(arrays.x) == M + (0 if group else len(rows)), "no picture more"
 
 
-def test_a_client_with_one_class_takes_colours_of_others(path: Path) -> None:
+def test_a_client_with_one_class_takes_colours_of_others(path):
     arrays, shards = deal(path, correlation=0.5, partition={"per_client": 1})
     for plain, other in zip(shards.train, shards.tests["conflicting"], strict=True):
         group, colour = arrays.group[plain], numbers(arrays.x[plain])
@@ -212,7 +209,7 @@ def test_a_client_with_one_class_takes_colours_of_others(path: Path) -> None:
         assert aligned not in again and len({*again.tolist()}) > 2
 
 
-def test_the_noise_is_the_pictures_own(path: Path) -> None:
+def test_the_noise_is_the_pictures_own(path):
     plain, _ = deal(path, maps="fixed", correlation=1.0)
     noisy, _ = deal(path, maps="fixed", correlation=1.0, spread=0.04)
     assert len(plain.x) == len(noisy.x)
@@ -226,7 +223,7 @@ def test_the_noise_is_the_pictures_own(path: Path) -> None:
     assert low < (noise**2).sum() / 0.04**2 < high
 
 
-def test_pixels_of_any_scale_become_bytes() -> None:
+def test_pixels_of_any_scale_become_bytes():
     grey = Arrays(
         np.array([[[[0.0, 0.5], [1.0, 0.25]]]] * 2, np.float32), np.arange(2), 2
     )
@@ -240,12 +237,12 @@ def test_pixels_of_any_scale_become_bytes() -> None:
     assert shards.tests["conflicting"][0].tolist() == [2]
 
 
-def test_no_two_colours_are_alike() -> None:
+def test_no_two_colours_are_alike():
     apart = np.abs(COLOURS[:, None] - COLOURS).sum(axis=2) + 999 * np.eye(20)
     assert apart.min() > 70 and COLOURS.min() >= 0 and COLOURS.max() <= 255
 
 
-def test_digits_through_the_front(tmp_path: Path) -> None:
+def test_digits_through_the_front(tmp_path):
     tree = {
         "data": {"name": "colored", "base": "digits", "correlation": 0.8},
         "partition": {"name": "classes", "clients": 10, "per_client": 3},
@@ -260,7 +257,7 @@ def test_digits_through_the_front(tmp_path: Path) -> None:
     )
 
 
-def test_it_is_shown_in_colour() -> None:
+def test_it_is_shown_in_colour():
     found = catalogue.deal("colored", ["data.base=digits"])
     assert found.arrays.x.shape[1:] == (3, 8, 8) and len(found.clients) == 10
     assert sum(map(len, found.clients)) == 1797 < len(found.arrays.x)
@@ -269,7 +266,7 @@ def test_it_is_shown_in_colour() -> None:
 # Refusals
 
 
-def save(tmp_path: Path, x: Any, y: Any) -> Path:
+def save(tmp_path, x, y):
     np.savez(tmp_path / "own.npz", x=np.asarray(x), y=np.asarray(y))
     return tmp_path / "own.npz"
 
@@ -289,7 +286,7 @@ MANY = np.stack([np.arange(42) % 2, np.arange(42) // 21], axis=1)
         (BYTES - 0.5, MANY[:, 0], "pixels from -0.5 to -0.5, and they"),
     ],
 )
-def test_refuses_what_has_no_colours(tmp_path: Path, refuses, x, y, words) -> None:
+def test_refuses_what_has_no_colours(tmp_path, refuses, x, y, words):
     options = {"base_options": {"path": str(save(tmp_path, x, y))}}
     refuses(f"'npz' has .*{words}", colored, base="npz", **options)
 
@@ -309,11 +306,11 @@ def test_refuses_what_has_no_colours(tmp_path: Path, refuses, x, y, words) -> No
         ({"base": "npz"}, "needs the option 'path'"),
     ],
 )
-def test_refuses_options(refuses, options, words) -> None:
+def test_refuses_options(refuses, options, words):
     refuses(words, colored, **options)
 
 
-def test_it_needs_no_second_conflicting_set(path: Path, refuses) -> None:
+def test_it_needs_no_second_conflicting_set(path, refuses):
     partition = {"conflicting": "copied"}
     refuses("'copied' needs data with a group", deal, path, partition=partition)
 
@@ -322,7 +319,7 @@ def test_it_needs_no_second_conflicting_set(path: Path, refuses) -> None:
 
 
 @pytest.mark.data
-def test_as_in_the_paper(real: str) -> None:
+def test_as_in_the_paper(real):
     """MNIST, 50 clients of 5 classes and 1,200 pictures."""
     tree = {
         "data": {"name": "colored", "spread": 0.0},
@@ -342,7 +339,7 @@ def test_as_in_the_paper(real: str) -> None:
 
 
 @pytest.mark.data
-def test_all_of_mnist_and_smaller_objects(real: str) -> None:
+def test_all_of_mnist_and_smaller_objects(real):
     assert len(colored(real, pool="all").y) == 70_000
     small = colored(real, base="coil20", base_options={"side": 32})
     assert small.x.shape == (1440, 1, 32, 32) and small.group is None

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import math
 import tomllib
@@ -27,7 +25,7 @@ ROLES = {"label": "sick", "owner": "site", "group": "race", "split": "part"}
 
 @pytest.fixture
 def save(tmp_path):
-    def saved(text: str | bytes, name: str = "mine.csv") -> str:
+    def saved(text, name="mine.csv"):
         path = tmp_path / name
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return str(path)
@@ -35,7 +33,7 @@ def save(tmp_path):
     return saved
 
 
-def refused(path: str, words: str, **options) -> str:
+def refused(path, words, **options):
     with pytest.raises(Refusal, match=words) as caught:
         csv(path=path, **{"label": "y", **options})
     assert "\n" not in str(caught.value)

@@ -1,7 +1,5 @@
 """On the real files; what MNIST's layout shares is in test_idx.py."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

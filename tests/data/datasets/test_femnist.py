@@ -1,8 +1,4 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +9,14 @@ from troth.types import TEST, TRAIN
 pytestmark = pytest.mark.usefixtures("offline")
 
 
-def picture(number: int) -> np.ndarray:
+def picture(number):
     """Bytes that tell the number of the example."""
     x = np.arange(784) % 256
     x[0], x[1] = divmod(number, 256)
     return x
 
 
-def leaf(writers: dict[str, int], start: int = 0) -> dict[str, Any]:
+def leaf(writers, start=0):
     """As LEAF's data_to_json.py writes it: pixels / 255, labels 0 … 61."""
     data, at = {}, start
     for name, size in writers.items():
@@ -30,7 +26,7 @@ def leaf(writers: dict[str, int], start: int = 0) -> dict[str, Any]:
     return {"users": [*writers], "num_samples": [*writers.values()], "user_data": data}
 
 
-def put(root: Path, **files: dict[str, Any]) -> str:
+def put(root, **files):
     """`train_0=…` goes to `train/all_data_0_niid_05_keep_0_train_8.json`."""
     for name, content in files.items():
         part, number = name.split("_")
@@ -40,7 +36,7 @@ def put(root: Path, **files: dict[str, Any]) -> str:
     return str(root)
 
 
-def numbers(x: np.ndarray) -> list[int]:
+def numbers(x):
     flat = np.rint(x.reshape(len(x), -1)[:, :2] * (1 if x.dtype == np.uint8 else 255))
     return (flat[:, 0] * 256 + flat[:, 1]).astype(int).tolist()
 
@@ -100,7 +96,7 @@ def test_other_numbers_make_all_float32(tmp_path, value):
     assert np.array_equal(arrays.x[0].ravel(), whole)
 
 
-def wrong(key: str, at: int, value: Any) -> dict[str, Any]:
+def wrong(key, at, value):
     """A file with one value of its writer changed."""
     made = leaf({"a": 3})
     made["user_data"]["a"][key][at] = value

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import hashlib
 import io
 import os
@@ -12,9 +10,7 @@ import tarfile
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,22 +25,22 @@ CONTENT = bytes(range(256)) * 500  # 128,000 bytes
 MD5 = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
 
 
-def left(folder: Path) -> list[str]:
+def left(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Path:
+def target(tmp_path):
     return tmp_path / "a.bin"
 
 
 @pytest.fixture
-def url(server) -> str:
+def url(server):
     return server.url("a.bin", CONTENT)
 
 
 @contextmanager
-def small_disk() -> Iterator[None]:
+def small_disk():
     """No file may be larger than 60,000 bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
@@ -292,7 +288,7 @@ def test_threads_wait_for_each_other_and_say_so(tmp_path):
     told: list[str] = []
     inside = threading.Event()
 
-    def second() -> None:
+    def second():
         with progress.watching(lambda what, *_: told.append(what)), alone(tmp_path):
             assert inside.is_set()
 
@@ -312,7 +308,7 @@ FILES = {"set/a.bin": b"a" * 3000, "set/train/b.txt": b"b", "set/READ.me": b"no"
 KINDS = pytest.mark.parametrize("kind", ["s.zip", "s.tar.gz", "s.tar.bz2", "s.tar"])
 
 
-def packed(path: Path, files: dict[str, bytes]) -> Path:
+def packed(path, files):
     """An archive of the kind that its name says."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -329,7 +325,7 @@ def packed(path: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-def files_in(folder: Path) -> dict[str, bytes]:
+def files_in(folder):
     found = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 

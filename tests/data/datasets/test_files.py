@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import hashlib
 import importlib
@@ -22,7 +20,7 @@ A, B = b"a" * 5000, b"b" * 5000
 PAGE = "https://example.org/set"
 
 
-def md5(content: bytes) -> str:
+def md5(content):
     return f"md5:{hashlib.md5(content).hexdigest()}"
 
 
@@ -57,7 +55,7 @@ def archive(server, tmp_path):
     return PLAIN._replace(remotes=(remote,), digests={"a": md5(A)}), content
 
 
-def put(folder: Path, **files: bytes) -> Path:
+def put(folder, **files):
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (folder / name).write_bytes(content)
@@ -219,7 +217,7 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path):
         verify(source, tmp_path)
 
 
-def sources() -> dict[str, Source]:
+def sources():
     found = {}
     for name in lookup.names("data"):
         module = importlib.import_module(f"troth.data.datasets.{name}")

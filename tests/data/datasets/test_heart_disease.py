@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,7 +10,7 @@ SWISS = "32,1,1,95,0,?,0,127,0,.7,1,?,?,1"
 UNKNOWN = ",".join(["?"] * 13 + ["0"])
 
 
-def write(folder: Path, **rows: list[str]) -> Path:
+def write(folder, **rows):
     """Four files of the right lengths; `rows` come first in a hospital's file."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, patients in HOSPITALS.items():
@@ -30,7 +26,7 @@ def write(folder: Path, **rows: list[str]) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path) -> Path:
+def place(tmp_path):
     return write(tmp_path / "heart_disease", switzerland=[SWISS], va=[UNKNOWN])
 
 
@@ -106,10 +102,7 @@ def test_refuses_files_that_are_cut_renamed_or_others(place, refuses):
         ("63,1,1,145,233,1,2,150,0,2.3,3,0,6", "has 13 values in line 1 .* be 14"),
         ("63,1,1,145,233,1,2,150,0,2.3,3,0,6,0,0", "has 15 values in line 1"),
         ("63 1 1 145 233 1 2 150 0 2.3 3 0 6 0", "has 1 values in line 1"),
-        (
-            "63,1,1,145,233,1,2,150,0,2.3,3,0,6,5",
-            "'5' for num in line 1, .* 0, 1, 2",
-        ),
+        ("63,1,1,145,233,1,2,150,0,2.3,3,0,6,5", "'5' for num in line 1, .* 0, 1, 2"),
         ("63,1,1,145,233,1,2,150,0,2.3,3,0,6,?", "'\\?' for num .* 0, 1, 2, 3, 4: "),
         ("63,1,5,145,233,1,2,150,0,2.3,3,0,6,0", "'5' for cp .* one of 1, 2, 3, 4 or"),
         ("63,2,1,145,233,1,2,150,0,2.3,3,0,6,0", "'2' for sex .* one of 0, 1 or"),

@@ -1,10 +1,7 @@
 """The layout of MNIST on files made here, and every published file of that layout."""
 
-from __future__ import annotations
-
 import gzip
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +26,7 @@ BARE = fashion_mnist.SOURCE._replace(digests={})
 
 
 @pytest.fixture(scope="module")
-def made(write_idx, tmp_path_factory) -> Path:
+def made(write_idx, tmp_path_factory):
     """Four files of the right shapes; the first pixel of an image tells its number."""
     root = tmp_path_factory.mktemp("made")
     for part, count in (("train", 60_000), ("t10k", 10_000)):

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -15,11 +11,11 @@ from troth.data.partitions.natural import natural
 DIGITS = load_digits()
 
 
-def images(**given: Any) -> np.ndarray:
+def images(**given):
     return made_digits(0, **given).x[:, 0]
 
 
-def test_shapes_and_owners() -> None:
+def test_shapes_and_owners():
     made = made_digits(0, clients=30, per_client=7)
     assert made.x.shape == (210, 1, 8, 8) and made.x.dtype == np.uint8
     assert made.y.shape == (210,) and made.y.dtype == np.int64
@@ -28,7 +24,7 @@ def test_shapes_and_owners() -> None:
     assert len(parts) == 30 and {len(part) for part in parts} == {7}
 
 
-def test_without_style_and_noise_they_are_the_digits_themselves() -> None:
+def test_without_style_and_noise_they_are_the_digits_themselves():
     made = made_digits(3, clients=40, per_client=9, style=0.0, noise=0.0)
     source = {
         (image * 15).astype(np.uint8).tobytes(): label
@@ -39,9 +35,7 @@ def test_without_style_and_noise_they_are_the_digits_themselves() -> None:
 
 
 @pytest.mark.parametrize(("clients", "per_client"), [(11, 6), (7, 9), (3, 1)])
-def test_an_owner_has_the_same_whatever_the_others_are(
-    clients: int, per_client: int
-) -> None:
+def test_an_owner_has_the_same_whatever_the_others_are(clients, per_client):
     few = made_digits(5, clients=clients, per_client=per_client)
     many = made_digits(5, clients=40_000, per_client=9)  # several pieces of them
     x = many.x.reshape(40_000, 9, 64)[:clients, :per_client]
@@ -49,14 +43,14 @@ def test_an_owner_has_the_same_whatever_the_others_are(
     assert (few.y == many.y.reshape(-1, 9)[:clients, :per_client].reshape(-1)).all()
 
 
-def test_seeds_and_owners_differ() -> None:
+def test_seeds_and_owners_differ():
     one, two = (made_digits(seed, clients=5, per_client=5) for seed in (0, 1))
     assert (one.x != two.x).any() and (one.y != two.y).any()
     flat = one.x.reshape(25, -1)
     assert len({row.tobytes() for row in flat}) == 25
 
 
-def test_a_row_is_moved_by_quarters_of_a_pixel() -> None:
+def test_a_row_is_moved_by_quarters_of_a_pixel():
     """An oracle that interpolates, for every move of every row."""
     picture = (DIGITS.images[:20] * 15).astype(np.uint8)
     moved = _moved(picture)[..., None].view(np.uint8)
@@ -69,7 +63,7 @@ def test_a_row_is_moved_by_quarters_of_a_pixel() -> None:
     assert (moved[:, :, 8] == 0).all()
 
 
-def test_style_is_the_owners_own() -> None:
+def test_style_is_the_owners_own():
     """Where its ink lies tells an owner; examples of one owner lie alike."""
     made = made_digits(0, clients=60, per_client=40, noise=0.0)
     x = made.x.reshape(60, 40, 8, 8).astype(float)
@@ -82,7 +76,7 @@ def test_style_is_the_owners_own() -> None:
     assert columns.mean(1).std() < 1.5 * columns.std(1).mean() / np.sqrt(40)
 
 
-def test_noise_is_even_and_within_its_bound() -> None:
+def test_noise_is_even_and_within_its_bound():
     """Chi-square over the 53 values of the noise; fails with probability 1e-6."""
     clean, noisy = (images(clients=50, per_client=40, noise=n) for n in (0.0, 0.1))
     off, most = noisy.astype(int) - clean, 26  # 0.1 of 255, rounded
@@ -93,7 +87,7 @@ def test_noise_is_even_and_within_its_bound() -> None:
     assert stats.chisquare(np.bincount(seen + most), expected).pvalue > 1e-6
 
 
-def test_all_digits_come_alike_often() -> None:
+def test_all_digits_come_alike_often():
     """Chi-square with ten classes; fails with probability 1e-6."""
     made = made_digits(0, clients=500, per_client=20)
     share = np.bincount(DIGITS.target) / len(DIGITS.target)
@@ -101,7 +95,7 @@ def test_all_digits_come_alike_often() -> None:
     assert stats.chisquare(counts, share * len(made.y)).pvalue > 1e-6
 
 
-def test_they_can_be_learned_and_styles_make_it_harder() -> None:
+def test_they_can_be_learned_and_styles_make_it_harder():
     found = []
     for style in (0.0, 1.0):
         made = made_digits(0, clients=150, per_client=20, style=style)
@@ -120,11 +114,11 @@ def test_they_can_be_learned_and_styles_make_it_harder() -> None:
         ({"noise": float("nan")}, "data.noise = nan must be at least 0 and at most 1"),
     ],
 )
-def test_refusals(refuses: Any, options: dict[str, Any], words: str) -> None:
+def test_refusals(refuses, options, words):
     given = lookup.check("data", "made_digits", options)
     assert refuses("^data", made_digits, 0, **given) == words
 
 
-def test_more_than_memory_is_refused(refuses: Any, monkeypatch: Any) -> None:
+def test_more_than_memory_is_refused(refuses, monkeypatch):
     monkeypatch.setattr(devices, "free", lambda device: 10**6)
     refuses("lower data.clients or data.per_client", made_digits, 0, per_client=10)

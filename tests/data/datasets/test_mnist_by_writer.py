@@ -1,7 +1,5 @@
 """The writers; what MNIST's layout shares is in test_idx.py."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 import pickle
 import zipfile
@@ -134,10 +132,7 @@ NOWHERE[5] = np.nan
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        (
-            {"y": [[0, 2]] * 6},
-            r"y has shape \(6, 2\) and type .*0 and 1, a column",
-        ),
+        ({"y": [[0, 2]] * 6}, r"y has shape \(6, 2\) and type .*0 and 1, a column"),
         ({"y": [[0, -1]] * 6}, r"y has shape \(6, 2\) and type .*0 and 1, a column"),
         ({"y": HALVES}, r"y has shape \(6, 2\) and type float64.*0 and 1, a column a"),
         ({"y": np.ones((5, 2), int)}, r"y has shape \(5, 2\) but x holds 6 examples"),
@@ -164,10 +159,7 @@ NOWHERE[5] = np.nan
         ({"x": X.astype(np.complex64)}, "x is complex64; it must be an array of real"),
         ({"y": Y.astype("U1")}, "y is <U1; it must be whole numbers"),
         ({"owner": Y / 2}, "owner is float64; give whole numbers or texts"),
-        (
-            {"split": ["dev", "eval"] * 3},
-            "split holds dev, eval; it must be 0, 1, 2",
-        ),
+        ({"split": ["dev", "eval"] * 3}, "split holds dev, eval; it must be 0, 1, 2"),
         ({"split": np.arange(6) % 5}, "split holds 3, 4"),
         ({"split": np.zeros(6)}, "split holds .*; it must be 0, 1, 2"),
         ({"x": [{}] * 6}, "holds Python objects"),

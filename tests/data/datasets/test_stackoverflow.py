@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import io
 import json
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +19,7 @@ WORDS = ["the", "a", "sql", "median", "css", "in"]
 TAGS = {"css": 5, "sql": 90, "java": 40, "median": 40, "git": 7}  # in no order
 # sorted by count, ties as they stand: sql, java, median, git, css
 CLIENTS = {
-    "00002": [
-        ("css does the the", "css in", "css|html"),
-        ("", "", "git"),
-    ],
+    "00002": [("css does the the", "css in", "css|html"), ("", "", "git")],
     "00001": [
         ("the median in sql", "median of sql", "median|sql|java"),
         ("nothing known here", "", "html"),
@@ -37,7 +31,7 @@ CLIENTS = {
 SMALL = {"clients": 3, "words": 6, "tags": 5}
 
 
-def write(folder: Path, clients: dict[str, Any] = CLIENTS) -> Path:
+def write(folder, clients=CLIENTS):
     """TFF's three files, the HDF5 one with texts of any length."""
     folder.mkdir(parents=True, exist_ok=True)
     counts = [f"{word}\t{99 - i}\n" for i, word in enumerate(WORDS)]
@@ -57,7 +51,7 @@ def write(folder: Path, clients: dict[str, Any] = CLIENTS) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path) -> Path:
+def place(tmp_path):
     return write(tmp_path / "stackoverflow")
 
 
@@ -160,7 +154,7 @@ def test_refuses_what_does_not_fit_and_says_the_sizes(place, refuses, monkeypatc
     refuses(words, stackoverflow, str(place), **SMALL)
 
 
-def change(place: Path, what: str) -> None:
+def change(place, what):
     with h5py.File(place / "stackoverflow_train.h5", "a") as file:
         group = file["examples/00001"]
         if what == "no examples":

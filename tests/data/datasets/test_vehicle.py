@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import copy
 import hashlib
 import json
 import math
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +19,7 @@ SIZES = [59, 8, 20, 156, 17, 13, 43, 25, 71, 388, 21, 13, 534, 84, 147, 36, 7, 1
 SIZES += [130, 20, 30, 10]
 
 
-def leaf(sizes: dict[str, int], width: int = 100, start: int = 0) -> dict[str, Any]:
+def leaf(sizes, width=100, start=0):
     """LEAF's layout; the first feature of an example tells its number."""
     data, at = {}, start
     for name, size in sizes.items():
@@ -32,7 +29,7 @@ def leaf(sizes: dict[str, int], width: int = 100, start: int = 0) -> dict[str, A
     return {"users": [*sizes], "num_samples": [*sizes.values()], "user_data": data}
 
 
-def put(folder: Path, **files: Any) -> str:
+def put(folder, **files):
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         said = content if isinstance(content, str) else json.dumps(content)

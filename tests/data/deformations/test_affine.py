@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import torch
 
 from troth.data.deformations.affine import affine
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """u = −2r turns rows over, v = −2s columns; b and d of 1 swap what −1 drops."""
     x = torch.arange(6.0).reshape(1, 1, 2, 3)
     over = affine(x, torch.tensor([[-2.0, 0, 0, 0, 0, 0]]), interpolation="nearest")
@@ -17,7 +15,7 @@ def test_by_hand() -> None:
     assert torch.equal(affine(square, flow, interpolation="nearest"), square.mT)
 
 
-def test_a_shear_moves_rows_by_as_much_as_they_are_low() -> None:
+def test_a_shear_moves_rows_by_as_much_as_they_are_low():
     """v = r/2 on 4 × 4: rows lie at −¾, −¼, ¼, ¾; half a unit is a pixel."""
     x = torch.arange(4.0).expand(1, 1, 4, 4)
     out = affine(x, torch.tensor([[0.0, 0, 0, 0.5, 0, 0]]), padding="border")
@@ -26,7 +24,7 @@ def test_a_shear_moves_rows_by_as_much_as_they_are_low() -> None:
     assert torch.allclose(out[0, 0], torch.tensor(rows))
 
 
-def test_half_the_size() -> None:
+def test_half_the_size():
     """a = e = 1 reads twice as far out: the image shrinks to its middle."""
     x = torch.ones(1, 1, 8, 8)
     out = affine(x, torch.tensor([[1.0, 0, 0, 0, 1, 0]]))
@@ -34,7 +32,7 @@ def test_half_the_size() -> None:
     assert out.sum() == 16  # nothing left or found
 
 
-def test_parameters_of_two_changes_add_up_and_the_image_is_read_once() -> None:
+def test_parameters_of_two_changes_add_up_and_the_image_is_read_once():
     """What a certificate is about: ν of the sum, not one change after the other."""
     x = torch.rand(1, 1, 9, 9, dtype=torch.float64)
     p, q = torch.rand(2, 1, 6, dtype=torch.float64) / 4

@@ -1,10 +1,7 @@
 """What holds for every deformation, and an implementation that is not ours."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -26,11 +23,11 @@ MODES = {"zeros": "grid-constant", "border": "nearest", "reflection": "reflect"}
 every = pytest.mark.parametrize("name", NAMES)
 
 
-def deform(name: str) -> Callable[..., Tensor]:
+def deform(name):
     return lookup.find("deformation", name)
 
 
-def drawn(name: str, b: int, sigma: float = 0.4, seed: int = 0) -> Tensor:
+def drawn(name, b, sigma=0.4, seed=0):
     draw = lookup.beside(deform(name), "draw")
     assert draw is not None
     key = seeding.keys(seed, "test", 0, torch.arange(b))
@@ -38,7 +35,7 @@ def drawn(name: str, b: int, sigma: float = 0.4, seed: int = 0) -> Tensor:
     return found
 
 
-def as_affine(name: str, p: Tensor, h: int, w: int, frame: str) -> np.ndarray:
+def as_affine(name, p, h, w, frame):
     """The paper's flow (3.2) in units of the frame, an image."""
     if name == "affine":
         return p.numpy()
@@ -49,9 +46,7 @@ def as_affine(name: str, p: Tensor, h: int, w: int, frame: str) -> np.ndarray:
     return np.array([c - 1, -s * wide / high, 0, s * high / wide, c - 1, 0])
 
 
-def by_scipy(
-    x: Tensor, flows: list[np.ndarray], mode: str, order: int, frame: str
-) -> np.ndarray:
+def by_scipy(x, flows, mode, order, frame):
     """out[o] = x[M o + offset] in pixels, by scipy.ndimage.affine_transform."""
     h, w = x.shape[-2:]
     where = np.array([h - 1, w - 1]) / 2  # the middle
@@ -80,9 +75,7 @@ def by_scipy(
     channels=st.integers(1, 3),
     seed=st.integers(0, 2**20),
 )
-def test_scipy_finds_the_same(
-    name: str, padding: str, frame: str, h: int, w: int, channels: int, seed: int
-) -> None:
+def test_scipy_finds_the_same(name, padding, frame, h, w, channels, seed):
     random = np.random.default_rng(seed)
     x = torch.from_numpy(random.random((3, channels, h, w)))
     p = drawn(name, 3, seed=seed)
@@ -96,7 +89,7 @@ def test_scipy_finds_the_same(
 
 
 @every
-def test_scipy_finds_the_same_nearest_pixels(name: str) -> None:
+def test_scipy_finds_the_same_nearest_pixels(name):
     x = torch.from_numpy(np.random.default_rng(1).random((20, 1, 9, 12)))
     p = drawn(name, 20, seed=1)
     flows = [as_affine(name, one, 9, 12, "edges") for one in p]
@@ -111,9 +104,7 @@ def test_scipy_finds_the_same_nearest_pixels(name: str) -> None:
 @pytest.mark.parametrize("frame", ["edges", "centres"])
 @settings(max_examples=20, deadline=None)
 @given(h=st.integers(1, 40), w=st.integers(1, 40))
-def test_zeros_give_the_image_back(
-    name: str, interpolation: str, padding: str, frame: str, h: int, w: int
-) -> None:
+def test_zeros_give_the_image_back(name, interpolation, padding, frame, h, w):
     x = torch.rand(2, 3, h, w)
     how = {"interpolation": interpolation, "padding": padding, "frame": frame}
     out = deform(name)(x, torch.zeros(2, WIDTH[name]), **how)
@@ -122,13 +113,13 @@ def test_zeros_give_the_image_back(
 
 
 @every
-def test_on_sides_that_are_powers_of_two_they_do_so_to_the_last_bit(name: str) -> None:
+def test_on_sides_that_are_powers_of_two_they_do_so_to_the_last_bit(name):
     x = torch.rand(2, 3, 32, 16)
     assert torch.equal(deform(name)(x, torch.zeros(2, WIDTH[name])), x)
 
 
 @every
-def test_mixed_is_what_the_authors_do(name: str) -> None:
+def test_mixed_is_what_the_authors_do(name):
     """`linspace(-1, 1)`, the flow added, `grid_sample` with align_corners = False."""
     h = 8
     x, p = torch.rand(5, 2, h, h, dtype=torch.float64), drawn(name, 5)
@@ -144,7 +135,7 @@ def test_mixed_is_what_the_authors_do(name: str) -> None:
 
 
 @every
-def test_types_of_images(name: str) -> None:
+def test_types_of_images(name):
     """Bytes are the numbers that they are; few digits cost none of the place."""
     x, p = torch.randint(0, 256, (4, 3, 7, 9), dtype=torch.uint8), drawn(name, 4)
     out = deform(name)(x, p)
@@ -160,11 +151,11 @@ def test_types_of_images(name: str) -> None:
 
 @every
 @pytest.mark.parametrize("padding", MODES)
-def test_lifted(name: str, padding: str) -> None:
+def test_lifted(name, padding):
     f = deform(name)
     x, p = torch.rand(3, 5, 2, 6, 9), drawn(name, 15).reshape(3, 5, -1).float()
 
-    def one(x: Tensor, p: Tensor) -> Tensor:
+    def one(x, p):
         return f(x, p, padding=padding)
 
     together = torch.func.vmap(one)(x, p)
@@ -177,7 +168,7 @@ def test_lifted(name: str, padding: str) -> None:
 
 @every
 @pytest.mark.parametrize("padding", MODES)
-def test_gradients(name: str, padding: str) -> None:
+def test_gradients(name, padding):
     f = deform(name)
     x = torch.rand(2, 1, 4, 5, dtype=torch.float64, requires_grad=True)
     p = drawn(name, 2, 0.2, seed=3).requires_grad_()
@@ -190,7 +181,7 @@ def test_gradients(name: str, padding: str) -> None:
 
 
 @every
-def test_images_do_not_see_each_other_and_none_is_enough(name: str) -> None:
+def test_images_do_not_see_each_other_and_none_is_enough(name):
     f, x, p = deform(name), torch.rand(6, 2, 5, 5), drawn(name, 6).float()
     out = f(x, p)
     assert torch.equal(f(x[2:3], p[2:3]), out[2:3])
@@ -198,7 +189,7 @@ def test_images_do_not_see_each_other_and_none_is_enough(name: str) -> None:
 
 
 @every
-def test_refusals(name: str) -> None:
+def test_refusals(name):
     k = WIDTH[name]
     for shape in ((3,), (2, 7), (2, 7, 7), (2, 1, 3, 3, 3), (2, 1, 0, 3)):
         words = rf"'{name}' needs images .* have shape {re.escape(str(list(shape)))}"
@@ -214,7 +205,7 @@ def test_refusals(name: str) -> None:
 
 
 @every
-def test_draws_have_the_spread_that_they_should(name: str) -> None:
+def test_draws_have_the_spread_that_they_should(name):
     m, sigma = 40_000, 0.3
     p = drawn(name, m, sigma) / sigma
     assert p.shape == (m, WIDTH[name])

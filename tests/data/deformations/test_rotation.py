@@ -1,19 +1,16 @@
-from __future__ import annotations
-
 import itertools
 import math
 
 import torch
-from torch import Tensor
 
 from troth.data.deformations.rotation import rotation
 
 
-def turned(x: Tensor, angle: float, **options: str) -> Tensor:
+def turned(x, angle, **options):
     return rotation(x, torch.full((len(x), 1), angle), **options)
 
 
-def test_quarter_turns_are_clockwise() -> None:
+def test_quarter_turns_are_clockwise():
     each = itertools.product((1, 2, 3, 28, 32), (-3, -1, 1, 2, 5), ("edges", "centres"))
     for side, quarters, frame in each:
         x = torch.rand(2, 3, side, side)
@@ -24,14 +21,14 @@ def test_quarter_turns_are_clockwise() -> None:
         assert (turned(x, angle, frame=frame) - expected).abs().max() < 1e-4
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """A quarter turn of 3 × 3 with the corners 1, 2, 3, 4 clockwise from the left."""
     x = torch.tensor([[[[1.0, 5, 2], [8, 0, 6], [4, 7, 3]]]])
     out = turned(x, math.pi / 2, interpolation="nearest")
     assert out.tolist() == [[[[4, 8, 1], [7, 0, 5], [3, 6, 2]]]]
 
 
-def test_an_image_that_is_not_square_is_turned_too_and_not_sheared() -> None:
+def test_an_image_that_is_not_square_is_turned_too_and_not_sheared():
     x = torch.rand(1, 1, 5, 9)
     out = turned(x, math.pi / 2, interpolation="nearest")
     square = torch.rot90(x[..., 2:7], -1, (-2, -1))
@@ -41,13 +38,13 @@ def test_an_image_that_is_not_square_is_turned_too_and_not_sheared() -> None:
     assert torch.equal(half, x.flip(-1, -2))
 
 
-def test_a_whole_turn_gives_the_image_back_and_angles_of_a_circle_agree() -> None:
+def test_a_whole_turn_gives_the_image_back_and_angles_of_a_circle_agree():
     x = torch.rand(1, 1, 16, 16)
     assert (turned(x, 2 * math.pi) - x).abs().max() < 1e-4
     assert (turned(x, 0.4) - turned(x, 0.4 - 2 * math.pi)).abs().max() < 1e-4
 
 
-def test_turned_back_within_the_disc() -> None:
+def test_turned_back_within_the_disc():
     """Smooth images come back; only interpolation is lost (one part in a hundred)."""
     r = torch.linspace(-1, 1, 64)
     x = torch.exp(-4 * ((r[:, None] - 0.2) ** 2 + 2 * r**2))[None, None]

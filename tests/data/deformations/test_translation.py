@@ -1,23 +1,20 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from troth.data.deformations._flow import Frame, pixels_per_unit
+from troth.data.deformations._flow import pixels_per_unit
 from troth.data.deformations.translation import translation
 
 
-def units(rows: float, columns: float, x: Tensor, frame: Frame = "edges") -> Tensor:
+def units(rows, columns, x, frame="edges"):
     """A shift in pixels as `translation` takes it."""
     shift = torch.tensor([rows, columns], dtype=torch.float64)
     unit = torch.tensor(pixels_per_unit(*x.shape[-2:], frame), dtype=torch.float64)
     return (shift / unit).expand(len(x), 2)
 
 
-def moved(x: Tensor, rows: int, columns: int) -> Tensor:
+def moved(x, rows, columns):
     """out[i, j] = x[i + rows, j + columns], 0 outside, the slow way."""
     out = torch.zeros_like(x)
     h, w = x.shape[-2:]
@@ -36,9 +33,7 @@ def moved(x: Tensor, rows: int, columns: int) -> Tensor:
     rows=st.integers(-12, 12),
     columns=st.integers(-12, 12),
 )
-def test_whole_pixels_are_a_shift(
-    frame: Frame, h: int, w: int, rows: int, columns: int
-) -> None:
+def test_whole_pixels_are_a_shift(frame, h, w, rows, columns):
     x = torch.rand(2, 1, h, w, dtype=torch.float64)
     shift = units(rows, columns, x, frame)
     expected = moved(x, rows, columns)
@@ -47,7 +42,7 @@ def test_whole_pixels_are_a_shift(
     assert torch.equal(out, expected)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     x = torch.tensor([[[[1.0, 2, 3, 4]]]])
     right, half = torch.tensor([[0.0, -0.5]]), torch.tensor([[0.0, 0.25]])
     assert translation(x, right).tolist() == [[[[0, 1, 2, 3]]]]  # to the right
@@ -59,13 +54,13 @@ def test_by_hand() -> None:
     assert down.flatten().tolist() == [0, 1, 2, 3]
 
 
-def test_the_authors_sigma_of_a_tenth_is_1_6_pixels_of_32() -> None:
+def test_the_authors_sigma_of_a_tenth_is_1_6_pixels_of_32():
     assert pixels_per_unit(32, 28) == (16.0, 14.0)
     assert pixels_per_unit(32, 28, "mixed") == (16.0, 14.0)
     assert pixels_per_unit(32, 28, "centres") == (15.5, 13.5)
 
 
-def test_far_out_of_sight() -> None:
+def test_far_out_of_sight():
     x = torch.rand(3, 1, 6, 6) + 1
     for far in (2.0, -2.0, 1e6, -1e30):
         assert (translation(x, torch.tensor([[far, 0.0]] * 3)) == 0).all()

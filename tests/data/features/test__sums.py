@@ -1,7 +1,5 @@
 """The sums that cross the wire, against numpy on all values in one place."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
@@ -14,7 +12,7 @@ from troth.data.features._sums import Mean, Sums
 from troth.types import Refusal
 
 
-def holed(random: np.random.Generator, m: int, shape: tuple[int, ...]) -> np.ndarray:
+def holed(random, m, shape):
     """Values around means of very different sizes, some of them missing."""
     center = 10.0 ** random.integers(-3, 7, size=shape)
     x = center * (1 + random.normal(size=(m, *shape)))
@@ -23,14 +21,14 @@ def holed(random: np.random.Generator, m: int, shape: tuple[int, ...]) -> np.nda
 
 
 @st.composite
-def federations(draw: st.DrawFn) -> list[np.ndarray]:
+def federations(draw):
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     shape = draw(st.sampled_from([(1,), (5,), (2, 3)]))
     sizes = draw(st.lists(st.integers(0, 30), min_size=1, max_size=6))
     return [holed(random, m, shape) for m in sizes]
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     x = np.array([[1.0, np.nan, 5.0], [3.0, np.nan, np.nan]])
     sent = _sums.sums(x)
     assert sent.number.tolist() == [2, 0, 1]
@@ -46,9 +44,7 @@ def test_by_hand() -> None:
 
 
 @given(federations())
-def test_pooled_sums_are_nanmean_and_nanstd_of_all_values(
-    each: list[np.ndarray],
-) -> None:
+def test_pooled_sums_are_nanmean_and_nanstd_of_all_values(each):
     whole = np.concatenate(each)
     first = _sums.mean([_sums.sums(x) for x in each])
     second = _sums.mean([_sums.sums(_sums.squares(x, first.value)) for x in each])
@@ -66,9 +62,7 @@ def test_pooled_sums_are_nanmean_and_nanstd_of_all_values(
 
 
 @given(federations(), st.integers(1, 5))
-def test_withheld_features_are_as_if_missing(
-    each: list[np.ndarray], least: int
-) -> None:
+def test_withheld_features_are_as_if_missing(each, least):
     for x in each:
         few = (~np.isnan(x)).sum(axis=0) < least
         expected = _sums.sums(np.where(few, np.nan, x))
@@ -77,7 +71,7 @@ def test_withheld_features_are_as_if_missing(
 
 
 @pytest.mark.parametrize("value", [0.1, -1e9, 1.6e9 + 0.1, 1e-30, 0.0])
-def test_a_constant_is_one_whatever_its_sums_round_to(value: float) -> None:
+def test_a_constant_is_one_whatever_its_sums_round_to(value):
     x = np.full((100_000, 1), value)
     first = _sums.mean([_sums.sums(x), _sums.sums(x[:17])])
     apart = [_sums.sums(_sums.squares(part, first.value)) for part in (x, x[:17])]
@@ -85,7 +79,7 @@ def test_a_constant_is_one_whatever_its_sums_round_to(value: float) -> None:
     assert found.constant.all() and (found.std == 1).all()
 
 
-def test_a_small_spread_around_a_large_mean_is_kept() -> None:
+def test_a_small_spread_around_a_large_mean_is_kept():
     """Squares minus the square of the mean would lose every digit here."""
     x = 1e9 + np.array([[0.0], [1.0], [2.0]])
     first = _sums.mean([_sums.sums(x)])
@@ -95,7 +89,7 @@ def test_a_small_spread_around_a_large_mean_is_kept() -> None:
     assert not found.constant.any()
 
 
-def test_center_and_scale_can_be_left_out() -> None:
+def test_center_and_scale_can_be_left_out():
     first, second = Mean(np.array([4.0]), np.array([3.0])), Mean(*np.array([[4], [9]]))
     fill = np.array([7.0])
     for center in (True, False):
@@ -109,7 +103,7 @@ def test_center_and_scale_can_be_left_out() -> None:
 GOOD = Sums(np.array([3, 2]), np.array([6.0, -4.0]))
 
 
-def test_what_is_no_sum_is_left_out() -> None:
+def test_what_is_no_sum_is_left_out():
     for number, total in (
         ([3, 2], [np.nan, 0.0]),
         ([3, 2], [np.inf, 0.0]),
@@ -131,7 +125,7 @@ def test_what_is_no_sum_is_left_out() -> None:
     assert found.number.tolist() == [2, 2]
 
 
-def test_no_client_stands_alone_in_any_feature() -> None:
+def test_no_client_stands_alone_in_any_feature():
     lone = Sums(np.array([3, 0]), np.array([6.0, 0.0]))
     with pytest.raises(Refusal, match=r"1 of the features \(1\) have enough values at"):
         _sums.pooled([GOOD, lone, lone], (2,))

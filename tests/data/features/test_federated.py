@@ -1,7 +1,5 @@
 """All clients alike, from sums."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +12,7 @@ from troth.data.features.own import own
 from troth.types import Refusal
 
 
-def draw(seed: int, sizes: list[int], k: int = 4) -> list[np.ndarray]:
+def draw(seed, sizes, k=4):
     random = np.random.default_rng(seed)
     each = [random.normal(5 * i, 1 + i, size=(m, k)) for i, m in enumerate(sizes)]
     for x in each:
@@ -22,7 +20,7 @@ def draw(seed: int, sizes: list[int], k: int = 4) -> list[np.ndarray]:
     return each
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     a, b = np.array([[1.0], [3.0]]), np.array([[5.0], [np.nan], [7.0]])
     found = federated([a, b])
     assert found.mean == 4 and found.fill == 4 and not found.constant
@@ -30,7 +28,7 @@ def test_by_hand() -> None:
 
 
 @given(st.integers(0, 2**32), st.lists(st.integers(2, 20), min_size=2, max_size=6))
-def test_as_if_all_data_lay_in_one_place(seed: int, sizes: list[int]) -> None:
+def test_as_if_all_data_lay_in_one_place(seed, sizes):
     each = draw(seed, sizes)
     found, scaler = federated(each), StandardScaler().fit(np.concatenate(each))
     np.testing.assert_allclose(found.mean, scaler.mean_, rtol=1e-12, atol=1e-12)
@@ -41,16 +39,14 @@ def test_as_if_all_data_lay_in_one_place(seed: int, sizes: list[int]) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(2, 5))
-def test_identical_clients_agree_on_what_each_would_find_alone(
-    seed: int, n: int
-) -> None:
+def test_identical_clients_agree_on_what_each_would_find_alone(seed, n):
     [x] = draw(seed, [12])
     together, alone = federated([x] * n), own([x])
     for one, other in zip(together, alone, strict=True):
         np.testing.assert_allclose(one, other[0], rtol=1e-12)
 
 
-def test_only_sums_matter() -> None:
+def test_only_sums_matter():
     """Other values with the same counts, sums and squares: the same, bit for bit."""
     a, twin = np.array([[1.0], [5.0], [6.0]]), np.array([[2.0], [3.0], [7.0]])
     b, more = np.array([[3.0], [5.0]]), np.array([[np.nan], [5.0], [3.0]])
@@ -59,7 +55,7 @@ def test_only_sums_matter() -> None:
         assert (one == other).all()
 
 
-def test_a_single_value_is_not_told() -> None:
+def test_a_single_value_is_not_told():
     a, b, c = np.array([[1.0], [3.0]]), np.array([[5.0], [7.0]]), np.array([[100.0]])
     assert federated([a, b, c]).mean == federated([a, b]).mean == 4
     assert federated([a, b, c], min_values=1).mean == 116 / 5
@@ -67,7 +63,7 @@ def test_a_single_value_is_not_told() -> None:
     assert federated([a, b, shy]).mean == 4
 
 
-def test_refusals() -> None:
+def test_refusals():
     x = np.arange(6.0).reshape(3, 2)
     with pytest.raises(Refusal, match="'federated' over 1 client would tell"):
         federated([x])
@@ -82,14 +78,14 @@ def test_refusals() -> None:
         reader.from_dict({"features": {"name": "federated", "impute": "median"}})
 
 
-def test_a_feature_that_nobody_has() -> None:
+def test_a_feature_that_nobody_has():
     x = np.array([[1.0, np.nan], [2.0, np.nan]])
     found = federated([x, x])
     assert (found.fill[1], found.mean[1], found.std[1]) == (0, 0, 1)
     assert found.constant.tolist() == [False, True]
 
 
-def test_options() -> None:
+def test_options():
     each = draw(4, [8, 8])
     assert (federated(each, impute="zero").fill == 0).all()
     assert (federated(each, center=False).mean == 0).all()

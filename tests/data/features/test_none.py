@@ -1,9 +1,5 @@
 """Nothing is fitted: inputs are as the data have them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -15,14 +11,14 @@ from troth.data.features.none import none
 from troth.types import Refusal
 
 
-def test_it_gives_nothing_and_takes_nothing() -> None:
+def test_it_gives_nothing_and_takes_nothing():
     assert none() is None  # type: ignore[func-returns-value]
     assert lookup.options(none) == {}
     with pytest.raises(Refusal, match="features 'none' has no option 'scale'"):
         reader.from_dict({"features": {"name": "none", "scale": True}})
 
 
-def test_it_is_what_happens_unless_something_is_said(tmp_path: Path) -> None:
+def test_it_is_what_happens_unless_something_is_said(tmp_path):
     tree = {"train": {"rounds": 1}, "engine": {"how": "loop", "chunk": 1}}
     built = build.build(reader.from_dict(tree))
     assert built.prepared is None and not {"imputed", "constant"} & set(built.facts)
@@ -32,7 +28,7 @@ def test_it_is_what_happens_unless_something_is_said(tmp_path: Path) -> None:
     assert "imputed" not in run.clients
 
 
-def test_missing_values_are_refused_and_the_remedy_named(tmp_path: Path) -> None:
+def test_missing_values_are_refused_and_the_remedy_named(tmp_path):
     tree = {
         "data": {"name": "npz", "path": str(tmp_path / "data.npz")},
         "partition": {"name": "iid", "clients": 2},

@@ -1,7 +1,5 @@
 """Every client by its own training data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +12,7 @@ from troth.data.features.own import own
 from troth.types import Refusal
 
 
-def draw(seed: int, sizes: list[int], k: int = 4) -> list[np.ndarray]:
+def draw(seed, sizes, k=4):
     random = np.random.default_rng(seed)
     each = [random.normal(3 * i, 1 + i, size=(m, k)) for i, m in enumerate(sizes)]
     for x in each:
@@ -22,7 +20,7 @@ def draw(seed: int, sizes: list[int], k: int = 4) -> list[np.ndarray]:
     return each
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     a = np.array([[1.0, np.nan, 4.0], [3.0, np.nan, 4.0], [np.nan, np.nan, 4.0]])
     b = np.array([[10.0, 0.0, np.nan]])
     found = own([a, b])
@@ -35,9 +33,7 @@ def test_by_hand() -> None:
 
 @given(st.integers(0, 2**32), st.lists(st.integers(1, 20), min_size=1, max_size=4))
 @pytest.mark.parametrize("impute", ["mean", "median"])
-def test_what_scikit_learn_does_for_each_client_alone(
-    impute: str, seed: int, sizes: list[int]
-) -> None:
+def test_what_scikit_learn_does_for_each_client_alone(impute, seed, sizes):
     each = draw(seed, sizes)
     found = own(each, impute=impute)  # type: ignore[arg-type]
     for k, x in enumerate(each):
@@ -48,7 +44,7 @@ def test_what_scikit_learn_does_for_each_client_alone(
         np.testing.assert_allclose(found.fill[k], filled.statistics_, rtol=1e-12)
 
 
-def test_a_client_depends_on_no_other() -> None:
+def test_a_client_depends_on_no_other():
     each = draw(1, [9, 5, 12])
     whole = own(each, impute="median")
     for k, x in enumerate(each):
@@ -57,7 +53,7 @@ def test_a_client_depends_on_no_other() -> None:
             assert (one[0] == all_[k]).all()
 
 
-def test_options() -> None:
+def test_options():
     each = draw(2, [8, 8])
     assert (own(each, impute="zero").fill == 0).all()
     assert (own(each, center=False).mean == 0).all()
@@ -68,7 +64,7 @@ def test_options() -> None:
         reader.from_dict({"features": {"name": "own", "impute": "mode"}})
 
 
-def test_any_shape_of_examples() -> None:
+def test_any_shape_of_examples():
     x = np.random.default_rng(0).normal(size=(2, 10, 3, 4))
     found = own(list(x))
     assert all(values.shape == (2, 3, 4) for values in found)
@@ -76,7 +72,7 @@ def test_any_shape_of_examples() -> None:
     assert (found.std.reshape(2, 12) == flat.std).all()
 
 
-def test_a_client_without_examples_has_neutral_statistics() -> None:
+def test_a_client_without_examples_has_neutral_statistics():
     """As all others are at a site of a real federation."""
     there, none = np.array([[1.0, np.nan], [3.0, 5.0]]), np.zeros((0, 2))
     found = own([there, none], impute="median")

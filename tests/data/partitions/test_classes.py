@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 
 import numpy as np
@@ -12,12 +10,12 @@ from troth.data.partitions.classes import classes
 from troth.types import TEST, TRAIN, Arrays, Refusal
 
 
-def made(labels, count: int, split=None) -> Arrays:
+def made(labels, count, split=None):
     y = np.asarray(labels, np.int64)
     return Arrays(np.zeros((len(y), 1), np.float32), y, count, split=split)
 
 
-def published(train: int, test: int, count: int) -> Arrays:
+def published(train, test, count):
     """Data with `train` and `test` examples of each class, classes taking turns."""
     labels = np.tile(np.arange(count), train + test)
     marks = np.repeat([TRAIN, TEST], [train * count, test * count]).astype(np.int8)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -13,13 +11,13 @@ from troth.types import TEST, TRAIN, Arrays, Refusal
 WAYS = ("class", "client")
 
 
-def made(labels, count: int, marks=None) -> Arrays:
+def made(labels, count, marks=None):
     y = np.asarray(labels, np.int64)
     split = None if marks is None else np.asarray(marks, np.int8)
     return Arrays(np.zeros((len(y), 1), np.float32), y, count, split=split)
 
 
-def held(arrays: Arrays, lists) -> np.ndarray:
+def held(arrays, lists):
     """[n, classes] how many examples of each class each client holds."""
     return np.array([np.bincount(arrays.y[x], minlength=arrays.classes) for x in lists])
 

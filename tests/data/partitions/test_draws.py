@@ -1,7 +1,5 @@
 """Every client draws its own examples."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from troth.data.partitions.draws import draws
 from troth.types import Arrays, Refusal
 
 
-def arrays(m: int = 40) -> Arrays:
+def arrays(m=40):
     return Arrays(np.zeros((m, 2), np.float32), np.arange(m) % 4, 4)
 
 

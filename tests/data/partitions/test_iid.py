@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +7,7 @@ from troth.data.partitions.iid import iid
 from troth.types import Arrays, Refusal
 
 
-def made(m: int) -> Arrays:
+def made(m):
     return Arrays(np.zeros((m, 1), np.float32), np.arange(m) % 2, 2)
 
 

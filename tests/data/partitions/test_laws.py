@@ -1,7 +1,5 @@
 """Laws of every partition that there is."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
@@ -32,7 +30,7 @@ LEAVES = [
 MEMBERS = [(n, o) for n in lookup.names("partition") for o in OPTIONS.get(n, [{}])]
 
 
-def made(m: int = 7000) -> Arrays:
+def made(m=7000):
     """Ten classes, 120 owners, one in seven for test: all one may ask for."""
     rows = np.arange(m)
     split = np.where(rows % 7 == 6, TEST, TRAIN).astype(np.int8)
@@ -40,7 +38,7 @@ def made(m: int = 7000) -> Arrays:
     return Arrays(np.zeros((m, 1), np.float32), y, 10, owner=owner, split=split)
 
 
-def dealt(name: str, options: dict, seed: int = 0, arrays: Arrays | None = None):
+def dealt(name, options, seed=0, arrays=None):
     function = lookup.find("partition", name)
     many = {"clients": 50} if "clients" in lookup.options(function) else {}
     known = {**many, **options}
@@ -48,7 +46,7 @@ def dealt(name: str, options: dict, seed: int = 0, arrays: Arrays | None = None)
     return lookup.call(function, full, arrays=arrays or made(), seed=seed)
 
 
-def same(one, other) -> bool:
+def same(one, other):
     return len(one) == len(other) and all(map(np.array_equal, one, other))
 
 

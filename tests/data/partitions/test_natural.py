@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +7,7 @@ from troth.data.partitions.natural import natural
 from troth.types import Arrays, Refusal
 
 
-def owned(owner: list[int] | None) -> Arrays:
+def owned(owner):
     m = len(owner or [0])
     by = None if owner is None else np.array(owner)
     return Arrays(np.zeros((m, 1), np.float32), np.zeros(m, np.int64), 2, owner=by)

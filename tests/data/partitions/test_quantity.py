@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -12,12 +10,12 @@ from troth.data.partitions.quantity import quantity
 from troth.types import TEST, TRAIN, VALID, Arrays, Refusal
 
 
-def made(m: int, marks=None) -> Arrays:
+def made(m, marks=None):
     x, y = np.zeros((m, 1), np.float32), np.arange(m) % 4
     return Arrays(x, y, 4, split=None if marks is None else np.array(marks, np.int8))
 
 
-def sizes(lists) -> np.ndarray:
+def sizes(lists):
     return np.array([len(x) for x in lists])
 
 

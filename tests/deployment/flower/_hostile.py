@@ -1,10 +1,7 @@
 """What hostile sites send, and how they send it to a live server."""
 
-from __future__ import annotations
-
 import contextlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -16,35 +13,35 @@ Random = np.random.Generator
 Change = Callable[[Random, Any], Any]
 
 
-def another_kind(random: Random, content: Any) -> None:
+def another_kind(random, content):
     content["vectors"] = type(content["about"])({"update": random.bytes(50)})
 
 
-def not_a_number(random: Random, content: Any) -> None:
+def not_a_number(random, content):
     one = content["vectors"]["update"]
     numbers = np.frombuffer(random.bytes(len(one.data)), np.float32).copy()
     numbers[int(random.integers(len(numbers)))] = np.nan
     one.data = numbers.tobytes()
 
 
-def infinite(random: Random, content: Any) -> None:
+def infinite(random, content):
     one = content["vectors"]["update"]
     one.data = np.full(len(one.data) // 4, np.inf, np.float32).tobytes()
 
 
-def longer(random: Random, content: Any) -> None:
+def longer(random, content):
     content["vectors"]["update"].data += random.bytes(4)
 
 
-def numpys_own(random: Random, content: Any) -> None:
+def numpys_own(random, content):
     content["vectors"] = type(content["vectors"])([random.normal(size=(3, 4))])
 
 
-def says(key: str, value: Callable[[Random], Any]) -> Change:
+def says(key, value):
     return lambda random, content: content["about"].update({key: value(random)})
 
 
-def has(key: str, value: Callable[[Random], Any]) -> Change:
+def has(key, value):
     return lambda random, content: setattr(
         content["vectors"]["update"], key, value(random)
     )
@@ -71,13 +68,13 @@ HUGE = has("data", lambda random: random.bytes(8_000_000))  # 2,600 are wanted
 class Mob:
     """Several hostile sites; each begins with what an honest one would say."""
 
-    def __init__(self, address: str, path: Path, names: list[str]) -> None:
+    def __init__(self, address, path, names):
         self.address, self.path, self.names = address, path, names
         self.sent = 0
         self.random = np.random.default_rng(8)
 
     @contextlib.contextmanager
-    def here(self) -> Iterator[None]:
+    def here(self):
         """Connected, all of them."""
         with contextlib.ExitStack() as stack:
             self.posts = {}
@@ -87,7 +84,7 @@ class Mob:
                 self.posts[name] = stack.enter_context(transport.connected(way))
             yield
 
-    def look(self, change: Callable[[int], Change]) -> None:
+    def look(self, change):
         """Answer what there is to answer, once."""
         for name, post in self.posts.items():
             message = post.pull()
@@ -107,7 +104,7 @@ class Mob:
                 with contextlib.suppress(*transport.FAILED):
                     post.push(reply)
 
-    def noise(self, count: int) -> None:
+    def noise(self, count):
         """Bytes that nothing parses, at every door."""
         doors = ("fleet/push-messages", "fleet/push-object", "runtime/push-messages")
         doors += ("control/start-run", "runtime/acquire-task", "fleet/activate-node")

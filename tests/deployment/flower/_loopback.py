@@ -1,12 +1,8 @@
 """Flower's grid within one process: every message goes through its bytes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Context, RecordDict
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as Wire
 from flwr.proto.node_pb2 import NodeInfo
@@ -19,11 +15,10 @@ from troth.deployment.flower.server import Reception
 from troth.deployment.flower.transport import identify
 from troth.deployment.server import Hub
 
-Tamper = Callable[[int, Message], Iterable[Any]]
 RUN = "0123456789abcdef"
 
 
-def through_bytes(message: Message) -> tuple[bytes, Message]:
+def through_bytes(message):
     wire = message_to_proto(message).SerializeToString()
     return wire, message_from_proto(Wire.FromString(wire))
 
@@ -34,7 +29,7 @@ class Loopback(Grid):
     run = property()
     set_run = create_message = send_and_receive = NotImplemented
 
-    def __init__(self, configs: list[dict[str, Any]], tamper: Tamper | None = None):
+    def __init__(self, configs, tamper=None):
         self.contexts = {
             k: Context(1, k, config, RecordDict(), {})
             for k, config in enumerate(configs, 100)
@@ -44,13 +39,13 @@ class Loopback(Grid):
         self.inbox: dict[str, list[Any]] = {}
         self.seen: list[tuple[int, str, bytes]] = []
 
-    def get_node_ids(self) -> Iterable[int]:
+    def get_node_ids(self):
         return sorted(self.here)
 
-    def get_nodes(self) -> Iterable[NodeInfo]:
+    def get_nodes(self):
         return [NodeInfo(node_id=k) for k in sorted(self.here)]
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+    def push_messages(self, messages):
         ids = []
         for message in messages:
             key = f"m{len(self.inbox)}"
@@ -64,7 +59,7 @@ class Loopback(Grid):
             ids.append(key)
         return ids
 
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+    def pull_messages(self, message_ids):
         for key in message_ids:
             replies, self.inbox[key] = self.inbox[key], []
             for reply in replies:
@@ -77,7 +72,7 @@ class Loopback(Grid):
 class Deployed:
     """An experiment on a federation within this process."""
 
-    def __init__(self, path: Path, tree: dict[str, Any], tamper: Tamper | None = None):
+    def __init__(self, path, tree, tamper=None):
         self.path, self.file = path, path / "experiment.toml"
         self.out = path / "out"
         self.out.mkdir(exist_ok=True, parents=True)
@@ -87,18 +82,18 @@ class Deployed:
         self.grid = Loopback([self.node(name) for name in names], tamper)
         self.hub = Hub(self.experiment, RUN)
 
-    def node(self, name: str, **more: Any) -> dict[str, Any]:
+    def node(self, name, **more):
         own = {"experiment": str(self.file), "name": name, "data": "experiment"}
         return {**own, "state": str(self.path / name), **more}
 
-    def reception(self) -> Reception:
+    def reception(self):
         return Reception(self.grid, self.hub, self.out, pause=0)
 
-    def run(self, least: int = 0) -> Hub:
+    def run(self, least=0):
         self.reception().run(least)
         return self.hub
 
-    def restarted(self) -> Hub:
+    def restarted(self):
         """The server as it comes back: with what is on its disk and no more."""
         self.hub = Hub(self.experiment, "f" * 16)
         return self.hub

@@ -1,15 +1,10 @@
 """Federations for tests: within this process, and as real processes."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -19,7 +14,7 @@ if importlib.util.find_spec("flwr") is None:  # the extra troth[flower]
     collect_ignore_glob = ["test_*.py"]
 
 
-def module(place: Path) -> ModuleType:
+def module(place):
     """A file as a module."""
     spec = importlib.util.spec_from_file_location(f"troth_{place.stem}", place)
     assert spec and spec.loader
@@ -29,28 +24,28 @@ def module(place: Path) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def hostile() -> Any:
+def hostile():
     """What hostile sites send, and how they send it to a live server."""
     return module(HERE / "_hostile.py")
 
 
 @pytest.fixture(scope="session")
-def example() -> Any:
+def example():
     """Four hospitals; it starts processes."""
     return module(EXAMPLE)
 
 
 @pytest.fixture(scope="session")
-def deployed() -> Any:
+def deployed():
     """An experiment on Flower's grid within this process."""
     return module(HERE / "_loopback.py").Deployed
 
 
 @pytest.fixture(scope="session")
-def lines() -> Callable[[Path], list[dict[str, Any]]]:
+def lines():
     """The rounds that a server in this folder wrote down."""
 
-    def read(path: Path) -> list[dict[str, Any]]:
+    def read(path):
         text = (path / "out" / "rounds.jsonl").read_text()
         return [json.loads(line) for line in text.splitlines()]
 
@@ -58,7 +53,7 @@ def lines() -> Callable[[Path], list[dict[str, Any]]]:
 
 
 @pytest.fixture
-def tree() -> dict[str, Any]:
+def tree():
     """A small experiment of seven sites."""
     sites = [f"s{k}" for k in range(7)]
     return {
@@ -74,7 +69,7 @@ def tree() -> dict[str, Any]:
 
 
 @pytest.fixture
-def three(tree: dict[str, Any]) -> dict[str, Any]:
+def three(tree):
     """A smaller one: a, b and c, each of which keeps a state."""
     tree["partition"]["clients"] = 3
     tree["train"] |= {"rounds": 6, "steps": 2, "batch": 4}
@@ -84,14 +79,14 @@ def three(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def certified() -> Callable[[Path, list[str]], None]:
+def certified():
     """Makes certificates and keys, by the three commands of the page."""
     if not (shutil.which("openssl") and shutil.which("ssh-keygen")):
         pytest.skip("needs openssl and ssh-keygen")
     return certify
 
 
-def certify(path: Path, names: list[str]) -> None:
+def certify(path, names):
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     make = ["openssl", "req", "-x509", *curve, "-days", "2", "-subj"]
     tls = path / "tls"

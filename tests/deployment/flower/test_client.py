@@ -1,10 +1,5 @@
 """A site as a Flower ClientApp."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -19,9 +14,7 @@ from troth.types import Refusal
 RUN = "0123456789abcdef"
 
 
-def test_a_round_asked_for_twice_moves_a_model_once(
-    tmp_path: Path, deployed: Any, three: dict[str, Any]
-) -> None:
+def test_a_round_asked_for_twice_moves_a_model_once(tmp_path, deployed, three):
     made = deployed(tmp_path, three)
     kept, start = Keeper(tmp_path / "a" / RUN), torch.zeros(1, 1300)
     content = records.sent(made.hub.outgoing(), made.hub.expected())
@@ -36,8 +29,8 @@ def test_a_round_asked_for_twice_moves_a_model_once(
 
 
 def test_a_site_without_room_says_so_and_leaves_the_round(
-    tmp_path: Path, deployed: Any, three: dict[str, Any], lines: Any
-) -> None:
+    tmp_path, deployed, three, lines
+):
     (tmp_path / "b").write_text("a file where the folder of states should be")
     hub = deployed(tmp_path, three | {"train": {**three["train"], "rounds": 2}}).run()
     assert hub.round == 2
@@ -47,9 +40,7 @@ def test_a_site_without_room_says_so_and_leaves_the_round(
         assert set(told["distance"]) == {"a", "c"}
 
 
-def test_methods_that_reveal_a_personal_model_ask_first(
-    tmp_path: Path, deployed: Any, three: dict[str, Any]
-) -> None:
+def test_methods_that_reveal_a_personal_model_ask_first(tmp_path, deployed, three):
     three |= {"personalizer": "l2sgd", "solver": "fedavg"}
     made = deployed(tmp_path, three)
     with pytest.raises(Refusal, match="agree to that by --share-personal"):
@@ -59,9 +50,7 @@ def test_methods_that_reveal_a_personal_model_ask_first(
         configured({"experiment": "x", "name": "a"})
 
 
-def test_what_crosses_the_wire_holds_no_state_and_no_data(
-    tmp_path: Path, deployed: Any, three: dict[str, Any]
-) -> None:
+def test_what_crosses_the_wire_holds_no_state_and_no_data(tmp_path, deployed, three):
     made = deployed(tmp_path, three)
     assert len(made.run().broadcast.w) == 650
     wire = b"".join(w for _, _, w in made.grid.seen)

@@ -1,10 +1,7 @@
 """Flower ≡ simulation: same experiment, same seed, the same models."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +12,6 @@ from troth.build import build
 from troth.config import reader
 from troth.deployment.state import Keeper
 from troth.engine.engine import Plan
-from troth.federation.rounds import Federation
 
 DITTO = {"personalizer": {"name": "ditto", "lam": 0.5}}
 METHODS: dict[str, dict[str, Any]] = {
@@ -45,7 +41,7 @@ EVERY = [
 ]
 
 
-def simulated(tree: dict[str, Any]) -> Federation:
+def simulated(tree):
     f = build(reader.from_dict(tree), plan=Plan("loop", 1)).federation
     for _ in f.train():
         pass
@@ -56,8 +52,8 @@ def simulated(tree: dict[str, Any]) -> Federation:
 
 @pytest.mark.parametrize(("method", "rule", "precision"), EVERY)
 def test_flower_gives_what_a_simulation_gives(
-    tmp_path: Path, deployed: Any, tree: Any, method: str, rule: str, precision: str
-) -> None:
+    tmp_path, deployed, tree, method, rule, precision
+):
     tree |= METHODS[method] | RULES[rule]
     tree["train"]["precision"] = precision
     close = CLOSE[precision]
@@ -79,9 +75,7 @@ def test_flower_gives_what_a_simulation_gives(
 
 
 @pytest.mark.parametrize("kind", ["several labels", "regression"])
-def test_what_is_predicted_may_be_of_other_kinds(
-    tmp_path: Path, deployed: Any, tree: Any, kind: str
-) -> None:
+def test_what_is_predicted_may_be_of_other_kinds(tmp_path, deployed, tree, kind):
     if kind == "several labels":
         random = np.random.default_rng(1)
         x = random.normal(size=(210, 4)).astype(np.float32)

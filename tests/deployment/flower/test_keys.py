@@ -1,10 +1,6 @@
 """Keys of sites."""
 
-from __future__ import annotations
-
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
@@ -13,7 +9,7 @@ from troth.deployment.flower import keys
 from troth.types import Refusal
 
 
-def test_a_pair_belongs_together(tmp_path: Path, certified: Any) -> None:
+def test_a_pair_belongs_together(tmp_path, certified):
     """And its public half has the form in which Flower compares it."""
     certified(tmp_path, ["a", "b"])
     own = public_key_to_bytes(keys.private(tmp_path / "a").public_key())
@@ -21,12 +17,12 @@ def test_a_pair_belongs_together(tmp_path: Path, certified: Any) -> None:
     assert own != keys.public(tmp_path / "b.pub")
 
 
-def test_without_a_file_a_key_is_made_up() -> None:
+def test_without_a_file_a_key_is_made_up():
     one, two = (keys.private(None).private_numbers() for _ in range(2))
     assert one != two
 
 
-def test_what_is_no_key(tmp_path: Path, certified: Any) -> None:
+def test_what_is_no_key(tmp_path, certified):
     other = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "e")]
     subprocess.run(other, check=True, timeout=60)
     (tmp_path / "x").write_text("nothing of the kind")

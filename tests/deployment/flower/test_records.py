@@ -1,7 +1,5 @@
 """Records: what crosses the wire, and anybody's bytes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -13,14 +11,14 @@ from troth.deployment.flower import records
 from troth.types import Refusal
 
 
-def test_words_of_a_refusal_are_short_and_plain() -> None:
+def test_words_of_a_refusal_are_short_and_plain():
     content = records.record({"refused": "\x1b[2J" + "é\n" * 10_000})
     with pytest.raises(Refusal) as caught:
         records.parts(content)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 400
 
 
-def test_random_bytes_are_no_reply() -> None:
+def test_random_bytes_are_no_reply():
     """Flower's parser may raise anything at them; ours refuses, and crashes never."""
     random, through = np.random.default_rng(4), 0
     run = "0123456789abcdef"

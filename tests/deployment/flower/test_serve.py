@@ -1,7 +1,5 @@
 """A server: its port, its secret and the SuperLink that it starts."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -20,7 +18,7 @@ from troth.types import Refusal
 SLOW = pytest.mark.slow("starts Flower's SuperLink as a process")
 
 
-def test_a_port_that_is_taken() -> None:
+def test_a_port_that_is_taken():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -32,14 +30,14 @@ def test_a_port_that_is_taken() -> None:
     serve.check_port("127.0.0.1", port)
 
 
-def test_a_secret_is_fresh_and_for_this_user_alone(tmp_path: Path) -> None:
+def test_a_secret_is_fresh_and_for_this_user_alone(tmp_path):
     first = serve.secret(tmp_path).read_bytes()
     file = serve.secret(tmp_path)
     assert len(first) == 32 and file.read_bytes() != first
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def ended(pid: int) -> bool:
+def ended(pid):
     """Whether a process is no more, or only a remnant."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -48,7 +46,7 @@ def ended(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] == "Z"
 
 
-def test_a_child_ends_with_the_block(tmp_path: Path) -> None:
+def test_a_child_ends_with_the_block(tmp_path):
     with serve.child(["sleep", "60"], tmp_path / "log", tmp_path) as made:
         assert made.poll() is None
     assert made.returncode == -signal.SIGTERM
@@ -56,7 +54,7 @@ def test_a_child_ends_with_the_block(tmp_path: Path) -> None:
 
 @pytest.mark.slow("starts a process that imports Flower")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux binds them so")
-def test_a_child_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+def test_a_child_ends_with_a_parent_that_is_killed(tmp_path):
     program = f"""
 from pathlib import Path
 from troth.deployment.flower import serve
@@ -77,7 +75,7 @@ with serve.child(["sleep", "60"], here / "log", here) as made:
     assert ended(pid)
 
 
-def children() -> list[int]:
+def children():
     """Of all threads of this process."""
     lists = Path("/proc/self/task").glob("*/children")
     return [int(word) for file in lists for word in file.read_text().split()]
@@ -86,13 +84,13 @@ def children() -> list[int]:
 @SLOW
 @pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")  # Flower's
 def test_a_superlink_that_ends_is_no_round_without_replies(
-    tmp_path: Path, example: Any, three: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, example, three, monkeypatch
+):
     monkeypatch.setattr(transport, "_PATIENCE", 0.2)
     (tmp_path / "e.toml").write_text(reader.dumps(three))
     before, said = {*children()}, list[str]()
 
-    def say(text: str) -> None:
+    def say(text):
         said.append(text)
         if "waiting for 3 sites" in text:
             [link] = {*children()} - before
@@ -106,9 +104,7 @@ def test_a_superlink_that_ends_is_no_round_without_replies(
 
 
 @SLOW
-def test_a_superlink_that_does_not_start(
-    tmp_path: Path, example: Any, three: Any, certified: Any
-) -> None:
+def test_a_superlink_that_does_not_start(tmp_path, example, three, certified):
     (tmp_path / "e.toml").write_text(reader.dumps(three))
     certified(tmp_path, ["a", "b", "c"])
     (tmp_path / "tls" / "server.key").write_text("none")

@@ -1,11 +1,6 @@
 """The server as a Flower ServerApp: rounds, with sites that fail or lie."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +19,8 @@ class Killed(BaseException):
 
 
 def test_a_server_that_dies_five_times_gives_the_same_model(
-    tmp_path: Path, deployed: Any, three: dict[str, Any], lines: Any
-) -> None:
+    tmp_path, deployed, three, lines
+):
     random = np.random.default_rng(5)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     wanted = deployed(whole, three).run().broadcast.w
@@ -33,7 +28,7 @@ def test_a_server_that_dies_five_times_gives_the_same_model(
     for _ in range(5):
         left = int(random.integers(1, 12))  # replies until the end
 
-        def tamper(node: int, reply: Any) -> Any:
+        def tamper(node, reply):
             nonlocal left
             left -= 1
             if left == 0:
@@ -56,9 +51,7 @@ def test_a_server_that_dies_five_times_gives_the_same_model(
         assert torch.equal(*(k.before(6, start) for k in ends))
 
 
-def test_a_site_that_was_away_goes_on_from_its_state(
-    tmp_path: Path, deployed: Any, three: dict[str, Any]
-) -> None:
+def test_a_site_that_was_away_goes_on_from_its_state(tmp_path, deployed, three):
     made = deployed(tmp_path, three)
     desk = made.reception()
     desk.gather(3)
@@ -75,7 +68,7 @@ def test_a_site_that_was_away_goes_on_from_its_state(
     assert torch.equal(kept.before(3, row), row)  # the state before it is still there
 
 
-def silent(node: int, reply: Any) -> list[Any]:
+def silent(node, reply):
     """Node 102 says hello and nothing more."""
     hello = "version" in reply.content["about"]
     return [reply] if node != 102 or hello else []
@@ -93,14 +86,8 @@ WHY = "2 replies came and 3 are needed"
     ],
 )
 def test_a_round_closes_at_its_quorum_or_deadline(
-    tmp_path: Path,
-    deployed: Any,
-    three: Any,
-    lines: Any,
-    rules: dict[str, Any],
-    tamper: Any,
-    told: dict[str, Any],
-) -> None:
+    tmp_path, deployed, three, lines, rules, tamper, told
+):
     """With too few replies the shared model stays as it is."""
     three |= {"train": {**three["train"], "rounds": 2}}
     three["deployment"] |= rules
@@ -113,8 +100,8 @@ def test_a_round_closes_at_its_quorum_or_deadline(
 
 
 def test_a_node_with_another_key_or_experiment_does_not_get_in(
-    tmp_path: Path, deployed: Any, three: dict[str, Any]
-) -> None:
+    tmp_path, deployed, three
+):
     made = deployed(tmp_path, three)
     desk = made.reception()
     desk.keys = {"a": b"A", "b": b"B", "c": b"C"}
@@ -130,14 +117,12 @@ def test_a_node_with_another_key_or_experiment_does_not_get_in(
             desk.welcome(records.record({**words, **change}), key)
 
 
-def test_malformed_replies_reach_no_model(
-    tmp_path: Path, deployed: Any, hostile: Any, three: dict[str, Any], lines: Any
-) -> None:
+def test_malformed_replies_reach_no_model(tmp_path, deployed, hostile, three, lines):
     """One of three sites sends nothing else: the model is that of the other two."""
     three["train"] |= {"rounds": 28, "steps": 1, "batch": 2}
     random, changes = np.random.default_rng(3), hostile.CHANGES
 
-    def tamper(node: int, reply: Any) -> Iterator[Any]:
+    def tamper(node, reply):
         if node == 101 and "update" in reply.content["vectors"]:
             k = int(random.integers(len(changes) + 1))
             if k == len(changes):
@@ -160,8 +145,8 @@ def test_malformed_replies_reach_no_model(
 
 
 def test_sites_say_how_good_their_models_are_on_the_way(
-    tmp_path: Path, deployed: Any, three: dict[str, Any], lines: Any
-) -> None:
+    tmp_path, deployed, three, lines
+):
     """After every second round, and the numbers are those of a simulation."""
     three["evaluate"] = {"every": 2}
     deployed(tmp_path, three).run()

@@ -1,9 +1,5 @@
 """A site, and its way to the server."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,13 +15,13 @@ SLOW = pytest.mark.slow("starts Flower's SuperLink as a process")
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def soon(monkeypatch):
     monkeypatch.setattr(take_part, "_FIRST", 0.01)
     monkeypatch.setattr(take_part, "_LAST", 0.08)
 
 
 @pytest.fixture
-def link(tmp_path: Path, example: Any, certified: Any) -> Iterator[transport.Link]:
+def link(tmp_path, example, certified):
     """A SuperLink with certificates that lets a in."""
     certified(tmp_path, ["a", "b"])
     port, tls = example.free_port(), tmp_path / "tls"
@@ -34,14 +30,12 @@ def link(tmp_path: Path, example: Any, certified: Any) -> Iterator[transport.Lin
         yield made
 
 
-def way(path: Path, address: str, name: str, ca: bytes | None) -> transport.Way:
+def way(path, address, name, ca):
     own = keys.private(path / name if name else None)
     return transport.Way(address, own, ca, path / "node")
 
 
-def test_it_says_who_it_is_and_what_it_tries(
-    tmp_path: Path, example: Any, three: Any
-) -> None:
+def test_it_says_who_it_is_and_what_it_tries(tmp_path, example, three):
     """A server that is not there is tried ever less often."""
     (tmp_path / "e.toml").write_text(reader.dumps(three))
     said, address = list[str](), f"127.0.0.1:{example.free_port()}"
@@ -57,9 +51,7 @@ def test_it_says_who_it_is_and_what_it_tries(
 
 
 @SLOW
-def test_who_has_no_key_that_the_server_knows(
-    tmp_path: Path, link: transport.Link
-) -> None:
+def test_who_has_no_key_that_the_server_knows(tmp_path, link):
     other = (tmp_path / "tls" / "server.pem").read_bytes()
     for name, ca, words in (
         ("b", link.ca, "it does not know this site's key"),
@@ -72,9 +64,7 @@ def test_who_has_no_key_that_the_server_knows(
 
 
 @SLOW
-def test_a_site_that_was_killed_is_let_in_again_at_once(
-    tmp_path: Path, link: transport.Link, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_site_that_was_killed_is_let_in_again_at_once(tmp_path, link, monkeypatch):
     """Flower would think for a minute that it is still there."""
     nothing = SimpleNamespace(start=lambda: None, stop=lambda: None)
     monkeypatch.setattr(transport, "HeartbeatSender", lambda alive: nothing)

@@ -1,12 +1,9 @@
 """Hostile sites at a live server."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -20,20 +17,20 @@ HOSTILE = [f"h{k}" for k in range(8)]
 ROUNDS = 26
 
 
-def memory(pid: int) -> float:
+def memory(pid):
     """Resident megabytes of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     [found] = [line for line in lines if line.startswith("VmRSS")]
     return int(found.split()[1]) / 1024
 
 
-def children(pid: int) -> list[int]:
+def children(pid):
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(word) for word in text.split()]
 
 
 @pytest.fixture
-def ten(tree: dict[str, Any]) -> dict[str, Any]:
+def ten(tree):
     """Two honest sites and eight hostile ones."""
     tree["partition"]["clients"] = 10
     tree["train"] |= {"rounds": ROUNDS, "steps": 1, "batch": 2}
@@ -42,9 +39,7 @@ def ten(tree: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def besieged(
-    path: Path, example: Any, mob: Any, changes: list[Any]
-) -> tuple[Any, list[tuple[float, float]]]:
+def besieged(path, example, mob, changes):
     """A server among a mob: how it ended, and memory (its and Flower's) by rounds."""
     port = mob.address.rpartition(":")[2]
     flags = ["--out", "out", "--host", "127.0.0.1", "--port", port, "--insecure"]
@@ -75,7 +70,7 @@ def besieged(
     return server, used
 
 
-def waited(so: Any, process: Any, seconds: float = 60) -> None:
+def waited(so, process, seconds=60):
     end = time.monotonic() + seconds
     while not so():
         assert process.poll() is None and time.monotonic() < end
@@ -84,8 +79,8 @@ def waited(so: Any, process: Any, seconds: float = 60) -> None:
 
 @pytest.mark.slow("a server and two sites as real processes")
 def test_two_hundred_malformed_replies_at_a_live_server(
-    tmp_path: Path, ten: dict[str, Any], example: Any, deployed: Any, hostile: Any
-) -> None:
+    tmp_path, ten, example, deployed, hostile
+):
     """They change no model and hold no memory; the two honest sites train on."""
     (tmp_path / "e.toml").write_text(reader.dumps(ten))
     mob = hostile.Mob(f"127.0.0.1:{example.free_port()}", tmp_path, HOSTILE)

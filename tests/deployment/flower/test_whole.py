@@ -1,12 +1,7 @@
 """Real processes on this machine: a server, its sites, and some that are killed."""
 
-from __future__ import annotations
-
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +15,7 @@ from troth.engine.engine import Plan
 from troth.types import Refusal
 
 
-def wait(process: Any, until: Callable[[], bool], seconds: float) -> bool:
+def wait(process, until, seconds):
     """Whether it was so, before the process ended or the time was up."""
     end = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < end:
@@ -30,11 +25,11 @@ def wait(process: Any, until: Callable[[], bool], seconds: float) -> bool:
     return until()
 
 
-def never() -> bool:
+def never():
     return False
 
 
-def killed_five_times(path: Path, example: Any, port: str, ours: list[Any]) -> None:
+def killed_five_times(path, example, port, ours):
     """A server that ends five times somewhere in a round, and once by itself."""
     random = np.random.default_rng(12)
     flags = ["--out", "out", "--host", "127.0.0.1", "--port", port]
@@ -53,8 +48,8 @@ def killed_five_times(path: Path, example: Any, port: str, ours: list[Any]) -> N
 
 @pytest.mark.slow("nine real processes, five of them killed")
 def test_seven_sites_and_a_server_that_is_killed_five_times(
-    tmp_path: Path, example: Any, tree: dict[str, Any], certified: Any
-) -> None:
+    tmp_path, example, tree, certified
+):
     """With TLS and keys; a stranger tries. The models are those of a simulation."""
     names = tree["deployment"]["sites"]
     tree["deployment"]["deadline"] = 60.0
@@ -94,7 +89,7 @@ def test_seven_sites_and_a_server_that_is_killed_five_times(
 
 @pytest.mark.data
 @pytest.mark.slow("six real processes")
-def test_four_hospitals(tmp_path: Path, example: Any) -> None:
+def test_four_hospitals(tmp_path, example):
     """One sends A3, one is killed in round 3 and comes back."""
     try:
         locate(SOURCE, None)

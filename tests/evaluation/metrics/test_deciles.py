@@ -1,28 +1,26 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from troth.evaluation.metrics.deciles import deciles
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     assert deciles(np.array([10.0, *range(10)])) == [float(v) for v in range(11)]
     assert deciles(np.array([0.0, 1.0])) == pytest.approx([k / 10 for k in range(11)])
     assert deciles(np.array([3.0])) == [3.0] * 11
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 11, 100, 1234])
-def test_as_numpy_has_it(n: int) -> None:
+def test_as_numpy_has_it(n):
     values = np.random.default_rng(n).normal(size=n)
     expected = np.quantile(values, np.linspace(0, 1, 11), method="linear")
     np.testing.assert_allclose(deciles(values), expected, rtol=1e-12, atol=1e-14)
 
 
-def test_an_infinite_value_spoils_only_its_own_deciles() -> None:
+def test_an_infinite_value_spoils_only_its_own_deciles():
     values = np.array([*range(10), np.inf])
     assert deciles(values) == [*map(float, range(10)), np.inf]
 
 
-def test_none_without_a_value() -> None:
+def test_none_without_a_value():
     assert len(deciles(np.array([]))) == 11

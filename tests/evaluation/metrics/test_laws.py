@@ -1,7 +1,5 @@
 """What holds of every metric in the folder."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -14,9 +12,7 @@ NAMES = lookup.names("metric")
 SPREADS = {"std", "jain"}  # all others are an average or quantiles
 
 
-def measure(
-    name: str, values: np.ndarray, size: np.ndarray | None = None, up: bool = True
-) -> np.ndarray:
+def measure(name, values, size=None, up=True):
     given = lookup.check("metric", name, {})
     size = np.ones(len(values)) if size is None else size
     function = lookup.find("metric", name)
@@ -25,23 +21,22 @@ def measure(
     return np.atleast_1d(number)
 
 
-Clients = tuple[np.ndarray, np.ndarray]
 EACH = pytest.mark.parametrize("n", [1, 2, 9, 10, 11, 57, 1000])
 
 
-def clients(n: int) -> Clients:
+def clients(n):
     draw = np.random.default_rng(n)
     return draw.random(n), draw.integers(1, 50, n)
 
 
-def test_all_are_found() -> None:
+def test_all_are_found():
     expected = {"mean", "std", "weighted", "worst10", "best10", "deciles", "jain"}
     assert expected <= set(NAMES)
 
 
 @EACH
 @pytest.mark.parametrize("up", [True, False])
-def test_laws_of_every_metric(n: int, up: bool) -> None:
+def test_laws_of_every_metric(n, up):
     """No order of clients, none without a value; between the extremes; shifts."""
     values, size = clients(n)
     kept, draw = values.copy(), np.random.default_rng(1)
@@ -62,7 +57,7 @@ def test_laws_of_every_metric(n: int, up: bool) -> None:
         np.testing.assert_array_equal(values, kept, err_msg=name)
 
 
-def test_odd_vectors_of_every_metric() -> None:
+def test_odd_vectors_of_every_metric():
     """Nothing gives NaN, infinite losses no warning; any type of number will do."""
     for name in NAMES:
         for nothing in ([], [np.nan], [np.nan, np.nan]):
@@ -79,7 +74,7 @@ def test_odd_vectors_of_every_metric() -> None:
 
 
 @EACH
-def test_spreads_and_tails(n: int) -> None:
+def test_spreads_and_tails(n):
     values, _ = clients(n)
     assert 0 <= measure("std", values)[0] <= (values.max() - values.min()) / 2 + 1e-12
     assert 1 / n - 1e-12 <= measure("jain", values)[0] <= 1 + 1e-12

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from troth.evaluation.metrics.worst10 import worst10
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     twenty = np.arange(20.0)
     assert worst10(twenty) == 0.5
     assert worst10(twenty, higher_is_better=False) == 18.5
@@ -15,15 +13,15 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize(
     ("n", "expected"), [(1, 0.0), (9, 0.0), (10, 0.0), (11, 0.5), (20, 0.5), (21, 1.0)]
 )
-def test_a_tenth_is_rounded_up(n: int, expected: float) -> None:
+def test_a_tenth_is_rounded_up(n, expected):
     assert worst10(np.arange(float(n))) == expected
 
 
-def test_the_tenth_is_of_those_that_have_a_value() -> None:
+def test_the_tenth_is_of_those_that_have_a_value():
     values = np.concatenate([np.arange(10.0), np.full(10, np.nan)])
     assert worst10(values) == 0.0
 
 
-def test_one_infinite_loss_is_the_worst() -> None:
+def test_one_infinite_loss_is_the_worst():
     assert worst10(np.array([1.0, np.inf]), higher_is_better=False) == np.inf
     assert worst10(np.array([1.0, np.inf])) == 1.0

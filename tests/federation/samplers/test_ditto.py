@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import numpy as np
 
 from troth.federation.samplers.ditto import ditto
 
 
-def test_cohorts_are_those_of_the_authors() -> None:
+def test_cohorts_are_those_of_the_authors():
     """Written as their code has it, with numpy's one generator; in its order."""
     size = np.random.default_rng(0).integers(30, 1400, 500)
     draw, share = ditto(10, size), [n * 1.0 / size.sum() for n in size]

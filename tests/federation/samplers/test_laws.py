@@ -1,7 +1,5 @@
 """What holds of every sampler."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ KEYED = pytest.mark.parametrize("how", ["uniform", "size"])  # by the run's seed
 
 
 @EVERY
-def test_a_cohort_of_all_asks_all(how: str) -> None:
+def test_a_cohort_of_all_asks_all(how):
     for cohort in (4, 9):
         draw = named(how, 0, cohort, np.array([5, 1, 1, 7]))
         assert all(sorted(draw(r).tolist()) == [0, 1, 2, 3] for r in range(3))
@@ -23,9 +21,7 @@ def test_a_cohort_of_all_asks_all(how: str) -> None:
 
 @KEYED
 @pytest.mark.parametrize("cohort", [10, 60])
-def test_rounds_and_seeds_draw_otherwise_and_always_the_same(
-    how: str, cohort: int
-) -> None:
+def test_rounds_and_seeds_draw_otherwise_and_always_the_same(how, cohort):
     size = np.arange(1, 101)
     draws = [tuple(named(how, s, cohort, size)(r)) for s in (0, 1) for r in range(5)]
     assert len(set(draws)) == 10
@@ -36,7 +32,7 @@ def test_rounds_and_seeds_draw_otherwise_and_always_the_same(
 
 @KEYED
 @pytest.mark.parametrize("cohort", [1, 3, 7, 10, 99])
-def test_too_few_are_all_asked(how: str, cohort: int) -> None:
+def test_too_few_are_all_asked(how, cohort):
     for present in ([], [4], [9, 0, 3]):
         there = lambda r, ids: np.isin(ids, present)  # noqa: B023, E731
         drawn = named(how, 0, cohort, np.arange(1, 11), there)(1)
@@ -48,7 +44,7 @@ def test_too_few_are_all_asked(how: str, cohort: int) -> None:
 
 @EVERY
 @pytest.mark.parametrize("cohort", [3, 40, 70, 100])
-def test_where_all_are_there_it_is_as_if_nobody_asked(how: str, cohort: int) -> None:
+def test_where_all_are_there_it_is_as_if_nobody_asked(how, cohort):
     size = np.arange(1, 101)
     plain = named(how, 0, cohort, size)
     found = named(how, 0, cohort, size, lambda r, ids: np.ones(len(ids), bool))
@@ -57,11 +53,11 @@ def test_where_all_are_there_it_is_as_if_nobody_asked(how: str, cohort: int) -> 
 
 
 @KEYED
-def test_only_whoever_is_drawn_is_looked_at(how: str) -> None:
+def test_only_whoever_is_drawn_is_looked_at(how):
     """A tenth of a million is there: some hundreds of candidates for a cohort of 20."""
     n, looked = 10**6, []
 
-    def there(r: int, ids: np.ndarray) -> np.ndarray:
+    def there(r, ids):
         looked.append(len(ids))
         return ids % 10 == 0
 
@@ -72,7 +68,7 @@ def test_only_whoever_is_drawn_is_looked_at(how: str) -> None:
     assert sum(looked) < 5 * 2_000
 
 
-def test_names_of_before() -> None:
+def test_names_of_before():
     size: Any = np.arange(1, 101)
     for how, same in (
         ("uniform", sampler(3, 100, 10, None)),

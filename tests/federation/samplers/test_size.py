@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from typing import Any
@@ -15,7 +13,7 @@ SIZES = [1, 2, 3, 4, 10, 20]
 EIGHT = [1, 2, 3, 4, 10, 20, 50, 7]
 
 
-def law(size: np.ndarray, cohort: int) -> dict[tuple[int, ...], float]:
+def law(size, cohort):
     """Drawn one after another, in proportion to size among those not yet drawn."""
     chances: dict[tuple[int, ...], float] = Counter()
     for order in itertools.permutations(range(len(size)), cohort):
@@ -40,9 +38,7 @@ def law(size: np.ndarray, cohort: int) -> dict[tuple[int, ...], float]:
         ([1, 2, 3, 4, 10**7, 10**7, 10**7, 3], 2, [0, 1, 2, 3, 7]),
     ],
 )
-def test_clients_are_drawn_one_after_another(
-    sizes: list[int], cohort: int, present: list[int] | None
-) -> None:
+def test_clients_are_drawn_one_after_another(sizes, cohort, present):
     """Among those that are there; distinct and ascending."""
     size, there = np.array(sizes), None
     rounds, here = 2_000, [*range(len(size))]
@@ -63,7 +59,7 @@ def test_clients_are_drawn_one_after_another(
 
 
 @pytest.mark.parametrize("cohort", [2, 5])
-def test_clients_are_asked_as_often_as_by_numpys_choice(cohort: int) -> None:
+def test_clients_are_asked_as_often_as_by_numpys_choice(cohort):
     """Six differences of two binomials: 6 · 1e-6."""
     size, rounds = np.array([3, 2, 3, 4, 10, 20]), 2_000
     random, draw = np.random.default_rng(0), by_size(5, cohort, size)
@@ -77,7 +73,7 @@ def test_clients_are_asked_as_often_as_by_numpys_choice(cohort: int) -> None:
 
 
 @pytest.mark.parametrize("cohort", [5, 60])
-def test_one_client_with_nearly_all_data(cohort: int) -> None:
+def test_one_client_with_nearly_all_data(cohort):
     size: Any = np.array([10**9] + [1] * 99)
     drawn = by_size(0, cohort, size)(0)
     assert len(set(drawn.tolist())) == cohort and drawn[0] == 0

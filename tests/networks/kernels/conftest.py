@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -7,7 +5,7 @@ from troth.networks import kernels
 
 
 @pytest.fixture(scope="session")
-def gpu() -> None:
+def gpu():
     """Skip where kernels cannot run."""
     if not torch.cuda.is_available() or not kernels.ready(torch.zeros(1).cuda()):
         pytest.skip("needs a GPU with Triton")

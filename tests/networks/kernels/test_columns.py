@@ -1,7 +1,5 @@
 """The kernel beside the plain code, on a GPU; without one there is nothing to run."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -18,7 +16,7 @@ def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 @pytest.mark.usefixtures("gpu")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 64), st.integers(0, 3000), st.integers(0, 2**32 - 1))
-def test_medians_are_those_of_sorted_columns(n: int, d: int, seed: int) -> None:
+def test_medians_are_those_of_sorted_columns(n, d, seed):
     from troth.networks.kernels import columns
 
     random = torch.Generator("cpu").manual_seed(seed)
@@ -31,7 +29,7 @@ def test_medians_are_those_of_sorted_columns(n: int, d: int, seed: int) -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_which_medians_the_kernel_takes() -> None:
+def test_which_medians_the_kernel_takes():
     from troth.networks.kernels import columns
 
     assert columns.fits(drawn(64, 2)) and not columns.fits(drawn(65, 2))

@@ -1,7 +1,5 @@
 """The kernel beside the plain code, on a GPU; without one there is nothing to run."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -12,7 +10,7 @@ from troth.types import Messages
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize(("keys", "count"), [(1, 1), (3, 7), (2, 100_001), (1, 2**20)])
-def test_normal_numbers_are_those_of_the_plain_code(keys: int, count: int) -> None:
+def test_normal_numbers_are_those_of_the_plain_code(keys, count):
     from troth.networks.kernels import normal
 
     key = seeding.keys(3, "test", 5, torch.arange(keys))
@@ -22,7 +20,7 @@ def test_normal_numbers_are_those_of_the_plain_code(keys: int, count: int) -> No
 
 
 @pytest.mark.usefixtures("gpu")
-def test_noise_is_that_of_the_plain_code() -> None:
+def test_noise_is_that_of_the_plain_code():
     update, client = torch.randn(4, 1001), torch.tensor([7, 3, 5, 1])
     messages = Messages(update, update[:, :0], update[:, 0], client, client)
     there = Messages(*(field.cuda() for field in messages))

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +10,7 @@ from troth.networks.kernels import precision as digits
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 
 
-def said() -> tuple[Any, ...]:
+def said():
     matmul = torch.get_float32_matmul_precision()
     return matmul, torch.backends.cuda.matmul.allow_tf32, digits.few()
 
@@ -22,9 +19,7 @@ def said() -> tuple[Any, ...]:
     ("precision", "allowed"),
     [("float32", False), ("tf32", True), ("bfloat16", False), ("float64", False)],
 )
-def test_products_are_allowed_what_the_precision_says(
-    precision: str, allowed: bool
-) -> None:
+def test_products_are_allowed_what_the_precision_says(precision, allowed):
     before = said()
     with (
         pytest.raises(ValueError, match="afterwards"),
@@ -35,17 +30,17 @@ def test_products_are_allowed_what_the_precision_says(
     assert said() == before
 
 
-def test_elsewhere_nothing_is_touched() -> None:
+def test_elsewhere_nothing_is_touched():
     before = said()
     with digits.products("tf32", CPU):
         assert said() == before
 
 
-def test_of_several_threads_the_last_puts_back_what_was_there() -> None:
+def test_of_several_threads_the_last_puts_back_what_was_there():
     before = said()
     inside, leave = threading.Event(), threading.Event()
 
-    def other() -> None:
+    def other():
         with digits.products("float32", CUDA):
             inside.set()
             leave.wait(10)
@@ -82,7 +77,7 @@ for precision, wanted in (("float32", "ieee"), ("tf32", "tf32")):
         ("backends.fp32_precision", "ieee"),
     ],
 )
-def test_where_someone_speaks_to_torch_in_the_newer_way(name: str, value: str) -> None:
+def test_where_someone_speaks_to_torch_in_the_newer_way(name, value):
     """Which the older cannot be mixed with: in a process of its own."""
     code = NEWER.format(name=name, value=value)
     done = subprocess.run(

@@ -1,7 +1,5 @@
 """The kernel beside the plain code, on a GPU; without one there is nothing to run."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor
@@ -26,7 +24,7 @@ def drawn(*shape: int, turned: bool, dtype: torch.dtype = torch.float32) -> Tens
     return found.mT if turned else found
 
 
-def far(a: Tensor, b: Tensor) -> float:
+def far(a, b):
     return float((a.double() - b.double()).norm() / b.double().norm())
 
 
@@ -42,13 +40,7 @@ def far(a: Tensor, b: Tensor) -> float:
         (torch.bfloat16, "bfloat16", 1e-2, (False, False)),
     ],
 )
-def test_products_are_those_of_torch(
-    shape: tuple[int, ...],
-    dtype: torch.dtype,
-    precision: str,
-    most: float,
-    turned: tuple[bool, bool],
-) -> None:
+def test_products_are_those_of_torch(shape, dtype, precision, most, turned):
     from troth.networks.kernels import products
 
     n, i, k, j = shape
@@ -64,9 +56,7 @@ def test_products_are_those_of_torch(
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("each", [False, True])
-def test_what_is_added_is_rate_times_the_product(
-    shape: tuple[int, ...], each: bool
-) -> None:
+def test_what_is_added_is_rate_times_the_product(shape, each):
     from troth.networks.kernels import products
 
     n, i, k, j = shape
@@ -86,9 +76,7 @@ def test_what_is_added_is_rate_times_the_product(
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
-def test_a_client_alone_gets_the_same_bits(
-    shape: tuple[int, ...], precision: str
-) -> None:
+def test_a_client_alone_gets_the_same_bits(shape, precision):
     from troth.networks.kernels import products
 
     _, i, k, j = shape
@@ -106,7 +94,7 @@ def test_a_client_alone_gets_the_same_bits(
 
 
 @pytest.mark.usefixtures("gpu")
-def test_sums_keep_their_digits() -> None:
+def test_sums_keep_their_digits():
     from troth.networks.kernels import products
 
     rows, ones = drawn(3, 5000, 20, turned=False), torch.ones(1, 1, 1).cuda()
@@ -116,7 +104,7 @@ def test_sums_keep_their_digits() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_which_products_the_kernel_takes() -> None:
+def test_which_products_the_kernel_takes():
     from troth.networks.kernels import products
 
     a, b = drawn(2, 3, 4, turned=False), drawn(2, 4, 5, turned=False)

@@ -1,7 +1,5 @@
 """The kernel beside the plain code, on a GPU; without one there is nothing to run."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -11,7 +9,7 @@ from troth.server.attacks import random_update
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (3, 16_384), (10, 100_001), (2, 0)])
-def test_sums_are_those_in_float64(n: int, d: int) -> None:
+def test_sums_are_those_in_float64(n, d):
     from troth.networks.kernels import rows
 
     x, center = torch.randn(n, d, device="cuda"), torch.randn(n, device="cuda")
@@ -21,7 +19,7 @@ def test_sums_are_those_in_float64(n: int, d: int) -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_lengths_and_what_is_finite_are_those_of_a_cpu() -> None:
+def test_lengths_and_what_is_finite_are_those_of_a_cpu():
     x = torch.randn(6, 5000)
     x[1, 77], x[2, 4999], x[3, 0] = torch.nan, torch.inf, -torch.inf
     x[4], x[5] = 3e38, 0.0
@@ -31,7 +29,7 @@ def test_lengths_and_what_is_finite_are_those_of_a_cpu() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_spreads_are_those_of_a_cpu() -> None:
+def test_spreads_are_those_of_a_cpu():
     x, rows = torch.randn(5, 3001), torch.tensor([0, 2, 3, 4])
     x[2], x[3] = 1e3, 1e3 + torch.randn(3001)
     x[4, 0] = 1e6  # the number that the others are counted from

@@ -1,7 +1,5 @@
 """The kernel beside the plain code, on a GPU; without one there is nothing to run."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor
@@ -23,7 +21,7 @@ def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(*shape, device="cuda", dtype=dtype)
 
 
-def far(a: Tensor, b: Tensor) -> float:
+def far(a, b):
     return float((a.double() - b.double()).norm() / b.double().norm())
 
 
@@ -37,9 +35,7 @@ def far(a: Tensor, b: Tensor) -> float:
         (torch.bfloat16, False, 1e-2),
     ],
 )
-def test_convolutions_are_those_of_windows_laid_out(
-    shape: tuple[int, ...], dtype: torch.dtype, tf32: bool, most: float
-) -> None:
+def test_convolutions_are_those_of_windows_laid_out(shape, dtype, tf32, most):
     from troth.networks.kernels import windows
 
     n, b, h, wide, c, o, p, q, above, left = shape
@@ -55,7 +51,7 @@ def test_convolutions_are_those_of_windows_laid_out(
 
 
 @pytest.mark.usefixtures("gpu")
-def test_a_client_alone_gets_the_same_bits() -> None:
+def test_a_client_alone_gets_the_same_bits():
     from troth.networks.kernels import windows
 
     x, w = drawn(7, 3, 14, 14, 32), drawn(7, 5, 5, 32, 64)
@@ -69,10 +65,10 @@ def test_a_client_alone_gets_the_same_bits() -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_lifted_steps_are_those_of_torch() -> None:
+def test_lifted_steps_are_those_of_torch():
     """Through vmap and grad, as clients step: with kernels, and with torch's own."""
 
-    def loss(w: tuple[Tensor, Tensor], x: Tensor) -> Tensor:
+    def loss(w, x):
         h = torch.relu(torch.conv2d(x, w[0], None, (1, 1), (2, 2)))
         return torch.conv2d(h, w[1], None, (1, 1), (0, 1)).square().mean()
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import torch
 from torch.nn.functional import l1_loss
 
@@ -8,18 +6,18 @@ from troth.networks.losses.absolute import absolute
 F64 = torch.float64
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     f, y = torch.tensor([[3.0], [-1.0], [2.0]]), torch.tensor([1.0, 1.5, 2.0])
     assert absolute(f, y).tolist() == [2.0, 2.5, 0.0]
 
 
-def test_it_is_torchs() -> None:
+def test_it_is_torchs():
     f, y = torch.randn(50, 1, dtype=F64), torch.randn(50, dtype=F64)
     theirs = l1_loss(f[:, 0], y, reduction="none")
     assert torch.equal(absolute(f, y), theirs)
 
 
-def test_the_gradient_is_a_sign_so_that_the_median_minimises() -> None:
+def test_the_gradient_is_a_sign_so_that_the_median_minimises():
     y = torch.tensor([0.0, 1.0, 800.0], dtype=F64)
     f = torch.full((3, 1), 1.0, dtype=F64)  # the median, whatever the outlier
     g = torch.func.grad(lambda f: absolute(f, y).sum())(f)

@@ -1,8 +1,4 @@
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +14,13 @@ F64 = torch.float64
 LOG = math.log
 
 
-def pair(classes: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+def pair(classes=5):
     draw = torch.Generator().manual_seed(0)
     f = 3 * torch.randn(100, classes, generator=draw, dtype=F64)
     return f, torch.randint(0, max(2, classes), (100,), generator=draw)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     # Shares 1/4 and 3/4 of two classes, and 1/3 each of three.
     f = torch.tensor([[0.0, LOG(3)], [0.0, LOG(3)]], dtype=F64)
     found = cross_entropy(f, torch.tensor([0, 1]))
@@ -33,14 +29,14 @@ def test_by_hand() -> None:
     assert found.item() == pytest.approx(LOG(3))
 
 
-def test_it_is_torchs() -> None:
+def test_it_is_torchs():
     f, y = pair()
     for s in (0.0, 0.1, 0.9):
         theirs = functional.cross_entropy(f, y, reduction="none", label_smoothing=s)
         torch.testing.assert_close(cross_entropy(f, y, smoothing=s), theirs)
 
 
-def test_smoothing_goes_straight_from_the_label_to_all_classes_alike() -> None:
+def test_smoothing_goes_straight_from_the_label_to_all_classes_alike():
     f, y = pair()
     shares = torch.log_softmax(f, dim=1)
     none, whole = -shares.gather(1, y[:, None])[:, 0], -shares.mean(dim=1)
@@ -52,13 +48,13 @@ def test_smoothing_goes_straight_from_the_label_to_all_classes_alike() -> None:
     torch.testing.assert_close(cross_entropy(f, other, smoothing=1.0), whole)
 
 
-def test_the_gradient_is_the_softmax_less_the_label() -> None:
+def test_the_gradient_is_the_softmax_less_the_label():
     f, y = pair()
     g = torch.func.grad(lambda f: cross_entropy(f, y).sum())(f)
     torch.testing.assert_close(g, f.softmax(1) - functional.one_hot(y, 5))
 
 
-def test_one_column_is_class_1_against_0() -> None:
+def test_one_column_is_class_1_against_0():
     """As a margin is scored: class 1 where it is positive."""
     f, y = pair(1)
     theirs = functional.binary_cross_entropy_with_logits(
@@ -72,12 +68,12 @@ def test_one_column_is_class_1_against_0() -> None:
 
 
 @pytest.mark.parametrize("smoothing", [-0.1, 1.1, math.nan, math.inf])
-def test_refuses(smoothing: float) -> None:
+def test_refuses(smoothing):
     with pytest.raises(Refusal, match=rf"smoothing = {smoothing} must lie in \[0, 1\]"):
         cross_entropy(*pair(), smoothing=smoothing)
 
 
-def test_options_and_reference() -> None:
+def test_options_and_reference():
     assert lookup.check("loss", "cross_entropy", {}) == {"smoothing": 0.0}
     (entry,) = lookup.about("loss", "cross_entropy").citations
     assert entry.startswith("@inproceedings{szegedy2016rethinking")
@@ -86,7 +82,7 @@ def test_options_and_reference() -> None:
 # A whole run
 
 
-def trained(path: Path, out: str, **sections: Any) -> Any:
+def trained(path, out, **sections):
     draw = np.random.default_rng(0)
     x = draw.normal(size=(90, 3))
     np.savez(path / "data.npz", x=x, y=(x[:, 0] + 0.1 * x[:, 1] > 0).astype(int))
@@ -100,7 +96,7 @@ def trained(path: Path, out: str, **sections: Any) -> Any:
     return run
 
 
-def test_a_margin_becomes_a_logistic_regression(tmp_path: Path) -> None:
+def test_a_margin_becomes_a_logistic_regression(tmp_path):
     """A named loss goes before the model's own, here a hinge."""
     train = {"rounds": 3, "batch": 0, "precision": "float64"}
     model = {"name": "svm", "l2": 0.0}
@@ -115,7 +111,7 @@ def test_a_margin_becomes_a_logistic_regression(tmp_path: Path) -> None:
     assert run.summary["shared"]["loss_mean"] < LOG(2)  # where it began
 
 
-def test_smoothing_keeps_a_model_from_being_sure(tmp_path: Path) -> None:
+def test_smoothing_keeps_a_model_from_being_sure(tmp_path):
     train = {"rounds": 30, "lr": 1.0}
     sure = trained(tmp_path, "sure", train=train)
     smooth = {"name": "cross_entropy", "smoothing": 0.5}
@@ -127,7 +123,7 @@ def test_smoothing_keeps_a_model_from_being_sure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.3, 1.0])
-def test_shares_of_classes_are_torchs_probabilities(smoothing: float) -> None:
+def test_shares_of_classes_are_torchs_probabilities(smoothing):
     f, _ = pair()
     p = torch.softmax(f.flip(0) / 2, dim=1)
     found = cross_entropy(f, p, smoothing=smoothing)
@@ -139,7 +135,7 @@ def test_shares_of_classes_are_torchs_probabilities(smoothing: float) -> None:
     torch.testing.assert_close(many, 7 * expected)  # an example that counts 7 times
 
 
-def test_shares_of_one_class_are_its_label() -> None:
+def test_shares_of_one_class_are_its_label():
     f, y = pair()
     rows = functional.one_hot(y, 5).to(F64)
     torch.testing.assert_close(cross_entropy(f, rows), cross_entropy(f, y))
@@ -148,7 +144,7 @@ def test_shares_of_one_class_are_its_label() -> None:
     torch.testing.assert_close(cross_entropy(f, rows), cross_entropy(f, y))
 
 
-def test_refuses_shares_of_other_classes() -> None:
+def test_refuses_shares_of_other_classes():
     f, _ = pair()
     with pytest.raises(Refusal, match=r"a share of each class.*\[100, 4\]"):
         cross_entropy(f, torch.full((100, 4), 0.25, dtype=F64))

@@ -1,8 +1,4 @@
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,20 +15,20 @@ from troth.types import Refusal
 F64 = torch.float64
 
 
-def pair() -> tuple[torch.Tensor, torch.Tensor]:
+def pair():
     draw = torch.Generator().manual_seed(0)
     f = 5 * torch.randn(200, 1, generator=draw, dtype=F64)
     return f, torch.randn(200, generator=draw, dtype=F64)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     f, y = torch.tensor([[0.5], [2.0], [5.0], [-4.0]]), torch.zeros(4)
     # δ = 2: ½·0.25, ½·4 where they meet, 2·(5 − 1), 2·(4 − 1)
     assert huber(f, y, delta=2.0).tolist() == [0.125, 2.0, 8.0, 6.0]
     assert huber(f, y)[1] == 1.5  # δ = 1
 
 
-def test_it_is_torchs() -> None:
+def test_it_is_torchs():
     f, y = pair()
     for delta in (0.1, 1.0, 4.0):
         theirs = huber_loss(f[:, 0], y, reduction="none", delta=delta)
@@ -41,7 +37,7 @@ def test_it_is_torchs() -> None:
 
 @pytest.mark.parametrize("delta", [1e3, 1e300])
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_a_large_delta_is_squared(delta: float, dtype: torch.dtype) -> None:
+def test_a_large_delta_is_squared(delta, dtype):
     f, y = (t.to(dtype) for t in pair())
     torch.testing.assert_close(huber(f, y, delta=delta), squared(f, y))
     found = torch.func.grad(lambda f: huber(f, y, delta=delta).sum())(f)
@@ -49,7 +45,7 @@ def test_a_large_delta_is_squared(delta: float, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-9])
-def test_a_small_delta_is_delta_times_absolute(delta: float) -> None:
+def test_a_small_delta_is_delta_times_absolute(delta):
     f, y = pair()
     found, expected = huber(f, y, delta=delta), delta * absolute(f, y)
     assert bool((found <= expected).all())
@@ -57,7 +53,7 @@ def test_a_small_delta_is_delta_times_absolute(delta: float) -> None:
     assert bool((expected - found <= delta**2 / 2 + 1e-15).all())  # exactly so far
 
 
-def test_it_never_pulls_harder_than_delta() -> None:
+def test_it_never_pulls_harder_than_delta():
     f, y = pair()
     g = torch.func.grad(lambda f: huber(f, y, delta=0.7).sum())(f)[:, 0]
     r = f[:, 0] - y
@@ -65,12 +61,12 @@ def test_it_never_pulls_harder_than_delta() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, -1.0, math.inf, math.nan])
-def test_refuses(delta: float) -> None:
+def test_refuses(delta):
     with pytest.raises(Refusal, match=f"delta = {delta} must be a positive, finite"):
         huber(*pair(), delta=delta)
 
 
-def test_options_and_reference() -> None:
+def test_options_and_reference():
     assert lookup.check("loss", "huber", {}) == {"delta": 1.0}
     (entry,) = lookup.about("loss", "huber").citations
     assert entry.startswith("@article{huber1964robust")
@@ -79,7 +75,7 @@ def test_options_and_reference() -> None:
 # A whole run
 
 
-def outliers(path: Path) -> Path:
+def outliers(path):
     """Six clients of y = 2x + 1, and an example in ten is far off."""
     draw = np.random.default_rng(0)
     x = draw.normal(size=(300, 1))
@@ -89,7 +85,7 @@ def outliers(path: Path) -> Path:
     return path / "data.npz"
 
 
-def trained(path: Path, loss: Any, **train: Any) -> Any:
+def trained(path, loss, **train):
     tree = {
         "data": {"name": "npz", "path": str(outliers(path))},
         "partition": {"name": "iid", "clients": 6},
@@ -103,7 +99,7 @@ def trained(path: Path, loss: Any, **train: Any) -> Any:
 
 
 @pytest.mark.parametrize("loss", [{"name": "huber", "delta": 0.1}, "absolute"])
-def test_outliers_bend_the_squared_error_alone(tmp_path: Path, loss: Any) -> None:
+def test_outliers_bend_the_squared_error_alone(tmp_path, loss):
     x = np.array([[-1.0], [1.0]])
     bent = trained(tmp_path, "auto").predict(0, x)
     assert np.abs(bent - [-1, 3]).max() > 5  # by 10 = 0.1·100 on average
@@ -112,7 +108,7 @@ def test_outliers_bend_the_squared_error_alone(tmp_path: Path, loss: Any) -> Non
     assert run.summary["shared"]["error_mean"] > 500  # the outliers tested on
 
 
-def test_the_table_holds_the_loss_that_was_trained(tmp_path: Path) -> None:
+def test_the_table_holds_the_loss_that_was_trained(tmp_path):
     run = trained(tmp_path, {"name": "huber", "delta": 0.5}, rounds=2)
     built = build.build(run.experiment)
     test, k = built.data.test, 3
@@ -136,16 +132,14 @@ def test_the_table_holds_the_loss_that_was_trained(tmp_path: Path) -> None:
         ("hubert", "did you mean 'huber'"),
     ],
 )
-def test_refuses_before_anything_is_written(
-    tmp_path: Path, loss: Any, words: str
-) -> None:
+def test_refuses_before_anything_is_written(tmp_path, loss, words):
     with pytest.raises(Refusal, match=words):
         trained(tmp_path, loss)
     assert [file.name for file in tmp_path.iterdir()] == ["data.npz"]
 
 
 @pytest.mark.parametrize("name", ["huber", "absolute", "squared"])
-def test_made_data_without_outliers(tmp_path: Path, name: str) -> None:
+def test_made_data_without_outliers(tmp_path, name):
     tree = {
         "data": {"name": "linear_regression", "tau": 0.0, "sigma": 0.1},
         "partition": {"name": "natural"},

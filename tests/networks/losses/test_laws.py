@@ -1,12 +1,9 @@
 """What holds of every loss in the folder, on all data that it takes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from troth import lookup
@@ -21,7 +18,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {  # beside the defaults
 }
 
 
-def drawn(kind: str, b: int = B, seed: int = 0) -> tuple[Tensor, Tensor]:
+def drawn(kind, b=B, seed=0):
     """Outputs and what they should have been."""
     draw = torch.Generator().manual_seed(seed)
     columns = {"label": 4, "margin": 1, "several": 3, "single": 1, "number": 1}[kind]
@@ -51,20 +48,18 @@ EVERY = [
 every = pytest.mark.parametrize(("name", "kind", "options"), EVERY)
 
 
-def loss(name: str, options: dict[str, Any]) -> Any:
+def loss(name, options):
     given = lookup.check("loss", name, options)
     function = lookup.find("loss", name)
     return lambda f, y: lookup.call(function, given, outputs=f, y=y)
 
 
-def test_all_are_found() -> None:
+def test_all_are_found():
     assert {*TAKES} == {*NAMES}  # a new one says here what it takes
 
 
 @every
-def test_a_value_an_example_in_the_type_of_the_outputs(
-    name: str, kind: str, options: Any
-) -> None:
+def test_a_value_an_example_in_the_type_of_the_outputs(name, kind, options):
     for dtype in (torch.float32, F64):
         for b in (0, 1, B):
             f, y = drawn(kind, b)
@@ -75,9 +70,7 @@ def test_a_value_an_example_in_the_type_of_the_outputs(
 
 
 @every
-def test_an_example_does_not_hear_of_the_others(
-    name: str, kind: str, options: Any
-) -> None:
+def test_an_example_does_not_hear_of_the_others(name, kind, options):
     f, y = drawn(kind)
     of, order = loss(name, options), torch.tensor([3, 0, 6, 5, 1, 2, 4])
     found = of(f, y)
@@ -87,7 +80,7 @@ def test_an_example_does_not_hear_of_the_others(
 
 
 @every
-def test_the_same_again_and_nothing_changed(name: str, kind: str, options: Any) -> None:
+def test_the_same_again_and_nothing_changed(name, kind, options):
     f, y = drawn(kind)
     before = f.clone(), y.clone()
     assert torch.equal(loss(name, options)(f, y), loss(name, options)(f, y))
@@ -96,9 +89,7 @@ def test_the_same_again_and_nothing_changed(name: str, kind: str, options: Any) 
 
 @every
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
-def test_huge_outputs_give_numbers(
-    name: str, kind: str, options: Any, dtype: torch.dtype
-) -> None:
+def test_huge_outputs_give_numbers(name, kind, options, dtype):
     """±10⁴, at which a softmax or a sigmoid written out is 0/0 or log 0."""
     f, y = drawn(kind)
     f = (1e4 * f.sign()).to(dtype)
@@ -110,19 +101,19 @@ def test_huge_outputs_give_numbers(
 
 
 @every
-def test_the_gradient_is_that_of_the_value(name: str, kind: str, options: Any) -> None:
+def test_the_gradient_is_that_of_the_value(name, kind, options):
     f, y = drawn(kind)
     of = loss(name, options)
     assert torch.autograd.gradcheck(lambda f: of(f, y), f.requires_grad_())
 
 
 @every
-def test_lifted_and_traced_as_in_a_loop(name: str, kind: str, options: Any) -> None:
+def test_lifted_and_traced_as_in_a_loop(name, kind, options):
     pairs = [drawn(kind, seed=seed) for seed in range(3)]
     f, y = (torch.stack(part) for part in zip(*pairs, strict=True))
     of = loss(name, options)
 
-    def total(f: Tensor, y: Tensor) -> Tensor:
+    def total(f, y):
         return of(f, y).sum()  # type: ignore[no-any-return]
 
     lifted = torch.func.vmap(torch.func.grad(total))
@@ -134,7 +125,7 @@ def test_lifted_and_traced_as_in_a_loop(name: str, kind: str, options: Any) -> N
 
 
 @every
-def test_a_step_downhill_lowers_it(name: str, kind: str, options: Any) -> None:
+def test_a_step_downhill_lowers_it(name, kind, options):
     f, y = drawn(kind)
     of = loss(name, options)
     g = torch.func.grad(lambda f: of(f, y).sum())(f)
@@ -145,7 +136,7 @@ OTHERS = [(n, kind) for n in NAMES for kind in KINDS if kind not in TAKES.get(n,
 
 
 @pytest.mark.parametrize(("name", "kind"), OTHERS)
-def test_other_data_are_refused_in_a_sentence(name: str, kind: str) -> None:
+def test_other_data_are_refused_in_a_sentence(name, kind):
     f, y = drawn(kind)
     words = rf"train\.loss = '{name}' needs .* shape \[7, .* leave train\.loss out"
     with pytest.raises(Refusal, match=words):
@@ -154,7 +145,7 @@ def test_other_data_are_refused_in_a_sentence(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", ["several", "single", "number"])
-def test_outputs_that_nothing_is_known_of_are_refused(name: str, kind: str) -> None:
+def test_outputs_that_nothing_is_known_of_are_refused(name, kind):
     """Of classes, only `Objective.check` knows how many there are."""
     f, y = drawn(kind)
     with pytest.raises(Refusal, match="needs"):

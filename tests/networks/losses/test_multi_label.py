@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -24,13 +22,13 @@ LOG = math.log
 NAMES = ("hot", "wet", "dark")
 
 
-def pair(labels: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
+def pair(labels=4):
     draw = torch.Generator().manual_seed(0)
     f = 3 * torch.randn(60, labels, generator=draw, dtype=F64)
     return f, torch.randint(0, 2, (60, labels), generator=draw)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     # Probabilities 3/4 and 1/2: has the first and lacks the second, or lacks both.
     f = torch.tensor([[LOG(3), 0.0], [LOG(3), 0.0]], dtype=F64)
     found = multi_label(f, torch.tensor([[1, 0], [0, 0]]))
@@ -39,31 +37,31 @@ def test_by_hand() -> None:
     )
 
 
-def test_it_is_torchs_averaged_over_the_labels() -> None:
+def test_it_is_torchs_averaged_over_the_labels():
     f, y = pair()
     theirs = functional.binary_cross_entropy_with_logits(f, y.to(F64), reduction="none")
     torch.testing.assert_close(multi_label(f, y), theirs.mean(1))
 
 
-def test_one_label_is_a_margin_of_two_classes() -> None:
+def test_one_label_is_a_margin_of_two_classes():
     f, y = pair(1)
     torch.testing.assert_close(multi_label(f, y), cross_entropy(f, y[:, 0]))
 
 
-def test_the_gradient_is_the_probability_less_the_label() -> None:
+def test_the_gradient_is_the_probability_less_the_label():
     f, y = pair()
     g = torch.func.grad(lambda f: multi_label(f, y).sum())(f)
     torch.testing.assert_close(g, (f.sigmoid() - y) / 4)
 
 
-def test_all_right_and_sure_costs_nothing_and_all_wrong_its_margin() -> None:
+def test_all_right_and_sure_costs_nothing_and_all_wrong_its_margin():
     y = torch.tensor([[1, 0, 1]])
     right = (2.0 * y - 1) * 1e4
     assert multi_label(right, y).item() == 0
     assert multi_label(-right, y).item() == 1e4
 
 
-def test_refuses_a_label_too_few() -> None:
+def test_refuses_a_label_too_few():
     f, y = pair()
     with pytest.raises(Refusal, match=r"a row of 0 and 1 .* \[60, 4\] .* \[60, 3\]"):
         multi_label(f, y[:, :3])
@@ -73,7 +71,7 @@ def test_refuses_a_label_too_few() -> None:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """Three labels that a plane each tells apart, in an .npz file and in a table."""
     draw = np.random.default_rng(0)
     x = draw.normal(size=(240, 4)).astype(np.float32)
@@ -86,7 +84,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def experiment(data: Path, kind: str = "npz", **sections: Any) -> dict[str, Any]:
+def experiment(data, kind="npz", **sections):
     more: dict[str, Any] = {"label": [*NAMES]} if kind == "csv" else {}
     tree: dict[str, Any] = {
         "data": {"name": kind, "path": str(data / f"data.{kind}"), **more},
@@ -100,7 +98,7 @@ def experiment(data: Path, kind: str = "npz", **sections: Any) -> dict[str, Any]
     }
 
 
-def test_npz_to_predictions(data: Path) -> None:
+def test_npz_to_predictions(data):
     [run] = troth.run(
         experiment(data, personalizer={"name": "ditto", "lam": 0.5}), out=data / "run"
     )
@@ -125,7 +123,7 @@ def test_npz_to_predictions(data: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["loop", "threads"])
-def test_every_plan_comes_to_the_same(data: Path, how: str) -> None:
+def test_every_plan_comes_to_the_same(data, how):
     train = {"rounds": 2, "precision": "float64"}
     [one] = troth.run(experiment(data, train=train), out=data / "one")
     engine = {"how": how, "chunk": 1}
@@ -134,7 +132,7 @@ def test_every_plan_comes_to_the_same(data: Path, how: str) -> None:
         assert one.clients[column] == pytest.approx(two.clients[column], abs=1e-9)
 
 
-def test_hostile_clients_toss_coins(data: Path) -> None:
+def test_hostile_clients_toss_coins(data):
     tree = experiment(data, adversary={"clients": [1]}, personalizer={"name": "local"})
     [run] = troth.run(tree, out=data / "run")
     own = run.clients["accuracy"]
@@ -142,7 +140,7 @@ def test_hostile_clients_toss_coins(data: Path) -> None:
     assert "malicious_accuracy_mean" in run.summary["personal"]
 
 
-def test_csv_on_the_command_line(data: Path) -> None:
+def test_csv_on_the_command_line(data):
     file, out = data / "e.json", data / "run"
     lines = [
         "[data]",
@@ -160,7 +158,7 @@ def test_csv_on_the_command_line(data: Path) -> None:
     file = data / "e.toml"
     file.write_text("\n".join(lines))
 
-    def said(*given: object) -> Any:
+    def said(*given):
         result = CliRunner().invoke(app.app, [str(word) for word in given])
         assert result.exit_code == 0, result.output
         return result
@@ -201,15 +199,13 @@ def test_csv_on_the_command_line(data: Path) -> None:
         ({"partition": {"name": "dirichlet"}}, "needs data with labels and these have"),
     ],
 )
-def test_what_has_no_use_for_several_labels(
-    data: Path, sections: dict[str, Any], words: str
-) -> None:
+def test_what_has_no_use_for_several_labels(data, sections, words):
     with pytest.raises(Refusal, match=words):
         troth.run(experiment(data, **sections), out=data / "run")
     assert not (data / "run").exists()
 
 
-def test_a_margin_is_no_two_labels(data: Path) -> None:
+def test_a_margin_is_no_two_labels(data):
     with np.load(data / "data.npz") as arrays:
         np.savez(data / "two.npz", x=arrays["x"], y=arrays["y"][:, :2])
     tree = experiment(data, model={"name": "svm"})
@@ -220,7 +216,7 @@ def test_a_margin_is_no_two_labels(data: Path) -> None:
 
 
 @pytest.mark.data
-def test_faces(tmp_path: Path) -> None:
+def test_faces(tmp_path):
     place = os.environ.get("TROTH_DATA", "")
     if not (Path(place) / "celeba").is_dir():
         pytest.skip("no faces here")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import torch
 from torch.nn.functional import mse_loss
 
@@ -8,24 +6,24 @@ from troth.networks.losses.squared import squared
 F64 = torch.float64
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     f, y = torch.tensor([[3.0], [-1.0], [2.0]]), torch.tensor([1.0, 1.0, 2.0])
     assert squared(f, y).tolist() == [2.0, 2.0, 0.0]  # ½·2², ½·(−2)², 0
 
 
-def test_it_is_half_of_torchs() -> None:
+def test_it_is_half_of_torchs():
     f, y = torch.randn(50, 1, dtype=F64), torch.randn(50, dtype=F64)
     theirs = mse_loss(f[:, 0], y, reduction="none")
     torch.testing.assert_close(squared(f, y), theirs / 2)
 
 
-def test_the_gradient_is_the_residual_so_that_the_mean_minimises() -> None:
+def test_the_gradient_is_the_residual_so_that_the_mean_minimises():
     y = torch.tensor([0.0, 1.0, 8.0], dtype=F64)
     f = torch.full((3, 1), 3.0, dtype=F64)  # the mean
     g = torch.func.grad(lambda f: squared(f, y).sum())(f)
     assert g[:, 0].tolist() == [3.0, 2.0, -5.0] and g.sum() == 0
 
 
-def test_outputs_without_a_column_do_too() -> None:
+def test_outputs_without_a_column_do_too():
     f, y = torch.randn(4, 1), torch.randn(4)
     assert torch.equal(squared(f[:, 0], y), squared(f, y))

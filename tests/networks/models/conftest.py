@@ -1,17 +1,13 @@
 """What the tests of networks share: statistics unlike the start's, and a comparison."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 
-def _agree(net: nn.Module, by_hand: Callable[..., Tensor], x: Tensor) -> None:
+def _agree(net, by_hand, x):
     parameters = list(net.parameters())
     for training in (True, False):
         net.train(training)
@@ -25,7 +21,7 @@ def _agree(net: nn.Module, by_hand: Callable[..., Tensor], x: Tensor) -> None:
 
 
 @pytest.fixture
-def agree() -> Any:
+def agree():
     """Whether a network is what is written out by hand, with its gradient.
 
     Takes the network in float64, a function (net, x, training) → outputs, and x.
@@ -34,10 +30,10 @@ def agree() -> Any:
 
 
 @pytest.fixture
-def moved() -> Any:
+def moved():
     """Gives a network running statistics unlike those at the start."""
 
-    def change(net: nn.Module) -> nn.Module:
+    def change(net):
         for name, value in net.state_dict().items():
             if "running_var" in name:
                 value.uniform_(0.5, 2.0)
@@ -48,7 +44,7 @@ def moved() -> Any:
     return change
 
 
-def _glorot(net: nn.Module) -> None:
+def _glorot(net):
     layers = [m for m in net.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     for module in layers:
         w, area = module.weight, math.prod(module.weight.shape[2:])
@@ -59,6 +55,6 @@ def _glorot(net: nn.Module) -> None:
 
 
 @pytest.fixture
-def glorot() -> Any:
+def glorot():
     """Whether all layers start within ±√(6/(fan_in + fan_out)), with bias 0."""
     return _glorot

@@ -1,25 +1,21 @@
-from __future__ import annotations
-
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import conv2d, max_pool2d
 
 from troth.networks.models.cnn import cnn
 
 
-def count(net: nn.Module) -> int:
+def count(net):
     return sum(p.numel() for p in net.parameters())
 
 
-def test_has_the_parameters_of_the_papers() -> None:
+def test_has_the_parameters_of_the_papers():
     assert count(cnn((1, 28, 28), 10)) == 3_274_634  # Fashion
     femnist = cnn((1, 28, 28), 62, channels=[16, 32], widths=[128], dropout=[0.25, 0.5])
     assert count(femnist) == 222_078
 
 
-def test_dropout_stands_before_each_fully_connected_layer() -> None:
+def test_dropout_stands_before_each_fully_connected_layer():
     net = cnn((1, 8, 8), 3, channels=[2], widths=[5, 4], dropout=[0.25, 0.0, 0.5])
     kinds = [type(m) for m in net.children()][3:]
     hidden = [nn.Linear, nn.ReLU]
@@ -30,7 +26,7 @@ def test_dropout_stands_before_each_fully_connected_layer() -> None:
     assert not torch.equal(net.train()(x), net(x))
 
 
-def test_without_dropout_nothing_is_inserted() -> None:
+def test_without_dropout_nothing_is_inserted():
     made = []
     for dropout in ([], [0.0, 0.0]):
         torch.manual_seed(0)
@@ -40,23 +36,23 @@ def test_without_dropout_nothing_is_inserted() -> None:
     assert torch.equal(made[0](x), made[1](x))
 
 
-def by_hand(net: nn.Module, x: Tensor, training: bool) -> Tensor:
+def by_hand(net, x, training):
     w, b, v, c = net.parameters()
     return max_pool2d(torch.relu(conv2d(x, w, b, padding=1)), 2).flatten(1) @ v.T + c
 
 
-def test_is_conv_relu_pool_with_its_gradient(agree: Any) -> None:
+def test_is_conv_relu_pool_with_its_gradient(agree):
     torch.manual_seed(0)
     net = cnn((2, 9, 6), 3, channels=[4], widths=[], kernel=3, init="torch").double()
     agree(net, by_hand, torch.randn(5, 2, 9, 6, dtype=torch.float64))
 
 
-def test_glorot_bounds_and_zero_bias(glorot: Any) -> None:
+def test_glorot_bounds_and_zero_bias(glorot):
     torch.manual_seed(0)
     glorot(cnn((1, 28, 28), 10))
     other = cnn((1, 28, 28), 10, init="torch")
     assert all(bias.any() for bias in list(other.parameters())[1::2])
 
 
-def test_the_smallest_image_that_fits() -> None:
+def test_the_smallest_image_that_fits():
     cnn((1, 28, 8), 10, channels=[1, 1, 1])

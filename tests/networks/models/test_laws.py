@@ -1,7 +1,5 @@
 """Laws that every network keeps."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re
@@ -9,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from troth import lookup
 from troth.types import Refusal
@@ -25,9 +23,7 @@ SHAPE = (3, 32, 35)
 every = pytest.mark.parametrize("name", lookup.names("model"))
 
 
-def made(
-    name: str, shape: tuple[int, ...] = SHAPE, classes: int = 2, seed: int = 0
-) -> nn.Module:
+def made(name, shape=SHAPE, classes=2, seed=0):
     torch.manual_seed(seed)
     options = lookup.check("model", name, SMALL.get(name, {}))
     net = lookup.call(lookup.find("model", name), options, shape=shape, classes=classes)
@@ -35,18 +31,18 @@ def made(
     return net
 
 
-def inputs(rows: int = 5, shape: tuple[int, ...] = SHAPE) -> Tensor:
+def inputs(rows=5, shape=SHAPE):
     return torch.randn(rows, *shape, generator=torch.Generator().manual_seed(1))
 
 
-def outputs(net: nn.Module, classes: int) -> int:
+def outputs(net, classes):
     """One a class; a machine for two classes with its own loss may have one."""
     return 1 if hasattr(net, "loss") and classes == 2 else max(classes, 1)
 
 
 @every
 @pytest.mark.parametrize("classes", [0, 2, 7])
-def test_a_row_an_example_and_a_column_a_class(name: str, classes: int) -> None:
+def test_a_row_an_example_and_a_column_a_class(name, classes):
     try:
         net = made(name, classes=classes)
     except Refusal as refusal:
@@ -60,7 +56,7 @@ def test_a_row_an_example_and_a_column_a_class(name: str, classes: int) -> None:
 
 @every
 @pytest.mark.parametrize("training", [True, False])
-def test_inputs_are_left_alone(name: str, training: bool) -> None:
+def test_inputs_are_left_alone(name, training):
     x = inputs()
     before = x.clone()
     made(name).train(training)(x)
@@ -68,12 +64,12 @@ def test_inputs_are_left_alone(name: str, training: bool) -> None:
 
 
 @every
-def test_nothing_works_in_place(name: str) -> None:
+def test_nothing_works_in_place(name):
     assert not [m for m in made(name).modules() if getattr(m, "inplace", False)]
 
 
 @every
-def test_the_seed_decides(name: str) -> None:
+def test_the_seed_decides(name):
     one, same, other = (
         torch.cat([p.detach().flatten() for p in made(name, seed=seed).parameters()])
         for seed in (3, 3, 4)
@@ -83,7 +79,7 @@ def test_the_seed_decides(name: str) -> None:
 
 
 @every
-def test_prediction_draws_nothing_and_keeps_nothing(name: str) -> None:
+def test_prediction_draws_nothing_and_keeps_nothing(name):
     net, x = made(name).eval(), inputs()
     before = copy.deepcopy(net.state_dict())
     first = net(x)
@@ -93,7 +89,7 @@ def test_prediction_draws_nothing_and_keeps_nothing(name: str) -> None:
 
 
 @every
-def test_float64_gives_the_same_more_exactly(name: str) -> None:
+def test_float64_gives_the_same_more_exactly(name):
     net, x = made(name).eval(), inputs()
     exact = copy.deepcopy(net).double()(x.double())
     assert exact.dtype == torch.float64
@@ -101,14 +97,14 @@ def test_float64_gives_the_same_more_exactly(name: str) -> None:
 
 
 @every
-def test_the_numbers_alone_make_the_network(name: str) -> None:
+def test_the_numbers_alone_make_the_network(name):
     one, other = made(name, seed=0).eval(), made(name, seed=1).eval()
     other.load_state_dict(one.state_dict())
     assert torch.equal(one(inputs()), other(inputs()))
 
 
 @every
-def test_every_parameter_has_a_gradient(name: str) -> None:
+def test_every_parameter_has_a_gradient(name):
     net = made(name).train()
     net(inputs(8)).square().sum().backward()
     for key, parameter in net.named_parameters():
@@ -118,11 +114,9 @@ def test_every_parameter_has_a_gradient(name: str) -> None:
 
 @every
 @pytest.mark.parametrize(
-    "shape",
-    [(7,), (9, 9), (2, 2, 2, 2), (1, 1, 1), (3, 40, 1), (1, 2, 40)],
-    ids=str,
+    "shape", [(7,), (9, 9), (2, 2, 2, 2), (1, 1, 1), (3, 40, 1), (1, 2, 40)], ids=str
 )
-def test_takes_a_shape_or_says_why_not(name: str, shape: tuple[int, ...]) -> None:
+def test_takes_a_shape_or_says_why_not(name, shape):
     try:
         net = made(name, shape=shape)
     except Refusal as refusal:
@@ -173,7 +167,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "given", "words"), REFUSED)
-def test_refuses(name: str, given: dict[str, Any], words: str) -> None:
+def test_refuses(name, given, words):
     where = {"shape": SHAPE, "classes": 2}
     where = {key: given.get(key, value) for key, value in where.items()}
     options = {key: value for key, value in given.items() if key not in where}
@@ -182,7 +176,7 @@ def test_refuses(name: str, given: dict[str, Any], words: str) -> None:
         lookup.call(lookup.find("model", name), known, **where)
 
 
-def test_options_and_where_they_come_from() -> None:
+def test_options_and_where_they_come_from():
     assert lookup.check("model", "linear", {}) == {"bias": True, "zero": False}
     assert lookup.check("model", "mlp", {}) == {"widths": [128], "dropout": 0.0}
     cited = {

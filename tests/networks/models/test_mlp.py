@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import torch
 from torch import nn
 
@@ -7,7 +5,7 @@ from troth.networks.models.linear import linear
 from troth.networks.models.mlp import mlp
 
 
-def test_layers_and_their_sizes() -> None:
+def test_layers_and_their_sizes():
     net = mlp((1, 4, 4), 3, widths=[5, 2])
     shapes = [tuple(p.shape) for p in net.parameters()]
     assert shapes == [(5, 16), (5,), (2, 5), (2,), (3, 2), (3,)]
@@ -19,7 +17,7 @@ def test_layers_and_their_sizes() -> None:
     assert net(torch.randn(6, 1, 4, 4)).shape == (6, 3)
 
 
-def test_without_widths_it_is_linear() -> None:
+def test_without_widths_it_is_linear():
     torch.manual_seed(0)
     a = mlp((7,), 3, widths=[])
     torch.manual_seed(0)
@@ -28,7 +26,7 @@ def test_without_widths_it_is_linear() -> None:
     assert torch.equal(a(x), b(x))
 
 
-def test_dropout_is_for_hidden_units() -> None:
+def test_dropout_is_for_hidden_units():
     net = mlp((7,), 3, widths=[5, 4], dropout=0.3)
     hidden = [nn.Linear, nn.ReLU, nn.Dropout]
     assert [type(m) for m in net.children()] == [

@@ -1,29 +1,26 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import batch_norm, conv2d, linear
 
 from troth.networks.models.resnet18 import resnet18
 
 
-def count(net: nn.Module) -> int:
+def count(net):
     return sum(p.numel() for p in net.parameters())
 
 
-def by_hand(net: nn.Module, x: Tensor, training: bool) -> Tensor:
+def by_hand(net, x, training):
     """The network of the paper, from the numbers alone."""
     t = dict(net.state_dict(keep_vars=True))
 
-    def conv(name: str, x: Tensor, stride: int = 1) -> Tensor:
+    def conv(name, x, stride=1):
         side = t[f"{name}.weight"].shape[-1]
         return conv2d(x, t[f"{name}.weight"], None, stride, side // 2)
 
-    def norm(name: str, x: Tensor) -> Tensor:
+    def norm(name, x):
         mean, var = t[f"{name}.running_mean"].clone(), t[f"{name}.running_var"].clone()
         return batch_norm(
             x, mean, var, t[f"{name}.weight"], t[f"{name}.bias"], training
@@ -43,7 +40,7 @@ def by_hand(net: nn.Module, x: Tensor, training: bool) -> Tensor:
     return linear(x.mean((2, 3)), t["fc.weight"], t["fc.bias"])
 
 
-def test_is_the_network_of_the_paper_with_its_gradient(agree: Any, moved: Any) -> None:
+def test_is_the_network_of_the_paper_with_its_gradient(agree, moved):
     torch.manual_seed(0)
     net = moved(resnet18((3, 9, 12), 5, width=4))
     for name, value in net.state_dict().items():
@@ -52,7 +49,7 @@ def test_is_the_network_of_the_paper_with_its_gradient(agree: Any, moved: Any) -
     agree(net.double(), by_hand, torch.randn(6, 3, 9, 12, dtype=torch.float64))
 
 
-def test_parameters_and_names_are_torchvisions() -> None:
+def test_parameters_and_names_are_torchvisions():
     net = resnet18((3, 32, 32), 10)
     # torchvision's 11,181,642 with its 7×7 stem for 10 classes, less (49 − 9)·3·64
     assert count(net) == 11_173_962 == 11_181_642 - 40 * 3 * 64
@@ -74,14 +71,14 @@ def test_parameters_and_names_are_torchvisions() -> None:
     assert buffers == {"running_mean", "running_var", "num_batches_tracked"}
 
 
-def test_works_at_a_quarter_of_the_resolution_after_three_halvings() -> None:
+def test_works_at_a_quarter_of_the_resolution_after_three_halvings():
     net, seen = resnet18((1, 32, 20), 2, width=2), []
     net.get_submodule("layer4").register_forward_hook(lambda *a: seen.append(a[2]))
     net(torch.randn(3, 1, 32, 20))
     assert seen[0].shape == (3, 16, 4, 3)
 
 
-def test_starts_as_torchvision_does() -> None:
+def test_starts_as_torchvision_does():
     torch.manual_seed(0)
     net = resnet18((3, 32, 32), 10)
     for module in net.modules():
@@ -97,7 +94,7 @@ def test_starts_as_torchvision_does() -> None:
     assert 0.97 * bound < float(weight.max()) <= bound  # fails with 0.97**5120
 
 
-def test_group_norm_leaves_the_rest_of_the_batch_alone() -> None:
+def test_group_norm_leaves_the_rest_of_the_batch_alone():
     torch.manual_seed(0)
     net = resnet18((1, 8, 8), 3, width=8, norm="group").train()
     groups = [m.num_groups for m in net.modules() if isinstance(m, nn.GroupNorm)]

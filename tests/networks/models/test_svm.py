@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
 from troth.networks.models.svm import SVM, svm
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     net = svm((2,), 2, l2=0.1)
     assert isinstance(net, SVM)
     with torch.no_grad():
@@ -20,7 +18,7 @@ def test_by_hand() -> None:
     assert net.penalty().item() == pytest.approx(0.1 * (4 + 1))  # b is free
 
 
-def test_starts_at_zero_with_101_parameters_on_vehicle() -> None:
+def test_starts_at_zero_with_101_parameters_on_vehicle():
     net = svm((100,), 2)
     assert sum(p.numel() for p in net.parameters()) == 101
     assert not any(p.any() for p in net.parameters())

@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import batch_norm, conv2d, linear, max_pool2d
 
 from troth.networks.models.vgg13_bn import vgg13_bn
@@ -13,11 +10,11 @@ from troth.networks.models.vgg13_bn import vgg13_bn
 CONVOLUTIONS = (0, 3, 7, 10, 14, 17, 21, 24, 28, 31)  # their places in `features`
 
 
-def count(net: nn.Module) -> int:
+def count(net):
     return sum(p.numel() for p in net.parameters())
 
 
-def by_hand(net: nn.Module, x: Tensor, training: bool) -> Tensor:
+def by_hand(net, x, training):
     t = dict(net.state_dict(keep_vars=True))
     for i, at in enumerate(CONVOLUTIONS):
         x = conv2d(x, t[f"features.{at}.weight"], t[f"features.{at}.bias"], padding=1)
@@ -35,7 +32,7 @@ def by_hand(net: nn.Module, x: Tensor, training: bool) -> Tensor:
 KINDS = ("weight", "bias")
 
 
-def test_is_the_network_with_its_gradient(agree: Any, moved: Any) -> None:
+def test_is_the_network_with_its_gradient(agree, moved):
     torch.manual_seed(0)
     net = moved(vgg13_bn((2, 32, 70), 5, width=4, widths=[6, 7], dropout=0.0).double())
     for value in net.get_submodule("classifier").parameters():
@@ -43,7 +40,7 @@ def test_is_the_network_with_its_gradient(agree: Any, moved: Any) -> None:
     agree(net, by_hand, torch.randn(3, 2, 32, 70, dtype=torch.float64))
 
 
-def test_has_the_parameters_and_names_of_the_published_network() -> None:
+def test_has_the_parameters_and_names_of_the_published_network():
     net = vgg13_bn((3, 32, 32), 10, widths=[])
     pairs = [(3, 64), (64, 64), (64, 128), (128, 128), (128, 256), (256, 256)]
     pairs += [(256, 512), (512, 512), (512, 512), (512, 512)]
@@ -67,7 +64,7 @@ def test_has_the_parameters_and_names_of_the_published_network() -> None:
     assert whole.get_parameter("classifier.6.weight").shape == (10, 4096)
 
 
-def test_starts_as_torchvision_does() -> None:
+def test_starts_as_torchvision_does():
     torch.manual_seed(0)
     net = vgg13_bn((3, 32, 32), 10, widths=[512])
     for module in net.modules():
@@ -81,7 +78,7 @@ def test_starts_as_torchvision_does() -> None:
             assert module.bias is not None and not module.bias.any()
 
 
-def test_dropout_is_between_fully_connected_layers_and_only_in_training() -> None:
+def test_dropout_is_between_fully_connected_layers_and_only_in_training():
     net = vgg13_bn((1, 32, 32), 3, width=1, widths=[50, 40])
     kinds = [type(m).__name__ for m in net.get_submodule("classifier")]  # type: ignore[arg-type]
     hidden = ["Linear", "ReLU", "Dropout"]

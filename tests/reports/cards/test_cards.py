@@ -1,7 +1,5 @@
 """Cards against the files they are made from."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path
@@ -18,35 +16,35 @@ from troth.reports import cards
 from troth.runs import inspect
 
 
-def document(*paths: Path) -> dict[str, Any]:
+def document(*paths):
     made = cards.document(inspect.opened(paths))
     validator = jsonschema.Draft202012Validator(cards.schema())
     validator.validate(json.loads(json.dumps(made, allow_nan=False)))
     return made
 
 
-def card(made: dict[str, Any], client: int, run: str = "") -> dict[str, Any]:
+def card(made, client, run=""):
     found = [c for c in made["cards"] if c["client"] == client and run in c["run"]]
     return found[0]
 
 
-def text(one: dict[str, Any], rule: str) -> str:
+def text(one, rule):
     """The one sentence by this rule."""
     (found,) = [s["text"] for s in one["sentences"] if s["rule"] == rule]
     return str(found)
 
 
-def rules(one: dict[str, Any]) -> set[str]:
+def rules(one):
     return {s["rule"] for s in one["sentences"]}
 
 
-def test_the_schema_is_one_and_has_the_version() -> None:
+def test_the_schema_is_one_and_has_the_version():
     schema = cards.schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$id"].endswith(cards.VERSION)
 
 
-def test_the_schema_refuses_what_is_no_card(told: Any, tmp_path: Path) -> None:
+def test_the_schema_refuses_what_is_no_card(told, tmp_path):
     made = document(told(tmp_path / "x", [0.5, 1.0]))
     made["cards"][0]["value"] = "0.5"
     with pytest.raises(jsonschema.ValidationError):
@@ -56,7 +54,7 @@ def test_the_schema_refuses_what_is_no_card(told: Any, tmp_path: Path) -> None:
         jsonschema.validate(made, cards.schema())
 
 
-def test_numbers_are_those_of_the_files(examined: Path) -> None:
+def test_numbers_are_those_of_the_files(examined):
     """Every card of every run, against clients.csv, audit.csv and the certificates."""
     made = document(examined / "attacked", examined / "clean")
     assert len(made["cards"]) == 4 * 12 and {r["finished"] for r in made["runs"]} == {
@@ -94,7 +92,7 @@ def test_numbers_are_those_of_the_files(examined: Path) -> None:
         assert mine["change_low"] == audit["change_low"][i]
 
 
-def test_ranks_by_hand(told: Any, tmp_path: Path) -> None:
+def test_ranks_by_hand(told, tmp_path):
     accuracy, bad = [0.9, 0.7, 0.9, 1.0, np.nan], [0, 0, 0, 1, 0]
     made = document(told(tmp_path / "x", accuracy, hostile=bad, test=[10] * 4 + [0]))
     found = [(card(made, k)["rank"], card(made, k)["of"]) for k in range(5)]
@@ -111,7 +109,7 @@ def test_ranks_by_hand(told: Any, tmp_path: Path) -> None:
     )
 
 
-def test_gains(told: Any, tmp_path: Path) -> None:
+def test_gains(told, tmp_path):
     own = told(tmp_path / "own", [0.9, 0.7], shared=[0.5, 0.8])
     local = told(tmp_path / "alone", [0.8, 0.8], personalizer="local")
     one = card(document(own, local), 0, "own")
@@ -133,7 +131,7 @@ def test_gains(told: Any, tmp_path: Path) -> None:
     assert other["valid"] is None and "served.valid" not in rules(other)
 
 
-def test_a_new_run_does_not_go_into_the_grid(examined: Path) -> None:
+def test_a_new_run_does_not_go_into_the_grid(examined):
     grid, name = examined / "attacked", "personalizer=ditto+lam=auto"
     one = card(document(grid / name), 1)
     place = examined / "attacked-no-attack" / name
@@ -152,9 +150,7 @@ WAYS = (
 )
 
 
-def test_who_never_met_the_federation_is_not_under_attack(
-    told: Any, tmp_path: Path
-) -> None:
+def test_who_never_met_the_federation_is_not_under_attack(told, tmp_path):
     accuracy = [0.5, 0.9, 0.2]
     own = told(tmp_path / "own", accuracy, **HOSTILE)
     alone = told(tmp_path / "alone", accuracy, personalizer="local", **HOSTILE)
@@ -211,7 +207,7 @@ SENTENCES: list[tuple[dict[str, Any], int, str, str]] = [
 ]
 
 
-def test_sentences(told: Any, tmp_path: Path) -> None:
+def test_sentences(told, tmp_path):
     for i, (given, client, rule, words) in enumerate(SENTENCES):
         made = document(told(tmp_path / f"x{i}", [0.5, 0.9, 0.2], **given))
         assert words in text(card(made, client), rule)
@@ -227,7 +223,7 @@ def test_sentences(told: Any, tmp_path: Path) -> None:
     )
 
 
-def test_a_run_without_personalizer(told: Any, tmp_path: Path) -> None:
+def test_a_run_without_personalizer(told, tmp_path):
     made = document(told(tmp_path / "x", [0.9, 0.7], personalizer="none"))
     one = card(made, 0)
     assert not one["own_model"] and "served.shared" in rules(one)
@@ -235,7 +231,7 @@ def test_a_run_without_personalizer(told: Any, tmp_path: Path) -> None:
     assert one["use"] == {"decided_by": "only", "run": "x", "model": "shared"}
 
 
-def test_other_seeds_are_other_clients(told: Any, tmp_path: Path) -> None:
+def test_other_seeds_are_other_clients(told, tmp_path):
     a = told(tmp_path / "a", [0.9, 0.7])
     b = told(tmp_path / "b", [0.1, 0.1], personalizer="local", seed=1)
     made = document(a, b)
@@ -243,7 +239,7 @@ def test_other_seeds_are_other_clients(told: Any, tmp_path: Path) -> None:
     assert card(made, 0, "b")["use"]["run"] == "b"
 
 
-def test_the_hash_is_that_of_the_model(examined: Path) -> None:
+def test_the_hash_is_that_of_the_model(examined):
     made = document(examined / "attacked")
     for name in ("personalizer=none", "personalizer=ditto+lam=auto"):
         run = troth.load(examined / "attacked" / name)
@@ -251,7 +247,7 @@ def test_the_hash_is_that_of_the_model(examined: Path) -> None:
             assert card(made, k, name)["parameters"] == fingerprint(run.model(k))
 
 
-def test_a_certificate_by_hand(examined: Path) -> None:
+def test_a_certificate_by_hand(examined):
     made = document(examined / "attacked")
     place = examined / "attacked" / "personalizer=ditto+lam=auto"
     lines = [
@@ -280,7 +276,7 @@ def test_a_certificate_by_hand(examined: Path) -> None:
     assert shown <= (radii[2] if radii[2] > 0 else np.mean(radii))  # rounded down
 
 
-def test_a_certificate_of_other_parameters(examined: Path, tmp_path: Path) -> None:
+def test_a_certificate_of_other_parameters(examined, tmp_path):
     import shutil
 
     place = tmp_path / "run"
@@ -301,7 +297,7 @@ def test_a_certificate_of_other_parameters(examined: Path, tmp_path: Path) -> No
     )
 
 
-def test_the_command_for_a_proof_is_whole(told: Any, tmp_path: Path) -> None:
+def test_the_command_for_a_proof_is_whole(told, tmp_path):
     place = told(tmp_path / "x", [0.5, 1.0])
     one = card(document(place), 1)
     asks = f"troth certify {place} --transform pixel --sigma 0.25 --client 1"
@@ -310,7 +306,7 @@ def test_the_command_for_a_proof_is_whole(told: Any, tmp_path: Path) -> None:
     assert text(one, "shortcuts.missing").endswith(asks)
 
 
-def test_poisoning_beside_the_run_where_nobody_attacks(examined: Path) -> None:
+def test_poisoning_beside_the_run_where_nobody_attacks(examined):
     made = document(examined / "attacked", examined / "clean")
     one, other = card(made, 1, "ditto"), card(made, 1, "clean")
     (beside,) = one["poisoning"]["beside"]
@@ -326,7 +322,7 @@ def test_poisoning_beside_the_run_where_nobody_attacks(examined: Path) -> None:
     assert "poisoning.no_twin" in rules(card(made, 1, "none"))
 
 
-def test_an_unfinished_run_has_no_card(told: Any, tmp_path: Path) -> None:
+def test_an_unfinished_run_has_no_card(told, tmp_path):
     place = told(tmp_path / "x", [0.5, 1.0])
     (place / "summary.json").unlink()
     made = document(place)
@@ -334,7 +330,7 @@ def test_an_unfinished_run_has_no_card(told: Any, tmp_path: Path) -> None:
     assert made["runs"][0]["rounds"] == 4
 
 
-def test_an_error_is_better_when_it_is_lower(tmp_path: Path) -> None:
+def test_an_error_is_better_when_it_is_lower(tmp_path):
     tree = {
         "data": {"name": "linear_regression"},
         "partition": {"name": "natural"},
@@ -362,7 +358,7 @@ def test_an_error_is_better_when_it_is_lower(tmp_path: Path) -> None:
     assert beside[0]["run"] == "y"
 
 
-def test_models_that_were_not_saved(tmp_path: Path) -> None:
+def test_models_that_were_not_saved(tmp_path):
     tree = {
         "partition": {"name": "iid", "clients": 4},
         "train": {"rounds": 2, "steps": 1},

@@ -1,10 +1,6 @@
 """Which model is suggested to a client, by worked examples."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +8,7 @@ from troth.reports import cards
 from troth.runs import inspect
 
 
-def said(paths: list[Path], client: int) -> tuple[str, str, list[str]]:
+def said(paths, client):
     """The run and rule that were chosen, and the sentences."""
     (deck,) = cards.decks(inspect.opened(paths))
     choice = deck.choices[client]
@@ -20,7 +16,7 @@ def said(paths: list[Path], client: int) -> tuple[str, str, list[str]]:
     return run, choice.why, [cards.words(each) for each in choice.said]
 
 
-def test_the_first_on_average(told: Any, tmp_path: Path) -> None:
+def test_the_first_on_average(told, tmp_path):
     a = told(tmp_path / "a", [0.8, 0.9, 1.0, 0.9], shared=[0.5] * 4)
     b = told(
         tmp_path / "b", [0.7, 0.9, 0.9, 0.8], shared=[0.5] * 4, personalizer="local"
@@ -47,7 +43,7 @@ def test_the_first_on_average(told: Any, tmp_path: Path) -> None:
     ]
 
 
-def test_a_tie_names_those_that_are_equal(told: Any, tmp_path: Path) -> None:
+def test_a_tie_names_those_that_are_equal(told, tmp_path):
     a = told(tmp_path / "a", [0.8, 0.9, 0.9, 0.9], shared=[0.5, 0.9, 0.4, 0.4])
     b = told(tmp_path / "b", [0.7, 0.9, 0.9, 0.8], shared=[0.5, 0.9, 0.4, 0.4])
     words = said([a, b], 2)[2]
@@ -60,7 +56,7 @@ def test_a_tie_names_those_that_are_equal(told: Any, tmp_path: Path) -> None:
     assert "more than every other model here." in said([a, b], 0)[2][2]
 
 
-def test_one_client_s_few_examples_do_not_decide(told: Any, tmp_path: Path) -> None:
+def test_one_client_s_few_examples_do_not_decide(told, tmp_path):
     a = told(tmp_path / "a", [0.6, 0.9, 1.0, 0.9])
     b = told(tmp_path / "b", [0.8, 0.8, 0.8, 0.8], personalizer="local")
     run, why, words = said([a, b], 0)
@@ -74,7 +70,7 @@ def test_one_client_s_few_examples_do_not_decide(told: Any, tmp_path: Path) -> N
     )
 
 
-def test_one_client_s_many_examples_do(told: Any, tmp_path: Path) -> None:
+def test_one_client_s_many_examples_do(told, tmp_path):
     size = [10, 400, 10, 10]
     a = told(tmp_path / "a", [1.0, 0.5, 1.0, 1.0], test=size)
     b = told(tmp_path / "b", [0.6, 0.9, 0.6, 0.6], test=size, personalizer="local")
@@ -88,7 +84,7 @@ def test_one_client_s_many_examples_do(told: Any, tmp_path: Path) -> None:
     assert said([a, b], 0)[:2] == ("a", "average")
 
 
-def test_sure_only_where_interval_and_test_agree(told: Any, tmp_path: Path) -> None:
+def test_sure_only_where_interval_and_test_agree(told, tmp_path):
     better = np.linspace(0.6, 0.9, 20)
     a = told(tmp_path / "a", better, shared=better)
     b = told(tmp_path / "b", better - 0.1, shared=better, personalizer="local")
@@ -111,7 +107,7 @@ def test_sure_only_where_interval_and_test_agree(told: Any, tmp_path: Path) -> N
     )
 
 
-def test_where_two_tests_disagree_both_are_named(told: Any, tmp_path: Path) -> None:
+def test_where_two_tests_disagree_both_are_named(told, tmp_path):
     """As in the quickstart: 5 of 40 are better, none is worse; then the other way."""
     low = np.full(40, 0.1)
     base = np.full(40, 0.5)
@@ -136,7 +132,7 @@ def test_where_two_tests_disagree_both_are_named(told: Any, tmp_path: Path) -> N
     assert "holds 0, but Wilcoxon's signed ranks give p < 0.001, below" in words[1]
 
 
-def test_one_client_tells_nothing_of_others(told: Any, tmp_path: Path) -> None:
+def test_one_client_tells_nothing_of_others(told, tmp_path):
     a = told(tmp_path / "a", [0.9], shared=[0.5])
     assert said([a], 0)[2][1] == (
         "Clients that have a test result by both “a” and the shared model: 1, too few "
@@ -144,7 +140,7 @@ def test_one_client_tells_nothing_of_others(told: Any, tmp_path: Path) -> None:
     )
 
 
-def test_a_hostile_client_gets_no_advice(told: Any, tmp_path: Path) -> None:
+def test_a_hostile_client_gets_no_advice(told, tmp_path):
     a = told(tmp_path / "a", [0.8, 0.9], hostile=[True, False], corruption="auto")
     assert said([a], 0) == (
         "",
@@ -156,13 +152,13 @@ def test_a_hostile_client_gets_no_advice(told: Any, tmp_path: Path) -> None:
     )
 
 
-def test_a_client_without_test_data(told: Any, tmp_path: Path) -> None:
+def test_a_client_without_test_data(told, tmp_path):
     a = told(tmp_path / "a", [0.8, np.nan], shared=[0.5, np.nan], test=[10, 0])
     run, _, words = said([a], 1)
     assert run == "a" and "Client 1 has no test result of its own." in words
 
 
-def test_the_shared_model_where_it_is_first(told: Any, tmp_path: Path) -> None:
+def test_the_shared_model_where_it_is_first(told, tmp_path):
     a = told(tmp_path / "a", [0.5, 0.5], shared=[0.9, 0.9])
     run, _, words = said([a], 1)
     assert run == "the shared model"
@@ -173,7 +169,7 @@ def test_the_shared_model_where_it_is_first(told: Any, tmp_path: Path) -> None:
     ]
 
 
-def test_a_table_is_predicted_from_a_table(told: Any, tmp_path: Path) -> None:
+def test_a_table_is_predicted_from_a_table(told, tmp_path):
     a = told(tmp_path / "a", [0.9, 0.9], personalizer="local", shared=[0.5, 0.5])
     text = (a / "experiment.toml").read_text()
     (a / "experiment.toml").write_text(text.replace('"digits"', '"csv"'))
@@ -182,7 +178,7 @@ def test_a_table_is_predicted_from_a_table(told: Any, tmp_path: Path) -> None:
     assert words[-1].startswith("FILE.csv is yours: a table with the columns")
 
 
-def test_any_name_can_stand_in_a_sentence(told: Any, tmp_path: Path) -> None:
+def test_any_name_can_stand_in_a_sentence(told, tmp_path):
     name = "personalizer=none"  # is read as: no personalizer
     a = told(tmp_path / name, [0.9, 0.9], personalizer="none")
     b = told(tmp_path / "b and c", [0.5, 0.4], shared=[0.9, 0.9])
@@ -191,7 +187,7 @@ def test_any_name_can_stand_in_a_sentence(told: Any, tmp_path: Path) -> None:
     assert "next comes “b and c” with" in words[0]
 
 
-def test_a_shared_model_counts_once(told: Any, tmp_path: Path) -> None:
+def test_a_shared_model_counts_once(told, tmp_path):
     a = told(tmp_path / "a", [0.9, 0.9], shared=[0.5, 0.5])
     b = told(tmp_path / "b", [0.5, 0.5], personalizer="none")
     _, _, words = said([a, b], 0)
@@ -200,7 +196,7 @@ def test_a_shared_model_counts_once(told: Any, tmp_path: Path) -> None:
     )
 
 
-def with_valid(path: Path, own: float, shared: float) -> Path:
+def with_valid(path, own, shared):
     """The run, with means on validation data."""
     summary = json.loads((path / "summary.json").read_text())
     kinds = {"personal": own, "shared": shared}
@@ -209,7 +205,7 @@ def with_valid(path: Path, own: float, shared: float) -> Path:
     return path
 
 
-def test_validation_data_choose_where_there_are_any(told: Any, tmp_path: Path) -> None:
+def test_validation_data_choose_where_there_are_any(told, tmp_path):
     """Test data would say a; they say so, and change nothing."""
     better = np.linspace(0.6, 0.9, 20)
     low = better - 0.3

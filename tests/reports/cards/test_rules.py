@@ -1,7 +1,5 @@
 """Every sentence that can be said: well formed, and no adjective without a number."""
 
-from __future__ import annotations
-
 import re
 
 from troth.reports.cards._rules import ABOUT, words
@@ -14,7 +12,7 @@ ADJECTIVES = re.compile(
 )
 
 
-def test_sentences_are_well_formed() -> None:
+def test_sentences_are_well_formed():
     """A command stands at the end, after a colon, so that all of it is copied."""
     for rule, text in EVERY.items():
         bare = [
@@ -29,10 +27,10 @@ def test_sentences_are_well_formed() -> None:
         assert "differs from" not in text and "by: {" not in text
 
 
-def test_every_rule_is_about_something() -> None:
+def test_every_rule_is_about_something():
     assert {rule.split(".")[0] for rule in EVERY} == {*ABOUT, "page"}
 
 
-def test_values_are_put_in_once_and_as_they_are() -> None:
+def test_values_are_put_in_once_and_as_they_are():
     said = ("gain.local", "{1}", "<b>\\1", "{0}")
     assert words(said) == "{1} against training alone (<b>\\1), which has {0} here."

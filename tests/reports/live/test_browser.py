@@ -1,16 +1,11 @@
 """`troth ui` in a real Chromium while a run trains, is killed, and ends."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,7 +39,7 @@ device = "cpu"
 
 
 @pytest.fixture
-def root(tmp_path: Path, examined: Path) -> Path:
+def root(tmp_path, examined):
     place = tmp_path / "runs"
     shutil.copytree(examined / "clean", place / "clean")
     local = examined / "attacked" / "personalizer=local"
@@ -53,7 +48,7 @@ def root(tmp_path: Path, examined: Path) -> Path:
 
 
 @pytest.fixture
-def server(root: Path) -> Iterator[Server]:
+def server(root):
     with Server(root, port=0) as made:
         thread = threading.Thread(target=made.serve_forever, args=(0.01,))
         thread.start()
@@ -62,7 +57,7 @@ def server(root: Path) -> Iterator[Server]:
         thread.join()
 
 
-def train(root: Path, *more: str) -> subprocess.Popen[bytes]:
+def train(root, *more):
     file = root.parent / "long.toml"
     file.write_text(LONG)
     command = [sys.executable, "-c", MAIN, "run", str(file), "-q", *more]
@@ -75,16 +70,14 @@ def train(root: Path, *more: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def states(browser: Any) -> str:
+def states(browser):
     return str(browser.text("#states"))
 
 
 POINTS = "Number(document.querySelector('#growing polyline')?.dataset.count || 0)"
 
 
-def test_a_curve_grows_and_a_killed_run_is_said_to_be_stopped(
-    browser: Any, root: Path, server: Server
-) -> None:
+def test_a_curve_grows_and_a_killed_run_is_said_to_be_stopped(browser, root, server):
     process = train(root)
     try:
         browser.see(f"{server.url}report?run=long")
@@ -106,9 +99,7 @@ def test_a_curve_grows_and_a_killed_run_is_said_to_be_stopped(
     assert browser.log("browser") == []
 
 
-def test_a_finished_run_shows_its_cards(
-    browser: Any, root: Path, server: Server
-) -> None:
+def test_a_finished_run_shows_its_cards(browser, root, server):
     process = train(root, "--set", "train.rounds=600")
     try:
         browser.see(f"{server.url}report?run=long&run=clean")
@@ -121,9 +112,7 @@ def test_a_finished_run_shows_its_cards(
         process.wait()
 
 
-def test_the_list_is_searched_and_runs_are_compared(
-    browser: Any, root: Path, server: Server
-) -> None:
+def test_the_list_is_searched_and_runs_are_compared(browser, root, server):
     browser.see(server.url)
     rows = "[...document.querySelectorAll('#list tbody tr')]"
     names = f"return {rows}.map((r) => r.dataset.run)"
@@ -145,9 +134,7 @@ def test_the_list_is_searched_and_runs_are_compared(
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("path", ["", "report?run=clean"])
-def test_axe_finds_nothing(
-    browser: Any, root: Path, server: Server, axe: str, path: str, dark: bool
-) -> None:
+def test_axe_finds_nothing(browser, root, server, axe, path, dark):
     (root / "clean" / "summary.json").unlink()  # so that there is a part that grows
     browser.look(1200, 900, dark)
     browser.open(server.url + path)
@@ -161,7 +148,7 @@ def test_axe_finds_nothing(
     assert found[0] > 10 and found[1] == []
 
 
-def test_the_list_keeps_up(browser: Any, root: Path, server: Server) -> None:
+def test_the_list_keeps_up(browser, root, server):
     browser.look(360, 740)
     browser.open(server.url)
     (root / "clean" / "summary.json").unlink()
@@ -173,7 +160,7 @@ def test_the_list_keeps_up(browser: Any, root: Path, server: Server) -> None:
     assert browser.js("return document.documentElement.scrollWidth") <= 360
 
 
-def test_many_runs_have_pages(browser: Any, told: Any, tmp_path: Path) -> None:
+def test_many_runs_have_pages(browser, told, tmp_path):
     first = told(tmp_path / "runs" / "r000", [0.5, 1.0])
     for i in range(1, 500):
         shutil.copytree(first, tmp_path / "runs" / f"r{i:03}")

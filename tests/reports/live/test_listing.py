@@ -1,7 +1,5 @@
 """Which runs lie in a folder, what a line says of each, and a curve that grows."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -16,14 +14,14 @@ from troth.reports.live import listing
 from troth.reports.live.listing import Growing, Listing
 
 
-def unfinished(place: Path, journal: str) -> Path:
+def unfinished(place, journal):
     """The same run without its end."""
     (place / files.SUMMARY).unlink()
     (place / files.ROUNDS).write_text(journal)
     return place
 
 
-def test_runs_are_known_by_their_paths(told: Any, tmp_path: Path) -> None:
+def test_runs_are_known_by_their_paths(told, tmp_path):
     root = tmp_path / "runs"
     for name in ("b", "a", "grid/x", "1/2/3", "1/2/4/5", "a/inside", ".hidden"):
         told(root / name, [0.5, 1.0])
@@ -34,14 +32,12 @@ def test_runs_are_known_by_their_paths(told: Any, tmp_path: Path) -> None:
     assert found["grid/x"] == root.resolve() / "grid" / "x"
 
 
-def test_a_folder_that_may_not_be_entered_is_passed_over(
-    told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_may_not_be_entered_is_passed_over(told, tmp_path, monkeypatch):
     told(tmp_path / "mine", [0.5, 1.0])
     told(tmp_path / "theirs", [0.5, 1.0])
     stat = os.stat
 
-    def denied(path: Any, **more: Any) -> os.stat_result:
+    def denied(path, **more):
         if Path(path).parent.name == "theirs":
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return stat(path, **more)
@@ -50,7 +46,7 @@ def test_a_folder_that_may_not_be_entered_is_passed_over(
     assert [*Listing(tmp_path).paths()] == ["mine"]
 
 
-def test_the_folder_may_be_a_run_or_a_link(told: Any, tmp_path: Path) -> None:
+def test_the_folder_may_be_a_run_or_a_link(told, tmp_path):
     place = told(tmp_path / "r", [0.5, 1.0])
     assert Listing(place).paths() == {".": place.resolve()}
     os.symlink(place, tmp_path / "link")
@@ -58,7 +54,7 @@ def test_the_folder_may_be_a_run_or_a_link(told: Any, tmp_path: Path) -> None:
     assert Listing(tmp_path / "nowhere").entries() == []
 
 
-def test_a_finished_run(told: Any, tmp_path: Path) -> None:
+def test_a_finished_run(told, tmp_path):
     more: dict[str, Any] = {"personalizer": "local", "attack": "random_update"}
     told(tmp_path / "g" / "r", [0.5, 1.0, 0.0], shared=[0.25, 0.5, 0], **more)
     (entry,) = Listing(tmp_path).entries()
@@ -69,9 +65,7 @@ def test_a_finished_run(told: Any, tmp_path: Path) -> None:
     assert entry[-3:] == ("local", "random_update", "mean")
 
 
-def test_errors_have_digits_and_what_is_no_number_has_none(
-    told: Any, tmp_path: Path
-) -> None:
+def test_errors_have_digits_and_what_is_no_number_has_none(told, tmp_path):
     place = told(tmp_path / "r", [0.5, 1.0])
     own = {"error_mean": 123.456, "error_std": None, "error_worst10": 1.0}
     said = {"personal": own, "shared": {"error_mean": 2}, "rounds": 3}
@@ -81,7 +75,7 @@ def test_errors_have_digits_and_what_is_no_number_has_none(
     assert entry.metric == "error" and numbers == ("123.5", "–", "1", "2")
 
 
-def test_an_unfinished_run(told: Any, tmp_path: Path) -> None:
+def test_an_unfinished_run(told, tmp_path):
     journal = '{"round": 0}\n{"round": 1}\n{"round":'
     place = unfinished(told(tmp_path / "r", [0.5, 1.0]), journal)
     here = Listing(tmp_path)
@@ -98,16 +92,12 @@ def test_an_unfinished_run(told: Any, tmp_path: Path) -> None:
     ("journal", "rounds"),
     [("", 0), ("nonsense\n", 0), ('{"round": 3}', 0), ('{"round": 3}\n', 4)],
 )
-def test_rounds_are_those_of_whole_lines(
-    journal: str, rounds: int, told: Any, tmp_path: Path
-) -> None:
+def test_rounds_are_those_of_whole_lines(journal, rounds, told, tmp_path):
     place = unfinished(told(tmp_path / "r", [0.5, 1.0]), journal)
     assert Listing(tmp_path).progress(place) == ("stopped", rounds)
 
 
-def test_lines_may_be_longer_than_what_is_read_at_once(
-    told: Any, tmp_path: Path
-) -> None:
+def test_lines_may_be_longer_than_what_is_read_at_once(told, tmp_path):
     long = {"cohort": [0] * listing._TAIL}
     lines = [json.dumps({"round": k, **long}) for k in range(3)]
     assert len(lines[0]) > 2 * listing._TAIL
@@ -115,14 +105,12 @@ def test_lines_may_be_longer_than_what_is_read_at_once(
     assert Listing(tmp_path).progress(place) == ("stopped", 3)
 
 
-def test_files_are_read_when_they_change(
-    told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_read_when_they_change(told, tmp_path, monkeypatch):
     place = told(tmp_path / "r", [0.5, 1.0])
     seen: list[Path] = []
     read = listing._summary
 
-    def counted(file: Path) -> dict[str, str]:
+    def counted(file):
         seen.append(file)
         return read(file)
 
@@ -142,28 +130,26 @@ def test_files_are_read_when_they_change(
         '{"personal": {}, "shared": {}, "rounds": 3}',
     ],
 )
-def test_a_summary_that_says_nothing_is_none(
-    summary: str, told: Any, tmp_path: Path
-) -> None:
+def test_a_summary_that_says_nothing_is_none(summary, told, tmp_path):
     place = told(tmp_path / "r", [0.5, 1.0])
     (place / files.SUMMARY).write_text(summary)
     (entry,) = Listing(tmp_path).entries()
     assert (entry.state, entry.rounds, entry.mean) == ("stopped", "4 of 4", "–")
 
 
-def test_an_experiment_that_cannot_be_read(told: Any, tmp_path: Path) -> None:
+def test_an_experiment_that_cannot_be_read(told, tmp_path):
     place = told(tmp_path / "r", [0.5, 1.0])
     (place / files.EXPERIMENT).write_bytes(b"\xff")
     (entry,) = Listing(tmp_path).entries()
     assert entry.state == "finished" and entry[-3:] == ("–",) * 3
 
 
-def test_how_to_go_on_is_a_command() -> None:
+def test_how_to_go_on_is_a_command():
     place = Path("my runs") / "it's; x"
     assert shlex.split(listing.resume(place)) == ["troth", "resume", str(place)]
 
 
-def line(number: int, metric: str = "accuracy", **means: float | None) -> bytes:
+def line(number, metric="accuracy", **means):
     """What a round writes, with an evaluation where there are means."""
     said: dict[str, Any] = {"round": number, "cohort": []}
     if means:
@@ -171,12 +157,12 @@ def line(number: int, metric: str = "accuracy", **means: float | None) -> bytes:
     return json.dumps(said).encode() + b"\n"
 
 
-def add(place: Path, content: bytes) -> None:
+def add(place, content):
     with (place / files.ROUNDS).open("ab") as journal:
         journal.write(content)
 
 
-def test_a_run_from_its_first_line_to_its_last(told: Any, tmp_path: Path) -> None:
+def test_a_run_from_its_first_line_to_its_last(told, tmp_path):
     place = told(tmp_path / "r", [0.5, 1.0], shared=[0.25, 0.5])
     growing = Growing(place)
     assert (growing.rounds, growing.metric, growing.points) == (0, "", [])
@@ -185,7 +171,7 @@ def test_a_run_from_its_first_line_to_its_last(told: Any, tmp_path: Path) -> Non
     assert growing.points == [[k, 0.75, 0.375] for k in (1, 2, 3, 4)]
 
 
-def test_a_run_that_has_not_begun(tmp_path: Path) -> None:
+def test_a_run_that_has_not_begun(tmp_path):
     growing = Growing(tmp_path)
     growing.look()
     assert (growing.rounds, growing.points) == (0, [])
@@ -194,7 +180,7 @@ def test_a_run_that_has_not_begun(tmp_path: Path) -> None:
     assert growing.points == [[1, 0.5, 0.25]]
 
 
-def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
+def test_half_a_line_waits_for_its_end(tmp_path):
     growing, whole = Growing(tmp_path), line(1, personal=0.5, shared=0.25)
     for part in (line(0), whole[:20], whole[20:-1]):
         add(tmp_path, part)
@@ -205,7 +191,7 @@ def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
     assert (growing.rounds, growing.points) == (2, [[2, 0.5, 0.25]])
 
 
-def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
+def test_what_was_read_is_not_read_again(tmp_path):
     first = line(0, personal=0.5, shared=0.5)
     add(tmp_path, first)
     growing = Growing(tmp_path)
@@ -216,7 +202,7 @@ def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
     assert growing.points == [[1, 0.5, 0.5], [2, 0.7, 0.6]]
 
 
-def test_a_journal_that_was_cut_back_is_read_anew(tmp_path: Path) -> None:
+def test_a_journal_that_was_cut_back_is_read_anew(tmp_path):
     for k in range(3):
         add(tmp_path, line(k, personal=0.5, shared=0.5))
     add(tmp_path, b'{"round"')  # the run was killed here
@@ -230,9 +216,7 @@ def test_a_journal_that_was_cut_back_is_read_anew(tmp_path: Path) -> None:
     assert growing.points == [[1, 0.5, 0.5], [2, 0.75, 0.25]]
 
 
-def test_errors_are_a_metric_too_and_what_is_no_number_stays_empty(
-    tmp_path: Path,
-) -> None:
+def test_errors_are_a_metric_too_and_what_is_no_number_stays_empty(tmp_path):
     add(tmp_path, line(0, "error", personal=2.0, shared=None))
     growing = Growing(tmp_path)
     growing.look()
@@ -247,7 +231,7 @@ def test_errors_are_a_metric_too_and_what_is_no_number_stays_empty(
         b'{"round": 7, "evaluation": {"personal": null, "shared": null}}',
     ],
 )
-def test_lines_of_nobody_are_passed_over(odd: bytes, tmp_path: Path) -> None:
+def test_lines_of_nobody_are_passed_over(odd, tmp_path):
     last = line(1, personal=0.75, shared=0.25)
     add(tmp_path, line(0, personal=0.5, shared=0.5) + odd + b"\n" + last)
     growing = Growing(tmp_path)
@@ -256,7 +240,7 @@ def test_lines_of_nobody_are_passed_over(odd: bytes, tmp_path: Path) -> None:
     assert growing.points == [[1, 0.5, 0.5], [2, 0.75, 0.25]]
 
 
-def test_a_journal_that_is_gone_leaves_the_curve(told: Any, tmp_path: Path) -> None:
+def test_a_journal_that_is_gone_leaves_the_curve(told, tmp_path):
     place = told(tmp_path / "r", [0.5, 1.0])
     growing = Growing(place)
     growing.look()

@@ -1,7 +1,5 @@
 """The server and its pages: it lists, reports, only reads, and only for its user."""
 
-from __future__ import annotations
-
 import functools
 import http.client
 import json
@@ -12,10 +10,7 @@ import socket
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,11 +18,9 @@ from troth import files
 from troth.reports.live import Server
 from troth.types import Refusal
 
-Get = Callable[..., tuple[int, str, Any]]
-
 
 @contextmanager
-def serving(root: Path, **given: Any) -> Iterator[Server]:
+def serving(root, **given):
     with Server(root, port=0, **given) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -39,7 +32,7 @@ def serving(root: Path, **given: Any) -> Iterator[Server]:
 
 
 @pytest.fixture
-def root(tmp_path: Path, examined: Path) -> Path:
+def root(tmp_path, examined):
     """Two runs, a grid of one, and something that is nobody's business."""
     place = tmp_path / "runs"
     shutil.copytree(examined / "clean", place / "clean")
@@ -52,14 +45,12 @@ def root(tmp_path: Path, examined: Path) -> Path:
 
 
 @pytest.fixture
-def get(root: Path) -> Iterator[Get]:
+def get(root):
     with serving(root) as server:
         yield functools.partial(fetch, server)
 
 
-def fetch(
-    server: Server, path: str, method: str = "GET", **headers: str
-) -> tuple[int, str, Any]:
+def fetch(server, path, method="GET", **headers):
     host, port = server.server_address[:2]
     link = http.client.HTTPConnection(str(host), int(port), timeout=60)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -70,7 +61,7 @@ def fetch(
     return answer.status, text, answer.headers
 
 
-def test_the_list(get: Get, root: Path) -> None:
+def test_the_list(get, root):
     code, text, headers = get("/")
     assert code == 200 and headers["Content-Type"].startswith("text/html")
     assert headers["Cache-Control"] == "no-store"
@@ -85,7 +76,7 @@ def test_the_list(get: Get, root: Path) -> None:
     )
 
 
-def test_reports(get: Get) -> None:
+def test_reports(get):
     code, text, _ = get("/report?run=clean")
     assert code == 200 and "Report of run “clean”" in text and 'href="/"' in text
     code, text, _ = get("/report?run=clean&run=g/local&run=clean")
@@ -101,7 +92,7 @@ OUTSIDE = """
 """.split()  # noqa: SIM905
 
 
-def test_nothing_else_can_be_read(get: Get) -> None:
+def test_nothing_else_can_be_read(get):
     many = "/report?" + "&".join(f"run=r{i}" for i in range(101))
     for path in (*OUTSIDE, many):
         code, text, _ = get(path)
@@ -109,7 +100,7 @@ def test_nothing_else_can_be_read(get: Get) -> None:
         assert "secret" not in text.replace(repr("../secret.txt"), ""), path
 
 
-def test_it_only_reads(get: Get, root: Path) -> None:
+def test_it_only_reads(get, root):
     before = sorted((p, p.stat().st_mtime_ns) for p in root.rglob("*"))
     for path in ("/", "/report?run=clean", "/api/runs", "/api/live?run=clean"):
         assert get(path)[0] == 200
@@ -119,14 +110,14 @@ def test_it_only_reads(get: Get, root: Path) -> None:
     assert sorted((p, p.stat().st_mtime_ns) for p in root.rglob("*")) == before
 
 
-def test_this_machine_s_names_lead_here_and_no_other_s(get: Get) -> None:
+def test_this_machine_s_names_lead_here_and_no_other_s(get):
     for host in ("evil.example:8137", "localhost.evil.example", "10.0.0.1"):
         assert get("/", Host=host)[0] == 403
     for host in ("localhost:1", "127.0.0.1", "127.0.0.9:5", "[::1]:5"):
         assert get("/api/runs", Host=host)[0] == 200
 
 
-def test_beyond_this_machine_a_token_is_asked_for(root: Path) -> None:
+def test_beyond_this_machine_a_token_is_asked_for(root):
     with serving(root, host="0.0.0.0") as server:
         assert re.search(r"\?token=[0-9a-f]{32}$", server.url)
         for path in ("/", "/api/runs", "/report?run=clean", "/nothing"):
@@ -143,13 +134,13 @@ def test_beyond_this_machine_a_token_is_asked_for(root: Path) -> None:
         assert fetch(server, f"/api/runs?token={server.token}")[0] == 200
 
 
-def test_loopback_needs_no_token(root: Path) -> None:
+def test_loopback_needs_no_token(root):
     for host in ("127.0.0.1", "localhost"):
         with Server(root, host=host, port=0) as server:
             assert server.token == "" and "token" not in server.url
 
 
-def test_refusals(root: Path, tmp_path: Path) -> None:
+def test_refusals(root, tmp_path):
     with pytest.raises(Refusal, match="is not a folder; give the one with your runs"):
         Server(tmp_path / "nowhere")
     with socket.socket() as taken:
@@ -164,7 +155,7 @@ def test_refusals(root: Path, tmp_path: Path) -> None:
         Server(root, port=99999)
 
 
-def test_hostile_names(told: Any, tmp_path: Path) -> None:
+def test_hostile_names(told, tmp_path):
     name = '"><img src=x onerror=alert(1)>&lt;'
     told(tmp_path / name, [0.5, 1.0])
     with serving(tmp_path) as server:
@@ -174,12 +165,12 @@ def test_hostile_names(told: Any, tmp_path: Path) -> None:
         assert code == 200 and "<img" not in text
 
 
-def test_an_empty_folder(tmp_path: Path) -> None:
+def test_an_empty_folder(tmp_path):
     with Server(tmp_path, port=0) as server:
         assert "There is no run here yet" in server.pages.index()
 
 
-def test_five_hundred_runs_in_a_second(told: Any, tmp_path: Path) -> None:
+def test_five_hundred_runs_in_a_second(told, tmp_path):
     """Of this process's own time: others may be at work on the machine."""
     first = told(tmp_path / "r000", [0.5, 1.0])
     for i in range(1, 500):
@@ -191,7 +182,7 @@ def test_five_hundred_runs_in_a_second(told: Any, tmp_path: Path) -> None:
         assert text.count("data-run=") == 500
 
 
-def test_states(told: Any, tmp_path: Path) -> None:
+def test_states(told, tmp_path):
     place = told(tmp_path / "r", [0.5, 1.0])
     (place / "summary.json").unlink()
     with Server(tmp_path, port=0) as server:

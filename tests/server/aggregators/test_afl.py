@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 import math
 from random import Random
@@ -10,7 +8,6 @@ import torch
 from clients_sent import messages
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server import rules
 from troth.server.aggregators.afl import afl
@@ -18,9 +15,7 @@ from troth.server.aggregators.afl import afl
 INF, NAN = math.inf, math.nan
 
 
-def after(
-    memory: Tensor, losses: dict[int, float], **options: Any
-) -> tuple[list[float], dict[int, float], Tensor]:
+def after(memory, losses, **options):
     """One round of some clients: their weights, and λ by client after it."""
     rows = messages(torch.eye(len(losses), dtype=torch.float64), [*losses])
     loss = torch.tensor([*losses.values()])
@@ -33,7 +28,7 @@ def after(
     return step.tolist(), lam, memory
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """λ starts equal, moves by lr·(loss − mean) and stays in the simplex."""
     step, lam, memory = after(rules.no_memory(), {3: 1.0, 9: 2.0})
     assert step == [0.5, 0.5]
@@ -48,7 +43,7 @@ def test_by_hand() -> None:
     assert lam == pytest.approx({3: 1.0, 9: 0.0})
 
 
-def test_newcomers_join_with_an_equal_share() -> None:
+def test_newcomers_join_with_an_equal_share():
     _, _, memory = after(rules.no_memory(), {0: 1.0, 1: 2.0})  # λ = 0.45, 0.55
     step, lam, memory = after(memory, {0: 3.0, 7: 3.0})
     assert step == pytest.approx([0.3 / (0.3 + 1 / 3), (1 / 3) / (0.3 + 1 / 3)])
@@ -59,7 +54,7 @@ def test_newcomers_join_with_an_equal_share() -> None:
     )
 
 
-def test_until_losses_tell_clients_apart_all_are_equal() -> None:
+def test_until_losses_tell_clients_apart_all_are_equal():
     memory = rules.no_memory()
     for cohort in ([0, 4], [2], [4, 7, 5], [1, 0]):
         step, lam, memory = after(memory, dict.fromkeys(cohort, 2.3))
@@ -67,7 +62,7 @@ def test_until_losses_tell_clients_apart_all_are_equal() -> None:
         assert list(lam.values()) == pytest.approx([1 / len(lam)] * len(lam))
 
 
-def test_being_absent_costs_nothing() -> None:
+def test_being_absent_costs_nothing():
     """The mean loss of those present: what one gains is another's, not that of all."""
     _, _, memory = after(rules.no_memory(), dict.fromkeys(range(5), 1.0))
     _, lam, memory = after(memory, {0: 1.0, 1: 2.0})
@@ -76,7 +71,7 @@ def test_being_absent_costs_nothing() -> None:
     assert alone == pytest.approx(lam)
 
 
-def test_where_all_present_have_no_weight_they_are_equal() -> None:
+def test_where_all_present_have_no_weight_they_are_equal():
     _, lam, memory = after(rules.no_memory(), {0: 0.0, 1: 0.0, 2: 50.0})
     assert lam == pytest.approx({0: 0, 1: 0, 2: 1})
     step, lam, _ = after(memory, {0: 1.0, 1: 2.0})
@@ -84,7 +79,7 @@ def test_where_all_present_have_no_weight_they_are_equal() -> None:
     assert lam[1] > lam[0] == 0  # it may come back
 
 
-def test_lr_0_is_the_mean() -> None:
+def test_lr_0_is_the_mean():
     memory, draw = rules.no_memory(), torch.Generator().manual_seed(0)
     for _ in range(3):
         rows = torch.randn(6, 20, generator=draw, dtype=torch.float64)
@@ -93,7 +88,7 @@ def test_lr_0_is_the_mean() -> None:
         torch.testing.assert_close(step, rows.mean(dim=0), rtol=1e-12, atol=1e-14)
 
 
-def test_what_losses_that_are_no_numbers_count_as() -> None:
+def test_what_losses_that_are_no_numbers_count_as():
     new = rules.no_memory()
     assert after(new, {0: INF, 1: 1.0, 2: INF})[1] == {0: 0.5, 1: 0, 2: 0.5}
     assert after(new, {0: -INF, 1: 1.0})[1] == {0: 0, 1: 1}
@@ -102,7 +97,7 @@ def test_what_losses_that_are_no_numbers_count_as() -> None:
     assert after(new, {0: NAN, 1: 1.0, 2: 3.0})[1] == pytest.approx(known)
 
 
-def test_what_it_remembers_survives_a_checkpoint() -> None:
+def test_what_it_remembers_survives_a_checkpoint():
     _, _, memory = after(rules.no_memory(), {2**40 + 1: 1.0, 3: 1.7})
     file = io.BytesIO()
     torch.save(memory, file)
@@ -112,7 +107,7 @@ def test_what_it_remembers_survives_a_checkpoint() -> None:
     assert torch.equal(after(memory, {3: 1.0})[2], after(read, {3: 1.0})[2])
 
 
-def minimax(centres: list[list[float]], more: list[float], rounds: int) -> Tensor:
+def minimax(centres, more, rounds):
     """The averaged w on F_k(w) = ‖w − c_k‖²/2 + b_k, all clients in every round.
 
     A client takes one step of gradient descent, with lr 0.05.
@@ -128,7 +123,7 @@ def minimax(centres: list[list[float]], more: list[float], rounds: int) -> Tenso
     return total
 
 
-def worst(w: Tensor, centres: list[list[float]], more: list[float]) -> float:
+def worst(w, centres, more):
     c = torch.tensor(centres, dtype=torch.float64)
     b = torch.tensor(more, dtype=torch.float64)
     return float((((c - w) ** 2).sum(dim=1) / 2 + b).max())
@@ -148,9 +143,7 @@ def worst(w: Tensor, centres: list[list[float]], more: list[float]) -> float:
     ],
     ids=["line", "obtuse", "acute", "one"],
 )
-def test_the_averaged_iterate_nears_the_minimax_value(
-    centres: list[list[float]], more: list[float], where: list[float], value: float
-) -> None:
+def test_the_averaged_iterate_nears_the_minimax_value(centres, more, where, value):
     """To 1 % of the value, where the mean of all clients is further than that off."""
     w = minimax(centres, more, 1000)
     assert worst(torch.tensor(where, dtype=torch.float64), centres, more) == (
@@ -179,9 +172,7 @@ def test_the_averaged_iterate_nears_the_minimax_value(
     st.randoms(use_true_random=False),
 )
 @example([{0: 0.0}, {1: INF, 2: 0.0}, {0: 1.0, 1: 0.0}, {0: 0.0}], 1e-300, Random(0))
-def test_any_rounds_give_weights_whatever_the_order(
-    rounds: list[dict[int, float]], lr: float, order: Any
-) -> None:
+def test_any_rounds_give_weights_whatever_the_order(rounds, lr, order):
     one = other = rules.no_memory()
     for losses in rounds:
         step, lam, one = after(one, losses, lr=lr)
@@ -195,7 +186,7 @@ def test_any_rounds_give_weights_whatever_the_order(
         assert found == pytest.approx(dict(zip(losses, step, strict=True)), abs=1e-6)
 
 
-def test_a_client_that_always_reports_a_large_loss_ends_with_the_step() -> None:
+def test_a_client_that_always_reports_a_large_loss_ends_with_the_step():
     """No robustness, as it says."""
     memory = rules.no_memory()
     for _ in range(20):

@@ -7,8 +7,6 @@ approaches slowly). Where byzfl's definition differs, or it is wrong, the test s
 and decides by brute force.
 """
 
-from __future__ import annotations
-
 import math
 import runpy
 from fractions import Fraction
@@ -29,20 +27,19 @@ from troth.server.attacks.sign_flip import sign_flip
 from troth.server.filters.bucketing import bucketing
 from troth.server.filters.clip import clip
 from troth.server.filters.nnm import nnm
-from troth.types import Messages
 
 PEERS = Path(__file__).parents[3] / "benchmarks" / "peers.py"
 
 
 @pytest.fixture(scope="module")
-def byzfl() -> Any:
+def byzfl():
     found = runpy.run_path(str(PEERS))["byzfl"]()
     if found is None:
         pytest.skip("byzfl is not installed: pip install --no-deps byzfl==0.0.11")
     return found
 
 
-def case(seed: int, largest: int = 60) -> tuple[np.ndarray, int, float]:
+def case(seed, largest=60):
     """Rows [n, d], f < n/2, and their spread around a common row of normal numbers."""
     draw = np.random.default_rng(seed)
     n = int(draw.integers(5, largest + 1))
@@ -56,18 +53,18 @@ CASES = pytest.mark.parametrize("seed", range(16))
 FEW = pytest.mark.parametrize("seed", range(8))
 
 
-def ours(rule: str, rows: np.ndarray, **options: Any) -> np.ndarray:
+def ours(rule, rows, **options):
     kept = torch.from_numpy(rows.copy())
     return np.asarray(troth.aggregate(rule, kept, **options))
 
 
-def close(found: Any, expected: Any, spread: float, share: float = 1e-6) -> None:
+def close(found, expected, spread, share=1e-6):
     """To a share of the spread, and 16 roundings of numbers up to 8."""
     atol = share * spread + 16 * 8 * np.finfo(float).eps
     np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
 
 
-def middle(rows: np.ndarray) -> float:
+def middle(rows):
     """A radius that clips about half of the rows."""
     return float(np.median(np.linalg.norm(rows, axis=1)))
 
@@ -104,7 +101,7 @@ PAIRS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_ours_is_theirs(byzfl: Any, name: str) -> None:
+def test_ours_is_theirs(byzfl, name):
     """Over sixteen cases and the corners of what is compared; of `krum`, the very row.
 
     byzfl mixes neighbors, and looks at all subsets, slowly: fewer columns, fewer rows.
@@ -124,7 +121,7 @@ def test_ours_is_theirs(byzfl: Any, name: str) -> None:
         assert name != "krum" or np.array_equal(found, theirs)
 
 
-def exact_scores(rows: np.ndarray, f: int) -> list[Fraction]:
+def exact_scores(rows, f):
     """Krum's scores as byzfl defines them, without rounding."""
     table = [[Fraction(float(x)) for x in row] for row in rows]
     apart = [
@@ -134,7 +131,7 @@ def exact_scores(rows: np.ndarray, f: int) -> list[Fraction]:
     return [sum(line[1 : len(rows) - f], Fraction(0)) for line in apart]
 
 
-def test_krum_where_byzfl_is_wrong(byzfl: Any) -> None:
+def test_krum_where_byzfl_is_wrong(byzfl):
     """On near-equal float32 tensors it chooses by noise: `torch.cdist` is off there."""
     rows = 1 + 1e-5 * np.random.default_rng(0).standard_normal((40, 20))
     narrow = torch.from_numpy(rows).float()
@@ -147,12 +144,12 @@ def test_krum_where_byzfl_is_wrong(byzfl: Any) -> None:
     assert scores[row] > Fraction(11, 10) * scores[best]
 
 
-def sum_of_distances(rows: np.ndarray, z: np.ndarray) -> float:
+def sum_of_distances(rows, z):
     return float(np.linalg.norm(rows - z, axis=1).sum())
 
 
 @CASES
-def test_geometric_median(byzfl: Any, seed: int) -> None:
+def test_geometric_median(byzfl, seed):
     """byzfl's three steps by default are not enough; with 300 it comes close.
 
     Below ten coordinates the optimum may lie on a row, where Weiszfeld's steps hardly
@@ -169,7 +166,7 @@ def test_geometric_median(byzfl: Any, seed: int) -> None:
     assert sum_of_distances(rows, found) <= best * (1 + rounding)
 
 
-def test_geometric_median_where_byzfl_is_the_mean(byzfl: Any) -> None:
+def test_geometric_median_where_byzfl_is_the_mean(byzfl):
     """byzfl's ν = 0.1 has a unit: where rows are closer than that, nothing is left.
 
     (Ours is in units of the rows' own distances.) The optimum: no way leads down.
@@ -187,9 +184,7 @@ def test_geometric_median_where_byzfl_is_the_mean(byzfl: Any) -> None:
 
 @FEW
 @pytest.mark.parametrize("s", [1, 2, 3, 7, 100])
-def test_bucketing(
-    byzfl: Any, s: int, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bucketing(byzfl, s, seed, monkeypatch):
     """In the same order of rows, which buckets of one show."""
     rows, _, spread = case(seed)
     key = torch.tensor(seed)
@@ -206,14 +201,14 @@ def test_bucketing(
 HOSTILE = 3
 
 
-def attacked(rows: np.ndarray) -> tuple[Messages, torch.Tensor]:
+def attacked(rows):
     """Three hostile clients in front of the benign ones."""
     all_ = np.concatenate([np.zeros((HOSTILE, rows.shape[1])), rows])
     return messages(all_), torch.arange(len(all_)) < HOSTILE
 
 
 @FEW
-def test_attacks(byzfl: Any, seed: int) -> None:
+def test_attacks(byzfl, seed):
     rows, _, spread = case(seed)
     sent, hostile = attacked(rows)
     theirs, k = byzfl.attacks, len(rows)

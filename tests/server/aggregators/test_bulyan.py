@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 from fractions import Fraction
-from random import Random
 from statistics import median
 
 import pytest
@@ -14,7 +11,7 @@ from torch import Tensor
 from troth.server.aggregators.bulyan import bulyan
 
 
-def selected(rows: dict[int, list[float]], f: int, theta: int) -> list[int]:
+def selected(rows, f, theta):
     """Krum anew on what is left, by loops: the ids."""
     rows, found = dict(rows), []
     for _ in range(theta):
@@ -28,7 +25,7 @@ def selected(rows: dict[int, list[float]], f: int, theta: int) -> list[int]:
     return found
 
 
-def around(values: list[float], beta: int) -> Fraction:
+def around(values, beta):
     """The mean of those closest to the median, in fractions; half of what ties."""
     exact = [Fraction(v) for v in values]
     middle = median(exact)
@@ -37,7 +34,7 @@ def around(values: list[float], beta: int) -> Fraction:
     return sum(lower + upper, Fraction()) / (2 * beta)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """n = 7, f = 1: five rows, then three values.
 
     Krum: 2 (scores 30 15 10 15 18 54 …); of 0 1 3 4 6 100, 1 and 3 and 4 tie at 14: 1;
@@ -65,7 +62,7 @@ def test_by_hand() -> None:
     st.integers(0, 4),
     st.randoms(use_true_random=False),
 )
-def test_as_defined(rows: list[list[int]], f: int, random: Random) -> None:
+def test_as_defined(rows, f, random):
     """Whole numbers: full of ties. Beyond the condition too."""
     n = len(rows)
     client = random.sample(range(50), n)
@@ -83,7 +80,7 @@ def test_as_defined(rows: list[list[int]], f: int, random: Random) -> None:
     assert {client[i] for i in said["chosen"].nonzero().flatten()} == {*chosen}
 
 
-def test_many_columns_as_few_do() -> None:
+def test_many_columns_as_few_do():
     """Blocks of columns leave no seam."""
     draw = torch.Generator().manual_seed(0)
     few = torch.randn(11, 5, generator=draw)
@@ -104,9 +101,7 @@ def test_many_columns_as_few_do() -> None:
         )
     )
 )
-def test_hostile_values_stay_near_benign_ones(
-    sides: tuple[list[float], list[float]],
-) -> None:
+def test_hostile_values_stay_near_benign_ones(sides):
     """Each averaged value is as near to the median as some benign one."""
     benign, hostile = sides
     update = torch.tensor([*hostile, *benign], dtype=torch.float64)[:, None]
@@ -115,7 +110,7 @@ def test_hostile_values_stay_near_benign_ones(
     assert low - (high - low) - 1e-9 <= found <= high + (high - low) + 1e-9
 
 
-def test_values_that_nearly_overflow() -> None:
+def test_values_that_nearly_overflow():
     most = torch.finfo(torch.float32).max
     update = torch.tensor([[most], [most], [-most], [-most], [most], [1.0], [most]])
     assert bulyan(messages(update), f=1).isfinite().all()

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from clients_sent import drawn, messages
@@ -15,11 +11,11 @@ WIDE = torch.float64
 NONE = torch.zeros(0)
 
 
-def of(update: Tensor, memory: Tensor = NONE, **options: Any) -> Tensor:
+def of(update, memory=NONE, **options):
     return centered_clipping(messages(update), memory, **options)[0]
 
 
-def by_definition(update: Tensor, v: Tensor, tau: float, iterations: int) -> Tensor:
+def by_definition(update, v, tau, iterations):
     for _ in range(iterations):
         gaps = [u - v for u in update]
         clipped = [g * min(1.0, tau / max(float(g.norm()), 1e-300)) for g in gaps]
@@ -27,7 +23,7 @@ def by_definition(update: Tensor, v: Tensor, tau: float, iterations: int) -> Ten
     return v
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     update = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.6, 0.8]])
     # From 0 with tau 1: (0.6, 0.8) + (0, 0) + (0.6, 0.8), over 3.
     assert of(update, tau=1.0).tolist() == pytest.approx([0.4, 1.6 / 3])
@@ -38,7 +34,7 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 5), (9, 3), (30, 40), (5, 500_000)])
 @pytest.mark.parametrize("tau", [1e-3, 1.5, 100.0])
-def test_as_its_definition(n: int, d: int, tau: float) -> None:
+def test_as_its_definition(n, d, tau):
     update, start = drawn(n, d), drawn(1, d, seed=3)[0]
     for iterations in (1, 2) if d > 1000 else (1, 2, 7):
         found = of(update, start, tau=tau, iterations=iterations)
@@ -46,13 +42,13 @@ def test_as_its_definition(n: int, d: int, tau: float) -> None:
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-13)
 
 
-def test_a_large_tau_is_the_mean() -> None:
+def test_a_large_tau_is_the_mean():
     update = drawn(9, 4)
     torch.testing.assert_close(of(update, tau=1e30), update.mean(dim=0))
     torch.testing.assert_close(of(update, drawn(1, 4)[0], tau=1e6), update.mean(dim=0))
 
 
-def test_remembers_where_it_ended() -> None:
+def test_remembers_where_it_ended():
     first, memory = centered_clipping(messages(drawn(5, 3)), NONE, tau=0.1)
     assert torch.equal(first, memory)
     second, again = centered_clipping(messages(drawn(5, 3, seed=1)), memory, tau=0.1)
@@ -62,13 +58,13 @@ def test_remembers_where_it_ended() -> None:
     assert not torch.equal(second, again)  # the memory is its own
 
 
-def test_starts_anew_where_the_width_differs() -> None:
+def test_starts_anew_where_the_width_differs():
     expected = of(drawn(5, 3), tau=0.1)
     for other in (torch.ones(2), torch.ones(4), torch.ones(3, 1), torch.ones(1, 3)):
         assert torch.equal(of(drawn(5, 3), other, tau=0.1), expected)
 
 
-def test_need_not_remember() -> None:
+def test_need_not_remember():
     memory = torch.ones(3, dtype=WIDE)
     found, after = centered_clipping(
         messages(drawn(5, 3)), memory, tau=0.1, remember=False
@@ -77,7 +73,7 @@ def test_need_not_remember() -> None:
     assert torch.equal(after, torch.ones(3, dtype=WIDE))
 
 
-def test_more_rounds_come_to_the_benign_ones() -> None:
+def test_more_rounds_come_to_the_benign_ones():
     """Time works for it: two of nine far away, and a start far off as well."""
     benign = drawn(7, 20)
     update = torch.cat([benign, torch.full((2, 20), 1e9, dtype=WIDE)])
@@ -95,7 +91,7 @@ NUMBERS = st.one_of(
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_moves_no_farther_than_promised(data: st.DataObject) -> None:
+def test_moves_no_farther_than_promised(data):
     n, d = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 3))
     flat = data.draw(st.lists(NUMBERS, min_size=n * d, max_size=n * d))
     tau = data.draw(st.sampled_from([1e-6, 0.5, 10.0]))
@@ -109,12 +105,12 @@ def test_moves_no_farther_than_promised(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("far", [1e30, 3e38])
-def test_far_rows_count_with_their_direction(far: float) -> None:
+def test_far_rows_count_with_their_direction(far):
     update = torch.tensor([[far, 0.0], [-far, 0.0], [0.0, far]])
     assert of(update, tau=3.0).tolist() == pytest.approx([0.0, 1.0])
 
 
-def test_says_whom_it_clipped() -> None:
+def test_says_whom_it_clipped():
     said: dict[str, Tensor] = {}
     update = torch.tensor([[3.0], [0.5], [-9.0], [1.0]])
     of(update, tau=1.0, note=said.update)
@@ -124,7 +120,7 @@ def test_says_whom_it_clipped() -> None:
 
 
 @pytest.mark.parametrize("size", [1e200, 1.7e308])
-def test_rows_as_far_as_numbers_go_are_clipped(size: float) -> None:
+def test_rows_as_far_as_numbers_go_are_clipped(size):
     update, said = drawn(9, 30), dict[str, Tensor]()
     update[4] = size
     found, _ = centered_clipping(messages(update), NONE, note=said.update, f=1)

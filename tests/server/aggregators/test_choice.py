@@ -1,29 +1,22 @@
 """What holds of all rules that choose rows."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import clients_sent
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
-
-from troth.types import Messages
 
 NAMES = ["krum", "multi_krum", "bulyan", "mda", "k_norm", "k_loss"]
 EVERY = pytest.mark.parametrize("name", NAMES)
 BY_DISTANCE = pytest.mark.parametrize("name", NAMES[:4])
 
 
-def messages(update: Tensor, client: Any = None) -> Messages:
+def messages(update, client=None):
     ids = torch.arange(len(update)) if client is None else client
     return clients_sent.messages(update, ids, loss=(ids * 7 % 11).to(update))
 
 
-def call(name: str, sent: Messages, **options: Any) -> tuple[Tensor, set[int]]:
+def call(name, sent, **options):
     """The result, and the ids of the clients that were chosen."""
     found, _, said = clients_sent.applied("aggregator", name, sent, **options)
     assert said["chosen"].dtype == torch.bool
@@ -33,7 +26,7 @@ def call(name: str, sent: Messages, **options: Any) -> tuple[Tensor, set[int]]:
 
 @EVERY
 @pytest.mark.parametrize("kind", ["random", "equal", "large", "small", "mixed"])
-def test_finite_for_any_count_without_its_condition(name: str, kind: str) -> None:
+def test_finite_for_any_count_without_its_condition(name, kind):
     draw = torch.Generator().manual_seed(0)
     counts = range(16) if kind == "random" else (0, 1, 2, 8, 15)
     for n in range(1, 13) if kind == "random" else (1, 2, 3, 7, 12):
@@ -60,9 +53,7 @@ def test_finite_for_any_count_without_its_condition(name: str, kind: str) -> Non
 @given(
     n=st.integers(1, 14), d=st.integers(1, 4), f=st.integers(0, 6), seed=st.integers(0)
 )
-def test_the_order_of_rows_does_not_matter(
-    name: str, n: int, d: int, f: int, seed: int
-) -> None:
+def test_the_order_of_rows_does_not_matter(name, n, d, f, seed):
     """Small whole numbers: full of ties and duplicates."""
     draw = torch.Generator().manual_seed(seed % 2**60)
     update = torch.randint(-2, 3, (n, d), generator=draw).float()
@@ -76,7 +67,7 @@ def test_the_order_of_rows_does_not_matter(
 
 
 @EVERY
-def test_equal_rows_go_by_client_id(name: str) -> None:
+def test_equal_rows_go_by_client_id(name):
     client = torch.tensor([9, 4, 7, 1, 8, 2, 6])
     sent = messages(torch.ones(7, 3), client)._replace(loss=torch.zeros(7))
     found, who = call(name, sent, f=1)
@@ -87,7 +78,7 @@ def test_equal_rows_go_by_client_id(name: str) -> None:
 
 
 @EVERY
-def test_without_hostile_rows_all_are_chosen_or_one_is(name: str) -> None:
+def test_without_hostile_rows_all_are_chosen_or_one_is(name):
     for n in (1, 5, 30):
         sent = messages(clients_sent.drawn(n, 4))
         found, who = call(name, sent, f=0)
@@ -97,7 +88,7 @@ def test_without_hostile_rows_all_are_chosen_or_one_is(name: str) -> None:
 
 
 @BY_DISTANCE
-def test_near_equal_rows_are_told_apart(name: str) -> None:
+def test_near_equal_rows_are_told_apart(name):
     """Forty float32 rows around 1000, of which three lie ten times as far off.
 
     A distance by ‖a‖² + ‖b‖² − 2a·b in float32 is noise here.
@@ -114,7 +105,7 @@ def test_near_equal_rows_are_told_apart(name: str) -> None:
 @BY_DISTANCE
 @pytest.mark.parametrize("far", [10.0, 1e30, 3e38])
 @pytest.mark.parametrize("alike", [True, False])
-def test_far_rows_count_for_nothing(name: str, far: float, alike: bool) -> None:
+def test_far_rows_count_for_nothing(name, far, alike):
     draw = torch.Generator().manual_seed(1)
     for f in (1, 2, 5):
         n = 4 * f + 3
@@ -130,7 +121,7 @@ def test_far_rows_count_for_nothing(name: str, far: float, alike: bool) -> None:
 
 @EVERY
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_denormal_rows_are_kept(name: str, dtype: torch.dtype) -> None:
+def test_denormal_rows_are_kept(name, dtype):
     least = torch.nextafter(torch.zeros((), dtype=dtype), torch.ones((), dtype=dtype))
     update = least.expand(9, 2).clone()
     update[4] = 1
@@ -140,7 +131,7 @@ def test_denormal_rows_are_kept(name: str, dtype: torch.dtype) -> None:
     assert 4 not in who or name == "bulyan"
 
 
-def test_no_warning_on_large_numbers() -> None:
+def test_no_warning_on_large_numbers():
     update = torch.full((7, 2), torch.finfo(torch.float64).max, dtype=torch.float64)
     for name in NAMES:
         assert torch.equal(call(name, messages(update), f=1)[0], update[0])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,7 +7,6 @@ from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
-from torch import Tensor
 
 from troth.server.aggregators.fedmgda import fedmgda
 from troth.types import Refusal
@@ -28,7 +25,7 @@ MATRICES = st.tuples(st.integers(1, 7), st.integers(1, 4)).flatmap(
 )
 
 
-def solved(update: Tensor, eps: float) -> tuple[np.ndarray, np.ndarray]:
+def solved(update, eps):
     """The step and the weights, checked against each other."""
     noted: dict[str, Any] = {}
     step = fedmgda(messages(update), noted.update, eps=eps)
@@ -39,14 +36,14 @@ def solved(update: Tensor, eps: float) -> tuple[np.ndarray, np.ndarray]:
     return step.double().numpy(), weight
 
 
-def units(update: Tensor) -> np.ndarray:
+def units(update):
     """By another way than the rule's: in 80 bits, whose squares do not overflow."""
     rows = update.numpy().astype(np.longdouble)
     length = np.sqrt((rows**2).sum(axis=1, keepdims=True))
     return (rows / np.where(length > 0, length, 1)).astype(np.float64)
 
 
-def kkt(update: Tensor, weight: np.ndarray, eps: float) -> float:
+def kkt(update, weight, eps):
     """Largest violation of any condition of the quadratic program, from scratch."""
     g, n = units(update), len(update)
     slope = g @ (weight @ g)
@@ -58,13 +55,13 @@ def kkt(update: Tensor, weight: np.ndarray, eps: float) -> float:
     return float(max(bad))
 
 
-def random(n: int, d: int, shift: float = 0.0) -> Tensor:
+def random(n, d, shift=0.0):
     draw = torch.Generator().manual_seed(n + d)
     rows = torch.randn(n, d, generator=draw, dtype=torch.float64) + shift
     return rows * 10 ** (4 * torch.rand(n, 1, generator=draw, dtype=rows.dtype))
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     step, weight = solved(torch.tensor([[3.0, 0.0], [0.0, 0.01]]), 1.0)
     assert step == pytest.approx([0.5, 0.5])
     assert weight == pytest.approx([0.5, 0.5])
@@ -73,7 +70,7 @@ def test_by_hand() -> None:
     assert step == pytest.approx([0.8, 0.4])
 
 
-def test_the_box_by_hand() -> None:
+def test_the_box_by_hand():
     rows = torch.tensor([[2.0, 0.0], [7.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     step, weight = solved(rows, 1.0)
     assert weight == pytest.approx([1 / 4, 1 / 4, 1 / 2], abs=1e-4)
@@ -85,7 +82,7 @@ def test_the_box_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (1, 5), (4, 1), (7, 3), (30, 40)])
-def test_eps_0_is_exactly_the_mean_of_unit_vectors(n: int, d: int) -> None:
+def test_eps_0_is_exactly_the_mean_of_unit_vectors(n, d):
     rows = random(n, d)
     step, weight = solved(rows, 0.0)
     assert (weight == 1 / n).all()
@@ -95,7 +92,7 @@ def test_eps_0_is_exactly_the_mean_of_unit_vectors(n: int, d: int) -> None:
 @pytest.mark.parametrize("eps", EPSILONS)
 @pytest.mark.parametrize(("n", "d"), [(2, 1), (2, 3), (3, 2), (5, 5), (8, 3), (12, 30)])
 @pytest.mark.parametrize("shift", [0.0, 0.7])
-def test_as_a_general_solver_does(eps: float, n: int, d: int, shift: float) -> None:
+def test_as_a_general_solver_does(eps, n, d, shift):
     """SLSQP, to what it can: its value may not be better than ours by 1e-9."""
     rows = random(n, d, shift)
     g = units(rows)
@@ -120,9 +117,7 @@ def test_as_a_general_solver_does(eps: float, n: int, d: int, shift: float) -> N
     ("n", "d", "shift"),
     [(100, 30, 0.3), (100, 500, 0.0), (500, 1, 0.3), (500, 50, 0.3), (500, 600, 0.1)],
 )
-def test_conditions_hold_for_many_rows(
-    n: int, d: int, shift: float, eps: float
-) -> None:
+def test_conditions_hold_for_many_rows(n, d, shift, eps):
     rows = random(n, d, shift)
     step, weight = solved(rows, eps)
     assert kkt(rows, weight, eps) < 1e-8
@@ -133,9 +128,7 @@ def test_conditions_hold_for_many_rows(
 @pytest.mark.parametrize("eps", EPSILONS)
 @pytest.mark.parametrize("noise", [1e-3, 1e-6, 1e-7])
 @pytest.mark.parametrize("n", [10, 60])
-def test_rows_that_are_nearly_equal_in_float32(
-    n: int, noise: float, eps: float
-) -> None:
+def test_rows_that_are_nearly_equal_in_float32(n, noise, eps):
     draw = torch.Generator().manual_seed(n)
     row = torch.randn(1, 100, generator=draw)
     rows = row * (1 + noise * torch.randn(n, 100, generator=draw))
@@ -146,7 +139,7 @@ def test_rows_that_are_nearly_equal_in_float32(
     assert (step <= g.max(axis=0) + 1e-6).all()
 
 
-def test_opposite_rows_and_rows_of_zeros() -> None:
+def test_opposite_rows_and_rows_of_zeros():
     rows = torch.tensor([[1.0, 2.0], [-2.0, -4.0]])
     assert solved(rows, 1.0)[0] == pytest.approx([0, 0], abs=1e-7)
     rows = torch.tensor([[3.0, 0.0], [5.0, 0.0], [-1.0, 0.0]])
@@ -161,7 +154,7 @@ def test_opposite_rows_and_rows_of_zeros() -> None:
 
 @pytest.mark.parametrize("eps", EPSILONS)
 @pytest.mark.parametrize(("n", "d"), [(5, 2), (30, 4), (60, 100)])
-def test_rows_have_no_order(n: int, d: int, eps: float) -> None:
+def test_rows_have_no_order(n, d, eps):
     """Also where many weights give the same step (more rows than dimensions)."""
     rows, draw = random(n, d, 0.2), torch.Generator().manual_seed(0)
     rows[1] = rows[0]
@@ -173,7 +166,7 @@ def test_rows_have_no_order(n: int, d: int, eps: float) -> None:
     np.testing.assert_allclose(there, weight[order.numpy()], atol=1e-4)
 
 
-def test_lengths_do_not_count() -> None:
+def test_lengths_do_not_count():
     rows = random(9, 4)
     scale = torch.logspace(-100, 100, 9, dtype=torch.float64)[:, None]
     np.testing.assert_allclose(
@@ -182,7 +175,7 @@ def test_lengths_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-160, 1e200, 1.7e308])
-def test_the_ends_of_float64(size: float) -> None:
+def test_the_ends_of_float64(size):
     rows = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64) * size
     step, _ = solved(rows, 1.0)
     assert step == pytest.approx([0.5**0.5, 0], abs=1e-12)
@@ -190,7 +183,7 @@ def test_the_ends_of_float64(size: float) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(MATRICES, st.sampled_from([0.0, 1e-12, 0.1, 0.5, 1.0]))
-def test_any_numbers(matrix: list[list[float]], eps: float) -> None:
+def test_any_numbers(matrix, eps):
     rows = torch.tensor(matrix)
     step, weight = solved(rows, eps)
     assert np.isfinite(step).all()
@@ -198,7 +191,7 @@ def test_any_numbers(matrix: list[list[float]], eps: float) -> None:
     assert kkt(rows, weight, eps) < 1e-8
 
 
-def test_blocks_of_columns_are_put_together() -> None:
+def test_blocks_of_columns_are_put_together():
     """More columns than a block has, the last one short."""
     columns = (1 << 20) // 3
     rows = torch.zeros(3, 2 * columns + 5)
@@ -208,14 +201,14 @@ def test_blocks_of_columns_are_put_together() -> None:
     assert np.abs(step).sum() == pytest.approx(1)
 
 
-def test_one_row_against_the_others_stalls_it() -> None:
+def test_one_row_against_the_others_stalls_it():
     """No robustness, as it says: at eps = 1, though not at eps = 0."""
     rows = torch.cat([torch.ones(9, 4), -torch.ones(1, 4)])
     assert np.linalg.norm(solved(rows, 1.0)[0]) < 1e-6
     assert np.linalg.norm(solved(rows, 0.0)[0]) == pytest.approx(0.8)
 
 
-def test_refuses_what_it_could_not_solve(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_what_it_could_not_solve(monkeypatch):
     monkeypatch.setitem(fedmgda.__globals__, "ACCURACY", -1e-30)
     words = "fedmgda met its optimality conditions to .* and -1e-30 is asked for with n"
     with pytest.raises(Refusal, match=words):

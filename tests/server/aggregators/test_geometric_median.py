@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -17,15 +14,15 @@ from troth.types import Refusal
 WIDE = torch.float64
 
 
-def of(update: Tensor, **options: Any) -> Tensor:
+def of(update, **options):
     return geometric_median(messages(update), **options)
 
 
-def total(z: Tensor, update: Tensor) -> float:
+def total(z, update):
     return float(torch.linalg.vector_norm(update.double() - z.double(), dim=1).sum())
 
 
-def steepness(z: Tensor, update: Tensor) -> float:
+def steepness(z, update):
     """‖Σ_i unit vectors‖/n less the share of rows that lie at z: 0 at the optimum."""
     gap = z.double() - update.double()
     d = torch.linalg.vector_norm(gap, dim=1)
@@ -34,7 +31,7 @@ def steepness(z: Tensor, update: Tensor) -> float:
     return max(0.0, float(torch.linalg.vector_norm(pull)) - int(at.sum())) / len(update)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     # A square and a point inside: the diagonals cross at (1, 1).
     square = torch.tensor([[0.0, 0.0], [2.0, 2.0], [0.0, 2.0], [2.0, 0.0]], dtype=WIDE)
     torch.testing.assert_close(of(square), torch.ones(2, dtype=WIDE))
@@ -47,7 +44,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 9, 10])
-def test_on_a_line_it_is_the_median(n: int) -> None:
+def test_on_a_line_it_is_the_median(n):
     update = drawn(n, 1)
     torch.testing.assert_close(of(update), median(messages(update)), rtol=0, atol=1e-5)
 
@@ -57,7 +54,7 @@ SHAPES = [(5, 1), (5, 2), (6, 3), (9, 40), (60, 7), (31, 31), (30, 2000), (12, 7
 
 @pytest.mark.parametrize(("n", "d"), SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float32, WIDE])
-def test_is_where_all_pulls_cancel(n: int, d: int, dtype: torch.dtype) -> None:
+def test_is_where_all_pulls_cancel(n, d, dtype):
     """The condition of optimality, from the rows themselves."""
     update = drawn(n, d, dtype=dtype)
     z = of(update)
@@ -67,7 +64,7 @@ def test_is_where_all_pulls_cancel(n: int, d: int, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("d", [3, 500])
 @pytest.mark.parametrize("far", [1e3, 1e12, 1e30, 1e100])
-def test_far_rows_do_not_drown_the_others(d: int, far: float) -> None:
+def test_far_rows_do_not_drown_the_others(d, far):
     """As directions alone, they do the same at every distance."""
     update = drawn(11, d)
     away = torch.nn.functional.normalize(drawn(4, d, seed=5), dim=1)
@@ -79,7 +76,7 @@ def test_far_rows_do_not_drown_the_others(d: int, far: float) -> None:
 
 @pytest.mark.parametrize("d", [2, 400])
 @pytest.mark.parametrize("near", [1e-2, 1e-4, 1e-5])
-def test_near_a_row_it_is_as_accurate(d: int, near: float) -> None:
+def test_near_a_row_it_is_as_accurate(d, near):
     """A row that lies close to the optimum of the others, against steps on the rows."""
     others = drawn(9, d)
     close = of(others) + near * torch.nn.functional.normalize(
@@ -92,7 +89,7 @@ def test_near_a_row_it_is_as_accurate(d: int, near: float) -> None:
 
 @pytest.mark.parametrize("d", [2, 300])
 @pytest.mark.parametrize("copies", [2, 5, 6, 9])
-def test_copies_of_a_row(d: int, copies: int) -> None:
+def test_copies_of_a_row(d, copies):
     """Half of the rows at one place: it is the optimum."""
     update = torch.cat([drawn(1, d).expand(copies, d), drawn(5, d, seed=2)])
     z = of(update)
@@ -113,7 +110,7 @@ NUMBERS = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_converges_on_anything(data: st.DataObject) -> None:
+def test_converges_on_anything(data):
     """No refusal, and no point of many tried is better."""
     n, d = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 4))
     flat = data.draw(st.lists(NUMBERS, min_size=n * d, max_size=n * d))
@@ -131,7 +128,7 @@ def test_converges_on_anything(data: st.DataObject) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 10**6))
-def test_f_rows_move_it_no_farther_than_promised(f: int, more: int, seed: int) -> None:
+def test_f_rows_move_it_no_farther_than_promised(f, more, seed):
     n, d = 2 * f + more, 3
     benign = drawn(n - f, d, seed)
     hostile = 10.0 ** (seed % 9) * drawn(f, d, seed + 1)
@@ -144,14 +141,14 @@ def test_f_rows_move_it_no_farther_than_promised(f: int, more: int, seed: int) -
 
 @pytest.mark.parametrize("shape", [(7, 3), (9, 200)])
 @pytest.mark.parametrize("unit", [1e-30, 1e25])
-def test_scales_and_shifts_with_the_rows(shape: tuple[int, int], unit: float) -> None:
+def test_scales_and_shifts_with_the_rows(shape, unit):
     update = drawn(*shape)
     shift = drawn(1, shape[1], seed=4)
     torch.testing.assert_close(of(unit * update), unit * of(update), rtol=1e-9, atol=0)
     torch.testing.assert_close(of(update + shift), of(update) + shift[0])
 
 
-def test_says_the_weights_of_which_it_is_the_mean() -> None:
+def test_says_the_weights_of_which_it_is_the_mean():
     said: dict[str, Tensor] = {}
     update = torch.cat([drawn(8, 50), 1e6 * drawn(2, 50, seed=1)])
     z = of(update, note=said.update)
@@ -161,12 +158,12 @@ def test_says_the_weights_of_which_it_is_the_mean() -> None:
     assert (weight[:8] > 0.05).all()
 
 
-def test_much_smoothing_is_the_mean() -> None:
+def test_much_smoothing_is_the_mean():
     update = drawn(9, 3)
     torch.testing.assert_close(of(update, nu=1e6), update.mean(dim=0))
 
 
-def test_refuses_a_tolerance_that_it_does_not_reach() -> None:
+def test_refuses_a_tolerance_that_it_does_not_reach():
     update = drawn(20, 2)
     with pytest.raises(
         Refusal, match=r"gradient of .* in iterations = 1, and tolerance is 1e-12"
@@ -182,7 +179,7 @@ def test_refuses_a_tolerance_that_it_does_not_reach() -> None:
 
 @pytest.mark.parametrize("size", [1e30, 1e99, 1e120, 1e200, 1e307])
 @pytest.mark.parametrize("d", [3, 30])  # fewer coordinates than rows, and more
-def test_a_row_counts_by_its_direction_however_far_it_is(size: float, d: int) -> None:
+def test_a_row_counts_by_its_direction_however_far_it_is(size, d):
     update = drawn(9, d)
     near, far = update.clone(), update.clone()
     near[4], far[4] = 1e12, size
@@ -190,7 +187,7 @@ def test_a_row_counts_by_its_direction_however_far_it_is(size: float, d: int) ->
 
 
 @pytest.mark.parametrize("nu", [1e-300, 1e-170, 1e170, 1e300])
-def test_smoothing_out_of_all_proportion(nu: float) -> None:
+def test_smoothing_out_of_all_proportion(nu):
     update = torch.tensor([[0.0], [0.0], [1.0], [2.0], [-1.0]], dtype=WIDE)
     expected = update.mean(dim=0) if nu > 1 else torch.zeros(1, dtype=WIDE)
     torch.testing.assert_close(of(update, nu=nu), expected)

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from random import Random
-
 import pytest
 import torch
 from clients_sent import messages
@@ -12,7 +8,7 @@ from torch import Tensor
 from troth.server.aggregators.k_norm import k_norm
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Lengths 5, 1, √117 and 13."""
     update = torch.tensor([[3.0, 4.0], [0.0, -1.0], [-6.0, 9.0], [5.0, 12.0]])
     said: dict[str, Tensor] = {}
@@ -23,7 +19,7 @@ def test_by_hand() -> None:
     assert k_norm(messages(update), f=9, strict=False).tolist() == [0.0, -1.0]
 
 
-def test_of_equal_lengths_the_lowest_ids_stay() -> None:
+def test_of_equal_lengths_the_lowest_ids_stay():
     update = torch.tensor([[3.0, 4.0], [4.0, -3.0], [-5.0, 0.0]])
     assert k_norm(messages(update, [7, 1, 4]), f=1).tolist() == [-0.5, -1.5]
     assert k_norm(messages(update, [7, 9, 8]), f=2).tolist() == [3.0, 4.0]
@@ -35,7 +31,7 @@ def test_of_equal_lengths_the_lowest_ids_stay() -> None:
     st.integers(0, 14),
     st.randoms(use_true_random=False),
 )
-def test_as_sorting_does(values: list[int], f: int, random: Random) -> None:
+def test_as_sorting_does(values, f, random):
     n = len(values)
     client = random.sample(range(50), n)
     ranked = sorted(zip(map(abs, values), client, values, strict=True))
@@ -45,7 +41,7 @@ def test_as_sorting_does(values: list[int], f: int, random: Random) -> None:
     assert found == pytest.approx(sum(kept) / len(kept), abs=1e-12)
 
 
-def test_lengths_beyond_float32() -> None:
+def test_lengths_beyond_float32():
     """In float32 the squares of all but two are infinite, or nothing."""
     sizes = [1e30, 3e30, 2e30, 1.0, 1e-30, 3e-30, 2e-30]
     update = torch.tensor(sizes)[:, None].expand(7, 2).clone()
@@ -56,7 +52,7 @@ def test_lengths_beyond_float32() -> None:
     assert said["chosen"].tolist() == [False] * 4 + [True, False, False]
 
 
-def test_short_hostile_rows_are_kept() -> None:
+def test_short_hostile_rows_are_kept():
     """What it does not promise."""
     update = torch.tensor([[1.0], [2.0], [3.0], [-0.5]])
     said: dict[str, Tensor] = {}

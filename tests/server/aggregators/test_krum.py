@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-from random import Random
 from typing import Literal
 
 import pytest
@@ -18,7 +15,7 @@ OTHERS: dict[Neighbors, int] = {"blanchard": 2, "byzfl": 1}
 LINE = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
 
 
-def scores(rows: list[list[int]], others: int) -> list[int]:
+def scores(rows, others):
     """By the definition, in whole numbers."""
     found = []
     for i, row in enumerate(rows):
@@ -31,7 +28,7 @@ def scores(rows: list[list[int]], others: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("neighbors", "chosen"), [("blanchard", 1.0), ("byzfl", 3.0)])
-def test_by_hand(neighbors: Neighbors, chosen: float) -> None:
+def test_by_hand(neighbors, chosen):
     """n = 5, f = 1.
 
     Two others: 0 → 1 + 9, 1 → 1 + 4, 3 → 4 + 9, 7 → 16 + 36.
@@ -43,14 +40,14 @@ def test_by_hand(neighbors: Neighbors, chosen: float) -> None:
     assert said["chosen"].tolist() == (LINE[:, 0] == chosen).tolist()
 
 
-def test_the_nearest_two_tie_and_the_lower_id_wins() -> None:
+def test_the_nearest_two_tie_and_the_lower_id_wins():
     for client in ([5, 2, 9, 7, 8], [12, 4, 0, 1, 2]):
         found = krum(messages(LINE, client), f=2, strict=False)
         assert found.item() == 1.0
     assert krum(messages(LINE, [2, 5, 9, 7, 8]), f=2, strict=False).item() == 0.0
 
 
-def test_or_the_one_that_comes_first() -> None:
+def test_or_the_one_that_comes_first():
     for client in ([5, 2, 9, 7, 8], [2, 5, 9, 7, 8]):
         found = krum(messages(LINE, client), f=2, ties="first", strict=False)
         assert found.item() == 0.0
@@ -58,7 +55,7 @@ def test_or_the_one_that_comes_first() -> None:
     assert krum(messages(back), f=2, ties="first", strict=False).item() == 1.0
 
 
-def test_without_neighbors_the_first_client() -> None:
+def test_without_neighbors_the_first_client():
     update = torch.arange(10.0)[:, None]
     client = [3, 8, 6, 1, 9, 2, 7, 4, 5, 11]
     for f in (8, 9, 10, 100):
@@ -78,9 +75,7 @@ def test_without_neighbors_the_first_client() -> None:
     st.sampled_from(["blanchard", "byzfl"]),
     st.randoms(use_true_random=False),
 )
-def test_as_defined(
-    rows: list[list[int]], f: int, neighbors: Neighbors, random: Random
-) -> None:
+def test_as_defined(rows, f, neighbors, random):
     n = len(rows)
     client = random.sample(range(50), n)
     found = scores(rows, n - f - OTHERS[neighbors])
@@ -90,7 +85,7 @@ def test_as_defined(
     assert got.tolist() == expected
 
 
-def test_beyond_its_condition_equal_hostile_rows_win() -> None:
+def test_beyond_its_condition_equal_hostile_rows_win():
     """n = 6 and f = 3: a score counts one neighbour, and that one is hostile too."""
     update = torch.tensor([[1.0], [2.0], [3.0], [50.0], [50.0], [50.0]])
     with pytest.raises(Refusal, match="n ≥ 2f \\+ 3 = 9, and n is 6; lower f, raise"):
@@ -100,9 +95,7 @@ def test_beyond_its_condition_equal_hostile_rows_win() -> None:
 
 @pytest.mark.parametrize(("neighbors", "others"), OTHERS.items())
 @pytest.mark.parametrize("f", [2, 3, 6])
-def test_hostile_rows_beyond_its_reach_are_never_chosen(
-    neighbors: Neighbors, others: int, f: int
-) -> None:
+def test_hostile_rows_beyond_its_reach_are_never_chosen(neighbors, others, f):
     """Benign rows all 1 apart, f equal rows as far from all of them as is still near.
 
     A benign score is n − f − others, a hostile one n − 2f + 1 − others distances², so

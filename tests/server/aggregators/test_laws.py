@@ -5,8 +5,6 @@ it says yes, the law is checked over random rows; where it says no, some rows mu
 it, so that the table cannot say less than is true.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +30,6 @@ CONDITIONS |= {"n ≥ 2f + 3": (2, 3), "n ≥ 4f + 3": (4, 3)}
 SHAPES = [(1, 1), (2, 1), (1, 4), (2, 4), (7, 4), (30, 4), (31, 3)]
 """(n, d): odd, even, one, and more than 25 rows, where `cdist` changes its formula."""
 
-Shape = tuple[int, int]
 EVERY = pytest.mark.parametrize("name", NAMES)
 DTYPES = [torch.float32, torch.float64]
 STRICT = {"f": "auto", "strict": True}
@@ -84,18 +81,18 @@ REFUSED: list[tuple[str, str, list[Any], str]] = [
 ]
 
 
-def test_options_and_papers() -> None:
+def test_options_and_papers():
     assert members("aggregator") == MEMBERS
 
 
 @pytest.mark.parametrize(("name", "option", "values", "words"), REFUSED)
-def test_refusals(name: str, option: str, values: list[Any], words: str) -> None:
+def test_refusals(name, option, values, words):
     for value in values:
         with pytest.raises(Refusal, match=f"{name}'s {option} = {value} {words}"):
             aggregated(name, messages((9, 2)), **{option: value})
 
 
-def table() -> dict[str, dict[str, str]]:
+def table():
     """Rule → column → cell, of the table of laws."""
     section = PAGE.read_text("utf-8").split("### Laws", 1)[1].split("\n## ", 1)[0]
     lines = section.splitlines()
@@ -111,19 +108,17 @@ def table() -> dict[str, dict[str, str]]:
 TABLE = table()
 
 
-def least(name: str, f: int) -> int:
+def least(name, f):
     """How many rows the condition of a rule asks for."""
     a, b = CONDITIONS[TABLE[name]["condition"]]
     return a * f + b if f else 1
 
 
-def takes(name: str, option: str) -> bool:
+def takes(name, option):
     return option in lookup.options(lookup.find("aggregator", name))
 
 
-def messages(
-    shape: Shape, dtype: torch.dtype = torch.float64, seed: int = 0
-) -> Messages:
+def messages(shape, dtype=torch.float64, seed=0):
     n, d = shape
     draw = torch.Generator().manual_seed(1000 * seed + n + d)
     return Messages(
@@ -135,7 +130,7 @@ def messages(
     )
 
 
-def aggregated(name: str, sent: Messages, times: int = 1, **options: Any) -> Tensor:
+def aggregated(name, sent, times=1, **options):
     """As the round does it; f is what the rule stands at most, of up to a fifth."""
     if takes(name, "f") and "f" not in options:
         n = len(sent.client)
@@ -147,20 +142,20 @@ def aggregated(name: str, sent: Messages, times: int = 1, **options: Any) -> Ten
     return result
 
 
-def same(a: Tensor, b: Tensor) -> bool:
+def same(a, b):
     return torch.allclose(a, b, rtol=1e-7, atol=1e-9)
 
 
 SHIFT = torch.tensor([-30.0, 50.0, 0.5, 20.0], dtype=torch.float64)
 
 
-def shifts(name: str, shape: Shape) -> bool:
+def shifts(name, shape):
     sent, shift = messages(shape), SHIFT[: shape[1]]
     moved = sent._replace(update=sent.update + shift)
     return same(aggregated(name, moved), aggregated(name, sent) + shift)
 
 
-def scales(name: str, shape: Shape) -> bool:
+def scales(name, shape):
     sent = messages(shape)
     once = aggregated(name, sent)
     return all(
@@ -169,7 +164,7 @@ def scales(name: str, shape: Shape) -> bool:
     )
 
 
-def is_mean(name: str, shape: Shape) -> bool:
+def is_mean(name, shape):
     """To the bit."""
     sent = messages(shape)
     sent = sent._replace(update=100 * sent.update)
@@ -180,7 +175,7 @@ CROWDS = [(11, 2), (7, 1), (30, 4), (31, 7)]
 """(n, f) for rules that promise nothing; the others are brought to their limit."""
 
 
-def crowd(n: int, f: int, seed: int) -> tuple[Messages, Tensor]:
+def crowd(n, f, seed):
     """Benign rows about a point far from 0, and f others as an adversary likes them."""
     sent = messages((n, 3), seed=seed)
     rows = 5 + 1e-3 * sent.update
@@ -194,7 +189,7 @@ def crowd(n: int, f: int, seed: int) -> tuple[Messages, Tensor]:
     return sent._replace(update=torch.cat([hostile, rows[f:]])), rows[f:]
 
 
-def bounded(name: str, case: tuple[int, int, int]) -> bool:
+def bounded(name, case):
     """Within some diameters of the benign rows, from their mean."""
     n, f, seed = case
     sent, benign = crowd(n, f, seed)
@@ -203,12 +198,12 @@ def bounded(name: str, case: tuple[int, int, int]) -> bool:
     return bool((found - benign.mean(0)).norm() <= 4 * n * diameter)
 
 
-def limit(name: str, n: int) -> int:
+def limit(name, n):
     """The most hostile rows of n that the condition of a rule allows."""
     return max(f for f in range(n) if n >= least(name, f))
 
 
-def crowds(name: str) -> list[tuple[int, int, int]]:
+def crowds(name):
     """Up to the limit of its condition, where a rule claims to stand them."""
     few = [(n, f) for n, f in CROWDS if n >= least(name, f)]
     if TABLE[name]["bounded"] == "yes":
@@ -224,7 +219,7 @@ LAWS: dict[str, Callable[[str, Any], bool]] = {
 }
 
 
-def test_the_table_names_every_rule_and_law() -> None:
+def test_the_table_names_every_rule_and_law():
     assert list(TABLE) == NAMES
     for name, row in TABLE.items():
         assert row["condition"] in CONDITIONS
@@ -235,7 +230,7 @@ def test_the_table_names_every_rule_and_law() -> None:
 
 @EVERY
 @pytest.mark.parametrize("law", LAWS)
-def test_the_table_is_right(name: str, law: str) -> None:
+def test_the_table_is_right(name, law):
     """Where a law is not claimed, some rows break it."""
     claim = TABLE[name][law]
     if claim == "–":
@@ -246,7 +241,7 @@ def test_the_table_is_right(name: str, law: str) -> None:
 
 
 @EVERY
-def test_the_condition_of_the_table_is_enforced(name: str) -> None:
+def test_the_condition_of_the_table_is_enforced(name):
     condition = TABLE[name]["condition"]
     if not takes(name, "f"):
         assert condition == "–"
@@ -270,7 +265,7 @@ def test_the_condition_of_the_table_is_enforced(name: str) -> None:
 
 
 @EVERY
-def test_one_finite_vector_of_the_same_type(name: str) -> None:
+def test_one_finite_vector_of_the_same_type(name):
     """The same twice, which shares nothing with what was read and stays as it was."""
     for shape in SHAPES:
         for dtype in DTYPES:
@@ -285,7 +280,7 @@ def test_one_finite_vector_of_the_same_type(name: str) -> None:
 
 
 @EVERY
-def test_clients_have_no_order(name: str) -> None:
+def test_clients_have_no_order(name):
     draw = torch.Generator().manual_seed(1)
     for shape in SHAPES:
         sent = messages(shape)
@@ -300,7 +295,7 @@ def test_clients_have_no_order(name: str) -> None:
 
 
 @EVERY
-def test_it_reads_what_the_table_says(name: str) -> None:
+def test_it_reads_what_the_table_says(name):
     """Who claims to withstand hostile rows believes nothing that clients report."""
     sent, reads = messages((7, 3)), TABLE[name]["reads"]
     lies = {
@@ -317,7 +312,7 @@ def test_it_reads_what_the_table_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if takes(n, "strict")])
-def test_beyond_its_condition_it_still_gives_a_vector(name: str) -> None:
+def test_beyond_its_condition_it_still_gives_a_vector(name):
     """The papers' tables go to 80 % hostile clients."""
     for dtype in DTYPES:
         for n in (1, 2, 3, 5, 10):
@@ -329,7 +324,7 @@ def test_beyond_its_condition_it_still_gives_a_vector(name: str) -> None:
 
 @EVERY
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_all_say_is_the_result(name: str, dtype: torch.dtype) -> None:
+def test_what_all_say_is_the_result(name, dtype):
     """Up to its length where a rule sees to the length itself."""
     row = messages((1, 6), dtype).update
     row = row / row.norm()
@@ -351,7 +346,7 @@ VALUES = st.sampled_from(
 @EVERY
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_corners_stay_numbers_within_the_rows(name: str, data: st.DataObject) -> None:
+def test_corners_stay_numbers_within_the_rows(name, data):
     """Equal rows, one row, d = 1, denormals, 1e30, duplicates, f at its limit."""
     n = data.draw(st.integers(1, 12))
     d = data.draw(st.integers(1, 3))

@@ -1,8 +1,5 @@
-from __future__ import annotations
-
 import math
 from itertools import combinations
-from random import Random
 
 import pytest
 import torch
@@ -12,10 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from troth.server.aggregators.mda import mda
-from troth.types import Messages, Refusal
+from troth.types import Refusal
 
 
-def chosen(sent: Messages, f: int, **options: int) -> set[int]:
+def chosen(sent, f, **options):
     """The ids of the rows that were averaged."""
     said: dict[str, Tensor] = {}
     found = mda(sent, said.update, f=f, **options)
@@ -24,10 +21,10 @@ def chosen(sent: Messages, f: int, **options: int) -> set[int]:
     return {*sent.client[said["chosen"]].tolist()}
 
 
-def closest(rows: dict[int, list[int]], f: int) -> set[int]:
+def closest(rows, f):
     """By looking at all subsets, in whole numbers."""
 
-    def diameter(subset: tuple[int, ...]) -> int:
+    def diameter(subset):
         pairs = combinations((rows[i] for i in subset), 2)
         far = (sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) for a, b in pairs)
         return max(far, default=0)
@@ -35,7 +32,7 @@ def closest(rows: dict[int, list[int]], f: int) -> set[int]:
     return {*min(combinations(sorted(rows), len(rows) - f), key=diameter)}
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Of 0 1 3 7 100, the four closest span 7, the three closest 3."""
     update = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
     assert mda(messages(update), f=1).item() == 11 / 4
@@ -43,14 +40,14 @@ def test_by_hand() -> None:
     assert mda(messages(update), f=3, strict=False).item() == 0.5
 
 
-def test_by_hand_in_the_plane() -> None:
+def test_by_hand_in_the_plane():
     """A square and its center: two corners side by side, and the center."""
     update = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0]])
     assert chosen(messages(update), f=2) == {0, 1, 4}
     assert chosen(messages(update, [9, 8, 3, 2, 1]), f=2) == {1, 2, 3}
 
 
-def test_of_equal_diameters_the_lowest_ids() -> None:
+def test_of_equal_diameters_the_lowest_ids():
     update = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
     assert chosen(messages(update), f=2) == {0, 1, 2}
     assert chosen(messages(update, [9, 8, 7, 3, 2]), f=2) == {2, 3, 7}
@@ -67,7 +64,7 @@ def test_of_equal_diameters_the_lowest_ids() -> None:
     st.integers(0, 10),
     st.randoms(use_true_random=False),
 )
-def test_as_all_subsets_say(rows: list[list[int]], f: int, random: Random) -> None:
+def test_as_all_subsets_say(rows, f, random):
     """Full of ties; beyond the condition too."""
     n = len(rows)
     client = random.sample(range(50), n)
@@ -79,7 +76,7 @@ def test_as_all_subsets_say(rows: list[list[int]], f: int, random: Random) -> No
 @pytest.mark.parametrize(
     ("n", "f"), [(30, 14), (40, 3), (100, 40), (101, 50), (100, 80), (300, 60)]
 )
-def test_on_a_line_it_is_the_shortest_window(n: int, f: int) -> None:
+def test_on_a_line_it_is_the_shortest_window(n, f):
     """So the answer is known where subsets are too many to look at."""
     draw = torch.Generator().manual_seed(n)
     update = torch.randn(n, 1, generator=draw, dtype=torch.float64)
@@ -92,7 +89,7 @@ def test_on_a_line_it_is_the_shortest_window(n: int, f: int) -> None:
 
 @pytest.mark.parametrize(("n", "f"), [(22, 10), (40, 4), (100, 3), (100, 97), (60, 56)])
 @pytest.mark.parametrize("d", [1, 3, 200])
-def test_a_million_subsets_need_few_steps(n: int, f: int, d: int) -> None:
+def test_a_million_subsets_need_few_steps(n, f, d):
     assert math.comb(n, f) <= 1_000_000
     draw = torch.Generator().manual_seed(d)
     update = torch.randn(n, d, generator=draw)
@@ -100,14 +97,14 @@ def test_a_million_subsets_need_few_steps(n: int, f: int, d: int) -> None:
     chosen(messages(update.round()), f, strict=False, limit=20_000)  # full of ties
 
 
-def test_a_hostile_cluster_of_f_rows_is_left_out() -> None:
+def test_a_hostile_cluster_of_f_rows_is_left_out():
     draw = torch.Generator().manual_seed(2)
     update = torch.randn(41, 30, generator=draw)
     update[:20] = 1e20
     assert chosen(messages(update), f=20) == {*range(20, 41)}
 
 
-def test_the_search_ends() -> None:
+def test_the_search_ends():
     draw = torch.Generator().manual_seed(0)
     sent = messages(torch.randn(31, 8, generator=draw))
     with pytest.raises(Refusal) as refused:
@@ -119,15 +116,13 @@ def test_the_search_ends() -> None:
     assert len(chosen(sent, f=15)) == 16
 
 
-def test_equal_rows_at_any_scale_need_no_search() -> None:
+def test_equal_rows_at_any_scale_need_no_search():
     assert chosen(messages(torch.full((200, 2), 1e30)), f=99, limit=20) == {*range(101)}
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 2**40))
-def test_lies_within_the_benign_diameter_of_a_benign_row(
-    f: int, more: int, seed: int
-) -> None:
+def test_lies_within_the_benign_diameter_of_a_benign_row(f, more, seed):
     draw = torch.Generator().manual_seed(seed)
     benign = torch.randn(f + 1 + more, 3, generator=draw, dtype=torch.float64)
     hostile = benign[0] + 3 * torch.randn(f, 3, generator=draw, dtype=torch.float64)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 
@@ -24,7 +22,7 @@ def of(f: int, *values: float, strict: bool = True) -> float:
     return meamed(messages(column), f=f, strict=strict).item()
 
 
-def by_definition(f: int, values: list[float]) -> Fraction:
+def by_definition(f, values):
     """In exact arithmetic; those as far as the k-th share what places are left."""
     exact = sorted(map(Fraction, values))
     n, k = len(exact), max(1, len(exact) - f)
@@ -44,14 +42,14 @@ def by_definition(f: int, values: list[float]) -> Fraction:
     return (options[0] + options[-1]) / 2 / k
 
 
-def distances(values: list[float]) -> list[Fraction]:
+def distances(values):
     """From the median, from the nearest to the farthest, in exact arithmetic."""
     exact = sorted(map(Fraction, values))
     middle = (exact[(len(exact) - 1) // 2] + exact[len(exact) // 2]) / 2
     return sorted(abs(v - middle) for v in exact)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     update = torch.tensor(
         [[1.0, 0.0], [2.0, 5.0], [4.0, 6.0], [9.0, 7.0], [-50.0, 8.0]]
     )
@@ -61,7 +59,7 @@ def test_by_hand() -> None:
     assert of(1, 1.0, 2.0, 4.0, 9.0) == pytest.approx(7 / 3)
 
 
-def test_of_two_equally_far_half_of_each_is_taken() -> None:
+def test_of_two_equally_far_half_of_each_is_taken():
     assert of(1, 1.0, 4.0, 7.0) == 4.0
     assert of(2, 0.0, 0.0, 4.0, 8.0, 8.0) == 4.0
     assert of(1, 0.0, 0.0, 4.0, 8.0, 9.0) == 3.0  # 0, 0, 4, 8: no tie
@@ -70,7 +68,7 @@ def test_of_two_equally_far_half_of_each_is_taken() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(FLOATS, min_size=1, max_size=9), st.integers(1, 11))
-def test_as_its_definition_exactly(values: list[float], f: int) -> None:
+def test_as_its_definition_exactly(values, f):
     far = distances(values)
     assume(all(a == b or b - a > b / 10**15 for a, b in itertools.pairwise(far)))
     expected = float(by_definition(f, values))
@@ -79,7 +77,7 @@ def test_as_its_definition_exactly(values: list[float], f: int) -> None:
     assert found == pytest.approx(expected, rel=1e-6, abs=small)
 
 
-def test_neither_order_nor_sign_matters_to_ties() -> None:
+def test_neither_order_nor_sign_matters_to_ties():
     values = [0.0, 1.0, 1.0, 2.0, 4.0]
     for f in (1, 2, 4):
         found = {
@@ -91,7 +89,7 @@ def test_neither_order_nor_sign_matters_to_ties() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_nothing_farther_than_the_farthest_benign_counts(data: st.DataObject) -> None:
+def test_nothing_farther_than_the_farthest_benign_counts(data):
     f = data.draw(st.integers(1, 4))
     benign = data.draw(st.lists(FLOATS, min_size=f + 1, max_size=9))
     hostile = data.draw(st.lists(FLOATS, min_size=f, max_size=f))
@@ -102,6 +100,6 @@ def test_nothing_farther_than_the_farthest_benign_counts(data: st.DataObject) ->
     assert abs(found - middle) <= far * (1 + 1e-12)
 
 
-def test_large_numbers_of_both_signs() -> None:
+def test_large_numbers_of_both_signs():
     assert of(1, 3e38, 3e38, -3e38) == pytest.approx(3e38, rel=1e-6)
     assert of(1, -3e38, 0.0, 3e38) == 0.0

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from clients_sent import messages
@@ -7,19 +5,19 @@ from clients_sent import messages
 from troth.server.aggregators.mean import mean
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     update = torch.tensor([[1.0, -2.0], [2.0, 4.0], [6.0, 1.0]])
     assert mean(messages(update)).tolist() == [3.0, 1.0]
 
 
-def test_one_message_moves_it_anywhere() -> None:
+def test_one_message_moves_it_anywhere():
     update = torch.zeros(10, 1)
     update[3] = 1e6
     assert mean(messages(update)).item() == pytest.approx(1e5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_a_sum_beyond_the_range(dtype: torch.dtype) -> None:
+def test_a_sum_beyond_the_range(dtype):
     most = torch.finfo(dtype).max
     update = torch.tensor([[most, 1.0], [most, 2.0], [-most, 3.0]], dtype=dtype)
     found = mean(messages(update))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from clients_sent import messages
@@ -19,12 +17,12 @@ def of(*values: float, dtype: torch.dtype = torch.float32) -> float:
     return median(messages(torch.tensor(values, dtype=dtype)[:, None])).item()
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     update = torch.tensor([[1.0, 9.0], [2.0, -4.0], [100.0, 0.0]])
     assert median(messages(update)).tolist() == [2.0, 0.0]
 
 
-def test_even_counts_take_the_middle() -> None:
+def test_even_counts_take_the_middle():
     assert of(1.0, 2.0) == 1.5
     assert of(4.0, 1.0, 3.0, 100.0) == 3.5
     assert of(0.0, 0.0, 1.0, 1.0) == 0.5
@@ -32,7 +30,7 @@ def test_even_counts_take_the_middle() -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 1001])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_smallest_numbers_are_kept(steps: int, dtype: torch.dtype) -> None:
+def test_the_smallest_numbers_are_kept(steps, dtype):
     """Half of an odd number of the smallest steps is no number of that type."""
     least = torch.nextafter(torch.zeros((), dtype=dtype), torch.ones((), dtype=dtype))
     one = steps * least.item()
@@ -48,12 +46,10 @@ def test_the_smallest_numbers_are_kept(steps: int, dtype: torch.dtype) -> None:
         )
     )
 )
-def test_fewer_than_half_cannot_lead_it_out(
-    sides: tuple[list[float], list[float]],
-) -> None:
+def test_fewer_than_half_cannot_lead_it_out(sides):
     benign, hostile = sides
     assert min(benign) <= of(*hostile, *benign) <= max(benign)
 
 
-def test_half_can() -> None:
+def test_half_can():
     assert of(1.0, 2.0, 1e30, 1e30) > 2.0

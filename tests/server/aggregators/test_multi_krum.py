@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-from random import Random
 from typing import Literal
 
 import pytest
@@ -21,7 +18,7 @@ LINE = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
 @pytest.mark.parametrize(
     ("m", "expected"), [(1, 1.0), (2, 0.5), (3, 4 / 3), (4, 11 / 4), (0, 11 / 4)]
 )
-def test_by_hand(m: int, expected: float) -> None:
+def test_by_hand(m, expected):
     """n = 5, f = 1, two others: 1 → 5, 0 → 10, 3 → 13, 7 → 52, and 100 far behind."""
     said: dict[str, Tensor] = {}
     found = multi_krum(messages(LINE), said.update, f=1, m=m).item()
@@ -29,7 +26,7 @@ def test_by_hand(m: int, expected: float) -> None:
     assert said["chosen"].sum() == (m or 4) and said["chosen"][1]
 
 
-def test_without_neighbors_the_first_two_clients() -> None:
+def test_without_neighbors_the_first_two_clients():
     """At n = 10 and f = 8, as in the papers' tables with 80 % hostile."""
     update = torch.arange(10.0)[:, None]
     client = [3, 8, 6, 1, 9, 2, 7, 4, 5, 11]
@@ -47,9 +44,7 @@ def test_without_neighbors_the_first_two_clients() -> None:
     st.sampled_from(NEIGHBOURS),
     st.randoms(use_true_random=False),
 )
-def test_as_defined(
-    values: list[int], f: int, m: int, neighbors: Neighbors, random: Random
-) -> None:
+def test_as_defined(values, f, m, neighbors, random):
     """By loops over whole numbers, d = 1: full of ties."""
     n = len(values)
     others = max(0, n - f - {"blanchard": 2, "byzfl": 1}[neighbors])
@@ -68,7 +63,7 @@ def test_as_defined(
 
 @pytest.mark.parametrize("neighbors", NEIGHBOURS)
 @pytest.mark.parametrize("n", [1, 2, 9, 40])
-def test_of_one_it_is_krum(neighbors: Neighbors, n: int) -> None:
+def test_of_one_it_is_krum(neighbors, n):
     sent = messages(torch.randn(n, 6, generator=torch.Generator().manual_seed(n)))
     for f in (0, 1, 2):
         options = {"f": f, "neighbors": neighbors, "strict": False}
@@ -76,6 +71,6 @@ def test_of_one_it_is_krum(neighbors: Neighbors, n: int) -> None:
         assert torch.equal(one, krum(sent, **options))
 
 
-def test_not_strict_it_takes_as_many_as_there_are() -> None:
+def test_not_strict_it_takes_as_many_as_there_are():
     found = multi_krum(messages(LINE), f=1, m=99, strict=False)
     assert found.item() == pytest.approx(111 / 5)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -9,7 +7,6 @@ import torch
 from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server.aggregators.mean import mean
 from troth.server.aggregators.qffl import qffl
@@ -24,7 +21,7 @@ LOSSES = st.one_of(
 )
 
 
-def algorithm_2(u: Tensor, loss: Tensor, q: float, lr: float) -> np.ndarray:
+def algorithm_2(u, loss, q, lr):
     """As the paper writes it, client after client."""
     total, h = np.zeros(u.shape[1]), 0.0
     for row, f in zip(u.numpy(), loss.tolist(), strict=True):
@@ -34,7 +31,7 @@ def algorithm_2(u: Tensor, loss: Tensor, q: float, lr: float) -> np.ndarray:
     return -total / h
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """F = (1, 3), q = 1, L = 1: (1·2 + 3·(−1)) / (1·4 + 1 + 1·1 + 3) = −1/9."""
     rows = messages(torch.tensor([[2.0], [-1.0]], dtype=torch.float64))
     loss = torch.tensor([1.0, 3.0])
@@ -43,7 +40,7 @@ def test_by_hand() -> None:
     assert qffl(rows, loss, q=1.0, lr=0.5).item() == pytest.approx(-1 / 14)
 
 
-def test_weights_by_hand() -> None:
+def test_weights_by_hand():
     noted: dict[str, Any] = {}
     rows = messages(torch.eye(3))
     qffl(rows, torch.tensor([1.0, 2.0, 3.0]), noted.update, q=2)
@@ -53,7 +50,7 @@ def test_weights_by_hand() -> None:
 @pytest.mark.parametrize("q", [0.001, 0.5, 1.0, 2.0, 5.0])
 @pytest.mark.parametrize("lr", [0.01, 1.0, 30.0])
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 7), (31, 3)])
-def test_as_the_paper_writes_it(q: float, lr: float, n: int, d: int) -> None:
+def test_as_the_paper_writes_it(q, lr, n, d):
     draw = torch.Generator().manual_seed(n)
     u = torch.randn(n, d, generator=draw, dtype=torch.float64)
     loss = 3 * torch.rand(n, generator=draw, dtype=torch.float64) + 0.01
@@ -61,7 +58,7 @@ def test_as_the_paper_writes_it(q: float, lr: float, n: int, d: int) -> None:
     np.testing.assert_allclose(found, algorithm_2(u, loss, q, lr), rtol=1e-10)
 
 
-def test_q_0_is_exactly_the_mean() -> None:
+def test_q_0_is_exactly_the_mean():
     rows = messages(torch.randn(7, 50, generator=torch.Generator().manual_seed(0)))
     loss = torch.tensor([0.0, 5.0, NAN, INF, 1e30, 0.0, -3.0])
     noted: dict[str, Any] = {}
@@ -69,14 +66,14 @@ def test_q_0_is_exactly_the_mean() -> None:
     assert noted["weight"].tolist() == [1 / 7] * 7
 
 
-def test_a_large_learning_rate_leaves_the_weighted_mean() -> None:
+def test_a_large_learning_rate_leaves_the_weighted_mean():
     rows = messages(torch.eye(2, dtype=torch.float64))
     found = qffl(rows, torch.tensor([1.0, 3.0]), q=1.0, lr=1e12)
     assert found.tolist() == pytest.approx([1 / 4, 3 / 4])
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e30, 1e150])
-def test_losses_in_another_unit(scale: float) -> None:
+def test_losses_in_another_unit(scale):
     """F in units of s, with L in the same: F^q cancels, however large."""
     u = torch.tensor([[1.0, 0.0], [0.5, 2.0]], dtype=torch.float64)
     loss = torch.tensor([1.0, 2.0], dtype=torch.float64)
@@ -85,7 +82,7 @@ def test_losses_in_another_unit(scale: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-def test_losses_of_0() -> None:
+def test_losses_of_0():
     """F^(q−1) is infinite for q < 1; nothing else than a long way down the slope."""
     u = torch.tensor([[1.0], [3.0]])
     loss = torch.tensor([0.0, 1.0])
@@ -97,14 +94,14 @@ def test_losses_of_0() -> None:
     assert found == pytest.approx(3 / (1 + 0.5 * 9), rel=1e-4)
 
 
-def test_the_smallest_loss_that_counts() -> None:
+def test_the_smallest_loss_that_counts():
     u = torch.tensor([[1.0], [3.0]], dtype=torch.float64)
     least = qffl(messages(u), torch.tensor([1e-10, 1.0], dtype=torch.float64), q=0.5)
     for low in (0.0, -1.0, -INF, 1e-30):
         assert torch.equal(qffl(messages(u), torch.tensor([low, 1.0]), q=0.5), least)
 
 
-def test_what_losses_that_are_no_numbers_count_as() -> None:
+def test_what_losses_that_are_no_numbers_count_as():
     u = messages(torch.eye(3, dtype=torch.float64))
     found = qffl(u, torch.tensor([INF, 1.0, INF]), q=1.0)
     assert found.tolist() == pytest.approx([0.5, 0.0, 0.5], abs=1e-300)
@@ -120,9 +117,7 @@ def test_what_losses_that_are_no_numbers_count_as() -> None:
     st.sampled_from([1e-30, 0.1, 1.0, 5.0, 1e30]),
     st.sampled_from([1e-300, 1e-3, 1.0, 1e300]),
 )
-def test_any_numbers_give_a_finite_step_within_the_rows(
-    rows: list[tuple[float, float]], q: float, lr: float
-) -> None:
+def test_any_numbers_give_a_finite_step_within_the_rows(rows, q, lr):
     u = torch.tensor([[a] for a, _ in rows])
     loss = torch.tensor([f for _, f in rows])
     found = qffl(messages(u), loss, q=q, lr=lr)
@@ -134,13 +129,13 @@ def test_any_numbers_give_a_finite_step_within_the_rows(
     assert back.item() == pytest.approx(found.item(), rel=1e-4, abs=1e-6 * largest)
 
 
-def test_a_step_that_is_shortened_beyond_float32_is_kept() -> None:
+def test_a_step_that_is_shortened_beyond_float32_is_kept():
     """1e30 / (1 + 1e60): the factor is no float32, the step is."""
     found = qffl(messages(torch.tensor([[1e30]])), torch.ones(1), q=1.0)
     assert found.item() == pytest.approx(1e-30, rel=1e-5)
 
 
-def test_a_falsified_loss_takes_over_and_a_long_update_stalls() -> None:
+def test_a_falsified_loss_takes_over_and_a_long_update_stalls():
     """No robustness, as it says."""
     u, loss = torch.eye(10), torch.ones(10)
     loss[3] = 1e6

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -32,7 +30,7 @@ def weights(*losses: float, t: float = 1.0) -> list[float]:
     return found.tolist()
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """exp(log 1), exp(log 2) and exp(log 5) of 8."""
     losses = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64).log()
     assert weights(*losses.tolist()) == pytest.approx([1 / 8, 2 / 8, 5 / 8])
@@ -40,7 +38,7 @@ def test_by_hand() -> None:
     assert weights(*losses.tolist(), t=-1) == pytest.approx([10 / 17, 5 / 17, 2 / 17])
 
 
-def test_t_0_is_exactly_the_mean() -> None:
+def test_t_0_is_exactly_the_mean():
     rows = messages(torch.randn(7, 50, generator=torch.Generator().manual_seed(0)))
     loss = torch.tensor([0.1, 5.0, NAN, INF, 1e30, 0.0, -3.0])
     noted: dict[str, Any] = {}
@@ -49,13 +47,13 @@ def test_t_0_is_exactly_the_mean() -> None:
 
 
 @pytest.mark.parametrize("t", [1e-3, -1e-3, 1e-6, 1e-9])
-def test_t_to_0_nears_the_mean_as_t_does(t: float) -> None:
+def test_t_to_0_nears_the_mean_as_t_does(t):
     rows = messages(torch.eye(3, dtype=torch.float64))
     gap = term(rows, torch.tensor([0.0, 1.0, 2.0]), t=t) - mean(rows)
     assert gap.abs().max() == pytest.approx(abs(t) / 3, rel=2e-3)
 
 
-def test_large_tilts_choose_the_worst_or_the_best() -> None:
+def test_large_tilts_choose_the_worst_or_the_best():
     assert weights(1.0, 3.0, 2.0, t=1e3) == [0.0, 1.0, 0.0]
     assert weights(1.0, 3.0, 2.0, t=-1e3) == [1.0, 0.0, 0.0]
     assert weights(3.0, 3.0, 2.0, t=1e3) == [0.5, 0.5, 0.0]
@@ -63,7 +61,7 @@ def test_large_tilts_choose_the_worst_or_the_best() -> None:
     assert weights(1e-30, 2e-30, t=1e300) == [0.0, 1.0]
 
 
-def test_what_losses_that_are_no_numbers_count_as() -> None:
+def test_what_losses_that_are_no_numbers_count_as():
     assert weights(INF, 1.0, INF) == [0.5, 0.0, 0.5]
     assert weights(-INF, 1.0, 1.0) == [0.0, 0.5, 0.5]
     assert weights(INF, 1.0, t=-1) == [0.0, 1.0]
@@ -75,7 +73,7 @@ def test_what_losses_that_are_no_numbers_count_as() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(LOSSES, st.sampled_from([1.0, -1.0, 5.0, 1e-30, 1e300, -1e300]))
-def test_any_losses_give_weights(losses: list[float], t: float) -> None:
+def test_any_losses_give_weights(losses, t):
     found = weights(*losses, t=t)
     assert min(found) >= 0
     assert sum(found) == pytest.approx(1)
@@ -83,6 +81,6 @@ def test_any_losses_give_weights(losses: list[float], t: float) -> None:
     assert back[::-1] == pytest.approx(found)
 
 
-def test_whoever_reports_the_largest_loss_has_the_step() -> None:
+def test_whoever_reports_the_largest_loss_has_the_step():
     """No robustness, as it says."""
     assert weights(*[2.3] * 9, 50.0)[-1] > 0.999

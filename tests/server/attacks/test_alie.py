@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -13,7 +11,7 @@ UPDATE = torch.tensor([[1.0, 2.0], [100.0, 100.0], [5.0, 2.0]])
 HOSTILE = torch.tensor([False, True, False])
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Mean (3, 2), standard deviation (2, 0): 1/k, not 1/(k−1)."""
     found = alie(messages(UPDATE), HOSTILE, z=1.5).update
     assert found.tolist() == [[1.0, 2.0], [0.0, 2.0], [5.0, 2.0]]
@@ -21,7 +19,7 @@ def test_by_hand() -> None:
     assert found[1].tolist() == [6.0, 2.0]
 
 
-def test_the_papers_strength() -> None:
+def test_the_papers_strength():
     """n = 50, f = 24 (the paper's): s = 26 − 24 = 2, z = Φ⁻¹(24/26) ≈ 1.43."""
     assert supported(50, 24) == pytest.approx(norm.ppf(24 / 26), abs=1e-9)
     assert supported(50, 24) == pytest.approx(1.426, abs=1e-3)
@@ -31,7 +29,7 @@ def test_the_papers_strength() -> None:
     assert supported(11, 4) == pytest.approx(norm.ppf(5 / 7), abs=1e-9)
 
 
-def test_the_strength_is_finite_everywhere() -> None:
+def test_the_strength_is_finite_everywhere():
     for n in range(1, 40):
         found = [supported(n, f) for f in range(1, n + 1)]
         assert all(math.isfinite(z) for z in found)
@@ -39,13 +37,13 @@ def test_the_strength_is_finite_everywhere() -> None:
         assert below == sorted(below)  # more adversaries dare more
 
 
-def test_a_hostile_majority_stops_half_a_client_short() -> None:
+def test_a_hostile_majority_stops_half_a_client_short():
     """n = 10, f = 8: nobody else is needed; 1 − 1/(2·2) of the normal."""
     assert supported(10, 8) == pytest.approx(norm.ppf(0.75), abs=1e-9)
     assert supported(2, 1) == 0  # one benign row: no spread to hide in
 
 
-def test_zero_means_the_papers_strength() -> None:
+def test_zero_means_the_papers_strength():
     update = torch.randn(11, 4, dtype=torch.float64)
     hostile = torch.arange(11) < 4
     a = alie(messages(update), hostile).update
@@ -56,7 +54,7 @@ def test_zero_means_the_papers_strength() -> None:
 
 
 @pytest.mark.parametrize("z", [1e300, -1e300])
-def test_what_overflows_stops_at_the_largest_number(z: float) -> None:
+def test_what_overflows_stops_at_the_largest_number(z):
     found = alie(messages(UPDATE), HOSTILE, z=z).update[1]
     limit = torch.finfo(torch.float32).max
     assert found.tolist() == [-math.copysign(limit, z), 2.0]

@@ -1,44 +1,38 @@
 """The counter-gradient attack, and Theorem 4."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import clients_sent
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from troth import build
 from troth.config import reader
 from troth.engine.engine import Plan
 from troth.server import rulebook
 from troth.server.attacks.counter_gradient import counter_gradient
-from troth.types import Broadcast, Messages, Refusal
+from troth.types import Broadcast, Refusal
 
 F64 = torch.float64
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> str:
+def target(tmp_path):
     file = tmp_path / "target.npy"
     np.save(file, np.array([3.0, -1.0]))
     return str(file)
 
 
-def sent(*rows: list[float]) -> Messages:
+def sent(*rows):
     return clients_sent.messages(torch.tensor(rows, dtype=F64))
 
 
-def told(w: Tensor) -> Broadcast:
+def told(w):
     return Broadcast(w, w[:0], torch.ones((), dtype=F64))
 
 
-def played(
-    target: str, others: list[list[float]], k: int, rounds: list[int], **options: Any
-) -> list[Tensor]:
+def played(target, others, k, rounds, **options):
     """Others send the same in every round; the server adds eta times the sum."""
     w, memory, found = torch.zeros(2, dtype=F64), torch.zeros(0), []
     rows = sent(*others, *[[9.0, 9.0]] * k)
@@ -54,7 +48,7 @@ def played(
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_against_steady_clients_it_arrives_in_two_rounds(target: str, k: int) -> None:
+def test_against_steady_clients_it_arrives_in_two_rounds(target, k):
     first, *rest = played(target, [[0.3, 0.2], [-1.0, 0.5]], k, [0, 1, 2], eta=0.1)
     wanted = torch.tensor([3.0, -1.0], dtype=F64)
     steady = torch.tensor([-0.7, 0.7], dtype=F64)  # not known in the first round
@@ -63,14 +57,14 @@ def test_against_steady_clients_it_arrives_in_two_rounds(target: str, k: int) ->
         assert torch.allclose(w, wanted, rtol=0, atol=1e-12)
 
 
-def test_it_goes_no_further_than_the_radius(target: str) -> None:
+def test_it_goes_no_further_than_the_radius(target):
     found = played(target, [[0.0, 0.0]], 1, [0, 1], eta=0.1, radius=2.0)
     way = torch.tensor([3.0, -1.0], dtype=F64)
     assert torch.allclose(found[0], 0.2 * way / way.norm(), rtol=0, atol=1e-12)
     assert torch.allclose(found[1], 0.4 * way / way.norm(), rtol=0, atol=1e-12)
 
 
-def test_after_a_round_without_it_the_last_estimate_is_used(target: str) -> None:
+def test_after_a_round_without_it_the_last_estimate_is_used(target):
     """The way of two rounds would be taken for that of one."""
     found = played(target, [[0.4, -0.2]], 1, [0, 1, 3], eta=0.1)
     wanted = torch.tensor([3.0, -1.0], dtype=F64)
@@ -79,7 +73,7 @@ def test_after_a_round_without_it_the_last_estimate_is_used(target: str) -> None
     assert not torch.allclose(moved[1], wanted, rtol=0, atol=1e-3)  # none was made
 
 
-def test_a_mean_divides_by_all_rows(target: str) -> None:
+def test_a_mean_divides_by_all_rows(target):
     hostile = torch.tensor([False, False, True])
     w = torch.zeros(2, dtype=F64)
     rows = sent([0.0, 0.0], [0.0, 0.0], [1.0, 1.0])
@@ -89,7 +83,7 @@ def test_a_mean_divides_by_all_rows(target: str) -> None:
     assert torch.allclose(moved, torch.tensor([3.0, -1.0], dtype=F64))
 
 
-def test_the_variant_against_local_models_by_hand(target: str) -> None:
+def test_the_variant_against_local_models_by_hand(target):
     """PROTOCOL of the authors: g = (ρ − θ†)/η − ĝ − ĝ/(λHη), in updates u = −g."""
     others = [[0.4, -0.2], [0.1, 0.1]]
     options: dict[str, Any] = {"eta": 0.1, "aim": "local", "lam": 2.0}
@@ -108,7 +102,7 @@ def test_the_variant_against_local_models_by_hand(target: str) -> None:
         ({"target": "nowhere.npy"}, "there is no target 'nowhere.npy'"),
     ],
 )
-def test_refusals(target: str, options: dict[str, Any], words: str) -> None:
+def test_refusals(target, options, words):
     rows, w = sent([1.0, 2.0]), told(torch.zeros(2, dtype=F64))
     given = {"target": target, **options}
     with pytest.raises(Refusal, match=words):
@@ -116,7 +110,7 @@ def test_refusals(target: str, options: dict[str, Any], words: str) -> None:
 
 
 @pytest.mark.parametrize("content", ["size", "nan", "text", "no array"])
-def test_a_target_that_does_not_fit(tmp_path: Path, content: str) -> None:
+def test_a_target_that_does_not_fit(tmp_path, content):
     file = tmp_path / "t.npz"
     if content == "size":
         np.savez(file, target=np.zeros(3))
@@ -134,7 +128,7 @@ def test_a_target_that_does_not_fit(tmp_path: Path, content: str) -> None:
         )
 
 
-def test_what_others_really_sent(target: str) -> None:
+def test_what_others_really_sent(target):
     """knows = "others": that of the round before, and no inference from ρ."""
     others, w = [[0.3, 0.2], [-1.0, 0.5]], torch.zeros(2, dtype=F64)
     hostile = torch.tensor([False, False, True])
@@ -151,14 +145,14 @@ def test_what_others_really_sent(target: str) -> None:
         torch.testing.assert_close(found.update[2], (wanted - w) / 0.1 - before)
 
 
-def test_at_half_the_pace_half_of_what_is_left_is_gone_each_round(target: str) -> None:
+def test_at_half_the_pace_half_of_what_is_left_is_gone_each_round(target):
     found = played(target, [[0.0, 0.0]], 1, [0, 1, 2], eta=0.1, pace=0.5)
     wanted = torch.tensor([3.0, -1.0], dtype=F64)
     for w, left in zip(found, (0.5, 0.25, 0.125), strict=True):
         torch.testing.assert_close(wanted - w, left * wanted, rtol=0, atol=1e-12)
 
 
-def test_without_inference_the_estimate_stays_0(target: str) -> None:
+def test_without_inference_the_estimate_stays_0(target):
     found = played(target, [[0.4, -0.2]], 1, [0, 1, 2], eta=0.1, infers=False)
     wanted = torch.tensor([3.04, -1.02], dtype=F64)
     for w in found:
@@ -175,9 +169,7 @@ def test_without_inference_the_estimate_stays_0(target: str) -> None:
         ({"server": {"name": "adam", "lr": 0.2}}, (False, "sum", 0.2)),
     ],
 )
-def test_what_it_knows_comes_from_the_experiment(
-    tmp_path: Path, sections: Any, expected: Any
-) -> None:
+def test_what_it_knows_comes_from_the_experiment(tmp_path, sections, expected):
     tree, _ = federation(tmp_path, "linear", 0)
     regularizer = {"regularizer": "l2", "filter": ["plausible"]}
     e = reader.from_dict(tree | sections | regularizer)
@@ -194,7 +186,7 @@ def test_what_it_knows_comes_from_the_experiment(
 # Theorem 4
 
 
-def federation(tmp_path: Path, kind: str, seed: int) -> tuple[Any, np.ndarray]:
+def federation(tmp_path, kind, seed):
     """Honest clients, one attacker, exact local solves, η ≤ 1/(3L)."""
     random = np.random.default_rng(seed)
     n, d, lam = 4, 3, 1.0
@@ -233,7 +225,7 @@ def federation(tmp_path: Path, kind: str, seed: int) -> tuple[Any, np.ndarray]:
 
 @pytest.mark.slow("sixty rounds of exact local solves")
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
-def test_theorem_4(tmp_path: Path, kind: str) -> None:
+def test_theorem_4(tmp_path, kind):
     """ρ reaches the target to 1e-6, and geometrically."""
     tree, goal = federation(tmp_path, kind, 0)
     built = build.build(reader.from_dict(tree), plan=Plan("vmap", 4))

@@ -1,7 +1,5 @@
 """What holds of all attacks in which the hostile clients act as one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,6 @@ import torch
 from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth import lookup
 from troth.server.attacks import _crowd
@@ -30,7 +27,7 @@ ALL = pytest.mark.parametrize("name", TOGETHER)
 HOSTILE = torch.tensor([False, True, False, False, True, False, False])
 
 
-def attacked(name: str, sent: Messages, hostile: Tensor, **options: Any) -> Messages:
+def attacked(name, sent, hostile, **options):
     function = lookup.find("attack", name)
     found = lookup.call(
         function,
@@ -44,17 +41,17 @@ def attacked(name: str, sent: Messages, hostile: Tensor, **options: Any) -> Mess
     return result
 
 
-def updates(n: int, d: int, seed: int = 0, dtype: Any = torch.float32) -> Tensor:
+def updates(n, d, seed=0, dtype=torch.float32):
     draw = torch.Generator().manual_seed(seed)
     return torch.randn(n, d, generator=draw, dtype=dtype)
 
 
-def bits(x: Tensor) -> Tensor:
+def bits(x):
     return x.view(torch.int32)
 
 
 @ALL
-def test_all_send_the_same(name: str) -> None:
+def test_all_send_the_same(name):
     sent = messages(updates(7, 5))
     found = attacked(name, sent, HOSTILE)
     assert torch.equal(bits(found.update[1]), bits(found.update[4]))
@@ -64,7 +61,7 @@ def test_all_send_the_same(name: str) -> None:
 
 
 @ALL
-def test_the_order_of_rows_changes_not_a_bit(name: str) -> None:
+def test_the_order_of_rows_changes_not_a_bit(name):
     for seed in range(5):
         sent = messages(updates(7, 50, seed))
         order = torch.randperm(7, generator=torch.Generator().manual_seed(seed))
@@ -75,7 +72,7 @@ def test_the_order_of_rows_changes_not_a_bit(name: str) -> None:
 
 
 @ALL
-def test_hostile_clients_own_rows_do_not_matter(name: str) -> None:
+def test_hostile_clients_own_rows_do_not_matter(name):
     one, other = updates(7, 5), updates(7, 5)
     other[HOSTILE] = torch.nan
     a, b = (attacked(name, messages(u), HOSTILE).update for u in (one, other))
@@ -84,10 +81,7 @@ def test_hostile_clients_own_rows_do_not_matter(name: str) -> None:
 
 @ALL
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_benign_rows_that_are_no_numbers_are_not_looked_at(
-    name: str,
-    bad: float,
-) -> None:
+def test_benign_rows_that_are_no_numbers_are_not_looked_at(name, bad):
     update = updates(7, 5)
     update[2, 3] = bad
     found = attacked(name, messages(update), HOSTILE)
@@ -102,14 +96,14 @@ def test_benign_rows_that_are_no_numbers_are_not_looked_at(
 
 
 @ALL
-def test_where_nothing_is_finite_nothing_happens(name: str) -> None:
+def test_where_nothing_is_finite_nothing_happens(name):
     update = torch.full((7, 5), torch.nan)
     found = attacked(name, messages(update), HOSTILE)
     assert torch.equal(bits(found.update), bits(update))
 
 
 @ALL
-def test_adversaries_alone_take_their_own_rows_for_benign(name: str) -> None:
+def test_adversaries_alone_take_their_own_rows_for_benign(name):
     update = updates(4, 5)
     found = attacked(name, messages(update), torch.ones(4, dtype=torch.bool)).update
     assert (bits(found) == bits(found[0])).all()
@@ -122,7 +116,7 @@ def test_adversaries_alone_take_their_own_rows_for_benign(name: str) -> None:
 
 
 @ALL
-def test_one_benign_row(name: str) -> None:
+def test_one_benign_row(name):
     """It has no spread: what is made of mean and spread is the row itself."""
     update = updates(3, 5)
     found = attacked(name, messages(update), torch.tensor([True, False, True])).update
@@ -133,7 +127,7 @@ def test_one_benign_row(name: str) -> None:
 
 @ALL
 @pytest.mark.parametrize("scale", [1e30, 3e38, 1e-30, 1e-42])
-def test_large_and_small_numbers(name: str, scale: float) -> None:
+def test_large_and_small_numbers(name, scale):
     """As with ordinary ones, times the scale, up to the end of the range."""
     update = updates(7, 5).clamp(-1, 1)
     whole = attacked(name, messages((update * scale).double()), HOSTILE).update[1]
@@ -149,13 +143,13 @@ def test_large_and_small_numbers(name: str, scale: float) -> None:
 
 @ALL
 @pytest.mark.parametrize("scale", [1.7e308, 1e-320])
-def test_the_ends_of_double_precision(name: str, scale: float) -> None:
+def test_the_ends_of_double_precision(name, scale):
     update = updates(7, 5, dtype=torch.float64).clamp(-1, 1) * scale
     assert attacked(name, messages(update), HOSTILE).update[1].isfinite().all()
 
 
 @ALL
-def test_does_not_read_size_loss_or_extra(name: str) -> None:
+def test_does_not_read_size_loss_or_extra(name):
     sent = messages(updates(7, 5), extra=2)
     lies = sent._replace(
         extra=sent.extra * torch.nan, loss=torch.rand(7), size=torch.arange(7) * 1000
@@ -171,7 +165,7 @@ def test_does_not_read_size_loss_or_extra(name: str) -> None:
     st.floats(-1e6, 1e6),
     st.integers(0, 1000),
 )
-def test_moments_are_those_of_numpy(k: int, d: int, shift: float, seed: int) -> None:
+def test_moments_are_those_of_numpy(k, d, shift, seed):
     x = updates(k, d, seed, torch.float64) + shift
     mean, std = _crowd.moments(_crowd.Crowd(x, torch.arange(k)))
     wide = x.numpy().astype(np.longdouble)
@@ -181,7 +175,7 @@ def test_moments_are_those_of_numpy(k: int, d: int, shift: float, seed: int) -> 
 
 @pytest.mark.parametrize("value", [0.1, 1e-45, 3.4e38, -7.3])
 @pytest.mark.parametrize("k", [1, 3, 7, 49])
-def test_equal_rows_have_no_spread_at_all(value: float, k: int) -> None:
+def test_equal_rows_have_no_spread_at_all(value, k):
     x = torch.full((k, 3), value)
     mean, std = _crowd.moments(_crowd.Crowd(x, torch.arange(k)))
     assert torch.equal(mean, x[0].double())
@@ -189,7 +183,7 @@ def test_equal_rows_have_no_spread_at_all(value: float, k: int) -> None:
 
 
 @given(st.floats(0, allow_infinity=False, width=64))
-def test_the_power_of_two_below(size: float) -> None:
+def test_the_power_of_two_below(size):
     found = float(_crowd.power_of_two(torch.tensor(size, dtype=torch.float64)))
     assert found == 1 if size == 0 else found <= size and size / 2 < found
     assert float(torch.frexp(torch.tensor(found, dtype=torch.float64)).mantissa) == 0.5

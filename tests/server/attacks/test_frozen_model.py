@@ -1,17 +1,12 @@
 """A model that never learns, and reports honestly."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from clients_sent import messages
-from torch import Tensor
 
 from troth import lookup
 from troth.server.attacks.frozen_model import frozen_model
@@ -22,12 +17,12 @@ HOSTILE = torch.tensor([False, True, True])
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> str:
+def target(tmp_path):
     np.save(tmp_path / "theta.npy", np.array([3.0, 4.0]))
     return str(tmp_path / "theta.npy")
 
 
-def sent(target: str, w: list[float], **options: Any) -> Tensor:
+def sent(target, w, **options):
     rows = messages(torch.ones(3, 2, dtype=F64))
     broadcast = Broadcast(
         torch.tensor(w, dtype=F64), torch.zeros(2, dtype=F64), torch.ones(())
@@ -40,7 +35,7 @@ def sent(target: str, w: list[float], **options: Any) -> Tensor:
     ("regularizer", "length"),
     [("l2sq", 10.0), ("l2", 2.0), ("smooth_l2", 10 / math.sqrt(26))],
 )
-def test_by_hand(target: str, regularizer: Any, length: float) -> None:
+def test_by_hand(target, regularizer, length):
     """θ♠ − ρ = (3, 4), as long as 5; λ = 2."""
     found = sent(target, [0.0, 0.0], lam=2.0, regularizer=regularizer)
     assert torch.equal(found[0], torch.ones(2, dtype=F64))
@@ -50,9 +45,7 @@ def test_by_hand(target: str, regularizer: Any, length: float) -> None:
 
 
 @pytest.mark.parametrize("regularizer", ["l2sq", "l2", "smooth_l2"])
-def test_it_is_what_a_client_with_that_model_reports(
-    target: str, regularizer: Any
-) -> None:
+def test_it_is_what_a_client_with_that_model_reports(target, regularizer):
     """−λ∇_ρR = λ∇_θR, by the regularizer itself; at ρ = θ♠ it is 0."""
     rule = lookup.call(
         lookup.find("regularizer", regularizer), {}, task=SimpleNamespace(tail=0)
@@ -64,15 +57,15 @@ def test_it_is_what_a_client_with_that_model_reports(
         torch.testing.assert_close(found[1], 0.7 * pull, rtol=0, atol=1e-12)
 
 
-def test_lam_0_sends_zeros(target: str) -> None:
+def test_lam_0_sends_zeros(target):
     assert not sent(target, [1.0, 1.0], lam=0.0, regularizer="l2")[1].any()
 
 
-def test_a_target_of_the_wrong_size(target: str) -> None:
+def test_a_target_of_the_wrong_size(target):
     with pytest.raises(Refusal, match="has 2 numbers, and this model has 3"):
         sent(target, [0.0, 0.0, 0.0], lam=1.0)
 
 
-def test_no_target(tmp_path: Path) -> None:
+def test_no_target(tmp_path):
     with pytest.raises(Refusal, match="there is no target"):
         sent(str(tmp_path / "none.npy"), [0.0, 0.0], lam=1.0)

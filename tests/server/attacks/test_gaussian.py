@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from clients_sent import key, messages
@@ -7,7 +5,7 @@ from clients_sent import key, messages
 from troth.server.attacks.gaussian import gaussian
 
 
-def test_size_and_shape_of_the_noise() -> None:
+def test_size_and_shape_of_the_noise():
     """Of 10⁵ draws each, within 5 σ: fails with probability below 10⁻⁵."""
     d, bound = 100_000, 5 / 100_000**0.5
     sent, hostile = messages(torch.zeros(3, d)), torch.tensor([True, False, True])
@@ -19,7 +17,7 @@ def test_size_and_shape_of_the_noise() -> None:
     assert (z[0] * z[1]).mean().abs() < bound  # everyone draws its own
 
 
-def test_the_own_update_does_not_matter() -> None:
+def test_the_own_update_does_not_matter():
     hostile = torch.tensor([True, False])
     a = gaussian(messages(torch.full((2, 5), torch.nan)), hostile, key()).update
     b = gaussian(messages(torch.ones(2, 5)), hostile, key()).update
@@ -28,14 +26,14 @@ def test_the_own_update_does_not_matter() -> None:
     assert a[1].isnan().all()
 
 
-def test_without_spread_it_is_the_mean() -> None:
+def test_without_spread_it_is_the_mean():
     sent, hostile = messages(torch.zeros(2, 3)), torch.tensor([True, False])
     found = gaussian(sent, hostile, key(), mean=1.5, std=0.0).update
     assert found.tolist() == [[1.5] * 3, [0.0] * 3]
 
 
 @pytest.mark.parametrize(("mean", "std"), [(1e30, 1e30), (0.0, 1e300), (-1e300, 0.0)])
-def test_beyond_the_range_it_stops(mean: float, std: float) -> None:
+def test_beyond_the_range_it_stops(mean, std):
     sent, hostile = messages(torch.zeros(1, 100)), torch.tensor([True])
     found = gaussian(sent, hostile, key(), mean=mean, std=std).update
     assert found.isfinite().all()

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from clients_sent import messages
@@ -15,7 +11,7 @@ HOSTILE = torch.tensor([False, True, False])
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_by_hand(value: Any, dtype: torch.dtype) -> None:
+def test_by_hand(value, dtype):
     update = torch.randn(3, 2, dtype=dtype)
     found = infinite(messages(update), HOSTILE, value=value).update
     expected = torch.full((2,), float(value), dtype=dtype)
@@ -24,7 +20,7 @@ def test_by_hand(value: Any, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
-def test_the_first_filter_drops_it(value: Any) -> None:
+def test_the_first_filter_drops_it(value):
     sent = infinite(messages(torch.randn(3, 2), extra=2), HOSTILE, value=value)
     broadcast = Broadcast(torch.zeros(2), torch.zeros(2), torch.ones(()))
     assert drop_invalid(broadcast, sent).client.tolist() == [0, 2]

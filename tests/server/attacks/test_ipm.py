@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from clients_sent import messages
@@ -10,14 +8,14 @@ UPDATE = torch.tensor([[1.0, -2.0], [0.5, 3.0], [4.0, 4.0], [-7.0, 0.25]])
 HOSTILE = torch.tensor([False, True, False, True])
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """The mean of (1, −2) and (4, 4) is (2.5, 1)."""
     found = ipm(messages(UPDATE), HOSTILE).update
     assert found.tolist() == [[1.0, -2.0], [-1.25, -0.5], [4.0, 4.0], [-1.25, -0.5]]
 
 
 @pytest.mark.parametrize(("n", "f"), [(4, 1), (10, 3), (10, 5), (7, 6)])
-def test_when_it_turns_the_mean(n: int, f: int) -> None:
+def test_when_it_turns_the_mean(n, f):
     """The mean of all rows turns back exactly where ε > (n−f)/f, as the text says."""
     update, hostile = torch.rand(n, 5, dtype=torch.float64) + 1, torch.arange(n) < f
     right = update[~hostile].mean(dim=0)
@@ -26,5 +24,5 @@ def test_when_it_turns_the_mean(n: int, f: int) -> None:
         assert (found.mean(dim=0) @ right < 0) == (factor > 1)
 
 
-def test_epsilon_zero_sends_zeros() -> None:
+def test_epsilon_zero_sends_zeros():
     assert not ipm(messages(UPDATE), HOSTILE, epsilon=0.0).update[HOSTILE].any()

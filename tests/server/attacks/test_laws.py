@@ -1,11 +1,8 @@
 """What holds of every attack in the folder: it has its own rows, and only those."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import math
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,6 @@ import pytest
 import torch
 from clients_sent import applied, drawn, key, members, mixed
 from clients_sent import messages as sent_by
-from torch import Tensor
 
 from troth import lookup
 from troth.server import rules
@@ -95,7 +91,7 @@ WIDTHS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _targets(tmp_path_factory):
     """Models that an attacker may want, in the folder where the tests run."""
     place = tmp_path_factory.mktemp("targets")
     for d in (1, 5):
@@ -104,21 +100,19 @@ def _targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def options(name: str, d: int) -> dict[str, Any]:
+def options(name, d):
     """Of a member, for models of d parameters."""
     given = OPTIONS.get(name, {})
     return {k: v.format(d=d) if k == "target" else v for k, v in given.items()}
 
 
-def messages(dtype: torch.dtype, d: int = 5, extra: int = 2) -> Messages:
+def messages(dtype, d=5, extra=2):
     n = len(HOSTILE)
     beside = drawn(n, extra, dtype=dtype)
     return sent_by(drawn(n, d, dtype=dtype), torch.arange(n) * 3, extra=beside)
 
 
-def attacked(
-    name: str, sent: Messages, hostile: Tensor = HOSTILE, **given: Any
-) -> Messages:
+def attacked(name, sent, hostile=HOSTILE, **given):
     """As the round does it."""
     given = options(name, sent.update.shape[1]) | given
     mean = lambda tried: tried.update.mean(dim=0)  # noqa: E731
@@ -127,23 +121,23 @@ def attacked(
     return result
 
 
-def same(a: Tensor, b: Tensor) -> bool:
+def same(a, b):
     """Bit for bit."""
     if a.dtype in WIDTHS:
         a, b = a.view(WIDTHS[a.dtype]), b.view(WIDTHS[b.dtype])
     return torch.equal(a, b)
 
 
-def all_same(a: Iterable[Tensor], b: Iterable[Tensor]) -> bool:
+def all_same(a, b):
     return all(same(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_options_and_papers() -> None:
+def test_options_and_papers():
     assert members("attack") == MEMBERS
 
 
 @pytest.mark.parametrize(("name", "option", "values", "words"), REFUSED)
-def test_refusals(name: str, option: str, values: list[Any], words: str) -> None:
+def test_refusals(name, option, values, words):
     """Before the first round, also where nobody in it is hostile."""
     for value in values:
         given = {option: "auto" if value == "'auto'" else value}
@@ -151,14 +145,14 @@ def test_refusals(name: str, option: str, values: list[Any], words: str) -> None
             attacked(name, messages(torch.float32), NOBODY, **given)
 
 
-def test_unknown_words() -> None:
+def test_unknown_words():
     for name, option, value, words in UNKNOWN:
         with pytest.raises(Refusal, match=words):
             lookup.check("attack", name, {option: value})
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_rows_of_its_own_change(name: str) -> None:
+def test_only_rows_of_its_own_change(name):
     """Bit for bit, with the same type and shape; what it reads stays as it was."""
     for dtype in WIDTHS:
         for d in (1, 5):
@@ -177,14 +171,14 @@ def test_only_rows_of_its_own_change(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_of_nobody_and_of_all(name: str) -> None:
+def test_of_nobody_and_of_all(name):
     sent = messages(torch.float32)
     assert all_same(attacked(name, sent, NOBODY), sent)
     assert attacked(name, sent, ~NOBODY).update.shape == sent.update.shape
 
 
 @pytest.mark.parametrize("name", ["gaussian", "random_update"])
-def test_a_client_draws_by_its_id_and_the_round(name: str) -> None:
+def test_a_client_draws_by_its_id_and_the_round(name):
     """Whatever row it has, and whoever else is there."""
     assert "key" in lookup.asks(lookup.find("attack", name))
     sent, every = messages(torch.float32), ~NOBODY
@@ -197,7 +191,7 @@ def test_a_client_draws_by_its_id_and_the_round(name: str) -> None:
     assert not (later == whole).any()
 
 
-def served(name: str, strength: float) -> Tensor:
+def served(name, strength):
     """The updates that reach the filters of a round, at some strength."""
     rule = rules.lift("attack", name, lookup.check("attack", name, options(name, 5)))
     mean = rules.lift("aggregator", "mean", {})
@@ -211,7 +205,7 @@ def served(name: str, strength: float) -> Tensor:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_strength_0_is_no_attack_and_half_is_half_way(name: str) -> None:
+def test_strength_0_is_no_attack_and_half_is_half_way(name):
     own, whole = messages(torch.float64, extra=0).update, served(name, 1.0)
     assert same(served(name, 0.0), own)
     assert not same(whole[HOSTILE], own[HOSTILE])

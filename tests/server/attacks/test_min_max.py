@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -10,7 +8,7 @@ from troth.server.attacks.min_max import min_max
 DIRECTIONS: list[Any] = ["std", "unit", "sign"]
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Benign 0 and 2: mean 1, widest 2. 1 − γσ is 2 from the farther one at 0."""
     update, hostile = torch.tensor([[0.0], [9.0], [2.0]]), torch.tensor([0, 1, 0]) > 0
     for direction in DIRECTIONS:
@@ -18,7 +16,7 @@ def test_by_hand() -> None:
         assert found.tolist() == [[0.0], [0.0], [2.0]]
 
 
-def test_by_hand_in_the_plane() -> None:
+def test_by_hand_in_the_plane():
     """Corners (±1, 0), (0, ±1) around (3, 0): widest 2; with the way −x from (3, 0),
     the row (4, 0) is at 1 + t = 2 first: t = 1."""
     corners = torch.tensor([[4.0, 0.0], [2.0, 0.0], [3.0, 1.0], [3.0, -1.0]])

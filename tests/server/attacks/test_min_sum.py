@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import torch
 from clients_sent import messages
 
 from troth.server.attacks.min_sum import min_sum
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Benign 0, 0, 3: mean 1, the farthest at 2: so is −1, on the other side.
 
     Its squares 1 + 1 + 16 are those of the row 3: 9 + 9 + 0.

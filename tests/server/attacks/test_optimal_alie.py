@@ -1,19 +1,15 @@
-from __future__ import annotations
-
 import torch
 from clients_sent import messages
-from torch import Tensor
 
 from troth.server.attacks.optimal_alie import optimal_alie
-from troth.types import Messages
 
 
-def watchful(messages: Messages) -> Tensor:
+def watchful(messages):
     """Leaves out rows farther than 4 from the origin, and takes the mean."""
     return messages.update[messages.update.norm(dim=1) <= 4].mean(dim=0)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Mean (0, 0), spread (1, 1)·√(2/3): so z·√(4/3) = 4 is the most that is kept."""
     update = torch.tensor([[1.0, 0], [-1.0, 1], [0.0, -1], [7.0, 7]]).double()
     hostile = torch.arange(4) == 3

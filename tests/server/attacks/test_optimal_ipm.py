@@ -1,19 +1,15 @@
-from __future__ import annotations
-
 import torch
 from clients_sent import messages
-from torch import Tensor
 
 from troth.server.attacks.optimal_ipm import optimal_ipm
-from troth.types import Messages
 
 
-def watchful(messages: Messages) -> Tensor:
+def watchful(messages):
     """Leaves out rows longer than 6, and takes the mean."""
     return messages.update[messages.update.norm(dim=1) <= 6].mean(dim=0)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Rows longer than 6 are left out; the mean is (2, 0), so ε = 3 is the most."""
     update = torch.tensor([[1.0, 1.0], [3.0, -1.0], [7.0, 7.0]]).double()
     found = optimal_ipm(

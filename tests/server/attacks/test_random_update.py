@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -8,7 +6,7 @@ from clients_sent import key, messages
 from troth.server.attacks.random_update import random_update
 
 
-def test_size_and_shape_of_the_noise() -> None:
+def test_size_and_shape_of_the_noise():
     """Of 10⁵ draws each: mean, spread, fourth moment, correlation, all within 5 σ.
 
     Fails by chance with probability below 2·10⁻⁵ (30 comparisons at 6·10⁻⁷ each).
@@ -31,9 +29,7 @@ def test_size_and_shape_of_the_noise() -> None:
 
 
 @pytest.mark.parametrize(("options", "expected"), [({}, 2.0), ({"scale": 3.0}, 6.0)])
-def test_the_standard_deviation_is_the_populations(
-    options: dict[str, float], expected: float
-) -> None:
+def test_the_standard_deviation_is_the_populations(options, expected):
     """(1, 5, 1, 5) has mean 3 and 1/d·Σ(·)² = 4; a unit of noise tells the factor."""
     update, hostile = torch.tensor([[1.0, 5.0, 1.0, 5.0]]), torch.tensor([True])
     unit = random_update(messages(update), hostile, key(), std=1.0).update
@@ -42,7 +38,7 @@ def test_the_standard_deviation_is_the_populations(
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0])
-def test_without_spread_it_sends_zeros(value: float) -> None:
+def test_without_spread_it_sends_zeros(value):
     update, hostile = torch.full((2, 4), value), torch.tensor([True, False])
     found = random_update(messages(update), hostile, key()).update
     assert not found[0].any()
@@ -50,14 +46,14 @@ def test_without_spread_it_sends_zeros(value: float) -> None:
     assert not one.any()
 
 
-def test_scale_zero_sends_zeros() -> None:
+def test_scale_zero_sends_zeros():
     sent = messages(torch.randn(1, 6))
     assert not random_update(sent, torch.tensor([True]), key(), scale=0.0).update.any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [1e-40, 1e30, 1e38])
-def test_extremes(dtype: torch.dtype, size: float) -> None:
+def test_extremes(dtype, size):
     update = torch.tensor([[1.0, -1.0] * 50], dtype=dtype) * size
     hostile = torch.tensor([True])
     unit = random_update(messages(update), hostile, key(), std=1.0).update.double()
@@ -65,7 +61,7 @@ def test_extremes(dtype: torch.dtype, size: float) -> None:
     torch.testing.assert_close(found, unit * size, rtol=1e-4, atol=1e-44)
 
 
-def test_an_own_update_that_is_no_number_goes_out_as_it_is() -> None:
+def test_an_own_update_that_is_no_number_goes_out_as_it_is():
     update = torch.tensor([[1.0, torch.nan], [torch.inf, 2.0], [1.0, 2.0]])
     hostile = torch.ones(3, dtype=torch.bool)
     found = random_update(messages(update), hostile, key()).update

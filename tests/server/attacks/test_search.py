@@ -1,9 +1,6 @@
 """The search for the strength that hurts most, and the two attacks that use it."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +8,6 @@ import torch
 from clients_sent import applied, drawn, messages
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server.attacks import _search
 from troth.server.attacks.alie import alie, supported
@@ -24,19 +20,17 @@ from troth.types import Messages, Refusal
 class Counted:
     """A harm that remembers what it was asked."""
 
-    def __init__(self, harm: Callable[[float], float]) -> None:
+    def __init__(self, harm):
         self.harm, self.asked = harm, list[float]()
 
-    def __call__(self, strength: float) -> float:
+    def __call__(self, strength):
         self.asked.append(strength)
         return self.harm(strength)
 
 
 @pytest.mark.parametrize("plain", [0.0, 0.5, 1.43, -0.14, 3.0])
 @pytest.mark.parametrize("evaluations", [1, 2, 3, 4, 7, 20, 100])
-def test_asks_no_more_than_it_may_and_the_plain_one_first(
-    plain: float, evaluations: int
-) -> None:
+def test_asks_no_more_than_it_may_and_the_plain_one_first(plain, evaluations):
     for harm in (math.sin, abs, lambda x: -abs(x - 3), lambda x: 1.0):
         counted = Counted(harm)
         best = _search.strongest(counted, plain, evaluations)
@@ -46,36 +40,36 @@ def test_asks_no_more_than_it_may_and_the_plain_one_first(
         assert harm(best) == max(map(harm, counted.asked)) >= harm(plain)
 
 
-def test_one_evaluation_is_the_plain_attack() -> None:
+def test_one_evaluation_is_the_plain_attack():
     assert _search.strongest(abs, 0.7, 1) == 0.7
 
 
 @given(st.floats(0.1, 300))
-def test_finds_where_a_defence_begins_to_see(edge: float) -> None:
+def test_finds_where_a_defence_begins_to_see(edge):
     """Harm grows up to an edge and is nothing beyond."""
     found = _search.strongest(lambda x: x if x <= edge else 0.0, 0.5, 20)
     assert (0.98 if edge <= 32 else 0.9) * edge <= found <= edge
 
 
 @given(st.floats(0.1, 300))
-def test_finds_a_smooth_top(top: float) -> None:
+def test_finds_a_smooth_top(top):
     found = _search.strongest(lambda x: -(math.log(x / top) ** 2), 0.5, 40)
     assert found == pytest.approx(top, rel=1e-2)
 
 
-def test_without_an_end_it_goes_on_doubling() -> None:
+def test_without_an_end_it_goes_on_doubling():
     """Ten powers of two up to 32, and the other nine looks: 2¹⁴."""
     assert _search.strongest(lambda x: x, 0.5, 20) >= 2.0**13
     assert _search.strongest(lambda x: x, 0.5, 10_000) < 2.0**62
 
 
-def test_stays_on_the_side_of_the_plain_one() -> None:
+def test_stays_on_the_side_of_the_plain_one():
     counted = Counted(abs)
     assert _search.strongest(counted, -0.14, 20) < -1000
     assert all(x < 0 for x in counted.asked)
 
 
-def test_where_all_is_equal_the_plain_one() -> None:
+def test_where_all_is_equal_the_plain_one():
     """A defence that refuses whatever comes."""
     for plain in (0.0, 0.5, -2.0):
         assert _search.strongest(lambda x: 1.0, plain, 20) == plain
@@ -86,30 +80,30 @@ def test_where_all_is_equal_the_plain_one() -> None:
 HOSTILE = torch.arange(11) >= 8
 
 
-def mean(sent: Messages) -> Tensor:
+def mean(sent):
     return sent.update.mean(dim=0)
 
 
-def median(sent: Messages) -> Tensor:
+def median(sent):
     return sent.update.quantile(0.5, dim=0)
 
 
-def refusing(sent: Messages) -> Tensor:
+def refusing(sent):
     return torch.zeros_like(sent.update[0])
 
 
-def watchful(sent: Messages) -> Tensor:
+def watchful(sent):
     """Leaves out rows farther than 4 from the median, and takes the mean."""
     near = (sent.update - median(sent)).norm(dim=1) <= 4
     return sent.update[near].mean(dim=0)
 
 
-def short(sent: Messages) -> Tensor:
+def short(sent):
     """Leaves out rows longer than 6, and takes the mean."""
     return sent.update[sent.update.norm(dim=1) <= 6].mean(dim=0)
 
 
-def broken(sent: Messages) -> Tensor:
+def broken(sent):
     """Not a number as soon as rows are large: then w stays."""
     return sent.update.mean(dim=0) / (sent.update.abs().max() < 5)
 
@@ -121,18 +115,18 @@ PLAIN: dict[Any, Any] = {
 BOTH = pytest.mark.parametrize("attack", PLAIN)
 
 
-def rows(seed: int) -> Messages:
+def rows(seed):
     return messages(drawn(11, 5, seed) + 1)
 
 
-def harm(sent: Messages, defence: Any) -> float:
+def harm(sent, defence):
     step = defence(sent)
     step = step if step.isfinite().all() else torch.zeros_like(step)
     return float((step - sent.update[~HOSTILE].mean(dim=0)).norm())
 
 
 @BOTH
-def test_never_worse_than_the_plain_attack(attack: Any) -> None:
+def test_never_worse_than_the_plain_attack(attack):
     for defence in (mean, median, refusing, watchful, broken):
         for evaluations in (1, 2, 20):
             for sent in map(rows, range(5)):
@@ -141,9 +135,7 @@ def test_never_worse_than_the_plain_attack(attack: Any) -> None:
 
 
 @BOTH
-def test_one_evaluation_or_a_defence_that_refuses_leaves_the_plain_one(
-    attack: Any,
-) -> None:
+def test_one_evaluation_or_a_defence_that_refuses_leaves_the_plain_one(attack):
     sent = rows(0)
     for given_ in ((mean, 1), (refusing, 20)):
         found = attack(sent, HOSTILE, given_[0], evaluations=given_[1])
@@ -151,7 +143,7 @@ def test_one_evaluation_or_a_defence_that_refuses_leaves_the_plain_one(
 
 
 @BOTH
-def test_the_mean_has_no_limit(attack: Any) -> None:
+def test_the_mean_has_no_limit(attack):
     sent = rows(0)
     assert harm(attack(sent, HOSTILE, mean), mean) > 1000 * harm(
         PLAIN[attack](sent), mean
@@ -161,7 +153,7 @@ def test_the_mean_has_no_limit(attack: Any) -> None:
 @pytest.mark.parametrize(
     ("attack", "defence"), [(optimal_alie, watchful), (optimal_ipm, short)]
 )
-def test_stays_just_below_what_is_seen(attack: Any, defence: Any) -> None:
+def test_stays_just_below_what_is_seen(attack, defence):
     """Against a rule that leaves out distant rows, it beats a fine grid."""
     for sent in map(rows, range(5)):
         found = harm(attack(sent, HOSTILE, defence), defence)
@@ -171,7 +163,7 @@ def test_stays_just_below_what_is_seen(attack: Any, defence: Any) -> None:
         assert found >= 0.97 * max(grid)
 
 
-def test_the_row_is_of_its_own_kind() -> None:
+def test_the_row_is_of_its_own_kind():
     sent = rows(3)
     benign = sent.update[~HOSTILE]
     away = benign.mean(dim=0) - optimal_alie(sent, HOSTILE, watchful).update[8:]
@@ -182,10 +174,10 @@ def test_the_row_is_of_its_own_kind() -> None:
 
 
 @BOTH
-def test_asks_the_defence_no_more_than_it_may(attack: Any) -> None:
+def test_asks_the_defence_no_more_than_it_may(attack):
     asked = []
 
-    def counting(sent: Messages) -> Tensor:
+    def counting(sent):
         asked.append(sent)
         return mean(sent)
 

@@ -1,7 +1,5 @@
 """The two attacks that go as far as a row may go and still look benign."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -17,13 +15,13 @@ from troth.server.attacks.min_sum import min_sum
 DIRECTIONS: list[Any] = ["std", "unit", "sign"]
 
 
-def widest(rows: Tensor, point: Tensor) -> bool:
+def widest(rows, point):
     """No row is farther from it than two rows are from each other."""
     most = (rows[:, None] - rows).norm(dim=2).max()
     return bool((rows - point).norm(dim=1).max() <= most)
 
 
-def summed(rows: Tensor, point: Tensor) -> bool:
+def summed(rows, point):
     """Its squared distances sum to no more than those of some row."""
     most = max(float((rows - row).square().sum()) for row in rows)
     return float((rows - point).square().sum()) <= most
@@ -33,7 +31,7 @@ FITS: dict[Any, Any] = {min_max: widest, min_sum: summed}
 BOTH = pytest.mark.parametrize("attack", FITS)
 
 
-def by_bisection(attack: Any, rows: Tensor, direction: str) -> Tensor:
+def by_bisection(attack, rows, direction):
     """The definition, word for word."""
     mean, fits = rows.mean(dim=0), FITS[attack]
     p = {
@@ -51,7 +49,7 @@ def by_bisection(attack: Any, rows: Tensor, direction: str) -> Tensor:
     return mean + low * p
 
 
-def sent(attack: Any, rows: Tensor, direction: Any) -> Tensor:
+def sent(attack, rows, direction):
     update = torch.cat([rows, torch.zeros_like(rows[:1])])
     hostile = torch.arange(len(update)) == len(rows)
     found: Tensor = attack(messages(update), hostile, direction=direction).update[-1]
@@ -67,9 +65,7 @@ def sent(attack: Any, rows: Tensor, direction: Any) -> Tensor:
     st.sampled_from(DIRECTIONS),
     st.integers(0, 10**6),
 )
-def test_equals_bisection_of_the_definition(
-    attack: Any, k: int, d: int, shift: float, direction: Any, seed: int
-) -> None:
+def test_equals_bisection_of_the_definition(attack, k, d, shift, direction, seed):
     rows = drawn(k, d, seed) + shift
     found = sent(attack, rows, direction)
     torch.testing.assert_close(found, by_bisection(attack, rows, direction))
@@ -77,7 +73,7 @@ def test_equals_bisection_of_the_definition(
 
 @BOTH
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_rows_that_hardly_differ(attack: Any, direction: Any) -> None:
+def test_rows_that_hardly_differ(attack, direction):
     """Distances of 1e-6 around 1: a formula of squares of the rows would be noise."""
     rows = drawn(40, 30) * 1e-6 + 1
     found = sent(attack, rows, direction) - 1
@@ -86,7 +82,7 @@ def test_rows_that_hardly_differ(attack: Any, direction: Any) -> None:
 
 
 @BOTH
-def test_equal_rows_and_zeros_are_sent_as_they_are(attack: Any) -> None:
+def test_equal_rows_and_zeros_are_sent_as_they_are(attack):
     for direction in DIRECTIONS:
         for value in (0.0, 0.1, -3e38):
             rows = torch.full((5, 3), value)
@@ -94,14 +90,14 @@ def test_equal_rows_and_zeros_are_sent_as_they_are(attack: Any) -> None:
 
 
 @BOTH
-def test_without_a_direction_it_is_the_mean(attack: Any) -> None:
+def test_without_a_direction_it_is_the_mean(attack):
     rows = torch.tensor([[1.0, -2.0], [-1.0, 2.0]])
     for direction in ("unit", "sign"):
         assert sent(attack, rows, direction).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_the_sum_stays_nearer_than_the_maximum(direction: Any) -> None:
+def test_the_sum_stays_nearer_than_the_maximum(direction):
     """As the paper finds: where the farthest row is at R from the mean, every row is
     within 2R of min_sum's, and the widest pair at least R apart."""
     for seed in range(10):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 
@@ -12,14 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from troth.server.filters.bucketing import bucketing
-from troth.types import Messages
 
 MOST = 2**63 - 1
 
 
-def messages(
-    n: int, d: int = 3, e: int = 2, dtype: torch.dtype = torch.float64
-) -> Messages:
+def messages(n, d=3, e=2, dtype=torch.float64):
     draw = torch.Generator().manual_seed(100 * n + d)
     client = torch.randperm(5 * n + 1, generator=draw)[:n]
     size = torch.randint(1, 99, (n,), generator=draw)
@@ -27,7 +22,7 @@ def messages(
     return sent(drawn(n, d, 0, dtype), client, loss, size, extra)
 
 
-def groups(given_: Messages, s: int, drawn: Tensor) -> list[list[int]]:
+def groups(given_, s, drawn):
     """Which rows make which bucket, read off marks that travel in `extra`."""
     n = len(given_.client)
     marked = given_._replace(extra=torch.eye(n, dtype=torch.float64))
@@ -37,9 +32,7 @@ def groups(given_: Messages, s: int, drawn: Tensor) -> list[list[int]]:
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 15), st.integers(1, 17), st.integers(0, 99))
-def test_every_row_is_in_one_bucket_and_a_bucket_its_mean(
-    n: int, s: int, seed: int
-) -> None:
+def test_every_row_is_in_one_bucket_and_a_bucket_its_mean(n, s, seed):
     given_, said = messages(n), dict[str, Tensor]()
     found = bucketing(given_, key(seed), note=said.update, s=s)
     buckets = groups(given_, s, key(seed))
@@ -61,7 +54,7 @@ def test_every_row_is_in_one_bucket_and_a_bucket_its_mean(
         assert {*said["into"][bucket].tolist()} == {int(given_.client[first])}
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     update, extra = [[1.0, 5.0], [3.0, -5.0]], torch.tensor([[2.0], [4.0]])
     given_ = sent(update, [8, 6], [0.5, 1.5], [10, 30], extra)
     said: dict[str, Tensor] = {}
@@ -77,7 +70,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 9])
-def test_buckets_of_one_change_the_order_alone(n: int) -> None:
+def test_buckets_of_one_change_the_order_alone(n):
     given_, said = messages(n), dict[str, Tensor]()
     found = bucketing(given_, key(), note=said.update, s=1)
     back = [found.client.tolist().index(c) for c in given_.client.tolist()]
@@ -86,7 +79,7 @@ def test_buckets_of_one_change_the_order_alone(n: int) -> None:
     assert torch.equal(said["into"], given_.client)
 
 
-def test_buckets_are_drawn_anew_by_round_and_evenly() -> None:
+def test_buckets_are_drawn_anew_by_round_and_evenly():
     """Of 6 rows in pairs, each pair has probability 1/5.
 
     600 rounds: a count is binomial with mean 120 and deviation 9.8; beyond 70 … 170 by
@@ -101,7 +94,7 @@ def test_buckets_are_drawn_anew_by_round_and_evenly() -> None:
     assert max(counts.values()) < 170
 
 
-def test_wide_rows() -> None:
+def test_wide_rows():
     given_ = messages(5, d=700_000, dtype=torch.float32)
     found = bucketing(given_, key())
     for i, bucket in enumerate(groups(given_, 2, key())):
@@ -111,7 +104,7 @@ def test_wide_rows() -> None:
 
 @pytest.mark.parametrize("size", [[MOST] * 3, [-MOST - 1] * 3, [MOST, -5, 3]])
 @pytest.mark.parametrize("s", [1, 2, 3, 50])
-def test_absurd_sizes_do_not_overflow(size: list[int], s: int) -> None:
+def test_absurd_sizes_do_not_overflow(size, s):
     given_ = messages(3)._replace(size=torch.tensor(size))
     found = bucketing(given_, key(), s=s).size
     assert found.dtype == torch.long
@@ -122,14 +115,14 @@ def test_absurd_sizes_do_not_overflow(size: list[int], s: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float32])
-def test_sizes_of_other_types(dtype: torch.dtype) -> None:
+def test_sizes_of_other_types(dtype):
     given_ = messages(4)._replace(size=torch.tensor([1, 2, 3, 4], dtype=dtype))
     found = bucketing(given_, key()).size
     assert found.dtype == dtype
     assert found.sum() == 10
 
 
-def test_a_loss_that_is_no_number_stays_in_its_bucket() -> None:
+def test_a_loss_that_is_no_number_stays_in_its_bucket():
     loss = torch.tensor([torch.nan, 1.0, 2.0, 3.0], dtype=torch.float64)
     given_ = messages(4)._replace(loss=loss)
     assert bucketing(given_, key()).loss.isnan().sum() == 1

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,23 +11,23 @@ from torch import Tensor
 from troth.server.filters.clip import clip
 
 
-def of(update: Tensor, **options: Any) -> Tensor:
+def of(update, **options):
     return clip(messages(update), **options).update
 
 
-def lengths(rows: Tensor) -> list[float]:
+def lengths(rows):
     found: list[float] = torch.linalg.vector_norm(rows.double(), dim=1).tolist()
     return found
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     update = torch.tensor([[3.0, 4.0], [0.0, 1.0], [0.0, 0.0], [-6.0, 8.0]])
     found = of(update, radius=2.5)
     expected = [[1.5, 2.0], [0.0, 1.0], [0.0, 0.0], [-1.5, 2.0]]
     torch.testing.assert_close(found, torch.tensor(expected))
 
 
-def test_by_default_the_median_length() -> None:
+def test_by_default_the_median_length():
     update = torch.tensor([[3.0, 4.0], [0.0, 1.0], [6.0, 8.0]])
     assert lengths(of(update)) == pytest.approx([5.0, 1.0, 5.0])
     even = torch.tensor([[3.0, 4.0], [0.0, 1.0], [6.0, 8.0], [0.0, 2.0]])
@@ -39,7 +36,7 @@ def test_by_default_the_median_length() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 30), st.integers(1, 9), st.sampled_from([0.0, 0.1, 1.0, 50.0]))
-def test_as_its_definition(n: int, d: int, radius: float) -> None:
+def test_as_its_definition(n, d, radius):
     draw = torch.Generator().manual_seed(n * d)
     update = torch.randn(n, d, generator=draw, dtype=torch.float64)
     norm = np.linalg.norm(update, axis=1)
@@ -48,14 +45,14 @@ def test_as_its_definition(n: int, d: int, radius: float) -> None:
     np.testing.assert_allclose(of(update, radius=radius), expected, rtol=1e-13)
 
 
-def test_what_is_short_enough_stays_to_the_bit() -> None:
+def test_what_is_short_enough_stays_to_the_bit():
     update = torch.randn(9, 70_000, generator=torch.Generator().manual_seed(0))
     assert torch.equal(of(update, radius=1e9), update)
     found, short = of(update), np.argsort(lengths(update))[:5]
     assert torch.equal(found[short], update[short])
 
 
-def test_says_whom_it_clipped_and_leaves_the_rest_alone() -> None:
+def test_says_whom_it_clipped_and_leaves_the_rest_alone():
     said: dict[str, Tensor] = {}
     given_ = messages(torch.tensor([[3.0], [0.5], [-9.0], [1.0]]))
     found = clip(given_, note=said.update, radius=1.0)
@@ -66,20 +63,20 @@ def test_says_whom_it_clipped_and_leaves_the_rest_alone() -> None:
 
 @pytest.mark.parametrize("far", [1e30, 3e38, -3e38])
 @pytest.mark.parametrize("radius", [1e-30, 1e-3, 1.0])
-def test_far_rows_keep_their_direction(far: float, radius: float) -> None:
+def test_far_rows_keep_their_direction(far, radius):
     update = torch.tensor([[far, far, 0.0, far, far], [0.0] * 5])
     expected = math.copysign(radius / 2, far)
     found = of(update, radius=radius)[0]
     assert found.tolist() == pytest.approx([expected] * 2 + [0.0] + [expected] * 2)
 
 
-def test_the_smallest_numbers() -> None:
+def test_the_smallest_numbers():
     least = 2.0**-149
     update = torch.tensor([[least, 0.0], [least, 0.0], [1.0, 0.0]])
     assert of(update).tolist() == [[least, 0.0]] * 3
 
 
-def test_where_most_say_nothing_nothing_is_left() -> None:
+def test_where_most_say_nothing_nothing_is_left():
     update = torch.tensor([[0.0], [0.0], [5.0]])
     assert of(update).tolist() == [[0.0]] * 3
     assert of(torch.zeros(4, 2)).tolist() == [[0.0, 0.0]] * 4
@@ -87,9 +84,7 @@ def test_where_most_say_nothing_nothing_is_left() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 4), st.integers(1, 6), st.sampled_from([1e-9, 1.0, 1e30]))
-def test_no_row_is_longer_than_the_longest_benign(
-    f: int, more: int, far: float
-) -> None:
+def test_no_row_is_longer_than_the_longest_benign(f, more, far):
     draw = torch.Generator().manual_seed(f + 10 * more)
     benign = torch.randn(f + more, 3, generator=draw)
     hostile = far * torch.randn(f, 3, generator=draw)

@@ -1,7 +1,5 @@
 """What holds of every filter in the folder: it never invents a message."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -52,24 +50,24 @@ ONE_TO_ONE = ["clip", "drop_invalid", "nnm", "normalize"]
 """They keep every row that is a vector of numbers, and what was reported with it."""
 
 
-def messages(n: int, dtype: torch.dtype = torch.float32, extra: int = 2) -> Messages:
+def messages(n, dtype=torch.float32, extra=2):
     beside = drawn(n, extra, seed=1, dtype=dtype)
     return sent_by(drawn(n, 5, dtype=dtype), torch.arange(n) * 3 + 7, extra=beside)
 
 
-def filtered(name: str, sent: Messages, **options: Any) -> Messages:
+def filtered(name, sent, **options):
     """As the round does it."""
     result, memory, _ = applied("filter", name, sent, **OPTIONS.get(name, {}) | options)
     assert isinstance(result, Messages) and isinstance(memory, Tensor)
     return result
 
 
-def test_options_and_papers() -> None:
+def test_options_and_papers():
     assert members("filter") == MEMBERS
 
 
 @pytest.mark.parametrize(("name", "options", "words"), REFUSED)
-def test_refusals(name: str, options: dict[str, list[Any]], words: str) -> None:
+def test_refusals(name, options, words):
     """Whether there are rows or none, but for what the number of rows decides."""
     [(option, values)] = options.items()
     for value in values:
@@ -80,7 +78,7 @@ def test_refusals(name: str, options: dict[str, list[Any]], words: str) -> None:
 
 
 @EVERY
-def test_what_comes_out_is_of_what_came(name: str) -> None:
+def test_what_comes_out_is_of_what_came(name):
     """No more rows nor other clients, of the same types, finite, twice the same."""
     for n in (0, 1, 2, 9):  # the first filter may leave no message
         for dtype in (torch.float32, torch.float64):
@@ -101,7 +99,7 @@ def test_what_comes_out_is_of_what_came(name: str) -> None:
 
 
 @EVERY
-def test_clients_have_no_order(name: str) -> None:
+def test_clients_have_no_order(name):
     sent = messages(11)
     expected = filtered(name, sent)
     for seed in range(4):
@@ -114,7 +112,7 @@ def test_clients_have_no_order(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ONE_TO_ONE)
-def test_what_is_reported_stays(name: str) -> None:
+def test_what_is_reported_stays(name):
     sent = messages(9)
     found = filtered(name, sent)
     for field in ("loss", "size", "client", *(() if name == "nnm" else ("extra",))):
@@ -122,7 +120,7 @@ def test_what_is_reported_stays(name: str) -> None:
 
 
 @EVERY
-def test_equal_rows_stay(name: str) -> None:
+def test_equal_rows_stay(name):
     """Of any size; `normalize` keeps their direction alone."""
     for value in (3e38, -3e38, 1e30, 7.0, 2.0**-149, 0.0):
         for n in (1, 2, 7):

@@ -1,25 +1,20 @@
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from clients_sent import drawn, messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server.filters.nnm import nnm
 
 WIDE = torch.float64
 
 
-def of(update: Tensor, **options: Any) -> Tensor:
+def of(update, **options):
     return nnm(messages(update), **options).update
 
 
-def by_definition(update: Tensor, client: list[int], f: int) -> np.ndarray:
+def by_definition(update, client, f):
     x = update.numpy()
     mixed = []
     for i in range(len(x)):
@@ -29,7 +24,7 @@ def by_definition(update: Tensor, client: list[int], f: int) -> np.ndarray:
     return np.array(mixed)
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     update = torch.tensor([[0.0], [1.0], [3.0], [100.0]])
     assert of(update, f=1)[:, 0].tolist() == pytest.approx([4 / 3] * 3 + [104 / 3])
     # Beyond its condition: the nearest of 100 are 100 and 3, of 3 they are 3 and 1.
@@ -37,7 +32,7 @@ def test_by_hand() -> None:
     assert found.tolist() == [[0.5], [0.5], [2.0], [51.5]]
 
 
-def test_of_equally_near_ones_the_lower_id() -> None:
+def test_of_equally_near_ones_the_lower_id():
     update = torch.tensor([[0.0], [-1.0], [1.0]])
     low = nnm(messages(update, client=torch.tensor([9, 3, 5])), f=1).update
     assert low[0].item() == -0.5
@@ -46,7 +41,7 @@ def test_of_equally_near_ones_the_lower_id() -> None:
 
 
 @pytest.mark.parametrize("steps", [0.1, 1e-8, 1e25])
-def test_ties_are_not_broken_by_rounding(steps: float) -> None:
+def test_ties_are_not_broken_by_rounding(steps):
     """Equally spaced: every row but the first and last has two nearest."""
     update = steps * torch.arange(7, dtype=WIDE)[:, None].expand(7, 3) + steps / 3
     found = of(update, f=5, strict=False)
@@ -55,14 +50,14 @@ def test_ties_are_not_broken_by_rounding(steps: float) -> None:
     np.testing.assert_allclose(scaled, expected[:, 0], atol=1e-6)
 
 
-def test_extra_goes_with_the_same_neighbors() -> None:
+def test_extra_goes_with_the_same_neighbors():
     update = torch.tensor([[0.0], [1.0], [3.0]])
     extra = torch.tensor([[10.0, 0.0], [20.0, 1.0], [60.0, 5.0]])
     found = nnm(messages(update, extra=extra), f=1)
     assert found.extra.tolist() == [[15.0, 0.5], [15.0, 0.5], [40.0, 3.0]]
 
 
-def test_counts_itself_among_equal_rows() -> None:
+def test_counts_itself_among_equal_rows():
     """Where others say the same, what it sent beside still counts for itself."""
     update, extra = torch.ones(4, 2), torch.arange(4.0)[:, None]
     found = nnm(messages(update, extra=extra), f=3, strict=False)
@@ -72,7 +67,7 @@ def test_counts_itself_among_equal_rows() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 10**6))
-def test_whole_numbers_with_ties(n: int, f: int, seed: int) -> None:
+def test_whole_numbers_with_ties(n, f, seed):
     draw = torch.Generator().manual_seed(seed)
     update = torch.randint(-2, 3, (n, 2), generator=draw).double()
     client = torch.randperm(50, generator=draw)[:n]
@@ -84,12 +79,12 @@ def test_whole_numbers_with_ties(n: int, f: int, seed: int) -> None:
     np.testing.assert_allclose(mixed.update, found[order], rtol=1e-12, atol=1e-14)
 
 
-def test_without_hostile_rows_all_become_the_mean() -> None:
+def test_without_hostile_rows_all_become_the_mean():
     update = drawn(9, 5)
     torch.testing.assert_close(of(update, f=0), update.mean(0).expand(9, 5))
 
 
-def test_wide_rows() -> None:
+def test_wide_rows():
     update = drawn(6, 400_000).float()
     found = of(update, f=2)
     expected = by_definition(update.double(), [*range(6)], 2)
@@ -97,7 +92,7 @@ def test_wide_rows() -> None:
 
 
 @pytest.mark.parametrize("far", [1e30, 3e38])
-def test_far_rows_mix_into_no_benign_one(far: float) -> None:
+def test_far_rows_mix_into_no_benign_one(far):
     benign = drawn(5, 4).float()
     found = of(torch.cat([torch.full((2, 4), far), benign]), f=2)
     torch.testing.assert_close(found[2:], benign.mean(0).expand(5, 4))

@@ -1,22 +1,17 @@
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from clients_sent import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server.filters.normalize import normalize
 
 
-def of(update: Tensor, **options: Any) -> Tensor:
+def of(update, **options):
     return normalize(messages(update), **options).update
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     update = torch.tensor([[3.0, 4.0], [0.0, -0.1], [0.0, 0.0]])
     expected = [[0.6, 0.8], [0.0, -1.0], [0.0, 0.0]]
     torch.testing.assert_close(of(update), torch.tensor(expected))
@@ -28,7 +23,7 @@ def test_by_hand() -> None:
     st.lists(st.floats(-(2.0**127), 2.0**127, width=32), min_size=1, max_size=6),
     st.sampled_from([1e-30, 1.0, 2.5, 1e30]),
 )
-def test_every_row_is_as_long(row: list[float], length: float) -> None:
+def test_every_row_is_as_long(row, length):
     update = torch.tensor([row], dtype=torch.float32)
     found = of(update, length=length).double()
     norm = float(torch.linalg.vector_norm(found))
@@ -39,6 +34,6 @@ def test_every_row_is_as_long(row: list[float], length: float) -> None:
 
 
 @pytest.mark.parametrize("value", [2.0**-149, 1e-40, 1e30, 3e38])
-def test_extremes(value: float) -> None:
+def test_extremes(value):
     update = torch.full((2, 4), value)
     torch.testing.assert_close(of(update), torch.full((2, 4), 0.5))

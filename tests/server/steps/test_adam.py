@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -24,7 +22,7 @@ def sent(*w: float, dtype: torch.dtype = torch.float64) -> Broadcast:
     return Broadcast(one, one[:0], one.new_ones(()))
 
 
-def test_two_steps_by_hand() -> None:
+def test_two_steps_by_hand():
     """β₁ = .5, β₂ = .75, τ = 1, lr = 2; Δ = 4, then 0.
 
     m = 2, v = .25·16 = 4: w = 2·2/(2 + 1) = 4/3; m = 1, v = 3: + 2/(√3 + 1).
@@ -46,9 +44,7 @@ def test_two_steps_by_hand() -> None:
     lr=st.floats(0, 10),
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
-def test_with_its_moments_off_it_is_sgd_exactly(
-    numbers: list[float], lr: float, dtype: torch.dtype
-) -> None:
+def test_with_its_moments_off_it_is_sgd_exactly(numbers, lr, dtype):
     w = v = torch.ones(len(numbers), dtype=dtype)
     memory = torch.zeros(0)
     for factor in (1.0, -0.3, 0.0):
@@ -59,7 +55,7 @@ def test_with_its_moments_off_it_is_sgd_exactly(
 
 
 @pytest.mark.slow("two federations on the default data set")
-def test_over_a_whole_federation_too() -> None:
+def test_over_a_whole_federation_too():
     found, lr = [], 0.3
     for server in ({"name": "sgd", "lr": lr}, {"name": "adam", "lr": lr, **OFF}):
         tree = {
@@ -72,14 +68,14 @@ def test_over_a_whole_federation_too() -> None:
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
-def test_steps_are_of_one_size_whatever_the_updates_are() -> None:
+def test_steps_are_of_one_size_whatever_the_updates_are():
     """Equal updates far above τ: m/√v → 1 after many rounds."""
     steps = np.tile([1e-2, 1.0, -1e6], (3000, 1))
     found = walked(adam, steps, lr=0.1, tau=1e-9)
     np.testing.assert_allclose(found[-1] - found[-2], [0.1, 0.1, -0.1], rtol=1e-6)
 
 
-def test_a_tau_too_small_for_the_type_divides_by_no_zero() -> None:
+def test_a_tau_too_small_for_the_type_divides_by_no_zero():
     before = sent(1.0, 1.0, dtype=torch.float32)
     step = torch.tensor([0.0, 2.0])  # an input that is always 0 has no gradient
     w, _ = adam(before, step, torch.zeros(0), tau=1e-60)

@@ -1,10 +1,7 @@
 """What holds of every server in the folder."""
 
-from __future__ import annotations
-
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,13 +50,13 @@ SECOND: dict[str, Any] = {
 }
 
 
-def test_options_and_papers() -> None:
+def test_options_and_papers():
     """The options are those of the paper's experiments."""
     assert members("server") == MEMBERS
 
 
 @pytest.mark.parametrize(("names", "option", "values", "words"), REFUSED)
-def test_refusals(names: Any, option: str, values: Any, words: str) -> None:
+def test_refusals(names, option, values, words):
     w = torch.ones(2)
     for name in names:
         for value in values:
@@ -68,9 +65,7 @@ def test_refusals(names: Any, option: str, values: Any, words: str) -> None:
                 after(lift(name, {option: value}), w, w[None])
 
 
-def by_definition(
-    steps: np.ndarray, name: str, lr: float, beta1: float, beta2: float, tau: float
-) -> np.ndarray:
+def by_definition(steps, name, lr, beta1, beta2, tau):
     """Algorithm 2 of Reddi et al., as it stands there but for v₋₁ = 0."""
     m = v = x = np.zeros(steps.shape[1])
     found = []
@@ -83,7 +78,7 @@ def by_definition(
 
 
 @pytest.mark.parametrize("name", SECOND)
-def test_as_the_paper_defines_it(name: str) -> None:
+def test_as_the_paper_defines_it(name):
     steps = np.random.default_rng(0).normal(size=(40, 3)) * [1e-4, 1.0, 1e4]
     for beta1 in (0.0, 0.9, 1.0):
         for beta2 in (0.0, 0.5, 0.99, 1.0):
@@ -95,15 +90,15 @@ def test_as_the_paper_defines_it(name: str) -> None:
             np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-12)
 
 
-def lift(name: str, options: dict[str, Any]) -> rules.Rule:
+def lift(name, options):
     return rules.lift("server", name, lookup.check("server", name, options))
 
 
-def sent(w: Tensor) -> Broadcast:
+def sent(w):
     return Broadcast(w, w.new_zeros(3), w.new_ones(()))
 
 
-def after(rule: rules.Rule, w: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+def after(rule, w, steps):
     """The model and the memory after these steps, from no memory."""
     memory = rules.no_memory()
     for r, step in enumerate(steps):
@@ -114,9 +109,7 @@ def after(rule: rules.Rule, w: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
 @EVERY
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("d", [1, 7])
-def test_keeps_type_device_and_shape(
-    name: str, options: dict[str, Any], dtype: torch.dtype, d: int
-) -> None:
+def test_keeps_type_device_and_shape(name, options, dtype, d):
     rule, steps = lift(name, options), drawn(4, d, dtype=dtype)
     w, memory = rule(rules.no_memory(), broadcast=sent(steps[0]), step=steps[1])
     shape = memory.shape
@@ -128,7 +121,7 @@ def test_keeps_type_device_and_shape(
 
 
 @EVERY
-def test_does_not_touch_what_it_reads(name: str, options: dict[str, Any]) -> None:
+def test_does_not_touch_what_it_reads(name, options):
     rule, steps = lift(name, options), drawn(4, 5)
     first, again = (after(rule, steps[0], steps) for _ in range(2))
     assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
@@ -144,9 +137,7 @@ def test_does_not_touch_what_it_reads(name: str, options: dict[str, Any]) -> Non
 
 
 @EVERY
-def test_where_nothing_moves_the_model_stays(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_where_nothing_moves_the_model_stays(name, options):
     """Without a step; and without a rate, however far the step would lead."""
     w = drawn(1, 5)[0]
     found, _ = after(lift(name, options), w, torch.zeros(3, 5, dtype=w.dtype))
@@ -156,9 +147,7 @@ def test_where_nothing_moves_the_model_stays(
 
 
 @EVERY
-def test_the_first_step_leads_where_the_update_points(
-    name: str, options: dict[str, Any]
-) -> None:
+def test_the_first_step_leads_where_the_update_points(name, options):
     step = drawn(1, 50)[0]
     w, _ = after(lift(name, options), torch.zeros(50, dtype=step.dtype), step[None])
     assert torch.equal(w.sign(), step.sign())
@@ -167,9 +156,7 @@ def test_the_first_step_leads_where_the_update_points(
 @EVERY
 @settings(max_examples=30, deadline=None)
 @given(order=st.permutations(range(4)), seed=st.integers(0, 99))
-def test_coordinates_do_not_meet(
-    name: str, options: dict[str, Any], order: list[int], seed: int
-) -> None:
+def test_coordinates_do_not_meet(name, options, order, seed):
     rule = lift(name, options)
     steps = drawn(5, 4) * torch.logspace(-seed, seed, 4, dtype=torch.float64)
     w, _ = after(rule, steps[0], steps)
@@ -180,9 +167,7 @@ def test_coordinates_do_not_meet(
 @EVERY
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("share", [0.4, 1e-5, 1e-12])
-def test_a_huge_step_is_survived(
-    name: str, options: dict[str, Any], dtype: torch.dtype, share: float
-) -> None:
+def test_a_huge_step_is_survived(name, options, dtype, share):
     """No square of it overflows, and afterwards steps still move the model."""
     rule, huge = lift(name, options), torch.finfo(dtype).max * share
     steps = torch.tensor([[1.0], [huge], [-huge]], dtype=dtype)
@@ -204,9 +189,7 @@ def test_a_huge_step_is_survived(
     ],
     ids=str,
 )
-def test_memory_goes_through_a_checkpoint(
-    tmp_path: Path, name: str, options: dict[str, Any]
-) -> None:
+def test_memory_goes_through_a_checkpoint(tmp_path, name, options):
     """A run that was killed ends with the bytes of one that was not."""
     draw = np.random.default_rng(0)
     data = tmp_path / "data.npz"
@@ -225,7 +208,7 @@ def test_memory_goes_through_a_checkpoint(
     class Killed(Exception):
         pass
 
-    def kill(progress: Any) -> None:
+    def kill(progress):
         if progress.done == 3:
             raise Killed
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -10,7 +8,7 @@ from troth.server.steps.adam import adam
 from troth.server.steps.yogi import yogi
 
 
-def test_three_steps_by_hand() -> None:
+def test_three_steps_by_hand():
     """β₁ = 0, β₂ = .75, τ = 1, lr = 1; Δ = 4, 1, 2.
 
     v = 0 + .25·16 = 4, 4 − .25·1 = 3.75, 3.75 + .25·4 = 4.75.
@@ -22,13 +20,13 @@ def test_three_steps_by_hand() -> None:
     np.testing.assert_allclose(found[:, 0], np.cumsum(each), rtol=1e-12)
 
 
-def test_a_square_equal_to_the_moment_leaves_it() -> None:
+def test_a_square_equal_to_the_moment_leaves_it():
     """β₂ = 0: v = Δ² = 9 at once, and the same Δ again has sign 0."""
     found = walked(yogi, np.full((3, 1), 3.0), lr=1.0, beta1=0.0, beta2=0.0, tau=1.0)
     np.testing.assert_allclose(found[:, 0], [0.75, 1.5, 2.25], rtol=1e-12)
 
 
-def test_forgets_a_large_update_more_slowly_than_adam() -> None:
+def test_forgets_a_large_update_more_slowly_than_adam():
     """After Δ = 1000, updates of 1: v falls by 0.01 a round, Adam's by a hundredth."""
     steps = np.array([1000.0] + [1.0] * 300)[:, None]
     one = walked(yogi, steps, beta1=0.0)
