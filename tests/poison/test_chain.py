@@ -68,9 +68,9 @@ def test_again_it_only_reads(found, place):
 def test_it_goes_on_where_it_was_stopped(found, tmp_path):
     out, first = tmp_path / "out", OPTIONS._replace(stage="gradient")
     assert chain.chain(TREE, out, first) == found[:2]
-    text = json.loads((out / chain.SETTINGS).read_text())
+    text = json.loads((out / files.CHAIN).read_text())
     text["options"]["stage"] = "model"  # as though it had been stopped there
-    (out / chain.SETTINGS).write_text(json.dumps(text))
+    (out / files.CHAIN).write_text(json.dumps(text))
     assert chain.chain(TREE, out, OPTIONS._replace(stage="model")) == found[:3]
 
 
