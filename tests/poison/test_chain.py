@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from troth import files
 from troth.poison import chain
 from troth.poison.chain import Options
 from troth.types import Refusal
