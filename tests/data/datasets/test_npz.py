@@ -1,3 +1,4 @@
+import io
 import math
 import pickle
 import zipfile
@@ -22,23 +23,23 @@ def save(tmp_path):
 
 
 def test_reads_all_five(save):
-    path = save(
-        x=X, y=Y, owner=Y + 4, group=Y > 1, split=np.array([0, 0, 1, 1, 2, 2]), z=Y
-    )
-    arrays = npz(path=path)
-    assert arrays.x.tolist() == X.tolist() and arrays.x.dtype == np.float32
-    assert arrays.y.tolist() == Y.tolist() and arrays.y.dtype == np.int64
+    split = np.array([0, 0, 1, 1, 2, 2])
+    arrays = npz(path=save(x=X, y=Y, owner=Y + 4, group=Y > 1, split=split, z=Y))
     assert arrays.classes == 3 and arrays.scale == 1
-    assert arrays.owner.tolist() == [4, 5, 6, 4, 5, 6]
-    assert arrays.group.tolist() == [0, 0, 1, 0, 0, 1]
-    assert arrays.split.tolist() == [0, 0, 1, 1, 2, 2]
-    types = arrays.owner.dtype, arrays.group.dtype, arrays.split.dtype
-    assert types == (np.int64, np.int64, np.int8)
+    for name, values, kind in (
+        ("x", X.tolist(), np.float32),
+        ("y", Y.tolist(), np.int64),
+        ("owner", [4, 5, 6, 4, 5, 6], np.int64),
+        ("group", [0, 0, 1, 0, 0, 1], np.int64),
+        ("split", split.tolist(), np.int8),
+    ):
+        found = getattr(arrays, name)
+        assert found.tolist() == values and found.dtype == kind
+    arrays = npz(path=save(x=X, y=Y))
+    assert arrays.owner is None and arrays.group is None and arrays.split is None
 
 
 def test_reads_texts(save):
-    arrays = npz(path=save(x=X, y=Y))
-    assert arrays.owner is None and arrays.group is None and arrays.split is None
     words = np.array(["test", "train", "valid", "train", "train", "test"])
     owner = np.array(["Ulm", "Bern", "Ulm", "Aosta", "Bern", "Ulm"])
     arrays = npz(path=save(x=X, y=Y, owner=owner, split=words))
@@ -50,12 +51,8 @@ def test_reads_texts(save):
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ("uint8", "uint8"),
-        ("float64", "float64"),
-        (">f8", "float64"),
-        ("float16", "float32"),
-        ("int64", "float32"),
-        ("bool", "float32"),
+        *[("uint8", "uint8"), ("float64", "float64"), (">f8", "float64")],
+        *[(kind, "float32") for kind in ("float16", "int64", "bool")],
     ],
 )
 def test_types_of_x(save, given, kept):
@@ -65,10 +62,9 @@ def test_types_of_x(save, given, kept):
 
 
 def test_other_numbers_keep_their_shape_and_float64_is_exact(save):
-    assert npz(path=save(x=np.zeros((6, 5, 3)), y=Y)).x.shape == (6, 5, 3)
-    third = np.full((6, 1), 1 / 3)
-    arrays = npz(path=save(x=third, y=third[:, 0]))
-    assert arrays.x[0, 0] == 1 / 3 == arrays.y[0]
+    third = np.full((6, 5, 3), 1 / 3)
+    arrays = npz(path=save(x=third, y=third[:, 0, 0]))
+    assert arrays.x.shape == (6, 5, 3) and arrays.x[0, 0, 0] == 1 / 3 == arrays.y[0]
 
 
 @pytest.mark.parametrize(
@@ -99,14 +95,10 @@ def test_scale_may_be_set(save, refuses):
         refuses(f"data.scale = {bad} must be", npz, path=path, scale=bad)
 
 
-def test_targets(save):
-    arrays = npz(path=save(x=X, y=Y.astype(np.float32)))
-    assert arrays.classes == 0 and arrays.y.dtype == np.float32
-    assert npz(path=save(x=X, y=Y.astype(np.float16))).y.dtype == np.float32
-    assert npz(path=save(x=X, y=Y.astype(np.float64))).y.dtype == np.float64
-
-
-def test_signs_and_truths_are_two_labels(save):
+def test_targets_signs_and_truths(save):
+    for given, kept in (("f2", "f4"), ("f4", "f4"), ("f8", "f8")):
+        arrays = npz(path=save(x=X, y=Y.astype(given)))
+        assert arrays.classes == 0 and arrays.y.dtype == kept
     sign = np.array([-1, 1, 1, -1, 1, 1], np.int8)
     for y in (sign, sign > 0):
         arrays = npz(path=save(x=X, y=y))
@@ -132,28 +124,35 @@ NOWHERE[5] = np.nan
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"y": [[0, 2]] * 6}, r"y has shape \(6, 2\) and type .*0 and 1, a column"),
-        ({"y": [[0, -1]] * 6}, r"y has shape \(6, 2\) and type .*0 and 1, a column"),
-        ({"y": HALVES}, r"y has shape \(6, 2\) and type float64.*0 and 1, a column a"),
+        *(
+            ({"y": y}, rf"y has shape \(6, 2\) and type {kind}.*0 and 1, a column a")
+            for y, kind in (
+                ([[0, 2]] * 6, ""),
+                ([[0, -1]] * 6, ""),
+                (HALVES, "float64"),
+            )
+        ),
         ({"y": np.ones((5, 2), int)}, r"y has shape \(5, 2\) but x holds 6 examples"),
         ({"y": np.ones((6, 2, 2), int)}, r"y has shape \(6, 2, 2\) but x holds 6"),
-        ({"y": Y[:5]}, r"y has shape \(5,\) but x holds 6 examples"),
-        ({"owner": Y[:5]}, r"owner has shape \(5,\) but x holds 6 examples"),
-        ({"group": Y[:5]}, r"group has shape \(5,\) but x holds 6 examples"),
-        ({"split": Y[:5]}, r"split has shape \(5,\) but x holds 6 examples"),
+        *(
+            ({name: Y[:5]}, rf"{name} has shape \(5,\) but x holds 6 examples")
+            for name in ("y", "owner", "group", "split")
+        ),
         ({"y": Y[:, None]}, r"y has shape \(6, 1\)"),
         ({"y": 3}, r"y has shape \(\)"),
         ({"x": Y}, r"x has shape \(6,\).*x.reshape"),
         ({"x": X[:0], "y": Y[:0]}, "x has shape .*at least one example"),
         ({"x": X[:, :0]}, "x has shape .*at least one example"),
-        ({"y": [1, 2, 3, 1, 2, 3]}, "y holds the labels 1, 2, 3;.*relabel with"),
-        ({"y": [0, 1, 3, 0, 1, 3]}, "y holds the labels 0, 1, 3;.*relabel with"),
-        ({"y": [-1, 0, 1, -1, 0, 1]}, "y holds the labels -1, 0, 1;.*relabel with"),
-        ({"y": [0] * 6}, "y holds the labels 0;.*relabel with"),
-        ({"y": [1] * 6}, "y holds the labels 1;.*relabel with"),
+        *(
+            ({"y": y * 2}, f"y holds the labels {str(y)[1:-1]};.*relabel with")
+            for y in ([1, 2, 3], [0, 1, 3], [-1, 0, 1])
+        ),
+        *(({"y": [k] * 6}, f"y holds the labels {k};.*relabel with") for k in (0, 1)),
         ({"x": MANY, "y": np.arange(5, 55)}, "labels 5, 6, 7, 8, 9, 10, 11, 12 …;"),
-        ({"x": LOST}, r"x is NaN or infinite in 2 of 6 .*row 2\)"),
-        ({"x": -LOST}, r"x is NaN or infinite in 2 of 6 .*row 2\)"),
+        *(
+            ({"x": x}, r"x is NaN or infinite in 2 of 6 .*row 2\)")
+            for x in (LOST, -LOST)
+        ),
         ({"y": NOWHERE}, r"y is NaN or infinite in 1 of 6 .*row 5\)"),
         ({"y": LOST[:, 1]}, r"y is NaN or infinite in 2 of 6 .*row 2\)"),
         ({"x": X.astype(np.complex64)}, "x is complex64; it must be an array of real"),
@@ -162,9 +161,7 @@ NOWHERE[5] = np.nan
         ({"split": ["dev", "eval"] * 3}, "split holds dev, eval; it must be 0, 1, 2"),
         ({"split": np.arange(6) % 5}, "split holds 3, 4"),
         ({"split": np.zeros(6)}, "split holds .*; it must be 0, 1, 2"),
-        ({"x": [{}] * 6}, "holds Python objects"),
-        ({"y": [{}] * 6}, "holds Python objects"),
-        ({"owner": [{}] * 6}, "holds Python objects"),
+        *(({name: [{}] * 6}, "holds Python objects") for name in ("x", "y", "owner")),
     ],
 )
 def test_refuses(save, refuses, arrays, words):
@@ -183,32 +180,29 @@ def test_refuses_a_missing_file(tmp_path, refuses):
         refuses("there is no file '.*'.*set data.path", npz, path=str(path))
 
 
-def broken(tmp_path, kind):
+def held(save, values):
+    """The bytes of a file that numpy writes."""
+    file = io.BytesIO()
+    save(file, **values) if isinstance(values, dict) else save(file, values)
+    return file.getvalue()
+
+
+GOOD = held(np.savez, {"x": X, "y": Y})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(GOOD[:-30], GOOD[:200] + bytes([GOOD[200] ^ 255]) + GOOD[201:], b""),
+        *(b"x,y\n1,2\n", held(np.save, X), pickle.dumps({"x": X})),
+    ],
+    ids=["cut", "flipped", "empty", "text", "npy", "pickle"],
+)
+def test_refuses_what_is_not_a_whole_npz(tmp_path, refuses, content):
     path = tmp_path / "mine.npz"
-    np.savez(path, x=X, y=Y)
-    if kind == "cut":
-        path.write_bytes(path.read_bytes()[:-30])
-    elif kind == "flipped":
-        content = bytearray(path.read_bytes())
-        content[200] ^= 255
-        path.write_bytes(content)
-    elif kind == "empty":
-        path.write_bytes(b"")
-    elif kind == "text":
-        path.write_text("x,y\n1,2\n")
-    elif kind == "npy":
-        with open(path, "wb") as file:
-            np.save(file, X)
-    elif kind == "pickle":
-        path.write_bytes(pickle.dumps({"x": X}))
-    return str(path)
-
-
-@pytest.mark.parametrize("kind", ["cut", "flipped", "empty", "text", "npy", "pickle"])
-def test_refuses_what_is_not_a_whole_npz(tmp_path, refuses, kind):
-    path = broken(tmp_path, kind)
-    said = refuses("is not a whole .npz file", npz, path=path)
-    assert said.startswith(path) and "allow_pickle" not in said
+    path.write_bytes(content)
+    said = refuses("is not a whole .npz file", npz, path=str(path))
+    assert said.startswith(str(path)) and "allow_pickle" not in said
 
 
 def test_refuses_a_zip_of_other_things_and_without_x_or_y(save, refuses):

@@ -3,7 +3,6 @@ import hashlib
 import json
 import math
 import os
-from typing import Any
 
 import numpy as np
 import pytest
@@ -65,23 +64,17 @@ def test_labels_may_be_plain_or_in_lists_or_fractions(tmp_path):
     for y in ([-1, 1, 1], [[-1], [1], [1]], [-1.0, 1.0, 1.0]):
         made["user_data"]["a"]["y"] = y
         assert vehicle(put(tmp_path, mytrain=made)).y.tolist() == [0, 1, 1]
-
-
-def test_users_without_examples_are_passed_over(tmp_path):
-    """LEAF leaves users behind whom it split away."""
-    made = leaf({"a": 2, "none": 0, "b": 1})
+    made = leaf({"a": 2, "none": 0, "b": 1})  # LEAF leaves users who were split away
     made["user_data"]["gone"] = {"x": [], "y": []}
-    arrays = vehicle(put(tmp_path, mytrain=made))
-    assert arrays.owner.tolist() == [0, 0, 1]
+    assert vehicle(put(tmp_path, mytrain=made)).owner.tolist() == [0, 0, 1]
 
 
 GOOD = leaf({"a": 2, "b": 3})
 
 
-def changed(*where: Any, to: Any) -> dict[str, Any]:
+def changed(*where, to):
     """The good content with one place of it changed."""
-    made = copy.deepcopy(GOOD)
-    inner: Any = made
+    made = inner = copy.deepcopy(GOOD)
     for key in where[:-1]:
         inner = inner[key]
     inner[where[-1]] = to
@@ -95,12 +88,13 @@ B = ("user_data", "b")
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "is not a whole json file"),
-        (json.dumps(GOOD)[:-1], "is not a whole json file"),
-        (json.dumps(GOOD)[: 10**3], "is not a whole json file"),
-        ("<html>", "is not a whole json file"),
-        ("[" * 10**5, "is not a whole json file"),
-        ("1" * 10**5, "is not a whole json file"),
+        *(
+            (content, "is not a whole json file")
+            for content in (
+                *("", "<html>", "[" * 10**5, "1" * 10**5),
+                *(json.dumps(GOOD)[:-1], json.dumps(GOOD)[: 10**3]),
+            )
+        ),
         ("[1, 2]", "is not LEAF json, which holds the lists 'users'"),
         ('{"users": ["a"]}', "is not LEAF json, which holds"),
         (changed("users", to={"a": 1}), "is not LEAF json"),
@@ -110,29 +104,28 @@ B = ("user_data", "b")
         (changed("users", to=["a"]), "has 1 users and 2 numbers of their samples"),
         (changed("users", to=["a", "c"]), "promises 3 samples of 'c' and holds 0"),
         (changed("num_samples", to=[2]), "has 2 users and 1 numbers of their samples"),
-        (changed("num_samples", to=[2, 10**15]), "promises 10{15} samples of 'b'"),
-        (changed("num_samples", to=[2, 3.0]), "promises 3.0 samples of 'b' and hold"),
-        (changed("num_samples", to=[2, True]), "promises True samples of 'b'"),
+        *(
+            (changed("num_samples", to=[2, n]), f"promises {n} samples of 'b' and hold")
+            for n in (10**15, 3.0, True, None)
+        ),
         (changed("num_samples", to=[2, "3"]), "promises 3 samples of 'b'"),
-        (changed("num_samples", to=[2, None]), "promises None samples of 'b'"),
         (changed("user_data", "c", to=A), "data of 'c', who is not"),
         (changed("user_data", "b", to=[1]), "does not hold an x for every y of 'b'"),
         (changed("user_data", "b", to={"x": []}), "does not hold an x for every y of"),
         (changed(*B, "x", to=[ROW]), "does not hold an x for every y of 'b'"),
         (changed(*B, "x", to="abc"), "does not hold an x for every y of 'b'"),
-        (changed(*B, "x", to=[ROW, ROW, ROW[1:]]), "x of 'b' that is not 100 numbers"),
-        (changed(*B, "x", to=[ROW[1:]] * 3), "x of 'b' that is not 100 numbers"),
-        (changed(*B, "x", to=[[ROW]] * 3), "x of 'b' that is not 100 numbers"),
-        (changed(*B, "x", 1, 7, to=math.nan), "x of 'b' that is not 100 numbers"),
-        (changed(*B, "x", 1, 7, to=-math.inf), "x of 'b' that is not 100 numbers"),
-        (changed(*B, "x", 1, 7, to=1e300), "x of 'b' that is not 100 numbers"),
-        (changed(*B, "x", 1, 7, to=10**400), "x of .b. that is not 100 numbers"),
-        (changed(*B, "x", 1, 7, to="0.5"), "x of 'b' that is not 100 numbers"),
-        (changed(*B, "x", 1, 7, to=None), "x of 'b' that is not 100 numbers"),
-        (changed(*B, "y", to=[1, -1, 0.5]), "y of 'b' that is not a whole number"),
-        (changed(*B, "y", to=[1, -1, 1e30]), "y of 'b' that is not a whole number"),
-        (changed(*B, "y", to=[[1, 1]] * 3), "y of 'b' that is not a whole number"),
-        (changed(*B, "y", to=["1"] * 3), "y of 'b' that is not a whole number"),
+        *(
+            (changed(*B, "x", to=rows), "x of 'b' that is not 100 numbers")
+            for rows in ([ROW, ROW, ROW[1:]], [ROW[1:]] * 3, [[ROW]] * 3)
+        ),
+        *(
+            (changed(*B, "x", 1, 7, to=value), "x of 'b' that is not 100 numbers")
+            for value in (math.nan, -math.inf, 1e300, 10**400, "0.5", None)
+        ),
+        *(
+            (changed(*B, "y", to=y), "y of 'b' that is not a whole number")
+            for y in ([1, -1, 0.5], [1, -1, 1e30], [[1, 1]] * 3, ["1"] * 3)
+        ),
         (changed(*B, "y", to=[1, 0, 2]), "holds the labels -1, 0, 1, 2 where they are"),
         (changed("users", to=[]) | {"num_samples": []}, "data of 'a', who is not in"),
         ({"users": [], "num_samples": [], "user_data": {}}, "holds the labels none"),
@@ -178,11 +171,8 @@ def test_leaf_gives_back_what_was_written(tmp_path_factory, people):
     counts = [len(rows) for rows in people.values()]
     content = {"users": [*people], "num_samples": counts, "user_data": data}
     path.write_text(json.dumps(content))
-    read = list(_leaf.users(path, 2, "none"))
-    assert [user.name for user in read] == [*people]
-    for user in read:
-        assert user.x.tolist() == data[user.name]["x"]
-        assert user.y.tolist() == data[user.name]["y"]
+    read = [(u.name, u.x.tolist(), u.y.tolist()) for u in _leaf.users(path, 2, "none")]
+    assert read == [(name, own["x"], own["y"]) for name, own in data.items()]
 
 
 @pytest.mark.data
