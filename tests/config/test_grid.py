@@ -45,14 +45,11 @@ def test_overrides_are_carried_out_in_order():
     assert grid.override({"personalizer": {"lam": 1}}, both) == expected
 
 
-def test_malformed_assignments_are_refused():
+def test_assignments_that_are_refused():
     wrong = ["seed", "=3", ".a=3", "a.=3", "a..b=3", "a b=3", "[a]=3", "#a=3"]
     for assignment in [*wrong, "a\nb=3", "", "a=\udcff"]:
         with pytest.raises(Refusal, match="is not of the form section.key=value; wr"):
             grid.override({}, [assignment])
-
-
-def test_setting_into_what_is_no_section_is_refused():
     tree = {"seed": 0, "filter": [{"name": "clip"}], "train": {"lr": 0.1}}
     cases = {
         "seed.x=1": "seed.x cannot be set: seed = 0 is not a table; set seed as",
@@ -64,14 +61,13 @@ def test_setting_into_what_is_no_section_is_refused():
             grid.override(tree, [assignment])
 
 
-def test_every_combination_the_last_key_fastest():
+def test_expansion():
     tree = {
         "seed": 7,
         "personalizer": "ditto",
         "grid": {"personalizer.lam": [0.1, 1.0], "seed": [0, 1]},
     }
-    before = copy.deepcopy(tree)
-    runs = grid.expand(tree)
+    before, runs = copy.deepcopy(tree), grid.expand(tree)
     assert tree == before
     assert [changed for changed, _ in runs] == [
         {"personalizer.lam": 0.1, "seed": 0},
@@ -82,25 +78,17 @@ def test_every_combination_the_last_key_fastest():
     assert runs[1][1] == {"seed": 1, "personalizer": {"name": "ditto", "lam": 0.1}}
     runs[0][1]["personalizer"]["lam"] = 9  # the runs share nothing
     assert runs[1][1]["personalizer"]["lam"] == 0.1
-
-
-def test_without_a_grid_there_is_one_run():
     assert grid.expand({"seed": 1}) == [({}, {"seed": 1})]
     assert grid.expand({"seed": 1, "grid": {}}) == [({}, {"seed": 1})]
-
-
-def test_whole_sections_are_set_before_single_keys():
     tables = ["local", {"name": "ditto", "lam": 2.0}]
     runs = grid.expand({"grid": {"personalizer.lr": [0.1], "personalizer": tables}})
     assert [tree for _, tree in runs] == [
         {"personalizer": {"name": "local", "lr": 0.1}},
         {"personalizer": {"name": "ditto", "lam": 2.0, "lr": 0.1}},
     ]
-
-
-def test_dotted_keys_need_no_quotes():
     nested = grid.expand({"grid": {"personalizer": {"lam": [1.0]}, "seed": [0]}})
     assert nested == grid.expand({"grid": {"personalizer.lam": [1.0], "seed": [0]}})
+    assert len(grid.expand({"grid": {"a": [True, 1]}})) == 2
 
 
 MANY = [*range(200)]
@@ -129,10 +117,6 @@ def test_bad_grids_are_refused(table, sentence):
         grid.expand({"grid": table})
 
 
-def test_a_flag_is_not_a_number():
-    assert len(grid.expand({"grid": {"a": [True, 1]}})) == 2
-
-
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
@@ -153,8 +137,7 @@ def test_label(changed, expected):
 
 def test_labels_that_lose_something_end_in_a_hash():
     one, two = grid.label({"solver": "a.b:c"}), grid.label({"solver": "a.b/c"})
-    assert re.fullmatch(r"solver=-a.b-c-~[0-9a-f]{6}", one)
-    assert one != two
+    assert re.fullmatch(r"solver=-a.b-c-~[0-9a-f]{6}", one) and one != two
 
 
 VALUES = st.text(max_size=150) | st.integers() | st.floats(allow_nan=False)
@@ -218,15 +201,7 @@ def test_what_a_change_makes_meaningless_goes(row):
     before = copy.deepcopy(FILE)
     assignments, _, expected = row.partition(" →")
     found = grid.override(FILE, assignments.split(" & "))
-    assert before == FILE
-    assert found == FILE | tomllib.loads(expected)
-
-
-def test_another_name_that_is_none_is_left_to_be_refused():
-    for name in ("nosuch", "no:such", "3", "[1]"):
-        changed = grid.override(FILE, [f"partition.name={name}"])
-        with pytest.raises(Refusal, match="partition"):
-            reader.from_dict({**changed, "attack": "none"})
+    assert before == FILE and found == FILE | tomllib.loads(expected)
 
 
 def test_a_grid_of_names_makes_room_too():
@@ -235,11 +210,12 @@ def test_a_grid_of_names_makes_room_too():
     runs = [made for _, made in grid.expand(tree)]
     assert [run["partition"].get("per_client") for run in runs] == [3, 3, None, None]
     assert all("epochs" not in run["train"] for run in runs)
-
-
-def test_the_quickstart_takes_another_partition():
     changes = ["partition.name=dirichlet", "partition.clients=5", "train.steps=2"]
     tree = {k: v for k, v in api.tree(None, changes).items() if k != "grid"}
     experiment = reader.from_dict(tree)
     assert experiment.partition.options["clients"] == 5
     assert (experiment.train.steps, experiment.train.epochs) == (2, 0)
+    for name in ("nosuch", "no:such", "3", "[1]"):
+        changed = grid.override(FILE, [f"partition.name={name}"])
+        with pytest.raises(Refusal, match="partition"):
+            reader.from_dict({**changed, "attack": "none"})

@@ -71,8 +71,7 @@ def test_the_whole_file_of_the_design():
     assert e.partition.split == [0.72, 0.08, 0.2]
     assert e.personalizer.name == "ditto" and e.personalizer.options["lam"] == 1.0
     assert type(e.personalizer.options["lam"]) is float
-    assert e.corruption.name == "auto"
-    assert e.attack.name == "model_replacement"
+    assert e.corruption.name == "auto" and e.attack.name == "model_replacement"
     assert back(e) == from_dict(to_dict(e)) == e
 
 
@@ -119,15 +118,13 @@ def test_shorthands():
     assert e.filter == from_dict({"filter": [{"name": "drop_invalid"}]}).filter
     assert e.filter == from_dict({"filter": {"name": "drop_invalid"}}).filter
     assert e.partition.name == "iid" and e.partition.options == {"clients": 10}
-    assert e.partition.valid == 0.1 and e.model.name == "linear"
-    assert back(e) == e
+    assert e.partition.valid == 0.1 and e.model.name == "linear" and back(e) == e
 
 
 def test_corruption_follows_the_adversary():
     for adversary in ({"fraction": 0.1}, {"count": 2}, {"clients": [0, 3]}):
         e = from_dict({"adversary": adversary})
-        assert e.corruption.name == "auto"
-        assert back(e) == e
+        assert e.corruption.name == "auto" and back(e) == e
         clean = from_dict({"adversary": adversary, "corruption": "none"})
         assert clean.corruption == CorruptionPart("none") and back(clean) == clean
     assert from_dict({"adversary": {"count": 0}}).corruption.name == "none"
@@ -150,15 +147,14 @@ def test_third_party_parts(other):
     assert back(e) == from_dict(to_dict(e)) == e
     assert reader.fingerprint(back(e)) == reader.fingerprint(e)
     assert "@misc{theirs,\n  title={T}, year={2024}}" in reader.citations(e)
+    with pytest.raises(Refusal, match="'other:needy' needs the option 'must': set "):
+        from_dict({"solver": "other:needy"})
 
 
-def test_what_a_run_writes_about_itself_is_accepted():
+def test_a_run_writes_about_itself_and_the_tree_is_left_alone():
     e = from_dict({"resolved": {"chunk": 8, "versions": {"torch": "2.11"}}})
     assert e == from_dict({}) and e.resolved["chunk"] == 8
     assert to_dict(e)["resolved"] == {"chunk": 8, "versions": {"torch": "2.11"}}
-
-
-def test_the_tree_is_left_alone():
     tree: dict[str, Any] = {"filter": ["drop_invalid"], "partition": {"clients": 3}}
     e = from_dict(tree)
     to_dict(e)["partition"]["split"].append(0.0)
@@ -227,8 +223,7 @@ def test_refusals(row):
     text, _, start = row.partition(" → ")
     with pytest.raises(Refusal) as refusal:
         from_dict(tomllib.loads(text))
-    assert str(refusal.value).startswith(start)
-    assert "\n" not in str(refusal.value)
+    assert str(refusal.value).startswith(start) and "\n" not in str(refusal.value)
 
 
 OUT_OF_RANGE = """
@@ -269,32 +264,20 @@ def test_refusals_say_what_is_allowed():
         from_dict(3)
 
 
-def test_required_options_are_asked_for(other):
-    with pytest.raises(Refusal, match="'other:needy' needs the option 'must': set "):
-        from_dict({"solver": "other:needy"})
-
-
 def test_devices():
     for device in ("auto", "cpu", "cuda", "cuda:3", "mps"):
         assert from_dict({"engine": {"device": device}}).engine.device == device
 
 
 def test_number_of_hostile_clients():
-    assert Adversary().number(10) == 0
-    assert Adversary(0.2).number(500) == 100
+    assert Adversary().number(10) == 0 and Adversary(0.2).number(500) == 100
     assert Adversary(0.21).number(10) == 3
     assert Adversary(0.1).number(30) == 3  # 0.1 · 30 = 3.0000000000000004
     assert Adversary(count=4).number(5) == 4
     assert Adversary(clients=[0, 4]).number(5) == 2
     assert not Adversary(count=0).present() and Adversary(0.1).present()
-
-
-def test_a_share_is_rounded_up_without_noise():
     for n in (1, 7, 10, 100, 515):
         assert all(Adversary(k / n).number(n) == k for k in range(n))
-
-
-def test_somebody_must_stay_benign():
     for adversary in (Adversary(0.95), Adversary(count=10), Adversary(count=99)):
         with pytest.raises(Refusal, match=r"of 10 clients; at least one must stay ben"):
             adversary.number(10)
@@ -328,6 +311,8 @@ def test_fingerprint_tells_what_decides_the_numbers():
 
 
 def test_citations_each_once_and_in_order(monkeypatch):
+    text = "\n".join(reader.citations(from_dict({"personalizer": "ditto"})))
+    assert "Ditto" in text and text.count("@") >= 2
     entries = {
         "fedavg": ["@a{x,\n year={1}}"],
         "mean": ["@a{x, year={1}}", "@b{y, z={1}}"],
@@ -343,11 +328,6 @@ def test_citations_each_once_and_in_order(monkeypatch):
     assert reader.citations(e) == ["@a{x,\n year={1}}", "@b{y, z={1}}"]
     assert ("filter", "drop_invalid") in seen and ("optimizer", "adam") in seen
     assert not {("attack", "none"), ("corruption", "none")} & {*seen}
-
-
-def test_citations_of_real_members():
-    text = "\n".join(reader.citations(from_dict({"personalizer": "ditto"})))
-    assert "Ditto" in text and text.count("@") >= 2
 
 
 def test_a_file_changed_and_expanded(tmp_path):
@@ -366,9 +346,6 @@ def test_a_file_changed_and_expanded(tmp_path):
         "seed": (0, 1),
         "personalizer.lam": (0.1, 2.0),
     }
-
-
-def test_an_unknown_grid_key_is_refused_on_checking():
     [(_, tree)] = reader.expand({"grid": {"train.rouns": [1]}})
     with pytest.raises(Refusal, match="has no key 'rouns' .did you mean 'rounds'"):
         from_dict(tree)
@@ -399,8 +376,7 @@ def test_an_unknown_grid_key_is_refused_on_checking():
 )
 def test_round_trip(tree):
     e = from_dict(tree)
-    assert back(e) == from_dict(to_dict(e)) == e
-    assert to_dict(back(e)) == to_dict(e)
+    assert back(e) == from_dict(to_dict(e)) == e and to_dict(back(e)) == to_dict(e)
     assert reader.fingerprint(back(e)) == reader.fingerprint(e)
 
 

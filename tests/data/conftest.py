@@ -6,7 +6,7 @@ import torch
 
 import troth
 from troth import files, seeding
-from troth.types import Shards
+from troth.types import Refusal, Shards
 
 
 @pytest.fixture(scope="session")
@@ -61,3 +61,17 @@ def resumed(tmp_path):
             assert whole.read_bytes() == cut.read_bytes(), name
 
     return same
+
+
+@pytest.fixture(scope="session")
+def refuses():
+    """Calls what must refuse, and gives the sentence: one short line."""
+
+    def refused(words, call, /, *args, **options):
+        with pytest.raises(Refusal, match=words) as caught:
+            call(*args, **options)
+        said = str(caught.value)
+        assert "\n" not in said and len(said) < 1000
+        return said
+
+    return refused

@@ -16,8 +16,7 @@ def nowhere(monkeypatch, tmp_path):
 
 def own(tmp_path, **more):
     """A file of the user: 12 examples, 3 classes."""
-    file = tmp_path / "mine.npz"
-    y = np.arange(12) % 3
+    file, y = tmp_path / "mine.npz", np.arange(12) % 3
     np.savez(file, x=np.arange(24.0).reshape(12, 2), y=y, **more)
     return str(file)
 
@@ -47,14 +46,11 @@ def test_size_on_disk(tmp_path):
     ]
 
 
-def test_absent():
+def test_absent_and_unknown(refuses):
     entry = catalogue.entry("mnist")
     assert entry.place is None and entry.size == 0 and entry.source is mnist.SOURCE
-
-
-def test_unknown():
-    with pytest.raises(Refusal, match=r"no data 'minst' .did you mean 'mnist'"):
-        catalogue.entry("minst")
+    refuses(r"no data 'minst' .did you mean 'mnist'", catalogue.entry, "minst")
+    refuses("data 'digits' is not made of files", catalogue.get, "digits")
 
 
 def test_a_function_of_ones_own(tmp_path, monkeypatch):
@@ -67,11 +63,6 @@ def test_a_function_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     assert catalogue.entry("weather:sun")[1:3] == ("yours", None)
     assert catalogue.entry("weather:rain").source is None
-
-
-def test_get_of_what_is_no_file():
-    with pytest.raises(Refusal, match="data 'digits' is not made of files"):
-        catalogue.get("digits")
 
 
 def test_get_into_a_folder_and_not_twice(server, tmp_path, monkeypatch):
@@ -89,35 +80,25 @@ def test_get_into_a_folder_and_not_twice(server, tmp_path, monkeypatch):
     assert len(server.seen) == 2 and obtain(source, place) == place
 
 
-def test_owners_are_clients(tmp_path):
+def test_owners_are_clients_or_ten_have_equal_shares(tmp_path):
     file = own(tmp_path, owner=np.repeat([5, 7, 9], 4))
     dealt = catalogue.deal("npz", [f"data.path={file}"])
     assert dealt.partition == "natural" and dealt.name == "npz"
     assert [rows.tolist() for rows in dealt.clients] == np.arange(12).reshape(
         3, 4
     ).tolist()
-
-
-def test_without_owners_ten_have_equal_shares(tmp_path):
     dealt = catalogue.deal("npz", [f"data.path={own(tmp_path)}"])
     assert dealt.partition == "iid"
     assert sorted(map(len, dealt.clients)) == [1] * 8 + [2] * 2
     assert sorted(np.concatenate(dealt.clients).tolist()) == list(range(12))
-
-
-def test_fewer_examples_than_ten(tmp_path):
     np.savez(tmp_path / "few.npz", x=np.zeros((2, 1)), y=np.arange(2))
     dealt = catalogue.deal("npz", [f"data.path={tmp_path / 'few.npz'}"])
     assert list(map(len, dealt.clients)) == [1, 1]
 
 
-def test_a_partition_may_be_set():
-    settings = ["partition.name=classes", "partition.clients=20"]
-    dealt = catalogue.deal("digits", settings)
+def test_partitions_may_be_set(tmp_path):
+    dealt = catalogue.deal("digits", ["partition.name=classes", "partition.clients=20"])
     assert len(dealt.clients) == 20 and dealt.partition == "classes"
-
-
-def test_an_experiment_has_its_own_clients(tmp_path):
     file = tmp_path / "e.toml"
     file.write_text(
         'data = "digits"\n[partition]\nname = "iid"\nclients = 7\n[grid]\nseed = [0, 1]'

@@ -51,10 +51,6 @@ def test_by_hand():
     assert listed(made.tests["conflicting"]) == [[2, 3, 6, 7], []]
     assert listed(made.train) == [[0, 1], [8, 9]]
     assert listed(made.valid) == [[4], []] and listed(made.test) == [[5], [10, 11]]
-
-
-def test_held_out_as_few_as_fit():
-    """2 of 3 aligned: beside 2 one may stay, beside 1 none."""
     made = apart("held_out", 2 / 3)
     gone = made.tests["conflicting"][0].tolist()
     assert len(gone) == 3 and {6, 7} < {*gone}
@@ -91,9 +87,8 @@ def test_what_stays_is_as_aligned_as_asked(correlation):
         (r"leaves 2 of 2 .*\(the first is 0\)", [1] * 12, "held_out"),
     ],
 )
-def test_refusals(words, group, how):
-    with pytest.raises(Refusal, match=words):
-        conflicting.set_apart(arrays(group), SHARDS, 0, how, 0.98)
+def test_refusals(words, group, how, refuses):
+    refuses(words, conflicting.set_apart, arrays(group), SHARDS, 0, how, 0.98)
 
 
 # What a run makes of further test sets
@@ -101,8 +96,7 @@ def test_refusals(words, group, how):
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    random = np.random.default_rng(1)
-    owner = np.repeat(np.arange(N), SIZES)
+    random, owner = np.random.default_rng(1), np.repeat(np.arange(N), SIZES)
     x = random.normal(size=(M, 4)).astype(np.float32)
     y = (x[:, 0] + np.sin(owner) * x[:, 1] > 0).astype(np.int64)
     group = np.where(random.random(M) < 0.4, "conflicting", "aligned")
@@ -180,8 +174,7 @@ def test_a_resumed_run_says_the_same(path, resumed):
 
 
 def test_newcomers_have_them_too(path, tmp_path):
-    whole = tree(path, evaluate={"newcomers": 0.5})
-    (run,) = troth.run(whole, out=tmp_path / "run")
+    (run,) = troth.run(tree(path, evaluate={"newcomers": 0.5}), out=tmp_path / "run")
     late = np.flatnonzero(run.clients["newcomer"])
     column = run.clients["conflicting_accuracy"][late]
     found = run.summary["newcomers_tests"]["conflicting"]
@@ -195,8 +188,7 @@ def test_newcomers_have_them_too(path, tmp_path):
 @pytest.mark.parametrize("features", ["own", "federated"])
 def test_they_are_prepared_as_all_test_data(path, features):
     e = reader.from_dict(tree(path, features=features))
-    ready = build.build(e, plan=Plan("loop", 1))
-    data, (_, shards, _) = ready.data, load.deal(e, None)
+    data, (_, shards, _) = build.build(e, plan=Plan("loop", 1)).data, load.deal(e, None)
     marks = load.deal(e, None)[0].group
     for k in range(N):
         first, size = int(data.test.start[k]), int(data.test.size[k])
@@ -226,8 +218,7 @@ def test_a_csv_with_a_column(tmp_path):
 def test_a_newcomers_own_file_may_have_groups(path, tmp_path):
     part = {"name": "upweight", "steps": 3, "without": "finetune"}
     (run,) = troth.run(tree(path, personalizer=part), out=tmp_path / "run")
-    random = np.random.default_rng(0)
-    x = random.normal(size=(20, 4)).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
     mine = {"x": x, "y": (x[:, 0] > 0).astype(int)}
     with pytest.raises(Refusal, match="'upweight' needs the group of every example"):
         personalize.personalize(run, mine)

@@ -61,8 +61,7 @@ def test_each_example_is_chosen_alike():
     counts = np.zeros(M, int)
     for client in range(1000):
         counts[made(relabelled, client=client, share=0.25).chosen] += 1
-    least = min(stats.binomtest(int(k), 1000, 0.25).pvalue for k in counts)
-    assert least > 1e-9 / M
+    assert min(stats.binomtest(int(k), 1000, 0.25).pvalue for k in counts) > 1e-9 / M
 
 
 def test_seed_round_and_client_decide_who_is_chosen_and_what_is_drawn():
@@ -95,8 +94,7 @@ def test_unchanged_inputs_need_no_rows():
 
 
 def test_with_redraw_inputs_stand_for_all_examples():
-    found = made(share=0.25, redraw=True)
-    few = made(share=0.25).chosen
+    found, few = made(share=0.25, redraw=True), made(share=0.25).chosen
     assert found.chosen.tolist() == list(range(M)) and len(few) == 10
     rest = torch.ones(M, dtype=torch.bool)
     rest[few] = False
@@ -159,13 +157,10 @@ PART = CorruptionPart("strange:bend")
 BEND = "def bend(x, y, *, by: int = 1): return x, (y + by) % 4\n"
 
 
-def test_a_corruption_may_ask_for_the_scale(module):
+def test_a_corruption_gives_a_pair_and_may_ask_for_the_scale(module):
     write(module, "def bend(x, y, classes, key, scale): return x * scale, y")
     how = corrupting.corruption(PART, ARRAYS._replace(scale=16.0))
     assert torch.equal(how.corrupt(X, Y, torch.tensor(1))[0], X * 16)
-
-
-def test_refuses_what_is_no_pair(module):
     for what in ("None", "y", "(x, y, y)", "[x, y]", "(x, 3)"):
         write(module, f"def bend(x, y): return {what}")
         how = corrupting.corruption(PART, ARRAYS)
@@ -173,16 +168,13 @@ def test_refuses_what_is_no_pair(module):
             how.corrupt(X, Y, torch.tensor(1))
 
 
-def test_none_is_after_nothing(module):
+def test_what_it_is_after(module):
     write(module, BEND)
     assert corrupting.corruption(CorruptionPart("none"), ARRAYS) is None
     for part in (CorruptionPart("none"), CorruptionPart("flip_labels"), PART):
         assert corrupting.aim(part, ARRAYS) is None
     module.aim = module  # type: ignore[attr-defined]  # some package of that name
     assert corrupting.aim(PART, ARRAYS) is None
-
-
-def test_another_package_may_be_after_something(module):
     write(module, BEND)
     write(module, "def aim(x, y, classes, *, by): return x + by, (y + by) % classes")
     aim = corrupting.aim(CorruptionPart("strange:bend", {"by": 2}), ARRAYS)
@@ -280,7 +272,7 @@ def test_redrawn_in_every_round_and_nobody_else_is_touched(corruption):
         assert not all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-def test_only_who_takes_part_corrupts_anew():
+def test_only_who_takes_part_corrupts_anew_and_only_if_asked():
     made = built(corruption=REDRAWN[0])
     redraw, train = made.federation.redraw, made.data.train
     one, *others = np.flatnonzero(made.hostile)
@@ -289,12 +281,16 @@ def test_only_who_takes_part_corrupts_anew():
     after = torch.split(train.y, train.size.tolist())
     assert not torch.equal(before[one], after[one])
     assert all(torch.equal(before[k], after[k]) for k in others)
+    made = built(corruption={"name": "random_labels"})
+    assert made.federation.redraw is None
+    before = made.data.train.y.clone()
+    trained(made)
+    assert torch.equal(made.data.train.y, before)
 
 
 def test_a_round_trains_on_what_was_drawn_for_it():
     """Round 2 from the same state is the same, whatever was drawn in between."""
-    made = built(corruption=REDRAWN[0])
-    f = made.federation
+    f = built(corruption=REDRAWN[0]).federation
     for _ in range(2):
         f.step()
     start, rows = f.broadcast, f.population.read(np.arange(8))
@@ -305,17 +301,8 @@ def test_a_round_trains_on_what_was_drawn_for_it():
     assert torch.equal(f.step().broadcast.w, once)
 
 
-def test_without_redraw_nothing_happens_in_a_round():
-    made = built(corruption={"name": "random_labels"})
-    assert made.federation.redraw is None
-    before = made.data.train.y.clone()
-    trained(made)
-    assert torch.equal(made.data.train.y, before)
-
-
 def test_all_of_a_file_changes_how_much_a_client_has(tmp_path):
-    path = str(tmp_path / "poison.npz")
-    random = np.random.default_rng(0)
+    path, random = str(tmp_path / "poison.npz"), np.random.default_rng(0)
     x = random.integers(0, 17, (50, 8, 8), dtype=np.uint8)
     np.savez(path, x=x, y=random.integers(0, 10, 50))
     corruption = {"name": "from_file", "path": path, "take": "all", "share": 0.5}
@@ -382,8 +369,7 @@ def test_on_another_device_the_draws_are_the_same(corruption):
     for device in ("cpu", "cuda"):
         made = built(corruption=corruption, engine={"device": device})
         made.federation.redraw(3, np.arange(8))
-        train = made.data.train
-        tables = results.evaluate(made)
+        train, tables = made.data.train, results.evaluate(made)
         found.append((made.data.x[train.row].cpu(), train.y.cpu(), tables["shared"]))
     (x, y, table), (other_x, other_y, other) = found
     assert torch.equal(x, other_x) and torch.equal(y, other_y)

@@ -9,13 +9,10 @@ from hypothesis import strategies as st
 from troth.data import labels
 
 
-def test_what_is_soft():
+def test_what_is_soft_and_back():
     assert labels.soft(torch.ones(3, 2))
     for y in (torch.ones(3), torch.ones(3, 2).long(), torch.arange(3)):
         assert not labels.soft(y)  # targets, several labels, labels
-
-
-def test_rows_and_back():
     y = torch.tensor([2, 0, 1])
     rows = labels.shares(y, 4, torch.float64)
     assert rows.tolist() == [[0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 0]]

@@ -23,16 +23,13 @@ def own(tmp_path):
     return saved
 
 
-def test_the_last_data_are_kept():
+def test_data_are_kept_until_they_change(own, refuses):
     first, shards, facts = load.deal(experiment(), None)
     facts["clients"] = 99
     again, _, fresh = load.deal(experiment(train={"lr": 1.0}), None)
     assert again is first and fresh["clients"] == 2
     other, _, _ = load.deal(experiment(seed=1), None)
     assert other is not first
-
-
-def test_own_files_are_kept_until_they_change(own):
     e, path = own()
     first, _, _ = load.deal(e, None)
     assert load.deal(e, None)[0] is first
@@ -41,13 +38,11 @@ def test_own_files_are_kept_until_they_change(own):
     os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns + 1))
     assert load.deal(e, None)[0].y.tolist() == [1, 0] * 10
     path.unlink()
-    with pytest.raises(Refusal, match="there is no file"):
-        load.deal(e, None)
+    refuses("there is no file", load.deal, e, None)
 
 
-def test_facts_about_leaks(own):
-    x = np.repeat(np.arange(2, dtype=np.float32), 10)[:, None]
-    e, path = own(x=x)
+def test_facts_about_leaks_and_owners(own):
+    e, path = own(x=np.repeat(np.arange(2, dtype=np.float32), 10)[:, None])
     facts = load.deal(e, None)[2]
     assert facts["leaked"] == 0 and facts["duplicates"] == 4
     part = {"name": "iid", "clients": 2}
@@ -55,11 +50,7 @@ def test_facts_about_leaks(own):
     allowed = experiment(data=data, partition={**part, "leakage": "allow"})
     assert "duplicates" not in load.deal(allowed, None)[2]
     with pytest.raises(Refusal, match="leakage = 'refuse' and of 4 examples tested"):
-        refused = experiment(data=data, partition={**part, "leakage": "refuse"})
-        load.deal(refused, None)
-
-
-def test_owners_are_kept_apart(own):
+        load.deal(experiment(data=data, partition={**part, "leakage": "refuse"}), None)
     _, path = own(owner=np.arange(20) // 4)
     e = experiment(
         data={"name": "npz", "path": str(path)},
@@ -102,7 +93,7 @@ def dealt(arrays, shards, seed, *, called, clients):
 """
 
 
-def test_a_guest_may_change_its_data_once_dealt(tmp_path, monkeypatch):
+def test_a_guest_may_change_its_data_once_dealt(tmp_path, monkeypatch, refuses):
     (tmp_path / "guest_halves.py").write_text(GUEST)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -113,7 +104,5 @@ def test_a_guest_may_change_its_data_once_dealt(tmp_path, monkeypatch):
 
     assert list(deal()[1].tests) == ["hard"]
     for name in ("test", "two words", "client"):
-        with pytest.raises(Refusal, match=f"a test set '{name}' .* must be one word"):
-            deal(called=name)
-    with pytest.raises(Refusal, match="for 1 of 2 clients"):
-        deal(clients=1)
+        refuses(f"a test set '{name}' .* must be one word", deal, called=name)
+    refuses("for 1 of 2 clients", deal, clients=1)

@@ -7,7 +7,6 @@ import pytest
 
 from troth.config import reader
 from troth.deployment import site as sites
-from troth.types import Refusal
 
 TREE: dict[str, Any] = {
     "train": {"rounds": 2, "steps": 2, "batch": 2},
@@ -42,20 +41,13 @@ def test_columns_are_read_as_all_sites_agreed(tmp_path):
     assert arrays.x[0].tolist() == [50, 0, 1]  # f is nobody here, and has its column
     assert np.isnan(arrays.x[1, 0]) and arrays.x[2].tolist() == [60, 0, 0]
     assert arrays.y[:3].tolist() == [1, 0, 0]
-
-
-def test_a_site_trains_on_its_table(tmp_path):
     site = sites.Site(agreed(), "b", saved(tmp_path))
     assert site.size == site.data.train.size[1] > 10
-
-
-def test_labels_may_be_numbers(tmp_path):
     text = TABLE.replace("yes", "1").replace("no", "0")
     arrays, _ = sites.own_data(agreed(labels=[]), 0, saved(tmp_path, text))
     assert arrays.y[:3].tolist() == [1, 0, 0] and arrays.y.dtype == np.int64
     text = TABLE.replace("yes", "1.5").replace("no", "-2")
-    e = agreed(labels=[], classes=0)
-    arrays, _ = sites.own_data(e, 0, saved(tmp_path, text))
+    arrays, _ = sites.own_data(agreed(labels=[], classes=0), 0, saved(tmp_path, text))
     assert arrays.y[:2].tolist() == [1.5, -2]
 
 
@@ -71,9 +63,8 @@ def test_labels_may_be_numbers(tmp_path):
         ({"labels": []}, TABLE.replace("yes", "2").replace("no", "0"), "y holds 2"),
     ],
 )
-def test_tables_that_do_not_fit(tmp_path, changes, text, why):
-    with pytest.raises(Refusal, match=why):
-        sites.own_data(agreed(**changes), 0, saved(tmp_path, text))
+def test_tables_that_do_not_fit(tmp_path, changes, text, why, refuses):
+    refuses(why, sites.own_data, agreed(**changes), 0, saved(tmp_path, text))
 
 
 @pytest.mark.parametrize(
@@ -84,6 +75,5 @@ def test_tables_that_do_not_fit(tmp_path, changes, text, why):
         ({"several": True, "classes": 1, "labels": []}, "say how many labels there"),
     ],
 )
-def test_what_is_agreed_on_must_fit_together(changes, why):
-    with pytest.raises(Refusal, match=why):
-        agreed(**changes)
+def test_what_is_agreed_on_must_fit_together(changes, why, refuses):
+    refuses(why, agreed, **changes)

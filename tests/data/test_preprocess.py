@@ -135,15 +135,19 @@ def test_hostile_clients_fit_on_their_poisoned_data(deal, shards, held):
     np.testing.assert_allclose(moved, 100 * there[1] / sum(there))
 
 
-def test_precision(deal):
+def test_precision(deal, shards):
     given = arrays()
     wide, _ = deal("own", given)
     narrow, found = deal("own", given, dtype=torch.float32)
-    assert narrow.x.dtype == torch.float32
-    assert torch.equal(narrow.x, wide.x.float())
+    assert narrow.x.dtype == torch.float32 and torch.equal(narrow.x, wide.x.float())
     assert all(values.dtype == np.float64 for values in found.statistics[:3])
     targets = given._replace(y=np.linspace(0, 1, M), classes=0)
     assert deal("own", targets, dtype=torch.float32)[0].train.y.dtype == torch.float32
+    given = arrays(holes=0.0)
+    data, prepared, redraw = preprocess.deal(
+        Part("none"), given, shards, torch.float64, CPU, NONE, None, 0
+    )
+    assert prepared is None and redraw is None and (data.x.numpy() == given.x).all()
 
 
 def test_seconds_since_1970_keep_their_digits_in_float32(deal):
@@ -157,15 +161,6 @@ def test_seconds_since_1970_keep_their_digits_in_float32(deal):
     fill, mean, std = (torch.from_numpy(v) for v in found.statistics[:3])
     layer = layers.Features(fill, mean, std)
     assert torch.equal(layer(torch.from_numpy(seconds)).float(), data.x)
-
-
-def test_none_is_plain_dealing(shards):
-    given = arrays(holes=0.0)
-    data, prepared, redraw = preprocess.deal(
-        Part("none"), given, shards, torch.float64, CPU, NONE, None, 0
-    )
-    assert prepared is None and redraw is None
-    assert (data.x.numpy() == given.x).all()
 
 
 HUGE = np.where(np.arange(M)[:, None] % 2, 1e200, -1e200) * np.ones((1, 4))
@@ -185,8 +180,7 @@ def test_values_that_overflow_are_refused(name, options, deal):
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
     """Four owners whose features lie elsewhere and on other scales, with holes."""
-    random = np.random.default_rng(5)
-    owner = np.repeat(np.arange(4), 30)
+    random, owner = np.random.default_rng(5), np.repeat(np.arange(4), 30)
     y = random.integers(2, size=120)
     x = random.normal(size=(120, 5)) + y[:, None]
     x = x * (10.0 ** np.arange(5)) + 50 * owner[:, None]
@@ -277,12 +271,10 @@ def test_loop_and_vmap_agree(tree):
     torch.testing.assert_close(*models, rtol=1e-10, atol=1e-10)
 
 
-def test_whose_inputs(runs):
+def test_whose_inputs(runs, refuses):
     run = runs["own"]
-    with pytest.raises(Refusal, match=r"each client's own.*run.shared\(client=0\)"):
-        run.shared()
-    with pytest.raises(Refusal, match="there is no client 4; this run has 4, 0 to 3"):
-        run.shared(4)
+    refuses(r"each client's own.*run.shared\(client=0\)", run.shared)
+    refuses("there is no client 4; this run has 4, 0 to 3", run.shared, 4)
     x = torch.full((2, 5), torch.nan)
     assert not torch.equal(run.shared(0)[0](x + 1), run.shared(1)[0](x + 1) + 1)
     assert torch.isfinite(run.shared(2)(x)).all()
@@ -291,14 +283,12 @@ def test_whose_inputs(runs):
 
 
 def test_the_command_line_predicts_with_holes(tree, tmp_path, runs):
-    run = runs["federated"]
-    x = np.load(tree["data"]["path"])["x"][:9]
+    run, x = runs["federated"], np.load(tree["data"]["path"])["x"][:9]
     np.save(tmp_path / "x.npy", x)
     arguments = ["predict", str(run.path), "--client", "1", "--data"]
     found = CliRunner().invoke(app.app, [*arguments, str(tmp_path / "x.npy"), "--json"])
     assert found.exit_code == 0
-    said = json.loads(found.stdout)
-    assert said["predictions"] == run.predict(1, x).tolist()
+    assert json.loads(found.stdout)["predictions"] == run.predict(1, x).tolist()
 
 
 @pytest.mark.slow("exports a model by the compiler")
@@ -307,14 +297,12 @@ def test_a_model_can_be_taken_elsewhere(runs):
     run = runs["own"]
     net, x = run.model(0), torch.full((3, 5), torch.nan)
     x[0] = 7.0
-    expected = net(x)
-    other = run.model(1)
+    expected, other = net(x), run.model(1)
     assert not torch.equal(other(x), expected)
     other.load_state_dict(net.state_dict())
     assert torch.equal(other(x), expected)
     torch.testing.assert_close(run.model(0).float()(x), expected, rtol=1e-4, atol=1e-4)
-    exported = torch.export.export(net, (x,)).module()
-    assert torch.equal(exported(x), expected)
+    assert torch.equal(torch.export.export(net, (x,)).module()(x), expected)
 
 
 @both
@@ -373,7 +361,7 @@ def test_features_of_ones_own(tree, tmp_path, mine):
 
 @pytest.mark.slow("trains forty rounds, twice")
 @pytest.mark.data
-def test_four_hospitals(tmp_path):
+def test_four_hospitals(tmp_path, refuses):
     """Logistic regression at the hospitals of the heart disease data."""
     real = os.environ.get("TROTH_DATA", "")
     if not real or not (Path(real) / "heart_disease").is_dir():
@@ -384,8 +372,7 @@ def test_four_hospitals(tmp_path):
         "train": {"rounds": 40, "lr": 0.1, "precision": "float64"},
         "engine": {"how": "loop", "chunk": 1},
     }
-    with pytest.raises(Refusal, match="set features.name = 'own' or 'federated'"):
-        troth.cost(tree, data_dir=real)
+    refuses("set features.name = 'own' or 'federated'", troth.cost, tree, data_dir=real)
     for name in ("own", "federated"):
         [run] = troth.run(tree | {"features": name}, out=tmp_path / name, data_dir=real)
         given, who, _ = load.deal(run.experiment, real)
@@ -414,8 +401,7 @@ def test_four_hospitals(tmp_path):
 
 def relabelled(x, y, key):
     """Labels by the raw inputs, so that these must come in."""
-    drawn = (x.nan_to_num().abs().flatten(1).sum(1) * 1e3).long() + key
-    return x, drawn % 2
+    return x, ((x.nan_to_num().abs().flatten(1).sum(1) * 1e3).long() + key) % 2
 
 
 @both
@@ -433,8 +419,7 @@ def test_labels_are_drawn_anew_from_raw_inputs(name, deal, shards):
     for round_ in (0, 3, 0):
         redraw(round_, np.arange(3))
         key = seeding.keys(0, "corruption", round_, torch.tensor(1))
-        expected = relabelled(raw, torch.zeros(5), key)[1]
-        assert torch.equal(data.train.y[own], expected)
+        assert torch.equal(data.train.y[own], relabelled(raw, torch.zeros(5), key)[1])
         rest = torch.ones(len(data.train.y), dtype=torch.bool)
         rest[own] = False
         assert torch.equal(data.train.y[rest], clean.train.y[rest])

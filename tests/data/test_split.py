@@ -48,16 +48,14 @@ def test_worked_example():
     arrays = made(np.arange(100) % 10)
     shards, facts = split(arrays, cut(100, 50, 50), 0)
     assert sizes(shards) == [[36, 36], [4, 4], [10, 10]]
-    for test in shards.test:
-        assert np.bincount(arrays.y[test]).tolist() == [1] * 10
+    assert all(np.bincount(arrays.y[test]).tolist() == [1] * 10 for test in shards.test)
     assert facts == {"clients": 2, "dropped": [], "repeated": 0, "unused": 0}
-
-
-def test_sizes_by_largest_remainder():
     expected = {2: (1, 0, 1), 3: (2, 0, 1), 5: (4, 0, 1), 10: (7, 1, 2), 25: (18, 2, 5)}
     for m, parts in expected.items():
         shards, _ = split(made(np.zeros(m, int)), cut(m, m), 0)
         assert sizes(shards) == [[part] for part in parts]
+    shards, _ = split(made(np.arange(10)), cut(10, 5, 5), 0)
+    assert sizes(shards) == [[4, 4], [0, 0], [1, 1]]
 
 
 fractions = st.tuples(
@@ -93,16 +91,12 @@ def test_every_example_may_be_tested():
     assert np.abs(tested - 80).max() < 5 * math.sqrt(400 * 0.2 * 0.8)
 
 
-def test_depends_on_the_seed_alone():
+def test_the_seed_and_the_client_decide():
     arrays, lists = made(np.arange(100) % 10), cut(100, 50, 50)
     one = split(arrays, lists, 0)[0]
     assert same(one, split(arrays, lists, 0)[0])
     assert not same(one, split(arrays, lists, 1)[0])
-    shuffled = [x[::-1] for x in lists]
-    assert same(one, split(arrays, shuffled, 0)[0])
-
-
-def test_a_client_does_not_depend_on_the_others():
+    assert same(one, split(arrays, [x[::-1] for x in lists], 0)[0])
     arrays = made(np.arange(100) % 10)
     one, _ = split(arrays, cut(100, 3, 50, 47), 0)
     other, _ = split(arrays, [np.arange(90, 97), *cut(100, 3, 50)[1:]], 0)
@@ -111,11 +105,6 @@ def test_a_client_does_not_depend_on_the_others():
     assert facts["clients"] == 2 and facts["dropped"] == [0]
     assert np.array_equal(one.test[1], fewer.test[0])
     assert np.array_equal(one.train[2], fewer.train[1])
-
-
-def test_singletons_of_a_class_do_not_stop_it():
-    shards, _ = split(made(np.arange(10)), cut(10, 5, 5), 0)
-    assert sizes(shards) == [[4, 4], [0, 0], [1, 1]]
 
 
 MARKS = [TRAIN] * 10 + [TEST] * 5 + [TRAIN] * 4 + [VALID] * 2 + [TEST] * 4
@@ -127,9 +116,9 @@ def test_given_is_as_the_data_say():
     assert [x.tolist() for x in shards.train] == [[*range(10)], [15, 16, 17, 18]]
     assert [x.tolist() for x in shards.valid] == [[], [19, 20]]
     assert [x.tolist() for x in shards.test] == [[*range(10, 15)], [21, 22, 23, 24]]
-
-
-def test_given_may_take_validation_from_training():
+    arrays = made([0, 1, 0, 1], 2, [TRAIN, TEST, TRAIN, TEST])
+    shards, _ = split(arrays, cut(4, 2, 2), 0, split="given", valid=0.9)
+    assert sizes(shards) == [[1, 1], [0, 0], [1, 1]]
     arrays = made(np.arange(60) % 5, 5, [TRAIN] * 50 + [TEST] * 10)
     lists = [np.r_[0:20, 50:55], np.r_[20:50, 55:60]]
     shards, _ = split(arrays, lists, 0, split="given", valid=0.25)
@@ -138,12 +127,6 @@ def test_given_may_take_validation_from_training():
     for k, mine in enumerate(lists):
         back = np.concatenate([part[k] for part in shards[:3]])
         assert np.array_equal(np.sort(back), mine)
-
-
-def test_the_last_training_example_is_never_taken():
-    arrays = made([0, 1, 0, 1], 2, [TRAIN, TEST, TRAIN, TEST])
-    shards, _ = split(arrays, cut(4, 2, 2), 0, split="given", valid=0.9)
-    assert sizes(shards) == [[1, 1], [0, 0], [1, 1]]
 
 
 def test_shared_examples_are_counted():
@@ -164,15 +147,12 @@ def refused(words, *given, **options):
         split(*given, 0, **options)
 
 
-def test_refuses_options():
+def test_refuses_options_and_partitions():
     lists = cut(20, 12, 8)
     refused("split = 'given' needs data marked .* frac", PLAIN, lists, split="given")
     most = "= 13 leaves no client, .* of 2 holds 12 .* 12$"
     refused(most, PLAIN, lists, min_examples=13)
     refused("mark 1 examples as valid", GIVEN, lists, split="given", valid=0.1)
-
-
-def test_refuses_partitions():
     for lists, words in (
         ([[0, 1, 20]], "gives row 20 to client 0, which is not one: rows are 0 to 19"),
         ([[0, 1], [-1, 3]], "gives row -1 to client 1, which is not one"),
@@ -181,6 +161,11 @@ def test_refuses_partitions():
         ([[], []], "gives no client any example"),
     ):
         refused(words, PLAIN, [np.array(x, np.int64) for x in lists])
+    arrays = Arrays(np.zeros((3, 1)), np.zeros(2), 0)
+    refused("have 3 inputs x and 2 targets y", arrays, cut(2, 2))
+    x = np.array([[0, 1], [math.nan, 1], [math.inf, math.nan]])
+    words = r"x is .* in 1 of 3 .*row 2\)"
+    refused(words, Arrays(x, np.zeros(3), 0), cut(3, 3), missing=True)
 
 
 def test_refuses_clients_that_cannot_be_tested_and_the_remedy_works():
@@ -196,9 +181,6 @@ def test_refuses_clients_that_cannot_be_tested_and_the_remedy_works():
     shards, facts = split(PLAIN, lists, 0, min_examples=2)
     assert facts["clients"] == 3 and facts["dropped"] == [0, 2, 3, 5, 6]
     assert [len(x) for x in shards.train] == [4, 4, 4]
-
-
-def test_refuses_where_no_number_helps():
     refused("cannot help: use fewer clients", PLAIN, cut(20, 1, 1))
     words = "for no client holds more: give partition.split"
     refused(words, GIVEN, cut(20, 15, 5), split="given")
@@ -215,14 +197,6 @@ def test_refuses_what_is_not_finite(value, dtype):
     y[4] = value
     words = r"y is NaN or infinite in 1 of 6 .*row 4\)"
     refused(words, Arrays(np.zeros_like(x), y, 0), cut(6, 6), missing=True)
-
-
-def test_refuses_two_lengths_and_infinity():
-    arrays = Arrays(np.zeros((3, 1)), np.zeros(2), 0)
-    refused("have 3 inputs x and 2 targets y", arrays, cut(2, 2))
-    x = np.array([[0, 1], [math.nan, 1], [math.inf, math.nan]])
-    words = r"x is .* in 1 of 3 .*row 2\)"
-    refused(words, Arrays(x, np.zeros(3), 0), cut(3, 3), missing=True)
 
 
 ONES = np.ones((6, 2), np.int64)
@@ -270,8 +244,7 @@ def test_owners_are_never_on_two_sides(counts, parts, seed):
     order = np.random.default_rng(seed).permutation(sum(flat))
     owner = np.repeat(np.arange(len(flat)) * 3 - 7, flat)[np.argsort(order)]
     lists = np.split(order, np.cumsum([sum(mine) for mine in counts])[:-1])
-    arrays = owned(owner)
-    shards, _ = split(arrays, lists, seed, split=parts, split_by="owner")
+    shards, _ = split(owned(owner), lists, seed, split=parts, split_by="owner")
     units = made(np.zeros(len(flat), int)), cut(len(flat), *map(len, counts))
     alike, _ = split(*units, seed, split=parts)
     for k in range(len(counts)):
@@ -326,8 +299,7 @@ def alone(labels, parts, random):
     _, code = np.unique(labels, return_inverse=True)
     row = random.permutation(len(labels))
     row = row[np.argsort(random.permutation(len(labels))[code[row]], kind="stable")]
-    part = np.full(len(labels), TRAIN)
-    sizes = sizes_of(len(labels), parts)
+    part, sizes = np.full(len(labels), TRAIN), sizes_of(len(labels), parts)
     for mark in (TEST, VALID):
         count, start = sizes[mark], random.integers(max(len(row), 1))
         taken = (np.arange(count) * len(row) + start) // max(count, 1)
@@ -359,16 +331,14 @@ def test_all_at_once_is_one_by_one(labels, parts, seed):
 )
 def test_laws_of_dealing(labels, parts, seed):
     labels = np.array(labels)
-    one = np.zeros(len(labels), np.int64)
-    part = deal(labels, one, np.array([seed]), parts, seed)
+    part = deal(labels, np.zeros(len(labels), np.int64), np.array([seed]), parts, seed)
     m, count = len(labels), np.bincount(part, minlength=3)
     assert count.sum() == m and count[TRAIN] >= 1 and count[TEST] >= 1
     off = 1 if min(parts[TRAIN], parts[TEST]) * m >= 1 else 2  # none may be empty
     assert all(abs(count[i] - parts[i] * m) <= off + 1e-6 for i in range(3))
     for label in np.unique(labels):
         mine = part[labels == label]
-        share = len(mine) * count / m
-        tested = (mine == TEST).sum()
+        share, tested = len(mine) * count / m, (mine == TEST).sum()
         assert math.floor(share[TEST]) <= tested <= math.ceil(share[TEST])
         assert all(abs((mine == i).sum() - share[i]) < 2 for i in (TRAIN, VALID))
 
@@ -378,9 +348,6 @@ def test_results_stay_what_they_were():
     labels = np.arange(20) * 7 % 5
     part = deal(labels, np.arange(20) // 10, np.arange(2), (0.6, 0.2, 0.2), 0)
     assert part.tolist() == [0, 1, 0, 2, 0, 2, 0, 1, 0, 0, 1, 0, 2, 0, 0, 0, 2, 1, 0, 0]
-
-
-def test_pairs_by_hand():
     client, value = np.array([0, 0, 0, 1, 1]), np.array([9, 4, 9, 9, -2])
     first, code = pairs(client, value)
     assert first.tolist() == [1, 0, 4, 3] and code.tolist() == [1, 0, 1, 3, 2]

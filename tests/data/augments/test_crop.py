@@ -27,7 +27,7 @@ def test_every_window_is_one_of_the_padded_image(fill, kind, keys):
         assert any(torch.equal(after, w) for w in windows(before, 2, fill))
 
 
-def test_all_places_are_equally_likely(keys):
+def test_all_places_are_equally_likely(keys, refuses):
     image = torch.arange(1, 10).reshape(1, 1, 3, 3)
     m = 9_000
     out = crop(image.expand(m, 1, 3, 3), keys(m), padding=1)
@@ -35,12 +35,8 @@ def test_all_places_are_equally_likely(keys):
     assert len(found) == 9
     spread = (m / 9 * 8 / 9) ** 0.5  # six standard deviations: fails once in 10⁸
     assert (counts - m / 9).abs().max() < 6 * spread
-
-
-def test_nothing_to_pad_and_refusals(keys):
     x = torch.rand(20, 1, 4, 4)
     assert torch.equal(crop(x, keys(20), padding=0), x)
-    with pytest.raises(Refusal, match=r"padding = -1 must be at least 0"):
-        crop(x, keys(20), padding=-1)
+    refuses(r"padding = -1 must be at least 0", crop, x, keys(20), padding=-1)
     with pytest.raises(Refusal, match=r"smaller than the image, here 4×4"):
         crop(x, keys(20), padding=4, fill="mirror")

@@ -18,14 +18,8 @@ def test_each_is_itself_or_its_mirror_image():
     share = (x != x.flip(-1)).flatten(1).any(1).double().mean()
     # Six standard deviations: fails once in 10⁸.
     assert abs(only / share - 0.3) < 6 * (0.21 / 4_000) ** 0.5
-
-
-def test_never_and_always():
     x = torch.rand(4_000, 1, 2, 3)
     assert torch.equal(flip(x, KEYS, p=0.0), x)
     assert torch.equal(flip(x, KEYS, p=1.0), x.flip(-1))
-
-
-def test_refusal():
     with pytest.raises(Refusal, match=r"p = 1.5 must be a probability"):
         flip(torch.ones(1, 1, 2, 2), KEYS[:1], p=1.5)

@@ -1,14 +1,12 @@
-import pytest
 import torch
 
 from troth import seeding
 from troth.data.augments.noise import noise
-from troth.types import Refusal
 
 KEYS = seeding.keys(0, "test", 0, torch.arange(500))
 
 
-def test_bytes_become_floats_with_noise_of_the_given_size():
+def test_bytes_become_floats_with_noise_of_the_given_size(refuses):
     x = torch.full((500, 3, 4, 5), 100, dtype=torch.uint8)
     out = noise(x, KEYS, 255.0, sigma=0.2)
     assert out.dtype == torch.float32
@@ -17,12 +15,8 @@ def test_bytes_become_floats_with_noise_of_the_given_size():
     assert abs(z.var() - 1) < 6 * (2 / z.numel()) ** 0.5
     assert len(out.unique()) > 0.99 * out.numel()
     assert out.min() < 0  # nothing is cut off
-
-
-def test_precision_and_refusals():
     x = torch.rand(500, 7, dtype=torch.float64)
     assert noise(x, KEYS, 1.0).dtype == torch.float64
     assert torch.equal(noise(x, KEYS, 1.0, sigma=0.0), x)
     for sigma in (-1.0, float("nan"), float("inf")):
-        with pytest.raises(Refusal, match="must be a finite number"):
-            noise(x, KEYS, 1.0, sigma=sigma)
+        refuses("must be a finite number", noise, x, KEYS, 1.0, sigma=sigma)

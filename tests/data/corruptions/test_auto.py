@@ -7,15 +7,12 @@ KEY = torch.tensor(123)
 X = torch.zeros(50, 2)
 
 
-def test_two_classes_are_flipped():
+def test_two_classes_are_flipped_and_more_are_drawn():
+    """Two labels that an example may have both are drawn too."""
     y = torch.arange(50) % 2
     x, found = auto(X, y, 2, KEY)
     assert x is X and torch.equal(found, 1 - y)
     assert torch.equal(auto(X, y, 2, KEY + 1)[1], found)  # nothing is drawn
-
-
-def test_more_are_drawn():
-    """So are two labels that an example may have both."""
     both = torch.stack([torch.arange(50) % 2, torch.ones(50, dtype=torch.long)], 1)
     for y, classes in (
         (torch.arange(50) % 3, 3),

@@ -26,7 +26,7 @@ def images(m=4, dtype=torch.uint8):
     return torch.arange(m * 2 * 4 * 5).reshape(m, 2, 4, 5).remainder(7).to(dtype)
 
 
-def test_a_square_in_a_corner():
+def test_where_it_is_and_its_colour():
     for corner, rows, columns in (
         ("bottom_right", [2, 3], [3, 4]),
         ("bottom_left", [2, 3], [0, 1]),
@@ -45,9 +45,6 @@ def test_a_square_in_a_corner():
         assert torch.equal(x, before[0]) and torch.equal(y, before[1])
     whole = backdoor(torch.zeros(4, 1, 3, 3), LABELS, 2, 1.0)[0]
     assert bool((whole == 1).all())  # it may cover the image
-
-
-def test_its_colour_is_in_units_of_scale():
     for dtype, scale, value, expected in (
         (torch.uint8, 255.0, 1.0, 255),
         (torch.uint8, 255.0, 0.5, 128),  # 127.5
@@ -90,11 +87,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "words"), BAD)
-def test_refuses(change, words):
+def test_refuses(change, words, refuses):
     given = {"x": images(), "y": LABELS, "classes": 3, "scale": 255.0, **DEFAULTS}
     for function in (backdoor, aim):
-        with pytest.raises(Refusal, match=words):
-            function(**given | change)
+        refuses(words, function, **given | change)
 
 
 def test_options():
@@ -148,8 +144,7 @@ def test_what_is_written(poisoned):
         assert ((column >= 0) & (column <= 1)).all()
         mean = poisoned.summary[kind]["attack_success_mean"]
         assert column[benign].mean() == pytest.approx(mean, abs=1e-15)
-        last = poisoned.rounds[-1]["evaluation"][kind]
-        assert last["attack_success_mean"] == mean
+        assert poisoned.rounds[-1]["evaluation"][kind]["attack_success_mean"] == mean
     assert len([r for r in poisoned.rounds if "evaluation" in r]) == 2
 
 

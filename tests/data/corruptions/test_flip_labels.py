@@ -20,14 +20,11 @@ def test_by_hand(y, classes, expected):
     assert x is X and found.tolist() == expected
 
 
-def test_several_labels_turn_into_those_that_were_not():
+def test_several_labels_and_targets():
     y = torch.tensor([[1, 0, 0], [1, 1, 1]])
     assert flip_labels(X, y, 3)[1].tolist() == [[0, 1, 1], [0, 0, 0]]
     pairs = torch.tensor([[1, 0], [0, 0]])
     assert flip_labels(X, pairs, 2)[1].tolist() == [[0, 1], [1, 1]]
-
-
-def test_a_regression_changes_its_sign():
     y = torch.tensor([1.5, -2.0, 0.0], dtype=torch.float64)
     found = flip_labels(X, y, 0)[1]
     assert found.tolist() == [-1.5, 2.0, 0.0] and found.dtype == y.dtype

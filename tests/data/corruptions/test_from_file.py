@@ -69,25 +69,12 @@ def test_every_example_is_drawn_alike(path):
     assert len(counts) == 9 and np.abs(z).max() < 6.5
 
 
-def test_all_is_the_file_in_its_order(path):
+def test_all_in_its_order_and_mixed(path):
     save(path)
     x, y = take(path, take="all")
     assert which(x) == list(range(9)) and y.tolist() == [k % 3 for k in range(9)]
     x.zero_()  # what is given away is no part of what is kept
     assert which(take(path, take="all")[0]) == list(range(9))
-
-
-def test_share_gives_every_example_to_one_client(path):
-    save(path, 11)
-    given = [
-        from_file(X, Y, 3, KEY, 1.0, k, 4, path=path, take="share") for k in range(4)
-    ]
-    rows = [which(x) for x, _ in given]
-    assert rows == [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7]]
-    assert given[3][1].tolist() == [0, 1]
-
-
-def test_mix_keeps_what_was_there(path):
     save(path, 2)
     x, y = take(path, take="all", mix=True, repeat=3)
     assert torch.equal(x[:5], X) and torch.equal(y[:5], Y)
@@ -96,7 +83,16 @@ def test_mix_keeps_what_was_there(path):
     assert len(x) == len(y) == 10 and torch.equal(x[:5], X)
 
 
-def test_bytes_and_grey_images(path):
+def test_share_gives_every_example_to_one_client(path):
+    save(path, 11)
+    given = [
+        from_file(X, Y, 3, KEY, 1.0, k, 4, path=path, take="share") for k in range(4)
+    ]
+    assert [which(x) for x, _ in given] == [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7]]
+    assert given[3][1].tolist() == [0, 1]
+
+
+def test_kinds_of_inputs_and_labels(path):
     x, y = torch.zeros(2, 1, 5, 4, dtype=torch.uint8), torch.tensor([0, 0])
     for shape in ((7, 5, 4), (7, 1, 5, 4), (7, 5, 4, 1)):
         np.savez(path, x=np.full(shape, 200, np.uint8), y=np.zeros(7, np.int8))
@@ -106,9 +102,6 @@ def test_bytes_and_grey_images(path):
     flat = torch.zeros(2, 3, 4, dtype=torch.uint8)  # bytes that are no images
     np.savez(path, x=np.full((7, 3, 4), 200, np.uint8), y=np.zeros(7, np.int8))
     assert from_file(flat, y, 5, KEY, path=path)[0].shape == flat.shape
-
-
-def test_several_labels_and_targets(path):
     save(path, y=np.eye(3, dtype=np.int64)[np.arange(9) % 3])
     labels = from_file(X, SEVERAL, 3, KEY, path=path)[1]
     assert labels.shape == (5, 3) and bool((labels.sum(1) == 1).all())
@@ -130,7 +123,7 @@ def test_soft_labels_take_the_place_of_labels(path):
     np.testing.assert_array_equal(y.numpy(), 2.5 * np.eye(3)[np.array(which(x)) % 3])
 
 
-def test_fractions_among_bytes_need_a_scale(path):
+def test_scales(path):
     x, y = torch.full((2, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([0, 1])
     wild = np.array([-50.0, 50.0, 0.5, 1.0], np.float32).reshape(1, 1, 2, 2)
     np.savez(path, x=wild, y=np.array([1]))
@@ -141,9 +134,6 @@ def test_fractions_among_bytes_need_a_scale(path):
     assert isinstance(found, Exact) and found.x.dtype == torch.float32
     assert found.x[2].flatten().tolist() == [-12750, 12750, 127.5, 255]
     assert found.x[:2].unique().tolist() == [255]
-
-
-def test_a_scale_brings_bytes_to_fractions_and_fractions_to_others(path):
     y = torch.tensor([0, 1])
     np.savez(path, x=np.full((1, 2), 51, np.uint8), y=np.array([1]), scale=255)
     found = from_file(torch.zeros(2, 2), y, 2, KEY, 1.0, path=path, take="all")
@@ -195,7 +185,7 @@ def test_refuses_arrays(path, arrays, words):
     assert path in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_refuses_what_other_data_sets_cannot_have(path):
+def test_refuses_what_other_data_sets_cannot_have(path, refuses):
     for y, classes, arrays, words in (
         (torch.zeros(5), 0, {"y": np.full(9, np.nan)}, "y is NaN"),
         (torch.zeros(5), 0, {"y": np.full(9, 1j)}, "y is complex"),
@@ -203,17 +193,15 @@ def test_refuses_what_other_data_sets_cannot_have(path):
         (SEVERAL, 3, {"y": np.zeros((9, 3), int), "p": P}, "has several labels an ex"),
     ):
         save(path, **arrays)
-        with pytest.raises(Refusal, match=words):
-            from_file(X, y, classes, KEY, path=path)
+        refuses(words, from_file, X, y, classes, KEY, path=path)
     save(path, y=np.zeros(9))
     with pytest.raises(Refusal, match="weight = 2.0 needs one label an example"):
         from_file(X, torch.zeros(5), 0, KEY, path=path, weight=2.0)
 
 
-def test_refuses_files(path, tmp_path):
+def test_refuses_files_and_options(path, tmp_path, refuses):
     def refused(words, where=path):
-        with pytest.raises(Refusal, match=words):
-            take(where)
+        refuses(words, take, where)
 
     refused(r"there is no file .*: set corruption\.path to")
     refused("there is no file", str(tmp_path))
@@ -222,9 +210,6 @@ def test_refuses_files(path, tmp_path):
     refused(r"is not a whole \.npz file")
     np.savez(path, x=X.numpy())
     refused(r"lacks the array y")
-
-
-def test_refuses_options(path):
     save(path, 2)
     inf, nan = float("inf"), float("nan")
     for given, words in (
@@ -235,10 +220,8 @@ def test_refuses_options(path):
         ({"weight": inf}, "weight = inf must be a finite"),
         ({"take": "share", "seats": 3}, "2 examples, too few .* among 3 hostile"),
     ):
-        with pytest.raises(Refusal, match=words):
-            take(path, **given)
-    with pytest.raises(Refusal, match="needs the option 'path'"):
-        lookup.check("corruption", "from_file", {})
+        refuses(words, take, path, **given)
+    refuses("needs the option 'path'", lookup.check, "corruption", "from_file", {})
     with pytest.raises(Refusal, match="is not one of 'fill', 'all', 'share'"):
         lookup.check("corruption", "from_file", {"path": path, "take": "some"})
 
@@ -284,8 +267,7 @@ def soft_file(path):
 def test_honest_clients_keep_their_values_and_labels(path):
     clean = parts(deal(path, [False] * 3))
     assert clean[0][0].dtype == torch.uint8 and clean[0][1].dtype == torch.long
-    x = soft_file(path)
-    data = deal(path, [False, True, False], take="all")
+    x, data = soft_file(path), deal(path, [False, True, False], take="all")
     assert data.x.dtype == data.train.y.dtype == torch.float32
     assert data.train.size.tolist() == [5, 9, 6]
     for k in (0, 2):
@@ -372,8 +354,7 @@ def test_updates_are_those_of_plain_torch(path, plan, batch):
             shares = torch.cat([shares, torch.from_numpy(p)])
         weight, bias = w[:640].reshape(10, 64).clone(), w[640:].clone()
         head = [t.requires_grad_() for t in (weight, bias)]
-        logits = inputs.flatten(1) @ weight.T + bias
-        loss = nn.functional.cross_entropy(logits, shares)
+        loss = nn.functional.cross_entropy(inputs.flatten(1) @ weight.T + bias, shares)
         g = torch.cat([t.flatten() for t in torch.autograd.grad(loss, head)])
         torch.testing.assert_close(update[k], -0.3 * g, rtol=1e-9, atol=1e-12)
 
@@ -409,7 +390,7 @@ def test_a_whole_run(path, tmp_path):
     assert 0 <= run.summary["shared"]["accuracy_mean"] <= 1
 
 
-def test_refused_by_models_and_losses_that_take_labels(path, tmp_path):
+def test_refused_by_models_and_losses_that_take_labels(path, tmp_path, refuses):
     x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     np.savez(tmp_path / "two.npz", x=x, y=np.arange(40) % 2)
     np.savez(path, x=x[:4], y=np.arange(4) % 2, p=np.full((4, 2), 0.5))
@@ -421,9 +402,7 @@ def test_refused_by_models_and_losses_that_take_labels(path, tmp_path):
         return build.build(reader.from_dict(changed), plan=PLANS[0])
 
     built()
-    with pytest.raises(Refusal, match="a loss of its own, which takes labels, and"):
-        built(model="svm")
+    refuses("a loss of its own, which takes labels, and", built, model="svm")
     built("cross_entropy", model="svm").federation.step()  # one output: the margin
     for name in ("squared", "multi_label", "huber"):
-        with pytest.raises(Refusal, match=f"train.loss = '{name}' needs"):
-            built(name)
+        refuses(f"train.loss = '{name}' needs", built, name)

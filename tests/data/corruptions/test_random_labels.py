@@ -19,43 +19,29 @@ def labels(m, classes, of):
 
 def assert_uniform(found, classes):
     counts = np.bincount(found.numpy(), minlength=classes)
-    assert len(counts) == classes
-    assert stats.chisquare(counts).pvalue > RARE
+    assert len(counts) == classes and stats.chisquare(counts).pvalue > RARE
 
 
-def test_uniform_over_all_classes():
-    """Fails by chance with probability 1e-9, for each number of classes."""
+def test_uniform_over_classes_clients_and_neighbors():
+    """Over classes, clients and pairs; each fails by chance with probability 1e-9."""
     for classes in (2, 3, 10, 62):
         assert_uniform(labels(100_000, classes, key()), classes)
     assert not labels(50, 1, key()).any()  # one class leaves no choice
-
-
-def test_uniform_over_clients():
-    """The first label of each of 5,000 clients; fails with probability 1e-9."""
     keys = seeding.keys(0, "corruption", 0, torch.arange(5000))
     assert_uniform(torch.cat([labels(1, 10, one) for one in keys]), 10)
-
-
-def test_neighbors_do_not_depend_on_each_other():
-    """Pairs of labels are uniform over 100 cells; fails with probability 1e-9."""
     found = labels(100_000, 10, key())
     assert_uniform(found[0::2] * 10 + found[1::2], 100)
 
 
-def test_true_labels_come_up_by_chance():
+def test_true_labels_decide_nothing_and_come_up_by_chance():
     """A tenth of them; fails with probability 1e-9."""
     y = torch.arange(50_000) % 10
     _, found = random_labels(torch.zeros(50_000, 1), y, 10, key())
     kept = int((found == y).sum())
-    assert stats.binomtest(kept, 50_000, 0.1).pvalue > RARE
-    assert kept > 0
-
-
-def test_the_true_labels_decide_nothing():
+    assert stats.binomtest(kept, 50_000, 0.1).pvalue > RARE and kept > 0
     x = torch.zeros(100, 1)
     a = random_labels(x, torch.zeros(100, dtype=torch.long), 10, key())[1]
-    b = random_labels(x, torch.arange(100) % 10, 10, key())[1]
-    assert torch.equal(a, b)
+    assert torch.equal(a, random_labels(x, torch.arange(100) % 10, 10, key())[1])
 
 
 def test_several_labels_are_each_a_fair_coin():

@@ -7,7 +7,6 @@ import struct
 import pytest
 
 from troth.data.datasets._files import held
-from troth.types import Refusal
 
 REAL = os.environ.get("TROTH_DATA")
 
@@ -48,17 +47,3 @@ def write_idx():
         path.write_bytes(gzip.compress(content, 1))
 
     return write
-
-
-@pytest.fixture
-def refuses():
-    """Calls what must refuse, and gives the sentence: one short line."""
-
-    def refused(words, call, /, *args, **options):
-        with pytest.raises(Refusal, match=words) as caught:
-            call(*args, **options)
-        said = str(caught.value)
-        assert "\n" not in said and len(said) < 1000
-        return said
-
-    return refused

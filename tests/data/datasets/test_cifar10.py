@@ -5,7 +5,7 @@ import pytest
 
 from troth.data.datasets import cifar10 as module
 from troth.data.datasets.cifar10 import SOURCE, cifar10, read
-from troth.types import TEST, TRAIN, Refusal
+from troth.types import TEST, TRAIN
 
 BATCHES = SOURCE.files[:6]
 BARE = SOURCE._replace(digests={})
@@ -67,7 +67,7 @@ def test_real_files(real):
 
 
 @pytest.mark.data
-def test_published_digests(real_files, tmp_path):
+def test_published_digests(real_files, tmp_path, refuses):
     """All six md5s, taken by other means; they tell files that are swapped or cut."""
     place = real_files(SOURCE)
     for file in BATCHES:
@@ -77,9 +77,7 @@ def test_published_digests(real_files, tmp_path):
     swapped = {one: other, other: one}
     for file in SOURCE.files:
         (tmp_path / file).symlink_to(place / swapped.get(file, file))
-    with pytest.raises(Refusal, match=rf"{one} is not .* \(it holds {other}; md5:.*"):
-        cifar10(str(tmp_path))
+    refuses(rf"{one} is not .* \(it holds {other}; md5:.*", cifar10, str(tmp_path))
     (tmp_path / one).unlink()
     (tmp_path / one).write_bytes((place / one).read_bytes()[:-1])
-    with pytest.raises(Refusal, match=f"{one} is not the published file"):
-        cifar10(str(tmp_path))
+    refuses(f"{one} is not the published file", cifar10, str(tmp_path))

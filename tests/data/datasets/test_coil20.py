@@ -35,8 +35,7 @@ def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("made")
     (root / "coil-20-proc").mkdir()
     for i, name in enumerate(NAMES):
-        content = png(pixels(*divmod(i, 72)))
-        (root / "coil-20-proc" / name).write_bytes(content)
+        (root / "coil-20-proc" / name).write_bytes(png(pixels(*divmod(i, 72))))
     return root
 
 
@@ -70,13 +69,15 @@ def test_reads_the_publishers_layout(made):
     assert np.array_equal(arrays.x[:, 0, 0, 1], arrays.group)
 
 
-def test_shrinks_by_the_mean_of_squares(made):
+def test_shrinks_by_the_mean_of_squares(made, refuses):
     arrays = coil20(str(made), side=64)
     # view 7 of object 5: (5 + 7 + 1 + 2) / 4 = 3.75; next square (2 + 3 + 3 + 4) / 4
     assert arrays.x[5 * 72 + 7, 0, 0, :2].tolist() == [4, 3]
     assert arrays.x.shape == (1440, 1, 64, 64) and arrays.x.dtype == np.uint8
-    whole = coil20(str(made), side=1).x[0, 0, 0, 0]
-    assert whole == round(pixels(0, 0).mean())
+    assert coil20(str(made), side=1).x[0, 0, 0, 0] == round(pixels(0, 0).mean())
+    for side in (0, -64, 3, 100, 256, 129):
+        words = f"data.side = {side} must be 128 or a whole fraction"
+        refuses(words, coil20, str(made), side=side)
 
 
 GOOD = png(pixels(1, 3))
@@ -143,12 +144,6 @@ def test_refuses_what_is_not_a_file(but, refuses, kind):
     make = {"folder": path.mkdir, "loop": lambda: path.symlink_to(path)}
     make.get(kind, lambda: os.mkfifo(path))()
     refuses("there is no picture .*obj2__3.png", coil20, root)
-
-
-def test_refuses_other_sides(made, refuses):
-    for side in (0, -64, 3, 100, 256, 129):
-        words = f"data.side = {side} must be 128 or a whole fraction"
-        refuses(words, coil20, str(made), side=side)
 
 
 def test_the_publishers_archive_becomes_the_folder(made, tmp_path, server):

@@ -28,8 +28,7 @@ CLASSES, CLIENTS, M = 6, 12, 2400
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     """Grey pictures of 2×2, six classes, by no means alike."""
-    random = np.random.default_rng(0)
-    x = random.integers(0, 256, (M, 1, 2, 2), dtype=np.uint8)
+    x = np.random.default_rng(0).integers(0, 256, (M, 1, 2, 2), dtype=np.uint8)
     x[:, 0, 0, 0] = 255
     file = tmp_path_factory.mktemp("data") / "grey.npz"
     owner = np.arange(M) % 40
@@ -41,8 +40,7 @@ def deal(path, seed=0, grey=False, **more):
     """Arrays and shards, in colour, or grey with the same pictures in their places."""
     partition = more.pop("partition", {})
     if "name" not in partition:
-        own = {"name": "classes", "clients": CLIENTS, "per_client": 4}
-        partition = own | partition
+        partition = {"name": "classes", "clients": CLIENTS, "per_client": 4} | partition
     data: dict[str, Any] = {"name": "npz", "path": str(path)}
     if not grey:
         data = {"name": "colored", "base": "npz", "base_options": {"path": str(path)}}
@@ -100,7 +98,7 @@ def test_the_correlation_is_that_asked_for(path, correlation):
         assert p > RARE, (name, aligned, len(group))
 
 
-def test_groups_say_which_examples_conflict(path):
+def test_the_correlation_and_who_conflicts(path):
     arrays, shards = deal(path, correlation=0.7)
     for one, parts in zip(
         maps(arrays, shards), zip(*shards[:3], strict=True), strict=True
@@ -110,14 +108,10 @@ def test_groups_say_which_examples_conflict(path):
         aligned = np.array([one[label] for label in arrays.y[rows].tolist()])
         assert ((colour != aligned) == arrays.group[rows]).all()
         assert {*colour.tolist()} == {*one.values()}, "only colours of its own"
-
-
-def test_maps_differ_by_client_and_are_fixed_by_the_seed(path):
     first = maps(*deal(path, seed=1))
     assert maps(*deal(path, seed=1, correlation=0.9)) == first
     assert maps(*deal(path, seed=2)) != first
-    as_pairs = {tuple(sorted(one.items())) for one in first}
-    assert len(as_pairs) > CLIENTS / 2
+    assert len({tuple(sorted(one.items())) for one in first}) > CLIENTS / 2
     meanings = {colour: set() for colour in range(CLASSES)}  # type: ignore[var-annotated]
     for one in first:
         for label, colour in one.items():
@@ -235,9 +229,6 @@ def test_pixels_of_any_scale_become_bytes():
     assert arrays.x[0, 2].tolist() == [[0, 22], [43, 11]]
     assert arrays.x[2, :, 1, 0].tolist() == list(PALETTE[0])  # class 1 in 0's colour
     assert shards.tests["conflicting"][0].tolist() == [2]
-
-
-def test_no_two_colours_are_alike():
     apart = np.abs(COLOURS[:, None] - COLOURS).sum(axis=2) + 999 * np.eye(20)
     assert apart.min() > 70 and COLOURS.min() >= 0 and COLOURS.max() <= 255
 
@@ -255,9 +246,6 @@ def test_digits_through_the_front(tmp_path):
     assert table["conflicting_accuracy"].mean() == pytest.approx(
         shared["accuracy_mean"]
     )
-
-
-def test_it_is_shown_in_colour():
     found = catalogue.deal("colored", ["data.base=digits"])
     assert found.arrays.x.shape[1:] == (3, 8, 8) and len(found.clients) == 10
     assert sum(map(len, found.clients)) == 1797 < len(found.arrays.x)
@@ -319,7 +307,7 @@ def test_it_needs_no_second_conflicting_set(path, refuses):
 
 
 @pytest.mark.data
-def test_as_in_the_paper(real):
+def test_real_mnist_and_objects(real):
     """MNIST, 50 clients of 5 classes and 1,200 pictures."""
     tree = {
         "data": {"name": "colored", "spread": 0.0},
@@ -332,14 +320,9 @@ def test_as_in_the_paper(real):
     assert all(abs(sum(one) - 1200) < 100 for one in sizes)
     group = arrays.group[np.concatenate(shards.train)]
     assert stats.binomtest(int(group.sum()), len(group), 0.02).pvalue > RARE
-    own = [len(np.unique(arrays.y[rows])) for rows in shards.train]
-    assert own == [5] * 50
+    assert [len(np.unique(arrays.y[rows])) for rows in shards.train] == [5] * 50
     ink = arrays.x[shards.train[0]].max(axis=(2, 3))
     assert len(np.unique(ink[arrays.group[shards.train[0]] == 0], axis=0)) <= 40
-
-
-@pytest.mark.data
-def test_all_of_mnist_and_smaller_objects(real):
     assert len(colored(real, pool="all").y) == 70_000
     small = colored(real, base="coil20", base_options={"side": 32})
     assert small.x.shape == (1440, 1, 32, 32) and small.group is None

@@ -63,12 +63,16 @@ def test_worked_example(save):
         assert found.tolist() == values and found.dtype == kind
 
 
-def test_only_the_label_is_needed_and_a_column_may_be_two_things(save):
+def test_a_label_alone_and_a_column_that_is_two_things(save):
     arrays = csv(path=save("a,y\n1,2\n3,4\n"), label="y")
     assert arrays.y.tolist() == [0, 1]
     assert arrays.owner is arrays.group is arrays.split is None
     arrays = csv(path=save("a,o,y\n1,u,0\n2,v,1\n"), label="y", owner="o", group="o")
     assert arrays.owner.tolist() == arrays.group.tolist() == [0, 1]
+    values = ["0.1", "-1e-3", "+3", "1E5", ".5", "5.", "16777217", "1e-50", "007"]
+    text = "a,y\n" + "".join(f"{v},{i % 2}\n" for i, v in enumerate(values))
+    x = csv(path=save(text), label="y").x[:, 0]
+    assert x.tolist() == np.array([float(v) for v in values], np.float32).tolist()
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
@@ -125,31 +129,29 @@ def test_features(save, text, options, names, x):
     assert np.array_equal(arrays.x, np.array(x, np.float32), equal_nan=True)
 
 
-def test_names_that_are_given_must_fit(save):
+def test_refuses_other_names_and_gaps(save):
     refused(save("y,a\n1,2\n"), "line 1 is the names that", columns=["y", "a"])
     words = "line 1 holds 2 values and there are 3 col"
     refused(save("1,2\n3,4\n"), words, columns=["y", "a", "b"])
-
-
-def test_what_is_not_named_as_missing_is_refused(save):
     words = "holds 'nan' in line 3, which is"
     refused(save("a,y\n1,0\nnan,1\n"), words, missing=[""])
     words = "column 'a' holds numbers and, in line 3, '':"
     refused(save("a,y\n1,0\n,1\n"), words, missing=[])
+    rows = ["1,u,0"] * 600 + ['2,"v\nw",1', "", "x,u,1"]
+    refused(save("a,b,y\n" + "\n".join(rows)), "holds numbers and, in line 605, 'x'")
 
 
-def test_a_column_may_begin_with_many_gaps(save):
+def test_a_column_of_many_gaps_or_categories(save):
     rows = ["?,?,0"] * 1500 + ["1,u,1", "?,v,0"]
     x = csv(path=save("a,b,y\n" + "\n".join(rows)), label="y").x
     assert np.isnan(x[:1500, 0]).all() and x[1500].tolist() == [1, 1, 0]
     assert not x[:1500, 1:].any() and x[1501, 1:].tolist() == [0, 1]
-
-
-def test_numbers_are_read_exactly(save):
-    values = ["0.1", "-1e-3", "+3", "1E5", ".5", "5.", "16777217", "1e-50", "007"]
-    text = "a,y\n" + "".join(f"{v},{i % 2}\n" for i, v in enumerate(values))
-    x = csv(path=save(text), label="y").x[:, 0]
-    assert x.tolist() == np.array([float(v) for v in values], np.float32).tolist()
+    path = save("a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(1001)))
+    refused(path, "holds 1001 different texts, .*at most 1000.: add it to data.drop")
+    refused(path, "holds 1001 different texts", categorical=["a"])
+    path = save("a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(40)))
+    refused(path, "holds 40 different texts in 40 rows, as names of things do")
+    assert csv(path=path, label="y", categorical=["a"]).x.shape == (40, 40)
 
 
 @settings(deadline=None, max_examples=50)
@@ -345,20 +347,10 @@ def test_refusals_are_one_short_line(save):
     refused(save('"a\n",y\n?,0\n?,1\n'), r"column 'a' holds no value")
     refused(save('"a\nb",y\n?,0\n?,1\n'), r"column 'a\\nb' holds no value")
     refused(save('"a\nb",z\n1,0\n'), r"there are: a\\nb, z$")
-
-
-def test_refuses_categories_that_are_none(save):
-    path = save("a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(1001)))
-    refused(path, "holds 1001 different texts, .*at most 1000.: add it to data.drop")
-    refused(path, "holds 1001 different texts", categorical=["a"])
-    path = save("a,y\n" + "".join(f"t{i},{i % 2}\n" for i in range(40)))
-    refused(path, "holds 40 different texts in 40 rows, as names of things do")
-    assert csv(path=path, label="y", categorical=["a"]).x.shape == (40, 40)
-
-
-def test_line_numbers_count_lines_and_not_rows(save):
-    rows = ["1,u,0"] * 600 + ['2,"v\nw",1', "", "x,u,1"]
-    refused(save("a,b,y\n" + "\n".join(rows)), "holds numbers and, in line 605, 'x'")
+    path = save("a,y\n1,None\n2,ill\n")
+    message = refused(path, "it holds nothing in 1 of 2 rows .in line 2.")
+    assert message.endswith("or take a word that is a class out of data.missing")
+    assert csv(path=path, label="y", missing=["", "?"]).labels == ("None", "ill")
 
 
 @pytest.mark.parametrize("key", ["label", "owner", "group", "split"])
@@ -369,13 +361,6 @@ def test_refuses_gaps_in_what_must_be_there(save, key):
         r"3, 5, 7, 9, 11, 13, 15, 17 …\): fill it in, leave these rows"
     )
     refused(save("a,y,z\n" + "".join(rows)), words, **{"label": "z"} | {key: "y"})
-
-
-def test_a_class_may_be_called_none(save):
-    path = save("a,y\n1,None\n2,ill\n")
-    message = refused(path, "it holds nothing in 1 of 2 rows .in line 2.")
-    assert message.endswith("or take a word that is a class out of data.missing")
-    assert csv(path=path, label="y", missing=["", "?"]).labels == ("None", "ill")
 
 
 @pytest.mark.parametrize(
@@ -395,7 +380,7 @@ def test_refuses_labels(save, values, options, words):
     refused(save(text), words, **options)
 
 
-def test_sites_are_clients_and_classes_keep_their_names(save):
+def test_sites_are_clients_and_classes_keep_their_names(save, refuses):
     sites, sick = ["Ulm", "Bern"] * 20, ["no"] * 20 + ["yes"] * 20
     rows = [f"{i},{(i * 37) % 101},{sites[i]},{sick[i]}" for i in range(40)]
     text = "\n".join(["id,age,site,sick", *rows])
@@ -409,12 +394,10 @@ def test_sites_are_clients_and_classes_keep_their_names(save):
     assert reader.from_dict(tomllib.loads(reader.dumps(reader.to_dict(e)))) == e
     arrays, _, facts = load.deal(e, None)
     assert facts["clients"] == 2 and facts["labels"] == ["no", "yes"]
-    assert facts["duplicates"] == 0 == facts["leaked"]
-    assert arrays.names == ("age",)
+    assert facts["duplicates"] == 0 == facts["leaked"] and arrays.names == ("age",)
     save(f"{text}\n40,3,Aosta,no")
     words = "1 of 3 clients lack training or test data: 0 .1 example, none to test on"
-    with pytest.raises(Refusal, match=words):
-        load.deal(e, None)
+    refuses(words, load.deal, e, None)
 
 
 def test_options_are_typed():

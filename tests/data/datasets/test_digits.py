@@ -10,9 +10,6 @@ def test_is_what_scikit_learn_has():
     assert arrays.classes == 10 and arrays.scale == 16 == arrays.x.max()
     assert np.array_equal(np.unique(arrays.y), np.arange(10))
     assert arrays.owner is None and arrays.split is None
-
-
-def test_first_image_is_a_zero():
     arrays = digits()
     assert arrays.y[0] == 0
     assert arrays.x[0, 0, 0].tolist() == [0, 0, 5, 13, 9, 1, 0, 0]

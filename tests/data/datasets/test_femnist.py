@@ -65,16 +65,13 @@ def test_reads_the_layout_of_leaf(tmp_path):
     assert types == (np.int64, np.int64, np.int8)
 
 
-def test_writers_may_be_split_instead_of_examples(tmp_path):
+def test_every_byte_is_kept_exactly(tmp_path):
     arrays = femnist(put(tmp_path, train_0=leaf({"b": 2})))
     assert arrays.split is None and len(arrays.y) == 2
     root = put(tmp_path, train_0=leaf({"b": 2}), test_0=leaf({"a": 1}, start=9))
     arrays = femnist(root)
     assert arrays.owner.tolist() == [1, 1, 0]
     assert arrays.split.tolist() == [TRAIN, TRAIN, TEST]
-
-
-def test_every_byte_is_kept_exactly(tmp_path):
     made = leaf({"a": 1})
     made["user_data"]["a"]["x"][0][:256] = (np.arange(256) / 255).tolist()
     published = np.array(made["user_data"]["a"]["x"], np.float32).ravel()

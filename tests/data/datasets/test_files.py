@@ -66,8 +66,7 @@ def test_looks_in_every_place_in_order(monkeypatch):
     monkeypatch.setenv("TROTH_DATA", "/t")
     monkeypatch.setenv("XDG_CACHE_HOME", "/c")
     looked = [str(p) for p in _files.places("set", "/d")]
-    nested = ["/d", "/t", "/c/troth"]
-    own = [p for r in nested for p in (f"{r}/set", r)]
+    own = [p for r in ["/d", "/t", "/c/troth"] for p in (f"{r}/set", r)]
     assert looked == [*own, "/usr/share/dataset-set"]
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.delenv("TROTH_DATA")
@@ -86,10 +85,9 @@ def test_finds_files_wherever_they_may_lie(monkeypatch, tmp_path, how, flat):
     assert locate(PLAIN, str(root if how == "given" else tmp_path / "half")) == place
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_a_folder_is_no_file(tmp_path, refuses):
     (put(tmp_path / "set", a=A) / "b").mkdir()
-    with pytest.raises(Refusal, match="lacks only b;"):
-        locate(PLAIN, str(tmp_path))
+    refuses("lacks only b;", locate, PLAIN, str(tmp_path))
 
 
 def test_what_cannot_be_fetched_is_refused_with_what_to_do(tmp_path):
@@ -105,33 +103,30 @@ def test_what_cannot_be_fetched_is_refused_with_what_to_do(tmp_path):
     with pytest.raises(Refusal, match="'made' cannot be downloaded: ask the authors"):
         obtain(PLAIN, tmp_path / "mine")
     assert not (tmp_path / "mine").exists()
-
-
-def test_offline_is_refused_with_what_to_put_where(source, tmp_path, monkeypatch):
-    monkeypatch.setenv("TROTH_OFFLINE", "1")
-    put(tmp_path / "set", a=A)
-    words = (
-        "is not on this machine and was not downloaded: TROTH_OFFLINE is set.*; put a, "
-        f"b .from {PAGE}. into {tmp_path}/set, .*; {tmp_path}/set lacks only b; looked"
-    )
-    with pytest.raises(Refusal, match=words):
-        locate(source, str(tmp_path))
-    assert not (tmp_path / "cache").exists()
-
-
-def test_very_many_files_are_not_all_named(tmp_path):
     many = PLAIN._replace(files=tuple(f"f{i}" for i in range(1440)), how="")
     with pytest.raises(Refusal, match=r"put f0, .*, f7 … \(1440 files\) \(from") as e:
         locate(many, str(tmp_path))
     assert len(str(e.value)) < 600 + 3 * len(str(tmp_path))
 
 
-def test_downloads_into_the_cache(source, server, tmp_path):
+def test_offline_is_refused_with_what_to_put_where(
+    source, tmp_path, monkeypatch, refuses
+):
+    monkeypatch.setenv("TROTH_OFFLINE", "1")
+    put(tmp_path / "set", a=A)
+    words = (
+        "is not on this machine and was not downloaded: TROTH_OFFLINE is set.*; put a, "
+        f"b .from {PAGE}. into {tmp_path}/set, .*; {tmp_path}/set lacks only b; looked"
+    )
+    refuses(words, locate, source, str(tmp_path))
+    assert not (tmp_path / "cache").exists()
+
+
+def test_downloads_into_the_cache(source, server, tmp_path, refuses):
     """What came stays when a later file fails, and a refusal says what to put where."""
     del server.files["/x/b"]
     words = "and was not downloaded: http://.*/x/b: .* 404 .*; put a, b .from .* into"
-    with pytest.raises(Refusal, match=words):
-        locate(source, None)
+    refuses(words, locate, source, None)
     server.url("x/b", B)
     place = locate(source, str(tmp_path / "given"))
     assert place == tmp_path / "cache" / "troth" / "set"
@@ -142,8 +137,7 @@ def test_downloads_into_the_cache(source, server, tmp_path):
 
 def test_obtain_mends_what_is_damaged_and_leaves_the_rest(source, server, tmp_path):
     place = put(tmp_path / "mine", a=A, b=B[:-1])
-    assert obtain(source, place) == place
-    assert (place / "b").read_bytes() == B
+    assert obtain(source, place) == place and (place / "b").read_bytes() == B
     assert [path for path, _ in server.seen] == ["/x/b"]
 
 
@@ -180,9 +174,8 @@ def test_two_processes_at_once_download_once(archive, server):
     assert len(server.seen) == 1
 
 
-def test_verify_tells_swapped_files(tmp_path):
-    source = PLAIN._replace(digests=DIGESTS)
-    place = put(tmp_path, a=A, b=B)
+def test_verify_tells_swapped_files(tmp_path, refuses):
+    source, place = PLAIN._replace(digests=DIGESTS), put(tmp_path, a=A, b=B)
     verify(source, place)
     put(tmp_path, a=B, b=A)
     with pytest.raises(Refusal) as caught:
@@ -191,21 +184,16 @@ def test_verify_tells_swapped_files(tmp_path):
         f"{place / 'a'} is not the published file (it holds b; {md5(B)}, not "
         f"{md5(A)}): delete it and get it again from {PAGE}"
     )
-    with pytest.raises(Refusal, match="it holds a;"):
-        verify(source, place, ["b"])
+    refuses("it holds a;", verify, source, place, ["b"])
 
 
-def test_verify_looks_inside_gzip(tmp_path):
+def test_verify_looks_inside_gzip_and_remembers(tmp_path, refuses):
     """The same content packed otherwise is the same; another content is not."""
-    form = f"gunzip.{md5(A)}"
-    source = PLAIN._replace(files=("a",), digests={"a": form})
+    source = PLAIN._replace(files=("a",), digests={"a": f"gunzip.{md5(A)}"})
     for level in (1, 9):
         verify(source, put(tmp_path / str(level), a=gzip.compress(A, level)))
     assert "not the published" in wrong(source, put(tmp_path, a=gzip.compress(B)), "a")
     assert "(unreadable, not" in wrong(source, put(tmp_path, a=b"<html>"), "a")
-
-
-def test_a_digest_is_remembered_until_the_file_changes(tmp_path):
     source = PLAIN._replace(files=("a",), digests={"a": md5(A)})
     verify(source, put(tmp_path, a=A))
     before = _files._known.cache_info().hits
@@ -213,8 +201,7 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path):
     assert _files._known.cache_info().hits == before + 1
     put(tmp_path, a=B)
     os.utime(tmp_path / "a", ns=(0, 1))
-    with pytest.raises(Refusal, match="not the published file"):
-        verify(source, tmp_path)
+    refuses("not the published file", verify, source, tmp_path)
 
 
 def sources():

@@ -39,6 +39,9 @@ def test_reads_four_hospitals(place):
     assert np.bincount(arrays.owner).tolist() == [303, 294, 123, 200]
     assert arrays.split is None and arrays.group is None
     assert arrays.y[:6].tolist() == [0, 1, 1, 1, 1, 0]
+    arrays = heart_disease(str(place), label="severity")
+    assert arrays.classes == 5 and arrays.y[:6].tolist() == [0, 1, 2, 3, 4, 0]
+    assert np.array_equal(arrays.y > 0, heart_disease(str(place)).y == 1)
 
 
 def test_a_row_by_hand(place):
@@ -56,9 +59,6 @@ def test_a_row_by_hand(place):
         *(0, 0, 0),  # thal unknown of 3, 6, 7
     ]
     np.testing.assert_array_equal(x, np.array(by_hand, np.float32))
-
-
-def test_codes_may_stay_and_so_may_zeros(place):
     arrays = heart_disease(str(place), encode=False, zeros_missing=False)
     assert arrays.x.shape == (920, 13)
     by_hand = [32, 1, 1, 95, 0, np.nan, 0, 127, 0, 0.7, 1, np.nan, np.nan]
@@ -68,13 +68,6 @@ def test_codes_may_stay_and_so_may_zeros(place):
     codes = [2, 3, 4, 5, 9, 10, 11, 15, 16, 17, 19, 20, 21]
     assert np.flatnonzero(x == 0).tolist() == codes
     assert np.isnan(np.delete(x, codes)).all()
-
-
-def test_severity(place):
-    arrays = heart_disease(str(place), label="severity")
-    assert arrays.classes == 5 and arrays.y[:6].tolist() == [0, 1, 2, 3, 4, 0]
-    presence = heart_disease(str(place)).y
-    assert np.array_equal(arrays.y > 0, presence == 1)
 
 
 def test_refuses_files_that_are_cut_renamed_or_others(place, refuses):
@@ -117,8 +110,7 @@ def test_refuses_files_that_are_cut_renamed_or_others(place, refuses):
     ],
 )
 def test_refuses_values_by_line_and_column(tmp_path, refuses, row, words):
-    place = write(tmp_path, hungarian=[row])
-    said = refuses(words, heart_disease, str(place))
+    said = refuses(words, heart_disease, str(write(tmp_path, hungarian=[row])))
     assert said.startswith(str(tmp_path / "processed.hungarian.data"))
     assert len(said) < 400 + len(str(tmp_path))
 
@@ -139,10 +131,6 @@ def test_real_files(real):
     sums = dict(zip(COLUMNS, np.nansum(arrays.x, axis=0, dtype=float), strict=False))
     assert sums["age"] == 49_230 and sums["chol"] == 177_226 and sums["thal"] == 2_208
     assert sums["oldpeak"] == pytest.approx(754.0, abs=0.05)
-
-
-@pytest.mark.data
-def test_real_zeros_are_missing(real):
     x, owner = (heart_disease(real, encode=False)[i] for i in (0, 4))
     pressure, cholesterol = (np.isnan(x[:, j]) for j in (3, 4))
     assert np.bincount(owner, pressure).tolist() == [0, 1, 2, 57]

@@ -45,8 +45,7 @@ def test_reads_the_publishers_layout(made):
     assert arrays.y.dtype == np.int64 and arrays.y[:3].tolist() == [0, 1, 2]
     assert arrays.x[[1, 250, 60_003], 0, 0, 0].tolist() == [1, 250, 3]
     assert arrays.classes == 10 and arrays.scale == 255
-    assert arrays.split.dtype == np.int8
-    assert (arrays.split[:60_000] == TRAIN).all()
+    assert arrays.split.dtype == np.int8 and (arrays.split[:60_000] == TRAIN).all()
     assert (arrays.split[60_000:] == TEST).all()
 
 

@@ -13,11 +13,14 @@ def test_shapes_and_marks():
     assert arrays.x.dtype == np.float64 == arrays.y.dtype
     assert arrays.classes == 0 and arrays.scale == 1
     assert np.bincount(arrays.owner).tolist() == [10, 10, 10]
-    mine = arrays.split[arrays.owner == 1]
-    assert mine.tolist() == [TRAIN] * 8 + [TEST] * 2
+    assert arrays.split[arrays.owner == 1].tolist() == [TRAIN] * 8 + [TEST] * 2
+    one, same = linear_regression(0), linear_regression(0)
+    assert np.array_equal(one.x, same.x) and np.array_equal(one.y, same.y)
+    assert not np.array_equal(one.x, linear_regression(1).x)
+    assert np.array_equal(linear_regression(0, clients=12).y[:1000], one.y)
 
 
-def test_without_noise_least_squares_finds_the_truth():
+def test_the_truth_is_found():
     arrays = linear_regression(3, clients=4, examples=20, sigma=0.0)
     w = truth(3, clients=4)
     assert w.shape == (4, 5)
@@ -25,24 +28,17 @@ def test_without_noise_least_squares_finds_the_truth():
         mine = arrays.owner == k
         found = np.linalg.lstsq(arrays.x[mine], arrays.y[mine])[0]
         assert np.allclose(found, w[k], atol=1e-12)
-
-
-def test_orthogonal_training_inputs():
     arrays = linear_regression(1, clients=3, examples=25, dim=4, orthogonal=True)
     for k in range(3):
         x = arrays.x[(arrays.owner == k) & (arrays.split == TRAIN)]
-        assert len(x) == 20
-        assert np.allclose(x.T @ x, 20 * np.eye(4), atol=1e-12)
+        assert len(x) == 20 and np.allclose(x.T @ x, 20 * np.eye(4), atol=1e-12)
 
 
-def test_limits_of_tau():
+def test_tau_scales_and_the_last_are_hostile():
     assert np.ptp(truth(0, tau=0.0), axis=0).max() == 0
     near, far = truth(0, tau=1.0), truth(0, tau=10.0)
     theta = truth(0, tau=0.0)
     assert np.allclose(far - theta, 10 * (near - theta))
-
-
-def test_the_last_are_hostile():
     benign = truth(0, clients=6, tau=1.0)
     mixed = truth(0, clients=6, tau=1.0, hostile=2, tau_a=7.0)
     theta = truth(0, clients=6, tau=0.0)
@@ -63,14 +59,6 @@ def test_moments():
     noise = arrays.y - (arrays.x * truth(5, clients=40)[arrays.owner]).sum(1)
     assert noise.std() == pytest.approx(2.0, rel=error)
     assert arrays.x.std() == pytest.approx(1.0, rel=error)
-
-
-def test_deterministic_and_each_client_for_itself():
-    one, same = linear_regression(0), linear_regression(0)
-    assert np.array_equal(one.x, same.x) and np.array_equal(one.y, same.y)
-    assert not np.array_equal(one.x, linear_regression(1).x)
-    more = linear_regression(0, clients=12)
-    assert np.array_equal(more.y[:1000], one.y)
 
 
 @pytest.mark.parametrize(

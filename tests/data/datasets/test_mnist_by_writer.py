@@ -8,7 +8,6 @@ import pytest
 from troth.data.datasets.mnist import mnist
 from troth.data.datasets.mnist_by_writer import SOURCE, mnist_by_writer, read
 from troth.data.partitions.natural import natural
-from troth.types import Refusal
 
 LABELS = SOURCE.files[4:]
 
@@ -59,18 +58,16 @@ def test_real_files(real):
 
 
 @pytest.mark.data
-def test_other_writers_or_labels_are_told_by_the_digest(real_files, tmp_path):
+def test_other_writers_or_labels_are_told_by_the_digest(real_files, tmp_path, refuses):
     place = real_files(SOURCE)
     for file in SOURCE.files[:4]:
         (tmp_path / file).symlink_to(place / file)
     for one, other in (LABELS, LABELS[::-1]):
         (tmp_path / one).symlink_to(place / other)
     words = f"{LABELS[0]} is not the published file .it holds {LABELS[1]}"
-    with pytest.raises(Refusal, match=words):
-        mnist_by_writer(str(tmp_path))
+    refuses(words, mnist_by_writer, str(tmp_path))
     content = bytearray(gzip.decompress((place / LABELS[0]).read_bytes()))
     content[12 + 7 * 32 + 11] ^= 1  # the writer of digit 7
     (tmp_path / LABELS[0]).unlink()
     (tmp_path / LABELS[0]).write_bytes(gzip.compress(bytes(content), 1))
-    with pytest.raises(Refusal, match=f"{LABELS[0]} is not the published file"):
-        mnist_by_writer(str(tmp_path))
+    refuses(f"{LABELS[0]} is not the published file", mnist_by_writer, str(tmp_path))

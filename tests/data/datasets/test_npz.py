@@ -39,13 +39,20 @@ def test_reads_all_five(save):
     assert arrays.owner is None and arrays.group is None and arrays.split is None
 
 
-def test_reads_texts(save):
+def test_reads_texts_and_float64_exactly(save, refuses):
     words = np.array(["test", "train", "valid", "train", "train", "test"])
     owner = np.array(["Ulm", "Bern", "Ulm", "Aosta", "Bern", "Ulm"])
     arrays = npz(path=save(x=X, y=Y, owner=owner, split=words))
     assert arrays.split.tolist() == [2, 0, 1, 0, 0, 2]
     assert arrays.owner.tolist() == [2, 1, 2, 0, 1, 2]
     assert npz(path=save(x=X, y=Y, split=words.astype("S"))).split.tolist()[0] == 2
+    third = np.full((6, 5, 3), 1 / 3)
+    arrays = npz(path=save(x=third, y=third[:, 0, 0]))
+    assert arrays.x.shape == (6, 5, 3) and arrays.x[0, 0, 0] == 1 / 3 == arrays.y[0]
+    path = save(x=X.astype(np.uint8), y=Y)
+    assert npz(path=path, scale=16.0).scale == 16
+    for bad in (-1.0, math.nan, math.inf):
+        refuses(f"data.scale = {bad} must be", npz, path=path, scale=bad)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +66,6 @@ def test_types_of_x(save, given, kept):
     x = npz(path=save(x=X.astype(given), y=Y)).x
     assert x.dtype == np.dtype(kept) and x.dtype.isnative
     assert np.array_equal(x, X.astype(given))
-
-
-def test_other_numbers_keep_their_shape_and_float64_is_exact(save):
-    third = np.full((6, 5, 3), 1 / 3)
-    arrays = npz(path=save(x=third, y=third[:, 0, 0]))
-    assert arrays.x.shape == (6, 5, 3) and arrays.x[0, 0, 0] == 1 / 3 == arrays.y[0]
 
 
 @pytest.mark.parametrize(
@@ -88,14 +89,7 @@ def test_byte_images_have_channels_first(save, shape, becomes):
         assert arrays.x[1, 2, 4, 3] == x[1, 4, 3, 2]
 
 
-def test_scale_may_be_set(save, refuses):
-    path = save(x=X.astype(np.uint8), y=Y)
-    assert npz(path=path, scale=16.0).scale == 16
-    for bad in (-1.0, math.nan, math.inf):
-        refuses(f"data.scale = {bad} must be", npz, path=path, scale=bad)
-
-
-def test_targets_signs_and_truths(save):
+def test_signs_several_labels_and_targets(save):
     for given, kept in (("f2", "f4"), ("f4", "f4"), ("f8", "f8")):
         arrays = npz(path=save(x=X, y=Y.astype(given)))
         assert arrays.classes == 0 and arrays.y.dtype == kept
@@ -103,6 +97,8 @@ def test_targets_signs_and_truths(save):
     for y in (sign, sign > 0):
         arrays = npz(path=save(x=X, y=y))
         assert arrays.classes == 2 and arrays.y.tolist() == [0, 1, 1, 0, 1, 1]
+    x = np.where(np.isinf(LOST), np.nan, LOST)
+    assert np.array_equal(npz(path=save(x=x, y=Y)).x, x, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.bool_])
@@ -169,17 +165,6 @@ def test_refuses(save, refuses, arrays, words):
     assert refuses(words, npz, path=path).startswith(path)
 
 
-def test_missing_values_are_kept(save):
-    """For [features] to fill in."""
-    x = np.where(np.isinf(LOST), np.nan, LOST)
-    assert np.array_equal(npz(path=save(x=x, y=Y)).x, x, equal_nan=True)
-
-
-def test_refuses_a_missing_file(tmp_path, refuses):
-    for path in (tmp_path / "none.npz", tmp_path):
-        refuses("there is no file '.*'.*set data.path", npz, path=str(path))
-
-
 def held(save, values):
     """The bytes of a file that numpy writes."""
     file = io.BytesIO()
@@ -205,11 +190,12 @@ def test_refuses_what_is_not_a_whole_npz(tmp_path, refuses, content):
     assert said.startswith(str(path)) and "allow_pickle" not in said
 
 
-def test_refuses_a_zip_of_other_things_and_without_x_or_y(save, refuses):
+def test_refuses_what_is_no_file_of_arrays(save, refuses, tmp_path):
     path = save(x=X)
     refuses(r"lacks the array y \(it holds: x\)", npz, path=path)
     with zipfile.ZipFile(path, "a") as file:
         file.writestr("y", "1 2")
     refuses("whole .npz file .it is a zip of other things", npz, path=path)
-    words = r"lacks the array x \(it holds: none\)"
-    refuses(words, npz, path=save())
+    refuses(r"lacks the array x \(it holds: none\)", npz, path=save())
+    for path in (tmp_path / "none.npz", tmp_path):
+        refuses("there is no file '.*'.*set data.path", npz, path=str(path))

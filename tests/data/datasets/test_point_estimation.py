@@ -7,26 +7,25 @@ from troth.data.datasets.point_estimation import point_estimation, truth
 from troth.types import TEST
 
 
-def test_shapes():
+def test_shapes_and_truth():
     arrays = point_estimation(0, clients=3, examples=10)
     assert arrays.x.shape == (30, 1) and (arrays.x == 1).all()
-    assert arrays.x.dtype == np.float64 == arrays.y.dtype
-    assert arrays.classes == 0
+    assert arrays.x.dtype == np.float64 == arrays.y.dtype and arrays.classes == 0
     assert np.bincount(arrays.owner).tolist() == [10, 10, 10]
     assert (arrays.split == TEST).sum() == 6
-
-
-def test_without_noise_every_sighting_is_the_truth():
     arrays = point_estimation(0, clients=4, sigma=0.0, theta=3.0)
     assert np.array_equal(arrays.y, truth(0, clients=4, theta=3.0)[arrays.owner])
+    one = point_estimation(0)
+    assert np.array_equal(one.y, point_estimation(0).y)
+    assert not np.array_equal(one.y, point_estimation(1).y)
+    assert np.array_equal(point_estimation(0, clients=12).y[:1000], one.y)
 
 
 def test_loss_is_equation_70_plus_a_constant():
     arrays = point_estimation(2, clients=1, examples=50)
     w = np.linspace(-2, 2, 9)
     loss = 0.5 * np.square(arrays.x @ w[None] - arrays.y[:, None]).mean(0)
-    eq70 = 0.5 * np.square(w - arrays.y.mean())
-    assert np.ptp(loss - eq70) < 1e-12
+    assert np.ptp(loss - (0.5 * np.square(w - arrays.y.mean()))) < 1e-12
 
 
 def test_theta_shifts_tau_scales_and_the_last_are_hostile():
@@ -42,13 +41,6 @@ def test_moments():
     arrays = point_estimation(1, clients=40, examples=100, sigma=2.0)
     noise = arrays.y - truth(1, clients=40)[arrays.owner]
     assert noise.std() == pytest.approx(2.0, rel=5 / math.sqrt(2 * 4000))
-
-
-def test_deterministic_and_each_client_for_itself():
-    one = point_estimation(0)
-    assert np.array_equal(one.y, point_estimation(0).y)
-    assert not np.array_equal(one.y, point_estimation(1).y)
-    assert np.array_equal(point_estimation(0, clients=12).y[:1000], one.y)
 
 
 @pytest.mark.parametrize(

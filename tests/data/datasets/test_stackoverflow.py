@@ -74,6 +74,12 @@ def test_bags_of_words_by_hand(place):
     assert arrays.y.tolist() == [0, 0, 1, 4, 3, 0]
     assert arrays.y.dtype == np.int64 == arrays.owner.dtype
     assert arrays.classes == 5 and arrays.split is None and arrays.group is None
+    whole = stackoverflow(str(place), **SMALL)
+    some = stackoverflow(str(place), **SMALL, untagged="drop")
+    kept = [0, 2, 3, 4]
+    assert some.y.tolist() == whole.y[kept].tolist()
+    assert np.array_equal(some.x, whole.x[kept])
+    assert some.owner.tolist() == [0, 0, 1, 1]  # of the third nothing is left
 
 
 def test_all_tags_at_once(place):
@@ -89,24 +95,12 @@ def test_all_tags_at_once(place):
     assert arrays.y.dtype == np.int64 and arrays.classes == 4
 
 
-def test_first_is_the_argmax_of_all(place):
+def test_the_first_clients_examples_and_tags(place):
     """The authors' label: argmax of the tags as zeros and ones."""
     for tags in (1, 3, 5):
         every = stackoverflow(str(place), clients=3, words=2, tags=tags, label="tags").y
         first = stackoverflow(str(place), clients=3, words=2, tags=tags).y
         assert first.tolist() == every.argmax(1).tolist()
-
-
-def test_untagged_may_be_dropped(place):
-    whole = stackoverflow(str(place), **SMALL)
-    some = stackoverflow(str(place), **SMALL, untagged="drop")
-    kept = [0, 2, 3, 4]
-    assert some.y.tolist() == whole.y[kept].tolist()
-    assert np.array_equal(some.x, whole.x[kept])
-    assert some.owner.tolist() == [0, 0, 1, 1]  # of the third nothing is left
-
-
-def test_first_clients_and_first_examples(place):
     arrays = stackoverflow(str(place), clients=2, examples=1, words=6, tags=5)
     assert arrays.owner.tolist() == [0, 1] and arrays.y.tolist() == [0, 4]
     few = stackoverflow(str(place), clients=1, words=1, tags=1)
@@ -139,10 +133,12 @@ def test_refuses_options(place, refuses, options, words):
     refuses(words, stackoverflow, str(place), **SMALL | options)
 
 
-def test_refuses_when_nothing_is_left(tmp_path, refuses):
+def test_refuses_what_is_not_there(tmp_path, refuses, place, monkeypatch):
     root = str(write(tmp_path, {"1": [("a", "a", "perl")]}))
     words = "no example is left: set data.untagged = 'keep'"
     refuses(words, stackoverflow, root, **SMALL | {"clients": 1, "untagged": "drop"})
+    monkeypatch.setitem(sys.modules, "h5py", None)  # as if it were not installed
+    refuses(r"needs h5py.*: pip install 'troth\[hdf5\]'", stackoverflow, str(place))
 
 
 def test_refuses_what_does_not_fit_and_says_the_sizes(place, refuses, monkeypatch):
@@ -226,12 +222,6 @@ def test_refuses_other_vocabularies(place, refuses, file, content, words):
     said = refuses(words, stackoverflow, str(place), **SMALL)
     assert said.startswith(str(place / f"stackoverflow.{file}"))
     assert len(said) < 400 + len(str(place))
-
-
-def test_says_which_extra_to_install(place, refuses, monkeypatch):
-    monkeypatch.setitem(sys.modules, "h5py", None)  # as if it were not installed
-    words = r"needs h5py.*: pip install 'troth\[hdf5\]'"
-    refuses(words, stackoverflow, str(place))
 
 
 def test_the_publishers_archives_become_the_folder(place, tmp_path, server):

@@ -140,8 +140,7 @@ def test_refuses_what_is_not_whole(tmp_path, refuses, content, words):
 def test_refuses_what_is_no_file_of_these(tmp_path, refuses):
     root, other = put(tmp_path, mytrain=GOOD), tmp_path / "mytest.json"
     put(tmp_path, mytest=leaf({"a": 1, "c": 1}))
-    words = "mytest.json has the sensor 'c', which .*mytrain"
-    refuses(words, vehicle, root)
+    refuses("mytest.json has the sensor 'c', which .*mytrain", vehicle, root)
     other.unlink()
     for kind in ("loop", "pipe"):
         other.symlink_to(other) if kind == "loop" else os.mkfifo(other)

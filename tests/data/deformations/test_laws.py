@@ -56,8 +56,7 @@ def by_scipy(x, flows, mode, order, frame):
     given_out = units if frame == "edges" else where  # pixels of a coordinate of 1
     images = np.empty(x.shape)
     for k, (a, b, c, d, e, f) in enumerate(flows):
-        linear = np.eye(2) + np.array([[a, b], [d, e]])
-        matrix = units[:, None] * linear / given_out
+        matrix = units[:, None] * (np.eye(2) + np.array([[a, b], [d, e]])) / given_out
         offset = where + units * np.array([c, f]) - matrix @ where
         how = {"order": order, "mode": mode, "prefilter": False}
         for channel, image in enumerate(x[k].double().numpy()):
@@ -76,8 +75,7 @@ def by_scipy(x, flows, mode, order, frame):
     seed=st.integers(0, 2**20),
 )
 def test_scipy_finds_the_same(name, padding, frame, h, w, channels, seed):
-    random = np.random.default_rng(seed)
-    x = torch.from_numpy(random.random((3, channels, h, w)))
+    x = torch.from_numpy(np.random.default_rng(seed).random((3, channels, h, w)))
     p = drawn(name, 3, seed=seed)
     flows = [as_affine(name, one, h, w, frame) for one in p]
     expected = by_scipy(x, flows, MODES[padding], 1, frame)
@@ -94,8 +92,7 @@ def test_scipy_finds_the_same_nearest_pixels(name):
     p = drawn(name, 20, seed=1)
     flows = [as_affine(name, one, 9, 12, "edges") for one in p]
     expected = by_scipy(x, flows, "grid-constant", 0, "edges")
-    out = deform(name)(x, p, interpolation="nearest")
-    assert np.array_equal(out.numpy(), expected)
+    assert np.array_equal(deform(name)(x, p, interpolation="nearest").numpy(), expected)
 
 
 @every
@@ -189,16 +186,14 @@ def test_images_do_not_see_each_other_and_none_is_enough(name):
 
 
 @every
-def test_refusals(name):
+def test_refusals(name, refuses):
     k = WIDTH[name]
     for shape in ((3,), (2, 7), (2, 7, 7), (2, 1, 3, 3, 3), (2, 1, 0, 3)):
         words = rf"'{name}' needs images .* have shape {re.escape(str(list(shape)))}"
-        with pytest.raises(Refusal, match=words):
-            deform(name)(torch.ones(shape), torch.zeros(shape[0], k))
+        refuses(words, deform(name), torch.ones(shape), torch.zeros(shape[0], k))
     x = torch.ones(2, 1, 3, 3)
     for p in (torch.zeros(2), torch.zeros(3, k), torch.zeros(2, k + 1)):
-        with pytest.raises(Refusal, match=rf"parameters of shape \[2, {k}\]"):
-            deform(name)(x, p)
+        refuses(rf"parameters of shape \[2, {k}\]", deform(name), x, p)
     for kind in (torch.bool, torch.complex64):
         with pytest.raises(Refusal, match=rf"these are {str(kind)[6:]}; convert"):
             deform(name)(x.to(kind), torch.zeros(2, k))

@@ -24,11 +24,10 @@ def test_it_is_what_happens_unless_something_is_said(tmp_path):
     assert built.prepared is None and not {"imputed", "constant"} & set(built.facts)
     assert built.data.x.dtype == torch.uint8
     [run] = troth.run(tree, out=tmp_path / "run")
-    assert not (run.path / files.FEATURES).exists()
-    assert "imputed" not in run.clients
+    assert not (run.path / files.FEATURES).exists() and "imputed" not in run.clients
 
 
-def test_missing_values_are_refused_and_the_remedy_named(tmp_path):
+def test_missing_values_are_refused_and_the_remedy_named(tmp_path, refuses):
     tree = {
         "data": {"name": "npz", "path": str(tmp_path / "data.npz")},
         "partition": {"name": "iid", "clients": 2},
@@ -39,12 +38,9 @@ def test_missing_values_are_refused_and_the_remedy_named(tmp_path):
     np.savez(tmp_path / "data.npz", x=x, y=y)
     [run] = troth.run(tree, out=tmp_path / "run")
     x[7, 1] = np.nan
-    with pytest.raises(Refusal, match="x is NaN in 1 of 40 exam.*fills nothing in"):
-        run.predict(0, x)
+    refuses("x is NaN in 1 of 40 exam.*fills nothing in", run.predict, 0, x)
     np.savez(tmp_path / "data.npz", x=x, y=y)
     why = r"in 1 of 40 examples .*row 7.*set features.name = 'own' or 'federated'"
-    with pytest.raises(Refusal, match=why):
-        troth.cost(tree)
+    refuses(why, troth.cost, tree)
     troth.cost(tree | {"features": "own"})  # the same data, and not from the cache
-    with pytest.raises(Refusal, match=why):
-        troth.cost(tree)
+    refuses(why, troth.cost, tree)

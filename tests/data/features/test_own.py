@@ -48,8 +48,7 @@ def test_a_client_depends_on_no_other():
     each = draw(1, [9, 5, 12])
     whole = own(each, impute="median")
     for k, x in enumerate(each):
-        alone = own([x], impute="median")
-        for one, all_ in zip(alone, whole, strict=True):
+        for one, all_ in zip(own([x], impute="median"), whole, strict=True):
             assert (one[0] == all_[k]).all()
 
 
@@ -62,18 +61,11 @@ def test_options():
     assert (own(lacking, impute="median").fill[:, 0] == 0).all()
     with pytest.raises(Refusal, match="features.impute = 'mode' is not one of 'mean'"):
         reader.from_dict({"features": {"name": "own", "impute": "mode"}})
-
-
-def test_any_shape_of_examples():
     x = np.random.default_rng(0).normal(size=(2, 10, 3, 4))
     found = own(list(x))
     assert all(values.shape == (2, 3, 4) for values in found)
     flat = own([values.reshape(10, 12) for values in x])
     assert (found.std.reshape(2, 12) == flat.std).all()
-
-
-def test_a_client_without_examples_has_neutral_statistics():
-    """As all others are at a site of a real federation."""
     there, none = np.array([[1.0, np.nan], [3.0, 5.0]]), np.zeros((0, 2))
     found = own([there, none], impute="median")
     assert found.fill.tolist() == [[2.0, 5.0], [0.0, 0.0]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from troth.data.partitions.draws import draws
-from troth.types import Arrays, Refusal
+from troth.types import Arrays
 
 
 def arrays(m=40):
@@ -24,13 +24,11 @@ def test_clients_draw_apart_from_each_other():
     """
     lists = draws(arrays(1000), 1, sizes=[250] * 6)
     for i in range(6):
-        for j in range(i):
-            assert 25 < len(np.intersect1d(lists[i], lists[j])) < 100
+        assert all(25 < len(np.intersect1d(lists[i], lists[j])) < 100 for j in range(i))
     fewer = draws(arrays(1000), 1, sizes=[250] * 3)
     assert all(map(np.array_equal, fewer, lists))  # one more changes no other
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [3, -1], [41]])
-def test_refusals(sizes):
-    with pytest.raises(Refusal, match="a number of examples from 1 to 40"):
-        draws(arrays(), 0, sizes=sizes)
+def test_refusals(sizes, refuses):
+    refuses("a number of examples from 1 to 40", draws, arrays(), 0, sizes=sizes)

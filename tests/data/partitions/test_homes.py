@@ -6,14 +6,10 @@ from troth import seeding
 from troth.data.partitions._homes import apportion, deal, lists
 
 
-def test_lists_by_hand():
+def test_by_hand():
     home = np.array([2, 0, -1, 2, 0, 2])
     assert [x.tolist() for x in lists(home, 4)] == [[1, 4], [], [0, 3, 5], []]
     assert [len(x) for x in lists(home[:0], 5)] == [0] * 5
-
-
-def test_apportions_by_the_largest_remainder():
-    """10 by 5:3:2 is 5, 3, 2; 10 by 1:1:1 is 3⅓ each, and the first gets one more."""
     assert apportion(10, np.array([5.0, 3, 2])).tolist() == [5, 3, 2]
     assert apportion(10, np.ones(3)).tolist() == [4, 3, 3]
     assert apportion(10, np.array([0.0, 1.0]), 2).tolist() == [2, 8]

@@ -41,8 +41,7 @@ def made(m=7000):
 def dealt(name, options, seed=0, arrays=None):
     function = lookup.find("partition", name)
     many = {"clients": 50} if "clients" in lookup.options(function) else {}
-    known = {**many, **options}
-    full = lookup.check("partition", name, known)
+    full = lookup.check("partition", name, {**many, **options})
     return lookup.call(function, full, arrays=arrays or made(), seed=seed)
 
 

@@ -1,10 +1,9 @@
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troth.data.partitions.natural import natural
-from troth.types import Arrays, Refusal
+from troth.types import Arrays
 
 
 def owned(owner):
@@ -13,10 +12,11 @@ def owned(owner):
     return Arrays(np.zeros((m, 1), np.float32), np.zeros(m, np.int64), 2, owner=by)
 
 
-def test_clients_are_owners_in_sorted_order():
+def test_clients_are_owners_in_sorted_order(refuses):
     lists = natural(owned([7, -3, 7, 20, -3, 7]))
     assert [x.tolist() for x in lists] == [[1, 4], [0, 2, 5], [3]]
     assert all(x.dtype == np.int64 for x in lists)
+    refuses("needs data that say whose.*add an array owner", natural, owned(None))
 
 
 @settings(deadline=None)
@@ -24,10 +24,4 @@ def test_clients_are_owners_in_sorted_order():
 def test_every_example_is_with_its_owner(owner):
     lists = natural(owned(owner))
     assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(len(owner)))
-    held = [set(np.array(owner)[x]) for x in lists]
-    assert held == [{k} for k in sorted(set(owner))]
-
-
-def test_refuses_data_without_owners():
-    with pytest.raises(Refusal, match="needs data that say whose.*add an array owner"):
-        natural(owned(None))
+    assert [set(np.array(owner)[x]) for x in lists] == [{k} for k in sorted(set(owner))]

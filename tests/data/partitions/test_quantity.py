@@ -1,13 +1,12 @@
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troth.data.partitions.iid import iid
 from troth.data.partitions.quantity import quantity
-from troth.types import TEST, TRAIN, VALID, Arrays, Refusal
+from troth.types import TEST, TRAIN, VALID, Arrays
 
 
 def made(m, marks=None):
@@ -35,15 +34,12 @@ def test_every_example_has_one_home_and_none_is_below_the_least(m, n, law, least
     assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(m))
 
 
-def test_equal_shares_are_the_limit():
+def test_equal_shares_and_one_client_are_the_limits():
     """sigma = 0 and a huge exponent give the sizes of `iid`."""
     wanted = np.sort(sizes(iid(made(1003), 0, clients=10)))
     for options in ({"sigma": 0.0}, {"law": "power", "exponent": 1e9}):
         lists = quantity(made(1003), 0, clients=10, **options)
         assert np.array_equal(np.sort(sizes(lists)), wanted)
-
-
-def test_one_client_gets_everything_at_the_other_end():
     for options in ({"sigma": 1e4}, {"law": "power", "exponent": 1 + 1e-9}):
         lists = quantity(made(1000), 0, clients=10, min_size=3, **options)
         assert np.sort(sizes(lists)).tolist() == [3] * 9 + [973]
@@ -73,18 +69,18 @@ def test_power_law_has_its_exponent():
     assert abs(1 / np.log(s / s.min()).mean() / 2 - 1) < 0.13
 
 
-def test_contents_are_alike():
+def test_contents_and_parts_are_alike():
     """The largest client's classes are within 5 standard deviations of even shares."""
     arrays = made(40_000)
-    lists = quantity(arrays, 0, clients=20)
-    mine = max(lists, key=len)
+    mine = max(quantity(arrays, 0, clients=20), key=len)
     held = np.bincount(arrays.y[mine], minlength=4)
     assert np.abs(held - len(mine) / 4).max() < 5 * math.sqrt(len(mine) * 3 / 16)
+    lists = quantity(made(100, [TRAIN] * 97 + [TEST] * 3), 0, clients=10)
+    assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(100))
 
 
 def test_parts_are_dealt_by_the_same_weights():
-    marks = [TRAIN] * 6000 + [VALID] * 600 + [TEST] * 1200
-    arrays = made(7800, marks)
+    arrays = made(7800, [TRAIN] * 6000 + [VALID] * 600 + [TEST] * 1200)
     for least in (0, 2):
         lists = quantity(arrays, 0, clients=50, sigma=2.0, min_size=least)
         held = np.array([np.bincount(arrays.split[x], minlength=3) for x in lists])
@@ -94,13 +90,7 @@ def test_parts_are_dealt_by_the_same_weights():
             assert off.max() < 1 + share + least * 0.02 * held[:, part].max()
 
 
-def test_few_test_examples_are_no_obstacle():
-    arrays = made(100, [TRAIN] * 97 + [TEST] * 3)
-    lists = quantity(arrays, 0, clients=10)
-    assert np.array_equal(np.sort(np.concatenate(lists)), np.arange(100))
-
-
-def test_refuses():
+def test_refuses(refuses):
     for options, words in (
         ({"clients": 0}, "partition.clients = 0 must be 1 to 100, the number of ex"),
         ({"clients": 101}, "partition.clients = 101 must be 1 to 100"),
@@ -112,5 +102,4 @@ def test_refuses():
         ({"clients": 5, "exponent": 1.0}, "exponent = 1.0 must be more than 1 and f"),
         ({"clients": 5, "exponent": math.inf}, "exponent = inf must be more than 1"),
     ):
-        with pytest.raises(Refusal, match=words):
-            quantity(made(100), 0, **options)
+        refuses(words, quantity, made(100), 0, **options)
