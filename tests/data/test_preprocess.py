@@ -5,7 +5,6 @@ import os
 import sys
 import types
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from troth.types import Arrays, Refusal, Shards
 CPU = torch.device("cpu")
 SIZES = [(6, 2, 3), (5, 0, 4), (9, 3, 1)]  # train, valid, test of each client
 M = sum(map(sum, SIZES))
-NONE = np.zeros(len(SIZES), bool)
 
 
 def arrays(seed=0, shape=(4,), holes=0.3):
@@ -44,13 +42,13 @@ def shards(shards_of):
 
 @pytest.fixture
 def deal(shards):
-    def dealt(name, given, hostile=NONE, corrupt=None, dtype=torch.float64, **options):
+    """Prepare three clients' data, of which the second corrupts its own."""
+
+    def dealt(name, given, corrupt=None, dtype=torch.float64, options=(), **more):
         least = {"min_values": 1} if name == "federated" else {}
-        how = Corruption(corrupt, given.classes) if corrupt else None
-        data, prepared, _ = preprocess.deal(
-            Part(name, least | options), given, shards, dtype, CPU, hostile, how, 0
-        )
-        return data, prepared
+        how = Corruption(corrupt, given.classes, **more) if corrupt else None
+        hostile, part = np.array([False, bool(how), False]), Part(name, least | dict(options))
+        return preprocess.deal(part, given, shards, dtype, CPU, hostile, how, 0)
 
     return dealt
 
@@ -65,36 +63,30 @@ def standard(x, fill, mean, std):
 @pytest.mark.parametrize("shape", [(4,), (2, 3)])
 @both
 def test_every_split_is_prepared_by_what_training_data_gave(
-    name, shape, deal, shards, held
+    name, shape, deal, shards, held, monkeypatch
 ):
-    given, who = arrays(shape=shape), shards
-    data, prepared = deal(name, given)
-    train = [given.x[rows] for rows in who.train]
+    given = arrays(shape=shape)
+    data, prepared, _ = deal(name, given)
+    train = [given.x[rows] for rows in shards.train]
     found = own(train) if name == "own" else federated(train, min_values=1)
     for one, other in zip(prepared.statistics, found, strict=True):
         assert (one == other).all()
     for client in range(len(SIZES)):
-        at: Any = client if name == "own" else ...
-        for split, lists in zip(data[1:4], who[:3], strict=True):
+        at = client if name == "own" else ...
+        for split, lists in zip(data[1:4], shards[:3], strict=True):
             expected = standard(given.x[lists[client]], *(v[at] for v in found[:3]))
             x, y = held(data, split, client)
             assert (x.numpy() == expected).all()
             assert (y.numpy() == given.y[lists[client]]).all()
-        lacks = np.isnan(given.x[np.concatenate([part[client] for part in who[:3]])])
-        assert (prepared.imputed[client] == lacks.sum(axis=0)).all()
+        rows = np.concatenate([part[client] for part in shards[:3]])
+        assert (prepared.imputed[client] == np.isnan(given.x[rows]).sum(axis=0)).all()
     facts = {"imputed": prepared.imputed.sum(), "constant": found.constant.sum()}
     assert prepared.facts() == facts
-
-
-def test_pieces_of_any_size_give_the_same(monkeypatch, deal):
-    for name in ("own", "federated"):
-        whole, counted = deal(name, arrays())
-        for numbers in (1, 8, 25):
-            monkeypatch.setattr(preprocess, "_NUMBERS", numbers)
-            data, prepared = deal(name, arrays())
-            assert torch.equal(data.x, whole.x)
-            assert (prepared.imputed == counted.imputed).all()
-        monkeypatch.undo()
+    for numbers in (1, 8, 25):  # pieces of any size give the same
+        monkeypatch.setattr(preprocess, "_NUMBERS", numbers)
+        again, counted, _ = deal(name, given)
+        assert torch.equal(again.x, data.x)
+        assert (counted.imputed == prepared.imputed).all()
 
 
 def test_an_example_that_two_clients_hold_is_prepared_for_each(held):
@@ -115,39 +107,34 @@ def brighter(x, y, key):
 
 
 def test_hostile_clients_fit_on_their_poisoned_data(deal, shards, held):
-    given, who, hostile = arrays(), shards, np.array([False, True, False])
-    clean, before = deal("own", given)
-    data, after = deal("own", given, hostile, brighter)
+    given = arrays()
+    clean, before, _ = deal("own", given)
+    data, after, _ = deal("own", given, brighter)
     for one, other in zip(before.statistics, after.statistics, strict=True):
         assert (one[[0, 2]] == other[[0, 2]]).all()  # nobody else is touched
-    np.testing.assert_allclose(
-        after.statistics.mean[1], before.statistics.mean[1] + 100
-    )
+    s = after.statistics
+    np.testing.assert_allclose(s.mean[1], before.statistics.mean[1] + 100)
     ours, theirs = (held(d, d.train, 1)[0].numpy() for d in (data, clean))
     np.testing.assert_allclose(ours, theirs, atol=1e-11)
-    s = after.statistics
-    expected = standard(given.x[who.test[1]], s.fill[1], s.mean[1], s.std[1])
-    x = held(data, data.test, 1)[0].numpy()
-    assert (x == expected).all()  # test data stay clean
-    shared = deal("federated", given, hostile, brighter)[1].statistics
-    there = [(~np.isnan(given.x[rows])).sum(axis=0) for rows in who.train]
-    moved = shared.mean - deal("federated", given)[1].statistics.mean
+    expected = standard(given.x[shards.test[1]], s.fill[1], s.mean[1], s.std[1])
+    assert (held(data, data.test, 1)[0].numpy() == expected).all()  # stay clean
+    there = [(~np.isnan(given.x[rows])).sum(axis=0) for rows in shards.train]
+    shared, plain = (deal("federated", given, c)[1] for c in (brighter, None))
+    moved = shared.statistics.mean - plain.statistics.mean
     np.testing.assert_allclose(moved, 100 * there[1] / sum(there))
 
 
-def test_precision(deal, shards):
+def test_precision_and_none(deal):
     given = arrays()
-    wide, _ = deal("own", given)
-    narrow, found = deal("own", given, dtype=torch.float32)
-    assert narrow.x.dtype == torch.float32 and torch.equal(narrow.x, wide.x.float())
+    narrow, found, _ = deal("own", given, dtype=torch.float32)
+    assert narrow.x.dtype == torch.float32
+    assert torch.equal(narrow.x, deal("own", given)[0].x.float())
     assert all(values.dtype == np.float64 for values in found.statistics[:3])
     targets = given._replace(y=np.linspace(0, 1, M), classes=0)
     assert deal("own", targets, dtype=torch.float32)[0].train.y.dtype == torch.float32
     given = arrays(holes=0.0)
-    data, prepared, redraw = preprocess.deal(
-        Part("none"), given, shards, torch.float64, CPU, NONE, None, 0
-    )
-    assert prepared is None and redraw is None and (data.x.numpy() == given.x).all()
+    data, *none = deal("none", given)
+    assert none == [None, None] and (data.x.numpy() == given.x).all()
 
 
 def test_seconds_since_1970_keep_their_digits_in_float32(deal):
@@ -155,26 +142,19 @@ def test_seconds_since_1970_keep_their_digits_in_float32(deal):
     random = np.random.default_rng(0)
     seconds = 1.6e9 + random.normal(size=(M, 1))
     given = Arrays(seconds, random.integers(2, size=M), 2)
-    data, found = deal("federated", given, dtype=torch.float32)
-    expected = standard(seconds, *found.statistics[:3])
-    np.testing.assert_allclose(data.x.numpy(), expected, atol=1e-5)
-    fill, mean, std = (torch.from_numpy(v) for v in found.statistics[:3])
-    layer = layers.Features(fill, mean, std)
+    data, found, _ = deal("federated", given, dtype=torch.float32)
+    fitted = found.statistics[:3]
+    np.testing.assert_allclose(data.x.numpy(), standard(seconds, *fitted), atol=1e-5)
+    layer = layers.Features(*map(torch.from_numpy, fitted))
     assert torch.equal(layer(torch.from_numpy(seconds)).float(), data.x)
-
-
-HUGE = np.where(np.arange(M)[:, None] % 2, 1e200, -1e200) * np.ones((1, 4))
 
 
 @both
 @pytest.mark.parametrize("options", [{}, {"scale": False, "center": False}])
-def test_values_that_overflow_are_refused(name, options, deal):
-    given = arrays()._replace(x=HUGE)
-    with pytest.raises(Refusal, match=r"cannot hold|huge values|client"):
-        deal(name, given, dtype=torch.float32, **options)
-
-
-# Whole runs.
+def test_values_that_overflow_are_refused(name, options, deal, refuses):
+    huge = np.where(np.arange(M)[:, None] % 2, 1e200, -1e200) * np.ones((1, 4))
+    given, words = arrays()._replace(x=huge), r"cannot hold|huge values|client"
+    refuses(words, deal, name, given, dtype=torch.float32, options=options)
 
 
 @pytest.fixture(scope="module")
@@ -396,44 +376,27 @@ def test_four_hospitals(tmp_path, refuses):
             assert accuracy == run.clients["accuracy"][client]
 
 
-# Data that are corrupted anew in every round.
-
-
 def relabelled(x, y, key):
     """Labels by the raw inputs, so that these must come in."""
     return x, ((x.nan_to_num().abs().flatten(1).sum(1) * 1e3).long() + key) % 2
 
 
 @both
-def test_labels_are_drawn_anew_from_raw_inputs(name, deal, shards):
-    given, who, hostile = arrays(), shards, np.array([False, True, False])
-    options = {"min_values": 1} if name == "federated" else {}
-    part, how = Part(name, options), Corruption(relabelled, 2, redraw=True)
-    data, _, redraw = preprocess.deal(
-        part, given, who, torch.float32, CPU, hostile, how, 0
-    )
-    clean = deal(name, given, dtype=torch.float32)[0]
+def test_labels_are_drawn_anew_from_raw_inputs(name, deal, shards, refuses):
+    given, dtype = arrays(), torch.float32
+    data, _, redraw = deal(name, given, relabelled, dtype, redraw=True)
+    clean = deal(name, given, dtype=dtype)[0]
     assert torch.equal(data.x, clean.x)
-    raw = torch.from_numpy(given.x[who.train[1]])
-    own = slice(6, 11)
+    raw = torch.from_numpy(given.x[shards.train[1]])
+    own = (torch.arange(len(data.train.y)) - 8).abs() <= 2  # rows 6 to 10
     for round_ in (0, 3, 0):
         redraw(round_, np.arange(3))
         key = seeding.keys(0, "corruption", round_, torch.tensor(1))
         assert torch.equal(data.train.y[own], relabelled(raw, torch.zeros(5), key)[1])
-        rest = torch.ones(len(data.train.y), dtype=torch.bool)
-        rest[own] = False
-        assert torch.equal(data.train.y[rest], clean.train.y[rest])
+        assert torch.equal(data.train.y[~own], clean.train.y[~own])
     assert torch.equal(data.x, clean.x)
-
-
-def test_inputs_that_change_in_every_round_cannot_be_prepared(shards):
-    how = Corruption(brighter, 2, "bright", redraw=True)
-    hostile = np.array([False, True, False])
-    words = "'bright' changes inputs, to which features 'own' are fitted once"
-    with pytest.raises(Refusal, match=words):
-        preprocess.deal(
-            Part("own"), arrays(), shards, torch.float32, CPU, hostile, how, 0
-        )
+    words = f"'corrupt' changes inputs, to which features '{name}' are fitted once"
+    refuses(words, deal, name, given, brighter, redraw=True)
 
 
 def test_no_trigger_is_shown_where_inputs_are_prepared(tmp_path):

@@ -8,7 +8,6 @@ from sklearn.preprocessing import StandardScaler
 
 from troth.config import reader
 from troth.data.features.federated import federated
-from troth.data.features.own import own
 from troth.types import Refusal
 
 
@@ -36,14 +35,6 @@ def test_as_if_all_data_lay_in_one_place(seed, sizes):
     np.testing.assert_allclose(found.fill, found.mean)
     for one, other in zip(found, federated(each[::-1]), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-
-
-@given(st.integers(0, 2**32), st.integers(2, 5))
-def test_identical_clients_agree_on_what_each_would_find_alone(seed, n):
-    [x] = draw(seed, [12])
-    together, alone = federated([x] * n), own([x])
-    for one, other in zip(together, alone, strict=True):
-        np.testing.assert_allclose(one, other[0], rtol=1e-12)
 
 
 def test_only_sums_matter():

@@ -44,14 +44,6 @@ def test_what_scikit_learn_does_for_each_client_alone(impute, seed, sizes):
         np.testing.assert_allclose(found.fill[k], filled.statistics_, rtol=1e-12)
 
 
-def test_a_client_depends_on_no_other():
-    each = draw(1, [9, 5, 12])
-    whole = own(each, impute="median")
-    for k, x in enumerate(each):
-        for one, all_ in zip(own([x], impute="median"), whole, strict=True):
-            assert (one[0] == all_[k]).all()
-
-
 def test_options():
     each = draw(2, [8, 8])
     assert (own(each, impute="zero").fill == 0).all()
