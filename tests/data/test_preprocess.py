@@ -47,7 +47,10 @@ def deal(shards):
     def dealt(name, given, corrupt=None, dtype=torch.float64, options=(), **more):
         least = {"min_values": 1} if name == "federated" else {}
         how = Corruption(corrupt, given.classes, **more) if corrupt else None
-        hostile, part = np.array([False, bool(how), False]), Part(name, least | dict(options))
+        hostile, part = (
+            np.array([False, bool(how), False]),
+            Part(name, least | dict(options)),
+        )
         return preprocess.deal(part, given, shards, dtype, CPU, hostile, how, 0)
 
     return dealt

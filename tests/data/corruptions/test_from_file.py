@@ -146,7 +146,7 @@ def test_scales(path):
     assert from_file(same, y, 2, KEY, 255.0, path=path)[0].dtype == torch.uint8
 
 
-BAD: list[tuple[dict[str, Any], str]] = [
+BAD = [
     ({"y": np.full(9, 3)}, "labels from 3 to 3; they must lie in 0 … 2"),
     ({"y": np.full(9, -1)}, "labels from -1 to -1; they must lie in 0 … 2"),
     ({"y": np.zeros(9)}, r"y is float64 of shape \[9\]; it must be whole numbers"),
@@ -170,10 +170,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"p": np.where(FOUR, np.inf, P)}, "row 4 holds a share .* infinite"),
     ({"p": P * [[-1.0, 1.0, 1.0]]}, r"row 0 holds a share that is negative.*9 of 9"),
     ({"p": P + 2e-5}, "row 0 adds up to 1.00006"),
-]
-BAD += [
-    ({"scale": scale}, "scale must be one positive number")
-    for scale in (0, -1.0, np.nan, np.inf, np.ones(2), "1", 1j)
+    *(
+        ({"scale": scale}, "scale must be one positive number")
+        for scale in (0, -1.0, np.nan, np.inf, np.ones(2), "1", 1j)
+    ),
 ]
 
 
@@ -226,20 +226,16 @@ def test_refuses_files_and_options(path, tmp_path, refuses):
         lookup.check("corruption", "from_file", {"path": path, "take": "some"})
 
 
-# Dealt.
-
 SIZES = [5, 4, 6]
 
 
-def deal(path, hostile, redraw=(), **options):
+def deal(path, hostile, redraw=(), share=1.0, **options):
     """Three clients' data, before or after some rounds; files change in between."""
     random = np.random.default_rng(0)
     x = random.integers(0, 256, (sum(SIZES) + 3, 2, 3)).astype(np.uint8)
     arrays = Arrays(x, random.integers(0, 3, len(x)), 3, 255.0)
-    cut = np.split(np.arange(len(x)), np.cumsum(SIZES))
-    none = [np.zeros(0, int)] * 3
+    cut, none = np.split(np.arange(len(x)), np.cumsum(SIZES)), [np.zeros(0, int)] * 3
     shards = Shards(cut[:3], none, [cut[3], *none[:2]])
-    share = options.pop("share", 1.0)
     full = lookup.check("corruption", "from_file", {"path": path} | options)
     part = CorruptionPart("from_file", full, share=share, redraw=bool(redraw))
     mask, cpu = np.array(hostile), torch.device("cpu")
@@ -313,14 +309,12 @@ def test_a_file_that_changes_its_kind_between_rounds_is_refused(path):
             deal(path, [True, False, False], [(2, change)])
 
 
-# Trained.
-
 TREE: dict[str, Any] = {
     "partition": {"name": "iid", "clients": 4},
     "model": "linear",
     "train": {"rounds": 1, "steps": 1, "batch": 0, "lr": 0.3, "precision": "float64"},
     "adversary": {"clients": [1, 3]},
-    "engine": {"device": "cpu"},
+    "engine": {"how": "loop", "chunk": 1, "device": "cpu"},
 }
 PLANS = [Plan("loop", 1), Plan("vmap", 4), Plan("vmap", 3), Plan("threads", 1, 2)]
 
@@ -330,6 +324,15 @@ def digits(path, m=6):
     x, p = random.uniform(-3, 3, (m, 1, 8, 8)), random.dirichlet(np.ones(10), m)
     np.savez(path, x=x, y=p.argmax(1), p=p, scale=1.0)
     return x, p
+
+
+def test_a_whole_run(path, tmp_path):
+    digits(path, 30)
+    tree = TREE | {"train": {"rounds": 1, "epochs": 1, "batch": 16}}
+    tree["corruption"] = {"name": "from_file", "path": path, "take": "share"}
+    [run] = troth.run(tree, out=tmp_path / "run")
+    assert run.clients["train"][[1, 3]].tolist() == [15, 15]
+    assert 0 <= run.summary["shared"]["accuracy_mean"] <= 1
 
 
 @pytest.mark.parametrize("batch", [0, 500])
@@ -378,16 +381,6 @@ def test_rows_with_a_single_1_are_labels(path):
         ends.append((made.federation.broadcast.w, rows))
     for one, two in zip(*ends, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-12)
-
-
-def test_a_whole_run(path, tmp_path):
-    digits(path, 30)
-    tree = TREE | {"train": {"rounds": 1, "epochs": 1, "batch": 16}}
-    tree["corruption"] = {"name": "from_file", "path": path, "take": "share"}
-    tree["engine"] = {"how": "loop", "chunk": 1, "device": "cpu"}
-    [run] = troth.run(tree, out=tmp_path / "run")
-    assert run.clients["train"][[1, 3]].tolist() == [15, 15]
-    assert 0 <= run.summary["shared"]["accuracy_mean"] <= 1
 
 
 def test_refused_by_models_and_losses_that_take_labels(path, tmp_path, refuses):
