@@ -39,13 +39,10 @@ def test_override(assignment, expected):
     assert tree == before
 
 
-def test_overrides_are_carried_out_in_order():
+def test_overrides_are_carried_out_in_order_or_refused():
     both = ["personalizer=local", "personalizer.lr=1", "personalizer.lr=2"]
     expected = {"personalizer": {"name": "local", "lr": 2}}
     assert grid.override({"personalizer": {"lam": 1}}, both) == expected
-
-
-def test_assignments_that_are_refused():
     wrong = ["seed", "=3", ".a=3", "a.=3", "a..b=3", "a b=3", "[a]=3", "#a=3"]
     for assignment in [*wrong, "a\nb=3", "", "a=\udcff"]:
         with pytest.raises(Refusal, match="is not of the form section.key=value; wr"):

@@ -2,7 +2,6 @@ import dataclasses
 import sys
 import tomllib
 import types
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -73,9 +72,6 @@ def test_defaults_are_filled_in():
     assert e.train.epochs == 1 and e.train.optimizer == Part("sgd")
     assert back(e) == from_dict(to_dict(e)) == e
     assert from_dict(to_dict(Experiment())) == e
-
-
-def test_to_dict_is_complete_ordered_and_plain():
     tree = to_dict(from_dict({"personalizer": "ditto"}))
     names = [f.name for f in dataclasses.fields(Experiment)]
     assert list(tree) == names[:-1]  # nothing resolved yet
@@ -141,7 +137,7 @@ def test_a_run_writes_about_itself_and_the_tree_is_left_alone():
     e = from_dict({"resolved": {"chunk": 8, "versions": {"torch": "2.11"}}})
     assert e == from_dict({}) and e.resolved["chunk"] == 8
     assert to_dict(e)["resolved"] == {"chunk": 8, "versions": {"torch": "2.11"}}
-    tree: dict[str, Any] = {"filter": ["drop_invalid"], "partition": {"clients": 3}}
+    tree = {"filter": ["drop_invalid"], "partition": {"clients": 3}}
     e = from_dict(tree)
     to_dict(e)["partition"]["split"].append(0.0)
     assert tree == {"filter": ["drop_invalid"], "partition": {"clients": 3}}
@@ -224,14 +220,11 @@ OUT_OF_RANGE = """
 """.split()  # noqa: SIM905
 
 
-def test_what_is_out_of_range():
+def test_refusals_say_what_is_allowed():
     for assignment in OUT_OF_RANGE:
         key = assignment.partition("=")[0]
         with pytest.raises(Refusal, match=f"^{key} = .* out of range; it must be "):
             from_dict(tomllib.loads(assignment))
-
-
-def test_refusals_say_what_is_allowed():
     for text, words in (
         ("attack = 'of'", "model_replacement.*'none' leaves it out"),
         ("personalizer.step = 1", "mean 'steps'.*it takes: lr, steps, ep"),
@@ -248,9 +241,6 @@ def test_refusals_say_what_is_allowed():
             from_dict(tomllib.loads(text))
     with pytest.raises(Refusal, match="the experiment = 3 is a whole number; it must"):
         from_dict(3)
-
-
-def test_devices():
     for device in ("auto", "cpu", "cuda", "cuda:3", "mps"):
         assert from_dict({"engine": {"device": device}}).engine.device == device
 
@@ -307,7 +297,7 @@ def test_citations_each_once_and_in_order(monkeypatch):
         seen.append((kind, name))
         return lookup.About(name, "", {}, entries.get(name, []))
 
-    seen: list[tuple[str, str]] = []
+    seen = []
     monkeypatch.setattr(lookup, "about", about)
     e = from_dict({"filter": "drop_invalid", "personalizer": {"optimizer": "adam"}})
     assert reader.citations(e) == ["@a{x,\n year={1}}", "@b{y, z={1}}"]

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 import troth
 from troth import files, seeding
 from troth.types import Refusal, Shards
+
+settings.register_profile("data", deadline=None)
+settings.load_profile("data")
 
 
 @pytest.fixture(scope="session")

@@ -21,11 +21,15 @@ def own(tmp_path, **more):
     return str(file)
 
 
-def test_every_data_set_is_found_and_is_of_a_kind():
+def test_every_data_set_is_found_and_no_other(refuses):
     found = {entry.about.name: entry.kind for entry in catalogue.entries()}
     assert list(found) == lookup.names("data")
     assert found["npz"] == "yours" and found["digits"] == "made"
     assert found["linear_regression"] == "made" and found["mnist"] == "files"
+    entry = catalogue.entry("mnist")
+    assert entry.place is None and entry.size == 0 and entry.source is mnist.SOURCE
+    refuses(r"no data 'minst' .did you mean 'mnist'", catalogue.entry, "minst")
+    refuses("data 'digits' is not made of files", catalogue.get, "digits")
 
 
 def test_size_on_disk(tmp_path):
@@ -44,13 +48,6 @@ def test_size_on_disk(tmp_path):
     assert catalogue.files(mnist.SOURCE, entry.place) == [
         (file, 10**i) for i, file in enumerate(mnist.SOURCE.files)
     ]
-
-
-def test_absent_and_unknown(refuses):
-    entry = catalogue.entry("mnist")
-    assert entry.place is None and entry.size == 0 and entry.source is mnist.SOURCE
-    refuses(r"no data 'minst' .did you mean 'mnist'", catalogue.entry, "minst")
-    refuses("data 'digits' is not made of files", catalogue.get, "digits")
 
 
 def test_a_function_of_ones_own(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,9 +90,6 @@ def test_refusals(words, group, how, refuses):
     refuses(words, conflicting.set_apart, arrays(group), SHARDS, 0, how, 0.98)
 
 
-# What a run makes of further test sets
-
-
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     random, owner = np.random.default_rng(1), np.repeat(np.arange(N), SIZES)
@@ -101,7 +97,7 @@ def path(tmp_path_factory):
     y = (x[:, 0] + np.sin(owner) * x[:, 1] > 0).astype(np.int64)
     group = np.where(random.random(M) < 0.4, "conflicting", "aligned")
     group[owner == 3] = "aligned"
-    file: Path = tmp_path_factory.mktemp("data") / "own.npz"
+    file = tmp_path_factory.mktemp("data") / "own.npz"
     np.savez(file, x=x, y=y, owner=owner, group=group)
     return file
 
@@ -168,12 +164,7 @@ def test_without_further_sets_nothing_is_new(run, path, tmp_path):
     assert old.summary["personal"] == run.summary["personal"]
 
 
-def test_a_resumed_run_says_the_same(path, resumed):
-    more = {"evaluate": {"newcomers": 0.2}, "checkpoint": {"every": 1}}
-    resumed(tree(path, **more), 2)
-
-
-def test_newcomers_have_them_too(path, tmp_path):
+def test_newcomers_have_them_too_and_a_resumed_run(path, tmp_path, resumed):
     (run,) = troth.run(tree(path, evaluate={"newcomers": 0.5}), out=tmp_path / "run")
     late = np.flatnonzero(run.clients["newcomer"])
     column = run.clients["conflicting_accuracy"][late]
@@ -183,6 +174,8 @@ def test_newcomers_have_them_too(path, tmp_path):
     members = np.delete(run.clients["conflicting_accuracy"], late)
     mean = run.summary["tests"]["conflicting"]["personal"]["accuracy_mean"]
     assert mean == pytest.approx(np.nanmean(members))
+    more = {"evaluate": {"newcomers": 0.2}, "checkpoint": {"every": 1}}
+    resumed(tree(path, **more), 2)
 
 
 @pytest.mark.parametrize("features", ["own", "federated"])

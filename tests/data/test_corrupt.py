@@ -2,7 +2,6 @@
 
 import sys
 import types
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +37,8 @@ def made(corrupt=marked, x=X, y=Y, **more):
     return poison(how, x, y, **when | more)
 
 
-def test_how_many_are_chosen():
+def test_how_many_are_chosen_and_each_alike():
+    """Counts over 1,000 clients, 10 of 40 each; fails with probability 1e-9 at most."""
     for share, m, count in (
         (1.0, 40, 40),
         (0.5, 40, 20),
@@ -54,10 +54,6 @@ def test_how_many_are_chosen():
         assert found.chosen.tolist() == sorted(found.chosen.tolist())
         assert torch.equal(found.x, -X[found.chosen] - 1)
         assert bool((found.y == 3).all())
-
-
-def test_each_example_is_chosen_alike():
-    """Counts over 1,000 clients, 10 of 40 each; fails with probability 1e-9 at most."""
     counts = np.zeros(M, int)
     for client in range(1000):
         counts[made(relabelled, client=client, share=0.25).chosen] += 1
@@ -71,7 +67,7 @@ def test_seed_round_and_client_decide_who_is_chosen_and_what_is_drawn():
         seen.append((int(key), tuple(y.tolist()), tuple(x[:, 0].tolist())))
         return x, y
 
-    each: list[dict[str, int]] = [{}, {"seed": 1}, {"round_": 1}, {"client": 1}]
+    each = [{}, {"seed": 1}, {"round_": 1}, {"client": 1}]
     for when in each:
         for _ in range(2):
             made(look, share=0.5, **when)
@@ -81,7 +77,7 @@ def test_seed_round_and_client_decide_who_is_chosen_and_what_is_drawn():
     assert keys[0] == int(seeding.keys(0, "corruption", 0, torch.tensor(0)))
 
 
-def test_unchanged_inputs_need_no_rows():
+def test_which_inputs_need_rows():
     assert made(relabelled).x is None
     holes = torch.where(X % 5 == 0, torch.nan, X)
     assert made(relabelled, x=holes).x is None  # NaN is as missing as NaN
@@ -91,9 +87,6 @@ def test_unchanged_inputs_need_no_rows():
 
     before = X.clone()
     assert torch.equal(made(scribble).x, X + 1) and torch.equal(X, before)
-
-
-def test_with_redraw_inputs_stand_for_all_examples():
     found, some = made(share=0.25, redraw=True), made(share=0.25).chosen
     assert found.chosen.tolist() == list(range(M)) and len(some) == 10
     rest = np.setdiff1d(np.arange(M), some)
@@ -202,7 +195,7 @@ def test_refuses_an_aim_that_does_not_fit(write, refuses, text, words):
     refuses(words, corrupting.aim, CorruptionPart("strange:bend", {"by": 1}), arrays)
 
 
-TREE: dict[str, Any] = {
+TREE = {
     "partition": {"name": "iid", "clients": 8},
     "train": {"rounds": 4, "cohort": 5, "epochs": 1, "batch": 32, "lr": 0.2},
     "personalizer": {"name": "ditto", "lam": 0.5},

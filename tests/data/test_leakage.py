@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.data import leakage
@@ -62,7 +62,6 @@ def test_leaks_are_refused_where_asked():
 SHAPES = st.tuples(st.integers(1, 7), st.integers(1, 3))
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from([np.uint8, np.float32, np.float64, np.int64, np.bool_]),
     SHAPES,

@@ -1,14 +1,12 @@
 """A site's own table."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from troth.config import reader
 from troth.deployment import site as sites
 
-TREE: dict[str, Any] = {
+TREE = {
     "train": {"rounds": 2, "steps": 2, "batch": 2},
     "engine": {"device": "cpu"},
     "features": "own",

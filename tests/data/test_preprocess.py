@@ -216,7 +216,7 @@ def test_models_of_a_run_take_raw_inputs(runs, name, held):
         assert torch.equal(net[1](rows), outputs)
 
 
-def test_what_is_recorded(tree, runs):
+def test_what_is_recorded_and_whose_inputs(tree, runs, refuses):
     run = runs["own"]
     given, who, _ = load.deal(run.experiment, None)
     tensors, _ = files.load(run.path / files.FEATURES)
@@ -234,6 +234,14 @@ def test_what_is_recorded(tree, runs):
     names = ("none", "own", "federated")
     ids = {reader.fingerprint(reader.from_dict(tree | {"features": f})) for f in names}
     assert len(ids) == 3  # it decides the numbers of a run
+    run = runs["own"]
+    refuses(r"each client's own.*run.shared\(client=0\)", run.shared)
+    refuses("there is no client 4; this run has 4, 0 to 3", run.shared, 4)
+    x = torch.full((2, 5), torch.nan)
+    assert not torch.equal(run.shared(0)[0](x + 1), run.shared(1)[0](x + 1) + 1)
+    assert torch.isfinite(run.shared(2)(x)).all()
+    run = runs["federated"]
+    assert torch.equal(run.shared()(x), run.shared(3)(x))
 
 
 @both
@@ -252,17 +260,6 @@ def test_loop_and_vmap_agree(tree):
             pass
         models.append(federation.broadcast.w)
     torch.testing.assert_close(*models, rtol=1e-10, atol=1e-10)
-
-
-def test_whose_inputs(runs, refuses):
-    run = runs["own"]
-    refuses(r"each client's own.*run.shared\(client=0\)", run.shared)
-    refuses("there is no client 4; this run has 4, 0 to 3", run.shared, 4)
-    x = torch.full((2, 5), torch.nan)
-    assert not torch.equal(run.shared(0)[0](x + 1), run.shared(1)[0](x + 1) + 1)
-    assert torch.isfinite(run.shared(2)(x)).all()
-    run = runs["federated"]
-    assert torch.equal(run.shared()(x), run.shared(3)(x))
 
 
 def test_the_command_line_predicts_with_holes(tree, tmp_path, runs):

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from troth import seeding
@@ -60,7 +60,6 @@ fractions = st.tuples(
 ).map(lambda p: tuple(v / sum(p) for v in p))
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(2, 20), min_size=1, max_size=6),
     fractions,
@@ -124,15 +123,6 @@ def test_given_is_as_the_data_say():
     for k, mine in enumerate(lists):
         back = np.concatenate([part[k] for part in shards[:3]])
         assert np.array_equal(np.sort(back), mine)
-
-
-def test_shared_examples_are_counted():
-    arrays = made(np.arange(30) % 3, 3, [TRAIN] * 20 + [TEST] * 10)
-    lists = [np.r_[0:15, 20:28], np.r_[10:20, 26:30]]
-    _, facts = split(arrays, lists, 0, split="given")
-    assert facts["repeated"] == 5 + 2 and facts["unused"] == 0
-    _, facts = split(arrays, [np.arange(28)] * 3, 0)
-    assert facts["repeated"] == 56 and facts["unused"] == 2
 
 
 PLAIN = made(np.arange(20) % 4, 4)
@@ -211,10 +201,16 @@ def test_refuses_what_is_not_finite(value, dtype, refuses):
     refuses(words, split, Arrays(np.zeros_like(x), y, 0), lists, 0, missing=True)
 
 
-def test_several_labels_an_example_are_dealt_at_random():
+def test_several_labels_and_shared_examples():
     y = np.stack([np.arange(20) % 2, np.arange(20) % 3 == 0], axis=1).astype(np.int64)
     shards, _ = split(Arrays(np.zeros((20, 1)), y, 2), cut(20, 10, 10), 0)
     assert sizes(shards) == [[7, 7], [1, 1], [2, 2]]
+    arrays = made(np.arange(30) % 3, 3, [TRAIN] * 20 + [TEST] * 10)
+    lists = [np.r_[0:15, 20:28], np.r_[10:20, 26:30]]
+    _, facts = split(arrays, lists, 0, split="given")
+    assert facts["repeated"] == 5 + 2 and facts["unused"] == 0
+    _, facts = split(arrays, [np.arange(28)] * 3, 0)
+    assert facts["repeated"] == 56 and facts["unused"] == 2
 
 
 def owned(owner, marks=None):
@@ -222,7 +218,6 @@ def owned(owner, marks=None):
     return arrays._replace(owner=np.asarray(owner))
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.lists(st.integers(1, 6), min_size=2, max_size=9), min_size=1, max_size=4
@@ -296,7 +291,6 @@ def alone(labels, parts, random):
     return part
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(-3, 4), max_size=30), min_size=1, max_size=6),
     fractions,
@@ -313,7 +307,6 @@ def test_all_at_once_is_one_by_one(labels, parts, seed):
         assert part[client == k].tolist() == expected.tolist()
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 4), min_size=2, max_size=60), fractions, st.integers(0, 9)
 )

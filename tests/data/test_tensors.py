@@ -41,7 +41,7 @@ def brighter(x, y, key):
     return x + 1, y
 
 
-def test_every_client_holds_its_examples(deal, shards):
+def test_every_client_holds_its_examples_groups_and_further_sets(deal, shards):
     given, who = arrays(), shards
     data = deal(given)
     for split, lists in zip(data[1:4], who[:3], strict=True):
@@ -51,6 +51,19 @@ def test_every_client_holds_its_examples(deal, shards):
             assert split.row[mine].tolist() == part.tolist()
             assert split.y[mine].tolist() == given.y[part].tolist()
             assert (data.x[split.row[mine]].numpy() == given.x[part]).all()
+    given, who = arrays()._replace(group=np.arange(M) % 5), shards
+    who = who._replace(tests={"hard": who.test[::-1], "none": [np.zeros(0, int)] * 3})
+    nobody = np.zeros(len(SIZES), dtype=bool)
+    data = tensors.deal(given, who, torch.float32, CPU, nobody, None, 0)
+    assert data.group.tolist() == given.group.tolist()
+    assert list(data.tests) == ["hard", "none"]
+    for client, rows in enumerate(who.test[::-1]):
+        mine = own(data.tests["hard"], client)
+        assert data.tests["hard"].row[mine].tolist() == rows.tolist()
+        assert data.tests["hard"].y[mine].tolist() == given.y[rows].tolist()
+    assert data.tests["none"].size.tolist() == [0] * 3
+    plain = deal(arrays())
+    assert not plain.tests and plain.group.shape == (0,)
 
 
 def test_types_and_precision(deal):
@@ -70,6 +83,14 @@ def test_types_and_precision(deal):
     assert deal(arrays(classes=0), dtype=torch.float64).train.y.dtype == torch.float64
     assert deal(arrays(classes=0)).test.y.dtype == torch.float32
     assert deal(arrays()).train.y.dtype == torch.int64
+
+    def wild(x, y, key):
+        values = torch.tensor([-3.0, 2.5, 3.5, 254.7, 300.0])
+        return values[:, None, None, None].expand(5, *x.shape[1:]), y
+
+    data = deal(arrays(), wild, [0])
+    found = data.x[data.train.row[own(data.train, 0)]][:, 0, 0, 0]
+    assert found.tolist() == [0, 2, 4, 255, 255] and data.x.dtype == torch.uint8
 
 
 def test_changed_inputs_become_new_rows_of_that_client_alone(deal):
@@ -132,16 +153,6 @@ def test_another_number_of_examples_follows_the_rest(deal, k):
     assert nothing.train.size.tolist() == [5, 0, 9] and len(nothing.train.row) == 14
 
 
-def test_fractions_become_bytes_by_rounding_and_never_wrap(deal):
-    def wild(x, y, key):
-        values = torch.tensor([-3.0, 2.5, 3.5, 254.7, 300.0])
-        return values[:, None, None, None].expand(5, *x.shape[1:]), y
-
-    data = deal(arrays(), wild, [0])
-    found = data.x[data.train.row[own(data.train, 0)]][:, 0, 0, 0]
-    assert found.tolist() == [0, 2, 4, 255, 255] and data.x.dtype == torch.uint8
-
-
 @pytest.fixture
 def redrawing(shards):
     def made(corrupt, **more):
@@ -154,7 +165,7 @@ def redrawing(shards):
 
 
 def test_every_redraw_begins_with_clean_data(deal, redrawing):
-    """What adds 1 to inputs adds 1 and no more, however often."""
+    """What adds 1 adds 1 and no more; where it adds nothing, 1 is taken back."""
     clean = deal(arrays())
     data, redraw = redrawing(brighter)
     for round_ in (0, 1, 5):
@@ -164,10 +175,6 @@ def test_every_redraw_begins_with_clean_data(deal, redrawing):
             added = data.x[data.train.row[mine]] - clean.x[clean.train.row[mine]]
             assert bool((added == (client != 1)).all())
     assert torch.equal(data.x[:M], clean.x)
-
-
-def test_inputs_that_change_now_and_then_come_back(deal, redrawing):
-    """In place, in even calls only: clean inputs are put back in the odd ones."""
     calls = []
 
     def now_and_then(x, y, key):
@@ -181,22 +188,6 @@ def test_inputs_that_change_now_and_then_come_back(deal, redrawing):
         mine = own(data.train, 0)
         found = data.x[data.train.row[mine]]
         assert torch.equal(found, clean.x[clean.train.row[mine]] + more)
-
-
-def test_groups_and_further_test_sets_are_dealt(deal, shards):
-    given, who = arrays()._replace(group=np.arange(M) % 5), shards
-    who = who._replace(tests={"hard": who.test[::-1], "none": [np.zeros(0, int)] * 3})
-    nobody = np.zeros(len(SIZES), dtype=bool)
-    data = tensors.deal(given, who, torch.float32, CPU, nobody, None, 0)
-    assert data.group.tolist() == given.group.tolist()
-    assert list(data.tests) == ["hard", "none"]
-    for client, rows in enumerate(who.test[::-1]):
-        mine = own(data.tests["hard"], client)
-        assert data.tests["hard"].row[mine].tolist() == rows.tolist()
-        assert data.tests["hard"].y[mine].tolist() == given.y[rows].tolist()
-    assert data.tests["none"].size.tolist() == [0] * 3
-    plain = deal(arrays())
-    assert not plain.tests and plain.group.shape == (0,)
 
 
 def test_poisoned_inputs_have_the_group_of_what_they_stand_for(deal, shards):

@@ -32,10 +32,6 @@ def test_the_key_decides_and_nothing_else(name, keys):
     assert torch.equal(out, augment(name, x, keys(20)))
     assert not torch.equal(out, augment(name, x, keys(20, seed=1)))
     assert torch.equal(augment(name, x[5:9], keys(20)[5:9]), out[5:9])
-
-
-@every
-def test_lifted(name, keys):
     x, key = torch.rand(4, 5, 3, 8, 8), keys(20).reshape(4, 5)
     together = torch.func.vmap(lambda a, k: augment(name, a, k))(x, key)
     for a, k, out in zip(x, key, together, strict=True):
@@ -63,10 +59,6 @@ def test_it_is_the_deformation_with_drawn_parameters(name, keys):
     plain = augment(name, x, keys(9), sigma=0.7)
     assert torch.equal(plain, deformation(x, draw(keys(9), 0.7)))
     assert (augment(name, x, keys(9), sigma=1e-9) - x).abs().max() < 1e-5
-
-
-@deforming
-def test_bytes_and_floats_of_any_precision(name, keys):
     x = torch.randint(0, 256, (6, 3, 8, 8), dtype=torch.uint8)
     out = augment(name, x, keys(6))
     assert out.dtype == torch.float32 and out.max() > 1

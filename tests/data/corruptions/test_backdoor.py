@@ -1,6 +1,5 @@
 import json
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +12,7 @@ from troth.data import load
 from troth.data.corruptions.backdoor import aim, backdoor
 from troth.types import Refusal
 
-DEFAULTS: dict[str, Any] = {
-    "target": 0,
-    "size": 3,
-    "corner": "bottom_right",
-    "value": 1.0,
-}
+DEFAULTS = {"target": 0, "size": 3, "corner": "bottom_right", "value": 1.0}
 LABELS = torch.zeros(4, dtype=torch.long)
 
 
@@ -69,15 +63,14 @@ def test_it_is_after_other_classes():
     assert wanted.tolist() == [1, -1]
 
 
-BAD: list[tuple[dict[str, Any], str]] = [
+BAD = [
     ({"x": torch.zeros(4, 784)}, r"one example here has shape \[784\]; set"),
     ({"x": torch.zeros(4, 28, 28)}, r"one example here has shape \[28, 28\]"),
     ({"y": torch.zeros(4), "classes": 0}, "this data set is a regression"),
     ({"target": 3}, r"corruption\.target = 3 is no label .* has 3 classes, 0 … 2"),
     ({"target": -1}, r"corruption\.target = -1 is no label"),
     ({"size": 5}, r"corruption\.size = 5 does not fit images of 4×5 .* at most 4"),
-    ({"size": 0}, r"corruption\.size = 0 does not fit"),
-    ({"size": -2}, r"corruption\.size = -2 does not fit"),
+    *(({"size": v}, rf"corruption\.size = {v} does not fit") for v in (0, -2)),
     ({"value": 1.1}, r"corruption\.value = 1.1 is a pixel of 280.5.* at most 1$"),
     ({"value": -0.1}, "must be a finite number, at least 0 and at most 1"),
     ({"value": math.nan}, "must be a finite number"),
@@ -105,7 +98,7 @@ def test_options():
 
 # Whole runs.
 
-TREE: dict[str, Any] = {
+TREE = {
     "partition": {"name": "iid", "clients": 10},
     "train": {"rounds": 12, "epochs": 2, "batch": 16, "lr": 0.5},
     "evaluate": {"every": 6},
@@ -137,7 +130,8 @@ def test_it_gets_through_to_the_mean_and_not_by_chance(poisoned, tmp_path):
     assert poisoned.summary["shared"]["attack_success_worst10"] >= success[1]
 
 
-def test_what_is_written(poisoned):
+def test_success_is_what_the_saved_models_do_and_is_written(poisoned):
+    """Counted again by hand, from the files and the raw data."""
     table, benign = poisoned.clients, poisoned.clients["malicious"] == 0
     for prefix, kind in (("", "personal"), ("shared_", "shared")):
         column = table[prefix + "attack_success"]
@@ -146,10 +140,6 @@ def test_what_is_written(poisoned):
         assert column[benign].mean() == pytest.approx(mean, abs=1e-15)
         assert poisoned.rounds[-1]["evaluation"][kind]["attack_success_mean"] == mean
     assert len([r for r in poisoned.rounds if "evaluation" in r]) == 2
-
-
-def test_success_is_what_the_saved_models_do(poisoned):
-    """Counted again by hand, from the files and the raw data."""
     arrays, shards, _ = load.deal(poisoned.experiment, None)
     for client in (0, 5):
         rows = shards.test[client]

@@ -1,6 +1,5 @@
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -69,7 +68,7 @@ def test_every_example_is_drawn_alike(path):
     assert len(counts) == 9 and np.abs(z).max() < 6.5
 
 
-def test_all_in_its_order_and_mixed(path):
+def test_all_in_its_order_mixed_and_shared(path):
     save(path)
     x, y = take(path, take="all")
     assert which(x) == list(range(9)) and y.tolist() == [k % 3 for k in range(9)]
@@ -81,9 +80,6 @@ def test_all_in_its_order_and_mixed(path):
     assert which(x[5:]) == [0, 1] * 3 and y[5:].tolist() == [0, 1] * 3
     x, y = take(path, mix=True)  # fill: as many again
     assert len(x) == len(y) == 10 and torch.equal(x[:5], X)
-
-
-def test_share_gives_every_example_to_one_client(path):
     save(path, 11)
     given = [
         from_file(X, Y, 3, KEY, 1.0, k, 4, path=path, take="share") for k in range(4)
@@ -216,8 +212,7 @@ def test_refuses_files_and_options(path, tmp_path, refuses):
         ({"take": "all", "repeat": 0}, "repeat = 0 must be at least 1"),
         ({"repeat": 2}, "repeat = 2 .* 1 with corruption.take = 'fill'"),
         ({"weight": -1.0}, "weight = -1.0 must be a finite number of at least 0"),
-        ({"weight": nan}, "weight = nan must be a finite"),
-        ({"weight": inf}, "weight = inf must be a finite"),
+        *(({"weight": v}, f"weight = {v} must be a finite") for v in (nan, inf)),
         ({"take": "share", "seats": 3}, "2 examples, too few .* among 3 hostile"),
     ):
         refuses(words, take, path, **given)
@@ -294,9 +289,6 @@ def test_redrawn_in_every_round(path):
         again = deal(path, [True, False, True], rounds, share=share)
         for one, two in zip(parts(fixed), parts(again), strict=True):
             assert torch.equal(one[0], two[0]) and torch.equal(one[1], two[1])
-
-
-def test_a_file_that_changes_its_kind_between_rounds_is_refused(path):
     hard = {"x": np.zeros((9, 2, 3), np.uint8), "y": np.arange(9) % 3}
     for soft in ({"p": P}, {"scale": 1.0, "x": np.ones((9, 2, 3))}):
         np.savez(path, **hard)
@@ -309,7 +301,7 @@ def test_a_file_that_changes_its_kind_between_rounds_is_refused(path):
             deal(path, [True, False, False], [(2, change)])
 
 
-TREE: dict[str, Any] = {
+TREE = {
     "partition": {"name": "iid", "clients": 4},
     "model": "linear",
     "train": {"rounds": 1, "steps": 1, "batch": 0, "lr": 0.3, "precision": "float64"},

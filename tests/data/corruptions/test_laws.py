@@ -140,15 +140,12 @@ def test_the_seed_decides_and_what_is_given_stays(name, kind, folder, deal, held
         assert new[0].shape == x[:m].shape and new[1].shape == y[:m].shape
 
 
-def test_who_says_what_it_assumes():
+def test_who_says_what_it_assumes_and_needs_classes():
     docs = {name: lookup.find("corruption", name).__doc__ or "" for name in NAMES}
     wrong = [
         n for n, d in docs.items() if "Threat model:" not in d or "controls" not in d
     ]
     assert not wrong
-
-
-def test_what_needs_classes_refuses_a_regression():
     given = Arrays(np.zeros((4, 1, 5, 5)), np.zeros(4), 0)
     x, y = corrupt.tensors(given, torch.float64)
     for name in ("auto", "random_labels", "shift_labels", "backdoor"):

@@ -33,7 +33,7 @@ def test_every_number_has_its_own():
         assert abs(r) * math.sqrt(10**5 - 3) < stats.norm.isf(RARE / 4)
 
 
-def test_bytes_are_rounded_and_stay_bytes():
+def test_bytes_stay_bytes_and_missing_values_missing():
     x = torch.tensor([0, 1, 128, 254, 255], dtype=torch.uint8).expand(1000, 5)
     found, _ = noise_features(x, Y, KEY, 255.0, std=0.02)
     assert found.dtype == torch.uint8
@@ -43,9 +43,6 @@ def test_bytes_are_rounded_and_stay_bytes():
     wild = noise_features(x, Y, KEY, 255.0, std=100.0)[0]
     assert {0, 255} <= {*wild.unique().tolist()}
     assert 0.4 < float((wild == 0).double().mean()) < 0.6  # no number wraps around
-
-
-def test_missing_values_stay_missing():
     x = torch.tensor([[torch.nan, 1.0]]).expand(4, 2)
     found = noise_features(x, Y, KEY, 1.0)[0]
     assert bool(found[:, 0].isnan().all()) and bool(found[:, 1].isfinite().all())

@@ -56,7 +56,7 @@ def but(made):
     path.write_bytes(content)
 
 
-def test_reads_the_publishers_layout(made):
+def test_reads_the_publishers_layout_and_shrinks(made, refuses):
     arrays = coil20(str(made))
     assert arrays.x.shape == (1440, 1, 128, 128) and arrays.x.dtype == np.uint8
     assert arrays.y.dtype == np.int64 == arrays.group.dtype
@@ -67,9 +67,6 @@ def test_reads_the_publishers_layout(made):
     assert np.array_equal(arrays.x[286, 0], pixels(3, 70))
     assert np.array_equal(arrays.x[:, 0, 0, 0], arrays.y)
     assert np.array_equal(arrays.x[:, 0, 0, 1], arrays.group)
-
-
-def test_shrinks_by_the_mean_of_squares(made, refuses):
     arrays = coil20(str(made), side=64)
     # view 7 of object 5: (5 + 7 + 1 + 2) / 4 = 3.75; next square (2 + 3 + 3 + 4) / 4
     assert arrays.x[5 * 72 + 7, 0, 0, :2].tolist() == [4, 3]
@@ -110,10 +107,8 @@ def jpeg():
         (None, "there is no picture .*obj2__3.png"),
         (b"", "is not a PNG picture"),
         (b"<html>not found</html>", "is not a PNG picture"),
-        (jpeg(), "is not a PNG picture"),
-        (GOOD[:20], "is not a PNG picture"),
-        (GOOD[: len(GOOD) // 2], "is not a whole PNG picture"),
-        (FLIPPED, "is not a whole PNG picture"),
+        *((v, "is not a PNG picture") for v in (jpeg(), GOOD[:20])),
+        *((v, "is not a whole PNG picture") for v in (GOOD[: len(GOOD) // 2], FLIPPED)),
         (GOOD[:-1], r"is not a whole PNG picture \(its end is missing\)"),
         (GOOD[:-12], r"is not a whole PNG picture \(its end is missing\)"),
         (png(pixels(0, 0)[:64, :64]), "a picture of 64×64 where it must be 128×128"),

@@ -5,8 +5,6 @@ Draws are fixed by the seed; where a statistical test says how rare a failure is
 is over seeds.
 """
 
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -41,7 +39,7 @@ def deal(path, seed=0, grey=False, **more):
     partition = more.pop("partition", {})
     if "name" not in partition:
         partition = {"name": "classes", "clients": CLIENTS, "per_client": 4} | partition
-    data: dict[str, Any] = {"name": "npz", "path": str(path)}
+    data = {"name": "npz", "path": str(path)}
     if not grey:
         data = {"name": "colored", "base": "npz", "base_options": {"path": str(path)}}
         data |= {"spread": 0.0} | more
@@ -112,7 +110,7 @@ def test_the_correlation_and_who_conflicts(path):
     assert maps(*deal(path, seed=1, correlation=0.9)) == first
     assert maps(*deal(path, seed=2)) != first
     assert len({tuple(sorted(one.items())) for one in first}) > CLIENTS / 2
-    meanings = {colour: set() for colour in range(CLASSES)}  # type: ignore[var-annotated]
+    meanings = {colour: set() for colour in range(CLASSES)}
     for one in first:
         for label, colour in one.items():
             meanings[colour].add(label)
@@ -223,7 +221,7 @@ def test_pixels_of_any_scale_become_bytes():
     )
     one = [np.array([0])], [np.array([], np.int64)], [np.array([1])]
     given = {"maps": "fixed", "correlation": 1.0, "spread": 0.0}
-    arrays, shards = dealt(grey, Shards(*one), 0, **given)  # type: ignore[arg-type]
+    arrays, shards = dealt(grey, Shards(*one), 0, **given)
     assert arrays.scale == 255 and arrays.x.dtype == np.uint8
     assert arrays.x[0, 0].tolist() == [[0, 126], [251, 63]]  # 251/2 and 251/4, rounded
     assert arrays.x[0, 2].tolist() == [[0, 22], [43, 11]]
@@ -249,9 +247,6 @@ def test_digits_through_the_front(tmp_path):
     found = catalogue.deal("colored", ["data.base=digits"])
     assert found.arrays.x.shape[1:] == (3, 8, 8) and len(found.clients) == 10
     assert sum(map(len, found.clients)) == 1797 < len(found.arrays.x)
-
-
-# Refusals
 
 
 def save(tmp_path, x, y):
@@ -301,9 +296,6 @@ def test_refuses_options(refuses, options, words):
 def test_it_needs_no_second_conflicting_set(path, refuses):
     partition = {"conflicting": "copied"}
     refuses("'copied' needs data with a group", deal, path, partition=partition)
-
-
-# Real data
 
 
 @pytest.mark.data

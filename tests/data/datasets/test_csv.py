@@ -154,7 +154,7 @@ def test_a_column_of_many_gaps_or_categories(save):
     assert csv(path=path, label="y", categorical=["a"]).x.shape == (40, 40)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(
@@ -279,9 +279,12 @@ def test_refuses_files(save, raw, words):
     assert refused(path, words).startswith(path)
 
 
-def test_refuses_a_missing_file(tmp_path):
+def test_refuses_a_missing_file_and_other_types(tmp_path):
     for place in (tmp_path / "none.csv", tmp_path):
         refused(str(place), r"there is no file '.*' \(seen from .*\): set data.path to")
+    for key, value in (("label", 3), ("drop", "id"), ("kind", "class")):
+        with pytest.raises(Refusal, match=f"data.{key} = "):
+            lookup.check("data", "csv", {"path": "x", "label": "y", key: value})
 
 
 @pytest.mark.parametrize(
@@ -398,9 +401,3 @@ def test_sites_are_clients_and_classes_keep_their_names(save, refuses):
     save(f"{text}\n40,3,Aosta,no")
     words = "1 of 3 clients lack training or test data: 0 .1 example, none to test on"
     refuses(words, load.deal, e, None)
-
-
-def test_options_are_typed():
-    for key, value in (("label", 3), ("drop", "id"), ("kind", "class")):
-        with pytest.raises(Refusal, match=f"data.{key} = "):
-            lookup.check("data", "csv", {"path": "x", "label": "y", key: value})

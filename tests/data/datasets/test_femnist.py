@@ -65,7 +65,7 @@ def test_reads_the_layout_of_leaf(tmp_path):
     assert types == (np.int64, np.int64, np.int8)
 
 
-def test_every_byte_is_kept_exactly(tmp_path):
+def test_other_writers_may_be_tested_and_every_byte_is_kept(tmp_path):
     arrays = femnist(put(tmp_path, train_0=leaf({"b": 2})))
     assert arrays.split is None and len(arrays.y) == 2
     root = put(tmp_path, train_0=leaf({"b": 2}), test_0=leaf({"a": 1}, start=9))
@@ -75,7 +75,7 @@ def test_every_byte_is_kept_exactly(tmp_path):
     made = leaf({"a": 1})
     made["user_data"]["a"]["x"][0][:256] = (np.arange(256) / 255).tolist()
     published = np.array(made["user_data"]["a"]["x"], np.float32).ravel()
-    arrays = femnist(put(tmp_path, train_0=made))
+    arrays = femnist(put(tmp_path / "all", train_0=made))
     x = arrays.x
     stands = x.ravel().astype(np.float32) / np.float32(arrays.scale)
     assert np.allclose(stands, published, rtol=1e-6, atol=0)

@@ -150,10 +150,12 @@ def test_a_server_that_answers_no(server, url, target, refuses):
     assert len(server.seen) == _fetch.TRIES
 
 
-def test_pauses_grow_and_are_as_long_as_the_server_asks(
-    server, url, target, monkeypatch
-):
-    slept: list[float] = []
+def test_pauses_grow_and_a_silent_server_is_left(server, url, target, monkeypatch):
+    monkeypatch.setattr(_fetch, "TIMEOUT", 0.2)
+    server.tricks = [("hang", 1.0), ("status", 302, {"Location": url})]
+    fetch(server.url("elsewhere"), target, MD5)
+    assert target.read_bytes() == CONTENT and len(server.seen) == 3
+    slept = []
     monkeypatch.setattr(_fetch, "PAUSE", 0.1)
     monkeypatch.setattr(_fetch.time, "sleep", slept.append)
     tricks = [("status", 500, {})] * 2
@@ -162,13 +164,6 @@ def test_pauses_grow_and_are_as_long_as_the_server_asks(
     fetch(url, target, MD5)
     waits = [wait for wait in slept if wait]  # the server's own pace is 0
     assert waits == [0.1, 0.2, 9, 60]
-
-
-def test_a_silent_server_and_a_redirection(server, url, target, monkeypatch):
-    monkeypatch.setattr(_fetch, "TIMEOUT", 0.2)
-    server.tricks = [("hang", 1.0), ("status", 302, {"Location": url})]
-    fetch(server.url("elsewhere"), target, MD5)
-    assert target.read_bytes() == CONTENT and len(server.seen) == 3
 
 
 @pytest.mark.parametrize(
@@ -215,7 +210,7 @@ def test_proxies_are_honoured(server, target, monkeypatch, refuses):
 
 
 def test_progress_is_told_to_whoever_watches(server, url, target):
-    told: list[tuple[str, int, int]] = []
+    told = []
     server.tricks = [("cut", 50_000), ("status", 503, {})]
     with progress.watching(lambda *now: told.append(now)):
         fetch(url, target, MD5)
@@ -266,7 +261,7 @@ def test_a_process_that_is_killed_leaves_what_the_next_goes_on_with(
 
 
 def test_threads_wait_for_each_other_and_say_so(tmp_path):
-    told: list[str] = []
+    told = []
     inside = threading.Event()
 
     def second():

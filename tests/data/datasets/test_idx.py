@@ -38,7 +38,7 @@ def made(write_idx, tmp_path_factory):
     return root
 
 
-def test_reads_the_publishers_layout(made):
+def test_reads_the_publishers_layout_and_other_types(made, tmp_path):
     arrays, place = idx_images(BARE, str(made))
     assert place == made
     assert arrays.x.shape == (70_000, 1, 28, 28) and arrays.x.dtype == np.uint8
@@ -47,9 +47,6 @@ def test_reads_the_publishers_layout(made):
     assert arrays.classes == 10 and arrays.scale == 255
     assert arrays.split.dtype == np.int8 and (arrays.split[:60_000] == TRAIN).all()
     assert (arrays.split[60_000:] == TEST).all()
-
-
-def test_reads_other_idx_types(tmp_path):
     values = np.array([[1, -2], [3, 400_000]], ">i4")
     head = bytes([0, 0, 12, 2]) + struct.pack(">2I", 2, 2)
     (tmp_path / "a.gz").write_bytes(gzip.compress(head + values.tobytes()))
@@ -76,8 +73,7 @@ GOOD = gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7]))
         (b"<html>not found</html>", "is not a whole gzip file"),
         (GOOD[:-9], "is not a whole gzip file .*ended before"),
         (GOOD[:-6] + b"!" + GOOD[-5:], "is not a whole gzip file"),
-        (b"", "is not the published file"),
-        (GOOD, "is not the published file"),
+        *((v, "is not the published file") for v in (b"", GOOD)),
     ],
     ids=["html", "cut", "flipped", "empty", "other"],
 )

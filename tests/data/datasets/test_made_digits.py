@@ -71,8 +71,8 @@ def test_style_is_the_owners_own():
     assert columns.mean(1).std() < 1.5 * columns.std(1).mean() / np.sqrt(40)
 
 
-def test_noise_is_even_and_within_its_bound():
-    """Chi-square over the 53 values of the noise; fails with probability 1e-6."""
+def test_noise_is_even_and_digits_come_alike_often():
+    """Chi-square of 53 values of noise and ten classes; each fails once in 10⁶."""
     clean, noisy = (images(clients=50, per_client=40, noise=n) for n in (0.0, 0.1))
     off, most = noisy.astype(int) - clean, 26  # 0.1 of 255, rounded
     assert np.abs(off).max() == most
@@ -80,10 +80,6 @@ def test_noise_is_even_and_within_its_bound():
     byte = np.arange(256) * (2 * most + 1) >> 8  # every value is made by 4 or 5 bytes
     expected = np.bincount(byte) / 256 * seen.size
     assert stats.chisquare(np.bincount(seen + most), expected).pvalue > 1e-6
-
-
-def test_all_digits_come_alike_often():
-    """Chi-square with ten classes; fails with probability 1e-6."""
     made = made_digits(0, clients=500, per_client=20)
     share = np.bincount(DIGITS.target) / len(DIGITS.target)
     counts = np.bincount(made.y, minlength=10)

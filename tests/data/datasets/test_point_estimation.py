@@ -21,23 +21,17 @@ def test_shapes_and_truth():
     assert np.array_equal(point_estimation(0, clients=12).y[:1000], one.y)
 
 
-def test_loss_is_equation_70_plus_a_constant():
-    arrays = point_estimation(2, clients=1, examples=50)
-    w = np.linspace(-2, 2, 9)
-    loss = 0.5 * np.square(arrays.x @ w[None] - arrays.y[:, None]).mean(0)
-    assert np.ptp(loss - (0.5 * np.square(w - arrays.y.mean()))) < 1e-12
-
-
-def test_theta_shifts_tau_scales_and_the_last_are_hostile():
+def test_theta_tau_loss_and_moments():
+    """Loss: equation 70 and a constant. 4,000 draws: 5 standard errors, < 1e-6."""
     assert truth(0, tau=0.0, theta=2.5).tolist() == [2.5] * 10
     assert np.allclose(truth(0, theta=2.0), truth(0) + 2)
     assert np.allclose(truth(0, tau=5.0), 10 * truth(0, tau=0.5))
     mixed = truth(0, clients=5, tau=1.0, hostile=2, tau_a=3.0)
     assert np.allclose(mixed, truth(0, clients=5, tau=1.0) * [1, 1, 1, 3, 3])
-
-
-def test_moments():
-    """Sample deviation of 4,000 normal draws: 5 standard errors, failure < 1e-6."""
+    arrays = point_estimation(2, clients=1, examples=50)
+    w = np.linspace(-2, 2, 9)
+    loss = 0.5 * np.square(arrays.x @ w[None] - arrays.y[:, None]).mean(0)
+    assert np.ptp(loss - (0.5 * np.square(w - arrays.y.mean()))) < 1e-12
     arrays = point_estimation(1, clients=40, examples=100, sigma=2.0)
     noise = arrays.y - truth(1, clients=40)[arrays.owner]
     assert noise.std() == pytest.approx(2.0, rel=5 / math.sqrt(2 * 4000))

@@ -48,11 +48,8 @@ def test_reads_the_authors_layout(tmp_path):
     assert arrays.y.dtype == np.int64 == arrays.owner.dtype
     assert arrays.classes == 2 and arrays.scale == 1
     assert arrays.split is None and arrays.group is None
-
-
-def test_a_test_file_makes_a_split(tmp_path):
     train, test = leaf({"a": 2, "b": 3}), leaf({"b": 1, "a": 2}, start=50)
-    arrays = vehicle(put(tmp_path, mytrain=train, mytest=test))
+    arrays = vehicle(put(tmp_path / "two", mytrain=train, mytest=test))
     assert arrays.x[:, 0].tolist() == [0, 1, 2, 3, 4, 50, 51, 52]
     assert arrays.owner.tolist() == [0, 0, 1, 1, 1, 1, 0, 0]
     assert arrays.split.tolist() == [TRAIN] * 5 + [TEST] * 3
@@ -153,7 +150,7 @@ def test_refuses_what_is_no_file_of_these(tmp_path, refuses):
 finite = st.floats(-1e30, 1e30, allow_nan=False) | st.integers(-(10**6), 10**6)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.dictionaries(
         st.text(max_size=5),

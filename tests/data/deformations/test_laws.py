@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
-from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from troth import lookup, seeding
@@ -31,7 +30,7 @@ def drawn(name, b, sigma=0.4, seed=0):
     draw = lookup.beside(deform(name), "draw")
     assert draw is not None
     key = seeding.keys(seed, "test", 0, torch.arange(b))
-    found: Tensor = draw(key, sigma, torch.float64)
+    found = draw(key, sigma, torch.float64)
     return found
 
 
@@ -67,7 +66,7 @@ def by_scipy(x, flows, mode, order, frame):
 @every
 @pytest.mark.parametrize("padding", MODES)
 @pytest.mark.parametrize("frame", FRAMES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     h=st.integers(2, 13),
     w=st.integers(2, 13),
@@ -99,7 +98,7 @@ def test_scipy_finds_the_same_nearest_pixels(name):
 @pytest.mark.parametrize("interpolation", ["bilinear", "nearest"])
 @pytest.mark.parametrize("padding", MODES)
 @pytest.mark.parametrize("frame", ["edges", "centres"])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(h=st.integers(1, 40), w=st.integers(1, 40))
 def test_zeros_give_the_image_back(name, interpolation, padding, frame, h, w):
     x = torch.rand(2, 3, h, w)
@@ -107,12 +106,6 @@ def test_zeros_give_the_image_back(name, interpolation, padding, frame, h, w):
     out = deform(name)(x, torch.zeros(2, WIDTH[name]), **how)
     tolerance = 0 if interpolation == "nearest" else 1e-5
     assert (out - x).abs().max() <= tolerance
-
-
-@every
-def test_on_sides_that_are_powers_of_two_they_do_so_to_the_last_bit(name):
-    x = torch.rand(2, 3, 32, 16)
-    assert torch.equal(deform(name)(x, torch.zeros(2, WIDTH[name])), x)
 
 
 @every
@@ -132,8 +125,8 @@ def test_mixed_is_what_the_authors_do(name):
 
 
 @every
-def test_types_of_images(name):
-    """Bytes are the numbers that they are; few digits cost none of the place."""
+def test_images_are_apart_and_of_many_types(name):
+    """Bytes are numbers; few digits cost none of the place; 0 is exact on 32×16."""
     x, p = torch.randint(0, 256, (4, 3, 7, 9), dtype=torch.uint8), drawn(name, 4)
     out = deform(name)(x, p)
     assert out.dtype == torch.float32
@@ -144,6 +137,12 @@ def test_types_of_images(name):
         out = deform(name)(x, p)
         assert out.dtype == kind
         assert torch.equal(out, deform(name)(x.float(), p).to(kind))
+    f, x, p = deform(name), torch.rand(6, 2, 5, 5), drawn(name, 6).float()
+    out = f(x, p)
+    assert torch.equal(f(x[2:3], p[2:3]), out[2:3])
+    assert f(x[:0], p[:0]).shape == (0, 2, 5, 5)
+    x = torch.rand(2, 3, 32, 16)
+    assert torch.equal(deform(name)(x, torch.zeros(2, WIDTH[name])), x)
 
 
 @every
@@ -175,14 +174,6 @@ def test_gradients(name, padding):
     zero = torch.zeros(2, WIDTH[name], requires_grad=True)
     f(torch.rand(2, 1, 4, 5), zero, padding=padding).square().sum().backward()
     assert zero.grad is not None and zero.grad.isfinite().all()
-
-
-@every
-def test_images_do_not_see_each_other_and_none_is_enough(name):
-    f, x, p = deform(name), torch.rand(6, 2, 5, 5), drawn(name, 6).float()
-    out = f(x, p)
-    assert torch.equal(f(x[2:3], p[2:3]), out[2:3])
-    assert f(x[:0], p[:0]).shape == (0, 2, 5, 5)
 
 
 @every

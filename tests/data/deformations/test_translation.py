@@ -26,7 +26,7 @@ def moved(x, rows, columns):
 
 
 @pytest.mark.parametrize("frame", ["edges", "centres"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     h=st.integers(2, 12),
     w=st.integers(2, 12),

@@ -97,7 +97,7 @@ def test_spread_center_and_scale():
 GOOD = Sums(np.array([3, 2]), np.array([6.0, -4.0]))
 
 
-def test_what_is_no_sum_is_left_out(refuses):
+def test_what_is_no_sum_is_left_out_and_nobody_stands_alone(refuses):
     for number, total in (
         ([3, 2], [np.nan, 0.0]),
         ([3, 2], [np.inf, 0.0]),
@@ -116,9 +116,6 @@ def test_what_is_no_sum_is_left_out(refuses):
     other = Sums(np.array([1, 1]), np.array([1.0, 1.0]))  # squares are not negative
     found = _sums.pooled([other, GOOD, other], (2,), lowest=0.0)
     assert found.number.tolist() == [2, 2]
-
-
-def test_no_client_stands_alone_in_any_feature(refuses):
     lone = Sums(np.array([3, 0]), np.array([6.0, 0.0]))
     with pytest.raises(Refusal, match=r"1 of the features \(1\) have enough values at"):
         _sums.pooled([GOOD, lone, lone], (2,))

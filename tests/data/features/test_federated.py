@@ -24,6 +24,14 @@ def test_by_hand():
     found = federated([a, b])
     assert found.mean == 4 and found.fill == 4 and not found.constant
     assert found.std == np.sqrt((9 + 1 + 1 + 9) / 4)
+    each = draw(4, [8, 8])
+    assert (federated(each, impute="zero").fill == 0).all()
+    assert (federated(each, center=False).mean == 0).all()
+    assert (federated(each, scale=False).std == 1).all()
+    x = np.array([[1.0, np.nan], [2.0, np.nan]])
+    found = federated([x, x])
+    assert (found.fill[1], found.mean[1], found.std[1]) == (0, 0, 1)
+    assert found.constant.tolist() == [False, True]
 
 
 @given(st.integers(0, 2**32), st.lists(st.integers(2, 20), min_size=2, max_size=6))
@@ -62,14 +70,3 @@ def test_refusals(refuses):
         federated([x, x], min_values=4)
     with pytest.raises(Refusal, match="features.impute = 'median' is not one of"):
         reader.from_dict({"features": {"name": "federated", "impute": "median"}})
-
-
-def test_options():
-    each = draw(4, [8, 8])
-    assert (federated(each, impute="zero").fill == 0).all()
-    assert (federated(each, center=False).mean == 0).all()
-    assert (federated(each, scale=False).std == 1).all()
-    x = np.array([[1.0, np.nan], [2.0, np.nan]])
-    found = federated([x, x])
-    assert (found.fill[1], found.mean[1], found.std[1]) == (0, 0, 1)
-    assert found.constant.tolist() == [False, True]

@@ -11,14 +11,11 @@ from troth.data.features.none import none
 from troth.types import Refusal
 
 
-def test_it_gives_nothing_and_takes_nothing():
-    assert none() is None  # type: ignore[func-returns-value]
+def test_it_gives_nothing_and_is_what_happens_unless_something_is_said(tmp_path):
+    assert none() is None
     assert lookup.options(none) == {}
     with pytest.raises(Refusal, match="features 'none' has no option 'scale'"):
         reader.from_dict({"features": {"name": "none", "scale": True}})
-
-
-def test_it_is_what_happens_unless_something_is_said(tmp_path):
     tree = {"train": {"rounds": 1}, "engine": {"how": "loop", "chunk": 1}}
     built = build.build(reader.from_dict(tree))
     assert built.prepared is None and not {"imputed", "constant"} & set(built.facts)

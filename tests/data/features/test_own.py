@@ -35,7 +35,7 @@ def test_by_hand():
 @pytest.mark.parametrize("impute", ["mean", "median"])
 def test_what_scikit_learn_does_for_each_client_alone(impute, seed, sizes):
     each = draw(seed, sizes)
-    found = own(each, impute=impute)  # type: ignore[arg-type]
+    found = own(each, impute=impute)
     for k, x in enumerate(each):
         scaler = StandardScaler().fit(x)
         filled = SimpleImputer(strategy=impute).fit(x)

@@ -2,7 +2,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from troth import lookup
@@ -35,7 +35,6 @@ def test_worked_example():
         assert len(classes(arrays, 0, **options)) == options["clients"]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 4), min_size=30, max_size=80),
     st.integers(1, 5),

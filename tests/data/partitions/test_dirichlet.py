@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.data.partitions.dirichlet import dirichlet
@@ -22,7 +22,6 @@ def held(arrays, lists):
     return np.array([np.bincount(arrays.y[x], minlength=arrays.classes) for x in lists])
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 4), min_size=1, max_size=100),
     st.integers(1, 12),

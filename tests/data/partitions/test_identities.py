@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.data.partitions.identities import identities
@@ -28,7 +28,6 @@ def test_worked_example():
     assert dealt == sorted(x.tolist() for x in natural(arrays))
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(-5, 5), min_size=1, max_size=60),
     st.integers(1, 11),

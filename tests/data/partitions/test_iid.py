@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.data.partitions.iid import iid
@@ -11,7 +11,6 @@ def made(m):
     return Arrays(np.zeros((m, 1), np.float32), np.arange(m) % 2, 2)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 9))
 def test_every_example_has_one_home_and_shares_are_equal(m, clients, seed):
     clients = min(clients, m)

@@ -1,5 +1,5 @@
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.data.partitions.natural import natural
@@ -19,7 +19,6 @@ def test_clients_are_owners_in_sorted_order(refuses):
     refuses("needs data that say whose.*add an array owner", natural, owned(None))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=40))
 def test_every_example_is_with_its_owner(owner):
     lists = natural(owned(owner))

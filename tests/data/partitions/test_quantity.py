@@ -1,7 +1,7 @@
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.data.partitions.iid import iid
@@ -18,7 +18,6 @@ def sizes(lists):
     return np.array([len(x) for x in lists])
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 300),
     st.integers(1, 40),
