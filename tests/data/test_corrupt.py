@@ -67,8 +67,7 @@ def test_seed_round_and_client_decide_who_is_chosen_and_what_is_drawn():
         seen.append((int(key), tuple(y.tolist()), tuple(x[:, 0].tolist())))
         return x, y
 
-    each = [{}, {"seed": 1}, {"round_": 1}, {"client": 1}]
-    for when in each:
+    for when in [{}, {"seed": 1}, {"round_": 1}, {"client": 1}]:
         for _ in range(2):
             made(look, share=0.5, **when)
     assert seen[::2] == seen[1::2]

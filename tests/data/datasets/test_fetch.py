@@ -261,8 +261,7 @@ def test_a_process_that_is_killed_leaves_what_the_next_goes_on_with(
 
 
 def test_threads_wait_for_each_other_and_say_so(tmp_path):
-    told = []
-    inside = threading.Event()
+    told, inside = [], threading.Event()
 
     def second():
         with progress.watching(lambda what, *_: told.append(what)), alone(tmp_path):

@@ -145,39 +145,32 @@ def test_refuses_what_is_not_there(place, tmp_path, refuses, monkeypatch):
     refuses(words, stackoverflow, str(place))
 
 
-def change(place, what):
-    with h5py.File(place / "stackoverflow_train.h5", "a") as file:
-        group = file["examples/00001"]
-        if what == "no examples":
-            file.move("examples", "samples")
-        elif what == "no column":
-            del group["title"]
-        elif what == "lengths":
-            del group["title"]
-            group.create_dataset("title", data=[b"a"] * 2)
-        elif what == "numbers":
-            del group["tags"]
-            group["tags"] = np.arange(3)
-        elif what == "a table":
-            del group["tags"]
-            group["tags"] = np.array([[b"a"], [b"b"], [b"c"]])
-        elif what == "no group":
-            del file["examples/00001"]
-            file["examples/00001"] = 3
+def replaced(name, values=None):
+    """Delete part of the first client's examples, or put other values there."""
+
+    def change(file):
+        del file[f"examples/00001{name}"]
+        if values is not None:
+            file[f"examples/00001{name}"] = values
+
+    return change
 
 
 @pytest.mark.parametrize(
-    ("what", "words"),
+    ("change", "words"),
     [
-        ("no examples", "is not TFF's whole file .*examples"),
-        ("no column", "is not TFF's whole file .*title"),
-        ("lengths", "00001 differs in the lengths of its columns"),
-        *((v, "00001/tags is not a list of texts") for v in ("numbers", "a table")),
-        ("no group", "is not TFF's whole file"),
+        (lambda file: file.move("examples", "samples"), "TFF's whole file .*examples"),
+        (replaced("/title"), "is not TFF's whole file .*title"),
+        (replaced("/title", [b"a"] * 2), "00001 differs in the lengths of its columns"),
+        (replaced("/tags", np.arange(3)), "00001/tags is not a list of texts"),
+        (replaced("/tags", [[b"a"], [b"b"], [b"c"]]), "/tags is not a list of texts"),
+        (replaced("", 3), "is not TFF's whole file"),
     ],
+    ids=["no examples", "no column", "lengths", "numbers", "a table", "no group"],
 )
-def test_refuses_other_hdf5(place, refuses, what, words):
-    change(place, what)
+def test_refuses_other_hdf5(place, refuses, change, words):
+    with h5py.File(place / "stackoverflow_train.h5", "a") as file:
+        change(file)
     said = refuses(words, stackoverflow, str(place), **SMALL)
     assert said.startswith(str(place / "stackoverflow_train.h5"))
     assert "get it again from https://www.tensorflow.org/fed" in said

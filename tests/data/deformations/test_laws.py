@@ -29,9 +29,7 @@ def deform(name):
 def drawn(name, b, sigma=0.4, seed=0):
     draw = lookup.beside(deform(name), "draw")
     assert draw is not None
-    key = seeding.keys(seed, "test", 0, torch.arange(b))
-    found = draw(key, sigma, torch.float64)
-    return found
+    return draw(seeding.keys(seed, "test", 0, torch.arange(b)), sigma, torch.float64)
 
 
 def as_affine(name, p, h, w, frame):

@@ -12,8 +12,7 @@ from troth.types import Refusal
 
 
 def test_it_gives_nothing_and_is_what_happens_unless_something_is_said(tmp_path):
-    assert none() is None
-    assert lookup.options(none) == {}
+    assert none() is None and lookup.options(none) == {}
     with pytest.raises(Refusal, match="features 'none' has no option 'scale'"):
         reader.from_dict({"features": {"name": "none", "scale": True}})
     tree = {"train": {"rounds": 1}, "engine": {"how": "loop", "chunk": 1}}

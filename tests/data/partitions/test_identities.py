@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.data.partitions.identities import identities
-from troth.data.partitions.natural import natural
 from troth.types import Arrays, Refusal
 
 
@@ -23,9 +22,6 @@ def test_worked_example():
     assert [len(x) for x in lists] == [4, 4]
     lists = identities(owned(np.arange(10_177)), 0, per_client=20)
     assert len(lists) == 508 and {len(x) for x in lists} == {20}
-    arrays = owned([3, 1, 2, 1, 3, 3])
-    dealt = sorted(x.tolist() for x in identities(arrays, 0, per_client=1))
-    assert dealt == sorted(x.tolist() for x in natural(arrays))
 
 
 @given(
