@@ -120,9 +120,7 @@ def test_corruption_follows_the_adversary():
 
 
 def test_third_party_parts(other):
-    e = from_dict(
-        {"solver": {"name": "other:part", "d": ["x"]}, "attack": "other:part"}
-    )
+    e = from_dict(dict(solver={"name": "other:part", "d": ["x"]}, attack="other:part"))
     expected = {"a": 1.0, "b": None, "c": (1, 2), "d": ["x"]}
     assert e.solver == Part("other:part", expected)
     assert type(e.solver.options["a"]) is float  # a default is typed as if given
@@ -161,7 +159,7 @@ personalizer = {name = 'ditto', lam = 'x'} → personalizer.lam = 'x' is a te
 personalizer = {name = 'ditto', step = 1} → [personalizer] has no key 'step'
 personalizer.lam = 1 → personalizer 'none' has no option 'lam'; it has no
 personalizer.optimizer.beta = 1 → personalizer.optimizer does not sa
-filter = [{}] → filter[0] does not say which filter; ... name to one of: ... drop_invalid
+filter = [{}] → filter[0] does not say which filter; ... name to one of: ... drop_inv
 filter = ['drop_invalid', 2] → filter[1] = 2 is a whole number; it must be a
 attack = 'of' → there is no attack 'of'; there are: ... 'none' leaves it out
 attack = 'of' → there is no attack ... model_replacement
@@ -253,9 +251,7 @@ def test_number_of_hostile_clients():
     for adversary in (Adversary(0.95), Adversary(count=10), Adversary(count=99)):
         with pytest.raises(Refusal, match=r"of 10 clients; at least one must stay ben"):
             adversary.number(10)
-    with pytest.raises(
-        Refusal, match="names client 9, and there are 5; the first is 0"
-    ):
+    with pytest.raises(Refusal, match="names client 9.*there are 5; the first is 0"):
         Adversary(clients=[9, 2]).number(5)
 
 

@@ -36,9 +36,8 @@ def held():
     """Finds the inputs and labels of one client in a split."""
 
     def inputs(data, split, client):
-        own = slice(
-            int(split.start[client]), int(split.start[client]) + int(split.size[client])
-        )
+        first = int(split.start[client])
+        own = slice(first, first + int(split.size[client]))
         return data.x[split.row[own]], split.y[own]
 
     return inputs

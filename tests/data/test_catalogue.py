@@ -81,9 +81,7 @@ def test_owners_are_clients_or_ten_have_equal_shares(tmp_path):
     file = own(tmp_path, owner=np.repeat([5, 7, 9], 4))
     dealt = catalogue.deal("npz", [f"data.path={file}"])
     assert dealt.partition == "natural" and dealt.name == "npz"
-    assert [rows.tolist() for rows in dealt.clients] == np.arange(12).reshape(
-        3, 4
-    ).tolist()
+    assert np.array_equal(dealt.clients, np.arange(12).reshape(3, 4))
     dealt = catalogue.deal("npz", [f"data.path={own(tmp_path)}"])
     assert dealt.partition == "iid"
     assert sorted(map(len, dealt.clients)) == [1] * 8 + [2] * 2

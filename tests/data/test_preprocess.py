@@ -323,9 +323,8 @@ def test_features_of_ones_own(tree, tmp_path, mine):
     one = "np.ones(5)"
     made = f"Statistics({one}, {one}, width * {one}, {one})"
     name = mine(f"*, width: float = 2.0):\n    return {made}")
-    [run] = troth.run(
-        tree | {"features": {"name": name, "width": 4.0}}, out=tmp_path / "run"
-    )
+    own = {"features": {"name": name, "width": 4.0}}
+    [run] = troth.run(tree | own, out=tmp_path / "run")
     assert run.shared()[0](torch.full((1, 5), 9.0)).tolist() == [[2.0] * 5]
     for body in (
         f"train):\n    return Statistics({one}, {one}, {one}, np.ones(4))",

@@ -34,10 +34,8 @@ def sizes(shards):
     return [[len(x) for x in part] for part in shards[:3]]
 
 
-def same(one, other):
-    return all(
-        all(map(np.array_equal, x, z)) for x, z in zip(one[:3], other[:3], strict=True)
-    )
+def same(a, b):
+    return all(all(map(np.array_equal, *x)) for x in zip(a[:3], b[:3], strict=True))
 
 
 def test_worked_example():
@@ -243,18 +241,14 @@ def test_owners_are_never_on_two_sides(counts, parts, seed):
 
 
 def test_given_parts_may_keep_owners_apart():
-    owner = [0, 0, 1, 1, 2, 2, 3, 3]
+    owner, given = [0, 0, 1, 1, 2, 2, 3, 3], {"split": "given", "split_by": "owner"}
     marks = [TRAIN, TRAIN, TRAIN, TRAIN, VALID, VALID, TEST, TEST]
-    shards, _ = split(
-        owned(owner, marks), cut(8, 8), 0, split="given", split_by="owner"
-    )
+    shards, _ = split(owned(owner, marks), cut(8, 8), 0, **given)
     assert sizes(shards) == [[4], [2], [2]]
     marks = [TRAIN] * 6 + [TEST] * 2
     arrays = owned(owner, marks)
     for seed in range(9):
-        shards, _ = split(
-            arrays, cut(8, 8), seed, split="given", valid=0.4, split_by="owner"
-        )
+        shards, _ = split(arrays, cut(8, 8), seed, valid=0.4, **given)
         assert sizes(shards) == [[4], [2], [2]]
         assert len(set(arrays.owner[shards.valid[0]])) == 1
 

@@ -164,8 +164,8 @@ def test_other_corruptions_are_after_nothing(tmp_path):
     assert "attack_success" not in json.dumps(found.summary)
 
 
-@pytest.mark.parametrize("count", [0, 3])
-def test_refused_before_anything_is_written(tmp_path, count):
+@pytest.mark.parametrize("n", [0, 3])
+def test_refused_before_anything_is_written(tmp_path, n):
     np.savez(tmp_path / "flat.npz", x=np.zeros((80, 64)), y=np.arange(80) % 2)
     flat = {"data": {"name": "npz", "path": str(tmp_path / "flat.npz")}}
     wrong = {"corruption": {"name": "backdoor", "target": 10}}
@@ -174,7 +174,5 @@ def test_refused_before_anything_is_written(tmp_path, count):
         (wrong, r"corruption\.target = 10 is no label"),
     ):
         with pytest.raises(Refusal, match=words):
-            troth.run(
-                TREE | changes | {"adversary": {"count": count}}, out=tmp_path / "run"
-            )
-    assert not (tmp_path / "run").exists()
+            troth.run(TREE | changes | {"adversary": {"count": n}}, out=tmp_path / "r")
+    assert not (tmp_path / "r").exists()

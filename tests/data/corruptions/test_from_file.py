@@ -81,9 +81,10 @@ def test_all_in_its_order_mixed_and_shared(path):
     x, y = take(path, mix=True)  # fill: as many again
     assert len(x) == len(y) == 10 and torch.equal(x[:5], X)
     save(path, 11)
-    given = [
+    seats = (
         from_file(X, Y, 3, KEY, 1.0, k, 4, path=path, take="share") for k in range(4)
-    ]
+    )
+    given = [*seats]
     assert [which(x) for x, _ in given] == [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7]]
     assert given[3][1].tolist() == [0, 1]
 

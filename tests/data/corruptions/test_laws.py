@@ -69,13 +69,11 @@ def test_only_training_data_of_hostile_clients_change(name, kind, folder, deal, 
     clean = deal(kind, None)
     for redraw in (False, True):
         data = deal(kind, part(name, kind, folder, redraw=redraw))
+        both = clean, data
         for client in range(N):
             for split in ("valid", "test"):
-                assert same(
-                    *(held(d, getattr(d, split), client) for d in (clean, data))
-                )
-            pair = (held(d, d.train, client) for d in (clean, data))
-            assert same(*pair) or HOSTILE[client]
+                assert same(*(held(d, getattr(d, split), client) for d in both))
+            assert same(*(held(d, d.train, client) for d in both)) or HOSTILE[client]
         assert torch.equal(data.x[:M], clean.x)
         for k in (0, 4):
             assert not same(held(clean, clean.train, k), held(data, data.train, k))
@@ -142,9 +140,8 @@ def test_the_seed_decides_and_what_is_given_stays(name, kind, folder, deal, held
 
 def test_who_says_what_it_assumes_and_needs_classes():
     docs = {name: lookup.find("corruption", name).__doc__ or "" for name in NAMES}
-    wrong = [
-        n for n, d in docs.items() if "Threat model:" not in d or "controls" not in d
-    ]
+    parts = "Threat model:", "controls"
+    wrong = [n for n, d in docs.items() if not all(part in d for part in parts)]
     assert not wrong
     given = Arrays(np.zeros((4, 1, 5, 5)), np.zeros(4), 0)
     x, y = corrupt.tensors(given, torch.float64)

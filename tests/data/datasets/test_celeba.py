@@ -119,12 +119,10 @@ def test_takes_the_first_persons_only_and_reads_no_others(place):
     whole = write(place / "whole")
     assert celeba(str(whole), at_least=3, side=8).owner.tolist() == [12, 12, 12]
     assert celeba(str(whole), identities=4, side=8).owner.tolist() == PERSONS
-    first = celeba(
-        str(whole), identities=1, side=8, label=["Male", "Bald"], group="Male"
-    )
-    assert first.owner.tolist() == [2] and first.split.tolist() == [TEST]
+    one = celeba(str(whole), identities=1, side=8, label=["Male", "Bald"], group="Male")
+    assert one.owner.tolist() == [2] and one.split.tolist() == [TEST]
     male = has(6, ATTRIBUTES.index("Male"))
-    assert first.y[:, 0].tolist() == [male] == first.group.tolist()
+    assert one.y[:, 0].tolist() == [male] == one.group.tolist()
 
 
 def test_pictures_keep_their_pixels_and_their_place(place):

@@ -98,9 +98,7 @@ def test_the_correlation_is_that_asked_for(path, correlation):
 
 def test_the_correlation_and_who_conflicts(path):
     arrays, shards = deal(path, correlation=0.7)
-    for one, parts in zip(
-        maps(arrays, shards), zip(*shards[:3], strict=True), strict=True
-    ):
+    for one, *parts in zip(maps(arrays, shards), *shards[:3], strict=True):
         rows = np.concatenate(parts)
         colour = numbers(arrays.x[rows])
         aligned = np.array([one[label] for label in arrays.y[rows].tolist()])
@@ -123,9 +121,7 @@ def test_twice_the_same(path):
     again, other = deal(path, spread=0.05)
     assert again is not first
     assert (again.x == first.x).all() and (again.group == first.group).all()
-    for a, b in zip(
-        shards.tests["conflicting"], other.tests["conflicting"], strict=True
-    ):
+    for a, b in zip(*(s.tests["conflicting"] for s in (shards, other)), strict=True):
         assert (a == b).all()
 
 
@@ -216,9 +212,7 @@ def test_the_noise_is_the_pictures_own(path):
 
 
 def test_pixels_of_any_scale_become_bytes():
-    grey = Arrays(
-        np.array([[[[0.0, 0.5], [1.0, 0.25]]]] * 2, np.float32), np.arange(2), 2
-    )
+    grey = Arrays(np.float32([[[[0.0, 0.5], [1.0, 0.25]]]] * 2), np.arange(2), 2)
     one = [np.array([0])], [np.array([], np.int64)], [np.array([1])]
     given = {"maps": "fixed", "correlation": 1.0, "spread": 0.0}
     arrays, shards = dealt(grey, Shards(*one), 0, **given)

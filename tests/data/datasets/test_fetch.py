@@ -123,9 +123,7 @@ def test_a_wrong_file_is_deleted_or_not_even_downloaded(server, target, refuses)
     ],
     ids=["damaged or changed", "whole", "whole, size unknown", "too long"],
 )
-def test_goes_on_with_what_an_earlier_process_left(
-    server, url, target, rest, size, asked
-):
+def test_goes_on_with_what_a_process_left(server, url, target, rest, size, asked):
     """A rest that does not fit is told by the digest, and the file got anew."""
     target.with_name("a.bin.part").write_bytes(rest)
     fetch(url, target, MD5, size)
@@ -170,16 +168,12 @@ def test_pauses_grow_and_a_silent_server_is_left(server, url, target, monkeypatc
     "url",
     ["nonsense", "http://[", "gopher://a/b", "http://a b/", "http://nowhere.invalid/a"],
 )
-def test_addresses_that_are_none_are_refused_at_once(
-    server, target, url, monkeypatch, refuses
-):
+def test_bad_addresses_are_refused_at_once(server, target, url, monkeypatch, refuses):
     monkeypatch.setattr(_fetch, "PAUSE", 60.0)
     refuses(f"{re.escape(url)} cannot be reached", fetch, url, target)
 
 
-def test_nobody_at_the_address_and_nobody_asked(
-    server, url, target, refuses, monkeypatch
-):
+def test_nobody_there_and_nobody_asked(server, url, target, refuses, monkeypatch):
     nobody = url.replace(str(server.server_address[1]), "1")
     refuses("did not come through: .*refused", fetch, nobody, target)
     monkeypatch.setenv("TROTH_OFFLINE", "1")
@@ -234,9 +228,7 @@ def test_a_full_disk_and_a_folder_that_cannot_be(server, url, target, refuses):
         fetch(url, target.parent / "file" / "a.bin")
 
 
-def test_a_process_that_is_killed_leaves_what_the_next_goes_on_with(
-    server, url, target
-):
+def test_a_killed_process_leaves_what_the_next_goes_on_with(server, url, target):
     """kill -9 leaves a part and a lock; neither stands in the way."""
     server.pace = 0.02
     part, folder = target.with_name("a.bin.part"), target.parent
@@ -315,9 +307,7 @@ def files_in(folder):
     ],
     ids=["some", "whole path", "out", "root", "inner"],
 )
-def test_takes_out_what_is_named_and_puts_it_nowhere_else(
-    tmp_path, kind, held, makes, taken
-):
+def test_takes_out_what_is_named_and_no_more(tmp_path, kind, held, makes, taken):
     """A member is written under the name that we give it, not under its own."""
     unpack(packed(tmp_path / kind, held), makes, tmp_path / "deep" / "out")
     assert files_in(tmp_path / "deep" / "out") == taken

@@ -106,9 +106,7 @@ def test_what_cannot_be_fetched_is_refused_with_what_to_do(tmp_path, refuses):
     refuses("lacks only b;", locate, PLAIN, str(tmp_path))
 
 
-def test_offline_is_refused_with_what_to_put_where(
-    source, tmp_path, monkeypatch, refuses
-):
+def test_offline_says_what_to_put_where(source, tmp_path, monkeypatch, refuses):
     monkeypatch.setenv("TROTH_OFFLINE", "1")
     put(tmp_path / "set", a=A)
     words = (
@@ -206,9 +204,7 @@ def sources():
     return found
 
 
-def test_every_set_that_is_absent_says_what_to_put_where(
-    tmp_path, monkeypatch, refuses
-):
+def test_every_absent_set_says_what_to_put_where(tmp_path, monkeypatch, refuses):
     """Rests of downloads and renamed files are not there, whatever else is."""
     monkeypatch.setenv("TROTH_OFFLINE", "1")
     pytest.importorskip("h5py")

@@ -47,9 +47,7 @@ def by_scipy(x, flows, mode, order, frame):
     """out[o] = x[M o + offset] in pixels, by scipy.ndimage.affine_transform."""
     h, w = x.shape[-2:]
     where = np.array([h - 1, w - 1]) / 2  # the middle
-    units = np.array(
-        pixels_per_unit(h, w, "centres" if frame == "centres" else "edges")
-    )
+    units = np.array(pixels_per_unit(h, w, {"mixed": "edges"}.get(frame, frame)))
     given_out = units if frame == "edges" else where  # pixels of a coordinate of 1
     images = np.empty(x.shape)
     for k, (a, b, c, d, e, f) in enumerate(flows):

@@ -61,9 +61,7 @@ def test_power_law_has_its_exponent():
     Its relative standard deviation is 1/√n = 0.022; 5 of them: p < 1e-6; the smallest
     of 2,000 draws and rounding add less than 0.02.
     """
-    lists = quantity(
-        made(1_000_000), 2, clients=2000, law="power", exponent=3.0, min_size=0
-    )
+    lists = quantity(made(10**6), 2, clients=2000, law="power", exponent=3, min_size=0)
     s = sizes(lists)
     assert abs(1 / np.log(s / s.min()).mean() / 2 - 1) < 0.13
 
