@@ -59,11 +59,8 @@ def test_overrides_are_carried_out_in_order_or_refused():
 
 
 def test_expansion():
-    tree = {
-        "seed": 7,
-        "personalizer": "ditto",
-        "grid": {"personalizer.lam": [0.1, 1.0], "seed": [0, 1]},
-    }
+    grids = {"personalizer.lam": [0.1, 1.0], "seed": [0, 1]}
+    tree = {"seed": 7, "personalizer": "ditto", "grid": grids}
     before, runs = copy.deepcopy(tree), grid.expand(tree)
     assert tree == before
     assert [changed for changed, _ in runs] == [

@@ -280,10 +280,8 @@ def test_fingerprint_tells_what_decides_the_numbers():
 def test_citations_each_once_and_in_order(monkeypatch):
     text = "\n".join(reader.citations(from_dict({"personalizer": "ditto"})))
     assert "Ditto" in text and text.count("@") >= 2
-    entries = {
-        "fedavg": ["@a{x,\n year={1}}"],
-        "mean": ["@a{x, year={1}}", "@b{y, z={1}}"],
-    }
+    twice = ["@a{x, year={1}}", "@b{y, z={1}}"]
+    entries = {"fedavg": ["@a{x,\n year={1}}"], "mean": twice}
 
     def about(kind, name):
         seen.append((kind, name))
@@ -302,12 +300,8 @@ def test_a_file_changed_and_expanded(tmp_path):
     path.write_text(WHOLE + '[grid]\n"personalizer.lam" = [0.1, 2]\nseed = [0, 1]\n')
     tree = reader.override(reader.read(path), ["train.rounds=7", "model=mlp"])
     runs = [(reader.label(c), from_dict(t)) for c, t in reader.expand(tree)]
-    assert [name for name, _ in runs] == [
-        "lam=0.1,seed=0",
-        "lam=0.1,seed=1",
-        "lam=2,seed=0",
-        "lam=2,seed=1",
-    ]
+    names = ["lam=0.1,seed=0", "lam=0.1,seed=1", "lam=2,seed=0", "lam=2,seed=1"]
+    assert [name for name, _ in runs] == names
     assert all(e.train.rounds == 7 and e.model.name == "mlp" for _, e in runs)
     assert reader.differences(to_dict(runs[0][1]), to_dict(runs[3][1])) == {
         "seed": (0, 1),

@@ -26,11 +26,8 @@ def test_what_is_right():
     y = torch.tensor([1, 0, 1])
     outputs = torch.tensor([[0.0, 1.0], [0.0, 1.0], [torch.inf, torch.nan]])
     assert labels.right(outputs, y).tolist() == [1, 0, 0]
-    assert labels.right(outputs, labels.shares(y, 2, torch.float32)).tolist() == [
-        1,
-        0,
-        0,
-    ]
+    rows = labels.shares(y, 2, torch.float32)
+    assert labels.right(outputs, rows).tolist() == [1, 0, 0]
     margin = torch.tensor([[0.5], [-0.5], [0.0]])
     assert labels.right(margin, y).tolist() == [1, 1, 0]  # class 1 only when > 0
     several = torch.tensor([[1, 0], [1, 1], [0, 0]])

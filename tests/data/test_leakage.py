@@ -42,21 +42,19 @@ def test_leaks_by_hand(y, parts, leaked, duplicates):
     assert facts == {"leaked": leaked}  # copies need not be looked for
 
 
-def test_leaks_are_refused_where_asked():
-    one = shards([[0, 1]], [[]], [[5, 4]])
-    with pytest.raises(Refusal) as caught:
-        leakage.examine(made(COPIES), one, "refuse")
-    assert str(caught.value) == (
+def test_leaks_are_refused_where_asked(refuses):
+    def examine(*parts):
+        return leakage.examine(made(COPIES), shards(*parts), "refuse")
+
+    assert refuses("leakage", examine, [[0, 1]], [[]], [[5, 4]]) == (
         "partition.leakage = 'refuse' and of 2 examples tested on, 0 are also trained "
         "on by another client and 1 have a copy that is trained on (the first is row "
         "4): remove the copies and give no example to two clients, or set "
         "partition.leakage = 'record'"
     )
-    two = shards([[0], [1]], [[], []], [[2], [0]])
-    with pytest.raises(Refusal, match=r"1 are also trained on .* \(the first is row 0"):
-        leakage.examine(made(COPIES), two, "refuse")
-    fine = shards([[0, 3]], [[]], [[2, 5]])
-    assert leakage.examine(made(COPIES), fine, "refuse")["duplicates"] == 0
+    words = r"1 are also trained on .* \(the first is row 0"
+    refuses(words, examine, [[0], [1]], [[], []], [[2], [0]])
+    assert examine([[0, 3]], [[]], [[2, 5]])["duplicates"] == 0
 
 
 SHAPES = st.tuples(st.integers(1, 7), st.integers(1, 3))

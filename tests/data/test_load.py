@@ -5,7 +5,6 @@ import pytest
 
 from troth.config import reader
 from troth.data import load
-from troth.types import Refusal
 
 
 def experiment(**sections):
@@ -41,22 +40,21 @@ def test_data_are_kept_until_they_change(own, refuses):
     refuses("there is no file", load.deal, e, None)
 
 
-def test_facts_about_leaks_and_owners(own):
+def test_facts_about_leaks_and_owners(own, refuses):
     e, path = own(x=np.repeat(np.arange(2, dtype=np.float32), 10)[:, None])
     facts = load.deal(e, None)[2]
     assert facts["leaked"] == 0 and facts["duplicates"] == 4
-    part = {"name": "iid", "clients": 2}
-    data = {"name": "npz", "path": str(path)}
-    allowed = experiment(data=data, partition={**part, "leakage": "allow"})
-    assert "duplicates" not in load.deal(allowed, None)[2]
-    with pytest.raises(Refusal, match="leakage = 'refuse' and of 4 examples tested"):
-        load.deal(experiment(data=data, partition={**part, "leakage": "refuse"}), None)
-    _, path = own(owner=np.arange(20) // 4)
-    e = experiment(
-        data={"name": "npz", "path": str(path)},
-        partition={"name": "identities", "clients": 2, "split_by": "owner"},
-    )
-    arrays, shards, _ = load.deal(e, None)
+
+    def dealt(**partition):
+        data = {"name": "npz", "path": str(path)}
+        partition = {"name": "iid", "clients": 2} | partition
+        return load.deal(experiment(data=data, partition=partition), None)
+
+    assert "duplicates" not in dealt(leakage="allow")[2]
+    words = "leakage = 'refuse' and of 4 examples tested"
+    refuses(words, dealt, leakage="refuse")
+    own(owner=np.arange(20) // 4)
+    arrays, shards, _ = dealt(name="identities", split_by="owner")
     for k in range(2):
         train, test = (set(arrays.owner[part[k]]) for part in shards[:3:2])
         assert train and test and not train & test

@@ -228,9 +228,8 @@ def test_what_is_recorded_and_whose_inputs(tree, runs, refuses):
     assert run.experiment.resolved["imputed"] == sum(lacks)
     assert run.experiment.resolved["constant"] == 1
     assert tensors["constant"].nonzero().tolist() == [[2, 3]]
-    assert run.experiment.features == Part(
-        "own", {"center": True, "scale": True, "impute": "mean"}
-    )
+    options = {"center": True, "scale": True, "impute": "mean"}
+    assert run.experiment.features == Part("own", options)
     names = ("none", "own", "federated")
     ids = {reader.fingerprint(reader.from_dict(tree | {"features": f})) for f in names}
     assert len(ids) == 3  # it decides the numbers of a run
@@ -318,7 +317,7 @@ def mine(monkeypatch):
     return write
 
 
-def test_features_of_ones_own(tree, tmp_path, mine):
+def test_features_of_ones_own(tree, tmp_path, mine, refuses):
     """Public ranges: nothing is fitted, nothing crosses the wire."""
     one = "np.ones(5)"
     made = f"Statistics({one}, {one}, width * {one}, {one})"
@@ -326,16 +325,16 @@ def test_features_of_ones_own(tree, tmp_path, mine):
     own = {"features": {"name": name, "width": 4.0}}
     [run] = troth.run(tree | own, out=tmp_path / "run")
     assert run.shared()[0](torch.full((1, 5), 9.0)).tolist() == [[2.0] * 5]
-    for body in (
-        f"train):\n    return Statistics({one}, {one}, {one}, np.ones(4))",
-        "train):\n    return None",
+    four = "must give a Statistics whose four arrays"
+    finite = "finite numbers and positive standard"
+    for made, words in (
+        (f"Statistics({one}, {one}, {one}, np.ones(4))", four),
+        ("None", four),
+        (f"Statistics({one}, {one}, 0*{one}, {one})", finite),
+        (f"Statistics({one}, {one}, {one}*np.nan, {one})", finite),
     ):
-        with pytest.raises(Refusal, match="must give a Statistics whose four arrays"):
-            troth.cost(tree | {"features": mine(body)})
-    for wrong in ("0*np.ones(5)", "np.ones(5)*np.nan"):
-        body = f"train):\n    return Statistics({one}, {one}, {wrong}, {one})"
-        with pytest.raises(Refusal, match="finite numbers and positive standard"):
-            troth.cost(tree | {"features": mine(body)})
+        name = mine(f"train):\n    return {made}")
+        refuses(words, troth.cost, tree | {"features": name})
 
 
 @pytest.mark.slow("trains forty rounds, twice")

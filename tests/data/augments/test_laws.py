@@ -111,11 +111,8 @@ def trained(tree, plan=Plan("loop", 1)):  # noqa: B008
     return w, f.engine.models(w, f.population.read(np.arange(4)))
 
 
-PERSONALIZERS = [
-    {"name": "finetune", "epochs": 1},
-    {"name": "ditto", "lam": 0.5},
-    {"name": "local"},
-]
+FINETUNE, DITTO = {"name": "finetune", "epochs": 1}, {"name": "ditto", "lam": 0.5}
+PERSONALIZERS = [FINETUNE, DITTO, {"name": "local"}]
 CNN = {"name": "cnn", "channels": [2], "widths": [5]}
 slow = pytest.mark.slow("compiles a convolution for every plan")
 CASES = [

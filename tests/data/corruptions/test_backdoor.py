@@ -152,9 +152,8 @@ def test_success_is_what_the_saved_models_do_and_is_written(poisoned):
             with torch.no_grad():
                 said = model(torch.from_numpy(x)).argmax(1).numpy()
             expected = (said[y != 4] == 4).mean()
-            assert poisoned.clients[column][client] == pytest.approx(
-                expected, abs=1e-12
-            )
+            found = poisoned.clients[column][client]
+            assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_other_corruptions_are_after_nothing(tmp_path):

@@ -1,4 +1,5 @@
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -81,10 +82,8 @@ def test_all_in_its_order_mixed_and_shared(path):
     x, y = take(path, mix=True)  # fill: as many again
     assert len(x) == len(y) == 10 and torch.equal(x[:5], X)
     save(path, 11)
-    seats = (
-        from_file(X, Y, 3, KEY, 1.0, k, 4, path=path, take="share") for k in range(4)
-    )
-    given = [*seats]
+    how = {"path": path, "take": "share"}
+    given = [from_file(X, Y, 3, KEY, 1.0, k, 4, **how) for k in range(4)]
     assert [which(x) for x, _ in given] == [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7]]
     assert given[3][1].tolist() == [0, 1]
 
@@ -197,29 +196,24 @@ def test_refuses_what_other_data_sets_cannot_have(path, refuses):
 
 
 def test_refuses_files_and_options(path, tmp_path, refuses):
-    def refused(words, where=path):
-        refuses(words, take, where)
-
-    refused(r"there is no file .*: set corruption\.path to")
-    refused("there is no file", str(tmp_path))
-    refused("there is no file", "a\0b")
+    for where in (path, str(tmp_path), "a\0b"):
+        refuses(r"there is no file .*: set corruption\.path to", take, where)
     Path(path).write_bytes(b"no arrays at all")
-    refused(r"is not a whole \.npz file")
+    refuses(r"is not a whole \.npz file", take, path)
     np.savez(path, x=X.numpy())
-    refused(r"lacks the array y")
+    refuses(r"lacks the array y", take, path)
     save(path, 2)
-    inf, nan = float("inf"), float("nan")
     for given, words in (
         ({"take": "all", "repeat": 0}, "repeat = 0 must be at least 1"),
         ({"repeat": 2}, "repeat = 2 .* 1 with corruption.take = 'fill'"),
         ({"weight": -1.0}, "weight = -1.0 must be a finite number of at least 0"),
-        *(({"weight": v}, f"weight = {v} must be a finite") for v in (nan, inf)),
+        *(({"weight": v}, f"weight = {v} must be a finite") for v in (np.nan, np.inf)),
         ({"take": "share", "seats": 3}, "2 examples, too few .* among 3 hostile"),
     ):
         refuses(words, take, path, **given)
-    refuses("needs the option 'path'", lookup.check, "corruption", "from_file", {})
-    with pytest.raises(Refusal, match="is not one of 'fill', 'all', 'share'"):
-        lookup.check("corruption", "from_file", {"path": path, "take": "some"})
+    check, options = partial(lookup.check, "corruption", "from_file"), {"path": path}
+    refuses("needs the option 'path'", check, {})
+    refuses("is not one of 'fill', 'all', 'share'", check, options | {"take": "some"})
 
 
 SIZES = [5, 4, 6]
@@ -388,7 +382,7 @@ def test_refused_by_models_and_losses_that_take_labels(path, tmp_path, refuses):
         return build.build(reader.from_dict(changed), plan=PLANS[0])
 
     built()
-    refuses("a loss of its own, which takes labels, and", built, model="svm")
     built("cross_entropy", model="svm").federation.step()  # one output: the margin
+    refuses("a loss of its own, which takes labels, and", built, model="svm")
     for name in ("squared", "multi_label", "huber"):
         refuses(f"train.loss = '{name}' needs", built, name)

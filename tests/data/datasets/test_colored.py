@@ -1,9 +1,4 @@
-"""Colours that go with labels.
-
-Pictures of the test's own have a white first pixel, which shows the colour as it is.
-Draws are fixed by the seed; where a statistical test says how rare a failure is, that
-is over seeds.
-"""
+"""Colours that go with labels: a white first pixel shows the colour as it is."""
 
 import numpy as np
 import pytest
@@ -152,13 +147,8 @@ def test_the_conflicting_test_is_the_same_pictures_recoloured(path):
     arrays, shards = deal(path, correlation=0.7)
     counts = np.zeros(3)
     assert list(shards.tests) == ["conflicting"]
-    every = zip(
-        maps(arrays, shards),
-        shards.test,
-        shards.tests["conflicting"],
-        places.test,
-        strict=True,
-    )
+    tests = shards.test, shards.tests["conflicting"], places.test
+    every = zip(maps(arrays, shards), *tests, strict=True)
     for one, plain, other, source in every:
         assert len(plain) == len(other)
         assert (arrays.y[other] == grey.y[source]).all()
@@ -177,14 +167,15 @@ def test_the_conflicting_test_is_the_same_pictures_recoloured(path):
 
 
 @pytest.mark.parametrize(("correlation", "group"), [(1.0, 0), (0.0, 1)])
-def test_all_or_none(path, correlation, group):
+def test_all_or_none(path, correlation, group, refuses):
     arrays, shards = deal(path, correlation=correlation)
     for name in PARTS:
-        rows = np.concatenate(getattr(shards, name))
-        assert (arrays.group[rows] == group).all()
+        assert (arrays.group[np.concatenate(getattr(shards, name))] == group).all()
     rows = np.concatenate(shards.tests["conflicting"])
     assert (arrays.group[rows] == 1).all()
     assert len(arrays.x) == M + (0 if group else len(rows)), "no picture more"
+    partition = {"conflicting": "copied"}  # it needs no second conflicting set
+    refuses("'copied' needs data with a group", deal, path, partition=partition)
 
 
 def test_a_client_with_one_class_takes_colours_of_others(path):
@@ -235,9 +226,8 @@ def test_digits_through_the_front(tmp_path):
     (run,) = troth.run(tree, out=tmp_path / "run")
     table, shared = run.clients, run.summary["tests"]["conflicting"]["shared"]
     assert (table["conflicting"] == table["test"]).all()
-    assert table["conflicting_accuracy"].mean() == pytest.approx(
-        shared["accuracy_mean"]
-    )
+    mean = shared["accuracy_mean"]
+    assert table["conflicting_accuracy"].mean() == pytest.approx(mean)
     found = catalogue.deal("colored", ["data.base=digits"])
     assert found.arrays.x.shape[1:] == (3, 8, 8) and len(found.clients) == 10
     assert sum(map(len, found.clients)) == 1797 < len(found.arrays.x)
@@ -285,11 +275,6 @@ def test_refuses_what_has_no_colours(tmp_path, refuses, x, y, words):
 )
 def test_refuses_options(refuses, options, words):
     refuses(words, colored, **options)
-
-
-def test_it_needs_no_second_conflicting_set(path, refuses):
-    partition = {"conflicting": "copied"}
-    refuses("'copied' needs data with a group", deal, path, partition=partition)
 
 
 @pytest.mark.data

@@ -55,12 +55,11 @@ def test_reads_the_publishers_layout_and_other_types(made, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
-def test_what_is_not_the_published_set_is_refused(made, name):
+def test_what_is_not_the_published_set_is_refused(made, name, refuses):
     """Right in every shape, and still not what its name says."""
-    with pytest.raises(Refusal, match=f"{FILES[0]} is not the published file") as error:
-        LOADERS[name](str(made))
-    said = str(error.value)
-    assert said.startswith(str(made / FILES[0])) and "gunzip.md5:" in said
+    said = refuses(f"{FILES[0]} is not the publ", LOADERS[name], str(made))
+    assert said.startswith(f"{made / FILES[0]} is not the published file")
+    assert "gunzip.md5:" in said
     assert said.endswith(f"get it again from {SOURCES[name].page}")
 
 
@@ -77,12 +76,11 @@ GOOD = gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7]))
     ],
     ids=["html", "cut", "flipped", "empty", "other"],
 )
-def test_refuses_a_damaged_file_by_name(tmp_path, content, words):
+def test_refuses_a_damaged_file_by_name(tmp_path, content, words, refuses):
     (tmp_path / FILES[3]).write_bytes(content)
-    with pytest.raises(Refusal, match=words) as caught:
-        read_idx(mnist.SOURCE, tmp_path, FILES[3])
-    assert str(caught.value).startswith(str(tmp_path / FILES[3]))
-    assert "get it again from http://yann.lecun.com" in str(caught.value)
+    said = refuses(words, read_idx, mnist.SOURCE, tmp_path, FILES[3])
+    assert said.startswith(str(tmp_path / FILES[3]))
+    assert "get it again from http://yann.lecun.com" in said
 
 
 @pytest.mark.data

@@ -44,9 +44,8 @@ def test_tau_scales_and_the_last_are_hostile():
     theta = truth(0, clients=6, tau=0.0)
     assert np.array_equal(mixed[:4], benign[:4])
     assert np.allclose(mixed[4:] - theta[4:], 7 * (benign[4:] - theta[4:]))
-    arrays = linear_regression(
-        0, clients=6, sigma=0.0, tau=1.0, hostile=2, tau_a=7.0, examples=10
-    )
+    options = {"clients": 6, "sigma": 0.0, "tau": 1.0, "hostile": 2, "tau_a": 7.0}
+    arrays = linear_regression(0, **options, examples=10)
     assert np.allclose(arrays.y, (arrays.x * mixed[arrays.owner]).sum(1))
 
 

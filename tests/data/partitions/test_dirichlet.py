@@ -92,10 +92,8 @@ def test_test_examples_follow_the_training_examples(by):
     marks = np.repeat([TRAIN, TEST], [6000, 1000])
     arrays = made(np.arange(7000) % 10, 10, marks)
     lists = dirichlet(arrays, 0, clients=10, by=by)
-    train, test = (
-        held(arrays, [x[arrays.split[x] == mark] for x in lists])
-        for mark in (TRAIN, TEST)
-    )
+    parts = ([x[arrays.split[x] == mark] for x in lists] for mark in (TRAIN, TEST))
+    train, test = (held(arrays, part) for part in parts)
     assert test.sum(axis=1).min() >= 1
     if by == "class":
         assert np.abs(test - train / 6).max() < 2

@@ -21,11 +21,8 @@ OPTIONS = {
 DRAWS = ("draws", OPTIONS["draws"][0])
 SHARES = [("classes", {"recipe": "ditto"}), DRAWS]  # clients may hold the same example
 UNSEEDED = [("classes", {"recipe": "ditto"}), ("natural", {})]
-LEAVES = [
-    ("classes", {"recipe": "ditto"}),
-    DRAWS,
-    ("identities", OPTIONS["identities"][1]),
-]
+WHOLE = ("identities", OPTIONS["identities"][1])
+LEAVES = [("classes", {"recipe": "ditto"}), DRAWS, WHOLE]
 
 MEMBERS = [(n, o) for n in lookup.names("partition") for o in OPTIONS.get(n, [{}])]
 
