@@ -15,7 +15,7 @@ def test_bytes_become_floats_with_noise_of_the_given_size(refuses):
     assert abs(z.var() - 1) < 6 * (2 / z.numel()) ** 0.5
     assert len(out.unique()) > 0.99 * out.numel()
     assert out.min() < 0  # nothing is cut off
-    x = torch.rand(500, 7, dtype=torch.float64)
+    x = torch.rand(500, 7).double()
     assert noise(x, KEYS, 1.0).dtype == torch.float64
     assert torch.equal(noise(x, KEYS, 1.0, sigma=0.0), x)
     for sigma in (-1.0, float("nan"), float("inf")):

@@ -114,8 +114,7 @@ def test_what_is_no_sum_is_left_out_and_nobody_stands_alone(refuses):
             _sums.pooled([GOOD, bad], (2,))
     refuses("over 0 clients.*at least 2 clients", _sums.pooled, [], (2,))
     other = Sums(np.array([1, 1]), np.array([1.0, 1.0]))  # squares are not negative
-    found = _sums.pooled([other, GOOD, other], (2,), lowest=0.0)
-    assert found.number.tolist() == [2, 2]
+    assert (_sums.pooled([other, GOOD, other], (2,), lowest=0.0).number == 2).all()
     lone = Sums(np.array([3, 0]), np.array([6.0, 0.0]))
     with pytest.raises(Refusal, match=r"1 of the features \(1\) have enough values at"):
         _sums.pooled([GOOD, lone, lone], (2,))
