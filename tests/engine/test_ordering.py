@@ -87,7 +87,7 @@ class Net(nn.Module):
         return nn.functional.cross_entropy(out, y)
 
     def forward(self, x):
-        return self.net(x)  # type: ignore[no-any-return]
+        return self.net(x)
 
 
 @pytest.mark.parametrize("pulled", [False, True])
@@ -163,3 +163,56 @@ def test_sums_of_nothing():
     trace.by_kernels(graph)
     pairs = zip(graph(*given), total(*given), strict=True)
     assert all(torch.equal(ours, plain) for ours, plain in pairs)
+
+
+# What is computed once
+
+
+def _two_models(v, w, x):
+    def made(at):
+        return ((x.to(torch.float64) / 255 - 0.5) * at).tanh().sum(1)
+
+    return [made(v), made(w), made(v) + made(w)]
+
+
+def _twice(x):
+    return [x * 2, x * 2, (x * 2).view(4), (x * 2).view(4), x * 3.0, x * 3]
+
+
+def _writes(x):
+    a, b = torch.zeros_like(x), torch.zeros_like(x)
+    a.add_(x)
+    return [a + 3 * b]
+
+
+def test_two_models_prepare_a_batch_once():
+    x = torch.arange(12, dtype=torch.uint8).reshape(3, 4)
+    given = torch.randn(3, 4), torch.randn(3, 4), x
+    graph = traced(_two_models, *given)
+    called = targets(graph)
+    assert called.count(ATEN.div.Tensor) == 1 and called.count(ATEN.tanh.default) == 2
+    pairs = zip(graph(*given), _two_models(*given), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_outputs_stay_apart():
+    """The next step may write over one of them, and must not change the other."""
+    x = torch.randn(2, 2)
+    found = traced(_twice, x)(x)
+    assert len({t.data_ptr() for t in found}) == len(found)
+    assert all(torch.equal(a, b) for a, b in zip(found, _twice(x), strict=True))
+
+
+def test_what_writes_or_draws_is_left_alone():
+    x = torch.randn(2, 2)
+    for function in (_writes, lambda x: [torch.rand_like(x) - torch.rand_like(x)]):
+        assert targets(traced(function, x)) == targets(make_fx(function)(x))
+    assert torch.equal(traced(_writes, x)(x)[0], x)
+
+
+def test_numbers_that_only_look_the_same_stay_apart():
+    def near(x):
+        return [torch.stack([x / (x * 0.0), x / (x * -0.0)]).sum(1)]
+
+    x = torch.tensor([1.0, 2.0])
+    assert traced(near, x)(x)[0].tolist() == [float("inf"), float("-inf")]

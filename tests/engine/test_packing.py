@@ -80,7 +80,7 @@ def test_first_takes_the_client_axis_away():
 
 def test_kept_copies_what_will_be_used_again():
     a, b = t(2), t(2)
-    b.is_reused = True  # type: ignore[attr-defined]
+    b.is_reused = True
     kept = trees.kept((a, (b,)))
     assert kept[0] is a and kept[1][0] is not b
     assert torch.equal(kept[1][0], b) and not hasattr(kept[1][0], "is_reused")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ from troth.engine import placement
 from troth.runs import train
 from troth.types import Refusal
 
-SMALL: dict[str, Any] = {
+SMALL = {
     "partition": {"name": "classes", "clients": 12, "per_client": 4},
     "model": {"name": "mlp", "widths": [16]},
     "train": {"rounds": 6, "cohort": 5, "epochs": 1, "batch": 16},
@@ -56,7 +56,7 @@ def changed(**sections):
 
 
 def contents(path):
-    found: dict[str, Any] = {name: (path / name).read_bytes() for name in RESULTS}
+    found = {name: (path / name).read_bytes() for name in RESULTS}
     found["summary"] = json.loads((path / files.SUMMARY).read_text())
     del found["summary"]["seconds"]
     return found
@@ -233,7 +233,7 @@ def test_only_clients_that_are_asked_take_space():
     assert placement.need(e, 1000, 0, 8, False) == placement.Need(0, 0, 0)
     e = reader.from_dict({"train": {"rounds": 30}, "output": {"personal": False}})
     assert placement.need(e, 70, 40, 8, False) == placement.Need(70 * 40, 70 * 40, 0)
-    tree: dict[str, Any] = {"train": {"rounds": 30, "cohort": 10}}
+    tree = {"train": {"rounds": 30, "cohort": 10}}
     e = reader.from_dict(tree | {"checkpoint": {"every": 5}})
     assert placement.need(e, 1000, 40, 8, False).shadow == 50 * 40
     assert placement.need(e, 1000, 40, 8, True).shadow == 1000 * 40

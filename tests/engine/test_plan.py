@@ -15,29 +15,9 @@ HOWS = {"loop", "vmap", "compiled", "threads"}
 LOOP = Plan("loop", 1)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
-def experiment(tmp_path):
-    random = np.random.default_rng(0)
-    owner = np.repeat(np.arange(7), [5, 16, 9, 12, 7, 6, 10])
-    x = random.random((len(owner), 3))
-    np.savez(tmp_path / "data.npz", x=x, y=np.arange(len(owner)) % 2, owner=owner)
-    return reader.from_dict(
-        {
-            "data": {"name": "npz", "path": str(tmp_path / "data.npz")},
-            "partition": {"name": "natural", "split": [0.6, 0.1, 0.3]},
-            "train": {"rounds": 3, "batch": 4, "precision": "float64"},
-            "personalizer": "local",
-            "engine": {"device": "cpu"},
-        }
-    )
+def experiment(tree):
+    return reader.from_dict(tree)
 
 
 def built(experiment, plan=LOOP):
@@ -77,26 +57,22 @@ def cores(monkeypatch, number):
 def test_what_is_given_is_kept_and_not_measured(
     experiment, wish, expected, monkeypatch
 ):
-    def never(*args):
-        raise AssertionError("measured")
-
-    made = built(experiment)
-    monkeypatch.setattr(plans, "_time", never)
-    assert choose(made, **wish) == expected
+    monkeypatch.setattr(plans, "_time", None)
+    assert choose(built(experiment), **wish) == expected
 
 
 def test_candidates_are_valid(experiment, monkeypatch):
     engine = built(experiment).federation.engine
-    wishes = (0, 1, 3, 50), (0, 1, 4)  # chunks, workers
+    wishes = ("auto", *HOWS), (0, 1, 3, 50), (0, 1, 4)  # how, chunk, workers
     for n, count in itertools.product((1, 2, 3, 7, 100), (1, 2, 16)):
         cores(monkeypatch, count)
-        for how, chunk, workers in itertools.product(("auto", *HOWS), *wishes):
+        for how, chunk, workers in itertools.product(*wishes):
             found = list(plans._candidates(engine, n, how, chunk, workers))
             assert found and len(set(found)) == len(found)
+            allowed = HOWS - {"loop"} if how == "auto" else {how}
             for plan in found:
-                assert plan.how in (HOWS - {"loop"} if how == "auto" else {how})
+                assert plan.how in allowed and plan.workers >= 1
                 assert 1 <= plan.chunk <= n or plan.chunk == chunk
-                assert plan.workers >= 1
                 if plan.apart:
                     assert plan.chunk == 1 and plan.workers <= n
         first, *_, last = plans._candidates(engine, n, "auto", 0, 0)
@@ -108,19 +84,15 @@ def test_candidates_fit_into_what_is_free(experiment, monkeypatch):
     one = (8 * engine.task.d + 2 * engine.packing.width) * 8
     for rows, most in ((0, 1), (1, 1), (9, 4), (10**9, 100)):
         monkeypatch.setattr(devices, "free", lambda device, rows=rows: rows * (one + 1))
-        found = [p for p in plans._candidates(engine, 100, "vmap", 0, 0)]
+        found = plans._candidates(engine, 100, "vmap", 0, 0)
         assert max(plan.chunk for plan in found) == most
 
 
 def timed(monkeypatch, seconds):
     """Measure by a table instead of a clock."""
-    asked: list[Plan] = []
-
-    def time(engine, plan, *rest):
-        asked.append(plan)
-        return float(seconds(plan))
-
-    monkeypatch.setattr(plans, "_time", time)
+    asked = []
+    clock = lambda engine, plan, *rest: asked.append(plan) or float(seconds(plan))  # noqa: E731
+    monkeypatch.setattr(plans, "_time", clock)
     cores(monkeypatch, 2)
     return asked
 
@@ -163,17 +135,20 @@ def test_something_is_chosen_by_measuring(experiment):
     assert len(f.population.visited) == 0 and f.round == 0
 
 
+def same(found, expected):
+    pairs = zip(found, expected, strict=True)
+    return all(torch.allclose(a, b, 0, 1e-12) for a, b in pairs)
+
+
 def test_a_built_experiment_goes_by_what_was_chosen(experiment, monkeypatch):
-    expected = trained(built(experiment))
     timed(monkeypatch, lambda p: 1.0 if p == Plan("vmap", 2) else 2.0)
     made = build.build(experiment)
     assert made.federation.engine.plan == Plan("vmap", 2)
-    for a, b in zip(trained(made), expected, strict=True):
-        assert torch.allclose(a, b, 0, 1e-12)
+    assert same(trained(made), trained(built(experiment)))
 
 
-def without_compiler(monkeypatch):
-    real, tried = Engine._run, []
+def test_without_a_compiler_it_falls_back_or_says_so(experiment, monkeypatch):
+    made, real, tried = built(experiment), Engine._run, []
 
     def run(self, *args):
         tried.append(self.plan.how)
@@ -182,34 +157,16 @@ def without_compiler(monkeypatch):
         return real(self, *args)
 
     monkeypatch.setattr(Engine, "_run", run)
-    return tried
-
-
-def test_without_a_compiler_it_falls_back(experiment, monkeypatch):
-    made = built(experiment)
-    monkeypatch.setattr(plans, "_candidates", lambda *given: [Plan("vmap", 7)])
-    tried = without_compiler(monkeypatch)
-    assert choose(made, steps=1e12) == Plan("vmap", 7)
-    assert tried[-1] == "compiled"
-
-
-def test_a_compiler_that_is_asked_for_and_missing(experiment, monkeypatch):
-    made = built(experiment)
-    without_compiler(monkeypatch)
-    try:
-        plan = choose(made, how="compiled")
-    except Refusal:
-        return  # says so; that is fine too
-    assert plan.how != "compiled"
+    with pytest.raises(Refusal, match="no working C.* set engine.how to vmap or auto"):
+        choose(made, how="compiled")
+    monkeypatch.setattr(plans, "_candidates", lambda *given: [SEVEN])
+    assert choose(made, steps=1e12) == SEVEN
+    assert tried[-2:] == ["vmap", "compiled"]
 
 
 def test_a_plan_that_fails_otherwise_says_so(experiment, monkeypatch):
     made = built(experiment)
-
-    def run(*args):
-        raise ZeroDivisionError("a bug")
-
-    monkeypatch.setattr(Engine, "_run", run)
+    monkeypatch.setattr(Engine, "_run", lambda *args: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         choose(made)
 
@@ -217,13 +174,16 @@ def test_a_plan_that_fails_otherwise_says_so(experiment, monkeypatch):
 # Memory that runs out
 
 
+OUT = torch.OutOfMemoryError("CUDA out of memory")
+NONE = RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate")
+
+
 def scarce(monkeypatch, most, error):
     real, asked = Engine._together, []
 
     def together(self, *args):
-        clients = len(args[0].ids)
-        asked.append(clients)
-        if clients > most:
+        asked.append(len(args[0].ids))
+        if asked[-1] > most:
             raise error
         return real(self, *args)
 
@@ -231,24 +191,16 @@ def scarce(monkeypatch, most, error):
     return asked
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate"),
-        torch.OutOfMemoryError("CUDA out of memory"),
-    ],
-)
+@pytest.mark.parametrize("error", [NONE, OUT])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_memory_that_runs_out_halves_the_chunk(experiment, monkeypatch, error, workers):
     expected = trained(built(experiment))
     asked = scarce(monkeypatch, 2, error)
     made = built(experiment, Plan("vmap", 7, workers))
-    found = trained(made)
+    assert same(trained(made), expected)
     assert made.federation.engine.plan == Plan("vmap", 2, workers)
     assert {7, 4, 2} == set(asked)
     assert sum(k > 2 for k in asked) <= 2 * workers  # learnt once, not every round
-    for a, b in zip(found, expected, strict=True):
-        assert torch.allclose(a, b, 0, 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -258,37 +210,32 @@ def test_errors_that_no_smaller_chunk_helps_are_said(
     experiment, most, error, monkeypatch
 ):
     """A client that does not fit alone, and any error that is not of memory."""
-    made = built(experiment, Plan("vmap", 7))
+    f = built(experiment, SEVEN).federation
     scarce(monkeypatch, most, RuntimeError(error))
     with pytest.raises(RuntimeError, match=error):
-        made.federation.step()
-    assert made.federation.round == 0 and len(made.federation.population.visited) == 0
-    assert (made.federation.engine.plan == Plan("vmap", 7)) == (most == 2)
+        f.step()
+    assert f.round == 0 and len(f.population.visited) == 0
+    assert (f.engine.plan == SEVEN) == (most == 2)
 
 
 def test_measuring_survives_memory_that_runs_out(experiment, monkeypatch):
     expected = trained(built(experiment))
-    scarce(monkeypatch, 2, torch.OutOfMemoryError("CUDA out of memory"))
-    monkeypatch.setattr(plans, "_candidates", lambda *given: [Plan("vmap", 7)])
+    scarce(monkeypatch, 2, OUT)
+    monkeypatch.setattr(plans, "_candidates", lambda *given: [SEVEN])
     made = build.build(experiment)
     assert made.federation.engine.plan.chunk in (2, 7)
-    for a, b in zip(trained(made), expected, strict=True):
-        assert torch.allclose(a, b, 0, 1e-12)
+    assert same(trained(made), expected)
 
 
-def test_after_the_rounds_a_gpu_takes_all_at_once(experiment):
+def test_after_the_rounds_a_gpu_takes_all_at_once(experiment, monkeypatch):
     """But not where a chunk is given, where one client fills it, or on a CPU."""
     engine, few = built(experiment).federation.engine, Plan("vmap", 2)
     assert plans.after(few, engine, 7) == few
     engine.device = torch.device("cuda")  # only its name is read
-    room, devices.free = devices.free, lambda device: 10**9
-    try:
-        assert plans.after(few, engine, 7) == Plan("vmap", 7)
-        assert plans.after(few, engine, 7, given=2) == few
-        assert plans.after(Plan("vmap", 9), engine, 7) == Plan("vmap", 9)
-        for alone in (Plan("vmap", 1), LOOP, Plan("threads", 1, 2)):
-            assert plans.after(alone, engine, 7) == alone
-        devices.free = lambda device: 0
-        assert plans.after(few, engine, 7) == few
-    finally:
-        devices.free = room
+    monkeypatch.setattr(devices, "free", lambda device: 10**9)
+    assert plans.after(few, engine, 7) == SEVEN
+    assert plans.after(few, engine, 7, given=2) == few
+    for plan in (Plan("vmap", 9), Plan("vmap", 1), LOOP, THREADS):
+        assert plans.after(plan, engine, 7) == plan
+    monkeypatch.setattr(devices, "free", lambda device: 0)
+    assert plans.after(few, engine, 7) == few

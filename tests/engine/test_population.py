@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.engine import population
 from troth.engine.population import Population
@@ -27,7 +26,7 @@ def fresh(n=10, width=3, dtype=torch.float32):
     return Population(n, torch.arange(width, dtype=dtype) + 0.5, CPU)
 
 
-def rows(*values: float, width: int = 3) -> Tensor:
+def rows(*values, width=3):
     column = torch.tensor(values, dtype=torch.float32)[:, None]
     return column.expand(-1, width).contiguous()
 
@@ -173,7 +172,7 @@ def test_the_host_or_a_file_keeps_rows_of_a_device(file, store):
     people.write(ids(2, 1), rows(2, 1).cuda())
     people.prefetch(ids(0, 2))
     if store is CPU:
-        assert {block.device.type for block in people._rows._blocks} == {"cpu"}  # type: ignore[union-attr]
+        assert {block.device.type for block in people._rows._blocks} == {"cpu"}
     read = people.read(ids(2, 0, 1))
     assert read.device.type == "cuda"
     assert torch.equal(read.cpu(), torch.cat([rows(2), torch.zeros(1, 3), rows(1)]))
@@ -231,7 +230,7 @@ def test_any_history_with_kills_reads_as_a_table(history, dtype):
             if kind in ("kill", "half"):
                 count += 1
                 old = Path(place) / f"{count}"
-                shutil.copyfile(people._rows._path, old)  # type: ignore[union-attr]
+                shutil.copyfile(people._rows._path, old)
                 people.close()
                 people, table = on_disk(old, n, dtype=dtype), kept.clone()
                 if saved is not None:

@@ -1,13 +1,11 @@
 import os
 import shutil
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.func import grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -17,20 +15,13 @@ from troth.engine import packing
 from troth.engine import trace as traces
 from troth.engine import vmap as lifted
 from troth.engine.engine import Plan
-from troth.engine.trace import compute_once, update_in_place
+from troth.engine.trace import update_in_place
 from troth.engine.vmap import Lifted, _captured
 
 F64 = torch.float64
+ATEN = torch.ops.aten
+RATE = torch.tensor(0.1, dtype=F64)
 SLOW = pytest.mark.slow("trains two federations, traced and captured")
-
-
-@pytest.fixture(autouse=True)
-def _small():
-    torch.manual_seed(0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def draw(*shape):
@@ -55,7 +46,7 @@ def _loss(v, x):
     return torch.tanh(torch.tanh(x @ a.reshape(3, 2)) @ b).square().sum()
 
 
-FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, tuple[Any, ...]]] = {
+FUNCTIONS = {  # a function, its axes, and what it is given
     "gradient": (
         lambda v, x: v - 0.1 * grad(_loss)(v, x),
         (0, 0),
@@ -68,11 +59,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, tuple[Any, ...]]] = {
         (Both(draw(4, 2), draw(4, 3)), draw(4)),
     ),
     "untouched": (lambda i, w: w, (0, None), (torch.arange(4), draw(5))),
-    "where": (
-        lambda on, a, b: torch.where(on, a, b),
-        (0, 0, 0),
-        (torch.tensor([True, False, True, True]), draw(4, 2), draw(4, 2)),
-    ),
+    "where": (torch.where, (0, 0, 0), (torch.arange(4) != 1, draw(4, 2), draw(4, 2))),
     "bytes": (
         lambda v, x: x.to(v.dtype).mean() * v,
         (0, 0),
@@ -82,26 +69,22 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, tuple[Any, ...]]] = {
 }
 
 
+def other(t):
+    """Other numbers of the same shape, and not contiguous ones."""
+    if t.dtype != F64:
+        return t.flip(0)
+    return draw(*t.shape[::-1]).T if t.dim() == 2 else t + 1
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_trace_is_plain_vmap(name):
     function, dims, given = FUNCTIONS[name]
     many, plain = Lifted(function, dims, "vmap"), vmap(function, dims)
     for _ in range(3):
-        expected = plain(*given)
-        found = many(*given)
+        expected, found = plain(*given), many(*given)
         assert type(found) is type(expected)
         assert equal(found, expected) and equal(many.once(*given), expected)
-        given = packing.like(  # other numbers, and not contiguous ones
-            given,
-            [
-                t.flip(0)
-                if t.dtype != F64
-                else draw(*t.shape[::-1]).T
-                if t.dim() == 2
-                else t + 1
-                for t in packing.leaves(given)
-            ],
-        )
+        given = packing.mapped(other, given)
 
 
 def test_a_shape_is_traced_once_and_a_new_shape_anew():
@@ -143,9 +126,7 @@ def test_threads_share_traces():
 
 @pytest.fixture
 def captured(record):
-    def capture(
-        function: Callable[..., Any], *flat: Tensor, in_place: bool = False
-    ) -> Any:
+    def capture(function, *flat, in_place=False):
         graph = make_fx(function)(*flat)
         if in_place:
             update_in_place(graph, in_pieces=True)
@@ -169,7 +150,7 @@ def test_captured_gives_what_the_graph_gives(captured):
 
 def test_captured_reads_what_is_kept_where_it_lies(captured):
     a, b = draw(3), draw(3)
-    a.is_kept = True  # type: ignore[attr-defined]
+    a.is_kept = True
     run = captured(lambda a, b: [a + b], a, b)
     for _ in range(3):
         a.copy_(draw(3))  # filled anew, the same tensor
@@ -178,28 +159,24 @@ def test_captured_reads_what_is_kept_where_it_lies(captured):
 
 def test_captured_never_writes_over_what_is_kept(record):
     """Given twice: once to be read, and once as the state that a step begins with."""
-    w, rate = draw(2, 3), torch.tensor(-0.1, dtype=F64)
-    w.is_kept = True  # type: ignore[attr-defined]
-    step = lambda w, v, r: [torch.addcmul(v, v - w + 1, r)]  # noqa: E731
-    graph = make_fx(step)(w, w.clone(), rate)
+    w = draw(2, 3)
+    w.is_kept = True
+    step = lambda w, v, r: [torch.addcmul(v, v - w + 1, -r)]  # noqa: E731
+    graph = make_fx(step)(w, w.clone(), RATE)
     update_in_place(graph, in_pieces=True)
-    run = _captured(graph, [w, w, rate], record)
+    run = _captured(graph, [w, w, RATE], record)
     for _ in range(3):
         w.copy_(draw(2, 3))
         before, v, plain = w.clone(), w, w.clone()
         for _ in range(3):
-            (v,) = run(w, v, rate)
-            plain = plain + rate * (plain - before + 1)
+            (v,) = run(w, v, RATE)
+            plain = plain - RATE * (plain - before + 1)
             assert equal([v], [plain]) and torch.equal(w, before)
 
 
 def _momentum(v, m, x):
     m = 0.9 * m + v * x
-    return [torch.addcmul(v, m, torch.tensor(-0.1, dtype=F64)), m]
-
-
-def _descends(v, m, x):
-    return [torch.addcmul(v, v * x, torch.tensor(-0.1, dtype=F64)), m]
+    return [torch.addcmul(v, m, -RATE), m]
 
 
 @pytest.mark.parametrize("in_place", [False, True])
@@ -207,7 +184,7 @@ def _descends(v, m, x):
     "step",
     [
         _momentum,
-        _descends,
+        lambda v, m, x: [torch.addcmul(v, v * x, -RATE), m],
         lambda v, last, x: [v + 0.5 * (v - last) * x, v],  # handed on
         lambda a, b, x: [b, a],  # swapped
     ],
@@ -234,7 +211,7 @@ def test_few_operations_are_not_captured_and_say_what_they_pass_on(record, monke
         return v, v[:2], w, v - w
 
     v, w = draw(3, 4), draw(3, 4)
-    v.is_reused = True  # type: ignore[attr-defined]
+    v.is_reused = True
     passed, part, other, fresh = Lifted(few, (0, 0), "vmap")(v, w)
     assert passed is v and part.data_ptr() == v.data_ptr()
     assert hasattr(part, "is_reused")  # a view of what is written over
@@ -244,28 +221,11 @@ def test_few_operations_are_not_captured_and_say_what_they_pass_on(record, monke
     assert all(leaf.data_ptr() != v.data_ptr() for leaf in again)
 
 
-def _experiment(path, personalizer, optimizer):
-    random = np.random.default_rng(0)
-    owner = np.repeat(np.arange(5), [5, 16, 9, 12, 7])
-    x = random.random((len(owner), 4))
-    np.savez(path / "data.npz", x=x, y=np.arange(len(owner)) % 3, owner=owner)
-    tree = {
-        "data": {"name": "npz", "path": str(path / "data.npz")},
-        "partition": {"name": "natural", "split": [0.6, 0.1, 0.3]},
-        "model": {"name": "mlp", "widths": [3]},
-        "train": {"rounds": 3, "cohort": 4, "batch": 4, "epochs": 2, "lr": 0.1},
-        "personalizer": personalizer,
-        "engine": {"device": "cpu"},
-    }
-    tree["train"] |= {"precision": "float64", "optimizer": optimizer}  # type: ignore
-    return reader.from_dict(tree)
-
-
 def _trained(experiment, plan):
     federation = build.build(experiment, plan=plan).federation
     for _ in federation.train():
         pass
-    return federation.broadcast.w, federation.population.read(np.arange(5))
+    return federation.broadcast.w, federation.population.read(np.arange(7))
 
 
 @pytest.mark.parametrize(
@@ -284,10 +244,12 @@ def _trained(experiment, plan):
     ],
 )
 def test_rounds_of_captured_chunks_are_the_loop(
-    personalizer, optimizer, in_pieces, tmp_path, monkeypatch, record
+    personalizer, optimizer, in_pieces, tree, monkeypatch, record
 ):
     """What runs on a GPU, but for the GPU: two chunks, several rounds, in place."""
-    experiment = _experiment(tmp_path, personalizer, optimizer)
+    tree["train"] |= {"cohort": 4, "epochs": 2, "lr": 0.1, "optimizer": optimizer}
+    tree |= {"model": {"name": "mlp", "widths": [3]}, "personalizer": personalizer}
+    experiment = reader.from_dict(tree)
     expected = _trained(experiment, Plan("loop", 1))
     plain, changed = Lifted._trace, []
 
@@ -314,7 +276,7 @@ def _stepped(v, x, rate):
     return torch.addcmul(v, grad(_loss)(v, x), -rate)
 
 
-UPDATED: dict[str, Callable[..., Any]] = {
+UPDATED = {
     "alone": lambda v, x, rate: [_stepped(v, x, rate)],
     "beside": lambda v, x, rate: [_stepped(v, x, rate), x * 2],
     "read before": lambda v, x, rate: [v.sum() + 0 * x.sum(), _stepped(v, x, rate)],
@@ -322,24 +284,25 @@ UPDATED: dict[str, Callable[..., Any]] = {
 }
 
 
+def in_place(function, in_pieces, *given):
+    """The graph of a step, updated in place, and the operations in it."""
+    graph = make_fx(function)(*given)
+    update_in_place(graph, in_pieces)
+    return graph, [node.target for node in graph.graph.nodes]
+
+
 @pytest.mark.parametrize("in_pieces", [True, False])
 @pytest.mark.parametrize("name", UPDATED)
 def test_an_update_in_place_is_the_plain_graph(name, in_pieces):
-    function = vmap(UPDATED[name], (0, 0, None))
-    given = draw(4, 8), draw(4, 5, 3), torch.tensor(0.1, dtype=F64)
-    graph = make_fx(function)(*given)
-    update_in_place(graph, in_pieces)
-    assert not any(
-        n.target is torch.ops.aten.addcmul.default for n in graph.graph.nodes
-    )
-    gathers = any(n.target is torch.ops.aten.cat.default for n in graph.graph.nodes)
-    assert gathers == (name != "whole" and not in_pieces)
+    step = vmap(UPDATED[name], (0, 0, None))
+    graph, targets = in_place(step, in_pieces, draw(4, 8), draw(4, 5, 3), RATE)
+    assert ATEN.addcmul.default not in targets
+    assert (ATEN.cat.default in targets) == (name != "whole" and not in_pieces)
     for _ in range(2):
         v, x = draw(4, 8), draw(4, 5, 3)
-        expected, memory = function(v, x, given[2]), v.data_ptr()
-        found = graph(v, x, given[2])
+        expected, found = step(v, x, RATE), graph(v, x, RATE)
         assert equal(found, expected)
-        assert any(t.data_ptr() == memory for t in found)
+        assert any(t.data_ptr() == v.data_ptr() for t in found)
 
 
 def _pulled(v, w, x, rate):
@@ -373,30 +336,6 @@ def _between(v, w, x, rate):
     return [torch.addcmul(v, lam * g, -rate), torch.addcmul(w, (1 - lam) * g, -rate)]
 
 
-def _weighed(v, w, x, rate):
-    g = (0.3 * grad(_loss)(v, x)).add(v - w, alpha=1.4)
-    return [w * 1, torch.addcmul(v, g, -rate)]
-
-
-def _old_pieces(v, w, x, rate):
-    g = torch.cat([w[4:], w[:4]])
-    return [_stepped(w, x, rate), torch.addcmul(v, g, -rate)]
-
-
-def _old_rest(v, w, x, rate):
-    g = 2 * w
-    return [_stepped(w, x, rate), torch.addcmul(v, g, -rate)]
-
-
-def _old_pull(v, w, x, rate):
-    g = w.add(v - x.mean(), alpha=0.7)
-    return [_stepped(w, x, rate), torch.addcmul(v, g, -rate)]
-
-
-def _own_share(v, w, x, rate):
-    return [torch.addcmul(v, (0.5 * v).add(v - w, alpha=0.7), -rate), w + 1]
-
-
 def _middle(v, w, x, rate):
     half = _stepped(v, x, rate)
     return [_stepped(half, x, rate), half + w]
@@ -423,104 +362,102 @@ def _later_view(v, w, x, rate):
     return [_stepped(v, x, rate), part + 1]
 
 
-def _pieces_of_itself(v, w, x, rate):
-    return [torch.addcmul(v, torch.cat([v[4:], v[:4]]), -rate)]
+def _by(v, g, rate):
+    return torch.addcmul(v, g, -rate)
+
+
+def _weighed(v, w, x, rate):
+    g = (0.3 * grad(_loss)(v, x)).add(v - w, alpha=1.4)
+    return [w * 1, _by(v, g, rate)]
+
+
+def _moving(made):
+    """A gradient that is made before w moves, and used after."""
+
+    def step(v, w, x, rate):
+        g = made(v, w, x)
+        return [_stepped(w, x, rate), _by(v, g, rate)]
+
+    return step
 
 
 # A step of (v, w, x, rate); how many updates stay out of place; whether a pull towards
 # w is made in one pass, in pieces. None: whatever is right.
-STEPS: dict[str, tuple[Callable[..., Any], int | None, bool | None]] = {
-    "fixed": (lambda v, w, x, r: [w * 1, _pulled(v, w, x, r)], None, True),
-    "moving": (
-        lambda v, w, x, r: [m := _stepped(w, x, r), _pulled(v, m, x, r)],
-        None,
-        True,
-    ),
-    "before": (lambda v, w, x, r: [_stepped(w, x, r), _pulled(v, w, x, r)], None, True),
-    "early": (_early, None, False),
-    "both ways": (
-        lambda v, w, x, r: [_pulled(w, v, x, r), _pulled(v, w, x, r)],
-        None,
-        False,
-    ),
-    "itself": (lambda v, w, x, r: [_pulled(v, v, x, r), w + x.sum()], None, False),
-    "used twice": (_used_twice, None, False),
-    "two steps": (_twice, 0, None),
-    "between": (_between, 0, None),
-    "weighed": (_weighed, 0, None),
-    "pieces that move": (_old_pieces, 0, None),
-    "a gradient that moves": (_old_rest, 0, None),
-    "a rest that moves": (_old_pull, 0, None),
-    "a share of itself": (_own_share, 0, None),
-    "the middle is used": (_middle, 2, None),
-    "a fork": (_fork, 1, None),
-    "one number": (_one_number, None, None),
-    # right only if left alone, or done with care
-    "used later": (lambda v, w, x, r: [_stepped(v, x, r), v * 2], None, None),
-    "given back too": (lambda v, w, x, r: [_stepped(v, x, r), v], None, None),
-    "given twice": (lambda v, w, x, r: [s := _stepped(v, x, r), s], None, None),
-    "no input": (lambda v, w, x, r: [_stepped(v * 2, x, r)], None, None),
-    "used by a later update": (
-        lambda v, w, x, r: [
-            _stepped(v, x, r),
-            torch.addcmul(x, v.sum().expand(5, 3), r),
-        ],
-        None,
-        None,
-    ),
-    "no output": (lambda v, w, x, r: [_stepped(v, x, r) * 2], None, None),
-    "a view used later": (_later_view, None, None),
-    "made of itself": (_pieces_of_itself, None, None),
-    "another value": (
-        lambda v, w, x, r: [torch.addcmul(v, grad(_loss)(v, x), r, value=-0.5)],
-        None,
-        None,
-    ),
-    "a rate each": (
-        lambda v, w, x, r: [
-            torch.addcmul(v, grad(_loss)(v, x), -r * x.mean(0).repeat(3)[:8])
-        ],
-        None,
-        None,
-    ),
-    "rate first": (
-        lambda v, w, x, r: [torch.addcmul(v, -r, grad(_loss)(v, x))],
-        None,
-        None,
-    ),
+PULLED = {  # whether a pull towards w is made in one pass, in pieces
+    "fixed": (lambda v, w, x, r: [w * 1, _pulled(v, w, x, r)], True),
+    "moving": (lambda v, w, x, r: [m := _stepped(w, x, r), _pulled(v, m, x, r)], True),
+    "before": (lambda v, w, x, r: [_stepped(w, x, r), _pulled(v, w, x, r)], True),
+    "early": (_early, False),
+    "both ways": (lambda v, w, x, r: [_pulled(w, v, x, r), _pulled(v, w, x, r)], False),
+    "itself": (lambda v, w, x, r: [_pulled(v, v, x, r), w + x.sum()], False),
+    "used twice": (_used_twice, False),
 }
+APART = {  # how many updates stay out of place
+    "two steps": (_twice, 0),
+    "between": (_between, 0),
+    "weighed": (_weighed, 0),
+    "pieces that move": (_moving(lambda v, w, x: torch.cat([w[4:], w[:4]])), 0),
+    "a gradient that moves": (_moving(lambda v, w, x: 2 * w), 0),
+    "a rest that moves": (_moving(lambda v, w, x: w.add(v - x.mean(), alpha=0.7)), 0),
+    "a share of itself": (
+        lambda v, w, x, r: [_by(v, (0.5 * v).add(v - w, alpha=0.7), r), w + 1],
+        0,
+    ),
+    "the middle is used": (_middle, 2),
+    "a fork": (_fork, 1),
+}
+CAREFUL = {  # right only if left alone, or done with care
+    "one number": _one_number,
+    "used later": lambda v, w, x, r: [_stepped(v, x, r), v * 2],
+    "given back too": lambda v, w, x, r: [_stepped(v, x, r), v],
+    "given twice": lambda v, w, x, r: [s := _stepped(v, x, r), s],
+    "no input": lambda v, w, x, r: [_stepped(v * 2, x, r)],
+    "used by a later update": lambda v, w, x, r: [
+        _stepped(v, x, r),
+        torch.addcmul(x, v.sum().expand(5, 3), r),
+    ],
+    "no output": lambda v, w, x, r: [_stepped(v, x, r) * 2],
+    "a view used later": _later_view,
+    "made of itself": lambda v, w, x, r: [_by(v, torch.cat([v[4:], v[:4]]), r)],
+    "another value": lambda v, w, x, r: [
+        torch.addcmul(v, grad(_loss)(v, x), r, value=-0.5)
+    ],
+    "a rate each": lambda v, w, x, r: [
+        _by(v, grad(_loss)(v, x), r * x.mean(0).repeat(3)[:8])
+    ],
+    "rate first": lambda v, w, x, r: [torch.addcmul(v, -r, grad(_loss)(v, x))],
+}
+STEPS = [(name, step, None, pulled) for name, (step, pulled) in PULLED.items()]
+STEPS += [(name, step, apart, None) for name, (step, apart) in APART.items()]
+STEPS += [(name, step, None, None) for name, step in CAREFUL.items()]
 
 
 @pytest.mark.parametrize("in_pieces", [True, False])
-@pytest.mark.parametrize("name", STEPS)
-def test_a_step_in_place_is_the_plain_graph(name, in_pieces):
-    function, apart, pulled = STEPS[name]
-    step = vmap(function, (0, 0, 0, None))
-    wide, rate = 1 if name == "one number" else 8, torch.tensor(0.1, dtype=F64)
-    graph = make_fx(step)(draw(4, wide), draw(4, wide), draw(4, 5, 3), rate)
-    update_in_place(graph, in_pieces)
-    targets = [node.target for node in graph.graph.nodes]
-    assert apart in (None, targets.count(torch.ops.aten.addcmul.default))
+@pytest.mark.parametrize(
+    ("name", "step", "apart", "pulled"), STEPS, ids=[row[0] for row in STEPS]
+)
+def test_a_step_in_place_is_the_plain_graph(name, step, apart, pulled, in_pieces):
+    step, wide = vmap(step, (0, 0, 0, None)), 1 if name == "one number" else 8
+    given = draw(4, wide), draw(4, wide), draw(4, 5, 3), RATE
+    graph, targets = in_place(step, in_pieces, *given)
+    assert apart in (None, targets.count(ATEN.addcmul.default))
     if pulled or (pulled is False and not in_pieces):
-        found = torch.ops.aten.lerp_.Tensor in targets
-        assert found == (pulled and in_pieces)
+        assert (ATEN.lerp_.Tensor in targets) == (pulled and in_pieces)
     if name in ("two steps", "between", "weighed") and in_pieces:
-        assert torch.ops.aten.cat.default not in targets  # no gradient is gathered
+        assert ATEN.cat.default not in targets  # no gradient is gathered
     for _ in range(2):
         v, w, x = draw(4, wide), draw(4, wide), draw(4, 5, 3)
-        expected = step(v, w, x, rate)
-        assert equal(graph(v.clone(), w.clone(), x, rate), expected)
+        expected = step(v, w, x, RATE)
+        assert equal(graph(v.clone(), w.clone(), x, RATE), expected)
 
 
 def test_what_all_clients_share_is_never_written_over():
-    def function(w, v, x, rate):
-        return [torch.addcmul(w, grad(_loss)(v, x), -rate)]
-
-    step = vmap(function, (None, 0, 0, None))
-    given = draw(8), draw(4, 8), draw(4, 5, 3), torch.tensor(0.1, dtype=F64)
+    step = vmap(
+        lambda w, v, x, rate: [_by(w, grad(_loss)(v, x), rate)], (None, 0, 0, None)
+    )
+    given = draw(8), draw(4, 8), draw(4, 5, 3), RATE
     for in_pieces in (True, False):
-        graph = make_fx(step)(*given)
-        update_in_place(graph, in_pieces)
+        graph, _ = in_place(step, in_pieces, *given)
         kept = given[0].clone()
         for _ in range(2):
             assert equal(graph(*given), step(*given))
@@ -528,17 +465,13 @@ def test_what_all_clients_share_is_never_written_over():
 
 
 def test_lifted_in_place_gives_the_same_and_only_then_writes_over():
-    def step(v, x, rate):
-        return _stepped(v, x, rate)
-
-    rate = torch.tensor(0.1, dtype=F64)
-    for in_place in (False, True):
-        many = Lifted(step, (0, 0, None), "vmap", in_place)
+    for writes in (False, True):
+        many = Lifted(_stepped, (0, 0, None), "vmap", writes)
         for _ in range(3):
             v, x = draw(4, 8), draw(4, 5, 3)
-            expected, kept = vmap(step, (0, 0, None))(v, x, rate), v.clone()
-            assert equal(many(v, x, rate), expected)
-            assert torch.equal(v, kept) != in_place
+            expected, kept = vmap(_stepped, (0, 0, None))(v, x, RATE), v.clone()
+            assert equal(many(v, x, RATE), expected)
+            assert torch.equal(v, kept) != writes
 
 
 # Draws through a compiler
@@ -561,70 +494,3 @@ def test_a_compiler_draws_the_same_numbers():
     for k in range(4):
         for one, expected in zip(found, drawn(key[k]), strict=True):
             assert torch.equal(one[k], expected)
-
-
-# What is computed once
-
-
-def _two_models(v, w, x):
-    def made(at):
-        return ((x.to(torch.float64) / 255 - 0.5) * at).tanh().sum(1)
-
-    return [made(v), made(w), made(v) + made(w)]
-
-
-def test_two_models_prepare_a_batch_once():
-    x = torch.arange(12, dtype=torch.uint8).reshape(3, 4)
-    given = (draw(3, 4), draw(3, 4), x)
-    graph: Any = make_fx(_two_models)(*given)
-    plain = graph(*given)
-    compute_once(graph)
-    called = [str(n.target) for n in graph.graph.nodes if n.op == "call_function"]
-    assert sum("div" in name for name in called) == 1
-    assert sum("tanh" in name for name in called) == 2
-    assert all(torch.equal(a, b) for a, b in zip(graph(*given), plain, strict=True))
-
-
-def test_outputs_stay_apart():
-    """The next step may write over one of them, and must not change the other."""
-
-    def twice(x):
-        return [x * 2, x * 2, (x * 2).view(4), (x * 2).view(4), x * 3.0, x * 3]
-
-    x = draw(2, 2)
-    graph: Any = make_fx(twice)(x)
-    compute_once(graph)
-    found = graph(x)
-    assert len({t.data_ptr() for t in found}) == len(found)
-    assert all(torch.equal(a, b) for a, b in zip(found, twice(x), strict=True))
-
-
-def test_what_writes_or_draws_is_left_alone():
-    def writes(x):
-        a, b = torch.zeros_like(x), torch.zeros_like(x)
-        a.add_(x)
-        return [a + 3 * b]
-
-    def draws(x):
-        return [torch.rand_like(x) - torch.rand_like(x)]
-
-    x = draw(2, 2)
-    for function in (writes, draws):
-        graph: Any = make_fx(function)(x)
-        before = len(graph.graph.nodes)
-        compute_once(graph)
-        assert len(graph.graph.nodes) == before
-    graph = make_fx(writes)(x)
-    compute_once(graph)
-    assert torch.equal(graph(x)[0], x)
-
-
-def test_numbers_that_only_look_the_same_stay_apart():
-    def near(x):
-        signs = torch.stack([x / (x * 0.0), x / (x * -0.0)])
-        return [signs.sum(1)]
-
-    x = torch.tensor([1.0, 2.0])
-    graph: Any = make_fx(near)(x)
-    compute_once(graph)
-    assert graph(x)[0].tolist() == [float("inf"), float("-inf")]

@@ -2,11 +2,10 @@
 
 import copy
 import inspect
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from troth import seeding
 from troth.networks import batchnorm
@@ -15,11 +14,7 @@ from troth.networks.batchnorm import BatchNorm, Dropout, adapt
 from troth.types import Batch
 
 F64 = torch.float64
-SHAPES: dict[Any, tuple[int, ...]] = {
-    nn.BatchNorm1d: (3,),
-    nn.BatchNorm2d: (3, 4, 5),
-    nn.BatchNorm3d: (3, 2, 4, 3),
-}
+SHAPES = {nn.BatchNorm1d: (3,), nn.BatchNorm2d: (3, 4, 5), nn.BatchNorm3d: (3, 2, 4, 3)}
 
 
 def normalised(kind, seed, momentum=0.1):
@@ -28,7 +23,7 @@ def normalised(kind, seed, momentum=0.1):
     for t in (norm.weight.data, norm.bias.data, norm.running_mean):
         t.add_(torch.randn(3, dtype=F64))
     norm.running_var.mul_(torch.rand(3, dtype=F64) + 0.5)
-    return norm  # type: ignore[no-any-return]
+    return norm
 
 
 def batch_of(x, weight=None, key=0):
@@ -123,15 +118,15 @@ def test_a_step_takes_the_tail_where_torch_takes_it():
 
 
 def test_frozen_statistics_stay_and_are_used():
-    norm: Any = normalised(nn.BatchNorm1d, 0)
+    norm = normalised(nn.BatchNorm1d, 0)
     norm.frozen_statistics = True
     objective = tasks.Objective(nn.Sequential(norm, nn.Linear(3, 1).to(F64)), 0)
     task = tasks.functional(objective)
     assert task.tail == 0
     x = torch.randn(4, 3, dtype=F64)
     v = tasks.flatten(objective)
-    seen: list[Tensor] = []
-    objective.net[0].register_forward_hook(lambda m, i, o: seen.append(o.detach()))  # type: ignore[index]
+    seen = []
+    objective.net[0].register_forward_hook(lambda m, i, o: seen.append(o.detach()))
     task.grad(v, batch_of(x))
     assert torch.allclose(seen[0], norm.eval()(x))
 
@@ -147,7 +142,7 @@ def test_a_layer_used_twice_moves_twice_and_one_unused_stays():
             self.out = nn.Linear(3, 1).to(F64)
 
         def forward(self, x):
-            y: Tensor = self.out(self.a(self.a(x)))
+            y = self.out(self.a(self.a(x)))
             return y
 
     theirs = Twice()
@@ -157,9 +152,9 @@ def test_a_layer_used_twice_moves_twice_and_one_unused_stays():
     g = task.grad(v, batch_of(x))
     theirs(x)
     means, variances = (v - g)[-12:].chunk(2)
-    assert torch.allclose(means[:3], theirs.a.running_mean)  # type: ignore[arg-type]
-    assert torch.allclose(variances[:3], theirs.a.running_var)  # type: ignore[arg-type]
-    assert torch.equal(means[3:], theirs.b.running_mean)  # type: ignore[arg-type]
+    assert torch.allclose(means[:3], theirs.a.running_mean)
+    assert torch.allclose(variances[:3], theirs.a.running_var)
+    assert torch.equal(means[3:], theirs.b.running_mean)
 
 
 def test_adapting_keeps_names_tensors_and_what_is_shared():
@@ -170,7 +165,7 @@ def test_adapting_keeps_names_tensors_and_what_is_shared():
     after = dict(adapted.state_dict(keep_vars=True))
     assert list(before) == list(after)
     assert all(before[name] is after[name] for name in before)
-    assert adapted[0] is adapted[1][0] and isinstance(adapted[0], BatchNorm)  # type: ignore[index]
+    assert adapted[0] is adapted[1][0] and isinstance(adapted[0], BatchNorm)
     assert isinstance(adapt(nn.BatchNorm1d(2)), BatchNorm)
     assert adapt(adapted) is adapted and len(batchnorm.norms(adapted)) == 1
 
@@ -223,7 +218,7 @@ def test_all_or_nothing():
         assert torch.equal(drop(x), x * (1 - p))
 
 
-VARIANTS: list[dict[str, Any]] = [{"affine": False}, {"eps": 0.5}, {"momentum": 1.0}]
+VARIANTS = [{"affine": False}, {"eps": 0.5}, {"momentum": 1.0}]
 if "bias" in inspect.signature(nn.BatchNorm1d).parameters:  # torch 2.13
     VARIANTS.append({"bias": False})
 
@@ -244,8 +239,8 @@ def test_every_option_is_torchs(options, padded):
     objective.tell(batch_of(x))
     assert torch.allclose(objective.net(x), theirs(x), atol=1e-12)
     mean, var = objective.told()
-    assert torch.allclose(mean, theirs.running_mean)  # type: ignore[arg-type]
-    assert torch.allclose(var, theirs.running_var)  # type: ignore[arg-type]
+    assert torch.allclose(mean, theirs.running_mean)
+    assert torch.allclose(var, theirs.running_var)
 
 
 @pytest.mark.parametrize("kind", SHAPES)
@@ -312,7 +307,7 @@ def test_a_layer_that_its_owner_keeps_from_training_stays():
             return self
 
         def forward(self, x):
-            y: Tensor = self.out(self.norm(x))
+            y = self.out(self.norm(x))
             return y
 
     theirs = Kept().train()

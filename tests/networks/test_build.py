@@ -1,7 +1,6 @@
 """The network of an experiment: where it starts, and what of it stays."""
 
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +56,7 @@ def lazy(shape, classes):
 def none(shape, classes):
     return classes
 """
-SMALL: dict[str, Any] = {
+SMALL = {
     "data": "digits",
     "partition": {"name": "iid", "clients": 4},
     "train": {"rounds": 2, "steps": 2, "batch": 8, "lr": 0.1},
@@ -300,7 +299,7 @@ def test_another_head_on_frozen_features(place):
     first = trained(place, {"name": "resnet18", "width": 1}, "one")
     model = {"name": "resnet18", "width": 1, "freeze": ["[!f]*"]}
     model |= {"weights": "one/shared.safetensors"}
-    sections: dict[str, Any] = {"data": {"name": "npz", "path": "two.npz"}}
+    sections = {"data": {"name": "npz", "path": "two.npz"}}
     with pytest.raises(Refusal, match=r"fc\.weight has shape \[10, 8\].*\[2, 8\]"):
         trained(place, model, "two", **sections)
     second = trained(place, model | {"weights_skip": ["fc"]}, "two", **sections)

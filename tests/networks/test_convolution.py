@@ -1,9 +1,8 @@
 import itertools
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import conv2d
@@ -38,7 +37,7 @@ def way(request, monkeypatch):
 @pytest.fixture
 def replaced(way, monkeypatch):
     """One entry for every convolution that is computed as a product."""
-    calls: list[Any] = []
+    calls = []
     real = way.apply
 
     def apply(*args):
@@ -63,10 +62,10 @@ def test_forward_and_gradients_are_those_of_torch(replaced):
     for kernel, padding, bias in itertools.product(KERNELS, PADDINGS, (True, False)):
         x, w = draw(2, 3, 7, 6), draw(4, 3, *kernel)
         b = draw(4) if bias else None
-        how: Any = ((1, 1), padding, (1, 1), 1)
+        how = ((1, 1), padding, (1, 1), 1)
         g = torch.randn_like(conv2d(x, w, b, *how))
 
-        def everything(*given: Tensor, how: Any = how, g: Tensor = g) -> list[Tensor]:
+        def everything(*given, how=how, g=g):
             moving = [t.clone().requires_grad_() for t in given]
             out = conv2d(*moving[:2], *(moving[2:] or [None]), *how)
             return [out.detach(), *torch.autograd.grad(out, moving, g)]
@@ -83,7 +82,7 @@ def test_forward_and_gradients_are_those_of_torch(replaced):
 def test_gradient_of_one_of_the_two_only():
     for which in (0, 1):
 
-        def gradient(*given: Tensor, which: int = which) -> Tensor:
+        def gradient(*given, which=which):
             moving = [t.clone() for t in given]
             moving[which].requires_grad_()
             out = conv2d(*moving, None, (1, 1), (1, 1))
@@ -142,7 +141,7 @@ def climbing(w, b, padding):
 
 
 def test_gradient_in_the_pictures_of_a_model_that_stands_still(monkeypatch):
-    turned: list[Any] = []
+    turned = []
     real = convolution._Turned.apply
     seen = lambda *args: (turned.append(args), real(*args))[1]  # noqa: E731
     monkeypatch.setattr(convolution._Turned, "apply", seen)
@@ -205,7 +204,7 @@ def test_in_a_module_by_functional_call():
 
 def test_others_are_left_alone(replaced):
     x = draw(2, 4, 9, 9)
-    others: list[dict[str, Any]] = [{"stride": 2}, {"stride": (1, 2)}, {"groups": 2}]
+    others = [{"stride": 2}, {"stride": (1, 2)}, {"groups": 2}]
     others += [{"dilation": 2}, {"dilation": (1, 2)}, {"padding": "same"}]
     for options in others:
         conv = nn.Conv2d(4, 6, 3, **options).to(F64)
@@ -223,7 +222,7 @@ def test_others_are_left_alone(replaced):
 
 def test_every_way_to_call_it():
     x, w, b = draw(2, 3, 6, 6), draw(4, 3, 3, 3), draw(4)
-    calls: list[Any] = [(), (None,), (None, 1), (None, 1, 1), (None, (1, 1), 1)]
+    calls = [(), (None,), (None, 1), (None, 1, 1), (None, (1, 1), 1)]
     calls += [(None, 1, (1, 1)), (None, [1, 1], [1, 1]), (None, (1,), (1,))]
     calls += [(None, 1, 1, 1, 1), (None, 2, 1, 1, 1), (None, 1, 1, 2)]
     calls += [(None, (1, 1), "valid")]
@@ -274,7 +273,7 @@ def test_the_tf32_setting_is_left_as_it_was():
 
 def test_in_another_order_it_is_the_same():
     """One client's on CUDA, which goes channels-last, here on whatever there is."""
-    ways: list[Any] = [(1, 1), (2, 1), (2, 0, 1, 2), (1, 2, 2)]
+    ways = [(1, 1), (2, 1), (2, 0, 1, 2), (1, 2, 2)]
     for how, bias in itertools.product(ways, (True, False)):
         groups = how[3] if len(how) > 3 else 1
         x, w = (

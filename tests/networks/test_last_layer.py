@@ -42,14 +42,14 @@ def labels(kind):
 
 def slope(net, x, y):
     """Of one example's loss, in the last layer: a row an output, the bias behind."""
-    head = list(net[2].parameters())  # type: ignore[index]
+    head = list(net[2].parameters())
     found = torch.autograd.grad(auto(net(x[None]), y[None])[0], head)
     return torch.cat([g.reshape(g.shape[0], -1) for g in found], dim=1)
 
 
 def curvature(net, x, y, bias):
     """The whole H of one example: Λ ⊗ φφᵀ."""
-    phi = net[:2](x[None])[0].detach()  # type: ignore[index]
+    phi = net[:2](x[None])[0].detach()
     phi = torch.cat([phi, torch.ones(1)]) if bias else phi
     outputs = net(x[None])[0].detach()
 
@@ -137,7 +137,7 @@ def test_saturated_outputs_do_not_overflow():
     y, outputs = labels("classes")
     net = network(outputs, bias=True)
     with torch.no_grad():
-        net[2].weight.mul_(1e6)  # type: ignore[index]
+        net[2].weight.mul_(1e6)
     held = data(y)
     found = last_layer.slopes(
         net, last_layer.last(net, held.x[:2]), held, np.zeros(3, bool)

@@ -82,7 +82,7 @@ def test_refuses_to_divide_by(std):
 
 def test_refusals():
     with pytest.raises(Refusal, match="'unit', 'pixel', 'none'"):
-        normalize("units", BYTES, 255.0)  # type: ignore[arg-type]
+        normalize("units", BYTES, 255.0)
     with pytest.raises(Refusal, match="there are 0"):
         normalize("pixel", BYTES[:0], 255.0)
     with pytest.raises(Refusal, match="scale of the data is 0"):

@@ -1,13 +1,12 @@
 """Names of parameters → masks over the flat vector."""
 
 import re
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from troth import lookup
 from troth.networks import build, flat
@@ -29,7 +28,7 @@ class Small(nn.Module):
 
     def forward(self, x):
         """The outputs."""
-        out: Tensor = self.fc(self.block(self.norm(self.conv1(x))))
+        out = self.fc(self.block(self.norm(self.conv1(x))))
         return out
 
 
@@ -100,7 +99,7 @@ def test_masks_by_hand():
     block0 = at("block.0.weight", "block.0.bias")
     norm = at("norm.running_mean", "norm.running_var")
     conv1 = at("conv1.weight", "conv1.bias")
-    expected: list[int] = []
+    expected = []
     for number, layer in enumerate(([], fc, block1, block0, norm, conv1)):
         expected = sorted(expected + layer)
         assert numbers(masks.last("last", number)) == expected
@@ -186,7 +185,7 @@ def test_no_norms():
 
 
 def _net(widths, norms):
-    parts: list[nn.Module] = []
+    parts = []
     for (a, b), norm in zip(zip(widths, widths[1:], strict=False), norms, strict=False):
         parts += [nn.Linear(a, b), *([nn.BatchNorm1d(b)] if norm else []), nn.ReLU()]
     return nn.Sequential(*parts)
@@ -203,7 +202,7 @@ def test_masks_by_the_modules_themselves(widths, norms, data):
     model = _net(widths, norms)
     net = behind(model)
     masks = Masks(net)
-    held = [m for m in net[1] if list(m.parameters())]  # type: ignore[index]
+    held = [m for m in net[1] if list(m.parameters())]
     number = data.draw(st.integers(0, len(held)))
 
     def marked(chosen):
@@ -217,17 +216,14 @@ def test_masks_by_the_modules_themselves(widths, norms, data):
 
     assert masks.last("last", number).equal(marked(held[len(held) - number :]))
     picked = data.draw(st.lists(st.sampled_from(masks.layers), max_size=3))
-    by_name = dict(net[1].named_modules())  # type: ignore[index]
+    by_name = dict(net[1].named_modules())
     assert masks.matching("x", picked).equal(marked([by_name[n] for n in picked]))
     if any("Norm" in type(m).__name__ for m in held):
         norm_layers = [m for m in held if "Norm" in type(m).__name__]
         assert masks.norms().equal(marked(norm_layers))
 
 
-SMALLER: dict[str, dict[str, Any]] = {
-    "celeba_cnn": {"channels": 2, "blocks": 1},
-    "mlp": {"widths": [4]},
-}
+SMALLER = {"celeba_cnn": {"channels": 2, "blocks": 1}, "mlp": {"widths": [4]}}
 
 
 @pytest.mark.parametrize("name", ["celeba_cnn", "cnn", "linear", "mlp", "resnet18"])

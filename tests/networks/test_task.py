@@ -1,9 +1,8 @@
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import cross_entropy
 
@@ -16,7 +15,7 @@ from troth.networks.models.svm import SVM, svm
 from troth.types import Batch, Refusal, Task
 
 F64 = torch.float64
-OPTIONS: dict[str, dict[str, Any]] = {  # smaller than the defaults
+OPTIONS = {  # smaller than the defaults
     "cnn": {"channels": [3, 5], "widths": [7], "kernel": 3},
     "mlp": {"widths": [6, 5]},
     "resnet18": {"width": 2},
@@ -172,7 +171,7 @@ def test_no_examples_no_gradient_but_the_penalty():
         batch = batch._replace(weight=torch.zeros_like(batch.weight))
         v = tasks.flatten(objective)
         g = tasks.functional(objective).grad(v, batch)
-        model = objective.net[1]  # type: ignore[index]
+        model = objective.net[1]
         expected = torch.zeros_like(v)
         if isinstance(model, SVM):
             expected[:-1] = 2 * model.l2 * v[:-1]
@@ -193,7 +192,7 @@ class Odd(nn.Module):
         self.loss = nn.CrossEntropyLoss()
 
     def forward(self, x):
-        return self.b(torch.relu(self.a(self.frozen(x))))  # type: ignore[no-any-return]
+        return self.b(torch.relu(self.a(self.frozen(x))))
 
     def penalty(self):
         return self.a.weight.square().sum()
@@ -346,10 +345,10 @@ def test_a_dropout_used_twice_draws_twice():
 
         def forward(self, x):
             seen.append((self.drop(x), self.drop(x)))
-            y: Tensor = self.out(x[:, :1])
+            y = self.out(x[:, :1])
             return y
 
-    seen: list[tuple[Tensor, Tensor]] = []
+    seen = []
     objective = tasks.Objective(Twice(), 2)
     batch = even(torch.ones(8, 64), torch.zeros(8, dtype=torch.long))
     own = tasks.in_place(objective)

@@ -4,12 +4,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth import numerics
 
 
-def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def drawn(*shape, dtype=torch.float32):
     return torch.randn(*shape, device="cuda", dtype=dtype)
 
 

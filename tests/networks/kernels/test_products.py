@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from troth.networks.kernels import precision as digits
 
@@ -17,7 +16,7 @@ SHAPES = [
 ]
 
 
-def drawn(*shape: int, turned: bool, dtype: torch.dtype = torch.float32) -> Tensor:
+def drawn(*shape, turned, dtype=torch.float32):
     n, i, k = shape
     wanted = (n, k, i) if turned else shape
     found = torch.randn(*wanted, device="cuda", dtype=dtype)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from troth.networks import convolution
 from troth.networks import convolution as plain_code
@@ -17,7 +16,7 @@ SHAPES = [  # clients, batch, height, width, channels in and out, kernel, paddin
 ]
 
 
-def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def drawn(*shape, dtype=torch.float32):
     return torch.randn(*shape, device="cuda", dtype=dtype)
 
 

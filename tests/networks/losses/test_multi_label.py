@@ -2,7 +2,6 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -85,8 +84,8 @@ def data(tmp_path):
 
 
 def experiment(data, kind="npz", **sections):
-    more: dict[str, Any] = {"label": [*NAMES]} if kind == "csv" else {}
-    tree: dict[str, Any] = {
+    more = {"label": [*NAMES]} if kind == "csv" else {}
+    tree = {
         "data": {"name": kind, "path": str(data / f"data.{kind}"), **more},
         "partition": {"name": "iid", "clients": 6},
         "train": {"rounds": 20, "steps": 5, "batch": 10, "lr": 1.0},

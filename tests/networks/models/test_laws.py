@@ -3,7 +3,6 @@
 import copy
 import math
 import re
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from torch import nn
 from troth import lookup
 from troth.types import Refusal
 
-SMALL: dict[str, dict[str, Any]] = {
+SMALL = {
     "celeba_cnn": {"channels": 4},
     "cnn": {"channels": [4, 4], "widths": [8], "dropout": [0.2, 0.5]},
     "mlp": {"widths": [16], "dropout": 0.5},
@@ -127,7 +126,7 @@ def test_takes_a_shape_or_says_why_not(name, shape):
     assert net.eval()(inputs(2, shape)).shape == (2, outputs(net, 2))
 
 
-REFUSED: list[tuple[str, dict[str, Any], str]] = [
+REFUSED = [
     ("celeba_cnn", {"channels": 0}, r"model\.channels = 0 must be a whole"),
     ("celeba_cnn", {"blocks": 0}, r"model\.blocks = 0 must be a whole"),
     ("cnn", {"kernel": 4}, r"model\.kernel = 4"),

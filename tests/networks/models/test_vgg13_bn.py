@@ -80,7 +80,7 @@ def test_starts_as_torchvision_does():
 
 def test_dropout_is_between_fully_connected_layers_and_only_in_training():
     net = vgg13_bn((1, 32, 32), 3, width=1, widths=[50, 40])
-    kinds = [type(m).__name__ for m in net.get_submodule("classifier")]  # type: ignore[arg-type]
+    kinds = [type(m).__name__ for m in net.get_submodule("classifier")]
     hidden = ["Linear", "ReLU", "Dropout"]
     assert kinds == [*hidden, *hidden, "Linear"]
     dropped = [m.p for m in net.modules() if isinstance(m, nn.Dropout)]
