@@ -11,7 +11,7 @@ from troth.networks import task as tasks
 from troth.networks.layers import Normalize
 from troth.networks.models.linear import linear
 from troth.networks.models.mlp import mlp
-from troth.networks.models.svm import SVM, svm
+from troth.networks.models.svm import svm
 from troth.types import Batch, Refusal, Task
 
 F64 = torch.float64
@@ -23,22 +23,30 @@ OPTIONS = {  # smaller than the defaults
 }
 SHAPES = [(1, 8, 8), (3, 5, 9), (2, 11, 4)]
 LARGER = [(1, 32, 32), (3, 32, 40), (2, 33, 32)]  # what is halved often
-MODELS = lookup.names("model")
-
-
+DEEP = ("resnet18", "vgg13_bn")
+NAMES, SLOW = lookup.names("model"), pytest.mark.slow("deep models, lifted")
+MODELS = [pytest.param(name, marks=SLOW if name in DEEP else ()) for name in NAMES]
 ZERO = torch.tensor(0)
 
 
 def problem(name, seed, classes, dtype=F64):
     """A model behind its normalisation and a batch of bytes, some of weight 0."""
     torch.manual_seed(seed)
-    shapes = LARGER if name in ("resnet18", "vgg13_bn") else SHAPES
-    shape = shapes[seed % len(SHAPES)]
+    shape = (LARGER if name in DEEP else SHAPES)[seed % len(SHAPES)]
     model = lookup.find("model", name)(shape, classes, **OPTIONS.get(name, {}))
     net = nn.Sequential(Normalize(100.0, 50.0), model)
     for p in net.parameters():  # no start at zero
         p.data.add_(0.1 * torch.randn_like(p))
     return tasks.Objective(net.to(dtype), classes), draw(shape, classes, dtype)
+
+
+def forms(objective, precision="float32"):
+    """Both ways to compute it."""
+    return [form(objective, precision) for form in (tasks.functional, tasks.in_place)]
+
+
+def joined(parts):
+    return torch.cat([part.reshape(-1) for part in parts])
 
 
 def even(x, y):
@@ -50,7 +58,7 @@ def draw(shape, classes, dtype=F64):
     x = torch.randint(0, 256, (6, *shape), dtype=torch.uint8)
     y = torch.randint(0, classes, (6,)) if classes else torch.randn(6, dtype=dtype)
     weight = torch.rand(6, dtype=dtype) * torch.tensor([1, 1, 0, 1, 0, 1])
-    return Batch(x, y, weight / weight.sum(), torch.tensor(0), torch.tensor(6))
+    return Batch(x, y, weight / weight.sum(), ZERO, torch.tensor(6))
 
 
 def kinds(name):
@@ -67,7 +75,7 @@ def assert_close(a, b, atol=1e-12):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_three_ways_to_the_same_gradient(name, seed):
     for classes in kinds(name):
         objective, batch = problem(name, seed, classes)
@@ -77,15 +85,13 @@ def test_three_ways_to_the_same_gradient(name, seed):
         objective.mode(training=True)
         objective.tell(batch)
         plain = torch.autograd.grad(objective(batch), list(objective.parameters()))
-        moved = [t for t in objective.told() if t is not None]
-        expected = torch.cat([g.reshape(-1) for g in plain])
-        for task in (tasks.functional(objective), tasks.in_place(objective)):
+        moved = joined([v[:0], *(t for t in objective.told() if t is not None)])
+        for task in forms(objective):
             head = task.d - task.tail
             assert (task.d, task.classes) == (len(v), classes)
             assert_close(task.loss(v, batch), loss)
-            assert_close(task.grad(v, batch)[:head], expected)
-            after = v[head:] - task.grad(v, batch)[head:]
-            assert_close(after, torch.cat([v[:0], *moved]))
+            assert_close(task.grad(v, batch)[:head], joined(plain))
+            assert_close(v[head:] - task.grad(v, batch)[head:], moved)
             assert_close(task.predict(v, batch.x), outputs)
         assert torch.equal(tasks.flatten(objective), v)  # left untouched
 
@@ -94,7 +100,7 @@ def test_three_ways_to_the_same_gradient(name, seed):
 def test_lifted_is_a_loop(name):
     classes = kinds(name)[0]
     objective, batch = problem(name, 1, classes)
-    task, own = tasks.functional(objective), tasks.in_place(objective)
+    task, own = forms(objective)
     v = tasks.flatten(objective) + 0.1 * torch.randn(4, task.d, dtype=F64)
     batches = [draw(tuple(batch.x.shape[1:]), classes) for _ in v]
     lifted = torch.func.vmap(task.grad)(v, stack(batches))
@@ -119,18 +125,15 @@ def test_lifted_can_be_traced(name, precision):
 @pytest.mark.parametrize("name", MODELS)
 def test_bfloat16_is_close_and_comes_back_as_it_went(name):
     objective, batch = problem(name, 0, 2, torch.float32)
-    v = tasks.flatten(objective)
-    exact = tasks.functional(objective)
-    pure = tasks.functional(objective, "bfloat16")
-    own = tasks.in_place(objective, "bfloat16")
+    v, exact = tasks.flatten(objective), tasks.functional(objective)
+    pure, own = forms(objective, "bfloat16")
     g = exact.grad(v, batch)
     # Normalising by four rows magnifies the rounding of every layer below.
     far = 0.4 if exact.tail else 0.05
     for task in (pure, own):
         low = task.grad(v, batch)
-        assert low.dtype == torch.float32
+        assert low.dtype == task.predict(v, batch.x).dtype == torch.float32
         assert 0 < (low - g).norm() < far * g.norm()
-        assert task.predict(v, batch.x).dtype == torch.float32
         assert torch.allclose(task.loss(v, batch), exact.loss(v, batch), rtol=far)
     assert_close(pure.grad(v, batch), own.grad(v, batch), 0.4 * far * float(g.norm()))
     whole = torch.func.vmap(pure.grad)(v.repeat(2, 1), stack([batch] * 2))
@@ -138,45 +141,36 @@ def test_bfloat16_is_close_and_comes_back_as_it_went(name):
 
 
 def test_bfloat16_keeps_the_penalty_exact():
-    objective = tasks.Objective(svm((3,), 2, l2=1.0), 2)
     v = torch.tensor([1.001, 0.0, 0.0, 0.0])
-    none = Batch(
-        torch.ones(2, 3), torch.ones(2).long(), torch.zeros(2), *[torch.ones(())] * 2
-    )
-    for task in (
-        tasks.functional(objective, "bfloat16"),
-        tasks.in_place(objective, "bfloat16"),
-    ):
+    none = even(torch.ones(2, 3), torch.ones(2).long())
+    none = none._replace(weight=torch.zeros(2))
+    for task in forms(tasks.Objective(svm((3,), 2, l2=1.0), 2), "bfloat16"):
         assert task.grad(v, none)[0] == 2 * v[0]
 
 
 def test_svm_by_hand():
-    objective = tasks.Objective(
-        nn.Sequential(Normalize(1.0, 2.0), svm((2,), 2, l2=0.1)), 2
-    )
+    net = nn.Sequential(Normalize(1.0, 2.0), svm((2,), 2, l2=0.1))
     x = torch.tensor([[3.0, 1.0], [1.0, 5.0], [5.0, 1.0]])  # → (1, 0), (0, 2), (2, 0)
     y, weight = torch.tensor([1, 0, 1]), torch.tensor([0.5, 0.25, 0.25])
-    batch = Batch(x, y, weight, torch.tensor(0), torch.tensor(3))
+    batch = Batch(x, y, weight, ZERO, torch.tensor(3))
     v = torch.tensor([1.0, 0.5, -0.5])  # W, b; f = 0.5, 0.5, 1.5; s = 1, -1, 1
     # hinge 0.5, 1.5, 0; penalty 0.1·1.25; ∂W = ½·(−1, 0) + ¼·(0, 2) + 0.2·W
-    for task in (tasks.functional(objective), tasks.in_place(objective)):
+    for task in forms(tasks.Objective(net, 2)):
         assert task.loss(v, batch).item() == pytest.approx(0.25 + 0.375 + 0.125)
         g = task.grad(v, batch)
         assert torch.allclose(g, torch.tensor([-0.5 + 0.2, 0.5 + 0.1, -0.5 + 0.25]))
 
 
-def test_no_examples_no_gradient_but_the_penalty():
-    for name in MODELS:
-        objective, batch = problem(name, 0, 2)
-        batch = batch._replace(weight=torch.zeros_like(batch.weight))
-        v = tasks.flatten(objective)
-        g = tasks.functional(objective).grad(v, batch)
-        model = objective.net[1]
-        expected = torch.zeros_like(v)
-        if isinstance(model, SVM):
-            expected[:-1] = 2 * model.l2 * v[:-1]
-        assert_close(g, expected)
-        assert_close(tasks.in_place(objective).grad(v, batch), expected)
+@pytest.mark.parametrize("name", NAMES)
+def test_no_examples_no_gradient_but_the_penalty(name):
+    objective, batch = problem(name, 0, 2)
+    batch = batch._replace(weight=torch.zeros_like(batch.weight))
+    v = tasks.flatten(objective)
+    expected = torch.zeros_like(v)
+    if name == "svm":
+        expected[:-1] = 2 * objective.net[1].l2 * v[:-1]
+    for task in forms(objective):
+        assert_close(task.grad(v, batch), expected)
 
 
 class Odd(nn.Module):
@@ -205,10 +199,9 @@ def test_frozen_unused_and_tied_parameters():
     assert place.names == ("unused", "a.weight", "a.bias", "b.bias")
     assert place.d == 2 + 16 + 4 + 4
     batch = even(torch.randn(3, 4, dtype=F64), torch.tensor([0, 3, 1]))
-    v = tasks.flatten(objective)
-    g = tasks.functional(objective).grad(v, batch)
+    g, own = (task.grad(tasks.flatten(objective), batch) for task in forms(objective))
     assert not g[:2].any() and g[2:].all()
-    assert_close(tasks.in_place(objective).grad(v, batch), g)
+    assert_close(own, g)
 
 
 def test_flat_and_back():
@@ -266,18 +259,20 @@ def test_in_place_reads_the_row_and_owns_its_gradient():
 def test_in_place_from_several_threads():
     objective, batch = problem("cnn", 0, 5)
     v = tasks.flatten(objective)
-    expected = [tasks.functional(objective).grad(v * s, batch) for s in range(1, 5)]
 
     def work(scale, task):
-        for _ in range(20):
-            out = task.grad(v * scale, batch)
-        return out
+        return [task.grad(v * scale, batch) for _ in range(20)][-1]
 
-    owned = [tasks.in_place(objective) for _ in expected]
+    owned = [tasks.in_place(objective) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(work, range(1, 5), owned))
-    for a, b in zip(found, expected, strict=True):
-        assert_close(a, b)
+    for scale, g in enumerate(found, 1):
+        assert_close(g, tasks.functional(objective).grad(v * scale, batch))
+
+
+class Mean(nn.Linear):
+    def loss(self, outputs, y):
+        return cross_entropy(outputs, y)
 
 
 def test_refusals():
@@ -289,13 +284,8 @@ def test_refusals():
     for form in (tasks.functional, tasks.in_place):
         with pytest.raises(Refusal, match="'float16' is not one of"):
             form(tasks.Objective(net, 2), "float16")
-
-    class Mean(nn.Linear):
-        def loss(self, outputs, y):
-            return cross_entropy(outputs, y)
-
+    batch = even(torch.ones(4, 3), torch.ones(4).long())
     with pytest.raises(Refusal, match="one value an example"):
-        batch = even(torch.ones(4, 3), torch.ones(4).long())
         tasks.Objective(Mean(3, 2), 2).check(batch)
     task = Task(1, 0, lambda v, b: v.sum(), lambda v, b: v, lambda v, x: x)
     with pytest.raises(Refusal, match="no gradients of its outputs"):
@@ -317,9 +307,8 @@ def test_refusals():
 def test_outputs_that_do_not_fit_the_data(outputs, classes, y, words):
     """Though the labels at hand would not tell: an index error in the tenth round."""
     objective = tasks.Objective(nn.Linear(3, outputs), classes)
-    batch = even(torch.ones(2, 3), torch.tensor(y))
     with pytest.raises(Refusal, match=words):
-        objective.check(batch)
+        objective.check(even(torch.ones(2, 3), torch.tensor(y)))
 
 
 def test_a_module_in_two_places_and_a_tensor_in_two_modules():
@@ -327,14 +316,13 @@ def test_a_module_in_two_places_and_a_tensor_in_two_modules():
     twice, last = nn.Linear(4, 4), nn.Linear(4, 4)
     last.weight = twice.weight
     net = nn.Sequential(twice, nn.Tanh(), twice, nn.Tanh(), last).double()
-    x, y = torch.randn(3, 4, dtype=F64), torch.tensor([0, 1, 3])
-    batch = even(x, y)
-    loss = nn.functional.cross_entropy(net(x), y)
+    batch = even(torch.randn(3, 4, dtype=F64), torch.tensor([0, 1, 3]))
+    loss = cross_entropy(net(batch.x), batch.y)
     plain = torch.autograd.grad(loss, list(net.parameters()))
-    expected = torch.cat([g.reshape(-1) for g in plain])
     objective = tasks.Objective(net, 4)
     for form in (tasks.functional, tasks.in_place, tasks.functional):
-        assert_close(form(objective).grad(tasks.flatten(objective), batch), expected)
+        found = form(objective).grad(tasks.flatten(objective), batch)
+        assert_close(found, joined(plain))
 
 
 def test_a_dropout_used_twice_draws_twice():
@@ -345,26 +333,25 @@ def test_a_dropout_used_twice_draws_twice():
 
         def forward(self, x):
             seen.append((self.drop(x), self.drop(x)))
-            y = self.out(x[:, :1])
-            return y
+            return self.out(x[:, :1])
 
     seen = []
     objective = tasks.Objective(Twice(), 2)
     batch = even(torch.ones(8, 64), torch.zeros(8, dtype=torch.long))
     own = tasks.in_place(objective)
-    own.grad(tasks.flatten(objective), batch)
-    own.grad(tasks.flatten(objective), batch)
+    for _ in range(2):
+        own.grad(tasks.flatten(objective), batch)
     assert not torch.equal(*seen[0])
-    assert torch.equal(seen[0][0], seen[1][0]) and torch.equal(seen[0][1], seen[1][1])
+    assert all(torch.equal(a, b) for a, b in zip(*seen, strict=True))
 
 
 def test_a_single_row_without_padding():
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
     objective = tasks.Objective(net, 2, padded=False)
     batch, v = even(torch.ones(1, 3, dtype=F64), ZERO[None]), tasks.flatten(objective)
-    task = tasks.functional(objective)
-    assert task.grad(v, batch).isfinite().all()
-    assert_close(tasks.in_place(objective).grad(v, batch), task.grad(v, batch))
+    pure, own = (task.grad(v, batch) for task in forms(objective))
+    assert pure.isfinite().all()
+    assert_close(own, pure)
 
 
 def spread(outputs):
@@ -373,63 +360,58 @@ def spread(outputs):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_slope_of_outputs(name, seed):
     """Without dropout, by running statistics, and 0 for these."""
     objective, batch = problem(name, seed, kinds(name)[0])
     v = tasks.flatten(objective)
     objective.mode(training=False)
-    plain = torch.autograd.grad(
-        spread(objective.net(batch.x)), list(objective.parameters())
-    )
-    head = torch.cat([g.reshape(-1) for g in plain])
+    value = spread(objective.net(batch.x))
+    head = joined(torch.autograd.grad(value, list(objective.parameters())))
     expected = torch.cat([head, v.new_zeros(len(v) - len(head))])
     scale = expected.abs().max()
-    for task in (tasks.functional(objective), tasks.in_place(objective)):
+    for task in forms(objective):
         before = task.grad(v, batch).clone()
-        found = task.slope(v, batch.x, spread)
-        assert found.abs().max() > 0
-        assert_close(found / scale, expected / scale)
-        assert torch.equal(task.grad(v, batch), before)  # it trains on as it did
-        assert_close(task.slope(v, batch.x, spread) / scale, expected / scale)
+        for _ in range(2):
+            found = task.slope(v, batch.x, spread)
+            assert found.abs().max() > 0
+            assert_close(found / scale, expected / scale)
+            assert torch.equal(task.grad(v, batch), before)  # it trains on as it did
     assert torch.equal(tasks.flatten(objective), v)  # left untouched
 
 
-@pytest.mark.parametrize("name", [n for n in MODELS if n not in ("resnet18",)])
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "resnet18"])
 def test_slopes_lifted_are_a_loop(name):
     classes = kinds(name)[0]
     objective, batch = problem(name, 1, classes)
-    task, own = tasks.functional(objective), tasks.in_place(objective)
+    task, own = forms(objective)
     v = tasks.flatten(objective) + 0.01 * torch.randn(3, task.d, dtype=F64).abs()
     x = torch.stack([draw(tuple(batch.x.shape[1:]), classes).x for _ in v])
     lifted = torch.func.vmap(lambda a, b: task.slope(a, b, spread))(v, x)
     with torch.no_grad():  # as the engine calls it
-        for k in range(len(v)):
-            scale = lifted[k].abs().max()
-            assert_close(lifted[k] / scale, task.slope(v[k], x[k], spread) / scale)
-            assert_close(lifted[k] / scale, own.slope(v[k], x[k], spread) / scale)
+        for k, found in enumerate(lifted):
+            for form in (task, own):
+                plain = form.slope(v[k], x[k], spread)
+                assert_close(found / found.abs().max(), plain / found.abs().max())
 
 
 def test_slopes_of_dropout_tied_and_unused_parameters():
     torch.manual_seed(0)
     net = nn.Sequential(Odd(), nn.Dropout(0.5), nn.BatchNorm1d(4)).double()
     objective = tasks.Objective(net, 4)
-    v = tasks.flatten(objective) + 0.1
-    x = torch.randn(6, 4, dtype=F64)
-    task, own = tasks.functional(objective), tasks.in_place(objective)
+    v, x = tasks.flatten(objective) + 0.1, torch.randn(6, 4, dtype=F64)
+    task, own = forms(objective)
     found = task.slope(v, x, spread)
     assert_close(own.slope(v, x, spread), found)
     assert not found[:2].any() and not found[-8:].any()  # unused; statistics
     assert found[2:-8].all()
-
-    def at(u):
-        return spread(task.predict(u, x))
-
     for i in torch.randperm(len(v) - 8)[:12].tolist():
         e = torch.zeros_like(v)
         e[i] = 1e-6
-        difference = (at(v + e) - at(v - e)) / 2e-6
-        assert found[i].item() == pytest.approx(difference.item(), abs=1e-6)
+        above, below = (spread(task.predict(u, x)) for u in (v + e, v - e))
+        assert found[i].item() == pytest.approx(
+            ((above - below) / 2e-6).item(), abs=1e-6
+        )
 
 
 def test_slopes_of_a_constant_in_bfloat16_and_kept():
