@@ -37,6 +37,17 @@ def file(tmp_path):
 
 
 @pytest.fixture
+def people(file):
+    """Ten clients, whose rows lie in a file."""
+    with closing(on_disk(file)) as made:
+        yield made
+
+
+def everyone(people):
+    return people.read(np.arange(people.n))
+
+
+@pytest.fixture
 def two_a_block(monkeypatch):
     monkeypatch.setattr(population, "_BLOCK", {"cpu": 6})  # of width 3
 
@@ -44,8 +55,7 @@ def two_a_block(monkeypatch):
 def test_unvisited_rows_are_the_start_row_and_allocate_nothing():
     people = fresh(10**7, 1000)
     read = people.read(ids(0, 9_999_999, 5))
-    assert read.shape == (3, 1000)
-    assert all(torch.equal(row, people.start) for row in read)
+    assert torch.equal(read, people.start.expand(3, -1))
     assert people.bytes == 0 and len(people.visited) == 0
 
 
@@ -99,8 +109,7 @@ def test_any_history_reads_as_a_plain_table():
         new = torch.from_numpy(random.random((len(cohort), 3), dtype=np.float32))
         people.write(cohort, new)
         table[cohort] = new
-    everyone = np.arange(30)
-    assert torch.equal(people.read(everyone), table[everyone])
+    assert torch.equal(everyone(people), table)
 
 
 def test_a_row_wider_than_a_block_has_a_block_of_its_own(monkeypatch):
@@ -113,18 +122,17 @@ def test_a_row_wider_than_a_block_has_a_block_of_its_own(monkeypatch):
 @pytest.mark.usefixtures("two_a_block")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_dump_and_load_round_trip(dtype):
-    people = fresh(8, dtype=dtype)
+    people, again = fresh(8, dtype=dtype), fresh(8, dtype=dtype)
     people.write(ids(6, 1, 3), rows(6, 1, 3).to(dtype))
     dumped = people.dump()
     assert sum(v.numel() for k, v in dumped.items() if k != "slot") == 9  # no padding
-    again = fresh(8, dtype=dtype)
     again.load(dumped)
     assert again.visited.tolist() == [1, 3, 6]
-    assert again.read(np.arange(8)).dtype == dtype
-    assert torch.equal(again.read(np.arange(8)), people.read(np.arange(8)))
+    assert everyone(again).dtype == dtype
+    assert torch.equal(everyone(again), everyone(people))
     for one in (people, again):  # both go on alike
         one.write(ids(0, 3), rows(10, 13).to(dtype))
-    assert torch.equal(again.read(np.arange(8)), people.read(np.arange(8)))
+    assert torch.equal(everyone(again), everyone(people))
     held = torch.cat([dumped["block0"], dumped["block1"]])  # neither is a view
     assert torch.equal(held, rows(1, 3, 6).to(dtype))
 
@@ -141,9 +149,8 @@ def test_an_untouched_population_round_trips():
 
 @pytest.mark.parametrize("store", [CPU, None])
 def test_zero_width_costs_nothing_and_reads_as_nothing(file, store):
-    people, again = (
-        Population(5, torch.zeros(0, dtype=torch.float64), store) for _ in range(2)
-    )
+    start = torch.zeros(0, dtype=torch.float64)
+    people, again = Population(5, start, store), Population(5, start, store)
     for one in (people, again):
         one.open(file)
         one.write(ids(1, 2), torch.zeros(2, 0))
@@ -167,16 +174,15 @@ def test_rows_lie_in_the_store_and_start_does_not():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("store", [CPU, None])
 def test_the_host_or_a_file_keeps_rows_of_a_device(file, store):
-    people = Population(6, torch.zeros(3, device="cuda"), store)
-    people.open(file)
-    people.write(ids(2, 1), rows(2, 1).cuda())
-    people.prefetch(ids(0, 2))
-    if store is CPU:
-        assert {block.device.type for block in people._rows._blocks} == {"cpu"}
-    read = people.read(ids(2, 0, 1))
+    with closing(Population(6, torch.zeros(3, device="cuda"), store)) as people:
+        people.open(file)
+        people.write(ids(2, 1), rows(2, 1).cuda())
+        people.prefetch(ids(0, 2))
+        if store is CPU:
+            assert {block.device.type for block in people._rows._blocks} == {"cpu"}
+        read = people.read(ids(2, 0, 1))
     assert read.device.type == "cuda"
     assert torch.equal(read.cpu(), torch.cat([rows(2), torch.zeros(1, 3), rows(1)]))
-    people.close()
 
 
 # In a file
@@ -188,25 +194,18 @@ def on_disk(file, n=10, width=3, dtype=torch.float32):
     return people
 
 
-def chosen(n):
-    return st.lists(st.integers(0, n - 1), min_size=1, max_size=3, unique=True)
-
-
-def deeds(n):
-    common = ["write", "write", "read", "prefetch", "prefetch", "round"]
-    kinds = [*common, *common, "save", "save", "kill", "half"]
-    each = st.tuples(st.sampled_from(kinds), chosen(n))
-    return st.lists(each, min_size=8, max_size=60)
+KINDS = ["write", "read", "prefetch"] * 2 + ["round", "save", "save", "kill", "half"]
+CHOSEN = st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True)
+DEEDS = st.lists(st.tuples(st.sampled_from(KINDS), CHOSEN), min_size=8, max_size=60)
 
 
 @settings(max_examples=150, deadline=None)
-@given(deeds(5), st.sampled_from([torch.float32, torch.float64]))
+@given(DEEDS, st.sampled_from([torch.float32, torch.float64]))
 def test_any_history_with_kills_reads_as_a_table(history, dtype):
     """Whatever is written, read ahead, saved and killed, the rows are those of a plain
     table that is copied at every checkpoint."""
     n, count = 5, 0
-    start = torch.arange(3, dtype=dtype) + 0.5
-    table = start.repeat(n, 1)
+    table = (torch.arange(3, dtype=dtype) + 0.5).repeat(n, 1)
     saved, kept = None, table.clone()
     with TemporaryDirectory() as place:
         people = on_disk(Path(place) / "0", n, dtype=dtype)
@@ -215,7 +214,7 @@ def test_any_history_with_kills_reads_as_a_table(history, dtype):
             if kind in ("read", "round"):
                 assert torch.equal(people.read(who), table[who])
             if kind in ("prefetch", "round"):
-                people.prefetch(np.array([(c * 3 + 1) % n for c in clients]))
+                people.prefetch((who * 3 + 1) % n)
             if kind in ("write", "round"):
                 count += 1
                 new = torch.full((len(who), 3), float(count), dtype=dtype)
@@ -235,7 +234,7 @@ def test_any_history_with_kills_reads_as_a_table(history, dtype):
                 people, table = on_disk(old, n, dtype=dtype), kept.clone()
                 if saved is not None:
                     people.load(saved)
-        assert torch.equal(people.read(np.arange(n)), table)
+        assert torch.equal(everyone(people), table)
         people.close()
 
 
@@ -254,81 +253,61 @@ def test_a_file_grows_with_the_visited_and_slots_are_used_again(file):
         assert torch.equal(people.read(first), torch.full((5, 100), 19.0))
 
 
-def test_without_checkpoints_rows_are_written_in_place(file):
-    with closing(on_disk(file)) as people:
-        for k in range(9):
-            people.write(ids(3, 1), rows(k, k))
-        assert people.bytes == 2 * 3 * 4
+def test_without_checkpoints_rows_are_written_in_place(people):
+    for k in range(9):
+        people.write(ids(3, 1), rows(k, k))
+    assert people.bytes == 2 * 3 * 4
 
 
-def test_what_is_dumped_of_a_file_is_where_rows_lie(file):
-    with closing(on_disk(file)) as people:
-        people.write(ids(7, 2), rows(7, 2))
-        dumped = people.dump()
-        assert list(dumped) == ["slot"] and dumped["slot"].shape == (10,)
-        people.saved()
-        people.write(ids(7), rows(9))
-        assert sorted(dumped["slot"].tolist())[-2:] == [0, 1]  # no view
-        people.load(dumped)
-        assert torch.equal(people.read(ids(2, 7)), rows(2, 7))
+def test_what_is_dumped_of_a_file_is_where_rows_lie(people):
+    people.write(ids(7, 2), rows(7, 2))
+    dumped = people.dump()
+    assert list(dumped) == ["slot"] and dumped["slot"].shape == (10,)
+    people.saved()
+    people.write(ids(7), rows(9))
+    assert sorted(dumped["slot"].tolist())[-2:] == [0, 1]  # no view
+    people.load(dumped)
+    assert torch.equal(people.read(ids(2, 7)), rows(2, 7))
 
 
-def test_groups_come_with_their_rows(file):
+def test_groups_come_with_their_rows(people):
     groups = [ids(0, 3), ids(9), ids(4, 3)]
-    for people in (fresh(), on_disk(file)):
-        people.write(ids(3, 4), rows(3, 4))
-        found = list(people.each(groups))
+    for one in (fresh(), people):
+        one.write(ids(3, 4), rows(3, 4))
+        found = list(one.each(groups))
         assert [who.tolist() for who, _ in found] == [g.tolist() for g in groups]
-        for who, got in found:
-            assert torch.equal(got, people.read(who))
-        assert list(people.each([])) == []
-        people.close()
+        assert all(torch.equal(got, one.read(who)) for who, got in found)
+        assert list(one.each([])) == []
 
 
-def test_groups_may_be_written_while_they_come(file):
-    with closing(on_disk(file)) as people:
-        people.write(np.arange(8), rows(*range(8)))
-        people.dump()
-        people.saved()
-        for who, got in people.each([ids(k, k + 1) for k in range(0, 8, 2)]):
-            people.write(who, got + 1)
-        assert torch.equal(people.read(np.arange(8)), rows(*range(1, 9)))
+def test_groups_may_be_written_while_they_come(people):
+    people.write(np.arange(8), rows(*range(8)))
+    people.dump()
+    people.saved()
+    for who, got in people.each([ids(k, k + 1) for k in range(0, 8, 2)]):
+        people.write(who, got + 1)
+    assert torch.equal(people.read(np.arange(8)), rows(*range(1, 9)))
 
 
-def test_a_file_in_use_is_refused(file):
-    with (
-        closing(on_disk(file)),
-        pytest.raises(Refusal, match=r"rows\.bin is in use by another process"),
-    ):
+def test_files_that_are_refused(file, people):
+    """In use, cut by another, lost, and where none can be made."""
+    with pytest.raises(Refusal, match=r"rows\.bin is in use by another process"):
         on_disk(file)
-    on_disk(file).close()
-
-
-def test_a_lost_file_is_refused(file):
-    with closing(on_disk(file)) as people:
-        people.write(ids(7, 2), rows(7, 2))
-        dumped = people.dump()
+    people.write(ids(7, 2), rows(7, 2))
+    people.write(ids(1), rows(1))
+    dumped = people.dump()
+    os.truncate(file, 20)
+    with pytest.raises(Refusal, match="it is shorter than it was"):
+        people.read(ids(7))
+    people.close()
     file.unlink()
-    again = on_disk(file)
-    with pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of 24"):
+    with (
+        closing(on_disk(file)) as again,
+        pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of 36"),
+    ):
         again.load(dumped)
-    again.close()
-
-
-def test_a_file_that_cannot_be_made_is_refused(tmp_path):
-    (tmp_path / "a").write_text("no folder")
     with pytest.raises(Refusal, match="set engine.state_dir to a folder"):
-        on_disk(tmp_path / "a" / "rows.bin")
-
-
-def test_a_file_cut_by_another_is_noticed(file):
-    with closing(on_disk(file)) as people:
-        people.write(ids(7, 2), rows(7, 2))
-        people.write(ids(1), rows(1))
-        people.dump()
-        os.truncate(file, 20)
-        with pytest.raises(Refusal, match="it is shorter than it was"):
-            people.read(ids(7))
+        on_disk(file / "rows.bin")
 
 
 @pytest.fixture
@@ -360,30 +339,28 @@ def test_a_disk_that_fills_up_is_said_and_the_checkpoint_holds(file, full):
         people.dump()
     people.close()
     full[0] = 10**9
-    again = on_disk(file)
-    again.load(saved)
-    assert torch.equal(again.read(np.arange(6)), rows(*range(6)))
-    again.close()
+    with closing(on_disk(file)) as again:
+        again.load(saved)
+        assert torch.equal(again.read(np.arange(6)), rows(*range(6)))
 
 
-def test_short_writes_are_continued(file, full):
-    with closing(on_disk(file)) as people:
-        people.write(np.arange(6), rows(*range(6)))
-        people.dump()
-        people.write(ids(9), rows(9))
-        assert torch.equal(people.read(np.arange(6)), rows(*range(6)))
+def test_short_writes_are_continued(people, full):
+    people.write(np.arange(6), rows(*range(6)))
+    people.dump()
+    people.write(ids(9), rows(9))
+    assert torch.equal(people.read(np.arange(6)), rows(*range(6)))
 
 
-def test_what_was_written_in_other_blocks(monkeypatch):
+@pytest.mark.parametrize("length", [1, 2, 4, 5, 9])
+def test_what_was_written_in_other_blocks(monkeypatch, length):
     """By an earlier version, or on another device."""
-    for length in (1, 2, 4, 5, 9):
-        monkeypatch.setattr(population, "_BLOCK", {"cpu": 3 * length})
-        people = fresh(9)
-        people.write(ids(*range(7)), rows(*range(7)))
-        kept = people.dump()
-        monkeypatch.setattr(population, "_BLOCK", {"cpu": 9})
-        again = fresh(9)
-        again.load(kept)
-        assert torch.equal(again.read(ids(*range(9))), people.read(ids(*range(9))))
-        again.write(ids(8), rows(8))
-        assert torch.equal(again.read(ids(8, 6)), rows(8, 6))
+    monkeypatch.setattr(population, "_BLOCK", {"cpu": 3 * length})
+    people = fresh(9)
+    people.write(ids(*range(7)), rows(*range(7)))
+    kept = people.dump()
+    monkeypatch.setattr(population, "_BLOCK", {"cpu": 9})
+    again = fresh(9)
+    again.load(kept)
+    assert torch.equal(everyone(again), everyone(people))
+    again.write(ids(8), rows(8))
+    assert torch.equal(again.read(ids(8, 6)), rows(8, 6))

@@ -27,7 +27,7 @@ def file(tmp_path):
     made = RowFile(4, torch.float32, torch.device("cpu"))
     made.open(tmp_path / "rows")
     yield made
-    made.close()
+    made.close()  # a second time does nothing
 
 
 def test_rows_read_ahead_are_not_read_again(file):
@@ -65,43 +65,35 @@ def test_rows_on_their_way_are_read_from_memory_and_then_waited_for(file, monkey
     assert file._path.read_bytes() == rows(0, 1).numpy().tobytes()
 
 
-def test_closing_waits_for_what_was_given(tmp_path):
-    file = RowFile(4, torch.float32, torch.device("cpu"))
-    file.open(tmp_path / "rows")
+def test_closing_waits_for_what_was_given(file):
     file.put(np.arange(100), rows(*range(100)))
     file.close()
-    assert (tmp_path / "rows").stat().st_size == 100 * 16
-    file.close()  # a second time does nothing
+    assert file._path.stat().st_size == 100 * 16
 
 
-def test_a_file_that_was_never_opened_keeps_nothing():
+def test_a_file_that_was_never_opened_keeps_nothing(tmp_path, monkeypatch):
     file = RowFile(4, torch.float32, torch.device("cpu"))
     file.sync()
     with pytest.raises(AssertionError, match="open a file first"):
         file.put(slots(0), rows(0))
+    monkeypatch.delattr(os, "preadv")  # as on a system that cannot read in place
+    with pytest.raises(Refusal, match=r"engine\.store = 'disk' needs a system"):
+        file.open(tmp_path / "rows")
     file.close()
 
 
-@pytest.mark.parametrize("call", ["get", "fetch"])
-def test_a_disk_that_cannot_be_read_is_said(file, monkeypatch, call):
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_disk_that_cannot_be_read_is_said(file, monkeypatch, ahead):
     def broken(*given):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     file.put(slots(0, 1), rows(0, 1))
     file.put(slots(2), rows(2))
     monkeypatch.setattr(os, "preadv", broken)
-    if call == "fetch":
+    if ahead:
         file.fetch(slots(0))
     with pytest.raises(Refusal, match=r"rows cannot be read or written \(Input/output"):
         file.get(slots(0))
-
-
-def test_a_system_without_reading_in_place_is_refused(tmp_path, monkeypatch):
-    monkeypatch.delattr(os, "preadv")
-    file = RowFile(4, torch.float32, torch.device("cpu"))
-    with pytest.raises(Refusal, match=r"engine\.store = 'disk' needs a system"):
-        file.open(tmp_path / "rows")
-    file.close()
 
 
 # Slots
@@ -121,42 +113,35 @@ def test_worked_example():
 
 
 def test_without_shadows_a_slot_is_for_good():
-    table = Slots(6, shadow=False)
+    table, again = Slots(6, shadow=False), Slots(6, shadow=False)
     first = table.take(slots(4, 1)).tolist()
     table.saved()
-    assert table.take(slots(4, 1)).tolist() == first
-    again = Slots(6, shadow=False)
     again.load(table.table)
-    assert again.take(slots(4, 1)).tolist() == first
+    assert table.take(slots(4, 1)).tolist() == again.take(slots(4, 1)).tolist() == first
     assert again.take(slots(0)).tolist() == [2]
 
 
 def test_a_table_that_was_saved_is_taken_up():
-    table = Slots(6, shadow=True)
+    table, again = Slots(6, shadow=True), Slots(6, shadow=True)
     table.take(slots(0, 1, 2))
     table.saved()
     table.take(slots(1))
     kept = table.table.copy()
-    table.saved()
-    again = Slots(6, shadow=True)
     again.load(kept)
     assert again.used == 4
     assert again.take(slots(3)).tolist() == [1]  # which client 1 had left
     assert kept.tolist() == [0, 3, 2, -1, -1, -1]  # it was copied
 
 
-@given(
-    st.lists(
-        st.tuples(st.lists(st.integers(0, 7), min_size=1, unique=True), st.booleans()),
-        max_size=30,
-    )
-)
+CLIENTS = st.lists(st.integers(0, 7), min_size=1, unique=True)
+
+
+@given(st.lists(st.tuples(CLIENTS, st.booleans()), max_size=30))
 def test_what_was_saved_is_never_given_out(history):
     """And no two clients share a slot, and no slot is lost: 2 n are enough."""
     table, saved = Slots(8, shadow=True), np.zeros(0, np.int64)
     for clients, save in history:
-        given_out = table.take(np.array(clients))
-        assert not np.isin(given_out, saved).any()
+        assert not np.isin(table.take(np.array(clients)), saved).any()
         there = table.table[table.table >= 0]
         assert len(np.unique(there)) == len(there) and table.used <= 16
         if save:
