@@ -17,12 +17,10 @@ def ragged(sizes, first_row=0):
     return Split(row, row % 7, torch.cumsum(size, 0) - size, size)
 
 
-def feed(sizes=None, batch=4, drop_last=False, seed=0, dtype=F64, valid=None):
+def feed(sizes=SIZES, batch=4, drop_last=False, seed=0, dtype=F64, valid=None):
     """Row r of the data is filled with r; the slots of training are its first rows."""
-    sizes = SIZES if sizes is None else sizes
     valid = [2, 0, 5, 1, 0, 3] if valid is None else valid
-    train = ragged(sizes)
-    held = ragged(valid, sum(sizes))
+    train, held = ragged(sizes), ragged(valid, sum(sizes))
     x = torch.arange(sum(sizes) + sum(valid), dtype=torch.uint8)[:, None].expand(-1, 3)
     return Feed(Data(x.contiguous(), train, held, train), batch, drop_last, seed, dtype)
 
@@ -37,8 +35,7 @@ def seen(f, slots, weight, k):
 
 
 def test_which_feeds_draw_alike():
-    one = feed()
-    other = feed()
+    one, other = feed(), feed()
     other.data.train.y[:] = 0  # labels do not matter
     assert one.alike(other)
     others = [feed(seed=1), feed(batch=5), feed(drop_last=True), feed(dtype=torch.half)]
@@ -49,21 +46,16 @@ def test_which_feeds_draw_alike():
 def test_every_example_exactly_once_an_epoch():
     f = feed()
     assert f.per_epoch.tolist() == [3, 1, 1, 1, 5, 3]
-    steps = 2 * int(f.per_epoch.max())
-    slots, weight = f.draw(ALL, steps, 3)
-    assert slots.shape == weight.shape == (steps, len(SIZES), 4)
+    slots, weight = f.draw(ALL, 10, 3)
+    assert slots.shape == weight.shape == (10, len(SIZES), 4)
     for k, size in enumerate(SIZES):
         each = int(f.per_epoch[k])
         batches = seen(f, slots, weight, k)
-        for first in range(0, steps - each + 1, each):
+        for first in range(0, 10 - each + 1, each):
             epoch = batches[first : first + each]
             assert sorted(sum(epoch, [])) == list(range(size))
             assert [len(b) for b in epoch[:-1]] == [4] * (each - 1)
-
-
-def test_epochs_have_orders_of_their_own():
-    f = feed()
-    batches = seen(f, *f.draw(ALL, 10, 0), 4)
+    batches = seen(f, slots, weight, 4)  # epochs have orders of their own
     assert batches[:5] != batches[5:]
 
 
@@ -91,11 +83,9 @@ def test_drop_last_leaves_the_short_batch_out():
     assert f.per_epoch.tolist() == [2, 1, 1, 1, 5, 2]
     slots, weight = f.draw(ALL, 8, 0)
     for k in (0, 4, 5):
-        batches = seen(f, slots, weight, k)
-        each = int(f.per_epoch[k])
+        batches, each = seen(f, slots, weight, k), int(f.per_epoch[k])
         assert all(len(b) == 4 for b in batches)
-        epoch = sum(batches[:each], [])
-        assert len(set(epoch)) == len(epoch) == 4 * each
+        assert len({*sum(batches[:each], [])}) == 4 * each
     every = {e for r in range(30) for e in sum(seen(f, *f.draw(ALL, 2, r), 0), [])}
     assert every == set(range(11))  # which is left out differs from round to round
 
@@ -115,10 +105,9 @@ def test_every_batch_size_covers_an_epoch(batch):
     for k, size in enumerate(SIZES):
         batches = seen(f, slots, weight, k)[: int(f.per_epoch[k])]
         assert sorted(sum(batches, [])) == list(range(size))
-    if batch == 0:  # all the data of each
-        assert f.batch == 20 and f.per_epoch.tolist() == [1] * len(SIZES)
-        for k, size in enumerate(SIZES):
+        if batch == 0:  # all the data of each
             assert (weight[:, k, :size] - 1 / size).abs().max() < 1e-15
+    assert batch or (f.batch == 20 and f.per_epoch.tolist() == [1] * len(SIZES))
 
 
 def test_batches_depend_on_nothing_but_their_client_and_step():
@@ -136,11 +125,10 @@ def test_batches_depend_on_nothing_but_their_client_and_step():
 
 
 def test_other_rounds_seeds_and_clients_have_other_orders():
-    f = feed([20, 20, 20], valid=[0, 0, 0])
-    ids = np.arange(3)
+    feeds = [feed([20, 20, 20], seed=seed, valid=[0, 0, 0]) for seed in (0, 1)]
     orders = [
-        tuple(sum(seen(g, *g.draw(ids, 5, r), k), []))
-        for g in (f, feed([20, 20, 20], seed=1, valid=[0, 0, 0]))
+        tuple(sum(seen(f, *f.draw(np.arange(3), 5, r), k), []))
+        for f in feeds
         for r in range(4)
         for k in range(3)
     ]
@@ -170,7 +158,6 @@ def test_whole_is_each_clients_split_padded():
         rows = torch.arange(start, start + size) + sum(SIZES)
         assert batch.x[i, :size, 0].tolist() == rows.tolist()
         assert batch.y[i, :size].tolist() == (rows % 7).tolist()
-    assert batch.per_epoch.shape == (3,)
 
 
 def test_whole_without_any_example_is_nothing():
@@ -178,8 +165,10 @@ def test_whole_without_any_example_is_nothing():
     for batch in (f.whole(ALL, f.data.valid), f.nothing(len(ALL))):
         assert batch.x.shape == (6, 0, 3) and batch.x.dtype == torch.uint8
         assert batch.y.shape == batch.weight.shape == (6, 0)
-        assert batch.weight.dtype == F64
-        assert batch.t.shape == () and batch.per_epoch.shape == (6,)
+        assert batch.weight.dtype == F64 and batch.t.shape == ()
+    for batch in (f.nothing(6), f.whole(ALL, f.data.train)):  # lifted over clients
+        for name, field in batch._asdict().items():
+            assert name == "t" or len(field) == len(ALL), name
 
 
 def test_a_client_without_examples_gets_weight_0():
@@ -216,28 +205,24 @@ def test_groups_are_numbered_and_counted():
 def test_data_without_groups_have_none():
     f = feed()
     assert f.groups.number == 0 and f.groups.held.tolist() == [0] * len(SIZES)
-    slots, weight = f.draw(ALL, 3, 0)
-    again = f.draw(ALL, 3, 0, by_group=True)
-    assert torch.equal(slots, again[0]) and torch.equal(weight, again[1])
-    assert f.group(slots, True).shape == (3, len(SIZES), 0)
+    plain, again = (f.draw(ALL, 3, 0, by_group=g) for g in (False, True))
+    assert all(torch.equal(a, b) for a, b in zip(plain, again, strict=True))
+    assert f.group(plain[0], True).shape == (3, len(SIZES), 0)
 
 
 def test_clients_with_nothing_and_with_one_group_draw_as_ever():
     f = grouped([0, 0, 0, 0, 0, 1], [0, 5, 1], batch=2)
     assert f.groups.held.tolist() == [0, 1, 1]
     plain, by_group = (f.draw(np.arange(3), 6, 2, by_group=g) for g in (False, True))
-    for a, b in zip(plain, by_group, strict=True):
-        assert torch.equal(a, b)
+    assert all(torch.equal(a, b) for a, b in zip(plain, by_group, strict=True))
 
 
 def test_by_group_every_batch_is_full_of_the_clients_own():
     f = grouped([0, 1, 0, 0, 0, 1, 5, 5, 5], [2, 4, 3])
     slots, weight = f.draw(np.array([2, 0, 1]), 50, 1, by_group=True)
     assert (weight[:, 1:] == 1 / 4).all()  # also of who has fewer than a batch
-    assert sorted({*slots[:, 1].flatten().tolist()}) == [0, 1]
-    assert sorted({*slots[:, 2].flatten().tolist()}) == [2, 3, 4, 5]
-    own = slots[:, 0][weight[:, 0] > 0]
-    assert sorted({*own.tolist()}) == [6, 7, 8]
+    found = [{*slots[:, k][weight[:, k] > 0].tolist()} for k in range(3)]
+    assert found == [{6, 7, 8}, {0, 1}, {2, 3, 4, 5}]
 
 
 def test_by_group_other_rounds_draw_other_examples():
@@ -247,11 +232,3 @@ def test_by_group_other_rounds_draw_other_examples():
     assert not torch.equal(first, second)
     assert not torch.equal(first[:, 0], first[:, 1] - 20)
     assert torch.equal(first, f.draw(ids, 5, 0, by_group=True)[0])
-
-
-def test_whole_batches_have_a_client_axis_everywhere():
-    """What is lifted over clients must have one."""
-    f = feed()
-    for batch in (f.whole(ALL, f.data.train), f.nothing(len(ALL))):
-        for name, field in batch._asdict().items():
-            assert name == "t" or len(field) == len(ALL), name

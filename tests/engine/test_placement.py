@@ -30,11 +30,18 @@ SMALL = {
     "checkpoint": {"every": 2},
 }
 D = (64 + 1) * 16 + (16 + 1) * 10
+MOST = (12 + 10) * D * 4  # bytes of state: there are 12 clients, and 10 more may move
 RESULTS = (files.ROUNDS, files.CLIENTS, files.SHARED, files.PERSONAL)
 
 
 class Killed(Exception):
     pass
+
+
+def process(program, *arguments):
+    """Run a program with these arguments to its end."""
+    words = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 def killed(tree, out, stop=3):
@@ -56,10 +63,13 @@ def changed(**sections):
 
 
 def contents(path):
-    found = {name: (path / name).read_bytes() for name in RESULTS}
-    found["summary"] = json.loads((path / files.SUMMARY).read_text())
-    del found["summary"]["seconds"]
-    return found
+    summary = json.loads((path / files.SUMMARY).read_text()) | {"seconds": 0}
+    return summary, [(path / name).read_bytes() for name in RESULTS]
+
+
+def written(tree, file):
+    file.write_text(reader.dumps(tree))
+    return file
 
 
 @pytest.fixture(scope="module")
@@ -77,25 +87,31 @@ def test_state_on_disk_gives_the_bytes_of_state_in_memory(tmp_path, whole):
         if p.state is None:
             seen.append(p.done)
             assert (tmp_path / "run" / placement.FILE).exists()
-            return
-        said.append(p.state)
-        assert seen == [] and not (tmp_path / "run" / files.CHECKPOINT).exists()
+        else:
+            said.append(p.state)
+            assert seen == [] and not (tmp_path / "run" / files.CHECKPOINT).exists()
 
     [run] = troth.run(SMALL, out=tmp_path / "run", watch=watch)
     assert contents(run.path) == contents(whole)
-    assert said == [train.State(run.path / placement.FILE, (12 + 10) * D * 4)]
+    assert said == [train.State(run.path / placement.FILE, MOST)]
     facts = run.experiment.resolved
-    assert (facts["store"], facts["state_bytes"]) == ("disk", (12 + 10) * D * 4)
+    assert (facts["store"], facts["state_bytes"]) == ("disk", MOST)
     left = {p.name for p in run.path.iterdir()}
     assert left == {*RESULTS, files.EXPERIMENT, files.SUMMARY}  # no state, no more
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
-def test_resume_goes_on_bit_for_bit(tmp_path, whole, stop):
-    killed(SMALL, tmp_path / "cut", stop)
-    assert (tmp_path / "cut" / placement.FILE).stat().st_size > 0
-    troth.resume(tmp_path / "cut")
-    assert contents(tmp_path / "cut") == contents(whole)
+def test_resume_goes_on_bit_for_bit_from_its_state_file(tmp_path, whole, stop):
+    out, lost = tmp_path / "cut", tmp_path / "lost"
+    killed(SMALL, out, stop)
+    assert (out / placement.FILE).stat().st_size > 0
+    (out / placement.FILE).rename(lost)
+    if stop > 1:  # there is a checkpoint
+        with pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of"):
+            troth.resume(out)
+    lost.rename(out / placement.FILE)
+    troth.resume(out)
+    assert contents(out) == contents(whole)
 
 
 PROGRAM = """
@@ -108,15 +124,13 @@ troth.run(sys.argv[1], out=sys.argv[2], watch=lambda p: time.sleep(0.02))
 def test_kill_at_a_random_moment(tmp_path):
     """`kill -9` of a run on disk: the same bytes as in memory and never killed."""
     tree = changed(train={"rounds": 30}, checkpoint={"every": 3})
-    file = tmp_path / "experiment.toml"
-    file.write_text(reader.dumps(tree))
-    cut, chance = tmp_path / "cut", random.Random()  # whenever it is, it must hold
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(file), str(cut)])
-    while not (cut / files.CHECKPOINT).exists() and process.poll() is None:
+    file, cut = written(tree, tmp_path / "experiment.toml"), tmp_path / "cut"
+    running = subprocess.Popen([sys.executable, "-c", PROGRAM, str(file), str(cut)])
+    while not (cut / files.CHECKPOINT).exists() and running.poll() is None:
         time.sleep(0.01)
-    time.sleep(chance.uniform(0.0, 0.3))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    time.sleep(random.Random().uniform(0.0, 0.3))  # whenever it is, it must hold
+    running.send_signal(signal.SIGKILL)
+    running.wait()
     assert not (cut / files.SUMMARY).exists() and (cut / placement.FILE).exists()
     troth.resume(cut)
     tree["engine"] = tree["engine"] | {"store": "host"}
@@ -124,40 +138,43 @@ def test_kill_at_a_random_moment(tmp_path):
     assert contents(cut) == contents(tmp_path / "whole")
 
 
+FULL = """
+import resource, sys
+most = int(sys.argv.pop())
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+from troth.cli.app import main
+main()
+"""
+
+
 @pytest.mark.slow("a real process, with a limit on its files")
 def test_a_full_disk_stops_a_run_that_can_go_on(tmp_path, whole):
-    """The system's own limit on files stands for a full disk."""
-    file, out = tmp_path / "experiment.toml", tmp_path / "cut"
-    file.write_text(reader.dumps(changed(checkpoint={"every": 1})))
-    most = 15 * D * 4  # rows; there are 12 clients, and at most 5 more at a time
-    program = (
-        "import resource, sys\n"
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n"
-        "from troth.cli.app import main\n"
-        "main()\n"
-    )
-    arguments = [sys.executable, "-c", program, "run", str(file), "--out", str(out)]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    """The system's own limit on files, of 15 rows, stands for a full disk."""
+    tree, out = changed(checkpoint={"every": 1}), tmp_path / "cut"
+    file = written(tree, tmp_path / "experiment.toml")
+    done = process(FULL, "run", file, "--out", out, 15 * D * 4)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "cannot be read or written (File too large)" in done.stderr
     troth.resume(out)
     assert contents(out) == contents(whole)
 
 
+TUNED = """
+from troth.types import Budget, Personal, Phase, Reply
+def tuned(task, descent):
+    def step(b, carry, batch, valid):
+        return (descent.step(carry[0], task.grad(carry[0], batch), (), b.scale)[0],)
+    def end(b, carry, state, valid):
+        return Reply(carry[0] - b.w, b.extra), carry
+    finish = Phase(lambda b, s: (b.w,), step, end, (Budget(steps=2),))
+    read = lambda w, v: v[0]
+    return Personal(lambda w: (w,), lambda v, *rest: v, read, finish, idle=True)
+"""
+
+
 def test_finetuning_writes_all_clients_on_disk(tmp_path, monkeypatch):
     """A last phase of all clients, group after group, is the same on disk."""
-    (tmp_path / "tuned.py").write_text(
-        "from troth.types import Budget, Personal, Phase, Reply\n"
-        "def tuned(task, descent):\n"
-        "    def step(b, carry, batch, valid):\n"
-        "        g = task.grad(carry[0], batch)\n"
-        "        return (descent.step(carry[0], g, (), b.scale)[0],)\n"
-        "    def end(b, carry, state, valid):\n"
-        "        return Reply(carry[0] - b.w, b.extra), carry\n"
-        "    finish = Phase(lambda b, s: (b.w,), step, end, (Budget(steps=2),))\n"
-        "    return Personal(lambda w: (w,), lambda v, *rest: v,\n"
-        "                    lambda w, v: v[0], finish, idle=True)\n"
-    )
+    (tmp_path / "tuned.py").write_text(TUNED)
     monkeypatch.syspath_prepend(str(tmp_path))
     found = []
     for where in ("host", "disk"):
@@ -195,50 +212,46 @@ def test_leftovers_of_a_finished_run_are_removed(tmp_path):
     assert not (run.path / files.CHECKPOINT).parent.exists()
 
 
-def test_a_run_without_its_state_file_is_refused(tmp_path):
-    killed(SMALL, tmp_path / "cut")
-    (tmp_path / "cut" / placement.FILE).unlink()
-    with pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of"):
-        troth.resume(tmp_path / "cut")
-
-
-def test_what_does_not_fit_goes_to_disk(tmp_path, monkeypatch):
-    """`auto` decides by half of what is free, and a resumed run stays where it was."""
+def test_what_does_not_fit_goes_to_disk_and_stays_there(tmp_path, whole, monkeypatch):
+    """`auto` decides by half of what is free, and a resumed run keeps its store."""
     need, half = 12 * D * 4, [0]
     monkeypatch.setattr(devices, "free", lambda device: 2 * half[0] + 1)
+    tree = changed(engine={"store": "auto"})
+    killed(tree, tmp_path / "cut")
     for half[0], kept in ((need - 1, "disk"), (need, "device")):
-        tree = changed(engine={"store": "auto"})
         [run] = troth.run(tree, out=tmp_path / kept)
         assert run.experiment.resolved["store"] == kept
         assert run.experiment.engine.store == "auto"
-
-
-def test_a_resumed_run_keeps_its_store(tmp_path, whole, monkeypatch):
-    free = [1]
-    monkeypatch.setattr(devices, "free", lambda device: free[0])
-    killed(changed(engine={"store": "auto"}), tmp_path / "a")
-    free[0] = 2**40
-    [run] = troth.resume(tmp_path / "a")
+    [run] = troth.resume(tmp_path / "cut")
+    assert run.experiment.resolved["store"] == "disk"
     assert contents(run.path) == contents(whole)
 
 
-def test_only_clients_that_are_asked_take_space():
-    e = reader.from_dict({"train": {"rounds": 30, "cohort": 10}})
-    found = placement.need(e, 1000, row=40, model=8, finishes=False)
-    assert (
-        found == placement.Need(300 * 40, 300 * 40, 301 * 8) and found.disk == 600 * 40
-    )
-    assert placement.need(e, 200, 40, 8, False).rows == 200 * 40
-    assert placement.need(e, 1000, 40, 8, True).rows == 1000 * 40
-    assert placement.need(e, 1000, 0, 8, False) == placement.Need(0, 0, 0)
-    e = reader.from_dict({"train": {"rounds": 30}, "output": {"personal": False}})
-    assert placement.need(e, 70, 40, 8, False) == placement.Need(70 * 40, 70 * 40, 0)
-    tree = {"train": {"rounds": 30, "cohort": 10}}
-    e = reader.from_dict(tree | {"checkpoint": {"every": 5}})
-    assert placement.need(e, 1000, 40, 8, False).shadow == 50 * 40
-    assert placement.need(e, 1000, 40, 8, True).shadow == 1000 * 40
-    e = reader.from_dict(tree | {"output": {"checkpoint": False}})
-    assert placement.need(e, 1000, 40, 8, True).shadow == 0
+COHORT = {"train": {"rounds": 30, "cohort": 10}}
+OFTEN = COHORT | {"checkpoint": {"every": 5}}
+NEVER = COHORT | {"output": {"checkpoint": False}}
+FEW = {"train": {"rounds": 30}, "output": {"personal": False}}
+
+
+@pytest.mark.parametrize(
+    ("tree", "n", "row", "finishes", "rows", "shadow", "models"),
+    [  # of clients
+        (COHORT, 1000, 40, False, 300, 300, 301),
+        (COHORT, 200, 40, False, 200, 200, 201),
+        (COHORT, 1000, 40, True, 1000, 1000, 1001),
+        (COHORT, 1000, 0, False, 0, 0, 0),
+        (FEW, 70, 40, False, 70, 70, 0),
+        (OFTEN, 1000, 40, False, 300, 50, 301),
+        (OFTEN, 1000, 40, True, 1000, 1000, 1001),
+        (NEVER, 1000, 40, True, 1000, 0, 1001),
+    ],
+)
+def test_only_clients_that_are_asked_take_space(
+    tree, n, row, finishes, rows, shadow, models
+):
+    found = placement.need(reader.from_dict(tree), n, row, 8, finishes)
+    assert found == placement.Need(rows * 40, shadow * 40, models * 8)
+    assert found.disk == (rows + shadow) * 40
 
 
 class Usage(NamedTuple):
@@ -246,8 +259,7 @@ class Usage(NamedTuple):
 
 
 def test_a_disk_without_room_is_refused_before_the_start(tmp_path, monkeypatch):
-    state, models = (12 + 10) * D * 4, 13 * D * 4
-    free = [state + models - 1]
+    free = [MOST + 13 * D * 4 - 1]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(free[0]))
     with pytest.raises(Refusal) as refused:
         troth.run(SMALL, out=tmp_path / "run")
@@ -256,7 +268,6 @@ def test_a_disk_without_room_is_refused_before_the_start(tmp_path, monkeypatch):
         f" and of that the disk of {tmp_path} would have to take 169.4 kB and has "
         "169.4 kB free; make room, or set engine.state_dir to a folder on a larger disk"
     )
-    assert list(tmp_path.iterdir()) == []
     with pytest.raises(Refusal, match="169.4 kB free"):
         troth.run(SMALL | {"grid": {"seed": [0, 1]}}, out=tmp_path / "grid")
     assert list(tmp_path.iterdir()) == []
@@ -285,9 +296,9 @@ def test_a_place_that_cannot_be_written(tmp_path, kind):
 
 def test_dry_run_says_where_and_how_much(capsys):
     [cost] = troth.cost(SMALL)
-    assert cost.disk == (12 + 10) * D * 4
     [inside] = troth.cost(changed(engine={"store": "host"}))
-    assert inside.disk == 0 and inside.memory == cost.memory + 12 * D * 4
+    assert (cost.disk, inside.disk) == (MOST, 0)
+    assert inside.memory == cost.memory + 12 * D * 4
     tables.costs([inside], "a", as_json=False)
     assert "on disk" not in capsys.readouterr().err
     tables.costs([inside, cost], "a", as_json=False)
@@ -337,7 +348,6 @@ def test_state_on_disk_takes_no_memory(tmp_path):
         "engine": {"how": "loop", "store": "disk"},
         "output": {"checkpoint": False},
     }
-    arguments = [sys.executable, "-c", LIMITED, json.dumps(tree), str(tmp_path)]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    done = process(LIMITED, json.dumps(tree), tmp_path)
     assert done.stdout == "disk\n", done.stderr
     assert "can't allocate memory" in done.stderr

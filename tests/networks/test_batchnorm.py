@@ -26,11 +26,22 @@ def normalised(kind, seed, momentum=0.1):
     return norm
 
 
-def batch_of(x, weight=None, key=0):
+def batch_of(x, weight=None, key=0, y=None):
     if weight is None:
         weight = torch.full((len(x),), 1 / len(x), dtype=F64)
-    zero = torch.tensor(0)
-    return Batch(x, torch.zeros(len(x)), weight, zero, zero + 1, torch.tensor(key))
+    zero, y = torch.tensor(0), torch.zeros(len(x)) if y is None else y
+    return Batch(x, y, weight, zero, zero + 1, torch.tensor(key))
+
+
+def close(a, b):
+    return torch.allclose(a, b, atol=1e-12)
+
+
+def trains(objective, x):
+    """The outputs of a step on x, and where the statistics move."""
+    objective.mode(training=True)
+    objective.tell(batch_of(x))
+    return objective.net(x), *objective.told()
 
 
 @pytest.mark.parametrize("padded", [True, False])
@@ -38,57 +49,47 @@ def batch_of(x, weight=None, key=0):
 def test_it_is_torchs_batch_normalisation(kind, padded):
     for seed in range(3):
         theirs = normalised(kind, seed, momentum=0.3)
-        net = nn.Sequential(copy.deepcopy(theirs))
-        objective = tasks.Objective(net, 0, padded=padded)
+        objective = tasks.Objective(
+            nn.Sequential(copy.deepcopy(theirs)), 0, padded=padded
+        )
         x = torch.randn(6, *SHAPES[kind], dtype=F64) * 3 + 1
-        objective.mode(training=True)
-        objective.tell(batch_of(x))
-        assert torch.allclose(objective.net(x), theirs(x), atol=1e-12)
-        mean, var = objective.told()
-        assert mean is not None and var is not None
+        out, mean, var = trains(objective, x)
+        assert close(out, theirs(x))
         assert torch.allclose(mean, theirs.running_mean, atol=1e-13)
         assert torch.allclose(var, theirs.running_var, atol=1e-13)
         objective.mode(training=False)
         fresh = normalised(kind, seed).eval()  # its own statistics were not written
-        assert torch.allclose(objective.net(x), fresh(x), atol=1e-12)
+        assert close(objective.net(x), fresh(x))
 
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_padding_does_not_count(kind):
     net = nn.Sequential(normalised(kind, 0), nn.Flatten(), nn.LazyLinear(1)).to(F64)
-    x = torch.randn(5, *SHAPES[kind], dtype=F64)
+    x, y = torch.randn(5, *SHAPES[kind], dtype=F64), torch.randn(5, dtype=F64)
     net(x)
     objective = tasks.Objective(net, 0)
+    v, short = tasks.flatten(objective), batch_of(x, y=y)
+    more, none = torch.full((3, *SHAPES[kind]), 1e6), torch.zeros(3, dtype=F64)
+    pairs = [(x, more), (short.weight, none), (y, none)]
+    x, weight, y = (torch.cat(pair) for pair in pairs)
     for task in (tasks.functional(objective), tasks.in_place(objective)):
-        v = tasks.flatten(objective)
-        junk = torch.full((3, *SHAPES[kind]), 1e6, dtype=F64)
-        y = torch.randn(5, dtype=F64)
-        short = batch_of(x)._replace(y=y)
-        weight = torch.cat([short.weight, torch.zeros(3, dtype=F64)])
-        long = batch_of(torch.cat([x, junk]), weight)
-        long = long._replace(y=torch.cat([y, torch.zeros(3, dtype=F64)]))
         expected = task.grad(v, short).clone()
-        assert torch.allclose(task.grad(v, long), expected, atol=1e-10)
+        found = task.grad(v, batch_of(x, weight, y=y))
+        assert torch.allclose(found, expected, atol=1e-10)
 
 
 def test_a_client_without_examples_keeps_its_statistics():
-    objective = tasks.Objective(
-        nn.Sequential(normalised(nn.BatchNorm1d, 0), nn.Linear(3, 1).to(F64)), 0
-    )
-    task, v = tasks.functional(objective), tasks.flatten(objective)
+    net = nn.Sequential(normalised(nn.BatchNorm1d, 0), nn.Linear(3, 1).to(F64))
+    objective = tasks.Objective(net, 0)
     nobody = batch_of(torch.randn(4, 3, dtype=F64), torch.zeros(4, dtype=F64))
-    assert not task.grad(v, nobody).any()
+    task = tasks.functional(objective)
+    assert not task.grad(tasks.flatten(objective), nobody).any()
 
 
 def test_a_single_row_has_no_spread():
-    norm = normalised(nn.BatchNorm1d, 0)
-    objective = tasks.Objective(nn.Sequential(norm), 0)
-    objective.mode(training=True)
-    x = torch.randn(1, 3, dtype=F64)
-    objective.tell(batch_of(x))
-    assert torch.allclose(objective.net(x)[0], norm.bias.data)
-    mean, var = objective.told()
-    assert mean is not None and var is not None
+    norm, x = normalised(nn.BatchNorm1d, 0), torch.randn(1, 3, dtype=F64)
+    out, mean, var = trains(tasks.Objective(nn.Sequential(norm), 0), x)
+    assert torch.allclose(out[0], norm.bias.data)
     assert torch.allclose(mean, 0.9 * norm.running_mean + 0.1 * x[0])
     assert torch.equal(var, norm.running_var)
 
@@ -101,33 +102,29 @@ def test_a_step_takes_the_tail_where_torch_takes_it():
     task, v = tasks.functional(objective), tasks.flatten(objective)
     assert (task.d, task.tail) == (4 * 3 + 3 + 6 + 8 + 6, 6)
     optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1)
+    rate = torch.tensor([0.1] * 29 + [1.0] * 6, dtype=F64)
     for _ in range(5):
         x, y = torch.randn(8, 4, dtype=F64), torch.randint(0, 2, (8,))
         optimizer.zero_grad()
         nn.functional.cross_entropy(theirs(x), y).backward()
         optimizer.step()
-        g = task.grad(v, batch_of(x)._replace(y=y))
-        head = v.shape[0] - task.tail
-        v = torch.cat([v[:head] - 0.1 * g[:head], v[head:] - g[head:]])
+        v = v - rate * task.grad(v, batch_of(x, y=y))
     tasks.assign(objective.net, v)
     for name, value in theirs.state_dict().items():
         if not name.endswith("tracked"):
-            assert torch.allclose(objective.net.state_dict()[name], value, atol=1e-12)
+            assert close(objective.net.state_dict()[name], value)
     x = torch.randn(8, 4, dtype=F64)
-    assert torch.allclose(task.predict(v, x), theirs.eval()(x), atol=1e-12)
+    assert close(task.predict(v, x), theirs.eval()(x))
 
 
 def test_frozen_statistics_stay_and_are_used():
     norm = normalised(nn.BatchNorm1d, 0)
     norm.frozen_statistics = True
     objective = tasks.Objective(nn.Sequential(norm, nn.Linear(3, 1).to(F64)), 0)
-    task = tasks.functional(objective)
+    task, x, seen = tasks.functional(objective), torch.randn(4, 3, dtype=F64), []
     assert task.tail == 0
-    x = torch.randn(4, 3, dtype=F64)
-    v = tasks.flatten(objective)
-    seen = []
     objective.net[0].register_forward_hook(lambda m, i, o: seen.append(o.detach()))
-    task.grad(v, batch_of(x))
+    task.grad(tasks.flatten(objective), batch_of(x))
     assert torch.allclose(seen[0], norm.eval()(x))
 
 
@@ -135,21 +132,16 @@ def test_a_layer_used_twice_moves_twice_and_one_unused_stays():
     class Twice(nn.Module):
         def __init__(self):
             super().__init__()
-            self.a, self.b = (
-                normalised(nn.BatchNorm1d, 0),
-                normalised(nn.BatchNorm1d, 1),
-            )
+            self.a, self.b = (normalised(nn.BatchNorm1d, seed) for seed in (0, 1))
             self.out = nn.Linear(3, 1).to(F64)
 
         def forward(self, x):
-            y = self.out(self.a(self.a(x)))
-            return y
+            return self.out(self.a(self.a(x)))
 
     theirs = Twice()
     objective = tasks.Objective(copy.deepcopy(theirs), 0)
-    task, v = tasks.functional(objective), tasks.flatten(objective)
-    x = torch.randn(6, 3, dtype=F64)
-    g = task.grad(v, batch_of(x))
+    v, x = tasks.flatten(objective), torch.randn(6, 3, dtype=F64)
+    g = tasks.functional(objective).grad(v, batch_of(x))
     theirs(x)
     means, variances = (v - g)[-12:].chunk(2)
     assert torch.allclose(means[:3], theirs.a.running_mean)
@@ -171,48 +163,43 @@ def test_adapting_keeps_names_tensors_and_what_is_shared():
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.Dropout(0.3), nn.Dropout1d(0.3), nn.Dropout2d(0.3), nn.Dropout3d(0.3)]
+    ("layer", "shape"),
+    [
+        (nn.Dropout(0.3), (50, 40, 30)),
+        (nn.Dropout1d(0.3), (100, 600, 2)),
+        (nn.Dropout2d(0.3), (100, 600, 2, 2)),
+        (nn.Dropout3d(0.3), (100, 600, 2, 2, 2)),
+    ],
 )
-def test_dropout_drops_its_share(layer):
-    shape = {nn.Dropout: (50, 40, 30)}.get(type(layer), (100, 600, 2))
-    if isinstance(layer, nn.Dropout2d | nn.Dropout3d):
-        shape = (*shape, *[2] * (1 + isinstance(layer, nn.Dropout3d)))
-    drop = Dropout(layer, 0).train()
+def test_dropout_drops_its_share(layer, shape):
+    drop, x = Dropout(layer, 0).train(), torch.ones(shape)
     drop.key = seeding.keys(0, "test", 0, torch.tensor(3))
-    out = drop(torch.ones(shape))
+    out = drop(x)
     gone = (out == 0).double()
     assert torch.equal(out.unique(), torch.tensor([0.0, 1 / 0.7]))
-    assert not torch.equal(out, drop(torch.ones(shape)))  # used once more
+    assert not torch.equal(out, drop(x))  # used once more
     drop.calls = 0
-    assert torch.equal(out, drop(torch.ones(shape)))  # the key decides
+    assert torch.equal(out, drop(x))  # the key decides
     each = 60_000  # six standard deviations: fails once in 10⁹
     assert abs(float(gone.mean()) - 0.3) < 6 * (0.21 / each) ** 0.5
     if not isinstance(layer, nn.Dropout):
         whole = gone.flatten(2)
         assert torch.equal(whole.amin(2), whole.amax(2))
-    drop.eval()
-    assert torch.equal(drop(torch.ones(shape)), torch.ones(shape))
+    assert torch.equal(drop.eval()(x), x)
 
 
 def test_draws_are_of_the_client_the_step_and_the_layer():
     net = nn.Sequential(nn.Dropout(0.5), nn.Identity(), nn.Dropout(0.5))
     objective = tasks.Objective(nn.Sequential(net, nn.Linear(64, 1)), 0)
-    first, second = objective.drops
-    x = torch.ones(8, 64)
-    seen = {}
+    (first, second), x, seen = objective.drops, torch.ones(8, 64), {}
     for key, t in [(1, 0), (2, 0), (1, 1), (1, 0)]:
         objective.mode(training=True)
         objective.tell(batch_of(x, key=key)._replace(t=torch.tensor(t)))
         a, b = first(x), second(x)
         assert not torch.equal(a, b)
-        again = seen.setdefault((key, t), a)
-        assert torch.equal(a, again)
+        assert torch.equal(a, seen.setdefault((key, t), a))
     assert len({tuple(a.flatten().tolist()) for a in seen.values()}) == 3
-
-
-def test_all_or_nothing():
-    x = torch.ones(4, 5)
-    for p in (0.0, 1.0):
+    for p in (0.0, 1.0):  # all or nothing
         drop = Dropout(nn.Dropout(p), 0).train()
         drop.key = torch.tensor(5)
         assert torch.equal(drop(x), x * (1 - p))
@@ -232,31 +219,27 @@ def test_every_option_is_torchs(options, padded):
         nn.init.uniform_(theirs.weight)
     x = torch.randn(6, 3, 2, dtype=F64) + 1
     objective = tasks.Objective(copy.deepcopy(theirs), 0, padded=padded)
-    expected = copy.deepcopy(theirs).eval()(x)
     objective.mode(training=False)
-    assert torch.allclose(objective.net(x), expected, atol=1e-12)
-    objective.mode(training=True)
-    objective.tell(batch_of(x))
-    assert torch.allclose(objective.net(x), theirs(x), atol=1e-12)
-    mean, var = objective.told()
+    assert close(objective.net(x), copy.deepcopy(theirs).eval()(x))
+    out, mean, var = trains(objective, x)
+    assert close(out, theirs(x))
     assert torch.allclose(mean, theirs.running_mean)
     assert torch.allclose(var, theirs.running_var)
 
 
+@pytest.mark.parametrize("axes", range(2, 6))
 @pytest.mark.parametrize("kind", SHAPES)
-def test_inputs_that_torch_would_not_take(kind):
+def test_inputs_that_torch_would_not_take(kind, axes):
     """Else the trained model would not run as an ordinary module."""
-    for axes in range(2, 6):
-        x = torch.randn(4, 3, *[2] * (axes - 2), dtype=F64)
-        theirs = normalised(kind, 0)
-        ours = adapt(copy.deepcopy(theirs))
-        try:
-            theirs(x)
-        except ValueError:
-            with pytest.raises(ValueError, match=f"axes got {axes}"):
-                ours(x)
-        else:
-            assert ours(x).shape == x.shape
+    x, theirs = torch.randn(4, 3, *[2] * (axes - 2), dtype=F64), normalised(kind, 0)
+    ours = adapt(copy.deepcopy(theirs))
+    try:
+        theirs(x)
+    except ValueError:
+        with pytest.raises(ValueError, match=f"axes got {axes}"):
+            ours(x)
+    else:
+        assert ours(x).shape == x.shape
 
 
 @pytest.mark.parametrize("padded", [True, False])
@@ -286,13 +269,11 @@ def test_who_else_uses_the_network_does_not_matter():
     objective = tasks.Objective(nn.Sequential(Halved(), nn.Linear(3, 1)), 0)
     one, two = (tasks.functional(objective, "bfloat16") for _ in range(2))
     v, x = tasks.flatten(objective), torch.randn(4, 3)
-    batch = batch_of(x)._replace(weight=torch.full((4,), 0.25))
+    batch = batch_of(x, torch.full((4,), 0.25))
     g, out = one.grad(v, batch), one.predict(v, x)
-    for _ in range(2):
-        assert torch.equal(two.grad(v, batch), g)
-        assert torch.equal(one.predict(v, x), out)
-        assert torch.equal(two.predict(v, x), out)
-        assert torch.equal(one.grad(v, batch), g)
+    for task in (two, one, two, one):
+        assert torch.equal(task.grad(v, batch), g)
+        assert torch.equal(task.predict(v, x), out)
 
 
 def test_a_layer_that_its_owner_keeps_from_training_stays():
@@ -307,17 +288,15 @@ def test_a_layer_that_its_owner_keeps_from_training_stays():
             return self
 
         def forward(self, x):
-            y = self.out(self.norm(x))
-            return y
+            return self.out(self.norm(x))
 
     theirs = Kept().train()
     objective = tasks.Objective(copy.deepcopy(theirs), 0)
-    x = torch.randn(5, 3, dtype=F64)
-    y = torch.randn(5, dtype=F64)
+    x, y = torch.randn(5, 3, dtype=F64), torch.randn(5, dtype=F64)
     loss = (0.5 * (theirs(x)[:, 0] - y).square()).mean()
-    expected = torch.autograd.grad(loss, list(theirs.parameters()))
+    plain = torch.autograd.grad(loss, list(theirs.parameters()))
+    expected = torch.cat([part.reshape(-1) for part in plain])
     for task in (tasks.functional(objective), tasks.in_place(objective)):
-        g = task.grad(tasks.flatten(objective), batch_of(x)._replace(y=y))
-        flat = torch.cat([part.reshape(-1) for part in expected])
-        assert torch.allclose(g[: -task.tail], flat, atol=1e-12)
+        g = task.grad(tasks.flatten(objective), batch_of(x, y=y))
+        assert close(g[: -task.tail], expected)
         assert task.tail == 6 and not g[-6:].any()

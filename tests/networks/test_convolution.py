@@ -1,5 +1,3 @@
-import itertools
-
 import pytest
 import torch
 from torch import nn
@@ -49,6 +47,9 @@ def replaced(way, monkeypatch):
 
 
 def near(a, b, atol=1e-12):
+    """Two tensors, or several pairs of them."""
+    if isinstance(a, tuple | list):
+        return all(near(x, y, atol) for x, y in zip(a, b, strict=True))
     return a.shape == b.shape and bool((a - b).abs().max() <= atol)
 
 
@@ -58,37 +59,37 @@ def both(function, *arguments):
         return plain, function(*arguments)
 
 
-def test_forward_and_gradients_are_those_of_torch(replaced):
-    for kernel, padding, bias in itertools.product(KERNELS, PADDINGS, (True, False)):
-        x, w = draw(2, 3, 7, 6), draw(4, 3, *kernel)
-        b = draw(4) if bias else None
-        how = ((1, 1), padding, (1, 1), 1)
-        g = torch.randn_like(conv2d(x, w, b, *how))
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_forward_and_gradients_are_those_of_torch(replaced, kernel, padding, bias):
+    given = [draw(2, 3, 7, 6), draw(4, 3, *kernel), *[draw(4)] * bias]
 
-        def everything(*given, how=how, g=g):
-            moving = [t.clone().requires_grad_() for t in given]
-            out = conv2d(*moving[:2], *(moving[2:] or [None]), *how)
-            return [out.detach(), *torch.autograd.grad(out, moving, g)]
+    def outputs(x, w, b=None):
+        return conv2d(x, w, b, (1, 1), padding, (1, 1), 1)
 
-        replaced.clear()
-        given = [t for t in (x, w, b) if t is not None]
-        plain, product = both(everything, *given)
-        assert len(replaced) == 1 and len(plain) == 3 + bias
-        pairs = zip(plain, product, strict=True)
-        assert all(near(a, b) for a, b in pairs), (kernel, padding, bias)
+    g = torch.randn_like(outputs(*given))
+    replaced.clear()
+
+    def everything(*given):
+        moving = [t.clone().requires_grad_() for t in given]
+        out = outputs(*moving)
+        return [out.detach(), *torch.autograd.grad(out, moving, g)]
+
+    plain, product = both(everything, *given)
+    assert len(replaced) == 1 and len(plain) == 3 + bias and near(plain, product)
 
 
 @pytest.mark.usefixtures("way")
-def test_gradient_of_one_of_the_two_only():
-    for which in (0, 1):
+@pytest.mark.parametrize("which", [0, 1])
+def test_gradient_of_one_of_the_two_only(which):
+    def gradient(*given):
+        moving = [t.clone() for t in given]
+        moving[which].requires_grad_()
+        out = conv2d(*moving, None, (1, 1), (1, 1))
+        return torch.autograd.grad(out.sin().sum(), moving[which])[0]
 
-        def gradient(*given, which=which):
-            moving = [t.clone() for t in given]
-            moving[which].requires_grad_()
-            out = conv2d(*moving, None, (1, 1), (1, 1))
-            return torch.autograd.grad(out.sin().sum(), moving[which])[0]
-
-        assert near(*both(gradient, draw(2, 3, 6, 5), draw(4, 3, 3, 3)))
+    assert near(*both(gradient, draw(2, 3, 6, 5), draw(4, 3, 3, 3)))
 
 
 def loss(w, x):
@@ -105,14 +106,12 @@ def test_under_vmap_of_grad(shared, replaced):
     x = draw(2, 2, 6, 6) if shared == "x" else draw(3, 2, 2, 6, 6)
     w = weights() if shared == "w" else weights(3)
     dims = (None if shared == "w" else 0, None if shared == "x" else 0)
-    step = torch.func.vmap(torch.func.grad(loss), dims)
-    plain, product = both(step, w, x)
-    assert len(replaced) == 2
-    assert all(near(a, b) for a, b in zip(plain, product, strict=True))
+    plain, product = both(torch.func.vmap(torch.func.grad(loss), dims), w, x)
+    assert len(replaced) == 2 and near(plain, product)
     for k in range(3):  # and a client alone
         own = w if shared == "w" else tuple(t[k] for t in w)
         alone = torch.func.grad(loss)(own, x if shared == "x" else x[k])
-        assert all(near(a[k], b) for a, b in zip(product, alone, strict=True))
+        assert near([part[k] for part in product], alone)
 
 
 def test_one_model_that_stands_still_is_left_to_torch(replaced):
@@ -127,39 +126,31 @@ def test_one_model_that_stands_still_is_left_to_torch(replaced):
     assert near(each, same)
 
 
-def climbing(w, b, padding):
-    """x → the gradient in x and the outputs, of a model that is made on the way."""
-
-    def climb(x):
-        def loss(at):
-            out = conv2d(at, w.clone(), b, (1, 1), padding)
-            return out.sin().sum(), out
-
-        return torch.func.grad(loss, has_aux=True)(x)
-
-    return climb
-
-
-def test_gradient_in_the_pictures_of_a_model_that_stands_still(monkeypatch):
-    turned = []
-    real = convolution._Turned.apply
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gradient_in_the_pictures_of_a_model_that_stands_still(
+    kernel, padding, channels, monkeypatch
+):
+    turned, real = [], convolution._Turned.apply
     seen = lambda *args: (turned.append(args), real(*args))[1]  # noqa: E731
     monkeypatch.setattr(convolution._Turned, "apply", seen)
-    for kernel, padding, channels in itertools.product(KERNELS, PADDINGS, (1, 2)):
-        w, b, x = draw(3, channels, *kernel), draw(3), draw(4, 2, channels, 7, 6)
-        turned.clear()
-        climb = climbing(w, b, padding)
-        lifted = torch.func.vmap(climb)
-        plain = lifted(x)
-        with Apart():
-            found, traced = lifted(x), make_fx(lifted)(x)(x)
-            alone = [climb(one) for one in x]
-        fits = all(p < k for p, k in zip(padding, kernel, strict=True))
-        assert bool(turned) == (channels == 1 and fits)
-        for k in range(2):
-            each = torch.stack([pair[k] for pair in alone])
-            assert near(plain[k], found[k]) and near(plain[k], traced[k])
-            assert near(plain[k], each)
+    w, b, x = draw(3, channels, *kernel), draw(3), draw(4, 2, channels, 7, 6)
+
+    def loss(at):  # of a model that is made on the way
+        out = conv2d(at, w.clone(), b, (1, 1), padding)
+        return out.sin().sum(), out
+
+    climb = torch.func.grad(loss, has_aux=True)
+    lifted = torch.func.vmap(lambda x: climb(x))
+    plain = lifted(x)
+    with Apart():
+        found, traced = lifted(x), make_fx(lambda x: lifted(x))(x)(x)
+        alone = list(zip(*(climb(one) for one in x), strict=True))
+    fits = all(p < k for p, k in zip(padding, kernel, strict=True))
+    assert bool(turned) == (channels == 1 and fits)
+    assert near(plain, found) and near(plain, traced)
+    assert near(plain, [torch.stack(parts) for parts in alone])
 
 
 def test_a_model_that_moves_is_left_to_torch():
@@ -172,26 +163,22 @@ def test_a_model_that_moves_is_left_to_torch():
     both_ways = torch.func.grad(loss, argnums=(0, 1))
     plain = both_ways(w, x)
     with Apart():
-        found = both_ways(w, x)
-        moving = w.clone().requires_grad_()
+        found, moving = both_ways(w, x), w.clone().requires_grad_()
         own = torch.autograd.grad(loss(moving, x), moving)[0]
-    assert all(near(a, b) for a, b in zip(plain, found, strict=True))
-    assert near(plain[0], own)
+    assert near(plain, found) and near(plain[0], own)
 
 
 @pytest.mark.parametrize("clients", [1, 4])
 def test_under_make_fx(clients, way):
     step = torch.func.vmap(torch.func.grad(loss))
-    w, x = weights(clients), draw(clients, 2, 2, 6, 6)
     with Together():
-        traced = make_fx(step)(w, x)
-    ours = torch.ops.troth
+        traced = make_fx(step)(weights(clients), draw(clients, 2, 2, 6, 6))
+    targets, ours = [n.target for n in traced.graph.nodes], torch.ops.troth
     expected = ours.product if way is convolution._Convolve else ours.weigh
-    assert any(n.target is expected.default for n in traced.graph.nodes)
-    assert not any("convolution" in str(n.target) for n in traced.graph.nodes)
+    assert expected.default in targets
+    assert not any("convolution" in str(target) for target in targets)
     again, y = weights(clients), draw(clients, 2, 2, 6, 6)
-    for got, wanted in zip(traced(again, y), step(again, y), strict=True):
-        assert near(got, wanted)
+    assert near(traced(again, y), step(again, y))
 
 
 def test_in_a_module_by_functional_call():
@@ -209,10 +196,9 @@ def test_others_are_left_alone(replaced):
     for options in others:
         conv = nn.Conv2d(4, 6, 3, **options).to(F64)
         assert torch.equal(*both(lambda conv=conv: conv(x).detach())), options
-    y, w = draw(2, 3, 8), draw(4, 3, 3)
-    assert torch.equal(*both(lambda: torch.conv1d(y, w, None, 1, 1)))
-    z, v = draw(2, 3, 5, 5), draw(3, 2, 3, 3)
-    assert torch.equal(*both(lambda: torch.conv_transpose2d(z, v)))
+    assert torch.equal(*both(torch.conv1d, draw(2, 3, 8), draw(4, 3, 3), None, 1, 1))
+    given = draw(2, 3, 5, 5), draw(3, 2, 3, 3)
+    assert torch.equal(*both(torch.conv_transpose2d, *given))
     assert replaced == []
     for mode in ("reflect", "circular"):  # padded by the module, then plain
         conv = nn.Conv2d(4, 3, 3, padding=1, padding_mode=mode).to(F64)
@@ -226,8 +212,7 @@ def test_every_way_to_call_it():
     calls += [(None, 1, (1, 1)), (None, [1, 1], [1, 1]), (None, (1,), (1,))]
     calls += [(None, 1, 1, 1, 1), (None, 2, 1, 1, 1), (None, 1, 1, 2)]
     calls += [(None, (1, 1), "valid")]
-    for rest in calls:
-        assert near(*both(conv2d, x, w, *rest)), rest
+    assert [rest for rest in calls if not near(*both(conv2d, x, w, *rest))] == []
     assert near(*both(lambda: conv2d(x, w, bias=b, padding=1)))
     assert near(*both(lambda: conv2d(input=x, weight=w, bias=b, stride=2)))
 
@@ -256,37 +241,31 @@ def test_second_derivatives_are_right_or_refused():
 
 
 def test_float32_and_bfloat16():
+    """And the TF32 setting is left as it was."""
+    before = torch.backends.cuda.matmul.allow_tf32
     x, w = torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3)
     for dtype, atol in ((torch.float32, 1e-5), (torch.bfloat16, 0.1)):
         given = x.to(dtype), w.to(dtype), None, (1, 1), (1, 1)
         plain, product = both(conv2d, *given)
         assert product.dtype == dtype
         assert near(plain.float(), product.float(), atol)
-
-
-def test_the_tf32_setting_is_left_as_it_was():
-    before = torch.backends.cuda.matmul.allow_tf32
-    with Together():
-        conv2d(draw(1, 1, 3, 3), draw(1, 1, 2, 2), None, (1, 1), (0, 0))
     assert torch.backends.cuda.matmul.allow_tf32 == before
 
 
-def test_in_another_order_it_is_the_same():
+@pytest.mark.parametrize("how", [(1, 1), (2, 1), (2, 0, 1, 2), (1, 2, 2)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_in_another_order_it_is_the_same(how, bias):
     """One client's on CUDA, which goes channels-last, here on whatever there is."""
-    ways = [(1, 1), (2, 1), (2, 0, 1, 2), (1, 2, 2)]
-    for how, bias in itertools.product(ways, (True, False)):
-        groups = how[3] if len(how) > 3 else 1
-        x, w = (
-            draw(*s).requires_grad_() for s in ((2, 4, 9, 8), (6, 4 // groups, 3, 3))
-        )
-        b = draw(6) if bias else None
-        ours, plain = convolution._ordered(x, w, b, *how), conv2d(x, w, b, *how)
-        assert ours is not None and near(ours, plain)
-        assert ours.is_contiguous(memory_format=torch.channels_last)
-        g = torch.randn_like(plain)
-        one, other = (torch.autograd.grad(o, (x, w), g) for o in (ours, plain))
-        assert all(near(a, b) for a, b in zip(one, other, strict=True))
-        assert convolution._ordered(x[0], w, b, *how) is None  # a single picture
+    groups = how[3] if len(how) > 3 else 1
+    x = draw(2, 4, 9, 8).requires_grad_()
+    w = draw(6, 4 // groups, 3, 3).requires_grad_()
+    b = draw(6) if bias else None
+    ours, plain = convolution._ordered(x, w, b, *how), conv2d(x, w, b, *how)
+    assert near(ours, plain)
+    assert ours.is_contiguous(memory_format=torch.channels_last)
+    g = torch.randn_like(plain)
+    assert near(*(torch.autograd.grad(o, (x, w), g) for o in (ours, plain)))
+    assert convolution._ordered(x[0], w, b, *how) is None  # a single picture
 
 
 def test_whether_a_tensor_stands_for_many():

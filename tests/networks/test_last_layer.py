@@ -15,12 +15,23 @@ KINDS = ["classes", "single", "several", "soft", "soft single"]
 SIZES = [5, 1, 7]  # the second client has too little for a spread
 
 
+def drawn(*shape, seed):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).double()
+
+
 def data(y, seed=0):
-    x = torch.randn(13, 3, generator=torch.Generator().manual_seed(seed)).double()
+    x = drawn(13, 3, seed=seed)
     row = torch.arange(12, -1, -1)  # not in the order of the rows
     size = torch.tensor(SIZES)
     split = Split(row, y[row], torch.cumsum(size, 0) - size, size)
     return Data(x, split, split, split)
+
+
+def owned(held, found):
+    """The places of the clients that were found, with their rows of the data."""
+    ends = np.cumsum(SIZES)
+    own = [held.train.row[ends[k] - SIZES[k] : ends[k]] for k in found.client]
+    return enumerate(own)
 
 
 def network(outputs, bias):
@@ -67,14 +78,11 @@ def test_slopes_are_gradients(kind, bias):
     held, net = data(y), network(outputs, bias)
     layer = last_layer.last(net, held.x[:2])
     assert (layer.name, layer.width, layer.alone) == ("2", 4 + bias, False)
-    hostile = np.array([False, False, False])
-    found = last_layer.slopes(net, layer, held, hostile)
+    found = last_layer.slopes(net, layer, held, np.zeros(3, bool))
     assert found.client.tolist() == [0, 2]
     assert found.sigma2 == (1 / 3 if kind == "several" else 1)
     curved = []
-    for place, k in enumerate(found.client):
-        first = sum(SIZES[:k])
-        own = held.train.row[first : first + SIZES[k]]
+    for place, own in owned(held, found):
         each = torch.stack([slope(net, held.x[i], y[i]).flatten() for i in own])
         np.testing.assert_allclose(found.rows[place], each.mean(0), atol=1e-12)
         noise = each.var(dim=0).sum() / len(own)
@@ -86,18 +94,15 @@ def test_slopes_are_gradients(kind, bias):
 
 
 def test_least_squares_is_that_of_numpy():
-    y = torch.randn(13, generator=torch.Generator().manual_seed(3)).double()
+    y = drawn(13, seed=3)
     held = data(y)
-    torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(3, 1)).double()
     layer = last_layer.last(net, held.x[:2])
     assert layer.alone and layer.width == 4
     found = last_layer.least_squares(net, layer, held, np.zeros(3, bool))
     assert found.client.tolist() == [0, 2] and found.unit == 4
     left = []
-    for place, k in enumerate(found.client):
-        first = sum(SIZES[:k])
-        own = held.train.row[first : first + SIZES[k]]
+    for place, own in owned(held, found):
         x = np.hstack([held.x[own].numpy(), np.ones((len(own), 1))])
         w, rest, _, _ = np.linalg.lstsq(x, y[own].numpy(), rcond=None)
         np.testing.assert_allclose(found.rows[place], w, atol=1e-9)
@@ -105,23 +110,15 @@ def test_least_squares_is_that_of_numpy():
         loose = np.trace(np.linalg.inv(x.T @ x))
         assert found.noise[place] / found.sigma2 == pytest.approx(loose)
     assert found.sigma2 == pytest.approx(sum(left) / (1 + 3))
-
-
-def test_clients_whose_inputs_do_not_differ_are_left_out():
-    y = torch.randn(13, generator=torch.Generator().manual_seed(3)).double()
-    held = data(y)
-    held.x[held.train.row[:5]] = 1.0
-    net = nn.Sequential(nn.Flatten(), nn.Linear(3, 1)).double()
-    layer = last_layer.last(net, held.x[:2])
+    held.x[held.train.row[:5]] = 1.0  # inputs that do not differ
     with pytest.raises(Refusal, match="1 of the benign clients have the 5 training"):
         last_layer.least_squares(net, layer, held, np.zeros(3, bool))
 
 
 def test_hostile_clients_do_not_say_what_the_noise_is():
-    y = torch.randn(13, generator=torch.Generator().manual_seed(3)).double()
-    y = torch.cat([y, y[:4]])
-    x = torch.randn(17, 1, generator=torch.Generator().manual_seed(4)).double()
+    y, x = drawn(13, seed=3), drawn(17, 1, seed=4)
     size = torch.tensor([6, 6, 5])
+    y = torch.cat([y, y[:4]])
     split = Split(torch.arange(17), y, torch.cumsum(size, 0) - size, size)
     held = Data(x, split, split, split)
     net = nn.Sequential(nn.Flatten(), nn.Linear(1, 1, bias=False)).double()
@@ -135,11 +132,9 @@ def test_hostile_clients_do_not_say_what_the_noise_is():
 
 def test_saturated_outputs_do_not_overflow():
     y, outputs = labels("classes")
-    net = network(outputs, bias=True)
+    net, held = network(outputs, bias=True), data(y)
     with torch.no_grad():
         net[2].weight.mul_(1e6)
-    held = data(y)
-    found = last_layer.slopes(
-        net, last_layer.last(net, held.x[:2]), held, np.zeros(3, bool)
-    )
+    layer = last_layer.last(net, held.x[:2])
+    found = last_layer.slopes(net, layer, held, np.zeros(3, bool))
     assert np.isfinite(found.rows).all() and np.isfinite(found.unit)

@@ -8,39 +8,30 @@ from troth.networks.layers import Features, Normalize, normalize
 from troth.types import Refusal
 
 BYTES = np.random.default_rng(0).integers(0, 256, (300, 1, 4, 5)).astype(np.uint8)
+X = torch.from_numpy(BYTES)
 
 
-def test_unit_divides_by_the_scale():
-    layer = normalize("unit", BYTES, 255.0)
-    out = layer(torch.from_numpy(BYTES))
+@pytest.mark.parametrize(("kind", "scale"), [("unit", 255), ("none", 1)])
+def test_unit_divides_by_the_scale_and_none_only_casts(kind, scale):
+    out = normalize(kind, BYTES, 255.0)(X)
     assert out.dtype == torch.float32
-    assert np.allclose(out.numpy(), BYTES / 255, atol=1e-7)
+    assert np.allclose(out.numpy(), BYTES / scale, atol=1e-7)
 
 
 def test_pixel_is_dittos_recipe():
     rows = BYTES.astype(np.float64)
     expected = (rows - rows.mean(0)) / (rows.std(0) + 0.001)
-    out = normalize("pixel", BYTES, 255.0).double()(torch.from_numpy(BYTES))
+    out = normalize("pixel", BYTES, 255.0).double()(X)
     assert np.allclose(out.numpy(), expected, atol=1e-5)  # buffers were float32
 
 
 def test_pixel_means_the_same_on_another_scale():
     small = (BYTES / 255).astype(np.float32)
-    a = normalize("pixel", BYTES, 255.0)(torch.from_numpy(BYTES))
+    a = normalize("pixel", BYTES, 255.0)(X)
     b = normalize("pixel", small, 1.0)(torch.from_numpy(small))
     assert torch.allclose(a, b, atol=1e-4)
-
-
-def test_a_constant_pixel_is_zero():
-    same = np.full((9, 3), 7, dtype=np.uint8)
-    out = normalize("pixel", same, 255.0)(torch.from_numpy(same))
-    assert not out.any()
-
-
-def test_none_only_casts():
-    out = normalize("none", BYTES, 255.0)(torch.from_numpy(BYTES))
-    assert out.dtype == torch.float32
-    assert np.array_equal(out.numpy(), BYTES)
+    same = np.full((9, 3), 7, dtype=np.uint8)  # a pixel that is constant is zero
+    assert not normalize("pixel", same, 255.0)(torch.from_numpy(same)).any()
 
 
 def test_chunks_do_not_matter(monkeypatch):
@@ -65,33 +56,34 @@ def test_nothing_is_trained_and_everything_is_saved():
     assert not list(layer.parameters())
     other = Normalize(torch.zeros(1, 4, 5), torch.ones(1, 4, 5))
     other.load_state_dict(layer.state_dict())
-    x = torch.from_numpy(BYTES)
-    assert torch.equal(other(x), layer(x))
-
-
-def test_works_in_the_precision_of_its_buffers():
+    assert torch.equal(other(X), layer(X))
     assert Normalize(1.0, 2.0).double()(torch.tensor([3])).dtype == torch.float64
     assert Normalize(1.0, 2.0)(torch.tensor([3])).item() == 1.0
 
 
-@pytest.mark.parametrize("std", [0.0, -1.0, float("nan"), float("inf")])
-def test_refuses_to_divide_by(std):
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
+def test_refuses_to_divide_by(bad):
+    good, spoilt = torch.ones(2), torch.tensor([1.0, bad])
     with pytest.raises(Refusal, match="positive number"):
-        Normalize(0.0, std)
+        Normalize(0.0, bad)
+    with pytest.raises(Refusal, match="positive standard deviations"):
+        Features(good, good, spoilt)
+    if not np.isfinite(bad):
+        with pytest.raises(Refusal, match="prepared by finite numbers"):
+            Features(spoilt, good, good)
 
 
 def test_refusals():
-    with pytest.raises(Refusal, match="'unit', 'pixel', 'none'"):
-        normalize("units", BYTES, 255.0)
-    with pytest.raises(Refusal, match="there are 0"):
-        normalize("pixel", BYTES[:0], 255.0)
-    with pytest.raises(Refusal, match="scale of the data is 0"):
-        normalize("unit", BYTES, 0.0)
     bad = np.ones((3, 4), dtype=np.float32)
-    bad[1, 2] = np.nan
-    bad[0, 0] = np.inf
-    with pytest.raises(Refusal, match="2 of 4"):
-        normalize("pixel", bad, 1.0)
+    bad[1, 2], bad[0, 0] = np.nan, np.inf
+    for kind, rows, scale, words in [
+        ("units", BYTES, 255.0, "'unit', 'pixel', 'none'"),
+        ("pixel", BYTES[:0], 255.0, "there are 0"),
+        ("unit", BYTES, 0.0, "scale of the data is 0"),
+        ("pixel", bad, 1.0, "2 of 4"),
+    ]:
+        with pytest.raises(Refusal, match=words):
+            normalize(kind, rows, scale)
 
 
 def test_features_by_hand():
@@ -103,13 +95,3 @@ def test_features_by_hand():
     assert layer(torch.tensor([[3, 8]])).tolist() == [[1.0, 2.0]]
     assert layer.float()(x).dtype == torch.float32
     assert list(layer.parameters()) == [] and len(layer.state_dict()) == 3
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
-def test_features_refuse_to_divide_by(bad):
-    good = torch.ones(2)
-    with pytest.raises(Refusal, match="positive standard deviations"):
-        Features(good, good, torch.tensor([1.0, bad]))
-    if not np.isfinite(bad):
-        with pytest.raises(Refusal, match="prepared by finite numbers"):
-            Features(torch.tensor([1.0, bad]), good, good)

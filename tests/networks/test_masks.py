@@ -26,31 +26,16 @@ class Small(nn.Module):
         self.block = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2))
         self.fc = nn.Linear(2, 1)
 
-    def forward(self, x):
-        """The outputs."""
-        out = self.fc(self.block(self.norm(self.conv1(x))))
-        return out
-
 
 def behind(model):
     """As `networks.network` and `Objective` leave it."""
     return adapt(nn.Sequential(Normalize(0.0, 1.0), model))
 
 
-# conv1.weight 6, conv1.bias 3, block.0.weight 6, block.0.bias 2, block.1.weight 2,
-# block.1.bias 2, fc.weight 2, fc.bias 1, norm.running_mean 3, norm.running_var 3
-PLACES = {
-    "conv1.weight": range(0, 6),
-    "conv1.bias": range(6, 9),
-    "block.0.weight": range(9, 15),
-    "block.0.bias": range(15, 17),
-    "block.1.weight": range(17, 19),
-    "block.1.bias": range(19, 21),
-    "fc.weight": range(21, 23),
-    "fc.bias": range(23, 24),
-    "norm.running_mean": range(24, 27),
-    "norm.running_var": range(27, 30),
-}
+SIZES = {"conv1.weight": 6, "conv1.bias": 3, "block.0.weight": 6, "block.0.bias": 2}
+SIZES |= {"block.1.weight": 2, "block.1.bias": 2, "fc.weight": 2, "fc.bias": 1}
+SIZES |= {"norm.running_mean": 3, "norm.running_var": 3}
+EACH = [name for name, size in SIZES.items() for _ in range(size)]
 
 
 def numbers(mask):
@@ -59,13 +44,14 @@ def numbers(mask):
 
 
 def at(*names):
-    return sorted(i for name in names for i in PLACES[name])
+    """The numbers of the tensors, or of the modules around them."""
+    return [i for i, name in enumerate(EACH) if name.startswith(names)]
 
 
 @pytest.mark.parametrize("net", [behind(Small()), Small()], ids=["behind", "bare"])
 def test_names_are_those_of_the_model(net):
     masks = Masks(net)
-    assert masks.names == list(PLACES)
+    assert masks.names == list(SIZES)
     assert masks.layers == ["conv1", "norm", "block.0", "block.1", "fc"]
     assert len(masks.last("last", 0)) == flat.layout(net).d == 30
 
@@ -73,40 +59,32 @@ def test_names_are_those_of_the_model(net):
 @pytest.mark.parametrize(
     ("patterns", "names"),
     [
-        ([], []),
         (["fc"], ["fc.weight", "fc.bias"]),
         (["fc.bias"], ["fc.bias"]),
         (["norm"], ["norm.running_mean", "norm.running_var"]),
-        (
-            ["block"],
-            ["block.0.weight", "block.0.bias", "block.1.weight", "block.1.bias"],
-        ),
+        (["block"], ["block.0", "block.1"]),
         (["block.1", "block.1.bias"], ["block.1.weight", "block.1.bias"]),
         (["*.bias"], ["conv1.bias", "block.0.bias", "block.1.bias", "fc.bias"]),
         (["c*1", "f?"], ["conv1.weight", "conv1.bias", "fc.weight", "fc.bias"]),
-        (["*"], list(PLACES)),
+        (["*"], list(SIZES)),
     ],
 )
 def test_patterns(patterns, names):
     masks = Masks(behind(Small()))
     assert numbers(masks.matching("layers", patterns)) == at(*names)
+    assert numbers(masks.matching("layers", [])) == []
 
 
 def test_masks_by_hand():
     """In the order of the modules: statistics, at the vector's end, do not count."""
     masks = Masks(behind(Small()))
-    fc, block1 = at("fc.weight", "fc.bias"), at("block.1.weight", "block.1.bias")
-    block0 = at("block.0.weight", "block.0.bias")
-    norm = at("norm.running_mean", "norm.running_var")
-    conv1 = at("conv1.weight", "conv1.bias")
-    expected = []
-    for number, layer in enumerate(([], fc, block1, block0, norm, conv1)):
-        expected = sorted(expected + layer)
-        assert numbers(masks.last("last", number)) == expected
-    assert expected == list(range(30))
-    assert numbers(masks.norms()) == sorted(block1 + norm)
-    sizes = [float(len(place)) for place in PLACES.values() for _ in place]
-    assert masks.sizes().tolist() == sizes
+    layers = ("fc", "block.1", "block.0", "norm", "conv1")
+    for number in range(6):
+        found = numbers(masks.last("last", number))
+        assert found == (at(*layers[:number]) if number else [])
+    assert found == list(range(30))
+    assert numbers(masks.norms()) == at("block.1", "norm")
+    assert masks.sizes().tolist() == [float(SIZES[name]) for name in EACH]
 
 
 def test_names_of_sequences_and_of_a_model_of_one_layer():
@@ -199,8 +177,7 @@ def _net(widths, norms):
 )
 def test_masks_by_the_modules_themselves(widths, norms, data):
     """Marked tensors, flattened, are the mask."""
-    model = _net(widths, norms)
-    net = behind(model)
+    net = behind(_net(widths, norms))
     masks = Masks(net)
     held = [m for m in net[1] if list(m.parameters())]
     number = data.draw(st.integers(0, len(held)))
@@ -218,8 +195,7 @@ def test_masks_by_the_modules_themselves(widths, norms, data):
     picked = data.draw(st.lists(st.sampled_from(masks.layers), max_size=3))
     by_name = dict(net[1].named_modules())
     assert masks.matching("x", picked).equal(marked([by_name[n] for n in picked]))
-    if any("Norm" in type(m).__name__ for m in held):
-        norm_layers = [m for m in held if "Norm" in type(m).__name__]
+    if norm_layers := [m for m in held if "Norm" in type(m).__name__]:
         assert masks.norms().equal(marked(norm_layers))
 
 
@@ -228,11 +204,9 @@ SMALLER = {"celeba_cnn": {"channels": 2, "blocks": 1}, "mlp": {"widths": [4]}}
 
 @pytest.mark.parametrize("name", ["celeba_cnn", "cnn", "linear", "mlp", "resnet18"])
 def test_every_model_of_ours_has_a_head(name):
-    shape, classes = (3, 32, 32), 3
+    function = lookup.find("model", name)
     given_ = lookup.check("model", name, SMALLER.get(name, {}))
-    model = lookup.call(
-        lookup.find("model", name), given_, shape=shape, classes=classes
-    )
+    model = lookup.call(function, given_, shape=(3, 32, 32), classes=3)
     head = Masks(behind(model)).last("last", 1)
     last = [m for m in model.modules() if isinstance(m, nn.Linear)][-1]
     assert int(head.sum()) == sum(p.numel() for p in last.parameters())

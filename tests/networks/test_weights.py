@@ -18,9 +18,11 @@ from troth.types import Refusal
 def net(outputs=3, seed=0):
     torch.manual_seed(seed)
     norm = nn.BatchNorm1d(5)
-    assert norm.running_mean is not None
     norm.running_mean.normal_()
     return nn.Sequential(nn.Linear(4, 5), norm, nn.ReLU(), nn.Linear(5, outputs))
+
+
+STATE = net(seed=1).state_dict()
 
 
 def saved(path, content):
@@ -47,29 +49,30 @@ def refused(path, skip=None, **options):
     return text
 
 
+def taken(path, skip=(), **options):
+    model = net(**options)
+    weights.put(model, str(path), [*skip])
+    return model
+
+
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".pth", ".PT"])
 def test_everything_is_taken(tmp_path, suffix):
-    file = saved(tmp_path / f"w{suffix}", net(seed=1).state_dict())
-    model = net()
-    assert not same(model, net(seed=1))
-    weights.put(model, file, [])
-    assert same(model, net(seed=1))
+    file = saved(tmp_path / f"w{suffix}", STATE)
+    assert same(taken(file), net(seed=1)) and not same(net(), net(seed=1))
 
 
 @pytest.mark.parametrize("key", ["state_dict", "net", "model"])
 def test_the_only_table_of_a_checkpoint(tmp_path, key):
-    model, source = net(), net(seed=1)
     optimizer = {"state": {0: {"exp_avg": torch.zeros(3)}}, "param_groups": [{"lr": 1}]}
-    content = {key: source.state_dict(), "epoch": 3, "opt": optimizer}
-    weights.put(model, saved(tmp_path / "w.pt", content), [])
-    assert same(model, source)
+    content = {key: STATE, "epoch": 3, "opt": optimizer}
+    assert same(taken(saved(tmp_path / "w.pt", content)), net(seed=1))
     content["ema"] = net(seed=2).state_dict()
     text = refused(saved(tmp_path / "two.pt", content))
     assert "holds 2 tables" in text and "state_dict()" in text
 
 
 def wrapped(prefix, **more):
-    return {f"{prefix}{k}": v for k, v in net(seed=1).state_dict().items()} | more
+    return {f"{prefix}{k}": v for k, v in STATE.items()} | more
 
 
 RUN = {"0.mean": torch.tensor(7.0), "0.inverse": torch.tensor(9.0)}
@@ -82,61 +85,52 @@ RUN = {"0.mean": torch.tensor(7.0), "0.inverse": torch.tensor(9.0)}
         wrapped("_orig_mod."),
         wrapped("module._orig_mod."),
         wrapped("1.", **RUN),  # of a run's file only the model is taken
-        {k: v for k, v in wrapped("").items() if "num_batches" not in k},  # old
+        {k: v for k, v in STATE.items() if "num_batches" not in k},  # old
     ],
     ids=["parallel", "compiled", "both", "run", "old"],
 )
 def test_what_stands_around_a_model_is_taken_off(tmp_path, state):
-    model, file = net(), saved(tmp_path / "w.safetensors", state)
-    assert {*weights.read(file)} >= {*dict(model.named_parameters())}
+    file = saved(tmp_path / "w.safetensors", state)
+    assert {*weights.read(file)} >= {*dict(net().named_parameters())}
     torch.save(state, tmp_path / "w.pth", _use_new_zipfile_serialization=False)
-    for path in (file, str(tmp_path / "w.pth")):
-        weights.put(model := net(), path, [])
-        assert same(model, net(seed=1))
+    for path in (file, tmp_path / "w.pth"):
+        assert same(taken(path), net(seed=1))
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
 def test_takes_the_models_precision(tmp_path, kind):
     source = net(seed=1).to(kind)
-    model = net()
-    weights.put(model, saved(tmp_path / "w.pt", source.state_dict()), [])
-    assert same(model, source.float())
-    exact = net(seed=1).double()
+    file = saved(tmp_path / "w.pt", source.state_dict())
+    assert same(taken(file), source.float())
+    exact, model = net(seed=1).double(), net().double()
     with torch.no_grad():
         exact[0].weight.mul_(1 / 3)
-    model = net().double()
-    weights.put(model, saved(tmp_path / "64.safetensors", exact.state_dict()), [])
+    file = saved(tmp_path / "64.safetensors", exact.state_dict())
+    weights.put(model, file, [])
     assert same(model, exact)
 
 
 @pytest.mark.parametrize("skip", [["3"], ["3.*"], ["3.weight", "3.bias"], ["[3-9]"]])
 def test_another_head(tmp_path, skip):
-    file = saved(tmp_path / "w.pt", net(outputs=7, seed=1).state_dict())
+    theirs, fresh = net(7, seed=1).state_dict(), net().state_dict()
+    file = saved(tmp_path / "w.pt", theirs)
     text = refused(file)
     assert "3.weight has shape [7, 5], and the model's has [3, 5]" in text
     assert 'model.weights_skip = ["3.weight"]' in text
-    model = net(outputs=3)
-    weights.put(model, file, skip)
-    ours, theirs, fresh = (
-        m.state_dict() for m in (model, net(7, seed=1), net(outputs=3))
-    )
-    for name, value in ours.items():
+    for name, value in taken(file, skip).state_dict().items():
         assert torch.equal(value, (fresh if name[0] == "3" else theirs)[name])
 
 
 def test_skip_may_name_what_only_one_side_has(tmp_path):
-    state = dict(net(seed=1).state_dict())
-    state["aux.weight"] = torch.zeros(2)
+    state = STATE | {"aux.weight": torch.zeros(2)}
     del state["3.bias"]
-    file = saved(tmp_path / "w.pt", state)
-    model = net()
-    weights.put(model, file, ["aux", "3.bias"])
-    assert torch.equal(model[3].weight, net(seed=1)[3].weight)
+    model = taken(saved(tmp_path / "w.pt", state), ["aux", "3.bias"])
+    assert torch.equal(model[3].weight, STATE["3.weight"])
     assert torch.equal(model[3].bias, net()[3].bias)
 
 
 def test_names_that_differ(tmp_path):
-    state = dict(net(seed=1).state_dict())
+    state = dict(STATE)
     state["3.wieght"] = state.pop("3.weight")
     text = refused(saved(tmp_path / "w.pt", state))
     assert "does not hold 3.weight and holds 3.wieght" in text
@@ -145,10 +139,7 @@ def test_names_that_differ(tmp_path):
     text = refused(saved(tmp_path / "r.pt", whole.state_dict()))
     assert "does not hold 0.weight, 0.bias, 1.weight" in text
     assert "holds conv1.weight, bn1.weight" in text and " and 110 more" in text
-
-
-def test_skip_that_says_nothing(tmp_path):
-    file = saved(tmp_path / "w.pt", net(seed=1).state_dict())
+    file = saved(tmp_path / "w.pt", STATE)
     text = refused(file, ["fc.*"])
     assert "model.weights_skip: 'fc.*' matches nothing; there are: 0.{weight, " in text
     text = refused(file, ["*"])
@@ -161,27 +152,18 @@ def spoilt(name, at, value, kind=None):
     return state
 
 
-def whole():
-    state = net(seed=1).state_dict().items()
-    return {
-        k: (10 * v).to(torch.int8) if v.is_floating_point() else v for k, v in state
-    }
+NAN, INF = float("nan"), float("inf")
+WHOLE = STATE | {"0.weight": torch.ones(5, 4, dtype=torch.int8)}
 
 
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (
-            spoilt("3.weight", (1, 2), float("nan")),
-            "3.weight holds 1 of 15 numbers that are NaN or infinite in float32",
-        ),
-        (spoilt("3.weight", (1, 2), float("inf")), "1 of 15 numbers that are NaN or"),
+        (spoilt("3.weight", (1, 2), NAN), "3.weight holds 1 of 15 numbers that are N"),
+        (spoilt("3.weight", (1, 2), INF), "of 15 numbers that are NaN or infinite"),
         (spoilt("0.bias", 0, 1e300, torch.float64), "infinite in float32"),
-        (
-            spoilt("1.running_var", 3, -0.5),
-            "1.running_var holds a negative variance, -0.5",
-        ),
-        (whole(), "0.weight is of type torch.int8, and the model's of torch.float32"),
+        (spoilt("1.running_var", 3, -0.5), "g_var holds a negative variance, -0.5"),
+        (WHOLE, "0.weight is of type torch.int8, and the model's of torch.float32"),
     ],
     ids=["nan", "inf", "large", "negative", "whole"],
 )
@@ -200,7 +182,7 @@ class Hostile:
         net(),
         Hostile(),
         {"0.weight": Hostile()},
-        {"state_dict": net().state_dict(), "args": argparse.Namespace(lr=1)},
+        {"state_dict": STATE, "args": argparse.Namespace(lr=1)},
     ],
     ids=["module", "hostile", "hidden", "arguments"],
 )
@@ -214,14 +196,18 @@ def test_objects_are_never_run(tmp_path, content, monkeypatch):
     assert not (tmp_path / "hacked").exists()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *[torch.zeros(3), [torch.zeros(3)], {}, {"a": 1}, {1: torch.zeros(3)}, 7],
-        *["text", {"0.weight": torch.eye(3).to_sparse()}],
-    ],
-    ids=["tensor", "list", "empty", "number", "key", "seven", "text", "sparse"],
-)
+THINGS = [
+    torch.zeros(3),
+    [torch.zeros(3)],
+    {},
+    {"a": 1},
+    {1: torch.zeros(3)},
+    7,
+    "text",
+]
+
+
+@pytest.mark.parametrize("content", [*THINGS, {"0.weight": torch.eye(3).to_sparse()}])
 def test_other_things_are_no_weights(tmp_path, content):
     text = refused(saved(tmp_path / "w.pt", content))
     assert "and not one table of tensors by name" in text
@@ -229,11 +215,11 @@ def test_other_things_are_no_weights(tmp_path, content):
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".old.pth"])
 def test_truncated_files(tmp_path, suffix):
-    file, state = tmp_path / f"w{suffix}", net(seed=1).state_dict()
+    file = tmp_path / f"w{suffix}"
     if "old" in suffix:
-        torch.save(state, file, _use_new_zipfile_serialization=False)
+        torch.save(STATE, file, _use_new_zipfile_serialization=False)
     else:
-        saved(file, state)
+        saved(file, STATE)
     content = file.read_bytes()
     for share in (0.0, 0.02, 0.3, 0.6, 0.99):
         file.write_bytes(content[: int(share * len(content))])
@@ -242,11 +228,10 @@ def test_truncated_files(tmp_path, suffix):
 
 
 def test_other_files_under_the_name(tmp_path):
-    state = net(seed=1).state_dict()
-    torch.save(state, tmp_path / "a.safetensors")
-    save_file(state, tmp_path / "b.pt")
-    np.savez(tmp_path / "c.npz", a=np.zeros(3))
-    (tmp_path / "c.npz").rename(tmp_path / "c.pt")
+    torch.save(STATE, tmp_path / "a.safetensors")
+    save_file(STATE, tmp_path / "b.pt")
+    with (tmp_path / "c.pt").open("wb") as file:
+        np.savez(file, a=np.zeros(3))
     (tmp_path / "d.pth").write_text("<html>404</html>")
     for name in ("a.safetensors", "b.pt", "c.pt", "d.pth"):
         assert "cannot be read" in refused(tmp_path / name)
@@ -254,56 +239,55 @@ def test_other_files_under_the_name(tmp_path):
 
 def test_where_there_is_no_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = refused("w.pt")
-    assert f"'w.pt' is not there (seen from {tmp_path})" in text
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert f"'w.pt' is not there (seen from {tmp_path})" in refused("w.pt")
     assert ".safetensors, .pt, .pth" in refused("w.onnx")
     (tmp_path / "run").mkdir()
     assert "'run' is a folder (seen from" in refused("run")
-    saved(tmp_path / "run" / "shared.safetensors", net().state_dict())
+    saved(tmp_path / "run" / "shared.safetensors", STATE)
     assert "'run' is a folder (give run/shared.safetensors)" in refused("run")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    saved(tmp_path / "w.pt", net(seed=1).state_dict())
+    saved(tmp_path / "w.pt", STATE)
     assert len(weights.read("~/w.pt")) == 9
-
-
-def test_digest_is_of_the_bytes(tmp_path):
     (tmp_path / "w.pt").write_bytes(b"abc")
-    assert weights.digest(str(tmp_path / "w.pt")).startswith("ba7816bf8f01cfea414140de")
+    assert weights.digest("w.pt").startswith("ba7816bf8f01cfea414140de")
 
 
 NAMES = ["conv1.weight", "layer1.0.bn1.bias", "layer1.1.bn1.bias", "fc.weight"]
 
 
-def test_patterns():
-    chosen = {
-        "*": [0, 1, 2, 3],
-        "layer1": [1, 2],
-        "layer1.0": [1],
-        "layer?.*.bn1": [1, 2],
-        "*.weight": [0, 3],
-        "fc.weight": [3],
-        "layer[12].1": [2],
-        "[!f]*": [0, 1, 2],
-    }
-    for pattern, places in chosen.items():
-        found = weights.matched("x", [pattern], NAMES)
-        assert found == {NAMES[i] for i in places}, pattern
-    assert weights.matched("x", [], NAMES) == set()
+@pytest.mark.parametrize(
+    ("patterns", "places"),
+    [
+        (["*"], [0, 1, 2, 3]),
+        (["layer1"], [1, 2]),
+        (["layer1.0"], [1]),
+        (["layer?.*.bn1"], [1, 2]),
+        (["*.weight"], [0, 3]),
+        (["fc.weight"], [3]),
+        (["layer[12].1"], [2]),
+        (["[!f]*"], [0, 1, 2]),
+        ([], []),
+    ],
+)
+def test_patterns(patterns, places):
+    assert weights.matched("x", patterns, NAMES) == {NAMES[i] for i in places}
 
 
-def test_patterns_that_match_nothing():
-    for pattern in ("layer", "weight", "FC", "fc.weight.x", "", "1", "layer1.", ".*"):
-        with pytest.raises(Refusal) as caught:
-            weights.matched("model.freeze", ["fc", pattern], NAMES)
-        text = str(caught.value)
-        assert text.startswith(f"model.freeze: '{pattern}' matches nothing")
-        assert all(name in text for name in NAMES)
-        assert ("(did you mean 'layer1'?)" in text) or pattern != "layer"
+NOTHING = ["layer", "weight", "FC", "fc.weight.x", "", "1", "layer1.", ".*"]
+
+
+@pytest.mark.parametrize("pattern", NOTHING)
+def test_patterns_that_match_nothing(pattern):
+    with pytest.raises(Refusal) as caught:
+        weights.matched("model.freeze", ["fc", pattern], NAMES)
+    text = str(caught.value)
+    assert text.startswith(f"model.freeze: '{pattern}' matches nothing")
+    assert all(name in text for name in NAMES)
+    assert "(did you mean 'layer1'?)" in text or pattern != "layer"
 
 
 def test_names_of_a_module_are_listed_together():
     names = list(dict(resnet18((3, 8, 8), 2, width=1).named_parameters()))
-    with pytest.raises(
-        Refusal, match=r"layer4\.1\.bn2\.\{weight, bias\}, fc\.\{weight"
-    ):
+    words = r"layer4\.1\.bn2\.\{weight, bias\}, fc\.\{weight"
+    with pytest.raises(Refusal, match=words):
         weights.matched("x", ["nothing"], names)

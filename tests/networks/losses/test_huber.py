@@ -28,11 +28,13 @@ def test_by_hand():
     assert huber(f, y)[1] == 1.5  # δ = 1
 
 
-def test_it_is_torchs():
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.1, 1.0, 4.0])
+def test_it_is_torchs(delta):
     f, y = pair()
-    for delta in (0.1, 1.0, 4.0):
-        theirs = huber_loss(f[:, 0], y, reduction="none", delta=delta)
-        assert torch.equal(huber(f, y, delta=delta), theirs)
+    theirs = huber_loss(f[:, 0], y, reduction="none", delta=delta)
+    assert torch.equal(huber(f, y, delta=delta), theirs)
+    far = (delta * absolute(f, y) - theirs).abs()  # a small one: δ times absolute
+    assert bool((far <= delta**2 / 2 + 1e-15 * (1 + theirs)).all())
 
 
 @pytest.mark.parametrize("delta", [1e3, 1e300])
@@ -42,22 +44,6 @@ def test_a_large_delta_is_squared(delta, dtype):
     torch.testing.assert_close(huber(f, y, delta=delta), squared(f, y))
     found = torch.func.grad(lambda f: huber(f, y, delta=delta).sum())(f)
     torch.testing.assert_close(found[:, 0], f[:, 0] - y)
-
-
-@pytest.mark.parametrize("delta", [1e-3, 1e-9])
-def test_a_small_delta_is_delta_times_absolute(delta):
-    f, y = pair()
-    found, expected = huber(f, y, delta=delta), delta * absolute(f, y)
-    assert bool((found <= expected).all())
-    torch.testing.assert_close(found, expected, rtol=0, atol=delta**2)
-    assert bool((expected - found <= delta**2 / 2 + 1e-15).all())  # exactly so far
-
-
-def test_it_never_pulls_harder_than_delta():
-    f, y = pair()
-    g = torch.func.grad(lambda f: huber(f, y, delta=0.7).sum())(f)[:, 0]
-    r = f[:, 0] - y
-    torch.testing.assert_close(g, r.clamp(-0.7, 0.7))
 
 
 @pytest.mark.parametrize("delta", [0.0, -1.0, math.inf, math.nan])
@@ -75,26 +61,21 @@ def test_options_and_reference():
 # A whole run
 
 
-def outliers(path):
+def trained(path, loss, **train):
     """Six clients of y = 2x + 1, and an example in ten is far off."""
     draw = np.random.default_rng(0)
     x = draw.normal(size=(300, 1))
     y = 2 * x[:, 0] + 1 + 0.01 * draw.normal(size=300)
     y[::10] += 100
     np.savez(path / "data.npz", x=x, y=y)
-    return path / "data.npz"
-
-
-def trained(path, loss, **train):
+    train = {"rounds": 40, "steps": 5, "batch": 0, "lr": 0.3, "loss": loss} | train
     tree = {
-        "data": {"name": "npz", "path": str(outliers(path))},
+        "data": {"name": "npz", "path": str(path / "data.npz")},
         "partition": {"name": "iid", "clients": 6},
-        "train": {"rounds": 40, "steps": 5, "batch": 0, "lr": 0.3, "loss": loss}
-        | train,
+        "train": train,
         "engine": {"how": "vmap", "chunk": 6, "device": "cpu"},
     }
-    name = loss if isinstance(loss, str) else loss["name"]
-    [run] = troth.run(tree, out=path / name)
+    [run] = troth.run(tree, out=path / (loss if isinstance(loss, str) else "run"))
     return run
 
 

@@ -7,26 +7,30 @@ import torch
 from torch import nn
 
 
-def _agree(net, by_hand, x):
-    parameters = list(net.parameters())
-    for training in (True, False):
-        net.train(training)
-        plain = by_hand(net, x, training)
-        expected = torch.autograd.grad(plain.square().sum(), parameters)
-        out = net(x)
-        assert torch.allclose(out, plain, rtol=1e-9, atol=1e-14)
-        ours = torch.autograd.grad(out.square().sum(), parameters)
-        for a, b in zip(ours, expected, strict=True):
-            assert torch.allclose(a, b, rtol=1e-8, atol=1e-9)
-
-
 @pytest.fixture
 def agree():
-    """Whether a network is what is written out by hand, with its gradient.
+    """Check that a network is what is written out by hand, with its gradient.
 
     Takes the network in float64, a function (net, x, training) → outputs, and x.
     """
-    return _agree
+
+    def check(net, by_hand, x):
+        parameters = list(net.parameters())
+        for training in (True, False):
+            net.train(training)
+            plain, out = by_hand(net, x, training), net(x)
+            assert torch.allclose(out, plain, rtol=1e-9, atol=1e-14)
+            expected = torch.autograd.grad(plain.square().sum(), parameters)
+            ours = torch.autograd.grad(out.square().sum(), parameters)
+            for a, b in zip(ours, expected, strict=True):
+                assert torch.allclose(a, b, rtol=1e-8, atol=1e-9)
+
+    return check
+
+
+@pytest.fixture
+def count():
+    return lambda net: sum(p.numel() for p in net.parameters())
 
 
 @pytest.fixture
@@ -44,17 +48,17 @@ def moved():
     return change
 
 
-def _glorot(net):
-    layers = [m for m in net.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
-    for module in layers:
-        w, area = module.weight, math.prod(module.weight.shape[2:])
-        bound = math.sqrt(6 / ((w.shape[0] + w.shape[1]) * area))
-        assert w.abs().max() <= bound
-        assert w.abs().max() > 0.97 * bound  # fails with 0.97**800 < 1e-10
-        assert module.bias is not None and not module.bias.any()
-
-
 @pytest.fixture
 def glorot():
-    """Whether all layers start within ±√(6/(fan_in + fan_out)), with bias 0."""
-    return _glorot
+    """Check that all layers start within ±√(6/(fan_in + fan_out)), with bias 0."""
+
+    def check(net):
+        for module in net.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                w, area = module.weight, math.prod(module.weight.shape[2:])
+                bound = math.sqrt(6 / ((w.shape[0] + w.shape[1]) * area))
+                # fails with 0.97**800 < 1e-10
+                assert 0.97 * bound < w.abs().max() <= bound
+                assert not module.bias.any()
+
+    return check

@@ -8,10 +8,6 @@ from torch.nn.functional import batch_norm, conv2d, linear
 from troth.networks.models.resnet18 import resnet18
 
 
-def count(net):
-    return sum(p.numel() for p in net.parameters())
-
-
 def by_hand(net, x, training):
     """The network of the paper, from the numbers alone."""
     t = dict(net.state_dict(keep_vars=True))
@@ -49,7 +45,7 @@ def test_is_the_network_of_the_paper_with_its_gradient(agree, moved):
     agree(net.double(), by_hand, torch.randn(6, 3, 9, 12, dtype=torch.float64))
 
 
-def test_parameters_and_names_are_torchvisions():
+def test_parameters_and_names_are_torchvisions(count):
     net = resnet18((3, 32, 32), 10)
     # torchvision's 11,181,642 with its 7×7 stem for 10 classes, less (49 − 9)·3·64
     assert count(net) == 11_173_962 == 11_181_642 - 40 * 3 * 64
@@ -94,7 +90,7 @@ def test_starts_as_torchvision_does():
     assert 0.97 * bound < float(weight.max()) <= bound  # fails with 0.97**5120
 
 
-def test_group_norm_leaves_the_rest_of_the_batch_alone():
+def test_group_norm_leaves_the_rest_of_the_batch_alone(count):
     torch.manual_seed(0)
     net = resnet18((1, 8, 8), 3, width=8, norm="group").train()
     groups = [m.num_groups for m in net.modules() if isinstance(m, nn.GroupNorm)]
