@@ -47,47 +47,37 @@ def test_sums_are_products_with_ones(shape, mask, keep, seed):
     assert (convolution.PRODUCT in targets(graph)) == (0 not in axes)
 
 
-def test_what_else_is_summed_is_left_alone():
-    """Of whole numbers, of float64 and into another type."""
-    whole, narrow = torch.arange(6).reshape(2, 3), torch.randn(2, 3)
-
-    def total(*given):
-        wide = torch.sum(given[1], [1], dtype=torch.float64)
-        return [wide, *(torch.sum(x, [1]) for x in (given[0], given[1].double()))]
-
-    graph = traced(total, whole, narrow)
+@pytest.mark.parametrize(
+    ("given", "total"),
+    [
+        (torch.arange(6).reshape(2, 3), lambda x: [torch.sum(x, [1])]),
+        (torch.randn(2, 3).double(), lambda x: [torch.sum(x, [1])]),
+        (torch.randn(2, 3), lambda x: [torch.sum(x, [1], dtype=torch.float64)]),
+        (torch.randn(3, 0, 2), lambda x: [torch.sum(x, [1]), torch.sum(x, [1, 2])]),
+        (torch.tensor(2.0), lambda x: [torch.sum(x, [0])]),
+    ],
+    ids=["whole numbers", "float64", "into float64", "nothing", "one number"],
+)
+def test_what_else_is_summed_is_left_alone(given, total):
+    graph = traced(total, given)
     trace.by_kernels(graph)
     assert convolution.PRODUCT not in targets(graph)
-    for ours, plain in zip(graph(whole, narrow), total(whole, narrow), strict=True):
+    for ours, plain in zip(graph(given), total(given), strict=True):
         assert torch.equal(ours, plain) and ours.dtype == plain.dtype
 
 
-class Net(nn.Module):
+class Net(nn.Sequential):
     """What a client of the Ditto paper has, and smaller."""
 
     def __init__(self):
-        super().__init__()
-        self.net = nn.Sequential(
-            nn.Conv2d(1, 3, 3, padding=1),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(27, 5),
-            nn.ReLU(),
-            nn.Linear(5, 4),
-        )
+        first = nn.Conv2d(1, 3, 3, padding=1), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten()
+        super().__init__(*first, nn.Linear(27, 5), nn.ReLU(), nn.Linear(5, 4))
         self.sizes = [p.numel() for p in self.parameters()]
 
     def loss(self, v, x, y):
-        named = list(self.named_parameters())
-        parts = torch.split(v, self.sizes)
-        pairs = zip(named, parts, strict=True)
+        pairs = zip(self.named_parameters(), torch.split(v, self.sizes), strict=True)
         given = {name: part.view(p.shape) for (name, p), part in pairs}
-        out = functional_call(self, given, (x,))
-        return nn.functional.cross_entropy(out, y)
-
-    def forward(self, x):
-        return self.net(x)
+        return nn.functional.cross_entropy(functional_call(self, given, (x,)), y)
 
 
 @pytest.mark.parametrize("pulled", [False, True])
@@ -126,43 +116,33 @@ def test_a_step_by_kernels_is_the_plain_one(pulled, each):
     torch.testing.assert_close(out, plain)
 
 
-def test_a_product_that_is_read_twice_is_laid_down():
-    def step(v, a, b):
-        slope = torch.bmm(torch.tanh(a), torch.tanh(b))
-        return [torch.addcmul(v, slope.flatten(1), torch.tensor(0.1)), slope * 2]
-
-    v, a, b = torch.randn(3, 8), torch.randn(3, 2, 5), torch.randn(3, 5, 4)
-    graph = traced(step, v, a, b)
-    trace.by_kernels(graph)
-    trace.update_in_place(graph, in_pieces=True)
-    assert convolution.ADD_PRODUCT not in targets(graph)
-    pairs = zip(graph(v.clone(), a, b), step(v, a, b), strict=True)
-    assert all(torch.allclose(ours, plain) for ours, plain in pairs)
+def _read_twice(v, a, b):
+    slope = torch.bmm(torch.tanh(a), torch.tanh(b))
+    return [torch.addcmul(v, slope.flatten(1), torch.tensor(0.1)), slope * 2]
 
 
-def test_a_product_of_several_matrices_a_client_is_laid_down():
+def _of_several_matrices(v, x):
     def one(v, x):
         slope = grad(lambda v: torch.tanh(torch.bmm(x, v.view(2, 3, 4))).sum())(v)
         return torch.addcmul(v, slope, torch.tensor(-0.1))
 
-    v, x = torch.randn(5, 24), torch.randn(5, 2, 6, 3)
-    graph = traced(lambda *given: [vmap(one)(given[0], torch.tanh(given[1]))], v, x)
+    return [vmap(one)(v, torch.tanh(x))]
+
+
+@pytest.mark.parametrize(
+    ("step", "shapes"),
+    [
+        (_read_twice, [(3, 8), (3, 2, 5), (3, 5, 4)]),
+        (_of_several_matrices, [(5, 24), (5, 2, 6, 3)]),
+    ],
+)
+def test_products_that_are_laid_down(step, shapes):
+    v, *more = (torch.randn(shape) for shape in shapes)
+    graph = traced(step, v, *more)
     trace.by_kernels(graph)
     trace.update_in_place(graph, in_pieces=True)
-    (found,) = graph(v.clone(), x)
-    torch.testing.assert_close(found, vmap(one)(v, torch.tanh(x)))
     assert convolution.ADD_PRODUCT not in targets(graph)
-
-
-def test_sums_of_nothing():
-    def total(x, y):
-        return [torch.sum(x, [1]), torch.sum(y, [0]), torch.sum(x, [1, 2])]
-
-    given = torch.randn(3, 0, 2), torch.tensor(2.0)
-    graph = traced(total, *given)
-    trace.by_kernels(graph)
-    pairs = zip(graph(*given), total(*given), strict=True)
-    assert all(torch.equal(ours, plain) for ours, plain in pairs)
+    torch.testing.assert_close(list(graph(v.clone(), *more)), step(v, *more))
 
 
 # What is computed once

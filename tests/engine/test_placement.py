@@ -34,10 +34,6 @@ MOST = (12 + 10) * D * 4  # bytes of state: there are 12 clients, and 10 more ma
 RESULTS = (files.ROUNDS, files.CLIENTS, files.SHARED, files.PERSONAL)
 
 
-class Killed(Exception):
-    pass
-
-
 def process(program, *arguments):
     """Run a program with these arguments to its end."""
     words = [sys.executable, "-c", program, *map(str, arguments)]
@@ -51,9 +47,9 @@ def killed(tree, out, stop=3):
     def kill(p):
         seen.append(p)
         if p.done == stop:
-            raise Killed
+            raise InterruptedError
 
-    with pytest.raises(Killed):
+    with pytest.raises(InterruptedError):
         troth.run(tree, out=out, watch=kill)
     return seen[0]
 
@@ -105,11 +101,11 @@ def test_resume_goes_on_bit_for_bit_from_its_state_file(tmp_path, whole, stop):
     out, lost = tmp_path / "cut", tmp_path / "lost"
     killed(SMALL, out, stop)
     assert (out / placement.FILE).stat().st_size > 0
-    (out / placement.FILE).rename(lost)
     if stop > 1:  # there is a checkpoint
+        (out / placement.FILE).rename(lost)
         with pytest.raises(Refusal, match="has 0 bytes and the checkpoint speaks of"):
             troth.resume(out)
-    lost.rename(out / placement.FILE)
+        lost.rename(out / placement.FILE)
     troth.resume(out)
     assert contents(out) == contents(whole)
 
@@ -204,12 +200,12 @@ def test_state_may_lie_elsewhere(tmp_path, whole):
 def test_leftovers_of_a_finished_run_are_removed(tmp_path):
     """As when it is killed between its last file and its tidying up."""
     [run] = troth.run(SMALL, out=tmp_path / "run")
-    for name in (files.CHECKPOINT, placement.FILE):
-        (run.path / name).parent.mkdir()
-        (run.path / name).write_bytes(b"0" * 100)
+    left = [run.path / name for name in (files.CHECKPOINT, placement.FILE)]
+    for file in left:
+        file.parent.mkdir()
+        file.write_bytes(b"0" * 100)
     troth.resume(run.path)
-    assert not (run.path / placement.FILE).parent.exists()
-    assert not (run.path / files.CHECKPOINT).parent.exists()
+    assert not any(file.parent.exists() for file in left)
 
 
 def test_what_does_not_fit_goes_to_disk_and_stays_there(tmp_path, whole, monkeypatch):
@@ -228,30 +224,28 @@ def test_what_does_not_fit_goes_to_disk_and_stays_there(tmp_path, whole, monkeyp
 
 
 COHORT = {"train": {"rounds": 30, "cohort": 10}}
-OFTEN = COHORT | {"checkpoint": {"every": 5}}
-NEVER = COHORT | {"output": {"checkpoint": False}}
+OFTEN, NEVER = {"checkpoint": {"every": 5}}, {"output": {"checkpoint": False}}
 FEW = {"train": {"rounds": 30}, "output": {"personal": False}}
 
 
 @pytest.mark.parametrize(
-    ("tree", "n", "row", "finishes", "rows", "shadow", "models"),
-    [  # of clients
-        (COHORT, 1000, 40, False, 300, 300, 301),
-        (COHORT, 200, 40, False, 200, 200, 201),
-        (COHORT, 1000, 40, True, 1000, 1000, 1001),
-        (COHORT, 1000, 0, False, 0, 0, 0),
-        (FEW, 70, 40, False, 70, 70, 0),
-        (OFTEN, 1000, 40, False, 300, 50, 301),
-        (OFTEN, 1000, 40, True, 1000, 1000, 1001),
-        (NEVER, 1000, 40, True, 1000, 0, 1001),
+    ("more", "n", "finishes", "clients"),
+    [  # whose rows are kept, and once more until a checkpoint; models
+        ({}, 1000, False, (300, 300, 301)),
+        ({}, 200, False, (200, 200, 201)),
+        ({}, 1000, True, (1000, 1000, 1001)),
+        (FEW, 70, False, (70, 70, 0)),
+        (OFTEN, 1000, False, (300, 50, 301)),
+        (OFTEN, 1000, True, (1000, 1000, 1001)),
+        (NEVER, 1000, True, (1000, 0, 1001)),
     ],
 )
-def test_only_clients_that_are_asked_take_space(
-    tree, n, row, finishes, rows, shadow, models
-):
-    found = placement.need(reader.from_dict(tree), n, row, 8, finishes)
-    assert found == placement.Need(rows * 40, shadow * 40, models * 8)
+def test_only_clients_that_are_asked_take_space(more, n, finishes, clients):
+    e, (rows, shadow, models) = reader.from_dict(COHORT | more), clients
+    found = placement.need(e, n, row=40, model=8, finishes=finishes)
+    assert found == (rows * 40, shadow * 40, models * 8)
     assert found.disk == (rows + shadow) * 40
+    assert placement.need(e, n, 0, 8, finishes) == (0, 0, 0)
 
 
 class Usage(NamedTuple):
