@@ -7,19 +7,18 @@ from troth import seeding
 from troth.server.attacks import _noise
 from troth.types import Messages
 
+normal = pytest.importorskip("troth.networks.kernels.normal")
+pytestmark = pytest.mark.usefixtures("gpu")
 
-@pytest.mark.usefixtures("gpu")
+
 @pytest.mark.parametrize(("keys", "count"), [(1, 1), (3, 7), (2, 100_001), (1, 2**20)])
 def test_normal_numbers_are_those_of_the_plain_code(keys, count):
-    from troth.networks.kernels import normal
-
     key = seeding.keys(3, "test", 5, torch.arange(keys))
     ours, plain = normal.normal(key.cuda(), count).cpu(), seeding.normal(key, count)
     assert ours.shape == plain.shape
     torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.usefixtures("gpu")
 def test_noise_is_that_of_the_plain_code():
     update, client = torch.randn(4, 1001), torch.tensor([7, 3, 5, 1])
     messages = Messages(update, update[:, :0], update[:, 0], client, client)

@@ -5,6 +5,9 @@ import torch
 
 from troth.networks.kernels import precision as digits
 
+products = pytest.importorskip("troth.networks.kernels.products")
+pytestmark = pytest.mark.usefixtures("gpu")
+
 CUDA = torch.device("cuda")
 SHAPES = [
     (3, 16, 100, 70),  # n, i, k, j
@@ -27,7 +30,6 @@ def far(a, b):
     return float((a.double() - b.double()).norm() / b.double().norm())
 
 
-@pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     ("dtype", "precision", "most", "turned"),
@@ -40,8 +42,6 @@ def far(a, b):
     ],
 )
 def test_products_are_those_of_torch(shape, dtype, precision, most, turned):
-    from troth.networks.kernels import products
-
     n, i, k, j = shape
     a = drawn(n, i, k, turned=turned[0], dtype=dtype)
     b = drawn(n, k, j, turned=turned[1], dtype=dtype)
@@ -52,12 +52,9 @@ def test_products_are_those_of_torch(shape, dtype, precision, most, turned):
     assert far(ours, torch.bmm(a.double(), b.double())) < most
 
 
-@pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("each", [False, True])
 def test_what_is_added_is_rate_times_the_product(shape, each):
-    from troth.networks.kernels import products
-
     n, i, k, j = shape
     a, b = drawn(n, i, k, turned=True), drawn(n, k, j, turned=False)
     rows = torch.randn(n, i * j + 7, device="cuda")  # what lies around it stays
@@ -72,12 +69,9 @@ def test_what_is_added_is_rate_times_the_product(shape, each):
     assert far(rows, wanted) < 2e-6
 
 
-@pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("precision", ["float32", "tf32"])
 def test_a_client_alone_gets_the_same_bits(shape, precision):
-    from troth.networks.kernels import products
-
     _, i, k, j = shape
     a, b = drawn(9, i, k, turned=False), drawn(9, k, j, turned=True)
     rate = torch.tensor(0.1, device="cuda")
@@ -92,20 +86,14 @@ def test_a_client_alone_gets_the_same_bits(shape, precision):
             assert torch.equal(alone, added[own])
 
 
-@pytest.mark.usefixtures("gpu")
 def test_sums_keep_their_digits():
-    from troth.networks.kernels import products
-
     rows, ones = drawn(3, 5000, 20, turned=False), torch.ones(1, 1, 1).cuda()
     with digits.products("tf32", CUDA):
         found = products.multiply(ones.expand(3, 1, 5000), rows, exact=True)
     assert far(found[:, 0], rows.double().sum(dim=1)) < 2e-6
 
 
-@pytest.mark.usefixtures("gpu")
 def test_which_products_the_kernel_takes():
-    from troth.networks.kernels import products
-
     a, b = drawn(2, 3, 4, turned=False), drawn(2, 4, 5, turned=False)
     assert products.fits(a, b) and not products.fits(a, b.double())
     assert not products.fits(a.double(), b.double())

@@ -6,19 +6,18 @@ import torch
 from troth import numerics
 from troth.server.attacks import random_update
 
+rows = pytest.importorskip("troth.networks.kernels.rows")
+pytestmark = pytest.mark.usefixtures("gpu")
 
-@pytest.mark.usefixtures("gpu")
+
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (3, 16_384), (10, 100_001), (2, 0)])
 def test_sums_are_those_in_float64(n, d):
-    from troth.networks.kernels import rows
-
     x, center = torch.randn(n, d, device="cuda"), torch.randn(n, device="cuda")
     away = x.double() - center.double()[:, None]
     plain = torch.stack([away.sum(dim=1), away.square().sum(dim=1)], dim=1)
     torch.testing.assert_close(rows.sums(x, center), plain, rtol=1e-12, atol=1e-9)
 
 
-@pytest.mark.usefixtures("gpu")
 def test_lengths_and_what_is_finite_are_those_of_a_cpu():
     x = torch.randn(6, 5000)
     x[1, 77], x[2, 4999], x[3, 0] = torch.nan, torch.inf, -torch.inf
@@ -28,7 +27,6 @@ def test_lengths_and_what_is_finite_are_those_of_a_cpu():
     assert torch.equal(numerics.finite(x.cuda()).cpu(), numerics.finite(x))
 
 
-@pytest.mark.usefixtures("gpu")
 def test_spreads_are_those_of_a_cpu():
     x, rows = torch.randn(5, 3001), torch.tensor([0, 2, 3, 4])
     x[2], x[3] = 1e3, 1e3 + torch.randn(3001)

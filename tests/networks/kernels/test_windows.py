@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from troth.networks import convolution
-from troth.networks import convolution as plain_code
+
+windows = pytest.importorskip("troth.networks.kernels.windows")
+pytestmark = pytest.mark.usefixtures("gpu")
 
 SHAPES = [  # clients, batch, height, width, channels in and out, kernel, padding
     (2, 2, 7, 6, 16, 17, 3, 3, 1, 1),
@@ -24,7 +26,6 @@ def far(a, b):
     return float((a.double() - b.double()).norm() / b.double().norm())
 
 
-@pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     ("dtype", "tf32", "most"),
@@ -35,24 +36,19 @@ def far(a, b):
     ],
 )
 def test_convolutions_are_those_of_windows_laid_out(shape, dtype, tf32, most):
-    from troth.networks.kernels import windows
-
     n, b, h, wide, c, o, p, q, above, left = shape
     x, w = drawn(n, b, h, wide, c, dtype=dtype), drawn(n, p, q, c, o, dtype=dtype)
     with torch.backends.cudnn.flags(allow_tf32=tf32):
         ours = windows.convolve(x, w, above, left)
         g = torch.randn_like(ours)
         by_tap = windows.weigh(x, g, p, q, above, left)
-    plain = plain_code.convolve_plainly(x.double(), w.double(), above, left)
-    plainly = plain_code.weigh_plainly(x.double(), g.double(), p, q, above, left)
+    plain = convolution.convolve_plainly(x.double(), w.double(), above, left)
+    plainly = convolution.weigh_plainly(x.double(), g.double(), p, q, above, left)
     assert ours.shape == plain.shape and ours.dtype == dtype
     assert far(ours, plain) < most and far(by_tap, plainly) < most
 
 
-@pytest.mark.usefixtures("gpu")
 def test_a_client_alone_gets_the_same_bits():
-    from troth.networks.kernels import windows
-
     x, w = drawn(7, 3, 14, 14, 32), drawn(7, 5, 5, 32, 64)
     whole = windows.convolve(x, w, 2, 2)
     g = torch.randn_like(whole)
@@ -63,7 +59,6 @@ def test_a_client_alone_gets_the_same_bits():
         assert torch.equal(windows.weigh(x[own], g[own], 5, 5, 2, 2), slopes[own])
 
 
-@pytest.mark.usefixtures("gpu")
 def test_lifted_steps_are_those_of_torch():
     """Through vmap and grad, as clients step: with kernels, and with torch's own."""
 
