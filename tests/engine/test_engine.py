@@ -131,13 +131,6 @@ def test_loop_vmap_chunks_and_threads_agree(
         assert (state.rows - state.w).abs().amax(1).min() > 1e-4
 
 
-@pytest.mark.slow("trains six federations")
-@pytest.mark.parametrize("precision", ["float64", "float32"])
-def test_steps_instead_of_epochs(folder, precision):
-    wanted = experiment(folder, train={"steps": 7, "precision": precision})
-    assert_all_plans_agree(wanted, [TOGETHER, THREADS])
-
-
 COMING = {"join": 0.3, "drop": 0.2, "deadline": 0.6}
 COMING |= {"speed_spread": 0.7, "speed_noise": 0.3}
 VARIANTS = [  # train, personalizer, more

@@ -342,13 +342,6 @@ def test_a_disk_that_fills_up_is_said_and_the_checkpoint_holds(file, full):
         assert torch.equal(again.read(np.arange(6)), rows(*range(6)))
 
 
-def test_short_writes_are_continued(people, full):
-    people.write(np.arange(6), rows(*range(6)))
-    people.dump()
-    people.write(ids(9), rows(9))
-    assert torch.equal(people.read(np.arange(6)), rows(*range(6)))
-
-
 @pytest.mark.parametrize("length", [1, 2, 4, 5, 9])
 def test_what_was_written_in_other_blocks(monkeypatch, length):
     """By an earlier version, or on another device."""

@@ -89,12 +89,7 @@ def test_a_trace_is_plain_vmap(name):
 
 def test_a_shape_is_traced_once_and_a_new_shape_anew():
     calls = []
-
-    def function(v, x):
-        calls.append(v.shape)
-        return v * x.sum()
-
-    many = Lifted(function, (0, 0), "vmap")
+    many = Lifted(lambda v, x: calls.append(1) or v * x.sum(), (0, 0), "vmap")
     shapes = [((4, 2), (4, 3)), ((5, 2), (5, 3)), ((4, 2), (4, 6)), ((4, 2), (4, 3))]
     for first, second in shapes * 2:
         v, x = draw(*first), draw(*second)
@@ -105,10 +100,8 @@ def test_a_shape_is_traced_once_and_a_new_shape_anew():
 
 
 def test_one_tensor_given_twice_is_two_inputs():
-    many = Lifted(lambda a, b: a * 2 - b, (0, 0), "vmap")
-    x = draw(3, 2)
-    assert equal(many(x, x), x)
-    assert equal(many(x, x + 1), x - 1)
+    many, x = Lifted(lambda a, b: a * 2 - b, (0, 0), "vmap"), draw(3, 2)
+    assert equal(many(x, x), x) and equal(many(x, x + 1), x - 1)
 
 
 def test_threads_share_traces():
@@ -139,19 +132,13 @@ def test_captured_gives_what_the_graph_gives(captured):
     run = captured(lambda a, b: [a + b, a * 2], draw(3), draw(3))
     for _ in range(4):
         a, b = draw(3), draw(3)
-        assert equal(run(a, b), [a + b, a * 2])
-        assert equal(run(a, b), [a + b, a * 2])  # the same objects once more
-        assert equal(run(b, a), [a + b, b * 2])
+        for one, other in ((a, b), (a, b), (b, a)):  # the same objects once more
+            assert equal(run(one, other), [one + other, one * 2])
     run = captured(lambda a, b: [a + 1, b], draw(2, 0), draw(2, 3))  # no number
-    for _ in range(2):
-        b = draw(2, 3)
+    for b in (draw(2, 3), draw(2, 3)):
         assert equal(run(draw(2, 0), b), [draw(2, 0), b])
-
-
-def test_captured_reads_what_is_kept_where_it_lies(captured):
-    a, b = draw(3), draw(3)
-    a.is_kept = True
-    run = captured(lambda a, b: [a + b], a, b)
+    a.is_kept = True  # what is kept is read where it lies
+    run = captured(lambda a, b: [a + b], a, b := draw(3))
     for _ in range(3):
         a.copy_(draw(3))  # filled anew, the same tensor
         assert equal(run(a, b), [a + b])
@@ -381,8 +368,7 @@ def _moving(made):
     return step
 
 
-# A step of (v, w, x, rate); how many updates stay out of place; whether a pull towards
-# w is made in one pass, in pieces. None: whatever is right.
+# Steps of (v, w, x, rate), and what is to be seen of them besides the right numbers.
 PULLED = {  # whether a pull towards w is made in one pass, in pieces
     "fixed": (lambda v, w, x, r: [w * 1, _pulled(v, w, x, r)], True),
     "moving": (lambda v, w, x, r: [m := _stepped(w, x, r), _pulled(v, m, x, r)], True),

@@ -6,7 +6,6 @@ import torch
 from torch.nn import functional
 
 import troth
-from troth import lookup
 from troth.networks.losses.cross_entropy import cross_entropy
 from troth.types import Refusal
 
@@ -64,12 +63,6 @@ def test_refuses(smoothing):
         cross_entropy(*pair(), smoothing=smoothing)
     with pytest.raises(Refusal, match=r"a share of each class.*\[100, 4\]"):
         cross_entropy(pair()[0], torch.full((100, 4), 0.25, dtype=F64))
-
-
-def test_options_and_reference():
-    assert lookup.check("loss", "cross_entropy", {}) == {"smoothing": 0.0}
-    (entry,) = lookup.about("loss", "cross_entropy").citations
-    assert entry.startswith("@inproceedings{szegedy2016rethinking")
 
 
 # A whole run
