@@ -1,24 +1,11 @@
 """One client by hand: F(v) = ½·L·Σ weight·‖v − x‖², of gradient L·(v − mean x)."""
 
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from troth import lookup
 from troth.client.client import descent
 from troth.config.schema import Part
-from troth.types import (
-    Anchor,
-    Batch,
-    Broadcast,
-    Carry,
-    Client,
-    Personal,
-    Reply,
-    Solver,
-    Task,
-)
+from troth.types import Anchor, Batch, Broadcast, Task
 
 F64 = torch.float64
 NAN, INF = float("nan"), float("inf")
@@ -30,7 +17,7 @@ def number(*x):
     return torch.tensor(x, dtype=F64)
 
 
-def drawn(*shape: int, seed: int = 1) -> Tensor:
+def drawn(*shape, seed=1):
     draw = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=draw, dtype=F64)
 
@@ -55,9 +42,7 @@ def leaking(v, batch):
 TAILED = BOWL._replace(d=2, grad=leaking, tail=1)
 
 
-def batch(
-    *x: float, padding: int = 0, t: int = 0, per_epoch: int = 1, key: int = 0
-) -> Batch:
+def batch(*x, padding=0, t=0, per_epoch=1, key=0):
     """Examples of equal weight, [b, 1], and some that are not there."""
     rows = number(*x, *[1e9] * padding)[:, None]
     there = number(*[1.0] * len(x), *[0.0] * padding) / max(1, len(x))
@@ -81,9 +66,7 @@ def worked(phase, state, broadcast, *seen):
     return phase.end(broadcast, carry, state, seen[0])
 
 
-def round_(
-    one: Client, state: Carry, w: float, *x: float, scale: float = 1.0, key: int = 0
-) -> tuple[float, Any]:
+def round_(one, state, w, *x, scale=1.0, key=0):
     """The update and the state after a step on each of some examples."""
     seen = [batch(value, t=t) for t, value in enumerate(x)]
     reply, state = worked(one.local, state, sent(number(w), scale, key), *seen)
@@ -91,9 +74,7 @@ def round_(
     return reply.update.item(), state
 
 
-def stepped(
-    one: Personal, state: Carry, w: float, *x: float, before: float | None = None
-) -> Any:
+def stepped(one, state, w, *x, before=None):
     """The state after steps beside a solver whose copy of w has gone to 77."""
     at = Anchor(number(w), number(77.0), number(w if before is None else before))
     for t, value in enumerate(x):
@@ -102,9 +83,7 @@ def stepped(
     return state
 
 
-def solved(
-    solver: Solver, broadcast: Broadcast, *seen: Batch, state: Carry | None = None
-) -> tuple[Reply, Any]:
+def solved(solver, broadcast, *seen, state=None):
     """What a solver that sees these batches ends with."""
     state = solver.init(broadcast.w) if state is None else state
     carry = solver.begin(broadcast, state)

@@ -48,8 +48,12 @@ def done(made):
 
 def told(made):
     """What clients.csv has of them beside their scores."""
-    found: list[list[float]] = made.federation.engine.told(states(made)).tolist()
-    return found
+    return made.federation.engine.told(states(made)).tolist()
+
+
+def own(name, **options):
+    """A section of an experiment."""
+    return {"name": name, **options}
 
 
 def rows(split, k):

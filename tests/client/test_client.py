@@ -72,9 +72,6 @@ def test_an_augment_after_the_last_round_is_the_personalizers():
     assert not torch.equal(*own)
 
 
-# Augments
-
-
 def batch(t=0, key=7):
     x = torch.randint(0, 256, (6, 1, 8, 8), dtype=torch.uint8)
     weight = torch.full((6,), 1 / 6)

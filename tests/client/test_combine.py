@@ -1,7 +1,5 @@
 """Numbers by hand: F(v) = ½(v − x)², lr = 0.1, so that a step is v + 0.1·(x − v)."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -65,7 +63,7 @@ def test_clients_with_other_epochs_in_one_matrix():
     client = both(LOCAL, Budget(epochs=2), Budget(steps=1))
     step = torch.func.vmap(client.local.step, in_dims=(None, 0, 0, 0))
     n = 3
-    carry: Any = torch.ones(n, 1, dtype=torch.float64)
+    carry = torch.ones(n, 1, dtype=torch.float64)
     carry = (carry,), (carry,)
     for t in range(4):
         one = torch.full((n, 1, 1), 11.0, dtype=torch.float64)
@@ -107,7 +105,7 @@ def recorder(seen):
 
 
 def test_the_personal_model_sees_the_rounds_own_w_and_the_solvers_step():
-    seen: list[tuple[float, float, float]] = []
+    seen = []
     three = Budget(steps=3)
     client = both(recorder(seen), three, three)
     carry = client.local.begin(SENT, client.init(SENT.w))
@@ -120,7 +118,7 @@ def test_the_personal_model_sees_the_rounds_own_w_and_the_solvers_step():
 
 
 def test_a_solver_that_is_done_stays_where_the_personal_model_sees_it():
-    seen: list[tuple[float, float, float]] = []
+    seen = []
     client = both(recorder(seen), Budget(steps=2), Budget(steps=4))
     assert round_(client, 4) == pytest.approx((AFTER[2], 5.0))
     moving = [AFTER[1], AFTER[2], AFTER[2], AFTER[2]]
@@ -196,7 +194,6 @@ def test_what_else_it_passes_on():
     _, state = client.local.end(SENT, carry, state, batch(3.0))
     assert state[0][0].item() == 1.0  # what the solver keeps
     assert state[1][0].item() == before
-    assert client.settle is not None
     state = client.settle(state, batch(3.0))
     own = before + batch(3.0).x.sum().item()  # what the personalizer makes of it
     assert client.tell(state).item() == state[1][0].item() == own

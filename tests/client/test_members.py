@@ -1,14 +1,12 @@
 """What members of a client take unless told, and where they come from."""
 
-from typing import Any
-
 import pytest
 
 from troth import lookup
 
 KEPT, GROUPED = {"keep": "last"}, {"keep": "last", "without": "refuse"}
 LAYERS = {"layers": [], "last": 1}
-MEMBERS: list[tuple[str, dict[str, Any], str]] = [
+MEMBERS = [
     ("solver fedavg", {}, "mcmahan2017communication"),
     ("solver fedprox", {"mu": 0.01}, "li2020federated"),
     ("solver scaffold", {"option": "II", "rate": 1.0}, "karimireddy2020scaffold"),

@@ -1,9 +1,9 @@
 """PGD stays in the ball and the range, and finds what there is to find."""
 
+import itertools
 import os
 import shutil
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 from sklearn.datasets import load_digits
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from troth import lookup, seeding
@@ -28,12 +28,13 @@ from ..hand import F64, INF, NAN, drawn
 from ..small import TRACED, built
 
 NORMS = ["linf", "l2"]
-MORE = [("linf", "none"), ("l2", "none"), ("l2", "random")]
+BOTH = pytest.mark.parametrize("norm", NORMS)
+STARTS = pytest.mark.parametrize("start", ["none", "random"])
 
 
-def inputs(*shape: int, seed: int = 1, dtype: torch.dtype = F64) -> Tensor:
+def inputs(*shape, dtype=F64):
     """Between 0 and 1."""
-    draw = torch.Generator().manual_seed(seed)
+    draw = torch.Generator().manual_seed(1)
     return torch.rand(*shape, generator=draw, dtype=dtype)
 
 
@@ -54,31 +55,25 @@ def small(features, classes=3):
     return nn.Sequential(nn.Flatten(), *inner, nn.Linear(6, classes))
 
 
-def lengths(away, norm):
-    flat = away.flatten(1)
-    return flat.abs().amax(1) if norm == "linf" else flat.norm(dim=1)
+def close(found, expected, within):
+    torch.testing.assert_close(found, expected, rtol=0, atol=within)
 
 
 def test_by_hand():
     """f = (0, x₁ − 2x₂), y = 0: the loss grows with x₁ − 2x₂, so up and down."""
-    net = nn.Linear(2, 2, bias=False)
-    task, _ = problem(net)
-    w = torch.tensor([0.0, 0, 1, -2], dtype=F64)
-    seen = batch(
-        torch.tensor([[0.5, 0.5], [0.95, 0.05]], dtype=F64), torch.zeros(2).long()
-    )
-    found = pgd(task, 1.0, eps=0.1, step=0.04, iterations=2).worst(w, seen)
-    expected = torch.tensor([[0.58, 0.42], [1.0, 0.0]], dtype=F64)
-    torch.testing.assert_close(found.x, expected, rtol=0, atol=1e-15)
-    found = pgd(task, 1.0, eps=0.1, step=0.04, iterations=9).worst(w, seen)
-    expected[0] = torch.tensor([0.6, 0.4], dtype=F64)
-    torch.testing.assert_close(found.x, expected, rtol=0, atol=1e-15)
-    along = torch.tensor([1.0, -2.0], dtype=F64) / 5**0.5
+    task, _ = problem(nn.Linear(2, 2, bias=False))
+    w, y = torch.tensor([0.0, 0, 1, -2], dtype=F64), torch.zeros(2).long()
+    seen = batch(torch.tensor([[0.5, 0.5], [0.95, 0.05]], dtype=F64), y)
+    for iterations, first in ((2, [0.58, 0.42]), (9, [0.6, 0.4])):
+        attack = pgd(task, 1.0, eps=0.1, step=0.04, iterations=iterations)
+        expected = torch.tensor([first, [1.0, 0.0]], dtype=F64)
+        close(attack.worst(w, seen).x, expected, 1e-15)
     found = pgd(task, 1.0, eps=0.1, norm="l2").worst(w, seen)
-    torch.testing.assert_close(found.x[0], 0.5 + 0.1 * along, rtol=0, atol=1e-15)
-    margin = found.x[0, 0] - 2 * found.x[0, 1]
-    assert found.loss[0].item() == pytest.approx(np.log1p(np.exp(margin.item())))
-    assert found.outputs[0].tolist() == pytest.approx([0, margin.item()])
+    along = torch.tensor([1.0, -2.0], dtype=F64) / 5**0.5
+    close(found.x[0], 0.5 + 0.1 * along, 1e-15)
+    margin = (found.x[0, 0] - 2 * found.x[0, 1]).item()
+    assert found.loss[0].item() == pytest.approx(np.log1p(np.exp(margin)))
+    assert found.outputs[0].tolist() == pytest.approx([0, margin])
 
 
 @settings(max_examples=40, deadline=None)
@@ -102,48 +97,43 @@ def test_never_leaves_the_ball_or_the_range(options, shape, m, scale, wide):
     dtype, digit = (F64, 1e-14) if wide else (torch.float32, 1e-5)
     net = nn.Sequential(layers.Normalize(0.0, scale), small(int(np.prod(shape))))
     task = tasks.functional(tasks.Objective(net.to(dtype), 3))
-    w = 3 * drawn(task.d).to(dtype)
     x = (inputs(m, *shape, dtype=dtype) * scale).round()  # on the edge, too
     x = x.byte() if scale == 255 else x
+    seen = batch(x, torch.arange(m) % 3)._replace(weight=torch.ones(m))
     attack = pgd(task, scale, **options)
-    found = attack.worst(
-        w, batch(x, torch.arange(m) % 3)._replace(weight=torch.ones(m))
-    )
+    found = attack.worst(3 * drawn(task.d).to(dtype), seen)
     assert found.x.shape == x.shape and found.x.dtype == dtype
     assert found.loss.shape == (m,) and found.outputs.shape == (m, 3)
-    away = lengths(found.x - x.to(dtype), options["norm"])
-    assert (away <= options["eps"] * scale * (1 + digit) + digit * scale).all()
+    away = (found.x - x.to(dtype)).flatten(1)
+    length = away.abs().amax(1) if options["norm"] == "linf" else away.norm(dim=1)
+    assert (length <= options["eps"] * scale * (1 + digit) + digit * scale).all()
     if options["bounds"]:
         low, high = options["bounds"]
         assert (found.x >= low * scale).all() and (found.x <= high * scale).all()
     attack.expect(x)
 
 
+@BOTH
+@STARTS
 @pytest.mark.parametrize("outputs", [1, 2])
-@pytest.mark.parametrize("start", ["none", "random"])
-@pytest.mark.parametrize("norm", NORMS)
 def test_on_binary_linear_models_it_is_the_closed_form(norm, start, outputs):
     """The margin falls by ε·‖a‖₁ along −sign(a), or by ε·‖a‖₂ along −a/‖a‖₂."""
     task, w = problem(nn.Linear(7, outputs))
     a = w[:7] if outputs == 1 else w[7:14] - w[:7]
     y = torch.arange(40) % 2
     x, side = inputs(40, 7), (2.0 * y - 1)[:, None]
-    along = a.sign() if norm == "linf" else a / a.norm()
-    best = x - 0.3 * side * along
+    best = x - 0.3 * side * (a.sign() if norm == "linf" else a / a.norm())
     more = {"start": start, "norm": norm, "bounds": []}
-    attack = pgd(task, 1.0, eps=0.3, iterations=40, **more)
-    found = attack.worst(w, batch(x, y))
+    found = pgd(task, 1.0, eps=0.3, iterations=40, **more).worst(w, batch(x, y))
     # From a random start, L2's projections turn to the optimum without reaching it.
-    tight = 1e-6 if norm == "linf" or start == "none" else 2e-3
-    torch.testing.assert_close(found.x, best, rtol=0, atol=tight)
-    gained = task.climb(w, best, y)[1]
-    torch.testing.assert_close(found.loss, gained, rtol=0, atol=1e-6)
+    close(found.x, best, 1e-6 if norm == "linf" or start == "none" else 2e-3)
+    close(found.loss, task.climb(w, best, y)[1], 1e-6)
     clipped = pgd(task, 1.0, eps=0.3, norm=norm).worst(w, batch(x, y)).x
     free = ((best >= 0) & (best <= 1)).all(1)
     assert 0 < free.sum() < 40
-    torch.testing.assert_close(clipped[free], best[free], rtol=0, atol=1e-6)
+    close(clipped[free], best[free], 1e-6)
     if norm == "linf":  # number by number, so clipping commutes
-        torch.testing.assert_close(clipped, best.clamp(0, 1), rtol=0, atol=1e-6)
+        close(clipped, best.clamp(0, 1), 1e-6)
 
 
 def written_out(net, x, y, norm, eps, step, count):
@@ -169,12 +159,11 @@ def written_out(net, x, y, norm, eps, step, count):
     return places, losses
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@BOTH
 def test_is_what_plain_autograd_finds(norm):
     """With batch normalisation and dropout as in use, and the best iterate kept."""
     inner = nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout(0.5)
-    net = nn.Sequential(*inner, nn.Linear(6, 3)).double()
-    plain = nn.Sequential(*inner, nn.Linear(6, 3)).double()
+    net, plain = (nn.Sequential(*inner, nn.Linear(6, 3)).double() for _ in range(2))
     objective = tasks.Objective(net, 3)
     w = 2 * drawn(tasks.layout(objective.net).d, seed=5)
     w[-6:] = w[-6:].abs() + 0.1
@@ -182,135 +171,129 @@ def test_is_what_plain_autograd_finds(norm):
     x, y = inputs(30, 5), torch.arange(30) % 3
     eps, step = 0.8, 1.1  # so long that later iterates are often worse
     places, losses = written_out(plain.eval(), x, y, norm, eps, step, 5)
-    which = torch.stack(losses).argmax(0)
+    best, which = torch.stack(losses).max(0)
     assert len(set(which.tolist())) > 2 and (which < 5).any()
-    expected = torch.stack(places)[which, torch.arange(30)]
     for task in (tasks.functional(objective), tasks.in_place(objective)):
         attack = pgd(task, 1.0, eps=eps, step=step, iterations=5, norm=norm)
         found = attack.worst(w, batch(x, y))
-        torch.testing.assert_close(found.x, expected, rtol=0, atol=1e-9)
-        best = torch.stack(losses).amax(0)
-        torch.testing.assert_close(found.loss, best, rtol=0, atol=1e-9)
-        with torch.no_grad():
-            torch.testing.assert_close(found.outputs, plain(found.x), rtol=0, atol=1e-9)
+        close(found.x, torch.stack(places)[which, torch.arange(30)], 1e-9)
+        close(found.loss, best, 1e-9)
+        close(found.outputs, plain(found.x).detach(), 1e-9)
 
 
-@pytest.mark.parametrize("start", ["none", "random"])
-@pytest.mark.parametrize("norm", NORMS)
+@BOTH
+@STARTS
 def test_more_iterations_never_lower_the_loss(norm, start):
-    """Of equal ones the first is kept, and no loss that is no number."""
     task, w = problem(small(5), 3)
     seen = batch(inputs(20, 5), torch.arange(20) % 3)
     before = task.climb(3 * w, seen.x, seen.y)[1]
     last = before if start == "none" else torch.zeros(20, dtype=F64)
-    more: dict[str, Any] = {"norm": norm, "start": start}
     for count in (1, 2, 3, 5, 9, 30):
-        attack = pgd(task, 1.0, eps=0.5, step=0.4, iterations=count, **more)
-        loss = attack.worst(3 * w, seen).loss
+        how = {"step": 0.4, "iterations": count, "norm": norm, "start": start}
+        loss = pgd(task, 1.0, eps=0.5, **how).worst(3 * w, seen).loss
         assert (loss >= last).all()
         last = loss
     assert (last > before + 0.1).any()
+
+
+def test_of_equal_losses_the_first_is_kept_and_none_that_is_no_number():
     one, two = torch.zeros(4, 2), torch.ones(4, 2)
     first = Worst(one, torch.tensor([1.0, 1.0, 1.0, NAN]), one)
     second = Worst(two, torch.tensor([1.0, 2.0, NAN, 5.0]), two)
     assert worse(second, first).x[:, 0].tolist() == [0, 1, 0, 0]
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@BOTH
 def test_a_flat_loss_leaves_them_alone_and_a_tiny_slope_does_not(norm):
     net = nn.Linear(3, 1, bias=False).float()
-    objective = tasks.Objective(net, 0, lambda f, y: f[:, 0])
-    task = tasks.functional(objective)
+    task = tasks.functional(tasks.Objective(net, 0, lambda f, y: f[:, 0]))
     seen = batch(inputs(4, 3, dtype=torch.float32), torch.zeros(4))
     seen = seen._replace(weight=seen.weight.float())
     attack = pgd(task, 1.0, norm=norm, bounds=[])
-    assert torch.equal(attack.worst(torch.zeros(3), seen).x, seen.x)
-    for lost in (NAN, INF):  # a model driven off
-        assert torch.equal(attack.worst(torch.full((3,), lost), seen).x, seen.x)
+    for still in (0.0, NAN, INF):  # flat, or a model driven off
+        assert torch.equal(attack.worst(torch.full((3,), still), seen).x, seen.x)
     found = attack.worst(torch.tensor([3e-30, -4e-30, 0.0]), seen)
     away = torch.tensor([1.0, -1, 0] if norm == "linf" else [0.6, -0.8, 0])
     torch.testing.assert_close(found.x - seen.x, 0.1 * away.expand(4, 3))
 
 
-@pytest.mark.parametrize("start", ["none", "random"])
-@pytest.mark.parametrize("norm", NORMS)
+@BOTH
+@STARTS
 def test_bytes_are_attacked_in_their_own_range(norm, start):
     """As the same pictures on the scale of 1."""
-    pixels = (inputs(6, 1, 3, 3) * 255).byte()
-    y = torch.arange(6) % 3
-    net, found = small(9), []
+    pixels, net = (inputs(6, 1, 3, 3) * 255).byte(), small(9)
+    found = []
     for x, scale in ((pixels, 255.0), (pixels.double() / 255, 1.0)):
         front = layers.Normalize(0.0, scale).double()
         task, w = problem(nn.Sequential(front, net), 3)
         attack = pgd(task, scale, eps=8 / 255, norm=norm, start=start)
         attack.expect(x)
-        found.append(attack.worst(w, batch(x, y)).x / scale)
-    torch.testing.assert_close(*found, rtol=0, atol=1e-7)
-    assert found[0].min() >= 0 and (found[0] - found[1]).abs().max() < 1e-7
+        found.append(attack.worst(w, batch(x, torch.arange(6) % 3)).x / scale)
+    close(*found, 1e-7)
+    assert found[0].min() >= 0
 
 
-class TestStart:
-    def begun(self, norm, m, key=7, t=3, d=3):
-        """Where it starts: the loss is the same everywhere, so the first is kept."""
-        objective = tasks.Objective(nn.Linear(d, 1).double(), 0, lambda f, y: 0 * y)
-        task = tasks.functional(objective, "float64")
-        objective.loss = lambda f, y: 0 * f[:, 0]
-        attack = pgd(task, 1.0, eps=0.2, norm=norm, start="random", bounds=[])
-        seen = batch(torch.zeros(m, d, dtype=F64), torch.zeros(m, dtype=F64), key, t)
-        return attack.worst(torch.ones(d + 1, dtype=F64), seen).x
+def begun(norm, m, key=7, t=3):
+    """Where it starts: the loss is the same everywhere, so the first is kept."""
+    objective = tasks.Objective(nn.Linear(3, 1).double(), 0, lambda f, y: 0 * y)
+    task = tasks.functional(objective, "float64")
+    objective.loss = lambda f, y: 0 * f[:, 0]
+    attack = pgd(task, 1.0, eps=0.2, norm=norm, start="random", bounds=[])
+    seen = batch(torch.zeros(m, 3, dtype=F64), torch.zeros(m, dtype=F64), key, t)
+    return attack.worst(torch.ones(4, dtype=F64), seen).x
 
-    @pytest.mark.parametrize("norm", NORMS)
-    def test_is_uniform_in_the_ball(self, norm):
-        """A right one fails with probability 1e-6: the draws are fixed, once is all."""
-        x, least = self.begun(norm, 4000), 1e-6
-        if norm == "linf":
-            for column in x.T:
-                assert kstest(column.numpy(), "uniform", (-0.2, 0.4)).pvalue > least
-        else:
-            size = (x.norm(dim=1) / 0.2) ** 3
-            assert kstest(size.numpy(), "uniform").pvalue > least
-            height = x[:, 0] / x.norm(dim=1)  # Archimedes: uniform in three dimensions
-            assert kstest(height.numpy(), "uniform", (-1, 2)).pvalue > least
-        assert abs(np.corrcoef(x.numpy().T)[0, 1]) < 0.08
 
-    @pytest.mark.parametrize("norm", NORMS)
-    def test_is_keyed(self, norm):
-        x = self.begun(norm, 5)
-        assert torch.equal(x, self.begun(norm, 5))
-        assert torch.equal(x, self.begun(norm, 9)[:5])  # an example, whoever is beside
-        assert len({tuple(row) for row in x.tolist()}) == 5
-        for other in (self.begun(norm, 5, key=8), self.begun(norm, 5, t=4)):
-            assert (x != other).all()
+@BOTH
+def test_a_random_start_is_uniform_in_the_ball(norm):
+    """A right one fails with probability 1e-6: the draws are fixed, once is all."""
+    x = begun(norm, 4000)
+    columns = [(column, -0.2, 0.4) for column in x.T]
+    if norm == "l2":
+        length = x.norm(dim=1)  # Archimedes: heights are uniform in three dimensions
+        columns = [((length / 0.2) ** 3, 0, 1), (x[:, 0] / length, -1, 2)]
+    for column, *where in columns:
+        assert kstest(column.numpy(), "uniform", where).pvalue > 1e-6
+    assert abs(np.corrcoef(x.numpy().T)[0, 1]) < 0.08
 
-    def test_draws_nothing_that_augments_draw(self):
-        step = seeding.fold(torch.tensor(7), torch.tensor(3))
-        mine = seeding.fold(step, -2)
-        assert mine not in [seeding.fold(step, i) for i in range(1000)]
+
+@BOTH
+def test_a_random_start_is_keyed(norm):
+    x = begun(norm, 5)
+    assert torch.equal(x, begun(norm, 5))
+    assert torch.equal(x, begun(norm, 9)[:5])  # an example, whoever is beside
+    assert len({tuple(row) for row in x.tolist()}) == 5
+    for other in (begun(norm, 5, key=8), begun(norm, 5, t=4)):
+        assert (x != other).all()
+
+
+def test_a_random_start_draws_nothing_that_augments_draw():
+    step = seeding.fold(torch.tensor(7), torch.tensor(3))
+    assert seeding.fold(step, -2) not in [seeding.fold(step, i) for i in range(1000)]
 
 
 @pytest.mark.parametrize(
     ("norm", "start"),
-    [("linf", "random"), *(pytest.param(n, s, marks=TRACED) for n, s in MORE)],
+    [("linf", "random")]
+    + [
+        pytest.param(*way, marks=TRACED)
+        for way in [("linf", "none"), ("l2", "none"), ("l2", "random")]
+    ],
 )
 def test_clients_together_as_each_alone(norm, start):
     objective = tasks.Objective(small(4).double(), 3)
     task, apart = tasks.functional(objective, "float64"), tasks.in_place(objective)
-    w = drawn(task.d)
+    w, key = drawn(task.d), torch.arange(5)
     x, y = inputs(5, 6, 4), (torch.arange(30) % 3).reshape(5, 6)
-    key = torch.arange(5)
-    options: dict[str, Any] = {"eps": 0.4, "norm": norm, "start": start}
+    options = {"eps": 0.4, "norm": norm, "start": start}
 
     def lifted(w, x, y, key):
-        seen = batch(x, y)._replace(key=key)
-        return pgd(task, 1.0, **options).worst(w, seen)
+        return pgd(task, 1.0, **options).worst(w, batch(x, y)._replace(key=key))
 
     found = Lifted(lifted, (None, 0, 0, 0), "vmap")(w, x, y, key)
-    for k in range(5):
-        seen = batch(x[k], y[k])._replace(key=key[k])
-        for one in (task, apart):
-            alone = pgd(one, 1.0, **options).worst(w, seen)
-            for a, b in zip(found, alone, strict=True):
-                torch.testing.assert_close(a[k], b, rtol=0, atol=1e-12)
+    for k, one in itertools.product(range(5), (task, apart)):
+        alone = pgd(one, 1.0, **options).worst(w, batch(x[k], y[k], k))
+        for a, b in zip(found, alone, strict=True):
+            close(a[k], b, 1e-12)
     assert not torch.allclose(found.x, x, 0, 0.1)
 
 
@@ -322,16 +305,16 @@ def test_clients_together_as_each_alone(norm, start):
 def test_compiled():
     task, w = problem(nn.Linear(4, 2))
     attack = pgd(task, 1.0, iterations=1)
-    x, y = inputs(3, 2, 4), torch.zeros(3, 2).long()
-    key = torch.arange(3)
 
     def lifted(w, x, y, key):
         return attack.worst(w, batch(x, y)._replace(key=key))
 
-    dims = (None, 0, 0, 0)
-    found = [Lifted(lifted, dims, how)(w, x, y, key) for how in ("vmap", "compiled")]
+    seen = w, inputs(3, 2, 4), torch.zeros(3, 2).long(), torch.arange(3)
+    found = [
+        Lifted(lifted, (None, 0, 0, 0), how)(*seen) for how in ("vmap", "compiled")
+    ]
     for a, b in zip(*found, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+        close(a, b, 1e-12)
 
 
 @pytest.fixture(scope="module")
@@ -364,26 +347,23 @@ def test_agrees_with_foolbox(foolbox, trained, norm, name, eps):
     """Accuracy on adversarial examples to within .01, at several budgets."""
     net, x, y = trained
     model = foolbox.PyTorchModel(net, bounds=(0, 1), device="cpu")
-    theirs = getattr(foolbox.attacks, name)
-    objective = tasks.Objective(net, 10)
-    task, w = tasks.functional(objective), tasks.flatten(net)
-    clean = float((net(x).argmax(1) == y).float().mean())
-    last = clean
+    how = {"rel_stepsize": 0.25, "steps": 10, "random_start": False}
+    rule = getattr(foolbox.attacks, name)(**how)
+    task, w = tasks.functional(tasks.Objective(net, 10)), tasks.flatten(net)
+
+    def accuracy(outputs):
+        return float((outputs.argmax(1) == y).float().mean())
+
+    last = accuracy(net(x))
     for times in (0.5, 1.0, 2.0):
-        rule = theirs(rel_stepsize=0.25, steps=10, random_start=False)
         _, seen, _ = rule(model, x, y, epsilons=times * eps)
         outputs = net(seen).detach()
-        expected = float((outputs.argmax(1) == y).float().mean())
-        attack = pgd(task, 1.0, eps=times * eps, norm=norm)
-        found = attack.worst(w, batch(x, y))
-        accuracy = float((found.outputs.argmax(1) == y).float().mean())
-        assert abs(accuracy - expected) <= 0.01
+        found = pgd(task, 1.0, eps=times * eps, norm=norm).worst(w, batch(x, y))
+        now = accuracy(found.outputs)
+        assert abs(now - accuracy(outputs)) <= 0.01
         assert float(found.loss.mean()) >= float(cross_entropy(outputs, y)) - 1e-4
-        assert accuracy < last - 0.03
-        last = accuracy
-
-
-# Refusals
+        assert now < last - 0.03
+        last = now
 
 
 def tree(**sections):
@@ -395,30 +375,26 @@ def tree(**sections):
     }
 
 
+RANGE = "is no range; give its lowest and highest"
+
+
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("option", "values", "words"),
     [
-        *(
-            ({"eps": x}, f"adversarial.eps = {x} must be a positive, finite number")
-            for x in (0.0, -0.1, NAN, INF)
-        ),
-        *(
-            ({"step": x}, r"adversarial\.step = .* of at least 0; 0 is")
-            for x in (-1.0, NAN, INF)
-        ),
-        ({"iterations": 0}, r"iterations = 0 must be at least 1, such"),
-        *(
-            ({"bounds": x}, r"is no range; give its lowest and highest")
-            for x in ([1.0, 0.0], [0.5], [0.0, 0.0], [0.0, INF], [0.0, 0.5, 1.0])
-        ),
-        ({"norm": "l1"}, "norm = 'l1' is not one of 'linf', 'l2'"),
-        ({"start": "zero"}, "is not one of 'none', 'random'"),
+        ("eps", [0.0, -0.1, NAN, INF], "eps = {} must be a positive, finite number"),
+        ("step", [-1.0, NAN, INF], r"step = {} .* of at least 0; 0 is"),
+        ("iterations", [0], "iterations = 0 must be at least 1, such"),
+        ("bounds", [[1.0, 0.0], [0.5], [0.0, 0.0], [0.0, INF], [0.0, 0.5, 1.0]], RANGE),
+        ("norm", ["l1"], "norm = 'l1' is not one of 'linf', 'l2'"),
+        ("start", ["zero"], "is not one of 'none', 'random'"),
     ],
 )
-def test_refusals(options, words):
-    for personalizer in ("transfer", "finetune"):  # whoever asks for it
-        with pytest.raises(Refusal, match=words):
-            built(tree(adversarial=options, personalizer=personalizer), rounds=0)
+@pytest.mark.parametrize("personalizer", ["transfer", "finetune"])  # who asks for it
+def test_refusals(option, values, words, personalizer):
+    for x in values:
+        wanted = tree(adversarial={option: x}, personalizer=personalizer)
+        with pytest.raises(Refusal, match=f"adversarial.*{words.format(x)}"):
+            built(wanted, rounds=0)
 
 
 def test_data_outside_the_range():

@@ -1,11 +1,9 @@
 """What holds of every optimiser in the folder, and that torch does the same."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from troth import lookup
 from troth.types import Optimizer, Refusal
@@ -13,7 +11,7 @@ from troth.types import Optimizer, Refusal
 from ..hand import F64, INF, NAN, drawn
 
 LR = torch.tensor(0.07, dtype=F64)
-TORCH: list[tuple[str, dict[str, float], Any, dict[str, Any]]] = [
+TORCH = [
     ("sgd", {}, torch.optim.SGD, {}),
     *(
         ("momentum", {"beta": beta}, torch.optim.SGD, {"momentum": beta})
@@ -53,8 +51,8 @@ def test_as_torch_does_one_by_one_and_together(name, options, theirs, more):
     root, (b, start) = drawn(4, 6, 6, seed=4), drawn(2, 4, 6, seed=5)
     a, optimizer, ends = root @ root.mT / 6, made(name, options), []
     for k in range(4):
-        v: Tensor = start[k]
-        moments: Any = optimizer.init(v)
+        v = start[k]
+        moments = optimizer.init(v)
         expected = start[k].clone().requires_grad_()
         step = theirs([expected], lr=float(LR), **more)
         for _ in range(10):

@@ -211,7 +211,7 @@ def _work(built, net, own, optimisers, turns, when):
     slots, weight = feed.draw(np.array([k]), len(turns), r)
     for row, there, turn in zip(slots[:, 0], weight[:, 0], turns, strict=True):
         held = row[there > 0]
-        x = built.network[0](feed.data.x[feed.data.train.row[held]])  # type: ignore[index]
+        x = built.network[0](feed.data.x[feed.data.train.row[held]])
         before = copy.deepcopy(_values(net))
         net.zero_grad()
         cross_entropy(net(x), feed.data.train.y[held]).backward()

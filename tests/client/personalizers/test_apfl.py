@@ -1,5 +1,3 @@
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -23,8 +21,6 @@ from ..small import (
     told,
     written_out,
 )
-
-# One client by itself
 
 
 @pytest.mark.parametrize(
@@ -172,9 +168,6 @@ def test_in_long_rounds_it_is_between_local_and_shared_by_alpha():
     assert share_of_w(0.4, 3000, CURVATURES).min() > 0.59  # of 1 − α = 0.6
 
 
-# A federation
-
-
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize(("alpha", "other"), [(1 - 1e-13, "local"), (1e-13, "none")])
 def test_near_its_ends_it_is_near_them(tree, alpha, other, adaptive):
@@ -187,7 +180,7 @@ def test_near_its_ends_it_is_near_them(tree, alpha, other, adaptive):
     assert (models(found) - models(expected)).abs().max() <= most
 
 
-WRITTEN: list[Any] = [(LOOP, "moving", False), (THREADS, "moving", True)]
+WRITTEN = [(LOOP, "moving", False), (THREADS, "moving", True)]
 WRITTEN += [(THREADS, "shared", False)]
 WRITTEN += [pytest.param(VMAP, "shared", True, marks=TRACED)]
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -179,7 +178,7 @@ def tree(data, options, **sections):
     """An experiment; `options` are the personalizer's."""
     train = {"rounds": 4, "cohort": COHORT, "batch": 4, "lr": 0.1, "steps": 4}
     train |= {"precision": "float64"} | sections.pop("train", {})
-    base: dict[str, Any] = {
+    base = {
         "seed": 3,
         "data": {"name": "npz", "path": str(data)},
         "partition": {"name": "natural", "split": "given"},

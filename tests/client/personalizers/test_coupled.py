@@ -1,7 +1,5 @@
 """The coupled federation: what it minimises, and what it sends."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -57,7 +55,7 @@ def test_on_quadratics_it_ends_at_the_minimiser(regression, nu, fit):
     """Eq. 1 with R = λ·½‖ρ − θ‖²: a linear system in (ρ, θ_1 … θ_N)."""
     lam = 0.7
     options = {"lam": lam, "nu": nu, "fit": fit, "steps": 12}
-    more: Any = {"train": {"rounds": 120}, "server": {"name": "sgd", "lr": 0.3}}
+    more = {"train": {"rounds": 120}, "server": {"name": "sgd", "lr": 0.3}}
     made = built(tree(regression, options, **more), VMAP)
     task, data = made.federation.engine.task, made.data
     zero = torch.zeros(D + 1, dtype=torch.float64)

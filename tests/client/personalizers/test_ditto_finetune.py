@@ -18,7 +18,6 @@ def ends(tree, own, **sections):
 def test_two_steps_by_hand():
     """From w* = 1, x = 5: 1.4, for nothing pulls at w*; 1.4 − .1·(−3.6 + 3·.4)."""
     one = ditto_finetune(BOWL, by(0.1), l2sq(), None, lam=3.0)
-    assert one.finish is not None
     seen = [batch(5.0)] * 2
     for steps, expected in ((1, 1.4), (2, 1.64)):
         start, w = one.init(number(-9.0)), number(1.0)

@@ -25,7 +25,6 @@ def examples(*rows):
 
 
 def finished(one, w, seen):
-    assert one.finish is not None
     state = one.init(torch.zeros_like(w))
     reply, state = worked(one.finish, state, sent(w), *seen)
     v = one.model(torch.full_like(w, 7.0), state)
@@ -78,7 +77,6 @@ def test_a_shared_model_far_off():
     for lam in (0.0, 1.0):
         one = ewc(bowl(slopes), by(0.5), None, lam=lam, batches=1)
         phase, sent = one.finish, Broadcast(w, w[:0], torch.ones(()))
-        assert phase is not None
         carry = phase.begin(sent, one.init(w))
         for b in seen[: 4 if lam == 0 else 2]:
             carry = phase.step(sent, carry, b, b)

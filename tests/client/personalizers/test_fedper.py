@@ -1,7 +1,5 @@
 """FedPer: layers of the client's own on top of shared ones."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -35,7 +33,7 @@ def test_a_round_by_hand():
 
 
 def torched(optimizer, lr, decay):
-    more: dict[str, Any] = {"lr": lr, "weight_decay": decay}
+    more = {"lr": lr, "weight_decay": decay}
     kinds = {
         "sgd": lambda p: torch.optim.SGD(p, **more),
         "momentum": lambda p: torch.optim.SGD(p, momentum=0.9, **more),
@@ -87,9 +85,6 @@ def test_a_client_keeps_no_more_than_its_own(train, optimizer, width):
     nothing = {"name": "fedper", "last": 0}
     none = train(LOOP, "normed", nothing, train={"rounds": 1})
     assert none.built.federation.population.width == 0
-
-
-# Hostile company
 
 
 @pytest.mark.parametrize(("plan", "value"), [(LOOP, 1e6), (THREADS, -3.0)])

@@ -50,9 +50,6 @@ def test_the_next_round_begins_with_its_head():
     assert reply.update.tolist() == [0.0, 0.0]  # it was cut before φ had its turn
 
 
-# Federations
-
-
 @pytest.mark.parametrize(
     ("mine", "work", "both"),
     [
@@ -66,9 +63,6 @@ def test_how_long(mine, work, both):
     assert made(mine, work).local.budgets == (both,)
     assert made(mine, work, last=0).local.budgets == (work,)
     assert made(mine, work, last=2).local.budgets == (mine or work,)
-
-
-# Federations
 
 
 @pytest.mark.parametrize(

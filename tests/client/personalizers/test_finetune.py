@@ -2,7 +2,6 @@
 
 import json
 import signal
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +37,7 @@ def path(tmp_path_factory):
 
 def tree(path, personalizer, **sections):
     train = {"rounds": 3, "cohort": 4, "steps": 2, "batch": 5, "lr": 0.1}
-    whole: dict[str, Any] = {
+    whole = {
         "seed": 2,
         "data": {"name": "npz", "path": str(path)},
         "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
@@ -160,7 +159,7 @@ def test_augments_change_its_batches_too(path):
     noisy = [{"name": "noise", "sigma": 0.5}]
     found = {}
     for name, own in {"train's": None, "none": [], "its own": noisy}.items():
-        personalizer: dict[str, Any] = {"name": "finetune", "steps": 3}
+        personalizer = {"name": "finetune", "steps": 3}
         if own is not None:
             personalizer["augment"] = own
         train = {"augment": [] if name == "its own" else noisy}
@@ -192,7 +191,7 @@ def test_its_steps_are_counted(path):
 
 
 def test_progress(path, tmp_path):
-    told: list[tuple[str, int, int]] = []
+    told = []
     for how, chunk, steps in (("vmap", 4, [4, 6]), ("threads", 1, [6])):
         told.clear()
         engine = {"how": how, "chunk": chunk, "workers": 2 if how == "threads" else 1}
@@ -228,7 +227,7 @@ def test_stopped_in_the_middle_it_goes_on(path, tmp_path, store):
     with pytest.raises(Killed), progress.watching(kill):
         troth.run(whole, out=tmp_path / "cut")
     assert not troth.load(tmp_path / "cut").finished
-    rounds: list[int] = []
+    rounds = []
     troth.resume(tmp_path / "cut", watch=lambda p: rounds.append(p.done))
     assert not [r for r in rounds if r]  # no round is done again
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")

@@ -33,9 +33,6 @@ def key_of(falls):
     return next(key for key in range(10_000) if falls(tossed(key)))
 
 
-# One client by itself
-
-
 def test_a_round_by_hand():
     # λ = 2, lr = 0.1, mean 4: from 1, x = 5: −4 + 2·(−3) = −10 → 2;
     # then x = 3: −1 + 2·(−2) = −5 → 2.5
@@ -70,9 +67,6 @@ def test_moments_live_on_in_the_state():
     assert [t.item() for t in state] == pytest.approx([2.0, -10.0])
     _, state = round_(one, state, 4.0, 5.0)
     assert state[1].item() == pytest.approx(0.9 * -10 - 3 - 4)
-
-
-# The coin
 
 
 def test_both_sides_of_the_coin_by_hand():
@@ -135,15 +129,9 @@ def test_the_coin_falls_as_often_as_it_should(p):
     assert abs(towards - n * p) <= 5 * math.sqrt(n * p * (1 - p))
 
 
-# Limits
-
-
 def test_a_strong_pull_is_one_model_for_all():
     found = quadratics({"name": "l2sgd", "lam": 1e4}, 100, lr=1e-4, steps=1)
     assert np.abs(found.v - found.w).max() < 1e-3
-
-
-# Where it comes to
 
 
 @pytest.mark.parametrize(("lam", "steps"), [(0.1, 1), (1.0, 3), (3.0, 1)])
@@ -167,9 +155,6 @@ def test_the_published_solver_comes_near_it_and_nearer_with_shorter_steps():
         away.append(float(np.sqrt(np.mean(off**2))))
     assert 1e-3 < away[0] < 0.2
     assert away[1] < away[0] / 2
-
-
-# A federation
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)

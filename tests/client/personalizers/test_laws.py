@@ -3,8 +3,6 @@
 One that stands beside a solver gives a `Personal`; one that owns the reply a `Client`.
 """
 
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
@@ -17,20 +15,20 @@ from troth.networks import task as tasks
 from troth.networks.masks import Masks
 from troth.types import Anchor, Batch, Budget, Client, Personal
 
-from ..hand import OPTIMIZERS, by, drawn, sent, worked
-from ..small import LOOP, THREADS, VMAP, built, done, models, states, told
+from ..hand import F64, OPTIMIZERS, by, drawn, sent, worked
+from ..small import LOOP, THREADS, TRACED, VMAP, built, done, models, own, states, told
 
 NAMES = lookup.names("personalizer")
-REGULARIZERS = lookup.names("regularizer")
+PULLS = [{"regularizer": name} for name in lookup.names("regularizer")]
 NEEDED = {name: {"without": "finetune"} for name in ("upweight", "group_dro")}
-VARIANTS: list[tuple[str, dict[str, Any]]] = [
+SHOWN = {"coupled", "l2sgd", "mapper", "mixture", "pfedme"}
+CHOICES = [{}, {"choose": "code"}, {"choose": "paper", "few": 1}]
+VARIANTS = [
     ("apfl", {"adaptive": True}),
     ("apfl", {"mix": "shared"}),
     ("coupled", {"solve": "exact"}),
     ("ditto", {"anchor": "moving"}),
-    ("ditto", {"lam": "auto", "choose": "code"}),
-    ("ditto", {"lam": "auto", "choose": "paper", "few": 1}),
-    ("ditto", {"lam": "auto"}),
+    *(("ditto", {"lam": "auto"} | way) for way in CHOICES),
     ("finetune", {"keep": "best"}),
     ("group_dro", {"keep": "accurate"}),
     ("l2sgd", {"variant": "randomised"}),
@@ -40,7 +38,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("pfedme", {"tol": 0.3}),
     ("transfer", {"w1": "auto", "w2": "auto", "candidates": [0.1, 1.0]}),
 ]
-MEMBERS = [(name, dict[str, Any]()) for name in NAMES] + VARIANTS
+MEMBERS = [(name, {}) for name in NAMES] + VARIANTS
 EVERY = pytest.mark.parametrize(("name", "options"), MEMBERS, ids=str)
 MINE, WORK = Budget(steps=3), Budget(steps=4)
 
@@ -50,20 +48,16 @@ def network():
     return nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 2)).double()
 
 
-def problem():
-    """A classifier of three numbers into two classes: d = 14, float64."""
-    return tasks.functional(tasks.Objective(network(), 2), "float64")
-
-
 def batch(client=0):
-    weight = torch.full((6,), 1 / 6, dtype=torch.float64)
+    weight = torch.full((6,), 1 / 6, dtype=F64)
     label = torch.tensor([0, 1, 1, 0, 1, 0])
-    x = drawn(6, 3, seed=client)
-    return Batch(x, label, weight, torch.tensor(0), torch.tensor(1))
+    return Batch(drawn(6, 3, seed=client), label, weight, *map(torch.tensor, (0, 1)))
 
 
-def made(name, options, task, optimizer="sgd", lr=0.1, budget=MINE):
-    one = lookup.call(
+def made(name, options, optimizer="sgd", lr=0.1, budget=MINE):
+    """For a classifier of three numbers into two classes: d = 14, float64."""
+    task = tasks.functional(tasks.Objective(network(), 2), "float64")
+    return lookup.call(
         lookup.find("personalizer", name),
         lookup.check("personalizer", name, NEEDED.get(name, {}) | options),
         task=task,
@@ -76,8 +70,6 @@ def made(name, options, task, optimizer="sgd", lr=0.1, budget=MINE):
         share=0.5,
         masks=Masks(network()),
     )
-    assert isinstance(one, Personal | Client)
-    return one
 
 
 def stepped(one, w, state, seen, scale=1.0):
@@ -86,21 +78,14 @@ def stepped(one, w, state, seen, scale=1.0):
     if isinstance(one, Personal):
         state = one.step(state, Anchor(w, w + 1, w), seen, seen, told.scale)
     else:
-        reply, state = worked(one.local, state, told, seen)
-        assert reply.update.shape == w.shape
-        assert reply.extra.shape == (one.extra,)
-    if one.finish:
-        reply, state = worked(one.finish, state, told, seen)
-        assert torch.equal(reply.update, one.model(w, state) - w)
-    return state
+        _, state = worked(one.local, state, told, seen)
+    return worked(one.finish, state, told, seen)[1] if one.finish else state
 
 
 def each(name, options):
     """With every optimiser that it takes, and two models w0 and w."""
-    plain = options.get("variant") == "randomised"
-    task, (w0, w) = problem(), drawn(2, 14, seed=10)
-    by_all = OPTIMIZERS if not plain else ["sgd"]
-    return [(made(name, options, task, by), w0, w) for by in by_all]
+    by_all = OPTIMIZERS if options.get("variant") != "randomised" else ["sgd"]
+    return [(made(name, options, by), *drawn(2, 14, seed=10)) for by in by_all]
 
 
 @EVERY
@@ -108,7 +93,8 @@ def test_the_state_is_tensors_whose_shapes_stay(name, options):
     """And a newcomer, as anybody, predicts with a whole model."""
     for one, w0, w in each(name, options):
         before = one.init(w0)
-        assert isinstance(before, tuple)
+        assert isinstance(one, Personal | Client) and isinstance(before, tuple)
+        assert getattr(one, "shares_personal", False) == (name in SHOWN)
         after = stepped(one, w, before, batch())
         old, new = packing.leaves(before), packing.leaves(after)
         assert all(leaf.dtype == w0.dtype for leaf in (*old, *new))  # packed as a row
@@ -118,6 +104,13 @@ def test_the_state_is_tensors_whose_shapes_stay(name, options):
         for state in (before, after):
             model = one.model(w, state)
             assert (model.shape, model.dtype) == (w.shape, w.dtype)
+            if isinstance(one, Client):
+                reply, _ = worked(one.local, state, sent(w), batch())
+                shapes = reply.update.shape, reply.extra.shape
+                assert shapes == (w.shape, (0,)) and one.extra == 0
+            if one.finish:
+                reply, ended = worked(one.finish, state, sent(w), batch())
+                assert torch.equal(reply.update, one.model(w, ended) - w)
 
 
 @EVERY
@@ -145,8 +138,7 @@ def test_clients_together_as_each_alone(name, options):
             continue
 
         def lifted(flat, b, one=one, w=w, state=state):
-            made = stepped_apart(one, w, packing.like(state, flat), b)
-            return packing.leaves(made)
+            return packing.leaves(stepped(one, w, packing.like(state, flat), b))
 
         together = torch.func.vmap(lifted)(rows, stacked)
         for k, leaves in enumerate(alone):
@@ -154,22 +146,12 @@ def test_clients_together_as_each_alone(name, options):
                 torch.testing.assert_close(b[k], a, rtol=1e-12, atol=1e-13)
 
 
-def stepped_apart(one, w, state, seen):
-    """The same without the looks at numbers, which cannot be lifted."""
-    told = sent(w)
-    if isinstance(one, Personal):
-        state = one.step(state, Anchor(w, w + 1, w), seen, seen, told.scale)
-    else:
-        _, state = worked(one.local, state, told, seen)
-    return worked(one.finish, state, told, seen)[1] if one.finish else state
-
-
 @EVERY
 def test_the_schedule_scales_every_learning_rate(name, options):
     """Half of the scale is half of all learning rates, and nothing else."""
-    task, (w0, w), ends = problem(), drawn(2, 14, seed=10), []
+    (w0, w), ends = drawn(2, 14, seed=10), []
     for lr, scale in ((0.1, 0.5), (0.05, 1.0)):
-        one = made(name, options, task, lr=lr)
+        one = made(name, options, lr=lr)
         state = one.init(w0)
         for k in range(2):
             state = stepped(one, w, state, batch(k), scale)
@@ -185,31 +167,19 @@ AFTER = {"per_fedavg": Budget(epochs=1), "ewc": Budget(steps=4, epochs=50)}
 def test_how_long_it_works(name, options):
     """As `[personalizer]` says, or as `[train]`; after the last round for 50 epochs."""
     for budget in (None, Budget(steps=2), Budget(epochs=3)):
-        one = made(name, options, problem(), budget=budget)
+        one = made(name, options, budget=budget)
         if one.finish:
-            more = Budget(steps=4 if name == "ewc" else 0)
-            mine = budget and Budget(budget.steps + more.steps, budget.epochs)
+            more = 4 if name == "ewc" else 0
+            mine = budget and Budget(budget.steps + more, budget.epochs)
             usual = AFTER.get(name, Budget(epochs=50))
             assert one.finish.budgets == (mine or usual,) and one.idle
         if isinstance(one, Personal):
             continue
-        mine = budget or WORK
-        if options.get("solve") == "exact":
-            mine = budget or Budget(steps=30)
+        mine = budget or (Budget(30) if options.get("solve") == "exact" else WORK)
         works = {mine, WORK} if name in ("fedper", "fedbn") else {mine}
         if name == "fedrep":
             works = {Budget(mine.steps + WORK.steps, mine.epochs + WORK.epochs)}
         assert {*one.local.budgets} == ({WORK} if one.finish else works)
-
-
-SHOWN = {"coupled", "l2sgd", "mapper", "mixture", "pfedme"}
-
-
-@EVERY
-def test_it_says_whether_the_server_sees_the_personal_model(name, options):
-    one = made(name, options, problem())
-    assert getattr(one, "shares_personal", False) == (name in SHOWN)
-    assert getattr(one, "extra", 0) == 0
 
 
 # Whole federations
@@ -217,53 +187,53 @@ def test_it_says_whether_the_server_sees_the_personal_model(name, options):
 
 def short(name, options):
     """A personalizer that does not work for fifty epochs."""
-    own = {} if name == "none" else {"steps": 4}
-    return {"name": name, **NEEDED.get(name, {}), **own, **options}
+    steps = {} if name == "none" else {"steps": 4}
+    return {"name": name} | NEEDED.get(name, {}) | steps | options
 
 
-OTHERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"name": "apfl", "adaptive": True, "steps": 2}, {}),
-    ({"name": "apfl", "epochs": 1, "optimizer": "momentum", "mix": "shared"}, {}),
-    ({"name": "ditto", "epochs": 1, "lam": "auto", "anchor": "moving"}, {}),
-    ({"name": "ditto", "lam": "auto", "optimizer": "adam", "lr": 0.01}, {}),
+AUTO = {"lam": "auto"}
+SUM = {"aggregator": "sum", "server": {"name": "sgd"}}
+OTHERS = [
+    (own("apfl", adaptive=True, steps=2), {}),
+    (own("apfl", epochs=1, optimizer="momentum", mix="shared"), {}),
+    (own("ditto", epochs=1, anchor="moving", **AUTO), {}),
+    (own("ditto", optimizer="adam", lr=0.01, **AUTO), {}),
     (
-        {"name": "ditto", "lam": "auto", "choose": "code", "anchor": "moving"},
+        own("ditto", choose="code", anchor="moving", **AUTO),
         {"solver": "scaffold", "regularizer": "fisher"},
     ),
+    (own("ditto", choose="code", optimizer="momentum", **AUTO), {"regularizer": "kl"}),
     (
-        {"name": "ditto", "lam": "auto", "choose": "code", "optimizer": "momentum"},
-        {"regularizer": "kl"},
-    ),
-    (
-        {"name": "ditto", "lam": "auto", "candidates": [0.0, 0.5]},
+        own("ditto", candidates=[0.0, 0.5], **AUTO),
         {"availability": {"drop": 0.2, "deadline": 0.6, "speed_spread": 0.7}},
     ),
-    ({"name": "mapper", "epochs": 1, "optimizer": "momentum"}, {}),
-    ({"name": "per_fedavg", "variant": "hessian_free", "alpha": 0.2}, {}),
+    (own("mapper", epochs=1, optimizer="momentum"), {}),
+    (own("per_fedavg", variant="hessian_free", alpha=0.2), {}),
     (
-        {"name": "pfedme", "optimizer": "adam", "lr": 0.01, "tol": 0.3, "inner": 3},
+        own("pfedme", optimizer="adam", lr=0.01, tol=0.3, inner=3),
         {"train": {"optimizer": "momentum"}},
     ),
     *(
-        (
-            {
-                "name": "coupled",
-                "solve": s,
-                "steps": 3,
-                "optimizer": "adam",
-                "lr": 0.05,
-            },
-            {"regularizer": r, "aggregator": "sum", "server": {"name": "sgd"}},
-        )
+        (own("coupled", solve=s, steps=3, optimizer="adam", lr=0.05), SUM | r)
         for s in ("exact", "step")
-        for r in ("l2sq", "l2", "smooth_l2")
+        for r in PULLS
+        if r["regularizer"] in ("l2sq", "l2", "smooth_l2")
     ),
-    *(({"name": "ditto", "lam": 0.5}, {"regularizer": r}) for r in REGULARIZERS),
+    *((own("ditto", lam=0.5), r) for r in PULLS),
 ]
 
 
-def agree(tree, plans, own, sections):
-    """Runs by other plans come to what the loop does, bit for bit or nearly."""
+@pytest.mark.parametrize(
+    ("plans", "own", "sections"),
+    [([THREADS], short(name, {}), {}) for name in NAMES]
+    + [([VMAP], short(name, {}), {}) for name in ("local", "fedper")]
+    + [
+        pytest.param([VMAP, THREADS], *wanted, marks=TRACED)
+        for wanted in [(short(*member), {}) for member in MEMBERS] + OTHERS
+    ],
+    ids=str,
+)
+def test_plans_agree_with_the_loop(tree, plans, own, sections):
     train = {"rounds": 2, "steps": 3} | sections.get("train", {})
     wanted = tree("normed", own, **sections | {"train": train})
     expected = built(wanted, LOOP)
@@ -277,81 +247,47 @@ def agree(tree, plans, own, sections):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_threads_agree_with_the_loop(tree, name):
-    agree(tree, [THREADS], short(name, {}), {})
-
-
-@pytest.mark.parametrize("name", ["local", "fedper"])
-def test_a_matrix_of_clients_agrees_with_the_loop(tree, name):
-    agree(tree, [VMAP], short(name, {}), {})
-
-
-@pytest.mark.slow("traces every personalizer, which takes a second each")
-@EVERY
-def test_and_so_it_does_with_all_of_them(tree, name, options):
-    agree(tree, [VMAP, THREADS], short(name, options), {})
-
-
-@pytest.mark.slow("traces many variants, which takes a second each")
-@pytest.mark.parametrize(("own", "sections"), OTHERS, ids=str)
-def test_in_any_company_all_plans_agree(tree, own, sections):
-    agree(tree, [VMAP, THREADS], own, sections)
-
-
-LOCAL, NONE, TUNED = ({"name": n} for n in ("local", "none", "finetune"))
-HALF: dict[str, Any] = {"steps": 4, "lr": 0.03}
-EQUAL: list[tuple[dict[str, Any], dict[str, Any], str]] = [  # one, other, of which
-    ({"name": "apfl", "alpha": 1.0}, LOCAL, "both"),
-    ({"name": "apfl", "alpha": 0.0}, NONE, "both"),
-    ({"name": "ditto", "lam": 0.0}, LOCAL, "both"),
-    ({"name": "ditto_finetune", "lam": 0.0, "keep": "best"} | HALF, TUNED, "both"),
-    ({"name": "fedbn"}, {"name": "fedper", "layers": ["norm1", "norm2"]}, "both"),
-    ({"name": "fedper", "last": 0}, NONE, "both"),
-    ({"name": "fedper", "last": 5} | HALF, LOCAL, "models"),
-    ({"name": "fedper", "layers": ["*"], "optimizer": "momentum"}, LOCAL, "models"),
+LOCAL, NONE, TUNED = map(own, ("local", "none", "finetune"))
+HALF = {"steps": 4, "lr": 0.03}
+ONE_LAM = {"candidates": [0.7], "fallback": 0.7} | AUTO
+ADAPTS = {"alpha": 0.0, "same_batch": True}
+EQUAL = [  # one, other, of which
+    (own("apfl", alpha=1.0), LOCAL, "both"),
+    (own("apfl", alpha=0.0), NONE, "both"),
+    (own("ditto", lam=0.0), LOCAL, "both"),
+    *(
+        (own("ditto", **ONE_LAM | way), own("ditto", lam=0.7), "both")
+        for way in CHOICES
+    ),
+    (own("ditto_finetune", lam=0.0, keep="best", **HALF), TUNED, "both"),
+    (own("fedbn"), own("fedper", layers=["norm1", "norm2"]), "both"),
+    (own("fedper", last=0), NONE, "both"),
+    (own("fedper", last=5, **HALF), LOCAL, "models"),
+    (own("fedper", layers=["*"], optimizer="momentum"), LOCAL, "models"),
+    (own("fedper", last=3), own("fedper", layers=["fc", "norm2", "conv2"]), "both"),
+    (own("fedrep", last=0, **HALF), NONE, "both"),
+    (own("fedrep", last=5, **HALF), LOCAL, "models"),
+    (own("l2sgd", lam=0.0, **HALF), LOCAL, "models"),
+    (own("l2sgd", lam=0.0, optimizer="momentum"), LOCAL, "models"),
+    (own("l2sgd", lam=0.0, epochs=1), LOCAL, "models"),
+    (own("mapper", weights=[0.0]), NONE, "both"),
+    (own("mapper", weights=[1.0]), LOCAL, "asked"),  # else it has w
+    (own("mixture", lam=1.0, **HALF), LOCAL, "models"),
+    (own("mixture", lam=1.0, optimizer="momentum"), LOCAL, "models"),
+    (own("mixture", lam=1.0, epochs=1), LOCAL, "models"),
+    (own("mixture", lam=1.0, start="mean"), NONE, "w"),
+    (own("per_fedavg", **ADAPTS, **HALF), TUNED, "both"),
+    (own("per_fedavg", **ADAPTS, variant="hessian_free", epochs=1), TUNED, "both"),
+    (own("skl", lam=0.0, **HALF), TUNED, "both"),
     (
-        {"name": "fedper", "last": 3},
-        {"name": "fedper", "layers": ["fc", "norm2", "conv2"], "last": 1},
+        own("transfer", w1=0.0, w2=0.3, keep="best", **HALF),
+        own("ditto_finetune", lam=0.6),
         "both",
     ),
-    ({"name": "fedrep", "last": 0} | HALF, NONE, "both"),
-    ({"name": "fedrep", "last": 5} | HALF, LOCAL, "models"),
-    ({"name": "l2sgd", "lam": 0.0} | HALF, LOCAL, "models"),
-    ({"name": "l2sgd", "lam": 0.0, "optimizer": "momentum"}, LOCAL, "models"),
-    ({"name": "l2sgd", "lam": 0.0, "epochs": 1}, LOCAL, "models"),
-    ({"name": "mapper", "weights": [0.0]}, NONE, "both"),
-    ({"name": "mapper", "weights": [1.0]}, LOCAL, "asked"),  # else it has w
-    ({"name": "mixture", "lam": 1.0} | HALF, LOCAL, "models"),
-    ({"name": "mixture", "lam": 1.0, "optimizer": "momentum"}, LOCAL, "models"),
-    ({"name": "mixture", "lam": 1.0, "epochs": 1}, LOCAL, "models"),
-    ({"name": "mixture", "lam": 1.0, "start": "mean"}, NONE, "w"),
-    ({"name": "per_fedavg", "alpha": 0.0, "same_batch": True} | HALF, TUNED, "both"),
-    (
-        {"name": "per_fedavg", "alpha": 0.0, "same_batch": True, "epochs": 1}
-        | {"variant": "hessian_free"},
-        TUNED,
-        "both",
-    ),
-    ({"name": "skl", "lam": 0.0} | HALF, TUNED, "both"),
-    (
-        {"name": "transfer", "w1": 0.0, "w2": 0.3, "keep": "best"} | HALF,
-        {"name": "ditto_finetune", "lam": 0.6},
-        "both",
-    ),
-    ({"name": "transfer", "w1": 0.0, "w2": 0.0, "keep": "best"} | HALF, TUNED, "both"),
-]
-EQUAL += [
-    (
-        {"name": "ditto", "lam": "auto", "choose": rule}
-        | {"candidates": [0.7], "fallback": 0.7},
-        {"name": "ditto", "lam": 0.7},
-        "both",
-    )
-    for rule in ("side_by_side", "paper", "code")
+    (own("transfer", w1=0.0, w2=0.0, keep="best", **HALF), TUNED, "both"),
 ]
 SHARED = ("steps", "epochs", "lr", "optimizer", "keep")
-COMPANY: list[dict[str, Any]] = [
+COMPANY = [
     {"train": {"optimizer": "momentum", "lr": 0.02, "schedule": "cosine"}},
     {
         "train": {"weight_decay": 0.01, "epochs": 1, "precision": "float32"},
@@ -362,11 +298,21 @@ COMPANY: list[dict[str, Any]] = [
 ]
 
 
-def same(tree, plan, case, sections):
+@pytest.mark.parametrize("case", EQUAL, ids=str)
+@pytest.mark.parametrize(
+    ("plan", "sections"),
+    [(THREADS, {}), pytest.param(VMAP, {}, marks=TRACED)]
+    + [
+        pytest.param(LOOP, company, marks=pytest.mark.slow("limits × companies"))
+        for company in COMPANY
+    ],
+    ids=str,
+)
+def test_ends_are_other_personalizers_bit_for_bit(tree, plan, case, sections):
     one, other, which = case
-    own = {key: one[key] for key in SHARED if key in one and other["name"] != "none"}
+    as_one = {key: one[key] for key in SHARED if key in one and other != NONE}
     how = sections | {"train": {"rounds": 2, "steps": 4} | sections.get("train", {})}
-    a, b = (built(tree("normed", p, **how), plan) for p in (one, own | other))
+    a, b = (built(tree("normed", p, **how), plan) for p in (one, other | as_one))
     mine, theirs = done(a), done(b)
     w = a.federation.broadcast.w
     lifted = not plan.apart and one["name"] in ("ditto", "transfer")  # other sums
@@ -382,25 +328,7 @@ def same(tree, plan, case, sections):
     assert (mine - mine.mean(0)).abs().max() > 1e-3 or which == "both"
 
 
-@pytest.mark.parametrize("case", EQUAL, ids=str)
-def test_ends_are_other_personalizers_bit_for_bit(tree, case):
-    same(tree, THREADS, case, {})
-
-
-@pytest.mark.slow("every limit in every company")
-@pytest.mark.parametrize("case", EQUAL, ids=str)
-def test_and_so_they_are_in_any_company(tree, case):
-    for sections in COMPANY:
-        same(tree, LOOP, case, sections)
-
-
-@pytest.mark.slow("traces every limit")
-@pytest.mark.parametrize("case", EQUAL, ids=str)
-def test_and_so_they_are_in_a_matrix(tree, case):
-    same(tree, VMAP, case, {})
-
-
-SOLVERS: list[Any] = [{"name": "scaffold", "option": "I"}, *lookup.names("solver")]
+SOLVERS = [{"name": "scaffold", "option": "I"}, *lookup.names("solver")]
 BRIEF = {"rounds": 2, "steps": 2}
 
 
@@ -420,7 +348,7 @@ def alone(tree):
 )
 def test_beside_any_solver_it_leaves_the_shared_model_alone(tree, name, of, alone):
     """Ditto's modularity (E.1): v leans on w, and w does not know of v."""
-    if isinstance(made(name, {}, problem()), Client):
+    if isinstance(made(name, {}), Client):
         return
     for solver, plain in zip(SOLVERS[of], alone[of], strict=True):
         both = built(tree("normed", short(name, {}), solver=solver, train=BRIEF))
@@ -430,27 +358,22 @@ def test_beside_any_solver_it_leaves_the_shared_model_alone(tree, name, of, alon
         assert torch.equal(a.w, b.w) and torch.equal(a.extra, b.extra)
 
 
-AT, FAR = {"steps": 3}, {"name": "ditto_finetune", "lam": 5.0, "steps": 3}
-FREE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
-    (FAR, {"name": "finetune"} | AT, {"regularizer": r}) for r in REGULARIZERS
-]
-FREE += [
-    ({"name": "ditto", "lam": 5.0}, LOCAL, {"regularizer": r}) for r in REGULARIZERS
-]
-FREE += [
-    ({"name": "ewc", "lam": 50.0} | AT, {"name": "ewc", "lam": 0.0} | AT, {}),
-    ({"name": "l2sgd", "lam": 4.0}, LOCAL, {}),
-    (
-        {"name": "l2sgd", "variant": "randomised", "lam": 4.0},
-        {"name": "l2sgd", "variant": "randomised", "lam": 0.0},
-        {},
+RANDOM = {"variant": "randomised"}
+FREE = [
+    *((own("ditto", lam=5.0), LOCAL, r) for r in PULLS),
+    *(
+        (own("ditto_finetune", lam=5.0, steps=3), own("finetune", steps=3), r)
+        for r in PULLS
     ),
-    ({"name": "mixture", "lam": 0.3}, LOCAL, {}),
-    ({"name": "mixture", "lam": 0.0}, LOCAL, {}),
-    ({"name": "pfedme", "lam": 5.0, "tol": 1e-3}, {"name": "pfedme", "lam": 0.1}, {}),
+    (own("ewc", lam=50.0, steps=3), own("ewc", lam=0.0, steps=3), {}),
+    (own("l2sgd", lam=4.0), LOCAL, {}),
+    (own("l2sgd", lam=4.0, **RANDOM), own("l2sgd", lam=0.0, **RANDOM), {}),
+    (own("mixture", lam=0.3), LOCAL, {}),
+    (own("mixture", lam=0.0), LOCAL, {}),
+    (own("pfedme", lam=5.0, tol=1e-3), own("pfedme", lam=0.1), {}),
     (
-        {"name": "transfer", "w1": 2.0, "w2": 2.0, "keep": "last"} | AT,
-        {"name": "finetune"} | AT,
+        own("transfer", w1=2.0, w2=2.0, keep="last", steps=3),
+        own("finetune", steps=3),
         {},
     ),
 ]
@@ -459,8 +382,7 @@ FREE += [
 @pytest.mark.parametrize(("own", "free", "sections"), FREE, ids=str)
 def test_running_statistics_feel_no_pull(tree, own, free, sections):
     """Those of a normalisation of the inputs depend on the batches alone."""
-    how = {"cohort": 0, "rounds": 2} | sections.get("train", {})
-    more = sections | {"train": how}
+    more = sections | {"train": {"cohort": 0, "rounds": 2}}
     one, other = (built(tree("first", p, **more), THREADS) for p in (own, free))
     v, alone, w = done(one), done(other), one.federation.broadcast.w
     assert torch.equal(v[:, -10:], alone[:, -10:])
@@ -471,22 +393,20 @@ def test_running_statistics_feel_no_pull(tree, own, free, sections):
 
 
 STATES = ("apfl", "ditto", "fedper", "finetune", "l2sgd", "mapper", "per_fedavg")
+REST = pytest.mark.slow("three runs of every personalizer")
 
 
-@pytest.mark.parametrize("name", STATES)
-def test_resumed_it_gives_the_same_bytes(tree, resumed, name):
-    stopped(tree, resumed, name, {})
-
-
-@pytest.mark.slow("three runs of every personalizer")
 @pytest.mark.parametrize(
-    ("name", "options"), [m for m in MEMBERS if m[1] or m[0] not in STATES], ids=str
+    ("name", "options"),
+    [(name, {}) for name in STATES]
+    + [
+        pytest.param(*member, marks=REST)
+        for member in MEMBERS
+        if member[1] or member[0] not in STATES
+    ],
+    ids=str,
 )
-def test_and_so_do_all_of_them(tree, resumed, name, options):
-    stopped(tree, resumed, name, options)
-
-
-def stopped(tree, resumed, name, options):
+def test_resumed_it_gives_the_same_bytes(tree, resumed, name, options):
     """After two rounds; and the files have what clients end with."""
     store = "disk" if name in ("fedper", "ditto", "apfl") else "host"
     how = {"cohort": 2, "rounds": 3, "precision": "float32", "steps": 2}
@@ -497,10 +417,9 @@ def stopped(tree, resumed, name, options):
         wanted["personalizer"] |= {"optimizer": "adam", "lr": 0.01}
     run = resumed(wanted)
     made = built(wanted | {"engine": {"device": "cpu"}})
-    found, asked = done(made), run.clients["asked"] > 0
-    for k, v in enumerate(found):
+    for k, v in enumerate(done(made)):
         assert torch.equal(tasks.flatten(run.model(k)), v)
     columns = made.federation.engine.client.columns
     assert [[run.clients[c][k] for c in columns] for k in range(6)] == told(made)
     assert {*columns} == {*run.clients} & {"lam", "alpha", "weight", "w1", "w2"}
-    assert (run.clients["accuracy"] >= 0).all() and not asked.all()
+    assert (run.clients["accuracy"] >= 0).all() and not (run.clients["asked"] > 0).all()

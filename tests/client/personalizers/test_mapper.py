@@ -8,8 +8,6 @@ from troth.types import Budget
 from ..hand import BOWL, INF, NAN, by, number, round_
 from ..small import PLANS, agrees, built, gradient, loss, models, told, written_out
 
-# One client by itself
-
 
 def client(weights, lr=0.1, **more):
     own = more.pop("own", by(lr))
@@ -128,9 +126,6 @@ def test_at_convergence_every_client_has_its_own_minimiser():
         w += float(np.mean([update for update, _ in ends]))
     found = [one.model(number(w), state).item() for state in states]
     assert found == pytest.approx(targets, abs=1e-5)
-
-
-# A federation
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)

@@ -19,9 +19,6 @@ def made(how=None, share=1.0, **options):
     return mixture(BOWL, how or by(0.1), None, Budget(steps=1), share, **options)
 
 
-# One client by itself
-
-
 def test_a_round_by_hand():
     # λ = 0.25, lr = 0.1, mean 4: from 1, x = 5: 0.25·(−4) + 1.5·(−3) = −5.5 → 1.55;
     # then x = 3: 0.25·(−1.45) + 1.5·(−2.45) = −4.0375 → 1.95375
@@ -80,9 +77,6 @@ def test_moments_live_on_with_its_own_and_start_anew_from_the_mean():
         assert state[0].item() == pytest.approx(4.025)
 
 
-# Where it comes to
-
-
 @pytest.mark.parametrize(
     ("lam", "lr", "steps", "rounds"),
     [(0.1, 1.0, 1, 500), (0.5, 0.4, 4, 150), (0.9, 0.4, 2, 150)],
@@ -103,9 +97,6 @@ def test_from_the_mean_too_where_a_round_is_long_enough():
     np.testing.assert_allclose(found.v, found.coupled(0.5, 1.0), atol=1e-5)
     short = quadratics(own, 40, lr=0.4, steps=2)
     assert np.abs(short.v - short.coupled(0.5, 1.0)).max() > 1e-3
-
-
-# A federation
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)

@@ -1,5 +1,3 @@
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -29,9 +27,6 @@ from ..small import (
 VARIANTS = ("first_order", "hessian_free")
 
 
-# One client by itself
-
-
 def client(task, lr=0.1, **options):
     return per_fedavg(task, by(0.7), by(lr), None, Budget(steps=1), **options)
 
@@ -46,7 +41,7 @@ def moved(one, w, *seen):
 
 def test_a_step_by_hand():
     # L = 2, α = 0.2: ∇F(3) = 2·(3 − 5) = −4, 3 + 0.8 = 3.8, ∇F(3.8) = −2.4
-    options: dict[str, Any] = {"alpha": 0.2, "same_batch": True}
+    options = {"alpha": 0.2, "same_batch": True}
     first = client(bowl(2.0), **options)
     assert moved(first, number(3.0), batch(5.0)).item() == pytest.approx(0.24)
     # times 1 − αL = 0.6
@@ -127,9 +122,6 @@ def test_a_small_inner_step_is_nearly_none(variant):
     assert 0 < (near - none).abs().max() < 1e-9
 
 
-# Parts of a batch
-
-
 @given(
     there=st.integers(0, 9),
     padding=st.integers(0, 5),
@@ -169,7 +161,7 @@ def test_parts_keep_the_weights_of_examples():
 
 def test_parts_are_drawn_anew_in_every_step_and_round():
     """All six halves of four examples, each about as often (χ², p < 1e-9 fails)."""
-    counts: dict[tuple[float, ...], int] = {}
+    counts = {}
     for key in range(60):
         for t in range(20):
             first, _ = _parts(batch(1.0, 2.0, 3.0, 4.0, t=t, key=key), 2)
@@ -177,9 +169,6 @@ def test_parts_are_drawn_anew_in_every_step_and_round():
             counts[half] = counts.get(half, 0) + 1
     assert len(counts) == 6
     assert sum((c - 200) ** 2 / 200 for c in counts.values()) < 50.5
-
-
-# At convergence
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.4])
@@ -214,9 +203,6 @@ def quadratic(gram, c):
         return gram @ (v - c)
 
     return Task(3, 0, lambda v, batch: v.sum(), grad, lambda v, x: x)
-
-
-# A federation
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,6 @@ def made(own=None, outer=None, **options):
     return pfedme(BOWL, *both, None, Budget(steps=1), **options)
 
 
-# One client by itself
-
-
 def test_a_round_by_hand():
     # w = 4, λ = 2, inner lr 0.1, two inner steps on x = 5:
     # θ: 4 − 0.1·(−1 + 0) = 4.1; 4.1 − 0.1·(−0.9 + 0.2) = 4.17
@@ -91,9 +88,6 @@ def test_it_costs_as_many_gradients_as_inner_steps():
         assert len(calls) == 2 * inner
 
 
-# The tolerance
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize("tol", [10.0, 0.5, 1e-3])
 def test_theta_stops_at_the_first_small_gradient(optimizer, tol):
@@ -137,9 +131,6 @@ def test_a_lost_model_is_not_hidden_by_the_tolerance():
     assert theta.isnan().all()
 
 
-# Where it comes to
-
-
 @pytest.mark.parametrize(("lam", "server", "rounds"), [(0.5, 1.0, 50), (2.0, 0.8, 100)])
 def test_it_comes_to_the_minimiser_of_its_objective(lam, server, rounds):
     """θ_k = (A_k + λ)⁻¹(b_k + λw), and w is their mean: one linear system in w."""
@@ -157,9 +148,6 @@ def test_it_comes_to_the_minimiser_of_its_objective(lam, server, rounds):
     np.testing.assert_allclose(found.v, theta, atol=1e-5)
     plain = np.linalg.solve(sum(found.a), sum(found.b))  # that of fedavg is another
     assert np.abs(w - plain).max() > 1e-3
-
-
-# A federation
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)

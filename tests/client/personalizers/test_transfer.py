@@ -65,9 +65,6 @@ def made(path, own, plan=THREADS, **more):
     return done(built(path, own, plan, **more))
 
 
-# The objective
-
-
 def batch(m=6):
     x = torch.rand(m, 4, generator=torch.Generator().manual_seed(1), dtype=F64)
     weight = torch.full((m,), 1 / m, dtype=F64)
@@ -130,9 +127,6 @@ def test_margins_and_several_labels_have_a_probability_each():
     given = outputs, of_w.sigmoid()
     each = binary_cross_entropy_with_logits(*given, reduction="none").sum(1)
     torch.testing.assert_close(disagreement(of_w, seen)(outputs), each.mean())
-
-
-# Written out by plain autograd
 
 
 class Plain:
@@ -277,9 +271,6 @@ def test_a_larger_weight_keeps_examples_transferable(path):
     assert away[0] > 1.3 * away[1] > 1.3 * 1.3 * away[2]
 
 
-# Weights
-
-
 @pytest.mark.parametrize(
     ("plan", "against", "keep"),
     [
@@ -339,7 +330,7 @@ def test_both_may_be_chosen(path, tmp_path):
 
 def test_what_a_step_computes(path):
     """Adversarial examples once, however many weights are tried side by side."""
-    counts: dict[str, int] = {}
+    counts = {}
     net = nn.Linear(4, 3).double()
     plain = tasks.functional(tasks.Objective(net, 3), "float64")
 
@@ -361,9 +352,6 @@ def test_what_a_step_computes(path):
         one.step(sent(w), carry, batch(), batch())
         seen = {"slope": many, "climb": ITERATIONS + 1} if many else {}
         assert counts == seen | {"grad": max(1, many)}
-
-
-# Where it runs
 
 
 @pytest.mark.parametrize("aggregator", ["mean", "median"])

@@ -1,7 +1,5 @@
 """Fine-tuning on batches in which every group has the same share."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -99,7 +97,7 @@ def test_more_steps_begin_the_same(grouped):
 
 
 def test_nobody_has_a_conflicting_example():
-    tree: dict[str, Any] = {
+    tree = {
         "data": {"name": "colored", "base": "digits", "correlation": 1.0},
         "partition": {"name": "iid", "clients": 3},
         "personalizer": "upweight",

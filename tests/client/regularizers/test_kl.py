@@ -26,7 +26,7 @@ def batch(labels, weight=None):
 
 def outputs(v, x, width):
     weight, bias = v[: 3 * width].reshape(width, 3), v[3 * width :]
-    return (x @ weight.T + bias).tolist()  # type: ignore[no-any-return]
+    return (x @ weight.T + bias).tolist()
 
 
 def between(p, q):

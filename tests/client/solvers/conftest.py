@@ -14,7 +14,6 @@ from ..small import built
 
 SIZES = [6, 9, 14, 20, 5, 11]
 LR = 0.1  # of the quadratics
-Make = Callable[..., build.Built]
 
 MODULE = """
 import torch
@@ -86,22 +85,22 @@ def classify(labels):
 class Quadratic(NamedTuple):
     """Clients whose losses are ½wᵀGw − cᵀw + …, with G and c of their own."""
 
-    made: Make
+    made: Callable[..., build.Built]
     gram: np.ndarray  # [n, d, d]
     cross: np.ndarray  # [n, d]
     sizes: np.ndarray  # [n]
 
     def run(self, **sections):
         """Where w ends."""
-        ready = self.made(None, **sections)
-        list(ready.federation.train())
-        return ready.federation.broadcast.w.numpy()
+        f = self.made(**sections).federation
+        list(f.train())
+        return f.broadcast.w.numpy()
 
-    def best(self, weight=None):
-        """The minimiser of the clients' weighted mean loss."""
-        weight = np.ones(len(self.gram)) if weight is None else weight
+    def off(self, w, weight=None):
+        """How far w is from the minimiser of the clients' weighted mean loss."""
+        weight = np.ones(len(self.gram)) if weight is None else np.array(weight)
         gram = np.einsum("n,nde->de", weight, self.gram)
-        return np.linalg.solve(gram, weight @ self.cross)
+        return np.abs(w - np.linalg.solve(gram, weight @ self.cross)).max()
 
     def settled(self, steps, mu=0.0):
         """Where averages of so many steps on each client's loss + (μ/2)‖w − wᵗ‖² end.
@@ -133,11 +132,11 @@ def quadratic(tmp_path_factory):
     gram = np.stack([x[own].T @ x[own] / len(own) for own in held])
     cross = np.stack([x[own].T @ y[own] / len(own) for own in held])
 
-    def made(plan=None, **sections):
+    def made(**sections):
         train = {"batch": 0, "steps": 5, "lr": LR, "rounds": 100}
         train |= sections.pop("train", {})
         model = {"name": "linear", "bias": False, "normalize": "none"}
-        together = plan or Plan("vmap", n)
-        return federation(where, together, {"model": model, "train": train} | sections)
+        sections |= {"model": model, "train": train}
+        return federation(where, Plan("vmap", n), sections)
 
     return Quadratic(made, gram, cross, np.array([len(own) for own in held]))

@@ -20,10 +20,11 @@ def test_two_steps_by_hand():
     assert told.w.item() == 1.0  # untouched
 
 
-def test_the_reply_is_a_displacement():
+def test_the_reply_is_a_displacement_beside_what_travels():
     for w, *seen in ((5.0, batch(5.0), batch(5.0)), (-7.0,)):
-        reply, _ = solved(SGD, sent(number(w)), *seen)
-        assert reply.update.item() == 0.0
+        told = sent(number(w))._replace(extra=number(1.0, 2.0))
+        reply, _ = solved(SGD, told, *seen)
+        assert reply.update.item() == 0.0 and reply.extra.shape == (2,)
 
 
 def test_the_schedule_and_weight_decay():
@@ -46,8 +47,3 @@ def test_moments_last_a_round_and_start_anew_in_each(optimizer):
     assert not any(moment.any() for moment in one.begin(told, state)[1:])
     again, _ = solved(one, told, *seen, state=state)
     assert torch.equal(first.update, again.update)
-
-
-def test_what_travels_beside_comes_back():
-    told = sent(number(1.0))._replace(extra=number(1.0, 2.0))
-    assert solved(SGD, told, batch(5.0))[0].extra.shape == (2,)

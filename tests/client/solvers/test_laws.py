@@ -1,7 +1,6 @@
 """What holds of every solver in the folder, over whole small federations."""
 
 import copy
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from troth import lookup
 
 from ..small import LOOP, PLANS
 
-SOLVERS: list[Any] = [*lookup.names("solver"), {"name": "scaffold", "option": "I"}]
+SOLVERS = [*lookup.names("solver"), {"name": "scaffold", "option": "I"}]
 EVERY = pytest.mark.parametrize("solver", SOLVERS, ids=str)
 OTHERS = pytest.mark.parametrize("plan", PLANS[1:], ids=lambda p: p.how)
 DITTO = {"name": "ditto", "lam": 0.5}
