@@ -75,9 +75,9 @@ def gradient(made, v, slots):
     return torch.cat([g.reshape(-1) for g in found])
 
 
-def draws(made, k, r, steps):
+def draws(made, k, r, steps, **how):
     """The slots that a client sees in every step of a round."""
-    slots, weight = made.federation.engine.feed.draw(np.array([k]), steps, r)
+    slots, weight = made.federation.engine.feed.draw(np.array([k]), steps, r, **how)
     pairs = zip(slots[:, 0], weight[:, 0], strict=True)
     return [row[there > 0] for row, there in pairs]
 

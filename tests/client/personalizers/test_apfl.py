@@ -8,19 +8,8 @@ from troth.client.personalizers.apfl import apfl
 from troth.client.solvers.fedavg import fedavg
 from troth.types import Budget, Task
 
-from ..hand import BOWL, INF, NAN, ONE, batch, by, number, sent, stepped, worked
-from ..small import (
-    LOOP,
-    THREADS,
-    TRACED,
-    VMAP,
-    agrees,
-    built,
-    gradient,
-    models,
-    told,
-    written_out,
-)
+from ..hand import BOWL, F64, INF, NAN, ONE, batch, by, number, sent, stepped, worked
+from ..small import PLANS, agrees, built, gradient, models, told, written_out
 
 
 @pytest.mark.parametrize(
@@ -45,13 +34,11 @@ def test_alpha_follows_its_own_gradient_at_the_first_step_of_a_round():
     # moved by the α there was: 1 + 0.01·¼·1.75
     one = apfl(BOWL, by(0.01), alpha=0.25, adaptive=True, mix="shared")
     first = one.init(number(1.0))
-    state = stepped(one, first, 4.0, 5.0)
-    assert [x.item() for x in state] == pytest.approx([1.004375, 0.1975], abs=1e-14)
+    v, alpha = state = stepped(one, first, 4.0, 5.0)
+    assert [v.item(), alpha.item()] == pytest.approx([1.004375, 0.1975], abs=1e-14)
     again = stepped(one, first, 4.0, 5.0, 5.0)
-    assert again[1].item() == state[1].item()
-    assert again[0].item() != state[0].item()
-    assert one.tell(state).tolist() == [state[1].item()]
-    assert one.columns == ("alpha",)
+    assert again[1] == alpha and again[0] != v
+    assert one.columns == ("alpha",) and one.tell(state) == alpha
 
 
 @pytest.mark.parametrize(("x", "expected"), [(50.0, 0.0), (-50.0, 1.0)])
@@ -62,18 +49,18 @@ def test_alpha_stays_between_0_and_1(x, expected):
     assert one.model(number(4.0), state).item() in (4.0, state[0].item())
 
 
-def test_a_shared_model_that_is_lost():
+@pytest.mark.parametrize("w", [INF, -INF, NAN])
+def test_a_shared_model_that_is_lost(w):
     """α stays a share; with α = 1 nothing is felt of it, and with α = 0 all is."""
-    for w in (INF, -INF, NAN):
-        for mix in ("moving", "shared"):
-            one = apfl(BOWL, by(0.1), adaptive=True, mix=mix)
-            state = stepped(one, one.init(number(1.0)), w, 5.0, before=w)
-            assert 0 <= state[1].item() <= 1
-        alone = apfl(BOWL, by(0.1), alpha=1.0)
-        state = stepped(alone, alone.init(number(1.0)), w, 5.0, before=w)
-        assert alone.model(number(w), state).item() == pytest.approx(1.4)
+    for mix in ("moving", "shared"):
+        one = apfl(BOWL, by(0.1), adaptive=True, mix=mix)
+        state = stepped(one, one.init(number(1.0)), w, 5.0, before=w)
+        assert 0 <= state[1].item() <= 1
+    alone = apfl(BOWL, by(0.1), alpha=1.0)
+    state = stepped(alone, alone.init(number(1.0)), w, 5.0, before=w)
+    assert alone.model(number(w), state).item() == pytest.approx(1.4)
     one = apfl(BOWL, by(0.1), alpha=0.0)
-    assert one.idle and one.model(number(4.0), one.init(number(NAN))).item() == 4.0
+    assert one.idle and one.model(number(4.0), one.init(number(w))).item() == 4.0
 
 
 def test_the_ends_of_a_mixture_are_exact_whatever_the_other_is():
@@ -114,29 +101,32 @@ def quadratic(k):
 
 def converged(steps, alpha, mix):
     """w and all clients' models: every client in every round, whole gradients."""
-    clients = []
+    clients, budget = [], Budget(steps=steps)
     for k in range(4):
         own = apfl(quadratic(k), by(LR), alpha=alpha, mix=mix)
-        budget = Budget(steps=steps)
         clients.append(beside(fedavg(quadratic(k), by(LR)), own, (budget, budget)))
-    w = torch.zeros(3, dtype=torch.float64)
-    states, seen = [client.init(w) for client in clients], batch(0.0)
+    w = torch.zeros(3, dtype=F64)
+    states = [client.init(w) for client in clients]
     for _ in range(1200 // steps):
-        updates = []
-        for k, client in enumerate(clients):
-            often = [seen] * steps
-            reply, states[k] = worked(client.local, states[k], sent(w), *often)
-            updates.append(reply.update)
-        w = w + torch.stack(updates).mean(0)
-    return w, [c.model(w, s) for c, s in zip(clients, states, strict=True)]
+        pairs = zip(clients, states, strict=True)
+        often = [batch(0.0)] * steps
+        ends = [worked(c.local, state, sent(w), *often) for c, state in pairs]
+        states = [state for _, state in ends]
+        w = w + torch.stack([reply.update for reply, _ in ends]).mean(0)
+    models = [c.model(w, s) for c, s in zip(clients, states, strict=True)]
+    return w, torch.stack(models)
 
 
-@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.8])
-def test_mixed_with_the_fixed_w_it_ends_where_local_does(alpha):
-    w, models = converged(4, alpha, "shared")
-    for model, own in zip(models, MINIMISERS, strict=True):
-        torch.testing.assert_close(model, own, rtol=0, atol=1e-5)
-        assert torch.linalg.vector_norm(model - w) > 0.1  # w is elsewhere
+@pytest.mark.parametrize(
+    ("steps", "alpha", "mix"),
+    [(4, alpha, "shared") for alpha in (0.3, 0.5, 0.8)] + [(1, 0.5, "moving")],
+)
+def test_mixed_with_a_w_that_does_not_move_it_ends_where_local_does(steps, alpha, mix):
+    """With one step a round the copy that moves has not moved yet."""
+    w, models = converged(steps, alpha, mix)
+    torch.testing.assert_close(models, MINIMISERS, rtol=0, atol=1e-5)
+    assert (models - w).norm(dim=1).min() > 0.1  # w is elsewhere
+    assert (share_of_w(0.5, 1, CURVATURES) == 0).all()
 
 
 def share_of_w(alpha, steps, curvature):
@@ -150,21 +140,12 @@ def share_of_w(alpha, steps, curvature):
 
 @pytest.mark.parametrize(("alpha", "steps"), [(0.3, 4), (0.5, 4), (0.8, 4), (0.5, 20)])
 def test_mixed_with_the_moving_copy_a_share_of_w_stays(alpha, steps):
+    """In long rounds the model lies between local and shared by α."""
     w, models = converged(steps, alpha, "moving")
-    for k, model in enumerate(models):
-        own, share = MINIMISERS[k], share_of_w(alpha, steps, CURVATURES[k])
-        expected = own + share * (w - own)
-        torch.testing.assert_close(model, expected, rtol=0, atol=1e-5)
-        assert (share > 0.03).all() and (share < 1 - alpha).all()
-
-
-def test_with_one_step_a_round_nothing_moves_and_it_is_local_again():
-    _, models = converged(1, 0.5, "moving")
-    torch.testing.assert_close(torch.stack(models), MINIMISERS, rtol=0, atol=1e-5)
-    assert (share_of_w(0.5, 1, CURVATURES) == 0).all()
-
-
-def test_in_long_rounds_it_is_between_local_and_shared_by_alpha():
+    share = share_of_w(alpha, steps, CURVATURES)
+    expected = MINIMISERS + share * (w - MINIMISERS)
+    torch.testing.assert_close(models, expected, rtol=0, atol=1e-5)
+    assert (share > 0.03).all() and (share < 1 - alpha).all()
     assert share_of_w(0.4, 3000, CURVATURES).min() > 0.59  # of 1 − α = 0.6
 
 
@@ -174,23 +155,17 @@ def test_near_its_ends_it_is_near_them(tree, alpha, other, adaptive):
     """So the exact ends are ends of the same method. α hardly moves at this lr."""
     train = {"lr": 1e-9} if adaptive else {}
     mine = {"name": "apfl", "alpha": alpha, "adaptive": adaptive}
-    found = built(tree("plain", mine, train=train))
-    expected = built(tree("plain", other, train=train))
-    most = 1e-7 if adaptive else 1e-11
-    assert (models(found) - models(expected)).abs().max() <= most
+    found, end = (models(built(tree("plain", p, train=train))) for p in (mine, other))
+    assert (found - end).abs().max() <= (1e-7 if adaptive else 1e-11)
 
 
-WRITTEN = [(LOOP, "moving", False), (THREADS, "moving", True)]
-WRITTEN += [(THREADS, "shared", False)]
-WRITTEN += [pytest.param(VMAP, "shared", True, marks=TRACED)]
-
-
-@pytest.mark.parametrize(("plan", "mix", "adaptive"), WRITTEN)
+@pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
+@pytest.mark.parametrize("mix", ["moving", "shared"])
+@pytest.mark.parametrize("adaptive", [True, False])
 def test_written_out(tree, plan, mix, adaptive):
     own = {"name": "apfl", "alpha": 0.4, "mix": mix, "adaptive": adaptive, "lr": 0.2}
     made = built(tree("plain", own), plan, 0)
-    v = made.federation.broadcast.w.repeat(6, 1)
-    alpha = [0.4] * 6
+    v, alpha = made.federation.broadcast.w.repeat(6, 1), [0.4] * 6
 
     def local(k, w, r, slots):
         copy = w

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import troth
-from troth import build
 from troth.cli import app
 from troth.client.personalizers._choosing import Asked, _choice, largest, tried
 from troth.client.personalizers.ditto import ditto
@@ -32,6 +31,7 @@ from ..small import (
     gradient,
     loss,
     models,
+    own,
     rows,
     states,
     told,
@@ -51,16 +51,12 @@ def auto(rule, candidates, fallback, **more):
 
 
 def rounds(one, ws, valid, steps=3, x=5.0):
-    """The state after a round beside each of these shared models."""
+    """The state, as it is read, after a round beside each of these shared models."""
     state = one.init(number(1.0))
     for r, w in enumerate(ws):
         anchor = Anchor(number(w), number(w + 1), number(w))
         for t in range(steps):
             state = one.step(state, anchor, batch(x + r, x - t), valid, ONE)
-    return as_read(one, state, valid)
-
-
-def as_read(one, state, valid):
     return one.settle(state, valid) if one.settle else state
 
 
@@ -78,28 +74,26 @@ def test_a_single_candidate_is_that_lam_exactly(rule, lam, anchor, optimizer):
         assert one.tell(found).tolist() == [lam]
 
 
-def test_a_choice_by_hand():
+@pytest.mark.parametrize("rule", ["side_by_side", "code"])
+def test_a_choice_by_hand(rule):
     # from v = 1, w = 4, x = 5, lr = 0.1: λ = 0 → 1.4, λ = 2 → 2, λ = 5 → 2.9
-    valid, w = batch(2.2), number(4.0)
-    for rule in ("side_by_side", "code"):
-        one = auto(rule, [5.0, 0.0, 2.0], 0.0)
-        assert one.tell(one.init(number(1.0))).tolist() == [0.0]
-        state = one.step(one.init(number(1.0)), Anchor(w, w, w), batch(5.0), valid, ONE)
-        state = as_read(one, state, valid)
-        assert one.tell(state).tolist() == [2.0]
-        assert one.model(w, state).item() == pytest.approx(2.0, abs=1e-14)
+    one, w = auto(rule, [5.0, 0.0, 2.0], 0.0), number(4.0)
+    state = one.init(number(1.0))
+    assert one.tell(state).tolist() == [0.0]
+    state = one.step(state, Anchor(w, w, w), batch(5.0), batch(2.2), ONE)
+    state = one.settle(state, batch(2.2)) if one.settle else state
+    assert one.tell(state).tolist() == [2.0]
+    assert one.model(w, state).item() == pytest.approx(2.0, abs=1e-14)
 
 
-def test_the_code_rule_keeps_the_moments_of_its_choice():
-    heavy = by(0.1, "momentum")
-    for lam, valid in ((0.0, 1.4), (2.0, 2.0), (5.0, 2.9)):
-        one = auto("code", [0.0, 2.0, 5.0], 1.0, descent=heavy)
-        fixed = ditto(BOWL, heavy, l2sq(), lam=lam)
-        at, b = Anchor(number(4.0), number(4.0), number(4.0)), batch(5.0)
-        v, m, chosen = one.step(one.init(number(1.0)), at, b, batch(valid), ONE)
-        expected = fixed.step(fixed.init(number(1.0)), at, b, b, ONE)
-        assert torch.equal(v, expected[0]) and torch.equal(m, expected[1])
-        assert one.tell((v, m, chosen)).tolist() == [lam]
+@pytest.mark.parametrize(("lam", "valid"), [(0.0, 1.4), (2.0, 2.0), (5.0, 2.9)])
+def test_the_code_rule_keeps_the_moments_of_its_choice(lam, valid):
+    heavy, w, b = by(0.1, "momentum"), number(4.0), batch(5.0)
+    one = auto("code", [0.0, 2.0, 5.0], 1.0, descent=heavy)
+    fixed = ditto(BOWL, heavy, l2sq(), lam=lam)
+    state = one.step(one.init(number(1.0)), Anchor(w, w, w), b, batch(valid), ONE)
+    expected = fixed.step(fixed.init(number(1.0)), Anchor(w, w, w), b, b, ONE)
+    assert state[:2] == expected and one.tell(state).tolist() == [lam]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -136,16 +130,15 @@ def test_the_choice_by_an_oracle(found, n, data):
     """Of the finite losses the lowest, the first of equals; else the fallback."""
     candidates = [0.5 * (i + 1) for i in range(len(found))]
     fallback = data.draw(st.sampled_from([*candidates, 0.25, 99.0]))
-    rule = data.draw(st.sampled_from(RULES))
-    few = data.draw(st.integers(0, 5))
+    rule, few = data.draw(st.sampled_from(RULES)), data.draw(st.integers(0, 5))
     shuffled = data.draw(st.permutations([*candidates, *candidates[:2]]))
     asked = Asked(rule, shuffled, fallback, few, "shared")
     task = BOWL._replace(loss=lambda v, b: v[0])  # a model is its own loss
     models = [number(one) for one in found]
     models += [number(-1e9)] * (fallback not in candidates)
     chosen = asked.lams[int(_choice(models, task, batch(*[1.0] * n), asked))]
-    able = [(one, lam) for one, lam in zip(found, candidates, strict=True)]
-    able = [pair for pair in able if math.isfinite(pair[0])]
+    pairs = zip(found, candidates, strict=True)
+    able = [(one, lam) for one, lam in pairs if math.isfinite(one)]
     tells = n >= (max(1, few) if rule == "paper" else 1)
     assert chosen == (min(able)[1] if able and tells else fallback)
 
@@ -153,9 +146,7 @@ def test_the_choice_by_an_oracle(found, n, data):
 # A federation
 
 
-TRAIN = [5, 9, 16, 26, 2, 14, 21]  # examples of each client
-VALID = [0, 1, 3, 4, 7, 9, 2]
-TEST = 4
+TRAIN, VALID = [5, 9, 16, 26, 2, 14, 21], [0, 1, 3, 4, 7, 9, 2]  # of each client
 COHORT = 5
 CANDIDATES, FALLBACK = [0.0, 0.4, 3.0], 1.0
 
@@ -165,7 +156,7 @@ def data(tmp_path_factory):
     """Pictures in three classes; some clients' labels are at odds with the others'."""
     random = np.random.default_rng(0)
     path = tmp_path_factory.mktemp("data") / "clients.npz"
-    sizes = [(a, b, TEST) for a, b in zip(TRAIN, VALID, strict=True)]
+    sizes = [(a, b, 4) for a, b in zip(TRAIN, VALID, strict=True)]
     owner = np.repeat(np.arange(len(sizes)), [sum(size) for size in sizes])
     split = np.concatenate([np.repeat([0, 1, 2], size) for size in sizes])
     x = random.integers(0, 256, (len(owner), 6, 6), dtype=np.uint8)
@@ -177,46 +168,40 @@ def data(tmp_path_factory):
 def tree(data, options, **sections):
     """An experiment; `options` are the personalizer's."""
     train = {"rounds": 4, "cohort": COHORT, "batch": 4, "lr": 0.1, "steps": 4}
-    train |= {"precision": "float64"} | sections.pop("train", {})
-    base = {
+    return {
         "seed": 3,
-        "data": {"name": "npz", "path": str(data)},
-        "partition": {"name": "natural", "split": "given"},
+        "data": own("npz", path=str(data)),
+        "partition": own("natural", split="given"),
         "model": "linear",
-        "train": train,
-        "personalizer": {"name": "ditto", **options},
+        "train": train | {"precision": "float64"} | sections.pop("train", {}),
+        "personalizer": own("ditto", **options),
         "adversary": {"fraction": 0.2},
         "attack": "model_replacement",
         "engine": {"device": "cpu"},
-    }
-    return base | sections
+    } | sections
 
 
 def asked(rule, **more):
-    return {
-        "lam": "auto",
-        "choose": rule,
-        "candidates": CANDIDATES,
-        "fallback": FALLBACK,
-        **more,
-    }
+    auto = {"lam": "auto", "choose": rule, "candidates": CANDIDATES}
+    return auto | {"fallback": FALLBACK} | more
+
+
+def apart(made):
+    """Every candidate's models, [n, d] each, and the fallback's."""
+    *each, _ = made.federation.engine.packing.unpack(states(made))[1]
+    return [v for (v,) in each]
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 def test_every_candidate_has_the_model_of_a_run_of_its_own(data, plan):
     """Bit for bit one by one; lifted, sums may be taken in another order."""
     side = built(tree(data, asked("side_by_side")), plan)
-    *each, _ = side.federation.engine.packing.unpack(states(side))[1]
-    every = [*CANDIDATES, FALLBACK]
-    assert len(each) == len(every)
-    for lam, (found,) in zip(every, each, strict=True):
+    for lam, found in zip([*CANDIDATES, FALLBACK], apart(side), strict=True):
         alone = built(tree(data, {"lam": lam}), plan)
         expected = models(alone)
         assert (expected - alone.federation.population.start).abs().max() > 1e-3
-        if plan.apart:
-            assert torch.equal(found, expected), lam
-        else:
-            assert (found - expected).abs().max() <= 1e-12, lam
+        within = 0 if plan.apart else 1e-12
+        assert (found - expected).abs().max() <= within, lam
         assert torch.equal(side.federation.broadcast.w, alone.federation.broadcast.w)
 
 
@@ -229,27 +214,24 @@ def on_valid(made, v, k):
     return loss(made, v, rows(made.data.valid, k), "valid").item()
 
 
-@pytest.mark.parametrize(("rule", "few"), [("side_by_side", 4), ("paper", 4)])
-def test_the_choice_is_the_lowest_validation_loss(data, rule, few):
-    side = built(tree(data, asked(rule, few=few)), LOOP)
-    *each, _ = side.federation.engine.packing.unpack(states(side))[1]
-    least = few if rule == "paper" else 1
-    visited, chosen = side.federation.population.visited, lams(side)
+@pytest.mark.parametrize(("rule", "least"), [("side_by_side", 1), ("paper", 4)])
+def test_the_choice_is_the_lowest_validation_loss(data, rule, least):
+    side = built(tree(data, asked(rule, few=4)))
+    each, visited, chosen = apart(side), side.federation.population.visited, lams(side)
     assert len(visited) >= 6
-    expected = []
-    for k in range(len(TRAIN)):
-        losses = [on_valid(side, v[k], k) for (v,) in each[:3]] if VALID[k] else []
-        chooses = VALID[k] >= least and k in visited
-        best = CANDIDATES[int(np.argmin(losses))] if chooses else FALLBACK
-        assert chosen[k] == best
+    for k, best in enumerate(chosen):
+        expected = FALLBACK
+        if VALID[k] >= least and k in visited:
+            losses = [on_valid(side, v[k], k) for v in each[:3]]
+            expected = CANDIDATES[int(np.argmin(losses))]
+        assert best == expected
         at = [*CANDIDATES, FALLBACK].index(best)
-        assert torch.equal(models(side)[k], each[at][0][k])
-        expected.append(best)
-    assert len({*expected}) >= 3  # it is not the same for all
+        assert torch.equal(models(side)[k], each[at][k])
+    assert len({*chosen}) >= 3  # it is not the same for all
 
 
 @pytest.mark.parametrize(
-    ("rule", "optimizer", "fallback", "models_", "width"),
+    ("rule", "optimizer", "fallback", "many", "width"),
     [  # in units of d, and beside them
         ("side_by_side", "sgd", FALLBACK, 4, 1),
         ("side_by_side", "sgd", 3.0, 3, 1),
@@ -260,15 +242,14 @@ def test_the_choice_is_the_lowest_validation_loss(data, rule, few):
         ("code", "adam", FALLBACK, 3, 2),
     ],
 )
-def test_how_wide_the_state_is(data, rule, optimizer, fallback, models_, width):
-    own = {"optimizer": optimizer, "fallback": fallback}
-    wanted = tree(data, asked(rule, **own))
-    ready = built(wanted, LOOP, 0)
+def test_how_wide_the_state_is(data, rule, optimizer, fallback, many, width):
+    wanted = tree(data, asked(rule, optimizer=optimizer, fallback=fallback))
+    ready = built(wanted, rounds=0)
     d = ready.federation.engine.task.d
-    assert ready.federation.population.width == models_ * d + width
-    assert ready.need.rows == len(TRAIN) * 8 * (models_ * d + width)
+    assert ready.federation.population.width == many * d + width
+    assert ready.need.rows == len(TRAIN) * 8 * (many * d + width)
     [auto_], [plain] = troth.cost(wanted), troth.cost(tree(data, {"lam": 1.0}))
-    more = (models_ - 1) * d + width  # kept by all, and moved by the cohort
+    more = (many - 1) * d + width  # kept by all, and moved by the cohort
     assert auto_.memory - plain.memory == 8 * more * (len(TRAIN) + COHORT)
     assert auto_.client_steps == plain.client_steps
 
@@ -289,30 +270,18 @@ def test_unequal_validation_sets_are_traced_in_few_shapes(data):
 
 def test_reading_does_not_change_what_is_trained(data):
     """Side by side: settled or not on the way, states and models are the same."""
-    wanted = reader.from_dict(tree(data, asked("side_by_side")))
-    ids, found = np.arange(len(TRAIN)), []
-    for look in (True, False):
-        ready = build.build(wanted, plan=THREADS)
-        f = ready.federation
-        for _ in f.train():
-            if look:
-                before = f.population.read(ids).clone()
-                assert not torch.equal(f.engine.settled(before, ids), before)
-                results.evaluate(ready)
-                assert torch.equal(f.population.read(ids), before)
-        found.append(states(ready))
-    assert torch.equal(*found)
+    wanted, ids = tree(data, asked("side_by_side")), np.arange(len(TRAIN))
+    ready = built(wanted, THREADS, 0)
+    f = ready.federation
+    for _ in f.train():
+        before = f.population.read(ids).clone()
+        assert not torch.equal(f.engine.settled(before, ids), before)
+        results.evaluate(ready)
+        assert torch.equal(f.population.read(ids), before)
+    assert torch.equal(states(ready), states(built(wanted, THREADS)))
 
 
 # A run on disk
-
-
-def as_run(data, rule, **sections):
-    train = {"precision": "float32", "rounds": 3, "cohort": 2}
-    engine = {"how": "threads", "workers": 2, "device": "cpu"}
-    options = asked(rule, candidates=[0.1, 2.0, 0.0])
-    wanted = tree(data, options, train=train, engine=engine)
-    return wanted | {"checkpoint": {"every": 1}} | sections
 
 
 @pytest.mark.parametrize(("plan", "anchor"), [(THREADS, "shared"), (LOOP, "moving")])
@@ -343,11 +312,15 @@ def test_the_code_rule_written_out(data, plan, anchor):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_clients_csv_has_what_was_chosen(data, rule, tmp_path):
-    wanted = as_run(data, rule)
+    wanted = tree(
+        data,
+        asked(rule, candidates=[0.1, 2.0, 0.0]),
+        train={"precision": "float32", "rounds": 3, "cohort": 2},
+        engine={"how": "threads", "workers": 2, "device": "cpu"},
+    )
     [run] = troth.run(wanted, out=tmp_path / "run")
     lam, asked_ = run.clients["lam"], run.clients["asked"] > 0
-    assert not asked_.all()
-    assert lam[~asked_].tolist() == [FALLBACK] * int((~asked_).sum())
+    assert not asked_.all() and {*lam[~asked_].tolist()} == {FALLBACK}
     assert {*lam.tolist()} <= {0.1, 2.0, 0.0, FALLBACK}  # 0.1, not float32's 0.1
     assert len({*lam.tolist()}) >= 2
     ready = built(wanted, THREADS)
@@ -357,8 +330,7 @@ def test_clients_csv_has_what_was_chosen(data, rule, tmp_path):
     assert run.clients["loss"].tolist() == table["loss"].tolist()
     split, right = ready.data.test, []
     for k in range(len(TRAIN)):
-        own = slice(int(split.start[k]), int(split.start[k] + split.size[k]))
-        x, y = ready.data.x[split.row[own]], split.y[own]
+        x, y = ready.data.x[split.row[rows(split, k)]], split.y[rows(split, k)]
         right.append((run.predict(k, x.numpy()) == y.numpy()).mean())
     assert run.clients["accuracy"].tolist() == pytest.approx(right)
     benign = ~run.clients["malicious"].astype(bool)
@@ -367,54 +339,52 @@ def test_clients_csv_has_what_was_chosen(data, rule, tmp_path):
 
 
 def test_clients_are_asked_some_at_a_time(data, monkeypatch):
-    ready = built(tree(data, asked("code")), LOOP)
-    whole = results._told(ready.federation)
-    assert whole["lam"].dtype == np.float64 and len(whole["lam"]) == len(TRAIN)
-    monkeypatch.setattr(results, "_NUMBERS", 2 * ready.federation.population.width)
-    assert results._told(ready.federation)["lam"].tolist() == whole["lam"].tolist()
-    assert whole["lam"].tolist() == lams(ready)
+    ready = built(tree(data, asked("code")))
+    for many in (results._NUMBERS, 2 * ready.federation.population.width):
+        monkeypatch.setattr(results, "_NUMBERS", many)
+        found = results._told(ready.federation)["lam"]
+        assert found.dtype == np.float64 and found.tolist() == lams(ready)
 
 
 # How it is said
 
 
-def test_in_a_file_on_the_command_line_and_in_a_grid(data, tmp_path):
-    file = tmp_path / "experiment.toml"
-    wanted = tree(data, asked("code"))
+def test_in_a_file_by_override_and_in_a_grid(data, tmp_path):
+    file, wanted = tmp_path / "experiment.toml", tree(data, asked("code"))
     file.write_text(reader.dumps(wanted))
     assert 'lam = "auto"' in file.read_text()
     full = reader.from_dict(reader.read(file))
-    assert full.personalizer.options["lam"] == "auto"
-    assert (
-        reader.from_dict(reader.parse(reader.dumps(reader.to_dict(full)), "")) == full
-    )
-    for text in ("personalizer.lam=auto", "personalizer.lam='auto'"):
-        assert reader.override({}, [text])["personalizer"]["lam"] == "auto"
-    back = reader.override(wanted, ["personalizer.lam=0.25"])
-    assert reader.from_dict(back).personalizer.options["lam"] == 0.25
+    again = reader.parse(reader.dumps(reader.to_dict(full)), "")
+    assert reader.from_dict(again) == full
+    for text in ("auto", "'auto'", "0.25"):
+        back = reader.override(wanted, [f"personalizer.lam={text}"])
+        lam = reader.from_dict(back).personalizer.options["lam"]
+        assert lam == (0.25 if text == "0.25" else "auto")
     how = {"train": {"rounds": 2, "cohort": 3}, "engine": {"how": "loop"}}
     grid = {"personalizer.lam": [0.5, 2, "auto"]}
-    wanted = tree(data, {"lam": 1.0}, **how) | {"grid": grid}
-    found = troth.run(wanted, out=tmp_path / "grid")
-    assert ["lam" in run.clients for run in found] == [False, False, True]
+    runs = troth.run(tree(data, {"lam": 1.0}, grid=grid, **how), out=tmp_path / "grid")
+    assert ["lam" in run.clients for run in runs] == [False, False, True]
 
 
 def test_the_command_line_refuses_and_lists(data, tmp_path):
     file = tmp_path / "experiment.toml"
     file.write_text(reader.dumps(tree(data, {"lam": 1.0})))
+
+    def call(*words):
+        return CliRunner().invoke(app.app, [*words])
+
+    out = "--out", str(tmp_path / "out")
+    result = call("run", str(file), "--set", "personalizer.lam=otto", *out)
     words = "personalizer.lam = 'otto' is a text; it must be a number or 'auto'"
-    out = ["--set", "personalizer.lam=otto", "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(app.app, ["run", str(file), *out])
     assert result.exit_code == 2 and words in " ".join(result.stderr.split())
     assert not (tmp_path / "out").exists()
-    dry = ["run", str(file), "--dry-run", "--json", "--set", "personalizer.lam=auto"]
-    result = CliRunner().invoke(app.app, dry)
+    dry = "--dry-run", "--json", "--set", "personalizer.lam=auto"
+    result = call("run", str(file), *dry)
     assert result.exit_code == 0, result.output
     [run] = json.loads(result.stdout)["runs"]
     assert run["experiment"]["personalizer"]["lam"] == "auto"
-    result = CliRunner().invoke(app.app, ["list", "personalizer", "--json"])
-    listed = json.loads(result.stdout)["kinds"]["personalizer"]
-    [options] = [m["options"] for m in listed if m["name"] == "ditto"]
+    listed = json.loads(call("list", "personalizer", "--json").stdout)["kinds"]
+    [options] = [m["options"] for m in listed["personalizer"] if m["name"] == "ditto"]
     assert options["candidates"]["default"] == [0.1, 1.0, 2.0]
 
 

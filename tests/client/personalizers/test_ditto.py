@@ -26,12 +26,9 @@ from ..hand import (
 @pytest.mark.parametrize(
     ("anchor", "steps", "expected"),
     [
-        # ∇F(1) = 1 − 5 = −4, λ(v − w) = 2·(1 − 4) = −6: 1 + 0.1·10 = 2
-        ("shared", 1, 2.0),
-        # at 2: −3 + 2·(−2) = −7: 2.7
-        ("shared", 2, 2.7),
-        # λ(v − w_k) = 2·(1 − 77): 1 + 0.1·156
-        ("moving", 1, 16.6),
+        ("shared", 1, 2.0),  # ∇F(1) = 1 − 5 = −4, 2·(1 − 4) = −6: 1 + 0.1·10
+        ("shared", 2, 2.7),  # at 2: −3 + 2·(−2) = −7
+        ("moving", 1, 16.6),  # λ(v − w_k) = 2·(1 − 77): 1 + 0.1·156
     ],
 )
 def test_steps_by_hand(anchor, steps, expected):
@@ -42,11 +39,16 @@ def test_steps_by_hand(anchor, steps, expected):
     assert v.item() == pytest.approx(expected, abs=1e-12)
 
 
+def moved(*x, lam, how=None, task=BOWL, pull=None, w=4.0):
+    """From 1, by steps on these examples."""
+    one = ditto(task, how or by(0.1), pull or l2sq(), lam=lam)
+    return stepped(one, one.init(number(1.0)), w, *x)[0].item()
+
+
 def test_any_regularizer_is_pulled_by_its_gradient():
     steep = Regularizer(lambda v, w, b: (v - w).sum() * 3, lambda v, w, b: 0 * v + 3)
-    one = ditto(BOWL, by(0.1), steep, lam=2.0)
-    (v,) = stepped(one, one.init(number(1.0)), 4.0, 5.0)
-    assert v.item() == pytest.approx(1 - 0.1 * (-4 + 6), abs=1e-14)
+    found = moved(5.0, lam=2.0, pull=steep)
+    assert found == pytest.approx(1 - 0.1 * (-4 + 6), abs=1e-14)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -65,24 +67,18 @@ def test_without_pull_it_is_local_exactly(optimizer):
 @pytest.mark.parametrize("lam", [0.01, 1.0, 3.0, 30.0])
 def test_what_is_refused_diverges_and_what_is_not_does_not(lam):
     flat = bowl(0.0)  # no curvature of the data: the pull alone
-    one = ditto(flat, by(1.999 / lam), l2sq(), lam=lam)
-    assert abs(stepped(one, one.init(number(1.0)), 0.0, *[0.0] * 50)[0]) < 1
+    assert abs(moved(*[0.0] * 50, lam=lam, how=by(1.999 / lam), task=flat, w=0.0)) < 1
     with pytest.raises(Refusal, match="diverges"):
         ditto(flat, by(2.0 / lam * 1.0001), l2sq(), lam=lam)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.9])
-def test_momentum_bears_more(beta):
-    limit = 2 * (1 + beta)
-    ditto(BOWL, by(0.1, "momentum", beta=beta), l2sq(), lam=9.99 * limit)
+def test_momentum_bears_more_and_adam_all(beta):
+    limit, heavy = 2 * (1 + beta), by(0.1, "momentum", beta=beta)
+    ditto(BOWL, heavy, l2sq(), lam=9.99 * limit)
     with pytest.raises(Refusal, match=f"must stay below {limit:g}"):
-        ditto(BOWL, by(0.1, "momentum", beta=beta), l2sq(), lam=10.01 * limit)
-
-
-def test_adam_bears_all():
-    one = ditto(BOWL, by(0.1, "adam"), l2sq(), lam=1e6)
-    found = stepped(one, one.init(number(1.0)), 4.0, 5.0)[0]
-    assert found.item() == pytest.approx(1.1)
+        ditto(BOWL, heavy, l2sq(), lam=10.01 * limit)
+    assert moved(5.0, lam=1e6, how=by(0.1, "adam")) == pytest.approx(1.1)
 
 
 def vectors(*x):
@@ -111,14 +107,13 @@ def test_converges_to_the_optimum_between(lam):
 
 def test_a_step_too_long_for_the_data_diverges():
     """lr·(L + λ) > 2 is not refused, for L is not known; it diverges."""
-    one = ditto(bowl(3.0), by(2.1 / 4), l2sq(), lam=1.0)
-    assert stepped(one, one.init(number(1.0)), 0.0, *[0.0] * 100)[0] > 1e3
+    how = by(2.1 / 4)
+    assert moved(*[0.0] * 100, lam=1.0, how=how, task=bowl(3.0), w=0.0) > 1e3
 
 
 def test_a_strong_pull_is_the_shared_model():
-    one = ditto(BOWL, by(1e-6), l2sq(), lam=1e6)
-    (v,) = stepped(one, one.init(number(1.0)), 4.0, *[5.0] * 50)
-    assert v.item() == pytest.approx(4.0, abs=1e-5)
+    found = moved(*[5.0] * 50, lam=1e6, how=by(1e-6))
+    assert found == pytest.approx(4.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("lam", [0.01, 0.7, 3.0])

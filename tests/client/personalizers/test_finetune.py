@@ -13,8 +13,18 @@ from troth.data import labels
 from troth.runs import results
 from troth.runs import train as runs
 
-from ..small import LOOP, PLANS, THREADS, done, draws, gradient, loss, models, rows
-from ..small import built as ready_at
+from ..small import (
+    LOOP,
+    PLANS,
+    THREADS,
+    built,
+    done,
+    draws,
+    gradient,
+    loss,
+    models,
+    rows,
+)
 
 SIZES = [30, 3, 16, 24, 9, 12]  # examples of each client
 N = len(SIZES)
@@ -35,22 +45,23 @@ def path(tmp_path_factory):
     return file
 
 
-def tree(path, personalizer, **sections):
+def tree(path, options, **sections):
     train = {"rounds": 3, "cohort": 4, "steps": 2, "batch": 5, "lr": 0.1}
-    whole = {
+    return {
         "seed": 2,
         "data": {"name": "npz", "path": str(path)},
         "partition": {"name": "natural", "split": [0.6, 0.2, 0.2]},
         "model": "linear",
-        "personalizer": personalizer,
+        "personalizer": {"name": "finetune"} | options,
         "engine": {"device": "cpu"},
         "train": train | {"precision": "float64"} | sections.pop("train", {}),
-    }
-    return whole | sections
+    } | sections
 
 
-def built(path, own, plan=LOOP, **sections):
-    return ready_at(tree(path, own, **sections), plan)
+def trained(path, options, plan=LOOP, **sections):
+    """A federation, all its clients' models at the end, the last shared one."""
+    ready = built(tree(path, options, **sections), plan)
+    return ready, done(ready), ready.federation.broadcast.w
 
 
 def way(ready, k, steps, lr=0.1):
@@ -67,25 +78,23 @@ def on_validation(ready, k, v):
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 def test_trains_on_from_the_shared_model(path, plan):
-    """For some steps, or for epochs, which are each client's own."""
-    ready = built(path, {"name": "finetune", "epochs": 3}, plan)
-    found = done(ready)
+    """For epochs, each client's own; after a cosine no learning rate would be left."""
+    train = {"schedule": "cosine"}
+    ready, found, w = trained(path, {"epochs": 3}, plan, train=train)
     counts = 3 * -(-ready.data.train.size // 5)
     assert len(set(counts.tolist())) > 2
     for k, steps in enumerate(counts.tolist()):
         assert torch.allclose(found[k], way(ready, k, steps)[-1], 0, 1e-12)
-    assert (found - ready.federation.broadcast.w).abs().amax(1).min() > 1e-3
+    assert (found - w).abs().amax(1).min() > 1e-3
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
 @pytest.mark.parametrize("keep", ["best", "accurate"])
 def test_the_best_on_validation_is_kept(path, plan, keep):
     """By hand: the first of the best of all; without validation data the last."""
-    ready = built(
-        path, {"name": "finetune", "steps": 12, "lr": 0.9, "keep": keep}, plan
-    )
-    found, sizes, places = done(ready), ready.data.valid.size.tolist(), set()
+    ready, found, _ = trained(path, {"steps": 12, "lr": 0.9, "keep": keep}, plan)
     task, feed = ready.federation.engine.task, ready.federation.engine.feed
+    sizes, places = ready.data.valid.size.tolist(), set()
     assert 0 in sizes and sum(size > 0 for size in sizes) > 2
     for k, size in enumerate(sizes):
         each, at = way(ready, k, 12, lr=0.9), 12
@@ -102,17 +111,24 @@ def test_the_best_on_validation_is_kept(path, plan, keep):
 
 
 def test_the_shared_model_may_be_the_best(path):
-    own = {"name": "finetune", "steps": 4, "lr": 500.0, "keep": "best"}
-    ready = built(path, own, train={"lr": 0.5, "rounds": 20})
-    found, w, expected = done(ready), ready.federation.broadcast.w, []
+    options, train = (
+        {"steps": 4, "lr": 500.0, "keep": "best"},
+        {"lr": 0.5, "rounds": 20},
+    )
+    ready, found, w = trained(path, options, train=train)
+    expected = []
     for k, size in enumerate(ready.data.valid.size.tolist()):
         each = [on_validation(ready, k, v) for v in way(ready, k, 4, lr=500.0)]
         expected.append(size > 0 and int(np.argmin(each)) == 0)
     assert [torch.equal(v, w) for v in found] == expected and any(expected)
+    # and a loss that is no number is never the best
+    ready, found, w = trained(path, options | {"lr": 1e308})
+    assert found[ready.data.valid.size > 0].isfinite().all()
+    assert any(torch.equal(v, w) for v in found)
 
 
 def test_until_then_clients_predict_with_the_shared_model(path):
-    ready = ready_at(tree(path, {"name": "finetune", "steps": 9}), rounds=0)
+    ready = built(tree(path, {"steps": 9}), rounds=0)
     f = ready.federation
     assert f.population.width == f.engine.task.d + 1 and f.population.start[-1] == 0
     for _ in f.train():
@@ -125,30 +141,10 @@ def test_until_then_clients_predict_with_the_shared_model(path):
     assert (tables["personal"]["loss"] != tables["shared"]["loss"]).all()
 
 
-def test_a_loss_that_is_no_number_is_never_the_best(path):
-    own = {"name": "finetune", "steps": 4, "lr": 1e308, "keep": "best"}
-    ready = built(path, own)
-    found, w = done(ready), ready.federation.broadcast.w
-    for v, size in zip(found, ready.data.valid.size.tolist(), strict=True):
-        if size:
-            assert v.isfinite().all()
-    assert any(torch.equal(v, w) for v in found)
-
-
-def test_the_schedule_is_that_of_the_rounds(path):
-    """After a cosine no learning rate would be left."""
-    train = {"schedule": "cosine", "rounds": 3}
-    ready = built(path, {"name": "finetune", "steps": 3}, train=train)
-    found = done(ready)
-    for k in range(N):
-        assert torch.allclose(found[k], way(ready, k, 3)[-1], 0, 1e-12)
-
-
 def test_its_own_learning_rate_and_optimizer(path):
     heavy = {"name": "momentum", "beta": 0.5}
-    own = {"name": "finetune", "steps": 2, "lr": 0.01, "optimizer": heavy}
-    ready = built(path, own)
-    found, w = done(ready), ready.federation.broadcast.w
+    options = {"steps": 2, "lr": 0.01, "optimizer": heavy}
+    ready, found, w = trained(path, options)
     first, second = way(ready, 0, 2, lr=0.01)[1:]
     rolled = 0.5 * (first - w)  # on, by half of the step before
     assert rolled.abs().max() > 1e-4
@@ -156,51 +152,46 @@ def test_its_own_learning_rate_and_optimizer(path):
 
 
 def test_augments_change_its_batches_too(path):
-    noisy = [{"name": "noise", "sigma": 0.5}]
-    found = {}
-    for name, own in {"train's": None, "none": [], "its own": noisy}.items():
-        personalizer = {"name": "finetune", "steps": 3}
-        if own is not None:
-            personalizer["augment"] = own
-        train = {"augment": [] if name == "its own" else noisy}
-        each = {}
+    noisy, found = [{"name": "noise", "sigma": 0.5}], []
+    for own, train in (({}, noisy), ({"augment": noisy}, []), ({"augment": []}, noisy)):
+        wanted, moved = {"steps": 3} | own, []
         for plan in (LOOP, THREADS):
-            ready = built(path, personalizer, plan, train=train)
-            each[plan] = done(ready) - ready.federation.broadcast.w
-        assert all(torch.allclose(a, each[LOOP], 0, 1e-10) for a in each.values())
-        plain = [way(ready, k, 3)[-1] for k in range(N)]
-        moved = torch.stack(plain) - ready.federation.broadcast.w
-        assert torch.allclose(each[LOOP], moved, 0, 1e-12) == (name == "none")
-        found[name] = each[LOOP]
-    assert not torch.allclose(found["train's"], found["its own"], 0, 1e-6)
+            ready, v, w = trained(path, wanted, plan, train={"augment": train})
+            moved.append(v - w)
+        assert torch.allclose(*moved, 0, 1e-10)
+        plain = torch.stack([way(ready, k, 3)[-1] for k in range(N)]) - w
+        assert torch.allclose(moved[0], plain, 0, 1e-12) == (own == {"augment": []})
+        found.append(moved[0])
+    assert not torch.allclose(*found[:2], 0, 1e-6)
 
 
 def test_its_steps_are_counted(path):
-    counts = {}
-    for name in ("none", "finetune", "ewc"):
-        own = {"name": name} if name == "none" else {"name": name, "epochs": 2}
-        counts[name] = built(path, own).client_steps
-    per_epoch = -(-built(path, "none").data.train.size // 5)
-    assert counts["none"] == 3 * 4 * 2  # rounds, clients, steps
-    assert counts["finetune"] == counts["none"] + 2 * int(per_epoch.sum())
-    assert counts["ewc"] == counts["finetune"] + 4 * N
-    own = {"name": "finetune", "steps": 6}
-    some = built(path, own, availability={"drop": 0.99})
-    none = built(path, "none", availability={"drop": 0.99})
-    assert some.client_steps == none.client_steps + 6 * N
+    def counted(name, **sections):
+        own = {} if name == "none" else {"epochs": 2}
+        return built(tree(path, {"name": name} | own, **sections), rounds=0)
+
+    none, tuned = counted("none"), counted("finetune")
+    epochs = 2 * int((-(-none.data.train.size // 5)).sum())
+    assert none.client_steps == 3 * 4 * 2  # rounds, clients, steps
+    assert tuned.client_steps == none.client_steps + epochs
+    assert counted("ewc").client_steps == tuned.client_steps + 4 * N
+    some, none = (
+        counted(name, availability={"drop": 0.99}) for name in ("finetune", "none")
+    )
+    assert some.client_steps == none.client_steps + epochs
 
 
-def test_progress(path, tmp_path):
-    told = []
-    for how, chunk, steps in (("vmap", 4, [4, 6]), ("threads", 1, [6])):
-        told.clear()
-        engine = {"how": how, "chunk": chunk, "workers": 2 if how == "threads" else 1}
-        whole = tree(path, {"name": "finetune", "steps": 2}, engine=engine)
-        with progress.watching(lambda *now: told.append(now)):
-            troth.run(whole, out=tmp_path / how)
-        said = [now for now in told if now[0] == "personalizing"]
-        assert said == [("personalizing", k, N) for k in steps]
-        assert told[-1] == ("", 0, 0)
+@pytest.mark.parametrize(
+    ("how", "chunk", "workers", "steps"),
+    [("vmap", 4, 1, [4, 6]), ("threads", 1, 2, [6])],
+)
+def test_progress(path, tmp_path, how, chunk, workers, steps):
+    told, engine = [], {"how": how, "chunk": chunk, "workers": workers}
+    with progress.watching(lambda *now: told.append(now)):
+        troth.run(tree(path, {"steps": 2}, engine=engine), out=tmp_path / how)
+    said = [now for now in told if now[0] == "personalizing"]
+    assert said == [("personalizing", k, N) for k in steps]
+    assert told[-1] == ("", 0, 0)
 
 
 def contents(path):
@@ -210,48 +201,41 @@ def contents(path):
     return found | {"summary.json": json.dumps(summary).encode()}
 
 
-@pytest.mark.parametrize("store", ["host", "disk"])
-def test_stopped_in_the_middle_it_goes_on(path, tmp_path, store):
-    own = {"name": "finetune", "steps": 4, "keep": "best"}
+def stop(what, count, total):
+    if what == "personalizing" and count == 4:
+        raise InterruptedError
+
+
+def interrupt(what, count, total):
+    if what == "personalizing":
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("store", "watch", "error"),
+    [
+        ("host", stop, InterruptedError),
+        ("disk", stop, InterruptedError),
+        ("host", interrupt, runs.Interrupted),  # Ctrl-C: after the clients at hand
+    ],
+)
+def test_stopped_in_the_middle_it_goes_on(path, tmp_path, store, watch, error):
     engine = {"how": "vmap", "chunk": 2, "store": store}
-    whole = tree(path, own, engine=engine, train={"schedule": "cosine"})
-    troth.run(whole, out=tmp_path / "whole")
-
-    class Killed(Exception):
-        pass
-
-    def kill(what, count, total):
-        if what == "personalizing" and count == 4:
-            raise Killed
-
-    with pytest.raises(Killed), progress.watching(kill):
-        troth.run(whole, out=tmp_path / "cut")
+    options, train = {"steps": 4, "keep": "best"}, {"schedule": "cosine"}
+    wanted = tree(path, options, engine=engine, train=train)
+    troth.run(wanted, out=tmp_path / "whole")
+    with pytest.raises(error), progress.watching(watch):
+        troth.run(wanted, out=tmp_path / "cut")
     assert not troth.load(tmp_path / "cut").finished
     rounds = []
     troth.resume(tmp_path / "cut", watch=lambda p: rounds.append(p.done))
-    assert not [r for r in rounds if r]  # no round is done again
-    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
-
-
-def test_a_wish_to_stop_is_heard(path, tmp_path):
-    """As Ctrl-C: after the clients at hand, and all rounds are saved."""
-    own = {"name": "finetune", "steps": 4}
-    whole = tree(path, own, engine={"how": "vmap", "chunk": 2})
-
-    def stop(what, count, total):
-        if what == "personalizing":
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(runs.Interrupted), progress.watching(stop):
-        troth.run(whole, out=tmp_path / "cut")
-    troth.resume(tmp_path / "cut")
-    troth.run(whole, out=tmp_path / "whole")
+    assert not any(rounds)  # no round is done again
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
 def test_what_a_run_writes_is_of_the_tuned_models(path, tmp_path):
-    whole = tree(path, {"name": "finetune", "steps": 9}, engine={"how": "loop"})
-    [run] = troth.run(whole, out=tmp_path / "run")
+    wanted = tree(path, {"steps": 9}, engine={"how": "loop"})
+    [run] = troth.run(wanted, out=tmp_path / "run")
     last = run.rounds[-1]["evaluation"]
     assert last["personal"] == last["shared"]  # before
     assert run.summary["personal"]["loss_mean"] != run.summary["shared"]["loss_mean"]

@@ -13,8 +13,8 @@ from troth.client.personalizers.group_dro import group_dro
 from troth.networks import task
 from troth.types import Batch, Budget, Groups, Refusal, Task
 
-from ..hand import by, sent
-from ..small import PLANS, built, done
+from ..hand import F64, by, number, sent
+from ..small import PLANS, built, done, draws
 
 N, ONE = 5, 3  # clients, and the one with examples of one group only
 
@@ -23,13 +23,11 @@ def own(name="group_dro", **more):
     return {"name": name, "steps": 9, "without": "finetune", **more}
 
 
-def drawn(ready, k, steps):
+def held(ready, k, steps):
     """Slots and groups of what a client sees in every step."""
-    data, feed = ready.data, ready.federation.engine.feed
-    slots, weight = feed.draw(np.array([k]), steps, 3, by_group=True)
-    pairs = zip(slots[:, 0], weight[:, 0], strict=True)
-    held = [row[part > 0] for row, part in pairs]
-    return [(row, data.group[data.train.row[row]].numpy()) for row in held]
+    slots = draws(ready, k, 3, steps, by_group=True)
+    group = ready.data.group[ready.data.train.row]
+    return [(row, group[row].numpy()) for row in slots]
 
 
 def losses(ready, v, slots):
@@ -51,12 +49,10 @@ def test_algorithm_1(grouped, plan):
     found = done(ready)
     for k in range(N):
         v, q = ready.federation.broadcast.w, np.full(3, 1 / 3)
-        for slots, group in drawn(ready, k, 9):
+        for slots, group in held(ready, k, 9):
             each = losses(ready, v, slots)
-            for g in range(3):
-                if (group == g).any():
-                    mean = each.detach()[torch.from_numpy(group == g)].mean()
-                    q[g] *= math.exp(0.5 * mean)
+            for g in {*group}:
+                q[g] *= math.exp(0.5 * each.detach()[group == g].mean())
             q /= q.sum()
             part = torch.from_numpy(q[group] / q[group].sum())
             v = step(ready, v, (part * each).sum())
@@ -76,38 +72,35 @@ def test_limits_of_the_step(grouped):
     ready = built(grouped(own(step=1e6, steps=1), "three"))
     found, w = done(ready), ready.federation.broadcast.w
     for k in range(N):
-        [(slots, group)] = drawn(ready, k, 1)
+        [(slots, group)] = held(ready, k, 1)
         each = losses(ready, w, slots)
-        worst = max(each[torch.from_numpy(group == g)].mean() for g in {*group})
+        worst = max(each[group == g].mean() for g in {*group})
         assert torch.allclose(found[k], step(ready, w, worst), 0, 1e-12)
 
 
 def test_one_group_is_fine_tuning(grouped):
     """Of all clients, or of one among others; exactly, or but for rounding."""
-    plain = {"name": "finetune", "steps": 9}
-    pairs = [
-        [done(built(grouped(p, groups))) for p in (own(step=3.0), plain)]
-        for groups in ("one", "three")
-    ]
-    assert torch.equal(*pairs[0])
-    assert torch.allclose(pairs[1][0][ONE], pairs[1][1][ONE], 0, 1e-14)
+    for groups, who, within in (("one", slice(N), 0), ("three", ONE, 1e-14)):
+        tuned = {"name": "finetune", "steps": 9}
+        a, b = (done(built(grouped(p, groups)))[who] for p in (own(step=3.0), tuned))
+        assert torch.allclose(a, b, 0, within)
 
 
-def problem():
-    """The loss of an example is v·x: by hand its gradient is x."""
+def made(groups, rate):
+    """One client; the loss of an example is v·x: by hand its gradient is x."""
 
     def loss(v, batch):
         return (batch.weight * (batch.x @ v)).sum()
 
-    def grad(v, batch):
-        return (batch.weight[:, None] * batch.x).sum(0)
-
-    return Task(1, 0, loss, grad, lambda v, x: x @ v)
-
-
-def made(groups, rate):
+    task = Task(1, 0, loss, torch.func.grad(loss), lambda v, x: x @ v)
     many = Groups(groups, np.array([groups]))
-    return group_dro(problem(), by(1.0), Budget(steps=2), many, step=rate)
+    return group_dro(task, by(1.0), Budget(steps=2), many, step=rate)
+
+
+def seen(x, group, weight=1 / 3):
+    x, zero = number(*x)[:, None], torch.tensor(0)
+    weight = torch.full((len(x),), 1.0, dtype=F64) * weight
+    return Batch(x, x[:, 0], weight, zero, zero + 1, zero, torch.tensor(group))
 
 
 def test_worked_example():
@@ -115,28 +108,19 @@ def test_worked_example():
 
     Then losses 1, 1, 3: q ∝ (1, e²) with η_q = 1.
     """
-    one = made(2, 1.0)
-    phase, zero = one.finish, torch.tensor(0)
-    assert phase is not None and phase.by_group
-    w = torch.tensor([1.0], dtype=torch.float64)
-    told = sent(w)
-    group = torch.tensor([0, 0, 1])
-
-    def seen(*x):
-        values = torch.tensor(x, dtype=torch.float64)[:, None]
-        weight = torch.full((3,), 1 / 3, dtype=torch.float64)
-        return Batch(values, values[:, 0], weight, zero, zero + 1, zero, group)
-
+    one, w = made(2, 1.0), number(1.0)
+    phase, told, valid = one.finish, sent(w), seen([0, 0, 0], [0, 0, 1])
+    assert phase.by_group
     carry = phase.begin(told, one.init(w))
-    carry = phase.step(told, carry, seen(1, 3, 2), seen(0, 0, 0))
+    carry = phase.step(told, carry, seen([1, 3, 2], [0, 0, 1]), valid)
     assert carry[0].tolist() == [0, 0]  # log q, the largest being 0
     assert carry[1].item() == pytest.approx(1 - 2)  # all three alike
     carry = (carry[0], w, *carry[2:])
-    carry = phase.step(told, carry, seen(1, 1, 3), seen(0, 0, 0))
+    carry = phase.step(told, carry, seen([1, 1, 3], [0, 0, 1]), valid)
     assert carry[0].tolist() == pytest.approx([-2, 0])
     e2 = math.exp(2)
     assert carry[1].item() == pytest.approx(1 - (1 + 1 + e2 * 3) / (1 + 1 + e2))
-    _, (v, trained) = phase.end(told, carry, one.init(w), seen(0, 0, 0))
+    _, (v, trained) = phase.end(told, carry, one.init(w), valid)
     assert v.item() == carry[1].item() and trained == 1
 
 
@@ -148,12 +132,8 @@ def test_worked_example():
 )
 def test_weights_are_shares(values, marks, step):
     """The step is a weighted mean of the examples' gradients, whatever the draw."""
-    one = made(3, step)
-    w, zero = torch.ones(1, dtype=torch.float64), torch.tensor(0)
-    x = torch.tensor(values, dtype=torch.float64)[:, None]
-    weight = torch.tensor([0.5, 0.25, 0.25, 0.0], dtype=torch.float64)  # one padded
-    clock = zero, zero + 1, zero
-    batch = Batch(x, x[:, 0], weight, *clock, torch.tensor(marks))
+    one, w = made(3, step), number(1.0)
+    batch = seen(values, marks, number(0.5, 0.25, 0.25, 0.0))  # one padded
     begun = one.finish.begin(sent(w), one.init(w))
     carry = one.finish.step(sent(w), begun, batch, batch)
     moved = float(w - carry[1])

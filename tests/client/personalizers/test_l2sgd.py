@@ -13,9 +13,9 @@ from troth.federation import newcomers
 from troth.types import Budget
 
 from ..hand import BOWL, by, number, round_
-from ..small import PLANS, agrees, built, gradient, models, quadratics, written_out
+from ..small import PLANS, agrees, built, gradient, models, own, quadratics, written_out
 
-VARIANTS = ("partial", "randomised")
+BOTH = pytest.mark.parametrize("variant", ["partial", "randomised"])
 
 
 def made(how=None, share=1.0, **options):
@@ -33,26 +33,20 @@ def key_of(falls):
     return next(key for key in range(10_000) if falls(tossed(key)))
 
 
-def test_a_round_by_hand():
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_a_round_by_hand(share):
     # λ = 2, lr = 0.1, mean 4: from 1, x = 5: −4 + 2·(−3) = −10 → 2;
     # then x = 3: −1 + 2·(−2) = −5 → 2.5
-    one = made(lam=2.0)
+    one = made(lam=2.0, share=share)
     update, state = round_(one, one.init(number(1.0)), 4.0, 5.0, 3.0)
     assert one.model(number(4.0), state).item() == pytest.approx(2.5, abs=1e-14)
-    assert update == pytest.approx(-1.5, abs=1e-14)
+    assert update == pytest.approx(-1.5 * share, abs=1e-14)
     _, (v,) = round_(one, state, -2.0, 5.0)  # goes on from its own
     assert v.item() == pytest.approx(2.5 - 0.1 * (-2.5 + 2 * 4.5), abs=1e-14)
 
 
-def test_some_of_the_clients_move_the_mean_by_their_share():
-    one = made(lam=2.0, share=0.25)
-    update, (v,) = round_(one, one.init(number(1.0)), 4.0, 5.0)
-    assert v.item() == pytest.approx(2.0)
-    assert update == pytest.approx(0.25 * (2.0 - 4.0))
-
-
 @pytest.mark.parametrize("w", [math.inf, -math.inf, math.nan])
-@pytest.mark.parametrize("variant", ["partial", "randomised"])
+@BOTH
 def test_without_pull_no_mean_does_harm(variant, w):
     one = made(lam=0.0, variant=variant)
     state = one.init(number(1.0))
@@ -61,23 +55,14 @@ def test_without_pull_no_mean_does_harm(variant, w):
     assert 1.0 < state[0].item() < 5.0
 
 
-def test_moments_live_on_in_the_state():
-    one = made(by(0.1, "momentum"), lam=2.0)
-    _, state = round_(one, one.init(number(1.0)), 4.0, 5.0)
-    assert [t.item() for t in state] == pytest.approx([2.0, -10.0])
-    _, state = round_(one, state, 4.0, 5.0)
-    assert state[1].item() == pytest.approx(0.9 * -10 - 3 - 4)
-
-
 def test_both_sides_of_the_coin_by_hand():
     # from 1 with mean 4, x = 5, lr = 0.1, λ = 2, p = 0.4: towards the mean by
     # 0.1·2/0.4 = 0.5 of the way → 2.5; else by 0.1/0.6 along the gradient → 1 + 2/3
     one = made(lam=2.0, variant="randomised", p=0.4)
-    first = one.init(number(1.0))
-    _, (v,) = round_(one, first, 4.0, 5.0, key=key_of(lambda u: u < 0.4))
-    assert v.item() == pytest.approx(2.5, abs=1e-14)
-    _, (v,) = round_(one, first, 4.0, 5.0, key=key_of(lambda u: u >= 0.4))
-    assert v.item() == pytest.approx(1 + 2 / 3, abs=1e-14)
+    for up, expected in ((True, 2.5), (False, 1 + 2 / 3)):
+        key = key_of(lambda u, up=up: (u < 0.4) == up)
+        _, (v,) = round_(one, one.init(number(1.0)), 4.0, 5.0, key=key)
+        assert v.item() == pytest.approx(expected, abs=1e-14)
 
 
 def test_on_average_the_randomised_is_the_partial():
@@ -86,7 +71,7 @@ def test_on_average_the_randomised_is_the_partial():
     All is linear in the models and a toss does not depend on them, so the mean over
     sequences follows the mean step: that of "partial".
     """
-    lam, p, rounds, x = 1.5, 0.3, 5, [5.0, -2.0, 0.5]
+    lam, p, x, mean = 1.5, 0.3, [5.0, -2.0, 0.5], np.zeros(4)
     sides = [key_of(lambda u: u >= p), key_of(lambda u: u < p)]
 
     def ended(one, keys):
@@ -99,22 +84,19 @@ def test_on_average_the_randomised_is_the_partial():
         return np.array([state[0].item() for state in states] + [w])
 
     one = made(lam=lam, variant="randomised", p=p)
-    mean = np.zeros(4)
-    for sides_up in itertools.product([0, 1], repeat=rounds):
-        chance = math.prod(p if up else 1 - p for up in sides_up)
-        mean += chance * ended(one, [sides[up] for up in sides_up])
-    expected = ended(made(lam=lam), [0] * rounds)
-    np.testing.assert_allclose(mean, expected, atol=1e-12)
+    for ups in itertools.product([0, 1], repeat=5):
+        chance = math.prod(p if up else 1 - p for up in ups)
+        mean += chance * ended(one, [sides[up] for up in ups])
+    np.testing.assert_allclose(mean, ended(made(lam=lam), [0] * 5), atol=1e-12)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.85])
 def test_the_coin_falls_as_often_as_it_should(p):
     """Of 10⁴ tosses, within 5 standard deviations: 6e-7 of failing, were it drawn."""
-    one = made(by(0.05), lam=1.0, variant="randomised", p=p)
-    towards, rounds, steps = 0, 100, 100
-    for r in range(rounds):
+    one, n, towards = made(by(0.05), lam=1.0, variant="randomised", p=p), 10_000, 0
+    for r in range(100):
         key = seeding.keys(7, "common", r, torch.tensor(0))
-        tosses = seeding.uniform(seeding.fold(key, torch.arange(steps)), 1)[:, 0]
+        tosses = seeding.uniform(seeding.fold(key, torch.arange(100)), 1)[:, 0]
         falls = (tosses < p).tolist()
         towards += sum(falls)
         if r > 2:
@@ -122,10 +104,8 @@ def test_the_coin_falls_as_often_as_it_should(p):
         v, x = 1.0, [5.0 + t for t in range(20)]  # and that the client goes by it
         for at, up in zip(x, falls, strict=False):
             v += 0.05 / p * (4.0 - v) if up else 0.05 / (1 - p) * (at - v)
-        first = one.init(number(1.0))
-        _, (found,) = round_(one, first, 4.0, *x, key=int(key))
+        _, (found,) = round_(one, one.init(number(1.0)), 4.0, *x, key=int(key))
         assert found.item() == pytest.approx(v, rel=1e-12)
-    n = rounds * steps
     assert abs(towards - n * p) <= 5 * math.sqrt(n * p * (1 - p))
 
 
@@ -136,8 +116,7 @@ def test_a_strong_pull_is_one_model_for_all():
 
 @pytest.mark.parametrize(("lam", "steps"), [(0.1, 1), (1.0, 3), (3.0, 1)])
 def test_it_comes_to_the_minimiser_of_its_objective(lam, steps):
-    own = {"name": "l2sgd", "lam": lam}
-    found = quadratics(own, 250, lr=0.3, steps=steps)
+    found = quadratics(own("l2sgd", lam=lam), 250, lr=0.3, steps=steps)
     expected = found.coupled(1.0, lam)
     np.testing.assert_allclose(found.v, expected, atol=1e-8)
     np.testing.assert_allclose(found.w, expected.mean(0), atol=1e-8)
@@ -146,26 +125,23 @@ def test_it_comes_to_the_minimiser_of_its_objective(lam, steps):
 
 def test_the_published_solver_comes_near_it_and_nearer_with_shorter_steps():
     """A noise of the order of √η is left: a sixteenth of η leaves a quarter of it."""
-    own = {"name": "l2sgd", "lam": 1.0, "variant": "randomised", "p": 0.4}
-    schedule = {"name": "steps", "every": 130, "factor": 0.25}
-    away = []
+    wanted = own("l2sgd", lam=1.0, variant="randomised", p=0.4)
+    schedule, away = own("steps", every=130, factor=0.25), []
     for rounds, more in ((130, {}), (390, {"schedule": schedule})):
-        found = quadratics(own, rounds, lr=0.2, steps=1, **more)
+        found = quadratics(wanted, rounds, lr=0.2, steps=1, **more)
         off = found.v - found.coupled(1.0, 1.0)
         away.append(float(np.sqrt(np.mean(off**2))))
-    assert 1e-3 < away[0] < 0.2
-    assert away[1] < away[0] / 2
+    assert 1e-3 < away[0] < 0.2 and away[1] < away[0] / 2
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda p: p.how)
-@pytest.mark.parametrize("variant", VARIANTS)
+@BOTH
 def test_written_out(tree, plan, variant):
     """The same coin for all clients of a step; a running mean of personal models."""
     lam, lr, p = 0.7, 0.1, 0.4
-    own = {"name": "l2sgd", "lam": lam, "variant": variant, "p": p}
-    ready = built(tree("linear", own), plan, 0)
-    v = ready.federation.broadcast.w.repeat(6, 1)
-    seen = set()
+    wanted = own("l2sgd", lam=lam, variant=variant, p=p)
+    ready = built(tree("linear", wanted), plan, 0)
+    v, seen = ready.federation.broadcast.w.repeat(6, 1), set()
 
     def local(k, w, r, slots):
         key = int(seeding.keys(5, "common", r, torch.tensor(0)))
@@ -179,17 +155,14 @@ def test_written_out(tree, plan, variant):
             seen.add(tossed(key, t) < p)
         return 4 / 6 * (v[k] - w)
 
-    w = written_out(ready, local)
-    agrees(ready, w, v)
+    agrees(ready, written_out(ready, local), v)
     assert seen == {True, False}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@BOTH
 def test_with_all_clients_the_shared_model_is_their_mean(tree, variant):
-    own = {"name": "l2sgd", "variant": variant}
-    ready = built(tree("linear", own, train={"cohort": 0}))
-    mean = models(ready).mean(0)
-    assert (ready.federation.broadcast.w - mean).abs().max() <= 1e-14
+    ready = built(tree("linear", own("l2sgd", variant=variant), train={"cohort": 0}))
+    assert (ready.federation.broadcast.w - models(ready).mean(0)).abs().max() <= 1e-14
 
 
 def test_other_rounds_and_other_seeds_toss_anew(tree):
@@ -203,15 +176,15 @@ def test_other_rounds_and_other_seeds_toss_anew(tree):
 
 def test_newcomers_toss_anew_in_every_round_of_theirs(tree):
     """Without pull a step towards the mean is none, and the others move v."""
-    own = {"name": "l2sgd", "lam": 0.0, "variant": "randomised", "p": 0.5}
-    f = built(tree("linear", own, train={"steps": 1})).federation
-    ids, seen = np.array([2, 5]), []
+    wanted = own("l2sgd", lam=0.0, variant="randomised", p=0.5)
+    f = built(tree("linear", wanted, train={"steps": 1})).federation
+    ids, seen = np.array([2, 5]), set()
     states = [
         newcomers.join(f.engine, f.broadcast, ids, f.rounds, [1.0] * count)
         for count in range(9)
     ]
-    for j, (before, after) in enumerate(itertools.pairwise(states)):
-        still = tossed(int(f.engine.feed.common(f.rounds + 1 + j))) < 0.5
+    for r, (before, after) in enumerate(itertools.pairwise(states), f.rounds + 1):
+        still = tossed(int(f.engine.feed.common(r))) < 0.5
         assert torch.equal(before, after) == still
-        seen.append(still)
-    assert {*seen} == {True, False}
+        seen.add(still)
+    assert seen == {True, False}

@@ -10,83 +10,73 @@ from ..small import PLANS, agrees, built, gradient, loss, models, told, written_
 
 
 def client(weights, lr=0.1, **more):
-    own = more.pop("own", by(lr))
-    return mapper(BOWL, own, by(lr), None, Budget(steps=1), weights=weights)
+    """One by itself."""
+    how = more.get("own", by(lr)), more.get("by", by(lr))
+    return mapper(BOWL, *how, None, Budget(steps=1), weights=weights)
 
 
 def worked(one, v, w, *xs):
-    """A round from v and w, a step each of these examples."""
-    return round_(one, one.init(number(v)), w, *xs)
+    """A round from v and w, a step each of these examples: update, v and weight."""
+    update, state = round_(one, one.init(number(v)), w, *xs)
+    return update, state[0].item(), one.tell(state).item()
 
 
 def test_a_step_by_hand():
     # ½(1 + 4) = 2.5, g = −2.5: both move by 0.1·½·2.5
     one = client([0.5])
-    update, state = worked(one, 1.0, 4.0, 5.0)
+    update, state = round_(one, one.init(number(1.0)), 4.0, 5.0)
     assert update == pytest.approx(0.125, abs=1e-14)
     assert state[0].item() == pytest.approx(1.125, abs=1e-14)
-    assert one.tell(state).tolist() == [0.5]
     # read with another w: ½(1.125 + 8)
     assert one.model(number(8.0), state).item() == pytest.approx(4.5625, abs=1e-14)
-    # 0.2·1 + 0.8·4 = 3.4, g = −1.6: every model moves by its share
-    update, state = worked(client([0.2]), 1.0, 4.0, 5.0)
-    assert update == pytest.approx(0.1 * 0.8 * 1.6, abs=1e-14)
-    assert state[0].item() == pytest.approx(1 + 0.1 * 0.2 * 1.6, abs=1e-14)
     # each with its own rate
-    update, state = worked(client([0.5], own=by(0.3)), 1.0, 4.0, 5.0)
-    assert [update, state[0].item()] == pytest.approx([0.125, 1.375])
+    assert worked(client([0.5], own=by(0.3)), 1.0, 4.0, 5.0)[:2] == (0.125, 1.375)
 
 
 @pytest.mark.parametrize(
     ("x", "expected"), [(2.0, 0.75), (2.4, 0.5), (3.0, 0.25), (9.0, 0.25), (0.0, 0.75)]
 )
 def test_the_weight_with_the_lowest_loss_is_taken(x, expected):
-    """Between 1 and 4: 0.25 is 3.25, 0.5 is 2.5, 0.75 is 1.75."""
-    one = client([0.5, 0.75, 0.25, 0.5])
-    update, state = worked(one, 1.0, 4.0, x)
-    assert one.tell(state).tolist() == [expected]
-    between = expected * 1 + (1 - expected) * 4
-    g = between - x
+    """Between 1 and 4: 3.25, 2.5 or 1.75; each moves by its share."""
+    update, v, weight = worked(client([0.5, 0.75, 0.25, 0.5]), 1.0, 4.0, x)
+    g = expected * 1 + (1 - expected) * 4 - x
     assert update == pytest.approx(-0.1 * (1 - expected) * g, abs=1e-14)
-    assert state[0].item() == pytest.approx(1 - 0.1 * expected * g, abs=1e-14)
+    assert v == pytest.approx(1 - 0.1 * expected * g, abs=1e-14)
+    assert weight == expected
 
 
 def test_losses_of_the_round_add_up():
     """The second example alone would take 0.25, the first weighs more."""
     one = client([0.25, 0.75], lr=1e-9)
     for xs, expected in (((1.0, 3.0), 0.75), ((3.0,), 0.25), ((1.0, 3.0, 9.0), 0.25)):
-        _, state = worked(one, 1.0, 4.0, *xs)
-        assert one.tell(state).tolist() == [expected]
+        assert worked(one, 1.0, 4.0, *xs)[2] == expected
 
 
 @pytest.mark.parametrize("x", [5.0, NAN, INF])
 def test_of_equal_losses_or_none_the_smallest_weight_is_taken(x):
-    one = client([0.75, 0.25, 0.5])
-    _, state = worked(one, 4.0, 4.0, x)
-    assert one.tell(state).tolist() == [0.25]
+    assert worked(client([0.75, 0.25, 0.5]), 4.0, 4.0, x)[2] == 0.25
+
+
+@pytest.mark.parametrize("w", [INF, -INF, NAN])
+def test_a_loss_that_is_not_finite_is_never_taken(w):
+    one = client([0.25, 1.0])
+    _, state = round_(one, one.init(number(1.0)), w, 5.0)
+    assert one.tell(state).tolist() == [1.0]
+    assert one.model(number(w), state).item() == pytest.approx(1.4)
 
 
 def test_every_round_chooses_anew_and_moments_of_v_live_on():
-    one = client([0.25, 0.75], lr=1e-9)
-    _, state = worked(one, 1.0, 4.0, 1.0)
+    one, first = client([0.25, 0.75], lr=1e-9), number(1.0)
+    _, state = round_(one, one.init(first), 4.0, 1.0)
     assert one.tell(round_(one, state, 4.0, 4.0)[1]).tolist() == [0.25]
     heavy = by(0.1, "momentum")
-    one = mapper(BOWL, heavy, heavy, None, Budget(1), weights=[0.5])
-    update, state = worked(one, 1.0, 4.0, 5.0)
+    one = client([0.5], own=heavy, by=heavy)
+    update, state = round_(one, one.init(first), 4.0, 5.0)
     assert state[2].item() == pytest.approx(-1.25)  # ½·g
     _, after = round_(one, state, 4.0, 5.0)
     # ½(1.125 + 4) = 2.5625, ½·g = −1.21875
     assert after[2].item() == pytest.approx(0.9 * -1.25 - 1.21875)
-    assert round_(one, one.init(number(1.0)), 4.0, 5.0)[0] == update  # w's do not
-
-
-def test_a_loss_that_is_not_finite_is_never_taken():
-    one = client([0.25, 1.0])
-    for w in (INF, -INF, NAN):
-        _, state = worked(one, 1.0, w, 5.0)
-        assert one.tell(state).tolist() == [1.0]
-        assert state[0].item() == pytest.approx(1.4)
-        assert one.model(number(w), state).isfinite()
+    assert round_(one, one.init(first), 4.0, 5.0)[0] == update  # w's do not
 
 
 def test_who_was_never_asked_has_the_shared_model():
@@ -97,22 +87,15 @@ def test_who_was_never_asked_has_the_shared_model():
 
 
 def test_a_single_weight_asks_for_no_loss():
-    def never(v, batch):
-        raise AssertionError
-
-    one = mapper(
-        BOWL._replace(loss=never), by(0.1), by(0.1), None, Budget(1), weights=[0.5]
-    )
+    task = BOWL._replace(loss=None)
+    one = mapper(task, by(0.1), by(0.1), None, Budget(1), weights=[0.5])
     assert worked(one, 1.0, 4.0, 5.0)[0] == pytest.approx(0.125)
 
 
 @pytest.mark.parametrize("lam", [0.25, 0.5, 0.75])
 def test_the_reply_gives_the_personal_model_away(lam):
-    one = client([lam])
-    assert one.shares_personal
-    update, state = worked(one, 1.0, 4.0, 5.0, 2.0, -3.0)
-    guessed = 1.0 + lam / (1 - lam) * update
-    assert state[0].item() == pytest.approx(guessed, abs=1e-13)
+    update, v, _ = worked(client([lam]), 1.0, 4.0, 5.0, 2.0, -3.0)
+    assert v == pytest.approx(1.0 + lam / (1 - lam) * update, abs=1e-13)
 
 
 def test_at_convergence_every_client_has_its_own_minimiser():

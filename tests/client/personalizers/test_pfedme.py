@@ -26,21 +26,15 @@ def test_a_round_by_hand():
     # then x = 3, θ from 4.17: 4.17 − 0.1·(1.17 + 0.306) = 4.0224;
     # 4.0224 − 0.1·(1.0224 + 0.0108) = 3.91908; w: 4.017 − 0.1·0.09792 = 4.007208
     one = made(lam=2.0, inner=2)
-    update, state = round_(one, one.init(number(1.0)), 4.0, 5.0)
-    assert one.model(number(4.0), state).item() == pytest.approx(4.17, abs=1e-14)
-    assert update == pytest.approx(0.017, abs=1e-14)
+    for own in (1.0, -50.0, math.nan):  # a round begins at the shared model
+        update, state = round_(one, (number(own),), 4.0, 5.0)
+        assert one.model(number(4.0), state).item() == pytest.approx(4.17, abs=1e-14)
+        assert update == pytest.approx(0.017, abs=1e-14)
+    # and the reply of one step gives the personal model
+    assert 4.0 + update / (0.05 * 2.0) == pytest.approx(4.17)
     update, (theta,) = round_(one, state, 4.0, 5.0, 3.0)
     assert theta.item() == pytest.approx(3.91908, abs=1e-14)
     assert update == pytest.approx(0.007208, abs=1e-14)
-
-
-def test_a_round_begins_at_the_shared_model():
-    one = made(lam=2.0)
-    found = {
-        round_(one, (number(own),), 4.0, 5.0)[1][0].item()
-        for own in (1.0, -50.0, math.nan)
-    }
-    assert len(found) == 1
 
 
 def test_enough_steps_reach_the_nearest_point():
@@ -49,12 +43,6 @@ def test_enough_steps_reach_the_nearest_point():
     update, (theta,) = round_(one, one.init(number(1.0)), 4.0, 10.0)
     assert theta.item() == pytest.approx((10 + 2 * 4) / 3, abs=1e-14)
     assert update == pytest.approx(0.05 * 2 * (6 - 4), abs=1e-14)
-
-
-def test_the_reply_of_one_step_gives_the_personal_model():
-    one = made(lam=2.0)
-    update, (theta,) = round_(one, one.init(number(1.0)), 4.0, 9.0)
-    assert 4.0 + update / (0.05 * 2.0) == pytest.approx(theta.item())
 
 
 def test_moments_of_theta_start_anew_and_those_of_w_last_a_round():
@@ -72,39 +60,34 @@ def test_moments_of_theta_start_anew_and_those_of_w_last_a_round():
     assert update == pytest.approx(w - 4.0, abs=1e-14)
 
 
-def test_it_costs_as_many_gradients_as_inner_steps():
-    calls = []
-
-    def counted(v, batch):
-        calls.append(1)
-        return BOWL.grad(v, batch)
-
-    task = BOWL._replace(grad=counted)
-    for inner, tol in ((1, 0.0), (5, 0.0), (7, 100.0)):
-        how = by(0.1)
-        one = pfedme(task, how, how, None, Budget(steps=1), inner=inner, tol=tol)
-        calls.clear()
-        round_(one, one.init(number(1.0)), 4.0, 5.0, 3.0)
-        assert len(calls) == 2 * inner
+@pytest.mark.parametrize(("inner", "tol"), [(1, 0.0), (5, 0.0), (7, 100.0)])
+def test_it_costs_as_many_gradients_as_inner_steps(inner, tol):
+    calls, how = [], by(0.1)
+    task = BOWL._replace(grad=lambda v, b: calls.append(1) or BOWL.grad(v, b))
+    one = pfedme(task, how, how, None, Budget(steps=1), inner=inner, tol=tol)
+    round_(one, one.init(number(1.0)), 4.0, 5.0, 3.0)
+    assert len(calls) == 2 * inner
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize("tol", [10.0, 0.5, 1e-3])
 def test_theta_stops_at_the_first_small_gradient(optimizer, tol):
     """As many steps as it takes, and none after; it is off by tol/(1 + λ) at most."""
-    lam, w, x, how = 2.0, 4.0, 5.0, by(0.1, optimizer)
-    paths = [number(w)]
-    for inner in range(1, 26):
-        one = made(how, lam=lam, inner=inner)
-        paths.append(round_(one, one.init(number(1.0)), w, x)[1][0])
+    lam, w, x = 2.0, 4.0, 5.0
+
+    def ended(**options):
+        one = made(by(0.1, optimizer), lam=lam, **options)
+        return round_(one, one.init(number(1.0)), w, x)[1][0]
+
+    paths = [number(w), *(ended(inner=inner) for inner in range(1, 26))]
     sizes = [abs((at.item() - x) + lam * (at.item() - w)) for at in paths]
-    first = next((i for i, size in enumerate(sizes) if size <= tol), None)
-    one = made(how, lam=lam, inner=25, tol=tol)
-    _, (theta,) = round_(one, one.init(number(1.0)), w, x)
-    expected = paths[-1] if first is None else paths[first]
-    assert torch.equal(theta, expected)
-    if first is not None:
+    first = next((i for i, size in enumerate(sizes) if size <= tol), -1)
+    theta = ended(inner=25, tol=tol)
+    assert torch.equal(theta, paths[first])
+    if first >= 0:
         assert abs(theta.item() - (x + lam * w) / (1 + lam)) <= tol / (1 + lam)
+    lost = made(by(0.1, optimizer), lam=lam, tol=tol)  # which no tolerance hides
+    assert round_(lost, lost.init(number(1.0)), math.nan, x)[1][0].isnan()
 
 
 def test_clients_stop_each_in_its_own_time():
@@ -125,28 +108,21 @@ def test_clients_stop_each_in_its_own_time():
     assert found[0].item() == 4.0  # it was near enough from the start
 
 
-def test_a_lost_model_is_not_hidden_by_the_tolerance():
-    one = made(lam=2.0, tol=0.1)
-    _, (theta,) = round_(one, one.init(number(1.0)), math.nan, 5.0)
-    assert theta.isnan().all()
-
-
 @pytest.mark.parametrize(("lam", "server", "rounds"), [(0.5, 1.0, 50), (2.0, 0.8, 100)])
 def test_it_comes_to_the_minimiser_of_its_objective(lam, server, rounds):
     """θ_k = (A_k + λ)⁻¹(b_k + λw), and w is their mean: one linear system in w."""
     best = 1 / (lam + 1.2)  # curvatures are 0.66 to 1.67
     own = {"name": "pfedme", "lam": lam, "inner": 12, "lr": best}
     found = quadratics(own, rounds, lr=0.8 / lam, steps=1, server=server)
-    eye = np.eye(3)
-    back = [np.linalg.inv(a + lam * eye) for a in found.a]
-    right = sum(inverse @ b for inverse, b in zip(back, found.b, strict=True))
-    w = np.linalg.solve(5 * eye - lam * sum(back), right)
-    pairs = zip(back, found.b, strict=True)
-    theta = np.array([inverse @ (b + lam * w) for inverse, b in pairs])
+    a, b, eye = np.stack(found.a), np.stack(found.b), np.eye(3)
+    back = np.linalg.inv(a + lam * eye)
+    right = np.einsum("nij,nj->i", back, b)
+    w = np.linalg.solve(5 * eye - lam * back.sum(0), right)
+    theta = np.einsum("nij,nj->ni", back, b + lam * w)
     np.testing.assert_allclose(w, theta.mean(0), atol=1e-10)
     np.testing.assert_allclose(found.w, w, atol=1e-5)
     np.testing.assert_allclose(found.v, theta, atol=1e-5)
-    plain = np.linalg.solve(sum(found.a), sum(found.b))  # that of fedavg is another
+    plain = np.linalg.solve(a.sum(0), b.sum(0))  # that of fedavg is another
     assert np.abs(w - plain).max() > 1e-3
 
 
@@ -180,9 +156,10 @@ def test_written_out(tree, plan, tol):
 def test_the_servers_rate_is_beta(tree):
     """w ← (1 − β)w + β·mean w_k, in a round."""
     own, how = {"name": "pfedme", "lam": 2.0}, {"rounds": 1, "cohort": 0}
-    before, whole, part = (
-        built(tree("linear", own, train=how, server={"name": "sgd", "lr": beta}))
+    w0, w1, w = (
+        built(
+            tree("linear", own, train=how, server={"name": "sgd", "lr": beta})
+        ).federation.broadcast.w
         for beta in (0.0, 1.0, 0.25)
     )
-    w0, w1, w = (f.federation.broadcast.w for f in (before, whole, part))
     assert (w - (0.75 * w0 + 0.25 * w1)).abs().max() <= 1e-15
