@@ -5,43 +5,34 @@ import pytest
 import torch
 
 from ..hand import batch
-from ..small import VMAP, agrees, built, models, rows
+from ..small import VMAP, agrees, built, gradient, models, rows
 
 N, D = 4, 3
 
 
 @pytest.fixture(scope="module")
-def regression(tmp_path_factory):
-    return written(tmp_path_factory.mktemp("data") / "linear.npz", False)
-
-
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory):
-    return written(tmp_path_factory.mktemp("data") / "classes.npz", True)
-
-
-def written(path, classify):
+def data(tmp_path_factory):
     """Clients that agree in part, and have unequal numbers of examples."""
-    random = np.random.default_rng(1)
+    random, folder = np.random.default_rng(1), tmp_path_factory.mktemp("data")
     owner = np.repeat(np.arange(N), [14, 20, 9, 26])
     x = random.normal(size=(len(owner), D))
     own = random.normal(size=D) + 0.5 * random.normal(size=(N, D))
     z = (x * own[owner]).sum(1) + 0.3 * random.normal(size=len(owner))
-    y = (z > 0).astype(np.int64) if classify else z
     split = np.zeros(len(owner), np.int8)
     split[::7] = 2
-    np.savez(path, x=x, y=y, owner=owner, split=split)
-    return path
+    for name, y in (("linear", z), ("classes", (z > 0).astype(np.int64))):
+        np.savez(folder / f"{name}.npz", x=x, y=y, owner=owner, split=split)
+    return folder
 
 
-def tree(path, options=None, **more):
+def tree(path, options, **more):
+    train = {"rounds": 200, "batch": 0, "precision": "float64", "lr": 0.01}
     return {
         "data": {"name": "npz", "path": str(path)},
         "partition": {"name": "natural", "split": "given"},
         "model": {"name": "linear", "normalize": "none"},
-        "train": {"rounds": 200, "batch": 0, "precision": "float64", "lr": 0.01}
-        | more.pop("train", {}),
-        "personalizer": {"name": "coupled", "solve": "exact", **(options or {})},
+        "train": train | more.pop("train", {}),
+        "personalizer": {"name": "coupled"} | options,
         "aggregator": "sum",
         "server": {"name": "sgd", "lr": 0.1},
         "engine": {"device": "cpu"},
@@ -51,12 +42,11 @@ def tree(path, options=None, **more):
 @pytest.mark.slow("hundreds of L-BFGS steps")
 @pytest.mark.parametrize("nu", [0.0, 0.3])
 @pytest.mark.parametrize("fit", ["sum", "mean"])
-def test_on_quadratics_it_ends_at_the_minimiser(regression, nu, fit):
+def test_on_quadratics_it_ends_at_the_minimiser(data, nu, fit):
     """Eq. 1 with R = λ·½‖ρ − θ‖²: a linear system in (ρ, θ_1 … θ_N)."""
-    lam = 0.7
-    options = {"lam": lam, "nu": nu, "fit": fit, "steps": 12}
-    more = {"train": {"rounds": 120}, "server": {"name": "sgd", "lr": 0.3}}
-    made = built(tree(regression, options, **more), VMAP)
+    lam, more = 0.7, {"train": {"rounds": 120}, "server": {"name": "sgd", "lr": 0.3}}
+    options = {"solve": "exact", "lam": lam, "nu": nu, "fit": fit, "steps": 12}
+    made = built(tree(data / "linear.npz", options, **more), VMAP)
     task, data = made.federation.engine.task, made.data
     zero = torch.zeros(D + 1, dtype=torch.float64)
     one = batch(3.0)._replace(x=torch.ones(1, D).double(), y=torch.full((1,), 3.0))
@@ -79,21 +69,19 @@ def test_on_quadratics_it_ends_at_the_minimiser(regression, nu, fit):
 
 
 @pytest.mark.parametrize("report", ["after", "before"])
-def test_a_round_by_hand(classes, report):
+def test_a_round_by_hand(data, report):
     """θ ← θ − lr(m∇F + 2νθ + λ(θ − ρ)); the server adds lr_s·Σλ(θ − ρ)."""
     lam, nu, lr = 0.5, 0.2, 0.02
-    options = {"solve": "step", "lam": lam, "nu": nu, "report": report, "lr": lr}
-    made = built(tree(classes, options, train={"rounds": 3}), rounds=0)
-    f, task, train = made.federation, made.federation.engine.task, made.data.train
+    options = {"lam": lam, "nu": nu, "report": report, "lr": lr}
+    made = built(tree(data / "classes.npz", options, train={"rounds": 3}), rounds=0)
+    f, train = made.federation, made.data.train
     rho = f.broadcast.w.clone()
     theta = rho.repeat(N, 1)
     for _ in range(3):
         before = theta.clone()
         for k in range(N):
-            whole = f.engine.feed.whole(np.array([k]), train)
-            x, y, weight = whole.x[0], whole.y[0], whole.weight[0]
-            one = batch(0.0)._replace(x=x, y=y, weight=weight)
-            g = int(train.size[k]) * task.grad(theta[k], one) + 2 * nu * theta[k]
+            g = gradient(made, theta[k], rows(train, k))
+            g = int(train.size[k]) * g + 2 * nu * theta[k]
             theta[k] = theta[k] - lr * (g + lam * (theta[k] - rho))
         told = theta if report == "after" else before
         rho = rho + 0.1 * (lam * (told - rho)).sum(0)
@@ -101,15 +89,10 @@ def test_a_round_by_hand(classes, report):
 
 
 @pytest.mark.parametrize("regularizer", ["l2", "smooth_l2"])
-def test_no_reply_is_longer_than_lam(classes, regularizer):
-    lam = 0.8
-    wanted = tree(
-        classes,
-        {"solve": "step", "lam": lam, "lr": 0.5},
-        regularizer=regularizer,
-        filter=["plausible"],
-        train={"rounds": 5},
-    )
-    for record in built(wanted, rounds=0).federation.train():
-        assert record.messages.update.norm(dim=1).max() <= lam * (1 + 1e-12)
+def test_no_reply_is_longer_than_lam(data, regularizer):
+    options, more = {"lam": 0.8, "lr": 0.5}, {"filter": ["plausible"]}
+    more |= {"regularizer": regularizer, "train": {"rounds": 5}}
+    f = built(tree(data / "classes.npz", options, **more), rounds=0).federation
+    for record in f.train():
+        assert record.messages.update.norm(dim=1).max() <= 0.8 * (1 + 1e-12)
         assert not record.dropped

@@ -1,5 +1,7 @@
 """FedRep: a head of the client's own, trained first, on a shared representation."""
 
+import functools
+
 import pytest
 import torch
 
@@ -7,8 +9,7 @@ from troth.client.personalizers.fedrep import fedrep
 from troth.networks.masks import Masks
 from troth.types import Budget, Task
 
-from ..hand import batch, by, number, sent
-from ..hand import worked as through
+from ..hand import batch, by, number, sent, worked
 from ..small import LOOP, THREADS, TRACED, VMAP
 
 
@@ -17,37 +18,27 @@ def loss(v, batch):
     return 0.5 * (v[0] * v[1] - batch.x.mean()).square()
 
 
-PRODUCT = Task(2, 0, loss, torch.func.grad(loss), lambda v, x: x)
-PAIR = torch.nn.Sequential(*(torch.nn.Linear(1, 1, bias=False) for _ in range(2)))
-
-
 def made(mine, work, **options):
-    return fedrep(PRODUCT, by(0.1), by(0.1), work, mine, Masks(PAIR), **options)
+    product = Task(2, 0, loss, torch.func.grad(loss), lambda v, x: x)
+    pair = torch.nn.Sequential(*(torch.nn.Linear(1, 1, bias=False) for _ in range(2)))
+    return fedrep(product, by(0.1), by(0.1), work, mine, Masks(pair), **options)
 
 
-def worked(one, w, state, steps):
-    seen = [batch(3.0, t=t, per_epoch=2) for t in range(steps)]
-    return through(one.local, state, sent(number(*w)), *seen)
-
-
-def test_a_round_by_hand():
-    """From φ = 2, h = 1, x = 3: h ← 1 + .1·2·1 = 1.2, then φ ← 2 + .1·1.2·.6."""
+@pytest.mark.parametrize(
+    ("phi", "h", "steps", "head", "update"),
+    [
+        (2.0, 1.0, 2, 1.2, 0.072),  # h ← 1 + .1·2·1 = 1.2, then φ ← 2 + .1·1.2·.6
+        (1.0, 1.2, 1, 1.38, 0.0),  # its own head: + .1·1.8; cut before φ has its turn
+    ],
+)
+def test_a_round_by_hand(phi, h, steps, head, update):
     one = made(Budget(1), Budget(1))
     assert one.local.budgets == (Budget(2),)
-    reply, state = worked(one, [2.0, 9.0], (number(1.0),), steps=2)
-    assert state[0].item() == pytest.approx(1.2, abs=1e-15)
-    assert reply.update.tolist() == pytest.approx([0.072, 0.0], abs=1e-15)
-    v = one.model(number(5.0, 7.0), state)
-    assert v.tolist() == pytest.approx([5.0, 1.2])
-
-
-def test_the_next_round_begins_with_its_head():
-    """h = 1.2 beside φ = 1: h ← 1.2 + .1·1.8 = 1.38."""
-    reply, state = worked(
-        made(Budget(1), Budget(1)), [1.0, 9.0], (number(1.2),), steps=1
-    )
-    assert state[0].item() == pytest.approx(1.38, abs=1e-15)
-    assert reply.update.tolist() == [0.0, 0.0]  # it was cut before φ had its turn
+    seen = [batch(3.0, t=t, per_epoch=2) for t in range(steps)]
+    reply, state = worked(one.local, (number(h),), sent(number(phi, 9.0)), *seen)
+    assert state[0].item() == pytest.approx(head, abs=1e-15)
+    assert reply.update.tolist() == pytest.approx([update, 0.0], abs=1e-15)
+    assert one.model(number(5.0, 7.0), state).tolist() == pytest.approx([5.0, head])
 
 
 @pytest.mark.parametrize(
@@ -88,39 +79,33 @@ def test_written_out(train, written_out, plan, own, mine, work):
         )
         return [(True, False)] * heads + [(False, True)] * bodies
 
-    def slow(p):
-        return torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.02)
-
-    def quick(p):
-        return torch.optim.Adam(p, lr=0.02, weight_decay=0.02)
-
+    adam, sgd = torch.optim.Adam, torch.optim.SGD
+    quick = functools.partial(adam, lr=0.02, weight_decay=0.02)
+    slow = functools.partial(sgd, lr=0.05, momentum=0.9, weight_decay=0.02)
     written_out(ours, own, turns, (quick, slow))
 
 
 def test_a_client_with_little_time_trains_its_head(train):
-    ours = train(
-        THREADS,
-        "normed",
-        {"name": "fedrep", "steps": 4},
-        train={"rounds": 2, "cohort": 6, "steps": 2},
-        availability={"deadline": 0.5, "speed_spread": 2.0},
-    )
-    f = ours.built.federation
-    idle = 0
+    how = {"rounds": 2, "cohort": 6, "steps": 2}
+    slow = {"deadline": 0.5, "speed_spread": 2.0}
+    own = {"name": "fedrep", "steps": 4}
+    ours = train(THREADS, "normed", own, train=how, availability=slow)
+    f, moved = ours.built.federation, []
     for r, update in enumerate(ours.updates):
-        turnout = f.turnout(r, f.sample(r))
-        for steps, one in zip(turnout.steps, update, strict=True):
-            assert bool(one.any()) == (steps > 4)
-            idle += int(steps <= 4)
-    assert 0 < idle < 12
+        steps = f.turnout(r, f.sample(r)).steps
+        assert update.any(dim=1).tolist() == (steps > 4).tolist()
+        moved += update.any(dim=1).tolist()
+    assert 0 < sum(moved) < len(moved)
 
 
 def test_its_head_is_near_its_best_before_the_body_moves(train):
     """With many steps of the head the body's update is that at the best head."""
-    own = {"name": "fedrep", "steps": 150, "lr": 0.5}
     how = {"rounds": 1, "steps": 1, "batch": 0, "lr": 0.1, "weight_decay": 0.2}
-    one = train(THREADS, "plain", own, train=how)
-    more = train(THREADS, "plain", own | {"steps": 180}, train=how)
-    few = train(THREADS, "plain", own | {"steps": 2}, train=how)
-    assert (one.updates[0] - more.updates[0]).abs().max() <= 1e-7
-    assert (one.updates[0] - few.updates[0]).abs().max() > 1e-3
+    few, one, more = (
+        train(
+            THREADS, "plain", {"name": "fedrep", "steps": steps, "lr": 0.5}, train=how
+        ).updates[0]
+        for steps in (2, 150, 180)
+    )
+    assert (one - more).abs().max() <= 1e-7
+    assert (one - few).abs().max() > 1e-3

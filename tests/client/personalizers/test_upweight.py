@@ -8,7 +8,7 @@ from scipy import stats
 from troth.client.personalizers._tuned import check_groups
 from troth.types import Groups, Refusal
 
-from ..small import PLANS, built, done, gradient
+from ..small import PLANS, built, done, draws, gradient, rows
 
 N, ONE = 5, 3  # clients, and the one with examples of one group only
 
@@ -21,13 +21,11 @@ def own(name="upweight", **more):
 def test_follows_batches_drawn_by_group(grouped, plan):
     """Plain steps on what the feed draws by group."""
     ready = built(grouped(own()), plan)
-    found, feed = done(ready), ready.federation.engine.feed
-    for k in range(N):
+    for k, found in enumerate(done(ready)):
         v = ready.federation.broadcast.w
-        slots, weight = feed.draw(np.array([k]), 7, 3, by_group=True)
-        for row, part in zip(slots[:, 0], weight[:, 0], strict=True):
-            v = v - 0.1 * gradient(ready, v, row[part > 0])
-        assert torch.allclose(found[k], v, 0, 1e-12)
+        for slots in draws(ready, k, 3, 7, by_group=True):
+            v = v - 0.1 * gradient(ready, v, slots)
+        assert torch.allclose(found, v, 0, 1e-12)
 
 
 def test_groups_are_drawn_equally_often(grouped):
@@ -36,20 +34,17 @@ def test_groups_are_drawn_equally_often(grouped):
     data, feed = ready.data, ready.federation.engine.feed
     slots, weight = feed.draw(np.arange(N), 400, 0, by_group=True)
     for k in range(N):
-        drawn = slots[:, k].reshape(-1)
-        assert (drawn >= data.train.start[k]).all()
-        assert (drawn < data.train.start[k] + data.train.size[k]).all()
+        drawn, mine = slots[:, k].reshape(-1), rows(data.train, k)
+        assert torch.isin(drawn, mine).all()
         if k == ONE:
             continue
         assert torch.allclose(weight[:, k], torch.tensor(1 / 50, dtype=torch.float64))
-        group = data.group[data.train.row[drawn]]
-        first = int((group == 4).sum())
+        times = torch.bincount(drawn - mine[0], minlength=len(mine))
+        group = data.group[data.train.row[mine]]
+        first = int(times[group == 4].sum())
         assert stats.binomtest(first, len(drawn), 0.5).pvalue > 1e-6
         for mark in (4, 9):
-            each = torch.bincount(drawn[group == mark])
-            held = data.group[data.train.row[torch.arange(len(each))]] == mark
-            mine = torch.arange(len(each)) >= data.train.start[k]
-            assert stats.chisquare(each[held & mine]).pvalue > 1e-6
+            assert stats.chisquare(times[group == mark]).pvalue > 1e-6
 
 
 def test_the_weight_of_an_example(grouped):
@@ -58,23 +53,16 @@ def test_the_weight_of_an_example(grouped):
     The bound is five standard errors, passed by chance less than once in a million.
     """
     ready = built(grouped(own(), train={"batch": 40}), rounds=0)
-    data, feed = ready.data, ready.federation.engine.feed
-    k = 0
-    m = int(data.train.size[k])
-    start = int(data.train.start[k])
-    rows = data.train.row[start : start + m]
-    group = data.group[rows]
+    slots, _ = ready.federation.engine.feed.draw(np.array([0]), 4000, 1, by_group=True)
+    mine = rows(ready.data.train, 0)
+    group = ready.data.group[ready.data.train.row[mine]]
     count = {mark: int((group == mark).sum()) for mark in (4, 9)}
-    expected = torch.tensor([m / (2 * count[int(g)]) for g in group])
-    assert float(expected.sum()) == pytest.approx(m)
-    assert count == {4: 15, 9: 9} and m == 24  # by hand: 24/30 and 24/18
-    assert sorted({*expected.tolist()}) == pytest.approx([0.8, 4 / 3])
-    slots, _ = feed.draw(np.array([k]), 4000, 1, by_group=True)
-    times = torch.bincount(slots.reshape(-1) - start, minlength=m).double()
-    p = expected / m
-    share = times / times.sum()
+    assert count == {4: 15, 9: 9}  # by hand: 24/30 and 24/18
+    p = torch.tensor([{4: 24 / 30, 9: 24 / 18}[int(g)] for g in group]) / 24
+    assert float(p.sum()) == pytest.approx(1)
+    times = torch.bincount(slots.reshape(-1) - mine[0], minlength=24).double()
     error = torch.sqrt(p * (1 - p) / times.sum())
-    assert ((share - p).abs() < 5 * error).all()
+    assert ((times / times.sum() - p).abs() < 5 * error).all()
 
 
 def test_a_client_with_one_group_is_fine_tuned(grouped):
@@ -96,16 +84,6 @@ def test_more_steps_begin_the_same(grouped):
     assert torch.equal(alone[:, 0], many[:, 2])
 
 
-def test_nobody_has_a_conflicting_example():
-    tree = {
-        "data": {"name": "colored", "base": "digits", "correlation": 1.0},
-        "partition": {"name": "iid", "clients": 3},
-        "personalizer": "upweight",
-    }
-    with pytest.raises(Refusal, match=r"3 of 3 clients .* \(client 0, 1, 2\)"):
-        built(tree)
-
-
 def test_what_it_refuses(grouped):
     words = "'upweight' needs the group of every example, .* and these data have none"
     with pytest.raises(Refusal, match=words):
@@ -115,6 +93,13 @@ def test_what_it_refuses(grouped):
         built(grouped(own(without="refuse")), rounds=0)
     with pytest.raises(Refusal, match="without = 'finetune'"):
         built(grouped("upweight"), rounds=0)
+    tree = {
+        "data": {"name": "colored", "base": "digits", "correlation": 1.0},
+        "partition": {"name": "iid", "clients": 3},
+        "personalizer": "upweight",  # and nobody has a conflicting example
+    }
+    with pytest.raises(Refusal, match=r"3 of 3 clients .* \(client 0, 1, 2\)"):
+        built(tree)
 
 
 def test_without_data_nothing_is_refused():

@@ -24,9 +24,8 @@ def regression(dtype=F64):
     """f(x) = w·x of two numbers, one example x = (1, 2), y = 3: g = (w·x − 3)·x."""
     net = nn.Linear(2, 1, bias=False).to(dtype)
     x, y = torch.tensor([[1.0, 2.0]], dtype=dtype), torch.tensor([3.0], dtype=dtype)
-    one = torch.ones(1, dtype=dtype)
-    batch = Batch(x, y, one, torch.tensor(0), torch.tensor(1))
-    return tasks.functional(tasks.Objective(net, 0)), batch
+    seen = Batch(x, y, y / 3, torch.tensor(0), torch.tensor(1))
+    return tasks.functional(tasks.Objective(net, 0)), seen
 
 
 def test_by_hand():
@@ -49,34 +48,26 @@ def test_to_the_power_of_nothing_it_is_l2sq_exactly(batches):
     assert one.curvature == l2sq().curvature
 
 
-@pytest.mark.parametrize("padding", [0, 3])
-def test_cut_into_single_examples(padding):
-    """The mean of squared gradients of examples, padding left out."""
-    rows = 5
-    task, batch = problem(rows, padding)
-    v, w = drawn(2, task.d)
-    each = []
-    for i in range(rows):
-        x, y, one = batch.x[i : i + 1], batch.y[i : i + 1], torch.ones(1, dtype=F64)
-        each.append(task.grad(w, batch._replace(x=x, y=y, weight=one)).square())
-    expected = torch.stack(each).mean(0) * (v - w)
-    for batches in (rows + padding, 100):  # more than there are: the same
-        found = fisher(task, batches=batches).grad(v, w, batch)
-        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-15)
-    whole = fisher(task).grad(v, w, batch)
-    assert not torch.allclose(whole, expected, rtol=0.1)
-
-
-def test_cut_into_unequal_parts():
-    task, batch = problem(rows=5)
+@pytest.mark.parametrize(
+    ("padding", "batches", "parts"),
+    [
+        *((0, many, [[0], [1], [2], [3], [4]]) for many in (5, 100)),  # no more than
+        *((3, many, [[0], [1], [2], [3], [4]]) for many in (8, 100)),  # there are
+        (0, 2, [[0, 2, 4], [1, 3]]),
+    ],
+)
+def test_cut_into_parts(padding, batches, parts):
+    """The mean of squared gradients, of unequal parts too; padding is left out."""
+    task, batch = problem(5, padding)
     v, w = drawn(2, task.d)
     expected = torch.zeros_like(w)
-    for rows in ([0, 2, 4], [1, 3]):
+    for rows in parts:
         weight = torch.full((len(rows),), 1 / len(rows), dtype=F64)
         part = batch._replace(x=batch.x[rows], y=batch.y[rows], weight=weight)
-        expected += len(rows) / 5 * task.grad(w, part).square()
-    found = fisher(task, batches=2).grad(v, w, batch)
-    torch.testing.assert_close(found, expected * (v - w), rtol=1e-12, atol=1e-15)
+        expected += len(rows) / 5 * task.grad(w, part).square() * (v - w)
+    found = fisher(task, batches=batches).grad(v, w, batch)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-15)
+    assert not torch.allclose(fisher(task).grad(v, w, batch), expected, rtol=0.1)
 
 
 @pytest.mark.parametrize("batches", [1, 3])
@@ -107,10 +98,14 @@ def test_pulls_hard_where_the_loss_depends():
     assert pull[[0, 2, 3, 5]].abs().min() > 0
 
 
-def test_refuses():
-    for power in (-1.0, INF, NAN):
-        with pytest.raises(Refusal, match=f"power = {power} must be a finite number"):
-            fisher(problem()[0], power=power)
-    for batches in (0, -4):
-        with pytest.raises(Refusal, match=f"batches = {batches} must be at least 1"):
-            fisher(problem()[0], batches=batches)
+@pytest.mark.parametrize(
+    ("option", "values", "words"),
+    [
+        ("power", [-1.0, INF, NAN], "must be a finite number"),
+        ("batches", [0, -4], "must be at least 1"),
+    ],
+)
+def test_refuses(option, values, words):
+    for x in values:
+        with pytest.raises(Refusal, match=f"{option} = {x} {words}"):
+            fisher(problem()[0], **{option: x})

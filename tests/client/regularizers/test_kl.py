@@ -29,78 +29,58 @@ def outputs(v, x, width):
     return (x @ weight.T + bias).tolist()
 
 
-def between(p, q):
-    return sum(a * math.log(a / b) for a, b in zip(p, q, strict=True))
+def probabilities(z):
+    """Of classes, or where there is one output, of yes and no."""
+    z = z if len(z) > 1 else [z[0], 0.0]
+    return [math.exp(a) / sum(math.exp(b) for b in z) for a in z]
 
 
-def softmax(z):
-    total = sum(math.exp(a) for a in z)
-    return [math.exp(a) / total for a in z]
+def symmetric(f, g):
+    """½(KL(p‖q) + KL(q‖p)) = ½ Σ (p − q) log p/q."""
+    pairs = zip(probabilities(f), probabilities(g), strict=True)
+    return 0.5 * sum((p - q) * math.log(p / q) for p, q in pairs)
 
 
-def yes_no(z):
-    yes = 1 / (1 + math.exp(-z))
-    return [yes, 1 - yes]
+LABELS = [
+    (4, 4, torch.tensor([0, 3, 1])),
+    (1, 2, torch.tensor([0, 1, 1])),
+    (3, 3, torch.tensor([[0, 1, 1], [1, 0, 1], [0, 0, 0]])),
+]
+EVERY = pytest.mark.parametrize(
+    ("width", "classes", "labels"), LABELS, ids=["classes", "margin", "several labels"]
+)
 
 
-def symmetric(p, q):
-    return 0.5 * (between(p, q) + between(q, p))
-
-
-def test_classes_by_hand():
-    task, seen = made(4, 4), batch(torch.tensor([0, 3, 1, 1, 2]))
+@EVERY
+def test_by_hand(width, classes, labels):
+    """Of several labels each output is one by itself."""
+    task, seen = made(width, classes), batch(labels)
     v, w = drawn(2, task.d)
-    rows = zip(outputs(v, seen.x, 4), outputs(w, seen.x, 4), strict=True)
-    each = [symmetric(softmax(f), softmax(g)) for f, g in rows]
+    each = []
+    for f, g in zip(outputs(v, seen.x, width), outputs(w, seen.x, width), strict=True):
+        apart = [([a], [b]) for a, b in zip(f, g, strict=True)]
+        each += [symmetric(a, b) for a, b in (apart if labels.ndim > 1 else [(f, g)])]
     found = kl(task).value(v, w, seen).item()
-    assert found == pytest.approx(sum(each) / 5, rel=1e-12)
-    p, q = (task.predict(u, seen.x).log_softmax(1) for u in (v, w))
-    both = kl_div(p, q, log_target=True, reduction="none")
-    both = both + kl_div(q, p, log_target=True, reduction="none")
-    assert found == pytest.approx(both.sum(1).mean().item() / 2, rel=1e-12)
-
-
-def test_margins_and_several_labels_by_hand():
-    """Each output is a label by itself, or that of two classes."""
-    for width, classes, labels in (
-        (1, 2, torch.tensor([0, 1, 1])),
-        (3, 3, torch.tensor([[0, 1, 1], [1, 1, 1], [0, 0, 0]])),
-    ):
-        task, seen = made(width, classes), batch(labels)
-        v, w = drawn(2, task.d)
-        rows = zip(outputs(v, seen.x, width), outputs(w, seen.x, width), strict=True)
-        each = [
-            sum(symmetric(yes_no(a), yes_no(b)) for a, b in zip(f, g, strict=True))
-            for f, g in rows
-        ]
-        found = kl(task).value(v, w, seen).item()
-        assert found == pytest.approx(sum(each) / 3, rel=1e-12)
-        assert kl(task).curvature == 0.0  # no bound
+    assert found == pytest.approx(sum(each) / 3, rel=1e-12)
+    assert kl(task).curvature == 0.0  # no bound
+    if width == 4:
+        p, q = (task.predict(u, seen.x).log_softmax(1) for u in (v, w))
+        both = kl_div(p, q, log_target=True, reduction="none")
+        both = both + kl_div(q, p, log_target=True, reduction="none")
+        assert found == pytest.approx(both.sum(1).mean().item() / 2, rel=1e-12)
 
 
 def test_a_margin_is_two_classes_of_which_one_has_no_output():
     one, two = made(1, 2), made(2, 2)
-    seen = batch(torch.tensor([0, 1, 1]))
+    seen, zero = batch(torch.tensor([0, 1, 1])), torch.zeros(4, dtype=F64)
     v, w = drawn(2, one.d)
-    wide = [
-        torch.cat([torch.zeros(3, dtype=F64), u[:3], torch.zeros(1, dtype=F64), u[3:]])
-        for u in (v, w)
-    ]
+    wide = [torch.cat([zero[:3], u[:3], zero[3:], u[3:]]) for u in (v, w)]
     found = kl(one).value(v, w, seen).item()
     assert found == pytest.approx(kl(two).value(*wide, seen).item(), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("width", "labels"),
-    [
-        (4, torch.tensor([0, 3, 1])),
-        (1, torch.tensor([0, 1, 1])),
-        (3, torch.tensor([[0, 1, 1], [1, 0, 1], [0, 0, 0]])),
-    ],
-    ids=["classes", "margin", "several labels"],
-)
-def test_gradients(width, labels):
-    classes = {4: 4, 1: 2, 3: 3}[width]
+@EVERY
+def test_gradients(width, classes, labels):
     objective = tasks.Objective(nn.Linear(3, width).double(), classes)
     pure, own = tasks.functional(objective, "float64"), tasks.in_place(objective)
     seen = batch(labels, [0.2, 0.0, 0.8])
@@ -114,17 +94,12 @@ def test_gradients(width, labels):
 
 
 def test_padding_does_not_count():
-    task = made(4, 4)
-    whole, v_w = batch(torch.tensor([0, 3, 1])), drawn(2, task.d)
-    more = Batch(
-        torch.cat([whole.x, torch.full((2, 3), 1e6, dtype=F64)]),
-        torch.tensor([0, 3, 1, 0, 0]),
-        torch.tensor([1 / 3] * 3 + [0.0] * 2, dtype=F64),
-        *whole[3:],
-    )
-    for part in ("value", "grad"):
-        a = getattr(kl(task), part)(*v_w, whole)
-        b = getattr(kl(task), part)(*v_w, more)
+    task, whole = made(4, 4), batch(torch.tensor([0, 3, 1]))
+    more = batch(torch.tensor([0, 3, 1, 0, 0]), [1 / 3] * 3 + [0.0] * 2)
+    far = torch.full((2, 3), 1e6, dtype=F64)
+    more = more._replace(x=torch.cat([whole.x, far]))
+    for part in (kl(task).value, kl(task).grad):
+        a, b = (part(*drawn(2, task.d), seen) for seen in (whole, more))
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-14)
 
 
@@ -166,13 +141,9 @@ def test_shifted_logits_are_the_same_prediction():
 def test_soft_labels_change_nothing(width):
     """It reads what labels are of, not which: rows of shares are no several labels."""
     task = made(width, 2)
-    plain, soft = (
-        batch(torch.tensor([0, 1, 1])),
-        batch(torch.full((3, 2), 0.5).double()),
-    )
-    v, w = drawn(2, task.d)
-    assert torch.equal(kl(task).value(v, w, plain), kl(task).value(v, w, soft))
-    assert torch.equal(kl(task).grad(v, w, plain), kl(task).grad(v, w, soft))
+    labels = torch.tensor([0, 1, 1]), torch.full((3, 2), 0.5).double()
+    for part in (kl(task).value, kl(task).grad):
+        assert torch.equal(*(part(*drawn(2, task.d), batch(y)) for y in labels))
 
 
 def test_refuses_a_regression():
