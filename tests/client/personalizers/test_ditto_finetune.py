@@ -10,21 +10,15 @@ from ..hand import BOWL, batch, by, number, sent, worked
 from ..small import built, done, quadratics
 
 
-def ends(tree, own, **sections):
-    made = built(tree("linear", own, **sections))
-    return done(made), made.federation.broadcast.w
-
-
-def test_two_steps_by_hand():
+@pytest.mark.parametrize(("steps", "expected"), [(1, 1.4), (2, 1.64)])
+def test_two_steps_by_hand(steps, expected):
     """From w* = 1, x = 5: 1.4, for nothing pulls at w*; 1.4 − .1·(−3.6 + 3·.4)."""
     one = ditto_finetune(BOWL, by(0.1), l2sq(), None, lam=3.0)
-    seen = [batch(5.0)] * 2
-    for steps, expected in ((1, 1.4), (2, 1.64)):
-        start, w = one.init(number(-9.0)), number(1.0)
-        assert one.model(w, start) == w
-        reply, state = worked(one.finish, start, sent(w), *seen[:steps])
-        assert one.model(number(7.0), state).item() == pytest.approx(expected)
-        assert reply.update.item() == pytest.approx(expected - 1)
+    start, w = one.init(number(-9.0)), number(1.0)
+    assert one.model(w, start) == w
+    reply, state = worked(one.finish, start, sent(w), *[batch(5.0)] * steps)
+    assert one.model(number(7.0), state).item() == pytest.approx(expected)
+    assert reply.update.item() == pytest.approx(expected - 1)
 
 
 @pytest.mark.parametrize("lam", [0.1, 1.0, 5.0])
@@ -44,22 +38,23 @@ def test_joint_and_two_stage_agree():
     joint = quadratics({"name": "ditto", "lam": 0.5}, 90, **how)
     own = {"name": "ditto_finetune", "lam": 0.5, "steps": 90}
     stages = quadratics(own, 90, **how)
-    np.testing.assert_allclose(joint.w, stages.w, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(joint.v, stages.v, rtol=0, atol=1e-6)
+    for a, b in ((joint.w, stages.w), (joint.v, stages.v)):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
     assert np.abs(joint.v - joint.w).max(1).min() > 1e-2
 
 
 def test_a_strong_pull_is_the_shared_model(tree):
     own = {"name": "ditto_finetune", "lam": 1e6, "lr": 1e-6, "steps": 200}
-    v, w = ends(tree, own)
-    assert (v - w).abs().max() < 1e-5
+    made = built(tree("linear", own))
+    assert (done(made) - made.federation.broadcast.w).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("name", lookup.names("regularizer"))
 def test_any_regularizer_holds_it_back(tree, name):
-    own = {"name": "ditto_finetune", "lam": 1.0, "steps": 6, "lr": 0.05}
-    v, w = ends(tree, own, regularizer=name)
-    free, _ = ends(tree, {"name": "finetune", "steps": 6, "lr": 0.05})
-    far, farther = ((side - w).norm(dim=1) for side in (v, free))
+    how = {"steps": 6, "lr": 0.05}
+    held = {"name": "ditto_finetune", "lam": 1.0} | how
+    made = built(tree("linear", held, regularizer=name))
+    v, free = done(made), done(built(tree("linear", {"name": "finetune"} | how)))
+    far, farther = ((u - made.federation.broadcast.w).norm(dim=1) for u in (v, free))
     assert (far < farther).all()
     assert v.isfinite().all() and not torch.allclose(v, free, 0, 1e-6)

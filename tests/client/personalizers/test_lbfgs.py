@@ -6,7 +6,7 @@ from torch.func import grad, vmap
 
 from troth.client.personalizers import _lbfgs
 
-F64 = torch.float64
+from ..hand import F64, drawn
 
 
 def solved(value, start, steps):
@@ -18,18 +18,14 @@ def solved(value, start, steps):
 
 @pytest.mark.parametrize("d", [1, 2, 7, 30])
 def test_quadratics_to_the_last_digits(d):
-    draw = torch.Generator().manual_seed(d)
-    root = torch.randn(d, d, generator=draw, dtype=F64)
+    root, b = drawn(d, d, seed=d), drawn(d)
     a = root @ root.T + 0.1 * torch.eye(d, dtype=F64)
-    b = torch.randn(d, generator=draw, dtype=F64)
     found = solved(lambda v: v @ a @ v / 2 - b @ v, torch.zeros(d, dtype=F64), 200)
     assert (found - torch.linalg.solve(a, b)).abs().max() <= 1e-7
 
 
 def test_a_logistic_loss_to_a_gradient_of_nothing():
-    draw = torch.Generator().manual_seed(0)
-    x = torch.randn(50, 4, generator=draw, dtype=F64)
-    y = (torch.rand(50, generator=draw) < 0.5).double() * 2 - 1
+    x, y = drawn(50, 4), drawn(50, seed=2).sign()
 
     def value(v):
         return torch.nn.functional.softplus(-y * (x @ v)).sum() + 0.05 * v @ v

@@ -222,8 +222,8 @@ def test_written_out(tree, plan, variant, same):
 
     w = written_out(made, local)
     agrees(made, w, w, 1e-11)
-    f = made.federation
-    assert torch.equal(models(made), f.broadcast.w.expand(6, -1))  # until the end
+    shared = made.federation.broadcast.w.expand(6, -1)
+    assert torch.equal(models(made), shared)  # until the end
     found = done(made)
     for k in range(6):
         [held] = draws(made, k, 3, 1)

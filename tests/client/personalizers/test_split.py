@@ -5,23 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from troth import lookup
-from troth.client.client import descent
 from troth.client.personalizers._split import Halves, Runs
-from troth.config.schema import Part
+
+from ..hand import ONE, OPTIMIZERS, by, drawn
 
 MASKS = st.lists(st.booleans(), min_size=0, max_size=12)
-ONE = torch.ones((), dtype=torch.float64)
-
-
-def by(optimizer, tail):
-    part = Part(optimizer, lookup.check("optimizer", optimizer, {}))
-    return descent(part, 0.1, 0.3, tail)
-
-
-def drawn(d, seed):
-    made = torch.Generator().manual_seed(seed)
-    return torch.randn(d, generator=made, dtype=torch.float64)
 
 
 def test_runs_by_hand():
@@ -35,8 +23,8 @@ def test_runs_by_hand():
 @settings(max_examples=100, deadline=None)
 @given(MASKS)
 def test_runs_as_indexing_does_it(flags):
-    mask, v = torch.tensor(flags, dtype=torch.bool), drawn(len(flags), 0)
-    runs, new = Runs(mask), drawn(sum(flags), 1)
+    mask, v = torch.tensor(flags, dtype=torch.bool), drawn(len(flags), seed=0)
+    runs, new = Runs(mask), drawn(sum(flags))
     own, shared = runs.take(v, True), runs.take(v, False)
     assert own.equal(v[mask]) and shared.equal(v[~mask])
     assert runs.weave(own, shared).equal(v)
@@ -48,19 +36,19 @@ def test_runs_as_indexing_does_it(flags):
     assert lifted.equal(torch.where(mask, -rows, rows))
 
 
-@pytest.mark.parametrize("optimizer", lookup.names("optimizer"))
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=9), MASKS, st.data())
 def test_halves_step_as_the_whole(optimizer, flags, pairs, data):
     """Every optimiser of ours goes number by number: apart or together is the same."""
     mask, tail = torch.tensor([*flags, *pairs, *pairs]), 2 * len(pairs)
-    halves, how = Halves(mask, tail), by(optimizer, tail)
-    d, v = len(mask), drawn(len(mask), 0)
+    halves, how = Halves(mask, tail), by(0.1, optimizer, 0.3, tail)
+    v = drawn(len(mask), seed=0)
     assert halves.join(halves.half(v, True), halves.half(v, False)).equal(v)
     moments = [how.init(halves.half(v, own)) for own in (True, False)]
     whole, all_moments, apart = v, how.init(v), v
     for t in range(data.draw(st.integers(1, 3))):
-        g, parts = drawn(d, t + 1), []
+        g, parts = drawn(len(mask), seed=t + 1), []
         whole, all_moments = how.step(whole, g, all_moments, ONE)
         for k, own in enumerate((True, False)):
             half, pull = halves.half(apart, own), halves.half(g, own)
