@@ -1,6 +1,5 @@
 """Clients of layered models, whose labels are at odds, and runs of them."""
 
-import copy
 import importlib
 import itertools
 import sys
@@ -16,7 +15,7 @@ from troth import build
 from troth.engine.engine import Plan
 from troth.networks import task as tasks
 
-from ..small import built, models
+from ..small import built, draws, models
 
 TRAIN, VALID = [8, 14, 24, 6, 18, 11], [2, 0, 4, 1, 3, 2]  # examples of each client
 N, FEATURES, COHORT, BATCH = len(TRAIN), 5, 4, 4
@@ -128,39 +127,28 @@ def train(tree):
     return made
 
 
-class WrittenOut(NamedTuple):
-    """The same federation in plain torch: modules, optimisers and a loop."""
-
-    shared: dict[str, Tensor]  # by name; of personal layers, as at the start
-    clients: list[dict[str, Tensor]]  # with the shared layers as they are in the end
-
-
 @pytest.fixture(scope="session")
-def written_out():
+def written_out(guests):
     """(trained, personal layers, turns of a client, two optimisers): compares.
 
-    A client is a module. Its own layers and their optimiser live on; the others are set
-    to what the server sends, and their optimiser is new in every round.
+    The same federation in plain torch: a client is a module. Its own layers and their
+    optimiser live on; the others are set to what the server sends, and their optimiser
+    is new in every round. Personal layers of the shared model stay as at the start.
     """
 
     def compare(ours, *how):
         expected = run(build.build(ours.built.experiment, plan=Plan("loop", 1)), *how)
-        found = [ours.named(v) for v in (ours.w, *ours.models)]
-        theirs = [expected.shared, *expected.clients]
-        for mine, other in zip(found, theirs, strict=True):
-            for name, value in mine.items():
-                torch.testing.assert_close(value, other[name], rtol=0, atol=1e-9)
+        for v, theirs in zip((ours.w, *ours.models), expected, strict=True):
+            for name, value in ours.named(v).items():
+                torch.testing.assert_close(value, theirs[name], rtol=0, atol=1e-9)
 
     def run(built, own, turns, optimise):
-        start = {
-            name.removeprefix("1."): value.clone()
-            for name, value in tasks.unflatten(
-                tasks.layout(built.network), built.federation.broadcast.w
-            ).items()
-        }
-        clients = [_client(start) for _ in TRAIN]
+        """The shared model and all clients', by the names of their tensors."""
+        w = Trained(built, None, None, []).named(built.federation.broadcast.w.clone())
+        clients = [layered.normed((FEATURES,), 3).double().train() for _ in TRAIN]
+        for client in clients:
+            _put(client, w)
         firsts = [optimise[0](_parameters(c, own, True)) for c in clients]
-        w = dict(start)
         for r in range(built.federation.rounds):
             sent = []
             for k in built.federation.sample(r):
@@ -168,13 +156,13 @@ def written_out():
                 second = optimise[1](_parameters(clients[k], own, False))
                 _work(built, clients[k], own, (firsts[k], second), turns(k), (r, k))
                 sent.append(_values(clients[k]))
-            for name in w:
-                if _shared(name, own):
-                    w[name] = torch.stack([one[name] for one in sent]).mean(0)
+            for name in filter(lambda n: _shared(n, own), w):
+                w[name] = torch.stack([one[name] for one in sent]).mean(0)
         for client in clients:
             _put(client, {n: t for n, t in w.items() if _shared(n, own)})
-        return WrittenOut(w, [_values(client) for client in clients])
+        return w, *map(_values, clients)
 
+    layered = importlib.import_module("layered")
     return compare
 
 
@@ -182,19 +170,17 @@ def _shared(name, own):
     return name.rpartition(".")[0] not in own
 
 
-def _client(start):
-    made = importlib.import_module("layered").normed((FEATURES,), 3).double()
-    _put(made, start)
-    return made.train()
+def _held(net):
+    return dict(itertools.chain(net.named_parameters(), net.named_buffers()))
 
 
 def _values(net):
-    found = itertools.chain(net.named_parameters(), net.named_buffers())
+    found = _held(net).items()
     return {n: t.detach().clone() for n, t in found if t.is_floating_point()}
 
 
 def _put(net, values):
-    held = dict(itertools.chain(net.named_parameters(), net.named_buffers()))
+    held = _held(net)
     with torch.no_grad():
         for name, value in values.items():
             held[name].copy_(value)
@@ -207,14 +193,13 @@ def _parameters(net, own, mine):
 
 def _work(built, net, own, optimisers, turns, when):
     """A round of one client."""
-    feed, (r, k) = built.federation.engine.feed, when
-    slots, weight = feed.draw(np.array([k]), len(turns), r)
-    for row, there, turn in zip(slots[:, 0], weight[:, 0], turns, strict=True):
-        held = row[there > 0]
-        x = built.network[0](feed.data.x[feed.data.train.row[held]])
-        before = copy.deepcopy(_values(net))
+    r, k = when
+    train = built.data.train
+    for held, turn in zip(draws(built, k, r, len(turns)), turns, strict=True):
+        before = _values(net)
         net.zero_grad()
-        cross_entropy(net(x), feed.data.train.y[held]).backward()
+        x = built.network[0](built.data.x[train.row[held]])
+        cross_entropy(net(x), train.y[held]).backward()
         for optimiser, moves in zip(optimisers, turn, strict=True):
             if moves:
                 optimiser.step()

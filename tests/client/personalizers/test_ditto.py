@@ -8,19 +8,7 @@ from troth.client.regularizers.l2sq import l2sq
 from troth.client.solvers.fedavg import fedavg
 from troth.types import Anchor, Batch, Budget, Refusal, Regularizer
 
-from ..hand import (
-    BOWL,
-    INF,
-    NAN,
-    ONE,
-    OPTIMIZERS,
-    bowl,
-    by,
-    drawn,
-    number,
-    sent,
-    stepped,
-)
+from ..hand import INF, NAN, ONE, OPTIMIZERS, bowl, by, drawn, number, sent, stepped
 
 
 @pytest.mark.parametrize(
@@ -32,14 +20,14 @@ from ..hand import (
     ],
 )
 def test_steps_by_hand(anchor, steps, expected):
-    one = ditto(BOWL, by(0.1), l2sq(), lam=2.0, anchor=anchor)
+    one = ditto(bowl(), by(0.1), l2sq(), lam=2.0, anchor=anchor)
     state = one.init(number(1.0))
     assert one.model(number(9.0), state).item() == 1.0  # begins at the first w
     (v,) = stepped(one, state, 4.0, *[5.0] * steps)
     assert v.item() == pytest.approx(expected, abs=1e-12)
 
 
-def moved(*x, lam, how=None, task=BOWL, pull=None, w=4.0):
+def moved(*x, lam, how=None, task=bowl(), pull=None, w=4.0):
     """From 1, by steps on these examples."""
     one = ditto(task, how or by(0.1), pull or l2sq(), lam=lam)
     return stepped(one, one.init(number(1.0)), w, *x)[0].item()
@@ -57,10 +45,10 @@ def test_without_pull_it_is_local_exactly(optimizer):
     how = by(0.1, optimizer)
     for w in (4.0, 1e30, INF, -INF, NAN):
         for anchor in ("shared", "moving"):
-            one = ditto(BOWL, how, l2sq(), lam=0.0, anchor=anchor)
+            one = ditto(bowl(), how, l2sq(), lam=0.0, anchor=anchor)
             start = one.init(number(1.0))
             found = stepped(one, start, w, 5.0, 3.0, 5.0, 4.0)
-            expected = stepped(local(BOWL, how), start, w, 5.0, 3.0, 5.0, 4.0)
+            expected = stepped(local(bowl(), how), start, w, 5.0, 3.0, 5.0, 4.0)
             assert torch.equal(found[0], expected[0]) and found[0].isfinite()
 
 
@@ -75,9 +63,9 @@ def test_what_is_refused_diverges_and_what_is_not_does_not(lam):
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.9])
 def test_momentum_bears_more_and_adam_all(beta):
     limit, heavy = 2 * (1 + beta), by(0.1, "momentum", beta=beta)
-    ditto(BOWL, heavy, l2sq(), lam=9.99 * limit)
+    ditto(bowl(), heavy, l2sq(), lam=9.99 * limit)
     with pytest.raises(Refusal, match=f"must stay below {limit:g}"):
-        ditto(BOWL, heavy, l2sq(), lam=10.01 * limit)
+        ditto(bowl(), heavy, l2sq(), lam=10.01 * limit)
     assert moved(5.0, lam=1e6, how=by(0.1, "adam")) == pytest.approx(1.1)
 
 

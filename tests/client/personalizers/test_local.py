@@ -35,9 +35,3 @@ def test_moments_live_on_in_the_state():
     for expected in ([1.0, 0.0], [1.4, -4.0], [2.12, -7.2]):
         assert [t.item() for t in state] == pytest.approx(expected)
         state = stepped(one, state, 0.0, 5.0)
-
-
-def test_comes_to_its_own_optimum():
-    one = local(BOWL, by(0.5))
-    (v,) = stepped(one, one.init(number(100.0)), 0.0, *[3.0] * 80)
-    assert v.item() == pytest.approx(3.0, abs=1e-12)

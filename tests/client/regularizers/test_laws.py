@@ -8,31 +8,23 @@ from troth import lookup
 from troth.networks import task as tasks
 from troth.types import Batch, Regularizer
 
-from ..hand import drawn
+from ..hand import F64, drawn
 
 NAMES = lookup.names("regularizer")
+POINTS = list(drawn(5, 2, 8, seed=2))
 EVERY = pytest.mark.parametrize("name", NAMES)
-POINTS = 5
 
 
 def problem():
     """A classifier of three numbers into two classes: d = 8, float64."""
     task = tasks.functional(tasks.Objective(nn.Linear(3, 2).double(), 2), "float64")
-    x = drawn(6, 3)
-    weight = torch.full((6,), 1 / 6, dtype=torch.float64)
-    label = torch.tensor([0, 1, 1, 0, 1, 0])
-    return task, Batch(x, label, weight, torch.tensor(0), torch.tensor(1))
+    weight, label = torch.full((6,), 1 / 6, dtype=F64), torch.tensor([0, 1, 1, 0, 1, 0])
+    return task, Batch(drawn(6, 3), label, weight, torch.tensor(0), torch.tensor(1))
 
 
 def made(name, task):
     given = lookup.check("regularizer", name, {})
-    regularizer = lookup.call(lookup.find("regularizer", name), given, task=task)
-    assert isinstance(regularizer, Regularizer)
-    return regularizer
-
-
-def points(d):
-    return [(v, w) for v, w in drawn(POINTS, 2, d, seed=2)]
+    return lookup.call(lookup.find("regularizer", name), given, task=task)
 
 
 @EVERY
@@ -40,10 +32,10 @@ def test_a_distance_and_its_gradient(name):
     """A number that is never negative, nothing at w; it touches nothing it reads."""
     task, batch = problem()
     one = made(name, task)
-    for v, w in points(task.d):
+    assert isinstance(one, Regularizer)
+    for v, w in POINTS:
         kept = v.clone(), w.clone()
         expected, found = torch.func.grad(one.value)(v, w, batch), one.grad(v, w, batch)
-        assert found.shape == v.shape
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
         assert abs(one.value(w, w, batch).item()) < 1e-12
         assert one.grad(w, w, batch).abs().max() < 1e-12
@@ -56,24 +48,22 @@ def test_a_distance_and_its_gradient(name):
 @EVERY
 def test_rows_together_as_each_alone(name):
     task, batch = problem()
-    regularizer = made(name, task)
-    v, w = (torch.stack(side) for side in zip(*points(task.d), strict=True))
-    found = torch.func.vmap(regularizer.grad, in_dims=(0, 0, None))(v, w, batch)
-    each = [regularizer.grad(a, b, batch) for a, b in zip(v, w, strict=True)]
-    torch.testing.assert_close(found, torch.stack(each), rtol=1e-12, atol=1e-14)
+    pull = made(name, task).grad
+    v, w = torch.stack(POINTS).unbind(1)
+    found = torch.func.vmap(pull, in_dims=(0, 0, None))(v, w, batch)
+    each = torch.stack([pull(a, b, batch) for a, b in POINTS])
+    torch.testing.assert_close(found, each, rtol=1e-12, atol=1e-14)
 
 
 @EVERY
 @pytest.mark.parametrize("far", [1e-30, 1.0, 1e30])
 def test_never_no_number(name, far):
     """Single precision, models driven far off or near to nothing."""
-    objective = tasks.Objective(nn.Linear(3, 2), 2)
-    _, batch = problem()
+    objective, (_, batch) = tasks.Objective(nn.Linear(3, 2), 2), problem()
     batch = batch._replace(x=batch.x.float(), weight=batch.weight.float())
     for task in (tasks.functional(objective), tasks.in_place(objective)):
         regularizer = made(name, task)
-        for pair in points(task.d):
-            v, w = (far * side.float() for side in pair)
+        for v, w in far * torch.stack(POINTS).float():
             for other in (v, -v, w, torch.zeros_like(v)):
                 assert not regularizer.value(other, w, batch).isnan()
                 assert regularizer.grad(other, w, batch).isfinite().all()
@@ -86,7 +76,7 @@ def test_the_same_on_a_task_in_place(name):
     """Whose gradients lie in one buffer, which the next call overwrites."""
     task, batch = problem()
     own = tasks.in_place(tasks.Objective(nn.Linear(3, 2).double(), 2), "float64")
-    for v, w in points(task.d):
+    for v, w in POINTS:
         found = made(name, own).grad(v, w, batch)
         kept = found.clone()
         own.grad(w, batch)

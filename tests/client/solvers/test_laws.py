@@ -23,10 +23,25 @@ def run(built):
     return records, f.population.read(np.arange(f.population.n))
 
 
-def agree(classify, plan, **sections):
-    """Runs by this plan and by the loop, which come to the same; gives the records."""
-    first, rows = run(classify(LOOP, **copy.deepcopy(sections)))
-    again, states = run(classify(plan, **copy.deepcopy(sections)))
+SLOW = {"deadline": 0.8, "speed_spread": 1.0, "speed_noise": 0.5}
+LATE = {"availability": SLOW, "train": {"cohort": 0}, "model": "odd:normed"}
+
+
+@EVERY
+@OTHERS
+@pytest.mark.usefixtures("strange")
+@pytest.mark.parametrize(
+    "sections", [{"personalizer": DITTO | {"epochs": 3}}, LATE], ids=["ditto", "late"]
+)
+def test_every_plan_comes_to_the_same(classify, plan, solver, sections):
+    """Clients of 1 to 5 batches an epoch, whose own models work an epoch longer.
+
+    And with a deadline, and batch normalisation.
+    """
+    (first, rows), (again, states) = (
+        run(classify(how, solver=solver, **copy.deepcopy(sections)))
+        for how in (LOOP, plan)
+    )
     torch.testing.assert_close(states, rows, rtol=0, atol=1e-10)
     for a, b in zip(again, first, strict=True):
         for field in ("w", "extra"):
@@ -34,25 +49,8 @@ def agree(classify, plan, **sections):
             torch.testing.assert_close(x, y, rtol=0, atol=1e-10)
         torch.testing.assert_close(a.messages.extra, b.messages.extra)
         assert a.moved > 0
-    return first
-
-
-@EVERY
-@OTHERS
-def test_every_plan_comes_to_the_same(classify, plan, solver):
-    """Clients of 1 to 5 batches an epoch, whose own models work an epoch longer."""
-    agree(classify, plan, solver=solver, personalizer=DITTO | {"epochs": 3})
-
-
-@EVERY
-@OTHERS
-@pytest.mark.usefixtures("strange")
-def test_with_a_deadline_and_batch_normalisation_too(classify, plan, solver):
-    slow = {"deadline": 0.8, "speed_spread": 1.0, "speed_noise": 0.5}
-    train, model = {"cohort": 0}, "odd:normed"
-    sections = {"availability": slow, "train": train, "model": model}
-    records = agree(classify, plan, solver=solver, **sections)
-    assert any(len(r.cut) for r in records) and any(len(r.absent) for r in records)
+    if sections is LATE:
+        assert any(len(r.cut) for r in first) and any(len(r.absent) for r in first)
 
 
 @EVERY
