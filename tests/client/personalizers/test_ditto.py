@@ -27,9 +27,9 @@ def test_steps_by_hand(anchor, steps, expected):
     assert v.item() == pytest.approx(expected, abs=1e-12)
 
 
-def moved(*x, lam, how=None, task=bowl(), pull=None, w=4.0):
+def moved(*x, lam, how=None, task=None, pull=None, w=4.0):
     """From 1, by steps on these examples."""
-    one = ditto(task, how or by(0.1), pull or l2sq(), lam=lam)
+    one = ditto(task or bowl(), how or by(0.1), pull or l2sq(), lam=lam)
     return stepped(one, one.init(number(1.0)), w, *x)[0].item()
 
 

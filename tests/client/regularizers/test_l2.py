@@ -8,16 +8,20 @@ from ..hand import BOWL, TAILED, batch, number
 NONE, ONE = batch(), l2(BOWL)
 
 
-def test_by_hand():
-    v, w = number(4.0, 2.0, 1.0), number(1.0, -2.0, 1.0)
-    assert ONE.value(v, w, NONE).item() == pytest.approx(5.0, rel=1e-15)
-    found = ONE.grad(v, w, NONE)
-    torch.testing.assert_close(found, number(0.6, 0.8, 0.0), rtol=1e-15, atol=0)
-    # the last is a running statistic: no distance
-    v, w = number(3.0, 4.0, 100.0), number(0.0, 0.0, 0.0)
-    assert l2(TAILED).value(v, w, NONE).item() == 5.0
-    assert l2(TAILED).grad(v, w, NONE).tolist() == pytest.approx([0.6, 0.8, 0.0])
-    assert ONE.curvature == 0.0  # no bound
+@pytest.mark.parametrize(
+    ("task", "v", "w", "value", "pull"),
+    [
+        (BOWL, [4.0, 2.0, 1.0], [1.0, -2.0, 1.0], 5.0, [0.6, 0.8, 0.0]),
+        # the last is a running statistic: no distance
+        (TAILED, [3.0, 4.0, 100.0], [0.0, 0.0, 0.0], 5.0, [0.6, 0.8, 0.0]),
+    ],
+)
+def test_by_hand(task, v, w, value, pull):
+    v, w, one = number(*v), number(*w), l2(task)
+    assert one.value(v, w, NONE).item() == pytest.approx(value, rel=1e-15)
+    found = one.grad(v, w, NONE)
+    torch.testing.assert_close(found, number(*pull), rtol=1e-15, atol=0)
+    assert one.curvature == 0.0  # no bound
 
 
 @pytest.mark.parametrize("far", [1e-38, 1e-30, 1e-20, 1.0, 1e20, 1e30, 1e37])
