@@ -1,12 +1,25 @@
 """Messages as a server gets them, and its members called as a round calls them."""
 
 import numpy as np
+import pytest
 import torch
-from torch import Tensor
+from hypothesis import strategies as st
 
+import troth
 from troth import lookup, seeding
 from troth.server import rules
 from troth.types import Broadcast, Messages
+
+DENORMAL = st.integers(-9, 9).map(lambda steps: steps * 2.0**-149)
+FLOATS = st.floats(-(2.0**100), 2.0**100, width=32) | DENORMAL
+FLOATS = FLOATS | st.integers(-3, 3).map(float)
+RANDOM = st.randoms(use_true_random=False)
+
+
+def matrices(numbers, n, d=3):
+    """Up to n rows of one width, at most d."""
+    row = st.integers(1, d).map(lambda d: st.lists(numbers, min_size=d, max_size=d))
+    return row.flatmap(lambda row: st.lists(row, min_size=1, max_size=n))
 
 
 def messages(update, client=None, loss=None, size=None, extra=0):
@@ -20,6 +33,17 @@ def messages(update, client=None, loss=None, size=None, extra=0):
     return Messages(update, beside, reported, counts, ids)
 
 
+def column(*values, dtype=torch.float32, **more):
+    """Messages of a model with one parameter."""
+    return messages(torch.tensor(values, dtype=dtype)[:, None], **more)
+
+
+def broadcast(w, extra=0):
+    """A shared model, with so many zeros beside it."""
+    w = torch.as_tensor(w)
+    return Broadcast(w, w.new_zeros(extra), w.new_ones(()))
+
+
 def drawn(n, d, seed=0, dtype=torch.float64):
     """[n, d] normal numbers."""
     draw = torch.Generator().manual_seed(1000 * n + 10 * d + seed)
@@ -31,9 +55,23 @@ def mixed(sent, order):
     return Messages(*(field[order] for field in sent))
 
 
+def same(a, b):
+    """Bit for bit; of messages, every field."""
+    if isinstance(a, tuple):
+        return all(map(same, a, b))
+    widths = {torch.float32: torch.int32, torch.float64: torch.int64}
+    return torch.equal(*(x.view(widths.get(x.dtype, x.dtype)) for x in (a, b)))
+
+
 def key(round_=0, seed=0):
     """Of a round's draws."""
     return seeding.keys(seed, "rule", round_, torch.tensor(0))
+
+
+def noted(rule, *given, **options):
+    """Result of a rule, and what it noted."""
+    said = {}
+    return rule(*given, note=said.update, **options), said
 
 
 def applied(kind, name, sent, memory=None, **given):
@@ -43,22 +81,18 @@ def applied(kind, name, sent, memory=None, **given):
     """
     known = lookup.options(lookup.find(kind, name))
     options = {k: given.pop(k) for k in [*given] if k in known}
-    noted: dict[str, Tensor] = {}
-    zero = sent.update.new_zeros
+    said, zero = {}, sent.update.new_zeros
     rule = rules.lift(kind, name, lookup.check(kind, name, options))
     context = {
-        "broadcast": Broadcast(
-            zero(sent.update.shape[1]), zero(sent.extra.shape[1]), zero(()) + 1
-        ),
+        "broadcast": broadcast(zero(sent.update.shape[1]), sent.extra.shape[1]),
         "messages": sent,
         "loss": sent.loss,
         "key": key(),
         "round_": 0,
-        "note": noted.update,
-        **given,
+        "note": said.update,
     }
     memory = rules.no_memory() if memory is None else memory
-    return *rule(memory, **context), noted
+    return *rule(memory, **context | given), said
 
 
 def walked(server, steps, **options):
@@ -66,8 +100,7 @@ def walked(server, steps, **options):
     w, memory = torch.zeros(steps.shape[1]).double(), torch.zeros(0)
     found = []
     for step in torch.from_numpy(steps):
-        sent = Broadcast(w, w[:0], w.new_ones(()))
-        w, memory = server(sent, step, memory, **options)
+        w, memory = server(broadcast(w), step, memory, **options)
         found.append(w.numpy())
     return np.stack(found)
 
@@ -80,3 +113,19 @@ def members(kind):
         keys = [c[c.index("{") + 1 : c.index(",")] for c in about.citations]
         found[name] = about.options, keys
     return found
+
+
+def resumes(tree, folder, done, names):
+    """Assert that a run killed after so many rounds ends with the bytes of a whole."""
+
+    def watch(progress):
+        if progress.done >= done:
+            raise KeyboardInterrupt
+
+    troth.run(tree, out=folder / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        troth.run(tree, out=folder / "cut", watch=watch)
+    troth.resume(folder / "cut")
+    for name in names:
+        whole, cut = ((folder / run / name).read_bytes() for run in ("whole", "cut"))
+        assert whole == cut, name

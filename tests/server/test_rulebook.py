@@ -36,6 +36,13 @@ def tree(path, **sections):
     }
 
 
+def trained(path, out, **sections):
+    """A run, and the records of its rounds."""
+    [run] = troth.run(tree(path, **sections), out=out)
+    lines = (run.path / files.ROUNDS).read_text().splitlines()
+    return run, [json.loads(line) for line in lines]
+
+
 def built(path, **sections):
     return build.build(reader.from_dict(tree(path, **sections)), plan=Plan("vmap", 10))
 
@@ -43,23 +50,21 @@ def built(path, **sections):
 FIFTH = {"adversary": {"fraction": 0.2}}
 
 
-def test_auto_is_the_share_of_a_cohort(path):
-    made = built(path, aggregator="krum", **FIFTH)
-    assert made.federation.serving.rules.aggregator.options["f"] == 2
-    assert made.facts["f"] == 2  # told in the resolved experiment
-    given = built(path, aggregator={"name": "krum", "f": 3}, **FIFTH)
-    assert given.federation.serving.rules.aggregator.options["f"] == 3
-    assert "f" not in given.facts
-
-
-def test_auto_without_an_adversary_is_nobody(path):
-    made = built(path, aggregator="trimmed_mean")
-    assert made.federation.serving.rules.aggregator.options["f"] == 0
-
-
-def test_filters_get_it_too(path):
-    made = built(path, filter=["nnm"], **FIFTH)
-    assert made.federation.serving.rules.filters[1].options["f"] == 2
+@pytest.mark.parametrize(
+    ("sections", "f", "facts"),
+    [
+        ({"aggregator": "krum", **FIFTH}, 2, {"f": 2}),  # told in the experiment
+        ({"aggregator": {"name": "krum", "f": 3}, **FIFTH}, 3, {}),
+        ({"aggregator": "trimmed_mean"}, 0, {"f": 0}),  # nobody attacks
+        ({"filter": ["nnm"], **FIFTH}, 2, {"f": 2}),
+    ],
+)
+def test_auto_is_the_share_of_a_cohort(path, sections, f, facts):
+    made = built(path, **sections)
+    rules = made.federation.serving.rules
+    rule = rules.filters[1] if "filter" in sections else rules.aggregator
+    assert rule.options["f"] == f
+    assert {k: v for k, v in made.facts.items() if k == "f"} == facts
 
 
 def test_a_condition_is_refused_before_the_first_round(path):
@@ -77,25 +82,12 @@ def test_filters_that_merge_rows_leave_fewer_for_the_condition(path):
     built(path, filter=[buckets], aggregator="median", **FIFTH)
 
 
-SCHEDULE = "client,first,last\n" + "".join(
-    f"{k},0,{3 if k < 4 else 1}\n" for k in range(N)
-)
-
-
 def test_a_condition_broken_on_the_way_leaves_w_and_says_so(path, tmp_path):
     """From the third round on four clients are there, and krum needs seven."""
-    (tmp_path / "who.csv").write_text(SCHEDULE)
-    run = troth.run(
-        tree(
-            path,
-            aggregator="krum",
-            availability={"schedule": str(tmp_path / "who.csv")},
-            **FIFTH,
-        ),
-        out=tmp_path / "run",
-    )[0]
-    lines = (run.path / files.ROUNDS).read_text().splitlines()
-    rounds = [json.loads(line) for line in lines]
+    rows = (f"{k},0,{3 if k < 4 else 1}\n" for k in range(N))
+    (tmp_path / "who.csv").write_text("client,first,last\n" + "".join(rows))
+    there = {"availability": {"schedule": str(tmp_path / "who.csv")}}
+    run, rounds = trained(path, tmp_path / "run", aggregator="krum", **there, **FIFTH)
     assert [r["stayed"] for r in rounds] == [False, False, True, True]
     assert [r["moved"] > 0 for r in rounds] == [True, True, False, False]
     assert "f = 2 holds for n ≥ 2f + 3 = 7, and n is 4" in rounds[2]["why"]
@@ -104,35 +96,26 @@ def test_a_condition_broken_on_the_way_leaves_w_and_says_so(path, tmp_path):
 
 
 def test_verdicts_are_counted_by_client(path, tmp_path):
-    sections = {"filter": ["clip"], "aggregator": {"name": "multi_krum", "m": 3}}
+    rules = {"filter": ["clip"], "aggregator": {"name": "multi_krum", "m": 3}}
     attack = {"attack": "model_replacement", **FIFTH}
-    run = troth.run(tree(path, **sections, **attack), out=tmp_path / "run")[0]
-    lines = (run.path / files.ROUNDS).read_text().splitlines()
-    rounds = [json.loads(line) for line in lines]
+    run, rounds = trained(path, tmp_path / "run", **rules, **attack)
     for name, each in (("chosen", 3), ("clipped", 5)):
         assert [len(r[name]) for r in rounds] == [each] * 4
-        counted = np.zeros(N)
-        for r in rounds:
-            counted[r[name]] += 1
+        counted = np.bincount(sum((r[name] for r in rounds), []), minlength=N)
         assert run.clients[name].tolist() == counted.tolist()
     assert run.clients["downweighted"].sum() == 0
-    hostile = run.clients["malicious"] == 1
     for r in rounds:
-        who = np.asarray(r["cohort"])
-        if hostile[who].any():
-            assert -1 <= r["cosine"] <= 1
-        else:
-            assert r["cosine"] is None
+        hostile = (run.clients["malicious"][r["cohort"]] == 1).any()
+        assert -1 <= r["cosine"] <= 1 if hostile else r["cosine"] is None
 
 
 def test_strength_reaches_the_round(path):
-    plain = built(path, **FIFTH).federation
     none = {"name": "sign_flip", "strength": 0.0}
-    off = built(path, attack=none, **FIFTH).federation
-    full = built(path, attack="sign_flip", **FIFTH).federation
-    for a, b, c in zip(plain.train(), off.train(), full.train(), strict=True):
-        assert torch.equal(a.broadcast.w, b.broadcast.w)
-        assert not torch.equal(a.broadcast.w, c.broadcast.w)
+    attacks = ({}, {"attack": none}, {"attack": "sign_flip"})
+    each = [built(path, **attack, **FIFTH).federation.train() for attack in attacks]
+    for plain, off, full in zip(*each, strict=True):
+        assert torch.equal(plain.broadcast.w, off.broadcast.w)
+        assert not torch.equal(plain.broadcast.w, full.broadcast.w)
 
 
 def test_negative_strength_is_refused(path):
@@ -154,17 +137,16 @@ def test_an_attack_tries_out_the_defence_in_use(path):
 
     By its own measure, the distance of the step from the benign mean.
     """
-    each = []
-    for attack in ("alie", "optimal_alie"):
-        sections = {"attack": attack, "aggregator": "median", "adversary": {"count": 6}}
-        each.append(built(path, train={"cohort": 0, "rounds": 1}, **sections))
-    hostile = torch.from_numpy(each[0].hostile)
     far = []
-    for made in each:
-        record = made.federation.step()
-        benign = record.messages.update[~hostile].mean(0)
-        step = record.messages.update.median(0).values  # of 20: near enough
-        far.append(float((step - benign).norm()))
+    sections = {"aggregator": "median", "adversary": {"count": 6}}
+    for attack in ("alie", "optimal_alie"):
+        train = {"cohort": 0, "rounds": 1}
+        made = built(path, train=train, attack=attack, **sections)
+        update = made.federation.step().messages.update
+        step = update.median(0).values  # of 20: near enough
+        far.append(
+            float((step - update[torch.from_numpy(~made.hostile)].mean(0)).norm())
+        )
     assert far[1] >= far[0]
 
 
@@ -191,6 +173,15 @@ def forgets(messages, memory):
 
 def remembers_nothing(messages, memory):
     return messages.update.mean(dim=0), None
+
+
+def steal(messages, hostile):
+    return type(messages)(*(field[~hostile] for field in messages))
+
+
+def boast(messages, note):
+    note(cohort=messages.client)
+    return messages.update.mean(0)
 """
 
 
@@ -202,8 +193,10 @@ def remembers_nothing(messages, memory):
         ("aggregator", "short", r"gives \[1\] where the model has 2 numbers"),
         ("aggregator", "forgets", r"gives a Tensor that is no pair"),
         ("aggregator", "remembers_nothing", r"gives a tuple that is no pair"),
+        ("aggregator", "boast", "a rule notes 'cohort'"),
         ("attack", "nothing", r"gives a NoneType .* it must give messages"),
         ("attack", "uneven", r"gives a Messages that does not hold one value per row"),
+        ("attack", "steal", "gives 9 rows for 10"),
         ("filter", "nothing", r"gives a NoneType .* it must give messages"),
     ],
 )
@@ -213,23 +206,7 @@ def test_what_rules_of_others_give_is_checked_before_the_first_round(
     (tmp_path / "given_wrong.py").write_text(OWN, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     member = f"given_wrong:{name}"
+    said = words if name == "boast" else rf"'{member}' .*{words}"
     sections = {section: [member] if section == "filter" else member}
-    with pytest.raises(Refusal, match=rf"'{member}' .*{words}"):
-        built(path, **sections)
-
-
-def test_an_attack_that_drops_rows_is_refused_before_the_start(
-    path, tmp_path, monkeypatch
-):
-    (tmp_path / "thieves.py").write_text(
-        "def steal(messages, hostile):\n"
-        "    return type(messages)(*(field[~hostile] for field in messages))\n"
-        "def boast(messages, note):\n"
-        "    note(cohort=messages.client)\n"
-        "    return messages.update.mean(0)\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(Refusal, match="'thieves:steal' gives 9 rows for 10"):
-        built(path, attack="thieves:steal", **FIFTH)
-    with pytest.raises(Refusal, match="a rule notes 'cohort'"):
-        built(path, aggregator="thieves:boast")
+    with pytest.raises(Refusal, match=said):
+        built(path, **sections, **FIFTH)

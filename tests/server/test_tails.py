@@ -2,14 +2,13 @@
 
 import math
 import sys
-from typing import Any
 
 import clients_sent
 import numpy as np
 import pytest
 import torch
-from clients_sent import drawn
-from torch import Tensor, nn
+from clients_sent import broadcast, drawn
+from torch import nn
 
 import troth
 from troth import build, files
@@ -17,10 +16,12 @@ from troth.config import reader
 from troth.engine.engine import Plan
 from troth.networks import task
 from troth.server import server
-from troth.types import Broadcast, Refusal
+from troth.types import Refusal
 
 SIZES = [4, 7, 12, 9, 15]
 N, D = len(SIZES), 3
+HOSTILE = {"adversary": {"clients": [1]}, "corruption": "none"}
+OTHERS = [0, 2, 3, 4]
 
 MODULE = """
 import math
@@ -126,6 +127,12 @@ def path(tmp_path):
     return tmp_path / "data.npz"
 
 
+@pytest.fixture
+def each(path):
+    """What the layer of `first` has seen of every client after a round."""
+    return statistics(path, steps=2)
+
+
 def tree(path, model="strangers:first", **sections):
     train = {"rounds": 1, "steps": 2, "batch": 0, "lr": 0.1, "precision": "float64"}
     return {
@@ -147,14 +154,19 @@ def made(path, model="strangers:first", **more):
     return built(path, model, **more).federation
 
 
+def poisoned(path, value, **more):
+    """Client 1 sends this number in place of every statistic."""
+    attack = {"name": "strangers:poison", "value": value}
+    return made(path, attack=attack, **HOSTILE | more)
+
+
 def statistics(path, steps, momentum=0.1):
-    """[n, 2·D] what the layer of `first` has seen of each client after a round."""
+    """[n, 2·D] means and variances, `steps` times into what a layer starts from."""
     with np.load(path) as data:
         x, owner, train = data["x"], data["owner"], data["split"] == "train"
-    rows = []
+    old, rows = (1 - momentum) ** steps, []
     for k in range(N):
         mine = x[(owner == k) & train]
-        old = (1 - momentum) ** steps
         mean, var = mine.mean(0), mine.var(0, ddof=1)
         rows.append(np.concatenate([(1 - old) * mean, old + (1 - old) * var]))
     return torch.from_numpy(np.stack(rows))
@@ -162,6 +174,18 @@ def statistics(path, steps, momentum=0.1):
 
 def tail(vector):
     return vector[..., -2 * D :]
+
+
+def ends(federation, expected):
+    """Whether the shared model ends with these statistics."""
+    found = tail(federation.broadcast.w)
+    return torch.allclose(found, expected, atol=1e-12)
+
+
+def personal(federation):
+    """[N, d] every client's own model."""
+    rows = federation.population.read(np.arange(N))
+    return federation.engine.models(federation.broadcast.w, rows)
 
 
 # Cut and joined
@@ -173,13 +197,11 @@ def messages(n, d, e):
 
 @pytest.mark.parametrize("e", [0, 2])
 def test_cut_and_joined_all_is_as_before(e):
-    w = torch.arange(1.0, 8.0)
-    broadcast = Broadcast(w, torch.arange(float(e)), torch.ones(()))
-    seen = server.cut_broadcast(broadcast, 4)
+    before = broadcast(torch.arange(1.0, 8.0))._replace(extra=torch.arange(float(e)))
+    seen = server.cut_broadcast(before, 4)
     assert seen.w.tolist() == [1, 2, 3]
     assert seen.extra.tolist() == [*range(e), 4, 5, 6, 7]
-    back = server.join(seen, 4)
-    assert torch.equal(back.w, w) and torch.equal(back.extra, broadcast.extra)
+    assert all(map(torch.equal, server.join(seen, 4), before))
     sent = messages(5, 7, e)
     cut = server.cut(sent, 4)
     assert torch.equal(cut.update, sent.update[:, :3])
@@ -189,15 +211,14 @@ def test_cut_and_joined_all_is_as_before(e):
 
 
 def test_without_a_tail_nothing_is_touched():
-    broadcast = Broadcast(torch.ones(3), torch.ones(1), torch.ones(()))
-    sent = messages(2, 3, 1)
+    before, sent = broadcast(torch.ones(3), 1), messages(2, 3, 1)
     assert server.cut(sent, 0) is sent
-    assert server.cut_broadcast(broadcast, 0) is server.join(broadcast, 0) is broadcast
+    assert server.cut_broadcast(before, 0) is server.join(before, 0) is before
 
 
 def test_only_variances_are_kept_from_below_zero():
     extra = torch.tensor([9.0, -1.0, -2.0, -3.0, 4.0])  # 9 is a solver's; two means
-    joined = server.join(Broadcast(torch.zeros(1), extra, torch.ones(())), 4)
+    joined = server.join(broadcast(torch.zeros(1))._replace(extra=extra), 4)
     assert joined.w.tolist() == [0, -1, -2, 0, 4] and joined.extra.tolist() == [9]
 
 
@@ -217,17 +238,15 @@ SLOW = pytest.mark.slow("trains two federations of a deeper network")
     ],
 )
 def test_identical_clients_are_one_client(tmp_path, model, plan, optimizer):
-    draw = np.random.default_rng(1)
-    x, y = draw.normal(size=(12, D)), np.arange(12) % 2
+    x, y = np.random.default_rng(1).normal(size=(12, D)), np.arange(12) % 2
     split = np.where(np.arange(12) < 9, "train", "test")
+    train = {"rounds": 5, "optimizer": optimizer, "weight_decay": 0.01}
     found = []
     for clients in (1, 3):
-        who = np.repeat(np.arange(clients), 12)
         many = {"x": x, "y": y, "split": split}
         many = {k: np.concatenate([v] * clients) for k, v in many.items()}
         file = tmp_path / f"{clients}.npz"
-        np.savez(file, owner=who, **many)
-        train = {"rounds": 5, "optimizer": optimizer, "weight_decay": 0.01}
+        np.savez(file, owner=np.repeat(np.arange(clients), 12), **many)
         federation = made(file, model, plan=plan, train=train)
         list(federation.train())
         found.append(federation.broadcast.w)
@@ -242,97 +261,77 @@ def test_statistics_of_all_clients_count_alike(path, momentum):
     federation = made(path, model, train={"lr": 0.0})
     w0 = federation.broadcast.w.clone()
     list(federation.train())
-    w = federation.broadcast.w
     each = statistics(path, steps=2, momentum=momentum)
-    assert torch.allclose(tail(w), each.mean(0), atol=1e-12)
-    assert torch.equal(w[: -2 * D], w0[: -2 * D])  # no step was taken
-    assert not torch.allclose(tail(w), each[0], atol=0.1)
+    assert ends(federation, each.mean(0))
+    assert torch.equal(federation.broadcast.w[: -2 * D], w0[: -2 * D])  # no step taken
+    assert not torch.allclose(each.mean(0), each[0], atol=0.1)
 
 
-def test_the_median_of_statistics_where_it_is_wished(path):
-    each = statistics(path, steps=2)
-    wishes: list[tuple[dict[str, Any], Tensor]] = [
-        ({"aggregator": "mean"}, each.mean(0)),
-        ({"aggregator": "median"}, each.median(0).values),  # robust where the rest is
-        ({"train": {"statistics": "median"}}, each.median(0).values),
-        ({"train": {"statistics": "mean"}, "aggregator": "median"}, each.mean(0)),
-    ]
-    for sections, expected in wishes:
-        federation = made(path, **sections)
-        federation.step()
-        assert torch.allclose(tail(federation.broadcast.w), expected, atol=1e-12)
+@pytest.mark.parametrize(
+    ("sections", "median"),
+    [
+        ({"aggregator": "mean"}, False),
+        ({"aggregator": "median"}, True),  # robust where the rest is
+        ({"train": {"statistics": "median"}}, True),
+        ({"train": {"statistics": "mean"}, "aggregator": "median"}, False),
+    ],
+)
+def test_the_median_of_statistics_where_it_is_wished(path, each, sections, median):
+    federation = made(path, **sections)
+    federation.step()
+    assert ends(federation, each.median(0).values if median else each.mean(0))
 
 
-def test_only_those_asked_count(path):
+def test_only_those_asked_count(path, each):
     federation = made(path, train={"cohort": 2})
-    record = federation.step()
-    each = statistics(path, steps=2)[record.cohort]
-    assert torch.allclose(tail(federation.broadcast.w), each.mean(0), atol=1e-12)
+    assert ends(federation, each[federation.step().cohort].mean(0))
 
 
 # Out of everybody's hands
 
 
-HOSTILE = {"adversary": {"clients": [1]}, "corruption": "none"}
-
-
 @pytest.mark.parametrize("value", [-1e30, 1e6])
 def test_no_message_makes_a_variance_negative(path, value):
-    attack = {"name": "strangers:poison", "value": value}
-    federation = made(path, train={"rounds": 3}, attack=attack, **HOSTILE)
+    federation = poisoned(path, value, train={"rounds": 3})
     x = torch.randn(6, D, dtype=torch.float64)
     for record in federation.train():
         w = record.broadcast.w
         assert w.isfinite().all() and (w[-D:] >= 0).all()
-        if value < 0:
-            assert (w[-D:] == 0).all()  # as far as it can be driven
+        assert value > 0 or not w[-D:].any()  # as far as it can be driven
         assert federation.engine.task.predict(w, x).isfinite().all()
 
 
-def test_under_the_median_one_of_five_stays_within_the_others(path):
-    each = statistics(path, steps=2)[[0, 2, 3, 4]]
-    for value in (-1e6, 1e6, 0.5):
-        federation = made(
-            path,
-            train={"statistics": "median"},
-            attack={"name": "strangers:poison", "value": value},
-            **HOSTILE,
-        )
-        federation.step()
-        found = tail(federation.broadcast.w)
-        assert (found >= each.amin(0) - 1e-12).all()
-        assert (found <= each.amax(0) + 1e-12).all()
+@pytest.mark.parametrize("value", [-1e6, 1e6, 0.5])
+def test_under_the_median_one_of_five_stays_within_the_others(path, each, value):
+    federation = poisoned(path, value, train={"statistics": "median"})
+    federation.step()
+    found, others = tail(federation.broadcast.w), each[OTHERS]
+    assert (found >= others.amin(0) - 1e-12).all()
+    assert (found <= others.amax(0) + 1e-12).all()
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_statistics_that_are_no_numbers_drop_the_message(path, value):
-    attack = {"name": "strangers:poison", "value": value}
-    federation = made(path, attack=attack, **HOSTILE)
+def test_statistics_that_are_no_numbers_drop_the_message(path, each, value):
+    federation = poisoned(path, value)
     record = federation.step()
     assert record.dropped == {"drop_invalid": [1]}
-    assert record.messages.client.tolist() == [0, 2, 3, 4]
-    each = statistics(path, steps=2)[[0, 2, 3, 4]]
-    assert torch.allclose(tail(record.broadcast.w), each.mean(0), atol=1e-12)
+    assert record.messages.client.tolist() == OTHERS
+    assert ends(federation, each[OTHERS].mean(0))
 
 
 def test_inputs_too_large_for_a_variance_drop_the_message(path):
     """10³⁰ is a float32, its square is none."""
-    federation = made(
-        path,
-        train={"precision": "float32", "rounds": 2},
-        adversary={"clients": [3]},
-        corruption={"name": "strangers:huge"},
-    )
-    for record in federation.train():
+    hostile = {"adversary": {"clients": [3]}, "corruption": "strangers:huge"}
+    train = {"precision": "float32", "rounds": 2}
+    for record in made(path, train=train, **hostile).train():
         assert record.dropped == {"drop_invalid": [3]}
         assert record.broadcast.w.isfinite().all()
         assert (record.broadcast.w[-D:] > 0).all()
 
 
 def test_when_all_are_dropped_statistics_stay(path):
-    hostile = {"adversary": {"clients": [0, 1, 2, 3]}, "corruption": "none"}
-    attack = {"name": "strangers:poison", "value": math.nan}
-    federation = made(path, train={"rounds": 2}, attack=attack, **hostile)
+    four = {"clients": [0, 1, 2, 3]}
+    federation = poisoned(path, math.nan, adversary=four, train={"rounds": 2})
     federation.sample = lambda r: np.arange(4)  # type: ignore[assignment]
     w0 = federation.broadcast.w.clone()
     for record in federation.train():
@@ -343,10 +342,9 @@ def test_when_all_are_dropped_statistics_stay(path):
 def test_model_replacement_leaves_statistics_alone(path, factor):
     attack = {"name": "model_replacement", "factor": factor}
     one, two = made(path, attack=attack, **HOSTILE), made(path, **HOSTILE)
-    attacked, honest = one.step(), two.step()
-    assert torch.equal(attacked.messages.extra, honest.messages.extra)
-    found, expected = attacked.messages.update[1], honest.messages.update[1]
-    assert torch.allclose(found, (factor or N) * expected)
+    attacked, honest = one.step().messages, two.step().messages
+    assert torch.equal(attacked.extra, honest.extra)
+    assert torch.allclose(attacked.update[1], (factor or N) * honest.update[1])
     assert torch.equal(tail(one.broadcast.w), tail(two.broadcast.w))
 
 
@@ -364,13 +362,12 @@ def test_rules_see_parameters_and_beside_them_statistics(path, mod):
         before = federation.broadcast.w.clone()
         record = federation.step()
         for kind in ("filter", "aggregator"):
-            sent, broadcast = mod.seen[kind]
-            assert sent.update.shape == (N, head) and broadcast.w.shape == (head,)
-            assert torch.equal(broadcast.w, before[:head])
-            assert sent.extra.shape == (N, 2 * D)
-            assert torch.equal(broadcast.extra, before[head:])
-        broadcast, step = mod.seen["server"]
-        assert step.shape == broadcast.w.shape == (head,)
+            sent, seen = mod.seen[kind]
+            assert sent.update.shape == (N, head) and sent.extra.shape == (N, 2 * D)
+            assert torch.equal(seen.w, before[:head])
+            assert torch.equal(seen.extra, before[head:])
+        seen, step = mod.seen["server"]
+        assert step.shape == seen.w.shape == (head,)
         step = record.broadcast.w - before
         assert record.moved == pytest.approx(float(step[:head].norm()), rel=1e-12)
 
@@ -378,26 +375,18 @@ def test_rules_see_parameters_and_beside_them_statistics(path, mod):
 def test_the_facts_count_parameters_alone(path):
     ready = built(path)
     trained = [p.numel() for p in ready.network.parameters() if p.requires_grad]
-    assert (
-        ready.facts["parameters"]
-        == sum(trained)
-        == len(task.flatten(ready.network)) - 2 * D
-    )
+    assert ready.facts["parameters"] == sum(trained)
+    assert sum(trained) == len(task.flatten(ready.network)) - 2 * D
 
 
-def test_what_a_solver_sends_beside_goes_its_own_way(path):
+def test_what_a_solver_sends_beside_goes_its_own_way(path, each):
     """SCAFFOLD's kind: its numbers by the aggregator, statistics by their own rule."""
-    federation = made(
-        path,
-        solver="strangers:telling",
-        aggregator="median",
-        train={"rounds": 2, "statistics": "mean"},
-    )
-    each = statistics(path, steps=2)
-    record = federation.step()
-    assert record.messages.extra.shape == (N, 2 + 2 * D)
+    train = {"rounds": 2, "statistics": "mean"}
+    own = {"solver": "strangers:telling", "aggregator": "median"}
+    federation = made(path, train=train, **own)
+    assert federation.step().messages.extra.shape == (N, 2 + 2 * D)
     assert federation.broadcast.extra.tolist() == [1, float(np.median(SIZES)) - 1]
-    assert torch.allclose(tail(federation.broadcast.w), each.mean(0), atol=1e-12)
+    assert ends(federation, each.mean(0))
     federation.step()
     assert federation.broadcast.extra.tolist() == [2, 2 * (np.median(SIZES) - 1)]
 
@@ -416,15 +405,12 @@ def test_what_a_solver_sends_beside_goes_its_own_way(path):
         {"schedule": "cosine", "lr": 3.0},
     ],
 )
-def test_no_optimiser_touches_the_tail(path, train):
+def test_no_optimiser_touches_the_tail(path, each, train):
     """The first layer sees the data alone, however the rest of it moves."""
     federation = made(path, train=train, personalizer="local")
     federation.step()
-    each = statistics(path, steps=2)
-    assert torch.allclose(tail(federation.broadcast.w), each.mean(0), atol=1e-12)
-    engine, rows = federation.engine, federation.population.read(np.arange(N))
-    models = engine.models(federation.broadcast.w, rows)
-    assert torch.allclose(tail(models), each, atol=1e-12)
+    assert ends(federation, each.mean(0))
+    assert torch.allclose(tail(personal(federation)), each, atol=1e-12)
 
 
 def test_ditto_pulls_parameters_and_leaves_statistics(path):
@@ -433,12 +419,9 @@ def test_ditto_pulls_parameters_and_leaves_statistics(path):
     for _ in range(6):
         before = federation.broadcast.w.clone()
         federation.step()
-    rows = federation.population.read(np.arange(N))
-    models = federation.engine.models(federation.broadcast.w, rows)
-    each = statistics(path, steps=12)
-    assert torch.allclose(tail(models), each, atol=1e-12)
-    head = before.shape[0] - 2 * D
-    assert (models[:, :head] - before[:head]).abs().max() < 0.01
+    models = personal(federation)
+    assert torch.allclose(tail(models), statistics(path, steps=12), atol=1e-12)
+    assert (models - before)[:, : -2 * D].abs().max() < 0.01
     assert (tail(models) - tail(before)).abs().max() > 1
 
 
@@ -470,14 +453,11 @@ def test_every_plan_comes_to_the_same(path, model, personalizer, batch, plans):
         assert torch.allclose(trained(plan), expected, rtol=0, atol=1e-10), plan
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        Plan("loop", 1),
-        Plan("threads", 1),
-        pytest.param(Plan("vmap", 3), marks=pytest.mark.slow("traces two networks")),
-    ],
-)
+TRACES = pytest.mark.slow("traces two networks")
+LOW = [Plan("loop", 1), Plan("threads", 1), pytest.param(Plan("vmap", 3), marks=TRACES)]
+
+
+@pytest.mark.parametrize("plan", LOW)
 def test_bfloat16_trains(path, plan):
     train = {"precision": "bfloat16", "rounds": 3}
     low = made(path, "strangers:narrow", plan=plan, train=train)
@@ -496,76 +476,55 @@ def test_bfloat16_trains(path, plan):
 
 @pytest.mark.slow("a deep network trained, killed and resumed")
 def test_going_on_is_bit_exact(path, tmp_path):
+    train = {"rounds": 4, "batch": 4, "precision": "float32", "augment": ["noise"]}
     whole = tree(
         path,
         "strangers:deep",
-        train={"rounds": 4, "batch": 4, "precision": "float32", "augment": ["noise"]},
+        train=train,
         personalizer={"name": "ditto", "lam": 0.5},
         checkpoint={"every": 1},
         engine={"how": "vmap", "chunk": 2, "device": "cpu"},
     )
-    troth.run(whole, out=tmp_path / "whole")
-
-    def watch(progress):
-        if progress.done >= 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        troth.run(whole, out=tmp_path / "parts", watch=watch)
-    troth.resume(tmp_path / "parts")
-    for name in (files.SHARED, files.PERSONAL, files.CLIENTS, files.ROUNDS):
-        one, two = ((tmp_path / k / name).read_bytes() for k in ("whole", "parts"))
-        assert one == two, name
+    names = (files.SHARED, files.PERSONAL, files.CLIENTS, files.ROUNDS)
+    clients_sent.resumes(whole, tmp_path, 2, names)
 
 
-FREEZES: dict[str, list[str]] = {
+FREEZES = {
     "nothing": [],
     "a layer": ["1.*"],
     "its statistics": ["2.running_*"],
     "all of a norm": ["2.*"],
     "all but norms": ["1.*", "5.*", "8.*"],
 }
+FAST = "all but norms", "ditto"
+CASES = [(freeze, who) for freeze in FREEZES for who in ("none", "ditto")]
+EACH = pytest.mark.slow("a run of each")
 
 
 @pytest.mark.parametrize(
     ("freeze", "personalizer"),
-    [
-        ("all but norms", "ditto"),
-        *(
-            pytest.param(freeze, who, marks=pytest.mark.slow("a run of each"))
-            for freeze in FREEZES
-            for who in ("none", "ditto")
-            if (freeze, who) != ("all but norms", "ditto")
-        ),
-    ],
+    [FAST, *(pytest.param(*case, marks=EACH) for case in CASES if case != FAST)],
 )
 def test_a_loaded_model_predicts_as_it_was_evaluated(
     path, tmp_path, freeze, personalizer
 ):
-    whole = tree(
-        path,
-        {"name": "strangers:deep", "freeze": FREEZES[freeze]},
-        train={"rounds": 3},
-        personalizer=personalizer,
-    )
+    model = {"name": "strangers:deep", "freeze": FREEZES[freeze]}
+    whole = tree(path, model, train={"rounds": 3}, personalizer=personalizer)
     [run] = troth.run(whole, out=tmp_path / "run")
     data = build.build(run.experiment).data
+    still = freeze in ("its statistics", "all of a norm")
     for k in range(N):
-        own = slice(
-            int(data.test.start[k]), int(data.test.start[k] + data.test.size[k])
-        )
+        start = int(data.test.start[k])
+        own = slice(start, start + int(data.test.size[k]))
         x, y = data.x[data.test.row[own]], data.test.y[own]
-        for net, prefix in ((run.model(k), ""), (run.shared(k), "shared_")):
+        for net, column in ((run.model(k), "loss"), (run.shared(k), "shared_loss")):
             norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm1d)]
             assert len(norms) == 2 and not any(m.training for m in net.modules())
             with torch.no_grad():
-                loss = nn.functional.cross_entropy(net(x), y)
-                again = nn.functional.cross_entropy(net(x), y)
+                loss, again = (nn.functional.cross_entropy(net(x), y) for _ in "12")
             assert torch.equal(loss, again)  # nothing drops out, nothing moves
-            column = run.clients[f"{prefix}loss"]
-            assert column[k] == pytest.approx(float(loss), rel=1e-9)
+            assert run.clients[column][k] == pytest.approx(float(loss), rel=1e-9)
             moved = [bool((m.running_var != 1).any()) for m in norms]
-            still = freeze in ("its statistics", "all of a norm")
             assert moved == [not still, True]
 
 

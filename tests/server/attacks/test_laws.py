@@ -3,47 +3,34 @@
 import contextlib
 import inspect
 import math
-from typing import Any
 
+import clients_sent
 import numpy as np
 import pytest
 import torch
-from clients_sent import applied, drawn, key, members, mixed
-from clients_sent import messages as sent_by
+from clients_sent import applied, broadcast, drawn, key, members, mixed, same
 
 from troth import lookup
 from troth.server import rules
 from troth.server.server import Rules, Serving
-from troth.types import Broadcast, Messages, Refusal
+from troth.types import Messages, Refusal
 
 NAMES = lookup.names("attack")
-OPTIONS: dict[str, dict[str, Any]] = {  # for members that cannot do without
+EVERY = pytest.mark.parametrize("name", NAMES)
+OPTIONS = {  # for members that cannot do without
     "counter_gradient": {"target": "{d}.npy"},
     "frozen_model": {"target": "{d}.npy", "lam": 0.7},
 }
-AUTO = "auto"
+TARGET, AUTO = inspect.Parameter.empty, "auto"
+COUNTER = {"target": TARGET, "aim": "shared", "eta": AUTO, "over": AUTO}
+COUNTER |= {"radius": AUTO, "lam": AUTO, "knows": "history", "infers": AUTO}
 EFFORT = {"evaluations": 20}
 SEARCHED = ["shejwalkar2021manipulating", "allouah2023fixing"]
-MEMBERS: dict[str, tuple[dict[str, Any], list[str]]] = {
+EQUIVALENCE = ["farhadkhani2022equivalence"]
+MEMBERS = {
     "alie": ({"z": 0.0}, ["baruch2019little"]),
-    "counter_gradient": (
-        {
-            "target": inspect.Parameter.empty,
-            "aim": "shared",
-            "eta": AUTO,
-            "over": AUTO,
-            "radius": AUTO,
-            "lam": AUTO,
-            "knows": "history",
-            "infers": AUTO,
-            "pace": 1.0,
-        },
-        ["farhadkhani2022equivalence"],
-    ),
-    "frozen_model": (
-        {"target": inspect.Parameter.empty, "lam": AUTO, "regularizer": AUTO},
-        ["farhadkhani2022equivalence"],
-    ),
+    "counter_gradient": ({**COUNTER, "pace": 1.0}, EQUIVALENCE),
+    "frozen_model": ({"target": TARGET, "lam": AUTO, "regularizer": AUTO}, EQUIVALENCE),
     "gaussian": ({"mean": 0.0, "std": 1.0}, ["blanchard2017machine"]),
     "infinite": ({"value": "inf"}, []),
     "ipm": ({"epsilon": 0.5}, ["xie2020fall"]),
@@ -60,7 +47,7 @@ NAN, INF = math.nan, math.inf
 AT_LEAST_0 = "must be a finite number of at least 0"
 ABOVE_0 = "must be a finite number above 0"
 COUPLED = "is known only with personalizer 'coupled'"
-REFUSED: list[tuple[str, str, list[Any], str]] = [
+REFUSED = [
     ("alie", "z", [NAN, INF, -INF], "must be a finite number; 0"),
     ("counter_gradient", "eta", [0.0, INF], ABOVE_0),
     ("counter_gradient", "pace", [0.0, NAN], ABOVE_0),
@@ -87,7 +74,6 @@ UNKNOWN = [
 ]
 HOSTILE = torch.tensor([False, True, False, False, True, False, False])
 NOBODY = torch.zeros_like(HOSTILE)
-WIDTHS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -109,27 +95,17 @@ def options(name, d):
 def messages(dtype, d=5, extra=2):
     n = len(HOSTILE)
     beside = drawn(n, extra, dtype=dtype)
-    return sent_by(drawn(n, d, dtype=dtype), torch.arange(n) * 3, extra=beside)
+    update = drawn(n, d, dtype=dtype)
+    return clients_sent.messages(update, torch.arange(n) * 3, extra=beside)
 
 
 def attacked(name, sent, hostile=HOSTILE, **given):
     """As the round does it."""
     given = options(name, sent.update.shape[1]) | given
-    mean = lambda tried: tried.update.mean(dim=0)  # noqa: E731
-    result, _, _ = applied("attack", name, sent, hostile=hostile, defence=mean, **given)
+    given |= {"hostile": hostile, "defence": lambda tried: tried.update.mean(dim=0)}
+    result, _, _ = applied("attack", name, sent, **given)
     assert isinstance(result, Messages)
     return result
-
-
-def same(a, b):
-    """Bit for bit."""
-    if a.dtype in WIDTHS:
-        a, b = a.view(WIDTHS[a.dtype]), b.view(WIDTHS[b.dtype])
-    return torch.equal(a, b)
-
-
-def all_same(a, b):
-    return all(same(x, y) for x, y in zip(a, b, strict=True))
 
 
 def test_options_and_papers():
@@ -151,29 +127,28 @@ def test_unknown_words():
             lookup.check("attack", name, {option: value})
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_only_rows_of_its_own_change(name):
+@EVERY
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("d", [1, 5])
+def test_only_rows_of_its_own_change(name, dtype, d):
     """Bit for bit, with the same type and shape; what it reads stays as it was."""
-    for dtype in WIDTHS:
-        for d in (1, 5):
-            sent, hostile = messages(dtype, d), HOSTILE.clone()
-            sent.update[0] = torch.nan
-            sent.update[2, -1], sent.update[3, 0] = -0.0, 1e-45
-            kept = [field.clone() for field in sent]
-            found = attacked(name, sent, hostile)
-            assert all_same(sent, kept) and torch.equal(hostile, HOSTILE)
-            for field, before in zip(found, sent, strict=True):
-                assert (field.shape, field.dtype) == (before.shape, before.dtype)
-                assert field.device == before.device
-                assert same(field[~HOSTILE], before[~HOSTILE])
-            assert all_same(found[1:], sent[1:])
-            assert all_same(attacked(name, sent), found)  # twice the same
+    sent, hostile = messages(dtype, d), HOSTILE.clone()
+    sent.update[0] = torch.nan
+    sent.update[2, -1], sent.update[3, 0] = -0.0, 1e-45
+    kept = Messages(*(field.clone() for field in sent))
+    found = attacked(name, sent, hostile)
+    assert same(sent, kept) and torch.equal(hostile, HOSTILE)
+    assert same(mixed(found, ~HOSTILE), mixed(sent, ~HOSTILE))
+    assert same(found[1:], sent[1:])
+    assert (found.update.shape, found.update.dtype) == (sent.update.shape, dtype)
+    assert found.update.device == sent.update.device
+    assert same(attacked(name, sent), found)  # twice the same
 
 
-@pytest.mark.parametrize("name", NAMES)
+@EVERY
 def test_of_nobody_and_of_all(name):
     sent = messages(torch.float32)
-    assert all_same(attacked(name, sent, NOBODY), sent)
+    assert same(attacked(name, sent, NOBODY), sent)
     assert attacked(name, sent, ~NOBODY).update.shape == sent.update.shape
 
 
@@ -197,14 +172,12 @@ def served(name, strength):
     mean = rules.lift("aggregator", "mean", {})
     server = rules.lift("server", "sgd", {"lr": 1.0})
     every = Rules(rule, (), mean, server, mean, strength)
-    sent = messages(torch.float64, extra=0)
-    w = torch.zeros_like(sent.update[0])
-    broadcast = Broadcast(w, w[:0], torch.ones((), dtype=w.dtype))
+    sent, w = messages(torch.float64, extra=0), torch.zeros(5, dtype=torch.float64)
     desk = Serving(every, 0, 0, torch.device("cpu"))
-    return desk.serve(broadcast, sent, 0, HOSTILE).messages.update
+    return desk.serve(broadcast(w), sent, 0, HOSTILE).messages.update
 
 
-@pytest.mark.parametrize("name", NAMES)
+@EVERY
 def test_strength_0_is_no_attack_and_half_is_half_way(name):
     own, whole = messages(torch.float64, extra=0).update, served(name, 1.0)
     assert same(served(name, 0.0), own)
