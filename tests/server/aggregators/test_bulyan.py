@@ -3,10 +3,9 @@ from statistics import median
 
 import pytest
 import torch
-from clients_sent import messages
+from clients_sent import RANDOM, column, drawn, matrices, messages, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server.aggregators.bulyan import bulyan
 
@@ -31,7 +30,7 @@ def around(values, beta):
     middle = median(exact)
     lower = sorted(exact, key=lambda v: (abs(v - middle), v))[:beta]
     upper = sorted(exact, key=lambda v: (abs(v - middle), -v))[:beta]
-    return sum(lower + upper, Fraction()) / (2 * beta)
+    return float(sum(lower + upper, Fraction()) / (2 * beta))
 
 
 def test_by_hand():
@@ -39,78 +38,58 @@ def test_by_hand():
 
     Krum: 2 (scores 30 15 10 15 18 54 …); of 0 1 3 4 6 100, 1 and 3 and 4 tie at 14: 1;
     of 0 3 4 6 100, 4 at 5; of 0 3 6 100, all tie at 9: 0; of 3 6 100, the first: 3.
-    The median of 0 1 2 3 4 is 2, and the three closest to it are 1 2 3.
+    The median of 0 1 2 3 4 is 2, and the three closest to it are 1 2 3. With 2.5 for
+    the 4, they are 2, 2.5, half of 1 and of 3.
     """
-    update = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0], [6.0], [100.0]])
-    said: dict[str, Tensor] = {}
-    assert bulyan(messages(update), said.update, f=1).item() == 2.0
+    found, said = noted(bulyan, column(0.0, 1, 2, 3, 4, 6, 100), f=1)
+    assert found.item() == 2.0
     assert said["chosen"].tolist() == [True] * 5 + [False] * 2
-    update[4] = 2.5  # the three closest to the median 2 are 2, 2.5, half of 1 and of 3
-    assert bulyan(messages(update), f=1).item() == pytest.approx(6.5 / 3)
-    assert bulyan(messages(-update), f=1) == -bulyan(messages(update), f=1)
+    found = bulyan(column(0.0, 1, 2, 3, 2.5, 6, 100), f=1)
+    assert found.item() == pytest.approx(6.5 / 3)
+    assert bulyan(column(0.0, -1, -2, -3, -2.5, -6, -100), f=1) == -found
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    st.integers(1, 3).flatmap(
-        lambda d: st.lists(
-            st.lists(st.integers(-5, 5), min_size=d, max_size=d),
-            min_size=1,
-            max_size=15,
-        )
-    ),
-    st.integers(0, 4),
-    st.randoms(use_true_random=False),
-)
+@given(matrices(st.integers(-5, 5), 15), st.integers(0, 4), RANDOM)
 def test_as_defined(rows, f, random):
     """Whole numbers: full of ties. Beyond the condition too."""
     n = len(rows)
     client = random.sample(range(50), n)
-    named: dict[int, list[float]] = dict(zip(client, rows, strict=True))
+    named = dict(zip(client, rows, strict=True))
     theta = max(1, n - 2 * f)
     beta = max(2 - theta % 2, theta - 2 * f)
     chosen = selected(named, f, theta)
-    expected = [
-        float(around([named[i][c] for i in chosen], beta)) for c in range(len(rows[0]))
-    ]
-    update = torch.tensor(rows, dtype=torch.float64)
-    said: dict[str, Tensor] = {}
-    found = bulyan(messages(update, client), said.update, f=f, strict=False)
+    columns = zip(*(named[i] for i in chosen), strict=True)
+    sent = messages(torch.tensor(rows, dtype=torch.float64), client)
+    found, said = noted(bulyan, sent, f=f, strict=False)
+    expected = [around(values, beta) for values in columns]
     assert found.tolist() == pytest.approx(expected, abs=1e-12)
     assert {client[i] for i in said["chosen"].nonzero().flatten()} == {*chosen}
 
 
 def test_many_columns_as_few_do():
     """Blocks of columns leave no seam."""
-    draw = torch.Generator().manual_seed(0)
-    few = torch.randn(11, 5, generator=draw)
-    repeats = 30_000
+    few, repeats = drawn(11, 5, dtype=torch.float32), 30_000
     found = bulyan(messages(few.repeat(1, repeats)), f=2)
-    expected = bulyan(messages(few), f=2)
-    assert torch.equal(found.view(repeats, 5), expected.expand(repeats, 5))
+    assert torch.equal(found, bulyan(messages(few), f=2).repeat(repeats))
+
+
+HOSTILE = st.floats(-1e30, 1e30) | st.floats(-12, 12)
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    st.integers(1, 3).flatmap(
-        lambda f: st.tuples(
-            st.lists(st.floats(-10, 10), min_size=3 * f + 3, max_size=3 * f + 5),
-            st.lists(
-                st.floats(-1e30, 1e30) | st.floats(-12, 12), min_size=f, max_size=f
-            ),
-        )
-    )
-)
-def test_hostile_values_stay_near_benign_ones(sides):
+@given(st.integers(1, 3), st.data())
+def test_hostile_values_stay_near_benign_ones(f, data):
     """Each averaged value is as near to the median as some benign one."""
-    benign, hostile = sides
-    update = torch.tensor([*hostile, *benign], dtype=torch.float64)[:, None]
-    found = bulyan(messages(update), f=len(hostile)).item()
+    sizes = {"min_size": 3 * f + 3, "max_size": 3 * f + 5}
+    benign = data.draw(st.lists(st.floats(-10, 10), **sizes))
+    hostile = data.draw(st.lists(HOSTILE, min_size=f, max_size=f))
+    found = bulyan(column(*hostile, *benign, dtype=torch.float64), f=f).item()
     low, high = min(benign), max(benign)
     assert low - (high - low) - 1e-9 <= found <= high + (high - low) + 1e-9
 
 
 def test_values_that_nearly_overflow():
     most = torch.finfo(torch.float32).max
-    update = torch.tensor([[most], [most], [-most], [-most], [most], [1.0], [most]])
-    assert bulyan(messages(update), f=1).isfinite().all()
+    sent = column(most, most, -most, -most, most, 1.0, most)
+    assert bulyan(sent, f=1).isfinite().all()

@@ -1,60 +1,52 @@
 import pytest
 import torch
-from clients_sent import messages
+from clients_sent import RANDOM, column, messages, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server.aggregators.k_norm import k_norm
 
 
 def test_by_hand():
     """Lengths 5, 1, √117 and 13."""
-    update = torch.tensor([[3.0, 4.0], [0.0, -1.0], [-6.0, 9.0], [5.0, 12.0]])
-    said: dict[str, Tensor] = {}
-    assert k_norm(messages(update), said.update, f=1).tolist() == [-1.0, 4.0]
+    sent = messages([[3.0, 4.0], [0.0, -1.0], [-6.0, 9.0], [5.0, 12.0]])
+    found, said = noted(k_norm, sent, f=1)
+    assert found.tolist() == [-1.0, 4.0]
     assert said["chosen"].tolist() == [True, True, True, False]
-    assert k_norm(messages(update), f=2).tolist() == [1.5, 1.5]
-    assert k_norm(messages(update), f=3).tolist() == [0.0, -1.0]
-    assert k_norm(messages(update), f=9, strict=False).tolist() == [0.0, -1.0]
+    rest = [k_norm(sent, f=f, strict=False).tolist() for f in (2, 3, 9)]
+    assert rest == [[1.5, 1.5], [0.0, -1.0], [0.0, -1.0]]
 
 
 def test_of_equal_lengths_the_lowest_ids_stay():
-    update = torch.tensor([[3.0, 4.0], [4.0, -3.0], [-5.0, 0.0]])
+    update = [[3.0, 4.0], [4.0, -3.0], [-5.0, 0.0]]
     assert k_norm(messages(update, [7, 1, 4]), f=1).tolist() == [-0.5, -1.5]
     assert k_norm(messages(update, [7, 9, 8]), f=2).tolist() == [3.0, 4.0]
 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.integers(-5, 5), min_size=1, max_size=12),
-    st.integers(0, 14),
-    st.randoms(use_true_random=False),
+    st.lists(st.integers(-5, 5), min_size=1, max_size=12), st.integers(0, 14), RANDOM
 )
 def test_as_sorting_does(values, f, random):
     n = len(values)
     client = random.sample(range(50), n)
     ranked = sorted(zip(map(abs, values), client, values, strict=True))
     kept = [v for _, _, v in ranked[: max(1, n - f)]]
-    update = torch.tensor(values, dtype=torch.float64)[:, None]
-    found = k_norm(messages(update, client), f=f, strict=False).item()
+    sent = column(*values, dtype=torch.float64, client=client)
+    found = k_norm(sent, f=f, strict=False).item()
     assert found == pytest.approx(sum(kept) / len(kept), abs=1e-12)
 
 
 def test_lengths_beyond_float32():
     """In float32 the squares of all but two are infinite, or nothing."""
-    sizes = [1e30, 3e30, 2e30, 1.0, 1e-30, 3e-30, 2e-30]
-    update = torch.tensor(sizes)[:, None].expand(7, 2).clone()
-    said: dict[str, Tensor] = {}
-    k_norm(messages(update), said.update, f=2)
-    assert said["chosen"].tolist() == [True, False, False, True, True, True, True]
-    k_norm(messages(update), said.update, f=6)
-    assert said["chosen"].tolist() == [False] * 4 + [True, False, False]
+    sizes = torch.tensor([1e30, 3e30, 2e30, 1.0, 1e-30, 3e-30, 2e-30])
+    sent = messages(sizes[:, None].repeat(1, 2))
+    for f, left_out in ((2, [1, 2]), (6, [0, 1, 2, 3, 5, 6])):
+        _, said = noted(k_norm, sent, f=f)
+        assert (~said["chosen"]).nonzero().flatten().tolist() == left_out
 
 
 def test_short_hostile_rows_are_kept():
     """What it does not promise."""
-    update = torch.tensor([[1.0], [2.0], [3.0], [-0.5]])
-    said: dict[str, Tensor] = {}
-    k_norm(messages(update), said.update, f=1)
+    _, said = noted(k_norm, column(1.0, 2.0, 3.0, -0.5), f=1)
     assert said["chosen"][3]

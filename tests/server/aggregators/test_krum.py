@@ -1,29 +1,23 @@
-from typing import Literal
-
 import pytest
 import torch
-from clients_sent import messages
+from clients_sent import RANDOM, column, matrices, messages, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server.aggregators.krum import krum
 from troth.types import Refusal
 
-Neighbors = Literal["blanchard", "byzfl"]
-OTHERS: dict[Neighbors, int] = {"blanchard": 2, "byzfl": 1}
-LINE = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
+OTHERS = {"blanchard": 2, "byzfl": 1}
+LINE = [0.0, 1.0, 3.0, 7.0, 100.0]
 
 
 def scores(rows, others):
     """By the definition, in whole numbers."""
     found = []
     for i, row in enumerate(rows):
-        rest = [other for j, other in enumerate(rows) if j != i]
-        far = sorted(
-            sum((a - b) ** 2 for a, b in zip(row, o, strict=True)) for o in rest
-        )
-        found.append(sum(far[: max(0, others)]))
+        rest = rows[:i] + rows[i + 1 :]
+        far = [sum((a - b) ** 2 for a, b in zip(row, o, strict=True)) for o in rest]
+        found.append(sum(sorted(far)[: max(0, others)]))
     return found
 
 
@@ -34,51 +28,40 @@ def test_by_hand(neighbors, chosen):
     Two others: 0 → 1 + 9, 1 → 1 + 4, 3 → 4 + 9, 7 → 16 + 36.
     Three: 0 → 1 + 9 + 49, 1 → 1 + 4 + 36, 3 → 4 + 9 + 16, 7 → 16 + 36 + 49.
     """
-    said: dict[str, Tensor] = {}
-    found = krum(messages(LINE), said.update, f=1, neighbors=neighbors)
+    found, said = noted(krum, column(*LINE), f=1, neighbors=neighbors)
     assert found.item() == chosen
-    assert said["chosen"].tolist() == (LINE[:, 0] == chosen).tolist()
+    assert said["chosen"].tolist() == [value == chosen for value in LINE]
 
 
-def test_the_nearest_two_tie_and_the_lower_id_wins():
-    for client in ([5, 2, 9, 7, 8], [12, 4, 0, 1, 2]):
-        found = krum(messages(LINE, client), f=2, strict=False)
-        assert found.item() == 1.0
-    assert krum(messages(LINE, [2, 5, 9, 7, 8]), f=2, strict=False).item() == 0.0
-
-
-def test_or_the_one_that_comes_first():
-    for client in ([5, 2, 9, 7, 8], [2, 5, 9, 7, 8]):
-        found = krum(messages(LINE, client), f=2, ties="first", strict=False)
-        assert found.item() == 0.0
-    back = LINE.flip(0)
-    assert krum(messages(back), f=2, ties="first", strict=False).item() == 1.0
-
-
-def test_without_neighbors_the_first_client():
-    update = torch.arange(10.0)[:, None]
-    client = [3, 8, 6, 1, 9, 2, 7, 4, 5, 11]
-    for f in (8, 9, 10, 100):
-        assert krum(messages(update, client), f=f, strict=False).item() == 3.0
+@pytest.mark.parametrize(
+    ("values", "client", "ties", "chosen"),
+    [
+        (LINE, [5, 2, 9, 7, 8], "id", 1.0),
+        (LINE, [12, 4, 0, 1, 2], "id", 1.0),
+        (LINE, [2, 5, 9, 7, 8], "id", 0.0),
+        (LINE, [5, 2, 9, 7, 8], "first", 0.0),
+        (LINE, [2, 5, 9, 7, 8], "first", 0.0),
+        (LINE[::-1], None, "first", 1.0),
+    ],
+)
+def test_the_nearest_two_tie_and_the_lower_id_or_the_first_wins(
+    values, client, ties, chosen
+):
+    sent = column(*values, client=client)
+    assert krum(sent, f=2, ties=ties, strict=False).item() == chosen
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.integers(1, 3).flatmap(
-        lambda d: st.lists(
-            st.lists(st.integers(-4, 4), min_size=d, max_size=d),
-            min_size=1,
-            max_size=12,
-        )
-    ),
-    st.integers(0, 12),
-    st.sampled_from(["blanchard", "byzfl"]),
-    st.randoms(use_true_random=False),
+    matrices(st.integers(-4, 4), 12),
+    st.integers(0, 12) | st.just(100),
+    st.sampled_from([*OTHERS]),
+    RANDOM,
 )
 def test_as_defined(rows, f, neighbors, random):
-    n = len(rows)
-    client = random.sample(range(50), n)
-    found = scores(rows, n - f - OTHERS[neighbors])
+    """Without neighbors, too: the lowest id."""
+    client = random.sample(range(50), len(rows))
+    found = scores(rows, len(rows) - f - OTHERS[neighbors])
     _, _, expected = min(zip(found, client, rows, strict=True))
     sent = messages(torch.tensor(rows, dtype=torch.float32), client)
     got = krum(sent, f=f, neighbors=neighbors, strict=False)
@@ -87,10 +70,10 @@ def test_as_defined(rows, f, neighbors, random):
 
 def test_beyond_its_condition_equal_hostile_rows_win():
     """n = 6 and f = 3: a score counts one neighbour, and that one is hostile too."""
-    update = torch.tensor([[1.0], [2.0], [3.0], [50.0], [50.0], [50.0]])
+    sent = column(1.0, 2.0, 3.0, 50.0, 50.0, 50.0)
     with pytest.raises(Refusal, match="n ≥ 2f \\+ 3 = 9, and n is 6; lower f, raise"):
-        krum(messages(update), f=3)
-    assert krum(messages(update), f=3, strict=False).item() == 50.0
+        krum(sent, f=3)
+    assert krum(sent, f=3, strict=False).item() == 50.0
 
 
 @pytest.mark.parametrize(("neighbors", "others"), OTHERS.items())

@@ -6,16 +6,13 @@ it, so that the table cannot say less than is true.
 """
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from clients_sent import applied, members, mixed
+from clients_sent import applied, matrices, members, mixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth import lookup
 from troth.server.aggregators.mean import mean
@@ -34,25 +31,19 @@ EVERY = pytest.mark.parametrize("name", NAMES)
 DTYPES = [torch.float32, torch.float64]
 STRICT = {"f": "auto", "strict": True}
 NEAREST = {"f": "auto", "neighbors": "blanchard", "ties": "id", "strict": True}
-MEMBERS: dict[str, tuple[dict[str, Any], list[str]]] = {
+CLIPPING = {"tau": 10.0, "iterations": 1, "remember": True, **STRICT}
+GEOMETRIC = {"nu": 1e-6, "tolerance": 1e-8, "iterations": 100, **STRICT}
+SUBSETS = ["rousseeuw1985multivariate", "elmhamdi2022genuinely"]
+MEMBERS = {
     "afl": ({"lr": 0.1}, ["mohri2019agnostic"]),
     "bulyan": (STRICT, ["elmhamdi2018hidden"]),
-    "centered_clipping": (
-        {"tau": 10.0, "iterations": 1, "remember": True, **STRICT},
-        ["karimireddy2021learning"],
-    ),
+    "centered_clipping": (CLIPPING, ["karimireddy2021learning"]),
     "fedmgda": ({"eps": 0.1}, ["hu2022federated"]),
-    "geometric_median": (
-        {"nu": 1e-6, "tolerance": 1e-8, "iterations": 100, **STRICT},
-        ["pillutla2022robust"],
-    ),
+    "geometric_median": (GEOMETRIC, ["pillutla2022robust"]),
     "k_loss": (STRICT, ["li2021ditto"]),
     "k_norm": (STRICT, ["li2021ditto"]),
     "krum": (NEAREST, ["blanchard2017machine"]),
-    "mda": (
-        {"limit": 1_000_000, **STRICT},
-        ["rousseeuw1985multivariate", "elmhamdi2022genuinely"],
-    ),
+    "mda": ({"limit": 1_000_000, **STRICT}, SUBSETS),
     "meamed": (STRICT, ["xie2018generalized"]),
     "mean": ({}, ["mcmahan2017communication"]),
     "median": (STRICT, ["yin2018byzantine"]),
@@ -64,7 +55,7 @@ MEMBERS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "weighted_mean": ({}, ["mcmahan2017communication"]),
 }
 NAN, INF = math.nan, math.inf
-REFUSED: list[tuple[str, str, list[Any], str]] = [
+REFUSED = [
     ("afl", "lr", [-0.1, NAN, INF], "must be a finite number ≥ 0"),
     ("centered_clipping", "tau", [0.0, -1.0, NAN, INF], "must be a positive number"),
     ("centered_clipping", "iterations", [0], "must be above 0"),
@@ -95,12 +86,8 @@ def test_refusals(name, option, values, words):
 def table():
     """Rule → column → cell, of the table of laws."""
     section = PAGE.read_text("utf-8").split("### Laws", 1)[1].split("\n## ", 1)[0]
-    lines = section.splitlines()
-    cells = [
-        [cell.strip(" `") for cell in line.strip("|").split("|")]
-        for line in lines
-        if line.startswith("|")
-    ]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    cells = [[c.strip(" `") for c in line.strip("|").split("|")] for line in lines]
     head, _, *rows = cells
     return {row[0]: dict(zip(head, row, strict=True)) for row in rows}
 
@@ -138,7 +125,6 @@ def aggregated(name, sent, times=1, **options):
     memory = None
     for _ in range(times):
         result, memory, _ = applied("aggregator", name, sent, memory, **options)
-    assert isinstance(result, Tensor)
     return result
 
 
@@ -146,22 +132,18 @@ def same(a, b):
     return torch.allclose(a, b, rtol=1e-7, atol=1e-9)
 
 
-SHIFT = torch.tensor([-30.0, 50.0, 0.5, 20.0], dtype=torch.float64)
-
-
 def shifts(name, shape):
-    sent, shift = messages(shape), SHIFT[: shape[1]]
-    moved = sent._replace(update=sent.update + shift)
-    return same(aggregated(name, moved), aggregated(name, sent) + shift)
+    sent, shift = messages(shape), torch.tensor([-30.0, 50.0, 0.5, 20.0]).double()
+    moved = sent._replace(update=sent.update + shift[: shape[1]])
+    return same(aggregated(name, moved), aggregated(name, sent) + shift[: shape[1]])
 
 
 def scales(name, shape):
     sent = messages(shape)
-    once = aggregated(name, sent)
-    return all(
-        same(aggregated(name, sent._replace(update=unit * sent.update)) / unit, once)
-        for unit in (4.0, 1e-3, -1.0, 1000.0)
-    )
+    once, units = aggregated(name, sent), (4.0, 1e-3, -1.0, 1000.0)
+    sents = [sent._replace(update=unit * sent.update) for unit in units]
+    each = [aggregated(name, sent) for sent in sents]
+    return all(same(a / unit, once) for a, unit in zip(each, units, strict=True))
 
 
 def is_mean(name, shape):
@@ -180,12 +162,11 @@ def crowd(n, f, seed):
     sent = messages((n, 3), seed=seed)
     rows = 5 + 1e-3 * sent.update
     far = 10.0 ** ((seed % 8) * 4 - 2)  # 1e-2 … 1e26
-    kind = seed // 8
-    hostile = far * sent.update[:f]
-    if kind == 1:  # all the same
-        hostile = hostile[:1].expand(f, 3)
-    if kind == 2:  # back, and not even long
-        hostile = -0.9 * rows[f:].mean(0).expand(f, 3)
+    hostile = [
+        far * sent.update[:f],
+        far * sent.update[:1].expand(f, 3),
+        -0.9 * rows[f:].mean(0).expand(f, 3),  # back, and not even long
+    ][seed // 8]
     return sent._replace(update=torch.cat([hostile, rows[f:]])), rows[f:]
 
 
@@ -193,8 +174,8 @@ def bounded(name, case):
     """Within some diameters of the benign rows, from their mean."""
     n, f, seed = case
     sent, benign = crowd(n, f, seed)
-    diameter = torch.cdist(benign, benign).max()
     found = aggregated(name, sent, **({"f": f} if takes(name, "f") else {}))
+    diameter = torch.cdist(benign, benign).max()
     return bool((found - benign.mean(0)).norm() <= 4 * n * diameter)
 
 
@@ -211,12 +192,7 @@ def crowds(name):
     return [(n, f, seed) for n, f in few for seed in range(24)]
 
 
-LAWS: dict[str, Callable[[str, Any], bool]] = {
-    "shift": shifts,
-    "scale": scales,
-    "mean at f = 0": is_mean,
-    "bounded": bounded,
-}
+LAWS = {"shift": shifts, "scale": scales, "mean at f = 0": is_mean, "bounded": bounded}
 
 
 def test_the_table_names_every_rule_and_law():
@@ -242,7 +218,7 @@ def test_the_table_is_right(name, law):
 
 @EVERY
 def test_the_condition_of_the_table_is_enforced(name):
-    condition = TABLE[name]["condition"]
+    condition, sent = TABLE[name]["condition"], messages((9, 2))
     if not takes(name, "f"):
         assert condition == "–"
         return
@@ -255,13 +231,13 @@ def test_the_condition_of_the_table_is_enforced(name):
         said = f"{name} with f = {f} holds for {condition} = {n}, and n is {n - 1}; "
         assert str(refused.value).startswith(said)
     with pytest.raises(Refusal, match=rf"{name}'s f = -1 must be at least 0"):
-        aggregated(name, messages((9, 2)), f=-1)
+        aggregated(name, sent, f=-1)
     if name in ("median", "geometric_median", "centered_clipping"):  # whatever f is
-        found = [aggregated(name, messages((9, 2)), f=f) for f in (0, 3, "auto")]
+        found = [aggregated(name, sent, f=f) for f in (0, 3, "auto")]
         assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
     else:
         with pytest.raises(Refusal, match=rf"{name}'s f = 'auto' is known within"):
-            aggregated(name, messages((9, 2)), f="auto")
+            aggregated(name, sent, f="auto")
 
 
 @EVERY
@@ -298,28 +274,26 @@ def test_clients_have_no_order(name):
 def test_it_reads_what_the_table_says(name):
     """Who claims to withstand hostile rows believes nothing that clients report."""
     sent, reads = messages((7, 3)), TABLE[name]["reads"]
-    lies = {
-        "size": sent._replace(size=sent.size.flip(0) * 5),
-        "loss": sent._replace(loss=40 * sent.loss.flip(0)),
-    }
-    for field, given_ in lies.items():
-        alike = torch.equal(aggregated(name, given_, 2), aggregated(name, sent, 2))
+    honest = aggregated(name, sent, 2)
+    for field, factor in (("size", 5), ("loss", 40)):
+        lies = sent._replace(**{field: factor * getattr(sent, field).flip(0)})
+        alike = torch.equal(aggregated(name, lies, 2), honest)
         assert alike == (reads != field)
     absurd = sent._replace(size=sent.size * 0 + 2**62, loss=sent.loss * math.nan)
     if reads == "–":
         assert torch.equal(aggregated(name, absurd), aggregated(name, sent))
-    assert reads == "–" or TABLE[name]["bounded"] == "no"
+    else:
+        assert TABLE[name]["bounded"] == "no"
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if takes(n, "strict")])
-def test_beyond_its_condition_it_still_gives_a_vector(name):
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 10])
+def test_beyond_its_condition_it_still_gives_a_vector(name, dtype, n):
     """The papers' tables go to 80 % hostile clients."""
-    for dtype in DTYPES:
-        for n in (1, 2, 3, 5, 10):
-            for f in (0, 1, 2, n // 2, n - 1, n, n + 3):
-                sent = messages((n, 3), dtype)
-                found = aggregated(name, sent, f=f, strict=False)
-                assert found.dtype == dtype and found.isfinite().all(), (n, f)
+    for f in (0, 1, 2, n // 2, n - 1, n, n + 3):
+        found = aggregated(name, messages((n, 3), dtype), f=f, strict=False)
+        assert found.dtype == dtype and found.isfinite().all(), f
 
 
 @EVERY
@@ -345,16 +319,12 @@ VALUES = st.sampled_from(
 
 @EVERY
 @settings(max_examples=60, deadline=None)
-@given(data=st.data())
-def test_corners_stay_numbers_within_the_rows(name, data):
+@given(n=st.integers(1, 12), different=matrices(VALUES, 12))
+def test_corners_stay_numbers_within_the_rows(name, n, different):
     """Equal rows, one row, d = 1, denormals, 1e30, duplicates, f at its limit."""
-    n = data.draw(st.integers(1, 12))
-    d = data.draw(st.integers(1, 3))
-    numbers = st.lists(VALUES, min_size=d, max_size=d)
-    different = data.draw(st.lists(numbers, min_size=1, max_size=n))
     rows = torch.tensor([different[i % len(different)] for i in range(n)])
     parts = rows / n if name == "sum" else rows  # which then is their average
-    sent = messages((n, d), torch.float32)._replace(update=parts)
+    sent = messages(rows.shape, torch.float32)._replace(update=parts)
     options = {"f": limit(name, n)} if takes(name, "f") else {}
     found = aggregated(name, sent, **options)
     assert found.dtype == torch.float32

@@ -3,10 +3,9 @@ from itertools import combinations
 
 import pytest
 import torch
-from clients_sent import messages
+from clients_sent import RANDOM, column, drawn, matrices, messages, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server.aggregators.mda import mda
 from troth.types import Refusal
@@ -14,8 +13,7 @@ from troth.types import Refusal
 
 def chosen(sent, f, **options):
     """The ids of the rows that were averaged."""
-    said: dict[str, Tensor] = {}
-    found = mda(sent, said.update, f=f, **options)
+    found, said = noted(mda, sent, f=f, **options)
     expected = sent.update[said["chosen"]].double().mean(dim=0)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
     return {*sent.client[said["chosen"]].tolist()}
@@ -34,10 +32,10 @@ def closest(rows, f):
 
 def test_by_hand():
     """Of 0 1 3 7 100, the four closest span 7, the three closest 3."""
-    update = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
-    assert mda(messages(update), f=1).item() == 11 / 4
-    assert mda(messages(update), f=2).item() == pytest.approx(4 / 3)
-    assert mda(messages(update), f=3, strict=False).item() == 0.5
+    sent = column(0.0, 1.0, 3.0, 7.0, 100.0)
+    assert mda(sent, f=1).item() == 11 / 4
+    assert mda(sent, f=2).item() == pytest.approx(4 / 3)
+    assert mda(sent, f=3, strict=False).item() == 0.5
 
 
 def test_by_hand_in_the_plane():
@@ -47,28 +45,12 @@ def test_by_hand_in_the_plane():
     assert chosen(messages(update, [9, 8, 3, 2, 1]), f=2) == {1, 2, 3}
 
 
-def test_of_equal_diameters_the_lowest_ids():
-    update = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
-    assert chosen(messages(update), f=2) == {0, 1, 2}
-    assert chosen(messages(update, [9, 8, 7, 3, 2]), f=2) == {2, 3, 7}
-    assert chosen(messages(update, [1, 4, 2, 0, 3]), f=2) == {0, 2, 3}
-
-
 @settings(max_examples=200, deadline=None)
-@given(
-    st.integers(1, 3).flatmap(
-        lambda d: st.lists(
-            st.lists(st.integers(-4, 4), min_size=d, max_size=d), min_size=1, max_size=9
-        )
-    ),
-    st.integers(0, 10),
-    st.randoms(use_true_random=False),
-)
+@given(matrices(st.integers(-4, 4), 9), st.integers(0, 10), RANDOM)
 def test_as_all_subsets_say(rows, f, random):
-    """Full of ties; beyond the condition too."""
-    n = len(rows)
-    client = random.sample(range(50), n)
-    expected = closest(dict(zip(client, rows, strict=True)), min(f, n - 1))
+    """Full of ties, of which the lowest ids; beyond the condition too."""
+    client = random.sample(range(50), len(rows))
+    expected = closest(dict(zip(client, rows, strict=True)), min(f, len(rows) - 1))
     sent = messages(torch.tensor(rows, dtype=torch.float32), client)
     assert chosen(sent, f, strict=False) == expected
 
@@ -78,12 +60,10 @@ def test_as_all_subsets_say(rows, f, random):
 )
 def test_on_a_line_it_is_the_shortest_window(n, f):
     """So the answer is known where subsets are too many to look at."""
-    draw = torch.Generator().manual_seed(n)
-    update = torch.randn(n, 1, generator=draw, dtype=torch.float64)
+    update = drawn(n, 1)
     values, order = update[:, 0].sort()
-    m = n - f
-    first = int((values[m - 1 :] - values[: n - m + 1]).argmin())
-    expected = {*order[first : first + m].tolist()}
+    first = int((values[n - f - 1 :] - values[: f + 1]).argmin())
+    expected = {*order[first : first + n - f].tolist()}
     assert chosen(messages(update), f, strict=False) == expected
 
 
@@ -91,22 +71,19 @@ def test_on_a_line_it_is_the_shortest_window(n, f):
 @pytest.mark.parametrize("d", [1, 3, 200])
 def test_a_million_subsets_need_few_steps(n, f, d):
     assert math.comb(n, f) <= 1_000_000
-    draw = torch.Generator().manual_seed(d)
-    update = torch.randn(n, d, generator=draw)
-    chosen(messages(update), f, strict=False, limit=20_000)
-    chosen(messages(update.round()), f, strict=False, limit=20_000)  # full of ties
+    update = drawn(n, d, dtype=torch.float32)
+    for each in (update, update.round()):  # then full of ties
+        chosen(messages(each), f, strict=False, limit=20_000)
 
 
 def test_a_hostile_cluster_of_f_rows_is_left_out():
-    draw = torch.Generator().manual_seed(2)
-    update = torch.randn(41, 30, generator=draw)
+    update = drawn(41, 30, dtype=torch.float32)
     update[:20] = 1e20
     assert chosen(messages(update), f=20) == {*range(20, 41)}
 
 
 def test_the_search_ends():
-    draw = torch.Generator().manual_seed(0)
-    sent = messages(torch.randn(31, 8, generator=draw))
+    sent = messages(drawn(31, 8, dtype=torch.float32))
     with pytest.raises(Refusal) as refused:
         mda(sent, f=15, limit=20)
     assert str(refused.value) == (
@@ -123,9 +100,8 @@ def test_equal_rows_at_any_scale_need_no_search():
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 2**40))
 def test_lies_within_the_benign_diameter_of_a_benign_row(f, more, seed):
-    draw = torch.Generator().manual_seed(seed)
-    benign = torch.randn(f + 1 + more, 3, generator=draw, dtype=torch.float64)
-    hostile = benign[0] + 3 * torch.randn(f, 3, generator=draw, dtype=torch.float64)
+    benign = drawn(f + 1 + more, 3, seed)
+    hostile = benign[0] + 3 * drawn(f, 3, seed + 1)
     found = mda(messages(torch.cat([hostile, benign])), f=f)
     diameter = torch.cdist(benign, benign).max()
     assert (benign - found).norm(dim=1).min() <= diameter + 1e-12

@@ -1,18 +1,14 @@
-from typing import Literal
-
 import pytest
 import torch
-from clients_sent import messages
+from clients_sent import RANDOM, column, drawn, messages, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server.aggregators.krum import krum
 from troth.server.aggregators.multi_krum import multi_krum
 
-Neighbors = Literal["blanchard", "byzfl"]
-NEIGHBOURS: tuple[Neighbors, ...] = ("blanchard", "byzfl")
-LINE = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
+NEIGHBORS = {"blanchard": 2, "byzfl": 1}
+LINE = column(0.0, 1.0, 3.0, 7.0, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -20,34 +16,33 @@ LINE = torch.tensor([[0.0], [1.0], [3.0], [7.0], [100.0]])
 )
 def test_by_hand(m, expected):
     """n = 5, f = 1, two others: 1 → 5, 0 → 10, 3 → 13, 7 → 52, and 100 far behind."""
-    said: dict[str, Tensor] = {}
-    found = multi_krum(messages(LINE), said.update, f=1, m=m).item()
-    assert found == pytest.approx(expected)
+    found, said = noted(multi_krum, LINE, f=1, m=m)
+    assert found.item() == pytest.approx(expected)
     assert said["chosen"].sum() == (m or 4) and said["chosen"][1]
 
 
-def test_without_neighbors_the_first_two_clients():
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({"f": 8}, 4.0), ({"f": 80}, 3.0), ({"f": 8, "ties": "first"}, 0.5)],
+)
+def test_without_neighbors_the_first_two_clients(options, expected):
     """At n = 10 and f = 8, as in the papers' tables with 80 % hostile."""
-    update = torch.arange(10.0)[:, None]
-    client = [3, 8, 6, 1, 9, 2, 7, 4, 5, 11]
-    assert multi_krum(messages(update, client), f=8, strict=False).item() == 4.0
-    assert multi_krum(messages(update, client), f=80, strict=False).item() == 3.0
-    first = multi_krum(messages(update, client), f=8, ties="first", strict=False)
-    assert first.item() == 0.5
+    sent = column(*range(10), client=[3, 8, 6, 1, 9, 2, 7, 4, 5, 11])
+    assert multi_krum(sent, **options, strict=False).item() == expected
 
 
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.integers(-6, 6), min_size=1, max_size=12),
     st.integers(0, 9),
-    st.integers(0, 14),
-    st.sampled_from(NEIGHBOURS),
-    st.randoms(use_true_random=False),
+    st.integers(0, 14) | st.just(99),
+    st.sampled_from([*NEIGHBORS]),
+    RANDOM,
 )
 def test_as_defined(values, f, m, neighbors, random):
-    """By loops over whole numbers, d = 1: full of ties."""
+    """By loops over whole numbers, d = 1: full of ties; not strict, at most all."""
     n = len(values)
-    others = max(0, n - f - {"blanchard": 2, "byzfl": 1}[neighbors])
+    others = max(0, n - f - NEIGHBORS[neighbors])
     client = random.sample(range(50), n)
     rated = []
     for i, value in enumerate(values):
@@ -55,22 +50,15 @@ def test_as_defined(values, f, m, neighbors, random):
         score = sum(sorted((value - other) ** 2 for other in rest)[:others])
         rated.append((score, client[i], value))
     best = [v for _, _, v in sorted(rated)[: max(1, min(m or n - f, n))]]
-    update = torch.tensor(values, dtype=torch.float64)[:, None]
-    sent = messages(update, client)
+    sent = column(*values, dtype=torch.float64, client=client)
     found = multi_krum(sent, f=f, m=m, neighbors=neighbors, strict=False).item()
     assert found == pytest.approx(sum(best) / len(best), abs=1e-12)
 
 
-@pytest.mark.parametrize("neighbors", NEIGHBOURS)
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
 @pytest.mark.parametrize("n", [1, 2, 9, 40])
 def test_of_one_it_is_krum(neighbors, n):
-    sent = messages(torch.randn(n, 6, generator=torch.Generator().manual_seed(n)))
+    sent = messages(drawn(n, 6, dtype=torch.float32))
     for f in (0, 1, 2):
         options = {"f": f, "neighbors": neighbors, "strict": False}
-        one = multi_krum(sent, m=1, **options)
-        assert torch.equal(one, krum(sent, **options))
-
-
-def test_not_strict_it_takes_as_many_as_there_are():
-    found = multi_krum(messages(LINE), f=1, m=99, strict=False)
-    assert found.item() == pytest.approx(111 / 5)
+        assert torch.equal(multi_krum(sent, m=1, **options), krum(sent, **options))

@@ -1,10 +1,9 @@
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from clients_sent import messages
+from clients_sent import column, drawn, messages, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,13 +11,16 @@ from troth.server.aggregators.mean import mean
 from troth.server.aggregators.qffl import qffl
 
 INF, NAN = math.inf, math.nan
-NUMBERS = st.one_of(
-    st.floats(-10, 10, width=32), st.sampled_from([1e30, -1e30, 1e-45, 3e38, 0.0])
-)
-LOSSES = st.one_of(
-    st.floats(0, 10, width=32),
-    st.sampled_from([INF, -INF, NAN, 1e30, -1.0, 0.0, 1e-45, 3e38]),
-)
+F64 = torch.float64
+NUMBERS = st.floats(-10, 10, width=32) | st.sampled_from([1e30, -1e30, 1e-45, 3e38, 0])
+STRANGE = st.sampled_from([INF, -INF, NAN, 1e30, -1.0, 0.0, 1e-45, 3e38])
+LOSSES = st.floats(0, 10, width=32) | STRANGE
+
+
+def of(update, *loss, **options):
+    """The step for a model with one parameter."""
+    sent = column(*update, dtype=F64)
+    return qffl(sent, torch.tensor(loss, dtype=F64), **options).item()
 
 
 def algorithm_2(u, loss, q, lr):
@@ -32,51 +34,38 @@ def algorithm_2(u, loss, q, lr):
 
 
 def test_by_hand():
-    """F = (1, 3), q = 1, L = 1: (1·2 + 3·(−1)) / (1·4 + 1 + 1·1 + 3) = −1/9."""
-    rows = messages(torch.tensor([[2.0], [-1.0]], dtype=torch.float64))
-    loss = torch.tensor([1.0, 3.0])
-    assert qffl(rows, loss, q=1.0).item() == pytest.approx(-1 / 9)
-    # L = 2: (2 − 3)·2 / (4·4 + 2 + 4·1 + 6) = −2/28
-    assert qffl(rows, loss, q=1.0, lr=0.5).item() == pytest.approx(-1 / 14)
+    """F = (1, 3), q = 1, L = 1: (1·2 + 3·(−1)) / (1·4 + 1 + 1·1 + 3) = −1/9.
 
-
-def test_weights_by_hand():
-    noted: dict[str, Any] = {}
-    rows = messages(torch.eye(3))
-    qffl(rows, torch.tensor([1.0, 2.0, 3.0]), noted.update, q=2)
-    assert noted["weight"].tolist() == pytest.approx([1 / 14, 4 / 14, 9 / 14])
+    L = 2: (2 − 3)·2 / (4·4 + 2 + 4·1 + 6) = −2/28.
+    """
+    assert of([2.0, -1.0], 1.0, 3.0, q=1.0) == pytest.approx(-1 / 9)
+    assert of([2.0, -1.0], 1.0, 3.0, q=1.0, lr=0.5) == pytest.approx(-1 / 14)
+    _, said = noted(qffl, messages(torch.eye(3)), torch.tensor([1.0, 2.0, 3.0]), q=2)
+    assert said["weight"].tolist() == pytest.approx([1 / 14, 4 / 14, 9 / 14])
 
 
 @pytest.mark.parametrize("q", [0.001, 0.5, 1.0, 2.0, 5.0])
 @pytest.mark.parametrize("lr", [0.01, 1.0, 30.0])
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 7), (31, 3)])
 def test_as_the_paper_writes_it(q, lr, n, d):
-    draw = torch.Generator().manual_seed(n)
-    u = torch.randn(n, d, generator=draw, dtype=torch.float64)
-    loss = 3 * torch.rand(n, generator=draw, dtype=torch.float64) + 0.01
+    u, loss = drawn(n, d), 3 * drawn(n, 1, 1)[:, 0].abs() + 0.01
     found = qffl(messages(u), loss, q=q, lr=lr)
     np.testing.assert_allclose(found, algorithm_2(u, loss, q, lr), rtol=1e-10)
 
 
 def test_q_0_is_exactly_the_mean():
-    rows = messages(torch.randn(7, 50, generator=torch.Generator().manual_seed(0)))
+    rows = messages(drawn(7, 50, dtype=torch.float32))
     loss = torch.tensor([0.0, 5.0, NAN, INF, 1e30, 0.0, -3.0])
-    noted: dict[str, Any] = {}
-    assert torch.equal(qffl(rows, loss, noted.update, q=0.0, lr=0.3), mean(rows))
-    assert noted["weight"].tolist() == [1 / 7] * 7
-
-
-def test_a_large_learning_rate_leaves_the_weighted_mean():
-    rows = messages(torch.eye(2, dtype=torch.float64))
-    found = qffl(rows, torch.tensor([1.0, 3.0]), q=1.0, lr=1e12)
-    assert found.tolist() == pytest.approx([1 / 4, 3 / 4])
+    found, said = noted(qffl, rows, loss, q=0.0, lr=0.3)
+    assert torch.equal(found, mean(rows))
+    assert said["weight"].tolist() == [1 / 7] * 7
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e30, 1e150])
 def test_losses_in_another_unit(scale):
     """F in units of s, with L in the same: F^q cancels, however large."""
-    u = torch.tensor([[1.0, 0.0], [0.5, 2.0]], dtype=torch.float64)
-    loss = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    u = torch.tensor([[1.0, 0.0], [0.5, 2.0]], dtype=F64)
+    loss = torch.tensor([1.0, 2.0], dtype=F64)
     expected = qffl(messages(u), loss, q=5.0, lr=1.0)
     found = qffl(messages(u), scale * loss, q=5.0, lr=1 / scale)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
@@ -84,31 +73,25 @@ def test_losses_in_another_unit(scale):
 
 def test_losses_of_0():
     """F^(q−1) is infinite for q < 1; nothing else than a long way down the slope."""
-    u = torch.tensor([[1.0], [3.0]])
-    loss = torch.tensor([0.0, 1.0])
-    assert 0 < qffl(messages(u), loss, q=0.5).item() < 1e-3
-    assert qffl(messages(u), loss, q=1.0).item() == pytest.approx(3 / 11)  # by hand
-    assert qffl(messages(u), loss, q=2.0).item() == pytest.approx(3 / 19)
-    still = torch.tensor([[0.0], [3.0]])  # who has no loss has no gradient either
-    found = qffl(messages(still), loss, q=0.5).item()
+    assert 0 < of([1.0, 3.0], 0.0, 1.0, q=0.5) < 1e-3
+    assert of([1.0, 3.0], 0.0, 1.0, q=1.0) == pytest.approx(3 / 11)  # by hand
+    assert of([1.0, 3.0], 0.0, 1.0, q=2.0) == pytest.approx(3 / 19)
+    found = of([0.0, 3.0], 0.0, 1.0, q=0.5)  # who has no loss has no gradient either
     assert found == pytest.approx(3 / (1 + 0.5 * 9), rel=1e-4)
-
-
-def test_the_smallest_loss_that_counts():
-    u = torch.tensor([[1.0], [3.0]], dtype=torch.float64)
-    least = qffl(messages(u), torch.tensor([1e-10, 1.0], dtype=torch.float64), q=0.5)
-    for low in (0.0, -1.0, -INF, 1e-30):
-        assert torch.equal(qffl(messages(u), torch.tensor([low, 1.0]), q=0.5), least)
+    for low in (0.0, -1.0, -INF, 1e-30):  # 1e-10 is the smallest that counts
+        assert of([1.0, 3.0], low, 1.0, q=0.5) == of([1.0, 3.0], 1e-10, 1.0, q=0.5)
 
 
 def test_what_losses_that_are_no_numbers_count_as():
-    u = messages(torch.eye(3, dtype=torch.float64))
-    found = qffl(u, torch.tensor([INF, 1.0, INF]), q=1.0)
-    assert found.tolist() == pytest.approx([0.5, 0.0, 0.5], abs=1e-300)
-    known = qffl(u, torch.tensor([2.0, 1.0, 3.0]), q=1.0)
-    assert torch.equal(qffl(u, torch.tensor([NAN, 1.0, 3.0]), q=1.0), known)
-    equal = qffl(u, torch.full((3,), NAN), q=1.0)
-    assert equal.isfinite().all()
+    def step(*loss, **options):
+        rows = messages(torch.eye(len(loss), dtype=F64))
+        return qffl(rows, torch.tensor(loss), q=1.0, **options).tolist()
+
+    assert step(INF, 1.0, INF) == pytest.approx([0.5, 0.0, 0.5], abs=1e-300)
+    assert step(NAN, 1.0, 3.0) == step(2.0, 1.0, 3.0)
+    assert np.isfinite(step(NAN, NAN, NAN)).all()
+    # a large learning rate leaves the weighted mean
+    assert step(1.0, 3.0, lr=1e12) == pytest.approx([1 / 4, 3 / 4])
 
 
 @settings(max_examples=150, deadline=None)
@@ -118,11 +101,10 @@ def test_what_losses_that_are_no_numbers_count_as():
     st.sampled_from([1e-300, 1e-3, 1.0, 1e300]),
 )
 def test_any_numbers_give_a_finite_step_within_the_rows(rows, q, lr):
-    u = torch.tensor([[a] for a, _ in rows])
-    loss = torch.tensor([f for _, f in rows])
+    update, loss = map(torch.tensor, zip(*rows, strict=True))
+    u = update.float()[:, None]
     found = qffl(messages(u), loss, q=q, lr=lr)
-    assert found.dtype == torch.float32
-    assert found.isfinite().all()
+    assert found.dtype == torch.float32 and found.isfinite().all()
     largest = u.abs().max().item()
     assert abs(found.item()) <= largest * (1 + 1e-5)
     back = qffl(messages(u.flip(0)), loss.flip(0), q=q, lr=lr)
@@ -131,7 +113,7 @@ def test_any_numbers_give_a_finite_step_within_the_rows(rows, q, lr):
 
 def test_a_step_that_is_shortened_beyond_float32_is_kept():
     """1e30 / (1 + 1e60): the factor is no float32, the step is."""
-    found = qffl(messages(torch.tensor([[1e30]])), torch.ones(1), q=1.0)
+    found = qffl(column(1e30), torch.ones(1), q=1.0)
     assert found.item() == pytest.approx(1e-30, rel=1e-5)
 
 

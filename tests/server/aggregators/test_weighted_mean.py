@@ -1,10 +1,11 @@
+import math
+
 import numpy as np
 import pytest
 import torch
-from clients_sent import messages
+from clients_sent import column, drawn, messages, noted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from troth.server.aggregators.mean import mean
 from troth.server.aggregators.weighted_mean import weighted_mean
@@ -13,39 +14,35 @@ MOST = 2**63 - 1
 
 
 def weights(size):
-    said: dict[str, Tensor] = {}
-    n = len(size)
-    weighted_mean(messages(torch.zeros(n, 1), size=size), note=said.update)
+    _, said = noted(weighted_mean, messages(torch.zeros(len(size), 1), size=size))
     return said["weight"].tolist()
 
 
 def test_by_hand():
+    """Sizes below nothing count as nothing; a falsified one decides alone."""
     update = torch.tensor([[1.0, -2.0], [2.0, 4.0], [6.0, 1.0]])
     found = weighted_mean(messages(update, size=[1, 2, 1]))
     assert found.tolist() == [(1 + 4 + 6) / 4, (-2 + 8 + 1) / 4]
     assert weights([1, 2, 1]) == [0.25, 0.5, 0.25]
+    assert weights([-5, 1, 3]) == [0.0, 0.25, 0.75]
+    assert weights([-MOST - 1, 0, 3]) == [0.0, 0.0, 1.0]
+    alone = weighted_mean(column(0.0, 0.0, 1e6, size=[10, 10, MOST]))
+    assert alone.item() == pytest.approx(1e6)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=30), st.integers(1, 9))
 def test_as_numpy_does(size, d):
-    draw = torch.Generator().manual_seed(len(size))
-    update = torch.randn(len(size), d, generator=draw, dtype=torch.float64)
+    update = drawn(len(size), d)
     expected = np.average(update, axis=0, weights=size if any(size) else None)
     found = weighted_mean(messages(update, size=size))
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
 
 
-def test_without_sizes_and_with_equal_ones_it_is_the_mean():
-    update = torch.randn(7, 3, dtype=torch.float64)
-    for size in ([0] * 7, [5] * 7, [-3] * 7):
-        given_ = messages(update, size=size)
-        torch.testing.assert_close(weighted_mean(given_), mean(given_))
-
-
-def test_sizes_below_nothing_count_as_nothing():
-    assert weights([-5, 1, 3]) == [0.0, 0.25, 0.75]
-    assert weights([-MOST - 1, 0, 3]) == [0.0, 0.0, 1.0]
+@pytest.mark.parametrize("size", [0, 5, -3])
+def test_without_sizes_and_with_equal_ones_it_is_the_mean(size):
+    sent = messages(drawn(7, 3), size=[size] * 7)
+    torch.testing.assert_close(weighted_mean(sent), mean(sent))
 
 
 @pytest.mark.parametrize("size", [[MOST] * 5, [MOST, MOST, 1, 0, -1]])
@@ -55,15 +52,8 @@ def test_absurd_sizes_do_not_overflow(size):
     assert found == pytest.approx([float(s == MOST) / size.count(MOST) for s in size])
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e308, -1e308])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e308, -1e308])
 def test_sizes_that_are_no_whole_numbers(bad):
     found = weights([bad, bad, 1.0])
     assert sum(found) == pytest.approx(1)
     assert found[0] == found[1] == pytest.approx(0.5 if bad > 0 else 0.0)
-
-
-def test_a_falsified_size_decides_alone():
-    update = torch.tensor([[0.0], [0.0], [1e6]])
-    assert weighted_mean(messages(update, size=[10, 10, MOST])).item() == pytest.approx(
-        1e6
-    )

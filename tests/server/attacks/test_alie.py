@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from clients_sent import messages
+from clients_sent import drawn, messages
 from scipy.stats import norm
 
 from troth.server.attacks.alie import alie, supported
@@ -11,41 +11,37 @@ UPDATE = torch.tensor([[1.0, 2.0], [100.0, 100.0], [5.0, 2.0]])
 HOSTILE = torch.tensor([False, True, False])
 
 
-def test_by_hand():
+@pytest.mark.parametrize(("z", "row"), [(1.5, [0.0, 2.0]), (-1.5, [6.0, 2.0])])
+def test_by_hand(z, row):
     """Mean (3, 2), standard deviation (2, 0): 1/k, not 1/(k−1)."""
-    found = alie(messages(UPDATE), HOSTILE, z=1.5).update
-    assert found.tolist() == [[1.0, 2.0], [0.0, 2.0], [5.0, 2.0]]
-    found = alie(messages(UPDATE), HOSTILE, z=-1.5).update
-    assert found[1].tolist() == [6.0, 2.0]
+    found = alie(messages(UPDATE), HOSTILE, z=z).update
+    assert found.tolist() == [[1.0, 2.0], row, [5.0, 2.0]]
 
 
 def test_the_papers_strength():
-    """n = 50, f = 24 (the paper's): s = 26 − 24 = 2, z = Φ⁻¹(24/26) ≈ 1.43."""
-    assert supported(50, 24) == pytest.approx(norm.ppf(24 / 26), abs=1e-9)
+    """n = 50, f = 24 (the paper's): s = 26 − 24 = 2, z = Φ⁻¹(24/26) ≈ 1.43.
+
+    A hostile majority stops half a client short: at n = 10, f = 8 nobody else is
+    needed; 1 − 1/(2·2) of the normal.
+    """
     assert supported(50, 24) == pytest.approx(1.426, abs=1e-3)
-    assert supported(10, 1) == pytest.approx(norm.ppf(4 / 9), abs=1e-9)
-    assert supported(10, 1) < 0
+    each = {(50, 24): 24 / 26, (10, 1): 4 / 9, (11, 4): 5 / 7, (10, 8): 0.75}
+    found = [supported(n, f) for n, f in each]
+    assert found == pytest.approx(norm.ppf([*each.values()]), abs=1e-9)
     assert [supported(n, 2) for n in (6, 10, 100)] == [0, 0, 0]
-    assert supported(11, 4) == pytest.approx(norm.ppf(5 / 7), abs=1e-9)
-
-
-def test_the_strength_is_finite_everywhere():
-    for n in range(1, 40):
-        found = [supported(n, f) for f in range(1, n + 1)]
-        assert all(math.isfinite(z) for z in found)
-        below = [z for f, z in enumerate(found, 1) if 2 * f < n]
-        assert below == sorted(below)  # more adversaries dare more
-
-
-def test_a_hostile_majority_stops_half_a_client_short():
-    """n = 10, f = 8: nobody else is needed; 1 − 1/(2·2) of the normal."""
-    assert supported(10, 8) == pytest.approx(norm.ppf(0.75), abs=1e-9)
     assert supported(2, 1) == 0  # one benign row: no spread to hide in
 
 
+@pytest.mark.parametrize("n", range(1, 40))
+def test_the_strength_is_finite_everywhere(n):
+    found = [supported(n, f) for f in range(1, n + 1)]
+    assert all(map(math.isfinite, found))
+    below = [z for f, z in enumerate(found, 1) if 2 * f < n]
+    assert below == sorted(below)  # more adversaries dare more
+
+
 def test_zero_means_the_papers_strength():
-    update = torch.randn(11, 4, dtype=torch.float64)
-    hostile = torch.arange(11) < 4
+    update, hostile = drawn(11, 4), torch.arange(11) < 4
     a = alie(messages(update), hostile).update
     b = alie(messages(update), hostile, z=supported(11, 4)).update
     assert torch.equal(a, b)
@@ -56,5 +52,4 @@ def test_zero_means_the_papers_strength():
 @pytest.mark.parametrize("z", [1e300, -1e300])
 def test_what_overflows_stops_at_the_largest_number(z):
     found = alie(messages(UPDATE), HOSTILE, z=z).update[1]
-    limit = torch.finfo(torch.float32).max
-    assert found.tolist() == [-math.copysign(limit, z), 2.0]
+    assert found.tolist() == [-math.copysign(torch.finfo(found.dtype).max, z), 2.0]

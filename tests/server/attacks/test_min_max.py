@@ -1,11 +1,9 @@
-from typing import Any
-
 import torch
 from clients_sent import messages
 
 from troth.server.attacks.min_max import min_max
 
-DIRECTIONS: list[Any] = ["std", "unit", "sign"]
+DIRECTIONS = ["std", "unit", "sign"]
 
 
 def test_by_hand():

@@ -1,27 +1,25 @@
 import numpy as np
 import pytest
 import torch
-from clients_sent import drawn, messages
+from clients_sent import drawn, messages, mixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troth.server.filters.nnm import nnm
 
-WIDE = torch.float64
 
-
-def of(update, **options):
-    return nnm(messages(update), **options).update
+def of(update, client=None, **options):
+    return nnm(messages(update, client), **options).update
 
 
 def by_definition(update, client, f):
     x = update.numpy()
-    mixed = []
+    rows = []
     for i in range(len(x)):
         far = ((x - x[i]) ** 2).sum(axis=1)
         near = sorted(range(len(x)), key=lambda j: (j != i, far[j], client[j]))
-        mixed.append(x[near[: max(1, len(x) - f)]].mean(axis=0))
-    return np.array(mixed)
+        rows.append(x[near[: max(1, len(x) - f)]].mean(axis=0))
+    return np.array(rows)
 
 
 def test_by_hand():
@@ -30,39 +28,29 @@ def test_by_hand():
     # Beyond its condition: the nearest of 100 are 100 and 3, of 3 they are 3 and 1.
     found = of(update, f=2, strict=False)
     assert found.tolist() == [[0.5], [0.5], [2.0], [51.5]]
-
-
-def test_of_equally_near_ones_the_lower_id():
-    update = torch.tensor([[0.0], [-1.0], [1.0]])
-    low = nnm(messages(update, client=torch.tensor([9, 3, 5])), f=1).update
-    assert low[0].item() == -0.5
-    high = nnm(messages(update, client=torch.tensor([9, 7, 5])), f=1).update
-    assert high[0].item() == 0.5
+    # Of equally near ones the lower id.
+    for client, expected in (([9, 3, 5], -0.5), ([9, 7, 5], 0.5)):
+        found = of(torch.tensor([[0.0], [-1.0], [1.0]]), client, f=1)
+        assert found[0].item() == expected
 
 
 @pytest.mark.parametrize("steps", [0.1, 1e-8, 1e25])
 def test_ties_are_not_broken_by_rounding(steps):
     """Equally spaced: every row but the first and last has two nearest."""
-    update = steps * torch.arange(7, dtype=WIDE)[:, None].expand(7, 3) + steps / 3
-    found = of(update, f=5, strict=False)
-    expected = by_definition(torch.arange(7.0, dtype=WIDE)[:, None], [*range(7)], 5)
-    scaled = (found[:, 0] - steps / 3) / steps
-    np.testing.assert_allclose(scaled, expected[:, 0], atol=1e-6)
+    line = torch.arange(7.0, dtype=torch.float64)[:, None]
+    found = of(steps * line.expand(7, 3) + steps / 3, f=5, strict=False)
+    scaled = (found[:, :1] - steps / 3) / steps
+    np.testing.assert_allclose(scaled, by_definition(line, range(7), 5), atol=1e-6)
 
 
 def test_extra_goes_with_the_same_neighbors():
+    """Where others say the same, what it sent beside still counts for itself."""
     update = torch.tensor([[0.0], [1.0], [3.0]])
     extra = torch.tensor([[10.0, 0.0], [20.0, 1.0], [60.0, 5.0]])
     found = nnm(messages(update, extra=extra), f=1)
     assert found.extra.tolist() == [[15.0, 0.5], [15.0, 0.5], [40.0, 3.0]]
-
-
-def test_counts_itself_among_equal_rows():
-    """Where others say the same, what it sent beside still counts for itself."""
-    update, extra = torch.ones(4, 2), torch.arange(4.0)[:, None]
-    found = nnm(messages(update, extra=extra), f=3, strict=False)
-    assert torch.equal(found.extra, extra)
-    assert torch.equal(found.update, update)
+    alike = messages(torch.ones(3, 2), extra=extra)
+    assert torch.equal(nnm(alike, f=2, strict=False).extra, extra)
 
 
 @settings(max_examples=60, deadline=None)
@@ -70,25 +58,19 @@ def test_counts_itself_among_equal_rows():
 def test_whole_numbers_with_ties(n, f, seed):
     draw = torch.Generator().manual_seed(seed)
     update = torch.randint(-2, 3, (n, 2), generator=draw).double()
-    client = torch.randperm(50, generator=draw)[:n]
-    found = nnm(messages(update, client=client), f=f, strict=False).update
-    expected = by_definition(update, client.tolist(), f)
+    sent = messages(update, torch.randperm(50, generator=draw)[:n])
+    found = nnm(sent, f=f, strict=False).update
+    expected = by_definition(update, sent.client.tolist(), f)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     order = torch.randperm(n, generator=draw)
-    mixed = nnm(messages(update[order], client=client[order]), f=f, strict=False)
-    np.testing.assert_allclose(mixed.update, found[order], rtol=1e-12, atol=1e-14)
-
-
-def test_without_hostile_rows_all_become_the_mean():
-    update = drawn(9, 5)
-    torch.testing.assert_close(of(update, f=0), update.mean(0).expand(9, 5))
+    again = nnm(mixed(sent, order), f=f, strict=False).update
+    np.testing.assert_allclose(again, found[order], rtol=1e-12, atol=1e-14)
 
 
 def test_wide_rows():
     update = drawn(6, 400_000).float()
-    found = of(update, f=2)
-    expected = by_definition(update.double(), [*range(6)], 2)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    expected = by_definition(update.double(), range(6), 2)
+    np.testing.assert_allclose(of(update, f=2), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("far", [1e30, 3e38])

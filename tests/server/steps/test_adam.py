@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from clients_sent import walked
+from clients_sent import broadcast, walked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,14 +12,9 @@ from troth.config import reader
 from troth.engine.engine import Plan
 from troth.server.steps.adam import adam
 from troth.server.steps.sgd import sgd
-from troth.types import Broadcast
 
 OFF = {"beta1": 0.0, "beta2": 1.0, "tau": 1.0}
-
-
-def sent(*w: float, dtype: torch.dtype = torch.float64) -> Broadcast:
-    one = torch.tensor(w, dtype=dtype)
-    return Broadcast(one, one[:0], one.new_ones(()))
+NUMBERS = st.floats(-(2.0**100), 2.0**100, width=32)
 
 
 def test_two_steps_by_hand():
@@ -28,29 +23,26 @@ def test_two_steps_by_hand():
     m = 2, v = .25·16 = 4: w = 2·2/(2 + 1) = 4/3; m = 1, v = 3: + 2/(√3 + 1).
     """
     options = {"lr": 2.0, "beta1": 0.5, "beta2": 0.75, "tau": 1.0}
-    before, step = sent(0.0), torch.tensor([4.0], dtype=torch.float64)
-    w, memory = adam(before, step, torch.zeros(0), **options)
-    assert w.item() == pytest.approx(4 / 3, abs=1e-12)
+    found = walked(adam, np.array([[4.0], [0.0]]), **options)[:, 0]
+    second = 4 / 3 + 2 / (math.sqrt(3) + 1)
+    assert found.tolist() == pytest.approx([4 / 3, second], abs=1e-12)
+    step = torch.tensor([4.0], dtype=torch.float64)
+    _, memory = adam(broadcast(step * 0), step, torch.zeros(0), **options)
     assert memory.flatten().tolist() == pytest.approx([2.0, 2.0], abs=1e-12)
-    w, _ = adam(before._replace(w=w), step * 0, memory, **options)
-    assert w.item() == pytest.approx(4 / 3 + 2 / (math.sqrt(3) + 1), abs=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    numbers=st.lists(
-        st.floats(-(2.0**100), 2.0**100, width=32), min_size=2, max_size=8
-    ),
+    numbers=st.lists(NUMBERS, min_size=2, max_size=8),
     lr=st.floats(0, 10),
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
 def test_with_its_moments_off_it_is_sgd_exactly(numbers, lr, dtype):
-    w = v = torch.ones(len(numbers), dtype=dtype)
-    memory = torch.zeros(0)
+    numbers = torch.tensor(numbers, dtype=dtype)
+    w, v, memory = torch.ones_like(numbers), torch.ones_like(numbers), torch.zeros(0)
     for factor in (1.0, -0.3, 0.0):
-        step = factor * torch.tensor(numbers, dtype=dtype)
-        w, memory = adam(sent()._replace(w=w), step, memory, lr=lr, **OFF)
-        v, _ = sgd(sent()._replace(w=v), step, torch.zeros(0), lr=lr)
+        w, memory = adam(broadcast(w), factor * numbers, memory, lr=lr, **OFF)
+        v, _ = sgd(broadcast(v), factor * numbers, torch.zeros(0), lr=lr)
         assert torch.equal(w, v)
 
 
@@ -65,7 +57,7 @@ def test_over_a_whole_federation_too():
         }
         f = build.build(reader.from_dict(tree), plan=Plan("vmap", 5)).federation
         found.append([record.broadcast.w for record in f.train()])
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    assert all(map(torch.equal, *found))
 
 
 def test_steps_are_of_one_size_whatever_the_updates_are():
@@ -76,7 +68,6 @@ def test_steps_are_of_one_size_whatever_the_updates_are():
 
 
 def test_a_tau_too_small_for_the_type_divides_by_no_zero():
-    before = sent(1.0, 1.0, dtype=torch.float32)
     step = torch.tensor([0.0, 2.0])  # an input that is always 0 has no gradient
-    w, _ = adam(before, step, torch.zeros(0), tau=1e-60)
+    w, _ = adam(broadcast(torch.ones(2)), step, torch.zeros(0), tau=1e-60)
     assert w[0] == 1 and w[1] == pytest.approx(1 + 0.1 * 0.1 / 0.1)

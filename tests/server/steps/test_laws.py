@@ -2,32 +2,24 @@
 
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from clients_sent import drawn, members, walked
+from clients_sent import broadcast, drawn, members, resumes, walked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-import troth
 from troth import files, lookup
 from troth.server import rules
-from troth.types import Broadcast, Refusal
+from troth.types import Refusal
 
-SERVERS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in lookup.names("server")),
-    ("sgd", {"momentum": 0.9}),
-    ("adagrad", {"beta1": 0.9}),
-]
+SERVERS = [(name, {}) for name in lookup.names("server")]
+SERVERS += [("sgd", {"momentum": 0.9}), ("adagrad", {"beta1": 0.9})]
 EVERY = pytest.mark.parametrize(("name", "options"), SERVERS, ids=str)
-DTYPES = [torch.float32, torch.float64]
-
-
+BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 ADAPTIVE = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3}
-MEMBERS: dict[str, tuple[dict[str, Any], list[str]]] = {
+MEMBERS = {
     "adagrad": ({"lr": 0.1, "beta1": 0.0, "tau": 1e-3}, ["reddi2021adaptive"]),
     "adam": (ADAPTIVE, ["reddi2021adaptive"]),
     "sgd": ({"lr": 1.0, "momentum": 0.0}, []),
@@ -36,18 +28,30 @@ MEMBERS: dict[str, tuple[dict[str, Any], list[str]]] = {
 NAN, INF = math.nan, math.inf
 ADAPT = ["adagrad", "adam", "yogi"]
 LR = "must be a finite number of at least 0; 1 takes the whole step, 0 none$"
-REFUSED: list[tuple[list[str], str, list[float], str]] = [
+REFUSED = [
     (lookup.names("server"), "lr", [-0.1, NAN, INF, 1e300], LR),  # 1e300: no float32
     (ADAPT, "tau", [0.0, -1.0, NAN, INF], "must be a finite number above 0"),
     (ADAPT, "beta1", [-0.1, 1.1, NAN], "must lie in .0, 1.; 0 keeps"),
     (["adam", "yogi"], "beta2", [-0.1, 1.1, NAN], "must lie in .0, 1.; 0 keeps"),
     (["sgd"], "momentum", [-0.1, 1.0, 2.0, NAN], "must be at least 0 and below 1"),
 ]
-SECOND: dict[str, Any] = {
+SECOND = {
     "adagrad": lambda v, s, beta2: v + s,
     "adam": lambda v, s, beta2: beta2 * v + (1 - beta2) * s,
     "yogi": lambda v, s, beta2: v - (1 - beta2) * s * np.sign(v - s),
 }
+
+
+def lift(name, options):
+    return rules.lift("server", name, lookup.check("server", name, options))
+
+
+def after(rule, w, steps, memory=None):
+    """The model and the memory after these steps."""
+    memory = rules.no_memory() if memory is None else memory
+    for r, step in enumerate(steps):
+        w, memory = rule(memory, broadcast=broadcast(w, 3), step=step, round_=r)
+    return w, memory
 
 
 def test_options_and_papers():
@@ -78,79 +82,60 @@ def by_definition(steps, name, lr, beta1, beta2, tau):
 
 
 @pytest.mark.parametrize("name", SECOND)
-def test_as_the_paper_defines_it(name):
+@pytest.mark.parametrize("beta1", [0.0, 0.9, 1.0])
+@pytest.mark.parametrize("beta2", [0.0, 0.5, 0.99, 1.0])
+def test_as_the_paper_defines_it(name, beta1, beta2):
     steps = np.random.default_rng(0).normal(size=(40, 3)) * [1e-4, 1.0, 1e4]
-    for beta1 in (0.0, 0.9, 1.0):
-        for beta2 in (0.0, 0.5, 0.99, 1.0):
-            given_ = {"lr": 0.1, "beta1": beta1, "beta2": beta2, "tau": 1e-3}
-            expected = by_definition(steps, name, **given_)
-            known = {k: v for k, v in given_.items() if k in MEMBERS[name][0]}
-            found = walked(lookup.find("server", name), steps, **known)
-            rtol = 1e-9 if name == "yogi" else 1e-11
-            np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-12)
-
-
-def lift(name, options):
-    return rules.lift("server", name, lookup.check("server", name, options))
-
-
-def sent(w):
-    return Broadcast(w, w.new_zeros(3), w.new_ones(()))
-
-
-def after(rule, w, steps):
-    """The model and the memory after these steps, from no memory."""
-    memory = rules.no_memory()
-    for r, step in enumerate(steps):
-        w, memory = rule(memory, broadcast=sent(w), step=step, round_=r)
-    return w, memory
+    options = {"lr": 0.1, "beta1": beta1, "beta2": beta2, "tau": 1e-3}
+    expected = by_definition(steps, name, **options)
+    known = {k: v for k, v in options.items() if k in MEMBERS[name][0]}
+    found = walked(lookup.find("server", name), steps, **known)
+    rtol = 1e-9 if name == "yogi" else 1e-11
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-12)
 
 
 @EVERY
-@pytest.mark.parametrize("dtype", DTYPES)
+@BOTH
 @pytest.mark.parametrize("d", [1, 7])
 def test_keeps_type_device_and_shape(name, options, dtype, d):
     rule, steps = lift(name, options), drawn(4, d, dtype=dtype)
-    w, memory = rule(rules.no_memory(), broadcast=sent(steps[0]), step=steps[1])
+    w, memory = after(rule, steps[0], steps[1:2])
     shape = memory.shape
     for step in steps:
-        w, memory = rule(memory, broadcast=sent(w), step=step)
+        w, memory = after(rule, w, step[None], memory)
         assert (w.shape, w.dtype, w.device) == ((d,), dtype, step.device)
-        assert isinstance(memory, Tensor) and memory.shape == shape
-        assert memory.numel() == 0 or memory.dtype == dtype
+        assert memory.shape == shape and (not len(memory) or memory.dtype == dtype)
 
 
 @EVERY
 def test_does_not_touch_what_it_reads(name, options):
     rule, steps = lift(name, options), drawn(4, 5)
     first, again = (after(rule, steps[0], steps) for _ in range(2))
-    assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
+    assert all(map(torch.equal, first, again))
     for rounds in (0, 2):  # without memory and with it
         w, memory = after(rule, steps[0].clone(), steps[1 : 1 + rounds])
         read = (w, memory, steps)
         kept = [t.clone() for t in read]
-        again, new = rule(memory, broadcast=sent(w), step=steps[3])
-        assert all(torch.equal(a, b) for a, b in zip(read, kept, strict=True))
+        again, new = after(rule, w, steps[3:], memory)
         assert not torch.equal(again, w)
         again.zero_(), new.zero_()  # what it gives is nobody else's
-        assert all(torch.equal(a, b) for a, b in zip(read, kept, strict=True))
+        assert all(map(torch.equal, read, kept))
 
 
 @EVERY
 def test_where_nothing_moves_the_model_stays(name, options):
     """Without a step; and without a rate, however far the step would lead."""
-    w = drawn(1, 5)[0]
-    found, _ = after(lift(name, options), w, torch.zeros(3, 5, dtype=w.dtype))
-    assert torch.equal(found, w)
-    found, _ = after(lift(name, options | {"lr": 0.0}), w, drawn(3, 5) * 1e300)
-    assert torch.equal(found, w)
+    w, steps = drawn(1, 5)[0], drawn(3, 5)
+    assert torch.equal(after(lift(name, options), w, steps * 0)[0], w)
+    still = lift(name, options | {"lr": 0.0})
+    assert torch.equal(after(still, w, steps * 1e300)[0], w)
 
 
 @EVERY
 def test_the_first_step_leads_where_the_update_points(name, options):
-    step = drawn(1, 50)[0]
-    w, _ = after(lift(name, options), torch.zeros(50, dtype=step.dtype), step[None])
-    assert torch.equal(w.sign(), step.sign())
+    step = drawn(1, 50)
+    w, _ = after(lift(name, options), torch.zeros_like(step[0]), step)
+    assert torch.equal(w.sign(), step[0].sign())
 
 
 @EVERY
@@ -165,34 +150,26 @@ def test_coordinates_do_not_meet(name, options, order, seed):
 
 
 @EVERY
-@pytest.mark.parametrize("dtype", DTYPES)
+@BOTH
 @pytest.mark.parametrize("share", [0.4, 1e-5, 1e-12])
 def test_a_huge_step_is_survived(name, options, dtype, share):
     """No square of it overflows, and afterwards steps still move the model."""
     rule, huge = lift(name, options), torch.finfo(dtype).max * share
     steps = torch.tensor([[1.0], [huge], [-huge]], dtype=dtype)
-    w, memory = after(rule, torch.zeros(1, dtype=dtype), steps)
+    w, memory = after(rule, steps[0] * 0, steps)
     assert w.isfinite().all() and memory.isfinite().all()
-    again, memory = rule(memory, broadcast=sent(w * 0), step=-steps[1])
+    again, memory = after(rule, w * 0, -steps[1:2], memory)
     assert memory.isfinite().all() and again.isfinite().all() and again.any()
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("yogi", {}),
-        *(
-            pytest.param(*one, marks=pytest.mark.slow("a run, a kill and a resume"))
-            for one in SERVERS
-            if one[0] != "yogi"
-        ),
-    ],
-    ids=str,
-)
+SLOW = pytest.mark.slow("a run, a kill and a resume")
+REST = [pytest.param(*one, marks=SLOW) for one in SERVERS if one[0] != "yogi"]
+
+
+@pytest.mark.parametrize(("name", "options"), [("yogi", {}), *REST], ids=str)
 def test_memory_goes_through_a_checkpoint(tmp_path, name, options):
     """A run that was killed ends with the bytes of one that was not."""
-    draw = np.random.default_rng(0)
-    data = tmp_path / "data.npz"
+    draw, data = np.random.default_rng(0), tmp_path / "data.npz"
     owner = np.repeat(np.arange(5), 8)
     np.savez(data, x=draw.random((40, 3)), y=draw.integers(0, 2, 40), owner=owner)
     tree = {
@@ -203,18 +180,4 @@ def test_memory_goes_through_a_checkpoint(tmp_path, name, options):
         "engine": {"how": "threads", "device": "cpu"},
         "checkpoint": {"every": 1},
     }
-    troth.run(tree, out=tmp_path / "whole")
-
-    class Killed(Exception):
-        pass
-
-    def kill(progress):
-        if progress.done == 3:
-            raise Killed
-
-    with pytest.raises(Killed):
-        troth.run(tree, out=tmp_path / "cut", watch=kill)
-    troth.resume(tmp_path / "cut")
-    for file in (files.ROUNDS, files.CLIENTS, files.SHARED):
-        whole, cut = (tmp_path / run / file for run in ("whole", "cut"))
-        assert whole.read_bytes() == cut.read_bytes(), file
+    resumes(tree, tmp_path, 3, (files.ROUNDS, files.CLIENTS, files.SHARED))
