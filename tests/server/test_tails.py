@@ -3,11 +3,10 @@
 import math
 import sys
 
-import clients_sent
 import numpy as np
 import pytest
 import torch
-from clients_sent import broadcast, drawn
+from clients_sent import broadcast, drawn, messages, resumes
 from torch import nn
 
 import troth
@@ -150,8 +149,12 @@ def built(path, model="strangers:first", plan=None, **more):
     return build.build(whole, plan=plan or Plan("loop", 1))
 
 
-def made(path, model="strangers:first", **more):
-    return built(path, model, **more).federation
+def made(path, model="strangers:first", rounds=0, **more):
+    """A federation, trained so many rounds."""
+    federation = built(path, model, **more).federation
+    for _ in range(rounds):
+        federation.step()
+    return federation
 
 
 def poisoned(path, value, **more):
@@ -191,28 +194,19 @@ def personal(federation):
 # Cut and joined
 
 
-def messages(n, d, e):
-    return clients_sent.messages(drawn(n, d), extra=drawn(n, e, 1))
-
-
 @pytest.mark.parametrize("e", [0, 2])
 def test_cut_and_joined_all_is_as_before(e):
     before = broadcast(torch.arange(1.0, 8.0))._replace(extra=torch.arange(float(e)))
-    seen = server.cut_broadcast(before, 4)
+    sent = messages(drawn(5, 7), extra=drawn(5, e, 1))
+    seen, cut = server.cut_broadcast(before, 4), server.cut(sent, 4)
     assert seen.w.tolist() == [1, 2, 3]
     assert seen.extra.tolist() == [*range(e), 4, 5, 6, 7]
     assert all(map(torch.equal, server.join(seen, 4), before))
-    sent = messages(5, 7, e)
-    cut = server.cut(sent, 4)
-    assert torch.equal(cut.update, sent.update[:, :3])
     solver, layers = server.apart(cut, 4)
+    assert torch.equal(cut.update, sent.update[:, :3])
     assert torch.equal(solver.update, sent.extra)
     assert torch.equal(layers.update, sent.update[:, 3:])
-
-
-def test_without_a_tail_nothing_is_touched():
-    before, sent = broadcast(torch.ones(3), 1), messages(2, 3, 1)
-    assert server.cut(sent, 0) is sent
+    assert server.cut(sent, 0) is sent  # without a tail nothing is touched
     assert server.cut_broadcast(before, 0) is server.join(before, 0) is before
 
 
@@ -238,15 +232,12 @@ SLOW = pytest.mark.slow("trains two federations of a deeper network")
     ],
 )
 def test_identical_clients_are_one_client(tmp_path, model, plan, optimizer):
-    x, y = np.random.default_rng(1).normal(size=(12, D)), np.arange(12) % 2
-    split = np.where(np.arange(12) < 9, "train", "test")
+    x, found = np.random.default_rng(1).normal(size=(12, D)), []
     train = {"rounds": 5, "optimizer": optimizer, "weight_decay": 0.01}
-    found = []
     for clients in (1, 3):
-        many = {"x": x, "y": y, "split": split}
-        many = {k: np.concatenate([v] * clients) for k, v in many.items()}
-        file = tmp_path / f"{clients}.npz"
-        np.savez(file, owner=np.repeat(np.arange(clients), 12), **many)
+        owner, row = np.divmod(np.arange(12 * clients), 12)
+        split, file = np.where(row < 9, "train", "test"), tmp_path / f"{clients}.npz"
+        np.savez(file, x=x[row], y=row % 2, owner=owner, split=split)
         federation = made(file, model, plan=plan, train=train)
         list(federation.train())
         found.append(federation.broadcast.w)
@@ -277,9 +268,8 @@ def test_statistics_of_all_clients_count_alike(path, momentum):
     ],
 )
 def test_the_median_of_statistics_where_it_is_wished(path, each, sections, median):
-    federation = made(path, **sections)
-    federation.step()
-    assert ends(federation, each.median(0).values if median else each.mean(0))
+    expected = each.median(0).values if median else each.mean(0)
+    assert ends(made(path, rounds=1, **sections), expected)
 
 
 def test_only_those_asked_count(path, each):
@@ -303,8 +293,7 @@ def test_no_message_makes_a_variance_negative(path, value):
 
 @pytest.mark.parametrize("value", [-1e6, 1e6, 0.5])
 def test_under_the_median_one_of_five_stays_within_the_others(path, each, value):
-    federation = poisoned(path, value, train={"statistics": "median"})
-    federation.step()
+    federation = poisoned(path, value, rounds=1, train={"statistics": "median"})
     found, others = tail(federation.broadcast.w), each[OTHERS]
     assert (found >= others.amin(0) - 1e-12).all()
     assert (found <= others.amax(0) + 1e-12).all()
@@ -407,18 +396,16 @@ def test_what_a_solver_sends_beside_goes_its_own_way(path, each):
 )
 def test_no_optimiser_touches_the_tail(path, each, train):
     """The first layer sees the data alone, however the rest of it moves."""
-    federation = made(path, train=train, personalizer="local")
-    federation.step()
+    federation = made(path, rounds=1, train=train, personalizer="local")
     assert ends(federation, each.mean(0))
     assert torch.allclose(tail(personal(federation)), each, atol=1e-12)
 
 
 def test_ditto_pulls_parameters_and_leaves_statistics(path):
     ditto = {"name": "ditto", "lam": 1000.0, "lr": 0.001}  # v = w − lr·∇F: lr·λ = 1
-    federation = made(path, personalizer=ditto, train={"rounds": 6})
-    for _ in range(6):
-        before = federation.broadcast.w.clone()
-        federation.step()
+    federation = made(path, rounds=5, personalizer=ditto, train={"rounds": 6})
+    before = federation.broadcast.w.clone()
+    federation.step()
     models = personal(federation)
     assert torch.allclose(tail(models), statistics(path, steps=12), atol=1e-12)
     assert (models - before)[:, : -2 * D].abs().max() < 0.01
@@ -459,16 +446,17 @@ LOW = [Plan("loop", 1), Plan("threads", 1), pytest.param(Plan("vmap", 3), marks=
 
 @pytest.mark.parametrize("plan", LOW)
 def test_bfloat16_trains(path, plan):
-    train = {"precision": "bfloat16", "rounds": 3}
-    low = made(path, "strangers:narrow", plan=plan, train=train)
-    high = made(path, "strangers:narrow", train=train | {"precision": "float32"})
-    w0 = low.broadcast.w.clone()
-    assert w0.dtype == torch.float32
-    for federation in (low, high):
+    trained = []
+    for precision, how in (("bfloat16", plan), ("float32", None)):
+        train = {"precision": precision, "rounds": 3}
+        federation = made(path, "strangers:narrow", plan=how, train=train)
+        w0 = federation.broadcast.w.clone()
         list(federation.train())
-    step, exact = low.broadcast.w - w0, high.broadcast.w - w0
-    assert (step - exact).norm() < 0.1 * exact.norm()
-    assert (low.broadcast.w[-9:] > 0).all()  # variances of both layers
+        trained.append(federation.broadcast.w)
+    low, high = trained
+    assert w0.dtype == low.dtype == torch.float32
+    assert (low - high).norm() < 0.1 * (high - w0).norm()
+    assert (low[-9:] > 0).all()  # variances of both layers
 
 
 # To the end
@@ -486,7 +474,7 @@ def test_going_on_is_bit_exact(path, tmp_path):
         engine={"how": "vmap", "chunk": 2, "device": "cpu"},
     )
     names = (files.SHARED, files.PERSONAL, files.CLIENTS, files.ROUNDS)
-    clients_sent.resumes(whole, tmp_path, 2, names)
+    resumes(whole, tmp_path, 2, names)
 
 
 FREEZES = {

@@ -36,19 +36,13 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 5), (9, 3), (30, 40), (5, 500_000)])
-@pytest.mark.parametrize("tau", [1e-3, 1.5, 100.0])
+@pytest.mark.parametrize("tau", [1e-3, 1.5, 100.0, 1e30])
 def test_as_its_definition(n, d, tau):
     update, start = drawn(n, d), drawn(1, d, seed=3)[0]
     for iterations in (1, 2) if d > 1000 else (1, 2, 7):
         found = of(update, start, tau=tau, iterations=iterations)
         expected = by_definition(update, start, tau, iterations)
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-13)
-
-
-def test_a_large_tau_is_the_mean():
-    update = drawn(9, 4)
-    torch.testing.assert_close(of(update, tau=1e30), update.mean(dim=0))
-    torch.testing.assert_close(of(update, drawn(1, 4)[0], tau=1e6), update.mean(dim=0))
 
 
 def test_remembers_where_it_ended():

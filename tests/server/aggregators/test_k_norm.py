@@ -17,17 +17,12 @@ def test_by_hand():
     assert rest == [[1.5, 1.5], [0.0, -1.0], [0.0, -1.0]]
 
 
-def test_of_equal_lengths_the_lowest_ids_stay():
-    update = [[3.0, 4.0], [4.0, -3.0], [-5.0, 0.0]]
-    assert k_norm(messages(update, [7, 1, 4]), f=1).tolist() == [-0.5, -1.5]
-    assert k_norm(messages(update, [7, 9, 8]), f=2).tolist() == [3.0, 4.0]
-
-
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.integers(-5, 5), min_size=1, max_size=12), st.integers(0, 14), RANDOM
 )
 def test_as_sorting_does(values, f, random):
+    """Of equal lengths the lowest ids stay."""
     n = len(values)
     client = random.sample(range(50), n)
     ranked = sorted(zip(map(abs, values), client, values, strict=True))
