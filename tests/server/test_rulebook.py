@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from clients_sent import natural
 
 import troth
 from troth import build, files
@@ -16,35 +17,29 @@ N = 20
 
 
 @pytest.fixture
-def path(tmp_path):
-    draw = np.random.default_rng(0)
-    owner = np.repeat(np.arange(N), 10)
+def base(tmp_path):
+    draw, owner = np.random.default_rng(0), np.repeat(np.arange(N), 10)
     y = draw.integers(0, 3, len(owner))
-    x = draw.normal(size=(len(owner), 4)) + 2 * y[:, None]
-    np.savez(tmp_path / "data.npz", x=x.astype(np.float32), y=y, owner=owner)
-    return tmp_path / "data.npz"
+    x = (draw.normal(size=(len(owner), 4)) + 2 * y[:, None]).astype(np.float32)
+    return natural(tmp_path / "data.npz", [0.6, 0.1, 0.3], x=x, y=y, owner=owner)
 
 
-def tree(path, **sections):
+def tree(base, **sections):
     train = {"rounds": 4, "cohort": 10, "batch": 4, "precision": "float64"}
-    return {
-        "data": {"name": "npz", "path": str(path)},
-        "partition": {"name": "natural", "split": [0.6, 0.1, 0.3]},
-        "engine": {"device": "cpu", "how": "vmap", "chunk": 10},
-        **sections,
-        "train": train | sections.get("train", {}),
-    }
+    engine = {"device": "cpu", "how": "vmap", "chunk": 10}
+    more = {"engine": engine, "train": train | sections.pop("train", {})}
+    return base | more | sections
 
 
-def trained(path, out, **sections):
+def trained(base, out, **sections):
     """A run, and the records of its rounds."""
-    [run] = troth.run(tree(path, **sections), out=out)
+    [run] = troth.run(tree(base, **sections), out=out)
     lines = (run.path / files.ROUNDS).read_text().splitlines()
     return run, [json.loads(line) for line in lines]
 
 
-def built(path, **sections):
-    return build.build(reader.from_dict(tree(path, **sections)), plan=Plan("vmap", 10))
+def built(base, **sections):
+    return build.build(reader.from_dict(tree(base, **sections)), plan=Plan("vmap", 10))
 
 
 FIFTH = {"adversary": {"fraction": 0.2}}
@@ -59,35 +54,35 @@ FIFTH = {"adversary": {"fraction": 0.2}}
         ({"filter": ["nnm"], **FIFTH}, 2, {"f": 2}),
     ],
 )
-def test_auto_is_the_share_of_a_cohort(path, sections, f, facts):
-    made = built(path, **sections)
+def test_auto_is_the_share_of_a_cohort(base, sections, f, facts):
+    made = built(base, **sections)
     rules = made.federation.serving.rules
     rule = rules.filters[1] if "filter" in sections else rules.aggregator
     assert rule.options["f"] == f
     assert {k: v for k, v in made.facts.items() if k == "f"} == facts
 
 
-def test_a_condition_is_refused_before_the_first_round(path):
+def test_a_condition_is_refused_before_the_first_round(base):
     half = {"adversary": {"fraction": 0.5}}
     with pytest.raises(Refusal, match=r"krum with f = 5 holds for n ≥ 2f \+ 3 = 13, "):
-        built(path, aggregator="krum", **half)
-    built(path, aggregator={"name": "krum", "strict": False}, **half)
+        built(base, aggregator="krum", **half)
+    built(base, aggregator={"name": "krum", "strict": False}, **half)
 
 
-def test_filters_that_merge_rows_leave_fewer_for_the_condition(path):
+def test_filters_that_merge_rows_leave_fewer_for_the_condition(base):
     """Ten rows in buckets of two are five, and krum with f = 2 asks for seven."""
     buckets = {"name": "bucketing", "s": 2}
     with pytest.raises(Refusal, match="f = 2 holds for .* = 7, and n is 5"):
-        built(path, filter=[buckets], aggregator="krum", **FIFTH)
-    built(path, filter=[buckets], aggregator="median", **FIFTH)
+        built(base, filter=[buckets], aggregator="krum", **FIFTH)
+    built(base, filter=[buckets], aggregator="median", **FIFTH)
 
 
-def test_a_condition_broken_on_the_way_leaves_w_and_says_so(path, tmp_path):
+def test_a_condition_broken_on_the_way_leaves_w_and_says_so(base, tmp_path):
     """From the third round on four clients are there, and krum needs seven."""
     rows = (f"{k},0,{3 if k < 4 else 1}\n" for k in range(N))
     (tmp_path / "who.csv").write_text("client,first,last\n" + "".join(rows))
     there = {"availability": {"schedule": str(tmp_path / "who.csv")}}
-    run, rounds = trained(path, tmp_path / "run", aggregator="krum", **there, **FIFTH)
+    run, rounds = trained(base, tmp_path / "run", aggregator="krum", **there, **FIFTH)
     assert [r["stayed"] for r in rounds] == [False, False, True, True]
     assert [r["moved"] > 0 for r in rounds] == [True, True, False, False]
     assert "f = 2 holds for n ≥ 2f + 3 = 7, and n is 4" in rounds[2]["why"]
@@ -95,10 +90,10 @@ def test_a_condition_broken_on_the_way_leaves_w_and_says_so(path, tmp_path):
     assert run.summary["stayed"] == 2
 
 
-def test_verdicts_are_counted_by_client(path, tmp_path):
+def test_verdicts_are_counted_by_client(base, tmp_path):
     rules = {"filter": ["clip"], "aggregator": {"name": "multi_krum", "m": 3}}
     attack = {"attack": "model_replacement", **FIFTH}
-    run, rounds = trained(path, tmp_path / "run", **rules, **attack)
+    run, rounds = trained(base, tmp_path / "run", **rules, **attack)
     for name, each in (("chosen", 3), ("clipped", 5)):
         assert [len(r[name]) for r in rounds] == [each] * 4
         counted = np.bincount(sum((r[name] for r in rounds), []), minlength=N)
@@ -109,30 +104,30 @@ def test_verdicts_are_counted_by_client(path, tmp_path):
         assert -1 <= r["cosine"] <= 1 if hostile else r["cosine"] is None
 
 
-def test_strength_reaches_the_round(path):
+def test_strength_reaches_the_round(base):
     none = {"name": "sign_flip", "strength": 0.0}
     attacks = ({}, {"attack": none}, {"attack": "sign_flip"})
-    each = [built(path, **attack, **FIFTH).federation.train() for attack in attacks]
+    each = [built(base, **attack, **FIFTH).federation.train() for attack in attacks]
     for plain, off, full in zip(*each, strict=True):
         assert torch.equal(plain.broadcast.w, off.broadcast.w)
         assert not torch.equal(plain.broadcast.w, full.broadcast.w)
 
 
-def test_negative_strength_is_refused(path):
+def test_negative_strength_is_refused(base):
     with pytest.raises(Refusal, match=r"attack.strength = -1.0 is out of range"):
-        built(path, attack={"name": "sign_flip", "strength": -1.0}, **FIFTH)
+        built(base, attack={"name": "sign_flip", "strength": -1.0}, **FIFTH)
 
 
 @pytest.mark.parametrize(
     ("aggregator", "rule"),
     [("mean", "mean"), ("term", "mean"), ("fedmgda", "mean"), ("krum", "median")],
 )
-def test_statistics_are_robust_where_the_rest_is(path, aggregator, rule):
-    made = built(path, aggregator=aggregator)
+def test_statistics_are_robust_where_the_rest_is(base, aggregator, rule):
+    made = built(base, aggregator=aggregator)
     assert made.federation.serving.rules.statistics.name == rule
 
 
-def test_an_attack_tries_out_the_defence_in_use(path):
+def test_an_attack_tries_out_the_defence_in_use(base):
     """Against the median it searches; its rows reach further than those of plain alie.
 
     By its own measure, the distance of the step from the benign mean.
@@ -141,7 +136,7 @@ def test_an_attack_tries_out_the_defence_in_use(path):
     sections = {"aggregator": "median", "adversary": {"count": 6}}
     for attack in ("alie", "optimal_alie"):
         train = {"cohort": 0, "rounds": 1}
-        made = built(path, train=train, attack=attack, **sections)
+        made = built(base, train=train, attack=attack, **sections)
         update = made.federation.step().messages.update
         step = update.median(0).values  # of 20: near enough
         far.append(
@@ -201,7 +196,7 @@ def boast(messages, note):
     ],
 )
 def test_what_rules_of_others_give_is_checked_before_the_first_round(
-    path, tmp_path, monkeypatch, section, name, words
+    base, tmp_path, monkeypatch, section, name, words
 ):
     (tmp_path / "given_wrong.py").write_text(OWN, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
@@ -209,4 +204,4 @@ def test_what_rules_of_others_give_is_checked_before_the_first_round(
     said = words if name == "boast" else rf"'{member}' .*{words}"
     sections = {section: [member] if section == "filter" else member}
     with pytest.raises(Refusal, match=said):
-        built(path, **sections, **FIFTH)
+        built(base, **sections, **FIFTH)

@@ -79,12 +79,6 @@ def test_memory_goes_to_those_who_ask(own):
         assert memory.tolist() == list(range(5, 5 + count))
 
 
-def test_a_step_with_its_rate():
-    server = rules.lift("server", "sgd", {"lr": 0.5})
-    w, _ = server(NONE, **context(), step=torch.tensor([2.0, 4.0]))
-    assert w.tolist() == [1.0, 2.0]
-
-
 def test_an_unknown_option_is_never_dropped():
     with pytest.raises(TypeError, match="'f'"):
         rules.lift("aggregator", "mean", {"f": 2})(NONE, **context())

@@ -189,7 +189,7 @@ def crowds(name):
     few = [(n, f) for n, f in CROWDS if n >= least(name, f)]
     if TABLE[name]["bounded"] == "yes":
         few = [(n, limit(name, n)) for n in (7, 11, 12, 31)] + [(12, 1)]
-    return [(n, f, seed) for n, f in few for seed in range(24)]
+    return [(*each, seed) for each in few for seed in range(24)]
 
 
 LAWS = {"shift": shifts, "scale": scales, "mean at f = 0": is_mean, "bounded": bounded}
@@ -241,33 +241,31 @@ def test_the_condition_of_the_table_is_enforced(name):
 
 
 @EVERY
-def test_one_finite_vector_of_the_same_type(name):
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_one_finite_vector_of_the_same_type(name, dtype, shape):
     """The same twice, which shares nothing with what was read and stays as it was."""
-    for shape in SHAPES:
-        for dtype in DTYPES:
-            sent = messages(shape, dtype)
-            kept = [field.clone() for field in sent]
-            found = aggregated(name, sent)
-            assert (found.shape, found.dtype) == ((shape[1],), dtype)
-            assert found.device == sent.update.device and found.isfinite().all()
-            assert torch.equal(aggregated(name, sent), found)
-            found.add_(1.0)
-            assert all(torch.equal(a, b) for a, b in zip(sent, kept, strict=True))
+    sent = messages(shape, dtype)
+    kept = [field.clone() for field in sent]
+    found = aggregated(name, sent)
+    assert (found.shape, found.dtype) == ((shape[1],), dtype)
+    assert found.device == sent.update.device and found.isfinite().all()
+    assert torch.equal(aggregated(name, sent), found)
+    found.add_(1.0)
+    assert all(map(torch.equal, sent, kept))
 
 
 @EVERY
 def test_clients_have_no_order(name):
     draw = torch.Generator().manual_seed(1)
-    for shape in SHAPES:
-        sent = messages(shape)
-        expected = aggregated(name, sent)
-        for _ in range(3):
-            order = torch.randperm(shape[0], generator=draw)
-            assert same(aggregated(name, mixed(sent, order)), expected), shape
+    orders = [(s, torch.randperm(s[0], generator=draw)) for s in SHAPES * 3]
+    cases = [(messages(shape), order) for shape, order in orders]
     rows = messages((9, 3)).update[[0, 0, 0, 1, 1, 1, 2, 2, 2]]  # tie in every way
-    sent = messages((9, 3))._replace(update=rows, loss=torch.full((9,), 0.5).double())
-    order = torch.tensor([8, 1, 4, 7, 0, 3, 6, 2, 5])
-    assert same(aggregated(name, mixed(sent, order)), aggregated(name, sent))
+    tied = messages((9, 3))._replace(update=rows, loss=torch.full((9,), 0.5).double())
+    cases.append((tied, torch.tensor([8, 1, 4, 7, 0, 3, 6, 2, 5])))
+    for sent, order in cases:
+        found = aggregated(name, mixed(sent, order))
+        assert same(found, aggregated(name, sent)), order
 
 
 @EVERY

@@ -4,7 +4,7 @@ import clients_sent
 import numpy as np
 import pytest
 import torch
-from clients_sent import broadcast
+from clients_sent import broadcast, natural
 
 from troth import build
 from troth.config import reader
@@ -84,35 +84,29 @@ def test_the_variant_against_local_models_by_hand(target):
     assert torch.allclose(second, first + 0.1 * (u + ahead))
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"aim": "local"}, "lam = 'auto' is known only with personalizer 'coupled'"),
-        ({"target": "nowhere.npy"}, "there is no target 'nowhere.npy'"),
-    ],
-)
-def test_refusals(target, options, words):
-    with pytest.raises(Refusal, match=words):
-        attacked([[1.0, 2.0]], torch.tensor([True]), **{"target": target, **options})
+AUTO = "lam = 'auto' is known only with personalizer 'coupled'"
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
+        ({"target": WANTED}, AUTO),
         ({"target": np.zeros(3)}, "has 3 numbers, and this model has 2"),
         ({"target": np.array([np.nan, 0])}, "is not finite"),
         ({"other": np.zeros(2)}, "holds no target"),
-        (None, "holds no target"),
+        ("no numbers", "holds no target"),
+        (None, "there is no target '.*t.npz'"),
     ],
 )
-def test_a_target_that_does_not_fit(tmp_path, content, words):
+def test_refusals(tmp_path, content, words):
     file = tmp_path / "t.npz"
-    if content is None:
-        file.write_text("no numbers")
-    else:
+    if isinstance(content, dict):
         np.savez(file, **content)
+    elif content:
+        file.write_text(content)
+    options = {"aim": "local"} if words == AUTO else {}
     with pytest.raises(Refusal, match=words):
-        attacked([[1.0, 2.0]], torch.tensor([True]), target=str(file))
+        attacked([[1.0, 2.0]], torch.tensor([True]), target=str(file), **options)
 
 
 def test_what_others_really_sent(target):
@@ -174,13 +168,11 @@ def federation(tmp_path, kind):
     y = (random.random(len(z)) < 1 / (1 + np.exp(-z))).astype(np.int64)
     split = np.where(np.arange(len(owner)) % 5 == 0, 2, 0).astype(np.int8)
     path, wanted = tmp_path / f"{kind}.npz", tmp_path / f"{kind}.npy"
-    np.savez(path, x=x, y=z if kind == "linear" else y, owner=owner, split=split)
+    arrays = {"x": x, "y": z if kind == "linear" else y, "owner": owner, "split": split}
     goal = random.normal(size=d + 1 if kind == "linear" else 2 * (d + 1))
     np.save(wanted, goal)
     exact = {"name": "coupled", "solve": "exact", "lam": lam, "nu": 0.05, "steps": 8}
-    tree = {
-        "data": {"name": "npz", "path": str(path)},
-        "partition": {"name": "natural", "split": "given"},
+    tree = natural(path, "given", **arrays) | {
         "model": {"name": "linear", "normalize": "none"},
         "train": {"rounds": 60, "batch": 0, "precision": "float64"},
         "personalizer": exact,

@@ -8,10 +8,13 @@ UPDATE = torch.tensor([[1.0, -2.0], [0.5, 3.0], [4.0, 4.0], [-7.0, 0.25]])
 HOSTILE = torch.tensor([False, True, False, True])
 
 
-def test_by_hand():
+@pytest.mark.parametrize(
+    ("options", "row"), [({}, [-1.25, -0.5]), ({"epsilon": 0.0}, [0, 0])]
+)
+def test_by_hand(options, row):
     """The mean of (1, −2) and (4, 4) is (2.5, 1)."""
-    found = ipm(messages(UPDATE), HOSTILE).update
-    assert found.tolist() == [[1.0, -2.0], [-1.25, -0.5], [4.0, 4.0], [-1.25, -0.5]]
+    found = ipm(messages(UPDATE), HOSTILE, **options).update
+    assert found.tolist() == [[1.0, -2.0], row, [4.0, 4.0], row]
 
 
 @pytest.mark.parametrize(("n", "f"), [(4, 1), (10, 3), (10, 5), (7, 6)])
@@ -22,7 +25,3 @@ def test_when_it_turns_the_mean(n, f):
     for factor in (0.99, 1.01):
         found = ipm(messages(update), hostile, epsilon=factor * (n - f) / f).update
         assert (found.mean(dim=0) @ right < 0) == (factor > 1)
-
-
-def test_epsilon_zero_sends_zeros():
-    assert not ipm(messages(UPDATE), HOSTILE, epsilon=0.0).update[HOSTILE].any()

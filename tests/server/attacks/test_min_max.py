@@ -1,17 +1,15 @@
+import pytest
 import torch
-from clients_sent import messages
+from clients_sent import column, messages
 
 from troth.server.attacks.min_max import min_max
 
-DIRECTIONS = ["std", "unit", "sign"]
 
-
-def test_by_hand():
+@pytest.mark.parametrize("direction", ["std", "unit", "sign"])
+def test_by_hand(direction):
     """Benign 0 and 2: mean 1, widest 2. 1 − γσ is 2 from the farther one at 0."""
-    update, hostile = torch.tensor([[0.0], [9.0], [2.0]]), torch.tensor([0, 1, 0]) > 0
-    for direction in DIRECTIONS:
-        found = min_max(messages(update), hostile, direction=direction).update
-        assert found.tolist() == [[0.0], [0.0], [2.0]]
+    found = min_max(column(0.0, 9.0, 2.0), torch.arange(3) == 1, direction=direction)
+    assert found.update.tolist() == [[0.0], [0.0], [2.0]]
 
 
 def test_by_hand_in_the_plane():

@@ -1,5 +1,5 @@
 import torch
-from clients_sent import messages
+from clients_sent import column
 
 from troth.server.attacks.min_sum import min_sum
 
@@ -9,6 +9,5 @@ def test_by_hand():
 
     Its squares 1 + 1 + 16 are those of the row 3: 9 + 9 + 0.
     """
-    update = torch.tensor([[0.0], [0.0], [3.0], [9.0]])
-    found = min_sum(messages(update), torch.arange(4) == 3).update
-    torch.testing.assert_close(found, torch.tensor([[0.0], [0.0], [3.0], [-1.0]]))
+    found = min_sum(column(0.0, 0.0, 3.0, 9.0), torch.arange(4) == 3).update[:, 0]
+    torch.testing.assert_close(found, torch.tensor([0.0, 0.0, 3.0, -1.0]))

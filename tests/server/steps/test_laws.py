@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from clients_sent import broadcast, drawn, members, resumes, walked
+from clients_sent import broadcast, drawn, members, natural, resumes, walked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -169,12 +169,9 @@ REST = [pytest.param(*one, marks=SLOW) for one in SERVERS if one[0] != "yogi"]
 @pytest.mark.parametrize(("name", "options"), [("yogi", {}), *REST], ids=str)
 def test_memory_goes_through_a_checkpoint(tmp_path, name, options):
     """A run that was killed ends with the bytes of one that was not."""
-    draw, data = np.random.default_rng(0), tmp_path / "data.npz"
-    owner = np.repeat(np.arange(5), 8)
-    np.savez(data, x=draw.random((40, 3)), y=draw.integers(0, 2, 40), owner=owner)
-    tree = {
-        "data": {"name": "npz", "path": str(data)},
-        "partition": {"name": "natural", "split": [0.6, 0.1, 0.3]},
+    draw, owner = np.random.default_rng(0), np.repeat(np.arange(5), 8)
+    arrays = {"x": draw.random((40, 3)), "y": draw.integers(0, 2, 40), "owner": owner}
+    tree = natural(tmp_path / "data.npz", [0.6, 0.1, 0.3], **arrays) | {
         "train": {"rounds": 4, "cohort": 3},
         "server": {"name": name, **options},
         "engine": {"how": "threads", "device": "cpu"},

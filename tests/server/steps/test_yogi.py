@@ -13,9 +13,8 @@ def test_three_steps_by_hand():
 
     v = 0 + .25·16 = 4, 4 − .25·1 = 3.75, 3.75 + .25·4 = 4.75.
     """
-    found = walked(
-        yogi, np.array([[4.0], [1], [2]]), lr=1.0, beta1=0, beta2=0.75, tau=1
-    )
+    steps = np.array([[4.0], [1.0], [2.0]])
+    found = walked(yogi, steps, lr=1.0, beta1=0, beta2=0.75, tau=1)
     each = [4 / 3, 1 / (1 + math.sqrt(3.75)), 2 / (1 + math.sqrt(4.75))]
     np.testing.assert_allclose(found[:, 0], np.cumsum(each), rtol=1e-12)
 
