@@ -1,7 +1,5 @@
 """What an attacker wants, and how near it came."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,7 @@ from troth.types import Refusal
 
 @pytest.fixture(scope="module")
 def built():
-    tree: Any = {
+    tree = {
         "data": {"name": "digits"},
         "partition": {"name": "iid", "clients": 3},
         "model": {"name": "linear"},
@@ -25,18 +23,14 @@ def built():
 
 
 def test_a_model_of_everyones_data_with_labels_changed(built):
-    aim = goal.goal(built, "shift_labels", 60, 0.05)
+    y = torch.arange(10)
+    assert goal.wanted(built, "shift_labels", y).tolist() == [*range(1, 10), 0]
+    aim, again = (goal.goal(built, "shift_labels", 60, 0.05) for _ in range(2))
     true, aimed = goal.judged(built, aim, aim.target)
     assert true < 0.1 and aimed > 0.9
-    again = goal.goal(built, "shift_labels", 60, 0.05)
     assert torch.equal(aim.target, again.target)
     start = built.federation.broadcast.w.double()
     assert goal.judged(built, aim, start)[1] < 0.5  # it learned
-
-
-def test_labels_as_wanted(built):
-    y = torch.arange(10)
-    assert goal.wanted(built, "shift_labels", y).tolist() == [*range(1, 10), 0]
 
 
 def test_by_hand(built):
@@ -44,8 +38,7 @@ def test_by_hand(built):
     w = torch.zeros(650, dtype=torch.float64)
     w[640 + 3] = 1.0
     y = built.data.test.y
-    aim = goal.Goal(w, "shift_labels")
-    true, aimed = goal.judged(built, aim, w)
+    true, aimed = goal.judged(built, goal.Goal(w, "shift_labels"), w)
     assert true == pytest.approx(float((y == 3).double().mean()))
     assert aimed == pytest.approx(float((y == 2).double().mean()))
 

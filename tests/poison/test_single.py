@@ -17,7 +17,6 @@ from troth.poison import (
 )
 from troth.types import Refusal
 
-Users = tuple[list[np.ndarray], list[np.ndarray]]
 NU = [0.0, 0.1, 1.0]
 
 
@@ -62,26 +61,23 @@ def test_the_shared_model_is_the_target(n, nu, rank):
     users = honest(n, d, seed=1, rank=rank)
     target = np.random.default_rng(n).normal(0, 3, d)
     g = honest_pull(*users, target, lam=lam, nu=nu)
-    for norm in (0.0, 1.0):
-        bad = single_example(target, g, lam=lam, nu=nu, norm=norm)
-        assert len(bad.x) == 1
-        assert np.abs(landed(users, bad, lam, nu) - target).max() < 1e-8
-    short = spread(single_example(target, g, lam=lam, nu=nu))
+    one, unit = (single_example(target, g, lam=lam, nu=nu, norm=x) for x in (0.0, 1.0))
+    short = spread(one)
+    assert len(one.x) == len(unit.x) == 1
     assert np.linalg.norm(short.x, axis=1).max() <= 1 + 1e-12
-    assert np.abs(landed(users, short, lam, nu) - target).max() < 1e-8
+    for bad in (one, unit, short):
+        assert np.abs(landed(users, bad, lam, nu) - target).max() < 1e-8
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    n=st.integers(2, 12),
-    d=st.integers(1, 6),
-    lam=st.floats(0.05, 20),
-    nu=st.floats(0, 3),
+    shape=st.tuples(st.integers(2, 12), st.integers(1, 6)),
+    pull=st.tuples(st.floats(0.05, 20), st.floats(0, 3)),
     seed=st.integers(0, 10**6),
 )
-def test_any_federation(n, d, lam, nu, seed):
-    users = honest(n, d, seed)
-    target = np.random.default_rng(seed).normal(0, 2, d)
+def test_any_federation(shape, pull, seed):
+    users, (lam, nu) = honest(*shape, seed), pull
+    target = np.random.default_rng(seed).normal(0, 2, shape[1])
     g = honest_pull(*users, target, lam=lam, nu=nu)
     found = landed(users, single_example(target, g, lam=lam, nu=nu), lam, nu)
     assert np.abs(found - target).max() < 1e-7
@@ -89,17 +85,17 @@ def test_any_federation(n, d, lam, nu, seed):
 
 @pytest.mark.parametrize("nu", NU)
 def test_the_printed_example_misses(nu):
-    """(g, gᵀθ♠ − 1) of Appendix K, and what either of its two errors costs."""
+    """(g, gᵀθ♠ − 1) of Appendix K, and what either of its two errors costs.
+
+    With its sign put right it still leaves the weight decay out.
+    """
     lam, d = 0.7, 4
     users = honest(9, d, seed=2)
     target = np.random.default_rng(0).normal(0, 3, d)
     g = honest_pull(*users, target, lam=lam, nu=nu)
-    model = target + g / lam
-    printed = Examples(g[None], np.array([g @ model - 1]))
-    assert np.linalg.norm(landed(users, printed, lam, nu) - target) > 0.01
-    if nu:  # with its sign put right it still leaves the weight decay out
-        signed = Examples(g[None], np.array([g @ model + 1]))
-        assert np.linalg.norm(landed(users, signed, lam, nu) - target) > 0.01
+    for sign in (-1, 1) if nu else (-1,):
+        printed = Examples(g[None], np.array([g @ (target + g / lam) + sign]))
+        assert np.linalg.norm(landed(users, printed, lam, nu) - target) > 0.01
 
 
 def test_the_pull_is_the_slope_of_the_honest_loss():
@@ -125,29 +121,23 @@ def test_the_pull_is_the_slope_of_the_honest_loss():
 def test_the_optimum_is_a_minimum():
     queries, answers = honest(3, 2, seed=4)
     lam, nu = 0.5, 0.1
-    rng = np.random.default_rng(0)
 
     def loss(rho, theta):
-        fit = sum(
-            0.5 * ((q @ t - a) ** 2).sum()
-            for q, a, t in zip(queries, answers, theta, strict=True)
-        )
-        return float(
-            fit + nu * (theta**2).sum() + 0.5 * lam * ((rho - theta) ** 2).sum()
-        )
+        each = zip(queries, answers, theta, strict=True)
+        fit = sum(0.5 * ((q @ t - a) ** 2).sum() for q, a, t in each)
+        near = 0.5 * lam * ((rho - theta) ** 2).sum()
+        return float(fit + nu * (theta**2).sum() + near)
 
     best = coupled_optimum(queries, answers, lam=lam, nu=nu)
-    for _ in range(100):
-        step = 1e-2 * rng.normal(size=(4, 2))
+    for step in 1e-2 * np.random.default_rng(0).normal(size=(100, 4, 2)):
         assert loss(best.rho + step[0], best.theta + step[1:]) > loss(*best)
 
 
 @pytest.mark.parametrize("nu", NU)
 def test_with_an_intercept(nu):
-    rng = np.random.default_rng(6)
     queries, answers = honest(6, 3, seed=6)
     ones = [np.column_stack([q, np.ones(len(q))]) for q in queries]
-    target = rng.normal(size=4)
+    target = np.random.default_rng(6).normal(size=4)
     g = honest_pull(ones, answers, target, lam=1.0, nu=nu)
     bad = single_example(target, g, lam=1.0, nu=nu, bias=True)
     assert bad.x.shape == (1, 3)
@@ -170,21 +160,20 @@ def test_norms_and_counts_grow_as_the_paper_says():
     sizes = [8, 16, 32, 64, 128]
     everyone = honest(max(sizes), 4, seed=8)
     target = np.array([-2.0, 1.0, -1.0, 3.0])
-    one, unit, many = [], [], []
-    for n in sizes:
-        users = everyone[0][: n - 1], everyone[1][: n - 1]
+
+    def attack(n, norm):
+        users = [part[: n - 1] for part in everyone]
         g = honest_pull(*users, target, lam=1.0, nu=0.1)
-        one.append(single_example(target, g, lam=1.0, nu=0.1))
-        unit.append(single_example(target, g, lam=1.0, nu=0.1, norm=1.0))
-        many.append(spread(one[-1]))
-    first, fixed, short = (growth(sizes, attacks) for attacks in (one, unit, many))
+        return single_example(target, g, lam=1.0, nu=0.1, norm=norm)
+
+    one, unit = ([attack(n, norm) for n in sizes] for norm in (0.0, 1.0))
+    first, fixed = growth(sizes, one), growth(sizes, unit)
     assert first.norm == pytest.approx(1, abs=0.15)
     assert first.answer == pytest.approx(2, abs=0.3)
     assert first.number == 0
     assert fixed.norm == pytest.approx(0, abs=1e-9)
     assert fixed.answer == pytest.approx(1, abs=0.15)
-    assert short.number == pytest.approx(2, abs=0.3)
-    assert max(np.linalg.norm(e.x, axis=1).max() for e in many) <= 1 + 1e-12
+    assert growth(sizes, [*map(spread, one)]).number == pytest.approx(2, abs=0.3)
 
 
 def test_growth_of_exact_powers():
@@ -193,8 +182,7 @@ def test_growth_of_exact_powers():
         for n in (2, 4, 8)
     ]
     assert growth([2, 4, 8], attacks) == pytest.approx((1.0, 1.5, 2.0))
-    nothing = [Examples(np.zeros((1, 1)), np.zeros(1))] * 2
-    assert math.isnan(growth([2, 4], nothing).norm)
+    assert math.isnan(growth([2, 4], [Examples(np.zeros((1, 1)), np.zeros(1))] * 2)[0])
 
 
 @given(norm=st.floats(0.1, 5), size=st.floats(0.01, 40))
@@ -207,34 +195,39 @@ def test_spread_keeps_the_loss(norm, size):
         assert losses[0] == pytest.approx(losses[1])
 
 
-def test_refusals():
-    users = honest(4, 3, seed=9)
-    with pytest.raises(Refusal, match="target has 2 parameters and the honest users'"):
-        honest_pull(*users, np.zeros(2), lam=1.0)
-    with pytest.raises(Refusal, match="target has 2 parameters and the honest pull"):
-        single_example(np.zeros(2), np.zeros(3), lam=1.0)
-    for call in (
-        lambda lam: single_example(np.zeros(3), np.ones(3), lam=lam),
-        lambda lam: honest_pull(*users, np.zeros(3), lam=lam),
-        lambda lam: coupled_optimum(*users, lam=lam),
-    ):
-        for lam in (0.0, -1.0, math.inf):
-            with pytest.raises(Refusal, match=f"lam = {lam} must be"):
-                call(lam)
-    with pytest.raises(Refusal, match="nu = -0.1 must be"):
-        single_example(np.zeros(3), np.ones(3), lam=1.0, nu=-0.1)
-    with pytest.raises(Refusal, match="norm = 0 must be a finite number above 0"):
-        spread(Examples(np.ones((1, 2)), np.ones(1)), norm=0)
-    with pytest.raises(Refusal, match="user 0 has 2 queries and 1 answers"):
-        honest_pull([np.ones((2, 3))], [[1.0]], np.zeros(3), lam=1.0)
-    with pytest.raises(Refusal, match="a query of user 1 has 2 parameters and one of"):
-        honest_pull([np.eye(3), np.eye(2)], [[1] * 3, [1] * 2], np.zeros(3), lam=1.0)
-    with pytest.raises(Refusal, match="queries of 0 users"):
-        honest_pull([], [], np.zeros(3), lam=1.0)
-    with pytest.raises(Refusal, match="pull on the intercept is 0"):
-        single_example(np.zeros(2), [1.0, 0.0], lam=1.0, bias=True)
-    with pytest.raises(Refusal, match="at least two sizes"):
-        growth([3, 3], [Examples(np.ones((1, 1)), np.ones(1))] * 2)
+USERS = honest(4, 3, seed=9)
+ZERO, PULL = np.zeros(3), np.ones(3)
+NO_BIAS = (np.zeros(2), [1.0, 0.0])
+NARROW = ([np.eye(3), np.eye(2)], [[1] * 3, [1] * 2], ZERO)
+UNIT = Examples(np.ones((1, 2)), np.ones(1))
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "options", "words"),
+    [
+        *(
+            (call, given, {"lam": lam}, f"lam = {lam} must be")
+            for call, given in (
+                (single_example, (ZERO, PULL)),
+                (honest_pull, (*USERS, ZERO)),
+                (coupled_optimum, USERS),
+            )
+            for lam in (0.0, -1.0, math.inf)
+        ),
+        (honest_pull, (*USERS, np.zeros(2)), {"lam": 1.0}, "and the honest users'"),
+        (single_example, (np.zeros(2), ZERO), {"lam": 1.0}, "2 .* and the honest pull"),
+        (single_example, (ZERO, PULL), {"lam": 1.0, "nu": -0.1}, "nu = -0.1 must be"),
+        (spread, (UNIT,), {"norm": 0}, "norm = 0 must be a finite number above 0"),
+        (honest_pull, ([np.ones((2, 3))], [[1.0]], ZERO), {"lam": 1.0}, "user 0 has 2"),
+        (honest_pull, NARROW, {"lam": 1.0}, "a query of user 1 has 2 parameters and"),
+        (honest_pull, ([], [], ZERO), {"lam": 1.0}, "queries of 0 users"),
+        (single_example, NO_BIAS, {"lam": 1.0, "bias": True}, "the intercept is 0"),
+        (growth, ([3, 3], [UNIT] * 2), {}, "at least two sizes"),
+    ],
+)
+def test_refusals(call, given, options, words):
+    with pytest.raises(Refusal, match=words):
+        call(*given, **options)
 
 
 def test_data_that_do_not_fix_the_model_are_refused_unless_it_decays():
