@@ -3,6 +3,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 from troth.cli import tables
@@ -46,29 +47,33 @@ def test_results():
     assert "over the 3 benign of 4 clients" in text
     numbers = ["0.500", "0.500", "0.250", "0.500", "0.500", "1.2"]
     assert row(text, "local") == ["local", *numbers]
+    text = printed(tables.results([run([4, 5, 0, 6], head="error")], ["a"]))
+    assert text.strip().startswith("Error of") and " 5 " in text
 
 
-def test_results_of_an_attack_that_is_after_something():
-    aimed, plain = run([0.25, 0.5, 1.0, 0.75]), run([0.25, 0.5, 1.0, 0.75])
-    aimed.summary["personal"]["attack_success_mean"] = 0.125
-    aimed.summary["shared"]["attack_success_mean"] = None  # no client has a value
-    text = printed(tables.results([aimed, plain], ["aimed", "plain"]))
-    assert "attack success" in text and "on shared" in text
-    assert row(text, "aimed")[-3:] == ["0.125", "–", "1.2"]
+FURTHER = {"personal": {"accuracy_mean": 0.125}, "shared": {"accuracy_mean": None}}
+
+
+@pytest.mark.parametrize(
+    ("heads", "word"),
+    [
+        (("attack success", "on shared"), "attack"),
+        (("conflicting mean", "shared conflicting"), "conflicting"),
+    ],
+)
+def test_columns_that_only_some_runs_have(heads, word):
+    """What an attack is after, and further test sets; no client has the second."""
+    plain, more = run([0.25, 0.5, 1.0, 0.75]), run([0.25, 0.5, 1.0, 0.75])
+    if word == "attack":
+        more.summary["personal"]["attack_success_mean"] = 0.125
+        more.summary["shared"]["attack_success_mean"] = None
+    else:
+        more.summary["tests"] = {"conflicting": FURTHER}
+    text = printed(tables.results([plain, more], ["plain", "more"]))
+    assert all(head in text for head in heads)
+    assert row(text, "more")[-3:] == ["0.125", "–", "1.2"]
     assert row(text, "plain")[-3:] == ["–", "–", "1.2"]
-    assert "attack" not in printed(tables.results([plain], ["plain"]))
-
-
-def test_results_on_further_test_sets():
-    """Of every run that has them, its own models' and the shared one's."""
-    hard, plain = run([0.25, 0.5, 1.0, 0.75]), run([0.25, 0.5, 1.0, 0.75])
-    both = {"personal": {"accuracy_mean": 0.125}, "shared": {"accuracy_mean": None}}
-    hard.summary["tests"] = {"conflicting": both}
-    text = printed(tables.results([plain, hard], ["plain", "hard"]))
-    assert "conflicting mean" in text and "shared conflicting" in text
-    assert row(text, "hard")[-3:] == ["0.125", "–", "1.2"]
-    assert row(text, "plain")[-3:] == ["–", "–", "1.2"]
-    assert "conflicting" not in printed(tables.results([plain], ["plain"]))
+    assert word not in printed(tables.results([plain], ["plain"]))
 
 
 def test_seeds_on_further_test_sets():
@@ -87,19 +92,13 @@ def test_seeds_on_further_test_sets():
     assert "conflicting" not in printed(tables.seeds(groups[1:]))
 
 
-def test_clients_that_were_not_evaluated_are_not_called_hostile():
-    nan = float("nan")
-    sample = run([0.25, nan, nan, 0.75])
+def test_clients_that_were_not_evaluated_are_not_called_malicious():
+    sample = run([0.25, np.nan, np.nan, 0.75])
     text = printed(tables.results([sample], ["a"]))
     assert "over 2 of the 3 benign of 4 clients" in text
     sample.clients["malicious"] = np.zeros(4, bool)
     text = printed(tables.results([sample], ["a"]))
     assert "over 2 of 4 clients" in text and "benign" not in text
-
-
-def test_results_of_a_regression():
-    text = printed(tables.results([run([4, 5, 0, 6], head="error")], ["a"]))
-    assert text.strip().startswith("Error of") and " 5 " in text
 
 
 def test_pairs(capsys):
@@ -130,12 +129,8 @@ def test_words_follow_the_numbers():
     same = tables.words([run([0.5] * 4), run([0.5] * 4)], ["a", "b"])
     assert "a has 0.500: level with the shared model; b has 0.500: level" in same
     assert tables.words([none], ["x"]).endswith("worst tenth.")
-
-
-def test_words_without_numbers():
-    lost = run([0.5] * 4)
-    lost.summary["personal"]["accuracy_mean"] = None  # as JSON has NaN
-    assert "a has –: beside 0.500 of the shared model" in tables.words([lost], ["a"])
+    local.summary["personal"]["accuracy_mean"] = None  # as JSON has NaN
+    assert "a has –: beside 0.500 of the shared model" in tables.words([local], ["a"])
 
 
 def test_brackets_are_not_markup(capsys):

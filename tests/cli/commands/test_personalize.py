@@ -1,21 +1,16 @@
+import itertools
 import json
 import re
 import shutil
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
-import troth as front
-from troth import api, build, files, lookup
-from troth.cli import app
+from troth import api, files, lookup
 from troth.config import reader
 from troth.data import load
-from troth.engine.engine import Plan
 from troth.federation import newcomers
 from troth.networks import task
 from troth.runs.load import Run
@@ -32,18 +27,6 @@ def net(shape, classes):
 """
 
 
-def troth(*arguments):
-    return CliRunner().invoke(app.app, [str(a) for a in arguments])
-
-
-def refused(words: str, *arguments: object, command: str = "personalize") -> None:
-    """One line on stderr, exit code 2, nothing on stdout."""
-    result = troth(command, *arguments)
-    assert result.exit_code == 2 and result.stdout == "", result.output
-    (line,) = result.stderr.splitlines()
-    assert re.search(words, line), line
-
-
 def examples(owner, seed=0):
     """Three classes; clients turn the inputs by an angle of their own."""
     random = np.random.default_rng(seed)
@@ -55,7 +38,7 @@ def examples(owner, seed=0):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A file of data, and a model of a guest."""
-    path: Path = tmp_path_factory.mktemp("place")
+    path = tmp_path_factory.mktemp("place")
     owner = np.repeat(np.arange(6), 20)
     np.savez(path / "d.npz", **examples(owner), owner=owner)
     (path / "normed3.py").write_text(NORMED)
@@ -95,10 +78,7 @@ def vector(found):
     return task.flatten(found.model)
 
 
-# The command
-
-
-def test_a_model_is_made_written_and_predicts(run, mine):
+def test_a_model_is_made_written_and_predicts(troth, run, mine):
     out = mine.with_name("me.safetensors")
     result = troth("personalize", run, "--data", mine, "--out", out, "--json")
     assert result.exit_code == 0, result.output
@@ -107,11 +87,12 @@ def test_a_model_is_made_written_and_predicts(run, mine):
     assert found["rounds"] == 4 and found["file"] == str(out)  # 8 · 3 / 6
     own, shared = found["personal"], found["shared"]
     assert own.keys() == shared.keys() >= {"accuracy", "loss"}
-    first, second, third = result.stderr.splitlines()
-    assert first == "ditto: 4 rounds on 40 training examples"
-    text = "accuracy {:.3f} on 10 test examples, shared model {:.3f}"
-    assert second == text.format(own["accuracy"], shared["accuracy"])
-    assert third == f"Next: troth predict {run} --model {out} --data FILE.npz"
+    assert result.stderr.splitlines() == [
+        "ditto: 4 rounds on 40 training examples",
+        f"accuracy {own['accuracy']:.3f} on 10 test examples, shared model "
+        f"{shared['accuracy']:.3f}",
+        f"Next: troth predict {run} --model {out} --data FILE.npz",
+    ]
     given = np.load(mine)
     ask = ("predict", run, "--model", out, "--data", mine, "--json")
     told = json.loads(troth(*ask).stdout)
@@ -123,7 +104,7 @@ def test_a_model_is_made_written_and_predicts(run, mine):
     assert told["accuracy"] == np.mean(np.array(labels) == given["y"])
 
 
-def test_nothing_is_written_unasked(run, mine):
+def test_nothing_is_written_unasked(troth, run, mine):
     before = sorted(mine.parent.iterdir()), sorted(run.iterdir())
     result = troth("personalize", run, "--data", mine, "--test", 0, "--rounds", 1)
     assert result.exit_code == 0 and result.stdout == ""
@@ -137,15 +118,12 @@ def test_nothing_is_written_unasked(run, mine):
 def test_more_rounds_lead_further(run, mine):
     """And twice the same rounds lead to the same model."""
     w, arrays = task.flatten(Run(run).shared()), dict(np.load(mine))
-    found = [front.personalize(run, mine, rounds=r) for r in (1, 3, 9)]
+    found = [api.personalize(run, mine, rounds=r) for r in (1, 3, 9)]
     away = [float((vector(each) - w).norm()) for each in found]
     assert 0 < away[0] < away[1] < away[2]
-    again = front.personalize(Run(run), arrays, rounds=9)
+    again = api.personalize(Run(run), arrays, rounds=9)
     assert torch.equal(vector(again), vector(found[2]))
     assert again.personal == found[2].personal
-
-
-# The same as a run gives its own newcomers
 
 
 def newcomer(place, name, **more):
@@ -154,23 +132,22 @@ def newcomer(place, name, **more):
     Draws are keyed by the client, and one that comes with a file is number 0.
     """
     own = {"name": name, **({} if name == "none" else {"steps": 2})}
-    late = {"newcomers": 0.1}
-    whole = experiment(place, personalizer=own, evaluate=late, **more)
+    whole = experiment(place, personalizer=own, evaluate={"newcomers": 0.1}, **more)
     whole["train"] = {**whole["train"], "precision": "float64"}
-    e = reader.from_dict(whole)
-    nobody = np.zeros(6, dtype=bool)
-    while newcomers.drawn(e, nobody).tolist() != [0]:
-        whole["seed"] = whole.get("seed", 0) + 1
-        e = reader.from_dict(whole)
+    seeds, nobody = itertools.count(), np.zeros(6, dtype=bool)
+    while True:
+        whole["seed"] = next(seeds)
+        if newcomers.drawn(reader.from_dict(whole), nobody).tolist() == [0]:
+            break
     (found,) = api.run(whole, out=place / f"own-{name}-{len(list(place.iterdir()))}")
     assert np.flatnonzero(found.clients["newcomer"]).tolist() == [0]
     shards, all_ = load.deal(found.experiment, None)[1], np.load(place / "d.npz")
     lists = [part[0] for part in shards[:3]]
-    rows = np.sort(np.concatenate(lists))
-    marks = [np.flatnonzero([r in part for part in lists])[0] for r in rows]
-    words = np.array(["train", "valid", "test"])[marks]
-    mine = {key: all_[key][rows] for key in ("x", "y", "group") if key in all_}
-    return found, {**mine, "split": words}
+    rows = np.concatenate(lists)
+    words = np.repeat(["train", "valid", "test"], [len(part) for part in lists])
+    order = np.argsort(rows)
+    mine = {key: all_[key][rows[order]] for key in ("x", "y", "group") if key in all_}
+    return found, {**mine, "split": words[order]}
 
 
 SWEEP = pytest.mark.slow("every personalizer in two runs; a few stand for all")
@@ -180,32 +157,32 @@ EVERY = [pytest.param(n, marks=() if n in FEW else SWEEP) for n in NAMES]
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_personalizer_as_in_a_run(place, name):
-    more: Any = {"model": "normed3:net"} if name == "fedbn" else {}
+    more = {"model": "normed3:net"} if name == "fedbn" else {}
     more |= {"adversarial": {"name": "pgd", "bounds": []}}  # inputs of any size
     run, mine = newcomer(place, name, **more)
     found = api.personalize(run, mine)
-    expected = task.flatten(run.model(0))
-    assert (vector(found) - expected).abs().max() < 1e-10
+    assert (vector(found) - task.flatten(run.model(0))).abs().max() < 1e-10
     assert found.personal["accuracy"] == run.clients["accuracy"][0]
     assert found.shared["accuracy"] == run.clients["shared_accuracy"][0]
     assert found.personal["loss"] == pytest.approx(run.clients["loss"][0], abs=1e-9)
     assert found.rounds in (0, 5)  # 8 · 3 / 5, rounded; 0 where they do not matter
-    assert found.examples == {
-        key: int(run.clients[key][0]) for key in ("train", "valid", "test")
-    }
+    assert found.examples == {key: run.clients[key][0] for key in found.examples}
 
 
 @pytest.mark.parametrize("features", ["federated", "own"])
 def test_inputs_are_prepared_as_in_the_run(place, features, tmp_path):
+    """And a missing value is filled in."""
     run, mine = newcomer(place, "ditto", features=features)
     found = api.personalize(run, mine)
     found.save(tmp_path / "me.safetensors")
-    again = run.newcomer(tmp_path / "me.safetensors")
-    x = torch.from_numpy(mine["x"])
+    nets = found.model, run.newcomer(tmp_path / "me.safetensors"), run.model(0)
     with torch.no_grad():
-        outputs = [net(x) for net in (found.model, again, run.model(0))]
-    assert torch.equal(outputs[0], outputs[1])
-    assert (outputs[0] - outputs[2]).abs().max() < 1e-9
+        own, again, expected = (net(torch.from_numpy(mine["x"])) for net in nets)
+    assert torch.equal(own, again) and (own - expected).abs().max() < 1e-9
+    mine["x"][3, 1] = np.nan
+    found = api.personalize(run, mine)
+    with torch.no_grad():
+        assert found.model(torch.from_numpy(mine["x"])).isfinite().all()
 
 
 def test_pictures_in_whole_batches(tmp_path):
@@ -233,20 +210,6 @@ def test_pictures_in_whole_batches(tmp_path):
         assert np.array_equal(again, run.predict(k, x[rows][:, None]))
 
 
-def test_a_missing_value_is_filled_in(place, mine):
-    run, _ = newcomer(place, "ditto", features="own")
-    arrays = dict(np.load(mine))
-    arrays["x"][3, 1] = np.nan
-    found = api.personalize(run, arrays)
-    with torch.no_grad():
-        assert found.model(torch.from_numpy(arrays["x"])).isfinite().all()
-    plain = build.build(reader.from_dict(experiment(place)), plan=Plan("loop", 1))
-    assert plain.prepared is None
-
-
-# What a newcomer may have
-
-
 def test_one_class_alone_or_a_single_example_will_do(run):
     x = examples(np.full(12, 9))["x"]
     found = api.personalize(run, {"x": x, "y": np.full(12, 2)})
@@ -271,54 +234,55 @@ def test_lam_is_chosen(place, mine):
     (run,) = api.run(experiment(place, personalizer=auto), out=place / "auto")
     found = api.personalize(run, mine)
     assert found.examples == {"train": 30, "valid": 10, "test": 10}
-    one = {"x": np.ones((2, 3)), "y": np.array([1, 0])}
     with pytest.raises(Refusal, match="of 2 examples none is left for that; give more"):
-        api.personalize(run, one)
+        api.personalize(run, {"x": np.ones((2, 3)), "y": np.array([1, 0])})
 
 
 def test_names_of_classes(tmp_path):
     lines = [f"{i % 7},{i % 5},{'well' if i % 7 > 3 else 'ill'}" for i in range(60)]
-    table = tmp_path / "t.csv"
-    table.write_text("\n".join(["a,b,state", *lines]) + "\n")
-    data = {"name": "csv", "path": str(table), "label": "state"}
-    more: Any = {"personalizer": "local", "partition": {"name": "iid", "clients": 3}}
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,state", *lines]) + "\n")
+    data = {"name": "csv", "path": str(tmp_path / "t.csv"), "label": "state"}
+    more = {"personalizer": "local", "partition": {"name": "iid", "clients": 3}}
     whole = experiment(tmp_path, data=data, train={"rounds": 2}, **more)
     (run,) = api.run(whole, out=tmp_path / "run")
+    assert run.experiment.resolved["labels"] == ["ill", "well"]
     x = np.array([[i % 7, i % 5] for i in range(20)], np.float32)
-    words = np.where(x[:, 0] > 3, "well", "ill")
-    named = api.personalize(run, {"x": x, "y": words})
-    labels = run.experiment.resolved["labels"]
-    numbers = np.array([labels.index(word) for word in words])
-    plain = api.personalize(run, {"x": x, "y": numbers})
-    signs = api.personalize(run, {"x": x, "y": np.where(numbers == 1, 1, -1)})
-    assert torch.equal(vector(named), vector(plain))
-    assert torch.equal(vector(signs), vector(plain))
+    well = x[:, 0] > 3
+    named, plain, signs = (
+        vector(api.personalize(run, {"x": x, "y": np.where(well, yes, no)}))
+        for yes, no in (("well", "ill"), (1, 0), (1, -1))
+    )
+    assert torch.equal(named, plain) and torch.equal(signs, plain)
     with pytest.raises(Refusal, match="y holds 'fine', which is no class.*: ill, well"):
-        api.personalize(run, {"x": x, "y": np.where(x[:, 0] > 3, "fine", "ill")})
+        api.personalize(run, {"x": x, "y": np.where(well, "fine", "ill")})
 
 
-def test_a_regression(tmp_path):
+def refuses(run, x, *cases):
+    for y, words in cases:
+        with pytest.raises(Refusal, match=words):
+            api.personalize(run, {"x": x, "y": y})
+
+
+def test_a_regression(troth, tmp_path):
     random, owner = np.random.default_rng(2), np.repeat(np.arange(4), 15)
     x = random.normal(size=(60, 2))
-    y = x @ [1.0, -1.0] + 0.1 * owner
-    np.savez(tmp_path / "d.npz", x=x, y=y, owner=owner)
+    y = x @ [1.0, -1.0]
+    np.savez(tmp_path / "d.npz", x=x, y=y + 0.1 * owner, owner=owner)
     whole = experiment(tmp_path, train={"rounds": 20, "lr": 0.1})
     (run,) = api.run(whole, out=tmp_path / "run")
-    far = {"x": x[:30], "y": (x @ [1.0, -1.0] + 5)[:30]}
-    np.savez(tmp_path / "me.npz", **far)
+    np.savez(tmp_path / "me.npz", x=x[:30], y=y[:30] + 5)
     result = troth("personalize", run.path, "--data", tmp_path / "me.npz", "--json")
     found = json.loads(result.stdout)
     assert found["personal"]["error"] < found["shared"]["error"]
     assert "error " in result.stderr
     whole_numbers = {"x": x[:30], "y": np.arange(30)}
     assert api.personalize(run, whole_numbers).personal["error"] > 0
-    for y, words in (
+    refuses(
+        *(run, x[:30]),
         (np.full(30, np.nan), "y is NaN or infinite in 30 of 30"),
         (np.array(["a"] * 30), "this run predicts one number"),
         (np.ones((30, 2)), "this run predicts one number"),
-    ):
-        with pytest.raises(Refusal, match=words):
-            api.personalize(run, {"x": x[:30], "y": y})
+    )
 
 
 def test_several_labels(tmp_path):
@@ -327,26 +291,22 @@ def test_several_labels(tmp_path):
     y = (x @ random.normal(size=(2, 3)) > 0).astype(int)
     np.savez(tmp_path / "d.npz", x=x, y=y, owner=owner)
     (run,) = api.run(experiment(tmp_path), out=tmp_path / "run")
-    found = api.personalize(run, {"x": x[:20], "y": y[:20]})
-    assert {"accuracy", "exact"} <= found.personal.keys()
-    for wrong, words in (
-        (y[:20] + 1, "y holds 2, which this run does not know"),
-        (y[:20, :2], "this run has 3 labels, several an example"),
-        (y[:20, 0], "this run has 3 labels, several an example"),
-    ):
-        with pytest.raises(Refusal, match=words):
-            api.personalize(run, {"x": x[:20], "y": wrong})
+    x, y = x[:20], y[:20]
+    assert {"accuracy", "exact"} <= {*api.personalize(run, {"x": x, "y": y}).personal}
+    refuses(
+        *(run, x),
+        (y + 1, "y holds 2, which this run does not know"),
+        (y[:, :2], "this run has 3 labels, several an example"),
+        (y[:, 0], "this run has 3 labels, several an example"),
+    )
 
-
-# What is refused
 
 X = np.ones((4, 3), np.float32)
 LABELS = np.array([0, 1, 2, 1])
 
 
-def test_refused_examples(run, tmp_path):
+def test_refused_examples(refused, run, tmp_path):
     out = tmp_path / "out.safetensors"
-    arrays: dict[str, Any]
     for arrays, words in (
         ({"x": X}, "lacks the array y"),
         ({"y": LABELS}, "lacks the array x"),
@@ -364,11 +324,11 @@ def test_refused_examples(run, tmp_path):
         ({"x": X[:0], "y": LABELS[:0]}, "x has shape"),
     ):
         np.savez(tmp_path / "bad.npz", **arrays)
-        refused(words, run, "--data", tmp_path / "bad.npz", "--out", out)
-        assert not out.exists()
+        ask = (run, "--data", tmp_path / "bad.npz", "--out", out)
+        assert re.search(words, refused("personalize", *ask)) and not out.exists()
 
 
-def test_refused_files_and_numbers(run, mine, place, tmp_path):
+def test_refused_files_and_numbers(refused, run, mine, place, tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     (tmp_path / "half").mkdir()
     shutil.copy(run / "experiment.toml", tmp_path / "half")
@@ -392,23 +352,21 @@ def test_refused_files_and_numbers(run, mine, place, tmp_path):
         ("is not finished", tmp_path / "half", "--data", mine),
         ("is not finite, and no model can", tmp_path / "far", "--data", mine),
     ):
-        refused(words, *arguments)
+        assert words in refused("personalize", *arguments)
 
 
-def test_models_of_other_runs(place, run, mine):
+def test_models_of_other_runs(refused, place, run, mine):
     out = mine.with_name("me.safetensors")
     api.personalize(run, mine).save(out)
     with pytest.raises(Refusal, match="exists already"):
         api.personalize(run, mine).save(out)
     (other,) = api.run(experiment(place, seed=5), out=place / "other")
-    cases = [
-        (other.path, out, "is not a newcomer's model of the run in"),
-        (run, run / "shared.safetensors", "is not a newcomer's model of the run in"),
-        (run, mine, "cannot be read as a model"),
-        (run, mine.with_name("no"), "cannot be read as a model"),
-    ]
-    for path, model, words in cases:
-        refused(words, path, "--model", model, "--data", mine, command="predict")
-    for flags in ((), ("--client", 0, "--model", out)):
-        words = "say whose model predicts"
-        refused(words, run, *flags, "--data", mine, command="predict")
+    for words, path, *more in (
+        ("is not a newcomer's model of the run in", other.path, "--model", out),
+        ("is not a newcomer's model of the run in", run, "--model", run / files.SHARED),
+        ("cannot be read as a model", run, "--model", mine),
+        ("cannot be read as a model", run, "--model", mine.with_name("no")),
+        ("say whose model predicts", run),
+        ("say whose model predicts", run, "--client", 0, "--model", out),
+    ):
+        assert words in refused("predict", path, *more, "--data", mine)

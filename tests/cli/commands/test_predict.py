@@ -1,30 +1,15 @@
 import csv
 import json
 import re
-from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from troth import api, files
-from troth.cli import app
 from troth.data.datasets.csv import csv as dataset
 from troth.runs.load import Run
 
 HEAD = ["age", "sex", "ward", "smokes", "note", "hospital", "ill"]
-
-
-def troth(*arguments):
-    return CliRunner().invoke(app.app, [str(a) for a in arguments])
-
-
-def refused(words, *arguments):
-    """One line on stderr, exit code 2, nothing on stdout."""
-    result = troth("predict", *arguments)
-    assert result.exit_code == 2 and result.stdout == "", result.output
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("troth: ") and re.search(words, line), line
 
 
 def rows(gaps):
@@ -46,16 +31,14 @@ def save(path, head, body, mark=","):
 
 
 def trained(place, features):
-    data: dict[str, Any] = {
+    data = {
+        "name": "csv",
         "path": str(save(place / "t.csv", HEAD, rows(features != "none"), ";")),
-        "label": "ill",
-        "owner": "hospital",
-        "drop": ["note"],
-        "categorical": ["ward"],
-        "delimiter": ";",
+        **{"label": "ill", "owner": "hospital", "drop": ["note"]},
+        **{"categorical": ["ward"], "delimiter": ";"},
     }
     experiment = {
-        "data": {"name": "csv", **data},
+        "data": data,
         "partition": "natural",
         "features": features,
         "personalizer": "local",
@@ -78,7 +61,7 @@ def plain(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("none"), "none")
 
 
-def test_a_table_in_another_order_without_the_label(filled, tmp_path):
+def test_a_table_in_another_order_without_the_label(troth, filled, tmp_path):
     run = Run(filled)
     names = ["age", "sex=f", "sex=m", "ward=1", "ward=2", "ward=3", "smokes"]
     assert run.experiment.resolved["features"] == names
@@ -103,18 +86,18 @@ def test_a_table_in_another_order_without_the_label(filled, tmp_path):
     assert [int(row["prediction"]) for row in table] == expected.tolist()
 
 
-def test_a_category_that_was_not_trained_on_is_none(filled, tmp_path):
+def test_a_category_that_was_not_trained_on_is_none(troth, filled, tmp_path):
     head, run = ["age", "sex", "ward", "smokes"], Run(filled)
     body = [["70", "q", "9", "1"], ["30", "f", "3", "true"], ["", "", "", "NA"]]
     file = save(tmp_path / "new.csv", head, body, ";")
     found = troth("predict", filled, "--client", 0, "--data", file, "--json")
-    nan = np.nan
-    x = [[70, 0, 0, 0, 0, 0, 1], [30, 1, 0, 0, 0, 1, 1], [nan, 0, 0, 0, 0, 0, nan]]
+    gap = [np.nan, 0, 0, 0, 0, 0, np.nan]
+    x = [[70, 0, 0, 0, 0, 0, 1], [30, 1, 0, 0, 0, 1, 1], gap]
     expected = run.predict(0, np.array(x, np.float32)).tolist()
     assert json.loads(found.stdout)["predictions"] == expected
 
 
-def test_refused_tables(plain, one, tmp_path):
+def test_refused_tables(refused, plain, one, tmp_path):
     file, head = tmp_path / "new.csv", "age;sex;ward;smokes"
     for first, row, words in (
         ("age;sex;smokes", "1;f;true", "has no column 'ward', which this run was"),
@@ -130,17 +113,18 @@ def test_refused_tables(plain, one, tmp_path):
         (f"{head};sex=f", "1;f;1;1;0", "several columns.*'sex=f'.*: sex, "),
     ):
         file.write_text(f"{first}\n{row}\n")
-        refused(words, plain, "--client", 0, "--data", file)
+        line = refused("predict", plain, "--client", 0, "--data", file)
+        assert re.search(words, line), line
     ask = ("--client", 0, "--data")
-    refused("there is no file", plain, *ask, tmp_path / "nowhere.csv")
-    refused("has no names of features", one[0], *ask, file)
+    said = refused("predict", plain, *ask, tmp_path / "nowhere.csv")
+    assert "there is no file" in said
+    assert "has no names of features" in refused("predict", one[0], *ask, file)
 
 
-def test_arrays_still_do_and_are_scored(plain, tmp_path):
+def test_arrays_still_do_and_are_scored(troth, plain, tmp_path):
     arrays = dataset(**Run(plain).experiment.data.options)
     np.savez(tmp_path / "xy.npz", x=arrays.x, y=arrays.y)
-    data, out = tmp_path / "xy.npz", tmp_path / "p.csv"
-    result = troth("predict", plain, "--client", 0, "--data", data, "--out", out)
+    result = troth("predict", plain, "--client", 0, "--data", tmp_path / "xy.npz")
     assert result.exit_code == 0 and "accuracy" in result.stderr
 
 
@@ -161,9 +145,10 @@ def digits(tmp_path_factory):
     return place, found.target[:9]
 
 
-def test_predict(one, digits, tmp_path):
+def test_predict(troth, refused, one, digits, tmp_path):
     (out, _), (place, y) = one, digits
-    result = troth("predict", out, "--client", 2, "--data", place / "xy.npz")
+    ask = ("predict", out, "--client", 2, "--data")
+    result = troth(*ask, place / "xy.npz")
     assert result.exit_code == 0, result.output
     labels = [int(line) for line in result.stdout.splitlines()]
     x = np.load(place / "xy.npz")["x"][:, None]
@@ -171,18 +156,15 @@ def test_predict(one, digits, tmp_path):
     accuracy = np.mean(labels == y)
     assert result.stderr == f"accuracy {accuracy:.3f} on 9 examples\n"
     for name, known in (("xy.npz", accuracy), ("x.npy", None), ("channels.npz", None)):
-        result = troth("predict", out, "--client", 2, "--data", place / name, "--json")
         expected = {"client": 2, "predictions": labels, "accuracy": known}
-        assert json.loads(result.stdout) == expected
-    file = tmp_path / "p.csv"
-    data = place / "x.npy"
-    result = troth("predict", out, "--client", 2, "--data", data, "--out", file)
-    assert result.stdout == "" and files.read_csv(file)["prediction"].tolist() == labels
-    result = troth("predict", out, "--client", 2, "--data", data, "--out", file)
-    assert result.exit_code == 2 and "exists already" in result.stderr
+        assert json.loads(troth(*ask, place / name, "--json").stdout) == expected
+    given = (*ask, place / "x.npy", "--out", tmp_path / "p.csv")
+    assert troth(*given).stdout == ""
+    assert files.read_csv(tmp_path / "p.csv")["prediction"].tolist() == labels
+    assert "exists already" in refused(*given)
 
 
-def test_predict_refuses(one, grid, digits):
+def test_predict_refuses(refused, one, grid, digits):
     for run, name, client, words in (
         (one[0], "float.npz", 0, r"\[8, 8\] .* \[1, 8, 8\]"),
         (one[0], "short.npz", 0, r"y has shape \(8,\) .* 9 examples"),
@@ -193,10 +175,11 @@ def test_predict_refuses(one, grid, digits):
         (one[0], "x.npy", -1, "there is no client -1"),
         (grid[0], "x.npy", 0, "personalizer=local,seed=1"),
     ):
-        refused(words, run, "--client", client, "--data", digits[0] / name)
+        ask = (run, "--client", client, "--data", digits[0] / name)
+        assert re.search(words, refused("predict", *ask))
 
 
-def test_predict_a_regression(tiny, written, tmp_path):
+def test_predict_a_regression(troth, tiny, written, tmp_path):
     text = tiny.replace('"digits"', '"linear_regression"').replace('"iid"', '"natural"')
     file = written(tmp_path / "r.toml", text.replace("clients = 6", ""))
     result = troth("run", file, "--out", tmp_path / "out", "--json")
@@ -204,8 +187,7 @@ def test_predict_a_regression(tiny, written, tmp_path):
     assert "Error of the clients' own models" in result.stderr
     assert "error_mean" in json.loads(result.stdout)["runs"][0]["summary"]["personal"]
     d = json.loads(result.stdout)["runs"][0]["experiment"]["resolved"]["shape"][0]
-    x = np.eye(d)
-    np.savez(tmp_path / "x.npz", x=x, y=np.zeros(d))
+    np.savez(tmp_path / "x.npz", x=np.eye(d), y=np.zeros(d))
     ask = ("--client", 0, "--data", tmp_path / "x.npz", "--json")
     found = json.loads(troth("predict", tmp_path / "out", *ask).stdout)
     assert found["error"] == pytest.approx(np.mean(np.square(found["predictions"])))

@@ -35,10 +35,11 @@ def test_the_list_names_all(troth, tmp_path):
 
 def test_cells_are_trained_and_told(troth, tmp_path):
     out = tmp_path / "out"
-    shown = troth("reproduce", "ditto/table8", *SOME, "--out", out, "--show", "--json")
+    given = (*SOME, "--out", out, "--json")
+    shown = troth("reproduce", "ditto/table8", *given, "--show")
     assert shown.exit_code == 0
     assert all(c["seeds"] == 0 for c in json.loads(shown.stdout)["cells"])
-    result = troth("reproduce", "ditto/figure3", *SOME, "--out", out, "--json")
+    result = troth("reproduce", "ditto/figure3", *given)
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert [cell["column"] for cell in found["cells"]] == ["A3 10%", "A3 20%", "A3 50%"]
@@ -50,14 +51,18 @@ def test_cells_are_trained_and_told(troth, tmp_path):
     assert names == {f"ditto-figure3-small.{suffix}" for suffix in suffixes}
     table = (out / "ditto-figure3-small.csv").read_text().splitlines()
     assert len(table) == 61  # all cells, whichever were chosen
-    again = troth("reproduce", "ditto/table8", *SOME, "--out", out, "--show", "--json")
-    same = json.loads(again.stdout)
-    assert [c["ours"] for c in same["cells"]] == [c["ours"] for c in found["cells"]]
+    again = troth("reproduce", "ditto/table8", *given, "--show")
+    same = json.loads(again.stdout)["cells"]
+    assert [c["ours"] for c in same] == [c["ours"] for c in found["cells"]]
     assert "Run: 3 of the 3 cells shown" in again.stderr
     packed = troth("reproduce", "--pack", "--out", out, "--json")
     assert json.loads(packed.stdout) == {"packed": 3, "table": str(out / store.TABLE)}
-    again = troth("reproduce", "ditto/table8", *SOME, "--out", out, "--show", "--json")
-    assert json.loads(again.stdout)["cells"] == same["cells"]
+    again = troth("reproduce", "ditto/table8", *given, "--show")
+    assert json.loads(again.stdout)["cells"] == same
+
+
+TABLE, SMALL = "ditto/table8", ("ditto/table8", "--scale", "small")
+MANY = "x" * 300
 
 
 @pytest.mark.parametrize(
@@ -65,59 +70,47 @@ def test_cells_are_trained_and_told(troth, tmp_path):
     [
         (["ditto/tabel8"], "nearest are ditto/table8"),
         (["nothing"], "there is no table or figure 'nothing'"),
-        (["ditto/table8", "--scale", "huge"], "--scale huge must be full or small"),
-        (["ditto/table8", "--seeds", "0"], "--seeds 0 must be 1 to 100"),
-        (
-            ["ditto/table8", "--scale", "small", "--cells", "Dito"],
-            "ditto/table8 has no cell 'Dito'",
-        ),
+        ([TABLE, "--scale", "huge"], "--scale huge must be full or small"),
+        ([TABLE, "--seeds", "0"], "--seeds 0 must be 1 to 100"),
+        ([*SMALL, "--cells", "Dito"], "ditto/table8 has no cell 'Dito'"),
         (["ditto/figure1", "--cells", "x"], "leave --cells out"),
         (["ditto/figure7", "--scale", "small"], "has no --scale small"),
-        (
-            ["ditto/table8", "--scale", "small", "--out", __file__],
-            "cannot be written (File exists); give another folder",
-        ),
+        ([*SMALL, "--out", __file__], "cannot be written (File exists); give another"),
         (["--page", "nowhere/results.md"], "a folder that exists"),
         (["--page", ""], "a file to write in a folder that exists"),
-        (["--page", "x" * 300], "x cannot be written; give another file"),
-        (["--page", "p.md", "ditto/table8"], "leave TARGET out"),
+        (["--page", MANY], "x cannot be written; give another file"),
+        (["--page", "p.md", TABLE], "leave TARGET out"),
         (["--page", "p.md", "--cells", "x"], "leave --cells out"),
-        (["--pack", "ditto/table8"], "leave TARGET out"),
-        (["--list", "ditto/table8", "--cells", "x"], "leave --cells out"),
+        (["--pack", TABLE], "leave TARGET out"),
+        (["--list", TABLE, "--cells", "x"], "leave --cells out"),
         (["--cells", "x", "--show"], "leave --cells, --show out"),
-        (["--list", "--out", "x" * 300], "cannot be looked into (File name too long)"),
-        (["ditto/table8", "--seeds", "abc"], "'--seeds': 'abc' is no whole number"),
-        (["ditto/table8", "--show", "--device", "foo"], "device 'foo' is not here"),
-        (["ditto/table8", "--show", "--device", "cpu:x"], "device 'cpu:x' is none"),
-        (
-            ["ditto/table8", "--show", "--cells", "Ditto, λ=1 / A9 20%"],
-            "did you mean 'Ditto, λ=1 / A",
-        ),
+        (["--list", "--out", MANY], "cannot be looked into (File name too long)"),
+        ([TABLE, "--seeds", "abc"], "'--seeds': 'abc' is no whole number"),
+        ([TABLE, "--show", "--device", "foo"], "device 'foo' is not here"),
+        ([TABLE, "--show", "--device", "cpu:x"], "device 'cpu:x' is none"),
+        ([TABLE, "--show", "--cells", "Ditto, λ=1 / A9 20%"], "mean 'Ditto, λ=1 / A"),
     ],
 )
-def test_refusals(troth, arguments, words):
-    result = troth("reproduce", *arguments)
-    assert result.exit_code == 2 and result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("troth: ") and words in line
+def test_refusals(refused, arguments, words):
+    assert words in refused("reproduce", *arguments)
 
 
-def test_full_scale_without_data(troth, tmp_path, monkeypatch):
+def test_what_is_refused_leaves_no_folder(troth, tmp_path, monkeypatch):
+    """On a machine without any data."""
     monkeypatch.setenv("TROTH_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    result = troth("reproduce", "ditto/table6", "--out", tmp_path / "out")
-    assert result.exit_code == 2
-    assert "mytrain.json" in result.stderr and "--scale small" in result.stderr
-    assert not (tmp_path / "out").exists()
-    shown = troth("reproduce", "ditto/table6", "--out", tmp_path, "--show", "--json")
+    out = ("--out", tmp_path / "out")
+    for words, *given in (
+        ("mytrain.json", "ditto/table6"),
+        ("--scale small", "ditto/table6"),
+        ("", "fmtl/figure1"),
+        ("", *SMALL, "--device", "foo"),
+    ):
+        result = troth("reproduce", *given, *out)
+        assert result.exit_code == 2 and words in result.stderr
+    assert list(tmp_path.iterdir()) == []
+    shown = troth("reproduce", "ditto/table6", *out, "--show", "--json")
     assert shown.exit_code == 0 and len(json.loads(shown.stdout)["cells"]) == 130
-
-
-def test_what_a_script_made_is_shown(troth):
-    result = troth("reproduce", "equivalence/figure1", "--show", "--json")
-    assert result.exit_code == 0
-    labels = {one["label"] for one in json.loads(result.stdout)["results"]}
-    assert {"l2, adam", "l2sq, adam"} <= labels
 
 
 @pytest.mark.slow("makes the page of all results anew")
@@ -127,16 +120,6 @@ def test_the_page(troth, tmp_path):
     assert result.exit_code == 0 and file.read_text().startswith("# Results")
     assert json.loads(result.stdout) == {"page": str(file)}
     assert list(tmp_path.iterdir()) == [file]
-
-
-def test_what_is_refused_leaves_no_folder(troth, tmp_path, monkeypatch):
-    monkeypatch.setenv("TROTH_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    out = ["--out", tmp_path / "out"]
-    assert troth("reproduce", "fmtl/figure1", *out).exit_code == 2  # no data
-    small = ("ditto/table8", "--scale", "small", "--device", "foo")
-    assert troth("reproduce", *small, *out).exit_code == 2
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_cannot_be_written(troth, tmp_path):
@@ -153,10 +136,12 @@ def test_forms_of_a_letter_do_not_matter(troth, tmp_path):
     assert result.exit_code == 0 and len(json.loads(result.stdout)["cells"]) == 1
 
 
-def test_a_script_has_seeds_of_its_own(troth, tmp_path):
-    told = ("--show", "--seeds", 2, "--out", tmp_path)
+def test_what_a_script_made_is_shown(troth, tmp_path):
+    told = ("--show", "--seeds", 2, "--out", tmp_path, "--json")
     result = troth("reproduce", "equivalence/figure1", *told)
     assert result.exit_code == 0 and "--seeds 2 changes nothing" in result.stderr
+    labels = {one["label"] for one in json.loads(result.stdout)["results"]}
+    assert {"l2, adam", "l2sq, adam"} <= labels
 
 
 SLOW = """
@@ -172,8 +157,10 @@ main()
 """
 
 
-def ended(process, waits_for):
+def ended(command, waits_for, **variables):
     """The one line of a command that is told to end, once something has happened."""
+    env, pipe = {**os.environ, **variables}, subprocess.PIPE
+    process = subprocess.Popen(command, stderr=pipe, env=env, text=True)
     until = time.monotonic() + 120
     while not waits_for():
         assert process.poll() is None and time.monotonic() < until
@@ -191,12 +178,9 @@ def test_a_script_ends_with_the_command(tmp_path):
         "pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))\n"
         "time.sleep(600)\n"
     )
-    pid = tmp_path / "pid"
-    command = [sys.executable, "-c", SLOW, pid, "reproduce", "ditto/figure1"]
-    process = subprocess.Popen(
-        [*command, "--out", tmp_path / "out"], stderr=subprocess.PIPE, text=True
-    )
-    said = ended(process, lambda: pid.exists() and pid.read_text())
+    pid, out = tmp_path / "pid", ("--out", tmp_path / "out")
+    command = [sys.executable, "-c", SLOW, pid, "reproduce", "ditto/figure1", *out]
+    said = ended(command, lambda: pid.exists() and pid.read_text())
     assert said.startswith("troth: stopped; the same command goes on: troth reproduce")
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
@@ -208,16 +192,9 @@ def test_cells_leave_nothing_behind_when_they_are_ended(tmp_path):
     place.mkdir()
     command = [sys.executable, "-m", "troth", "reproduce", "ditto/table8", "--apart"]
     told = ["--scale", "small", "--device", "cpu", "--out", str(out)]
-    process = subprocess.Popen(
-        [*command, *told],
-        stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(place)},
-        text=True,
-    )
-    said = ended(process, lambda: list(place.glob("troth-cells-*/*/rounds.jsonl")))
-    assert said.startswith(
-        f"troth: stopped; finished cells are kept in {out}, the same"
-    )
+    runs = "troth-cells-*/*/rounds.jsonl"
+    said = ended([*command, *told], lambda: [*place.glob(runs)], TMPDIR=str(place))
+    assert f"troth: stopped; finished cells are kept in {out}, the same" in said
     assert list(place.iterdir()) == [] and not list(out.rglob("*.part"))
 
 

@@ -1,7 +1,6 @@
 """What `troth reproduce` shows on screens of any width."""
 
 import io
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -20,7 +19,7 @@ def screen(monkeypatch):
 
     def made(columns):
         text = io.StringIO()
-        plain: Any = {"highlight": False, "markup": False, "emoji": False}
+        plain = {"highlight": False, "markup": False, "emoji": False}
         found = Console(file=text, width=columns, **plain)
         monkeypatch.setattr(tables, "console", lambda: found)
         return text
@@ -57,7 +56,7 @@ def test_no_number_and_no_name_is_broken(screen, columns):
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_names_of_the_list_are_whole(screen, columns):
     text = screen(columns)
-    said: dict[str, Any] = {"title": "a title " * 12, "data_words": "data; " * 20}
+    said = {"title": "a title " * 12, "data_words": "data; " * 20}
     said |= {"client_steps": 12_345_678, "seconds": 7200.0, "results": 0}
     said |= {"run": 3, "cells": 140, "last": "2026-11-17T01:02:03"}
     names = [*listing.entries()]
