@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +52,7 @@ def quiet(browser):
 
 def problems(browser, axe):
     browser.js(axe)
-    found: list[Any] = browser.later(
+    found = browser.later(
         "const done = arguments[0]; axe.run().then((r) => done(["
         "r.passes.length, r.violations.map((v) => [v.id, v.impact, v.nodes[0].html])]))"
     )
@@ -182,7 +181,7 @@ def test_the_link_to_one_client_asks_for_none(browser, page):
 
 def column(browser, place, at):
     cells = f"document.querySelectorAll('{place} tbody tr td:nth-child({at})')"
-    found: list[str] = browser.js(f"return [...{cells}].map((c) => c.textContent)")
+    found = browser.js(f"return [...{cells}].map((c) => c.textContent)")
     return found
 
 
@@ -280,7 +279,7 @@ def pasted(browser):
     field = "document.querySelector('#which')"
     browser.js(f"{field}.value = ''; {field}.focus()")
     browser.chord("\ue009", "v")
-    found: str = browser.until(f"{field}.value")
+    found = browser.until(f"{field}.value")
     return found
 
 

@@ -7,7 +7,6 @@ import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,10 +27,10 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.cells: list[tuple[dict[str, str | None], str]] = []
-        self.texts: list[str] = []
-        self._cell: dict[str, str | None] | None = None
+        self.tags = []
+        self.cells = []
+        self.texts = []
+        self._cell = None
         self.feed(text)
         self.close()
 
@@ -57,9 +56,9 @@ class Page(HTMLParser):
 
 def made(out, *paths):
     """The page, what its script reads, and its source."""
-    found = reports.report(paths, out)
-    text = found.page.read_text("utf-8")
-    return Page(text), unpacked(text), text
+    text = reports.report(paths, out).page.read_text("utf-8")
+    (packed,) = re.findall(r'id="data">([^<]*)</script>', text)
+    return Page(text), json.loads(gzip.decompress(base64.b64decode(packed))), text
 
 
 @pytest.fixture(scope="module")
@@ -69,106 +68,79 @@ def whole(examined, tmp_path_factory):
     return made(out, examined / "attacked", examined / "clean")
 
 
-def unpacked(text):
-    (packed,) = re.findall(r'id="data">([^<]*)</script>', text)
-    found: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
-    return found
-
-
 def test_every_number_is_the_one_in_its_file(whole):
-    page, _, _ = whole
-    seen = 0
-    for attrs, text in page.cells:
-        if "data-key" not in attrs:
-            continue
-        value: Any = json.loads(Path(str(attrs["data-file"])).read_text())
-        for part in str(attrs["data-key"]).split("."):
+    keyed = [(attrs, text) for attrs, text in whole[0].cells if "data-key" in attrs]
+    assert len(keyed) == 4 * 12
+    for attrs, text in keyed:
+        value = json.loads(Path(attrs["data-file"]).read_text())
+        for part in attrs["data-key"].split("."):
             value = value[part]
-        whole = isinstance(value, int)
-        form = "seconds" if attrs["data-key"] == "seconds" else ""
-        wanted = str(value) if whole else compare.number(value)
-        assert text == (f"{value:.1f}" if form else wanted)
-        seen += 1
-    assert seen == 4 * 12
+        if attrs["data-key"] == "seconds":
+            assert text == f"{value:.1f}"
+        else:
+            assert text == (str(value) if type(value) is int else compare.number(value))
 
 
 def test_the_table_of_clients_is_clients_csv(examined, whole):
-    _, data, _ = whole
-    deck = data["decks"][0]
-    table = deck["table"]
+    table = whole[1]["decks"][0]["table"]
     assert [len(column) for column in table["columns"]] == [12] * len(table["heads"])
-    seen = 0
+    sources = [source for source in table["from"] if "/" in source]
+    assert len(sources) >= 3 + 5
     for source, column in zip(table["from"], table["columns"], strict=True):
-        if "/" not in source:
-            continue
-        file, _, name = source.partition(":")
-        values = files.read_csv(examined / "attacked" / file)[name]
-        exact = [compare.number(float(v)) for v in values]
-        whole = [str(int(v)) for v in values]
-        assert column == (exact if "accuracy" in name else whole)
-        seen += 1
-    assert seen >= 3 + 5
+        if "/" in source:
+            file, _, name = source.partition(":")
+            values = files.read_csv(examined / "attacked" / file)[name].tolist()
+            shown = compare.number if "accuracy" in name else "{:.0f}".format
+            assert column == [shown(value) for value in values]
 
 
 def test_sentences_of_the_script_are_those_of_the_json(whole, tmp_path_factory):
-    _, data, _ = whole
     (beside,) = tmp_path_factory.getbasetemp().glob("whole0/x.cards.json")
     said = json.loads(beside.read_text())["cards"]
-    rules = data["rules"]
-
-    def words(each):
-        return cards.words((rules[each[0]][0], *each[1:]))
-
-    found = []
-    for deck in data["decks"]:
-        for i in range(len(deck["choices"])):
-            for every in deck["cards"]:
-                found.append([words(each) for each in (*deck["choices"][i], *every[i])])
+    rules = whole[1]["rules"]
+    found = [
+        [cards.words((rules[rule][0], *more)) for rule, *more in (*choice, *every[i])]
+        for deck in whole[1]["decks"]
+        for i, choice in enumerate(deck["choices"])
+        for every in deck["cards"]
+    ]
     assert found == [[s["text"] for s in card["sentences"]] for card in said]
 
 
 def test_the_summary_in_words(examined, whole):
-    page, _, _ = whole
-    s = {
-        name: json.loads((examined / name / "summary.json").read_text())["personal"]
-        for name in ("clean", "attacked/personalizer=ditto+lam=auto")
-    }
+    words, ditto = whole[0].words, "attacked/personalizer=ditto+lam=auto"
     under, without = (
-        compare.number(each["accuracy_mean"])
-        for each in (s["attacked/personalizer=ditto+lam=auto"], s["clean"])
-    )
-    assert "Runs: 4. Finished: 4." in page.words
-    assert (
-        f"Under attack “ditto,lam=auto” has mean accuracy {under}; where nobody "
-        f"attacks (“clean”) {without}: a change of " in page.words
+        compare.number(json.loads(text)["personal"]["accuracy_mean"])
+        for text in (
+            (examined / name / "summary.json").read_text() for name in (ditto, "clean")
+        )
     )
     t = files.read_csv(examined / "clean" / "clients.csv")
     bad = t["malicious"] == 1
     fell = [f"{t['clipped'][who].sum():.0f} reports of" for who in (bad, ~bad)]
     marked = ", ".join(f"{k}" for k in np.flatnonzero(bad))
     on = ", ".join(f"{k}" for k in np.flatnonzero(~bad & (t["clipped"] > 0)))
-    said = (
+    times = [t[k][who].sum() for who in (bad, ~bad) for k in ("chosen", "asked")]
+    for said in (
+        "Runs: 4. Finished: 4.",
+        f"Under attack “ditto,lam=auto” has mean accuracy {under}; where nobody "
+        f"attacks (“clean”) {without}: a change of ",
         "Detected by rules of “clean”, which do not know who is marked: "
         f"{fell[0]} those marked hostile were clipped (clients {marked}), and "
-        f"{fell[1]} benign clients (clients {on})."
-    )
-    assert said in page.words
-    times = [t[k][who].sum() for who in (bad, ~bad) for k in ("chosen", "asked")]
-    assert (
+        f"{fell[1]} benign clients (clients {on}).",
         "Chosen by rules of “clean”, which do not know who is marked: {:.0f} of {:.0f} "
         "times that clients marked hostile were asked, and {:.0f} of {:.0f} times that "
-        "benign ones were.".format(*times)
-        in page.words
-    )
-    named = f"Marked hostile by the experiment, 3 of 12: clients {marked}. What they do"
-    assert named in page.words
-    assert "of 9 audited clients" in page.words and "No run here" not in page.words
+        "benign ones were.".format(*times),
+        f"Marked hostile by the experiment, 3 of 12: clients {marked}. What they do",
+        "of 9 audited clients",
+    ):
+        assert said in words
+    assert "No run here" not in words
 
 
 def test_pairs_are_those_of_the_clients(examined, whole):
-    place = examined / "attacked"
     one, two = (
-        files.read_csv(place / f"personalizer={name}" / "clients.csv")
+        files.read_csv(examined / "attacked" / f"personalizer={name}" / "clients.csv")
         for name in ("none", "local")
     )
     benign = one["malicious"] == 0
@@ -199,28 +171,19 @@ def test_many_models_stand_beside_what_they_must_be_worth(told, tmp_path):
     for i in range(6):
         lam = {"name": "ditto", "lam": i / 10}
         values = [0.8, 0.8 + i / 100]
-        run = told(tmp_path / f"r{i}", values, shared=shared, personalizer=lam)
-        places.append(run)
-    made = _worlds.decisions(inspect.opened(places))
-    pairs = {(a.label, b.label) for a, b in made}
-    wanted = {("alone", "the shared model")}
-    for i in range(6):
-        wanted |= {(f"r{i}", "alone"), (f"r{i}", "the shared model")}
-    assert pairs == wanted and len(made) == len(wanted)
+        places += [told(tmp_path / f"r{i}", values, shared=shared, personalizer=lam)]
+    made = [(a.label, b.label) for a, b in _worlds.decisions(inspect.opened(places))]
+    others = ("alone", "the shared model")
+    ours = [(f"r{i}", other) for i in range(6) for other in others]
+    assert sorted(made) == sorted([others, *ours])
 
 
 def test_nobody_was_detected(told, tmp_path):
-    bad = [0, 1, 0, 1]
-    given: dict[str, Any] = {"hostile": bad, "corruption": "auto"}
-    one = told(tmp_path / "one", [0.5, 0.1, 0.9, 0.2], **given)
-    dropped = [0, 2, 0, 0]
-    two = told(
-        tmp_path / "two",
-        *([0.5, 0.1, 0.9, 0.2],),
-        personalizer="local",
-        dropped=dropped,
-        **given,
-    )
+    given = {"hostile": [0, 1, 0, 1], "corruption": "auto"}
+    accuracy = [0.5, 0.1, 0.9, 0.2]
+    one = told(tmp_path / "one", accuracy, **given)
+    given |= {"personalizer": "local", "dropped": [0, 2, 0, 0]}
+    two = told(tmp_path / "two", accuracy, **given)
     page, data, _ = made(tmp_path / "x.html", one, two)
     assert "Marked hostile by the experiment, 2 of 4: clients 1, 3." in page.words
     assert (
@@ -238,7 +201,7 @@ def test_nobody_was_detected(told, tmp_path):
 
 
 def test_an_attack_does_not_change_who_trains_alone(told, tmp_path):
-    bad: dict[str, Any] = {"hostile": [0, 0, 1], "personalizer": "local"}
+    bad = {"hostile": [0, 0, 1], "personalizer": "local"}
     one = told(tmp_path / "one", [0.5, 0.7, 0.1], corruption="auto", **bad)
     two = told(tmp_path / "two", [0.5, 0.7, 0.4], **bad)
     page, _, _ = made(tmp_path / "x.html", one, two)
@@ -263,17 +226,16 @@ def test_the_contents_name_the_headings(whole, told, tmp_path):
 
 
 def test_missing_parts_say_how_to_get_them(told, tmp_path):
+    """By commands that break between their words alone."""
     place = told(tmp_path / "a b", [0.5, 1.0])
     page, _, _ = made(tmp_path / "x.html", place)
     how = "--transform pixel --sigma 0.25"
     for asks in (f"troth certify '{place}' {how}", f"troth audit '{place}'"):
         assert page.words.count(asks) == 2  # in words, and where they are missing
-
-
-def test_a_command_breaks_between_its_words(told, tmp_path):
     place = told(tmp_path / "run-of-a-name", [0.5, 1.0])
-    _, _, source = made(tmp_path / "x.html", place)
-    found = re.findall(r'<code class="command">(.*?)</code>', source)
+    found = re.findall(
+        r'<code class="command">(.*?)</code>', made(tmp_path / "y.html", place)[2]
+    )
     assert f"<span>troth</span> <span>audit</span> <span>{place}</span>" in found
     assert all(re.fullmatch(r"(<span>\S+</span> ?)+", one) for one in found)
 
@@ -298,12 +260,11 @@ def test_names_are_texts(told, tmp_path):
 
 def test_nothing_is_asked_of_the_network(whole):
     page, _, source = whole
-    for tag, attrs in page.tags:
-        for key in ("src", "href", "xlink:href", "action", "srcset"):
-            value = attrs.get(key) or "#"
-            assert value.startswith(("#", "data:")), (tag, value)
+    asks = ("src", "href", "xlink:href", "action", "srcset")
+    links = {attrs.get(key) or "#" for _, attrs in page.tags for key in asks}
+    assert [link for link in links if not link.startswith(("#", "data:"))] == []
     policy = next(a for t, a in page.tags if t == "meta" and "http-equiv" in a)
-    assert str(policy["content"]).startswith("default-src 'none'")
+    assert policy["content"].startswith("default-src 'none'")
     assert "@import" not in source and "fetch(" not in source
 
 
@@ -311,9 +272,7 @@ def test_ids_are_unique(whole):
     page, _, source = whole
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
     assert len(ids) == len({*ids})
-    used = {*re.findall(r"url\(#([\w-]+)\)", source)}
-    used |= {*re.findall(r'href="#([\w-]+)"', source)}
-    assert used <= {*ids}
+    assert {*re.findall(r'(?:url\(|href=")#([\w-]+)[")]', source)} <= {*ids}
 
 
 def test_the_same_files_give_the_same_page(examined, tmp_path):
@@ -365,10 +324,10 @@ def test_where_it_is_written(told, tmp_path):
         reports.report([])
 
 
+@pytest.mark.slow("the cards of seven federations")
 def test_many_runs(told, tmp_path):
     """Other seeds are other clients; not all of them are put into words."""
     places = [told(tmp_path / f"r{i}", [0.5, 0.9], seed=i) for i in range(7)]
     page, data, _ = made(tmp_path / "x.html", *places)
-    assert len(data["decks"]) == 7
+    assert len(data["decks"]) == len(inspect.opened(places)) == 7
     assert "The runs are about 7 federations" in page.words
-    assert len(inspect.opened(places)) == 7

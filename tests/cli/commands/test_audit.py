@@ -22,8 +22,6 @@ CONFLICTING = (
     *("conflicting", "conflicting_accuracy"),
     *("disparity", "disparity_low", "disparity_high"),
     *("shared_disparity", "loss_disparity"),
-)
-BOUND = (
     *("bound", "bound_gradient", "bound_sin_theta_g"),
     *("bound_gamma_min", "bound_l_trans", "bound_lam"),
 )
@@ -35,7 +33,7 @@ def trained(place, **sections):
         "partition": {"name": "classes", "clients": 4, "per_client": 7},
         "train": {"rounds": 5, "epochs": 1, "batch": 32, "lr": 0.1},
         "personalizer": {"name": "finetune", "epochs": 20},
-        "engine": {"how": "loop", "chunk": 1, "device": "cpu"},
+        "engine": {"how": "vmap", "chunk": 4, "device": "cpu"},
         "evaluate": {"every": 5},
     }
     (run,) = api.run(tree | sections, out=place)
@@ -55,13 +53,12 @@ def run(tuned, tmp_path):
 
 def test_coloured_digits(troth, run):
     result = troth("audit", run, "--json", "--quiet")
-    assert result.exit_code == 0, result.output
-    assert result.stderr == ""
+    assert result.exit_code == 0 and result.stderr == "", result.output
     told = json.loads(result.stdout)
     assert told["file"] == str(run / "audit.csv")
     assert told["settings"]["adversarial"]["eps"] == 0.1
     table = files.read_csv(run / "audit.csv")
-    assert (*table,) == (*COLUMNS, *CONFLICTING, *BOUND, "suspect", "biased")
+    assert (*table,) == (*COLUMNS, *CONFLICTING, "suspect", "biased")
     assert {*told["clients"]} == {*table}
     clients = Run(run).clients
     for name in ("accuracy", "shared_accuracy", "conflicting_accuracy"):
@@ -111,15 +108,13 @@ def test_without_conflicting_data(troth, tmp_path):
 
 def test_flags_reach_pgd(troth, run):
     flags = ("--eps", 0.5, "--norm", "l2", "--iterations", 3, "--bounds", "none")
-    flags += ("--client", 2)
-    result = troth("audit", run, "--json", "-q", "--on", "valid", *flags)
-    told = json.loads(result.stdout)
+    ask = ("audit", run, "--json", "-q", "--on", "valid", "--client", 2)
+    told = json.loads(troth(*ask, *flags).stdout)
     assert told["clients"]["client"] == [2]
     told = told["settings"]
     assert told["on"] == "valid" and told["confidence"] == 0.95
-    made = told["adversarial"]
-    assert (made["eps"], made["norm"], made["iterations"]) == (0.5, "l2", 3)
-    assert made["bounds"] == []
+    wanted = {"eps": 0.5, "norm": "l2", "iterations": 3, "bounds": []}
+    assert wanted.items() <= told["adversarial"].items()
 
 
 def test_refusals(refused, run, tmp_path):

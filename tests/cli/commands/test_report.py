@@ -10,7 +10,7 @@ from troth.reports import cards
 from troth.runs import inspect
 
 
-def test_where_it_is_said(troth, one):
+def test_where_it_is_said(troth, one, tmp_path):
     place, _ = one
     done = troth("report", place)
     assert done.exit_code == 0 and done.stdout == ""
@@ -19,10 +19,6 @@ def test_where_it_is_said(troth, one):
         f"{place / 'report.cards.json'}\n"
     )
     assert (place / "report.html").read_text().startswith("<!DOCTYPE html>")
-
-
-def test_json(troth, one, tmp_path):
-    place, _ = one
     done = troth("report", place, "--out", tmp_path / "x.html", "--json")
     said = json.loads(done.stdout)
     assert said["page"] == str(tmp_path / "x.html")
@@ -38,10 +34,8 @@ def test_a_grid(troth, grid, tmp_path):
 
 
 def test_refusals(refused, one, tmp_path):
-    assert refused("report", tmp_path) == (
-        f"troth: {tmp_path} is not the folder of a run; give the folder that troth run "
-        "wrote"
-    )
+    words = "is not the folder of a run; give the folder that troth run wrote"
+    assert refused("report", tmp_path) == f"troth: {tmp_path} {words}"
     assert "RUN" in refused("report")
     out = one[0] / "clients.csv" / "x.html"
     assert "give another file with --out" in refused("report", one[0], "--out", out)
@@ -61,7 +55,7 @@ def test_a_half_written_run(troth, one, tmp_path):
     assert done.exit_code == 0 and "cannot be read" in done.stderr
 
 
-def asks(place: Path, rule: str, *, client: int) -> list[str]:
+def asks(place, rule, client):
     """The command that a card names by this rule."""
     made = cards.document(inspect.opened([place]))
     (card,) = [c for c in made["cards"] if c["client"] == client]
@@ -80,16 +74,16 @@ def test_what_is_missing_is_had_by_the_commands_named(troth, written, tiny, tmp_
     place = tmp_path / "a b"
     assert troth("run", file, "--out", place).exit_code == 0
     for rule in ("gain.local_missing", "poisoning.no_twin"):
-        done = troth(*asks(place, rule, client=2))
+        done = troth(*asks(place, rule, 2))
         assert done.exit_code == 0, done.stderr
-    both = asks(place, "poisoning.both", client=2)
+    both = asks(place, "poisoning.both", 2)
     assert both == ["report", str(place), str(tmp_path / "a b-no-attack")]
     assert troth(*both).exit_code == 0
     beside = [*map(Path, both[1:]), tmp_path / "a b-local"]
     quick = ["--n", 50, "--n0", 10, "--examples", 3]
-    done = troth(*asks(place, "certificate.missing", client=2), *quick)
+    done = troth(*asks(place, "certificate.missing", 2), *quick)
     assert done.exit_code == 0, done.stderr
-    done = troth(*asks(place, "shortcuts.missing", client=2))
+    done = troth(*asks(place, "shortcuts.missing", 2))
     assert done.exit_code == 0, done.stderr
     made = cards.document(inspect.opened(beside))
     card = next(c for c in made["cards"] if (c["client"], c["run"]) == (2, "a b"))
@@ -106,7 +100,7 @@ def test_an_attack_is_tried_by_the_command_named(troth, written, tiny, tmp_path)
     done = troth("run", file, "--out", place, "--report", "-q")
     assert done.exit_code == 0 and (place / "report.html").exists()
     assert done.stderr.splitlines()[-1].startswith("Report: ")
-    done = troth(*asks(place, "poisoning.try", client=0))
+    done = troth(*asks(place, "poisoning.try", 0))
     assert done.exit_code == 0, done.stderr
     made = cards.document(inspect.opened([place, tmp_path / "run-attacked"]))
     card = next(c for c in made["cards"] if c["run"] == place.name)

@@ -11,6 +11,7 @@ from troth.reproduce import judging, kept, listing, scripts
 
 ROOT = kept.experiments()
 SHELF = kept.Shelf(None, ROOT)
+PLAIN = {"markup": False, "emoji": False}
 
 
 @pytest.fixture
@@ -18,39 +19,28 @@ def screen(monkeypatch):
     """All that is shown on a screen of so many columns."""
 
     def made(columns):
-        text = io.StringIO()
-        plain = {"highlight": False, "markup": False, "emoji": False}
-        found = Console(file=text, width=columns, **plain)
+        found = Console(file=io.StringIO(), width=columns, highlight=False, **PLAIN)
         monkeypatch.setattr(tables, "console", lambda: found)
-        return text
+        return found.file
 
     return made
 
 
-def shown(name, seeds=3):
-    entry = listing.find(name)
-    cells = entry.everywhere()
-    judged = judging.table(entry, cells, SHELF, seeds)
-    _reproduced.people(_reproduced.Shown(entry, judged, [], 1.0))
-
-
 @pytest.mark.parametrize("columns", [60, 80, 120, 400])
 def test_no_number_and_no_name_is_broken(screen, columns):
-    text = screen(columns)
-    shown("ditto/table8")
+    text, entry = screen(columns), listing.find("ditto/table8")
+    cells = entry.everywhere()
+    judged = judging.table(entry, cells, SHELF, 3)
+    _reproduced.people(_reproduced.Shown(entry, judged, [], 1.0))
     lines = text.getvalue().splitlines()
-    entry = listing.find("ditto/table8")
-    rows = dict.fromkeys(cell.row for cell in entry.everywhere())
-    for row in rows:
-        assert [line for line in lines if line.startswith(row)], row
-    (first, *_) = judging.table(entry, entry.everywhere()[:1], SHELF, 3)
-    words = (f".{f'{first.mean:.3f}'[2:]}", "=")
+    rows = {cell.row for cell in cells}
+    assert [row for row in rows if not any(x.startswith(row) for x in lines)] == []
+    words = (f".{f'{judged[0].mean:.3f}'[2:]}", "=")
     held = [line for line in lines if all(word in line for word in words)]
     assert held and "of the 140 cells shown" in text.getvalue()
-    table = [line for line in lines if any(line.startswith(row) for row in rows)]
+    table = [line for line in lines if line.startswith(tuple(rows))]
     assert all(len(line) <= columns for line in table)
-    both = [line for line in lines if "[" in line and "]" not in line]
-    assert not both  # ours and theirs in a line
+    assert not [x for x in lines if "[" in x and "]" not in x]  # ours beside theirs
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -62,8 +52,7 @@ def test_names_of_the_list_are_whole(screen, columns):
     names = [*listing.entries()]
     _reproduced.entries([{**said, "name": name} for name in names])
     lines = text.getvalue().splitlines()
-    for name in names:
-        assert [line for line in lines if f"{line} ".startswith(f"{name} ")], name
+    assert {*names} <= {line.split(" ")[0] for line in lines}
     assert "3 of 140" in " ".join(text.getvalue().split())
     assert all(len(line) <= max(columns, 75) for line in lines)
 

@@ -2,8 +2,8 @@
 
 import json
 import shlex
+import shutil
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import numpy as np
@@ -24,8 +24,7 @@ def document(*paths):
 
 
 def card(made, client, run=""):
-    found = [c for c in made["cards"] if c["client"] == client and run in c["run"]]
-    return found[0]
+    return [c for c in made["cards"] if c["client"] == client and run in c["run"]][0]
 
 
 def text(one, rule):
@@ -38,58 +37,45 @@ def rules(one):
     return {s["rule"] for s in one["sentences"]}
 
 
-def test_the_schema_is_one_and_has_the_version():
+def test_the_schema_has_the_version_and_refuses_what_is_no_card(told, tmp_path):
     schema = cards.schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$id"].endswith(cards.VERSION)
-
-
-def test_the_schema_refuses_what_is_no_card(told, tmp_path):
     made = document(told(tmp_path / "x", [0.5, 1.0]))
-    made["cards"][0]["value"] = "0.5"
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(made, cards.schema())
-    made["cards"][0] = {"client": 0}
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(made, cards.schema())
+    for wrong in (made["cards"][0] | {"value": "0.5"}, {"client": 0}):
+        made["cards"][0] = wrong
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(made, schema)
 
 
 def test_numbers_are_those_of_the_files(examined):
     """Every card of every run, against clients.csv, audit.csv and the certificates."""
     made = document(examined / "attacked", examined / "clean")
-    assert len(made["cards"]) == 4 * 12 and {r["finished"] for r in made["runs"]} == {
-        True
-    }
+    assert len(made["cards"]) == 4 * 12 and all(r["finished"] for r in made["runs"])
     folders = {run["label"]: Path(run["folder"]) for run in made["runs"]}
     for one in made["cards"]:
-        place, k = folders[one["run"]], one["client"]
-        t = files.read_csv(place / "clients.csv")
-        assert (
-            one["value"] == t["accuracy"][k]
-            and one["shared"] == t["shared_accuracy"][k]
-        )
-        assert one["data"]["train"] == t["train"][k]
-        assert one["rounds"]["clipped"] == t["clipped"][k]
-        assert one["hostile"] == t["malicious"][k]
+        table = files.read_csv(folders[one["run"]] / "clients.csv")
+        t = {name: column[one["client"]] for name, column in table.items()}
+        read = (one["value"], one["shared"], one["valid"], one["hostile"])
+        read += (one["data"]["train"], one["rounds"]["clipped"])
+        own = (t["accuracy"], t["shared_accuracy"], t["valid_accuracy"], t["malicious"])
+        assert read == (*own, t["train"], t["clipped"])
         if "lam" in t:
-            assert one["chosen"] == {"lam": t["lam"][k]}
-            assert (
-                text(one, "lam.chosen")
-                == f"λ = {t['lam'][k]:.4g}, chosen for this client. It weighs how near "
-                "its model stays to the shared one."
+            assert one["chosen"] == {"lam": t["lam"]}
+            assert text(one, "lam.chosen") == (
+                f"λ = {t['lam']:.4g}, chosen for this client. It weighs how near its "
+                "model stays to the shared one."
             )
-        valid = t["valid_accuracy"][k]
-        assert one["valid"] == valid
         if not one["hostile"]:
             assert text(one, "served.valid") == (
-                f"On its {t['valid'][k]:.0f} validation examples, which models are "
-                f"chosen by, it has {valid:.3f}."
+                f"On its {t['valid']:.0f} validation examples, which models are chosen "
+                f"by, it has {t['valid_accuracy']:.3f}."
             )
     audit = files.read_csv(folders["personalizer=ditto+lam=auto"] / "audit.csv")
     for i, k in enumerate(audit["client"]):
         mine = card(made, int(k), "ditto")["shortcuts"]
-        assert mine["change"] == audit["change"][i]
-        assert mine["change_low"] == audit["change_low"][i]
+        for name in ("change", "change_low"):
+            assert mine[name] == audit[name][i]
 
 
 def test_ranks_by_hand(told, tmp_path):
@@ -164,46 +150,35 @@ def test_who_never_met_the_federation_is_not_under_attack(told, tmp_path):
         f"{WAYS} This model never met them: it was trained on its client's data alone, "
         "and no attack on the federation is in the accuracy of 0.900 above."
     )
-    asked = {"poisoning.under", "poisoning.no_twin", "poisoning.try"}
-    assert not rules(one) & asked
+    asked = {"under", "no_twin", "try", "one"}
+    assert not rules(one) & {f"poisoning.{name}" for name in asked}
     bad = card(made, 2, "alone")  # its own labels are the wrong ones
     assert "poisoning.under" in rules(bad)
     assert text(bad, "poisoning.one") == "Client 2 is one of them."
-    assert "poisoning.one" not in rules(one)
 
 
 DITTO = {"personalizer": {"name": "ditto", "lam": 0.1}}
+QUIET = HOSTILE | {"attack": "none"}
+COPIED = HOSTILE | {"attack": "mimic", "corruption": "none"}
+DROPPED = HOSTILE | {"dropped": [1, 0, 3]}
 UNDER = "1 of 3 clients are marked hostile: they {}. The server"
-SENTENCES: list[tuple[dict[str, Any], int, str, str]] = [
+RANDOM = (
+    "train on labels drawn at random (corruption auto, which here is random_labels)"
+)
+TURNED = "train on labels turned round (corruption auto, which here is flip_labels)"
+MIMIC = (
+    "do this: All hostile rows copy one benign row, so that this client counts f + 1 "
+    "times (attack mimic)"
+)
+SENTENCES = [
     (DITTO, 1, "lam.set", "λ = 0.1, which the experiment sets for all clients alike"),
     (DITTO, 1, "lam.set", "nobody chose it. It weighs how near a model stays to the"),
     ({}, 1, "rounds.every", "3 of 4 rounds: in each the server asks all of 3 clients"),
     (HOSTILE, 2, "rounds.undetected", "Of its reports 0 were dropped, clipped or weig"),
-    (
-        HOSTILE | {"dropped": [1, 0, 3]},
-        *(2, "rounds.verdicts"),
-        "Of its reports 3 were dropped, by rules that do not know who",
-    ),
-    *(
-        (HOSTILE | more, 0, "poisoning.under", UNDER.format(words))
-        for more, words in (
-            (
-                {"attack": "none", "classes": 2},
-                "train on labels turned round (corruption auto, which here is "
-                "flip_labels)",
-            ),
-            (
-                {"attack": "none"},
-                "train on labels drawn at random (corruption auto, which here is "
-                "random_labels)",
-            ),
-            (
-                {"attack": "mimic", "corruption": "none"},
-                "do this: All hostile rows copy one benign row, so that this client "
-                "counts f + 1 times (attack mimic)",
-            ),
-        )
-    ),
+    (DROPPED, 2, "rounds.verdicts", "3 were dropped, by rules that do not know who"),
+    (QUIET | {"classes": 2}, 0, "poisoning.under", UNDER.format(TURNED)),
+    (QUIET, 0, "poisoning.under", UNDER.format(RANDOM)),
+    (COPIED, 0, "poisoning.under", UNDER.format(MIMIC)),
 ]
 
 
@@ -211,9 +186,8 @@ def test_sentences(told, tmp_path):
     for i, (given, client, rule, words) in enumerate(SENTENCES):
         made = document(told(tmp_path / f"x{i}", [0.5, 0.9, 0.2], **given))
         assert words in text(card(made, client), rule)
-        if "dropped" in given:
-            assert "rounds.undetected" not in rules(card(made, client))
-        assert "rounds.undetected" not in rules(card(made, 0))
+        for other in (0, client) if "dropped" in given else (0,):
+            assert "rounds.undetected" not in rules(card(made, other))
     place = told(tmp_path / "drawn", [0.5, 1.0])
     file = place / "experiment.toml"
     file.write_text(file.read_text().replace("cohort = 0", "cohort = 1"))
@@ -248,52 +222,39 @@ def test_the_hash_is_that_of_the_model(examined):
 
 
 def test_a_certificate_by_hand(examined):
+    """Of the radius that three of six examples have or exceed."""
     made = document(examined / "attacked")
     place = examined / "attacked" / "personalizer=ditto+lam=auto"
-    lines = [
-        line.split(",") for line in (place / "certificates.csv").read_text().split()
-    ]
+    lines = [x.split(",") for x in (place / "certificates.csv").read_text().split()]
     client = int(lines[1][1])
     mine = [line for line in lines if line[:2] == ["personal", str(client)]]
     radii = sorted(float(x[5]) if x[3] == x[4] else 0.0 for x in mine)[::-1]
-    (found,) = card(made, client, "ditto")["certificates"]
-    assert found["examples"] == len(mine) == 6
-    assert found["radius_of_half"] == radii[2]  # three of six have this or more
-    assert (
-        np.isclose(found["mean_radius"], np.mean(radii))
-        and found["confidence"] == 0.999
-    )
-    said = [
-        s
-        for s in card(made, client, "ditto")["sentences"]
-        if "certificate" in s["rule"]
-    ]
-    assert len(said) == 1 and said[0]["rule"] in (
-        "certificate.half",
-        "certificate.fewer",
-    )
-    shown = float(said[0]["values"][3 if radii[2] > 0 else -1])
+    one = card(made, client, "ditto")
+    (found,) = one["certificates"]
+    assert found["examples"] == len(mine) == 6 and found["confidence"] == 0.999
+    assert found["radius_of_half"] == radii[2]
+    assert np.isclose(found["mean_radius"], np.mean(radii))
+    (said,) = [s for s in one["sentences"] if "certificate" in s["rule"]]
+    assert said["rule"] in ("certificate.half", "certificate.fewer")
+    shown = float(said["values"][3 if radii[2] > 0 else -1])
     assert shown <= (radii[2] if radii[2] > 0 else np.mean(radii))  # rounded down
 
 
 def test_a_certificate_of_other_parameters(examined, tmp_path):
-    import shutil
-
     place = tmp_path / "run"
     shutil.copytree(examined / "attacked" / "personalizer=ditto+lam=auto", place)
-    lines = (place / "certificates.csv").read_text().splitlines()
-    client = int(lines[1].split(",")[1])
+    file = place / "certificates.csv"
+    client = int(file.read_text().splitlines()[1].split(",")[1])
     old = card(document(place), client)
     assert "certificate.stale" not in rules(old)
-    text_ = (place / "certificates.csv").read_text()
-    (place / "certificates.csv").write_text(text_.replace(old["parameters"], "0" * 64))
+    file.write_text(file.read_text().replace(old["parameters"], "0" * 64))
     said = text(card(document(place), client), "certificate.stale")
     assert said.startswith(
         "These proofs speak of parameters 000000000000…, and the model"
     )
     assert said.endswith(
-        f"Move {place / 'certificates.csv'} away, and prove it anew: troth certify "
-        f"{place} --transform pixel --sigma 0.25 --client {client}"
+        f"Move {file} away, and prove it anew: troth certify {place} --transform pixel "
+        f"--sigma 0.25 --client {client}"
     )
 
 
@@ -342,9 +303,7 @@ def test_an_error_is_better_when_it_is_lower(tmp_path):
     troth.run(tree, out=tmp_path / "x")
     made = document(tmp_path / "x")
     first = min(made["cards"], key=lambda c: c["value"])
-    assert (
-        first["rank"] == 1 and first["metric"] == "error" and first["interval"] is None
-    )
+    assert (first["rank"], first["metric"], first["interval"]) == (1, "error", None)
     assert {"certificate.never", "shortcuts.never", "served.plain"} <= rules(first)
     assert first["valid"] is not None and "served.valid" in rules(first)
     said = text(first, "poisoning.try")
@@ -352,10 +311,8 @@ def test_an_error_is_better_when_it_is_lower(tmp_path):
     assert asks[-3:] == ["attack=sign_flip", "--out", str(tmp_path / "x-attacked")]
     settings = [word for word in asks if "=" in word and "/" not in word]
     troth.run(tree, settings=settings, out=tmp_path / "y")
-    beside = card(document(tmp_path / "x", tmp_path / "y"), 0, "x")["poisoning"][
-        "beside"
-    ]
-    assert beside[0]["run"] == "y"
+    one = card(document(tmp_path / "x", tmp_path / "y"), 0, "x")
+    assert one["poisoning"]["beside"][0]["run"] == "y"
 
 
 def test_models_that_were_not_saved(tmp_path):

@@ -17,10 +17,9 @@ def said(paths, client):
 
 
 def test_the_first_on_average(told, tmp_path):
-    a = told(tmp_path / "a", [0.8, 0.9, 1.0, 0.9], shared=[0.5] * 4)
-    b = told(
-        tmp_path / "b", [0.7, 0.9, 0.9, 0.8], shared=[0.5] * 4, personalizer="local"
-    )
+    shared = [0.5] * 4
+    a = told(tmp_path / "a", [0.8, 0.9, 1.0, 0.9], shared=shared)
+    b = told(tmp_path / "b", [0.7, 0.9, 0.9, 0.8], shared=shared, personalizer="local")
     run, why, words = said([a, b], 2)
     assert (run, why) == ("a", "average")
     assert words[0] == (
@@ -117,11 +116,10 @@ def test_where_two_tests_disagree_both_are_named(told, tmp_path):
     words = said([a, b], 7)[2]
     assert words[1] == (
         "On test data “a” has 0.018 more accuracy than “b”, on average over 40 "
-        "clients: "
-        "better for 5, worse for 0, equal for 35. Two tests disagree on whether this "
-        "may be chance, so that it stays open: Student's 95 % interval of that "
-        "difference, +0.003 to +0.032, leaves out 0, but Wilcoxon's signed ranks give "
-        "p = 0.062, not below 0.05."
+        "clients: better for 5, worse for 0, equal for 35. Two tests disagree on "
+        "whether this may be chance, so that it stays open: Student's 95 % interval of "
+        "that difference, +0.003 to +0.032, leaves out 0, but Wilcoxon's signed ranks "
+        "give p = 0.062, not below 0.05."
     )
     far = np.full(40, 0.01)
     far[0] = -0.3  # one client loses much, 39 win little
@@ -220,9 +218,8 @@ def test_validation_data_choose_where_there_are_any(told, tmp_path):
     )
     assert words[1] == (
         "On test data “b” has 0.100 less accuracy than “a”, on average over 20 "
-        "clients: "
-        "better for 0, worse for 20, equal for 0. Two tests agree that it is behind: "
-        "Student's 95 % interval of that difference, −0.100 to −0.100, leaves out 0, "
-        "and Wilcoxon's signed ranks give p < 0.001, below 0.05. Test data are not "
-        "there to choose by."
+        "clients: better for 0, worse for 20, equal for 0. Two tests agree that it is "
+        "behind: Student's 95 % interval of that difference, −0.100 to −0.100, leaves "
+        "out 0, and Wilcoxon's signed ranks give p < 0.001, below 0.05. Test data are "
+        "not there to choose by."
     )

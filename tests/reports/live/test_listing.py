@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -55,7 +54,7 @@ def test_the_folder_may_be_a_run_or_a_link(told, tmp_path):
 
 
 def test_a_finished_run(told, tmp_path):
-    more: dict[str, Any] = {"personalizer": "local", "attack": "random_update"}
+    more = {"personalizer": "local", "attack": "random_update"}
     told(tmp_path / "g" / "r", [0.5, 1.0, 0.0], shared=[0.25, 0.5, 0], **more)
     (entry,) = Listing(tmp_path).entries()
     expected = ("g/r", "r", "finished", "4", "accuracy")
@@ -107,7 +106,7 @@ def test_lines_may_be_longer_than_what_is_read_at_once(told, tmp_path):
 
 def test_files_are_read_when_they_change(told, tmp_path, monkeypatch):
     place = told(tmp_path / "r", [0.5, 1.0])
-    seen: list[Path] = []
+    seen = []
     read = listing._summary
 
     def counted(file):
@@ -151,7 +150,7 @@ def test_how_to_go_on_is_a_command():
 
 def line(number, metric="accuracy", **means):
     """What a round writes, with an evaluation where there are means."""
-    said: dict[str, Any] = {"round": number, "cohort": []}
+    said = {"round": number, "cohort": []}
     if means:
         said["evaluation"] = {k: {f"{metric}_mean": v} for k, v in means.items()}
     return json.dumps(said).encode() + b"\n"
