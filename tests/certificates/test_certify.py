@@ -1,7 +1,6 @@
 """Certificates end to end, where the smoothed classifier is known in closed form."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from troth.types import Refusal
 
 W = torch.tensor([0.6, -0.8, 0.0, 2.0])
 FAR = float(W.norm())
-FEW: dict[str, Any] = {"n": 500, "n0": 50, "tile": 500}
+FEW = {"n": 500, "n0": 50, "tile": 500}
 
 
 def linear(x):
@@ -36,9 +35,8 @@ def inputs(m, seed=0, spread=1.0):
 def test_a_linear_classifier(samples):
     """300 real certificates at α = .05: above the truth at most α + 4 errors."""
     x, truth = inputs(300)
-    found = troth.certify(
-        linear, x, sigma=0.7, alpha=0.05, samples=samples, **FEW | {"tile": 100}
-    )
+    settings = FEW | {"sigma": 0.7, "alpha": 0.05, "samples": samples, "tile": 100}
+    found = troth.certify(linear, x, **settings)
     error = math.sqrt(0.05 * 0.95 / 300)
     assert (found.radius > truth).mean() <= 0.05 + 4 * error
     right = (linear(x).argmax(1).numpy() == found.label) | (found.label == -1)
@@ -73,9 +71,6 @@ def test_a_coin_abstains():
     c = troth.certify(coin, torch.zeros(20, 4), alpha=0.001, **FEW)
     assert (c.label == -1).all() and (c.radius == 0).all()
     assert not c.certified([0.0]).any()
-
-
-# Deformations
 
 
 def dot(side=33, away=10.0, angle=0.0):
@@ -132,9 +127,6 @@ def test_affine_has_six_parameters():
     assert 0.8 * at < c.radius[0] < 1.15 * at and c.label[0] == 1
 
 
-# The same certificates in any company
-
-
 def undecided(x):
     """A network that gives every class its chance on these inputs."""
     with torch.random.fork_rng(devices=[]):
@@ -151,11 +143,7 @@ def undecided(x):
 def test_any_grouping(samples, transform):
     x = torch.rand(21, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     net = undecided(x)
-    settings: dict[str, Any] = {
-        "transform": transform,
-        "sigma": 0.4,
-        "samples": samples,
-    }
+    settings = {"transform": transform, "sigma": 0.4, "samples": samples}
     settings |= {"n": 300, "n0": 20, "tile": 50}
     whole = troth.certify(net, x, **settings)
     assert len({*whole.votes.tolist()}) > 5
@@ -181,21 +169,14 @@ def test_the_last_tile_may_be_cut():
 
 
 def test_inputs_may_be_arrays_bytes_or_none_at_all():
-    x, _ = inputs(4)
-    plain = troth.certify(linear, x, **FEW)
+    """And it says how far it is."""
+    (x, _), told = inputs(4), []
+    plain = troth.certify(linear, x, watch=lambda *p: told.append(p), **FEW)
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert np.array_equal(troth.certify(linear, x.numpy(), **FEW).votes, plain.votes)
     assert len(troth.certify(linear, x[:0], **FEW).label) == 0
     whole = torch.tensor([[3, 1, 0, 2]], dtype=torch.uint8)
     assert troth.certify(linear, whole, **FEW).label.tolist() == [1]
-
-
-def test_it_says_how_far_it_is():
-    told: list[tuple[int, int]] = []
-    troth.certify(linear, inputs(3)[0], watch=lambda *p: told.append(p), **FEW)
-    assert told == [(1, 3), (2, 3), (3, 3)]
-
-
-# Refusals
 
 
 @pytest.mark.parametrize(

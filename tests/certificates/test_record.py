@@ -41,7 +41,7 @@ def test_a_fingerprint_tells_parameters_apart():
     same = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     same.load_state_dict(net.state_dict())
     assert fingerprint(same) == first
-    net[1].running_mean[0] = 1e-3  # type: ignore[index]
+    net[1].running_mean[0] = 1e-3
     assert fingerprint(net) != first
     v = torch.arange(6.0)
     every = {fingerprint(t) for t in (v, v.double(), v.reshape(2, 3), v + 1e-6)}

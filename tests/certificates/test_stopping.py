@@ -34,9 +34,6 @@ def drawn(p, plan, question, seed=0, tile=100):
     return stopping.bound(draw, len(p), plan, question, 1.0, "normal")
 
 
-# Plans
-
-
 @pytest.mark.parametrize("n", [1, 99, 100, 101, 1000, 12_345, 100_000])
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_a_plan_spends_alpha_and_no_more(n, adaptive):
@@ -53,9 +50,6 @@ def test_a_fixed_plan_is_the_published_bound():
     found = drawn(np.array([0.9]), plan, Question(), tile=1000)
     assert found.p[0] == bounds.lower(found.votes, 1000, 0.01)[0]
     assert found.used.tolist() == [1000] and found.settled.all()
-
-
-# Soundness
 
 
 @pytest.mark.parametrize("asked", QUESTIONS)
@@ -104,9 +98,6 @@ def test_certificates_are_not_timid(asked):
     assert np.median(ratio) >= 0.85
 
 
-# What adaptive samples save
-
-
 @pytest.mark.parametrize("spread", ["normal", "even"])
 def test_the_same_answers_with_a_fifth_of_the_samples(spread):
     """Ten radii over [0, 3σ], n = 100,000, α = .001; the same samples in both."""
@@ -133,9 +124,8 @@ def test_a_radius_to_within_a_tolerance():
     p = np.random.default_rng(6).uniform(0.7, 0.99, 500)
     plan = stopping.plan(20_000, 0.001, 100, True)
     end = drawn(p, plan, Question(radii=(100.0,), tolerance=0.0), seed=6)
-    whole = drawn(
-        p, stopping.plan(20_000, plan.alpha[-1], 100, False), Question(), seed=6
-    )
+    fixed = stopping.plan(20_000, plan.alpha[-1], 100, False)
+    whole = drawn(p, fixed, Question(), seed=6)
     found = drawn(p, plan, Question(tolerance=0.05), seed=6)
     assert end.used.max() == 100  # a radius out of reach is given up at the first look
     assert found.settled.mean() > 0.9 and found.used.mean() < 15_000
@@ -143,20 +133,12 @@ def test_a_radius_to_within_a_tolerance():
     assert (mine >= 0.95 * most)[found.settled].mean() > 0.9
 
 
-# Questions, by hand
-
-
 def test_what_is_settled():
     ask = Question(radii=(0.0, 1.0, 2.0))
-    proven, reach = (
-        np.array([0.0, 0.0, 0.5, 1.0, 2.5]),
-        np.array([0.0, 0.4, 0.9, 2.0, 3]),
-    )
+    proven, reach = np.array([[0.0, 0.0, 0.5, 1.0, 2.5], [0.0, 0.4, 0.9, 2.0, 3]])
     assert ask.settled(proven, reach).tolist() == [True, False, True, False, True]
-    close = Question(tolerance=0.1)
-    assert close.settled(
-        np.array([0.89, 0.9, 0.0]), np.array([1.0, 1.0, 0.0])
-    ).tolist() == [False, True, True]
+    close = Question(tolerance=0.1).settled(*np.array([[0.89, 0.9, 0], [1, 1, 0]]))
+    assert close.tolist() == [False, True, True]
     assert not Question().settled(proven, reach).any()
 
 

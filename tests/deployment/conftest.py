@@ -1,7 +1,6 @@
 """The server of three sites, and what they may answer."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from troth.deployment import site
 from troth.deployment.protocol import Answer
 from troth.deployment.server import Hub
 
-TREE: dict[str, Any] = {
+TREE = {
     "train": {"rounds": 3, "batch": 4},
     "engine": {"device": "cpu"},
     "deployment": {"sites": ["a", "b", "c"], "shape": [4], "classes": 2},

@@ -2,9 +2,7 @@
 
 import math
 import tracemalloc
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -129,7 +127,7 @@ def length(random):
     return random.bytes(count + (count == D * 4))
 
 
-CHANGES: list[Callable[[np.random.Generator, dict[str, Any], dict[str, Any]], Any]] = [
+CHANGES = [
     lambda r, about, _: about.update({pick(r, sorted(about)): odd(r)}),
     lambda r, about, _: about.pop(pick(r, sorted(about))),
     lambda r, about, _: about.update({str(r.integers(10**6)): odd(r)}),

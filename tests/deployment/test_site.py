@@ -1,7 +1,6 @@
 """A site: one client of n with its own data, as a simulation would have it."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from troth.types import Broadcast, Refusal
 
 RUN = "0123456789abcdef"
 DEPLOYMENT = {"sites": ["a", "b", "c"], "shape": [1, 8, 8], "classes": 10}
-TREE: dict[str, Any] = {
+TREE = {
     "data": {"name": "digits"},
     "partition": {"name": "iid", "clients": 3},
     "train": {"rounds": 2, "steps": 2, "batch": 4},

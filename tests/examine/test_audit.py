@@ -6,7 +6,6 @@ is x ± ε·sign(w₁ − w₀), clipped. Intervals hold as often as they say.
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from troth import api, files
 from troth.data import load
 from troth.examine import audit
 from troth.examine.audit import ALPHA, _apart, _interval
-from troth.examine.certify import Progress
 from troth.networks import flat
 from troth.runs.load import Run
 from troth.types import Refusal
@@ -28,10 +26,7 @@ from troth.types import Refusal
 def test_intervals_are_those_of_clopper_and_pearson(count, m):
     expected = binomtest(count, m).proportion_ci(1 - ALPHA, method="exact")
     assert _interval(count, m, ALPHA) == pytest.approx((expected.low, expected.high))
-
-
-def test_halves_are_rounded_outwards():
-    low, high = _interval(3.5, 10, ALPHA)
+    low, high = _interval(3.5, 10, ALPHA)  # halves are rounded outwards
     assert low == _interval(3, 10, ALPHA)[0] and high == _interval(4, 10, ALPHA)[1]
 
 
@@ -109,7 +104,6 @@ def slope(net):
     x = torch.zeros(1, 7, requires_grad=True)
     outputs = net(x)
     (outputs[0, 1] - outputs[0, 0]).backward()
-    assert x.grad is not None
     return x.grad[0]
 
 
@@ -156,15 +150,15 @@ def test_disparity_by_group(run):
     t = troth.audit(run, eps=EPS).table
     opened = Run(run)
     arrays, held, _ = load.deal(opened.experiment, None)
-    assert arrays.group is not None
+    x, y = (torch.from_numpy(a) for a in (arrays.x, arrays.y))
     for k in range(CLIENTS):
         test = held.test[k]
         against = test[arrays.group[test] == 1]
-        accuracy = []
-        for net in (opened.model(k), opened.shared()):
-            for rows in (test, against):
-                x, y = (torch.from_numpy(a[rows]) for a in (arrays.x, arrays.y))
-                accuracy.append(right(net, x, y).mean())
+        accuracy = [
+            right(net, x[rows], y[rows]).mean()
+            for net in (opened.model(k), opened.shared())
+            for rows in (test, against)
+        ]
         assert t["conflicting"][k] == len(against) > 0
         assert t["conflicting_accuracy"][k] == accuracy[1]
         assert t["disparity"][k] == pytest.approx(accuracy[0] - accuracy[1])
@@ -222,22 +216,20 @@ def test_options_are_the_run_s_own_where_none_is_given(run):
 
 
 def test_a_random_start_is_drawn_the_same_again(run):
-    options: dict[str, Any] = {"start": "random", "iterations": 1, "step": 0.01}
+    options = {"start": "random", "iterations": 1, "step": 0.01}
     one, two = (audit.audit(run, **options).table["l_trans"] for _ in range(2))
     assert (one == two).all()
     assert (one != audit.audit(run).table["l_trans"]).all()
 
 
 def test_validation_data_and_some_clients(run):
-    told: list[Progress] = []
+    told = []
     found = audit.audit(run, on="valid", clients="1,3", watch=told.append)
     held = load.deal(Run(run).experiment, None)[1]
     assert found.table["client"].tolist() == [1, 3]
     assert found.table["examples"].tolist() == [len(held.valid[k]) for k in (1, 3)]
-    assert [(p.done, p.total, p.what) for p in told] == [
-        (1, 2, "client 1"),
-        (2, 2, "client 3"),
-    ]
+    said = [(p.done, p.total, p.what) for p in told]
+    assert said == [(1, 2, "client 1"), (2, 2, "client 3")]
 
 
 def test_a_client_without_validation_data(tmp_path):
@@ -263,8 +255,8 @@ def test_what_is_said_of_weak_examples_and_bad_references(run, tmp_path):
     (weak, *_) = audit.audit(run, eps=1e-6).rough
     assert "larger --eps" in weak
     path = Run(run).experiment.data.options["path"]
-    hostile = {"adversary": {"clients": [1]}, "attack": "sign_flip"}
-    local = trained(tmp_path / "local", path, personalizer="local", **hostile)
+    attacked = {"adversary": {"clients": [1]}, "attack": "sign_flip"}
+    local = trained(tmp_path / "local", path, personalizer="local", **attacked)
     found = audit.audit(local)
     assert found.table["client"].tolist() == [0, 2, 3]
     said = " ".join(found.rough)
@@ -278,20 +270,25 @@ def refused(words, run, **given):
     assert not (run / "audit.csv").exists()
 
 
-def test_refusals(run, tmp_path):
-    refused(r"adversarial.eps = 0.0 must be a positive", run, eps=0.0)
-    refused(r"adversarial.eps = -1.0 must be a positive", run, eps=-1.0)
-    refused(r"adversarial.eps = nan must be a positive", run, eps=float("nan"))
-    refused(r"iterations = 0 must be at least 1", run, iterations=0)
-    refused("norm", run, norm="l7")
-    refused("'pgd' has no option 'epsilon'", run, epsilon=1.0)
-    refused("they reach from .* set adversarial.bounds", run, bounds=[0.2, 0.8])
-    refused("on = 'train' must be test or valid", run, on="train")
-    refused("limit = 1.0 must be", run, limit=1.0)
-    refused("limit = nan must be", run, limit=float("nan"))
-    refused("there is no client 9", run, clients="9,")
-    (tmp_path / "file").write_text("")
-    refused("cannot be written .* --out", run, out=tmp_path / "file")
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (r"adversarial.eps = 0.0 must be a positive", {"eps": 0.0}),
+        (r"adversarial.eps = -1.0 must be a positive", {"eps": -1.0}),
+        (r"adversarial.eps = nan must be a positive", {"eps": float("nan")}),
+        (r"iterations = 0 must be at least 1", {"iterations": 0}),
+        ("norm", {"norm": "l7"}),
+        ("'pgd' has no option 'epsilon'", {"epsilon": 1.0}),
+        ("they reach from .* set adversarial.bounds", {"bounds": [0.2, 0.8]}),
+        ("on = 'train' must be test or valid", {"on": "train"}),
+        ("limit = 1.0 must be", {"limit": 1.0}),
+        ("limit = nan must be", {"limit": float("nan")}),
+        ("there is no client 9", {"clients": "9,"}),
+        ("cannot be written .* --out", {"out": Path(__file__)}),
+    ],
+)
+def test_refusals(tuned, words, given):
+    refused(words, tuned, **given)
 
 
 def test_runs_that_cannot_be_audited(run, tmp_path):
@@ -304,21 +301,14 @@ def test_runs_that_cannot_be_audited(run, tmp_path):
     natural = {"name": "natural", "split": "given"}
     points = trained(tmp_path / "points", path, data=data, partition=natural)
     refused("predict numbers, and an audit counts", points)
+    x = np.random.default_rng(0).normal(size=(CLIENTS * EACH, 7)).astype(np.float32)
+    wide = trained(tmp_path / "wide", shards(tmp_path / "wide.npz", x=x))
+    refused(r"lie between 0 and 1 .* or to \[\] where they have no range", wide)
+    assert len(audit.audit(wide, bounds=[]).table["client"]) == CLIENTS
+    tensors, facts = files.load(run / files.SHARED)
+    diverged = {k: t * torch.nan for k, t in tensors.items()}
+    files.save(run / files.SHARED, diverged, **facts)
+    refused("is not finite", run)
     (run / files.SUMMARY).unlink()
     (run / files.CLIENTS).unlink()
     refused("is not finished .* troth resume", run)
-
-
-def test_data_outside_the_stated_range(tmp_path):
-    x = np.random.default_rng(0).normal(size=(CLIENTS * EACH, 7)).astype(np.float32)
-    run = trained(tmp_path / "run", shards(tmp_path / "wide.npz", x=x))
-    refused(r"lie between 0 and 1 .* or to \[\] where they have no range", run)
-    assert len(audit.audit(run, bounds=[]).table["client"]) == CLIENTS
-
-
-def test_a_shared_model_that_diverged(run):
-    tensors, facts = files.load(run / files.SHARED)
-    files.save(
-        run / files.SHARED, {k: t * torch.nan for k, t in tensors.items()}, **facts
-    )
-    refused("is not finite", run)

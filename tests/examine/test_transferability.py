@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from troth.client.adversarial.pgd import pgd
 from troth.examine import transferability
@@ -67,13 +67,8 @@ def test_a_model_beside_itself(seed, norm, m):
     random = np.random.default_rng(seed)
     task = task_of(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), 3)
     w = torch.from_numpy(random.normal(size=task.d))
-    seen = look(
-        task,
-        pgd(task, 1.0, eps=0.3, norm=norm),
-        w,
-        w.clone(),
-        batch(random.random((m, 4)), random.integers(0, 3, m)),
-    )
+    some = batch(random.random((m, 4)), random.integers(0, 3, m))
+    seen = look(task, pgd(task, 1.0, eps=0.3, norm=norm), w, w.clone(), some)
     assert torch.equal(seen.adv_right, seen.shared_adv_right)
     assert torch.equal(seen.right, seen.shared_right)
     assert not seen.l_trans.any() and not seen.angle.any()
@@ -108,8 +103,7 @@ class Pictures(nn.Module):
         self.layer = nn.Linear(12, 2, bias=False)
 
     def forward(self, x):
-        found: Tensor = self.layer(x.flatten(1))
-        return found
+        return self.layer(x.flatten(1))
 
 
 GREY = np.array([[0.2, 0.8], [0.4, 0.4]])
@@ -159,14 +153,8 @@ def test_lemma_2_holds_with_the_curvature_that_was_met(seed, eps):
 
 
 def test_theorem_3_by_hand():
-    t = Terms(
-        vector(1, 3),
-        vector(0.5, 0.5),
-        vector(2, math.nan),
-        vector(0.2, 0.4),
-        vector(4, 1),
-    )
-    found = bound(t, 0.1)
+    rows = [(1, 3), (0.5, 0.5), (2, math.nan), (0.2, 0.4), (4, 1)]
+    found = bound(Terms(*(vector(*row) for row in rows)), 0.1)
     assert found[1:] == pytest.approx((2, 0.25, 2, 0.3, 4))
     expected = ((0.25 + math.sqrt(2)) / 2 - 1) * 2 + 0.3 / 0.1 + 4 * 0.1
     assert found.total == pytest.approx(math.sqrt(3) * expected)

@@ -39,15 +39,12 @@ def test_the_same_shared_model_is_one_line_and_one_point(lines, told, tmp_path):
         assert {line.get_color() for line in made.axes[1].get_lines()} == {SHARED}
         assert title(made.axes[1]) == "the shared model, the same in all runs"
         drawn = plot.frontier(some).axes[0].get_lines()
-        assert [p.get_color() for p in drawn if _hollow(p)] == points
+        marked = [p for p in drawn if p.get_marker() not in ("None", "", None)]
+        hollow = [p for p in marked if p.get_markerfacecolor() == _style.PAPER]
+        assert [p.get_color() for p in hollow] == points
     other = told(tmp_path / "other", [0.5, 1.0], shared=[0.1, 0.2])
     made = plot.curves([*runs, other])
     assert len(lines(made, 1)) == 4 and title(made.axes[1]) == "the shared model"
-
-
-def _hollow(point):
-    marked = point.get_marker() not in ("None", "", None)
-    return marked and bool(point.get_markerfacecolor() == _style.PAPER)
 
 
 def test_clients_are_sorted_and_beside_each_other(lines, examined):

@@ -1,7 +1,6 @@
 """The best λ of Ditto, its error and its fairness, against plain linear algebra."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -200,7 +199,7 @@ def test_lemma_8_is_the_pooled_variance():
     ],
 )
 def test_refusals(change, words):
-    f: Any = {"K": 8, "n": 5, "sigma": 1.0, "tau": 0.5, "K_a": 1, "tau_a": 2.0}
+    f = {"K": 8, "n": 5, "sigma": 1.0, "tau": 0.5, "K_a": 1, "tau_a": 2.0}
     with pytest.raises(Refusal, match=words):
         theory.error(**{"lam": 1.0, **f, **change})
     with pytest.raises(Refusal, match="leaves one benign client"):

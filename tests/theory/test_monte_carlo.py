@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +42,7 @@ def test_twenty_thousand_trials(scripts, index):
     assert within == pytest.approx(float(said), rel=0.05)
 
 
-ROWS: list[dict[str, Any]] = Store(ROOT).records()["monte_carlo"]["rows"]
+ROWS = Store(ROOT).records()["monte_carlo"]["rows"]
 
 
 @pytest.mark.parametrize("row", ROWS)

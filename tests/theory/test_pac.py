@@ -1,6 +1,6 @@
 """The minimum against other ways to it, and the rates that theory names."""
 
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ from troth import theory
 from troth.theory.pac import Distance, Kind, User, Users, minimum
 from troth.types import Refusal
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
-DISTANCES: tuple[Distance, ...] = get_args(Distance)
+KINDS = get_args(Kind)
+DISTANCES = get_args(Distance)
 
 
 def people(kind, seed, sizes=(6, 0, 9, 4)):
@@ -160,7 +160,7 @@ def test_without_examples_a_user_is_where_the_others_are():
 def test_the_seed_decides():
     def distances(seed):
         users = Users(honest=2, others=1)
-        given: Any = {"users": users, "trials": 2, "seed": seed}
+        given = {"users": users, "trials": 2, "seed": seed}
         return theory.pac_curve("logistic", "smooth_l2", [5, 50], **given).distance
 
     np.testing.assert_array_equal(distances(0), distances(0))
@@ -191,6 +191,6 @@ def test_constants():
     ],
 )
 def test_refusals(change, words):
-    given: dict[str, Any] = {"kind": "linear", "distance": "l2sq", "examples": [0]}
+    given = {"kind": "linear", "distance": "l2sq", "examples": [0]}
     with pytest.raises(Refusal, match=words):
         theory.pac_curve(**(given | change))

@@ -47,7 +47,7 @@ def has(key, value):
     )
 
 
-CHANGES: list[Change] = [
+CHANGES = [
     lambda random, content: content.clear(),
     another_kind,
     says("round", lambda random: int(random.integers(1000, 10**9))),

@@ -1,7 +1,5 @@
 """Flower's grid within one process: every message goes through its bytes."""
 
-from typing import Any
-
 from flwr.app import Context, RecordDict
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as Wire
@@ -36,8 +34,8 @@ class Loopback(Grid):
         }
         identify(1, 1, 1)
         self.tamper, self.here = tamper, set(self.contexts)
-        self.inbox: dict[str, list[Any]] = {}
-        self.seen: list[tuple[int, str, bytes]] = []
+        self.inbox = {}
+        self.seen = []
 
     def get_node_ids(self):
         return sorted(self.here)

@@ -2,7 +2,6 @@
 
 import json
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +13,12 @@ from troth.deployment.state import Keeper
 from troth.engine.engine import Plan
 
 DITTO = {"personalizer": {"name": "ditto", "lam": 0.5}}
-METHODS: dict[str, dict[str, Any]] = {
+METHODS = {
     "fedavg+none": {"solver": "fedavg", "personalizer": "none"},
     "fedavg+ditto": {"solver": "fedavg", **DITTO},
     "scaffold+ditto": {"solver": "scaffold", **DITTO},
 }
-RULES: dict[str, dict[str, Any]] = {
+RULES = {
     "mean": {"aggregator": "mean"},
     "multi_krum": {"aggregator": {"name": "multi_krum", "f": 1}},
     "nnm+trimmed_mean": {

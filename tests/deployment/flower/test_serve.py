@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -63,7 +62,7 @@ with serve.child(["sleep", "60"], here / "log", here) as made:
     print(made.pid, flush=True)
     made.wait()
 """
-    command: Any = [sys.executable, "-c", program]
+    command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
         assert parent.stdout
         pid = int(parent.stdout.readline())
@@ -108,7 +107,7 @@ def test_a_superlink_that_does_not_start(tmp_path, example, three, certified):
     (tmp_path / "e.toml").write_text(reader.dumps(three))
     certified(tmp_path, ["a", "b", "c"])
     (tmp_path / "tls" / "server.key").write_text("none")
-    flags: Any = {"port": example.free_port(), "tls": tmp_path / "tls"}
+    flags = {"port": example.free_port(), "tls": tmp_path / "tls"}
     flags |= {"known": tmp_path, "say": lambda text: None}
     with pytest.raises(Refusal, match="SuperLink does not start; .*superlink.log says"):
         serve.serve(tmp_path / "e.toml", tmp_path / "out", **flags)

@@ -1,7 +1,6 @@
 """A site, and its way to the server."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import pytest
@@ -39,7 +38,7 @@ def test_it_says_who_it_is_and_what_it_tries(tmp_path, example, three):
     """A server that is not there is tried ever less often."""
     (tmp_path / "e.toml").write_text(reader.dumps(three))
     said, address = list[str](), f"127.0.0.1:{example.free_port()}"
-    flags: Any = {"name": "b", "data": "experiment", "state": tmp_path / "b"}
+    flags = {"name": "b", "data": "experiment", "state": tmp_path / "b"}
     flags |= {"say": said.append, "insecure": True, "tries": 6}
     with pytest.raises(Refusal, match=f"no way to the server at {address}; is it"):
         take_part.take_part(tmp_path / "e.toml", address, **flags)

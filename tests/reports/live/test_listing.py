@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -57,10 +58,9 @@ def test_a_finished_run(told, tmp_path):
     more = {"personalizer": "local", "attack": "random_update"}
     told(tmp_path / "g" / "r", [0.5, 1.0, 0.0], shared=[0.25, 0.5, 0], **more)
     (entry,) = Listing(tmp_path).entries()
-    expected = ("g/r", "r", "finished", "4", "accuracy")
-    assert entry[:5] == expected
-    assert (entry.mean, entry.std) == ("0.500", "0.408")
-    assert (entry.worst10, entry.shared) == ("0.000", "0.250")
+    assert entry[:5] == ("g/r", "r", "finished", "4", "accuracy")
+    numbers = (entry.mean, entry.std, entry.worst10, entry.shared)
+    assert numbers == ("0.500", "0.408", "0.000", "0.250")
     assert entry[-3:] == ("local", "random_update", "mean")
 
 
@@ -106,20 +106,14 @@ def test_lines_may_be_longer_than_what_is_read_at_once(told, tmp_path):
 
 def test_files_are_read_when_they_change(told, tmp_path, monkeypatch):
     place = told(tmp_path / "r", [0.5, 1.0])
-    seen = []
-    read = listing._summary
-
-    def counted(file):
-        seen.append(file)
-        return read(file)
-
+    counted = Mock(wraps=listing._summary)
     monkeypatch.setattr(listing, "_summary", counted)
     here = Listing(tmp_path)
-    assert here.entries() == here.entries() and len(seen) == 1
+    assert here.entries() == here.entries() and counted.call_count == 1
     said = json.loads((place / files.SUMMARY).read_text())
     said["personal"]["accuracy_mean"] = 0.125
     (place / files.SUMMARY).write_text(json.dumps(said))
-    assert here.entries()[0].mean == "0.125" and len(seen) == 2
+    assert here.entries()[0].mean == "0.125" and counted.call_count == 2
 
 
 @pytest.mark.parametrize(
@@ -168,15 +162,9 @@ def test_a_run_from_its_first_line_to_its_last(told, tmp_path):
     growing.look()
     assert (growing.rounds, growing.metric) == (4, "accuracy")
     assert growing.points == [[k, 0.75, 0.375] for k in (1, 2, 3, 4)]
-
-
-def test_a_run_that_has_not_begun(tmp_path):
-    growing = Growing(tmp_path)
+    (place / files.ROUNDS).unlink()  # which leaves the curve
     growing.look()
-    assert (growing.rounds, growing.points) == (0, [])
-    add(tmp_path, line(0, personal=0.5, shared=0.25))
-    growing.look()
-    assert growing.points == [[1, 0.5, 0.25]]
+    assert growing.rounds == 4 and len(growing.points) == 4
 
 
 def test_half_a_line_waits_for_its_end(tmp_path):
@@ -216,8 +204,11 @@ def test_a_journal_that_was_cut_back_is_read_anew(tmp_path):
 
 
 def test_errors_are_a_metric_too_and_what_is_no_number_stays_empty(tmp_path):
-    add(tmp_path, line(0, "error", personal=2.0, shared=None))
+    """Of a run that had not begun when it was looked at first."""
     growing = Growing(tmp_path)
+    growing.look()
+    assert (growing.rounds, growing.points) == (0, [])
+    add(tmp_path, line(0, "error", personal=2.0, shared=None))
     growing.look()
     assert growing.metric == "error" and growing.points == [[1, 2.0, None]]
 
@@ -237,12 +228,3 @@ def test_lines_of_nobody_are_passed_over(odd, tmp_path):
     growing.look()
     assert growing.rounds == 2
     assert growing.points == [[1, 0.5, 0.5], [2, 0.75, 0.25]]
-
-
-def test_a_journal_that_is_gone_leaves_the_curve(told, tmp_path):
-    place = told(tmp_path / "r", [0.5, 1.0])
-    growing = Growing(place)
-    growing.look()
-    (place / files.ROUNDS).unlink()
-    growing.look()
-    assert growing.rounds == 4 and len(growing.points) == 4
