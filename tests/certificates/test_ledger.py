@@ -1,3 +1,5 @@
+from contextlib import contextmanager
+
 import pytest
 
 from troth.certificates.ledger import NAME, Ledger, Row
@@ -12,19 +14,28 @@ ROWS = [
 ]
 
 
-def filled(place):
-    ledger = Ledger(place, SETTINGS)
-    for row in ROWS:
-        ledger.add(row, "cpu", False)
+@contextmanager
+def opened(place, record=SETTINGS):
+    ledger = Ledger(place, record)
+    yield ledger
     ledger.close()
+
+
+def filled(place):
+    with opened(place) as ledger:
+        for row in ROWS:
+            ledger.add(row, "cpu", False)
     return place / NAME
 
 
 def test_what_was_written_is_read_in_full_precision(tmp_path):
-    filled(tmp_path / "new")
-    again = Ledger(tmp_path / "new", SETTINGS)
-    assert again.rows == ROWS
-    again.close()
+    head, first, _ = filled(tmp_path / "new").read_text().splitlines()
+    with opened(tmp_path / "new") as again:
+        assert again.rows == ROWS
+    cells = dict(zip(head.split(","), first.split(","), strict=True))
+    for name in ("transform", "sigma", "n0", "n", "alpha", "seed", "precision"):
+        assert cells[name] == str(SETTINGS[name])
+    assert cells["parameters"] == "ab" and cells["radius"] == "0.30000000000000004"
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40])
@@ -32,31 +43,20 @@ def test_a_line_cut_short_is_taken_away(tmp_path, cut):
     file = filled(tmp_path)
     whole = file.read_bytes()
     file.write_bytes(whole[:-cut])
-    again = Ledger(tmp_path, SETTINGS)
-    assert again.rows == ROWS[:1]
-    again.add(ROWS[1], "cpu", False)
-    again.close()
+    with opened(tmp_path) as again:
+        assert again.rows == ROWS[:1]
+        again.add(ROWS[1], "cpu", False)
     assert file.read_bytes() == whole
 
 
 def test_settings_are_kept_apart(tmp_path):
     file = filled(tmp_path)
-    other = Ledger(tmp_path, Smoothing("pixel", 0.2).record())
-    assert other.rows == []
-    other.add(ROWS[0], "cuda", True)
-    other.close()
+    with opened(tmp_path, Smoothing("pixel", 0.2).record()) as other:
+        assert other.rows == []
+        other.add(ROWS[0], "cuda", True)
     assert len(file.read_text().splitlines()) == 4
-    again = Ledger(tmp_path, SETTINGS)
-    assert again.rows == ROWS
-    again.close()
-
-
-def test_every_row_records_all(tmp_path):
-    head, first, _ = filled(tmp_path).read_text().splitlines()
-    cells = dict(zip(head.split(","), first.split(","), strict=True))
-    for name in ("transform", "sigma", "n0", "n", "alpha", "seed", "precision"):
-        assert cells[name] == str(SETTINGS[name])
-    assert cells["parameters"] == "ab" and cells["radius"] == "0.30000000000000004"
+    with opened(tmp_path) as again:
+        assert again.rows == ROWS
 
 
 def test_nothing_is_left_behind_without_a_certificate(tmp_path):
@@ -74,15 +74,12 @@ def test_another_file_of_that_name_is_refused(tmp_path):
     assert (tmp_path / NAME).read_text() == "mine,yours\n1,2\n"
 
 
-def test_a_place_that_cannot_be_written_is_refused(tmp_path):
+def test_refusals(tmp_path):
+    """Two at once, and a place that cannot be written."""
+    with opened(tmp_path), pytest.raises(Refusal, match="in use by another"):
+        Ledger(tmp_path, SETTINGS)
+    with opened(tmp_path):
+        pass
     (tmp_path / "file").write_text("")
     with pytest.raises(Refusal, match="cannot be written"):
         Ledger(tmp_path / "file", SETTINGS)
-
-
-def test_two_at_once_are_refused(tmp_path):
-    first = Ledger(tmp_path, SETTINGS)
-    with pytest.raises(Refusal, match="in use by another"):
-        Ledger(tmp_path, SETTINGS)
-    first.close()
-    Ledger(tmp_path, SETTINGS).close()

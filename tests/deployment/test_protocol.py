@@ -17,9 +17,8 @@ EXPECTED = Expected(D, E, torch.float32, 4, RUN, 500, False)
 
 
 def wired(vector):
-    return SimpleNamespace(
-        **dict(zip(("dtype", "shape", "stype", "data"), pack(vector), strict=True))
-    )
+    names = ("dtype", "shape", "stype", "data")
+    return SimpleNamespace(**dict(zip(names, pack(vector), strict=True)))
 
 
 def good():
@@ -66,27 +65,18 @@ def test_a_loss_is_read_only_where_a_rule_asks():
     [
         ({"round": 3}, "it is of round 3, not of 4"),
         ({"round": True}, "it is of round True, not of 4"),
+        ({"round": "\x1b[2J\n" * 10_000}, "it is of round "),
         ({"name": "b"}, "it is of another site or of another run"),
         ({"run": "f" * 16}, "it is of another site or of another run"),
         ({"size": 0}, "it claims 0 examples"),
         ({"size": 2.5}, "it claims 2.5 examples"),
-        (
-            {"more": 1},
-            "it says \\['card', 'loss', 'more', 'name', 'round', 'run', 'size'\\]",
-        ),
+        ({"more": 1}, r"\['card', 'loss', 'more', 'name', 'round', 'run', 'size'\]"),
     ],
 )
 def test_words_that_do_not_fit(change, why):
     about, vectors = good()
-    with pytest.raises(Refusal, match=why):
+    with pytest.raises(Refusal, match=why) as caught:
         check(EXPECTED, "a", about | change, vectors)
-
-
-def test_a_reason_is_one_short_line():
-    about, vectors = good()
-    about["round"] = "\x1b[2J\n" * 10_000
-    with pytest.raises(Refusal) as caught:
-        check(EXPECTED, "a", about, vectors)
     assert len(str(caught.value)) < 120 and str(caught.value).isprintable()
 
 

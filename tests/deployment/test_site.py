@@ -14,6 +14,7 @@ from troth.deployment.site import Asked, Site
 from troth.types import Broadcast, Refusal
 
 RUN = "0123456789abcdef"
+TEN, SHORT = np.full(599, 10), {"x": np.zeros((599, 5), np.float32)}
 DEPLOYMENT = {"sites": ["a", "b", "c"], "shape": [1, 8, 8], "classes": 10}
 TREE = {
     "data": {"name": "digits"},
@@ -107,25 +108,25 @@ def test_what_cannot_be_deployed(changes, why):
         agreed(**changes)
 
 
-def test_data_that_do_not_fit(tmp_path):
-    e, other = agreed(), agreed(deployment=deployment(shape=[64]))
-    other_shape = r"says shape \[64\], .* have \[1, 8, 8\], 10"
-    short = np.zeros((599, 5), np.float32)
-    for name, why, at, data in (
-        ("a", "there is no file", e, lambda: str(tmp_path / "none.npz")),
-        ("z", "no site is called 'z'; .* are: a, b, c", e, lambda: "experiment"),
-        (
-            *("a", "y holds 10, .* it has 10 classes, 0 to 9", e),
-            lambda: saved(tmp_path, 0, y=np.full(599, 10)),
-        ),
-        (
-            *("a", r"shape \[5\] do not fit this model, which takes \[1, 8, 8\]", e),
-            lambda: saved(tmp_path, 0, x=short),
-        ),
-        ("a", other_shape, other, lambda: "experiment"),
-    ):
-        with pytest.raises(Refusal, match=why):
-            Site(at, name, data())
+@pytest.mark.parametrize(
+    ("name", "why", "shape", "changes"),
+    [
+        ("z", "no site is called 'z'; .* are: a, b, c", [1, 8, 8], None),
+        ("a", r"says shape \[64\], .* have \[1, 8, 8\], 10", [64], None),
+        ("a", "y holds 10, .* it has 10 classes, 0 to 9", [1, 8, 8], {"y": TEN}),
+        ("a", r"shape \[5\] do not fit this model, .* \[1, 8, 8\]", [1, 8, 8], SHORT),
+    ],
+)
+def test_data_that_do_not_fit(tmp_path, name, why, shape, changes):
+    e = agreed(deployment=deployment(shape=shape))
+    data = "experiment" if changes is None else saved(tmp_path, 0, **changes)
+    with pytest.raises(Refusal, match=why):
+        Site(e, name, data)
+
+
+def test_a_file_that_is_missing(tmp_path):
+    with pytest.raises(Refusal, match="there is no file"):
+        Site(agreed(), "a", str(tmp_path / "none.npz"))
 
 
 def test_a_malicious_site_outvotes_by_itself():
@@ -138,9 +139,6 @@ def test_a_malicious_site_outvotes_by_itself():
     other, _ = quiet.local(sent(quiet), quiet.start, 0, False)
     assert torch.allclose(own.update, 3 * other.update)
     assert not Site(agreed(**drill), "a", "experiment").hostile
-
-
-# What a site does when the server asks
 
 
 def test_a_card_tells_of_what_the_round_began_with(tmp_path, site):

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit, log_softmax, softmax
 
 from troth.data.corruptions.from_file import from_file
 from troth.poison import (
@@ -98,36 +98,30 @@ def learned(found, k, margin=False, lam=0.0, target=None, weight=1.0):
     rows = 1 if margin else k
     to = np.zeros((rows, d)) if target is None else np.column_stack(target)
 
-    def logits(theta):
+    def chances(theta):
         z = x @ theta.reshape(rows, d).T
-        return np.column_stack([np.zeros(len(z)), z]) if margin else z
+        return log_softmax(np.insert(z, 0, 0, axis=1) if margin else z, axis=1)
 
     def loss(theta):
-        z = logits(theta)
-        log = z - logsumexp(z, axis=1, keepdims=True)
+        log, away = chances(theta), theta.reshape(rows, d) - to
         slope = (np.exp(log) - p)[:, -rows:].T @ x
-        away = theta.reshape(rows, d) - to
         value = -weight * (p * log).sum() + 0.5 * lam * (away**2).sum()
         return float(value), (weight * slope + lam * away).ravel()
 
     def curvature(theta):
-        z = logits(theta)
-        q = np.exp(z - logsumexp(z, axis=1, keepdims=True))[:, -rows:]
-        blocks = [
-            [(x * (q[:, a] * ((a == b) - q[:, b]))[:, None]).T @ x for b in range(rows)]
-            for a in range(rows)
-        ]
-        return weight * np.block(blocks) + lam * np.eye(rows * d)
+        q = np.exp(chances(theta))[:, -rows:]
+        each = np.einsum("na,ab->nab", q, np.eye(rows)) - q[:, :, None] * q[:, None]
+        blocks = np.einsum("nab,ni,nj->aibj", each, x, x, optimize=True)
+        return weight * blocks.reshape(rows * d, -1) + lam * np.eye(rows * d)
 
     theta = to.ravel().copy()
     for _ in range(60):
         value, slope = loss(theta)
         step = np.linalg.lstsq(curvature(theta), slope, rcond=1e-13)[0]
-        scale = 1.0
-        while loss(theta - scale * step)[0] > value and scale > 1e-10:
-            scale /= 2
-        theta = theta - scale * step
-        if np.abs(scale * step).max() < 1e-11:
+        while loss(theta - step)[0] > value and np.abs(step).max() > 1e-13:
+            step /= 2
+        theta = theta - step
+        if np.abs(step).max() < 1e-11:
             break
     matrix = theta.reshape(rows, d)
     return Head(matrix[:, :-1], matrix[:, -1])
@@ -293,7 +287,7 @@ def test_no_data_hold_a_model_with_fewer_than_needed(seed):
     def loss(flat):
         theta = flat.reshape(k, d + 1)
         z = x @ theta.T
-        log = z - special.logsumexp(z, axis=1, keepdims=True)
+        log = log_softmax(z, axis=1)
         apart = theta - rho
         value = -(p * log).sum() + lam / 2 * (apart**2).sum() + nu * (theta**2).sum()
         slope = (np.exp(log) - p).T @ x + lam * apart + 2 * nu * theta

@@ -29,11 +29,8 @@ def joint(estimates, grams, sigma, tau):
         slope[own] += grams[k] @ estimates[k] / sigma**2
     covariance = np.linalg.inv(precision)
     mean = (covariance @ slope)[d:].reshape(K, d)
-    blocks = [
-        covariance[(k + 1) * d : (k + 2) * d, (k + 1) * d : (k + 2) * d]
-        for k in range(K)
-    ]
-    return mean, np.array(blocks)
+    blocks = covariance.reshape(K + 1, d, K + 1, d)
+    return mean, np.array([blocks[k, :, k] for k in range(1, K + 1)])
 
 
 @pytest.mark.parametrize(("K", "d"), [(2, 1), (3, 2), (7, 4)])
@@ -70,11 +67,15 @@ def test_ends():
     np.testing.assert_allclose(apart.mean, estimates, rtol=1e-6)
 
 
-def test_refusals():
+@pytest.mark.parametrize(
+    ("rows", "sigma", "tau", "words"),
+    [
+        (4, 1.0, 0.5, "must be .K, d. and .K, d, d."),
+        (5, 0.0, 0.5, "sigma = 0.0 must be above 0"),
+        (5, 1.0, -0.5, "tau"),
+    ],
+)
+def test_refusals(rows, sigma, tau, words):
     estimates, grams = drawn(1, 5, 2, n=6)
-    with pytest.raises(Refusal, match="must be .K, d. and .K, d, d."):
-        theory.bayes_estimator(estimates, grams[:4], 1.0, 0.5)
-    with pytest.raises(Refusal, match="sigma = 0.0 must be above 0"):
-        theory.bayes_estimator(estimates, grams, 0.0, 0.5)
-    with pytest.raises(Refusal, match="tau"):
-        theory.bayes_estimator(estimates, grams, 1.0, -0.5)
+    with pytest.raises(Refusal, match=words):
+        theory.bayes_estimator(estimates, grams[:rows], sigma, tau)

@@ -11,26 +11,20 @@ from scipy.optimize import minimize_scalar
 from troth import theory
 from troth.types import Refusal
 
-SHAPES = {
-    "n": st.integers(1, 100),
-    "sigma": st.floats(0.1, 3),
-    "tau": st.floats(0.05, 2),
-}
+SHAPES = {"n": st.integers(1, 100), "sigma": st.floats(0.1, 3)}
+SHAPES |= {"tau": st.floats(0.05, 2)}
+ATTACK = {"K_a": st.integers(0, 2), "tau_a": st.floats(0, 5)}
 CLEAN = st.fixed_dictionaries({"K": st.integers(2, 40), **SHAPES})
-FEDERATIONS = st.fixed_dictionaries(
-    {
-        "K": st.integers(3, 40),
-        **SHAPES,
-        "K_a": st.integers(0, 2),
-        "tau_a": st.floats(0, 5),
-    }
-)
+FEDERATIONS = st.fixed_dictionaries({"K": st.integers(3, 40), **SHAPES, **ATTACK})
 
 
 def test_figure_1():
-    assert theory.best_lam_points(30, 0.8, 0.1) == pytest.approx(2.133, abs=5e-4)
-    found = theory.best_lam_points_attacked(16, 30, 0.8, 0.1, 8, 0.5)
+    clean, attacked = (30, 0.8, 0.1), (16, 30, 0.8, 0.1, 8, 0.5)
+    assert theory.best_lam_points(*clean) == pytest.approx(2.133, abs=5e-4)
+    found = theory.best_lam_points_attacked(*attacked)
     assert found == pytest.approx(1.185, abs=5e-4)
+    assert theory.fairest_lam(8, *clean) == pytest.approx(32 / 15)
+    assert theory.fairest_lam(*attacked) == pytest.approx(1.3962, abs=1e-4)
 
 
 def test_by_hand():
@@ -70,14 +64,13 @@ def test_points_are_a_regression_and_no_adversary_is_none(f):
 
 def test_the_paper_s_observations():
     """More adversaries, further astray: smaller λ (after Lemma 8)."""
-    f = {"K": 10, "n": 5, "sigma": 1.0, "tau": 0.5}
-    by_count = [
-        theory.best_lam_regression_attacked(**f, K_a=k, tau_a=2.0) for k in range(10)
-    ]
+
+    def best(K_a, tau_a):
+        return theory.best_lam_regression_attacked(10, 5, 1.0, 0.5, K_a, tau_a)
+
+    by_count = [best(k, 2.0) for k in range(10)]
+    by_spread = [best(3, t) for t in (1, 5, 1e6)]
     assert by_count == sorted(by_count, reverse=True)
-    by_spread = [
-        theory.best_lam_regression_attacked(**f, K_a=3, tau_a=t) for t in (1, 5, 1e6)
-    ]
     assert by_spread == sorted(by_spread, reverse=True) and by_spread[-1] < 1e-9
     same = theory.best_lam_regression_attacked(10, 5, 1.0, 0.0, 3, 2.0)
     assert 0 < same < math.inf  # not the shared model, though all benign are alike
@@ -88,6 +81,7 @@ def test_ends():
     assert theory.best_lam_regression(5, 0.0, 0.5) == 0
     assert theory.best_lam_regression(5, 0.0, 0.0) == 0
     assert theory.best_lam_regression_attacked(9, 5, 1.0, 0.0, 3, 0.0) == math.inf
+    assert theory.least_error(4, 5, 0.0, 0.0) == theory.error(3.0, 4, 5, 0.0, 0.0) == 0
 
 
 def covariance(f, lam, beta):
@@ -139,10 +133,6 @@ def test_equations_79_and_84():
     assert attacked > clean
 
 
-def test_nothing_is_off_where_nothing_is_random():
-    assert theory.least_error(4, 5, 0.0, 0.0) == theory.error(3.0, 4, 5, 0.0, 0.0) == 0
-
-
 @given(CLEAN)
 def test_clean_the_most_accurate_is_the_fairest(f):
     """Theorems 2 and 6, at every K ≥ 2."""
@@ -167,12 +157,6 @@ def test_with_adversaries_it_lies_between(f, some, times):
     assert all(least <= other * (1 + slack) for other in others)
     at, *others = theory.variance_pooled(lams[[1, 0, 2]], **f, **attack)
     assert all(at <= other * (1 + slack) for other in others)  # as the theorems say
-
-
-def test_figure_1_fairness():
-    assert theory.fairest_lam(8, 30, 0.8, 0.1) == pytest.approx(32 / 15)
-    found = theory.fairest_lam(16, 30, 0.8, 0.1, 8, 0.5)
-    assert found == pytest.approx(1.3962, abs=1e-4)
 
 
 def test_lemma_8_is_the_pooled_variance():

@@ -8,13 +8,11 @@ from troth.types import Refusal
 
 def test_by_hand():
     """Rows −1, 0, 4 have variance 7; noise 1, 2, 3 takes 2 off."""
-    rows = np.array([[-1.0], [0.0], [4.0]])
-    assert theory.between(rows, np.array([1.0, 2.0, 3.0])) == pytest.approx(5)
+    rows, noise = np.array([[-1.0], [0.0], [4.0]]), np.array([1.0, 2.0, 3.0])
+    assert theory.between(rows, noise) == pytest.approx(5)
     assert theory.between(rows, np.full(3, 8.0)) == 0
     # one adversary at 11, 10 from the center: 100 − 6 − (5 + 2)/3
-    far = theory.stray(
-        np.array([[11.0]]), np.array([6.0]), rows, np.array([1.0, 2.0, 3.0])
-    )
+    far = theory.stray(np.array([[11.0]]), np.array([6.0]), rows, noise)
     assert far == pytest.approx(100 - 6 - 7 / 3)
 
 

@@ -77,19 +77,14 @@ def test_it_is_of_the_settings_of_the_script(scripts):
     planned = [json.loads(json.dumps(c._asdict())) for c in scripts[0].settings()]
     assert [row["case"] for row in ROWS] == planned
     assert len(ROWS) == 12
-    assert [row["lam_theory"] for row in ROWS[:2]] == pytest.approx(
-        [2.133, 1.185], 1e-3
-    )
+    lams = [row["lam_theory"] for row in ROWS[:2]]
+    assert lams == pytest.approx([2.133, 1.185], 1e-3)
 
 
 def test_the_page_holds_its_tables():
-    made = subprocess.run(
-        [sys.executable, str(ROOT / "check.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    command = [sys.executable, str(ROOT / "check.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     page = (ROOT / "README.md").read_text("utf-8")
-    assert made in page
+    assert done.stdout.strip() in page
     for figure in ("fig1.png", "fig2.png"):
         assert figure in page and (ROOT / figure).stat().st_size > 20_000

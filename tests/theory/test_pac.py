@@ -104,18 +104,11 @@ def test_limits_of_lam(kind):
         np.testing.assert_allclose(free.theta, alone, atol=1e-6)
         tied = minimum(kind, users, distance, 1e7, 0.1)
         np.testing.assert_allclose(tied.theta, [pooled] * 3, atol=1e-5)
-    np.testing.assert_allclose(
-        minimum(kind, users, "l2", 100.0, 0.1).theta, [pooled] * 3, atol=1e-6
-    )
+    enough = minimum(kind, users, "l2", 100.0, 0.1)
+    np.testing.assert_allclose(enough.theta, [pooled] * 3, atol=1e-6)
 
-
-# Curves.
 
 FEW = Users(lam=1.0)
-
-
-def rms(curve):
-    return np.asarray(np.sqrt((curve.distance**2).mean(axis=1)))
 
 
 SLOW = pytest.mark.slow("24 draws of up to 10,000 examples, over eight distances")
@@ -133,7 +126,7 @@ def test_drawn_answers_leave_one_over_the_root(kind, distance):
     """
     points = [10, 100, 1000, 10_000]
     curve = theory.pac_curve(kind, distance, points, users=FEW, trials=24)
-    found = rms(curve)
+    found = np.sqrt((curve.distance**2).mean(axis=1))
     assert curve.distance.shape == (4, 24) and (np.diff(found) < 0).all()
     assert np.log10(found[3] / found[2]) == pytest.approx(-0.5, abs=0.2)
     theta = np.array([2.0, 0, 0])  # the cube of queries is not quite round
